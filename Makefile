@@ -1,0 +1,77 @@
+# Needs make and Python 3.11 to 3.13: every target makes its own environment in $(VENV),
+# at the versions of constraints.txt, and installs into it only what that target needs.
+
+PYTHON      ?= python3
+VENV        ?= .venv
+DEMO        ?= demo-run
+PYTEST_ARGS ?=
+BENCH       ?= $(sort $(wildcard benchmarks/bench_*.py))
+
+BIN     := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+INPUTS  := pyproject.toml constraints.txt
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test slow lint format types docs bench dev clean distclean
+
+help: ## this list
+	@echo "make TARGET, where TARGET is one of"
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)$$/  \1 \2/p' $(MAKEFILE_LIST) \
+	  | while read -r target text; do printf '  %-10s %s\n' "$$target" "$$text"; done
+	@echo "Variables: PYTHON=$(PYTHON) VENV=$(VENV) DEMO=$(DEMO) PYTEST_ARGS=$(PYTEST_ARGS)"
+
+demo: $(VENV)/.core ## sample the 25-mode posterior; draws, summary and figures go to demo-run/
+	$(BIN)/replicax demo --out $(DEMO)
+
+test: $(VENV)/.test ## run the tests (PYTEST_ARGS="-n 2 -k swap" and the like)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+slow: $(VENV)/.test ## run the tests that take long
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+lint: $(VENV)/.lint ## check style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.lint ## mend style and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.lint ## check types
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+docs: $(VENV)/.docs ## build the documentation into site/
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "Open site/index.html"
+
+bench: $(VENV)/.bench ## time replicax beside its peers (BENCH="benchmarks/bench_...py")
+	@test -n "$(strip $(BENCH))" || { echo "No benchmarks/bench_*.py to run." >&2; exit 1; }
+	@set -e; for script in $(BENCH); do echo "=== $$script"; $(BIN)/python "$$script"; done
+
+dev: $(VENV)/.dev ## install all that contributors need
+
+clean: ## remove what runs, tests and builds left behind; the environment stays
+	rm -rf demo-run build dist site .pytest_cache .ruff_cache .hypothesis .jax_cache
+	find replicax tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean ## remove the environment as well
+	rm -rf .venv
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info[:2] <= (3, 13); sys.exit(0 if ok else \
+	  "replicax needs Python 3.11 to 3.13, but $(PYTHON) is " + sys.version.split()[0] + \
+	  ": write, say, make PYTHON=python3.12 $(MAKECMDGOALS)")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.core: $(VENV)/.made $(INPUTS)
+	@echo "Installing replicax into $(VENV) (the first time takes a minute or two)"
+	@$(INSTALL) -e .
+	@touch $@
+
+# .test, .lint, .docs, .bench, .dev: replicax with the extra of that name.
+$(VENV)/.%: $(VENV)/.made $(INPUTS)
+	@echo "Installing replicax[$*] into $(VENV) (the first time takes a minute or two)"
+	@$(INSTALL) -e '.[$*]'
+	@touch $@ $(VENV)/.core

@@ -1,0 +1,156 @@
+"""Non-reversible parallel tempering, Algorithm 1: one step, made of the rooms beside this one.
+
+A *replica* is a particle, a *rung* a place on the ladder (0 is the coldest, the target), pair i
+joins rungs i and i+1. A swap exchanges the rungs of two replicas; parameters never move.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from replicax import meet, swap
+from replicax import schedule as schedules
+from replicax.chance import Chance, build_draw
+from replicax.kernels import Kernel
+from replicax.ladder import EnergyUnit, Ladder, Tuning, tune
+from replicax.schedule import Schedule, windowed_deo
+from replicax.swap import Index, Rule, deterministic
+from replicax.targets import Target
+
+
+class State(NamedTuple):
+    """All that step k+1 needs to know of step k."""
+
+    step: Array  # k                                       shape ()
+    replicas: Any  # parameters, momentum, ...             leading axis: replica
+    rung_of: Array  # the index process                    shape (replica,), a permutation
+    replica_at: Array  # its inverse                       shape (rung,)
+    gate: Array  # G^(p), True while the pair may swap     shape (pair,)
+    ladder: Ladder
+    buffer: Array  # C_k, the swap correction              shape ()
+    energy_unit: EnergyUnit
+    energy_noise_var: Array  # sigma^2 where estimated     shape (rung, rung), else (0, 0)
+
+
+class Info(NamedTuple):
+    """What a step saw: recorded, never fed back."""
+
+    energy: Array  # U~ of each rung before the swap       shape (rung,)
+    wanted: Array  # A^(p), the swap rule's verdict        shape (pair,)
+    swapped: Array  #                                      shape (pair,)
+    active: Array  # whose turn it was                     shape (pair,)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which parts make up the algorithm; static, and the same for every chain."""
+
+    schedule: Schedule = windowed_deo(1)
+    rule: Rule = deterministic()
+    tuning: Tuning = Tuning()
+    energy_at: str = "moved"
+    langevin: bool = True  # False: no rung has a temperature, draw no noise
+    map_replicas: Callable = jax.vmap
+
+
+def init(kernel: Kernel, params: Any, ladder: Ladder, settings: Settings,
+         buffer: float = 0.0) -> State:  # fmt: skip
+    """`params` carries one copy per replica on its leading axis; replica i starts on rung i."""
+    num_replicas = ladder.learning_rate.shape[0]
+    dtype = ladder.learning_rate.dtype
+    estimated = num_replicas if settings.rule.estimates_noise else 0
+    return State(
+        step=jnp.array(0, jnp.int32),
+        replicas=jax.vmap(kernel.init)(params),
+        rung_of=jnp.arange(num_replicas, dtype=jnp.int32),
+        replica_at=jnp.arange(num_replicas, dtype=jnp.int32),
+        gate=jnp.ones(num_replicas - 1, bool),
+        ladder=ladder,
+        buffer=jnp.array(buffer, dtype),
+        energy_unit=EnergyUnit(jnp.array(0.0, dtype), jnp.array(0, jnp.int32)),
+        energy_noise_var=jnp.zeros((estimated, estimated), dtype),
+    )
+
+
+def build_step(target: Target, kernel: Kernel, settings: Settings) -> Callable:
+    """Build `step(key, state, batch=None) -> state, info`: one iteration of Algorithm 1."""
+    draw, advance = build_parts(target, kernel, settings)
+
+    def step(key: Array, state: State, batch: Any = None) -> tuple[State, Info]:
+        return advance(draw(key, state.step, state.replicas), state, batch)
+
+    return step
+
+
+def build_parts(target: Target, kernel: Kernel, settings: Settings,
+                draw_rows: Callable | None = None) -> tuple[Callable, Callable]:  # fmt: skip
+    """The two halves of a step: `draw(key, step, replicas) -> Chance` and `advance(chance, state,
+    batch, fresh_batch=None) -> state, info`; `fresh_batch(key)` gives further mini-batches."""
+    schedule, rule, moved = settings.schedule, settings.rule, settings.energy_at == "moved"
+    draw = build_draw(target, kernel, schedule, rule, moved=moved, langevin=settings.langevin,
+                      draw_rows=draw_rows)  # fmt: skip
+
+    def move_one(move_noise, gradient_noise, energy_noise, replica, rung, batch):
+        def evaluate(params):
+            return target.evaluate(params, batch, gradient_noise)
+
+        replica, energy = kernel.step(move_noise, replica, evaluate, rung)
+        if moved:
+            energy = target.energy(replica.params, batch, energy_noise)
+        return replica, energy
+
+    move = settings.map_replicas(move_one, in_axes=(0, 0, 0, 0, 0, None))
+
+    def advance(chance: Chance, state: State, batch: Any = None, fresh_batch=None):
+        num_pairs = state.gate.shape[0]
+
+        # Sampling phase: each replica moves with the hyper-parameters of the rung it is on.
+        rung = jax.tree.map(lambda by_rung: by_rung[state.rung_of], state.ladder)
+        replicas, energy_of = move(
+            chance.move, chance.gradient, chance.energy, state.replicas, rung, batch
+        )
+        energy = energy_of[state.replica_at]
+
+        # Communication phase: active pairs with an open gate swap when the rule says so.
+        seen = meet.Seen(replicas.params, batch, fresh_batch)
+        noise_var = meet.estimate_noise(
+            target, rule, chance.estimate, state.step, state.energy_noise_var, state.replica_at,
+            seen,
+        )  # fmt: skip
+        around = meet.Surroundings(state.ladder.temperature, noise_var, state.buffer)
+        cold, may_meet = jnp.arange(num_pairs), ~settings.tuning.measuring(state.step)
+        wanted = may_meet & meet.wanted(
+            rule, around, cold, cold + 1, energy[:-1], energy[1:], chance.log_uniform
+        )
+        active = schedules.active_pairs(schedule, state.step, chance.odd, num_pairs)
+        gate = state.gate | schedules.window_opens(schedule, state.step)
+        index = Index(state.rung_of, state.replica_at)
+        if schedule.sequential:
+            verdict = meet.build_verdict(target, rule, around, seen, energy_of)
+            index, swapped = swap.sweep(index, chance.attempts, lambda *a: may_meet & verdict(*a))
+        else:
+            finite = may_meet & swap.both_finite(energy[:-1], energy[1:])
+            swapped = schedules.swapping_pairs(schedule, state.step, active, gate, wanted, finite)
+            index = swap.swap_adjacent(index, swapped)
+
+        # Adaptation: equal swap rates along the ladder, and their mean equal to the target.
+        ladder, buffer, unit = tune(settings.tuning, state.step, state.ladder, state.buffer,
+                                    state.energy_unit, energy, wanted)  # fmt: skip
+        state = State(
+            step=state.step + 1,
+            replicas=replicas,
+            rung_of=index.rung_of,
+            replica_at=index.replica_at,
+            gate=gate & ~swapped,
+            ladder=ladder,
+            buffer=buffer,
+            energy_unit=unit,
+            energy_noise_var=noise_var,
+        )
+        return state, Info(energy, wanted, swapped, active)
+
+    return draw, advance

@@ -1,0 +1,256 @@
+"""The compiled part of the loop: up to `capacity` steps of all chains in one program.
+
+The number of steps is dynamic and the chance of step k depends on k alone, so the length of a
+chunk changes nothing but when the host looks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from replicax import tally as tallies
+from replicax.algorithm import Settings, State, build_parts
+from replicax.batches import ArrayBatches, Batches, HostBatches, row_drawer
+from replicax.chance import draw_block
+from replicax.kernels import Kernel
+from replicax.tally import Tally
+from replicax.targets import Target
+
+# Only `step` is shared by the chains; everything else has a leading chain axis.
+STATE_AXES = State(None, *[0] * (len(State._fields) - 1))
+
+_AHEAD_BYTES = 2**16  # of chance a step: up to here it is drawn many steps ahead
+_BLOCK_STEPS = 1024  # steps drawn ahead at once, to stay in the cache
+_CHUNK_BYTES = 2**26  # of records on the device
+_CHUNK_STEPS = 2**16
+
+
+class Carry(NamedTuple):
+    """What a checkpoint holds: all that the rest of the run depends on."""
+
+    state: State
+    tally: Tally
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything static about a run."""
+
+    target: Target
+    kernel: Kernel
+    settings: Settings
+    batches: Batches
+    num_chains: int
+    burn_in: int = 0
+    thin: int = 1
+    draw_rungs: tuple[int, ...] = (0,)
+    history_every: int = 100
+    track_best: bool = False
+    stop_on_nonfinite: bool = True
+    chunk_steps: int | None = None
+
+    def is_drawn(self, steps: np.ndarray) -> np.ndarray:
+        """Which steps leave a draw: after burn-in, thinned, where the kernel exploits."""
+        drawn = (steps >= self.burn_in) & ((steps - self.burn_in) % self.thin == 0)
+        if self.kernel.exploits is not None:
+            drawn &= np.asarray(self.kernel.exploits(steps), bool)
+        return drawn
+
+    def lengths(self, step: int) -> dict[str, int]:
+        """How many rows each group of records has once `step` steps are done."""
+        return {
+            "steps": step,
+            "draws": int(self.is_drawn(np.arange(step)).sum()),
+            "history": step // self.history_every,
+        }
+
+
+class Chunk(NamedTuple):
+    """What a chunk brings to the host; rows beyond `count` are empty."""
+
+    count: Array  # steps done
+    rung_of: Array  # (step, chain, replica)
+    draws: Any  # (draw, chain, rung, ...)
+    energies: Array  # (draw, chain, rung)
+    history: dict[str, Array]  # (point, chain, ...)
+
+
+def start(program: Program, states: State) -> Carry:
+    """The carry before the first step; `states` has a leading chain axis but on `step`."""
+    begin = jax.vmap(lambda state: tallies.start(state, program.track_best), (STATE_AXES,))
+    return Carry(states, begin(states))
+
+
+def chunk_capacity(program: Program, carry: Carry) -> int:
+    """The most steps of one chunk: bounded by the memory that its records and batches take."""
+    if program.chunk_steps is not None:
+        return program.chunk_steps
+    num_chains, num_replicas = carry.state.rung_of.shape
+    draw_bytes = _num_bytes(carry.state.replicas.params) // num_replicas * len(program.draw_rungs)
+    per_step = num_chains * num_replicas + -(-draw_bytes // program.thin)
+    if isinstance(program.batches, HostBatches):
+        per_step += _num_bytes(program.batches.at(int(carry.state.step)))
+    return int(np.clip(_CHUNK_BYTES // max(per_step, 1), 1, _CHUNK_STEPS))
+
+
+def build_chunk(program: Program, carry: Carry, keys: Array, capacity: int) -> Callable:
+    """Compile `chunk(carry, data, count, slots) -> carry, Chunk` for up to `capacity` steps.
+
+    `slots[i]` is the row that step i's draw goes to; what is not kept goes to a row too many.
+    """
+    settings, batches = program.settings, program.batches
+    draw, advance = build_parts(program.target, program.kernel, settings, row_drawer(batches))
+    draw_chains = jax.vmap(lambda key, step, replicas: draw(key, step, replicas), (0, None, 0))
+    num_rows = capacity // program.thin + 2
+    max_points = capacity // program.history_every + 1
+    rungs = jnp.array(program.draw_rungs)
+
+    def step_chain(chance, state, tally, data, place):
+        batch, fresh_batch = _batch(batches, chance, data, place)
+        after, info = advance(chance, state, batch, fresh_batch)
+        scored = after if settings.energy_at == "moved" else state
+        counted = state.step >= program.burn_in
+        tally = tallies.count(
+            tally, state, after, info, settings.schedule, counted, scored.replicas.params
+        )
+        drawn = after.replica_at[rungs]
+        position = jax.tree.map(lambda leaf: leaf[drawn], after.replicas.params)
+        return after, tally, (position, info.energy[state.rung_of[drawn]])
+
+    step_chains = _map_chains(
+        step_chain, program.num_chains, (0, STATE_AXES, 0, None, None), (STATE_AXES, 0, 0)
+    )
+
+    def chunk(carry: Carry, keys: Array, data: Any, count: Array, slots: Array):
+        start = carry.state.step
+        chance_bytes = _num_bytes(jax.eval_shape(draw_chains, keys, start, carry.state.replicas))
+        ahead = chance_bytes <= _AHEAD_BYTES
+        block = min(_BLOCK_STEPS, program.history_every, capacity) if ahead else capacity
+
+        def healthy(carry: Carry) -> Array:
+            return jnp.all(carry.tally.nonfinite == 0) if program.stop_on_nonfinite else True
+
+        def segment(loop):
+            """Steps up to the end of the block, of the chunk, or to the next point of history."""
+            carry, rows, first = loop
+            if ahead:
+                draw_all = lambda step: draw_chains(keys, step, carry.state.replicas)  # noqa: E731
+                chances = draw_block(draw_all, start + first + jnp.arange(block))
+            every = program.history_every
+            until_point = ((start + first) // every + 1) * every - start
+            end = jnp.minimum(jnp.minimum(first + block, count), until_point)
+
+            def one_step(inner):
+                carry, rows, place = inner
+                if ahead:
+                    chance = jax.tree.map(lambda leaf: _get(leaf, place - first), chances)
+                else:
+                    chance = draw_chains(keys, carry.state.step, carry.state.replicas)
+                state, tally, drawn = step_chains(chance, carry.state, carry.tally, data, place)
+                slot = _get(slots, place)
+                rung_of = state.rung_of.astype(rows.rung_of.dtype)
+                rows = rows._replace(
+                    rung_of=_put(rows.rung_of, rung_of, place),
+                    draws=jax.tree.map(lambda r, x: _put(r, x, slot), rows.draws, drawn[0]),
+                    energies=_put(rows.energies, drawn[1], slot),
+                )
+                return Carry(state, tally), rows, place + 1
+
+            carry, rows, place = jax.lax.while_loop(
+                lambda inner: (inner[2] < end) & healthy(inner[0]), one_step, (carry, rows, first)
+            )
+            points = (start + place) // every - start // every
+            row = jnp.where((start + place) % every == 0, points - 1, max_points)
+            history = {
+                name: _put(rows.history[name], value, row)
+                for name, value in _history(carry).items()
+            }
+            return carry, rows._replace(history=history), place
+
+        rows = _empty_rows(program, carry, capacity, num_rows, max_points + 1)
+        carry, rows, place = jax.lax.while_loop(
+            lambda loop: (loop[2] < count) & healthy(loop[0]), segment, (carry, rows, jnp.array(0))
+        )
+        return carry, rows._replace(count=place)
+
+    compiled = jax.jit(chunk, donate_argnums=0)
+    return lambda carry, data, count, slots: compiled(carry, keys, data, count, slots)
+
+
+def _map_chains(function: Callable, num_chains: int, in_axes: Any, out_axes: Any) -> Callable:
+    """`jax.vmap` over chains; a single chain is spared the batched gathers, which cost more."""
+    if num_chains > 1:
+        return jax.vmap(function, in_axes, out_axes)
+
+    def squeeze(axis, tree):
+        return tree if axis is None else jax.tree.map(lambda leaf: leaf[0], tree)
+
+    def expand(axis, tree):
+        return tree if axis is None else jax.tree.map(lambda leaf: leaf[None], tree)
+
+    def each(change, axes, tree):
+        return jax.tree.map(change, axes, tree, is_leaf=lambda axis: axis is None)
+
+    return lambda *args: each(expand, out_axes, function(*each(squeeze, in_axes, args)))
+
+
+def _put(rows: Array, value: Array, place: Array) -> Array:
+    return jax.lax.dynamic_update_index_in_dim(rows, value, place, 0)
+
+
+def _get(rows: Array, place: Array) -> Array:
+    return jax.lax.dynamic_index_in_dim(rows, place, keepdims=False)
+
+
+def _batch(batches: Batches, chance: Any, data: Any, place: Array) -> tuple[Any, Callable | None]:
+    if isinstance(batches, ArrayBatches):
+        fresh_batch = lambda key: batches.take(data, batches.draw(key))  # noqa: E731
+        return batches.take(data, chance.batch), fresh_batch
+    if isinstance(batches, HostBatches):
+        return jax.tree.map(lambda leaf: leaf[place], data), None
+    return None, None
+
+
+def _history(carry: Carry) -> dict[str, Array]:
+    state, tally = carry
+    return {
+        "learning_rate": state.ladder.learning_rate,
+        "temperature": state.ladder.temperature,
+        "buffer": state.buffer,
+        "pairs": tally.pairs,
+        "energy": tally.energy,
+    }
+
+
+def _empty_rows(program: Program, carry: Carry, capacity: int, num_rows: int,
+                num_points: int) -> Chunk:  # fmt: skip
+    num_chains, num_replicas = carry.state.rung_of.shape
+    num_rungs = len(program.draw_rungs)
+    small = jnp.int8 if num_replicas <= 128 else jnp.int16
+    dtype = carry.tally.energy.dtype
+    return Chunk(
+        count=jnp.array(0),
+        rung_of=jnp.zeros((capacity, num_chains, num_replicas), small),
+        draws=jax.tree.map(
+            lambda leaf: jnp.zeros((num_rows, num_chains, num_rungs, *leaf.shape[2:]), leaf.dtype),
+            carry.state.replicas.params,
+        ),
+        energies=jnp.zeros((num_rows, num_chains, num_rungs), dtype),
+        history={
+            name: jnp.zeros((num_points, *value.shape), value.dtype)
+            for name, value in _history(carry).items()
+        },
+    )
+
+
+def _num_bytes(tree: Any) -> int:
+    """Of arrays, shapes or keys."""
+    sizes = (8 if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x.dtype.itemsize
+             for x in jax.tree.leaves(tree))  # fmt: skip
+    return sum(int(np.prod(x.shape)) * size
+               for x, size in zip(jax.tree.leaves(tree), sizes, strict=True))  # fmt: skip

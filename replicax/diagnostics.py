@@ -1,0 +1,110 @@
+"""Numbers that say whether to believe a run: round trips, index paths, R-hat, effective size."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+_NOWHERE, _UP, _DOWN = 0, 1, 2  # a replica's way: not yet been coldest; to the hottest; back
+
+
+class Trips(NamedTuple):
+    """Round trips so far, and where every replica is on its way."""
+
+    count: np.ndarray  # shape (chain,)
+    way: np.ndarray  # shape (chain, replica)
+
+    @classmethod
+    def none(cls, num_chains: int, num_replicas: int) -> "Trips":
+        way = np.full((num_chains, num_replicas), _NOWHERE, np.int8)
+        way[:, 0] = _UP  # replica 0 starts on the coldest rung
+        return cls(np.zeros(num_chains, np.int64), way)
+
+
+def follow_trips(trips: Trips, rung_of: np.ndarray) -> Trips:
+    """Add the steps of `rung_of` (chain, step, replica).
+
+    A round trip: a replica that was on the coldest rung reaches the hottest and is back.
+    """
+    num_chains, num_steps, num_replicas = rung_of.shape
+    if num_steps == 0 or num_replicas < 2:
+        return trips
+    paths = np.asarray(rung_of).transpose(0, 2, 1).reshape(-1, num_steps)
+    ends = np.zeros(paths.shape, np.int8)
+    ends[paths == 0] = _UP
+    ends[paths == num_replicas - 1] = _DOWN
+    way = trips.way.reshape(-1)
+    ends = np.concatenate([way[:, None], ends], axis=1)
+    path, time = np.nonzero(ends)
+    turn = ends[path, time]
+    same_path = path[1:] == path[:-1]
+    ended = (turn[1:] == _UP) & (turn[:-1] == _DOWN) & same_path
+    count = np.bincount(path[1:][ended], minlength=way.size)
+    # The first way down does not count for a replica that was never on the coldest rung before.
+    first = np.searchsorted(path, np.arange(way.size))
+    has_any = np.isin(np.arange(way.size), path)
+    began_hot = np.zeros(way.size, bool)
+    began_hot[has_any] = turn[first[has_any]] == _DOWN
+    began_hot &= way == _NOWHERE
+    been_cold = np.any(ends == _UP, axis=1)
+    count -= began_hot & been_cold
+    last = np.searchsorted(path, np.arange(way.size), side="right") - 1
+    new_way = np.where(has_any, turn[last], _NOWHERE)
+    new_way = np.where(began_hot & ~been_cold, _NOWHERE, new_way).astype(np.int8)
+    per_chain = count.reshape(num_chains, num_replicas).sum(axis=1)
+    return Trips(trips.count + per_chain, new_way.reshape(num_chains, num_replicas))
+
+
+def round_trips(rung_of: np.ndarray) -> np.ndarray:
+    """Round trips of all replicas, from index paths (chain, step, replica)  -> (chain,).
+
+    >>> straight = np.array([[[0, 1], [1, 0], [0, 1], [1, 0], [0, 1]]])
+    >>> round_trips(straight).tolist()
+    [3]
+    """
+    num_chains, _, num_replicas = rung_of.shape
+    first = np.asarray(rung_of[:, 0])
+    way = np.where(first == 0, _UP, _NOWHERE).astype(np.int8)
+    start = Trips(np.zeros(num_chains, np.int64), way)
+    return follow_trips(start, rung_of[:, 1:]).count
+
+
+def split_rhat(values: np.ndarray) -> float:
+    """Split R-hat of (chain, draw): near 1 when the halves of all chains agree."""
+    halves = _halves(values)
+    length = halves.shape[1]
+    if length < 2:
+        return float("nan")
+    within = halves.var(axis=1, ddof=1).mean()
+    between = length * halves.mean(axis=1).var(ddof=1)
+    if within == 0:
+        return 1.0 if between == 0 else float("inf")
+    return float(np.sqrt((length - 1) / length + between / within / length))
+
+
+def effective_size(values: np.ndarray) -> float:
+    """Effective number of draws of (chain, draw), Geyer's initial monotone sequence."""
+    halves = _halves(values)
+    num_chains, length = halves.shape
+    if length < 4:
+        return float("nan")
+    centred = halves - halves.mean(axis=1, keepdims=True)
+    spectrum = np.abs(np.fft.rfft(centred, 2 * length, axis=1)) ** 2
+    covariance = np.fft.irfft(spectrum, axis=1)[:, :length].mean(axis=0) / length
+    within = covariance[0] * length / (length - 1)
+    total = covariance[0] + (halves.mean(axis=1).var(ddof=1) if num_chains > 1 else 0.0)
+    if total == 0:
+        return float(num_chains * length)
+    correlation = 1 - (within - covariance) / total
+    pairs = correlation[: length // 2 * 2].reshape(-1, 2).sum(axis=1)
+    negative = np.nonzero(pairs < 0)[0]
+    pairs = np.minimum.accumulate(pairs[: negative[0] if negative.size else None])
+    time = max(-1 + 2 * pairs.sum(), 1 / np.log10(num_chains * length))
+    return float(num_chains * length / time)
+
+
+def _halves(values: np.ndarray) -> np.ndarray:
+    values = np.asarray(values, float)
+    half = values.shape[1] // 2
+    return np.concatenate([values[:, :half], values[:, values.shape[1] - half :]])
+
+

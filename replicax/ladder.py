@@ -1,0 +1,193 @@
+"""The ladder: a learning rate and a temperature for every rung, and how they tune themselves."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+
+class Ladder(NamedTuple):
+    """Hyper-parameters of each rung, coldest first."""
+
+    learning_rate: Array  # eta^(p)                     shape (rung,)
+    temperature: Array  # tau^(p) of the injected noise shape (rung,), 0 means plain SGD
+
+
+@dataclass(frozen=True)
+class Gain:
+    """gamma_k = min(cap, scale / (k^power + offset)): the step size of the self-tuning.
+
+    >>> float(Gain()(0))
+    0.1
+    """
+
+    scale: float = 50.0
+    offset: float = 500.0
+    power: float = 0.8
+    cap: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.scale < 0 or self.offset <= 0 or not 0 <= self.power <= 1 or self.cap <= 0:
+            raise ValueError(
+                f"{self} is no gain schedule; it needs scale >= 0, offset > 0, 0 <= power <= 1 "
+                "and cap > 0."
+            )
+
+    def __call__(self, step: Array | float) -> Array:
+        growth = jnp.asarray(step, jnp.float32) ** self.power
+        return jnp.minimum(self.cap, self.scale / (growth + self.offset))
+
+
+@dataclass(frozen=True)
+class ConstantGain:
+    """gamma_k = value at every step."""
+
+    value: float
+
+    def __call__(self, step: Array | float) -> Array:
+        return jnp.full(jnp.shape(step), self.value, jnp.float32)
+
+
+def geometric(cold: float, hot: float, num_replicas: int) -> np.ndarray:
+    """Evenly spaced on a logarithmic scale, both ends exact.
+
+    >>> geometric(1.0, 8.0, 4).tolist()
+    [1.0, 2.0, 4.0, 8.0]
+    """
+    if num_replicas == 1:
+        return np.array([cold])
+    rungs = np.geomspace(cold, hot, num_replicas)
+    rungs[0], rungs[-1] = cold, hot
+    return rungs
+
+
+def adapt_rungs(rungs: Array, wanted: Array, target_swap_rate: float, gain: Array) -> Array:
+    """Push every pair to the same swap rate, both ends of the ladder fixed (Eq. 11).
+
+    Acts on learning rates, or on temperatures for rules that use them. The gap belongs to its
+    pair. Noise could make neighbours cross where gaps are unequal, so no rung moves further
+    than almost half way to its neighbour: the ladder stays strictly increasing.
+    """
+    excess = wanted.astype(rungs.dtype) - target_swap_rate
+    gap = jnp.maximum(0.0, rungs[1:] - rungs[:-1])
+    pushed = gap * jnp.exp(gain.astype(rungs.dtype) * excess)
+    forward = rungs[:-2] + pushed[:-1]
+    backward = rungs[2:] - pushed[1:]
+    inner = rungs[1:-1]
+    lowest, highest = inner - 0.49 * gap[:-1], inner + 0.49 * gap[1:]
+    inner = jnp.clip((forward + backward) / 2, lowest, highest)
+    return jnp.concatenate([rungs[:1], inner, rungs[-1:]])
+
+
+def adapt_buffer(buffer: Array, wanted: Array, target_swap_rate: float, gain: Array) -> Array:
+    """C_{k+1} = C_k + gamma_k (mean_p A^(p) - S)  (Eq. 12)."""
+    excess = jnp.mean(wanted, dtype=buffer.dtype) - target_swap_rate
+    return buffer + gain.astype(buffer.dtype) * excess
+
+class EnergyUnit(NamedTuple):
+    """The spread of neighbouring energy differences: the unit of buffer and buffer gain.
+
+    The geometric mean of |U~_cold - U~_hot|: it streams, scales with the energy, and a few wild
+    values cannot move it far. Times 1.887 it is the standard deviation of a centred Gaussian.
+    """
+
+    log_sum: Array  # shape ()
+    count: Array  # shape ()
+
+    def measure(self, energy: Array) -> "EnergyUnit":
+        """Add the differences of one step; ties and non-finite values say nothing."""
+        difference = jnp.abs(energy[1:] - energy[:-1])
+        usable = (difference > 0) & jnp.isfinite(difference)
+        logs = jnp.where(usable, jnp.log(jnp.where(usable, difference, 1.0)), 0.0)
+        return EnergyUnit(self.log_sum + jnp.sum(logs), self.count + jnp.sum(usable))
+
+    def value(self) -> Array:
+        return 1.887 * jnp.exp(self.log_sum / jnp.maximum(self.count, 1))
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What adapts, how fast and for how long."""
+
+    target_swap_rate: float = 0.4
+    gain: Callable[[Array], Array] = Gain()  # of the ladder
+    buffer_gain: Callable[[Array], Array] | None = None  # None: `gain`, in units of the energy
+    adapts: str | None = "learning_rate"  # which rungs Eq. 11 acts on, or "temperature", or None
+    adapts_buffer: bool = True
+    until: int | None = None  # the step from which ladder and buffer are frozen
+    measure_steps: int = 0  # first steps, without exchange, that measure the unit of energy
+    measure_buffer: bool = False  # whether the buffer starts at that unit
+
+    def measuring(self, step: Array) -> Array:
+        return step < self.measure_steps
+
+
+def tune(tuning: Tuning, step: Array, ladder: Ladder, buffer: Array, unit: EnergyUnit,
+         energy: Array, wanted: Array) -> tuple[Ladder, Array, EnergyUnit]:  # fmt: skip
+    """One step of self-tuning, from the verdicts of all pairs taken before any swap."""
+    measuring = tuning.measuring(step)
+    if tuning.measure_steps:
+        measured = unit.measure(energy)
+        unit = jax.tree.map(lambda new, old: jnp.where(measuring, new, old), measured, unit)
+    tunes = ~measuring
+    if tuning.until is not None:
+        tunes = tunes & (step < tuning.until)
+    if tuning.adapts is not None:
+        rungs = getattr(ladder, tuning.adapts)
+        tuned = adapt_rungs(rungs, wanted, tuning.target_swap_rate, tuning.gain(step))
+        ladder = ladder._replace(**{tuning.adapts: jnp.where(tunes, tuned, rungs)})
+    if tuning.adapts_buffer:
+        gain = tuning.buffer_gain(step) if tuning.buffer_gain else tuning.gain(step) * unit.value()
+        tuned = adapt_buffer(buffer, wanted, tuning.target_swap_rate, gain)
+        buffer = jnp.where(tunes, tuned, buffer)
+    if tuning.measure_buffer:
+        buffer = jnp.where(measuring, unit.value(), buffer)
+    return ladder, buffer, unit
+
+
+def barrier(rejection_rate: np.ndarray) -> float:
+    """Lambda = sum_p r_p: how far apart the two ends of the ladder are (Syed et al., 2022).
+
+    With exact energies the sum hardly depends on the number of rungs once there are enough.
+    """
+    return float(np.sum(rejection_rate))
+
+
+def equal_rejection_temperatures(
+    temperature: np.ndarray, rejection_rate: np.ndarray, num_replicas: int | None = None
+) -> np.ndarray:
+    """Temperatures at which every pair would reject equally often, both ends fixed.
+
+    For exact energies: the cumulated rejection rates are points of the barrier as a function of
+    the inverse temperature; a monotone cubic joins them and is cut into equal parts (Syed et
+    al., 2022, Algorithm 2). `num_replicas` may differ from that of the ladder measured.
+
+    >>> hot_pair_rejects = equal_rejection_temperatures([1.0, 2.0, 4.0], [0.1, 0.5])
+    >>> bool(hot_pair_rejects[1] > 2.0)
+    True
+    """
+    from scipy.interpolate import PchipInterpolator
+
+    temperature = np.asarray(temperature, float)
+    rejection_rate = np.asarray(rejection_rate, float)
+    if np.any(temperature <= 0) or np.any(np.diff(temperature) <= 0):
+        raise ValueError("The temperatures must be positive and strictly increasing.")
+    if rejection_rate.shape != (temperature.size - 1,):
+        raise ValueError(
+            f"{temperature.size} temperatures have {temperature.size - 1} pairs, but "
+            f"rejection_rate has shape {rejection_rate.shape}: give one rate per pair."
+        )
+    if np.any((rejection_rate < 0) | (rejection_rate > 1)):
+        raise ValueError("Rejection rates are probabilities: they must lie in [0, 1].")
+    num_replicas = temperature.size if num_replicas is None else num_replicas
+    # A pair that never rejected would make the barrier flat there and not invertible.
+    steps = np.maximum(rejection_rate, 1e-6)
+    at_rung = np.concatenate([[0.0], np.cumsum(steps)])
+    inverse_temperature = PchipInterpolator(at_rung, 1 / temperature)
+    tuned = 1 / inverse_temperature(np.linspace(0.0, at_rung[-1], num_replicas))
+    tuned[0], tuned[-1] = temperature[0], temperature[-1]
+    return tuned

@@ -1,0 +1,87 @@
+"""What happens when the replicas on two rungs meet: the rule sees their energies and decides."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from replicax.swap import Encounter, Index, Rule, energy_noise_variance
+from replicax.targets import Target
+
+
+class Surroundings(NamedTuple):
+    """What a rule may look at beside the energies."""
+
+    temperature: Array  # shape (rung,)
+    energy_noise_var: Array  # sigma^2 where estimated, shape (rung, rung)
+    buffer: Array
+
+
+class Seen(NamedTuple):
+    """How energies can be had again: parameters by replica, and mini-batches."""
+
+    params: Any  # leading axis: replica
+    batch: Any
+    fresh_batch: Callable[[Array], Any] | None  # key -> a further mini-batch
+
+    def another_batch(self, key: Array) -> Any:
+        return self.batch if self.fresh_batch is None else self.fresh_batch(key)
+
+
+def wanted(rule: Rule, around: Surroundings, cold: Array, hot: Array, cold_energy: Array,
+           hot_energy: Array, log_uniform: Array) -> Array:  # fmt: skip
+    """The rule's verdict on rungs `cold` and `hot`; any shape."""
+    if not rule.uses_temperature:
+        pair = Encounter(cold_energy, hot_energy, 0.0, 0.0, around.buffer, log_uniform)
+        return rule.wanted(pair)
+    if rule.estimates_noise:
+        noise_var = around.energy_noise_var[cold, hot]
+    else:
+        std = jnp.asarray(rule.energy_noise_std)
+        noise_var = (std if std.ndim == 0 else std[cold]) ** 2
+    inverse = 1 / around.temperature
+    gap = inverse[cold] - inverse[hot]
+    return rule.wanted(
+        Encounter(cold_energy, hot_energy, gap, noise_var, around.buffer, log_uniform)
+    )
+
+
+def build_verdict(target: Target, rule: Rule, around: Surroundings, seen: Seen,
+                  energy_of: Array) -> Callable[[Any, Index], Array]:  # fmt: skip
+    """The verdict of one attempt in sequence; noisy energies are drawn afresh for it."""
+
+    def verdict(attempt: Any, index: Index) -> Array:
+        cold, hot = attempt.order
+        sides = index.replica_at[attempt.order]
+        if rule.assumes_exact_energies:
+            energies = energy_of[sides]
+        else:
+            params = jax.tree.map(lambda leaf: leaf[sides], seen.params)
+            batch = seen.another_batch(attempt.batch)
+            energies = jax.vmap(target.energy, (0, None, 0))(params, batch, attempt.energy)
+        return wanted(rule, around, cold, hot, energies[0], energies[1], attempt.log_uniform)
+
+    return verdict
+
+
+def estimate_noise(target: Target, rule: Rule, key: Array, step: Array, before: Array,
+                   replica_at: Array, seen: Seen) -> Array:  # fmt: skip
+    """Renew sigma^2 every `rule.estimate_every` steps, averaging over the estimates so far."""
+    if not rule.estimates_noise:
+        return before
+
+    def energies(key: Array) -> Array:
+        batch_key, noise_key = jax.random.split(key)
+        noise = jax.vmap(target.draw)(jax.random.split(noise_key, replica_at.shape[0]))
+        batch = seen.another_batch(batch_key)
+        return jax.vmap(target.energy, (0, None, 0))(seen.params, batch, noise)[replica_at]
+
+    def renew() -> Array:
+        many = jax.lax.map(energies, jax.random.split(key, rule.estimate_draws))
+        latest = energy_noise_variance(many).astype(before.dtype)
+        weight = jnp.maximum(1 / (step // rule.estimate_every + 1), 0.05)
+        return before + weight.astype(before.dtype) * (latest - before)
+
+    return jax.lax.cond(step % rule.estimate_every == 0, renew, lambda: before)

@@ -1,0 +1,131 @@
+"""Words and numbers for people: progress on long runs, and the summary of a finished one."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from replicax import diagnostics, theory
+
+
+@contextlib.contextmanager
+def display_progress(
+    wanted: bool | None, num_steps: int, start: int
+) -> Iterator[Callable[[Any], None] | None]:
+    """A progress bar on standard error; `None` shows it where a terminal is attached."""
+    if wanted is False or (wanted is None and not sys.stderr.isatty()):
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+               TextColumn("{task.fields[seen]}"))  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=num_steps, completed=start, seen="compiling ...")
+
+        def show(progress: Any) -> None:
+            rates = progress.verdict_rate
+            pairs = f" | pair rates {rates.min():.2f}-{rates.max():.2f}" if rates.size else ""
+            seen = (
+                f"{progress.steps_per_second:,.0f} steps/s | cold energy "
+                f"{np.mean(progress.cold_energy):.4g} | round trips "
+                f"{int(progress.round_trips.sum())}{pairs}"
+            )
+            bar.update(task, completed=progress.step, seen=seen)
+
+        yield show
+
+
+def summarise(posterior: Any) -> dict[str, Any]:
+    """The numbers of `Posterior.summary()`."""
+    steps, num_replicas = posterior.num_steps, posterior.num_replicas
+    per_1000 = posterior.round_trips / max(steps, 1) * 1000
+    parameters = {
+        name: {
+            "mean": float(values.mean()),
+            "std": float(values.std()),
+            "rhat": diagnostics.split_rhat(values),
+            "effective_size": diagnostics.effective_size(values),
+        }
+        for name, values in posterior.components().items()
+    }
+    return {
+        "result": posterior.result._asdict(),
+        "num_steps": steps,
+        "num_replicas": num_replicas,
+        "num_chains": posterior.num_chains,
+        "num_draws": posterior.num_draws,
+        "schedule": posterior.options["schedule"],
+        "rule": posterior.options["rule"],
+        "window": posterior.window,
+        "round_trips": posterior.round_trips.tolist(),
+        "round_trips_per_1000_steps": per_1000.tolist(),
+        "round_trips_per_1000_steps_expected": _expected_trips(posterior),
+        "verdict_rate": posterior.verdict_rate.tolist(),
+        "window_swap_rate": posterior.window_swap_rate.tolist(),
+        "learning_rates": posterior.learning_rates.tolist(),
+        "temperatures": posterior.temperatures.tolist(),
+        "buffer": posterior.buffer.tolist(),
+        "mean_energy": posterior.energies.mean(axis=1).tolist() if posterior.num_draws else [],
+        "parameters": parameters,
+        "problems": posterior.problems(),
+    }
+
+
+def _expected_trips(posterior: Any) -> list[float] | None:
+    """Lemma 1 with the measured per-window swap rates; None where it does not apply."""
+    if posterior.options["schedule"] != "windowed_deo":
+        return None
+    rates = np.clip(posterior.window_swap_rate, 1e-9, 1 - 1e-9)
+    trips = [theory.round_trip_rate(1 - rate) / posterior.window * 1000 for rate in rates]
+    return [float(value) for value in trips]
+
+
+def render_summary(summary: dict[str, Any], most_parameters: int = 12) -> Any:
+    """The summary as tables for a terminal."""
+    from rich.console import Group
+    from rich.table import Table
+
+    run = Table("", "value", title="The run", title_justify="left")
+    run.add_row("ended", summary["result"]["sentence"])
+    run.add_row("steps x replicas x chains",
+                f"{summary['num_steps']:,} x {summary['num_replicas']} x {summary['num_chains']}")  # fmt: skip
+    run.add_row("draws of the coldest rung, per chain", f"{summary['num_draws']:,}")
+    run.add_row("schedule, rule", f"{summary['schedule']}, window {summary['window']}; "
+                f"{summary['rule']}")  # fmt: skip
+    run.add_row("round trips per 1,000 steps", _numbers(summary["round_trips_per_1000_steps"]))
+    if summary["round_trips_per_1000_steps_expected"]:
+        run.add_row("  Lemma 1 at the measured swap rates",
+                    _numbers(summary["round_trips_per_1000_steps_expected"]))  # fmt: skip
+    run.add_row("buffer", _numbers(summary["buffer"]))
+    ladder = Table("rung", "learning rate", "temperature", "says yes", "swaps in a window",
+                   title="The ladder (first chain; rates of the pair with the next rung)",
+                   title_justify="left")  # fmt: skip
+    for rung, rate in enumerate(summary["learning_rates"][0]):
+        pair = rung < summary["num_replicas"] - 1
+        ladder.add_row(
+            str(rung), f"{rate:.4g}", f"{summary['temperatures'][0][rung]:.4g}",
+            f"{summary['verdict_rate'][0][rung]:.3f}" if pair else "",
+            f"{summary['window_swap_rate'][0][rung]:.3f}" if pair else "",
+        )  # fmt: skip
+    parts: list[Any] = [run, ladder]
+    if summary["parameters"]:
+        table = Table("parameter", "mean", "std", "R-hat", "effective size",
+                      title="The posterior", title_justify="left")  # fmt: skip
+        for name, row in list(summary["parameters"].items())[:most_parameters]:
+            table.add_row(name, f"{row['mean']:.4g}", f"{row['std']:.4g}", f"{row['rhat']:.3f}",
+                          f"{row['effective_size']:.0f}")  # fmt: skip
+        parts.append(table)
+        left = len(summary["parameters"]) - most_parameters
+        if left > 0:
+            parts.append(f"... and {left} more parameters (see --json)")
+    parts += [f"[yellow]Warning:[/yellow] {sentence}" for sentence in summary["problems"]]
+    return Group(*parts)
+
+
+def _numbers(values: list[float]) -> str:
+    return ", ".join(f"{value:.3g}" for value in values)

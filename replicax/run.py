@@ -1,0 +1,204 @@
+"""The loop on the host: between compiled chunks record, report, checkpoint, stop or go on."""
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from replicax import checkpoint
+from replicax.batches import ArrayBatches, HostBatches
+from replicax.chunk import Carry, Chunk, Program, build_chunk, chunk_capacity
+from replicax.diagnostics import Trips, follow_trips
+from replicax.records import Records
+from replicax.tally import PAIR_COUNTS
+from replicax.trees import leaf_names
+
+_CHUNK_SECONDS = 0.5
+_CHECKPOINT_SECONDS = 30.0
+_PENDING_BYTES = 2**28
+
+
+class Result(NamedTuple):
+    """How a run ended."""
+
+    code: str  # finished, interrupted, stopped or nonfinite
+    sentence: str
+
+
+class Progress(NamedTuple):
+    """What a callback sees between two chunks; return "stop" from it to end the run."""
+
+    step: int
+    num_steps: int
+    steps_per_second: float
+    seconds_left: float
+    cold_energy: np.ndarray  # shape (chain,)
+    round_trips: np.ndarray  # shape (chain,)
+    verdict_rate: np.ndarray  # shape (chain, pair)
+    carry: Carry  # on the device
+
+
+@dataclass
+class Saver:
+    """Flushes records and commits a checkpoint when it is due."""
+
+    records: Records
+    folder: Path | None
+    every: int | None = None  # steps; None: by the clock
+    step: int = 0
+    clock: float = 0.0
+
+    def is_due(self, step: int) -> bool:
+        if self.folder is None:
+            return False
+        if self.records.pending_bytes > _PENDING_BYTES:
+            return True
+        if self.every is not None:
+            return step - self.step >= self.every
+        return time.monotonic() - self.clock >= _CHECKPOINT_SECONDS
+
+    def save(self, program: Program, carry: Carry, trips: Trips, step: int) -> None:
+        """Records first: those beyond a checkpoint are dropped when a run resumes."""
+        self.records.flush(final_values(program, carry, trips))
+        if self.folder is not None:
+            checkpoint.save(self.folder, step, (carry, trips))
+        self.step, self.clock = step, time.monotonic()
+
+
+def run(program: Program, carry: Carry, trips: Trips, keys: jax.Array, num_steps: int,
+        saver: Saver, callback: Callable[[Progress], Any] | None = None,
+        display: Callable[[Progress], None] | None = None) -> tuple[Carry, Trips, Result]:  # fmt: skip
+    """Go on until step `num_steps`, an interrupt, a callback's "stop" or a non-finite energy."""
+    step = int(carry.state.step)
+    capacity = chunk_capacity(program, carry)
+    chunk = build_chunk(program, carry, keys, capacity)
+    data = program.batches.data if isinstance(program.batches, ArrayBatches) else None
+    saver.step, saver.clock = step, time.monotonic()
+    length, rate = min(capacity, 256), 0.0
+    if program.chunk_steps is not None:
+        length = capacity
+    result = None
+    with interruptible() as interrupted:
+        while step < num_steps and result is None:
+            count = min(length, num_steps - step)
+            if isinstance(program.batches, HostBatches):
+                data = program.batches.feed(step, count, capacity)
+            began = time.monotonic()
+            carry, rows = chunk(carry, data, count, draw_slots(program, step, count, capacity))
+            done = int(rows.count)
+            seconds = max(time.monotonic() - began, 1e-9)
+            trips = record(program, saver.records, trips, rows, step, done)
+            step += done
+            if rate and program.chunk_steps is None:  # the first chunk's time is compilation
+                length = int(np.clip(done / seconds * _CHUNK_SECONDS, 1, capacity))
+            rate = done / seconds
+            result = _look(program, carry, done < count, bool(interrupted), step)
+            progress = _progress(program, carry, trips, step, num_steps, rate)
+            if display is not None:
+                display(progress)
+            if callback is not None and callback(progress) == "stop" and result is None:
+                result = Result("stopped", f"The callback stopped the run at step {step}.")
+            if saver.is_due(step):
+                saver.save(program, carry, trips, step)
+    saver.save(program, carry, trips, step)
+    return carry, trips, result or Result("finished", f"All {num_steps} steps were done.")
+
+
+def draw_slots(program: Program, step: int, count: int, capacity: int) -> np.ndarray:
+    """The row of each step's draw; steps without one share the last row, which is not read."""
+    drawn = program.is_drawn(np.arange(step, step + count))
+    slots = np.full(capacity, capacity // program.thin + 1, np.int32)
+    slots[:count][drawn] = np.arange(drawn.sum())
+    return slots
+
+
+def record(program: Program, records: Records, trips: Trips, rows: Chunk, step: int,
+           done: int) -> Trips:  # fmt: skip
+    """Move a chunk's rows to the records and count its round trips."""
+    before, after = program.lengths(step), program.lengths(step + done)
+    rung_of = np.asarray(rows.rung_of[:done])
+    num_draws = after["draws"] - before["draws"]
+    num_points = after["history"] - before["history"]
+    leaves = [np.asarray(leaf[:num_draws]) for leaf in jax.tree.leaves(rows.draws)]
+    draws = dict(zip(leaf_names(rows.draws), leaves, strict=True))
+    records.append("steps", {"rung_of": rung_of})
+    records.append("draws", {"__energy__": np.asarray(rows.energies[:num_draws]), **draws})
+    records.append("history", {n: np.asarray(x[:num_points]) for n, x in rows.history.items()})
+    return follow_trips(trips, rung_of.transpose(1, 0, 2))
+
+
+def final_values(program: Program, carry: Carry, trips: Trips) -> dict[str, np.ndarray]:
+    """What the posterior reports of the end of the run; leading axis: chain."""
+    state, tally = jax.device_get(carry)
+    values = {
+        "step": np.asarray(state.step),
+        "learning_rates": state.ladder.learning_rate,
+        "temperatures": state.ladder.temperature,
+        "buffer": state.buffer,
+        "energy_unit": np.asarray(jax.vmap(type(state.energy_unit).value)(state.energy_unit)),
+        "energy": tally.energy,
+        "nonfinite": tally.nonfinite,
+        "best_energy": tally.best_energy,
+        "round_trips": trips.count,
+        **{name: tally.pairs[:, row] for row, name in enumerate(PAIR_COUNTS)},
+    }
+    best = jax.tree.leaves(tally.best)
+    return {**values, **{f"best.{i:06d}": leaf for i, leaf in enumerate(best)}}
+
+
+def _look(program: Program, carry: Carry, cut_short: bool, interrupted: bool, step: int):
+    if cut_short:
+        energy = np.asarray(carry.tally.energy)
+        chain, rung = np.argwhere(~np.isfinite(energy))[0]
+        replica = int(carry.state.replica_at[chain, rung])
+        return Result(
+            "nonfinite",
+            f"The energy of replica {replica} on rung {rung} of chain {chain} became "
+            f"{energy[chain, rung]} at step {step - 1}. Draws up to there are kept. A smaller "
+            'learning rate on the hot rungs, or on_nonfinite="ignore", lets the run go on.',
+        )
+    if interrupted:
+        return Result("interrupted", f"The run was interrupted at step {step}; all is saved.")
+    return None
+
+
+def _progress(program: Program, carry: Carry, trips: Trips, step: int, num_steps: int,
+              rate: float) -> Progress:  # fmt: skip
+    verdicts = np.asarray(carry.tally.pairs[:, PAIR_COUNTS.index("verdicts")])
+    return Progress(
+        step=step,
+        num_steps=num_steps,
+        steps_per_second=rate,
+        seconds_left=(num_steps - step) / max(rate, 1e-9),
+        cold_energy=np.asarray(carry.tally.energy[:, 0]),
+        round_trips=trips.count,
+        verdict_rate=verdicts / max(step - program.burn_in, 1),
+        carry=carry,
+    )
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[list]:
+    """Ctrl-C fills the list instead of raising; a second one raises as usual."""
+    seen: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield seen
+        return
+
+    def note(number: int, frame: Any) -> None:
+        if seen:
+            raise KeyboardInterrupt
+        seen.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,66 @@
+"""Where replicas start: one point for all, one for each, or a function that draws them."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+
+class PerReplica(NamedTuple):
+    """A tree whose leaves have leading axes (replica, ...) or (chain, replica, ...)."""
+
+    tree: Any
+
+
+def per_replica(tree: Any) -> PerReplica:
+    """Mark starts that differ by replica: leading axes (replica, ...) or (chain, replica, ...)."""
+    return PerReplica(tree)
+
+
+def make_starts(params: Any, key: Array, num_chains: int, num_replicas: int) -> Any:
+    """Starts with leading axes (chain, replica, ...)."""
+    if isinstance(params, PerReplica):
+        starts = _spread(params.tree, num_chains, num_replicas)
+    elif callable(params) and not _is_array_tree(params):
+        keys = jax.vmap(lambda chain: jax.random.fold_in(key, chain))(jnp.arange(num_chains))
+        draw_chain = jax.vmap(lambda k: jax.vmap(params)(jax.random.split(k, num_replicas)))
+        starts = draw_chain(keys)
+    else:
+        one = jax.tree.map(jnp.asarray, params)
+        starts = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, (num_chains, num_replicas, *leaf.shape)), one
+        )
+    leaves = jax.tree.leaves(starts)
+    if not leaves:
+        raise ValueError("params holds no arrays; give the point where sampling starts.")
+    for leaf in leaves:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise ValueError(
+                f"params holds an array of dtype {leaf.dtype}; sampling moves real floating-point "
+                "numbers: write 0.0 instead of 0, or close over what stays fixed."
+            )
+    return jax.tree.map(lambda leaf: jnp.array(leaf), starts)
+
+
+def _is_array_tree(params: Any) -> bool:
+    """Callable pytrees (an Equinox module, say) are starts, not functions that draw them."""
+    leaves = jax.tree.leaves(params)
+    return bool(leaves) and all(isinstance(x, jax.Array | np.ndarray | float) for x in leaves)
+
+
+def _spread(tree: Any, num_chains: int, num_replicas: int) -> Any:
+    tree = jax.tree.map(jnp.asarray, tree)
+    shapes = [leaf.shape for leaf in jax.tree.leaves(tree)]
+    if shapes and all(shape[:2] == (num_chains, num_replicas) for shape in shapes):
+        by_chain = num_chains > 1 or not all(shape[:1] == (num_replicas,) for shape in shapes)
+        if by_chain:
+            return tree
+    if shapes and all(shape[:1] == (num_replicas,) for shape in shapes):
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (num_chains, *x.shape)), tree)
+    raise ValueError(
+        f"per_replica params have leading axes {sorted({shape[:2] for shape in shapes})}; with "
+        f"{num_chains} chains of {num_replicas} replicas every leaf must begin with "
+        f"({num_replicas}, ...) or ({num_chains}, {num_replicas}, ...)."
+    )

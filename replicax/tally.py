@@ -1,0 +1,65 @@
+"""What a run counts as it goes, one chain: rates and the best point seen."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from replicax import schedule as schedules
+from replicax.algorithm import Info, State
+from replicax.schedule import Schedule
+
+
+class Tally(NamedTuple):
+    """Counts over the steps after burn-in, and what the last step saw."""
+
+    pairs: Array  # rows as in PAIR_COUNTS                  shape (count, pair)
+    nonfinite: Array  # steps with a non-finite energy      shape ()
+    energy: Array  # of each rung at the last step          shape (rung,)
+    best_energy: Array  #                                   shape ()
+    best: Any  # the parameters that had it, or None where not tracked
+
+
+# How often the rule said yes; in how many windows a pair was active; in how many it swapped.
+PAIR_COUNTS = ("verdicts", "windows", "window_swaps")
+
+
+def start(state: State, track_best: bool) -> Tally:
+    num_replicas = state.rung_of.shape[0]
+    dtype = state.buffer.dtype
+    first = jax.tree.map(lambda leaf: leaf[0], state.replicas.params)
+    return Tally(
+        pairs=jnp.zeros((len(PAIR_COUNTS), num_replicas - 1), jnp.int32),
+        nonfinite=jnp.array(0, jnp.int32),
+        energy=jnp.full(num_replicas, jnp.nan, dtype),
+        best_energy=jnp.array(jnp.inf, dtype),
+        best=first if track_best else None,
+    )
+
+
+def count(tally: Tally, before: State, after: State, info: Info, schedule: Schedule,
+          counted: Array, scored: Any) -> Tally:  # fmt: skip
+    """Add one step. `scored` are the parameters, by replica, that `info.energy` belongs to."""
+    opens = schedules.window_opens(schedule, before.step)
+    first_swap = info.swapped & (before.gate | opens)
+    seen = jnp.stack([info.wanted, info.active & opens, first_swap])
+    best_energy, best = _better(tally, before, info, scored)
+    return Tally(
+        pairs=tally.pairs + (seen & counted),
+        nonfinite=tally.nonfinite + ~jnp.all(jnp.isfinite(info.energy)),
+        energy=info.energy.astype(tally.energy.dtype),
+        best_energy=best_energy,
+        best=best,
+    )
+
+
+def _better(tally: Tally, before: State, info: Info, scored: Any) -> tuple[Array, Any]:
+    if tally.best is None:
+        return tally.best_energy, None
+    energy = jnp.where(jnp.isfinite(info.energy), info.energy, jnp.inf)
+    rung = jnp.argmin(energy)
+    better = energy[rung] < tally.best_energy
+    replica = before.replica_at[rung]
+    best = jax.tree.map(lambda old, new: jnp.where(better, new[replica], old), tally.best, scored)
+    return jnp.minimum(tally.best_energy, energy[rung]), best

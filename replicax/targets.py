@@ -1,0 +1,171 @@
+"""What is sampled: energies that may be stochastic, and toys whose truth is known."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from replicax import prng
+
+
+class Target(NamedTuple):
+    """A minus-log-posterior, possibly seen only through noise.
+
+    All three are called as `(params, batch, key)`. `energy` returns a scalar. `gradient`, where
+    given, is used for the moves in place of the gradient of `energy`, with a key of its own.
+    `noise(key)`, where given, is drawn for many steps at once and handed over in place of `key`:
+    the same randomness, faster.
+    """
+
+    energy: Callable[..., Array]
+    gradient: Callable[..., Any] | None = None
+    noise: Callable[[Array], Any] | None = None
+
+    def evaluate(self, params: Any, batch: Any, noise: Any) -> tuple[Array, Any]:
+        """Energy and gradient of one replica; the energy is NaN where `gradient` stands apart."""
+        if self.gradient is None:
+            return jax.value_and_grad(self.energy)(params, batch, noise)
+        return jnp.array(jnp.nan), self.gradient(params, batch, noise)
+
+    def draw(self, key: Array) -> Any:
+        """What is handed over in place of `key`: noise, or a key of JAX's default kind."""
+        return prng.ordinary(key) if self.noise is None else self.noise(key)
+
+
+def as_target(target_or_energy: Any) -> Target:
+    """A `Target` from a target or a function of (params), (params, batch), (params, batch, key)."""
+    if isinstance(target_or_energy, Target):
+        target = target_or_energy
+        gradient = None if target.gradient is None else _three_arguments(target.gradient)
+        return Target(_three_arguments(target.energy), gradient, target.noise)
+    return Target(_three_arguments(target_or_energy))
+
+
+def _three_arguments(function: Callable) -> Callable:
+    if not callable(function):
+        raise ValueError(
+            f"The target is {function!r}; give a function energy(params, batch, key), with the "
+            "last two optional, or rx.Target(energy, gradient, noise)."
+        )
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return function
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = sum(p.default is p.empty for p in positional)
+    count = min(len(positional), 3)
+    if count == 0 or required > 3:
+        raise ValueError(
+            f"{getattr(function, '__name__', function)} takes {required} arguments; it must take "
+            "(params), (params, batch) or (params, batch, key)."
+        )
+    return lambda params, batch, key: function(*(params, batch, key)[:count])
+
+
+def check_energy(target: Target, params: Any, batch: Any, key: Array) -> None:
+    """Raise a sentence unless the energy of one replica is a real floating-point scalar."""
+    seen = jax.eval_shape(lambda p, b, k: target.energy(p, b, target.draw(k)), params, batch, key)
+    leaves = jax.tree.leaves(seen)
+    if len(leaves) != 1 or jax.tree.structure(seen) != jax.tree.structure(0):
+        raise ValueError(
+            f"The energy returns {jax.tree.structure(seen)}; it must return one scalar."
+        )
+    if leaves[0].shape != ():
+        raise ValueError(
+            f"The energy returns shape {leaves[0].shape}; it must return a scalar: sum (or "
+            "average) it over its axes."
+        )
+    if not jnp.issubdtype(leaves[0].dtype, jnp.floating):
+        raise ValueError(
+            f"The energy returns dtype {leaves[0].dtype}; it must be a real floating-point number."
+        )
+
+
+# The paper's 25 modes (section 5.1). The paper omits the wall that keeps hot replicas near.
+MODES = tuple((float(x), float(y)) for x in range(-2, 3) for y in range(-2, 3))
+_WALL = 20.0
+
+
+def modes25_energy(position: Array) -> Array:
+    """U = 0.2 r^2 - 2 (cos 2 pi x + cos 2 pi y), plus (r^2 - 20) outside r^2 = 20."""
+    square = jnp.sum(position**2, axis=-1)
+    wells = 2 * jnp.sum(jnp.cos(2 * jnp.pi * position), axis=-1)
+    return 0.2 * square - wells + jnp.maximum(0.0, square - _WALL)
+
+
+def modes25(noise_std: float = 2.0) -> Target:
+    """The 25-mode posterior, its energy and gradient each seen through their own Gaussian noise.
+
+    >>> float(modes25(noise_std=0.0).energy(jnp.zeros(2), None, jnp.zeros(2)))
+    -4.0
+    """
+
+    def energy(position: Array, batch: Any, noise: Array) -> Array:
+        return modes25_energy(position) + noise_std * noise[0]
+
+    def gradient(position: Array, batch: Any, noise: Array) -> Array:
+        outside = jnp.sum(position**2) > _WALL
+        slope = (0.4 + 2.0 * outside) * position + 4 * jnp.pi * jnp.sin(2 * jnp.pi * position)
+        return slope + noise_std * noise
+
+    return Target(energy, gradient, noise=lambda key: jax.random.normal(key, (2,)))
+
+
+def modes25_start(key: Array) -> Array:
+    """One start, uniform in [-1, 1]^2."""
+    return jax.random.uniform(key, (2,), minval=-1.0, maxval=1.0)
+
+
+def mode_masses(positions: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Mass in the cell |x - mode| < 1/2 around each of the 25 modes, and outside  -> (26,)."""
+    positions = np.asarray(positions, float).reshape(-1, 2)
+    cell = np.rint(positions).astype(int)
+    inside = np.all(np.abs(cell) <= 2, axis=1)
+    index = np.where(inside, (cell[:, 0] + 2) * 5 + cell[:, 1] + 2, 25)
+    masses = np.bincount(index, weights=weights, minlength=26).astype(float)
+    return masses / masses.sum()
+
+
+def modes25_truth(points_per_unit: int = 200) -> np.ndarray:
+    """The true masses of the 25 cells and of the outside, by quadrature  -> (26,)."""
+    grid = (np.arange(-6 * points_per_unit, 6 * points_per_unit) + 0.5) / points_per_unit
+    positions = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)
+    square = np.sum(positions**2, axis=-1)
+    wells = 2 * np.sum(np.cos(2 * np.pi * positions), axis=-1)
+    energy = 0.2 * square - wells + np.maximum(0.0, square - _WALL)
+    return mode_masses(positions, np.exp(-energy))
+
+
+def mode_distance(positions: np.ndarray, truth: np.ndarray | None = None) -> float:
+    """Total variation between the masses of the 25 cells, both sides renormalised."""
+    truth = modes25_truth() if truth is None else truth
+    seen, true = mode_masses(positions)[:25], truth[:25]
+    return float(0.5 * np.abs(seen / seen.sum() - true / true.sum()).sum())
+
+
+def gaussian(mean: float = 0.0, std: float = 1.0) -> Target:
+    """U = |x - mean|^2 / (2 std^2), exact."""
+    return Target(lambda x, batch, key: jnp.sum((x - mean) ** 2) / (2 * std**2))
+
+
+def gaussian_mixture(
+    means: tuple[float, ...] = (-4.0, 3.0),
+    stds: tuple[float, ...] = (0.7, 0.5),
+    weights: tuple[float, ...] = (0.4, 0.6),
+    energy_noise_std: float = 0.0,
+) -> Target:
+    """The mixture of appendix C.3: exact gradients, energies with Gaussian noise."""
+    mean, std, weight = (jnp.array(values) for values in (means, stds, weights))
+
+    def exact(x: Array) -> Array:
+        log_parts = jnp.log(weight / std) - 0.5 * ((x - mean) / std) ** 2
+        return -jax.nn.logsumexp(log_parts) + 0.5 * jnp.log(2 * jnp.pi)
+
+    return Target(
+        energy=lambda x, batch, noise: exact(x) + energy_noise_std * noise,
+        gradient=lambda x, batch, noise: jax.grad(exact)(x),
+        noise=lambda key: jax.random.normal(key),
+    )

@@ -1,0 +1,295 @@
+"""Closed forms against what they claim to be: linear systems, brute force, facts."""
+
+import math
+import subprocess
+import sys
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize
+
+from replicax import theory
+
+num_replicas_and_rate = {"num_replicas": st.integers(2, 60), "swap_rate": st.floats(1e-3, 0.99)}
+
+
+def mean_passage(transition: np.ndarray, start: int, goal: int) -> float:
+    """Expected steps from `start` to `goal` of a Markov chain, by its linear system."""
+    others = [state for state in range(len(transition)) if state != goal]
+    system = np.eye(len(others)) - transition[np.ix_(others, others)]
+    return np.linalg.solve(system, np.ones(len(others)))[others.index(start)]
+
+
+def deo_transition(stay: np.ndarray) -> np.ndarray:
+    """State 2 p + d: rung p, next attempt upwards (d = 0) or downwards (d = 1); stay[pair]."""
+    num = len(stay) + 1
+    transition = np.zeros((2 * num, 2 * num))
+    for p in range(num):
+        up_blocked = stay[p] if p < num - 1 else 1.0
+        down_blocked = stay[p - 1] if p > 0 else 1.0
+        transition[2 * p, 2 * p + 1] = up_blocked
+        transition[2 * p + 1, 2 * p] = down_blocked
+        if p < num - 1:
+            transition[2 * p, 2 * (p + 1)] = 1 - up_blocked
+        if p > 0:
+            transition[2 * p + 1, 2 * (p - 1) + 1] = 1 - down_blocked
+    return transition
+
+
+def adj_transition(rates: np.ndarray) -> np.ndarray:
+    """One ascending sweep: attempt pair 0, then 1, ..., carrying the position along."""
+    sweep = np.eye(len(rates) + 1)
+    for pair, rate in enumerate(rates):
+        attempt = np.eye(len(rates) + 1)
+        attempt[pair : pair + 2, pair : pair + 2] = [[rate, 1 - rate], [1 - rate, rate]]
+        sweep = sweep @ attempt
+    return sweep
+
+
+def seo_transition(rates: np.ndarray) -> np.ndarray:
+    """A coin picks the even or the odd pairs."""
+    halves = []
+    for parity in (0, 1):
+        half = np.eye(len(rates) + 1)
+        for pair in range(parity, len(rates), 2):
+            stay = rates[pair]
+            half[pair : pair + 2, pair : pair + 2] = [[stay, 1 - stay], [1 - stay, stay]]
+        halves.append(half)
+    return (halves[0] + halves[1]) / 2
+
+
+@pytest.fixture(params=[2, 3, 4, 7, 12])
+def rates(request: pytest.FixtureRequest) -> np.ndarray:
+    return np.random.default_rng(request.param).uniform(0.0, 0.97, request.param - 1)
+
+
+class TestRoundTrips:
+    @pytest.mark.parametrize("window", [1, 2, 5, 20])
+    def test_lemma_1_solves_the_first_passage_system(self, rates, window):
+        transition, top = deo_transition(rates**window), 2 * len(rates) + 1
+        trip = window * (mean_passage(transition, 0, top) + mean_passage(transition, top, 0))
+        assert theory.round_trip_time(rates, window) == pytest.approx(trip, rel=1e-9)
+
+    def test_adj_and_seo_solve_theirs(self, rates):
+        for transition, time in (
+            (adj_transition(rates), theory.round_trip_time_adj(rates)),
+            (seo_transition(rates), theory.round_trip_time_seo(rates)),
+        ):
+            top = len(rates)
+            trip = mean_passage(transition, 0, top) + mean_passage(transition, top, 0)
+            assert time == pytest.approx(trip, rel=1e-9)
+
+    def test_table_of_paper_facts(self):
+        windows = np.array([1, 2, 4, 6, 7, 8, 10, 12, 16, 20])
+        trips = 1000 * theory.round_trip_rate(0.6, windows, num_replicas=16)
+        expected = [21.28, 26.49, 38.66, 48.06, 49.88, 49.75, 45.82, 40.35, 31.12, 24.99]
+        np.testing.assert_allclose(trips, expected, atol=0.005)
+
+    @pytest.mark.parametrize(("window", "trips"), [(1, 5.5), (626, 11.1)])
+    def test_cifar_trips_in_100_epochs(self, window, trips):
+        steps = 100 * 196
+        found = steps * theory.round_trip_rate(0.995, window, num_replicas=10)
+        assert found == pytest.approx(trips, abs=0.05)
+
+    def test_orders_of_growth(self):
+        def order(time):
+            return math.log(time(64) / time(16)) / math.log(4)
+
+        def deo_star(num):
+            return theory.round_trip_time(0.6, theory.optimal_window(num, 0.4), num)
+
+        assert order(lambda num: theory.round_trip_time(0.6, 1, num)) == pytest.approx(
+            2.01, abs=0.01
+        )
+        assert order(lambda num: theory.round_trip_time_seo(0.6, num)) == pytest.approx(
+            2.04, abs=0.01
+        )
+        assert order(lambda num: theory.round_trip_time_adj(0.6, num)) == pytest.approx(
+            2.01, abs=0.01
+        )
+        assert order(deo_star) == pytest.approx(1.22, abs=0.01)
+        assert order(lambda num: deo_star(num) / math.log(num)) == pytest.approx(0.93, abs=0.01)
+
+    def test_limits(self):
+        assert theory.round_trip_time(0.0, 3, num_replicas=5) == 2 * 3 * 5
+        assert theory.round_trip_time([0.0, 0.0]) == 6
+        assert theory.round_trip_time(0.5, 1e6, num_replicas=4) == 8e6
+        assert theory.round_trip_time_adj(0.3, 9) * 2 == pytest.approx(
+            theory.round_trip_time(0.3, 1, 9)
+        )
+
+    def test_scalar_is_the_same_rate_on_every_pair(self):
+        windows = np.array([[1.0, 2.5], [7.0, 30.0]])
+        scalar = theory.round_trip_time(0.8, windows, num_replicas=6)
+        assert scalar.shape == windows.shape
+        np.testing.assert_allclose(scalar, theory.round_trip_time([0.8] * 5, windows))
+        assert type(theory.round_trip_time(0.8, 2, 6)) is float
+
+    def test_two_replicas_gain_nothing_from_a_window(self):
+        windows = np.array([1, 10, 3000])
+        assert np.all(np.diff(theory.round_trip_time(1 - 7.6e-5, windows, 2)) > 0)
+
+
+class TestDerivatives:
+    @given(rate=st.floats(0.02, 0.999), window=st.floats(1.1, 300), num_replicas=st.integers(2, 40))
+    def test_of_the_time_is_its_finite_difference(self, rate, window, num_replicas):
+        width = 1e-4 * window
+        ends = np.array([window - width, window + width])
+        low, high = theory.round_trip_time(rate, ends, num_replicas)
+        slope = theory.round_trip_time_derivative(rate, window, num_replicas)
+        scale = high / window
+        assert slope == pytest.approx((high - low) / (2 * width), rel=1e-5, abs=1e-5 * scale)
+
+    def test_of_unequal_rates(self):
+        rates, width = [0.3, 0.95, 0.0, 0.7], 1e-4
+        low, high = theory.round_trip_time(rates, np.array([3 - width, 3 + width]))
+        slope = theory.round_trip_time_derivative(rates, 3)
+        assert slope == pytest.approx((high - low) / (2 * width), rel=1e-6)
+
+    @given(x=st.floats(1e-6, 0.99), num_replicas=st.integers(2, 40))
+    def test_equation_has_the_sign_of_the_derivative(self, x, num_replicas):
+        rate, window = x**0.2, 5
+        slope = theory.round_trip_time_derivative(rate, window, num_replicas)
+        g = theory.window_equation(x, num_replicas)
+        assert slope == pytest.approx(2 * num_replicas * g / (1 - x) ** 2, rel=1e-6, abs=1e-6)
+
+    @given(x=st.floats(1e-3, 0.99), num_replicas=st.integers(2, 40))
+    def test_of_the_equation(self, x, num_replicas):
+        width = 1e-5 * x
+        low, high = theory.window_equation([x - width, x + width], num_replicas)
+        slope = theory.window_equation_derivative(x, num_replicas)
+        assert slope == pytest.approx((high - low) / (2 * width), rel=1e-4, abs=1e-4)
+
+
+class TestOptimalWindow:
+    @pytest.mark.parametrize(
+        ("num_replicas", "swap_rate", "closed", "exact"),
+        [(16, 0.4, 8, 7), (10, 0.005, 626, 604), (2, 0.1, 1, 1), (3, 0.001, 1, 1)],
+    )
+    def test_values_of_paper_facts(self, num_replicas, swap_rate, closed, exact):
+        assert theory.optimal_window(num_replicas, swap_rate) == closed
+        assert theory.optimal_window(num_replicas, swap_rate, exact=True) == exact
+
+    @given(**num_replicas_and_rate)
+    def test_exact_is_the_brute_force_argmin(self, num_replicas, swap_rate):
+        exact = theory.optimal_window(num_replicas, swap_rate, exact=True)
+        windows = np.arange(1, 2 * theory.optimal_window(num_replicas, swap_rate) + 10)
+        times = theory.round_trip_time(1 - swap_rate, windows, num_replicas)
+        assert times[exact - 1] <= times.min() * (1 + 1e-12)
+        assert abs(exact - windows[np.argmin(times)]) <= 1
+
+    @settings(max_examples=25)
+    @given(num_replicas=st.integers(4, 2000), exponent=st.floats(-6, -0.01))
+    def test_exact_beats_its_neighbours_to_60_digits(self, num_replicas, exponent):
+        swap_rate = 10**exponent
+        exact = theory.optimal_window(num_replicas, swap_rate, exact=True)
+
+        def time(window: int) -> Decimal:
+            stuck = (1 - Decimal(swap_rate)) ** window
+            return window * (1 + (num_replicas - 1) * stuck / (1 - stuck))
+
+        with localcontext() as context:
+            context.prec = 60
+            assert time(exact) <= time(exact + 1)
+            assert exact == 1 or time(exact) < time(exact - 1)
+
+    @pytest.mark.parametrize("rate", np.linspace(0.2, 0.7, 26))
+    def test_closed_form_at_four_replicas_is_no_better_than_window_1(self, rate):
+        window = theory.optimal_window(4, 1 - rate)
+        assert theory.round_trip_time(rate, window, 4) > theory.round_trip_time(rate, 1, 4)
+
+    def test_closed_form_costs_little_from_16_replicas_on(self):
+        for num_replicas in (16, 64, 1024):
+            windows = [theory.optimal_window(num_replicas, 0.01, exact) for exact in (False, True)]
+            closed, exact = theory.round_trip_time(0.99, windows, num_replicas)
+            assert exact <= closed < 1.01 * exact
+
+
+class TestOptimalNumReplicas:
+    @given(mu=st.floats(4.6, 1e5))
+    def test_is_the_rounded_zero_of_h_prime_between_the_bounds(self, mu):
+        noise = 2 * mu / math.log(2)
+        count = theory.optimal_num_replicas([noise], (0.5, 1.0))
+        zero = optimize.brentq(lambda x: x**2 * (1 + 1 / math.log(x)) - 2 * mu**2, 2, 2 * mu + 9)
+        assert count.num_replicas in (math.floor(zero), math.ceil(zero))
+        assert count.lower == pytest.approx(1.1 * mu) and count.upper == pytest.approx(2**0.5 * mu)
+        assert count.lower < zero < count.upper
+
+    @pytest.mark.parametrize(("num_replicas", "holds"), [(4, False), (5, True), (5000, True)])
+    def test_factor_of_the_bounds_holds_from_5(self, num_replicas, holds):
+        assert (math.sqrt(2 / (1 + 1 / math.log(num_replicas))) > 1.1) is holds
+
+    @given(mu=st.floats(0, 60))
+    def test_is_the_brute_force_argmin(self, mu):
+        count = theory.optimal_num_replicas([2 * mu / math.log(2)], (0.5, 1.0)).num_replicas
+        num = np.arange(4, 200)
+        h = np.log(num) + np.log(np.log(num)) + (mu / num) ** 2
+        assert h[count - 4] <= h.min() + 1e-12
+
+    def test_correction_is_a_factor_sqrt_2(self):
+        corrected, paper = (
+            theory.optimal_num_replicas(200.0, (1.0, 5.0), exponent)
+            for exponent in ("corrected", "paper")
+        )
+        assert corrected.lower / paper.lower == pytest.approx(math.sqrt(2))
+        assert corrected.upper / paper.upper == pytest.approx(math.sqrt(2))
+        # Eq. 48: the paper rounds 1.1 / (2 sqrt 2) down to 1/3; the upper end is exactly 1/2.
+        assert paper.upper == pytest.approx(200 / 2 / 1.0 * math.log(5))
+        assert paper.lower > 200 / 3 / 5.0 * math.log(5)
+
+    def test_ladders(self):
+        per_rung = theory.optimal_num_replicas([10, 20, 30], [1, 2, 4, 8])
+        assert per_rung == theory.optimal_num_replicas([10, 20, 30], (1, 8))
+        mu = np.array([10 / 2, 20 / 4, 30 / 8]) * math.log(8) / 2
+        assert per_rung.lower == pytest.approx(1.1 * mu.min())
+        assert per_rung.upper == pytest.approx(math.sqrt(2) * mu.max())
+        assert theory.optimal_num_replicas(10, [1, 2, 4]).upper == pytest.approx(
+            math.sqrt(2) * 10 / 2 * math.log(4) / 2
+        )
+        assert theory.optimal_num_replicas(0.0, (1, 8)).num_replicas == 4
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: theory.round_trip_time(0.5), "needs num_replicas"),
+        (lambda: theory.round_trip_time(0.5, 1, 1), "at least 2, got 1"),
+        (lambda: theory.round_trip_time(0.5, 1, 3.5), "must be an integer"),
+        (lambda: theory.round_trip_time([], 1), "at least 2, got 1"),
+        (lambda: theory.round_trip_time([0.5, 0.5], 1, 4), "belong to 3 replicas, not to 4"),
+        (lambda: theory.round_trip_time([[0.5]], 1), "has shape"),
+        (lambda: theory.round_trip_time(1.0, 1, 4), r"must lie in \[0, 1\)"),
+        (lambda: theory.round_trip_time([0.5, -0.1]), r"must lie in \[0, 1\)"),
+        (lambda: theory.round_trip_time_adj(float("nan"), 4), r"must lie in \[0, 1\)"),
+        (lambda: theory.round_trip_time(0.5, 0.5, 4), "at least 1, got 0.5"),
+        (lambda: theory.round_trip_rate(0.5, [1, math.inf], 4), "at least 1"),
+        (lambda: theory.window_equation(0.0, 4), r"must lie in \(0, 1\]"),
+        (lambda: theory.optimal_window(1, 0.4), "at least 2"),
+        (lambda: theory.optimal_window(8, 0.0), "strictly between 0 and 1"),
+        (lambda: theory.optimal_window(8, 1.0, exact=True), "strictly between 0 and 1"),
+        (lambda: theory.optimal_num_replicas(-1.0, (1, 2)), "not negative"),
+        (lambda: theory.optimal_num_replicas(1.0, (2, 1)), "positive and increasing"),
+        (lambda: theory.optimal_num_replicas(1.0, 3.0), "positive and increasing"),
+        (lambda: theory.optimal_num_replicas([1.0, 2.0], (1, 2, 3, 4)), "3 pairs"),
+        (lambda: theory.optimal_num_replicas(1.0, (1, 2), "papr"), '"corrected" or "paper"'),
+        (lambda: theory.optimal_buffer(0.0, 0.9, 0.0), "Metropolis rule"),
+        (lambda: theory.optimal_buffer(0.0, 0.0, 1.0), "Metropolis rule"),
+        (lambda: theory.optimal_buffer(math.nan, 0.9, 1.0), "must be finite"),
+        (lambda: theory.swap_rate_under_noise(1.5, 0.9, 1.0), r"must lie in \[0, 1\]"),
+        (lambda: theory.swap_probability_under_noise(0.0, -0.9, 1.0), "not negative"),
+    ],
+)
+def test_bad_input_gets_a_sentence(call, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        call()
+
+
+def test_starts_without_scipy():
+    code = (
+        "import sys; from replicax import theory, plan; plan.plan(16, .4); "
+        "assert 'scipy' not in sys.modules and 'rich' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,144 @@
+"""Swap probabilities and the buffer under normal noise, against quadrature."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate
+from scipy.special import log_ndtr
+
+from replicax import theory
+
+
+def yes_by_quadrature(gap: float, slope: float, noise: float) -> float:
+    a, b = slope * gap - (slope * noise) ** 2, math.sqrt(2) * slope * noise
+    kink = -a / b
+
+    def density(x: float) -> float:
+        return math.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+
+    below = integrate.quad(lambda x: math.exp(a + b * x) * density(x), -40, kink)[0]
+    return below + integrate.quad(density, kink, max(40, kink))[0]
+
+
+def log_no_by_quadrature(gap: float, slope: float, noise: float) -> float:
+    """The complement integrated by itself, with its own scale, so that 1e-50 is seen."""
+    a, b = slope * gap - (slope * noise) ** 2, math.sqrt(2) * slope * noise
+    kink = -a / b
+    if kink > -5:
+        shift, low, high = 0.0, -40.0, min(kink, 40.0)
+    else:  # the mass sits within a few 1 / |kink| below the kink
+        shift, low, high = kink**2 / 2, kink - 60 / abs(kink), kink
+
+    def inner(x: float) -> float:
+        return -math.expm1(a + b * x) * math.exp(shift - x**2 / 2)
+
+    parts = np.unique(np.clip([low, -8.0, 0.0, 8.0, high], low, high))
+    scaled = sum(
+        integrate.quad(inner, start, stop, limit=200, epsabs=0, epsrel=1e-11)[0]
+        for start, stop in pairwise(parts)
+    )
+    return math.log(scaled / math.sqrt(2 * math.pi)) - shift
+
+
+gaps = {"gap": st.floats(-15, 15), "slope": st.floats(0.05, 3), "noise": st.floats(0.1, 5)}
+
+
+class TestNoise:
+    @settings(max_examples=60, deadline=None)
+    @given(**gaps)
+    def test_swap_probability_is_the_integral(self, gap, slope, noise):
+        kink = -(slope * gap - (slope * noise) ** 2) / (math.sqrt(2) * slope * noise)
+        if abs(kink) < 30:
+            found = theory.swap_probability_under_noise(gap, slope, noise)
+            assert found == pytest.approx(yes_by_quadrature(gap, slope, noise), rel=1e-6, abs=1e-9)
+
+    def test_swap_probability_limits(self):
+        probability = theory.swap_probability_under_noise
+        assert probability(-2.0, 0.5, 0.0) == pytest.approx(math.exp(-1))
+        assert probability(2.0, 0.5, 0.0) == 1.0
+        assert probability(-2.0, 0.5, 1e-9) == pytest.approx(math.exp(-1))
+        assert probability([5.0, -5.0], 0.0, 3.0).tolist() == [1.0, 1.0]
+        assert probability(1e8, 10.0, 1.0) == 1.0
+        assert probability(-1e8, 10.0, 1.0) == 0.0
+
+    @given(slope=st.floats(0.01, 5), noise=st.floats(0.01, 5))
+    def test_zero_gap_is_bounded_by_the_corrected_exponent(self, slope, noise):
+        found = theory.swap_probability_under_noise(0.0, slope, noise)
+        assert found <= theory.swap_rate_under_noise(1.0, slope, noise) * (1 + 1e-12)
+
+    def test_corrected_exponent_is_the_rate_of_decay(self):
+        noise = np.array([39.0, 40.0])
+        exact, corrected, paper = (
+            -np.diff(np.log(rate))[0]
+            for rate in (
+                theory.swap_probability_under_noise(0.0, 0.9, noise),
+                theory.swap_rate_under_noise(0.4, 0.9, noise),
+                theory.swap_rate_under_noise(0.4, 0.9, noise, exponent="paper"),
+            )
+        )
+        assert corrected == pytest.approx(exact, rel=0.01) and corrected == pytest.approx(2 * paper)
+
+    def test_measured_rates_side_with_the_corrected_exponent(self):
+        measured = np.log(7.6e-5 / 0.00605)  # two-mode study, sigma 4 -> 6, dT = .9
+        noise = np.array([4.0, 6.0])
+        corrected, paper = (
+            np.diff(np.log(theory.swap_rate_under_noise(0.4, 0.9, noise, exponent)))[0]
+            for exponent in ("corrected", "paper")
+        )
+        assert abs(measured - corrected) < 0.4 < 2 < abs(measured - paper)
+
+
+class TestOptimalBuffer:
+    @settings(max_examples=100, deadline=None)
+    @given(**gaps)
+    def test_rules_agree_at_the_buffer(self, gap, slope, noise):
+        buffer = theory.optimal_buffer(gap, slope, noise)
+        wanted = theory.swap_probability_under_noise(gap, slope, noise)
+        found = theory.deterministic_swap_probability(gap, buffer, noise)
+        assert found == pytest.approx(wanted, rel=1e-8, abs=1e-300)
+        assert buffer <= slope * noise**2
+
+    @settings(max_examples=60, deadline=None)
+    @given(gap=st.floats(0.5, 60), slope=st.floats(0.02, 2), noise=st.floats(0.5, 3))
+    def test_where_nearly_every_swap_is_wanted(self, gap, slope, noise):
+        if theory.swap_probability_under_noise(gap, slope, noise) > 0.5:
+            buffer = theory.optimal_buffer(gap, slope, noise)
+            refused = log_ndtr((buffer - gap) / (math.sqrt(2) * noise))
+            assert refused == pytest.approx(log_no_by_quadrature(gap, slope, noise), rel=1e-7)
+
+    @settings(max_examples=60, deadline=None)
+    @given(gap=st.floats(-5, 0), slope=st.floats(1e-9, 0.1), noise=st.floats(0.1, 3))
+    def test_narrow_noise_at_a_falling_gap(self, gap, slope, noise):
+        if theory.swap_probability_under_noise(gap, slope, noise) > 0.5:
+            buffer = theory.optimal_buffer(gap, slope, noise)
+            refused = log_ndtr((buffer - gap) / (math.sqrt(2) * noise))
+            assert refused == pytest.approx(log_no_by_quadrature(gap, slope, noise), rel=1e-6)
+
+    @given(gap=st.floats(-1e6, 1e6), slope=st.floats(1e-8, 1e3), noise=st.floats(1e-6, 1e4))
+    def test_is_finite_far_out(self, gap, slope, noise):
+        buffer = theory.optimal_buffer(gap, slope, noise)
+        assert math.isfinite(buffer) and buffer <= slope * noise**2
+
+    def test_joins_smoothly_over_its_branches(self):
+        for slope, noise in ((1e-6, 0.7), (0.03, 1.0), (0.9, 2.0), (0.9, 5.0)):
+            gap = np.linspace(-40, 60, 20_001) * noise
+            steps = np.diff(theory.optimal_buffer(gap, slope, noise)) / noise
+            assert np.abs(np.diff(steps)).max() < 2e-4
+
+    def test_sign_at_zero_gap_changes_at_954(self):
+        for noise in (0.5, 3.0):
+            assert theory.optimal_buffer(0.0, 0.953 / noise, noise) < 0
+            assert theory.optimal_buffer(0.0, 0.955 / noise, noise) > 0
+
+    def test_arrays_broadcast(self):
+        buffers = theory.optimal_buffer(np.zeros((3, 1)), 0.9, np.array([1.0, 2.0]))
+        assert buffers.shape == (3, 2)
+        assert buffers[0, 1] == theory.optimal_buffer(0.0, 0.9, 2.0)
+
+    def test_deterministic_rule_without_noise(self):
+        found = theory.deterministic_swap_probability([1.0, 3.0], 2.0, 0.0)
+        assert found.tolist() == [0.0, 1.0]
