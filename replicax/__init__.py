@@ -1,47 +1,61 @@
-"""Replica exchange for posteriors that only mini-batches can see."""
+"""Replica exchange for posteriors that only mini-batches can see.
+
+`sample` is the one call most people make; the rooms (`kernels`, `schedule`, `swap`, `ladder`,
+`targets`, `theory`, ...) hold the parts for people who build.
+"""
 
 import importlib
+from typing import TYPE_CHECKING
 
-from replicax.version import __version__
+from replicax.version import __version__ as __version__
 
-_ROOMS = (
-    "batches",
-    "diagnostics",
-    "kernels",
-    "ladder",
-    "plots",
-    "schedule",
-    "swap",
-    "targets",
-    "theory",
-)
+if TYPE_CHECKING:
+    from replicax import batches as batches
+    from replicax import diagnostics as diagnostics
+    from replicax import kernels as kernels
+    from replicax import ladder as ladder
+    from replicax import plots as plots
+    from replicax import schedule as schedule
+    from replicax import swap as swap
+    from replicax import targets as targets
+    from replicax import theory as theory
+    from replicax.algorithm import Info as Info
+    from replicax.algorithm import Settings as Settings
+    from replicax.algorithm import State as State
+    from replicax.algorithm import build_step as build_step
+    from replicax.algorithm import init as init
+    from replicax.kernels import Kernel as Kernel
+    from replicax.kernels import Replica as Replica
+    from replicax.ladder import Gain as Gain
+    from replicax.ladder import Ladder as Ladder
+    from replicax.ladder import Tuning as Tuning
+    from replicax.posterior import Posterior as Posterior
+    from replicax.posterior import load as load
+    from replicax.run import Progress as Progress
+    from replicax.run import Result as Result
+    from replicax.sampling import resume as resume
+    from replicax.sampling import sample as sample
+    from replicax.starts import per_replica as per_replica
+    from replicax.targets import Target as Target
+
+_ROOMS = "batches diagnostics kernels ladder plots schedule swap targets theory".split()
 _NAMES = {
-    "sample": "sample",
-    "resume": "sample",
-    "load": "posterior",
-    "Posterior": "posterior",
-    "per_replica": "starts",
-    "Target": "targets",
-    "Kernel": "kernels",
-    "Replica": "kernels",
-    "Ladder": "ladder",
-    "Gain": "ladder",
-    "Tuning": "ladder",
-    "State": "algorithm",
-    "Info": "algorithm",
-    "Settings": "algorithm",
-    "init": "algorithm",
-    "build_step": "algorithm",
-    "Progress": "run",
-    "Result": "run",
+    "algorithm": "Info Settings State build_step init",
+    "kernels": "Kernel Replica",
+    "ladder": "Gain Ladder Tuning",
+    "posterior": "Posterior load",
+    "run": "Progress Result",
+    "sampling": "resume sample",
+    "starts": "per_replica",
+    "targets": "Target",
 }
-__all__ = [*_NAMES, *_ROOMS, "__version__"]
+_ROOM_OF = {name: room for room, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str):
-    """Import a room when it is first asked for: `import replicax` alone loads nothing."""
-    if name in _NAMES:
-        value = getattr(importlib.import_module(f"replicax.{_NAMES[name]}"), name)
+    """Import a room when it is first asked for: `import replicax` alone loads no JAX."""
+    if name in _ROOM_OF:
+        value = getattr(importlib.import_module(f"replicax.{_ROOM_OF[name]}"), name)
     elif name in _ROOMS:
         value = importlib.import_module(f"replicax.{name}")
     else:
@@ -51,4 +65,4 @@ def __getattr__(name: str):
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*_ROOM_OF, *_ROOMS, "__version__"])

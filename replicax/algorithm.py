@@ -57,8 +57,9 @@ class Settings:
     map_replicas: Callable = jax.vmap
 
 
-def init(kernel: Kernel, params: Any, ladder: Ladder, settings: Settings,
-         buffer: float = 0.0) -> State:  # fmt: skip
+def init(
+    kernel: Kernel, params: Any, ladder: Ladder, settings: Settings, buffer: float = 0.0
+) -> State:
     """`params` carries one copy per replica on its leading axis; replica i starts on rung i."""
     num_replicas = ladder.learning_rate.shape[0]
     dtype = ladder.learning_rate.dtype
@@ -86,13 +87,15 @@ def build_step(target: Target, kernel: Kernel, settings: Settings) -> Callable:
     return step
 
 
-def build_parts(target: Target, kernel: Kernel, settings: Settings,
-                draw_rows: Callable | None = None) -> tuple[Callable, Callable]:  # fmt: skip
+def build_parts(
+    target: Target, kernel: Kernel, settings: Settings, draw_rows: Callable | None = None
+) -> tuple[Callable, Callable]:
     """The two halves of a step: `draw(key, step, replicas) -> Chance` and `advance(chance, state,
     batch, fresh_batch=None) -> state, info`; `fresh_batch(key)` gives further mini-batches."""
     schedule, rule, moved = settings.schedule, settings.rule, settings.energy_at == "moved"
-    draw = build_draw(target, kernel, schedule, rule, moved=moved, langevin=settings.langevin,
-                      draw_rows=draw_rows)  # fmt: skip
+    draw = build_draw(
+        target, kernel, schedule, rule, moved=moved, langevin=settings.langevin, draw_rows=draw_rows
+    )
 
     def move_one(move_noise, gradient_noise, energy_noise, replica, rung, batch):
         def evaluate(params):
@@ -118,9 +121,14 @@ def build_parts(target: Target, kernel: Kernel, settings: Settings,
         # Communication phase: active pairs with an open gate swap when the rule says so.
         seen = meet.Seen(replicas.params, batch, fresh_batch)
         noise_var = meet.estimate_noise(
-            target, rule, chance.estimate, state.step, state.energy_noise_var, state.replica_at,
+            target,
+            rule,
+            chance.estimate,
+            state.step,
+            state.energy_noise_var,
+            state.replica_at,
             seen,
-        )  # fmt: skip
+        )
         around = meet.Surroundings(state.ladder.temperature, noise_var, state.buffer)
         cold, may_meet = jnp.arange(num_pairs), ~settings.tuning.measuring(state.step)
         wanted = may_meet & meet.wanted(
@@ -138,8 +146,15 @@ def build_parts(target: Target, kernel: Kernel, settings: Settings,
             index = swap.swap_adjacent(index, swapped)
 
         # Adaptation: equal swap rates along the ladder, and their mean equal to the target.
-        ladder, buffer, unit = tune(settings.tuning, state.step, state.ladder, state.buffer,
-                                    state.energy_unit, energy, wanted)  # fmt: skip
+        ladder, buffer, unit = tune(
+            settings.tuning,
+            state.step,
+            state.ladder,
+            state.buffer,
+            state.energy_unit,
+            energy,
+            wanted,
+        )
         state = State(
             step=state.step + 1,
             replicas=replicas,

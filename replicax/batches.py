@@ -1,6 +1,5 @@
 """Where mini-batches come from; all replicas of a chain see the same one."""
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,8 +67,7 @@ class HostBatches:
         """The batch of one step. An iterable goes forward only."""
         if self.is_function:
             return self.source(step)
-        if self.iterator is None:
-            self.iterator = iter(self.source)
+        iterator = self.iterator = self.iterator or iter(self.source)
         if step < self.position:
             raise ValueError(
                 f"The batches are an iterable that stands at step {self.position}; step {step} "
@@ -77,7 +75,7 @@ class HostBatches:
             )
         while self.position + len(self.pending) <= step:
             try:
-                self.pending.append(next(self.iterator))
+                self.pending.append(next(iterator))
             except StopIteration:
                 raise ValueError(
                     f"The batches ran out at step {self.position + len(self.pending)}; give an "
@@ -88,8 +86,7 @@ class HostBatches:
 
     def feed(self, start: int, count: int, capacity: int) -> Any:
         """Batches of steps start .. start+count stacked, padded to `capacity` rows."""
-        steps = itertools.chain(range(start, start + count))
-        found = [self.at(step) for step in steps]
+        found = [self.at(step) for step in range(start, start + count)]
         self.forget(start + count)
         found += [found[-1]] * (capacity - count)
         return jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *found)

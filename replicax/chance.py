@@ -24,10 +24,10 @@ class Chance(NamedTuple):
     move: Any  # what the kernel draws                  leading axis: replica
     gradient: Any  # the target's key or noise          leading axis: replica
     energy: Any  # the target's key or noise            leading axis: replica
-    log_uniform: Array | None  #                        shape (pair,)
-    odd: Array | None  # the coin of SEO                shape ()
+    log_uniform: Any  #                                 shape (pair,)
+    odd: Any  # the coin of SEO                         shape ()
     attempts: "Attempts | None"  #                      leading axis: attempt
-    estimate: Array | None  # key of a noise estimate   shape ()
+    estimate: Any  # key of a noise estimate            shape ()
     batch: Any  # row numbers of the mini-batch         shape (row,)
 
 
@@ -40,9 +40,16 @@ class Attempts(NamedTuple):
     batch: Array  # key of a further mini-batch         shape (attempt,)
 
 
-def build_draw(target: Target, kernel: Kernel, schedule: Schedule, rule: Rule, *,
-               moved: bool, langevin: bool, draw_rows: Callable[[Array], Any] | None = None
-               ) -> Callable[[Array, Array, Any], Chance]:  # fmt: skip
+def build_draw(
+    target: Target,
+    kernel: Kernel,
+    schedule: Schedule,
+    rule: Rule,
+    *,
+    moved: bool,
+    langevin: bool,
+    draw_rows: Callable[[Array], Any] | None = None,
+) -> Callable[[Array, Array, Any], Chance]:
     """Build `draw(key, step, replicas) -> Chance`; of `replicas` only the shapes matter."""
 
     def draw(key: Array, step: Array, replicas: Any) -> Chance:

@@ -10,11 +10,10 @@ import numpy as np
 
 def save(folder: Path, step: int, tree: Any) -> None:
     """Commit a checkpoint atomically; the one before it is kept, older ones go."""
-    leaves = {f"{i:06d}": np.asarray(x) for i, x in enumerate(jax.tree.leaves(tree))}
-    with _manager(folder) as manager:
-        import orbax.checkpoint as ocp
+    import orbax.checkpoint as ocp
 
-        manager.save(step, args=ocp.args.StandardSave(leaves), force=True)
+    with _manager(folder) as manager:
+        manager.save(step, args=ocp.args.StandardSave(_named(tree, np.asarray)), force=True)
         manager.wait_until_finished()
 
 
@@ -27,26 +26,34 @@ def latest_step(folder: Path) -> int:
 
 
 def restore(folder: Path, step: int, template: Any) -> Any:
-    """The checkpoint of `step` in the shape of `template`."""
-    wanted, structure = jax.tree.flatten(template)
-    with _manager(folder) as manager:
-        import orbax.checkpoint as ocp
+    """The checkpoint of `step` in the shape of `template`, a tree of shapes or arrays."""
+    import orbax.checkpoint as ocp
 
-        shapes = {f"{i:06d}": np.empty(x.shape, x.dtype) for i, x in enumerate(wanted)}
-        try:
-            found = manager.restore(step, args=ocp.args.StandardRestore(shapes))
-        except ValueError as error:
-            raise ValueError(
-                f"The checkpoint of step {step} in {folder} does not fit: the target, params or "
-                f"kernel is not the one this run was started with. ({error})"
-            ) from error
-    leaves = [np.asarray(found[name]) for name in sorted(found)]
-    if [(x.shape, x.dtype) for x in leaves] != [(x.shape, x.dtype) for x in wanted]:
+    wanted = _named(template, lambda leaf: np.empty(leaf.shape, leaf.dtype))
+    with _manager(folder) as manager:
+        found = manager.restore(step, args=ocp.args.StandardRestore())
+    saved = {name: (x.shape, x.dtype) for name, x in found.items()}
+    if saved != {name: (x.shape, x.dtype) for name, x in wanted.items()}:
         raise ValueError(
-            f"The checkpoint in {folder} does not fit: the params or the kernel is not the one "
-            "this run was started with."
+            f"The checkpoint in {folder} does not fit: the params, the kernel or the precision is "
+            "not the one this run was started with."
         )
-    return structure.unflatten(leaves)
+    leaves, structure = jax.tree.flatten(template)
+    values = [
+        np.asarray(found[_name(i)]) if leaf.size else np.empty(leaf.shape, leaf.dtype)
+        for i, leaf in enumerate(leaves)
+    ]
+    return structure.unflatten(values)
+
+
+def _named(tree: Any, make: Any) -> dict[str, np.ndarray]:
+    """Leaves by name; Orbax does not take empty ones."""
+    leaves = enumerate(jax.tree.leaves(tree))
+    return {_name(i): make(leaf) for i, leaf in leaves if leaf.size}
+
+
+def _name(index: int) -> str:
+    return f"{index:06d}"
 
 
 def _manager(folder: Path) -> Any:

@@ -22,7 +22,7 @@ from replicax.tally import Tally
 from replicax.targets import Target
 
 # Only `step` is shared by the chains; everything else has a leading chain axis.
-STATE_AXES = State(None, *[0] * (len(State._fields) - 1))
+STATE_AXES: Any = State._make([None] + [0] * (len(State._fields) - 1))
 
 _AHEAD_BYTES = 2**16  # of chance a step: up to here it is drawn many steps ahead
 _BLOCK_STEPS = 1024  # steps drawn ahead at once, to stay in the cache
@@ -133,7 +133,7 @@ def build_chunk(program: Program, carry: Carry, keys: Array, capacity: int) -> C
         block = min(_BLOCK_STEPS, program.history_every, capacity) if ahead else capacity
 
         def healthy(carry: Carry) -> Array:
-            return jnp.all(carry.tally.nonfinite == 0) if program.stop_on_nonfinite else True
+            return jnp.all((carry.tally.nonfinite == 0) | (not program.stop_on_nonfinite))
 
         def segment(loop):
             """Steps up to the end of the block, of the chunk, or to the next point of history."""
@@ -227,8 +227,9 @@ def _history(carry: Carry) -> dict[str, Array]:
     }
 
 
-def _empty_rows(program: Program, carry: Carry, capacity: int, num_rows: int,
-                num_points: int) -> Chunk:  # fmt: skip
+def _empty_rows(
+    program: Program, carry: Carry, capacity: int, num_rows: int, num_points: int
+) -> Chunk:
     num_chains, num_replicas = carry.state.rung_of.shape
     num_rungs = len(program.draw_rungs)
     small = jnp.int8 if num_replicas <= 128 else jnp.int16
@@ -250,7 +251,10 @@ def _empty_rows(program: Program, carry: Carry, capacity: int, num_rows: int,
 
 def _num_bytes(tree: Any) -> int:
     """Of arrays, shapes or keys."""
-    sizes = (8 if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x.dtype.itemsize
-             for x in jax.tree.leaves(tree))  # fmt: skip
-    return sum(int(np.prod(x.shape)) * size
-               for x, size in zip(jax.tree.leaves(tree), sizes, strict=True))  # fmt: skip
+    sizes = (
+        8 if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x.dtype.itemsize
+        for x in jax.tree.leaves(tree)
+    )
+    return sum(
+        int(np.prod(x.shape)) * size for x, size in zip(jax.tree.leaves(tree), sizes, strict=True)
+    )

@@ -61,10 +61,9 @@ def round_trips(rung_of: np.ndarray) -> np.ndarray:
     >>> round_trips(straight).tolist()
     [3]
     """
-    num_chains, _, num_replicas = rung_of.shape
     first = np.asarray(rung_of[:, 0])
     way = np.where(first == 0, _UP, _NOWHERE).astype(np.int8)
-    start = Trips(np.zeros(num_chains, np.int64), way)
+    start = Trips(np.zeros(len(first), np.int64), way)
     return follow_trips(start, rung_of[:, 1:]).count
 
 
@@ -106,5 +105,3 @@ def _halves(values: np.ndarray) -> np.ndarray:
     values = np.asarray(values, float)
     half = values.shape[1] // 2
     return np.concatenate([values[:, :half], values[:, values.shape[1] - half :]])
-
-

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import jax
+from jax.core import Tracer
 
 
 def choose(what: str, value: Any, known: Iterable[str]) -> Any:
@@ -19,4 +20,4 @@ def choose(what: str, value: Any, known: Iterable[str]) -> Any:
 
 def is_concrete(value: Any) -> bool:
     """Whether a value can be looked at now: tracers of jit and vmap cannot."""
-    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+    return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value))

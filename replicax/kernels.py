@@ -98,7 +98,8 @@ def preconditioned(
         update, memory = transform.update(gradient, replica.memory, replica.params)
         params = jax.tree.map(lambda p, u: p - rung.learning_rate * u, replica.params, update)
         if noise is not None:
-            scale = jax.tree.map(lambda nu: jnp.sqrt(jax.lax.rsqrt(nu + eps)), memory.nu)
+            square = optax.tree_utils.tree_get(memory, "nu")
+            scale = jax.tree.map(lambda nu: jnp.sqrt(jax.lax.rsqrt(nu + eps)), square)
             params = _add_noise(params, noise, _langevin_std(rung), scale)
         return Replica(params, memory)
 

@@ -30,8 +30,15 @@ class Seen(NamedTuple):
         return self.batch if self.fresh_batch is None else self.fresh_batch(key)
 
 
-def wanted(rule: Rule, around: Surroundings, cold: Array, hot: Array, cold_energy: Array,
-           hot_energy: Array, log_uniform: Array) -> Array:  # fmt: skip
+def wanted(
+    rule: Rule,
+    around: Surroundings,
+    cold: Array,
+    hot: Array,
+    cold_energy: Array,
+    hot_energy: Array,
+    log_uniform: Array,
+) -> Array:
     """The rule's verdict on rungs `cold` and `hot`; any shape."""
     if not rule.uses_temperature:
         pair = Encounter(cold_energy, hot_energy, 0.0, 0.0, around.buffer, log_uniform)
@@ -48,8 +55,9 @@ def wanted(rule: Rule, around: Surroundings, cold: Array, hot: Array, cold_energ
     )
 
 
-def build_verdict(target: Target, rule: Rule, around: Surroundings, seen: Seen,
-                  energy_of: Array) -> Callable[[Any, Index], Array]:  # fmt: skip
+def build_verdict(
+    target: Target, rule: Rule, around: Surroundings, seen: Seen, energy_of: Array
+) -> Callable[[Any, Index], Array]:
     """The verdict of one attempt in sequence; noisy energies are drawn afresh for it."""
 
     def verdict(attempt: Any, index: Index) -> Array:
@@ -66,8 +74,15 @@ def build_verdict(target: Target, rule: Rule, around: Surroundings, seen: Seen,
     return verdict
 
 
-def estimate_noise(target: Target, rule: Rule, key: Array, step: Array, before: Array,
-                   replica_at: Array, seen: Seen) -> Array:  # fmt: skip
+def estimate_noise(
+    target: Target,
+    rule: Rule,
+    key: Array,
+    step: Array,
+    before: Array,
+    replica_at: Array,
+    seen: Seen,
+) -> Array:
     """Renew sigma^2 every `rule.estimate_every` steps, averaging over the estimates so far."""
     if not rule.estimates_noise:
         return before

@@ -44,17 +44,17 @@ class Options:
     thin: int
     seed: int
     draw_rungs: tuple[int, ...]
-    history_every: int | None
+    history_every: int
     track_best: bool | None
     on_nonfinite: str
     chunk_steps: int | None
     checkpoint_every: int | None
 
     def __post_init__(self) -> None:
-        for name in ("num_steps", "num_chains", "thin"):
+        for name in ("num_steps", "num_chains", "thin", "history_every"):
             _at_least(name, getattr(self, name), 1)
         _at_least("burn_in", self.burn_in, 0)
-        for name in ("window", "history_every", "chunk_steps", "checkpoint_every"):
+        for name in ("window", "chunk_steps", "checkpoint_every"):
             if getattr(self, name) is not None:
                 _at_least(name, getattr(self, name), 1)
         if not 0 < self.target_swap_rate < 1:
@@ -114,14 +114,21 @@ def _at_least(name: str, value: Any, lowest: int) -> None:
         raise ValueError(f"{name} is {value!r}; it must be a whole number of at least {lowest}.")
 
 
+def default_history_every(num_steps: int) -> int:
+    """About 500 points, and no more than one in 100 steps: blocks of chance end at each."""
+    return max(100, int(num_steps) // 500)
+
+
 def resolve_num_replicas(options: Options) -> int:
     """As given, or as many as there are learning rates or temperatures."""
     lengths = {
         name: np.size(value)
-        for name, value in (("learning_rate", options.learning_rate),
-                            ("temperature", options.temperature))
+        for name, value in (
+            ("learning_rate", options.learning_rate),
+            ("temperature", options.temperature),
+        )
         if np.size(value) > 2
-    }  # fmt: skip
+    }
     if options.num_replicas is not None:
         if isinstance(options.num_replicas, bool) or options.num_replicas != int(
             options.num_replicas
@@ -174,12 +181,12 @@ def resolve_rule(options: Options, num_replicas: int, made: Schedule) -> Rule:
             )
         rule = getattr(swap, name)()
     std = rule.energy_noise_std
-    if not rule.estimates_noise and np.size(std) > 1:
-        if np.size(std) != num_replicas - 1 or made.name == "ape":
-            raise ValueError(
-                f"energy_noise_std has {np.size(std)} values; {num_replicas} replicas have "
-                f"{num_replicas - 1} adjacent pairs (and ape meets others too): give one number."
-            )
+    per_pair = not rule.estimates_noise and np.size(std) > 1
+    if per_pair and (np.size(std) != num_replicas - 1 or made.name == "ape"):
+        raise ValueError(
+            f"energy_noise_std has {np.size(std)} values; {num_replicas} replicas have "
+            f"{num_replicas - 1} adjacent pairs (and ape meets others too): give one number."
+        )
     return rule
 
 
@@ -301,7 +308,7 @@ def resolve_draw_rungs(options: Options, num_replicas: int) -> tuple[int, ...]:
         )
     if any(not 0 <= rung < num_replicas for rung in rungs):
         raise ValueError(
-            f"draw_rungs is {rungs}; with {num_replicas} replicas rungs are 0 to {num_replicas - 1}."
+            f"draw_rungs is {rungs}; {num_replicas} replicas have rungs 0 to {num_replicas - 1}."
         )
     return rungs
 

@@ -7,6 +7,7 @@ platforms JAX's own generator is used. Same seed, same numbers, everywhere.
 
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -56,7 +57,7 @@ def _split(key: Array, shape: tuple[int, ...]) -> Array:
     return jnp.stack(threefry(key, *_counters(shape)), axis=-1)
 
 
-def _fold_in(key: Array, data: Array) -> Array:
+def _fold_in(key: Array, data: Any) -> Array:
     return jnp.stack(threefry(key, jnp.uint32(0), data.astype(jnp.uint32)))
 
 

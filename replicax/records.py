@@ -93,7 +93,8 @@ class FolderRecords(Records):
                 parts.clear()
         self.final = final
         temporary = self.folder / "final.tmp.npz"
-        np.savez(temporary, **{name: _storable(x) for name, x in final.items()})
+        values: Any = {name: _storable(x) for name, x in final.items()}
+        np.savez(temporary, **values)
         temporary.replace(self.folder / "final.npz")
 
     def _write(self, group: str, arrays: Arrays) -> None:
@@ -147,7 +148,7 @@ class ZarrRecords(FolderRecords):
             if length == 0:
                 shutil.rmtree(self._store / group)
                 continue
-            opened = zarr.open_group(self._store, path=group, mode="r+")
+            opened: Any = zarr.open_group(self._store, path=group, mode="r+")
             for name in self.names(group):
                 array = opened[name]
                 array.resize((length, *array.shape[1:]))

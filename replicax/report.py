@@ -19,11 +19,20 @@ def display_progress(
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-               TextColumn("{task.fields[seen]}"))  # fmt: skip
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[seen]}"),
+    )
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=num_steps, completed=start, seen="compiling ...")
 
@@ -92,33 +101,58 @@ def render_summary(summary: dict[str, Any], most_parameters: int = 12) -> Any:
 
     run = Table("", "value", title="The run", title_justify="left")
     run.add_row("ended", summary["result"]["sentence"])
-    run.add_row("steps x replicas x chains",
-                f"{summary['num_steps']:,} x {summary['num_replicas']} x {summary['num_chains']}")  # fmt: skip
+    run.add_row(
+        "steps x replicas x chains",
+        f"{summary['num_steps']:,} x {summary['num_replicas']} x {summary['num_chains']}",
+    )
     run.add_row("draws of the coldest rung, per chain", f"{summary['num_draws']:,}")
-    run.add_row("schedule, rule", f"{summary['schedule']}, window {summary['window']}; "
-                f"{summary['rule']}")  # fmt: skip
+    run.add_row(
+        "schedule, rule", f"{summary['schedule']}, window {summary['window']}; {summary['rule']}"
+    )
     run.add_row("round trips per 1,000 steps", _numbers(summary["round_trips_per_1000_steps"]))
     if summary["round_trips_per_1000_steps_expected"]:
-        run.add_row("  Lemma 1 at the measured swap rates",
-                    _numbers(summary["round_trips_per_1000_steps_expected"]))  # fmt: skip
+        run.add_row(
+            "  Lemma 1 at the measured swap rates",
+            _numbers(summary["round_trips_per_1000_steps_expected"]),
+        )
     run.add_row("buffer", _numbers(summary["buffer"]))
-    ladder = Table("rung", "learning rate", "temperature", "says yes", "swaps in a window",
-                   title="The ladder (first chain; rates of the pair with the next rung)",
-                   title_justify="left")  # fmt: skip
+    ladder = Table(
+        "rung",
+        "learning rate",
+        "temperature",
+        "says yes",
+        "swaps in a window",
+        title="The ladder (first chain; rates of the pair with the next rung)",
+        title_justify="left",
+    )
     for rung, rate in enumerate(summary["learning_rates"][0]):
         pair = rung < summary["num_replicas"] - 1
         ladder.add_row(
-            str(rung), f"{rate:.4g}", f"{summary['temperatures'][0][rung]:.4g}",
+            str(rung),
+            f"{rate:.4g}",
+            f"{summary['temperatures'][0][rung]:.4g}",
             f"{summary['verdict_rate'][0][rung]:.3f}" if pair else "",
             f"{summary['window_swap_rate'][0][rung]:.3f}" if pair else "",
-        )  # fmt: skip
+        )
     parts: list[Any] = [run, ladder]
     if summary["parameters"]:
-        table = Table("parameter", "mean", "std", "R-hat", "effective size",
-                      title="The posterior", title_justify="left")  # fmt: skip
+        table = Table(
+            "parameter",
+            "mean",
+            "std",
+            "R-hat",
+            "effective size",
+            title="The posterior",
+            title_justify="left",
+        )
         for name, row in list(summary["parameters"].items())[:most_parameters]:
-            table.add_row(name, f"{row['mean']:.4g}", f"{row['std']:.4g}", f"{row['rhat']:.3f}",
-                          f"{row['effective_size']:.0f}")  # fmt: skip
+            table.add_row(
+                name,
+                f"{row['mean']:.4g}",
+                f"{row['std']:.4g}",
+                f"{row['rhat']:.3f}",
+                f"{row['effective_size']:.0f}",
+            )
         parts.append(table)
         left = len(summary["parameters"]) - most_parameters
         if left > 0:

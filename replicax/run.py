@@ -72,9 +72,16 @@ class Saver:
         self.step, self.clock = step, time.monotonic()
 
 
-def run(program: Program, carry: Carry, trips: Trips, keys: jax.Array, num_steps: int,
-        saver: Saver, callback: Callable[[Progress], Any] | None = None,
-        display: Callable[[Progress], None] | None = None) -> tuple[Carry, Trips, Result]:  # fmt: skip
+def run(
+    program: Program,
+    carry: Carry,
+    trips: Trips,
+    keys: jax.Array,
+    num_steps: int,
+    saver: Saver,
+    callback: Callable[[Progress], Any] | None = None,
+    display: Callable[[Progress], None] | None = None,
+) -> tuple[Carry, Trips, Result]:
     """Go on until step `num_steps`, an interrupt, a callback's "stop" or a non-finite energy."""
     step = int(carry.state.step)
     capacity = chunk_capacity(program, carry)
@@ -119,8 +126,9 @@ def draw_slots(program: Program, step: int, count: int, capacity: int) -> np.nda
     return slots
 
 
-def record(program: Program, records: Records, trips: Trips, rows: Chunk, step: int,
-           done: int) -> Trips:  # fmt: skip
+def record(
+    program: Program, records: Records, trips: Trips, rows: Chunk, step: int, done: int
+) -> Trips:
     """Move a chunk's rows to the records and count its round trips."""
     before, after = program.lengths(step), program.lengths(step + done)
     rung_of = np.asarray(rows.rung_of[:done])
@@ -169,8 +177,9 @@ def _look(program: Program, carry: Carry, cut_short: bool, interrupted: bool, st
     return None
 
 
-def _progress(program: Program, carry: Carry, trips: Trips, step: int, num_steps: int,
-              rate: float) -> Progress:  # fmt: skip
+def _progress(
+    program: Program, carry: Carry, trips: Trips, step: int, num_steps: int, rate: float
+) -> Progress:
     verdicts = np.asarray(carry.tally.pairs[:, PAIR_COUNTS.index("verdicts")])
     return Progress(
         step=step,

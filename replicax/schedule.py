@@ -110,8 +110,9 @@ def window_closes(schedule: Schedule, step: Array) -> Array:
     return (step + 1) % schedule.window == 0
 
 
-def swapping_pairs(schedule: Schedule, step: Array, active: Array, gate: Array, wanted: Array,
-                   finite: Array) -> Array:  # fmt: skip
+def swapping_pairs(
+    schedule: Schedule, step: Array, active: Array, gate: Array, wanted: Array, finite: Array
+) -> Array:
     """active & gate & wanted, or what the schedule makes of it  -> (pair,) bool."""
     if schedule.swaps == "no_gate":
         return active & wanted

@@ -38,8 +38,15 @@ def start(state: State, track_best: bool) -> Tally:
     )
 
 
-def count(tally: Tally, before: State, after: State, info: Info, schedule: Schedule,
-          counted: Array, scored: Any) -> Tally:  # fmt: skip
+def count(
+    tally: Tally,
+    before: State,
+    after: State,
+    info: Info,
+    schedule: Schedule,
+    counted: Array,
+    scored: Any,
+) -> Tally:
     """Add one step. `scored` are the parameters, by replica, that `info.energy` belongs to."""
     opens = schedules.window_opens(schedule, before.step)
     first_swap = info.swapped & (before.gate | opens)

@@ -1,0 +1,151 @@
+"""From options, target and batches to what the loop runs."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from replicax import algorithm, chunk, options, prng, starts, trees
+from replicax.batches import ArrayBatches, Batches, HostBatches
+from replicax.diagnostics import Trips
+from replicax.kernels import Kernel
+from replicax.options import Options
+from replicax.swap import Rule
+from replicax.targets import Target, check_energy
+
+
+class Assembly:
+    """A program, a ladder and keys: the parts of a run, made from its options."""
+
+    def __init__(self, chosen: Options, target: Target, batches: Batches) -> None:
+        self.options, self.target, self.batches = chosen, target, batches
+        self.num_replicas = num_replicas = options.resolve_num_replicas(chosen)
+        schedule = options.resolve_schedule(chosen, num_replicas)
+        rule = options.resolve_rule(chosen, num_replicas, schedule)
+        kernel = options.resolve_kernel(chosen.kernel)
+        adapts, _ = options.adapts_until(chosen, rule)
+        self.ladder = options.resolve_ladder(chosen, num_replicas, rule, adapts)
+        self._check_combination(rule, kernel)
+        settings = algorithm.Settings(
+            schedule=schedule,
+            rule=rule,
+            tuning=options.resolve_tuning(chosen, rule, num_replicas),
+            energy_at=chosen.energy_at,
+            langevin=bool(np.any(self.ladder.temperature > 0)),
+        )
+        track_best = chosen.track_best
+        self.program = chunk.Program(
+            target,
+            kernel,
+            settings,
+            batches,
+            num_chains=chosen.num_chains,
+            burn_in=chosen.burn_in,
+            thin=chosen.thin,
+            draw_rungs=options.resolve_draw_rungs(chosen, num_replicas),
+            history_every=chosen.history_every,
+            track_best=schedule.forces if track_best is None else track_best,
+            stop_on_nonfinite=chosen.on_nonfinite == "stop",
+            chunk_steps=chosen.chunk_steps,
+        )
+        run_key, self.start_key = jax.random.split(prng.make_key(chosen.seed))
+        chains = jnp.arange(chosen.num_chains)
+        self.keys = jax.vmap(lambda chain: jax.random.fold_in(run_key, chain))(chains)
+
+    def _check_combination(self, rule: Rule, kernel: Kernel) -> None:
+        if self.options.energy_at == "before":
+            if rule.uses_temperature:
+                raise ValueError(
+                    f'energy_at="before" does not go with the rule "{rule.name}": it must judge '
+                    'the states that swap. Write energy_at="moved".'
+                )
+            if self.target.gradient is not None:
+                raise ValueError(
+                    'energy_at="before" takes the energy from the gradient\'s own pass, but this '
+                    'target has a separate gradient. Write energy_at="moved".'
+                )
+        if rule.uses_temperature and kernel.has_own_prior:
+            raise ValueError(
+                f'The kernel has a weight decay or prior that the rule "{rule.name}" would not '
+                "see; put it into the energy instead."
+            )
+        if rule.estimates_noise and isinstance(self.batches, HostBatches):
+            raise ValueError(
+                "Estimating the energy noise looks at further mini-batches, which a function of "
+                "the step or an iterable cannot give: pass arrays with batch_size, or a known "
+                "energy_noise_std."
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """Resolved choices, for people who read the run folder."""
+        schedule = self.program.settings.schedule
+        return {
+            "num_replicas": self.num_replicas,
+            "schedule": schedule.name,
+            "window": int(schedule.window),
+            "rule": self.program.settings.rule.name,
+            "history_every": self.program.history_every,
+            "draw_rungs": list(self.program.draw_rungs),
+            "adapts": self.program.settings.tuning.adapts,
+            "track_best": self.program.track_best,
+        }
+
+    def states(self, params: Any, dtype: Any) -> algorithm.State:
+        ladder = options.device_ladder(self.ladder, dtype)
+        buffer = 0.0 if isinstance(self.options.buffer, str) else float(self.options.buffer)
+        program = self.program
+
+        def begin(params):
+            return algorithm.init(program.kernel, params, ladder, program.settings, buffer)
+
+        return jax.vmap(begin, out_axes=chunk.STATE_AXES)(params)
+
+    def starting_states(self, params: Any) -> tuple[algorithm.State, dict[str, Any]]:
+        """States of all chains at step 0, once the energy is known to be usable there."""
+        begin = starts.make_starts(
+            params, self.start_key, self.options.num_chains, self.num_replicas
+        )
+        one = jax.tree.map(lambda leaf: leaf[0, 0], begin)
+        check_energy(self.target, one, self._first_batch(), self.keys[0])
+        self._check_finite(begin)
+        return self.states(begin, self._dtype(one)), trees.describe(one)
+
+    def first_carry(self, one: Any) -> chunk.Carry:
+        """A carry with every replica at the same start."""
+        shape = (self.options.num_chains, self.num_replicas)
+        begin = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*shape, *leaf.shape)), one)
+        return chunk.start(self.program, self.states(begin, self._dtype(one)))
+
+    def no_trips(self) -> Trips:
+        return Trips.none(self.options.num_chains, self.num_replicas)
+
+    def _first_batch(self) -> Any:
+        if isinstance(self.batches, HostBatches):
+            return jax.tree.map(jnp.asarray, self.batches.at(0))
+        if isinstance(self.batches, ArrayBatches):
+            return self.batches.take(self.batches.data, self.batches.draw(self.keys[0]))
+        return None
+
+    def _dtype(self, one: Any) -> Any:
+        """Ladder, buffer and energies in the precision of the parameters, at least float32."""
+        return jnp.result_type(jnp.float32, *jax.tree.leaves(one))
+
+    def _check_finite(self, begin: Any) -> None:
+        num_chains = self.options.num_chains
+        keys = jax.vmap(lambda key: jax.random.split(key, self.num_replicas))(self.keys)
+        batch = self._first_batch()
+
+        @jax.jit
+        def energies(params, keys):
+            one = lambda p, k: self.target.energy(p, batch, self.target.draw(k))  # noqa: E731
+            return jax.vmap(jax.vmap(one))(params, keys)
+
+        seen = np.asarray(energies(begin, keys))
+        if not np.all(np.isfinite(seen)):
+            chain, replica = np.argwhere(~np.isfinite(seen))[0]
+            where = f" of chain {chain}" if num_chains > 1 else ""
+            raise ValueError(
+                f"The energy at the start is {seen[chain, replica]} for replica {replica}{where}; "
+                "start where the posterior has mass."
+            )

@@ -1,0 +1,200 @@
+"""`sample()`: the one call most people make. `resume()`: go on with a run folder."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from replicax import checkpoint, chunk, options, trees
+from replicax.assembly import Assembly
+from replicax.batches import HostBatches, as_batches
+from replicax.ladder import Gain
+from replicax.options import Options
+from replicax.posterior import Posterior
+from replicax.records import Records, create_records, open_records
+from replicax.report import display_progress
+from replicax.run import Progress, Saver, run
+from replicax.targets import Target, as_target
+from replicax.version import __version__
+
+
+def sample(
+    target: Target | Callable,
+    params: Any,
+    *,
+    num_steps: int,
+    learning_rate: Any,
+    num_replicas: int | None = None,
+    num_chains: int = 1,
+    batches: Any = None,
+    batch_size: int | None = None,
+    temperature: Any = 1.0,
+    target_swap_rate: float = 0.4,
+    window: int | None = None,
+    schedule: Any = "deo_star",
+    rule: Any = "deterministic",
+    kernel: Any = "sgld",
+    gain: Any = Gain(),  # noqa: B008
+    buffer: float | str = "auto",
+    buffer_gain: Any = "auto",
+    adapt: bool | int | None = None,
+    energy_at: str = "moved",
+    burn_in: int = 0,
+    thin: int = 1,
+    seed: int = 0,
+    run_dir: str | Path | None = None,
+    progress: bool | None = None,
+    callback: Callable[[Progress], Any] | None = None,
+    draw_rungs: tuple[int, ...] | str = (0,),
+    history_every: int | None = None,
+    track_best: bool | None = None,
+    on_nonfinite: str = "stop",
+    chunk_steps: int | None = None,
+    checkpoint_every: int | None = None,
+) -> Posterior:
+    """Sample exp(-energy) by replica exchange; the defaults are the paper's DEO*-SGD.
+
+    Args:
+        target: `energy(params, batch, key)`, a (stochastic) minus-log-posterior, the last two
+            arguments optional; or an `rx.Target`.
+        params: one start (any pytree), `rx.per_replica(tree)`, or a function `params(key)`.
+        num_steps: steps of every replica.
+        learning_rate: (cold, hot), geometric and adapted; one value per rung; or one for all.
+        num_replicas: rungs of the ladder.
+        num_chains: independent runs side by side, so that R-hat and effective size mean something.
+        batches: arrays (with `batch_size`), a function of the step, or an iterable.
+        temperature: the cold rung's (SGD above); (cold, hot); or one per rung.
+        target_swap_rate: how often the swap rule should say yes, S.
+        window: steps of a window; the optimal one of Theorem 1 unless given.
+        schedule: "deo_star", "deo", "seo", "adj", "ape", "exactly_one", "no_gate", "none", or one
+            made with `rx.schedule`.
+        rule: "deterministic", "metropolis", "bias_corrected", or one made with `rx.swap`.
+        kernel: "sgld", "momentum", "sghmc", "preconditioned", an optax transform of learning rate
+            1, or one made with `rx.kernels`.
+        gain, buffer_gain: step sizes of the self-tuning of ladder and buffer.
+        buffer: where the buffer starts, in the unit of the energy, or "auto".
+        adapt: False, or the number of steps after which ladder and buffer freeze. With rules that
+            use temperatures, True adapts those.
+        energy_at: "moved": the energy that decides a swap is that of the moved state; "before":
+            the value that the gradient computed anyway.
+        burn_in, thin: draws are kept from step `burn_in` on, every `thin`-th.
+        run_dir: a folder for draws, records and checkpoints; without it all stays in memory.
+        progress: show a progress bar; by default where a terminal is attached.
+        callback: called between chunks with a `Progress`; returns "stop" to end the run.
+        draw_rungs: rungs whose draws are kept, or "all"; the first is 0, the target.
+        history_every: steps between two points of the histories.
+        track_best: keep the lowest-energy point seen; on by default for "exactly_one".
+        on_nonfinite: "stop" at an energy that is not finite, or "ignore" it (it never swaps).
+        chunk_steps, checkpoint_every: steps of a compiled chunk and between two checkpoints; they
+            change no result.
+
+    >>> import jax.numpy as jnp, replicax as rx
+    >>> posterior = rx.sample(
+    ...     lambda x: jnp.sum((x**2 - 4) ** 2) / 8,
+    ...     jnp.zeros(1),
+    ...     num_steps=2_000,
+    ...     num_replicas=4,
+    ...     learning_rate=(0.01, 0.3),
+    ... )
+    >>> posterior.draws.shape
+    (1, 2000, 1)
+    """
+    given = dict(locals())
+    given["draw_rungs"] = ("all",) if draw_rungs == "all" else tuple(draw_rungs)
+    given["history_every"] = history_every or options.default_history_every(num_steps)
+    chosen = Options(**{name: given[name] for name in Options.__dataclass_fields__})
+    made = Assembly(chosen, as_target(target), as_batches(batches, batch_size))
+    states, described = made.starting_states(params)
+    records = create_records(None if run_dir is None else Path(run_dir))
+    meta = {
+        "version": __version__,
+        "options": chosen.to_json(),
+        "params": described,
+        "batches": made.batches.describe(),
+        "resolved": made.describe(),
+    }
+    records.write_meta(meta)
+    carry = chunk.start(made.program, states)
+    like = jax.tree.map(lambda leaf: leaf[0, 0], states.replicas.params)
+    return _run(made, carry, made.no_trips(), records, chosen.num_steps, progress, callback, like)
+
+
+def resume(
+    run_dir: str | Path,
+    target: Target | Callable,
+    *,
+    num_steps: int | None = None,
+    params: Any = None,
+    batches: Any = None,
+    batch_size: int | None = None,
+    progress: bool | None = None,
+    callback: Callable[[Progress], Any] | None = None,
+    chunk_steps: int | None = None,
+    checkpoint_every: int | None = None,
+    **given: Any,
+) -> Posterior:
+    """Go on with a run folder, bit for bit as if it had never stopped.
+
+    `num_steps` extends the run to that many steps in all. Batches are not stored: give the same
+    again. `params` is needed only where its containers are not dicts, lists and tuples; a kernel
+    or gain of your own must be given again, too.
+    """
+    folder = Path(run_dir)
+    records = open_records(folder)
+    known = ("kernel", "gain", "buffer_gain", "schedule", "rule")
+    for name in given:
+        if name not in known:
+            raise ValueError(
+                f"resume takes no {name}: it goes on with the options of the run. Only what a "
+                f"folder cannot hold may be given again: {', '.join(known)}."
+            )
+    given |= {
+        "num_steps": num_steps,
+        "chunk_steps": chunk_steps,
+        "checkpoint_every": checkpoint_every,
+    }
+    chosen = Options.from_json(records.meta["options"], given)
+    source = as_batches(batches, batch_size)
+    if source.describe() != records.meta["batches"]:
+        raise ValueError(
+            f"The run was started with batches: {records.meta['batches']}; resume was given: "
+            f"{source.describe()}. Give the same batches again."
+        )
+    made = Assembly(chosen, as_target(target), source)
+    described = records.meta["params"]
+    if described["structure"] is None and params is None:
+        raise ValueError(
+            "The params of this run have containers of their own kind; give a tree of the same "
+            "kind again: rx.resume(run_dir, target, params=...)."
+        )
+    zeros = [
+        jnp.zeros(shape, dtype)
+        for shape, dtype in zip(described["shapes"], described["dtypes"], strict=True)
+    ]
+    like = trees.rebuild(described, zeros, params)
+    template = jax.eval_shape(made.first_carry, like), made.no_trips()
+    step = checkpoint.latest_step(folder)
+    carry, trips = checkpoint.restore(folder, step, template)
+    if step > chosen.num_steps or (num_steps is not None and num_steps < step):
+        raise ValueError(f"num_steps is {num_steps}, but the run stands at step {step} already.")
+    if isinstance(source, HostBatches):
+        source.skip_to(step)
+    records.truncate(made.program.lengths(step))
+    records.write_meta({**records.meta, "options": chosen.to_json()})
+    carry = jax.tree.map(jnp.asarray, carry)
+    return _run(made, carry, trips, records, chosen.num_steps, progress, callback, like)
+
+
+def _run(made: Assembly, carry, trips, records: Records, num_steps: int, progress, callback, like):
+    folder = getattr(records, "folder", None)
+    saver = Saver(records, folder, made.options.checkpoint_every)
+    with display_progress(progress, num_steps, int(carry.state.step)) as display:
+        _, _, result = run(
+            made.program, carry, trips, made.keys, num_steps, saver, callback, display
+        )
+    records.write_meta({**records.meta, "result": result._asdict()})
+    posterior = Posterior(records, like)
+    posterior.warn()
+    return posterior
