@@ -38,7 +38,17 @@ if TYPE_CHECKING:
     from replicax.starts import per_replica as per_replica
     from replicax.targets import Target as Target
 
-_ROOMS = "batches diagnostics kernels ladder plots schedule swap targets theory".split()
+_ROOMS = (
+    "batches",
+    "diagnostics",
+    "kernels",
+    "ladder",
+    "plots",
+    "schedule",
+    "swap",
+    "targets",
+    "theory",
+)
 _NAMES = {
     "algorithm": "Info Settings State build_step init",
     "kernels": "Kernel Replica",

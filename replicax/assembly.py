@@ -84,6 +84,8 @@ class Assembly:
             "num_replicas": self.num_replicas,
             "schedule": schedule.name,
             "window": int(schedule.window),
+            "swaps": schedule.swaps,
+            "alternate": schedule.alternate,
             "rule": self.program.settings.rule.name,
             "history_every": self.program.history_every,
             "draw_rungs": list(self.program.draw_rungs),

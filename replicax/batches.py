@@ -118,6 +118,8 @@ def as_batches(batches: Any, batch_size: int | None) -> Batches:
         return _from_arrays(batches, batch_size)
     if callable(batches):
         return HostBatches(batches, is_function=True)
+    if isinstance(batches, list) or hasattr(batches, "__next__"):
+        return HostBatches(batches, is_function=False)
     leaves = jax.tree.leaves(batches)
     if leaves and all(isinstance(x, np.ndarray | jax.Array) for x in leaves):
         raise ValueError(

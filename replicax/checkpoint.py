@@ -13,6 +13,8 @@ def save(folder: Path, step: int, tree: Any) -> None:
     import orbax.checkpoint as ocp
 
     with _manager(folder) as manager:
+        if step in manager.all_steps():  # a step has one state only
+            return
         manager.save(step, args=ocp.args.StandardSave(_named(tree, np.asarray)), force=True)
         manager.wait_until_finished()
 

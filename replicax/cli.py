@@ -1,57 +1,24 @@
 """The program `replicax`. Nothing heavy is imported before a command needs it: help is quick."""
 
-import contextlib
 import functools
-import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from replicax.cli_parts import (
-    Command,
-    Interrupted,
-    check_run_dir,
-    find_like,
-    fresh_folder,
-    is_usage_error,
-    numbers,
-    one_line,
-    plain_numbers,
-    quietly,
-    without_tracks,
-)
-from replicax.cli_target import Naming
+from replicax import cli_parts as parts
+from replicax import cli_run
+from replicax.cli_parts import FAULTY_INPUT, FINISHED, INTERRUPTED, Json, RunDir, read_numbers
 from replicax.version import __version__
-
-FINISHED, FAULTY_INPUT, NONFINITE, INTERRUPTED = 0, 2, 3, 130  # exit codes
 
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,  # rich's own help page takes longer to import than all else here
     pretty_exceptions_enable=False,
 )
-command = functools.partial(app.command, cls=Command)
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
-Progress = Annotated[
-    bool | None,
-    typer.Option(help="A progress bar on stderr; by default where a terminal is attached."),
-]
-RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of a run.")]
-Params = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Where sampling starts, if not called params or start."),
-]
-Batches = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="The data, if not called batches: arrays, or batches(step)."),
-]
-BatchSize = Annotated[
-    int | None, typer.Option(metavar="N", help="Rows of a mini-batch, for batches that are arrays.")
-]
+command = functools.partial(app.command, cls=parts.Command)
+_DEMO = Path("replicax-demo")
 
 
 def _show_version(wanted: bool) -> None:
@@ -63,7 +30,8 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def replicax(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
     traceback: Annotated[
         bool, typer.Option("--traceback", help="Show where in the code an error comes from.")
@@ -88,9 +56,7 @@ def replicax(
 
 @command()
 def demo(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where all of it goes.")] = Path(
-        "replicax-demo"
-    ),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where all of it goes.")] = _DEMO,
     steps: Annotated[int, typer.Option(min=1, metavar="N", help="Steps of every replica.")] = 20000,
     chains: Annotated[int, typer.Option(min=1, metavar="N", help="Independent runs.")] = 4,
     seed: Annotated[int, typer.Option(metavar="N", help="Decides all randomness.")] = 0,
@@ -110,12 +76,12 @@ def demo(
     """
     from replicax import demo as room
 
-    with quietly(as_json):
+    with parts.quietly(as_json):
         posterior = room.run_demo(out, steps, chains, seed)
         judged = room.judge(posterior)
         figures = room.plot_demo(posterior, out / "figures") if plots else []
     extra = {"demo": judged, "figures": [str(path) for path in figures]}
-    return _finish(posterior, as_json, extra, room.render(judged))
+    return parts.finish(posterior, as_json, extra, room.render(judged))
 
 
 @command()
@@ -150,121 +116,92 @@ def plan(
     answer = room.plan(
         replicas,
         swap_rate,
-        energy_noise_std=numbers("--noise-std", noise_std),
-        temperatures=numbers("--temperatures", temperatures),
+        energy_noise_std=read_numbers("--noise-std", noise_std),
+        temperatures=read_numbers("--temperatures", temperatures),
         num_params=params,
     )
-    _print(answer, as_json, lambda: [room.render(answer)])
+    if as_json:
+        parts.print_json(answer)
+    else:
+        parts.print_tables(room.render(answer))
+    return FINISHED
+
+
+command()(cli_run.sample)
+command()(cli_run.resume)
+
+
+@command()
+def summary(run_dir: RunDir, as_json: Json = False) -> int:
+    """Numbers that say whether to believe a run.
+
+    Round trips (none: modes may be missing), how often each pair says yes and swaps, the ladder
+    and the buffer, and mean, spread, R-hat and effective size of every parameter.
+
+    \b
+    Example
+      replicax summary runs/energy-1
+      replicax summary runs/energy-1 --json | jq .round_trips
+    """
+    with parts.quietly(as_json):
+        posterior = _load(run_dir)
+        found = posterior.summary()
+    parts.show(found, as_json)
     return FINISHED
 
 
 @command()
-def sample(
-    target: Annotated[str, typer.Argument(metavar="MODEL.PY:NAME", help="Or package.module:NAME.")],
-    learning_rate: Annotated[
-        str, typer.Option(metavar="COLD HOT", help="The ends, one per rung, or one for all.")
-    ],
-    params: Params = None,
-    batches: Batches = None,
-    batch_size: BatchSize = None,
-    steps: Annotated[int, typer.Option(metavar="N", help="Steps of every replica.")] = 20000,
-    replicas: Annotated[
-        int | None,
-        typer.Option(metavar="P", help="Rungs of the ladder.", show_default="16, or one per rate"),
-    ] = None,
-    chains: Annotated[int, typer.Option(metavar="N", help="Independent runs; 4 for R-hat.")] = 1,
-    temperature: Annotated[
-        str, typer.Option(metavar="T", help="The coldest rung's (SGD above); the ends; or all.")
-    ] = "1",
-    swap_rate: Annotated[
-        float, typer.Option(metavar="S", help="How often the rule should say yes.")
-    ] = 0.4,
-    window: Annotated[
-        int | None, typer.Option(metavar="W", help="Steps of a window.", show_default="Theorem 1")
-    ] = None,
-    schedule: Annotated[
-        str,
-        typer.Option(help="deo_star, deo, seo, adj, ape, exactly_one, no_gate or none."),
-    ] = "deo_star",
-    rule: Annotated[
-        str, typer.Option(help="deterministic, metropolis or bias_corrected.")
-    ] = "deterministic",
-    kernel: Annotated[
-        str, typer.Option(help="sgld, momentum, sghmc or preconditioned.")
-    ] = "sgld",
-    burn_in: Annotated[int, typer.Option(metavar="N", help="Steps before the first draw.")] = 0,
-    thin: Annotated[int, typer.Option(metavar="N", help="Steps from draw to draw.")] = 1,
-    seed: Annotated[int, typer.Option(metavar="N", help="Decides all randomness.")] = 0,
-    adapt: Annotated[
-        bool | None,
-        typer.Option(help="Tune ladder and buffer.", show_default="unless a rule has temperatures"),
-    ] = None,
-    adapt_steps: Annotated[
-        int | None, typer.Option(metavar="N", help="Tune for so many steps, then freeze.")
-    ] = None,
-    energy_at: Annotated[
-        str, typer.Option(help="Swaps see the energy of the moved state, or the one before.")
-    ] = "moved",
-    on_nonfinite: Annotated[
-        str, typer.Option(help="At a non-finite energy: stop, or ignore it.")
-    ] = "stop",
+def plot(
+    run_dir: RunDir,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The run folder.", show_default="runs/NAME-1, -2, ..."),
+        typer.Option(metavar="DIR", help="Where they go.", show_default="RUN_DIR/figures"),
     ] = None,
-    progress: Progress = None,
     as_json: Json = False,
 ) -> int:
-    """Sample exp(-energy) for an energy, or a Target, of your own.
+    """Draw the figures of a run.
 
-    NAME is a function energy(params, batch, key), the last two arguments optional, or a
-    replicax.Target. Beside it, the same file holds params, where sampling starts (arrays,
-    rx.per_replica(...) or a function of a key), and, where the energy needs data, batches.
+    The ladder and its swap rates, the buffer, the paths of the replicas along the ladder, their
+    round trips, and the draws.
 
     \b
-    Example: model.py
-      import jax.numpy as jnp
-      params = jnp.zeros(2)
-      def energy(x):
-          return jnp.sum((x**2 - 4) ** 2) / 8
-    and then
-      replicax sample model.py:energy --learning-rate 0.003 0.3 --replicas 8 --chains 4
-
-    Exit codes: 0 finished; 2 wrong input; 3 an energy became non-finite (what was drawn before
-    is kept); 130 stopped with Ctrl-C (all is saved, and `replicax resume RUN_DIR` goes on).
+    Example
+      replicax plot runs/energy-1 --out figures
     """
+    folder = run_dir / "figures" if out is None else out
+    with parts.quietly(as_json):
+        figures = _load(run_dir).plot(folder)
+    written = [str(folder / f"{name}.png") for name in figures]
+    if as_json:
+        parts.print_json({"figures": written})
+    else:
+        typer.echo("\n".join(written))
+    return FINISHED
+
+
+def _load(run_dir: Path) -> Any:
     import replicax as rx
 
-    with quietly(as_json):
-        naming = Naming.from_here(target, params, batches, batch_size)
-        found = naming.find()
-        rates = numbers("--learning-rate", learning_rate)
-        folder = fresh_folder(naming.name) if out is None else without_tracks(out)
-        if adapt_steps is not None and adapt is False:
-            raise ValueError("--no-adapt and --adapt-steps contradict each other; give one.")
-        posterior = rx.sample(
-            found.target,
-            found.params,
-            batches=found.batches,
-            batch_size=found.batch_size,
-            num_steps=steps,
-            learning_rate=rates,
-            num_replicas=replicas or (None if plain_numbers(rates) > 2 else 16),
-            num_chains=chains,
-            temperature=numbers("--temperature", temperature),
-            target_swap_rate=swap_rate,
-            window=window,
-            schedule=schedule,
-            rule=rule,
-            kernel=kernel,
-            adapt=adapt if adapt_steps is None else adapt_steps,
-            energy_at=energy_at,
-            burn_in=burn_in,
-            thin=thin,
-            seed=seed,
-            on_nonfinite=on_nonfinite,
-            run_dir=folder,
-            progress=progress,
-            callback=_noting(naming, folder),
-        )
-    return _finish(posterior, as_json)
+    parts.read_run_file(run_dir)
+    return rx.load(run_dir)
+
+
+def main(args: list[str] | None = None) -> int:
+    """The entry point: errors become one line and an exit code."""
+    args = sys.argv[1:] if args is None else args
+    shows_traceback = "--traceback" in args
+    args = [arg for arg in args if arg != "--traceback"]
+    try:
+        return app(args or ["--help"], prog_name="replicax", standalone_mode=False) or FINISHED
+    except parts.InterruptedByUser:
+        parts.complain("Interrupted. What was saved before is kept.")
+        return INTERRUPTED
+    except (ValueError, OSError, ImportError, parts.UsageError) as error:
+        if shows_traceback:
+            raise
+        parts.complain(parts.describe_error(error))
+        return FAULTY_INPUT
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -3,18 +3,25 @@
 import contextlib
 import json
 import math
+import os
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from replicax.cli_target import near
 
+FINISHED, FAULTY_INPUT, NONFINITE, INTERRUPTED = 0, 2, 3, 130  # exit codes
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of typer's own click, or of click
 _WITH_NUMBERS = ("--learning-rate", "--temperature", "--temperatures", "--noise-std")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
+RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of a run.")]
 
 
 class InterruptedByUser(Exception):
@@ -77,13 +84,12 @@ def fresh_folder(name: str) -> Path:
     return folder
 
 
-def check_holds_no_run(folder: Path) -> Path:
+def check_holds_no_run(folder: Path) -> None:
     if (folder / "run.json").exists():
         raise ValueError(
             f"{folder} already holds a run; `replicax resume {folder}` goes on with it, or name "
             "another folder with --out."
         )
-    return folder
 
 
 def read_run_file(folder: Path) -> dict[str, Any]:
@@ -91,9 +97,12 @@ def read_run_file(folder: Path) -> dict[str, Any]:
     path = folder / "run.json"
     if path.is_file():
         try:
-            return json.loads(path.read_text())
+            held = json.loads(path.read_text())
         except ValueError:
             raise ValueError(f"{path} is damaged: it does not hold JSON.") from None
+        if not isinstance(held, dict) or not {"options", "resolved", "params"} <= set(held):
+            raise ValueError(f"{path} was not written by replicax; give another folder.")
+        return held
     remedy = "give a folder that `replicax sample` or `replicax demo` wrote."
     if not folder.exists():
         others = [str(path.parent) for path in folder.parent.glob("*/run.json")]
@@ -103,11 +112,23 @@ def read_run_file(folder: Path) -> dict[str, Any]:
     raise ValueError(f"{folder} is not a run folder: there is no run.json in it; {remedy}{hint}")
 
 
+def structure_of(params: Any) -> Any:
+    """A tree of the kind that `params` stands for: itself, or what it draws or holds."""
+    import jax
+
+    from replicax.starts import PerReplica
+
+    if isinstance(params, PerReplica):
+        return params.tree
+    if callable(params) and jax.tree_util.treedef_is_leaf(jax.tree.structure(params)):
+        return jax.eval_shape(params, jax.random.key(0))
+    return params
+
+
 @contextlib.contextmanager
 def quietly(as_json: bool) -> Iterator[None]:
     """Keep logs of JAX away, warnings to one line, and standard output clean for JSON."""
     import logging
-    import os
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     for name in ("absl", "jax", "orbax"):
@@ -121,8 +142,8 @@ def quietly(as_json: bool) -> Iterator[None]:
 
 
 def _show_warning(message: Any, category: Any, filename: str, *others: Any) -> None:
-    if "replicax" in Path(filename).parts[:-1] and category is UserWarning:
-        return  # the summary says it
+    if Path(filename).parent == Path(__file__).parent and category is UserWarning:
+        return  # a problem of the run, which its summary tells
     typer.secho(one_line(f"Warning: {message}"), fg="yellow", err=True)
 
 
@@ -153,6 +174,31 @@ def print_tables(*tables: Any) -> None:
     Console().print(*tables, sep="\n")
 
 
+def show(summary: dict[str, Any], as_json: bool, *more: Any) -> None:
+    if as_json:
+        print_json(summary)
+    else:
+        from replicax.report import render_summary
+
+        print_tables(render_summary(summary), *more)
+
+
+def finish(posterior: Any, as_json: bool, extra: dict[str, Any] | None = None, *more: Any) -> int:
+    """Write and print the summary, name the folder, and turn the result into an exit code."""
+    folder = posterior.run_dir
+    summary = {"run_dir": str(folder), **posterior.summary(), **(extra or {})}
+    (folder / "summary.json").write_text(to_json(summary) + "\n")
+    show(summary, as_json, *more)
+    code, sentence = posterior.result
+    if code == "nonfinite":
+        complain(sentence)
+    elif code == "interrupted":
+        complain(f"{sentence} Go on with: replicax resume {folder}")
+    if not as_json:
+        typer.echo(f"All of it is in {folder}{os.sep}")
+    return {"nonfinite": NONFINITE, "interrupted": INTERRUPTED}.get(code, FINISHED)
+
+
 def complain(sentence: str) -> None:
     """One red line on standard error."""
     typer.secho(one_line(sentence), fg="red", err=True)
@@ -162,12 +208,25 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def describe_error(error: BaseException) -> str:
+def describe_error(error: Exception) -> str:
     """An error as a sentence; a wrong option or command also names its help page."""
-    if hasattr(error, "format_message"):  # typer's own
-        context = getattr(error, "ctx", None)
-        path = context.command_path if context is not None else "replicax"
-        return f"{error.format_message()} See `{path} --help`."
+    if isinstance(error, UsageError):
+        wrong: Any = error  # of a class that type checkers cannot see
+        page = "replicax" if wrong.ctx is None else wrong.ctx.command_path
+        return f"{_ended(wrong.format_message())} See `{page} --help`."
     if isinstance(error, FileNotFoundError) and error.filename:
         return f"There is no file {error.filename}."
-    return str(error) or type(error).__name__
+    sentence = str(error) or type(error).__name__
+    if isinstance(error, ValueError) and not _is_ours(error):
+        return f"{_ended(sentence)} (`replicax --traceback ...` shows where.)"
+    return sentence
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether an error was raised here, as a sentence, and not by a target's own code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and Path(frames[-1].filename).parent == Path(__file__).parent
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."

@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -44,6 +44,15 @@ class Naming:
             place = str(Path(place).expanduser().absolute())
         return cls(f"{place}:{name}", *names, directory=os.getcwd())
 
+    def changed(self, params: str | None, batches: str | None, size: int | None) -> "Naming":
+        """The same target with what is not None taken anew."""
+        return replace(
+            self,
+            params=params or self.params,
+            batches=batches or self.batches,
+            batch_size=self.batch_size if size is None else size,
+        )
+
     @property
     def name(self) -> str:
         return _split(self.target)[1]
@@ -53,16 +62,14 @@ class Naming:
 
     @classmethod
     def read(cls, folder: Path) -> "Naming | None":
+        """What `write` left in the folder, if it did."""
         path = folder / _FILE
         if not path.is_file():
             return None
         try:
             return cls(**json.loads(path.read_text()))
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"{path} cannot be read; name the target again: "
-                f"replicax resume {folder} --target model.py:energy."
-            ) from None
+        except (TypeError, ValueError):  # not ours, or damaged
+            return None
 
     def find(self, needs_params: bool = True) -> Found:
         """Import the module and look its names up."""

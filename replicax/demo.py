@@ -95,9 +95,7 @@ def plot_demo(posterior: Posterior, folder: Path) -> list[Path]:
     """All figures of the run, and the draws over the modes."""
     from replicax import plots
 
-    folder.mkdir(parents=True, exist_ok=True)
     posterior.plot(folder)
-    plots.plot_modes25(posterior, folder / "modes25.png")
+    if posterior.num_draws:
+        plots.plot_modes25(posterior.draws, folder / "modes25.png", title="DEO*-SGD x 16")
     return sorted(folder.glob("*.png"))
-
-

@@ -67,6 +67,21 @@ def round_trips(rung_of: np.ndarray) -> np.ndarray:
     return follow_trips(start, rung_of[:, 1:]).count
 
 
+def trip_ends(rung_of: np.ndarray) -> list[np.ndarray]:
+    """For each replica, the steps done when it ended a round trip  (step, replica).
+
+    Replica i begins on rung i. A way down counts only after a visit to the coldest rung.
+    """
+    found = []
+    for replica, after in enumerate(rung_of.T):
+        path = np.append(replica, after)
+        turns = np.flatnonzero((path == 0) | (path == rung_of.shape[1] - 1))
+        hot = path[turns] != 0
+        back = turns[1:][hot[:-1] & ~hot[1:]]
+        found.append(back[1:] if hot[:1].any() else back)
+    return found
+
+
 def split_rhat(values: np.ndarray) -> float:
     """Split R-hat of (chain, draw): near 1 when the halves of all chains agree."""
     halves = _halves(values)

@@ -77,7 +77,8 @@ class Posterior:
                 f'draw_rungs=(0, {rung}) or "all".'
             )
         if self.num_draws == 0:
-            return np.zeros((self.num_chains, 0))
+            shapes = dict(zip(*(self._records.meta["params"][k] for k in ("names", "shapes"))))
+            return np.zeros((self.num_chains, 0, *shapes.get(name, ())))
         return np.moveaxis(self._records.read("draws", name)[:, :, rungs.index(rung)], 0, 1)
 
     def draws_at(self, rung: int) -> Any:
@@ -181,6 +182,8 @@ class Posterior:
         if self.num_draws == 0:
             return found
         for name in self._records.meta["params"]["names"]:
+            if len(found) >= _MAX_COMPONENTS:
+                break
             values = self._draws(name, 0)
             shape = values.shape[2:]
             flat = values.reshape(*values.shape[:2], -1)
@@ -190,7 +193,7 @@ class Posterior:
         return found
 
     def summary(self) -> dict[str, Any]:
-        """Numbers that say whether to believe the run, ready for JSON; `print(report(...))`."""
+        """Numbers that say whether to believe the run: a dict ready for JSON, tables in print."""
         from replicax.report import summarise
 
         return summarise(self)

@@ -27,13 +27,10 @@ def display_progress(
         TimeRemainingColumn,
     )
 
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[seen]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    console = Console(stderr=True)
+    picture = (BarColumn(), TimeRemainingColumn()) if console.is_terminal else ()
+    columns = (*picture, MofNCompleteColumn(), TextColumn("{task.fields[seen]}"))
+    with Progress(*columns, console=console) as bar:
         task = bar.add_task("", total=num_steps, completed=start, seen="compiling ...")
 
         def show(progress: Any) -> None:
@@ -49,7 +46,22 @@ def display_progress(
         yield show
 
 
-def summarise(posterior: Any) -> dict[str, Any]:
+class Summary(dict):
+    """Numbers about a run, ready for JSON; printed, they are tables."""
+
+    def __rich__(self) -> Any:
+        return render_summary(self)
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=100)
+        with console.capture() as capture:
+            console.print(self)
+        return capture.get()
+
+
+def summarise(posterior: Any) -> Summary:
     """The numbers of `Posterior.summary()`."""
     steps, num_replicas = posterior.num_steps, posterior.num_replicas
     per_1000 = posterior.round_trips / max(steps, 1) * 1000
@@ -62,7 +74,7 @@ def summarise(posterior: Any) -> dict[str, Any]:
         }
         for name, values in posterior.components().items()
     }
-    return {
+    numbers = {
         "result": posterior.result._asdict(),
         "num_steps": steps,
         "num_replicas": num_replicas,
@@ -73,7 +85,7 @@ def summarise(posterior: Any) -> dict[str, Any]:
         "window": posterior.window,
         "round_trips": posterior.round_trips.tolist(),
         "round_trips_per_1000_steps": per_1000.tolist(),
-        "round_trips_per_1000_steps_expected": _expected_trips(posterior),
+        "round_trips_per_1000_steps_expected": expected_trips(posterior),
         "verdict_rate": posterior.verdict_rate.tolist(),
         "window_swap_rate": posterior.window_swap_rate.tolist(),
         "learning_rates": posterior.learning_rates.tolist(),
@@ -83,15 +95,25 @@ def summarise(posterior: Any) -> dict[str, Any]:
         "parameters": parameters,
         "problems": posterior.problems(),
     }
+    return Summary(numbers)
 
 
-def _expected_trips(posterior: Any) -> list[float] | None:
-    """Lemma 1 with the measured per-window swap rates; None where it does not apply."""
-    if posterior.options["schedule"] != "windowed_deo":
+def expected_trips(posterior: Any) -> list[float] | None:
+    """Round trips per 1,000 steps by Lemma 1, from the measured per-window swap rates.
+
+    None where the lemma does not apply: other schedules, no gate, windows that do not alternate.
+    """
+    options = posterior.options
+    gated = options["swaps"] != "no_gate" and options["alternate"]
+    if options["schedule"] != "windowed_deo" or not gated:
         return None
-    rates = np.clip(posterior.window_swap_rate, 1e-9, 1 - 1e-9)
-    trips = [theory.round_trip_rate(1 - rate) / posterior.window * 1000 for rate in rates]
-    return [float(value) for value in trips]
+    trips = []
+    for rate in posterior.window_swap_rate:
+        if np.all(rate > 0):
+            trips.append(1000 * theory.round_trip_rate(1 - rate) / posterior.window)
+        else:  # a pair that never swaps lets nobody through
+            trips.append(0.0)
+    return trips
 
 
 def render_summary(summary: dict[str, Any], most_parameters: int = 12) -> Any:

@@ -21,7 +21,7 @@ from replicax.version import __version__
 
 
 def sample(
-    target: Target | Callable,
+    target_or_energy: Target | Callable,
     params: Any,
     *,
     num_steps: int,
@@ -57,8 +57,8 @@ def sample(
     """Sample exp(-energy) by replica exchange; the defaults are the paper's DEO*-SGD.
 
     Args:
-        target: `energy(params, batch, key)`, a (stochastic) minus-log-posterior, the last two
-            arguments optional; or an `rx.Target`.
+        target_or_energy: `energy(params, batch, key)`, a (stochastic) minus-log-posterior, the
+            last two arguments optional; or an `rx.Target`.
         params: one start (any pytree), `rx.per_replica(tree)`, or a function `params(key)`.
         num_steps: steps of every replica.
         learning_rate: (cold, hot), geometric and adapted; one value per rung; or one for all.
@@ -92,20 +92,24 @@ def sample(
 
     >>> import jax.numpy as jnp, replicax as rx
     >>> posterior = rx.sample(
-    ...     lambda x: jnp.sum((x**2 - 4) ** 2) / 8,
+    ...     lambda x: jnp.sum((x**2 - 4) ** 2) / 2,
     ...     jnp.zeros(1),
-    ...     num_steps=2_000,
+    ...     num_steps=4_000,
     ...     num_replicas=4,
-    ...     learning_rate=(0.01, 0.3),
+    ...     learning_rate=0.01,
+    ...     temperature=(1.0, 10.0),
+    ...     rule="metropolis",
     ... )
     >>> posterior.draws.shape
-    (1, 2000, 1)
+    (1, 4000, 1)
+    >>> bool(0.3 < (posterior.draws > 0).mean() < 0.7)
+    True
     """
     given = dict(locals())
     given["draw_rungs"] = ("all",) if draw_rungs == "all" else tuple(draw_rungs)
     given["history_every"] = history_every or options.default_history_every(num_steps)
     chosen = Options(**{name: given[name] for name in Options.__dataclass_fields__})
-    made = Assembly(chosen, as_target(target), as_batches(batches, batch_size))
+    made = Assembly(chosen, as_target(target_or_energy), as_batches(batches, batch_size))
     states, described = made.starting_states(params)
     records = create_records(None if run_dir is None else Path(run_dir))
     meta = {

@@ -1,5 +1,6 @@
 """What is sampled: energies that may be stochastic, and toys whose truth is known."""
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -129,7 +130,8 @@ def mode_masses(positions: np.ndarray, weights: np.ndarray | None = None) -> np.
     return masses / masses.sum()
 
 
-def modes25_truth(points_per_unit: int = 200) -> np.ndarray:
+@functools.cache
+def modes25_truth(points_per_unit: int = 50) -> np.ndarray:
     """The true masses of the 25 cells and of the outside, by quadrature  -> (26,)."""
     grid = (np.arange(-6 * points_per_unit, 6 * points_per_unit) + 0.5) / points_per_unit
     positions = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)

@@ -1,0 +1,168 @@
+"""What figures share: their look, colours from cold to hot, chains, legends, the 25-mode map."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, SOFT, FAINT, ACCENT = "#222222", "#777777", "#e6e6e6", "#D55E00"
+DASHED: Any = {"color": INK, "lw": 1.2, "ls": (0, (5, 3))}
+# Okabe and Ito's colours, which colour-blind readers can tell apart, without the pale ones.
+CHAINS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
+_MAX_LINES = 32  # rungs, pairs or replicas drawn over time
+_SQUARE, _BINS = 2.9, 116  # the 25 modes are shown on [-2.9, 2.9]^2, in bins of width 0.05
+_COUNTS = ("step", "draw", "rung", "pair")  # axes of whole numbers
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """A figure that belongs to no pyplot session; inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    layout: Any = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
+    figure = Figure(figsize=(width, height), layout=layout)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save(figure: "Figure", path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
+def two_panels() -> tuple["Figure", "Axes", "Axes"]:
+    """What happened over time, and beside it, on the same scale, how it ended."""
+    figure = new_figure(10.5, 4)
+    over_time, at_end = figure.subplots(1, 2, width_ratios=(2.1, 1), sharey=True)
+    return figure, over_time, at_end
+
+
+def label(axes: "Axes", x: str, y: str, title: str = "") -> None:
+    """Name the axes and give them the shared look."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
+
+    axes.set_xlabel(x, color=INK)
+    axes.set_ylabel(y, color=INK)
+    axes.set_title(title, loc="left", fontsize=10.5, color=INK)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(SOFT)
+    axes.tick_params(colors=SOFT, labelcolor=INK, labelsize=9)
+    axes.grid(axis="y", color=FAINT, lw=0.8)
+    axes.set_axisbelow(True)
+    if axes.get_yscale() == "log":
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.yaxis.set_minor_locator(NullLocator())
+    if x.split(" (")[0] in _COUNTS:
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        axes.margins(x=0.03)
+
+
+def legend(axes: "Axes", **place: Any) -> None:
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(frameon=False, fontsize=9, labelcolor=INK, **place)
+
+
+def legend_below(axes: "Axes") -> None:
+    """What `axes` shows, in one line under the figure."""
+    handles, labels = axes.get_legend_handles_labels()
+    if labels:
+        axes.get_figure(root=True).legend(  # pyright: ignore[reportOptionalMemberAccess]
+            handles, labels, loc="outside lower center", ncols=len(labels), frameon=False,
+            fontsize=9, labelcolor=INK)  # fmt: skip
+
+
+def say(axes: "Axes", sentence: str) -> None:
+    """In place of what is not there."""
+    axes.text(0.5, 0.5, sentence, transform=axes.transAxes, ha="center", va="center", color=SOFT)
+
+
+def spread(count: int) -> list[int]:
+    """A few of `count` places, both ends included."""
+    return np.unique(np.linspace(0, count - 1, min(count, _MAX_LINES)).round().astype(int)).tolist()
+
+
+def colours(count: int) -> np.ndarray:
+    """From cold to hot: plasma without its palest end  (place, rgba)."""
+    from matplotlib import colormaps
+
+    return colormaps["plasma"](np.linspace(0.02, 0.85, count))
+
+
+def cold_to_hot(count: int) -> Iterator[tuple[int, Any]]:
+    """The places to draw, each with its colour."""
+    shades = colours(count)
+    return ((place, shades[place]) for place in spread(count))
+
+
+def scatter(
+    axes: "Axes", values: np.ndarray, marker: str, name: str = "", hollow: bool = False
+) -> None:
+    """One marker per chain and place on the ladder  (chain, place)."""
+    num_chains, count = values.shape
+    shades = colours(count).tolist() * num_chains
+    axes.scatter(np.tile(np.arange(count), num_chains), values.ravel(), s=20, marker=marker,
+                 facecolors="none" if hollow else shades, edgecolors=shades, lw=0.9)  # fmt: skip
+    axes.set_xlim(-0.03 * count - 0.2, 1.03 * count - 0.8)
+    if name:
+        axes.plot([], [], marker, color=SOFT, mfc="none" if hollow else SOFT, ms=5, label=name)
+
+
+def chain_styles(num_chains: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """A colour and a name for each of a few chains; one faint colour for many."""
+    few = num_chains <= len(CHAINS)
+    for chain in range(num_chains):
+        name = {"label": f"chain {chain}"} if few and num_chains > 1 else {}
+        yield chain, {"color": CHAINS[chain if few else 0], "alpha": 0.9 if few else 0.3, **name}
+
+
+def draw_density(axes: "Axes", positions: np.ndarray | None, title: str = "") -> Any:
+    """Heat map of 25-mode positions, or of the truth if None, on the scale of the truth."""
+    true = _true_density()
+    shown = true if positions is None else _seen_density(as_positions(positions))
+    square = (-_SQUARE, _SQUARE, -_SQUARE, _SQUARE)
+    image = axes.imshow(shown.T, origin="lower", extent=square, cmap="magma", vmin=0,
+                        vmax=true.max(), interpolation="bilinear")  # fmt: skip
+    label(axes, "x", "y", title)
+    axes.grid(False)
+    axes.set_xticks(range(-2, 3))
+    axes.set_yticks(range(-2, 3))
+    return image
+
+
+def as_positions(positions: Any) -> np.ndarray:
+    positions = np.asarray(positions, float)
+    if positions.ndim == 0 or positions.shape[-1] != 2 or positions.size == 0:
+        raise ValueError(
+            f"positions have shape {positions.shape}; give draws of the 25-mode target, whose "
+            "last axis is (x, y), such as posterior.draws."
+        )
+    return positions.reshape(-1, 2)
+
+
+def _true_density() -> np.ndarray:
+    from replicax.targets import modes25_energy
+
+    middle = (np.arange(_BINS) + 0.5) * (2 * _SQUARE / _BINS) - _SQUARE
+    grid = np.stack(np.meshgrid(middle, middle, indexing="ij"), axis=-1)
+    return _blur(np.exp(-np.asarray(modes25_energy(grid), float)))  # pyright: ignore
+
+
+def _seen_density(positions: np.ndarray) -> np.ndarray:
+    span = (-_SQUARE, _SQUARE)
+    return _blur(np.histogram2d(*positions.T, bins=_BINS, range=(span, span))[0])
+
+
+def _blur(weights: np.ndarray) -> np.ndarray:
+    """Smooth truth and draws alike, by half a mode's width, into a density on the square."""
+    from scipy.ndimage import gaussian_filter
+
+    blurred = gaussian_filter(weights, 1.2, mode="constant")
+    return blurred / max(blurred.sum(), 1e-30) * (_BINS / (2 * _SQUARE)) ** 2

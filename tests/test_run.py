@@ -1,0 +1,360 @@
+"""Runs that last: checkpoints, resume, interruption, callbacks, records on disk."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import replicax as rx
+from replicax import records
+
+SETTINGS = dict(
+    num_replicas=6,
+    num_chains=2,
+    learning_rate=(0.003, 0.6),
+    temperature=1.0,
+    kernel="momentum",
+    window=7,
+    burn_in=5,
+    thin=3,
+    seed=3,
+    buffer=1.0,
+    progress=False,
+)
+
+
+def run_modes25(num_steps: int, **options) -> rx.Posterior:
+    options = SETTINGS | options
+    return rx.sample(rx.targets.modes25(), rx.targets.modes25_start, num_steps=num_steps, **options)
+
+
+def assert_same_run(one: rx.Posterior, other: rx.Posterior) -> None:
+    """Bit for bit, in everything a posterior reports."""
+    for a, b in zip(jax.tree.leaves(one.draws), jax.tree.leaves(other.draws), strict=True):
+        np.testing.assert_array_equal(a, b)
+    for name in (
+        "energies",
+        "rung_of",
+        "round_trips",
+        "learning_rates",
+        "temperatures",
+        "buffer",
+        "verdict_rate",
+        "window_swap_rate",
+    ):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    assert one.history.keys() == other.history.keys()
+    for name, values in one.history.items():
+        np.testing.assert_array_equal(values, other.history[name], err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def whole() -> rx.Posterior:
+    posterior = run_modes25(406, history_every=50)
+    assert posterior.rung_of[:, -1].tolist() != [list(range(6))] * 2, "something must have swapped"
+    return posterior
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_resumed_run_equals_an_uninterrupted_one_in_a_new_process(tmp_path, whole):
+    """Step 203 is exactly the end of a window, 200 lies inside one; both are tried."""
+    folder = tmp_path / "run"
+    run_modes25(200, history_every=50, run_dir=folder)
+    program = f"""
+        import replicax as rx
+        rx.resume({str(folder)!r}, rx.targets.modes25(), num_steps=406, progress=False)
+    """
+    environment = {**os.environ, "PYTHONPATH": str(Path(rx.__file__).parents[1])}
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)],
+        check=True,
+        env=environment,
+    )
+    assert_same_run(rx.load(folder), whole)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("stop", [1, 203, 350])
+def test_where_a_run_is_cut_changes_nothing(tmp_path, whole, stop):
+    run_modes25(stop, history_every=50, run_dir=tmp_path / "run", checkpoint_every=60)
+    resumed = rx.resume(tmp_path / "run", rx.targets.modes25(), num_steps=406, chunk_steps=33)
+    assert_same_run(resumed, whole)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_records_beyond_the_checkpoint_are_dropped(tmp_path, whole, monkeypatch):
+    """A run killed after its records were written but before the checkpoint was committed."""
+    from replicax import checkpoint
+
+    folder, saved = tmp_path / "run", []
+    real_save = checkpoint.save
+
+    def dies_at_the_second(folder, step, tree):
+        if saved:
+            raise OSError("the disk went away")
+        saved.append(step)
+        real_save(folder, step, tree)
+
+    monkeypatch.setattr(checkpoint, "save", dies_at_the_second)
+    with pytest.raises(OSError, match="went away"):
+        run_modes25(406, history_every=50, run_dir=folder, chunk_steps=100, checkpoint_every=100)
+    monkeypatch.undo()
+    assert records.open_records(folder).length("steps") > saved[0]
+    assert rx.load(folder).result.code == "running"
+    assert_same_run(rx.resume(folder, rx.targets.modes25()), whole)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_without_zarr_plain_files_hold_the_same(tmp_path, whole, monkeypatch):
+    monkeypatch.setattr(records, "_has_zarr", lambda: False)
+    folder = tmp_path / "run"
+    run_modes25(160, history_every=50, run_dir=folder, checkpoint_every=50, chunk_steps=20)
+    assert not (folder / "records.zarr").exists()
+    assert list((folder / "records" / "steps").glob("*.npy"))
+    assert_same_run(rx.resume(folder, rx.targets.modes25(), num_steps=406), whole)
+    monkeypatch.undo()
+    assert_same_run(rx.load(folder), whole)
+
+
+@pytest.mark.parametrize("with_zarr", [True, False])
+def test_records_grow_and_are_cut_at_any_row(tmp_path, with_zarr):
+    rng = np.random.default_rng(0)
+    kept = records.create_records(tmp_path / "run", with_zarr)
+    kept.write_meta({})
+    rows = [{"rung_of": rng.integers(0, 9, (n, 2, 3)).astype(np.int8)} for n in (4, 1, 7, 3)]
+    for part in rows:
+        kept.append("steps", part)
+        kept.flush({"step": np.array(0)})
+    everything = np.concatenate([part["rung_of"] for part in rows])
+    np.testing.assert_array_equal(kept.read("steps", "rung_of"), everything)
+    for length in (14, 9, 5, 0):
+        kept.truncate({"steps": length})
+        again = records.open_records(tmp_path / "run")
+        assert again.length("steps") == length
+        if length:
+            np.testing.assert_array_equal(again.read("steps", "rung_of"), everything[:length])
+    kept.append("steps", rows[0])
+    kept.flush({"step": np.array(0)})
+    np.testing.assert_array_equal(kept.read("steps", "rung_of"), rows[0]["rung_of"])
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_save_and_load_keep_everything(tmp_path, whole):
+    folder = whole.save(tmp_path / "saved")
+    assert_same_run(rx.load(folder), whole)
+    with pytest.raises(ValueError, match="already holds a run"):
+        whole.save(folder)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_memory_does_not_grow_with_steps_when_a_folder_is_given(tmp_path):
+    posterior = run_modes25(300, run_dir=tmp_path / "run", checkpoint_every=50, chunk_steps=50)
+    assert posterior._records.pending_bytes == 0
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_index_process_is_stored_in_the_smallest_integer(whole):
+    assert whole.rung_of.dtype == np.int8
+    wide = rx.sample(
+        rx.targets.gaussian(), jnp.zeros(1), num_steps=3, num_replicas=130,
+        learning_rate=(0.01, 0.1), progress=False,
+    )  # fmt: skip
+    assert wide.rung_of.dtype == np.int16
+    np.testing.assert_array_equal(np.sort(wide.rung_of[0, -1]), np.arange(130))
+
+
+def test_a_callback_sees_progress_and_can_stop_the_run():
+    seen = []
+
+    def stop_after_three(progress):
+        seen.append(progress)
+        return "stop" if len(seen) == 3 else None
+
+    posterior = run_modes25(400, chunk_steps=40, callback=stop_after_three)
+    assert [p.step for p in seen] == [40, 80, 120]
+    assert posterior.result.code == "stopped" and posterior.num_steps == 120
+    assert seen[-1].verdict_rate.shape == (2, 5) and np.all(np.isfinite(seen[-1].cold_energy))
+    assert posterior.draws.shape == (2, len(range(5, 120, 3)), 2)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_ctrl_c_saves_everything_and_the_run_goes_on_from_there(tmp_path, whole):
+    folder = tmp_path / "run"
+    program = f"""
+        import time
+        import replicax as rx, test_run
+        rx_progress = lambda p: (print(p.step, flush=True), time.sleep(0.05)) and None
+        posterior = test_run.run_modes25(
+            406, history_every=50, run_dir={str(folder)!r}, chunk_steps=10, callback=rx_progress
+        )
+        print(posterior.result.code, flush=True)
+    """
+    paths = [Path(rx.__file__).parents[1], Path(__file__).parent]
+    child = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    for line in child.stdout:
+        if int(line) >= 30:
+            child.send_signal(signal.SIGINT)
+            break
+    rest = child.stdout.read().split()
+    assert child.wait() == 0 and rest[-1] == "interrupted"
+    stopped = rx.load(folder)
+    assert stopped.result.code == "interrupted" and 30 <= stopped.num_steps < 406
+    assert_same_run(rx.resume(folder, rx.targets.modes25()), whole)
+
+
+def linear_energy(params, batch):
+    x, y = batch
+    return 50 / len(y) * jnp.sum((y - x @ params["w"] - params["b"]) ** 2)
+
+
+X = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+DATA = (X, X @ np.array([1.0, -2.0, 3.0], np.float32))
+START = {"w": jnp.zeros(3), "b": jnp.zeros(())}
+LINEAR = dict(num_replicas=3, learning_rate=(1e-4, 1e-3), progress=False, buffer=0.1, burn_in=0)
+
+
+def batch_of(step: int):
+    rows = np.random.default_rng(step).integers(0, 50, 8)
+    return tuple(x[rows] for x in DATA)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    "batches",
+    [
+        lambda: dict(batches=DATA, batch_size=8),
+        lambda: dict(batches=batch_of),
+        lambda: dict(batches=(batch_of(step) for step in range(10_000))),
+    ],
+    ids=["arrays", "function", "iterable"],
+)
+def test_every_kind_of_batch_resumes_bit_for_bit(tmp_path, batches):
+    whole = rx.sample(linear_energy, START, num_steps=90, **LINEAR, **batches())
+    rx.sample(linear_energy, START, num_steps=41, run_dir=tmp_path / "r", **LINEAR, **batches())
+    resumed = rx.resume(tmp_path / "r", linear_energy, num_steps=90, chunk_steps=20, **batches())
+    assert_same_run(resumed, whole)
+    assert whole.energies[0, -1] < whole.energies[0, 0]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_function_and_an_iterable_of_the_same_batches_agree():
+    one = rx.sample(linear_energy, START, num_steps=50, batches=batch_of, **LINEAR)
+    feed = (batch_of(step) for step in range(50))
+    other = rx.sample(linear_energy, START, num_steps=50, batches=feed, chunk_steps=7, **LINEAR)
+    assert_same_run(one, other)
+
+
+def test_batches_that_run_out_say_where():
+    with pytest.raises(ValueError, match="ran out at step 20"):
+        feed = [batch_of(step) for step in range(20)]
+        rx.sample(linear_energy, START, num_steps=50, batches=feed, **LINEAR)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_resume_refuses_what_is_not_the_run_it_continues(tmp_path):
+    folder = tmp_path / "run"
+    rx.sample(linear_energy, START, num_steps=20, run_dir=folder, batches=batch_of, **LINEAR)
+    with pytest.raises(ValueError, match="Give the same batches"):
+        rx.resume(folder, linear_energy, num_steps=30)
+    with pytest.raises(ValueError, match="stands at step 20"):
+        rx.resume(folder, linear_energy, num_steps=10, batches=batch_of)
+    with pytest.raises(ValueError, match="takes no seed"):
+        rx.resume(folder, linear_energy, batches=batch_of, seed=4)
+    with pytest.raises(ValueError, match="does not fit"):
+        rx.resume(folder, linear_energy, batches=batch_of, kernel="momentum", num_steps=30)
+    with pytest.raises(ValueError, match="not a run folder"):
+        rx.resume(tmp_path, linear_energy)
+    with pytest.raises(ValueError, match="already holds a run"):
+        rx.sample(linear_energy, START, num_steps=20, run_dir=folder, batches=batch_of, **LINEAR)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_a_folder_cannot_hold_must_be_given_again(tmp_path):
+    import optax
+
+    kernel = rx.kernels.from_optax(optax.adam(1.0))
+    options = dict(LINEAR, kernel=kernel, gain=lambda step: 0.01 + 0 * step)
+    whole = rx.sample(linear_energy, START, num_steps=40, batches=DATA, batch_size=8, **options)
+    folder = tmp_path / "run"
+    rx.sample(linear_energy, START, num_steps=20, batches=DATA, batch_size=8, run_dir=folder,
+              **options)  # fmt: skip
+    again = dict(num_steps=40, batches=DATA, batch_size=8)
+    with pytest.raises(ValueError, match="kernel of your own"):
+        rx.resume(folder, linear_energy, **again)
+    with pytest.raises(ValueError, match="gain of your own"):
+        rx.resume(folder, linear_energy, kernel=kernel, **again)
+    resumed = rx.resume(folder, linear_energy, kernel=kernel, gain=options["gain"], **again)
+    assert_same_run(resumed, whole)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_non_finite_energy_ends_the_run_with_its_place_and_keeps_the_draws(tmp_path, bad):
+    def energy(x):
+        return jnp.sum(x**2) / 2 + jnp.where(jnp.abs(x[0]) > 2.5, bad, 0.0)
+
+    options = dict(num_steps=3000, num_replicas=4, learning_rate=(0.01, 0.5), seed=1,
+                   temperature=(1.0, 9.0), buffer=0.1, progress=False)  # fmt: skip
+    posterior = rx.sample(energy, jnp.zeros(1), run_dir=tmp_path / "r", **options)
+    code, sentence = posterior.result
+    assert code == "nonfinite" and 0 < posterior.num_steps < 3000
+    assert f"step {posterior.num_steps - 1}" in sentence and "rung" in sentence
+    assert posterior.draws.shape[1] == posterior.num_steps == rx.load(tmp_path / "r").num_draws
+    ignored = rx.sample(energy, jnp.zeros(1), on_nonfinite="ignore", **options)
+    assert ignored.result.code == "finished" and ignored.num_steps == 3000
+
+
+def test_an_energy_that_is_not_finite_at_the_start_stops_before_compilation():
+    began = time.monotonic()
+    with pytest.raises(ValueError, match="energy at the start is nan for replica 0"):
+        rx.sample(lambda x: jnp.log(-1 - x**2).sum(), jnp.zeros(2), num_steps=10, num_replicas=3,
+                  learning_rate=(0.1, 0.2))  # fmt: skip
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_draws_of_other_rungs_come_on_request(tmp_path):
+    posterior = run_modes25(60, draw_rungs=(0, 3), run_dir=tmp_path / "r")
+    assert posterior.draws_at(3).shape == posterior.draws.shape
+    everything = run_modes25(60, draw_rungs="all")
+    np.testing.assert_array_equal(everything.draws, posterior.draws)
+    np.testing.assert_array_equal(everything.draws_at(3), posterior.draws_at(3))
+    np.testing.assert_array_equal(everything.energies_at(3), posterior.energies_at(3))
+    with pytest.raises(ValueError, match="not kept"):
+        posterior.draws_at(2)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_best_point_seen_is_kept_for_optimisation():
+    rugged = rx.targets.modes25(noise_std=0.0)
+    posterior = rx.sample(
+        rugged, jnp.array([2.0, 2.0]), num_steps=2000, num_replicas=8, learning_rate=(0.003, 0.6),
+        schedule="exactly_one", temperature=(0.1, 10.0), progress=False,
+    )  # fmt: skip
+    point, energy = posterior.best
+    assert energy == pytest.approx(float(rugged.energy(point, None, jnp.zeros(2))), abs=1e-5)
+    assert energy <= posterior.energies.min()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_summary_is_json_and_arviz_gets_the_draws(whole):
+    summary = json.loads(json.dumps(whole.summary()))
+    assert summary["window"] == 7 and len(summary["verdict_rate"][0]) == 5
+    assert set(summary["parameters"]) == {"params[0]", "params[1]"}
+    data = whole.to_arviz()
+    np.testing.assert_array_equal(np.asarray(data["posterior"]["params"]), whole.draws)
