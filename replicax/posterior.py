@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from replicax import diagnostics, trees
+from replicax import trees
 from replicax.records import Records, open_records
 from replicax.run import Result
 
-_RHAT_FINE = 1.01
-_HARDLY_EVER = 0.01  # of windows
 _MAX_COMPONENTS = 1000  # of the parameters, for R-hat and effective size
 
 
@@ -64,6 +62,11 @@ class Posterior:
     @property
     def window(self) -> int:
         return self._resolved["window"]
+
+    @property
+    def num_windows(self) -> np.ndarray:
+        """In how many windows each pair was active, after burn-in  (chain, pair)."""
+        return self._final("windows")
 
     def _final(self, name: str) -> np.ndarray:
         return self._records.final[name]
@@ -122,7 +125,7 @@ class Posterior:
     @property
     def window_swap_rate(self) -> np.ndarray:
         """In how many of its windows a pair swapped, after burn-in  (chain, pair)."""
-        return self._final("window_swaps") / np.maximum(self._final("windows"), 1)
+        return self._final("window_swaps") / np.maximum(self.num_windows, 1)
 
     @property
     def learning_rates(self) -> np.ndarray:
@@ -217,32 +220,9 @@ class Posterior:
 
     def problems(self) -> list[str]:
         """Reasons not to trust the run, as sentences."""
-        found = []
-        exchanges = self._resolved["schedule"] != "none" and self.num_replicas > 1
-        if exchanges and self.num_draws >= 4:
-            values = self.components()
-            worst = max((diagnostics.split_rhat(x) for x in values.values()), default=np.nan)
-            lonely = [chain for chain, trips in enumerate(self.round_trips) if trips == 0]
-            if lonely and worst < _RHAT_FINE:
-                found.append(
-                    f"R-hat looks fine ({worst:.3f}), but chain {lonely[0]} made no round trip: "
-                    "nothing from the hottest rung reached the target, and modes may be missing."
-                )
-        if self._resolved["rule"] == "deterministic" and np.any(self.buffer < 0):
-            found.append(
-                f"The buffer ended below zero ({self.buffer.min():.3g}): swaps send higher "
-                "energies to the cold rung. Lower target_swap_rate, or narrow the ladder."
-            )
-        rate = self.window_swap_rate
-        if exchanges and self._final("windows").min() >= 10 and rate.min() < _HARDLY_EVER:
-            chain, pair = np.unravel_index(int(np.argmin(rate)), rate.shape)
-            found.append(
-                f"Pair {pair} of chain {chain} hardly ever swaps ({rate.min():.2%} of its "
-                "windows): the ladder is broken there. Add replicas or narrow the ladder."
-            )
-        if self.result.code == "nonfinite":
-            found.append(self.result.sentence)
-        return found
+        from replicax.report import find_problems
+
+        return find_problems(self)
 
     def warn(self) -> None:
         for sentence in self.problems():

@@ -9,6 +9,10 @@ import numpy as np
 
 from replicax import diagnostics, theory
 
+_RHAT_FINE = 1.01
+_HARDLY_EVER = 0.01  # of windows
+_FEW_WINDOWS = 10  # too few to judge a pair by
+
 
 @contextlib.contextmanager
 def display_progress(
@@ -114,6 +118,66 @@ def expected_trips(posterior: Any) -> list[float] | None:
         else:  # a pair that never swaps lets nobody through
             trips.append(0.0)
     return trips
+
+
+def find_problems(posterior: Any) -> list[str]:
+    """Reasons not to trust a run, as sentences with what to do."""
+    checks = (_no_round_trip, _negative_buffer, _window_bias, _broken_ladder)
+    found = [check(posterior) for check in checks]
+    if posterior.result.code == "nonfinite":
+        found.append(posterior.result.sentence)
+    return [sentence for sentence in found if sentence is not None]
+
+
+def _exchanges(posterior: Any) -> bool:
+    return posterior.options["schedule"] != "none" and posterior.num_replicas > 1
+
+
+def _no_round_trip(posterior: Any) -> str | None:
+    lonely = np.flatnonzero(posterior.round_trips == 0)
+    if not _exchanges(posterior) or lonely.size == 0 or posterior.num_draws < 4:
+        return None
+    worst = max(diagnostics.split_rhat(x) for x in posterior.components().values())
+    if not worst < _RHAT_FINE:
+        return None
+    return (
+        f"R-hat looks fine ({worst:.3f}), but chain {lonely[0]} made no round trip: nothing from "
+        "the hottest rung reached the target, and modes may be missing."
+    )
+
+
+def _negative_buffer(posterior: Any) -> str | None:
+    if posterior.options["rule"] != "deterministic" or np.all(posterior.buffer >= 0):
+        return None
+    return (
+        f"The buffer ended below zero ({posterior.buffer.min():.3g}): swaps send higher energies "
+        "to the cold rung. Lower target_swap_rate, or narrow the ladder."
+    )
+
+
+def _window_bias(posterior: Any) -> str | None:
+    options = posterior.options
+    exact = options["rule"] in ("metropolis", "bias_corrected")
+    if not exact or options["window"] == 1 or options["swaps"] == "no_gate":
+        return None
+    return (
+        f'The rule "{options["rule"]}" is exact for window=1 only: at most one swap in a window '
+        f"of {options['window']} steps favours what hot rungs send. Write window=1, or correct "
+        "for it with rule=rx.swap.window_corrected(...)."
+    )
+
+
+def _broken_ladder(posterior: Any) -> str | None:
+    rate = posterior.window_swap_rate
+    if not _exchanges(posterior) or posterior.num_windows.min() < _FEW_WINDOWS:
+        return None
+    if rate.min() >= _HARDLY_EVER:
+        return None
+    chain, pair = np.unravel_index(int(np.argmin(rate)), rate.shape)
+    return (
+        f"Pair {pair} of chain {chain} hardly ever swaps ({rate.min():.2%} of its windows): the "
+        "ladder is broken there. Add replicas or narrow the ladder."
+    )
 
 
 def render_summary(summary: dict[str, Any], most_parameters: int = 12) -> Any:

@@ -99,6 +99,7 @@ def sample(
     ...     learning_rate=0.01,
     ...     temperature=(1.0, 10.0),
     ...     rule="metropolis",
+    ...     window=1,
     ... )
     >>> posterior.draws.shape
     (1, 4000, 1)
