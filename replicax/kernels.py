@@ -152,11 +152,10 @@ def cyclical(kernel: Kernel, cycle_length: int, exploitation: float = 0.05) -> K
             "least 2 steps and exploitation in (0, 1]."
         )
 
-    def position(step: Any) -> Any:
-        return (step % cycle_length) / cycle_length
+    begins = cycle_length - max(1, round(exploitation * cycle_length))
 
     def exploits(step: Any) -> Any:
-        return position(step) >= 1 - exploitation
+        return step % cycle_length >= begins
 
     def init(params: Any) -> Replica:
         replica = kernel.init(params)
@@ -164,7 +163,7 @@ def cyclical(kernel: Kernel, cycle_length: int, exploitation: float = 0.05) -> K
 
     def step(noise: Any, replica: Replica, evaluate: Callable, rung: Ladder):
         count = replica.memory.count
-        rate = 0.5 * (1 + jnp.cos(jnp.pi * position(count)))
+        rate = 0.5 * (1 + jnp.cos(jnp.pi * (count % cycle_length) / cycle_length))
         rung = Ladder(rung.learning_rate * rate, rung.temperature * exploits(count))
         inner = Replica(replica.params, replica.memory.inner)
         inner, energy = kernel.step(noise, inner, evaluate, rung)

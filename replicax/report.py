@@ -32,6 +32,8 @@ def display_progress(
     )
 
     console = Console(stderr=True)
+    if not console.is_terminal:  # a log file: room for the whole line
+        console = Console(stderr=True, width=140)
     picture = (BarColumn(), TimeRemainingColumn()) if console.is_terminal else ()
     columns = (*picture, MofNCompleteColumn(), TextColumn("{task.fields[seen]}"))
     with Progress(*columns, console=console) as bar:

@@ -1,4 +1,4 @@
-"""What all tests share: property tests that try the same examples everywhere, programs compiled once.
+"""What tests share: property tests try the same examples everywhere, programs are compiled once.
 
 Many tests run the same compiled loop again: JAX keeps programs of this session in a folder of its
 own. Set JAX_COMPILATION_CACHE_DIR to keep them from one session to the next.

@@ -176,7 +176,7 @@ def test_trips_counted_in_the_loop_are_those_that_the_library_counts() -> None:
     sigma = jnp.asarray(noise_levels(cell), jnp.float32)
 
     @jax.jit
-    def paths():
+    def paths(sigma):
         steps, keys, states = start(windowed_deo(8), sigma, 16, num_chains)
 
         def one_step(states, _):
@@ -186,7 +186,7 @@ def test_trips_counted_in_the_loop_are_those_that_the_library_counts() -> None:
         first = states.rung_of
         return first, jax.lax.scan(one_step, states, length=num_steps)[1]
 
-    first, rest = paths()
+    first, rest = paths(sigma)
     rung_of = np.concatenate([first[None], rest]).transpose(1, 0, 2)
     counted = build("windowed_deo", 16, num_chains)(8, sigma, 0, num_steps)
     assert diagnostics.round_trips(rung_of).sum() == int(counted) > 200
