@@ -114,9 +114,8 @@ def build_chunk(program: Program, carry: Carry, keys: Array, capacity: int) -> C
         batch, fresh_batch = _batch(batches, chance, data, place)
         after, info = advance(chance, state, batch, fresh_batch)
         scored = after if settings.energy_at == "moved" else state
-        counted = state.step >= program.burn_in
         tally = tallies.count(
-            tally, state, after, info, settings.schedule, counted, scored.replicas.params
+            tally, state, info, settings.schedule, program.burn_in, scored.replicas.params
         )
         drawn = after.replica_at[rungs]
         position = jax.tree.map(lambda leaf: leaf[drawn], after.replicas.params)

@@ -36,6 +36,8 @@ def follow_trips(trips: Trips, rung_of: np.ndarray) -> Trips:
     ends = np.concatenate([way[:, None], ends], axis=1)
     path, time = np.nonzero(ends)
     turn = ends[path, time]
+    if turn.size == 0:
+        return trips
     same_path = path[1:] == path[:-1]
     ended = (turn[1:] == _UP) & (turn[:-1] == _DOWN) & same_path
     count = np.bincount(path[1:][ended], minlength=way.size)

@@ -105,6 +105,11 @@ def window_opens(schedule: Schedule, step: Array) -> Array:
     return step % schedule.window == 0
 
 
+def window_start(schedule: Schedule, step: Array) -> Array:
+    """The first step of the window that `step` lies in."""
+    return step - step % schedule.window
+
+
 def window_closes(schedule: Schedule, step: Array) -> Array:
     """Whether this is the last step of its window."""
     return (step + 1) % schedule.window == 0

@@ -41,7 +41,8 @@ def make_starts(params: Any, key: Array, num_chains: int, num_replicas: int) -> 
                 f"params holds an array of dtype {leaf.dtype}; sampling moves real floating-point "
                 "numbers: write 0.0 instead of 0, or close over what stays fixed."
             )
-    return jax.tree.map(lambda leaf: jnp.array(leaf), starts)
+    # A weak type would become a strong one after the first chunk and compile the loop again.
+    return jax.tree.map(lambda leaf: jnp.array(leaf, dtype=leaf.dtype), starts)
 
 
 def _is_array_tree(params: Any) -> bool:

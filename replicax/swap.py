@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from replicax.errors import choose, is_concrete
@@ -45,9 +46,7 @@ class Rule:
         choose("rule", self.name, RULES)
         if isinstance(self.energy_noise_std, str):
             choose("energy_noise_std", self.energy_noise_std, ("estimate",))
-        elif is_concrete(self.energy_noise_std) and not bool(
-            jnp.all(jnp.asarray(self.energy_noise_std) >= 0)
-        ):
+        elif is_concrete(self.energy_noise_std) and np.any(np.asarray(self.energy_noise_std) < 0):
             raise ValueError(
                 f"energy_noise_std is {self.energy_noise_std}; a standard deviation is at least 0: "
                 'write a number, one per pair, or "estimate".'

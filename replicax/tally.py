@@ -41,19 +41,23 @@ def start(state: State, track_best: bool) -> Tally:
 def count(
     tally: Tally,
     before: State,
-    after: State,
     info: Info,
     schedule: Schedule,
-    counted: Array,
+    burn_in: int,
     scored: Any,
 ) -> Tally:
     """Add one step. `scored` are the parameters, by replica, that `info.energy` belongs to."""
     opens = schedules.window_opens(schedule, before.step)
     first_swap = info.swapped & (before.gate | opens)
-    seen = jnp.stack([info.wanted, info.active & opens, first_swap])
+    # A window counts whole or not at all, with the swap in it.
+    counted = before.step >= burn_in
+    window_counted = schedules.window_start(schedule, before.step) >= burn_in
+    seen = jnp.stack(
+        [info.wanted & counted, info.active & opens & window_counted, first_swap & window_counted]
+    )
     best_energy, best = _better(tally, before, info, scored)
     return Tally(
-        pairs=tally.pairs + (seen & counted),
+        pairs=tally.pairs + seen,
         nonfinite=tally.nonfinite + ~jnp.all(jnp.isfinite(info.energy)),
         energy=info.energy.astype(tally.energy.dtype),
         best_energy=best_energy,

@@ -5,6 +5,7 @@ run in float64 on the same numbers, which `build_parts` draws and the oracle is 
 """
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -664,6 +665,36 @@ def test_a_non_finite_energy_never_swaps(made: schedule.Schedule, rule: swap.Rul
         state, info = step(prng.make_key(k), state, healthy)
         moved.append(int(state.rung_of[2]))
     assert set(moved) != {2}, "a finite energy would have swapped"
+
+
+def test_ladder_and_buffer_are_measured_then_adapted_then_frozen() -> None:
+    step, state = told_energies(
+        schedule.deo(),
+        swap.deterministic(),
+        4,
+        adapts="learning_rate",
+        adapts_buffer=True,
+        measure_steps=3,
+        measure_buffer=True,
+        until=6,
+    )
+    energies = jnp.array([10.0, 0.0, 1.0, 0.5])
+    step, states = quick_jit(step), [state]
+    for _ in range(9):
+        state, _ = step(prng.make_key(0), states[-1], energies)
+        states.append(state)
+    unit = 1.887 * np.exp(np.mean(np.log([10.0, 1.0, 0.5])))
+    np.testing.assert_allclose([s.buffer for s in states[1:4]], unit, rtol=1e-5)
+    assert [s.rung_of.tolist() for s in states[:4]] == [[0, 1, 2, 3]] * 4, "no swap so far"
+    changed = [
+        [
+            bool(np.any(a != b))
+            for a, b in ((old.ladder[0], new.ladder[0]), (old.buffer, new.buffer))
+        ]
+        for old, new in itertools.pairwise(states)
+    ]
+    assert changed[1:] == [[False, False]] * 2 + [[True, True]] * 3 + [[False, False]] * 3
+    assert states[6].rung_of.tolist() != [0, 1, 2, 3]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

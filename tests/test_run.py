@@ -358,3 +358,25 @@ def test_the_summary_is_json_and_arviz_gets_the_draws(whole):
     assert set(summary["parameters"]) == {"params[0]", "params[1]"}
     data = whole.to_arviz()
     np.testing.assert_array_equal(np.asarray(data["posterior"]["params"]), whole.draws)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_window_that_burn_in_cuts_is_not_counted():
+    posterior = run_modes25(31, window=20, burn_in=5, thin=1, buffer=-100.0, adapt=False)
+    assert posterior.window_swap_rate.max() <= 1
+    np.testing.assert_allclose(posterior.verdict_rate, 1.0)  # such a buffer always says yes
+
+
+def test_a_scalar_start_is_traced_once():
+    traced = []
+
+    def energy(x):
+        traced.append(None)
+        return x**2 / 2
+
+    options = dict(num_steps=40, num_replicas=2, learning_rate=0.1, temperature=(1.0, 2.0),
+                   rule="metropolis", window=1, progress=False)  # fmt: skip
+    rx.sample(energy, 0.0, chunk_steps=40, **options)
+    once = len(traced)
+    rx.sample(energy, 0.0, chunk_steps=10, **options)
+    assert len(traced) == 2 * once
