@@ -19,7 +19,7 @@ from replicax.kernels import Kernel
 from replicax.ladder import EnergyUnit, Ladder, Tuning, tune
 from replicax.schedule import Schedule, windowed_deo
 from replicax.swap import Index, Rule, deterministic
-from replicax.targets import Target
+from replicax.targets import Target, as_target
 
 
 class State(NamedTuple):
@@ -78,7 +78,18 @@ def init(
 
 
 def build_step(target: Target, kernel: Kernel, settings: Settings) -> Callable:
-    """Build `step(key, state, batch=None) -> state, info`: one iteration of Algorithm 1."""
+    """Build `step(key, state, batch=None) -> state, info`: one iteration of Algorithm 1.
+
+    >>> import replicax as rx
+    >>> kernel, settings = rx.kernels.sgld(), rx.Settings(rx.schedule.windowed_deo(window=4))
+    >>> ladder = rx.Ladder(jnp.array([0.003, 0.02, 0.1, 0.6]), jnp.array([1.0, 0.0, 0.0, 0.0]))
+    >>> state = rx.init(kernel, jnp.zeros((4, 2)), ladder, settings, buffer=1.0)
+    >>> step = jax.jit(rx.build_step(rx.targets.modes25(), kernel, settings))
+    >>> for _ in range(100):
+    ...     state, info = step(jax.random.key(0), state)
+    >>> int(state.step), sorted(state.rung_of.tolist())
+    (100, [0, 1, 2, 3])
+    """
     draw, advance = build_parts(target, kernel, settings)
 
     def step(key: Array, state: State, batch: Any = None) -> tuple[State, Info]:
@@ -92,6 +103,7 @@ def build_parts(
 ) -> tuple[Callable, Callable]:
     """The two halves of a step: `draw(key, step, replicas) -> Chance` and `advance(chance, state,
     batch, fresh_batch=None) -> state, info`; `fresh_batch(key)` gives further mini-batches."""
+    target = as_target(target)
     schedule, rule, moved = settings.schedule, settings.rule, settings.energy_at == "moved"
     draw = build_draw(
         target, kernel, schedule, rule, moved=moved, langevin=settings.langevin, draw_rows=draw_rows

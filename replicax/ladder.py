@@ -21,8 +21,8 @@ class Ladder(NamedTuple):
 class Gain:
     """gamma_k = min(cap, scale / (k^power + offset)): the step size of the self-tuning.
 
-    >>> float(Gain()(0))
-    0.1
+    >>> round(float(Gain()(0)), 4), round(float(Gain()(10_000)), 4)
+    (0.1, 0.0241)
     """
 
     scale: float = 50.0
@@ -120,7 +120,9 @@ class EnergyUnit(NamedTuple):
         return EnergyUnit(self.log_sum + jnp.sum(logs), self.count + jnp.sum(usable))
 
     def value(self) -> Array:
-        return 1.887 * jnp.exp(self.log_sum / jnp.maximum(self.count, 1))
+        """One, as long as nothing was measured."""
+        spread = 1.887 * jnp.exp(self.log_sum / jnp.maximum(self.count, 1))
+        return jnp.where(self.count > 0, spread, 1.0).astype(self.log_sum.dtype)
 
 
 @dataclass(frozen=True)
