@@ -128,6 +128,7 @@ def build_parts(
         replicas, energy_of = move(
             chance.move, chance.gradient, chance.energy, state.replicas, rung, batch
         )
+        energy_of = energy_of.astype(state.buffer.dtype)
         energy = energy_of[state.replica_at]
 
         # Communication phase: active pairs with an open gate swap when the rule says so.

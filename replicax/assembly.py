@@ -19,6 +19,7 @@ class Assembly:
     """A program, a ladder and keys: the parts of a run, made from its options."""
 
     def __init__(self, chosen: Options, target: Target, batches: Batches) -> None:
+        assert chosen.history_every is not None, "options are completed by with_history()"
         self.options, self.target, self.batches = chosen, target, batches
         self.num_replicas = num_replicas = options.resolve_num_replicas(chosen)
         schedule = options.resolve_schedule(chosen, num_replicas)

@@ -1,5 +1,6 @@
 """Where mini-batches come from; all replicas of a chain see the same one."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,6 +47,16 @@ class ArrayBatches:
         return jax.tree.map(lambda leaf: leaf[rows], data)
 
 
+class BatchesEnded(ValueError):
+    """An iterable had no batch for a step."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(
+            f"The batches ended at step {step}; give an iterable that goes on (itertools.cycle), a "
+            "function of the step, or arrays with batch_size."
+        )
+
+
 @dataclass
 class HostBatches:
     """Batches made on the host, by a function of the step or by an iterable, fed by the chunk."""
@@ -77,19 +88,22 @@ class HostBatches:
             try:
                 self.pending.append(next(iterator))
             except StopIteration:
-                raise ValueError(
-                    f"The batches ran out at step {self.position + len(self.pending)}; give an "
-                    "iterable that goes on (itertools.cycle), a function of the step, or arrays "
-                    "with batch_size."
-                ) from None
+                raise BatchesEnded(self.position + len(self.pending)) from None
         return self.pending[step - self.position]
 
-    def feed(self, start: int, count: int, capacity: int) -> Any:
-        """Batches of steps start .. start+count stacked, padded to `capacity` rows."""
-        found = [self.at(step) for step in range(start, start + count)]
-        self.forget(start + count)
-        found += [found[-1]] * (capacity - count)
-        return jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *found)
+    def feed(self, start: int, count: int, capacity: int) -> tuple[int, Any]:
+        """How many batches there are for steps start .. start+count, and these, stacked and
+        padded to `capacity` rows."""
+        found: list[Any] = []
+        with contextlib.suppress(BatchesEnded):
+            for step in range(start, start + count):
+                found.append(self.at(step))
+        if not found:
+            return 0, None
+        self.forget(start + len(found))
+        padded = found + [found[-1]] * (capacity - len(found))
+        stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *padded)
+        return len(found), stacked
 
     def forget(self, step: int) -> None:
         if not self.is_function:
@@ -142,9 +156,10 @@ def _from_arrays(data: Any, batch_size: int) -> ArrayBatches:
     if len(rows) != 1:
         raise ValueError(f"The arrays in batches differ in their number of rows: {sorted(rows)}.")
     (num_rows,) = rows
-    if not 1 <= batch_size <= num_rows:
+    if not isinstance(batch_size, int | np.integer) or not 1 <= batch_size <= num_rows:
         raise ValueError(
-            f"batch_size is {batch_size}; with {num_rows} rows it must be between 1 and {num_rows}."
+            f"batch_size is {batch_size!r}; with {num_rows} rows it must be a whole number from 1 "
+            f"to {num_rows}."
         )
     return ArrayBatches(jax.tree.map(jnp.asarray, data), int(batch_size))
 

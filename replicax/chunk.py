@@ -89,12 +89,13 @@ def start(program: Program, states: State) -> Carry:
 def chunk_capacity(program: Program, carry: Carry) -> int:
     """The most steps of one chunk: bounded by the memory that its records and batches take."""
     if program.chunk_steps is not None:
-        return program.chunk_steps
+        return max(2, program.chunk_steps)
     num_chains, num_replicas = carry.state.rung_of.shape
     draw_bytes = _num_bytes(carry.state.replicas.params) // num_replicas * len(program.draw_rungs)
     per_step = num_chains * num_replicas + -(-draw_bytes // program.thin)
     if isinstance(program.batches, HostBatches):
-        per_step += _num_bytes(program.batches.at(int(carry.state.step)))
+        batch = program.batches.at(int(carry.state.step))
+        per_step += _num_bytes(jax.tree.map(np.asarray, batch))
     return int(np.clip(_CHUNK_BYTES // max(per_step, 1), 1, _CHUNK_STEPS))
 
 
@@ -129,7 +130,8 @@ def build_chunk(program: Program, carry: Carry, keys: Array, capacity: int) -> C
         start = carry.state.step
         chance_bytes = _num_bytes(jax.eval_shape(draw_chains, keys, start, carry.state.replicas))
         ahead = chance_bytes <= _AHEAD_BYTES
-        block = min(_BLOCK_STEPS, program.history_every, capacity) if ahead else capacity
+        # XLA compiles a block of a single step differently, to the last bit: never make one.
+        block = max(2, min(_BLOCK_STEPS, program.history_every, capacity)) if ahead else capacity
 
         def healthy(carry: Carry) -> Array:
             return jnp.all((carry.tally.nonfinite == 0) | (not program.stop_on_nonfinite))

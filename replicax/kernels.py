@@ -47,7 +47,7 @@ class Kernel(NamedTuple):
 def sgld(*, weight_decay: float = 0.0, prior: Callable | None = None) -> Kernel:
     """Stochastic gradient Langevin dynamics; at temperature 0, SGD (Eq. 6).
 
-        theta <- theta - eta g + sqrt(2 eta tau) xi
+        theta <- theta - eta (g + sqrt(2 tau / eta) xi)
 
     Preserves exp(-U / tau) up to O(eta) and the gradient's own noise.
     """

@@ -22,7 +22,7 @@ class Gain:
     """gamma_k = min(cap, scale / (k^power + offset)): the step size of the self-tuning.
 
     >>> round(float(Gain()(0)), 4), round(float(Gain()(10_000)), 4)
-    (0.1, 0.0241)
+    (0.1, 0.024)
     """
 
     scale: float = 50.0
@@ -117,7 +117,8 @@ class EnergyUnit(NamedTuple):
         difference = jnp.abs(energy[1:] - energy[:-1])
         usable = (difference > 0) & jnp.isfinite(difference)
         logs = jnp.where(usable, jnp.log(jnp.where(usable, difference, 1.0)), 0.0)
-        return EnergyUnit(self.log_sum + jnp.sum(logs), self.count + jnp.sum(usable))
+        count = self.count + jnp.sum(usable, dtype=self.count.dtype)
+        return EnergyUnit(self.log_sum + jnp.sum(logs), count)
 
     def value(self) -> Array:
         """One, as long as nothing was measured."""

@@ -1,7 +1,7 @@
 """What users write in `sample(...)`, understood and checked; as plain data for a run folder."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import jax
@@ -44,26 +44,37 @@ class Options:
     thin: int
     seed: int
     draw_rungs: tuple[int, ...]
-    history_every: int
+    history_every: int | None
     track_best: bool | None
     on_nonfinite: str
     chunk_steps: int | None
     checkpoint_every: int | None
 
     def __post_init__(self) -> None:
-        for name in ("num_steps", "num_chains", "thin", "history_every"):
+        for name in ("num_steps", "num_chains", "thin"):
             _at_least(name, getattr(self, name), 1)
         _at_least("burn_in", self.burn_in, 0)
-        for name in ("window", "chunk_steps", "checkpoint_every"):
+        for name in ("window", "history_every", "chunk_steps", "checkpoint_every"):
             if getattr(self, name) is not None:
                 _at_least(name, getattr(self, name), 1)
-        if not 0 < self.target_swap_rate < 1:
+        _at_least("seed", self.seed, -(2**63))
+        if self.num_replicas is not None:
+            _at_least("num_replicas", self.num_replicas, 1)
+        if not _is_number(self.target_swap_rate) or not 0 < self.target_swap_rate < 1:
             raise ValueError(
-                f"target_swap_rate is {self.target_swap_rate}; it is the rate at which the rule "
+                f"target_swap_rate is {self.target_swap_rate!r}; it is the rate at which the rule "
                 "says yes and must lie in (0, 1), such as 0.4."
             )
         choose("energy_at", self.energy_at, ("moved", "before"))
         choose("on_nonfinite", self.on_nonfinite, ("stop", "ignore"))
+
+    def with_history(self) -> "Options":
+        """About 500 points of history, unless the user said how many steps lie between two.
+
+        Never less than 100 steps by default: blocks of chance end at each point.
+        """
+        every = self.history_every or max(100, self.num_steps // 500)
+        return replace(self, history_every=every)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; what cannot be written down is marked, to be given again on resume."""
@@ -109,14 +120,24 @@ def _from_plain(value: Any) -> Any:
     return value
 
 
+def _is_number(value: Any) -> bool:
+    real = isinstance(value, int | float | np.integer | np.floating)
+    return real and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
 def _at_least(name: str, value: Any, lowest: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < lowest:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number of at least {lowest}.")
+        bound = f" of at least {lowest}" if lowest >= 0 else ""
+        raise ValueError(f"{name} is {value!r}; it must be a whole number{bound}.")
 
 
-def default_history_every(num_steps: int) -> int:
-    """About 500 points, and no more than one in 100 steps: blocks of chance end at each."""
-    return max(100, int(num_steps) // 500)
+def as_rungs(draw_rungs: Any) -> tuple:
+    """Rungs to keep draws of, as given by the user: a list of them, or "all"."""
+    if draw_rungs == "all":
+        return ("all",)
+    if not isinstance(draw_rungs, tuple | list | range):
+        raise ValueError(f'draw_rungs is {draw_rungs!r}; give a list such as (0, 3), or "all".')
+    return tuple(draw_rungs)
 
 
 def resolve_num_replicas(options: Options) -> int:
@@ -130,10 +151,6 @@ def resolve_num_replicas(options: Options) -> int:
         if np.size(value) > 2
     }
     if options.num_replicas is not None:
-        if isinstance(options.num_replicas, bool) or options.num_replicas != int(
-            options.num_replicas
-        ):
-            raise ValueError(f"num_replicas is {options.num_replicas!r}; give a whole number.")
         return int(options.num_replicas)
     if not lengths:
         raise ValueError(
@@ -217,7 +234,12 @@ def resolve_ladder(options: Options, num_replicas: int, rule: Rule, adapts: bool
 
 
 def _per_rung(name: str, value: Any, num_replicas: int) -> np.ndarray:
-    values = np.asarray(value, float)
+    try:
+        values = np.asarray(value, float)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} is {value!r}; give one number, a pair (cold, hot), or one per rung."
+        ) from None
     if values.ndim == 0:
         return np.full(num_replicas, float(values))
     if values.shape == (num_replicas,):
@@ -233,11 +255,9 @@ def _per_rung(name: str, value: Any, num_replicas: int) -> np.ndarray:
 
 
 def _temperatures(value: Any, num_replicas: int, rule: Rule) -> np.ndarray:
+    temperatures = _per_rung("temperature", value, num_replicas)
     if np.ndim(value) == 0:  # the cold rung's; SGD above
-        temperatures = np.zeros(num_replicas)
-        temperatures[0] = value
-    else:
-        temperatures = _per_rung("temperature", value, num_replicas)
+        temperatures[1:] = 0
     if not np.all(np.isfinite(temperatures)) or np.any(temperatures < 0):
         raise ValueError(f"temperature is {value}; temperatures must be at least 0.")
     increasing = np.all(temperatures > 0) and np.all(np.diff(temperatures) > 0)
@@ -257,8 +277,8 @@ def resolve_tuning(options: Options, rule: Rule, num_replicas: int) -> Tuning:
     for name, auto in (("buffer", buffer_auto), ("buffer_gain", gain_auto)):
         if auto:
             choose(name, getattr(options, name), ("auto",))
-    if not buffer_auto and not np.isfinite(options.buffer):
-        raise ValueError(f'buffer is {options.buffer}; give a finite number or "auto".')
+    if not buffer_auto and not _is_number(options.buffer):
+        raise ValueError(f'buffer is {options.buffer!r}; give a finite number or "auto".')
     measures_buffer = buffer_auto and not rule.uses_temperature
     measures = measures_buffer or (gain_auto and not fixed)
     ladder_is_scalar = np.ndim(options.learning_rate) == 0
@@ -293,7 +313,7 @@ def adapts_until(options: Options, rule: Rule) -> tuple[bool, int | None]:
 def _gain(name: str, gain: Any) -> Callable:
     if callable(gain):
         return gain
-    if isinstance(gain, bool) or not isinstance(gain, int | float) or gain < 0:
+    if not _is_number(gain) or gain < 0:
         raise ValueError(
             f"{name} is {gain!r}; give a number, a function of the step, or rx.Gain(...)."
         )

@@ -200,9 +200,10 @@ def create_records(folder: Path | None, with_zarr: bool | None = None) -> Record
             f"{folder} already holds a run; write rx.resume({str(folder)!r}, target) to continue "
             "it, or choose another run_dir."
         )
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file; run_dir must be a folder.")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ValueError(f"{folder} is or lies below a file; run_dir must be a folder.") from None
     with_zarr = _has_zarr() if with_zarr is None else with_zarr
     return (ZarrRecords if with_zarr else NpyRecords)(folder)
 

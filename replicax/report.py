@@ -126,7 +126,7 @@ def find_problems(posterior: Any) -> list[str]:
     """Reasons not to trust a run, as sentences with what to do."""
     checks = (_no_round_trip, _negative_buffer, _window_bias, _broken_ladder)
     found = [check(posterior) for check in checks]
-    if posterior.result.code == "nonfinite":
+    if posterior.result.code in ("nonfinite", "batches_ended"):
         found.append(posterior.result.sentence)
     return [sentence for sentence in found if sentence is not None]
 

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from replicax import checkpoint
-from replicax.batches import ArrayBatches, HostBatches
+from replicax.batches import ArrayBatches, BatchesEnded, HostBatches
 from replicax.chunk import Carry, Chunk, Program, build_chunk, chunk_capacity
 from replicax.diagnostics import Trips, follow_trips
 from replicax.records import Records
@@ -28,7 +28,7 @@ _PENDING_BYTES = 2**28
 class Result(NamedTuple):
     """How a run ended."""
 
-    code: str  # finished, interrupted, stopped or nonfinite
+    code: str  # finished, interrupted, stopped, batches_ended or nonfinite
     sentence: str
 
 
@@ -71,6 +71,17 @@ class Saver:
             checkpoint.save(self.folder, step, (carry, trips))
         self.step, self.clock = step, time.monotonic()
 
+    @contextlib.contextmanager
+    def saving_on_error(
+        self, program: Program, carry: Carry, trips: Trips, step: int
+    ) -> Iterator[None]:
+        """Whatever goes wrong in here, what was drawn before is saved."""
+        try:
+            yield
+        except BaseException:
+            self.save(program, carry, trips, step)
+            raise
+
 
 def run(
     program: Program,
@@ -88,15 +99,16 @@ def run(
     chunk = build_chunk(program, carry, keys, capacity)
     data = program.batches.data if isinstance(program.batches, ArrayBatches) else None
     saver.step, saver.clock = step, time.monotonic()
-    length, rate = min(capacity, 256), 0.0
-    if program.chunk_steps is not None:
-        length = capacity
+    length, rate = program.chunk_steps or min(capacity, 256), 0.0
     result = None
     with interruptible() as interrupted:
         while step < num_steps and result is None:
             count = min(length, num_steps - step)
             if isinstance(program.batches, HostBatches):
-                data = program.batches.feed(step, count, capacity)
+                count, data = program.batches.feed(step, count, capacity)
+                if count == 0:
+                    result = Result("batches_ended", str(BatchesEnded(step)))
+                    break
             began = time.monotonic()
             carry, rows = chunk(carry, data, count, draw_slots(program, step, count, capacity))
             done = int(rows.count)
@@ -110,8 +122,11 @@ def run(
             progress = _progress(program, carry, trips, step, num_steps, rate)
             if display is not None:
                 display(progress)
-            if callback is not None and callback(progress) == "stop" and result is None:
-                result = Result("stopped", f"The callback stopped the run at step {step}.")
+            if callback is not None:
+                with saver.saving_on_error(program, carry, trips, step):
+                    answer = callback(progress)
+                if answer == "stop" and result is None:
+                    result = Result("stopped", f"The callback stopped the run at step {step}.")
             if saver.is_due(step):
                 saver.save(program, carry, trips, step)
     saver.save(program, carry, trips, step)

@@ -107,9 +107,11 @@ def sample(
     True
     """
     given = dict(locals())
-    given["draw_rungs"] = ("all",) if draw_rungs == "all" else tuple(draw_rungs)
-    given["history_every"] = history_every or options.default_history_every(num_steps)
+    given["draw_rungs"] = options.as_rungs(draw_rungs)
     chosen = Options(**{name: given[name] for name in Options.__dataclass_fields__})
+    chosen = chosen.with_history()
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback is {callback!r}; give a function that takes an rx.Progress.")
     made = Assembly(chosen, as_target(target_or_energy), as_batches(batches, batch_size))
     states, described = made.starting_states(params)
     records = create_records(None if run_dir is None else Path(run_dir))

@@ -28,7 +28,7 @@ def make_starts(params: Any, key: Array, num_chains: int, num_replicas: int) -> 
         draw_chain = jax.vmap(lambda k: jax.vmap(params)(jax.random.split(k, num_replicas)))
         starts = draw_chain(keys)
     else:
-        one = jax.tree.map(jnp.asarray, params)
+        one = jax.tree.map(_as_array, params)
         starts = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (num_chains, num_replicas, *leaf.shape)), one
         )
@@ -45,6 +45,15 @@ def make_starts(params: Any, key: Array, num_chains: int, num_replicas: int) -> 
     return jax.tree.map(lambda leaf: jnp.array(leaf, dtype=leaf.dtype), starts)
 
 
+def _as_array(leaf: Any) -> Array:
+    try:
+        return jnp.asarray(leaf)
+    except TypeError:
+        raise ValueError(
+            f"params holds {leaf!r}; give numbers and arrays: the point where sampling starts."
+        ) from None
+
+
 def _is_array_tree(params: Any) -> bool:
     """Callable pytrees (an Equinox module, say) are starts, not functions that draw them."""
     leaves = jax.tree.leaves(params)
@@ -52,7 +61,7 @@ def _is_array_tree(params: Any) -> bool:
 
 
 def _spread(tree: Any, num_chains: int, num_replicas: int) -> Any:
-    tree = jax.tree.map(jnp.asarray, tree)
+    tree = jax.tree.map(_as_array, tree)
     shapes = [leaf.shape for leaf in jax.tree.leaves(tree)]
     if shapes and all(shape[:2] == (num_chains, num_replicas) for shape in shapes):
         by_chain = num_chains > 1 or not all(shape[:1] == (num_replicas,) for shape in shapes)

@@ -148,6 +148,7 @@ def swap_adjacent(index: Index, swapped: Array) -> Index:
 
 def swap_two(index: Index, cold: Array, hot: Array, swapped: Array) -> Index:
     """Exchange any two rungs if `swapped`, for schedules that attempt one pair after another."""
+    cold, hot = (rung.astype(index.rung_of.dtype) for rung in (cold, hot))
     one, other = index.replica_at[cold], index.replica_at[hot]
     new_cold, new_hot = jnp.where(swapped, hot, cold), jnp.where(swapped, cold, hot)
     return Index(

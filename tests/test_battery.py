@@ -282,14 +282,12 @@ def test_draws_have_the_tree_of_the_parameters_and_bfloat16_stays() -> None:
     assert posterior.rung_of.dtype == np.int8
 
 
-@pytest.mark.xfail(strict=False, reason="chunk._put: energies must have the dtype of the ladder")
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_an_energy_may_be_of_low_precision() -> None:
     posterior = quietly(lambda x: jnp.sum(x**2), jnp.ones(2, jnp.bfloat16), num_steps=5)
     assert posterior.energies.dtype == np.float32
 
 
-@pytest.mark.xfail(strict=False, reason="EnergyUnit.count becomes int64")
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_unit_of_energy_is_measured_in_double_precision_too() -> None:
     with jax.enable_x64(True):
@@ -299,9 +297,6 @@ def test_the_unit_of_energy_is_measured_in_double_precision_too() -> None:
 
 
 # What a run does not depend on.
-DEGENERATE = pytest.mark.xfail(
-    strict=False, reason="blocks of one step are compiled differently: energies differ by an ulp"
-)
 ROWS = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
 
 
@@ -355,7 +350,7 @@ def assert_same_bits(one: rx.Posterior, other: rx.Posterior) -> None:
         np.testing.assert_array_equal(values, other.history[name], err_msg=name)
 
 
-@pytest.mark.parametrize("chunk_steps", [pytest.param(1, marks=DEGENERATE), 7, 64])
+@pytest.mark.parametrize("chunk_steps", [1, 7, 64])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_length_of_a_chunk_changes_nothing_and_traces_nothing(usual, chunk_steps) -> None:
     chunks = []

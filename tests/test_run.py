@@ -259,10 +259,27 @@ def test_a_function_and_an_iterable_of_the_same_batches_agree():
     assert_same_run(one, other)
 
 
-def test_batches_that_run_out_say_where():
-    with pytest.raises(ValueError, match="ran out at step 20"):
-        feed = [batch_of(step) for step in range(20)]
-        rx.sample(linear_energy, START, num_steps=50, batches=feed, **LINEAR)
+def test_batches_that_end_stop_the_run_and_keep_what_was_drawn():
+    feed = [batch_of(step) for step in range(20)]
+    with pytest.warns(UserWarning, match="batches ended at step 20"):
+        posterior = rx.sample(linear_energy, START, num_steps=50, batches=feed, **LINEAR)
+    assert posterior.result.code == "batches_ended" and posterior.draws["w"].shape == (1, 20, 3)
+    with pytest.raises(ValueError, match="ended at step 0"):
+        rx.sample(linear_energy, START, num_steps=50, batches=[], **LINEAR)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_callback_that_fails_loses_nothing(tmp_path, whole):
+    def fails(progress):
+        if progress.step >= 200:
+            raise RuntimeError("my own fault")
+
+    with pytest.raises(RuntimeError, match="my own fault"):
+        run_modes25(
+            406, history_every=50, run_dir=tmp_path / "run", chunk_steps=100, callback=fails
+        )
+    assert rx.load(tmp_path / "run").num_steps == 200
+    assert_same_run(rx.resume(tmp_path / "run", rx.targets.modes25()), whole)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
