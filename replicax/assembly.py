@@ -1,5 +1,6 @@
 """From options, target and batches to what the loop runs."""
 
+import functools
 from typing import Any
 
 import jax
@@ -50,9 +51,7 @@ class Assembly:
             stop_on_nonfinite=chosen.on_nonfinite == "stop",
             chunk_steps=chosen.chunk_steps,
         )
-        run_key, self.start_key = jax.random.split(prng.make_key(chosen.seed))
-        chains = jnp.arange(chosen.num_chains)
-        self.keys = jax.vmap(lambda chain: jax.random.fold_in(run_key, chain))(chains)
+        self.keys, self.start_key = _split_seed(prng.make_key(chosen.seed), chosen.num_chains)
 
     def _check_combination(self, rule: Rule, kernel: Kernel) -> None:
         if self.options.energy_at == "before":
@@ -102,14 +101,14 @@ class Assembly:
         def begin(params):
             return algorithm.init(program.kernel, params, ladder, program.settings, buffer)
 
-        return jax.vmap(begin, out_axes=chunk.STATE_AXES)(params)
+        return jax.jit(jax.vmap(begin, out_axes=chunk.STATE_AXES))(params)
 
     def starting_states(self, params: Any) -> tuple[algorithm.State, dict[str, Any]]:
         """States of all chains at step 0, once the energy is known to be usable there."""
         begin = starts.make_starts(
             params, self.start_key, self.options.num_chains, self.num_replicas
         )
-        one = jax.tree.map(lambda leaf: leaf[0, 0], begin)
+        one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), begin)
         check_energy(self.target, one, self._first_batch(), self.keys[0])
         self._check_finite(begin)
         return self.states(begin, self._dtype(one)), trees.describe(one)
@@ -136,15 +135,15 @@ class Assembly:
 
     def _check_finite(self, begin: Any) -> None:
         num_chains = self.options.num_chains
-        keys = jax.vmap(lambda key: jax.random.split(key, self.num_replicas))(self.keys)
         batch = self._first_batch()
 
         @jax.jit
         def energies(params, keys):
             one = lambda p, k: self.target.energy(p, batch, self.target.draw(k))  # noqa: E731
+            keys = jax.vmap(lambda key: jax.random.split(key, self.num_replicas))(keys)
             return jax.vmap(jax.vmap(one))(params, keys)
 
-        seen = np.asarray(energies(begin, keys))
+        seen = np.asarray(energies(begin, self.keys))
         if not np.all(np.isfinite(seen)):
             chain, replica = np.argwhere(~np.isfinite(seen))[0]
             where = f" of chain {chain}" if num_chains > 1 else ""
@@ -152,3 +151,11 @@ class Assembly:
                 f"The energy at the start is {seen[chain, replica]} for replica {replica}{where}; "
                 "start where the posterior has mass."
             )
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _split_seed(key: jax.Array, num_chains: int) -> tuple[jax.Array, jax.Array]:
+    """A key for each chain, and one for the starts; compiled whole, which is quicker than apart."""
+    run_key, start_key = jax.random.split(key)
+    chains = jnp.arange(num_chains)
+    return jax.vmap(lambda chain: jax.random.fold_in(run_key, chain))(chains), start_key

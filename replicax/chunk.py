@@ -83,7 +83,7 @@ class Chunk(NamedTuple):
 def start(program: Program, states: State) -> Carry:
     """The carry before the first step; `states` has a leading chain axis but on `step`."""
     begin = jax.vmap(lambda state: tallies.start(state, program.track_best), (STATE_AXES,))
-    return Carry(states, begin(states))
+    return Carry(states, jax.jit(begin)(states))
 
 
 def chunk_capacity(program: Program, carry: Carry) -> int:
@@ -106,7 +106,7 @@ def build_chunk(program: Program, carry: Carry, keys: Array, capacity: int) -> C
     """
     settings, batches = program.settings, program.batches
     draw, advance = build_parts(program.target, program.kernel, settings, row_drawer(batches))
-    draw_chains = jax.vmap(lambda key, step, replicas: draw(key, step, replicas), (0, None, 0))
+    one_chain = program.num_chains == 1
     num_rows = capacity // program.thin + 2
     max_points = capacity // program.history_every + 1
     rungs = jnp.array(program.draw_rungs)
@@ -122,11 +122,15 @@ def build_chunk(program: Program, carry: Carry, keys: Array, capacity: int) -> C
         position = jax.tree.map(lambda leaf: leaf[drawn], after.replicas.params)
         return after, tally, (position, info.energy[state.rung_of[drawn]])
 
-    step_chains = _map_chains(
-        step_chain, program.num_chains, (0, STATE_AXES, 0, None, None), (STATE_AXES, 0, 0)
-    )
+    # A single chain is spared its axis: without it XLA gathers faster and updates in place.
+    draw_chains, step_chains = draw, step_chain
+    if not one_chain:
+        draw_chains = jax.vmap(draw, (0, None, 0))
+        step_chains = jax.vmap(step_chain, (0, STATE_AXES, 0, None, None), (STATE_AXES, 0, 0))
 
     def chunk(carry: Carry, keys: Array, data: Any, count: Array, slots: Array):
+        if one_chain:
+            carry, keys = _per_chain(lambda leaf: leaf[0], carry), keys[0]
         start = carry.state.step
         chance_bytes = _num_bytes(jax.eval_shape(draw_chains, keys, start, carry.state.replicas))
         ahead = chance_bytes <= _AHEAD_BYTES
@@ -177,27 +181,23 @@ def build_chunk(program: Program, carry: Carry, keys: Array, capacity: int) -> C
         carry, rows, place = jax.lax.while_loop(
             lambda loop: (loop[2] < count) & healthy(loop[0]), segment, (carry, rows, jnp.array(0))
         )
+        if one_chain:
+            carry = _per_chain(lambda leaf: leaf[None], carry)
+            rows = jax.tree.map(lambda leaf: leaf[:, None], rows._replace(count=None))
         return carry, rows._replace(count=place)
 
     compiled = jax.jit(chunk, donate_argnums=0)
     return lambda carry, data, count, slots: compiled(carry, keys, data, count, slots)
 
 
-def _map_chains(function: Callable, num_chains: int, in_axes: Any, out_axes: Any) -> Callable:
-    """`jax.vmap` over chains; a single chain is spared the batched gathers, which cost more."""
-    if num_chains > 1:
-        return jax.vmap(function, in_axes, out_axes)
-
-    def squeeze(axis, tree):
-        return tree if axis is None else jax.tree.map(lambda leaf: leaf[0], tree)
-
-    def expand(axis, tree):
-        return tree if axis is None else jax.tree.map(lambda leaf: leaf[None], tree)
-
-    def each(change, axes, tree):
-        return jax.tree.map(change, axes, tree, is_leaf=lambda axis: axis is None)
-
-    return lambda *args: each(expand, out_axes, function(*each(squeeze, in_axes, args)))
+def _per_chain(change: Callable[[Array], Array], carry: Carry) -> Carry:
+    """Change every array that has a value per chain."""
+    return jax.tree.map(
+        lambda axis, part: part if axis is None else jax.tree.map(change, part),
+        Carry._make([STATE_AXES, 0]),
+        carry,
+        is_leaf=lambda axis: axis is None,
+    )
 
 
 def _put(rows: Array, value: Array, place: Array) -> Array:
@@ -231,18 +231,20 @@ def _history(carry: Carry) -> dict[str, Array]:
 def _empty_rows(
     program: Program, carry: Carry, capacity: int, num_rows: int, num_points: int
 ) -> Chunk:
-    num_chains, num_replicas = carry.state.rung_of.shape
+    *chains, num_replicas = carry.state.rung_of.shape
     num_rungs = len(program.draw_rungs)
     small = jnp.int8 if num_replicas <= 128 else jnp.int16
     dtype = carry.tally.energy.dtype
     return Chunk(
         count=jnp.array(0),
-        rung_of=jnp.zeros((capacity, num_chains, num_replicas), small),
+        rung_of=jnp.zeros((capacity, *chains, num_replicas), small),
         draws=jax.tree.map(
-            lambda leaf: jnp.zeros((num_rows, num_chains, num_rungs, *leaf.shape[2:]), leaf.dtype),
+            lambda leaf: jnp.zeros(
+                (num_rows, *chains, num_rungs, *leaf.shape[len(chains) + 1 :]), leaf.dtype
+            ),
             carry.state.replicas.params,
         ),
-        energies=jnp.zeros((num_rows, num_chains, num_rungs), dtype),
+        energies=jnp.zeros((num_rows, *chains, num_rungs), dtype),
         history={
             name: jnp.zeros((num_points, *value.shape), value.dtype)
             for name, value in _history(carry).items()

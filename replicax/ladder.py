@@ -76,7 +76,9 @@ def adapt_rungs(rungs: Array, wanted: Array, target_swap_rate: float, gain: Arra
     forward = rungs[:-2] + gap[:-1]
     backward = rungs[2:] - gap[1:]
     inner = jnp.clip((forward + backward) / 2, rungs[0], rungs[-1])
-    return sort_positive(jnp.concatenate([rungs[:1], inner, rungs[-1:]]))
+    tuned = jnp.concatenate([rungs[:1], inner, rungs[-1:]])
+    crossed = jnp.any(tuned[1:] < tuned[:-1])
+    return jax.lax.cond(crossed, sort_positive, lambda in_order: in_order, tuned)
 
 
 def sort_positive(values: Array) -> Array:
@@ -155,8 +157,7 @@ def tune(
     """One step of self-tuning, from the verdicts of all pairs taken before any swap."""
     measuring = tuning.measuring(step)
     if tuning.measure_steps:
-        measured = unit.measure(energy)
-        unit = jax.tree.map(lambda new, old: jnp.where(measuring, new, old), measured, unit)
+        unit = jax.lax.cond(measuring, lambda: unit.measure(energy), lambda: unit)
     tunes = ~measuring
     if tuning.until is not None:
         tunes = tunes & (step < tuning.until)

@@ -59,7 +59,7 @@ class Options:
                 _at_least(name, getattr(self, name), 1)
         _at_least("seed", self.seed, -(2**63))
         if self.num_replicas is not None:
-            _at_least("num_replicas", self.num_replicas, 1)
+            _at_least("num_replicas", self.num_replicas, -(2**63))
         if not _is_number(self.target_swap_rate) or not 0 < self.target_swap_rate < 1:
             raise ValueError(
                 f"target_swap_rate is {self.target_swap_rate!r}; it is the rate at which the rule "

@@ -146,15 +146,20 @@ def record(
 ) -> Trips:
     """Move a chunk's rows to the records and count its round trips."""
     before, after = program.lengths(step), program.lengths(step + done)
-    rung_of = np.asarray(rows.rung_of[:done])
+    rung_of = _first_rows(rows.rung_of, done)
     num_draws = after["draws"] - before["draws"]
     num_points = after["history"] - before["history"]
-    leaves = [np.asarray(leaf[:num_draws]) for leaf in jax.tree.leaves(rows.draws)]
+    leaves = [_first_rows(leaf, num_draws) for leaf in jax.tree.leaves(rows.draws)]
     draws = dict(zip(leaf_names(rows.draws), leaves, strict=True))
     records.append("steps", {"rung_of": rung_of})
-    records.append("draws", {"__energy__": np.asarray(rows.energies[:num_draws]), **draws})
-    records.append("history", {n: np.asarray(x[:num_points]) for n, x in rows.history.items()})
+    records.append("draws", {"__energy__": _first_rows(rows.energies, num_draws), **draws})
+    records.append("history", {n: _first_rows(x, num_points) for n, x in rows.history.items()})
     return follow_trips(trips, rung_of.transpose(1, 0, 2))
+
+
+def _first_rows(rows: Any, count: int) -> np.ndarray:
+    """Cut on the host: on the device every new length would be compiled."""
+    return np.asarray(rows)[:count].copy()
 
 
 def final_values(program: Program, carry: Carry, trips: Trips) -> dict[str, np.ndarray]:
@@ -165,7 +170,7 @@ def final_values(program: Program, carry: Carry, trips: Trips) -> dict[str, np.n
         "learning_rates": state.ladder.learning_rate,
         "temperatures": state.ladder.temperature,
         "buffer": state.buffer,
-        "energy_unit": np.asarray(jax.vmap(type(state.energy_unit).value)(state.energy_unit)),
+        "energy_unit": np.asarray(jax.jit(type(state.energy_unit).value)(state.energy_unit)),
         "energy": tally.energy,
         "nonfinite": tally.nonfinite,
         "best_energy": tally.best_energy,

@@ -124,7 +124,7 @@ def sample(
     }
     records.write_meta(meta)
     carry = chunk.start(made.program, states)
-    like = jax.tree.map(lambda leaf: leaf[0, 0], states.replicas.params)
+    like = states.replicas.params
     return _run(made, carry, made.no_trips(), records, chosen.num_steps, progress, callback, like)
 
 

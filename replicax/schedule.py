@@ -42,7 +42,7 @@ class Schedule:
         return self.swaps == "exactly_one"
 
     def check(self, num_replicas: int) -> None:
-        if self.name != "none" and num_replicas < 2:
+        if num_replicas < 1 or (self.name != "none" and num_replicas < 2):
             raise ValueError(
                 f"num_replicas is {num_replicas}; an exchange needs at least 2. "
                 'For independent replicas without exchange write schedule="none".'

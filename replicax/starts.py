@@ -24,9 +24,12 @@ def make_starts(params: Any, key: Array, num_chains: int, num_replicas: int) -> 
     if isinstance(params, PerReplica):
         starts = _spread(params.tree, num_chains, num_replicas)
     elif callable(params) and not _is_array_tree(params):
-        keys = jax.vmap(lambda chain: jax.random.fold_in(key, chain))(jnp.arange(num_chains))
-        draw_chain = jax.vmap(lambda k: jax.vmap(params)(jax.random.split(k, num_replicas)))
-        starts = draw_chain(keys)
+
+        def draw_chain(chain: Array) -> Any:
+            keys = jax.random.split(jax.random.fold_in(key, chain), num_replicas)
+            return jax.vmap(params)(keys)
+
+        starts = jax.jit(jax.vmap(draw_chain))(jnp.arange(num_chains))
     else:
         one = jax.tree.map(_as_array, params)
         starts = jax.tree.map(
