@@ -397,6 +397,18 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "one replica": ({"num_replicas": 1}, 'at least 2.*schedule="none"'),
     "no replica": ({"num_replicas": 0}, "at least 2"),
     "half a replica": ({"num_replicas": 2.5}, "whole number"),
+    "replicas not a number": ({"num_replicas": float("nan")}, "whole number"),
+    "no replica, no exchange": ({"num_replicas": 0, "schedule": "none"}, "num_replicas is 0"),
+    "rates in words": ({"learning_rate": "fast"}, "a pair .cold, hot."),
+    "temperature in words": ({"temperature": "hot"}, "a pair .cold, hot."),
+    "swap rate in words": ({"target_swap_rate": "0.4"}, "such as 0.4"),
+    "steps not given": ({"num_steps": None}, "whole number of at least 1"),
+    "buffer not given": ({"buffer": None}, 'finite number or "auto"'),
+    "one rung drawn": ({"draw_rungs": 0}, "give a list such as"),
+    "seed in words": ({"seed": "a"}, "seed is 'a'; it must be a whole number"),
+    "gain not a number": ({"gain": float("nan")}, "give a number, a function"),
+    "no steps between points": ({"history_every": 0}, "at least 1"),
+    "callback no function": ({"callback": 3}, "give a function"),
     "replicas not given": ({"num_replicas": None}, "write num_replicas="),
     "rates decrease": ({"learning_rate": (0.1, 0.01)}, "must not decrease.*coldest"),
     "rates up and down": ({"learning_rate": (0.1, 0.3, 0.2)}, "must not decrease"),
@@ -486,7 +498,7 @@ BAD_TARGETS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a batch too large": (
         WITH_BATCHES,
         {"batches": ROWS, "batch_size": 41},
-        "between 1 and 40",
+        "whole number from 1 to 40",
     ),
     "rows that differ": (
         lambda x, rows: bowl(x),
@@ -544,7 +556,7 @@ def test_the_table_of_bad_input_starts_from_good_input(no_loop: None) -> None:
 def test_a_run_folder_that_is_none_gets_a_sentence(tmp_path, no_loop: None) -> None:
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(ValueError, match="is a file; run_dir must be a folder"):
+    with pytest.raises(ValueError, match="below a file; run_dir must be a folder"):
         three_replicas(bowl, run_dir=file)
     for path in (tmp_path, file, tmp_path / "nowhere"):
         with pytest.raises(ValueError, match="is not a run folder: there is no run.json"):
