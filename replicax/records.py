@@ -8,6 +8,7 @@ written through xarray, or one `.npy` per variable and flush where zarr is not i
 import importlib.util
 import json
 import shutil
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ class Records:
                 self._pending[group] = [rows] if length else []
 
 
-class FolderRecords(Records):
+class FolderRecords(Records, ABC):
     """Records in a run folder; `flush` moves what is pending to disk."""
 
     def __init__(self, folder: Path) -> None:
@@ -97,8 +98,9 @@ class FolderRecords(Records):
         np.savez(temporary, **values)
         temporary.replace(self.folder / "final.npz")
 
+    @abstractmethod
     def _write(self, group: str, arrays: Arrays) -> None:
-        raise NotImplementedError
+        """Add rows to a group on disk."""
 
 
 class ZarrRecords(FolderRecords):
@@ -214,7 +216,8 @@ def open_records(folder: str | Path) -> FolderRecords:
     if not (folder / "run.json").is_file():
         raise ValueError(f"{folder} is not a run folder: there is no run.json in it.")
     has_npy = (folder / "records").exists()
-    records: FolderRecords = (NpyRecords if has_npy or not _has_zarr() else ZarrRecords)(folder)
+    kind = NpyRecords if has_npy or not _has_zarr() else ZarrRecords
+    records: FolderRecords = kind(folder)
     records.meta = json.loads((folder / "run.json").read_text())
     if (folder / "final.npz").exists():
         with np.load(folder / "final.npz") as final:

@@ -77,7 +77,7 @@ def test_overhead_runs(tmp_path):
 @pytest.mark.slow
 def test_scaling_runs(tmp_path):
     content = run_quick("bench_scaling", tmp_path)
-    assert names(content)[-1] == "deo_star, slope from 64 on"
+    assert names(content)[-1] == "deo_star, slope from 64 replicas on"
 
 
 def test_startup_runs(tmp_path):
