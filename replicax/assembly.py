@@ -108,7 +108,7 @@ class Assembly:
         begin = starts.make_starts(
             params, self.start_key, self.options.num_chains, self.num_replicas
         )
-        one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), begin)
+        one = jax.eval_shape(trees.first, begin)
         check_energy(self.target, one, self._first_batch(), self.keys[0])
         self._check_finite(begin)
         return self.states(begin, self._dtype(one)), trees.describe(one)

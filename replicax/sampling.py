@@ -124,7 +124,7 @@ def sample(
     }
     records.write_meta(meta)
     carry = chunk.start(made.program, states)
-    like = states.replicas.params
+    like = jax.eval_shape(trees.first, states.replicas.params)
     return _run(made, carry, made.no_trips(), records, chosen.num_steps, progress, callback, like)
 
 

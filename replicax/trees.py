@@ -24,6 +24,11 @@ def _entry(key: Any) -> str:
     return str(key)
 
 
+def first(tree: Any) -> Any:
+    """One replica of a tree with leading axes (chain, replica, ...)."""
+    return jax.tree.map(lambda leaf: leaf[0, 0], tree)
+
+
 def describe(params: Any) -> dict[str, Any]:
     """Names, shapes and dtypes of the leaves, and the containers if they are plain ones."""
     leaves = jax.tree.leaves(params)
