@@ -1,4 +1,4 @@
-"""Threefry laid out for CPUs: the bits of JAX's default generator, two to eight times as fast.
+"""Threefry laid out for CPUs: the bits of JAX's default generator, three to five times as fast.
 
 JAX lowers Threefry on CPUs to a rolled loop over whole arrays, which XLA can neither fuse nor
 keep in registers. Here its twenty rounds are unrolled (Salmon et al., SC 2011). On other
