@@ -152,7 +152,8 @@ def build_parts(
         index = Index(state.rung_of, state.replica_at)
         if schedule.sequential:
             verdict = meet.build_verdict(target, rule, around, seen, energy_of)
-            index, swapped = swap.sweep(index, chance.attempts, lambda *a: may_meet & verdict(*a))
+            attempt_all = swap.ascend if schedule.name == "adj" else swap.sweep
+            index, swapped = attempt_all(index, chance.attempts, lambda *a: may_meet & verdict(*a))
         else:
             finite = may_meet & swap.both_finite(energy[:-1], energy[1:])
             swapped = schedules.swapping_pairs(schedule, state.step, active, gate, wanted, finite)

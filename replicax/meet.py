@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.swap import Encounter, Index, Rule, energy_noise_variance
+from replicax.swap import Encounter, Rule, energy_noise_variance
 from replicax.targets import Target
 
 
@@ -57,19 +57,23 @@ def wanted(
 
 def build_verdict(
     target: Target, rule: Rule, around: Surroundings, seen: Seen, energy_of: Array
-) -> Callable[[Any, Index], Array]:
+) -> Callable[[Any, Array, Array], Array]:
     """The verdict of one attempt in sequence; noisy energies are drawn afresh for it."""
 
-    def verdict(attempt: Any, index: Index) -> Array:
-        cold, hot = attempt.order
-        sides = index.replica_at[attempt.order]
+    def energy(replica: Array, attempt: Any, side: int, batch: Any) -> Array:
+        params = jax.tree.map(lambda leaf: leaf[replica], seen.params)
+        noise = jax.tree.map(lambda leaf: leaf[side], attempt.energy)
+        return target.energy(params, batch, noise).astype(energy_of.dtype)
+
+    def verdict(attempt: Any, cold_replica: Array, hot_replica: Array) -> Array:
         if rule.assumes_exact_energies:
-            energies = energy_of[sides]
+            cold_energy, hot_energy = energy_of[cold_replica], energy_of[hot_replica]
         else:
-            params = jax.tree.map(lambda leaf: leaf[sides], seen.params)
             batch = seen.another_batch(attempt.batch)
-            energies = jax.vmap(target.energy, (0, None, 0))(params, batch, attempt.energy)
-        return wanted(rule, around, cold, hot, energies[0], energies[1], attempt.log_uniform)
+            cold_energy = energy(cold_replica, attempt, 0, batch)
+            hot_energy = energy(hot_replica, attempt, 1, batch)
+        cold, hot = attempt.order
+        return wanted(rule, around, cold, hot, cold_energy, hot_energy, attempt.log_uniform)
 
     return verdict
 

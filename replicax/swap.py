@@ -157,16 +157,16 @@ def swap_two(index: Index, cold: Array, hot: Array, swapped: Array) -> Index:
     )
 
 
-def sweep(index: Index, attempts: Any, wanted: Callable[[Any, Index], Array]) -> tuple:
-    """Attempt one pair after another, each seeing the swaps before it (ADJ, APE).
+def sweep(index: Index, attempts: Any, wanted: Callable[[Any, Array, Array], Array]) -> tuple:
+    """Attempt one pair after another, each seeing the swaps before it (APE).
 
-    `attempts.order` lists the colder and hotter rung; `wanted(attempt, index)` is the verdict.
-    Returns the new index and which adjacent pairs swapped.
+    `attempts.order` lists the colder and hotter rung; `wanted(attempt, cold_replica, hot_replica)`
+    is the verdict. Returns the new index and which adjacent pairs swapped.
     """
 
     def attempt_one(index: Index, attempt: Any) -> tuple[Index, Array]:
         cold, hot = attempt.order
-        swapped = wanted(attempt, index)
+        swapped = wanted(attempt, index.replica_at[cold], index.replica_at[hot])
         return swap_two(index, cold, hot, swapped), swapped
 
     index, swapped = jax.lax.scan(attempt_one, index, attempts)
@@ -174,3 +174,20 @@ def sweep(index: Index, attempts: Any, wanted: Callable[[Any, Index], Array]) ->
     adjacent = swapped & (hot == cold + 1)
     num_pairs = index.rung_of.shape[0] - 1
     return index, jnp.zeros(num_pairs + 1, bool).at[cold].max(adjacent)[:num_pairs]
+
+
+def ascend(index: Index, attempts: Any, wanted: Callable[[Any, Array, Array], Array]) -> tuple:
+    """`sweep` over pairs 0, 1, ..., P-2 (ADJ), with less to remember: one replica climbs until it
+    is refused, and the one that refused it climbs on."""
+
+    def attempt_one(climber: Array, meeting: Any) -> tuple[Array, tuple[Array, Array]]:
+        attempt, above = meeting
+        swapped = wanted(attempt, climber, above)
+        stays, climbs = jnp.where(swapped, above, climber), jnp.where(swapped, climber, above)
+        return climbs, (stays, swapped)
+
+    meetings = attempts, index.replica_at[1:]
+    last, (stayed, swapped) = jax.lax.scan(attempt_one, index.replica_at[0], meetings)
+    replica_at = jnp.append(stayed, last)
+    rungs = jnp.arange(replica_at.shape[0], dtype=index.rung_of.dtype)
+    return Index(jnp.zeros_like(rungs).at[replica_at].set(rungs), replica_at), swapped

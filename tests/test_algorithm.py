@@ -346,6 +346,10 @@ def half_a_swap(index, cold, hot, swapped, true=swap.swap_two):
     return true(index, cold, hot, swapped)._replace(replica_at=index.replica_at)
 
 
+def climber_seen_from_above(index, attempts, wanted, true=swap.ascend):
+    return true(index, attempts, lambda attempt, cold, hot: wanted(attempt, hot, cold))
+
+
 def no_correction(pair, window_correction=0.0, true=swap.log_swap_probability):
     return true(pair._replace(energy_noise_var=0.0), window_correction)
 
@@ -364,7 +368,8 @@ MUTANTS = [
     (schedule, "swapping_pairs", gate_that_never_closes, Case("at_most_one", "deterministic")),
     (schedule, "window_opens", window_one_step_late, Case("at_most_one", "deterministic")),
     (swap, "swap_adjacent", swap_that_keeps_home, Case("deo", "deterministic")),
-    (swap, "swap_two", half_a_swap, Case("adj", "metropolis")),
+    (swap, "swap_two", half_a_swap, Case("ape", "metropolis")),
+    (swap, "ascend", climber_seen_from_above, Case("adj", "metropolis")),
     (swap, "log_swap_probability", no_correction, Case("at_most_one", "bias_corrected")),
     (ladder, "adapt_rungs", ladder_the_wrong_way, Case("deo", "deterministic")),
     (ladder, "adapt_buffer", buffer_the_wrong_way, Case("deo", "deterministic")),

@@ -150,25 +150,24 @@ def test_a_swap_of_any_two_is_that_of_moving_parameters(num_replicas, seed, swap
     np.testing.assert_array_equal(again.rung_of, before.rung_of)
 
 
-@jax.jit
-def sweep_by_energy(index: swap.Index, attempts: Attempts, energy_of: jax.Array):
-    def wanted(attempt: Attempts, index: swap.Index) -> jax.Array:
-        cold, hot = energy_of[index.replica_at[attempt.order]]
-        return attempt.log_uniform < cold - hot
+@functools.partial(jax.jit, static_argnums=0)
+def sweep_by_energy(sweep, index: swap.Index, attempts: Attempts, energy_of: jax.Array):
+    def wanted(attempt: Attempts, cold: jax.Array, hot: jax.Array) -> jax.Array:
+        return attempt.log_uniform < energy_of[cold] - energy_of[hot]
 
-    return swap.sweep(index, attempts, wanted)
+    return sweep(index, attempts, wanted)
 
 
-@given(num_replicas=SIZES, seed=SEEDS, all_pairs=st.booleans())
-def test_a_sweep_is_one_swap_after_another(num_replicas, seed, all_pairs) -> None:
+@given(num_replicas=SIZES, seed=SEEDS, sweep=st.sampled_from([swap.sweep, swap.ascend]))
+def test_a_sweep_is_one_swap_after_another(num_replicas, seed, sweep) -> None:
     rng = rng_of(seed)
     before = index_of(rng.permutation(num_replicas).astype(np.int32))
     order = np.array(list(itertools.combinations(range(num_replicas), 2)), np.int32)
-    order = rng.permutation(order) if all_pairs else order[order[:, 1] == order[:, 0] + 1]
+    order = rng.permutation(order) if sweep is swap.sweep else order[order[:, 1] == order[:, 0] + 1]
     log_uniform = -rng.exponential(size=len(order)).astype(np.float32)
     energy_of = rng.normal(size=num_replicas).astype(np.float32)
     attempts = Attempts(order, log_uniform, None, None)
-    after, swapped = sweep_by_energy(before, attempts, energy_of)
+    after, swapped = sweep_by_energy(sweep, before, attempts, energy_of)
 
     by_hand, adjacent = before.replica_at.tolist(), [False] * (num_replicas - 1)
     for (cold, hot), log_u in zip(order, log_uniform):
