@@ -35,8 +35,8 @@ class Loop:
     def __init__(self, target: Any, params: Any, steps: int, **given: Any) -> None:
         made = _assemble(target, given)
         self.program, self.steps, self._made = made.program, steps, made
-        self.carry = chunk.start(made.program, made.starting_states(params)[0])
-        self._chunk = chunk.build_chunk(made.program, self.carry, made.keys, steps)
+        self.carry = made.starting_carry(params)[0]
+        self._chunk = chunk.build_chunk(made.program, made.keys, steps)
 
     @property
     def block(self) -> int:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from replicax.algorithm import State as State
     from replicax.algorithm import build_step as build_step
     from replicax.algorithm import init as init
+    from replicax.chunk import Programs as Programs
     from replicax.kernels import Kernel as Kernel
     from replicax.kernels import Replica as Replica
     from replicax.ladder import Gain as Gain
@@ -51,6 +52,7 @@ _ROOMS = (
 )
 _NAMES = {
     "algorithm": "Info Settings State build_step init",
+    "chunk": "Programs",
     "kernels": "Kernel Replica",
     "ladder": "Gain Ladder Tuning",
     "posterior": "Posterior load",

@@ -1,6 +1,7 @@
 """From options, target and batches to what the loop runs."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,7 +20,14 @@ from replicax.targets import Target, check_energy
 class Assembly:
     """A program, a ladder and keys: the parts of a run, made from its options."""
 
-    def __init__(self, chosen: Options, target: Target, batches: Batches) -> None:
+    def __init__(
+        self,
+        chosen: Options,
+        target: Target,
+        batches: Batches,
+        programs: chunk.Programs | None = None,
+    ) -> None:
+        self.programs = programs
         assert chosen.history_every is not None, "options are completed by with_history()"
         self.options, self.target, self.batches = chosen, target, batches
         self.num_replicas = num_replicas = options.resolve_num_replicas(chosen)
@@ -93,31 +101,40 @@ class Assembly:
             "track_best": self.program.track_best,
         }
 
-    def states(self, params: Any, dtype: Any) -> algorithm.State:
-        ladder = options.device_ladder(self.ladder, dtype)
-        buffer = 0.0 if isinstance(self.options.buffer, str) else float(self.options.buffer)
+    def carry(self, params: Any, dtype: Any) -> chunk.Carry:
+        """What the loop starts from, given one start for every chain and replica."""
         program = self.program
 
-        def begin(params):
-            return algorithm.init(program.kernel, params, ladder, program.settings, buffer)
+        def begin(params, ladder, buffer):
+            def one(chain):
+                return algorithm.init(program.kernel, chain, ladder, program.settings, buffer)
 
-        return jax.jit(jax.vmap(begin, out_axes=chunk.STATE_AXES))(params)
+            return chunk.start(program, jax.vmap(one, out_axes=chunk.STATE_AXES)(params))
 
-    def starting_states(self, params: Any) -> tuple[algorithm.State, dict[str, Any]]:
-        """States of all chains at step 0, once the energy is known to be usable there."""
+        ladder = options.device_ladder(self.ladder, dtype)
+        buffer = 0.0 if isinstance(self.options.buffer, str) else float(self.options.buffer)
+        return self._compiled("carry", begin)(params, ladder, buffer)
+
+    def starting_carry(self, params: Any) -> tuple[chunk.Carry, dict[str, Any]]:
+        """The carry of all chains at step 0, once the energy is known to be usable there."""
         begin = starts.make_starts(
             params, self.start_key, self.options.num_chains, self.num_replicas
         )
         one = jax.eval_shape(trees.first, begin)
         check_energy(self.target, one, self._first_batch(), self.keys[0])
         self._check_finite(begin)
-        return self.states(begin, self._dtype(one)), trees.describe(one)
+        return self.carry(begin, self._dtype(one)), trees.describe(one)
 
     def first_carry(self, one: Any) -> chunk.Carry:
         """A carry with every replica at the same start."""
         shape = (self.options.num_chains, self.num_replicas)
         begin = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*shape, *leaf.shape)), one)
-        return chunk.start(self.program, self.states(begin, self._dtype(one)))
+        return self.carry(begin, self._dtype(one))
+
+    def _compiled(self, name: str, function: Callable) -> Callable:
+        if self.programs is None:
+            return jax.jit(function)
+        return self.programs.get(name, self.program, lambda: jax.jit(function))
 
     def no_trips(self) -> Trips:
         return Trips.none(self.options.num_chains, self.num_replicas)
@@ -135,15 +152,14 @@ class Assembly:
 
     def _check_finite(self, begin: Any) -> None:
         num_chains = self.options.num_chains
-        batch = self._first_batch()
 
-        @jax.jit
-        def energies(params, keys):
+        def energies(params, batch, keys):
             one = lambda p, k: self.target.energy(p, batch, self.target.draw(k))  # noqa: E731
             keys = jax.vmap(lambda key: jax.random.split(key, self.num_replicas))(keys)
             return jax.vmap(jax.vmap(one))(params, keys)
 
-        seen = np.asarray(energies(begin, self.keys))
+        compiled = self._compiled("energies", energies)
+        seen = np.asarray(compiled(begin, self._first_batch(), self.keys))
         if not np.all(np.isfinite(seen)):
             chain, replica = np.argwhere(~np.isfinite(seen))[0]
             where = f" of chain {chain}" if num_chains > 1 else ""

@@ -4,8 +4,10 @@ The number of steps is dynamic and the chance of step k depends on k alone, so t
 chunk changes nothing but when the host looks.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
+import threading
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +17,7 @@ from jax import Array
 
 from replicax import tally as tallies
 from replicax.algorithm import Settings, State, build_parts
-from replicax.batches import ArrayBatches, Batches, HostBatches, row_drawer
+from replicax.batches import ArrayBatches, Batches, HostBatches, NoBatches, row_drawer
 from replicax.chance import draw_block
 from replicax.kernels import Kernel
 from replicax.tally import Tally
@@ -70,6 +72,88 @@ class Program:
         }
 
 
+class Numbers(NamedTuple):
+    """Numbers of a program that its compiled form takes as data: one serves them all."""
+
+    window: Any
+    window_correction: Any
+    energy_noise_std: Any
+    target_swap_rate: Any
+    burn_in: Any
+
+    @classmethod
+    def of(cls, program: Program) -> "Numbers":
+        schedule, rule, tuning = _parts(program)
+        std = 0.0 if rule.estimates_noise else rule.energy_noise_std
+        return cls(
+            window=int(schedule.window),  # Python's own numbers take the precision they meet
+            window_correction=float(rule.window_correction),
+            energy_noise_std=float(std) if np.ndim(std) == 0 else jnp.asarray(std),
+            target_swap_rate=float(tuning.target_swap_rate),
+            burn_in=program.burn_in,
+        )
+
+    def put_into(self, program: Program) -> Program:
+        schedule, rule, tuning = _parts(program)
+        std = rule.energy_noise_std if rule.estimates_noise else self.energy_noise_std
+        settings = replace(
+            program.settings,
+            schedule=replace(schedule, window=self.window),
+            rule=replace(rule, energy_noise_std=std, window_correction=self.window_correction),
+            tuning=replace(tuning, target_swap_rate=self.target_swap_rate),
+        )
+        return replace(program, settings=settings, burn_in=self.burn_in)
+
+
+def _parts(program: Program) -> tuple:
+    return program.settings.schedule, program.settings.rule, program.settings.tuning
+
+
+class Programs:
+    """Compiled programs, shared by the calls of `rx.sample` that they are given to.
+
+    Calls that differ in seed, starts, window, swap rate, ladder or noise level alone compile
+    once. As with `jax.jit`, a target must be a pure function: what it reads from outside is
+    looked at when it is compiled.
+
+    >>> import replicax as rx
+    >>> programs = rx.Programs()
+    >>> for window in (1, 8):
+    ...     posterior = rx.sample(
+    ...         rx.targets.modes25(), rx.targets.modes25_start, num_steps=200, window=window,
+    ...         num_replicas=4, learning_rate=(0.003, 0.6), programs=programs,
+    ...     )  # fmt: skip
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, Callable] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def get(self, name: str, program: Program, make: Callable[[], Callable], *more: Any):
+        """What `make()` gives, made once for all programs that differ in `Numbers` alone."""
+        key = (name, _identity(program), *more)
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = make()
+            return self._made[key]
+
+
+def _identity(program: Program) -> Hashable:
+    """Equal for programs that compile to the same code."""
+    neutral = Numbers(1, 0.0, 0.0, 0.5, 0).put_into(program)
+    kernel, batches = program.kernel, program.batches
+    known = kernel.spec is not None
+    parts = replace(neutral, kernel=None, batches=None)  # type: ignore[arg-type]
+    return (
+        parts,
+        json.dumps(kernel.spec, sort_keys=True) if known else kernel,
+        type(batches) if isinstance(batches, NoBatches) else id(batches),
+    )
+
+
 class Chunk(NamedTuple):
     """What a chunk brings to the host; rows beyond `count` are empty."""
 
@@ -83,7 +167,7 @@ class Chunk(NamedTuple):
 def start(program: Program, states: State) -> Carry:
     """The carry before the first step; `states` has a leading chain axis but on `step`."""
     begin = jax.vmap(lambda state: tallies.start(state, program.track_best), (STATE_AXES,))
-    return Carry(states, jax.jit(begin)(states))
+    return Carry(states, begin(states))
 
 
 def chunk_capacity(program: Program, carry: Carry) -> int:
@@ -99,11 +183,25 @@ def chunk_capacity(program: Program, carry: Carry) -> int:
     return int(np.clip(_CHUNK_BYTES // max(per_step, 1), 1, _CHUNK_STEPS))
 
 
-def build_chunk(program: Program, carry: Carry, keys: Array, capacity: int) -> Callable:
+def build_chunk(
+    program: Program, keys: Array, capacity: int, programs: Programs | None = None
+) -> Callable:
     """Compile `chunk(carry, data, count, slots) -> carry, Chunk` for up to `capacity` steps.
 
     `slots[i]` is the row that step i's draw goes to; what is not kept goes to a row too many.
     """
+    if programs is None:  # known numbers make faster code
+        compiled = jax.jit(_build(program, capacity), donate_argnums=0)
+        return lambda carry, *rest: compiled(carry, keys, *rest)
+
+    def chunk(carry: Carry, numbers: Numbers, *rest: Any) -> tuple[Carry, Chunk]:
+        return _build(numbers.put_into(program), capacity)(carry, *rest)
+
+    shared = programs.get("chunk", program, lambda: jax.jit(chunk, donate_argnums=0), capacity)
+    return lambda carry, *rest: shared(carry, Numbers.of(program), keys, *rest)
+
+
+def _build(program: Program, capacity: int) -> Callable:
     settings, batches = program.settings, program.batches
     draw, advance = build_parts(program.target, program.kernel, settings, row_drawer(batches))
     one_chain = program.num_chains == 1
@@ -186,8 +284,7 @@ def build_chunk(program: Program, carry: Carry, keys: Array, capacity: int) -> C
             rows = jax.tree.map(lambda leaf: leaf[:, None], rows._replace(count=None))
         return carry, rows._replace(count=place)
 
-    compiled = jax.jit(chunk, donate_argnums=0)
-    return lambda carry, data, count, slots: compiled(carry, keys, data, count, slots)
+    return chunk
 
 
 def _per_chain(change: Callable[[Array], Array], carry: Carry) -> Carry:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from replicax import cli_parts as parts
-from replicax import cli_run
+from replicax import cli_reproduce, cli_run
 from replicax.cli_parts import FAULTY_INPUT, FINISHED, INTERRUPTED, Json, RunDir, read_numbers
 from replicax.version import __version__
 
@@ -49,6 +49,8 @@ def replicax(
       replicax sample model.py:energy --learning-rate 0.003 0.6
     Then
       replicax summary, plot, resume RUN_DIR           look at a run, or go on with it
+    The paper
+      replicax reproduce                               its studies, numbers beside the paper's
 
     Wrong input ends with one line that says what to write instead, and exit code 2.
     """
@@ -129,6 +131,7 @@ def plan(
 
 command()(cli_run.sample)
 command()(cli_run.resume)
+command()(cli_reproduce.reproduce)
 
 
 @command()

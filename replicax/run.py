@@ -14,7 +14,7 @@ import numpy as np
 
 from replicax import checkpoint
 from replicax.batches import ArrayBatches, BatchesEnded, HostBatches
-from replicax.chunk import Carry, Chunk, Program, build_chunk, chunk_capacity
+from replicax.chunk import Carry, Chunk, Program, Programs, build_chunk, chunk_capacity
 from replicax.diagnostics import Trips, follow_trips
 from replicax.records import Records
 from replicax.tally import PAIR_COUNTS
@@ -92,11 +92,12 @@ def run(
     saver: Saver,
     callback: Callable[[Progress], Any] | None = None,
     display: Callable[[Progress], None] | None = None,
+    programs: Programs | None = None,
 ) -> tuple[Carry, Trips, Result]:
     """Go on until step `num_steps`, an interrupt, a callback's "stop" or a non-finite energy."""
     step = int(carry.state.step)
     capacity = chunk_capacity(program, carry)
-    chunk = build_chunk(program, carry, keys, capacity)
+    chunk = build_chunk(program, keys, capacity, programs)
     data = program.batches.data if isinstance(program.batches, ArrayBatches) else None
     saver.step, saver.clock = step, time.monotonic()
     length, rate = program.chunk_steps or min(capacity, 256), 0.0

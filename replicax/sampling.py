@@ -7,9 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from replicax import checkpoint, chunk, options, trees
+from replicax import checkpoint, options, trees
 from replicax.assembly import Assembly
 from replicax.batches import HostBatches, as_batches
+from replicax.chunk import Programs
 from replicax.ladder import Gain
 from replicax.options import Options
 from replicax.posterior import Posterior
@@ -53,6 +54,7 @@ def sample(
     on_nonfinite: str = "stop",
     chunk_steps: int | None = None,
     checkpoint_every: int | None = None,
+    programs: Programs | None = None,
 ) -> Posterior:
     """Sample exp(-energy) by replica exchange; the defaults are the paper's DEO*-SGD.
 
@@ -89,6 +91,7 @@ def sample(
         on_nonfinite: "stop" at an energy that is not finite, or "ignore" it (it never swaps).
         chunk_steps, checkpoint_every: steps of a compiled chunk and between two checkpoints; they
             change no result.
+        programs: an `rx.Programs()` that several calls share, so that they compile once.
 
     >>> import jax.numpy as jnp, replicax as rx
     >>> posterior = rx.sample(
@@ -112,8 +115,9 @@ def sample(
     chosen = chosen.with_history()
     if callback is not None and not callable(callback):
         raise ValueError(f"callback is {callback!r}; give a function that takes an rx.Progress.")
-    made = Assembly(chosen, as_target(target_or_energy), as_batches(batches, batch_size))
-    states, described = made.starting_states(params)
+    source = as_batches(batches, batch_size)
+    made = Assembly(chosen, as_target(target_or_energy), source, programs)
+    carry, described = made.starting_carry(params)
     records = create_records(None if run_dir is None else Path(run_dir))
     meta = {
         "version": __version__,
@@ -123,8 +127,7 @@ def sample(
         "resolved": made.describe(),
     }
     records.write_meta(meta)
-    carry = chunk.start(made.program, states)
-    like = jax.eval_shape(trees.first, states.replicas.params)
+    like = jax.eval_shape(trees.first, carry.state.replicas.params)
     return _run(made, carry, made.no_trips(), records, chosen.num_steps, progress, callback, like)
 
 
@@ -199,7 +202,15 @@ def _run(made: Assembly, carry, trips, records: Records, num_steps: int, progres
     saver = Saver(records, folder, made.options.checkpoint_every)
     with display_progress(progress, num_steps, int(carry.state.step)) as display:
         _, _, result = run(
-            made.program, carry, trips, made.keys, num_steps, saver, callback, display
+            made.program,
+            carry,
+            trips,
+            made.keys,
+            num_steps,
+            saver,
+            callback,
+            display,
+            made.programs,
         )
     records.write_meta({**records.meta, "result": result._asdict()})
     posterior = Posterior(records, like)

@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -63,7 +64,18 @@ def _three_arguments(function: Callable) -> Callable:
             f"{getattr(function, '__name__', function)} takes {required} arguments; it must take "
             "(params), (params, batch) or (params, batch, key)."
         )
-    return lambda params, batch, key: function(*(params, batch, key)[:count])
+    return function if count == 3 else _Padded(function, count)
+
+
+@dataclass(frozen=True)
+class _Padded:
+    """A function of the first one or two of (params, batch, key), called with all three."""
+
+    function: Callable
+    count: int
+
+    def __call__(self, params: Any, batch: Any, key: Any) -> Any:
+        return self.function(*(params, batch, key)[: self.count])
 
 
 def check_energy(target: Target, params: Any, batch: Any, key: Array) -> None:

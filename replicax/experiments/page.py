@@ -1,0 +1,127 @@
+"""What a study leaves for programs (JSON) and for people (a page with figures)."""
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from replicax._panels import save
+from replicax.experiments.study import Cell, Finding, Measured, Results, Scale, Study, number
+from replicax.version import __version__
+
+_MAX_SIZE = 64  # of an array in the JSON; the records hold all
+_VERDICTS = {True: "met", False: "**not met**", None: ""}
+
+
+def write(
+    study: Study,
+    results: Results,
+    cells: Sequence[Cell],
+    folder: Path,
+    scale: Scale,
+    seconds: float,
+    command: str = "",
+) -> dict[str, Any]:
+    """Write `<name>.json`, `<name>-<figure>.png` and `<name>.md`; returns what the JSON holds."""
+    folder.mkdir(parents=True, exist_ok=True)
+    captions = {}
+    for name, figure in study.figures(results).items():
+        file = f"{study.name}-{name}.png"
+        save(figure, folder / file)
+        captions[file] = figure.get_label() or name
+    held = {
+        "study": study.name,
+        "title": study.title,
+        "command": command or f"replicax reproduce {study.name}",
+        "version": __version__,
+        "machine": describe_machine(),
+        "quick": scale.quick,
+        "seconds": round(seconds, 1),
+        "findings": [_plain(finding._asdict()) for finding in study.findings(results)],
+        "notes": study.notes(results),
+        "cells": [
+            {"name": cell.name, "settings": cell.settings, "numbers": _small(record)}
+            for cell, (_, record) in zip(cells, results, strict=True)
+        ],
+        "figures": list(captions),
+    }
+    text = json.dumps(_plain(held), indent=1, allow_nan=False, ensure_ascii=False)
+    (folder / f"{study.name}.json").write_text(text + "\n")
+    (folder / f"{study.name}.md").write_text(_markdown(study, results, held, captions))
+    return held
+
+
+def describe_machine() -> str:
+    return (
+        f"{os.cpu_count()} cores, {jax.default_backend()}, jax {jax.__version__}, "
+        f"Python {platform.python_version()}"
+    )
+
+
+def _markdown(study: Study, results: Results, held: dict, captions: dict[str, str]) -> str:
+    minutes, seconds = divmod(round(held["seconds"]), 60)
+    lines = [
+        f"# {study.title}",
+        "",
+        study.about.strip(),
+        "",
+        f"`{held['command']}`, replicax {held['version']}, {held['machine']}, "
+        f"{minutes} min {seconds} s of work in all"
+        f"{', **quick version**' if held['quick'] else ''}. This page is written by the command.",
+        "",
+        "## Findings",
+        "",
+    ]
+    findings = study.findings(results)
+    header = ["", "paper or exact", "ours", "asked", "verdict"]
+    lines += _rows(header, [_finding_row(finding) for finding in findings])
+    for sentence in held["notes"]:
+        lines += ["", f"- {sentence}"] if lines[-1][:1] != "-" else [f"- {sentence}"]
+    for file, caption in captions.items():
+        lines += ["", f"![{caption}]({file})", "", f"*{caption}*"]
+    for table in study.tables(results):
+        lines += ["", f"## {table.title}", "", *_rows(table.header, table.rows)]
+    return "\n".join([*lines, ""])
+
+
+def _finding_row(finding: Finding) -> list[Any]:
+    return [finding.what, finding.paper, finding.ours, finding.asked, _VERDICTS[finding.met]]
+
+
+def _rows(header: list[str], rows: list[list[Any]]) -> list[str]:
+    def line(parts: list[Any]) -> str:
+        return "| " + " | ".join(_text(part) for part in parts) + " |"
+
+    return [line(header), "|" + "---|" * len(header), *map(line, rows)]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, int | float | np.number):
+        return number(float(value))
+    return str(value)
+
+
+def _small(record: Any) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if np.size(value) <= _MAX_SIZE}
+
+
+def _plain(value: Any) -> Any:
+    """For JSON, which knows no NaN."""
+    if isinstance(value, Measured):
+        return _plain(value._asdict())
+    if isinstance(value, dict):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value
