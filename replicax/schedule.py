@@ -97,32 +97,22 @@ def active_pairs(schedule: Schedule, step: Array, odd: Array, num_pairs: int) ->
     if schedule.sequential or not schedule.alternate:
         return jnp.ones(num_pairs, bool)
     paper_pair = jnp.arange(num_pairs) + 1
-    parity = odd if schedule.name == "seo" else window_number(schedule, step) % 2
+    parity = odd if schedule.name == "seo" else (step // schedule.window) % 2
     return paper_pair % 2 == parity
 
 
-def place_in_window(schedule: Schedule, step: Array) -> Array:
-    """k mod W; neither is negative, which spares the sign rules of Python's own operators."""
-    return jax.lax.rem(step, jnp.asarray(schedule.window, step.dtype))
-
-
-def window_number(schedule: Schedule, step: Array) -> Array:
-    """floor(k / W)."""
-    return jax.lax.div(step, jnp.asarray(schedule.window, step.dtype))
-
-
 def window_opens(schedule: Schedule, step: Array) -> Array:
-    return place_in_window(schedule, step) == 0
+    return step % schedule.window == 0
 
 
 def window_start(schedule: Schedule, step: Array) -> Array:
     """The first step of the window that `step` lies in."""
-    return step - place_in_window(schedule, step)
+    return step - step % schedule.window
 
 
 def window_closes(schedule: Schedule, step: Array) -> Array:
     """Whether this is the last step of its window."""
-    return place_in_window(schedule, step + 1) == 0
+    return (step + 1) % schedule.window == 0
 
 
 def swapping_pairs(
