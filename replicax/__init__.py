@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from replicax import kernels as kernels
     from replicax import ladder as ladder
     from replicax import plots as plots
+    from replicax import presets as presets
     from replicax import schedule as schedule
     from replicax import swap as swap
     from replicax import targets as targets
@@ -45,6 +46,7 @@ _ROOMS = (
     "kernels",
     "ladder",
     "plots",
+    "presets",
     "schedule",
     "swap",
     "targets",

@@ -63,6 +63,9 @@ def demo(
     chains: Annotated[int, typer.Option(min=1, metavar="N", help="Independent runs.")] = 4,
     seed: Annotated[int, typer.Option(metavar="N", help="Decides all randomness.")] = 0,
     plots: Annotated[bool, typer.Option(help="Draw figures.")] = True,
+    preset: Annotated[
+        str, typer.Option(metavar="NAME", help="modes25, modes25-balanced or modes25-tempered.")
+    ] = "modes25",
     as_json: Json = False,
 ) -> int:
     """Sample a posterior of 25 modes with DEO*-SGD and 16 replicas.
@@ -74,12 +77,13 @@ def demo(
     \b
     Example
       replicax demo --out demo-run
+      replicax demo --preset modes25-tempered
       replicax resume demo-run --steps 40000
     """
     from replicax import demo as room
 
     with parts.quietly(as_json):
-        posterior = room.run_demo(out, steps, chains, seed)
+        posterior = room.run_demo(out, steps, chains, seed, preset=preset)
         judged = room.judge(posterior)
         figures = room.plot_demo(posterior, out / "figures") if plots else []
     extra = {"demo": judged, "figures": [str(path) for path in figures]}

@@ -42,13 +42,17 @@ def reproduce(
         return _list_studies(as_json)
     chosen = experiments.NAMES if "all" in names else tuple(dict.fromkeys(names))
     studies = [experiments.load_study(name) for name in chosen]
+    from replicax.chunk import Programs
     from replicax.experiments.runner import reproduce as run
 
-    held = []
+    held, programs = [], Programs()
     for study in studies:
         command = _command(study.name, quick, seeds, out)
         with parts.quietly(as_json):
-            held.append(run(study, out, Scale(quick, seeds), fresh=fresh, command=command))
+            held.append(
+                run(study, out, Scale(quick, seeds), fresh=fresh, command=command,
+                    programs=programs)
+            )  # fmt: skip
         if not as_json:
             parts.print_tables(_render(held[-1]))
             typer.echo(f"The page: {out / study.name}.md\n")

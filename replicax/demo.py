@@ -8,32 +8,28 @@ from pathlib import Path
 from typing import Any
 
 import replicax as rx
+from replicax import presets
 from replicax.cli_target import Naming
 from replicax.posterior import Posterior
 
 target = rx.targets.modes25()
 params = rx.targets.modes25_start
 
-SETTINGS: dict[str, Any] = {  # the paper's
-    "num_replicas": 16,
-    "learning_rate": (0.003, 0.6),
-    "target_swap_rate": 0.4,
-    "burn_in": 100,
-    "thin": 10,
-}
+SETTINGS = presets.get("modes25")  # the paper's
 NAMING = Naming("replicax.demo:target", params="params")
 _LEFT_BY_A_RUN = ("run.json", "target.json", "summary.json", "final.npz", "records.zarr",
                   "records", "checkpoints", "figures")  # fmt: skip
 
 
 def run_demo(folder: Path, num_steps: int, num_chains: int, seed: int,
-             progress: bool = True) -> Posterior:  # fmt: skip
+             progress: bool = True, preset: str = "modes25") -> Posterior:  # fmt: skip
     """Sample into `folder`; an earlier demo in it makes room."""
+    settings = presets.get(preset)
     clear(folder)
     folder.mkdir(parents=True, exist_ok=True)
     NAMING.write(folder)
     return rx.sample(target, params, num_steps=num_steps, num_chains=num_chains, seed=seed,
-                     run_dir=folder, progress=progress, **SETTINGS)  # fmt: skip
+                     run_dir=folder, progress=progress, **settings)  # fmt: skip
 
 
 def clear(folder: Path) -> None:
@@ -97,5 +93,5 @@ def plot_demo(posterior: Posterior, folder: Path) -> list[Path]:
 
     posterior.plot(folder)
     if posterior.num_draws:
-        plots.plot_modes25(posterior.draws, folder / "modes25.png", title="DEO*-SGD x 16")
+        plots.plot_modes25(posterior.draws, folder / "modes25.png", title="16 replicas")
     return sorted(folder.glob("*.png"))

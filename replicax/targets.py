@@ -78,6 +78,33 @@ class _Padded:
         return self.function(*(params, batch, key)[: self.count])
 
 
+def averaged(target_or_energy: Any, num_evaluations: int) -> Target:
+    """A target whose energy is the mean of several evaluations, each with noise of its own.
+
+    Swaps then see less noise, at the cost of the evaluations; gradients stay as they are.
+
+    >>> quiet = averaged(modes25(noise_std=2.0), num_evaluations=4)
+    >>> noise = quiet.draw(jax.random.key(0))
+    >>> noise.shape
+    (4, 2)
+    """
+    if num_evaluations < 1:
+        raise ValueError(f"num_evaluations is {num_evaluations}; it must be at least 1.")
+    target = as_target(target_or_energy)
+    one_gradient = target.gradient or jax.grad(target.energy)
+
+    def energy(params: Any, batch: Any, noise: Any) -> Array:
+        return jnp.mean(jax.vmap(target.energy, (None, None, 0))(params, batch, noise))
+
+    def gradient(params: Any, batch: Any, noise: Any) -> Any:
+        return one_gradient(params, batch, jax.tree.map(lambda leaf: leaf[0], noise))
+
+    def draw(key: Array) -> Any:
+        return jax.vmap(target.draw)(jax.random.split(key, num_evaluations))
+
+    return Target(energy, gradient, draw)
+
+
 def check_energy(target: Target, params: Any, batch: Any, key: Array) -> None:
     """Raise a sentence unless the energy of one replica is a real floating-point scalar."""
     seen = jax.eval_shape(lambda p, b, k: target.energy(p, b, target.draw(k)), params, batch, key)
@@ -142,15 +169,41 @@ def mode_masses(positions: np.ndarray, weights: np.ndarray | None = None) -> np.
     return masses / masses.sum()
 
 
+def modes25_grid(span: float, num_bins: int, points_per_bin: int = 10) -> np.ndarray:
+    """True masses of square bins on [-span, span]^2, by quadrature, renormalised  -> (x, y)."""
+    middle = _midpoints(span, num_bins * points_per_bin)
+    positions = np.stack(np.meshgrid(middle, middle, indexing="ij"), axis=-1)
+    fine = np.exp(-_modes25_energy_exact(positions))
+    coarse = fine.reshape(num_bins, points_per_bin, num_bins, points_per_bin).sum(axis=(1, 3))
+    return coarse / coarse.sum()
+
+
 @functools.cache
 def modes25_truth(points_per_unit: int = 50) -> np.ndarray:
     """The true masses of the 25 cells and of the outside, by quadrature  -> (26,)."""
-    grid = (np.arange(-6 * points_per_unit, 6 * points_per_unit) + 0.5) / points_per_unit
-    positions = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)
+    middle = _midpoints(6.0, 12 * points_per_unit)
+    positions = np.stack(np.meshgrid(middle, middle, indexing="ij"), axis=-1).reshape(-1, 2)
+    return mode_masses(positions, np.exp(-_modes25_energy_exact(positions)))
+
+
+def modes25_draws(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Independent draws of the 25 modes, exact up to a grid of width 1/100  -> (count, 2)."""
+    span, num_bins = 6.0, 1200
+    masses = modes25_grid(span, num_bins, points_per_bin=1)
+    chosen = rng.choice(masses.size, count, p=masses.ravel())
+    bins = np.stack(np.unravel_index(chosen, masses.shape), axis=-1)
+    return (bins + rng.random((count, 2))) * (2 * span / num_bins) - span
+
+
+def _midpoints(span: float, count: int) -> np.ndarray:
+    return (np.arange(count) + 0.5) * (2 * span / count) - span
+
+
+def _modes25_energy_exact(positions: np.ndarray) -> np.ndarray:
+    """`modes25_energy` in double precision."""
     square = np.sum(positions**2, axis=-1)
     wells = 2 * np.sum(np.cos(2 * np.pi * positions), axis=-1)
-    energy = 0.2 * square - wells + np.maximum(0.0, square - _WALL)
-    return mode_masses(positions, np.exp(-energy))
+    return 0.2 * square - wells + np.maximum(0.0, square - _WALL)
 
 
 def mode_distance(positions: np.ndarray, truth: np.ndarray | None = None) -> float:

@@ -103,7 +103,7 @@ def _rows(header: list[str], rows: list[list[Any]]) -> list[str]:
 def _text(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
-    if isinstance(value, int | float | np.number):
+    if isinstance(value, int | float | np.number | np.ndarray):
         return number(float(value))
     return str(value)
 

@@ -30,27 +30,30 @@ def reproduce(
     fresh: bool = False,
     progress: bool | None = None,
     command: str = "",
+    programs: Programs | None = None,
 ) -> dict[str, Any]:
     """Run the cells that have no record yet, then write `<name>.json`, figures and page.
 
     Returns what the JSON holds. Ctrl-C ends with KeyboardInterrupt; finished cells are kept.
+    Studies of the same target may share `programs`.
     """
     cells = study.cells(scale)
     if fresh:
         for cell in cells:
             _path(folder, study, cell).unlink(missing_ok=True)
     missing = [cell for cell in cells if read_record(folder, study, cell) is None]
-    run_cells(study, missing, folder, progress)
+    run_cells(study, missing, folder, progress, Programs() if programs is None else programs)
     records = [read_record(folder, study, cell) or {} for cell in cells]
     seconds = sum(float(record[_SECONDS]) for record in records)
     results = Results(list(zip(cells, map(_public, records), strict=True)))
     return page.write(study, results, cells, folder, scale, seconds, command)
 
 
-def run_cells(study: Study, cells: list[Cell], folder: Path, progress: bool | None) -> None:
+def run_cells(
+    study: Study, cells: list[Cell], folder: Path, progress: bool | None, programs: Programs
+) -> None:
     """As many cells side by side as there are cores: a toy's program keeps one core busy."""
     stop = Event()
-    programs = Programs()
     with display(study, len(cells), progress) as show, ThreadPoolExecutor(os.cpu_count()) as pool:
 
         def run_one(cell: Cell) -> None:

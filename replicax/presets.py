@@ -1,0 +1,44 @@
+"""Named settings for `rx.sample`, each with its evidence in `docs/results/preset.md`.
+
+>>> import replicax as rx
+>>> options = rx.presets.get("modes25-tempered")
+>>> posterior = rx.sample(rx.targets.modes25(), rx.targets.modes25_start, num_steps=500, **options)
+"""
+
+from typing import Any
+
+from replicax.errors import choose
+
+_PAPER = {
+    "num_replicas": 16,
+    "learning_rate": (0.003, 0.6),
+    "target_swap_rate": 0.4,
+    "burn_in": 100,
+    "thin": 10,
+}
+_PRESETS: dict[str, dict[str, Any]] = {
+    # Section 5.1 of the paper: SGD above the cold rung, the deterministic rule, DEO*.
+    "modes25": _PAPER,
+    # The same with half the cold temperature's noise on the exploration rungs and a swap rate
+    # chosen by looking at the truth: where errors of both signs cancel.
+    "modes25-balanced": {
+        **_PAPER,
+        "target_swap_rate": 0.44,
+        "temperature": (1.0, *15 * (0.5,)),
+    },
+    # Langevin noise on every rung and the swap rule that knows of the energy's noise. It has no
+    # bias to balance, and needs no look at the truth; windows would bring the bias back.
+    "modes25-tempered": {
+        **_PAPER,
+        "learning_rate": (0.003, 0.03),
+        "temperature": (1.0, 10.0),
+        "rule": "bias_corrected",
+        "schedule": "deo",
+    },
+}
+NAMES = tuple(_PRESETS)
+
+
+def get(name: str) -> dict[str, Any]:
+    """Keyword arguments of `rx.sample`, by the name of the preset."""
+    return dict(_PRESETS[choose("The preset", name, NAMES)])
