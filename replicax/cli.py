@@ -64,7 +64,7 @@ def demo(
     seed: Annotated[int, typer.Option(metavar="N", help="Decides all randomness.")] = 0,
     plots: Annotated[bool, typer.Option(help="Draw figures.")] = True,
     preset: Annotated[
-        str, typer.Option(metavar="NAME", help="modes25, modes25-balanced or modes25-tempered.")
+        str, typer.Option(metavar="NAME", help="modes25 (the paper's) or modes25-tempered.")
     ] = "modes25",
     as_json: Json = False,
 ) -> int:

@@ -19,15 +19,8 @@ _PAPER = {
 _PRESETS: dict[str, dict[str, Any]] = {
     # Section 5.1 of the paper: SGD above the cold rung, the deterministic rule, DEO*.
     "modes25": _PAPER,
-    # The same with half the cold temperature's noise on the exploration rungs and a swap rate
-    # chosen by looking at the truth: where errors of both signs cancel.
-    "modes25-balanced": {
-        **_PAPER,
-        "target_swap_rate": 0.44,
-        "temperature": (1.0, *15 * (0.5,)),
-    },
-    # Langevin noise on every rung and the swap rule that knows of the energy's noise. It has no
-    # bias to balance, and needs no look at the truth; windows would bring the bias back.
+    # Langevin noise on every rung and the swap rule that knows of the energy's noise: no bias is
+    # left that a choice of S would have to balance. Windows would bring one back.
     "modes25-tempered": {
         **_PAPER,
         "learning_rate": (0.003, 0.03),
