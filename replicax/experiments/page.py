@@ -50,7 +50,8 @@ def write(
         ],
         "figures": list(captions),
     }
-    text = json.dumps(_plain(held), indent=1, allow_nan=False, ensure_ascii=False)
+    held = _plain(held)
+    text = json.dumps(held, indent=1, allow_nan=False, ensure_ascii=False)
     (folder / f"{study.name}.json").write_text(text + "\n")
     (folder / f"{study.name}.md").write_text(_markdown(study, results, held, captions))
     return held

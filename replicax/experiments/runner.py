@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -93,7 +94,7 @@ def read_record(folder: Path, study: Study, cell: Cell) -> dict[str, np.ndarray]
     try:
         with np.load(path, allow_pickle=False) as file:
             record = dict(file)
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
         return None
     return record if str(record.get(_SETTINGS)) == _fingerprint(cell) else None
 
