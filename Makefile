@@ -13,7 +13,7 @@ INPUTS  := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test slow lint format types docs bench dev clean distclean
+.PHONY: help demo test slow lint format types docs reproduce bench dev clean distclean
 
 help: ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -44,6 +44,9 @@ types: $(VENV)/.lint ## check types
 docs: $(VENV)/.docs ## build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "Open site/index.html"
+
+reproduce: $(VENV)/.core ## run the paper's studies anew and write their pages into docs/results/
+	$(BIN)/replicax reproduce all --out docs/results
 
 bench: $(VENV)/.bench ## time replicax beside its peers (BENCH="benchmarks/bench_...py")
 	@test -n "$(strip $(BENCH))" || { echo "No benchmarks/bench_*.py to run." >&2; exit 1; }

@@ -43,6 +43,7 @@ def reproduce(
     chosen = experiments.NAMES if "all" in names else tuple(dict.fromkeys(names))
     studies = [experiments.load_study(name) for name in chosen]
     from replicax.chunk import Programs
+    from replicax.experiments import page
     from replicax.experiments.runner import reproduce as run
 
     held, programs = [], Programs()
@@ -56,6 +57,7 @@ def reproduce(
         if not as_json:
             parts.print_tables(_render(held[-1]))
             typer.echo(f"The page: {out / study.name}.md\n")
+        page.write_index(out, experiments.NAMES)
     if as_json:
         parts.print_json(held)
     return FINISHED

@@ -8,6 +8,7 @@ import pytest
 
 from replicax import _panels as panels
 from replicax import cli, experiments
+from replicax.experiments import page
 from replicax.experiments.runner import read_record, reproduce
 from replicax.experiments.study import (
     Cell,
@@ -187,7 +188,15 @@ def test_the_command_writes_where_it_is_told(tmp_path, capsys, monkeypatch) -> N
     held = json.loads((tmp_path / "here" / "squares.json").read_text())
     assert held["command"] == "replicax reproduce squares --quick --seeds 3 --out here"
     assert held["cells"][0]["settings"]["seeds"] == 3
+    assert (tmp_path / "here" / "index.md").read_text().count("|") == 10  # nothing of that name
     assert (
         cli.main(["reproduce", "window", "--quick", "--seeds", "3", "--out", "here", "--json"]) == 0
     )
     assert json.loads(capsys.readouterr().out)[0]["study"] == "squares"
+
+
+def test_the_index_lists_what_is_there(tmp_path) -> None:
+    reproduce(Counted(sizes=(1, 2)).study, tmp_path, progress=False)
+    page.write_index(tmp_path, ["nothing", "squares"])
+    (line,) = [line for line in (tmp_path / "index.md").read_text().split("\n") if "[" in line]
+    assert "[squares](squares.md) | Squares | 0 met, **1 not met**" in line

@@ -57,6 +57,32 @@ def write(
     return held
 
 
+def write_index(folder: Path, names: Sequence[str]) -> None:
+    """`index.md`: a line for every study that has left its numbers in `folder`."""
+    rows = []
+    for name in names:
+        path = folder / f"{name}.json"
+        if path.exists():
+            held = json.loads(path.read_text())
+            verdicts = [finding["met"] for finding in held["findings"]]
+            unmet = verdicts.count(False)
+            judged = f"{verdicts.count(True)} met" + (f", **{unmet} not met**" if unmet else "")
+            machine = f"{held['seconds']:,.0f} s of work, {held['machine']}"
+            quick = " (quick)" if held["quick"] else ""
+            rows.append([f"[{name}]({name}.md)", held["title"] + quick, judged, machine])
+    lines = [
+        "# Results",
+        "",
+        "The paper's studies and a few beyond it, each run, drawn and written by",
+        "`replicax reproduce NAME`; this page, too. A quick version of every study is part of the",
+        "tests.",
+        "",
+        *_rows(["study", "what it shows", "findings", "run"], rows),
+        "",
+    ]
+    (folder / "index.md").write_text("\n".join(lines))
+
+
 def describe_machine() -> str:
     return (
         f"{os.cpu_count()} cores, {jax.default_backend()}, jax {jax.__version__}, "
