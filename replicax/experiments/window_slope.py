@@ -72,6 +72,7 @@ def slope() -> "Figure":
     right.axhline(0, color=panels.SOFT, lw=0.8)
     for axes in (left, right):
         axes.axvline(best, **panels.DASHED, label=f"W = {best:.2f}")
+        axes.set_xticks(range(0, 21, 4))
     panels.label(left, "window", "steps", "E[T]")
     panels.label(right, "window", "steps per unit of W", "dE[T] / dW")
     panels.legend(left)
