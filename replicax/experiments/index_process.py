@@ -29,12 +29,12 @@ from replicax.swap import bias_corrected
 from replicax.targets import Target
 
 INVERSE_TEMPERATURES = 1.0, 0.1  # cold and hot, the temperatures 1 and 10 of appendix C.3
-RELATIVE_STD = 0.75  # of the time of one trip, at most: over sqrt(n), the error of n trips
 STANDS_STILL = Kernel(
     init=lambda params: Replica(params, ()),
     step=lambda noise, replica, evaluate, rung: (replica, jnp.zeros(())),
     draw=lambda key, replica: (),
 )
+_RELATIVE_STD = 0.75  # over sqrt(n), at most the error of a time from n trips
 _DISCARDED, _COUNTED = 3, 12  # expected round trips of every replica
 _NOT_YET, _UP, _DOWN = 0, 1, 2  # a replica's way: not yet been coldest; to the hottest; back
 
@@ -167,6 +167,11 @@ def count_trips(
         tick((_DISCARDED + done) / (_DISCARDED + _COUNTED))
         walk = run(window, sigma, block, walk)
     return Counted(np.asarray(walk.trips), _COUNTED * block, num_replicas)
+
+
+def error_bound(num_trips: int) -> float:
+    """How far a time from so many trips may be off: 1 % or three standard errors."""
+    return max(0.01, 3 * _RELATIVE_STD / math.sqrt(num_trips))
 
 
 def _follow(states: algorithm.State, before: Walk) -> Walk:

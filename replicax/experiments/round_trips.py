@@ -152,15 +152,7 @@ def orders(results: Results, scheme: str, column: str) -> tuple[float, float]:
 
 
 def findings(results: Results) -> list[Finding]:
-    lines = []
-    for scheme, column in _ORDERS:
-        found = chosen(results, scheme, column)
-        worst = max(row.off for row in found)
-        fewest = min(settings["num_trips"] for settings, _ in results)
-        bound = max(0.01, 3 * index_process.RELATIVE_STD / math.sqrt(fewest))
-        what = f"{scheme}, {column}: largest distance to the closed form"
-        asked = f"at most {100 * bound:.1f} %"
-        lines.append(Finding(what, "0", f"{100 * worst:.2f} %", asked, worst <= bound))
+    lines = distances(results)
     for (scheme, column), (paper, middle, width) in _ORDERS.items():
         simulated, closed = orders(results, scheme, column)
         what = f"{scheme}, {column}: k of P^k, {fitted_range(results)}"
@@ -168,6 +160,21 @@ def findings(results: Results) -> list[Finding]:
         there = f"{paper}; closed form {closed:.3f}"
         lines.append(Finding(what, there, round(simulated, 3), f"{middle} ± {width}", met))
     return lines + window_slope.findings()
+
+
+def distances(results: Results) -> list[Finding]:
+    """To the closed forms, of what was simulated."""
+    fewest = min(settings["num_trips"] for settings, _ in results)
+    bound = index_process.error_bound(fewest)
+    lines = []
+    for scheme, column in _ORDERS:
+        found = chosen(results, scheme, column)
+        if found:
+            worst = max(row.off for row in found)
+            what = f"{scheme}, {column}: largest distance to the closed form"
+            asked = f"at most {100 * bound:.1f} %"
+            lines.append(Finding(what, "0", f"{100 * worst:.2f} %", asked, worst <= bound))
+    return lines
 
 
 def tables(results: Results) -> list[Table]:
