@@ -69,14 +69,15 @@ def energies_the_wrong_way(self, pair):
 right_verdict = swap.Rule.wanted
 
 
-def distances() -> list[bool | None]:
-    settings = {"noise": 1.0, "seeds": 1}
+def distances(noise: float = 1.0) -> list[bool | None]:
+    settings = {"noise": noise, "seeds": 1}
     record = buffer.run(settings, Work(lambda fraction: None, lambda: False, None))
     return [f.met for f in buffer.distances(Results([(Cell("small", settings), record)]))]
 
 
-def test_a_small_cell_is_met() -> None:
-    assert distances() == [True, True]
+@pytest.mark.parametrize("noise", [0.25, 1.0])  # at 0.25 the largest gap swaps always
+def test_a_small_cell_is_met(noise: float) -> None:
+    assert distances(noise) == [True, True]
 
 
 @pytest.mark.parametrize("mutant", [flipped_verdict, energies_the_wrong_way])

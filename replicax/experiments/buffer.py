@@ -109,7 +109,8 @@ def standard_errors(record: Any, name: str, noise: float) -> float:
     Both rules are held to the bias-corrected rate: that they share it is Lemma 2.
     """
     rate = np.asarray(theory.swap_probability_under_noise(np.array(_GAPS), 1.0, noise))
-    error = np.sqrt(rate * (1 - rate) / record["num_draws"])
+    count = record["num_draws"]
+    error = np.sqrt(np.maximum(rate * (1 - rate), 1 / count) / count)  # one draw at the least
     return float(np.max(np.abs(record[name] - rate) / error))
 
 

@@ -257,7 +257,8 @@ def draw_best() -> Any:
     panels.label(axes, "noise of an energy, σ", "replicas", "Best number of replicas, DEO*")
     panels.legend(axes)
     figure.set_label(
-        "The number of replicas with the shortest round trip under DEO*, against the noise."
+        "The number of replicas with the shortest round trip, at the window of Theorem 1, against "
+        "the noise."
     )
     return figure
 

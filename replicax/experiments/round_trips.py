@@ -267,7 +267,8 @@ def growth(results: Results) -> Any:
             found = chosen(results, scheme, column)
             sizes = [row.num_replicas for row in found]
             axes.plot(sizes, [row.closed for row in found], "-", color=colour, lw=1.2)
-            axes.plot(sizes, [row.time for row in found], "o", color=colour, ms=5, label=scheme)
+            name = "ADJ (sweeps)" if scheme == "ADJ" else scheme
+            axes.plot(sizes, [row.time for row in found], "o", color=colour, ms=5, label=name)
         panels.label(axes, "replicas", "steps" if column == _FIXED else "", column)
         axes.set_xticks(sizes, [str(size) for size in sizes], minor=False)
         axes.minorticks_off()
