@@ -103,10 +103,10 @@ def exact_findings() -> list[Finding]:
         lines.append(Finding(what, "inside", f"{inside} of {len(own)}", asked, inside == len(own)))
         over = [best_size("DEO*", n, kind) / c.upper for n, c in zip(_NOISES, counts, strict=True)]
         what = f"minimiser of Lemma 1 over the upper bound, {_KINDS[kind]}"
-        lines.append(Finding(what, "at most 1", spread(over)))
+        lines.append(Finding(what, "at most 1", f"{min(over):.2f} to {max(over):.2f}"))
     over = [best_size("DEO*", n) / corollary(n).upper for n in _NOISES]
     lines.append(Finding("minimiser of Lemma 1 over the upper bound (/ 4), exact rate", "at most 1",
-                         spread(over)))  # fmt: skip
+                         f"{min(over):.2f} to {max(over):.2f}"))  # fmt: skip
     grows = corollary(_NOISES[-1]).upper / corollary(_NOISES[-1], PAPER).upper
     decay, noise = decay_of_swap_rate(), _NOISES[1]
     return [
@@ -139,14 +139,10 @@ def cutoff_findings(noise: float) -> list[Finding]:
     return lines
 
 
-def spread(values: list[float]) -> str:
-    return f"{min(values):.2f} to {max(values):.2f}"
-
-
 def tables(results: Results) -> list[Table]:
     header = ["σ", "bounds, / 8", "minimiser of h", "of Lemma 1", "bounds, / 4", "minimiser of h",
               "of Lemma 1", "of Lemma 1, exact rate", "DEO, exact rate",
-              "E[T] there", "E[T] at the minimiser of h, / 4"]  # fmt: skip
+              "E[T] of DEO*, exact rate, best P", "at the minimiser of h, / 4"]  # fmt: skip
     lines = []
     for noise in _NOISES:
         line: list[Any] = [noise]
