@@ -27,9 +27,9 @@ _KERNELS = {
     "preconditioned": "DEO*-pSGD",
 }
 _RATES = {  # cold ends and hot ends to choose from, around what moves x as the toy's rates do
-    "sgld": ((0.003, 0.01), (0.3, 0.6, 0.8)),
-    "momentum": ((0.0003, 0.001), (0.06, 0.12, 0.25)),
-    "preconditioned": ((0.03, 0.1), (3.0, 6.0, 12.0)),
+    "sgld": ((0.003, 0.01), (0.6, 0.8, 1.2)),
+    "momentum": ((0.0003, 0.001), (0.12, 0.25, 0.5)),
+    "preconditioned": ((0.03, 0.1), (6.0, 12.0, 24.0)),
 }
 _ABOUT = """
 The 25 modes of section 5.1 with the second coordinate ten times as long: a rate that suits the
@@ -221,7 +221,7 @@ def _bars(found: dict[str, Outcome]) -> Any:
         values = [getattr(one, part) for one in found.values()]
         axes.bar(names, [v.mean for v in values], yerr=[v.std for v in values], color=shades,
                  width=0.6, capsize=4, ecolor=panels.INK)  # fmt: skip
-        panels.label(axes, "", title, f"{title} (± sd of {values[0].n} seeds)")
+        panels.label(axes, "", title, f"± sd of {values[0].n} seeds")
     for one, shade in zip(found.values(), shades, strict=True):
         rates = one.learning_rates.mean(axis=0)
         ladder.plot(np.arange(len(rates)), rates, "o-", ms=3, color=shade, label=one.name)

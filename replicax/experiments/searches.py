@@ -33,8 +33,10 @@ class Problem(NamedTuple):
 
 
 def _uniform(half_width: float, dimensions: int) -> Callable:
-    bounds = {"minval": -half_width, "maxval": half_width}
-    return lambda key: jax.random.uniform(key, (dimensions,), **bounds)
+    def start(key: jax.Array) -> jax.Array:
+        return jax.random.uniform(key, (dimensions,), minval=-half_width, maxval=half_width)
+
+    return start
 
 
 def _rates(*rates: float) -> list[dict[str, Any]]:
@@ -105,7 +107,12 @@ def _exchange(problem: Problem, budgets: tuple[int, ...], work: Work, **options:
     options = {**problem.options, **options}
     posterior = _sample(problem, work, REPLICAS, num_steps=budgets[-1], **options)
     judged = _judge(problem, posterior, _looks(posterior), budgets)
-    return {**judged, "window_swap_rate": posterior.window_swap_rate}
+    cold = np.asarray(problem.energy(posterior.draws))
+    return {
+        **judged,
+        "window_swap_rate": posterior.window_swap_rate,  # (chain, pair)
+        "cold_energy": cold[:, cold.shape[1] // 2 :].mean(axis=1),  # exact, of the second half
+    }
 
 
 def _restart(problem: Problem, budgets: tuple[int, ...], work: Work, **options: Any):
