@@ -156,12 +156,15 @@ def notes(results: Results) -> list[str]:
     trips = [one.trips.mean for one in found.values()]
     distances = [one.distance.mean for one in found.values()]
     names = [one.name for one in found.values()]
+    edge = [one.name for key, one in found.items() if one.rates[1] == max(_RATES[key][1])]
     return [
         f"Most round trips: {names[int(np.argmax(trips))]} ({max(trips):.1f} per 1,000 steps); "
         f"lowest mode TV: {names[int(np.argmin(distances))]} ({min(distances):.3f}). Trips count "
         "how often replicas climb the ladder, not how far they get in the long coordinate "
         "meanwhile.",
         f"Mass of the modes at the two ends of the long coordinate, truth {truth:.3f}: {far}.",
+        "At the largest hot rate to choose from, where a larger one might do better still: "
+        f"{', '.join(edge) or 'none'}.",
     ]
 
 

@@ -116,15 +116,13 @@ def _exchange(problem: Problem, budgets: tuple[int, ...], work: Work, **options:
 
 
 def _restart(problem: Problem, budgets: tuple[int, ...], work: Work, **options: Any):
-    """Starts are independent, so later ones run beside the first, as further replicas."""
+    """Starts are independent, so later ones run beside the first, as further chains."""
     num_starts = -(-budgets[-1] // problem.restart_steps)
+    num_chains = options.pop("num_chains")
     options |= {"num_steps": problem.restart_steps, "temperature": 0.0, **_NO_TUNING}
-    posterior = _sample(problem, work, REPLICAS * num_starts, **options)
-    looks = _looks(posterior)
-    num_chains, num_looks, _, dimensions = looks.shape
-    by_start = looks.reshape(num_chains, num_looks, num_starts, REPLICAS, dimensions)
-    in_time = by_start.swapaxes(1, 2).reshape(num_chains, -1, REPLICAS, dimensions)
-    return _judge(problem, posterior, in_time, budgets)
+    posterior = _sample(problem, work, REPLICAS, num_chains=num_chains * num_starts, **options)
+    looks = _looks(posterior)  # one start after another
+    return _judge(problem, posterior, looks.reshape(num_chains, -1, *looks.shape[2:]), budgets)
 
 
 def _anneal(problem: Problem, budgets: tuple[int, ...], work: Work, stretch: int = 1, **options):
@@ -182,7 +180,9 @@ def _judge(
     seen = np.asarray(problem.energy(looks)).min(axis=2)  # (chain, look)
     lowest = np.minimum.accumulate(seen, axis=1)
     last = [lowest.shape[1] * budget // budgets[-1] - 1 for budget in budgets]
-    picked, _ = posterior.best_by_chain
+    points, energies = (part.reshape(len(looks), -1, *part.shape[1:])
+                        for part in posterior.best_by_chain)  # fmt: skip
+    picked = points[np.arange(len(looks)), np.argmin(energies, axis=1)]
     return {"energy": lowest[:, last].T, "picked": np.all(np.abs(picked) < 0.5, axis=-1)}
 
 
