@@ -86,7 +86,7 @@ def _measure(settings: dict[str, Any], rates: tuple[float, float], work: Work) -
     draws = posterior.draws / np.asarray(_STRETCH)  # (seed, draw, 2)
     return {
         "trips": toy.trips_per_1000(posterior),
-        "distance": toy.mode_distances(draws),
+        "distance": np.array([rx.targets.mode_distance(chain) for chain in draws]),
         "masses": np.stack([rx.targets.mode_masses(chain) for chain in draws]),
         "learning_rates": posterior.learning_rates,  # (seed, rung)
         "verdict_rate": posterior.verdict_rate,
