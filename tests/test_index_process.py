@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mutants import always_odd, gate_that_never_closes
 
 from replicax import diagnostics, prng, theory
 from replicax import schedule as schedules
@@ -107,16 +108,8 @@ def test_trips_counted_in_the_loop_are_those_that_the_library_counts() -> None:
     assert counted.sum() > 200
 
 
-def always_odd(schedule, step, odd, num_pairs):
-    return jnp.arange(num_pairs) % 2 == 0
-
-
 def parity_one_step_late(schedule, step, odd, num_pairs):
     return (jnp.arange(num_pairs) + 1) % 2 == ((step + 1) // schedule.window) % 2
-
-
-def gate_that_never_closes(schedule, step, active, gate, wanted, finite):
-    return active & wanted
 
 
 def gate_that_never_reopens(schedule, step):
