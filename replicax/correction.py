@@ -5,12 +5,13 @@ shows in the mean energy of the cold rung, once it is known what that energy sho
 
 1. reference: windows of one step and lambda = 0, where the rule has no bias, measure
    U_ref = mean U~_cold, the first tenth of the stage left out;
-2. tuning: windows as asked for, and stochastic approximation of E[U~_cold] = U_ref,
-   lambda <- lambda + gamma_k dT (U~_cold - U_ref),  gamma_k = 200 / (k + K/10),
-   k counted from the beginning of the stage, K its length;
+2. tuning: windows as asked for, and stochastic approximation of E[U~_cold] = U_ref in 50 blocks,
+   lambda <- lambda + 100 / (j + 5) dT (mean U~_cold of block j - U_ref),  j = 0, 1, ..., 49;
 3. from then on lambda is the average over the second half of the tuning.
 
-Energies are those of the moved replicas before they swap: a swap prefers lucky noise.
+Energies are those of the moved replicas before they swap: a swap prefers lucky noise. Within a
+block lambda stands still. If it followed the energy step by step it would rise while the cold
+replica stays in a mode of high energy and so keep it there, a bias of its own.
 """
 
 from dataclasses import replace
@@ -23,8 +24,9 @@ from jax import Array
 from replicax.schedule import Schedule
 from replicax.swap import Rule
 
-_GAIN = 200.0  # a few times 1 / slope: on two modes dT dE[U] / dlambda is -.005 to -.03
-_GAIN_DELAY = 10  # the gain falls from a tenth of the tuning on
+_BLOCKS = 50
+_GAIN = 100.0  # about 1 / slope: on two modes dT dE[U] / dlambda is -.005 to -.03
+_GAIN_DELAY = 5  # blocks after which the gain has halved
 _UNSETTLED = 10  # a tenth of the reference is not yet stationary
 
 
@@ -46,6 +48,7 @@ class Correction(NamedTuple):
     value: Array  # lambda_W in force                                     shape ()
     anchor: Array  # an energy, from which those of the reference differ  shape ()
     reference: Sum  # of these differences
+    block: Sum  # of those since lambda_W last changed
     tuned: Sum  # of lambda_W over the second half of the tuning
 
 
@@ -59,7 +62,8 @@ def start(rule: Rule, dtype: Any) -> Correction | tuple[()]:
             'rx.swap.window_corrected("auto", reference_steps=..., tuning_steps=...).'
         )
     zero = jnp.zeros((), dtype)
-    return Correction(zero, zero, Sum(zero, zero), Sum(zero, zero))
+    none = Sum(zero, zero)
+    return Correction(zero, zero, none, none, none)
 
 
 def in_force(
@@ -97,20 +101,23 @@ def renew(
 
     place = step - rule.reference_steps
     tunes = (place >= 0) & (place < rule.tuning_steps)
+    length = jnp.maximum(1, rule.tuning_steps // _BLOCKS)
+    block = _where(tunes, correction.block.add(difference), correction.block)
+    ends = tunes & ((place + 1) % length == 0)
     num_measured = jnp.asarray(rule.reference_steps - settled, dtype)
-    excess = difference - correction.reference.total / num_measured
+    excess = block.total / length.astype(dtype) - correction.reference.total / num_measured
+    gain = _GAIN / (place // length + _GAIN_DELAY).astype(dtype)
     slope = 1 / temperature[0] - 1 / temperature[1]
-    delay = jnp.asarray(rule.tuning_steps, dtype) / _GAIN_DELAY
-    gain = _GAIN / (jnp.maximum(place, 0).astype(dtype) + delay)
     most = jnp.log(jnp.asarray(window, dtype))
-    change = jnp.where(tunes & finite, gain * slope * excess, 0)
-    value = jnp.clip(correction.value + change, -most, most)
+    moved = jnp.clip(correction.value + gain * slope * excess, -most, most)
+    value = jnp.where(ends, moved, correction.value)
+    block = jax.tree.map(lambda part: jnp.where(ends, 0, part), block)
 
     half = rule.tuning_steps // 2
     tuned = _where(tunes & (place >= half), correction.tuned.add(value), correction.tuned)
     average = tuned.total / jnp.asarray(rule.tuning_steps - half, dtype)
     value = jnp.where(place + 1 == rule.tuning_steps, average, value)
-    return Correction(value, anchor, reference, tuned)
+    return Correction(value, anchor, reference, block, tuned)
 
 
 def _where(condition: Array, one: Sum, other: Sum) -> Sum:

@@ -134,6 +134,8 @@ def test_tuning_moves_the_correction_and_then_it_stays() -> None:
     assert values.shape == (2, 900)
     assert np.all(values[:, : STAGES["reference_steps"]] == 0)
     assert np.all(np.ptp(tuned, axis=1) > 0.1)
+    changes = np.flatnonzero(np.any(np.diff(values, axis=1) != 0, axis=0)) + 1  # steps
+    assert np.all((changes + 1 - STAGES["reference_steps"]) % 8 == 0)  # ends of 50 blocks
     assert np.all(values[:, FROZEN - 1 :] == posterior.window_correction[:, None])
     half = STAGES["tuning_steps"] // 2
     assert posterior.window_correction == pytest.approx(tuned[:, half:].mean(axis=1), abs=0.02)

@@ -9,7 +9,7 @@ from replicax.experiments.study import Cell, Finding, Measured, Results, Scale, 
 # Steps of each chain, in millions. Swaps between the modes are rare where noise is strong or
 # windows are long: there a chain needs more of them to know its mean energy.
 _MILLIONS = {
-    (3.0, 10): 2, (3.0, 100): 7, (3.0, 1000): 6,
+    (3.0, 10): 2, (3.0, 100): 12, (3.0, 1000): 6,
     (4.0, 10): 4, (4.0, 100): 4, (4.0, 1000): 8,
     (5.0, 10): 8, (5.0, 100): 8, (5.0, 1000): 12,
 }  # fmt: skip
