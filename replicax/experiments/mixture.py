@@ -105,7 +105,6 @@ def run_auto(settings: dict[str, Any], work: Work) -> dict[str, Any]:
     posterior = sample(work, settings, "auto", burn_in=2 * mixture_auto.stage_steps(settings))
     return {
         "window_correction": posterior.window_correction,
-        "history": mixture_auto.thinned(posterior.history["window_correction"]),
         "left": left_masses(posterior.draws),
         "distance": np.array(distance(histogram(posterior.draws))),
         "swaps": posterior.window_swap_rate[:, 0],

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from replicax.experiments.study import Cell, Finding, Measured, Results, Scale, Table, number
 
 # Steps of each chain, in millions. Swaps between the modes are rare where noise is strong or
@@ -84,8 +82,3 @@ def table(auto: Results, pairs: Results) -> Table:
             ]
         )
     return Table('λ = "auto"', header, rows)
-
-
-def thinned(history: np.ndarray, points: int = 200) -> np.ndarray:
-    """(chain, point) with at most that many points."""
-    return history[:, :: max(1, history.shape[1] // points)]

@@ -127,11 +127,12 @@ def _auto(pairs: Results, auto: Results, unbiased: float) -> Any:
         names.append(f"{settings['sigma']:g}\n{settings['window']}")
         spread = place + np.linspace(-0.2, 0.2, record["left"].size)
         best, biased = solved["window_correction"][1], solved["exact_left"][0]
-        for axes, values, mark, name in (
-            (left, record["window_correction"], best, "best λ, exact"),
-            (right, record["left"], biased, "without correction, exact"),
+        names_of_marks = "chains", "mean ± 2 s.e.", "exact: best λ; left mass without correction"
+        for axes, values, mark in (
+            (left, record["window_correction"], best),
+            (right, record["left"], biased),
         ):
-            said = ("chains", "mean ± 2 s.e.", name) if place == 0 else (None,) * 3
+            said = names_of_marks if place == 0 else (None,) * 3
             mean = Measured.of(values)
             axes.plot(spread, values, ".", ms=4, color=panels.SOFT, label=said[0])
             axes.errorbar(place, mean.mean, 2 * mean.error, fmt="o", ms=5, capsize=3,
@@ -143,6 +144,6 @@ def _auto(pairs: Results, auto: Results, unbiased: float) -> Any:
     ):
         panels.label(axes, "σ, W", y, title)
         axes.set_xticks(range(len(names)), names)
-        panels.legend(axes)
+    panels.legend_below(right)
     figure.set_label('λ = "auto": what each chain found, and the left mass of its draws with it.')
     return figure
