@@ -134,7 +134,7 @@ class Assembly:
     def _compiled(self, name: str, function: Callable) -> Callable:
         if self.programs is None:
             return jax.jit(function)
-        return self.programs.get(name, self.program, lambda: jax.jit(function))
+        return self.programs.get(name, self.program, lambda: jax.jit(function), self.num_replicas)
 
     def no_trips(self) -> Trips:
         return Trips.none(self.options.num_chains, self.num_replicas)

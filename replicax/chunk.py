@@ -19,6 +19,7 @@ from replicax import tally as tallies
 from replicax.algorithm import Settings, State, build_parts
 from replicax.batches import ArrayBatches, Batches, HostBatches, NoBatches, row_drawer
 from replicax.chance import draw_block
+from replicax.correction import Correction
 from replicax.kernels import Kernel
 from replicax.tally import Tally
 from replicax.targets import Target
@@ -77,6 +78,8 @@ class Numbers(NamedTuple):
 
     window: Any
     window_correction: Any
+    reference_steps: Any
+    tuning_steps: Any
     energy_noise_std: Any
     target_swap_rate: Any
     burn_in: Any
@@ -87,7 +90,9 @@ class Numbers(NamedTuple):
         std = 0.0 if rule.estimates_noise else rule.energy_noise_std
         return cls(
             window=int(schedule.window),  # Python's own numbers take the precision they meet
-            window_correction=float(rule.window_correction),
+            window_correction=0.0 if rule.tunes_correction else float(rule.window_correction),
+            reference_steps=rule.reference_steps or 1,
+            tuning_steps=rule.tuning_steps or 1,
             energy_noise_std=float(std) if np.ndim(std) == 0 else jnp.asarray(std),
             target_swap_rate=float(tuning.target_swap_rate),
             burn_in=program.burn_in,
@@ -96,10 +101,15 @@ class Numbers(NamedTuple):
     def put_into(self, program: Program) -> Program:
         schedule, rule, tuning = _parts(program)
         std = rule.energy_noise_std if rule.estimates_noise else self.energy_noise_std
+        if rule.tunes_correction:
+            stages = {n: getattr(self, n) for n in ("reference_steps", "tuning_steps")}
+            rule = replace(rule, **stages)
+        else:
+            rule = replace(rule, window_correction=self.window_correction)
         settings = replace(
             program.settings,
             schedule=replace(schedule, window=self.window),
-            rule=replace(rule, energy_noise_std=std, window_correction=self.window_correction),
+            rule=replace(rule, energy_noise_std=std),
             tuning=replace(tuning, target_swap_rate=self.target_swap_rate),
         )
         return replace(program, settings=settings, burn_in=self.burn_in)
@@ -143,7 +153,7 @@ class Programs:
 
 def _identity(program: Program) -> Hashable:
     """Equal for programs that compile to the same code."""
-    neutral = Numbers(1, 0.0, 0.0, 0.5, 0).put_into(program)
+    neutral = Numbers(1, 0.0, 1, 1, 0.0, 0.5, 0).put_into(program)
     kernel, batches = program.kernel, program.batches
     known = kernel.spec is not None
     parts = replace(neutral, kernel=None, batches=None)  # type: ignore[arg-type]
@@ -316,12 +326,14 @@ def _batch(batches: Batches, chance: Any, data: Any, place: Array) -> tuple[Any,
 
 def _history(carry: Carry) -> dict[str, Array]:
     state, tally = carry
+    tuned = isinstance(state.correction, Correction)
     return {
         "learning_rate": state.ladder.learning_rate,
         "temperature": state.ladder.temperature,
         "buffer": state.buffer,
         "pairs": tally.pairs,
         "energy": tally.energy,
+        **({"window_correction": state.correction.value} if tuned else {}),
     }
 
 

@@ -112,7 +112,7 @@ def sample(
     given = dict(locals())
     given["draw_rungs"] = options.as_rungs(draw_rungs)
     chosen = Options(**{name: given[name] for name in Options.__dataclass_fields__})
-    chosen = chosen.with_history()
+    chosen = chosen.with_history().with_stages()
     if callback is not None and not callable(callback):
         raise ValueError(f"callback is {callback!r}; give a function that takes an rx.Progress.")
     source = as_batches(batches, batch_size)
