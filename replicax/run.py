@@ -14,8 +14,9 @@ import numpy as np
 
 from replicax import checkpoint
 from replicax.batches import ArrayBatches, BatchesEnded, HostBatches
-from replicax.chunk import Carry, Chunk, Program, Programs, build_chunk, chunk_capacity
+from replicax.chunk import Carry, Chunk, build_chunk, chunk_capacity
 from replicax.diagnostics import Trips, follow_trips
+from replicax.program import Program, Programs
 from replicax.records import Records
 from replicax.tally import PAIR_COUNTS
 from replicax.trees import leaf_names

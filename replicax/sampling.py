@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from replicax import checkpoint, options, trees
 from replicax.assembly import Assembly
 from replicax.batches import HostBatches, as_batches
-from replicax.chunk import Programs
 from replicax.ladder import Gain
 from replicax.options import Options
 from replicax.posterior import Posterior
+from replicax.program import Programs
 from replicax.records import Records, create_records, open_records
 from replicax.report import display_progress
 from replicax.run import Progress, Saver, run

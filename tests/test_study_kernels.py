@@ -7,10 +7,10 @@ import pytest
 from mutants import flipped_verdict
 
 from replicax import swap, targets
-from replicax.chunk import Programs
 from replicax.experiments import kernels, load_study
 from replicax.experiments.runner import reproduce
 from replicax.experiments.study import Scale, Work
+from replicax.program import Programs
 
 STUDY = load_study("kernels")
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from replicax import schedule, swap
-from replicax.chunk import Programs
 from replicax.experiments import exact, load_study, mixture, mixture_auto
 from replicax.experiments.runner import read_record, reproduce
 from replicax.experiments.study import Scale, Work
+from replicax.program import Programs
 
 STUDY = load_study("mixture")
 

@@ -9,11 +9,11 @@ from scipy.optimize import brentq
 
 import replicax as rx
 from replicax import kernels, schedule, swap, targets
-from replicax.chunk import Programs
 from replicax.experiments import load_study, searches
 from replicax.experiments.runner import reproduce
 from replicax.experiments.study import Scale, Work
 from replicax.ladder import Ladder
+from replicax.program import Programs
 
 STUDY = load_study("optimise")
 

@@ -11,10 +11,10 @@ import pytest
 from mutants import flipped_verdict, gate_that_never_closes, parity_of_every_step
 
 from replicax import schedule, swap
-from replicax.chunk import Programs
 from replicax.experiments import load_study, window
 from replicax.experiments.runner import read_record, reproduce
 from replicax.experiments.study import Results, Scale, Work
+from replicax.program import Programs
 
 QUICK = Scale(quick=True)
 PROGRAMS = Programs()

@@ -59,14 +59,14 @@ for.
 
 def cells(scale: Scale) -> list[Cell]:
     pairs = scale.choose(sorted({*REFERENCE, *_MORE_PAIRS}), [(3.0, 1), (3.0, 100)])
-    total = scale.choose(10_000_000, 600_000)
+    total, seeds = scale.choose(10_000_000, 600_000), scale.num_seeds(_NUM_CHAINS, _NUM_CHAINS)
 
     def settings(sigma: float, window: int) -> dict[str, Any]:
         steps = total // _NUM_CHAINS * (2 if sigma == 6 else 1)  # swaps are rare: as the paper
-        return {"sigma": sigma, "window": window, "num_steps": steps}
+        return {"sigma": sigma, "window": window, "num_steps": steps, "seeds": seeds}
 
     solved = [Cell(f"sigma={s:g}-W={w}", settings(s, w)) for s, w in pairs]
-    return [*solved, *mixture_auto.cells(scale)]
+    return [*solved, *mixture_auto.cells(scale, seeds)]
 
 
 @functools.cache
@@ -83,7 +83,7 @@ def sample(work: Work, settings: dict[str, Any], window_correction: Any, **more:
         jnp.zeros(()),
         num_steps=num_steps,
         num_replicas=2,
-        num_chains=_NUM_CHAINS,
+        num_chains=settings["seeds"],
         learning_rate=_MODES.learning_rate,
         temperature=_MODES.temperatures,
         schedule=rx.schedule.windowed_deo(settings["window"], alternate=False),

@@ -14,11 +14,16 @@ _MILLIONS = {
 _CLOSE, _CLOSE_QUICK = 0.015, 0.04
 
 
-def cells(scale: Scale) -> list[Cell]:
+def cells(scale: Scale, seeds: int) -> list[Cell]:
     def settings(sigma: float, window: int, millions: float) -> dict[str, Any]:
-        close = scale.choose(_CLOSE, _CLOSE_QUICK)
-        steps = round(1_000_000 * millions)
-        return {"auto": True, "sigma": sigma, "window": window, "num_steps": steps, "close": close}
+        return {
+            "auto": True,
+            "sigma": sigma,
+            "window": window,
+            "num_steps": round(1_000_000 * millions),
+            "seeds": seeds,
+            "close": scale.choose(_CLOSE, _CLOSE_QUICK),
+        }
 
     chosen = scale.choose(_MILLIONS, {(3.0, 100): 0.6})
     return [Cell(f"auto-sigma={s:g}-W={w}", settings(s, w, m)) for (s, w), m in chosen.items()]
