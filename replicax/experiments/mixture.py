@@ -59,7 +59,7 @@ for.
 
 def cells(scale: Scale) -> list[Cell]:
     pairs = scale.choose(sorted({*REFERENCE, *_MORE_PAIRS}), [(3.0, 1), (3.0, 100)])
-    total, seeds = scale.choose(10_000_000, 600_000), scale.num_seeds(_NUM_CHAINS, _NUM_CHAINS)
+    total, seeds = scale.choose(6_000_000, 600_000), scale.num_seeds(_NUM_CHAINS, _NUM_CHAINS)
 
     def settings(sigma: float, window: int) -> dict[str, Any]:
         steps = total // _NUM_CHAINS * (2 if sigma == 6 else 1)  # swaps are rare: as the paper
