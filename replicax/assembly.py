@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from replicax import algorithm, chunk, options, prng, starts, trees
+from replicax import algorithm, chunk, prng, resolve, starts, trees
 from replicax.batches import ArrayBatches, Batches, HostBatches
 from replicax.diagnostics import Trips
 from replicax.kernels import Kernel
@@ -31,17 +31,17 @@ class Assembly:
         self.programs = programs
         assert chosen.history_every is not None, "options are completed by with_history()"
         self.options, self.target, self.batches = chosen, target, batches
-        self.num_replicas = num_replicas = options.resolve_num_replicas(chosen)
-        schedule = options.resolve_schedule(chosen, num_replicas)
-        rule = options.resolve_rule(chosen, num_replicas, schedule)
-        kernel = options.resolve_kernel(chosen.kernel)
-        adapts, _ = options.adapts_until(chosen, rule)
-        self.ladder = options.resolve_ladder(chosen, num_replicas, rule, adapts)
+        self.num_replicas = num_replicas = resolve.num_replicas(chosen)
+        schedule = resolve.schedule(chosen, num_replicas)
+        rule = resolve.rule(chosen, num_replicas, schedule)
+        kernel = resolve.kernel(chosen.kernel)
+        adapts, _ = resolve.adapts_until(chosen, rule)
+        self.ladder = resolve.ladder(chosen, num_replicas, rule, adapts)
         self._check_combination(rule, kernel)
         settings = algorithm.Settings(
             schedule=schedule,
             rule=rule,
-            tuning=options.resolve_tuning(chosen, rule, num_replicas),
+            tuning=resolve.tuning(chosen, rule, num_replicas),
             energy_at=chosen.energy_at,
             langevin=bool(np.any(self.ladder.temperature > 0)),
         )
@@ -54,7 +54,7 @@ class Assembly:
             num_chains=chosen.num_chains,
             burn_in=chosen.burn_in,
             thin=chosen.thin,
-            draw_rungs=options.resolve_draw_rungs(chosen, num_replicas),
+            draw_rungs=resolve.draw_rungs(chosen, num_replicas),
             history_every=chosen.history_every,
             track_best=schedule.forces if track_best is None else track_best,
             stop_on_nonfinite=chosen.on_nonfinite == "stop",
@@ -112,7 +112,7 @@ class Assembly:
 
             return chunk.start(program, jax.vmap(one, out_axes=chunk.STATE_AXES)(params))
 
-        ladder = options.device_ladder(self.ladder, dtype)
+        ladder = resolve.device_ladder(self.ladder, dtype)
         buffer = 0.0 if isinstance(self.options.buffer, str) else float(self.options.buffer)
         return self._compiled("carry", begin)(params, ladder, buffer)
 
