@@ -110,7 +110,8 @@ def _markdown(study: Study, results: Results, held: dict, captions: dict[str, st
     for sentence in held["notes"]:
         lines += ["", f"- {sentence}"] if lines[-1][:1] != "-" else [f"- {sentence}"]
     for file, caption in captions.items():
-        lines += ["", f"![{caption}]({file})", "", f"*{caption}*"]
+        shown = caption.replace("*", r"\*")
+        lines += ["", f"![{shown}]({file})", "", f"*{shown}*"]
     for table in study.tables(results):
         lines += ["", f"## {table.title}", "", *_rows(table.header, table.rows)]
     return "\n".join([*lines, ""])
