@@ -66,10 +66,11 @@ def conv(
     lhs_dilation = tuple(lhs_dilation or (1,) * num_spatial)
     rhs_dilation = tuple(rhs_dilation or (1,) * num_spatial)
     if isinstance(padding, str):
-        space = [_dilated(lhs.shape[axis], by) for axis, by in zip(dims.lhs_spec[2:], lhs_dilation)]
-        window = [
-            _dilated(rhs.shape[axis], by) for axis, by in zip(dims.rhs_spec[2:], rhs_dilation)
-        ]
+        if any(by != 1 for by in lhs_dilation):
+            raise ValueError("With lhs_dilation give the padding as pairs of numbers, not by name.")
+        space = [lhs.shape[axis] for axis in dims.lhs_spec[2:]]
+        sizes = zip(dims.rhs_spec[2:], rhs_dilation, strict=True)
+        window = [1 + by * (rhs.shape[axis] - 1) for axis, by in sizes]
         padding = lax.padtype_to_pads(space, window, window_strides, padding)
     spec = _Spec(
         shapes=(lhs.shape, rhs.shape),
@@ -98,10 +99,6 @@ def layout(name: str):
         yield
     finally:
         _layout = before
-
-
-def _dilated(size: int, by: int) -> int:
-    return 0 if size == 0 else 1 + by * (size - 1)
 
 
 @dataclass(frozen=True)
