@@ -56,7 +56,7 @@ def assert_close(found, wanted, tolerance: float) -> None:
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * np.abs(other).max())
 
 
-@pytest.mark.parametrize("name", ("grouped", "unrolled", "auto"))
+@pytest.mark.parametrize("name", ("grouped", "dense", "unrolled", "auto"))
 @pytest.mark.parametrize("mapped", MAPPED)
 @pytest.mark.parametrize("case", CASES)
 def test_values_and_gradients_are_those_of_lax(case: str, mapped: str, name: str) -> None:
@@ -69,7 +69,7 @@ def test_values_and_gradients_are_those_of_lax(case: str, mapped: str, name: str
     assert_close(found, wanted, 1e-5)
 
 
-@pytest.mark.parametrize("name", ("grouped", "unrolled"))
+@pytest.mark.parametrize("name", ("grouped", "dense", "unrolled"))
 def test_low_precision_stays_low(name: str) -> None:
     images, filters = arrays(dtype=jnp.bfloat16)
     with layout(name):
@@ -78,7 +78,7 @@ def test_low_precision_stays_low(name: str) -> None:
     assert_close(found, wanted, 0.03)
 
 
-@pytest.mark.parametrize("name", ("grouped", "unrolled", "auto"))
+@pytest.mark.parametrize("name", ("grouped", "dense", "unrolled", "auto"))
 def test_chains_of_replicas_fold_twice(name: str) -> None:
     images, filters = (jnp.stack([x, x[::-1]]) for x in arrays())
 
@@ -102,7 +102,9 @@ def test_gradients_of_gradients() -> None:
     assert_close(bend(conv), bend(lax.conv_general_dilated), 1e-4)
 
 
-@pytest.mark.parametrize(("name", "count"), [("grouped", 1), ("unrolled", NUM_REPLICAS)])
+@pytest.mark.parametrize(
+    ("name", "count"), [("grouped", 1), ("dense", 1), ("unrolled", NUM_REPLICAS)]
+)
 def test_a_layout_is_what_it_says(name: str, count: int) -> None:
     images, filters = arrays()
     with layout(name):
