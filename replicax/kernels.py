@@ -131,8 +131,8 @@ def from_optax(
     return _kernel(transform, move, weight_decay, prior, spec=None)
 
 
-class CycleMemory(NamedTuple):
-    """What a cyclical kernel keeps beside the memory of the kernel inside."""
+class CountMemory(NamedTuple):
+    """What a kernel that keeps time has beside the memory of the kernel inside."""
 
     count: Array  # steps taken
     inner: Any
@@ -157,33 +157,71 @@ def cyclical(kernel: Kernel, cycle_length: int, exploitation: float = 0.05) -> K
     def exploits(step: Any) -> Any:
         return step % cycle_length >= begins
 
+    def rung_at(rung: Ladder, count: Array) -> Ladder:
+        rate = 0.5 * (1 + jnp.cos(jnp.pi * (count % cycle_length) / cycle_length))
+        return Ladder(rung.learning_rate * rate, rung.temperature * exploits(count))
+
+    options = {"cycle_length": cycle_length, "exploitation": exploitation}
+    return _timed(kernel, rung_at, {"name": "cyclical", **options})._replace(exploits=exploits)
+
+
+def annealed(
+    kernel: Kernel, num_steps: int, learning_rate: float = 1.0, temperature: float = 1.0
+) -> Kernel:
+    """A kernel that cools: simulated annealing, each replica by itself.
+
+        eta_k = eta learning_rate^t,  tau_k = tau temperature^t,  t = min(k / num_steps, 1)
+
+    `learning_rate` and `temperature` are what is left of the rung's own after `num_steps`.
+    """
+    if num_steps < 1 or not (0 < learning_rate <= 1 and 0 < temperature <= 1):
+        raise ValueError(
+            f"num_steps is {num_steps}, learning_rate {learning_rate} and temperature "
+            f"{temperature}; annealing needs at least one step, and what is left in (0, 1]."
+        )
+
+    def rung_at(rung: Ladder, count: Array) -> Ladder:
+        done = jnp.minimum(count / num_steps, 1.0)
+        return Ladder(
+            rung.learning_rate * learning_rate**done, rung.temperature * temperature**done
+        )
+
+    options = {
+        "num_steps": num_steps,
+        "learning_rate": learning_rate,
+        "temperature": temperature,
+    }
+    return _timed(kernel, rung_at, {"name": "annealed", **options})
+
+
+def _timed(kernel: Kernel, rung_at: Callable[[Ladder, Array], Ladder], spec: dict) -> Kernel:
+    """A kernel whose rung depends on how many steps its replica has taken."""
+
     def init(params: Any) -> Replica:
         replica = kernel.init(params)
-        return Replica(params, CycleMemory(jnp.array(0, jnp.int32), replica.memory))
+        return Replica(params, CountMemory(jnp.array(0, jnp.int32), replica.memory))
 
     def step(noise: Any, replica: Replica, evaluate: Callable, rung: Ladder):
-        count = replica.memory.count
-        rate = 0.5 * (1 + jnp.cos(jnp.pi * (count % cycle_length) / cycle_length))
-        rung = Ladder(rung.learning_rate * rate, rung.temperature * exploits(count))
-        inner = Replica(replica.params, replica.memory.inner)
-        inner, energy = kernel.step(noise, inner, evaluate, rung)
-        return Replica(inner.params, CycleMemory(count + 1, inner.memory)), energy
+        count, inner = replica.memory
+        inner = Replica(replica.params, inner)
+        inner, energy = kernel.step(noise, inner, evaluate, rung_at(rung, count))
+        return Replica(inner.params, CountMemory(count + 1, inner.memory)), energy
 
-    spec = kernel.spec and {
-        "name": "cyclical",
-        "kernel": kernel.spec,
-        "cycle_length": cycle_length,
-        "exploitation": exploitation,
-    }
-    return kernel._replace(init=init, step=step, exploits=exploits, spec=spec)
+    known = kernel.spec is not None
+    return kernel._replace(
+        init=init, step=step, spec={**spec, "kernel": kernel.spec} if known else None
+    )
 
 
 def from_spec(spec: dict) -> Kernel:
     """Make a kernel again from its `spec`."""
     options = {name: value for name, value in spec.items() if name != "name"}
-    if spec["name"] == "cyclical":
-        return cyclical(from_spec(options.pop("kernel")), **options)
+    if spec["name"] in _AROUND:
+        return _AROUND[spec["name"]](from_spec(options.pop("kernel")), **options)
     return NAMED[spec["name"]](**options)
+
+
+_AROUND = {"cyclical": cyclical, "annealed": annealed}  # kernels around another
 
 
 NAMED = {

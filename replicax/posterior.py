@@ -164,20 +164,32 @@ class Posterior:
 
         Over all replicas and steps if tracked ("exactly_one", `track_best`), else over the draws.
         """
+        points, energies = self._best_leaves()
+        chain = int(np.argmin(energies))
+        leaves = [leaf[chain] for leaf in points]
         described = self._records.meta["params"]
+        return trees.rebuild(described, leaves, self._like), float(energies[chain])
+
+    @property
+    def best_by_chain(self) -> tuple[Any, np.ndarray]:
+        """The lowest-energy point seen in each chain, and its energy as it was seen  (chain, ...).
+
+        Of noisy energies the lowest belongs to the luckiest draw: judge the point again.
+        """
+        leaves, energies = self._best_leaves()
+        return trees.rebuild(self._records.meta["params"], leaves, self._like), energies
+
+    def _best_leaves(self) -> tuple[list[np.ndarray], np.ndarray]:
+        names = self._records.meta["params"]["names"]
         if self._resolved["track_best"]:
-            chain = int(np.argmin(self._final("best_energy")))
-            count = len(described["names"])
-            leaves = [self._final(f"best.{i:06d}")[chain] for i in range(count)]
-            energy = float(self._final("best_energy")[chain])
-            return trees.rebuild(described, leaves, self._like), energy
+            leaves = [self._final(f"best.{i:06d}") for i in range(len(names))]
+            return leaves, self._final("best_energy")
         energies = self.energies
         if energies.size == 0:
             raise ValueError("No draws were kept, so there is no best one.")
         energies = np.where(np.isfinite(energies), energies, np.inf)
-        chain, draw = np.unravel_index(int(np.argmin(energies)), energies.shape)
-        leaves = [self._draws(name, 0)[chain, draw] for name in described["names"]]
-        return trees.rebuild(described, leaves, self._like), float(energies[chain, draw])
+        chains, draw = np.arange(self.num_chains), np.argmin(energies, axis=1)
+        return [self._draws(name, 0)[chains, draw] for name in names], energies[chains, draw]
 
     def components(self) -> dict[str, np.ndarray]:
         """The first scalar components of the parameters by name, each (chain, draw)."""

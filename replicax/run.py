@@ -20,6 +20,7 @@ from replicax.records import Records
 from replicax.tally import PAIR_COUNTS
 from replicax.trees import leaf_names
 
+_FIRST_STEPS = 64
 _CHUNK_SECONDS = 0.5
 _CHECKPOINT_SECONDS = 30.0
 _PENDING_BYTES = 2**28
@@ -43,6 +44,29 @@ class Progress(NamedTuple):
     round_trips: np.ndarray  # shape (chain,)
     verdict_rate: np.ndarray  # shape (chain, pair)
     carry: Carry  # on the device
+
+
+class Pace(NamedTuple):
+    """How many steps the next chunk takes: half a second's worth, and enough to outweigh what a
+    chunk costs whatever its length."""
+
+    length: int
+    capacity: int
+    before: tuple[int, float] | None = None  # steps and seconds of the chunk before
+
+    def after(self, steps: int, seconds: float) -> "Pace":
+        """The pace once a chunk of `steps` took `seconds`; the first one's time is compilation."""
+        if self.before is None:
+            return self._replace(before=(0, 0.0))
+        before_steps, before_seconds = self.before
+        per_step, fixed = seconds / steps, 0.0
+        if before_steps and before_steps != steps:
+            slope = (seconds - before_seconds) / (steps - before_steps)
+            per_step = max(slope, 0.01 * per_step)
+            fixed = max(seconds - per_step * steps, 0.0)
+        wanted = max(_CHUNK_SECONDS, 4 * fixed) / per_step
+        length = int(np.clip(wanted, steps / 4, steps * 4))
+        return self._replace(length=min(max(length, 1), self.capacity), before=(steps, seconds))
 
 
 @dataclass
@@ -100,11 +124,11 @@ def run(
     chunk = build_chunk(program, keys, capacity, programs)
     data = program.batches.data if isinstance(program.batches, ArrayBatches) else None
     saver.step, saver.clock = step, time.monotonic()
-    length, rate = program.chunk_steps or min(capacity, 256), 0.0
+    pace = Pace(program.chunk_steps or min(capacity, _FIRST_STEPS), capacity)
     result = None
     with interruptible() as interrupted:
         while step < num_steps and result is None:
-            count = min(length, num_steps - step)
+            count = min(pace.length, num_steps - step)
             if isinstance(program.batches, HostBatches):
                 count, data = program.batches.feed(step, count, capacity)
                 if count == 0:
@@ -116,11 +140,10 @@ def run(
             seconds = max(time.monotonic() - began, 1e-9)
             trips = record(program, saver.records, trips, rows, step, done)
             step += done
-            if rate and program.chunk_steps is None:  # the first chunk's time is compilation
-                length = int(np.clip(done / seconds * _CHUNK_SECONDS, 1, capacity))
-            rate = done / seconds
+            if program.chunk_steps is None:
+                pace = pace.after(done, seconds)
             result = _look(program, carry, done < count, bool(interrupted), step)
-            progress = _progress(program, carry, trips, step, num_steps, rate)
+            progress = _progress(program, carry, trips, step, num_steps, done / seconds)
             if display is not None:
                 display(progress)
             if callback is not None:

@@ -136,20 +136,26 @@ def modes25_energy(position: Array) -> Array:
     return 0.2 * square - wells + jnp.maximum(0.0, square - _WALL)
 
 
-def modes25(noise_std: float = 2.0) -> Target:
+def modes25(noise_std: float = 2.0, stretch: tuple[float, float] = (1.0, 1.0)) -> Target:
     """The 25-mode posterior, its energy and gradient each seen through their own Gaussian noise.
+
+    `stretch` is the unit of each coordinate: positions divided by it are those of the plain
+    target, whose truth holds for them. Gradients and their noise shrink by it, as those of
+    mini-batches would.
 
     >>> float(modes25(noise_std=0.0).energy(jnp.zeros(2), None, jnp.zeros(2)))
     -4.0
     """
+    unit = np.asarray(stretch, np.float32)
 
     def energy(position: Array, batch: Any, noise: Array) -> Array:
-        return modes25_energy(position) + noise_std * noise[0]
+        return modes25_energy(position / unit) + noise_std * noise[0]
 
     def gradient(position: Array, batch: Any, noise: Array) -> Array:
+        position = position / unit
         outside = jnp.sum(position**2) > _WALL
         slope = (0.4 + 2.0 * outside) * position + 4 * jnp.pi * jnp.sin(2 * jnp.pi * position)
-        return slope + noise_std * noise
+        return (slope + noise_std * noise) / unit
 
     return Target(energy, gradient, noise=lambda key: jax.random.normal(key, (2,)))
 
@@ -216,6 +222,24 @@ def mode_distance(positions: np.ndarray, truth: np.ndarray | None = None) -> flo
     if not seen.any():
         return 1.0
     return float(0.5 * np.abs(seen / seen.sum() - true / true.sum()).sum())
+
+
+def rastrigin_energy(position: Array, amplitude: float = 10.0) -> Array:
+    """U = sum_i x_i^2 + A (1 - cos 2 pi x_i): a minimum near every point of the integer grid.
+
+    The barrier between two neighbours is about 2 A high. The global minimum is 0, at 0; the next
+    lowest, with one coordinate near 1 or -1, are a little below 1.
+    """
+    return jnp.sum(position**2 + amplitude * (1 - jnp.cos(2 * jnp.pi * position)), axis=-1)
+
+
+def rastrigin(amplitude: float = 10.0) -> Target:
+    """Rastrigin's function in as many dimensions as the start has, exact.
+
+    >>> float(rastrigin().energy(jnp.zeros(10), None, None))
+    0.0
+    """
+    return Target(lambda position, batch, key: rastrigin_energy(position, amplitude))
 
 
 def gaussian(mean: float = 0.0, std: float = 1.0) -> Target:

@@ -16,6 +16,7 @@ import pytest
 
 import replicax as rx
 from replicax import records
+from replicax.run import Pace
 
 SETTINGS = dict(
     num_replicas=6,
@@ -397,3 +398,26 @@ def test_a_scalar_start_is_traced_once():
     once = len(traced)
     rx.sample(energy, 0.0, chunk_steps=10, **options)
     assert len(traced) == 2 * once
+
+
+@pytest.mark.parametrize(
+    ("per_step", "fixed", "least", "most"),
+    [
+        (1e-3, 0.0, 400, 600),  # half a second
+        (1e-5, 0.6, 60_000, 65_536),  # what a chunk costs anyway must not be paid for few steps
+        (1e-3, 0.2, 600, 1000),
+        (2.0, 0.0, 1, 1),  # slow steps are looked at one by one
+        (2.0, 1.0, 1, 4),
+    ],
+)
+def test_chunks_take_half_a_second_and_outweigh_their_fixed_cost(
+    per_step, fixed, least, most
+) -> None:
+    noise = np.random.default_rng(0)
+    pace, lengths = Pace(64, 65_536).after(64, 5.0), []
+    for _ in range(30):
+        lengths.append(pace.length)
+        seconds = (fixed + per_step * pace.length) * noise.uniform(0.95, 1.05)
+        pace = pace.after(pace.length, seconds)
+    assert least <= np.median(lengths[12:]) <= most
+    assert lengths[0] == 64

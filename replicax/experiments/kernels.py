@@ -1,0 +1,248 @@
+"""DEO* with SGD, momentum and preconditioned kernels on a badly scaled posterior."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import replicax as rx
+from replicax import _panels as panels
+from replicax.experiments import toy
+from replicax.experiments.study import (
+    Cell,
+    Finding,
+    Measured,
+    Results,
+    Scale,
+    Study,
+    Table,
+    Work,
+    number,
+)
+
+_STRETCH = (1.0, 10.0)
+_TARGET = rx.targets.modes25(stretch=_STRETCH)
+_KERNELS = {
+    "sgld": "DEO*-SGD",
+    "momentum": "DEO*-mSGD",
+    "preconditioned": "DEO*-pSGD",
+}
+_RATES = {  # cold ends and hot ends to choose from, around what moves x as the toy's rates do
+    "sgld": ((0.003, 0.01), (0.6, 0.8, 1.2)),
+    "momentum": ((0.0003, 0.001), (0.12, 0.25, 0.5)),
+    "preconditioned": ((0.03, 0.1), (6.0, 12.0, 24.0)),
+}
+_ABOUT = """
+The 25 modes of section 5.1 with the second coordinate ten times as long: a rate that suits the
+first is a hundred times too small for the second. Energies and gradients are noisy as in the toy
+(the gradient's noise shrinks with the gradient, as that of mini-batches would), 16 replicas, W = 8,
+swap rate 0.4, Langevin noise of temperature 1 on the cold rung. Each kernel takes the same steps
+at the best of six pairs of rates (cold and hot end): chosen on some seeds, by the mode TV, and
+judged on others. Draws are mapped back, so that the truth is that of the plain 25 modes.
+"""
+
+
+def cells(scale: Scale) -> list[Cell]:
+    settings = {
+        "seeds": scale.num_seeds(16, 8),  # reported
+        "choosing": scale.choose(8, 4),  # further seeds, on which rates are chosen
+        "num_steps": scale.choose(20_000, 5_000),
+        "pairs": scale.choose(6, 2),
+    }
+    return [Cell(kernel, {"kernel": kernel, **settings}) for kernel in _KERNELS]
+
+
+def rate_pairs(settings: dict[str, Any]) -> list[tuple[float, float]]:
+    colds, hots = _RATES[settings["kernel"]]
+    return [(cold, hot) for cold in colds for hot in hots][-settings["pairs"] :]
+
+
+def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
+    found = [_measure(settings, rates, work) for rates in rate_pairs(settings)]
+    return {name: np.stack([one[name] for one in found]) for name in found[0]}
+
+
+def _start(key: Any) -> Any:
+    return rx.targets.modes25_start(key) * np.asarray(_STRETCH, np.float32)
+
+
+def _measure(settings: dict[str, Any], rates: tuple[float, float], work: Work) -> dict[str, Any]:
+    posterior = work.sample(
+        _TARGET,
+        _start,
+        kernel=settings["kernel"],
+        learning_rate=rates,
+        num_chains=settings["choosing"] + settings["seeds"],
+        num_steps=settings["num_steps"],
+        num_replicas=16,
+        window=8,
+        buffer=4.0,
+        buffer_gain=rx.Gain(),
+        burn_in=settings["num_steps"] // 10,
+        thin=10,
+        history_every=1000,
+        on_nonfinite="ignore",
+        seed=1,
+    )
+    draws = posterior.draws / np.asarray(_STRETCH)  # (seed, draw, 2)
+    return {
+        "trips": toy.trips_per_1000(posterior),
+        "distance": np.array([rx.targets.mode_distance(chain) for chain in draws]),
+        "masses": np.stack([rx.targets.mode_masses(chain) for chain in draws]),
+        "learning_rates": posterior.learning_rates,  # (seed, rung)
+        "verdict_rate": posterior.verdict_rate,
+        "draws": draws[settings["choosing"] :, ::5].astype(np.float32),  # for the map
+    }
+
+
+class Outcome(NamedTuple):
+    """A kernel at the rates that were chosen for it, on the seeds that did not choose."""
+
+    name: str
+    rates: tuple[float, float]
+    trips: Measured
+    distance: Measured
+    masses: np.ndarray  # (26,)
+    verdict_rate: np.ndarray  # (pair,)
+    learning_rates: np.ndarray  # (seed, rung)
+    draws: np.ndarray  # (seed, draw, 2)
+    mean_distance: list[float]  # of every pair of rates, on the seeds that chose
+
+
+def outcomes(results: Results) -> dict[str, Outcome]:
+    found = {}
+    for settings, record in results:
+        choosing = settings["choosing"]
+        mean_distance = record["distance"][:, :choosing].mean(axis=1)
+        place = int(np.argmin(mean_distance))
+        judged = {name: record[name][place, choosing:] for name in record if name != "draws"}
+        found[settings["kernel"]] = Outcome(
+            _KERNELS[settings["kernel"]],
+            rate_pairs(settings)[place],
+            Measured.of(judged["trips"]),
+            Measured.of(judged["distance"]),
+            judged["masses"].mean(axis=0),
+            judged["verdict_rate"].mean(axis=0),
+            judged["learning_rates"],
+            record["draws"][place],
+            mean_distance.tolist(),
+        )
+    return found
+
+
+def far_mass(masses: np.ndarray) -> float:
+    """Mass of the modes at y = -2 and 2, which no replica starts near."""
+    return float(masses[:25].reshape(5, 5)[:, [0, 4]].sum() / masses[:25].sum())
+
+
+def findings(results: Results) -> list[Finding]:
+    found = outcomes(results)
+    rows = []
+    for one in found.values():
+        rows.append(Finding(f"trips per 1,000 steps, {one.name}", "", one.trips))
+        rows.append(Finding(f"mode TV, {one.name}", "0", one.distance))
+    rates = [one.verdict_rate.mean() for one in found.values()]
+    worst = max(rates, key=lambda rate: abs(rate - 0.4))
+    met = bool(abs(worst - 0.4) <= 0.02)
+    rows.append(Finding("verdicts per step, farthest from the target", "0.4", worst, "± 0.02", met))
+    ratio = found["preconditioned"].distance.mean / found["sgld"].distance.mean
+    rows.append(Finding("mode TV, pSGD over SGD", "", ratio, "below 1", bool(ratio < 1)))
+    return rows
+
+
+def notes(results: Results) -> list[str]:
+    found = outcomes(results)
+    far = ", ".join(f"{one.name} {far_mass(one.masses):.3f}" for one in found.values())
+    truth = far_mass(rx.targets.modes25_truth())
+    trips = [one.trips.mean for one in found.values()]
+    distances = [one.distance.mean for one in found.values()]
+    names = [one.name for one in found.values()]
+    edge = [one.name for key, one in found.items() if one.rates[1] == max(_RATES[key][1])]
+    return [
+        f"Most round trips: {names[int(np.argmax(trips))]} ({max(trips):.1f} per 1,000 steps); "
+        f"lowest mode TV: {names[int(np.argmin(distances))]} ({min(distances):.3f}). Trips count "
+        "how often replicas climb the ladder, not how far they get in the long coordinate "
+        "meanwhile.",
+        f"Mass of the modes at the two ends of the long coordinate, truth {truth:.3f}: {far}.",
+        "At the largest hot rate to choose from, where a larger one might do better still: "
+        f"{', '.join(edge) or 'none'}.",
+    ]
+
+
+def tables(results: Results) -> list[Table]:
+    found = outcomes(results)
+    rows = [
+        [one.name, " to ".join(map(number, one.rates)), one.trips, one.distance,
+         far_mass(one.masses), float(one.verdict_rate.min()), float(one.verdict_rate.max())]
+        for one in found.values()
+    ]  # fmt: skip
+    header = ["", "rates chosen", "trips per 1,000 steps", "mode TV", "mass at both ends of y",
+              "least verdict rate", "most"]  # fmt: skip
+    choices = [
+        [_KERNELS[settings["kernel"]], " to ".join(map(number, rates)), distance]
+        for settings, _ in results
+        for rates, distance in zip(
+            rate_pairs(settings), found[settings["kernel"]].mean_distance, strict=True
+        )
+    ]
+    ladders = [
+        [one.name, *(number(rate) for rate in one.learning_rates.mean(axis=0))]
+        for one in found.values()
+    ]
+    return [
+        Table("By kernel", header, rows),
+        Table("Final ladders (mean over seeds)", ["", *map(str, range(16))], ladders),
+        Table("Rates to choose from", ["", "rates", "mode TV on the choosing seeds"], choices),
+    ]
+
+
+def figures(results: Results) -> dict[str, Any]:
+    found = outcomes(results)
+    return {"densities": _densities(found), "bars": _bars(found)}
+
+
+def _densities(found: dict[str, Outcome]) -> Any:
+    figure = panels.new_figure(3.1 * (len(found) + 1), 3.5)
+    first, *others = figure.subplots(1, len(found) + 1, sharey=True)
+    panels.draw_density(first, None, "truth")
+    for axes, one in zip(others, found.values(), strict=True):
+        panels.draw_density(axes, one.draws, f"{one.name}, TV {one.distance.mean:.2f}")
+        axes.set_ylabel("")
+    first.set_ylabel(f"y / {number(_STRETCH[1])}")
+    figure.set_label("Draws of all seeds, mapped back to the plain 25 modes, beside the truth.")
+    return figure
+
+
+def _bars(found: dict[str, Outcome]) -> Any:
+    figure = panels.new_figure(10.5, 3.8)
+    trips, distance, ladder = figure.subplots(1, 3)
+    names = [one.name for one in found.values()]
+    shades = panels.CHAINS[: len(found)]
+    for axes, part, title in (
+        (trips, "trips", "round trips / 1,000 steps"),
+        (distance, "distance", "mode TV"),
+    ):
+        values = [getattr(one, part) for one in found.values()]
+        axes.bar(names, [v.mean for v in values], yerr=[v.std for v in values], color=shades,
+                 width=0.6, capsize=4, ecolor=panels.INK)  # fmt: skip
+        panels.label(axes, "", title, f"± sd of {values[0].n} seeds")
+    for one, shade in zip(found.values(), shades, strict=True):
+        rates = one.learning_rates.mean(axis=0)
+        ladder.plot(np.arange(len(rates)), rates, "o-", ms=3, color=shade, label=one.name)
+    ladder.set_yscale("log")
+    panels.label(ladder, "rung", "learning rate", "final ladders")
+    panels.legend(ladder)
+    figure.set_label("Round trips, distance from the truth and final ladder of each kernel.")
+    return figure
+
+
+STUDY = Study(
+    name="kernels",
+    title="Kernels on a badly scaled posterior",
+    about=_ABOUT,
+    cells=cells,
+    run=run,
+    findings=findings,
+    figures=figures,
+    tables=tables,
+    notes=notes,
+)
