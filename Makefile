@@ -4,7 +4,7 @@
 PYTHON      ?= python3
 VENV        ?= .venv
 DEMO        ?= demo-run
-PYTEST_ARGS ?= -n auto
+PYTEST_ARGS ?= -n auto --dist loadfile
 BENCH       ?= $(sort $(wildcard benchmarks/bench_*.py))
 
 BIN     := $(VENV)/bin

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from replicax.algorithm import State as State
     from replicax.algorithm import build_step as build_step
     from replicax.algorithm import init as init
-    from replicax.chunk import Programs as Programs
     from replicax.kernels import Kernel as Kernel
     from replicax.kernels import Replica as Replica
     from replicax.ladder import Gain as Gain
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from replicax.ladder import Tuning as Tuning
     from replicax.posterior import Posterior as Posterior
     from replicax.posterior import load as load
+    from replicax.program import Programs as Programs
     from replicax.run import Progress as Progress
     from replicax.run import Result as Result
     from replicax.sampling import resume as resume
@@ -54,10 +54,10 @@ _ROOMS = (
 )
 _NAMES = {
     "algorithm": "Info Settings State build_step init",
-    "chunk": "Programs",
     "kernels": "Kernel Replica",
     "ladder": "Gain Ladder Tuning",
     "posterior": "Posterior load",
+    "program": "Programs",
     "run": "Progress Result",
     "sampling": "resume sample",
     "starts": "per_replica",

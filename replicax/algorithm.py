@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from replicax import correction as corrections
 from replicax import meet, swap
 from replicax import schedule as schedules
 from replicax.chance import Chance, build_draw
@@ -34,6 +35,7 @@ class State(NamedTuple):
     buffer: Array  # C_k, the swap correction              shape ()
     energy_unit: EnergyUnit
     energy_noise_var: Array  # sigma^2 where estimated     shape (rung, rung), else (0, 0)
+    correction: Any  # lambda_W where tuned, else empty
 
 
 class Info(NamedTuple):
@@ -74,6 +76,7 @@ def init(
         buffer=jnp.array(buffer, dtype),
         energy_unit=EnergyUnit(jnp.array(0.0, dtype), jnp.array(0, jnp.int32)),
         energy_noise_var=jnp.zeros((estimated, estimated), dtype),
+        correction=corrections.start(settings.rule, dtype),
     )
 
 
@@ -104,9 +107,15 @@ def build_parts(
     """The two halves of a step: `draw(key, step, replicas) -> Chance` and `advance(chance, state,
     batch, fresh_batch=None) -> state, info`; `fresh_batch(key)` gives further mini-batches."""
     target = as_target(target)
-    schedule, rule, moved = settings.schedule, settings.rule, settings.energy_at == "moved"
+    moved = settings.energy_at == "moved"
     draw = build_draw(
-        target, kernel, schedule, rule, moved=moved, langevin=settings.langevin, draw_rows=draw_rows
+        target,
+        kernel,
+        settings.schedule,
+        settings.rule,
+        moved=moved,
+        langevin=settings.langevin,
+        draw_rows=draw_rows,
     )
 
     def move_one(move_noise, gradient_noise, energy_noise, replica, rung, batch):
@@ -122,6 +131,9 @@ def build_parts(
 
     def advance(chance: Chance, state: State, batch: Any = None, fresh_batch=None):
         num_pairs = state.gate.shape[0]
+        rule, schedule = corrections.in_force(
+            settings.rule, settings.schedule, state.step, state.correction
+        )
 
         # Sampling phase: each replica moves with the hyper-parameters of the rung it is on.
         rung = jax.tree.map(lambda by_rung: by_rung[state.rung_of], state.ladder)
@@ -169,6 +181,14 @@ def build_parts(
             energy,
             wanted,
         )
+        correction = corrections.renew(
+            settings.rule,
+            settings.schedule.window,
+            state.step,
+            state.correction,
+            energy[0],
+            state.ladder.temperature,
+        )
         state = State(
             step=state.step + 1,
             replicas=replicas,
@@ -179,6 +199,7 @@ def build_parts(
             buffer=buffer,
             energy_unit=unit,
             energy_noise_var=noise_var,
+            correction=correction,
         )
         return state, Info(energy, wanted, swapped, active)
 

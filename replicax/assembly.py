@@ -13,6 +13,7 @@ from replicax.batches import ArrayBatches, Batches, HostBatches
 from replicax.diagnostics import Trips
 from replicax.kernels import Kernel
 from replicax.options import Options
+from replicax.program import Program, Programs
 from replicax.swap import Rule
 from replicax.targets import Target, check_energy
 
@@ -25,7 +26,7 @@ class Assembly:
         chosen: Options,
         target: Target,
         batches: Batches,
-        programs: chunk.Programs | None = None,
+        programs: Programs | None = None,
     ) -> None:
         self.programs = programs
         assert chosen.history_every is not None, "options are completed by with_history()"
@@ -45,7 +46,7 @@ class Assembly:
             langevin=bool(np.any(self.ladder.temperature > 0)),
         )
         track_best = chosen.track_best
-        self.program = chunk.Program(
+        self.program = Program(
             target,
             kernel,
             settings,
@@ -134,7 +135,7 @@ class Assembly:
     def _compiled(self, name: str, function: Callable) -> Callable:
         if self.programs is None:
             return jax.jit(function)
-        return self.programs.get(name, self.program, lambda: jax.jit(function))
+        return self.programs.get(name, self.program, lambda: jax.jit(function), self.num_replicas)
 
     def no_trips(self) -> Trips:
         return Trips.none(self.options.num_chains, self.num_replicas)

@@ -42,9 +42,9 @@ def reproduce(
         return _list_studies(as_json)
     chosen = experiments.NAMES if "all" in names else tuple(dict.fromkeys(names))
     studies = [experiments.load_study(name) for name in chosen]
-    from replicax.chunk import Programs
     from replicax.experiments import page
     from replicax.experiments.runner import reproduce as run
+    from replicax.program import Programs
 
     held, programs = [], Programs()
     for study in studies:

@@ -17,6 +17,7 @@ from replicax.swap import Rule
 from replicax.theory import optimal_window
 
 _MEASURE_STEPS = 100  # steps that measure the unit of energy for buffer="auto"
+_TUNING_WINDOWS = 10  # the least in which lambda_W may be tuned
 _SCHEDULE_NAMES = ("deo_star", "deo", "seo", "adj", "ape", "exactly_one", "no_gate", "none")
 _CUSTOM = "custom"  # stands in a run folder for what only the user can give again
 
@@ -75,6 +76,14 @@ class Options:
         """
         every = self.history_every or max(100, self.num_steps // 500)
         return replace(self, history_every=every)
+
+    def with_stages(self) -> "Options":
+        """Lengths for the stages of a window correction that tunes itself: a third of the run."""
+        rule, third = self.rule, self.num_steps // 3
+        if not isinstance(rule, Rule) or not rule.tunes_correction:
+            return self
+        reference, tuning = rule.reference_steps or third, rule.tuning_steps or third
+        return replace(self, rule=replace(rule, reference_steps=reference, tuning_steps=tuning))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; what cannot be written down is marked, to be given again on resume."""
@@ -194,7 +203,7 @@ def resolve_rule(options: Options, num_replicas: int, made: Schedule) -> Rule:
         if name == "window_corrected":
             raise ValueError(
                 'rule="window_corrected" needs its lambda_W: write '
-                "rule=rx.swap.window_corrected(window_correction=...)."
+                'rule=rx.swap.window_corrected(window_correction=...), a number or "auto".'
             )
         rule = getattr(swap, name)()
     std = rule.energy_noise_std
@@ -203,6 +212,30 @@ def resolve_rule(options: Options, num_replicas: int, made: Schedule) -> Rule:
         raise ValueError(
             f"energy_noise_std has {np.size(std)} values; {num_replicas} replicas have "
             f"{num_replicas - 1} adjacent pairs (and ape meets others too): give one number."
+        )
+    return _resolve_correction(rule, options, made) if rule.tunes_correction else rule
+
+
+def _resolve_correction(rule: Rule, options: Options, made: Schedule) -> Rule:
+    if made.window == 1 or made.swaps == "no_gate":  # no gate that stays closed: no bias
+        return replace(rule, window_correction=0.0, reference_steps=None, tuning_steps=None)
+    if made.forces:
+        raise ValueError(
+            'window_correction="auto" compares with windows of one step, in which "exactly_one" '
+            'swaps at every step; write schedule="deo_star", or give a number.'
+        )
+    if rule.tuning_steps < _TUNING_WINDOWS * made.window:
+        raise ValueError(
+            f'window_correction="auto" tunes for {rule.tuning_steps} steps (a third of num_steps '
+            f"unless tuning_steps is given); windows of {made.window} steps need at least "
+            f"{_TUNING_WINDOWS} of them, and hundreds to be precise."
+        )
+    frozen = rule.reference_steps + rule.tuning_steps
+    if not frozen <= options.burn_in < options.num_steps:
+        raise ValueError(
+            f'window_correction="auto" measures and tunes until step {frozen}, and draws must '
+            f"begin there or later: write burn_in={frozen} and num_steps above it "
+            f"(they are {options.burn_in} and {options.num_steps})."
         )
     return rule
 

@@ -143,6 +143,11 @@ class Posterior:
         return self._final("buffer")
 
     @property
+    def window_correction(self) -> np.ndarray:
+        """lambda_W at the end, as given or as tuned; 0 for rules that have none  (chain,)."""
+        return self._final("window_correction")
+
+    @property
     def history(self) -> dict[str, np.ndarray]:
         """Histories by name, each (chain, point, ...), and the `step` of each point.
 

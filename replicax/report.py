@@ -97,6 +97,7 @@ def summarise(posterior: Any) -> Summary:
         "learning_rates": posterior.learning_rates.tolist(),
         "temperatures": posterior.temperatures.tolist(),
         "buffer": posterior.buffer.tolist(),
+        "window_correction": posterior.window_correction.tolist(),
         "mean_energy": posterior.energies.mean(axis=1).tolist() if posterior.num_draws else [],
         "parameters": parameters,
         "problems": posterior.problems(),
@@ -204,6 +205,8 @@ def render_summary(summary: dict[str, Any], most_parameters: int = 12) -> Any:
             _numbers(summary["round_trips_per_1000_steps_expected"]),
         )
     run.add_row("buffer", _numbers(summary["buffer"]))
+    if any(summary["window_correction"]):
+        run.add_row("window correction", _numbers(summary["window_correction"]))
     ladder = Table(
         "rung",
         "learning rate",

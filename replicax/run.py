@@ -14,8 +14,9 @@ import numpy as np
 
 from replicax import checkpoint
 from replicax.batches import ArrayBatches, BatchesEnded, HostBatches
-from replicax.chunk import Carry, Chunk, Program, Programs, build_chunk, chunk_capacity
+from replicax.chunk import Carry, Chunk, build_chunk, chunk_capacity
 from replicax.diagnostics import Trips, follow_trips
+from replicax.program import Program, Programs
 from replicax.records import Records
 from replicax.tally import PAIR_COUNTS
 from replicax.trees import leaf_names
@@ -195,6 +196,7 @@ def final_values(program: Program, carry: Carry, trips: Trips) -> dict[str, np.n
         "temperatures": state.ladder.temperature,
         "buffer": state.buffer,
         "energy_unit": np.asarray(jax.jit(type(state.energy_unit).value)(state.energy_unit)),
+        "window_correction": _window_correction(program, state),
         "energy": tally.energy,
         "nonfinite": tally.nonfinite,
         "best_energy": tally.best_energy,
@@ -203,6 +205,14 @@ def final_values(program: Program, carry: Carry, trips: Trips) -> dict[str, np.n
     }
     best = jax.tree.leaves(tally.best)
     return {**values, **{f"best.{i:06d}": leaf for i, leaf in enumerate(best)}}
+
+
+def _window_correction(program: Program, state: Any) -> np.ndarray:
+    """lambda_W in force, (chain,)."""
+    rule = program.settings.rule
+    if rule.tunes_correction:
+        return state.correction.value
+    return np.full(program.num_chains, rule.window_correction)
 
 
 def _look(program: Program, carry: Carry, cut_short: bool, interrupted: bool, step: int):

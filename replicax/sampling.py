@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from replicax import checkpoint, options, trees
 from replicax.assembly import Assembly
 from replicax.batches import HostBatches, as_batches
-from replicax.chunk import Programs
 from replicax.ladder import Gain
 from replicax.options import Options
 from replicax.posterior import Posterior
+from replicax.program import Programs
 from replicax.records import Records, create_records, open_records
 from replicax.report import display_progress
 from replicax.run import Progress, Saver, run
@@ -112,7 +112,7 @@ def sample(
     given = dict(locals())
     given["draw_rungs"] = options.as_rungs(draw_rungs)
     chosen = Options(**{name: given[name] for name in Options.__dataclass_fields__})
-    chosen = chosen.with_history()
+    chosen = chosen.with_history().with_stages()
     if callback is not None and not callable(callback):
         raise ValueError(f"callback is {callback!r}; give a function that takes an rx.Progress.")
     source = as_batches(batches, batch_size)

@@ -34,6 +34,7 @@ class Rule:
     """A swap rule; make one with `deterministic()`, `metropolis()`, ...
 
     `energy_noise_std` is sigma of appendix A.1: a number, one per pair, or "estimate".
+    `window_correction` is a number or "auto", with the steps of its two stages.
     """
 
     name: str
@@ -41,6 +42,8 @@ class Rule:
     window_correction: Any = 0.0  # lambda_W
     estimate_every: int = 100  # steps between two estimates of sigma
     estimate_draws: int = 8  # extra mini-batches or keys of one estimate
+    reference_steps: Any = None  # of the stages of "auto": a third of the run each
+    tuning_steps: Any = None
 
     def __post_init__(self) -> None:
         choose("rule", self.name, RULES)
@@ -53,6 +56,26 @@ class Rule:
             )
         if self.estimate_every < 1 or self.estimate_draws < 2:
             raise ValueError("Estimating sigma needs estimate_every >= 1 and estimate_draws >= 2.")
+        self._check_correction()
+
+    def _check_correction(self) -> None:
+        given = self.window_correction
+        if isinstance(given, str):
+            choose("window_correction", given, ("auto",))
+        elif is_concrete(given) and not _is_finite_number(given):
+            raise ValueError(
+                f'window_correction is {given!r}; give lambda_W as a finite number, or "auto".'
+            )
+        for name in ("reference_steps", "tuning_steps"):
+            steps = getattr(self, name)
+            if steps is None or not is_concrete(steps):
+                continue
+            if isinstance(given, int | float):
+                raise ValueError(
+                    f'{name} belongs to window_correction="auto"; with a number leave it out.'
+                )
+            if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
+                raise ValueError(f"{name} is {steps!r}; it must be a whole number of at least 1.")
 
     @property
     def uses_temperature(self) -> bool:
@@ -66,6 +89,10 @@ class Rule:
     @property
     def estimates_noise(self) -> bool:
         return isinstance(self.energy_noise_std, str)
+
+    @property
+    def tunes_correction(self) -> bool:
+        return isinstance(self.window_correction, str)
 
     def wanted(self, pair: Encounter) -> Array:
         """The verdict A^(p), whether or not the pair may act on it; False where not finite."""
@@ -98,10 +125,31 @@ def bias_corrected(energy_noise_std: Any = "estimate", **estimate: int) -> Rule:
 
 
 def window_corrected(
-    window_correction: Any, energy_noise_std: Any = "estimate", **estimate: int
+    window_correction: Any,
+    energy_noise_std: Any = "estimate",
+    *,
+    reference_steps: int | None = None,
+    tuning_steps: int | None = None,
+    **estimate: int,
 ) -> Rule:
-    """`bias_corrected` with lambda_W subtracted in the exponent (appendix C.3)."""
-    return Rule("window_corrected", energy_noise_std, window_correction, **estimate)
+    """`bias_corrected` with lambda_W subtracted in the exponent (appendix C.3).
+
+    With `"auto"` the run finds lambda_W itself, one for each chain: for `reference_steps` steps
+    without windows it measures the mean energy of the cold rung, for `tuning_steps` steps it
+    moves lambda_W until that energy comes back under windows, and then lambda_W is fixed. Both
+    take a third of the run unless given; draws begin after them. See `replicax.correction`.
+
+    >>> window_corrected("auto", 3.0, reference_steps=10_000, tuning_steps=20_000).name
+    'window_corrected'
+    """
+    return Rule(
+        "window_corrected",
+        energy_noise_std,
+        window_correction,
+        reference_steps=reference_steps,
+        tuning_steps=tuning_steps,
+        **estimate,
+    )
 
 
 def log_swap_probability(pair: Encounter, window_correction: Any = 0.0) -> Array:
@@ -110,6 +158,11 @@ def log_swap_probability(pair: Encounter, window_correction: Any = 0.0) -> Array
     slope = pair.inverse_temperature_gap
     exponent = slope * gap - slope**2 * pair.energy_noise_var - window_correction
     return jnp.minimum(0.0, exponent)
+
+
+def _is_finite_number(value: Any) -> bool:
+    real = isinstance(value, int | float | np.number | np.ndarray | jax.Array)
+    return real and not isinstance(value, bool) and np.ndim(value) == 0 and bool(np.isfinite(value))
 
 
 def both_finite(cold_energy: Array, hot_energy: Array) -> Array:

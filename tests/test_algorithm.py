@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import reference
 from common import quick_jit
+from mutants import flipped_verdict, gate_that_never_closes, wrong_parity
 
 import replicax as rx
 from replicax import algorithm, kernels, ladder, prng, schedule, swap
@@ -314,19 +315,6 @@ def test_the_library_equals_the_oracle(case: Case) -> None:
     if case.adapt and case.num_replicas > 2:
         assert np.ptp(getattr(record, adapting)[:, 1:-1], axis=0).min() > 1e-3
     assert not np.ptp(getattr(record, fixed), axis=0).any()
-
-
-def flipped_verdict(rule: swap.Rule, pair: swap.Encounter, true=swap.Rule.wanted):
-    finite = swap.both_finite(pair.cold_energy, pair.hot_energy)
-    return ~true(rule, pair) & finite
-
-
-def wrong_parity(made, step, odd, num_pairs, true=schedule.active_pairs):
-    return true(made, step + made.window, odd, num_pairs)
-
-
-def gate_that_never_closes(made, step, active, gate, wanted, finite, true=schedule.swapping_pairs):
-    return true(made, step, active, jnp.ones_like(gate), wanted, finite)
 
 
 def window_one_step_late(made, step, true=schedule.window_opens):

@@ -17,14 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from scipy import sparse, stats
+from scipy import stats
 from scipy.linalg import solve_discrete_lyapunov
-from scipy.sparse.linalg import LinearOperator, eigs
 
 import replicax as rx
-from replicax import algorithm, kernels, prng, theory
+from replicax import algorithm, kernels, prng
 from replicax import schedule as schedules
 from replicax.chunk import STATE_AXES
+from replicax.experiments import exact
+from replicax.experiments.exact import OF_THE_PAPER, TwoModes
 from replicax.kernels import Kernel, Replica
 from replicax.ladder import Ladder, Tuning, barrier, equal_rejection_temperatures
 from replicax.swap import Rule, bias_corrected, metropolis, window_corrected
@@ -380,91 +381,7 @@ def test_a_cyclical_kernel_leaves_draws_only_of_the_exploitation_part() -> None:
 # The whole chain
 
 
-class TwoModes(NamedTuple):
-    """A mixture of two Gaussians, and the chain of two replicas on it."""
-
-    means: tuple[float, float]
-    stds: tuple[float, float]
-    learning_rate: float
-    grid: tuple[float, float, int]
-    weights: tuple[float, float] = (0.4, 0.6)
-    temperatures: tuple[float, float] = (1.0, 10.0)
-
-    def points(self) -> np.ndarray:
-        return np.linspace(*self.grid)
-
-    def parts(self) -> np.ndarray:
-        """Log densities of both parts  -> (point, part)."""
-        std = np.array(self.stds)
-        scaled = (self.points()[:, None] - np.array(self.means)) / std
-        return np.log(np.array(self.weights) / std) - scaled**2 / 2 - np.log(2 * np.pi) / 2
-
-    def energy(self) -> np.ndarray:
-        return -np.logaddexp(*self.parts().T)
-
-    def gradient(self) -> np.ndarray:
-        shares = np.exp(self.parts() + self.energy()[:, None])
-        slopes = (self.points()[:, None] - np.array(self.means)) / np.array(self.stds) ** 2
-        return np.sum(shares * slopes, axis=1)
-
-    def moves(self, temperature: float) -> sparse.csr_matrix:
-        """One SGLD step, as a matrix that takes the masses before to the masses after."""
-        x, variance = self.points(), 2 * self.learning_rate * temperature
-        mean = x - self.learning_rate * self.gradient()
-        density = np.exp(-((x - mean[:, None]) ** 2) / (2 * variance))
-        density[density < 1e-9] = 0
-        return sparse.csr_matrix((density / density.sum(axis=1, keepdims=True)).T)
-
-
-class Solution(NamedTuple):
-    """The stationary chain, averaged over the steps of a window."""
-
-    cold: np.ndarray  # masses of the cold rung on the grid
-    left: float  # mass of the cold rung below 0
-    swaps_per_window: float
-
-
-@functools.cache
-def solve(modes: TwoModes, energy_noise_std: float, window: int, window_correction: float = 0.0,
-          gated: bool = True) -> Solution:  # fmt: skip
-    """The stationary law of both rungs on a grid, windows back to back, from the start of a
-    window, where all gates are open: the leading eigenvector of what a window does to it."""
-    cold_moves, hot_moves = (modes.moves(temperature) for temperature in modes.temperatures)
-    x, energy = modes.points(), modes.energy()
-    slope = 1 / modes.temperatures[0] - 1 / modes.temperatures[1]
-    gap = energy[:, None] - energy[None, :] - window_correction / slope
-    swaps = theory.swap_probability_under_noise(gap, slope, energy_noise_std)
-
-    def move(joint):
-        return (hot_moves @ np.ascontiguousarray((cold_moves @ joint).T)).T
-
-    def one_window(joint):
-        opened, closed = joint.reshape(x.size, x.size), np.zeros((x.size, x.size))
-        cold, swapped_mass = np.zeros(x.size), 0.0
-        for _ in range(window):
-            opened, closed = move(opened), move(closed)
-            swapped = opened * swaps
-            opened = opened - swapped
-            if gated:
-                closed = closed + swapped.T
-            else:
-                opened = opened + swapped.T
-            swapped_mass += swapped.sum()
-            cold += (opened + closed).sum(axis=1)
-        return opened + closed, cold / window, swapped_mass
-
-    size = x.size**2
-    operator = LinearOperator((size, size), lambda joint: one_window(joint)[0].ravel(), dtype=float)
-    guess = np.exp(-energy[:, None] - energy[None, :] / modes.temperatures[1])
-    value, vector = eigs(operator, k=1, v0=guess.ravel(), tol=1e-6, ncv=12)
-    assert value[0].real == pytest.approx(1, abs=1e-6)
-    stationary = vector[:, 0].real / vector[:, 0].real.sum()
-    _, cold, swapped_mass = one_window(stationary)
-    left = cold[x < -1e-9].sum() + cold[np.abs(x) < 1e-9].sum() / 2
-    return Solution(cold, float(left), float(swapped_mass))
-
-
-OF_THE_PAPER = TwoModes((-4.0, 3.0), (0.7, 0.5), 0.01, grid=(-12.0, 9.5, 216))
+solve = functools.cache(exact.solve)
 
 
 @pytest.mark.parametrize(
@@ -485,12 +402,27 @@ def test_the_grid_solution_is_that_of_the_window_correction_table(
 
 
 def test_a_long_window_of_the_table_is_solved_too() -> None:
-    coarse = OF_THE_PAPER._replace(grid=(-12.0, 9.5, 145))
-    solution = solve(coarse, 3.0, 100)
-    true = np.exp(-coarse.energy())
-    distance = np.abs(solution.cold - true / true.sum()).sum() / 2
-    found = (solution.left, distance, solution.swaps_per_window)
+    solution = solve(OF_THE_PAPER, 3.0, 100)
+    found = (solution.left, solution.distance, solution.swaps_per_window)
     assert found == pytest.approx((0.482, 0.083, 0.902), abs=0.001)
+
+
+def test_many_steps_at_once_are_as_many_steps_one_by_one() -> None:
+    for gated in (True, False):
+        window = exact._Window(NEAR, 1.5, 30, 0.7, gated)
+        before = np.exp(-NEAR.energy()[:, None] - NEAR.energy()[None, :] / 10)
+        before = before / before.sum()
+        masses = np.stack([before, np.zeros_like(before)], axis=1)
+        seen, swapped = [], 0.0
+        for _ in range(30):
+            swapped += np.sum(window.move(masses)[:, 0] * window.swaps)
+            masses = window.step(masses)
+            seen.append(masses.sum(axis=1))
+        assert masses.sum() == pytest.approx(1, abs=1e-12)
+        np.testing.assert_allclose(window.end(before), seen[-1], atol=1e-9)
+        mean, swaps = window.average(before)
+        np.testing.assert_allclose(mean, np.mean(seen, axis=0), atol=1e-9)
+        assert swaps == pytest.approx(swapped, abs=1e-6)
 
 
 # Modes so near that hot replicas cross in about 30 steps: a chain forgets its start quickly.

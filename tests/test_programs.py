@@ -28,12 +28,8 @@ def run(programs=None, target=TARGET, **options):
 
 
 DIFFERENT = [
-    {"window": 1},
-    {"window": 5},
-    {"seed": 3},
-    {"target_swap_rate": 0.2, "window": 5},
-    {"learning_rate": (0.001, 0.1)},
-    {"burn_in": 200},
+    {"window": 5, "seed": 3, "burn_in": 200},
+    {"target_swap_rate": 0.2, "window": 1, "learning_rate": (0.001, 0.1)},
     {"buffer": 2.0, "buffer_gain": rx.Gain(), "window": 2},
     {"schedule": "seo"},
     {"rule": rx.swap.window_corrected(0.7, 2.0), "temperature": (1.0, 4.0), "window": 3},
@@ -43,7 +39,8 @@ DIFFERENT = [
 
 @pytest.mark.parametrize("options", DIFFERENT, ids=lambda options: " ".join(options))
 def test_a_shared_program_gives_the_numbers_of_its_own(options, shared=rx.Programs()) -> None:  # noqa: B008
-    run(shared)
+    if len(shared) == 0:
+        run(shared)
     alone, together = run(**options), run(shared, **options)
     np.testing.assert_array_equal(together.rung_of, alone.rung_of)
     np.testing.assert_allclose(together.draws, alone.draws, rtol=1e-5, atol=1e-6)

@@ -59,7 +59,7 @@ class Counted:
     def findings(self, results: Results) -> list[Finding]:
         total = float(results.column("square").sum())
         seen = Measured.of(results.column("by_seed"))
-        return [Finding("sum", "14", total, "14", total == 14), Finding("one", "1", seen)]
+        return [Finding("sum", "14", total, "14", total == 14), Finding("one | two", "1", seen)]
 
     def figures(self, results: Results) -> dict:
         figure = panels.new_figure(3, 2)
@@ -129,7 +129,7 @@ def test_the_page_and_the_json_say_what_was_found(tmp_path) -> None:
     for part in (
         "# Squares",
         "| sum | 14 | 14 | 14 | met |",
-        "1 ± 0 (n = 12)",
+        r"| one \| two | 1 | 1 ± 0 (n = 12) |",
         "- One.\n- Two.",
         "![Squares.](squares-squares.png)",
         "replicax reproduce squares",

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mutants import energies_the_wrong_way, flipped_verdict
 
 from replicax import swap, theory
 from replicax.experiments import buffer
@@ -53,20 +54,6 @@ def test_without_a_buffer_the_rules_agree_where_the_sign_changes() -> None:
         assert theory.swap_probability_under_noise(gap, 1.0, noise) == pytest.approx(
             theory.deterministic_swap_probability(gap, 0.0, noise)
         )
-
-
-def flipped_verdict(self, pair):
-    if self.uses_temperature:
-        return pair.log_uniform >= swap.log_swap_probability(pair)
-    return pair.buffer >= pair.cold_energy - pair.hot_energy
-
-
-def energies_the_wrong_way(self, pair):
-    turned = pair._replace(cold_energy=pair.hot_energy, hot_energy=pair.cold_energy)
-    return right_verdict(self, turned)
-
-
-right_verdict = swap.Rule.wanted
 
 
 def distances(noise: float = 1.0) -> list[bool | None]:

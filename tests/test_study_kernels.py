@@ -4,12 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mutants import flipped_verdict
 
 from replicax import swap, targets
-from replicax.chunk import Programs
 from replicax.experiments import kernels, load_study
 from replicax.experiments.runner import reproduce
 from replicax.experiments.study import Scale, Work
+from replicax.program import Programs
 
 STUDY = load_study("kernels")
 
@@ -48,10 +49,6 @@ def measure_small() -> dict[str, np.ndarray]:
     settings = {"kernel": "preconditioned", "seeds": 3, "choosing": 1, "num_steps": 2000}
     work = Work(lambda fraction: None, lambda: False, Programs())
     return kernels._measure(settings, (0.03, 12.0), work)
-
-
-def flipped_verdict(rule: swap.Rule, pair: swap.Encounter, true=swap.Rule.wanted):
-    return ~true(rule, pair) & swap.both_finite(pair.cold_energy, pair.hot_energy)
 
 
 def is_sound(found: dict[str, np.ndarray]) -> bool:

@@ -4,15 +4,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mutants import flipped_verdict, swap_that_never_comes
 from scipy.optimize import brentq
 
 import replicax as rx
 from replicax import kernels, schedule, swap, targets
-from replicax.chunk import Programs
 from replicax.experiments import load_study, searches
 from replicax.experiments.runner import reproduce
 from replicax.experiments.study import Scale, Work
 from replicax.ladder import Ladder
+from replicax.program import Programs
 
 STUDY = load_study("optimise")
 
@@ -65,14 +66,6 @@ def search_small(method: str) -> dict[str, np.ndarray]:
     return searches.search(
         searches.PROBLEMS["rastrigin"], method, (1000,), work, num_chains=8, **chosen
     )
-
-
-def flipped_verdict(rule: swap.Rule, pair: swap.Encounter, true=swap.Rule.wanted):
-    return ~true(rule, pair) & swap.both_finite(pair.cold_energy, pair.hot_energy)
-
-
-def swap_that_never_comes(made, step, active, gate, wanted, finite, true=schedule.swapping_pairs):
-    return true(made, step, active, gate, wanted, jnp.zeros_like(finite))
 
 
 def is_sound(method: str, found: dict[str, np.ndarray]) -> bool:

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
+from mutants import flipped_verdict, gate_that_never_closes
 
 from replicax import schedule, swap
 from replicax.experiments import noisy_ladder, replicas
@@ -53,18 +54,10 @@ def test_rejections_fall_as_the_barrier_over_the_replicas() -> None:
     assert 5_000 * rejected == pytest.approx(noisy_ladder.barrier(20.0), rel=0.01)
 
 
-def flipped_verdict(self, pair):
-    return pair.log_uniform >= swap.log_swap_probability(pair)
-
-
 def half_the_noise(pair, window_correction=0.0):
     slope = pair.inverse_temperature_gap
     gap = pair.cold_energy - pair.hot_energy
     return slope * gap - slope**2 * pair.energy_noise_var / 2
-
-
-def gate_that_never_closes(schedule, step, active, gate, wanted, finite):
-    return active & wanted
 
 
 MUTANTS = [

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-import jax.numpy as jnp
 import pytest
+from mutants import always_odd, flipped_verdict, gate_that_never_closes
 
 from replicax import schedule, swap
 from replicax.experiments import round_trips
@@ -64,18 +64,6 @@ def distances(schemes: list[str]) -> list[Finding]:
     settings = {"schemes": schemes, **SMALL}
     record = round_trips.run(settings, Work(lambda fraction: None, lambda: False, None))
     return round_trips.distances(Results([(Cell("small", settings), record)]))
-
-
-def always_odd(schedule, step, odd, num_pairs):
-    return jnp.arange(num_pairs) % 2 == 0
-
-
-def gate_that_never_closes(schedule, step, active, gate, wanted, finite):
-    return active & wanted
-
-
-def flipped_verdict(self, pair):
-    return ~(pair.log_uniform < swap.log_swap_probability(pair))
 
 
 MUTANTS = [

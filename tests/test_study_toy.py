@@ -8,12 +8,13 @@ import functools
 from pathlib import Path
 
 import pytest
+from mutants import flipped_verdict, gate_that_never_closes, parity_of_every_step
 
 from replicax import schedule, swap
-from replicax.chunk import Programs
 from replicax.experiments import load_study, window
 from replicax.experiments.runner import read_record, reproduce
 from replicax.experiments.study import Results, Scale, Work
+from replicax.program import Programs
 
 QUICK = Scale(quick=True)
 PROGRAMS = Programs()
@@ -105,18 +106,6 @@ def test_every_study_leaves_numbers_figures_and_a_page(run) -> None:
         for figure in held["figures"]:
             assert f"({figure})" in page
             assert (folder / figure).stat().st_size > 5_000
-
-
-def flipped_verdict(rule, pair, true=swap.Rule.wanted):
-    return ~true(rule, pair) & swap.both_finite(pair.cold_energy, pair.hot_energy)
-
-
-def parity_of_every_step(made, step, odd, num_pairs, true=schedule.active_pairs):
-    return true(schedule.windowed_deo(1), step, odd, num_pairs)
-
-
-def gate_that_never_closes(made, step, active, gate, wanted, finite):
-    return active & wanted
 
 
 MUTANTS = [

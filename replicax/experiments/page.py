@@ -133,7 +133,7 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int | float | np.number | np.ndarray):
         return number(float(value))
-    return str(value)
+    return str(value).replace("|", r"\|")
 
 
 def _small(record: Any) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from replicax.chunk import Programs
 from replicax.experiments import page
 from replicax.experiments.study import Cell, Record, Results, Scale, Stopped, Study, Work
+from replicax.program import Programs
 from replicax.version import __version__
 
 _SETTINGS = "__settings__"
