@@ -56,7 +56,7 @@ def assert_close(found, wanted, tolerance: float) -> None:
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * np.abs(other).max())
 
 
-@pytest.mark.parametrize("name", ("grouped", "dense", "unrolled", "auto"))
+@pytest.mark.parametrize("name", ("grouped", "dense", "unrolled"))
 @pytest.mark.parametrize("mapped", MAPPED)
 @pytest.mark.parametrize("case", CASES)
 def test_values_and_gradients_are_those_of_lax(case: str, mapped: str, name: str) -> None:
