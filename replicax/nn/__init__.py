@@ -1,0 +1,5 @@
+"""Networks that stay fast when `jax.vmap` makes many replicas of them."""
+
+from replicax.nn.conv import conv as conv
+from replicax.nn.network import Network as Network
+from replicax.nn.resnet import resnet as resnet

@@ -1,0 +1,120 @@
+"""A network as two pure functions, and the layers that networks here are made of.
+
+Parameters are dicts of arrays; what a network remembers beside them (batch statistics) is a dict
+of its own, because a swap must carry it along while a gradient must not touch it. All functions
+are written for one replica; `jax.vmap` makes many.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from replicax.nn.conv import conv
+
+_DIMS = ("NHWC", "HWIO", "NHWC")
+Tree = dict[str, Any]
+
+
+class Network(NamedTuple):
+    """`init(key) -> params, state` and `apply(params, state, images, train) -> logits, state`."""
+
+    init: Callable[[Array], tuple[Tree, Tree]]
+    apply: Callable[..., tuple[Array, Tree]]
+
+
+class Norm(NamedTuple):
+    """A normalisation with the activation that follows it.
+
+    `apply(params, state, x, train, activate) -> x, state`.
+    """
+
+    init: Callable[[int], tuple[Tree, Tree]]
+    apply: Callable[..., tuple[Array, Tree]]
+
+
+def he_normal(key: Array, shape: tuple[int, ...], fan: int) -> Array:
+    """Gaussian weights of variance 2 / fan (He et al., 2015)."""
+    return jnp.sqrt(2.0 / fan) * jax.random.normal(key, shape)
+
+
+def init_conv(key: Array, size: int, num_in: int, num_out: int) -> Array:
+    """Filters (height, width, in, out) for a fan of outgoing connections."""
+    return he_normal(key, (size, size, num_in, num_out), fan=size * size * num_out)
+
+
+def apply_conv(filters: Array, x: Array, stride: int = 1) -> Array:
+    """Convolve in the precision of `x`, padded so that stride 1 keeps the size."""
+    pad = (filters.shape[0] - 1) // 2
+    padding = ((pad, pad), (pad, pad))
+    return conv(x, filters.astype(x.dtype), (stride, stride), padding, dimension_numbers=_DIMS)
+
+
+def init_dense(key: Array, num_in: int, num_out: int) -> Tree:
+    """Weights and biases uniform in +- 1 / sqrt(in)."""
+    bound = num_in**-0.5
+    weight_key, bias_key = jax.random.split(key)
+    return {
+        "weight": jax.random.uniform(weight_key, (num_in, num_out), minval=-bound, maxval=bound),
+        "bias": jax.random.uniform(bias_key, (num_out,), minval=-bound, maxval=bound),
+    }
+
+
+def apply_dense(params: Tree, x: Array) -> Array:
+    return x @ params["weight"].astype(x.dtype) + params["bias"].astype(x.dtype)
+
+
+def batch_norm(momentum: float = 0.1, eps: float = 1e-5) -> Norm:
+    """Batch normalisation; `state` holds running means and (unbiased) variances.
+
+        running <- (1 - momentum) running + momentum batch
+
+    Statistics are taken in float32, whatever the precision of the images.
+    """
+
+    def init(num_channels: int) -> tuple[Tree, Tree]:
+        params = {"scale": jnp.ones(num_channels), "shift": jnp.zeros(num_channels)}
+        return params, {"mean": jnp.zeros(num_channels), "var": jnp.ones(num_channels)}
+
+    def apply(params: Tree, state: Tree, x: Array, train: bool, activate: bool = True):
+        if train:
+            count = x.size // x.shape[-1]
+            wide = x.astype(jnp.float32)
+            mean = jnp.mean(wide, axis=(0, 1, 2))
+            var = jnp.maximum(jnp.mean(wide**2, axis=(0, 1, 2)) - mean**2, 0.0)
+            seen = {"mean": mean, "var": var * (count / max(count - 1, 1))}
+            state = jax.tree.map(lambda old, new: old + momentum * (new - old), state, seen)
+        else:
+            mean, var = state["mean"], state["var"]
+        scale = params["scale"] * jax.lax.rsqrt(var + eps)
+        shift = params["shift"] - mean * scale
+        x = x * scale.astype(x.dtype) + shift.astype(x.dtype)
+        return (jax.nn.relu(x) if activate else x), state
+
+    return Norm(init, apply)
+
+
+def filter_response_norm(eps: float = 1e-6) -> Norm:
+    """Filter response normalisation with its thresholded unit (Singh and Krishnan, 2020).
+
+        x <- max(scale x / sqrt(mean over space of x^2 + eps) + shift, threshold)
+
+    Every image is normalised by itself: nothing is remembered, train and test are the same.
+    """
+
+    def init(num_channels: int) -> tuple[Tree, Tree]:
+        zeros = jnp.zeros(num_channels)
+        return {"scale": jnp.ones(num_channels), "shift": zeros, "threshold": zeros}, {}
+
+    def apply(params: Tree, state: Tree, x: Array, train: bool, activate: bool = True):
+        square = jnp.mean(x.astype(jnp.float32) ** 2, axis=(1, 2), keepdims=True)
+        x = x * jax.lax.rsqrt(square + eps).astype(x.dtype)
+        x = x * params["scale"].astype(x.dtype) + params["shift"].astype(x.dtype)
+        return (jnp.maximum(x, params["threshold"].astype(x.dtype)) if activate else x), state
+
+    return Norm(init, apply)
+
+
+NORMS: dict[str, Callable[[], Norm]] = {"batch": batch_norm, "frn": filter_response_norm}

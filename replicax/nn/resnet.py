@@ -1,0 +1,125 @@
+"""Residual networks for small images (He et al., 2016), as the paper's section 5.2 uses them."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from replicax.errors import choose
+from replicax.nn.network import (
+    NORMS,
+    Network,
+    Norm,
+    Tree,
+    apply_conv,
+    apply_dense,
+    init_conv,
+    init_dense,
+)
+
+_WIDTHS = (16, 32, 64)
+_EXPANSION = {"basic": 1, "bottleneck": 4}
+
+
+def resnet(
+    depth: int,
+    num_classes: int = 100,
+    *,
+    block: str | None = None,
+    norm: str = "batch",
+    dtype: Any = jnp.float32,
+) -> Network:
+    """A residual network of `depth` layers in three stages of 16, 32 and 64 channels.
+
+    `block` is "basic" (two 3 x 3 convolutions) or "bottleneck" (1 x 1, 3 x 3, 1 x 1), by default
+    the latter from depth 44 on, as the authors have it; both have (depth - 2) / 6 blocks a stage,
+    so that ResNet56 with bottlenecks has 9. `norm` is "batch" or "frn". Convolutions run in
+    `dtype`; parameters, statistics and logits are float32.
+
+    >>> params, state = jax.eval_shape(resnet(20).init, jax.random.key(0))
+    >>> sum(leaf.size for leaf in jax.tree.leaves(params))
+    278324
+    """
+    if (depth - 2) % 6 or depth < 8:
+        raise ValueError(f"depth is {depth}; it must be 6 n + 2, such as 20, 32, 44 or 56.")
+    kind = choose("block", block or ("bottleneck" if depth >= 44 else "basic"), _EXPANSION)
+    normalise = NORMS[choose("norm", norm, NORMS)]()
+    plan = _plan((depth - 2) // 6, kind)
+
+    def init(key: Array) -> tuple[Tree, Tree]:
+        first, last, *keys = jax.random.split(key, len(plan) + 2)
+        params: Tree = {"conv": init_conv(first, 3, 3, _WIDTHS[0])}
+        params["norm"], state = normalise.init(_WIDTHS[0])
+        made = [_init_block(k, normalise, *step) for k, step in zip(keys, plan, strict=True)]
+        params["blocks"] = [block_params for block_params, _ in made]
+        params["dense"] = init_dense(last, _WIDTHS[-1] * _EXPANSION[kind], num_classes)
+        return params, {"norm": state, "blocks": [block_state for _, block_state in made]}
+
+    def apply(params: Tree, state: Tree, images: Array, train: bool) -> tuple[Array, Tree]:
+        x = apply_conv(params["conv"], images.astype(dtype))
+        x, norm_state = normalise.apply(params["norm"], state["norm"], x, train)
+        states = []
+        parts = zip(plan, params["blocks"], state["blocks"], strict=True)
+        for (_, sizes, stride), block_params, block_state in parts:
+            x, after = _apply_block(normalise, block_params, block_state, x, sizes, stride, train)
+            states.append(after)
+        x = jnp.mean(x.astype(jnp.float32), axis=(1, 2))
+        return apply_dense(params["dense"], x), {"norm": norm_state, "blocks": states}
+
+    return Network(init, apply)
+
+
+def _plan(blocks_per_stage: int, kind: str) -> list[tuple[int, tuple, int]]:
+    """Channels in, (size, channels out) of each convolution, and stride, for every block."""
+    plan, num_in = [], _WIDTHS[0]
+    for width in _WIDTHS:
+        num_out = width * _EXPANSION[kind]
+        convs = (
+            ((3, width), (3, width)) if kind == "basic" else ((1, width), (3, width), (1, num_out))
+        )
+        for place in range(blocks_per_stage):
+            stride = 2 if place == 0 and width != _WIDTHS[0] else 1
+            plan.append((num_in, convs, stride))
+            num_in = num_out
+    return plan
+
+
+def _init_block(key: Array, normalise: Norm, num_in: int, convs: tuple, stride: int):
+    keys = jax.random.split(key, len(convs) + 1)
+    params: Tree = {"convs": [], "norms": []}
+    state: Tree = {"norms": []}
+    channels = num_in
+    for conv_key, (size, num_out) in zip(keys[1:], convs, strict=True):
+        params["convs"].append(init_conv(conv_key, size, channels, num_out))
+        _append_norm(params, state, normalise, num_out)
+        channels = num_out
+    if stride != 1 or num_in != channels:
+        params["shortcut"] = init_conv(keys[0], 1, num_in, channels)
+        _append_norm(params, state, normalise, channels)
+    return params, state
+
+
+def _append_norm(params: Tree, state: Tree, normalise: Norm, num_channels: int) -> None:
+    norm_params, norm_state = normalise.init(num_channels)
+    params["norms"].append(norm_params)
+    state["norms"].append(norm_state)
+
+
+def _apply_block(
+    normalise: Norm, params: Tree, state: Tree, x: Array, convs: tuple, stride: int, train: bool
+) -> tuple[Array, Tree]:
+    """relu(shortcut(x) + convolutions(x)); the stride is that of the first 3 x 3 convolution."""
+    shortcut, after = x, []
+    strided = next(place for place, (size, _) in enumerate(convs) if size == 3)
+    for place in range(len(convs)):
+        x = apply_conv(params["convs"][place], x, stride if place == strided else 1)
+        norms = params["norms"][place], state["norms"][place]
+        x, norm_state = normalise.apply(*norms, x, train, activate=place < len(convs) - 1)
+        after.append(norm_state)
+    if "shortcut" in params:
+        shortcut = apply_conv(params["shortcut"], shortcut, stride)
+        norms = params["norms"][-1], state["norms"][-1]
+        shortcut, norm_state = normalise.apply(*norms, shortcut, train, activate=False)
+        after.append(norm_state)
+    return jax.nn.relu(shortcut + x), {"norms": after}

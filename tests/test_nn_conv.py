@@ -1,0 +1,148 @@
+"""`replicax.nn.conv` against `jax.lax.conv_general_dilated`, however replicas are mapped."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from replicax.nn.conv import conv, layout
+
+NUM_REPLICAS = 3
+DIMS = ("NHWC", "HWIO", "NHWC")
+CASES = {
+    "same": {"window_strides": (1, 1), "padding": "SAME"},
+    "strided": {"window_strides": (2, 2), "padding": ((1, 1), (1, 1))},
+    "valid": {"window_strides": (1, 2), "padding": "VALID"},
+    "dilated": {"window_strides": (1, 1), "padding": "SAME", "rhs_dilation": (2, 1)},
+    "transposed": {
+        "window_strides": (1, 1),
+        "padding": ((1, 0), (2, 1)),
+        "lhs_dilation": (2, 2),
+    },
+    "groups": {"window_strides": (1, 1), "padding": "SAME", "feature_group_count": 2},
+}
+MAPPED = {"both": (0, 0), "images": (0, None), "filters": (None, 0)}
+
+
+def arrays(groups: int = 1, dtype=jnp.float32) -> tuple[jax.Array, jax.Array]:
+    left, right = jax.random.split(jax.random.key(0))
+    images = jax.random.normal(left, (NUM_REPLICAS, 2, 7, 6, 4), dtype)
+    return images, jax.random.normal(right, (NUM_REPLICAS, 3, 3, 4 // groups, 6), dtype)
+
+
+def wiggle(operation, options):
+    """A scalar whose gradients feel every output."""
+
+    def loss(images, filters):
+        out = operation(images, filters, dimension_numbers=DIMS, **options)
+        return jnp.sum(jnp.sin(out.astype(jnp.float32)))
+
+    return loss
+
+
+def everything(operation, options, axes, images, filters):
+    """Forward, vmap of grad and grad of vmap, compiled."""
+    loss = wiggle(operation, options)
+    of_each = jax.vmap(jax.value_and_grad(loss, (0, 1)), axes)
+    of_all = jax.grad(lambda *both: jnp.sum(jax.vmap(loss, axes)(*both)), (0, 1))
+    return jax.jit(lambda *both: (of_each(*both), of_all(*both)))(images, filters)
+
+
+def assert_close(found, wanted, tolerance: float) -> None:
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * np.abs(other).max())
+
+
+@pytest.mark.parametrize("name", ("grouped", "dense", "unrolled"))
+@pytest.mark.parametrize("mapped", MAPPED)
+@pytest.mark.parametrize("case", CASES)
+def test_values_and_gradients_are_those_of_lax(case: str, mapped: str, name: str) -> None:
+    options, axes = CASES[case], MAPPED[mapped]
+    images, filters = arrays(options.get("feature_group_count", 1))
+    given = [x if axis == 0 else x[0] for x, axis in zip((images, filters), axes)]
+    with layout(name):
+        found = everything(conv, options, axes, *given)
+    wanted = everything(lax.conv_general_dilated, options, axes, *given)
+    assert_close(found, wanted, 1e-5)
+
+
+@pytest.mark.parametrize("name", ("grouped", "dense", "unrolled"))
+def test_low_precision_stays_low(name: str) -> None:
+    images, filters = arrays(dtype=jnp.bfloat16)
+    with layout(name):
+        found = everything(conv, CASES["same"], (0, 0), images, filters)
+    wanted = everything(lax.conv_general_dilated, CASES["same"], (0, 0), images, filters)
+    assert_close(found, wanted, 0.03)
+
+
+@pytest.mark.parametrize("name", ("grouped", "dense", "unrolled", "auto"))
+def test_chains_of_replicas_fold_twice(name: str) -> None:
+    images, filters = (jnp.stack([x, x[::-1]]) for x in arrays())
+
+    def gradients(operation):
+        loss = wiggle(operation, CASES["strided"])
+        return jax.jit(jax.vmap(jax.vmap(jax.grad(loss, (0, 1)))))(images, filters)
+
+    with layout(name):
+        found = gradients(conv)
+    assert_close(found, gradients(lax.conv_general_dilated), 1e-5)
+
+
+def test_gradients_of_gradients() -> None:
+    images, filters = (x[0] for x in arrays())
+
+    def bend(operation):
+        loss = wiggle(operation, CASES["same"])
+        slope = lambda filters: jnp.sum(jnp.cos(jax.grad(loss, 1)(images, filters)))  # noqa: E731
+        return jax.grad(slope)(filters)
+
+    assert_close(bend(conv), bend(lax.conv_general_dilated), 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("grouped", 1), ("dense", 1), ("unrolled", NUM_REPLICAS)]
+)
+def test_a_layout_is_what_it_says(name: str, count: int) -> None:
+    images, filters = arrays()
+    with layout(name):
+        program = jax.make_jaxpr(
+            jax.vmap(lambda x, f: conv(x, f, (1, 1), "SAME", dimension_numbers=DIMS))
+        )(images, filters)
+    assert str(program).count("conv_general_dilated[") == count
+    assert (f"feature_group_count={NUM_REPLICAS}" in str(program)) == (name == "grouped")
+
+
+def test_shared_images_make_one_wide_convolution() -> None:
+    images, filters = arrays()
+    program = jax.make_jaxpr(
+        jax.vmap(lambda f: conv(images[0], f, (1, 1), "SAME", dimension_numbers=DIMS))
+    )(filters)
+    assert str(program).count("conv_general_dilated[") == 1
+    assert "feature_group_count=1" in str(program)
+
+
+def test_other_axes_orders_are_folded_too() -> None:
+    images, filters = arrays()
+    images, filters = jnp.moveaxis(images, -1, 2), jnp.transpose(filters, (0, 4, 3, 1, 2))
+    axes = {"dimension_numbers": ("NCHW", "OIHW", "NCHW")}
+
+    def gradients(operation):
+        loss = lambda x, f: jnp.sum(jnp.sin(operation(x, f, (2, 1), "SAME", **axes)))  # noqa: E731
+        return jax.vmap(jax.grad(loss, (0, 1)))(images, filters)
+
+    with layout("grouped"):
+        found = gradients(conv)
+    assert_close(found, gradients(lax.conv_general_dilated), 1e-5)
+
+
+def test_bad_input_gets_a_sentence() -> None:
+    images, filters = (x[0] for x in arrays())
+    with pytest.raises(ValueError, match="batch_group_count=1 only"):
+        conv(images, filters, (1, 1), "SAME", dimension_numbers=DIMS, batch_group_count=2)
+    with pytest.raises(ValueError, match="padding as pairs"):
+        conv(images, filters, (1, 1), "SAME", lhs_dilation=(2, 2), dimension_numbers=DIMS)
+    with pytest.raises(ValueError, match="'grouped'"), layout("group"):
+        pass

@@ -1,0 +1,121 @@
+"""Residual networks: sizes, batch statistics, and the layers against plain NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from common import quick_jit
+
+from replicax import nn
+from replicax.nn.network import apply_conv, batch_norm, filter_response_norm
+
+COUNTS = {
+    (20, "basic", "batch"): 278_324,  # as the authors' scripts print them, 100 classes
+    (32, "basic", "batch"): 472_756,
+    (56, "bottleneck", "batch"): 892_660,
+    (56, "basic", "batch"): 861_620,
+    (20, "basic", "frn"): 279_108,
+}
+
+
+@pytest.mark.parametrize(("depth", "block", "norm"), COUNTS)
+def test_parameter_counts(depth: int, block: str, norm: str) -> None:
+    network = nn.resnet(depth, block=block, norm=norm)
+    params, state = jax.eval_shape(network.init, jax.random.key(0))
+    count = sum(leaf.size for leaf in jax.tree.leaves(params))
+    assert count == COUNTS[depth, block, norm]
+    assert bool(jax.tree.leaves(state)) == (norm == "batch")
+    images = jax.ShapeDtypeStruct((2, 32, 32, 3), jnp.float32)
+    logits, after = jax.eval_shape(lambda *a: network.apply(*a, True), params, state, images)
+    assert logits.shape == (2, 100)
+    assert jax.tree.structure(after) == jax.tree.structure(state)
+
+
+def test_the_default_block_is_the_authors() -> None:
+    for depth, block in ((32, "basic"), (56, "bottleneck")):
+        default, named = nn.resnet(depth), nn.resnet(depth, block=block)
+        shapes = [jax.eval_shape(n.init, jax.random.key(0)) for n in (default, named)]
+        assert shapes[0] == shapes[1]
+    with pytest.raises(ValueError, match="6 n \\+ 2"):
+        nn.resnet(21)
+    with pytest.raises(ValueError, match="'batch'"):
+        nn.resnet(20, norm="bach")
+
+
+def images_of(seed: int, size: int = 8, channels: int = 5) -> np.ndarray:
+    return (
+        np.random.default_rng(seed).normal(1.0, 2.0, (4, size, size, channels)).astype(np.float32)
+    )
+
+
+def test_batch_norm_normalises_and_remembers() -> None:
+    norm = batch_norm(momentum=0.1)
+    params, state = norm.init(5)
+    params = {"scale": jnp.arange(1.0, 6), "shift": jnp.arange(5.0)}
+    x = images_of(0)
+    out, after = norm.apply(params, state, x, True, activate=False)
+    mean, var = x.mean(axis=(0, 1, 2)), x.var(axis=(0, 1, 2))
+    wanted = (x - mean) / np.sqrt(var + 1e-5) * np.arange(1, 6) + np.arange(5)
+    np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-4)
+    count = x.size // 5
+    np.testing.assert_allclose(after["mean"], 0.1 * mean, rtol=1e-5)
+    np.testing.assert_allclose(after["var"], 0.9 + 0.1 * var * count / (count - 1), rtol=1e-5)
+    tested, same = norm.apply(params, after, x, False, activate=False)
+    wanted = (x - after["mean"]) / np.sqrt(after["var"] + 1e-5) * np.arange(1, 6) + np.arange(5)
+    np.testing.assert_allclose(tested, wanted, rtol=1e-4, atol=1e-4)
+    assert same is after
+
+
+def test_filter_response_norm_needs_no_batch() -> None:
+    norm = filter_response_norm()
+    params, state = norm.init(5)
+    params = {**params, "threshold": jnp.full(5, 0.3)}
+    x = images_of(1)
+    out, _ = norm.apply(params, state, x, True)
+    alone, _ = norm.apply(params, state, x[:1], False)
+    np.testing.assert_allclose(out[:1], alone, rtol=1e-6)
+    square = (x**2).mean(axis=(1, 2), keepdims=True)
+    np.testing.assert_allclose(out, np.maximum(x / np.sqrt(square + 1e-6), 0.3), rtol=1e-5)
+
+
+def test_a_strided_convolution_looks_at_every_other_place() -> None:
+    x = images_of(2)
+    filters = jax.random.normal(jax.random.key(0), (3, 3, 5, 2))
+    whole, strided = apply_conv(filters, x), apply_conv(filters, x, stride=2)
+    np.testing.assert_allclose(strided, whole[:, ::2, ::2], rtol=1e-5, atol=1e-5)
+
+
+def test_a_network_learns_and_its_replicas_are_their_own() -> None:
+    network = nn.resnet(8, num_classes=2)
+    keys = jax.random.split(jax.random.key(0), 2)
+    params, state = quick_jit(jax.vmap(network.init))(keys)
+    x = jnp.asarray(images_of(3, channels=3))
+    y = jnp.array([0, 1, 0, 1])
+
+    def loss(params, state):
+        logits, state = network.apply(params, state, x, True)
+        picked = jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], axis=1)
+        return -picked.mean(), state
+
+    @quick_jit
+    def step(params, state, rate):
+        one = jax.value_and_grad(loss, has_aux=True)
+        (seen, state), slope = jax.vmap(one)(params, state)
+        moved = jax.tree.map(
+            lambda p, g: p - rate.reshape(-1, *[1] * (p.ndim - 1)) * g, params, slope
+        )
+        return moved, state, seen
+
+    rate = jnp.array([0.0, 0.05])
+    first = None
+    for _ in range(10):
+        params, state, seen = step(params, state, rate)
+        first = seen if first is None else first
+    assert seen[0] == pytest.approx(float(first[0]), rel=1e-4)  # no rate, no change
+    assert (seen[1:] < 0.5 * first[1:]).all()
+    alone = [jax.tree.map(lambda leaf: leaf[1], tree) for tree in (params, state)]
+    test = lambda p, s: network.apply(p, s, x, False)[0]  # noqa: E731
+    together = quick_jit(jax.vmap(test))(params, state)
+    np.testing.assert_allclose(
+        together[1], network.apply(*alone, x, False)[0], rtol=1e-3, atol=1e-3
+    )
