@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from replicax import diagnostics as diagnostics
     from replicax import kernels as kernels
     from replicax import ladder as ladder
+    from replicax import nn as nn
     from replicax import plots as plots
     from replicax import presets as presets
     from replicax import schedule as schedule
@@ -45,6 +46,7 @@ _ROOMS = (
     "diagnostics",
     "kernels",
     "ladder",
+    "nn",
     "plots",
     "presets",
     "schedule",
