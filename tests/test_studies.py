@@ -1,7 +1,12 @@
 """Studies as such: cells that are kept, pages from records alone, and the command."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -200,3 +205,23 @@ def test_the_index_lists_what_is_there(tmp_path) -> None:
     page.write_index(tmp_path, ["nothing", "squares"])
     (line,) = [line for line in (tmp_path / "index.md").read_text().split("\n") if "[" in line]
     assert "[squares](squares.md) | Squares | 0 met, **1 not met**" in line
+
+
+def test_ctrl_c_twice_keeps_finished_cells_and_ends_in_a_sentence(tmp_path) -> None:
+    command = [sys.executable, "-m", "replicax.cli", "reproduce", "buffer", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [*command, "--seeds", "40"], stderr=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    kept = tmp_path / "records" / "buffer"
+    deadline = time.monotonic() + 60
+    while not list(kept.glob("*.npz")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode in (130, -signal.SIGINT), said  # the second may come after the end
+    assert "What was saved before is kept." in said
+    assert "terminate" not in said
+    assert list(kept.glob("*.npz"))

@@ -4,12 +4,13 @@ saved."""
 import contextlib
 import json
 import os
+import signal
+import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def run_cells(
     study: Study, cells: list[Cell], folder: Path, progress: bool | None, programs: Programs
 ) -> None:
     """As many cells side by side as there are cores: a toy's program keeps one core busy."""
-    stop = Event()
+    stop = threading.Event()
     with display(study, len(cells), progress) as show, ThreadPoolExecutor(os.cpu_count()) as pool:
 
         def run_one(cell: Cell) -> None:
@@ -75,7 +76,22 @@ def run_cells(
             stop.set()
             for job in jobs:
                 job.cancel()
+            with uninterrupted():
+                wait(jobs)
             raise
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """A second Ctrl-C must not end Python under threads that are still at work."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def write_record(folder: Path, study: Study, cell: Cell, record: Record, seconds: float) -> None:
