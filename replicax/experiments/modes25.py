@@ -48,10 +48,9 @@ def cells(scale: Scale) -> list[Cell]:
 
 def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
     method, seeds, num_steps = (settings[name] for name in ("method", "seeds", "num_steps"))
-    count = (num_steps - toy.PAPER["burn_in"]) // toy.PAPER["thin"]
+    count = toy.num_draws(num_steps)
     if method == "exact":
-        rng = np.random.default_rng(1)
-        draws = np.stack([rx.targets.modes25_draws(rng, count) for _ in range(seeds)])
+        draws = toy.exact_draws(seeds, num_steps)
         return {"draws": draws, **toy.distances(draws)}
     if method in ("sgld", "cyclical"):
         draws = toy.thinned(_baseline(work, method, seeds, num_steps), count)

@@ -108,9 +108,7 @@ def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
 
 def _exact(seeds: int, num_steps: int) -> dict[str, Any]:
     """The floor: as many independent exact draws."""
-    count = (num_steps - toy.PAPER["burn_in"]) // toy.PAPER["thin"]
-    rng = np.random.default_rng(1)
-    draws = np.stack([rx.targets.modes25_draws(rng, count) for _ in range(seeds)])
+    draws = toy.exact_draws(seeds, num_steps)
     nothing = {"trips": np.zeros(seeds), "buffer": np.zeros(seeds), "num_steps": 0}
     return {**toy.distances(draws), **nothing}
 

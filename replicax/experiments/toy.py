@@ -23,6 +23,17 @@ def sample(work: Work, num_chains: int, target: rx.Target = TARGET, **options: A
     return work.sample(target, rx.targets.modes25_start, **chosen)
 
 
+def num_draws(num_steps: int) -> int:
+    """How many draws a chain of the paper's run leaves."""
+    return (num_steps - PAPER["burn_in"]) // PAPER["thin"]
+
+
+def exact_draws(seeds: int, num_steps: int) -> np.ndarray:
+    """As many independent exact draws as such chains leave: the floor  (seed, draw, 2)."""
+    rng, count = np.random.default_rng(1), num_draws(num_steps)
+    return np.stack([rx.targets.modes25_draws(rng, count) for _ in range(seeds)])
+
+
 def trips_per_1000(posterior: Posterior) -> np.ndarray:
     """Round trips of all replicas per 1,000 steps, by chain."""
     return 1000 * posterior.round_trips / posterior.num_steps
