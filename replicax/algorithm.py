@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from replicax import correction as corrections
-from replicax import meet, swap
+from replicax import meet, move, swap
 from replicax import schedule as schedules
 from replicax.chance import Chance, build_draw
 from replicax.kernels import Kernel
@@ -28,6 +28,7 @@ class State(NamedTuple):
 
     step: Array  # k                                       shape ()
     replicas: Any  # parameters, momentum, ...             leading axis: replica
+    model_state: Any  # batch statistics, ... or None      leading axis: replica
     rung_of: Array  # the index process                    shape (replica,), a permutation
     replica_at: Array  # its inverse                       shape (rung,)
     gate: Array  # G^(p), True while the pair may swap     shape (pair,)
@@ -37,6 +38,11 @@ class State(NamedTuple):
     energy_noise_var: Array  # sigma^2 where estimated     shape (rung, rung), else (0, 0)
     correction: Any  # lambda_W where tuned, else empty
 
+    @property
+    def points(self) -> Any:
+        """What energies are a function of, leading axis: replica."""
+        return move.point(self.replicas, self.model_state)
+
 
 class Info(NamedTuple):
     """What a step saw: recorded, never fed back."""
@@ -45,6 +51,7 @@ class Info(NamedTuple):
     wanted: Array  # A^(p), the swap rule's verdict        shape (pair,)
     swapped: Array  #                                      shape (pair,)
     active: Array  # whose turn it was                     shape (pair,)
+    restarted: Array  # began again beside a neighbour     shape (rung,)
 
 
 @dataclass(frozen=True)
@@ -55,12 +62,19 @@ class Settings:
     rule: Rule = deterministic()
     tuning: Tuning = Tuning()
     energy_at: str = "moved"
+    on_swap: str = "keep"  # or "reset": a swap costs a replica its kernel's memory
+    restarts: bool = False  # broken replicas begin again beside a colder neighbour
     langevin: bool = True  # False: no rung has a temperature, draw no noise
     map_replicas: Callable = jax.vmap
 
 
 def init(
-    kernel: Kernel, params: Any, ladder: Ladder, settings: Settings, buffer: float = 0.0
+    kernel: Kernel,
+    params: Any,
+    ladder: Ladder,
+    settings: Settings,
+    buffer: float = 0.0,
+    model_state: Any = None,
 ) -> State:
     """`params` carries one copy per replica on its leading axis; replica i starts on rung i."""
     num_replicas = ladder.learning_rate.shape[0]
@@ -69,6 +83,7 @@ def init(
     return State(
         step=jnp.array(0, jnp.int32),
         replicas=jax.vmap(kernel.init)(params),
+        model_state=model_state,
         rung_of=jnp.arange(num_replicas, dtype=jnp.int32),
         replica_at=jnp.arange(num_replicas, dtype=jnp.int32),
         gate=jnp.ones(num_replicas - 1, bool),
@@ -118,16 +133,7 @@ def build_parts(
         draw_rows=draw_rows,
     )
 
-    def move_one(move_noise, gradient_noise, energy_noise, replica, rung, batch):
-        def evaluate(params):
-            return target.evaluate(params, batch, gradient_noise)
-
-        replica, energy = kernel.step(move_noise, replica, evaluate, rung)
-        if moved:
-            energy = target.energy(replica.params, batch, energy_noise)
-        return replica, energy
-
-    move = settings.map_replicas(move_one, in_axes=(0, 0, 0, 0, 0, None))
+    move_all = move.build_move(target, kernel, moved=moved, map_replicas=settings.map_replicas)
 
     def advance(chance: Chance, state: State, batch: Any = None, fresh_batch=None):
         num_pairs = state.gate.shape[0]
@@ -137,14 +143,19 @@ def build_parts(
 
         # Sampling phase: each replica moves with the hyper-parameters of the rung it is on.
         rung = jax.tree.map(lambda by_rung: by_rung[state.rung_of], state.ladder)
-        replicas, energy_of = move(
-            chance.move, chance.gradient, chance.energy, state.replicas, rung, batch
+        replicas, model_state, energy_of = move_all(
+            chance, state.replicas, state.model_state, rung, batch
         )
         energy_of = energy_of.astype(state.buffer.dtype)
+        broken = jnp.zeros(num_pairs + 1, bool)
+        if settings.restarts:
+            broken = move.find_broken(replicas, energy_of)
+            energy_of = jnp.where(broken, jnp.nan, energy_of)
+            replicas, model_state = move.restart((replicas, model_state), broken, state.replica_at)
         energy = energy_of[state.replica_at]
 
         # Communication phase: active pairs with an open gate swap when the rule says so.
-        seen = meet.Seen(replicas.params, batch, fresh_batch)
+        seen = meet.Seen(move.point(replicas, model_state), batch, fresh_batch)
         noise_var = meet.estimate_noise(
             target,
             rule,
@@ -171,6 +182,9 @@ def build_parts(
             swapped = schedules.swapping_pairs(schedule, state.step, active, gate, wanted, finite)
             index = swap.swap_adjacent(index, swapped)
 
+        if settings.on_swap == "reset":
+            replicas = move.forget(kernel, replicas, index.rung_of != state.rung_of)
+
         # Adaptation: equal swap rates along the ladder, and their mean equal to the target.
         ladder, buffer, unit = tune(
             settings.tuning,
@@ -189,9 +203,10 @@ def build_parts(
             energy[0],
             state.ladder.temperature,
         )
-        state = State(
+        after = State(
             step=state.step + 1,
             replicas=replicas,
+            model_state=model_state,
             rung_of=index.rung_of,
             replica_at=index.replica_at,
             gate=gate & ~swapped,
@@ -201,6 +216,6 @@ def build_parts(
             energy_noise_var=noise_var,
             correction=correction,
         )
-        return state, Info(energy, wanted, swapped, active)
+        return after, Info(energy, wanted, swapped, active, broken[state.replica_at])
 
     return draw, advance

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from replicax import algorithm, chunk, prng, resolve, starts, trees
-from replicax.batches import ArrayBatches, Batches, HostBatches
+from replicax import algorithm, chunk, kernels, prng, resolve, starts, trees
+from replicax.batches import ArrayBatches, Batches, EpochBatches, HostBatches
 from replicax.diagnostics import Trips
 from replicax.kernels import Kernel
 from replicax.options import Options
@@ -27,6 +27,7 @@ class Assembly:
         target: Target,
         batches: Batches,
         programs: Programs | None = None,
+        watch_every: int | None = None,
     ) -> None:
         self.programs = programs
         assert chosen.history_every is not None, "options are completed by with_history()"
@@ -43,6 +44,8 @@ class Assembly:
             rule=rule,
             tuning=resolve.tuning(chosen, rule, num_replicas),
             energy_at=chosen.energy_at,
+            on_swap=chosen.on_swap,
+            restarts=chosen.on_nonfinite == "restart",
             langevin=bool(np.any(self.ladder.temperature > 0)),
         )
         track_best = chosen.track_best
@@ -55,10 +58,12 @@ class Assembly:
             burn_in=chosen.burn_in,
             thin=chosen.thin,
             draw_rungs=resolve.draw_rungs(chosen, num_replicas),
+            keep_draws=chosen.keep_draws,
             history_every=chosen.history_every,
             track_best=schedule.forces if track_best is None else track_best,
-            stop_on_nonfinite=chosen.on_nonfinite == "stop",
+            stop_on_nonfinite=chosen.on_nonfinite != "ignore",
             chunk_steps=chosen.chunk_steps,
+            watch_every=watch_every,
         )
         self.keys, self.start_key = _split_seed(prng.make_key(chosen.seed), chosen.num_chains)
 
@@ -74,10 +79,16 @@ class Assembly:
                     'energy_at="before" takes the energy from the gradient\'s own pass, but this '
                     'target has a separate gradient. Write energy_at="moved".'
                 )
-        if rule.uses_temperature and kernel.has_own_prior:
+        if self.options.on_swap == "reset" and kernels.keeps_time(kernel):
             raise ValueError(
-                f'The kernel has a weight decay or prior that the rule "{rule.name}" would not '
-                "see; put it into the energy instead."
+                'on_swap="reset" would set back the clock of a kernel that changes with time; '
+                'write on_swap="keep".'
+            )
+        own_prior = kernel.has_own_prior or self.target.prior is not None
+        if rule.uses_temperature and own_prior:
+            raise ValueError(
+                f'There is a weight decay or prior that the rule "{rule.name}" would not see; put '
+                "it into the energy instead."
             )
         if rule.estimates_noise and isinstance(self.batches, HostBatches):
             raise ValueError(
@@ -102,28 +113,35 @@ class Assembly:
             "track_best": self.program.track_best,
         }
 
-    def carry(self, params: Any, dtype: Any) -> chunk.Carry:
+    def carry(self, points: Any, dtype: Any) -> chunk.Carry:
         """What the loop starts from, given one start for every chain and replica."""
         program = self.program
 
-        def begin(params, ladder, buffer):
-            def one(chain):
-                return algorithm.init(program.kernel, chain, ladder, program.settings, buffer)
+        def begin(points, ladder, buffer):
+            def one(point):
+                params, model_state = point if self.target.has_state else (point, None)
+                settings = program.settings
+                return algorithm.init(program.kernel, params, ladder, settings, buffer, model_state)
 
-            return chunk.start(program, jax.vmap(one, out_axes=chunk.STATE_AXES)(params))
+            return chunk.start(program, jax.vmap(one, out_axes=chunk.STATE_AXES)(points))
 
         ladder = resolve.device_ladder(self.ladder, dtype)
         buffer = 0.0 if isinstance(self.options.buffer, str) else float(self.options.buffer)
-        return self._compiled("carry", begin)(params, ladder, buffer)
+        return self._compiled("carry", begin)(points, ladder, buffer)
 
     def starting_carry(self, params: Any) -> tuple[chunk.Carry, dict[str, Any]]:
         """The carry of all chains at step 0, once the energy is known to be usable there."""
         begin = starts.make_starts(
-            params, self.start_key, self.options.num_chains, self.num_replicas
+            params,
+            self.start_key,
+            self.options.num_chains,
+            self.num_replicas,
+            with_state=self.target.has_state,
         )
         one = jax.eval_shape(trees.first, begin)
         check_energy(self.target, one, self._first_batch(), self.keys[0])
-        self._check_finite(begin)
+        if not self.target.has_state:  # of a network, the first step tells
+            self._check_finite(begin)
         return self.carry(begin, self._dtype(one)), trees.describe(one)
 
     def first_carry(self, one: Any) -> chunk.Carry:
@@ -143,13 +161,16 @@ class Assembly:
     def _first_batch(self) -> Any:
         if isinstance(self.batches, HostBatches):
             return jax.tree.map(jnp.asarray, self.batches.at(0))
+        if isinstance(self.batches, EpochBatches):
+            return self.batches.fresh(self.batches.data, prng.ordinary(self.keys[0]))
         if isinstance(self.batches, ArrayBatches):
             return self.batches.take(self.batches.data, self.batches.draw(self.keys[0]))
         return None
 
     def _dtype(self, one: Any) -> Any:
         """Ladder, buffer and energies in the precision of the parameters, at least float32."""
-        return jnp.result_type(jnp.float32, *jax.tree.leaves(one))
+        params = one[0] if self.target.has_state else one
+        return jnp.result_type(jnp.float32, *jax.tree.leaves(params))
 
     def _check_finite(self, begin: Any) -> None:
         num_chains = self.options.num_chains

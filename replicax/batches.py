@@ -10,6 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from replicax import prng
+
+_ORDERS = 2**32 - 1  # a number that no step has: keys of epochs are not those of steps
+
 
 @dataclass(frozen=True)
 class NoBatches:
@@ -45,6 +49,52 @@ class ArrayBatches:
     @staticmethod
     def take(data: Any, rows: Array) -> Any:
         return jax.tree.map(lambda leaf: leaf[rows], data)
+
+
+@dataclass(frozen=True)
+class EpochBatches:
+    """Rows of arrays in an order of their own for every epoch, each row once.
+
+    The last batch of an epoch is filled up from the epoch's beginning. `prepare(key, batch)`,
+    where given, makes of the rows what the energy sees (augmentation, say), once for all replicas.
+    """
+
+    data: Any  # pytree, leading axis: row
+    batch_size: int
+    prepare: Callable[[Array, Any], Any] | None = None
+    replayable = True
+
+    @property
+    def num_rows(self) -> int:
+        return jax.tree.leaves(self.data)[0].shape[0]
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-self.num_rows // self.batch_size)
+
+    def describe(self) -> str:
+        return f"epochs of {self.num_rows} rows, {self.batch_size} a batch"
+
+    def order(self, key: Array, epoch: Array) -> Array:
+        """The rows of one epoch, (row,)."""
+        key = jax.random.fold_in(jax.random.fold_in(key, _ORDERS), epoch)
+        return jax.random.permutation(key, self.num_rows)
+
+    def take(self, data: Any, order: Array, step: Array, key: Array) -> Any:
+        """The batch of `step`, given its epoch's order; `key` prepares it."""
+        first = (step % self.steps_per_epoch) * self.batch_size
+        places = (first + jnp.arange(self.batch_size)) % self.num_rows
+        return self._prepared(data, order[places], key)
+
+    def fresh(self, data: Any, key: Array) -> Any:
+        """A further batch, of rows drawn with replacement."""
+        rows_key, key = jax.random.split(key)
+        rows = jax.random.randint(rows_key, (self.batch_size,), 0, self.num_rows)
+        return self._prepared(data, rows, key)
+
+    def _prepared(self, data: Any, rows: Array, key: Array) -> Any:
+        batch = jax.tree.map(lambda leaf: leaf[rows], data)
+        return batch if self.prepare is None else self.prepare(key, batch)
 
 
 class BatchesEnded(ValueError):
@@ -117,7 +167,7 @@ class HostBatches:
             self.forget(step)
 
 
-Batches = NoBatches | ArrayBatches | HostBatches
+Batches = NoBatches | ArrayBatches | EpochBatches | HostBatches
 
 
 def as_batches(batches: Any, batch_size: int | None) -> Batches:
@@ -126,7 +176,7 @@ def as_batches(batches: Any, batch_size: int | None) -> Batches:
         if batch_size is not None:
             raise ValueError("batch_size is given without batches; give the arrays as batches.")
         return NoBatches()
-    if isinstance(batches, NoBatches | ArrayBatches | HostBatches):
+    if isinstance(batches, Batches):
         return batches
     if batch_size is not None:
         return _from_arrays(batches, batch_size)
@@ -148,6 +198,14 @@ def as_batches(batches: Any, batch_size: int | None) -> Batches:
     return HostBatches(batches, is_function=False)
 
 
+def as_epochs(
+    data: Any, batch_size: int, prepare: Callable[[Array, Any], Any] | None = None
+) -> EpochBatches:
+    """Arrays, checked, to be seen epoch by epoch."""
+    rows = _from_arrays(data, batch_size)
+    return EpochBatches(rows.data, rows.batch_size, prepare)
+
+
 def _from_arrays(data: Any, batch_size: int) -> ArrayBatches:
     leaves = jax.tree.leaves(data)
     if not leaves or not all(hasattr(x, "shape") and len(x.shape) >= 1 for x in leaves):
@@ -165,4 +223,7 @@ def _from_arrays(data: Any, batch_size: int) -> ArrayBatches:
 
 
 def row_drawer(batches: Batches) -> Callable[[Array], Any] | None:
+    """What a step draws for its batch: row numbers, or a key that prepares it."""
+    if isinstance(batches, EpochBatches):
+        return prng.ordinary
     return batches.draw if isinstance(batches, ArrayBatches) else None

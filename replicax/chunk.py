@@ -14,7 +14,7 @@ from jax import Array
 
 from replicax import tally as tallies
 from replicax.algorithm import State, build_parts
-from replicax.batches import ArrayBatches, Batches, HostBatches, row_drawer
+from replicax.batches import ArrayBatches, Batches, EpochBatches, HostBatches, row_drawer
 from replicax.chance import draw_block
 from replicax.correction import Correction
 from replicax.program import Numbers, Program, Programs
@@ -57,7 +57,9 @@ def chunk_capacity(program: Program, carry: Carry) -> int:
     if program.chunk_steps is not None:
         return max(2, program.chunk_steps)
     num_chains, num_replicas = carry.state.rung_of.shape
-    draw_bytes = _num_bytes(carry.state.replicas.params) // num_replicas * len(program.draw_rungs)
+    draw_bytes = 0
+    if program.keep_draws:
+        draw_bytes = _num_bytes(carry.state.points) // num_replicas * len(program.draw_rungs)
     per_step = num_chains * num_replicas + -(-draw_bytes // program.thin)
     if isinstance(program.batches, HostBatches):
         batch = program.batches.at(int(carry.state.step))
@@ -91,22 +93,22 @@ def _build(program: Program, capacity: int) -> Callable:
     max_points = capacity // program.history_every + 1
     rungs = jnp.array(program.draw_rungs)
 
-    def step_chain(chance, state, tally, data, place):
-        batch, fresh_batch = _batch(batches, chance, data, place)
+    def step_chain(chance, state, tally, orders, data, place):
+        batch, fresh_batch = _batch(batches, chance, state.step, orders, data, place)
         after, info = advance(chance, state, batch, fresh_batch)
         scored = after if settings.energy_at == "moved" else state
-        tally = tallies.count(
-            tally, state, info, settings.schedule, program.burn_in, scored.replicas.params
-        )
+        tally = tallies.count(tally, state, info, settings.schedule, program.burn_in, scored.points)
         drawn = after.replica_at[rungs]
-        position = jax.tree.map(lambda leaf: leaf[drawn], after.replicas.params)
+        kept = after.points if program.keep_draws else None
+        position = jax.tree.map(lambda leaf: leaf[drawn], kept)
         return after, tally, (position, info.energy[state.rung_of[drawn]])
 
     # A single chain is spared its axis: without it XLA gathers faster and updates in place.
-    draw_chains, step_chains = draw, step_chain
+    draw_chains, step_chains, order_chains = draw, step_chain, _build_orders(program, capacity)
     if not one_chain:
         draw_chains = jax.vmap(draw, (0, None, 0))
-        step_chains = jax.vmap(step_chain, (0, STATE_AXES, 0, None, None), (STATE_AXES, 0, 0))
+        step_chains = jax.vmap(step_chain, (0, STATE_AXES, 0, 0, None, None), (STATE_AXES, 0, 0))
+        order_chains = jax.vmap(order_chains, (0, None))
 
     def chunk(carry: Carry, keys: Array, data: Any, count: Array, slots: Array):
         if one_chain:
@@ -126,6 +128,7 @@ def _build(program: Program, capacity: int) -> Callable:
             if ahead:
                 draw_all = lambda step: draw_chains(keys, step, carry.state.replicas)  # noqa: E731
                 chances = draw_block(draw_all, start + first + jnp.arange(block))
+            orders = order_chains(keys, start + first)
             every = program.history_every
             until_point = ((start + first) // every + 1) * every - start
             end = jnp.minimum(jnp.minimum(first + block, count), until_point)
@@ -136,7 +139,9 @@ def _build(program: Program, capacity: int) -> Callable:
                     chance = jax.tree.map(lambda leaf: _get(leaf, place - first), chances)
                 else:
                     chance = draw_chains(keys, carry.state.step, carry.state.replicas)
-                state, tally, drawn = step_chains(chance, carry.state, carry.tally, data, place)
+                state, tally, drawn = step_chains(
+                    chance, carry.state, carry.tally, orders, data, place
+                )
                 slot = _get(slots, place)
                 rung_of = state.rung_of.astype(rows.rung_of.dtype)
                 rows = rows._replace(
@@ -187,7 +192,36 @@ def _get(rows: Array, place: Array) -> Array:
     return jax.lax.dynamic_index_in_dim(rows, place, keepdims=False)
 
 
-def _batch(batches: Batches, chance: Any, data: Any, place: Array) -> tuple[Any, Callable | None]:
+class Orders(NamedTuple):
+    """The rows of the epochs that the steps of a segment belong to."""
+
+    first_epoch: Array
+    rows: Array  # (epoch, row)
+
+
+def _build_orders(program: Program, capacity: int) -> Callable[[Array, Array], Orders | None]:
+    """`orders(key, step)`: once a segment, since to permute all rows at every step takes long."""
+    batches = program.batches
+    if not isinstance(batches, EpochBatches):
+        return lambda key, step: None
+    longest = min(program.history_every, capacity)
+    num_epochs = -(-longest // batches.steps_per_epoch) + 1
+
+    def orders(key: Array, step: Array) -> Orders:
+        first = step // batches.steps_per_epoch
+        rows = [batches.order(key, first + epoch) for epoch in range(num_epochs)]
+        return Orders(first, jnp.stack(rows))
+
+    return orders
+
+
+def _batch(
+    batches: Batches, chance: Any, step: Array, orders: Any, data: Any, place: Array
+) -> tuple[Any, Callable | None]:
+    if isinstance(batches, EpochBatches):
+        order = orders.rows[step // batches.steps_per_epoch - orders.first_epoch]
+        batch = batches.take(data, order, step, chance.batch)
+        return batch, lambda key: batches.fresh(data, key)
     if isinstance(batches, ArrayBatches):
         fresh_batch = lambda key: batches.take(data, batches.draw(key))  # noqa: E731
         return batches.take(data, chance.batch), fresh_batch
@@ -223,7 +257,7 @@ def _empty_rows(
             lambda leaf: jnp.zeros(
                 (num_rows, *chains, num_rungs, *leaf.shape[len(chains) + 1 :]), leaf.dtype
             ),
-            carry.state.replicas.params,
+            carry.state.points if program.keep_draws else None,
         ),
         energies=jnp.zeros((num_rows, *chains, num_rungs), dtype),
         history={

@@ -213,6 +213,11 @@ def _timed(kernel: Kernel, rung_at: Callable[[Ladder, Array], Ladder], spec: dic
     )
 
 
+def keeps_time(kernel: Kernel) -> bool:
+    """Whether a kernel counts its steps, as far as its `spec` tells."""
+    return kernel.spec is not None and kernel.spec["name"] in _AROUND
+
+
 def from_spec(spec: dict) -> Kernel:
     """Make a kernel again from its `spec`."""
     options = {name: value for name, value in spec.items() if name != "name"}

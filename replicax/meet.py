@@ -20,9 +20,9 @@ class Surroundings(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """How energies can be had again: parameters by replica, and mini-batches."""
+    """How energies can be had again: points by replica, and mini-batches."""
 
-    params: Any  # leading axis: replica
+    points: Any  # leading axis: replica
     batch: Any
     fresh_batch: Callable[[Array], Any] | None  # key -> a further mini-batch
 
@@ -61,9 +61,9 @@ def build_verdict(
     """The verdict of one attempt in sequence; noisy energies are drawn afresh for it."""
 
     def energy(replica: Array, attempt: Any, side: int, batch: Any) -> Array:
-        params = jax.tree.map(lambda leaf: leaf[replica], seen.params)
+        point = jax.tree.map(lambda leaf: leaf[replica], seen.points)
         noise = jax.tree.map(lambda leaf: leaf[side], attempt.energy)
-        return target.energy(params, batch, noise).astype(energy_of.dtype)
+        return target.energy_at(point, batch, noise).astype(energy_of.dtype)
 
     def verdict(attempt: Any, cold_replica: Array, hot_replica: Array) -> Array:
         if rule.assumes_exact_energies:
@@ -95,7 +95,7 @@ def estimate_noise(
         batch_key, noise_key = jax.random.split(key)
         noise = jax.vmap(target.draw)(jax.random.split(noise_key, replica_at.shape[0]))
         batch = seen.another_batch(batch_key)
-        return jax.vmap(target.energy, (0, None, 0))(seen.params, batch, noise)[replica_at]
+        return jax.vmap(target.energy_at, (0, None, 0))(seen.points, batch, noise)[replica_at]
 
     def renew() -> Array:
         many = jax.lax.map(energies, jax.random.split(key, rule.estimate_draws))

@@ -35,10 +35,12 @@ class Options:
     buffer_gain: Any
     adapt: Any
     energy_at: str
+    on_swap: str
     burn_in: int
     thin: int
     seed: int
     draw_rungs: tuple[int, ...]
+    keep_draws: bool
     history_every: int | None
     track_best: bool | None
     on_nonfinite: str
@@ -61,7 +63,8 @@ class Options:
                 "says yes and must lie in (0, 1), such as 0.4."
             )
         choose("energy_at", self.energy_at, ("moved", "before"))
-        choose("on_nonfinite", self.on_nonfinite, ("stop", "ignore"))
+        choose("on_swap", self.on_swap, ("keep", "reset"))
+        choose("on_nonfinite", self.on_nonfinite, ("stop", "ignore", "restart"))
 
     def with_history(self) -> "Options":
         """About 500 points of history, unless the user said how many steps lie between two.

@@ -27,10 +27,12 @@ class Program:
     burn_in: int = 0
     thin: int = 1
     draw_rungs: tuple[int, ...] = (0,)
+    keep_draws: bool = True  # False: of draws only the energies are kept
     history_every: int = 100
     track_best: bool = False
     stop_on_nonfinite: bool = True
     chunk_steps: int | None = None
+    watch_every: int | None = None  # steps between two looks of a `run.Watch`
 
     def is_drawn(self, steps: np.ndarray) -> np.ndarray:
         """Which steps leave a draw: after burn-in, thinned, where the kernel exploits."""
@@ -45,6 +47,7 @@ class Program:
             "steps": step,
             "draws": int(self.is_drawn(np.arange(step)).sum()),
             "history": step // self.history_every,
+            "epochs": step // self.watch_every if self.watch_every else 0,
         }
 
 

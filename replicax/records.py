@@ -1,8 +1,9 @@
 """What a run leaves behind, in memory or in a folder, behind one reader.
 
-Three groups grow along their first axis: `steps` (rung_of), `draws` (parameters and energies of
-the recorded rungs) and `history` (ladder, buffer and counts). In a folder they are zarr groups
-written through xarray, or one `.npy` per variable and flush where zarr is not installed.
+Four groups grow along their first axis: `steps` (rung_of), `draws` (parameters and energies of
+the recorded rungs), `history` (ladder, buffer and counts) and `epochs` (how the networks did in
+their tests). In a folder they are zarr groups written through xarray, or one `.npy` per variable
+and flush where zarr is not installed.
 """
 
 import importlib.util
@@ -14,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-GROUPS = {"steps": "step", "draws": "draw", "history": "point"}  # group -> its growing axis
+# The groups, each with its growing axis.
+GROUPS = {"steps": "step", "draws": "draw", "history": "point", "epochs": "epoch"}
 Arrays = dict[str, np.ndarray]
 
 

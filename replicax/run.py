@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from replicax import checkpoint
-from replicax.batches import ArrayBatches, BatchesEnded, HostBatches
+from replicax.batches import ArrayBatches, BatchesEnded, EpochBatches, HostBatches
 from replicax.chunk import Carry, Chunk, build_chunk, chunk_capacity
 from replicax.diagnostics import Trips, follow_trips
 from replicax.program import Program, Programs
@@ -45,6 +45,23 @@ class Progress(NamedTuple):
     round_trips: np.ndarray  # shape (chain,)
     verdict_rate: np.ndarray  # shape (chain, pair)
     carry: Carry  # on the device
+    seen: dict[str, np.ndarray]  # of the last look of a `Watch`, in the step that it was taken
+
+
+@dataclass
+class Watch:
+    """Something that looks at the replicas every so many steps, such as a test of the networks.
+
+    What it remembers is part of the checkpoint; each look leaves a row of the records "epochs".
+    """
+
+    every: int  # steps
+    memory: Any  # pytree of arrays
+    look: Callable[[Any, Carry], tuple[Any, dict[str, Any]]]  # -> memory, row
+    final: Callable[[Any], dict[str, np.ndarray]]  # memory -> what the run leaves at its end
+
+    def until_look(self, step: int) -> int:
+        return self.every - step % self.every
 
 
 class Pace(NamedTuple):
@@ -79,6 +96,7 @@ class Saver:
     every: int | None = None  # steps; None: by the clock
     step: int = 0
     clock: float = 0.0
+    watch: Watch | None = None
 
     def is_due(self, step: int) -> bool:
         if self.folder is None:
@@ -91,9 +109,13 @@ class Saver:
 
     def save(self, program: Program, carry: Carry, trips: Trips, step: int) -> None:
         """Records first: those beyond a checkpoint are dropped when a run resumes."""
-        self.records.flush(final_values(program, carry, trips))
+        values = final_values(program, carry, trips)
+        memory = None if self.watch is None else self.watch.memory
+        if self.watch is not None:
+            values |= self.watch.final(memory)
+        self.records.flush(values)
         if self.folder is not None:
-            checkpoint.save(self.folder, step, (carry, trips))
+            checkpoint.save(self.folder, step, (carry, trips, memory))
         self.step, self.clock = step, time.monotonic()
 
     @contextlib.contextmanager
@@ -123,13 +145,16 @@ def run(
     step = int(carry.state.step)
     capacity = chunk_capacity(program, carry)
     chunk = build_chunk(program, keys, capacity, programs)
-    data = program.batches.data if isinstance(program.batches, ArrayBatches) else None
+    batches = program.batches
+    data = batches.data if isinstance(batches, ArrayBatches | EpochBatches) else None
     saver.step, saver.clock = step, time.monotonic()
     pace = Pace(program.chunk_steps or min(capacity, _FIRST_STEPS), capacity)
     result = None
     with interruptible() as interrupted:
         while step < num_steps and result is None:
             count = min(pace.length, num_steps - step)
+            if saver.watch is not None:
+                count = min(count, saver.watch.until_look(step))
             if isinstance(program.batches, HostBatches):
                 count, data = program.batches.feed(step, count, capacity)
                 if count == 0:
@@ -144,7 +169,8 @@ def run(
             if program.chunk_steps is None:
                 pace = pace.after(done, seconds)
             result = _look(program, carry, done < count, bool(interrupted), step)
-            progress = _progress(program, carry, trips, step, num_steps, done / seconds)
+            seen = _watch(saver, carry, done, step)
+            progress = _progress(program, carry, trips, step, num_steps, done / seconds, seen)
             if display is not None:
                 display(progress)
             if callback is not None:
@@ -156,6 +182,17 @@ def run(
                 saver.save(program, carry, trips, step)
     saver.save(program, carry, trips, step)
     return carry, trips, result or Result("finished", f"All {num_steps} steps were done.")
+
+
+def _watch(saver: Saver, carry: Carry, done: int, step: int) -> dict[str, np.ndarray]:
+    """The row of a look that is due after `step` steps, if one is."""
+    watch = saver.watch
+    if watch is None or done == 0 or step % watch.every:
+        return {}
+    watch.memory, row = watch.look(watch.memory, carry)
+    row = {name: np.asarray(value) for name, value in row.items()}
+    saver.records.append("epochs", {name: value[None] for name, value in row.items()})
+    return row
 
 
 def draw_slots(program: Program, step: int, count: int, capacity: int) -> np.ndarray:
@@ -199,6 +236,7 @@ def final_values(program: Program, carry: Carry, trips: Trips) -> dict[str, np.n
         "window_correction": _window_correction(program, state),
         "energy": tally.energy,
         "nonfinite": tally.nonfinite,
+        "restarts": tally.restarts,
         "best_energy": tally.best_energy,
         "round_trips": trips.count,
         **{name: tally.pairs[:, row] for row, name in enumerate(PAIR_COUNTS)},
@@ -232,7 +270,13 @@ def _look(program: Program, carry: Carry, cut_short: bool, interrupted: bool, st
 
 
 def _progress(
-    program: Program, carry: Carry, trips: Trips, step: int, num_steps: int, rate: float
+    program: Program,
+    carry: Carry,
+    trips: Trips,
+    step: int,
+    num_steps: int,
+    rate: float,
+    seen: dict[str, np.ndarray],
 ) -> Progress:
     verdicts = np.asarray(carry.tally.pairs[:, PAIR_COUNTS.index("verdicts")])
     return Progress(
@@ -244,6 +288,7 @@ def _progress(
         round_trips=trips.count,
         verdict_rate=verdicts / max(step - program.burn_in, 1),
         carry=carry,
+        seen=seen,
     )
 
 

@@ -42,6 +42,7 @@ def sample(
     buffer_gain: Any = "auto",
     adapt: bool | int | None = None,
     energy_at: str = "moved",
+    on_swap: str = "keep",
     burn_in: int = 0,
     thin: int = 1,
     seed: int = 0,
@@ -49,6 +50,7 @@ def sample(
     progress: bool | None = None,
     callback: Callable[[Progress], Any] | None = None,
     draw_rungs: tuple[int, ...] | str = (0,),
+    keep_draws: bool = True,
     history_every: int | None = None,
     track_best: bool | None = None,
     on_nonfinite: str = "stop",
@@ -81,14 +83,17 @@ def sample(
             use temperatures, True adapts those.
         energy_at: "moved": the energy that decides a swap is that of the moved state; "before":
             the value that the gradient computed anyway.
+        on_swap: "keep": momentum travels with its replica; "reset": a swap costs it.
         burn_in, thin: draws are kept from step `burn_in` on, every `thin`-th.
         run_dir: a folder for draws, records and checkpoints; without it all stays in memory.
         progress: show a progress bar; by default where a terminal is attached.
         callback: called between chunks with a `Progress`; returns "stop" to end the run.
         draw_rungs: rungs whose draws are kept, or "all"; the first is 0, the target.
+        keep_draws: False keeps the energies of draws and not their parameters.
         history_every: steps between two points of the histories.
         track_best: keep the lowest-energy point seen; on by default for "exactly_one".
-        on_nonfinite: "stop" at an energy that is not finite, or "ignore" it (it never swaps).
+        on_nonfinite: "stop" at an energy that is not finite; "ignore" it (it never swaps); or
+            "restart" its replica from the nearest colder one (the coldest has none: stop).
         chunk_steps, checkpoint_every: steps of a compiled chunk and between two checkpoints; they
             change no result.
         programs: an `rx.Programs()` that several calls share, so that they compile once.
@@ -127,7 +132,7 @@ def sample(
         "resolved": made.describe(),
     }
     records.write_meta(meta)
-    like = jax.eval_shape(trees.first, carry.state.replicas.params)
+    like = jax.eval_shape(trees.first, carry.state.points)
     return _run(made, carry, made.no_trips(), records, chosen.num_steps, progress, callback, like)
 
 
@@ -184,9 +189,9 @@ def resume(
         for shape, dtype in zip(described["shapes"], described["dtypes"], strict=True)
     ]
     like = trees.rebuild(described, zeros, params)
-    template = jax.eval_shape(made.first_carry, like), made.no_trips()
+    template = jax.eval_shape(made.first_carry, like), made.no_trips(), None
     step = checkpoint.latest_step(folder)
-    carry, trips = checkpoint.restore(folder, step, template)
+    carry, trips, _ = checkpoint.restore(folder, step, template)
     if step > chosen.num_steps or (num_steps is not None and num_steps < step):
         raise ValueError(f"num_steps is {num_steps}, but the run stands at step {step} already.")
     if isinstance(source, HostBatches):

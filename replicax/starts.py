@@ -19,8 +19,10 @@ def per_replica(tree: Any) -> PerReplica:
     return PerReplica(tree)
 
 
-def make_starts(params: Any, key: Array, num_chains: int, num_replicas: int) -> Any:
-    """Starts with leading axes (chain, replica, ...)."""
+def make_starts(
+    params: Any, key: Array, num_chains: int, num_replicas: int, with_state: bool = False
+) -> Any:
+    """Starts with leading axes (chain, replica, ...); `with_state`: pairs (params, model_state)."""
     if isinstance(params, PerReplica):
         starts = _spread(params.tree, num_chains, num_replicas)
     elif callable(params) and not _is_array_tree(params):
@@ -35,7 +37,12 @@ def make_starts(params: Any, key: Array, num_chains: int, num_replicas: int) -> 
         starts = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (num_chains, num_replicas, *leaf.shape)), one
         )
-    leaves = jax.tree.leaves(starts)
+    if with_state and not (isinstance(starts, tuple | list) and len(starts) == 2):
+        raise ValueError(
+            "The start must be a pair (params, model_state), or a function of a key that returns "
+            "one; where there is nothing to remember, model_state is {}."
+        )
+    leaves = jax.tree.leaves(starts[0] if with_state else starts)
     if not leaves:
         raise ValueError("params holds no arrays; give the point where sampling starts.")
     for leaf in leaves:
@@ -45,7 +52,8 @@ def make_starts(params: Any, key: Array, num_chains: int, num_replicas: int) -> 
                 "numbers: write 0.0 instead of 0, or close over what stays fixed."
             )
     # A weak type would become a strong one after the first chunk and compile the loop again.
-    return jax.tree.map(lambda leaf: jnp.array(leaf, dtype=leaf.dtype), starts)
+    starts = jax.tree.map(lambda leaf: jnp.array(leaf, dtype=leaf.dtype), starts)
+    return tuple(starts) if with_state else starts
 
 
 def _as_array(leaf: Any) -> Array:

@@ -16,6 +16,7 @@ class Tally(NamedTuple):
 
     pairs: Array  # rows as in PAIR_COUNTS                  shape (count, pair)
     nonfinite: Array  # steps with a non-finite energy      shape ()
+    restarts: Array  # replicas that began again            shape (rung,)
     energy: Array  # of each rung at the last step          shape (rung,)
     best_energy: Array  #                                   shape ()
     best: Any  # the parameters that had it, or None where not tracked
@@ -28,10 +29,11 @@ PAIR_COUNTS = ("verdicts", "windows", "window_swaps")
 def start(state: State, track_best: bool) -> Tally:
     num_replicas = state.rung_of.shape[0]
     dtype = state.buffer.dtype
-    first = jax.tree.map(lambda leaf: leaf[0], state.replicas.params)
+    first = jax.tree.map(lambda leaf: leaf[0], state.points)
     return Tally(
         pairs=jnp.zeros((len(PAIR_COUNTS), num_replicas - 1), jnp.int32),
         nonfinite=jnp.array(0, jnp.int32),
+        restarts=jnp.zeros(num_replicas, jnp.int32),
         energy=jnp.full(num_replicas, jnp.nan, dtype),
         best_energy=jnp.array(jnp.inf, dtype),
         best=first if track_best else None,
@@ -46,7 +48,7 @@ def count(
     burn_in: int,
     scored: Any,
 ) -> Tally:
-    """Add one step. `scored` are the parameters, by replica, that `info.energy` belongs to."""
+    """Add one step. `scored` are the points, by replica, that `info.energy` belongs to."""
     opens = schedules.window_opens(schedule, before.step)
     first_swap = info.swapped & (before.gate | opens)
     # A window counts whole or not at all, with the swap in it.
@@ -56,9 +58,12 @@ def count(
         [info.wanted & counted, info.active & opens & window_counted, first_swap & window_counted]
     )
     best_energy, best = _better(tally, before, info, scored)
+    # A replica that began again is no reason to stop; nobody can stand in for the coldest.
+    mended = info.restarted.at[0].set(False)
     return Tally(
         pairs=tally.pairs + seen,
-        nonfinite=tally.nonfinite + ~jnp.all(jnp.isfinite(info.energy)),
+        nonfinite=tally.nonfinite + ~jnp.all(jnp.isfinite(info.energy) | mended),
+        restarts=tally.restarts + mended,
         energy=info.energy.astype(tally.energy.dtype),
         best_energy=best_energy,
         best=best,
