@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ MAX_UNPACKED_BYTES = 400_000_000
 _NOT_AS_PUBLISHED = "it is incomplete, damaged or another file. Delete it and fetch it again"
 
 
-def check_sum(path: Path, stream: BinaryIO, checksums: Sequence[str]) -> None:
+def check_sum(path: Path, stream: io.BufferedReader, checksums: Sequence[str]) -> None:
     """Raise unless the stream has every one of the checksums, each written "algorithm:digits"."""
     for checksum in checksums:
         algorithm, _, wanted = checksum.partition(":")

@@ -5,6 +5,7 @@ a batch, and a function without randomness does it. `random_*` is one after the 
 works on the whole batch at once, so that a batch costs a handful of kernels.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,14 +14,19 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 Size = tuple[int, int]  # height, width
+Range = tuple[float, float]  # lowest, highest
+
+AREA: Range = (0.02, 0.4)  # of the image
+ASPECT: Range = (0.3, 1 / 0.3)  # height over width
+ATTEMPTS = 4
 
 
 def draw_crop(key: Array, num_images: int, pad: int) -> Array:
     """Corners of windows in images padded by `pad`: int32 (image, 2), uniform on 0 .. 2 pad."""
-    return _below(jax.random.uniform(key, (num_images, 2), jnp.float32), 2 * pad + 1)
+    return _below(_chances(key, (num_images, 2)), 2 * pad + 1)
 
 
-def crop(images: Array, corners: Array, pad: int) -> Array:
+def crop_at(images: Array, corners: Array, pad: int) -> Array:
     """Cut from every image, padded with `pad` pixels of 0, a window of its own size."""
     _check_images(images)
     margin = (pad, pad)
@@ -37,15 +43,15 @@ def random_crop(key: Array, images: Array, pad: int = 4) -> Array:
 
     To do what most recipes do, crop pixels before they are normalised: the border is then black.
     """
-    return crop(images, draw_crop(key, images.shape[0], pad), pad)
+    return crop_at(images, draw_crop(key, images.shape[0], pad), pad)
 
 
 def draw_flip(key: Array, num_images: int, probability: float = 0.5) -> Array:
     """Which images to mirror: bool (image,)."""
-    return jax.random.uniform(key, (num_images,), jnp.float32) < probability
+    return _chances(key, (num_images,)) < probability
 
 
-def flip(images: Array, flipped: Array) -> Array:
+def flip_where(images: Array, flipped: Array) -> Array:
     """Swap left and right of the images that `flipped` marks."""
     _check_images(images)
     return jnp.where(flipped[:, None, None, None], images[:, :, ::-1], images)
@@ -53,7 +59,7 @@ def flip(images: Array, flipped: Array) -> Array:
 
 def random_flip(key: Array, images: Array, probability: float = 0.5) -> Array:
     """Mirror every image, left to right, with a probability."""
-    return flip(images, draw_flip(key, images.shape[0], probability))
+    return flip_where(images, draw_flip(key, images.shape[0], probability))
 
 
 class Rectangles(NamedTuple):
@@ -70,29 +76,30 @@ def draw_erase(
     num_images: int,
     size: Size,
     probability: float = 0.5,
-    area: tuple[float, float] = (0.02, 0.4),
-    aspect: tuple[float, float] = (0.3, 1 / 0.3),
-    attempts: int = 4,
+    area: Range = AREA,
+    aspect: Range = ASPECT,
+    attempts: int = ATTEMPTS,
 ) -> Rectangles:
     """Rectangles for images of `size`: see `random_erase`."""
-    chances = jax.random.uniform(key, (num_images, 3 + 2 * attempts), jnp.float32)
+    chances = _chances(key, (num_images, 3 + 2 * attempts))
     return place(chances, size, probability, area, aspect)
 
 
 def place(
     chances: Array,  # (image, 3 + 2 attempts), uniform on [0, 1)
     size: Size,
-    probability: float,
-    area: tuple[float, float],
-    aspect: tuple[float, float],
+    probability: float = 0.5,
+    area: Range = AREA,
+    aspect: Range = ASPECT,
 ) -> Rectangles:
     """Turn uniform numbers into rectangles; the columns of `chances` are in this order:
 
     whether to erase, top, left, then the areas and then the aspect ratios of all attempts.
     """
+    _check_ranges(area, aspect)
     areas, aspects = jnp.split(chances[:, 3:], 2, axis=1)  # (image, attempt)
     num_pixels = size[0] * size[1] * (area[0] + areas * (area[1] - area[0]))
-    low, high = jnp.log(jnp.float32(aspect[0])), jnp.log(jnp.float32(aspect[1]))
+    low, high = math.log(aspect[0]), math.log(aspect[1])
     stretch = jnp.exp(0.5 * (low + aspects * (high - low)))  # root of height / width
     side = jnp.sqrt(num_pixels)
     heights = jnp.round(side * stretch).astype(jnp.int32)
@@ -110,12 +117,15 @@ def place(
 def _first_that_fits(heights: Array, widths: Array, size: Size) -> tuple[Array, Array]:
     """The first attempt that is smaller than the image both ways, or 0 x 0 if none is."""
     fits = (heights < size[0]) & (widths < size[1])  # (image, attempt)
-    first = fits & (jnp.cumsum(fits, axis=1, dtype=jnp.int32) == 1)
-    pick = lambda sides: jnp.sum(jnp.where(first, sides, 0), axis=1, dtype=jnp.int32)  # noqa: E731
-    return pick(heights), pick(widths)
+    height = width = jnp.zeros(heights.shape[0], jnp.int32)
+    # Unrolled, the choice fuses with what is around it; a cumulative sum would not.
+    for attempt in reversed(range(heights.shape[1])):
+        height = jnp.where(fits[:, attempt], heights[:, attempt], height)
+        width = jnp.where(fits[:, attempt], widths[:, attempt], width)
+    return height, width
 
 
-def erase(images: Array, rectangles: Rectangles, fill: float | Sequence[float] = 0.0) -> Array:
+def erase_in(images: Array, rectangles: Rectangles, fill: float | Sequence[float] = 0.0) -> Array:
     """Put `fill`, one number or one for each channel, wherever a rectangle lies."""
     _check_images(images)
     rows = _span(rectangles.top, rectangles.height, images.shape[1])[:, :, None, None]
@@ -133,10 +143,10 @@ def random_erase(
     key: Array,
     images: Array,
     probability: float = 0.5,
-    area: tuple[float, float] = (0.02, 0.4),
-    aspect: tuple[float, float] = (0.3, 1 / 0.3),
+    area: Range = AREA,
+    aspect: Range = ASPECT,
     fill: float | Sequence[float] = 0.0,
-    attempts: int = 4,
+    attempts: int = ATTEMPTS,
 ) -> Array:
     """Erase a rectangle of every image with a probability (Zhong et al., 2020).
 
@@ -148,15 +158,23 @@ def random_erase(
 
     The fill of 0 is the mean colour once images are normalised, so normalise first.
     """
-    size = images.shape[1:3]
-    rectangles = draw_erase(key, images.shape[0], size, probability, area, aspect, attempts)
-    return erase(images, rectangles, fill)
+    _check_images(images)
+    num_images, height, width, _ = images.shape
+    size = (height, width)
+    rectangles = draw_erase(key, num_images, size, probability, area, aspect, attempts)
+    return erase_in(images, rectangles, fill)
 
 
 def normalise(
     images: Array, mean: Sequence[float], std: Sequence[float], dtype: Any = jnp.float32
 ) -> Array:
     """Pixels of 0 .. 255 as floats, (pixel / 255 - mean) / std in each channel."""
+    _check_moments(mean, std)
+    if images.shape[-1] != len(mean):
+        raise ValueError(
+            f"Images of shape {images.shape} have {images.shape[-1]} channels, mean has "
+            f"{len(mean)}; give the mean and std of the data set that the images are from."
+        )
     mean_, std_ = jnp.asarray(mean, jnp.float32), jnp.asarray(std, jnp.float32)
     return (images.astype(jnp.float32) * (1 / (255 * std_)) - mean_ / std_).astype(dtype)
 
@@ -168,12 +186,13 @@ def augmentation(
     pad: int = 4,
     flip: bool = True,
     erase: float = 0.5,
+    fill: float | Sequence[float] = 0.0,
     dtype: Any = jnp.float32,
 ) -> Callable[[Array, Array], Array]:
     """How images are prepared for training: `prepare(key, images)`, uint8 to normalised floats.
 
-    Crop, mirror, normalise and erase, in this order; `pad=0`, `flip=False` and `erase=0` leave a
-    part out.
+    Crop by up to `pad` pixels, mirror, normalise, and erase with probability `erase`, in this
+    order; `pad=0`, `flip=False` and `erase=0` leave a part out. `fill` is in normalised units.
     """
     _check_moments(mean, std)
     if pad < 0:
@@ -182,13 +201,18 @@ def augmentation(
         raise ValueError(f"erase is {erase}; write the probability of erasing, from 0 to 1.")
 
     def prepare(key: Array, images: Array) -> Array:
-        crop_key, flip_key, erase_key = jax.random.split(key, 3)
+        _check_images(images)
+        num_images, height, width, _ = images.shape
+        # One draw for all: each draw by itself would be a kernel of its own.
+        chances = _chances(key, (num_images, 6 + 2 * ATTEMPTS))
         if pad:
-            images = random_crop(crop_key, images, pad)
+            images = crop_at(images, _below(chances[:, :2], 2 * pad + 1), pad)
         if flip:
-            images = random_flip(flip_key, images)
+            images = flip_where(images, chances[:, 2] < 0.5)
         images = normalise(images, mean, std, dtype)
-        return random_erase(erase_key, images, erase) if erase else images
+        if erase:
+            images = erase_in(images, place(chances[:, 3:], (height, width), erase), fill)
+        return images
 
     return prepare
 
@@ -201,6 +225,10 @@ def plain(
     return lambda images: normalise(images, mean, std, dtype)
 
 
+def _chances(key: Array, shape: tuple[int, ...]) -> Array:
+    return jax.random.uniform(key, shape, jnp.float32)
+
+
 def _below(chances: Array, count: int | Array) -> Array:
     """Uniform numbers on [0, 1) as whole numbers, uniform on 0 .. count - 1."""
     return jnp.floor(chances * jnp.asarray(count, jnp.float32)).astype(jnp.int32)
@@ -211,6 +239,13 @@ def _check_images(images: Array) -> None:
         raise ValueError(
             f"Images have shape {images.shape}; they need the axes (image, height, width, channel)."
         )
+
+
+def _check_ranges(area: Range, aspect: Range) -> None:
+    if not 0 < area[0] <= area[1] <= 1:
+        raise ValueError(f"area is {area}; write two fractions of the image, the lower first.")
+    if not 0 < aspect[0] <= aspect[1]:
+        raise ValueError(f"aspect is {aspect}; write two ratios above 0, the lower first.")
 
 
 def _check_moments(mean: Sequence[float], std: Sequence[float]) -> None:
