@@ -1,0 +1,112 @@
+"""Images with labels, as they lie in memory before any of them is prepared for a network."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Dataset(NamedTuple):
+    """Labelled images, split into a part to learn from and a part to be judged by.
+
+    `mean` and `std` are those of the pixels of each channel, where black is 0 and white is 1.
+    """
+
+    name: str
+    train_images: np.ndarray  # uint8 (image, height, width, channel)
+    train_labels: np.ndarray  # int32 (image,)
+    test_images: np.ndarray
+    test_labels: np.ndarray
+    num_classes: int
+    mean: tuple[float, ...]  # (channel,)
+    std: tuple[float, ...]  # (channel,)
+    class_names: tuple[str, ...] = ()  # (class,), or empty where nobody has named them
+
+    def check(self) -> "Dataset":
+        """Return the data set itself, or raise a `ValueError` that says what is wrong with it."""
+        _check_part(self.name, "train", self.train_images, self.train_labels, self.num_classes)
+        _check_part(self.name, "test", self.test_images, self.test_labels, self.num_classes)
+        shape, other = self.train_images.shape[1:], self.test_images.shape[1:]
+        if shape != other:
+            raise ValueError(
+                f"{self.name}: training images have shape {shape}, test images {other}; bring both "
+                "to the same height, width and number of channels."
+            )
+        _check_pixel_moments(self.name, self.mean, self.std, num_channels=shape[-1])
+        if self.class_names and len(self.class_names) != self.num_classes:
+            raise ValueError(
+                f"{self.name}: {len(self.class_names)} class names for {self.num_classes} classes; "
+                "name every class, or leave class_names empty."
+            )
+        return self
+
+    def subset(self, num_train: int, num_test: int | None = None, seed: int = 0) -> "Dataset":
+        """Some images of each part, drawn without replacement, in the order they had.
+
+        The images of a smaller subset are among those of a larger one with the same seed. Without
+        `num_test` the test part stays whole.
+        """
+        train = _choose_rows(self.name, "train", len(self.train_labels), num_train, seed)
+        num_all = len(self.test_labels)
+        test = _choose_rows(
+            self.name, "test", num_all, num_all if num_test is None else num_test, seed
+        )
+        return self._replace(
+            train_images=self.train_images[train],
+            train_labels=self.train_labels[train],
+            test_images=self.test_images[test],
+            test_labels=self.test_labels[test],
+        )
+
+
+def _check_part(name: str, part: str, images, labels, num_classes: int) -> None:
+    if getattr(images, "dtype", None) != np.uint8 or images.ndim != 4:
+        raise ValueError(
+            f"{name}: {part}_images is {_describe(images)}; give an array of uint8 with axes "
+            "(image, height, width, channel), its values 0 to 255."
+        )
+    if getattr(labels, "dtype", None) != np.int32 or labels.ndim != 1:
+        raise ValueError(
+            f"{name}: {part}_labels is {_describe(labels)}; give an array of int32 with one class "
+            "number for each image, for instance labels.astype(np.int32)."
+        )
+    if len(images) != len(labels) or len(labels) == 0:
+        raise ValueError(
+            f"{name}: {len(images)} {part} images and {len(labels)} {part} labels; give at least "
+            "one image, and one label for each."
+        )
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= num_classes:
+        raise ValueError(
+            f"{name}: {part}_labels go from {low} to {high}, but {num_classes} classes count from "
+            f"0 to {num_classes - 1}; count classes from 0, or raise num_classes."
+        )
+
+
+def _check_pixel_moments(name: str, mean, std, num_channels: int) -> None:
+    if len(mean) != num_channels or len(std) != num_channels:
+        raise ValueError(
+            f"{name}: mean has {len(mean)} and std {len(std)} entries for {num_channels} "
+            "channels; give one of each for every channel."
+        )
+    # Written so that NaN fails too.
+    if not (all(0 <= value <= 1 for value in mean) and all(0 < value <= 1 for value in std)):
+        raise ValueError(
+            f"{name}: mean {mean} and std {std} do not belong to pixels between 0 and 1; divide "
+            "the pixels by 255 first, and leave out channels that never change."
+        )
+
+
+def _choose_rows(name: str, part: str, num_rows: int, num_wanted: int, seed: int) -> np.ndarray:
+    if not 0 < num_wanted <= num_rows:
+        raise ValueError(
+            f"{name} has {num_rows} {part} images; num_{part} is {num_wanted}, and must be "
+            f"between 1 and {num_rows}."
+        )
+    # NumPy freezes the numbers of RandomState for good, those of its newer generators it does not.
+    return np.sort(np.random.RandomState(seed).permutation(num_rows)[:num_wanted])
+
+
+def _describe(value) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} with shape {value.shape}"
+    return f"of type {type(value).__name__}"

@@ -1,0 +1,399 @@
+"""CIFAR from tiny archives in the published format: what is read, and what is refused."""
+
+import hashlib
+import io
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import tarfile
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from replicax.data import archive, cifar, load, load_cifar
+from replicax.data.archive import read_pickle
+
+SIZES = {"cifar10": 10, "cifar100": 100}
+FOLDERS = {
+    "cifar-10-python.tar.gz": "cifar-10-batches-py",
+    "cifar-10-binary.tar.gz": "cifar-10-batches-bin",
+    "cifar-100-python.tar.gz": "cifar-100-python",
+    "cifar-100-binary.tar.gz": "cifar-100-binary",
+}
+ARCHIVES = {
+    ("cifar10", "python"): "cifar-10-python.tar.gz",
+    ("cifar10", "binary"): "cifar-10-binary.tar.gz",
+    ("cifar100", "python"): "cifar-100-python.tar.gz",
+    ("cifar100", "binary"): "cifar-100-binary.tar.gz",
+}
+
+
+def python2(value) -> bytes:
+    """What Python 2 and the NumPy of its day wrote for a value, in protocol 2, opcode by opcode."""
+    if isinstance(value, bytes):
+        short = len(value) < 256
+        return (
+            b"U" + bytes([len(value)]) if short else b"T" + struct.pack("<i", len(value))
+        ) + value
+    if isinstance(value, int):
+        return b"K" + bytes([value]) if 0 <= value < 256 else b"J" + struct.pack("<i", value)
+    if isinstance(value, list):
+        return b"](" + b"".join(map(python2, value)) + b"e"
+    if isinstance(value, dict):
+        return b"}(" + b"".join(python2(x) for item in value.items() for x in item) + b"u"
+    assert isinstance(value, np.ndarray) and value.dtype == np.uint8
+    shape = b"(" + b"".join(map(python2, value.shape)) + b"t"
+    kind = b"cnumpy\ndtype\n" + python2(b"u1") + b"K\x00K\x01\x87R"
+    kind += b"(K\x03" + python2(b"|") + b"NNN" + python2(-1) + python2(-1) + b"K\x00tb"
+    empty = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + python2(b"b")
+    return empty + b"\x87R(K\x01" + shape + kind + b"\x89" + python2(value.tobytes()) + b"tb"
+
+
+def pickled(value) -> bytes:
+    return b"\x80\x02" + python2(value) + b"."
+
+
+def rows_of(images: np.ndarray) -> np.ndarray:
+    """Images as published: a row is all reds, line by line, then all greens, then all blues."""
+    rows = np.zeros((len(images), 3072), np.uint8)
+    for channel in range(3):
+        for line in range(32):
+            start = 1024 * channel + 32 * line
+            rows[:, start : start + 32] = images[:, line, :, channel]
+    return rows
+
+
+def parts(name: str) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Images and labels of the five training batches (one for CIFAR-100) and of the test part."""
+    random = np.random.RandomState(SIZES[name])
+    counts = (3, 2, 1, 2, 2, 4) if name == "cifar10" else (7, 4)
+    return [
+        (random.randint(0, 256, (n, 32, 32, 3)).astype(np.uint8), random.randint(0, SIZES[name], n))
+        for n in counts
+    ]
+
+
+def names_of(name: str) -> list[bytes]:
+    return [b"class_%d" % number for number in range(SIZES[name])]
+
+
+def files_of(name: str, edition: str) -> dict[str, bytes]:
+    """The published files of a tiny data set."""
+    fine, stems = name == "cifar100", ["train", "test"]
+    if not fine:
+        stems = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
+    files = {}
+    for stem, (images, labels) in zip(stems, parts(name), strict=True):
+        rows, labels = rows_of(images), [int(label) for label in labels]
+        coarse = [label // 5 for label in labels]
+        if edition == "python":
+            kinds = (
+                {b"fine_labels": labels, b"coarse_labels": coarse} if fine else {b"labels": labels}
+            )
+            files[stem] = pickled({b"batch_label": b"a batch", **kinds, b"data": rows})
+        else:
+            heads = zip(coarse, labels) if fine else ((label,) for label in labels)
+            records = (bytes(head) + row.tobytes() for head, row in zip(heads, rows))
+            files[f"{stem}.bin"] = b"".join(records)
+    lines = b"\n".join(names_of(name)) + b"\n\n"
+    if edition == "binary":
+        return {**files, "fine_label_names.txt" if fine else "batches.meta.txt": lines}
+    meta = {b"fine_label_names" if fine else b"label_names": names_of(name), b"num_vis": 3072}
+    return {**files, "meta" if fine else "batches.meta": pickled(meta), "readme.html": b"hello"}
+
+
+def write_archive(path: Path, files: dict[str, bytes], extra: tuple = ()) -> None:
+    with tarfile.open(path, "w:gz") as tar:
+        top = tarfile.TarInfo(FOLDERS[path.name])
+        top.type = tarfile.DIRTYPE
+        tar.addfile(top)
+        for member in extra:
+            tar.addfile(member, io.BytesIO(bytes(member.size)))
+        for file, content in files.items():
+            member = tarfile.TarInfo(f"{top.name}/{file}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+
+
+def sums_of(path: Path) -> dict[str, tuple[str, ...]]:
+    content = path.read_bytes()
+    return {
+        path.name: tuple(
+            f"{kind}:{hashlib.new(kind, content).hexdigest()}" for kind in ("md5", "sha256")
+        )
+    }
+
+
+def make(folder: Path, name: str, edition: str, extra: tuple = (), **changed: bytes):
+    """Write an archive, with some files changed, and return its path and its checksums."""
+    path = folder / ARCHIVES[name, edition]
+    write_archive(path, {**files_of(name, edition), **changed}, extra)
+    return path, sums_of(path)
+
+
+def assert_is(dataset, name: str) -> None:
+    """The data set has the pixels and labels it was made from."""
+    *train, test = parts(name)
+    found = (dataset.train_images, dataset.train_labels, dataset.test_images, dataset.test_labels)
+    wanted = (*(np.concatenate(column) for column in zip(*train)), *test)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert dataset.train_images.dtype == np.uint8 and dataset.train_labels.dtype == np.int32
+    assert dataset.train_images.flags.c_contiguous
+    assert dataset.class_names == tuple(f"class_{number}" for number in range(SIZES[name]))
+    assert (dataset.name, dataset.num_classes) == (name, SIZES[name])
+
+
+@pytest.mark.parametrize(("name", "edition"), ARCHIVES)
+def test_pixels_and_labels_come_back(tmp_path: Path, name: str, edition: str) -> None:
+    path, checksums = make(tmp_path, name, edition)
+    assert_is(load_cifar(name, tmp_path, checksums=checksums), name)
+    assert list(tmp_path.iterdir()) == [path], "something was written beside the archive"
+
+
+def test_the_python_edition_comes_first(tmp_path: Path) -> None:
+    _, checksums = make(tmp_path, "cifar10", "python")
+    (tmp_path / ARCHIVES["cifar10", "binary"]).write_bytes(b"never looked at")
+    assert_is(load_cifar("cifar10", tmp_path, checksums=checksums), "cifar10")
+
+
+def unpack(folder: Path, name: str) -> dict[str, tuple[str, ...]]:
+    top = FOLDERS[ARCHIVES[name, "python"]]
+    (folder / top).mkdir()
+    checksums = {}
+    for file, content in files_of(name, "python").items():
+        (folder / top / file).write_bytes(content)
+        checksums[f"{top}/{file}"] = (f"md5:{hashlib.md5(content).hexdigest()}",)
+    return checksums
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_an_unpacked_folder_serves_as_well(tmp_path: Path, name: str) -> None:
+    checksums = unpack(tmp_path, name)
+    assert_is(load_cifar(name, tmp_path, checksums=checksums), name)
+
+
+def test_an_unpacked_folder_is_checked_file_by_file(tmp_path: Path) -> None:
+    checksums = unpack(tmp_path, "cifar10")
+    batch = tmp_path / "cifar-10-batches-py" / "data_batch_3"
+    batch.write_bytes(batch.read_bytes() + b" ")
+    with pytest.raises(ValueError, match="data_batch_3 .* has the md5 checksum"):
+        load_cifar("cifar10", tmp_path, checksums=checksums)
+    batch.unlink()
+    with pytest.raises(
+        FileNotFoundError, match="data_batch_3 is missing: its folder is incomplete"
+    ):
+        load_cifar("cifar10", tmp_path, checksums=checksums)
+
+
+@pytest.mark.parametrize("wrong", (0, 1))
+def test_every_checksum_must_be_right(tmp_path: Path, wrong: int) -> None:
+    path, checksums = make(tmp_path, "cifar10", "python")
+    sums = list(checksums[path.name])
+    sums[wrong] = sums[wrong][:-1] + ("0" if sums[wrong][-1] != "0" else "1")
+    with pytest.raises(ValueError, match="Delete it and fetch it again"):
+        load_cifar("cifar10", tmp_path, checksums={path.name: sums})
+
+
+def test_only_the_published_archive_is_read_unless_told_otherwise(tmp_path: Path) -> None:
+    make(tmp_path, "cifar100", "binary")
+    with pytest.raises(ValueError, match="not 03b5dce01913d631647c71ecec9e9cb8"):
+        load_cifar("cifar100", tmp_path)
+
+
+@pytest.mark.parametrize("share", (0.0, 0.3, 0.9))
+def test_a_truncated_archive(tmp_path: Path, share: float) -> None:
+    path, checksums = make(tmp_path, "cifar10", "python")
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(ValueError, match="incomplete, damaged or another file"):
+        load_cifar("cifar10", tmp_path, checksums=checksums)
+    # Even where the checksum says that it was meant so.
+    with pytest.raises(ValueError, match="cannot be read as a .tar.gz archive"):
+        load_cifar("cifar10", tmp_path, checksums=sums_of(path))
+
+
+class Malice:
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize("protocol", (0, 2, 4))
+def test_a_malicious_pickle_is_refused_and_does_nothing(tmp_path: Path, protocol: int) -> None:
+    mark = tmp_path / "mark"
+    evil = pickle.dumps({b"data": Malice(os.system, f"touch {mark}")}, protocol)
+    pickle.loads(evil)
+    assert mark.exists(), "the pickle would do no harm anywhere: this test proves nothing"
+    mark.unlink()
+    _, checksums = make(tmp_path, "cifar10", "python", data_batch_2=evil)
+    with pytest.raises(
+        ValueError, match=r"data_batch_2 is refused, because it asks for \w+\.system"
+    ):
+        load_cifar("cifar10", tmp_path, checksums=checksums)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "call", [(eval, "1"), (np.load, "x"), (getattr, np, "load"), (np.frombuffer, b"1")], ids=str
+)
+def test_only_what_makes_arrays_can_be_asked_for(call: tuple) -> None:
+    if call[0] is getattr:  # a module cannot be pickled: its name must do
+        call = (getattr, "np", "load")
+    with pytest.raises(ValueError, match="is refused, because it asks for"):
+        read_pickle("a file", pickle.dumps(Malice(*call), 2))
+
+
+def test_no_other_codec_is_reached() -> None:
+    import _codecs
+
+    with pytest.raises(ValueError, match="only latin1"):
+        read_pickle("a file", pickle.dumps(Malice(_codecs.encode, "x", "punycode"), 2))
+
+
+@pytest.mark.parametrize("protocol", (2, 4))
+def test_pickles_of_today_are_read(protocol: int) -> None:
+    array = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    found = read_pickle("a file", pickle.dumps({b"data": array, b"labels": [1, 2]}, protocol))
+    np.testing.assert_array_equal(found[b"data"], array)
+    assert found[b"labels"] == [1, 2]
+
+
+def odd(name: str, kind: bytes = tarfile.REGTYPE, target: str = "", size: int = 0):
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname, member.size = kind, target, size
+    return member
+
+
+ODD = {
+    "parent": (odd("../evil"), "leads out"),
+    "hidden parent": (odd("cifar-10-batches-py/../../evil"), "leads out"),
+    "absolute": (odd("/tmp/evil"), "leads out"),
+    "backslashes": (odd("..\\evil"), "leads out"),
+    "symbolic link": (odd("evil", tarfile.SYMTYPE, "/etc/passwd"), "a link or a device"),
+    "link": (odd("cifar-10-batches-py/test_batch", tarfile.LNKTYPE, "x"), "a link or a device"),
+    "device": (odd("evil", tarfile.CHRTYPE), "a link or a device"),
+    "pipe": (odd("evil", tarfile.FIFOTYPE), "a link or a device"),
+    "huge": (odd("evil", size=2_000_000), "more than 2,000,000 bytes"),
+    "twice": (odd("cifar-10-batches-py/test_batch"), "holds .* twice"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_members_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.setattr(archive, "MAX_UNPACKED_BYTES", 2_000_000)
+    member, message = ODD[case]
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    path, checksums = make(inner, "cifar10", "python", extra=(member,))
+    with pytest.raises(ValueError, match=message):
+        load_cifar("cifar10", inner, checksums=checksums)
+    assert sorted(tmp_path.rglob("*")) == [inner, path], "something was written"
+
+
+def wrong_rows(**entries) -> bytes:
+    good = {"data": np.zeros((2, 3072), np.uint8), "labels": [0, 1], **entries}
+    return pickled({key.encode(): value for key, value in good.items() if value is not None})
+
+
+WRONG_BATCHES = {
+    "no labels": (wrong_rows(labels=None), "no entry 'labels'"),
+    "no data": (wrong_rows(data=None), "no entry 'data'"),
+    "a list": (pickled([1, 2]), "no entry 'data'"),
+    "too few labels": (wrong_rows(labels=[0]), "does not hold a row of 3072"),
+    "small images": (wrong_rows(data=np.zeros((2, 768), np.uint8)), "does not hold a row of 3072"),
+    "no array": (wrong_rows(data=b"00"), "does not hold a row of 3072"),
+    "class 10 of 10": (wrong_rows(labels=[0, 10]), "labels go from 0 to 10"),
+    "no pickle": (b"<html>not found</html>", "cannot be read as a pickle"),
+    "nothing": (b"", "cannot be read as a pickle"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_BATCHES)
+def test_a_wrong_batch(tmp_path: Path, case: str) -> None:
+    content, message = WRONG_BATCHES[case]
+    _, checksums = make(tmp_path, "cifar10", "python", test_batch=content)
+    with pytest.raises(ValueError, match=message):
+        load_cifar("cifar10", tmp_path, checksums=checksums)
+
+
+def test_binary_records_must_be_whole(tmp_path: Path) -> None:
+    _, checksums = make(tmp_path, "cifar100", "binary", **{"test.bin": bytes(2 * 3074 - 1)})
+    with pytest.raises(ValueError, match="6,147 bytes, not a whole number of records of 3074"):
+        load_cifar("cifar100", tmp_path, checksums=checksums)
+
+
+def test_a_wrong_file(tmp_path: Path) -> None:
+    path = tmp_path / ARCHIVES["cifar10", "python"]
+    path.write_text("<html>404</html>")
+    with pytest.raises(ValueError, match="cannot be read as a .tar.gz archive"):
+        load_cifar("cifar10", tmp_path, checksums=sums_of(path))
+    files = files_of("cifar10", "python")
+    del files["data_batch_4"], files["batches.meta"]
+    write_archive(path, files)
+    with pytest.raises(ValueError, match="lacks .*batches.meta, .*data_batch_4"):
+        load_cifar("cifar10", tmp_path, checksums=sums_of(path))
+
+
+def test_nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FileNotFoundError, match="cifar-10-python.tar.gz .* or set download=True"):
+        load_cifar("cifar10", tmp_path / "nowhere")
+    monkeypatch.setenv("REPLICAX_DATA", str(tmp_path / "elsewhere"))
+    with pytest.raises(FileNotFoundError, match="elsewhere holds neither"):
+        load("cifar100")
+    with pytest.raises(ValueError, match="Did you mean 'cifar100'"):
+        load("cifar-100")
+
+
+def test_downloads_are_held_to_the_checksum(tmp_path: Path, monkeypatch) -> None:
+    path, checksums = make(tmp_path, "cifar100", "python")
+    asked = []
+
+    def retrieve(url: str, known_hash: str, fname: str, path: Path) -> None:
+        asked.append((url, known_hash))
+        path.mkdir()
+        write_archive(path / fname, files_of("cifar100", "python"))
+        (path / fname).write_bytes((tmp_path / fname).read_bytes())
+
+    monkeypatch.setitem(sys.modules, "pooch", types.SimpleNamespace(retrieve=retrieve))
+    for _ in range(2):
+        dataset = load_cifar("cifar100", tmp_path / "new", download=True, checksums=checksums)
+        assert_is(dataset, "cifar100")
+    url = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
+    assert asked == [(url, checksums[path.name][1])], "fetched once, with its SHA-256"
+
+
+def test_downloads_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def retrieve(*_, **__) -> None:
+        raise ConnectionError("no route")
+
+    monkeypatch.setitem(sys.modules, "pooch", types.SimpleNamespace(retrieve=retrieve))
+    with pytest.raises(ValueError, match=r"could not be downloaded \(no route\)"):
+        load_cifar("cifar10", tmp_path, download=True)
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(ValueError, match=r"pip install replicax\[data\]"):
+        load_cifar("cifar10", tmp_path, download=True)
+
+
+def test_every_file_that_may_be_read_has_a_checksum() -> None:
+    known = {"md5": 32, "sha256": 64}
+    for editions in cifar.EDITIONS.values():
+        for file in (*(edition.archive for edition in editions), *editions[0].files):
+            for checksum in cifar.CHECKSUMS[file]:
+                kind, _, digits = checksum.partition(":")
+                assert len(digits) == known[kind] and int(digits, 16)
+    assert len(set(cifar.CHECKSUMS.values())) == len(cifar.CHECKSUMS) == 14
+
+
+def test_reading_images_loads_nothing_heavy() -> None:
+    program = "import sys, replicax.data; print({'jax', 'sklearn', 'pooch'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "set()", done.stderr
