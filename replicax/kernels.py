@@ -8,7 +8,7 @@ Every kernel here is one gradient, one optax transform and one rung:
 Temperature 0 is plain SGD, momentum SGD, ...: the same kernel, without noise.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -138,13 +138,15 @@ class CountMemory(NamedTuple):
     inner: Any
 
 
-def cyclical(kernel: Kernel, cycle_length: int, exploitation: float = 0.05) -> Kernel:
+def cyclical(
+    kernel: Kernel, cycle_length: int, exploitation: float = 0.05, hold: bool = False
+) -> Kernel:
     """A kernel under a cosine learning rate that restarts every cycle (Zhang et al. 2020).
 
         eta_k = eta/2 (1 + cos(pi t)),  t = (k mod cycle_length) / cycle_length
 
     Noise is injected and draws are taken only in the last part of a cycle, `exploitation` of it.
-    For single-chain baselines.
+    With `hold` the learning rate falls no further in that part. For single-chain baselines.
     """
     if cycle_length < 2 or not 0 < exploitation <= 1:
         raise ValueError(
@@ -158,10 +160,12 @@ def cyclical(kernel: Kernel, cycle_length: int, exploitation: float = 0.05) -> K
         return step % cycle_length >= begins
 
     def rung_at(rung: Ladder, count: Array) -> Ladder:
-        rate = 0.5 * (1 + jnp.cos(jnp.pi * (count % cycle_length) / cycle_length))
+        place = count % cycle_length
+        place = jnp.minimum(place, begins) if hold else place
+        rate = 0.5 * (1 + jnp.cos(jnp.pi * place / cycle_length))
         return Ladder(rung.learning_rate * rate, rung.temperature * exploits(count))
 
-    options = {"cycle_length": cycle_length, "exploitation": exploitation}
+    options = {"cycle_length": cycle_length, "exploitation": exploitation, "hold": hold}
     return _timed(kernel, rung_at, {"name": "cyclical", **options})._replace(exploits=exploits)
 
 
@@ -192,6 +196,20 @@ def annealed(
         "temperature": temperature,
     }
     return _timed(kernel, rung_at, {"name": "annealed", **options})
+
+
+def stepwise(kernel: Kernel, falls: Sequence[int], factor: float) -> Kernel:
+    """A kernel whose learning rate is multiplied by `factor` at each of the steps `falls`."""
+    if factor <= 0 or any(fall < 0 for fall in falls):
+        raise ValueError(
+            f"falls is {falls} and factor {factor}; give steps of at least 0 and a factor above 0."
+        )
+
+    def rung_at(rung: Ladder, count: Array) -> Ladder:
+        passed = jnp.sum(count >= jnp.array(falls, jnp.int32))
+        return Ladder(rung.learning_rate * factor**passed, rung.temperature)
+
+    return _timed(kernel, rung_at, {"name": "stepwise", "falls": list(falls), "factor": factor})
 
 
 def _timed(kernel: Kernel, rung_at: Callable[[Ladder, Array], Ladder], spec: dict) -> Kernel:
@@ -226,7 +244,7 @@ def from_spec(spec: dict) -> Kernel:
     return NAMED[spec["name"]](**options)
 
 
-_AROUND = {"cyclical": cyclical, "annealed": annealed}  # kernels around another
+_AROUND = {"cyclical": cyclical, "annealed": annealed, "stepwise": stepwise}  # kernels around another
 
 
 NAMED = {

@@ -251,4 +251,8 @@ def load(folder: str | Path) -> Posterior:
     records = open_records(folder)
     if not records.final:
         raise ValueError(f"{folder} holds a run that ended before it saved anything.")
+    if "training" in records.meta:
+        from replicax.trained import Trained
+
+        return Trained(records)
     return Posterior(records)

@@ -10,13 +10,15 @@ import jax.numpy as jnp
 from replicax import checkpoint, options, trees
 from replicax.assembly import Assembly
 from replicax.batches import HostBatches, as_batches
+from replicax.chunk import Carry
+from replicax.diagnostics import Trips
 from replicax.ladder import Gain
 from replicax.options import Options
 from replicax.posterior import Posterior
 from replicax.program import Programs
 from replicax.records import Records, create_records, open_records
 from replicax.report import display_progress
-from replicax.run import Progress, Saver, run
+from replicax.run import Progress, Saver, Watch, run
 from replicax.targets import Target, as_target
 from replicax.version import __version__
 
@@ -133,7 +135,13 @@ def sample(
     }
     records.write_meta(meta)
     like = jax.eval_shape(trees.first, carry.state.points)
-    return _run(made, carry, made.no_trips(), records, chosen.num_steps, progress, callback, like)
+    go_on(made, carry, made.no_trips(), records, chosen.num_steps, progress, callback)
+    return _warned(Posterior(records, like))
+
+
+def _warned(posterior: Posterior) -> Posterior:
+    posterior.warn()
+    return posterior
 
 
 def resume(
@@ -199,12 +207,23 @@ def resume(
     records.truncate(made.program.lengths(step))
     records.write_meta({**records.meta, "options": chosen.to_json()})
     carry = jax.tree.map(jnp.asarray, carry)
-    return _run(made, carry, trips, records, chosen.num_steps, progress, callback, like)
+    go_on(made, carry, trips, records, chosen.num_steps, progress, callback)
+    return _warned(Posterior(records, like))
 
 
-def _run(made: Assembly, carry, trips, records: Records, num_steps: int, progress, callback, like):
+def go_on(
+    made: Assembly,
+    carry: Carry,
+    trips: Trips,
+    records: Records,
+    num_steps: int,
+    progress: bool | None,
+    callback: Callable[[Progress], Any] | None,
+    watch: Watch | None = None,
+) -> None:
+    """Run until step `num_steps`, and write down how that ended."""
     folder = getattr(records, "folder", None)
-    saver = Saver(records, folder, made.options.checkpoint_every)
+    saver = Saver(records, folder, made.options.checkpoint_every, watch=watch)
     with display_progress(progress, num_steps, int(carry.state.step)) as display:
         _, _, result = run(
             made.program,
@@ -218,6 +237,3 @@ def _run(made: Assembly, carry, trips, records: Records, num_steps: int, progres
             made.programs,
         )
     records.write_meta({**records.meta, "result": result._asdict()})
-    posterior = Posterior(records, like)
-    posterior.warn()
-    return posterior

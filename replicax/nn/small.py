@@ -1,0 +1,61 @@
+"""A small convolutional network, for data that need no larger one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from replicax.errors import choose
+from replicax.nn.network import (
+    NORMS,
+    Network,
+    Tree,
+    apply_conv,
+    apply_dense,
+    init_conv,
+    init_dense,
+)
+
+
+def small_cnn(
+    num_classes: int,
+    num_channels: int = 1,
+    *,
+    widths: Sequence[int] = (16, 32, 32),
+    norm: str = "batch",
+    dtype: Any = jnp.float32,
+) -> Network:
+    """3 x 3 convolutions of `widths` channels, halving the image from the second on, and a mean.
+
+    >>> params, state = jax.eval_shape(small_cnn(10).init, jax.random.key(0))
+    >>> sum(leaf.size for leaf in jax.tree.leaves(params))
+    14458
+    """
+    normalise = NORMS[choose("norm", norm, NORMS)]()
+
+    def init(key: Array) -> tuple[Tree, Tree]:
+        last, *keys = jax.random.split(key, len(widths) + 1)
+        params: Tree = {"convs": [], "norms": []}
+        state: Tree = {"norms": []}
+        num_in = num_channels
+        for conv_key, width in zip(keys, widths, strict=True):
+            norm_params, norm_state = normalise.init(width)
+            params["convs"].append(init_conv(conv_key, 3, num_in, width))
+            params["norms"].append(norm_params)
+            state["norms"].append(norm_state)
+            num_in = width
+        return {**params, "dense": init_dense(last, num_in, num_classes)}, state
+
+    def apply(params: Tree, state: Tree, images: Array, train: bool) -> tuple[Array, Tree]:
+        x, after = images.astype(dtype), []
+        layers = zip(params["convs"], params["norms"], state["norms"], strict=True)
+        for place, (filters, norm_params, norm_state) in enumerate(layers):
+            x = apply_conv(filters, x, stride=1 if place == 0 else 2)
+            x, norm_state = normalise.apply(norm_params, norm_state, x, train)
+            after.append(norm_state)
+        x = jnp.mean(x.astype(jnp.float32), axis=(1, 2))
+        return apply_dense(params["dense"], x), {"norms": after}
+
+    return Network(init, apply)

@@ -1,0 +1,78 @@
+"""`Trained`: what training found: how networks and their average do on unseen data."""
+
+from typing import Any
+
+import numpy as np
+
+from replicax import predict
+from replicax.posterior import Posterior
+from replicax.predict import Average, Metrics
+from replicax.records import Records
+
+START_WEIGHT = 10.0  # of a start network beside the network of an epoch, as the authors have it
+
+
+class Trained(Posterior):
+    """A `Posterior` over networks, of which predictions are kept rather than parameters."""
+
+    def __init__(self, records: Records, like: Any = None, test: Any = None) -> None:
+        super().__init__(records, like)
+        self._test = test
+
+    def __repr__(self) -> str:
+        return (
+            f"Trained({self.method}, {self.num_epochs} epochs of {self.num_replicas} networks; "
+            f"{int(self.average.weight)} averaged; {self.result.code})"
+        )
+
+    @property
+    def method(self) -> str:
+        return self._records.meta["training"]["method"]
+
+    @property
+    def num_epochs(self) -> int:
+        """Epochs done."""
+        return self._records.length("epochs")
+
+    @property
+    def epochs(self) -> dict[str, np.ndarray]:
+        """What was seen after every epoch, by name, each (epoch, ...).
+
+        `nll` and `accuracy` of the network on each rung (epoch, rung); of the average so far,
+        `average_nll_probabilities`, `average_accuracy_logits` and so on; its `weight`.
+        """
+        return {name: self._records.read("epochs", name) for name in self._records.names("epochs")}
+
+    @property
+    def average(self) -> Average:
+        """Running sums over the networks that were picked."""
+        return self._average("average")
+
+    @property
+    def starts(self) -> Average:
+        """Running sums over the start networks, where they were asked for."""
+        return self._average("starts")
+
+    def _average(self, name: str) -> Average:
+        parts = {field: self._final(f"{name}.{field}") for field in Average._fields}
+        return Average(**parts)
+
+    def log_probabilities(self, by: str = "probabilities", start_weight: float = 0.0) -> np.ndarray:
+        """What the average predicts, (image, class); start networks count `start_weight` each."""
+        starts = Average(*(start_weight * part for part in self.starts))
+        merged = predict.merge(self.average, starts) if start_weight else self.average
+        return np.asarray(predict.log_probabilities(merged, by))  # type: ignore[arg-type]
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The true classes of the test."""
+        return self._final("labels")
+
+    def metrics(self, by: str = "probabilities", start_weight: float = 0.0) -> Metrics:
+        """How good the average is on the test."""
+        return predict.evaluate(self.log_probabilities(by, start_weight), self.labels)
+
+    @property
+    def restarts(self) -> np.ndarray:
+        """How often a network on each rung broke and began again  (rung,)."""
+        return self._final("restarts")[0]
