@@ -1,5 +1,7 @@
 """Users' networks from Flax NNX and Equinox against the forward passes of those libraries."""
 
+import functools
+import itertools
 import sys
 
 import jax
@@ -14,7 +16,8 @@ NUM_REPLICAS, NUM_CLASSES = 3, 5
 
 
 def make_images(num_images: int = 6) -> jax.Array:
-    return 1 + 2 * jax.random.normal(jax.random.key(7), (num_images, 6, 7, 3))
+    draws = np.random.default_rng(7).normal(1, 2, size=(num_images, 6, 7, 3))
+    return jnp.asarray(draws, jnp.float32)
 
 
 def flax_model(hook=None, dropout: float = 0.0):
@@ -27,7 +30,7 @@ def flax_model(hook=None, dropout: float = 0.0):
             self.norm = nnx.BatchNorm(4, momentum=0.9, rngs=rngs)
             sizes = (4, 4, NUM_CLASSES)
             self.dense = nnx.List(
-                [nnx.Linear(a, b, rngs=rngs) for a, b in zip(sizes[:-1], sizes[1:])]
+                [nnx.Linear(a, b, rngs=rngs) for a, b in itertools.pairwise(sizes)]
             )
             self.dropout = nnx.Dropout(dropout, rngs=rngs)
 
@@ -68,12 +71,18 @@ def equinox_model():
     return pytest.importorskip("equinox").nn.make_with_state(equinox_class())
 
 
+def compiled(network: Network) -> Network:
+    return Network(network.init, jax.jit(network.apply, static_argnums=3))
+
+
+@functools.cache
 def flax_network() -> Network:
-    return adapters.from_flax(flax_model())
+    return compiled(adapters.from_flax(flax_model()))
 
 
+@functools.cache
 def equinox_network() -> Network:
-    return adapters.from_equinox(equinox_model())
+    return compiled(adapters.from_equinox(equinox_model()))
 
 
 both = pytest.mark.parametrize("make", (flax_network, equinox_network))
@@ -85,14 +94,21 @@ def assert_close(found, wanted, tolerance: float = 1e-5) -> None:
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
-def make_replicas(network: Network):
-    return jax.vmap(network.init)(jax.random.split(jax.random.key(0), NUM_REPLICAS))
+@functools.cache
+def make_replicas(make):
+    """Parameters and state with a leading replica axis; `init` compiles slowly, so one by one."""
+    keys = jax.random.split(jax.random.key(0), NUM_REPLICAS)
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(make().init, keys))
+
+
+def one_of(tree, replica: int = 0):
+    return jax.tree.map(lambda leaf: leaf[replica], tree)
 
 
 @both
 def test_training_changes_the_state_and_testing_does_not(make) -> None:
     network, images = make(), make_images()
-    params, state = network.init(jax.random.key(0))
+    params, state = one_of(make_replicas(make))
     trained, after = network.apply(params, state, images, True)
     tested, same = network.apply(params, after, images, False)
     assert trained.shape == tested.shape == (len(images), NUM_CLASSES)
@@ -106,14 +122,16 @@ def test_training_changes_the_state_and_testing_does_not(make) -> None:
 @both
 def test_replicas_by_vmap_are_those_one_by_one(make) -> None:
     network, images = make(), make_images()
-    params, state = make_replicas(network)
+    params, state = make_replicas(make)
+    keys = jax.random.split(jax.random.key(0), NUM_REPLICAS)
+    shapes = jax.eval_shape(jax.vmap(network.init), keys)
+    assert jax.tree.map(jnp.shape, shapes) == jax.tree.map(jnp.shape, (params, state))
     many = jax.jit(jax.vmap(network.apply, (0, 0, None, None)), static_argnums=3)
     for train in (True, False):
         logits, after = many(params, state, images, train)
         for replica in range(NUM_REPLICAS):
-            here = lambda tree, replica=replica: jax.tree.map(lambda x: x[replica], tree)  # noqa: E731
-            alone = network.apply(here(params), here(state), images, train)
-            assert_close((logits[replica], here(after)), alone)
+            alone = network.apply(*one_of((params, state), replica), images, train)
+            assert_close(one_of((logits, after), replica), alone)
         assert np.abs(logits[0] - logits[1]).max() > 0.1
         state = after
 
@@ -121,7 +139,7 @@ def test_replicas_by_vmap_are_those_one_by_one(make) -> None:
 @both
 def test_gradients_reach_all_parameters(make) -> None:
     network, images = make(), make_images()
-    params, state = network.init(jax.random.key(0))
+    params, state = one_of(make_replicas(make))
 
     def loss(params):
         logits, after = network.apply(params, state, images, True)
@@ -137,7 +155,7 @@ def test_gradients_reach_all_parameters(make) -> None:
 
 @both
 def test_parameters_and_state_are_plain_dicts_of_arrays(make) -> None:
-    for tree in make().init(jax.random.key(0)):
+    for tree in one_of(make_replicas(make)):
         assert trees.describe(tree)["structure"] is not None  # a run folder can hold it
         for leaf in jax.tree.leaves(tree):
             assert isinstance(leaf, jax.Array) and leaf.dtype.kind in "fiu"
@@ -146,7 +164,7 @@ def test_parameters_and_state_are_plain_dicts_of_arrays(make) -> None:
 def test_flax_forward_pass_is_its_own() -> None:
     nnx = pytest.importorskip("flax.nnx")
     model, images = flax_model()(nnx.Rngs(jax.random.key(3))), make_images()
-    network = adapters.from_flax(flax_model())
+    network = flax_network()
     params, state = network.init(jax.random.key(3))
     model.train()
     wanted = model(images)
@@ -164,7 +182,7 @@ def test_flax_conv_hook_gives_the_same_numbers() -> None:
 
     def everything(hook):
         network = adapters.from_flax(flax_model(hook))
-        params, state = make_replicas(network)
+        params, state = make_replicas(flax_network)
 
         def loss(params, state):
             return jnp.sum(jnp.sin(3 * network.apply(params, state, images, True)[0]))
@@ -182,8 +200,8 @@ def test_flax_conv_hook_gives_the_same_numbers() -> None:
 
 
 def test_flax_dropout_draws_anew_in_training() -> None:
-    network, images = adapters.from_flax(flax_model(dropout=0.5)), make_images()
-    params, state = make_replicas(network)
+    network, images = compiled(adapters.from_flax(flax_model(dropout=0.5))), make_images()
+    params, state = make_replicas(flax_network)
     many = jax.jit(jax.vmap(network.apply, (0, 0, None, None)), static_argnums=3)
     first, after = many(params, state, images, True)
     second, _ = many(params, after, images, True)
@@ -197,8 +215,8 @@ def test_flax_dropout_draws_anew_in_training() -> None:
 
 
 def test_flax_batch_statistics_can_be_refreshed() -> None:
-    network, images = flax_network(), make_images(30)
-    params, state = network.init(jax.random.key(0))
+    network, images = flax_network(), make_images()
+    params, state = one_of(make_replicas(flax_network))
     found = swag.refresh_statistics(network.apply, params, state, [images], momentum=0.1)
     trained, _ = network.apply(params, state, images, True)
     tested, _ = network.apply(params, found, images, False)
@@ -209,7 +227,7 @@ def test_flax_batch_statistics_can_be_refreshed() -> None:
 def test_equinox_forward_pass_is_its_own() -> None:
     eqx = pytest.importorskip("equinox")
     (model, held), images = equinox_model()(jax.random.key(3)), make_images()
-    network = adapters.from_equinox(equinox_model())
+    network = equinox_network()
     params, state = network.init(jax.random.key(3))
     first = jnp.moveaxis(images, -1, 1)
     wanted, held = jax.vmap(model, (0, None), (0, None), axis_name="batch")(first, held)
@@ -222,7 +240,7 @@ def test_equinox_forward_pass_is_its_own() -> None:
 
 
 def test_equinox_state_need_not_be_made_apart() -> None:
-    together = adapters.from_equinox(equinox_class())
+    together = compiled(adapters.from_equinox(equinox_class()))
     params, state = together.init(jax.random.key(3))
     apart = equinox_network()
     images = make_images()
