@@ -95,6 +95,9 @@ def from_equinox(make_model: Callable[[Array], Any], channels: str = "first") ->
     Inexact arrays are the parameters, all other arrays and the state of layers the state, both by
     their path in the module. `train` sets `eqx.nn.inference_mode`; without it the state is
     returned as it came. The module is given no random key, so dropout cannot be used in training.
+    Batch norm of mode "batch" divides its averages by 1 - momentum^count when it tests, and that
+    of mode "ema" trains with them: `rx.swag.refresh_statistics` fits the former once many batches
+    were counted, and not the latter.
     Equinox's convolutions have no hook for `replicax.nn.conv`: in a wide network on a GPU, call
     that in a layer of your own.
     """
