@@ -212,19 +212,19 @@ def test_rectangles_lie_within_the_image_and_the_bounds() -> None:
 
 
 def test_a_key_decides_everything() -> None:
-    images, prepare = jnp.asarray(batch()), augmentation(MEAN, STD)
+    images, prepare = jnp.asarray(batch()), jax.jit(augmentation(MEAN, STD))
     once, again = (prepare(jax.random.key(11), images) for _ in range(2))
     np.testing.assert_array_equal(once, again)
     assert not np.array_equal(once, prepare(jax.random.key(12), images))
 
 
-def test_mapped_and_compiled_it_is_the_same() -> None:
+def test_mapped_over_replicas_it_is_the_same() -> None:
     images = jnp.asarray(np.stack([batch(), batch()[::-1]]))
-    keys, prepare = jax.random.split(jax.random.key(13), 2), augmentation(MEAN, STD)
+    keys, prepare = jax.random.split(jax.random.key(13), 2), jax.jit(augmentation(MEAN, STD))
     wanted = np.stack([prepare(key, part) for key, part in zip(keys, images)])
     with jax.numpy_dtype_promotion("strict"):
-        found = jax.jit(jax.vmap(prepare))(keys, images)
-        shared = jax.jit(jax.vmap(prepare, (0, None)))(keys, images[0])
+        found = jax.vmap(prepare)(keys, images)
+        shared = jax.vmap(prepare, (0, None))(keys, images[0])
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     np.testing.assert_allclose(shared[0], wanted[0], atol=1e-6)
     assert not np.array_equal(shared[0], shared[1])
