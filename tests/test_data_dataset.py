@@ -1,0 +1,89 @@
+"""A data set that checks itself, and its subsets."""
+
+import numpy as np
+import pytest
+
+from replicax.data import Dataset
+
+
+def small(**changed) -> Dataset:
+    """Twenty and ten images, each filled with its own number."""
+    numbers = np.arange(30, dtype=np.uint8)
+    images = np.broadcast_to(numbers[:, None, None, None], (30, 4, 5, 2)).copy()
+    labels = (numbers % 3).astype(np.int32)
+    good = Dataset(
+        name="small",
+        train_images=images[:20],
+        train_labels=labels[:20],
+        test_images=images[20:],
+        test_labels=labels[20:],
+        num_classes=3,
+        mean=(0.5, 0.5),
+        std=(0.2, 0.2),
+    )
+    return good._replace(**changed)
+
+
+def test_what_is_right_passes() -> None:
+    dataset = small(class_names=("a", "b", "c"))
+    assert dataset.check() is dataset
+
+
+good = small()
+WRONG = {
+    "floats": ({"train_images": good.train_images / 255}, "train_images is an array of float64"),
+    "no channels": ({"test_images": good.test_images[..., 0]}, "test_images is .*shape .10, 4, 5."),
+    "a list": ({"test_images": [1, 2]}, "test_images is of type list"),
+    "wide labels": ({"train_labels": good.train_labels.astype(np.int64)}, "array of int64"),
+    "one-hot labels": ({"train_labels": np.eye(20, 3, dtype=np.int32)}, r"with shape \(20, 3\)"),
+    "too few": ({"train_labels": good.train_labels[1:]}, "20 train images and 19 train labels"),
+    "none": (
+        {"test_images": good.test_images[:0], "test_labels": good.test_labels[:0]},
+        "give at least one image",
+    ),
+    "too high": ({"num_classes": 2}, "go from 0 to 2, but 2 classes count from 0 to 1"),
+    "negative": ({"test_labels": good.test_labels - 1}, "test_labels go from -1 to 1"),
+    "unlike sizes": ({"test_images": good.test_images[:, 1:]}, "test images .3, 5, 2.; bring both"),
+    "one mean": ({"mean": (0.5,)}, "mean has 1 and std 2 entries for 2 channels"),
+    "mean of bytes": ({"mean": (125.0, 125.0)}, "divide the pixels by 255"),
+    "no spread": ({"std": (0.2, 0.0)}, "do not belong to pixels"),
+    "not a number": ({"std": (0.2, float("nan"))}, "do not belong to pixels"),
+    "names": ({"class_names": ("a", "b")}, "2 class names for 3 classes"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_gets_a_sentence(case: str) -> None:
+    changed, message = WRONG[case]
+    with pytest.raises(ValueError, match=f"small: .*{message}"):
+        small(**changed).check()
+
+
+def numbers(images: np.ndarray) -> list[int]:
+    return images[:, 0, 0, 0].tolist()
+
+
+def test_a_subset_keeps_labels_with_images() -> None:
+    few = small().subset(8, 4).check()
+    train, test = numbers(few.train_images), numbers(few.test_images)
+    assert len(set(train)) == 8 and len(set(test)) == 4
+    assert train == sorted(train) and max(train) < 20 <= min(test)
+    np.testing.assert_array_equal(few.train_labels, np.array(train) % 3)
+    np.testing.assert_array_equal(few.test_labels, np.array(test) % 3)
+    assert few.mean == small().mean
+
+
+def test_subsets_are_nested_and_follow_the_seed() -> None:
+    chosen = [numbers(small().subset(count).train_images) for count in (5, 12, 20)]
+    assert set(chosen[0]) < set(chosen[1]) < set(chosen[2]) == set(range(20))
+    assert chosen[0] != list(range(5)), "the first ones are not a random choice"
+    assert chosen[1] != numbers(small().subset(12, seed=1).train_images)
+    assert len(small().subset(5).test_labels) == 10
+
+
+@pytest.mark.parametrize("count", (0, 21, -1))
+def test_a_subset_has_images_and_no_more_than_there_are(count: int) -> None:
+    with pytest.raises(ValueError, match="small has 20 train images; num_train is"):
+        small().subset(count)
+    with pytest.raises(ValueError, match="small has 10 test images; num_test is"):
+        small().subset(5, 11)
