@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from jax import Array
 
 from replicax.errors import choose
-from replicax.nn.conv import conv
 from replicax.nn.network import Network, Tree
 
 
@@ -27,7 +26,7 @@ def from_flax(make_model: Callable[[Any], Any]) -> Network:
     `train` the state is returned as it came. Intermediates that a model sows are dropped.
 
     Convolutions stay fast under `vmap` over replicas if the model makes them as
-    `nnx.Conv(..., conv_general_dilated=replicax.adapters.flax_conv)`.
+    `nnx.Conv(..., conv_general_dilated=replicax.nn.conv)`.
     """
     nnx = _need("flax.nnx", "flax")
 
@@ -70,16 +69,6 @@ def from_flax(make_model: Callable[[Any], Any]) -> Network:
         return logits, as_dict(after)
 
     return Network(init, apply)
-
-
-def flax_conv(*args: Any, out_sharding: Any = None, **options: Any) -> Array:
-    """`replicax.nn.conv` for the `conv_general_dilated` argument of `nnx.Conv`.
-
-    Flax hands over a sharding too, which must be None here.
-    """
-    if out_sharding is not None:
-        raise ValueError("out_sharding is not supported by replicax.nn.conv: leave it out.")
-    return conv(*args, **options)
 
 
 def from_equinox(make_model: Callable[[Array], Any], channels: str = "first") -> Network:

@@ -244,7 +244,11 @@ def from_spec(spec: dict) -> Kernel:
     return NAMED[spec["name"]](**options)
 
 
-_AROUND = {"cyclical": cyclical, "annealed": annealed, "stepwise": stepwise}  # kernels around another
+_AROUND = {
+    "cyclical": cyclical,
+    "annealed": annealed,
+    "stepwise": stepwise,
+}  # kernels around another
 
 
 NAMED = {

@@ -45,13 +45,13 @@ class Method(NamedTuple):
         return self.around(inner, clock)
 
     def weights(
-        self, clock: Clock, kernel: Kernel, pick_every: int
+        self, clock: Clock, kernel: Kernel, pick_every: int, burn_in: int = 0
     ) -> Callable[[int, int], np.ndarray]:
         """`weights(epoch, num_replicas) -> (rung,)` in the average; epochs count from 1."""
 
         def weights(epoch: int, num_replicas: int) -> np.ndarray:
             none, coldest = np.zeros(num_replicas), np.eye(num_replicas)[0]
-            if not self.picks or self.draws_gaussian:
+            if not self.picks or self.draws_gaussian or epoch <= burn_in:
                 return none
             if self.picks_all:
                 return none if epoch % pick_every else np.ones(num_replicas)

@@ -37,9 +37,9 @@ _SLACK = 0.02  # of a log-sum that should be 0: bfloat16 probabilities of 100 cl
 class Average(NamedTuple):
     """Running sums over networks, each counted with its weight."""
 
-    logits: Array  # (image, class)
-    probabilities: Array  # (image, class)
-    weight: Array  # ()
+    logits: Any  # (image, class)
+    probabilities: Any  # (image, class)
+    weight: Any  # ()
 
     @classmethod
     def empty(cls, num_images: int, num_classes: int) -> "Average":

@@ -150,9 +150,7 @@ def classification(
     labels = jnp.asarray(dataset.test_labels)
     test = Test(logits, jnp.asarray(dataset.test_images), labels, dataset.num_classes)
     data = (dataset.train_images, dataset.train_labels)
-    return supervised(
-        loss_fn, data, batch_size=batch_size, prepare=prepare, test=test, **options
-    )
+    return supervised(loss_fn, data, batch_size=batch_size, prepare=prepare, test=test, **options)
 
 
 def cross_entropy(logits: Array, labels: Array) -> Array:

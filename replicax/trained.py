@@ -1,23 +1,16 @@
 """`Trained`: what training found: how networks and their average do on unseen data."""
 
-from typing import Any
-
 import numpy as np
 
 from replicax import predict
 from replicax.posterior import Posterior
 from replicax.predict import Average, Metrics
-from replicax.records import Records
 
 START_WEIGHT = 10.0  # of a start network beside the network of an epoch, as the authors have it
 
 
 class Trained(Posterior):
     """A `Posterior` over networks, of which predictions are kept rather than parameters."""
-
-    def __init__(self, records: Records, like: Any = None, test: Any = None) -> None:
-        super().__init__(records, like)
-        self._test = test
 
     def __repr__(self) -> str:
         return (

@@ -1,4 +1,4 @@
-"""`train()`: a posterior over networks, epoch by epoch. `resume_training()`: go on with its folder."""
+"""`train()`: a posterior over networks, epoch by epoch; and how to go on with its folder."""
 
 import inspect
 from collections.abc import Callable
@@ -34,6 +34,7 @@ class Training:
     epochs: int  # of each network
     momentum: float
     pick_every: int
+    burn_in: int  # epochs before the average begins
     cycle_epochs: int
     unit: str
     num_rows: int
@@ -49,14 +50,17 @@ class Training:
     def kernel(self, problem: Supervised) -> Any:
         return self.parts.kernel(self.momentum, self.clock(problem))
 
-    def watch(self, problem: Supervised, starts: Any = None) -> Watch:
-        """Tests after every epoch, and the average that the method asks for."""
+    def watch(self, problem: Supervised, like: Any, starts: Any = None) -> Watch:
+        """Tests after every epoch, and the average that the method asks for.
+
+        `like`: shapes of one network, (params, model_state).
+        """
         clock, kernel = self.clock(problem), self.kernel(problem)
-        weights = self.parts.weights(clock, kernel, self.pick_every)
+        weights = self.parts.weights(clock, kernel, self.pick_every, self.burn_in)
         watch = examine.build_watch(problem, weights, starts)
         if not self.parts.draws_gaussian:
             return watch
-        return swag_watch.build(watch, problem, clock, kernel, self.seed)
+        return swag_watch.build(watch, problem, clock, kernel, like[0], self.seed)
 
 
 def train(
@@ -78,6 +82,7 @@ def train(
     on_nonfinite: str = "restart",
     average_starts: bool = False,
     keep_networks: bool = False,
+    burn_in: int = 0,
     cycle_epochs: int = 100,
     seed: int = 0,
     run_dir: str | Path | None = None,
@@ -104,12 +109,14 @@ def train(
         on_nonfinite: "restart" a network whose loss is not finite from a colder one, or "stop".
         average_starts: average the predictions of the start networks, too (apart).
         keep_networks: store the coldest network of every epoch; else only predictions are kept.
+        burn_in: epochs before the average begins.
         cycle_epochs: of the methods that go in cycles.
         note: plain data to keep in the run folder.
     """
     given = dict(locals())
     for name in ("epochs", "num_replicas", "cycle_epochs"):
         at_least(name, given[name], 1)
+    at_least("burn_in", burn_in, 0)
     parts = METHODS[choose("method", method, METHODS)]
     all_epochs = epochs * num_replicas if parts.is_single else epochs
     training = Training(
@@ -117,20 +124,20 @@ def train(
         epochs=all_epochs,
         momentum=momentum,
         pick_every=min(_PICK_EVERY, all_epochs),
+        burn_in=burn_in,
         cycle_epochs=min(cycle_epochs, all_epochs),
         unit=problem.unit,
         num_rows=problem.num_rows,
         seed=seed,
     )
     chosen = _options(problem, training, given)
-    made = Assembly(
-        chosen, problem.target, problem.batches, watch_every=problem.steps_per_epoch
-    )
+    made = Assembly(chosen, problem.target, problem.batches, watch_every=problem.steps_per_epoch)
     if isinstance(start, str | Path):
         start = per_replica(networks_of(start, problem, made.num_replicas))
     carry, described = made.starting_carry(start)
     starts = _first_chain(carry.state.points) if average_starts else None
-    watch = training.watch(problem, starts)
+    like = jax.eval_shape(trees.first, carry.state.points)
+    watch = training.watch(problem, like, starts)
     records = create_records(None if run_dir is None else Path(run_dir))
     records.write_meta(
         {
@@ -144,8 +151,10 @@ def train(
             "note": note or {},
         }
     )
-    sampling.go_on(made, carry, made.no_trips(), records, chosen.num_steps, progress, callback, watch)
-    return Trained(records, jax.eval_shape(trees.first, carry.state.points), problem.test)
+    sampling.go_on(
+        made, carry, made.no_trips(), records, chosen.num_steps, progress, callback, watch
+    )
+    return Trained(records, like)
 
 
 def resume_training(
@@ -156,17 +165,17 @@ def resume_training(
     progress: bool | None = None,
     callback: Callable[[Progress], Any] | None = None,
 ) -> Trained:
-    """Go on with a run folder of `train`, bit for bit; `epochs` (of each replica) makes it longer."""
+    """Go on with a run folder of `train`, bit for bit; more `epochs` make it longer."""
     records = open_records(run_dir)
     training, made, like, step, carry, trips, memory = _restore(Path(run_dir), problem, epochs)
-    watch = training.watch(problem)
+    watch = training.watch(problem, like)
     watch.memory = memory
     records.truncate(made.program.lengths(step))
     meta = {**records.meta, "options": made.options.to_json(), "training": asdict(training)}
     records.write_meta(meta)
     num_steps = made.options.num_steps
     sampling.go_on(made, carry, trips, records, num_steps, progress, callback, watch)
-    return Trained(records, like, problem.test)
+    return Trained(records, like)
 
 
 def networks_of(run_dir: str | Path, problem: Supervised, num_replicas: int | None = None) -> Any:
@@ -202,9 +211,7 @@ def _restore(folder: Path, problem: Supervised, epochs: int | None = None):
         training = Training(**{**asdict(training), "epochs": epochs})
         given["num_steps"] = epochs * problem.steps_per_epoch
     chosen = Options.from_json(meta["options"], given)
-    made = Assembly(
-        chosen, problem.target, problem.batches, watch_every=problem.steps_per_epoch
-    )
+    made = Assembly(chosen, problem.target, problem.batches, watch_every=problem.steps_per_epoch)
     described = meta["params"]
     zeros = [
         jax.ShapeDtypeStruct(tuple(shape), jnp.dtype(dtype))
@@ -213,7 +220,7 @@ def _restore(folder: Path, problem: Supervised, epochs: int | None = None):
     like = trees.rebuild(described, zeros)
     zero = lambda point: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), point)  # noqa: E731
     carry = jax.eval_shape(lambda: made.first_carry(zero(like)))
-    memory = jax.eval_shape(lambda: training.watch(problem).memory)
+    memory = jax.eval_shape(lambda: training.watch(problem, like).memory)
     step = checkpoint.latest_step(folder)
     template = (carry, made.no_trips(), memory)
     carry, trips, memory = checkpoint.restore(folder, step, template)
@@ -246,7 +253,10 @@ def _options(problem: Supervised, training: Training, given: dict[str, Any]) -> 
         "gain": given["gain"],
         "buffer": scale * given["buffer"],
         "buffer_gain": Gain(
-            buffer_gain.scale * scale, buffer_gain.offset, buffer_gain.power, buffer_gain.cap * scale
+            buffer_gain.scale * scale,
+            buffer_gain.offset,
+            buffer_gain.power,
+            buffer_gain.cap * scale,
         ),
         "energy_at": "before",
         "on_swap": given["on_swap"],
@@ -283,4 +293,3 @@ def describe_device() -> str:
     """The machine in words, for results that are read elsewhere."""
     device = jax.devices()[0]
     return f"{device.device_kind}, jax {jax.__version__}"
-

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from replicax import adapters, swag, trees
-from replicax.nn import Network
+from replicax.nn import Network, conv
 
 NUM_REPLICAS, NUM_CLASSES = 3, 5
 
@@ -193,7 +193,7 @@ def test_flax_conv_hook_gives_the_same_numbers() -> None:
 
     def counted(*args, **options):
         calls.append(args)
-        return adapters.flax_conv(*args, **options)
+        return conv(*args, **options)
 
     assert_close(everything(counted), everything(None), 1e-4)
     assert calls
@@ -285,4 +285,4 @@ def test_bad_input_gets_a_sentence() -> None:
     with pytest.raises(ValueError, match="Did you mean 'first'"):
         adapters.from_equinox(equinox_model(), channels="firsts")
     with pytest.raises(ValueError, match="out_sharding"):
-        adapters.flax_conv(out_sharding=object())
+        conv(*[jnp.ones((1, 1, 1, 1))] * 2, (1, 1), "SAME", out_sharding=object())

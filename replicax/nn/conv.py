@@ -48,6 +48,7 @@ def conv(
     batch_group_count: int = 1,
     precision: Any = None,
     preferred_element_type: Any = None,
+    out_sharding: None = None,
 ) -> Array:
     """`jax.lax.conv_general_dilated`, with the same arguments, for networks of many replicas.
 
@@ -61,6 +62,10 @@ def conv(
     >>> jax.vmap(one)(filters).shape
     (10, 8, 32, 32, 16)
     """
+    if out_sharding is not None:
+        raise ValueError(
+            "replicax.nn.conv knows no out_sharding; use jax.lax.conv_general_dilated."
+        )
     if batch_group_count != 1:
         raise ValueError(
             f"batch_group_count is {batch_group_count}; replicax.nn.conv folds replicas into "
