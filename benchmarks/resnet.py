@@ -604,4 +604,5 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    sys.modules["resnet"] = sys.modules["__main__"]  # `resnet_torch` imports this very module
     main()
