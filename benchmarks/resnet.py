@@ -82,6 +82,7 @@ class Setup:
     dtype: str = "bf16"
     side: int = 32  # of an image
     num_classes: int = 100
+    scan: bool = False  # over the steps of a lap, in one program
     torch_compile: bool = False
 
     @property
@@ -202,7 +203,7 @@ def unstack(replicas: Replica, num_replicas: int) -> tuple[Replica, ...]:
 
 
 def build_jax(setup: Setup, context: Callable[[], AbstractContextManager], unrolled: bool) -> Case:
-    """Steps in one compiled scan whose state is donated."""
+    """The step, or a scan over the steps of a lap, in one program whose state is donated."""
     one, data = partial(train_one, setup.network), jax.device_put(setup.data())
     state = init_replicas(setup)
     state = jax.device_put(unstack(state, setup.replicas) if unrolled else state)
@@ -214,24 +215,31 @@ def build_jax(setup: Setup, context: Callable[[], AbstractContextManager], unrol
         state, losses = zip(*(one(replica, images, labels) for replica in state))
         return state, jnp.mean(jnp.stack(losses))
 
-    def lap_of(state, images: Array, labels: Array):
+    def steps_of(state, images: Array, labels: Array, first: Array):
         def body(state, step: Array):
             place = step % _NUM_BATCHES
             return train_all(state, images[place], labels[place])
 
-        return lax.scan(body, state, jnp.arange(setup.steps))
+        if per_call == 1:
+            return body(state, first)
+        state, losses = lax.scan(body, state, first + jnp.arange(per_call))
+        return state, losses[-1]
 
+    per_call = setup.steps if setup.scan else 1
     start = time.perf_counter()
     with context():
-        compiled = jax.jit(lap_of, donate_argnums=0).lower(state, *data).compile()
+        lowered = jax.jit(steps_of, donate_argnums=0).lower(state, *data, np.int32(0))
+    compiled = lowered.compile()
     seconds = time.perf_counter() - start
 
     def run() -> float:
         nonlocal state
-        state, losses = jax.block_until_ready(compiled(state, *data))
-        return float(losses[-1])
+        for first in range(0, setup.steps, per_call):
+            state, loss = compiled(state, *data, np.int32(first))
+        jax.block_until_ready(state)
+        return float(loss)
 
-    return Case(run, seconds, lambda: program_memory(compiled), step_cost(compiled, setup.steps))
+    return Case(run, seconds, lambda: program_memory(compiled), step_cost(compiled, per_call))
 
 
 def program_memory(compiled: Any) -> int | None:
@@ -272,8 +280,6 @@ def loops_are_multiplied() -> bool:
 
 def build_torch(setup: Setup, name: str) -> Case:
     """PyTorch is asked for here only: the other rows do without."""
-    if setup.model == "cnn":
-        raise ValueError("PyTorch rows are there for residual networks only.")
     import resnet_torch
 
     return resnet_torch.ROWS[name](setup)
@@ -541,6 +547,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--only", nargs="+", choices=tuple(ROWS), metavar="NAME", help=f"of {', '.join(ROWS)}")
     add("--bandwidth", type=float, default=4.8e12, help="bytes/s, for the floor")
     add("--peak-flops", type=float, default=990e12, help="operations/s, for the floor")
+    # On CPUs XLA's convolutions are many times slower inside a loop than outside.
+    add("--scan", action=argparse.BooleanOptionalAction,
+        help="a lap in one program; default: not on CPUs")  # fmt: skip
     add("--torch-compile", action=argparse.BooleanOptionalAction, help="default: on GPUs")
     add("--json", type=Path, metavar="FILE", help="write the numbers there, too")
     add("--check", action="store_true", help="compare the networks of PyTorch with ours, and end")
@@ -559,6 +568,7 @@ def setup_of(arguments: argparse.Namespace) -> Setup:
         dtype=arguments.dtype or ("bf16" if on_gpu else "f32"),
         side=16 if small else 32,
         num_classes=10 if small else 100,
+        scan=on_gpu if arguments.scan is None else arguments.scan,
         torch_compile=on_gpu if arguments.torch_compile is None else arguments.torch_compile,
     )
 
