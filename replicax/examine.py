@@ -34,7 +34,8 @@ def build_logits(test: Test) -> Callable[[Any], Array]:
 
     def logits(points: Any, inputs: Any) -> Array:
         batches = jax.tree.map(lambda x: x.reshape(-1, size, *x.shape[1:]), inputs)
-        seen = jax.lax.map(lambda batch: one_batch(*points, batch), batches)
+        params, model_state = points
+        seen = jax.lax.map(lambda batch: one_batch(params, model_state, batch), batches)
         return jnp.moveaxis(seen, 1, 0).reshape(-1, num_images, seen.shape[-1])
 
     compiled = jax.jit(logits)
@@ -42,9 +43,12 @@ def build_logits(test: Test) -> Callable[[Any], Array]:
 
 
 def build_watch(
-    problem: Supervised, weights: Callable[[int, int], np.ndarray], starts: Any = None
+    problem: Supervised,
+    weights: Callable[[int, int], np.ndarray],
+    every: int = 1,
+    starts: Any = None,
 ) -> Watch:
-    """Look at all networks after every epoch, and average those that have a weight.
+    """Look at all networks after every `every` epochs, and average those that have a weight.
 
     `weights(epoch, num_replicas) -> (rung,)`, epochs counted from 1. `starts`: points (params,
     model_state) by replica, to be averaged apart.
@@ -58,7 +62,7 @@ def build_watch(
     def look(memory: Averages, carry: Carry) -> tuple[Averages, dict[str, Any]]:
         state = carry.state
         points, replica_at = jax.tree.map(lambda leaf: leaf[0], (state.points, state.replica_at))
-        epoch = int(memory.looks) + 1
+        epoch = every * (int(memory.looks) + 1)
         weight = jnp.asarray(weights(epoch, replica_at.shape[0]), jnp.float32)
         sampled, row = examine(memory.sampled, compute_logits(points)[replica_at], weight)
         return Averages(sampled, memory.starts, memory.looks + 1), row
@@ -68,7 +72,7 @@ def build_watch(
     memory = Averages(empty, at_start, jnp.array(0, jnp.int32))
     labels = {"labels": np.asarray(test.labels)}
     final = lambda memory: {**final_values(memory), **labels}  # noqa: E731
-    return Watch(problem.steps_per_epoch, memory, look, final)
+    return Watch(every * problem.steps_per_epoch, memory, look, final)
 
 
 def _examine(labels: Array, sampled: Average, logits: Array, weight: Array):

@@ -32,6 +32,7 @@ class Method(NamedTuple):
     is_single: bool = False  # one network, for as many epochs as all replicas would have together
     picks_all: bool = False  # average all networks now and then, not the coldest every epoch
     picks: bool = True  # False: nothing is averaged
+    test_every: int = 1  # epochs
     draws_gaussian: bool = False  # SWAG: networks are drawn around each cycle's mean
     around: Callable[[Kernel, Clock], Kernel] = lambda kernel, clock: kernel
 
@@ -99,5 +100,7 @@ METHODS = {
         draws_gaussian=True,
         around=_cycles,
     ),
-    "pretrain": Method("start networks from nothing", 0.1, picks=False, around=_stepwise),
+    "pretrain": Method(
+        "start networks from nothing", 0.1, picks=False, test_every=10, around=_stepwise
+    ),
 }

@@ -25,16 +25,19 @@ class Trained(Posterior):
     @property
     def num_epochs(self) -> int:
         """Epochs done."""
-        return self._records.length("epochs")
+        return self.num_steps // self.options["history_every"]
 
     @property
     def epochs(self) -> dict[str, np.ndarray]:
-        """What was seen after every epoch, by name, each (epoch, ...).
+        """What tests saw, by name, each (test, ...): after every epoch, or every tenth where
+        nothing is averaged; `epoch` says after which.
 
         `nll` and `accuracy` of the network on each rung (epoch, rung); of the average so far,
         `average_nll_probabilities`, `average_accuracy_logits` and so on; its `weight`.
         """
-        return {name: self._records.read("epochs", name) for name in self._records.names("epochs")}
+        records, every = self._records, self._records.meta["training"]["test_every"]
+        read = {name: records.read("epochs", name) for name in records.names("epochs")}
+        return {"epoch": every * (1 + np.arange(records.length("epochs"))), **read}
 
     @property
     def average(self) -> Average:

@@ -34,6 +34,7 @@ class Training:
     epochs: int  # of each network
     momentum: float
     pick_every: int
+    test_every: int  # epochs between two tests
     burn_in: int  # epochs before the average begins
     cycle_epochs: int
     unit: str
@@ -57,7 +58,7 @@ class Training:
         """
         clock, kernel = self.clock(problem), self.kernel(problem)
         weights = self.parts.weights(clock, kernel, self.pick_every, self.burn_in)
-        watch = examine.build_watch(problem, weights, starts)
+        watch = examine.build_watch(problem, weights, self.test_every, starts)
         if not self.parts.draws_gaussian:
             return watch
         return swag_watch.build(watch, problem, clock, kernel, like[0], self.seed)
@@ -113,25 +114,7 @@ def train(
         cycle_epochs: of the methods that go in cycles.
         note: plain data to keep in the run folder.
     """
-    given = dict(locals())
-    for name in ("epochs", "num_replicas", "cycle_epochs"):
-        at_least(name, given[name], 1)
-    at_least("burn_in", burn_in, 0)
-    parts = METHODS[choose("method", method, METHODS)]
-    all_epochs = epochs * num_replicas if parts.is_single else epochs
-    training = Training(
-        method=method,
-        epochs=all_epochs,
-        momentum=momentum,
-        pick_every=min(_PICK_EVERY, all_epochs),
-        burn_in=burn_in,
-        cycle_epochs=min(cycle_epochs, all_epochs),
-        unit=problem.unit,
-        num_rows=problem.num_rows,
-        seed=seed,
-    )
-    chosen = _options(problem, training, given)
-    made = Assembly(chosen, problem.target, problem.batches, watch_every=problem.steps_per_epoch)
+    training, made = assemble(problem, dict(locals()))
     if isinstance(start, str | Path):
         start = per_replica(networks_of(start, problem, made.num_replicas))
     carry, described = made.starting_carry(start)
@@ -139,22 +122,49 @@ def train(
     like = jax.eval_shape(trees.first, carry.state.points)
     watch = training.watch(problem, like, starts)
     records = create_records(None if run_dir is None else Path(run_dir))
-    records.write_meta(
-        {
-            "version": __version__,
-            "options": chosen.to_json(),
-            "params": described,
-            "batches": made.batches.describe(),
-            "resolved": made.describe(),
-            "training": asdict(training),
-            "machine": describe_device(),
-            "note": note or {},
-        }
-    )
-    sampling.go_on(
-        made, carry, made.no_trips(), records, chosen.num_steps, progress, callback, watch
-    )
+    meta = {
+        "version": __version__,
+        "options": made.options.to_json(),
+        "params": described,
+        "batches": made.batches.describe(),
+        "resolved": made.describe(),
+        "training": asdict(training),
+        "machine": describe_device(),
+        "note": note or {},
+    }
+    records.write_meta(meta)
+    num_steps = made.options.num_steps
+    sampling.go_on(made, carry, made.no_trips(), records, num_steps, progress, callback, watch)
     return Trained(records, like)
+
+
+def assemble(problem: Supervised, given: dict[str, Any]) -> tuple[Training, Assembly]:
+    """The parts of a run from the arguments of `train`; those not given have its defaults."""
+    defaults = inspect.signature(train).parameters.items()
+    given = {name: given.get(name, parameter.default) for name, parameter in defaults}
+    for name in ("epochs", "num_replicas", "cycle_epochs"):
+        at_least(name, given[name], 1)
+    at_least("burn_in", given["burn_in"], 0)
+    parts = METHODS[choose("method", given["method"], METHODS)]
+    epochs = given["epochs"] * given["num_replicas"] if parts.is_single else given["epochs"]
+    training = Training(
+        method=given["method"],
+        epochs=epochs,
+        momentum=given["momentum"],
+        pick_every=min(_PICK_EVERY, epochs),
+        test_every=min(parts.test_every, epochs),
+        burn_in=given["burn_in"],
+        cycle_epochs=min(given["cycle_epochs"], epochs),
+        unit=problem.unit,
+        num_rows=problem.num_rows,
+        seed=given["seed"],
+    )
+    return training, _assembly(problem, training, _options(problem, training, given))
+
+
+def _assembly(problem: Supervised, training: Training, chosen: Options) -> Assembly:
+    every = training.test_every * problem.steps_per_epoch
+    return Assembly(chosen, problem.target, problem.batches, watch_every=every)
 
 
 def resume_training(
@@ -211,7 +221,7 @@ def _restore(folder: Path, problem: Supervised, epochs: int | None = None):
         training = Training(**{**asdict(training), "epochs": epochs})
         given["num_steps"] = epochs * problem.steps_per_epoch
     chosen = Options.from_json(meta["options"], given)
-    made = Assembly(chosen, problem.target, problem.batches, watch_every=problem.steps_per_epoch)
+    made = _assembly(problem, training, chosen)
     described = meta["params"]
     zeros = [
         jax.ShapeDtypeStruct(tuple(shape), jnp.dtype(dtype))
