@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING
 from replicax.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from replicax import adapters as adapters
     from replicax import batches as batches
+    from replicax import data as data
     from replicax import diagnostics as diagnostics
     from replicax import kernels as kernels
     from replicax import ladder as ladder
     from replicax import nn as nn
     from replicax import plots as plots
+    from replicax import predict as predict
     from replicax import presets as presets
     from replicax import schedule as schedule
+    from replicax import swag as swag
     from replicax import swap as swap
     from replicax import targets as targets
     from replicax import theory as theory
@@ -33,6 +37,10 @@ if TYPE_CHECKING:
     from replicax.ladder import Tuning as Tuning
     from replicax.posterior import Posterior as Posterior
     from replicax.posterior import load as load
+    from replicax.problems import Supervised as Supervised
+    from replicax.problems import Test as Test
+    from replicax.problems import classification as classification
+    from replicax.problems import supervised as supervised
     from replicax.program import Programs as Programs
     from replicax.run import Progress as Progress
     from replicax.run import Result as Result
@@ -40,16 +48,22 @@ if TYPE_CHECKING:
     from replicax.sampling import sample as sample
     from replicax.starts import per_replica as per_replica
     from replicax.targets import Target as Target
+    from replicax.trained import Trained as Trained
+    from replicax.training import train as train
 
 _ROOMS = (
+    "adapters",
     "batches",
+    "data",
     "diagnostics",
     "kernels",
     "ladder",
     "nn",
     "plots",
+    "predict",
     "presets",
     "schedule",
+    "swag",
     "swap",
     "targets",
     "theory",
@@ -63,7 +77,10 @@ _NAMES = {
     "run": "Progress Result",
     "sampling": "resume sample",
     "starts": "per_replica",
+    "problems": "Supervised Test classification supervised",
     "targets": "Target",
+    "trained": "Trained",
+    "training": "train",
 }
 _ROOM_OF = {name: room for room, names in _NAMES.items() for name in names.split()}
 

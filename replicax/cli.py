@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from replicax import cli_parts as parts
-from replicax import cli_reproduce, cli_run
+from replicax import cli_reproduce, cli_run, cli_train
 from replicax.cli_parts import FAULTY_INPUT, FINISHED, INTERRUPTED, Json, RunDir, read_numbers
 from replicax.version import __version__
 
@@ -47,6 +47,9 @@ def replicax(
       replicax demo                                    25 modes, sampled and plotted
       replicax plan --replicas 16 --swap-rate 0.4      what to expect of a ladder
       replicax sample model.py:energy --learning-rate 0.003 0.6
+    Networks
+      replicax train                                   digits, four small networks, two minutes
+      replicax pretrain, train, evaluate               ResNets on CIFAR, the paper's and baselines
     Then
       replicax summary, plot, resume RUN_DIR           look at a run, or go on with it
     The paper
@@ -135,6 +138,9 @@ def plan(
 
 command()(cli_run.sample)
 command()(cli_run.resume)
+command()(cli_train.train)
+command()(cli_train.pretrain)
+command()(cli_train.evaluate)
 command()(cli_reproduce.reproduce)
 
 

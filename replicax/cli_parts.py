@@ -177,6 +177,10 @@ def print_tables(*tables: Any) -> None:
 def show(summary: dict[str, Any], as_json: bool, *more: Any) -> None:
     if as_json:
         print_json(summary)
+    elif "averages" in summary:
+        from replicax.training_report import render
+
+        print_tables(render(summary), *more)
     else:
         from replicax.report import render_summary
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from replicax import cli_parts as parts
+from replicax import cli_train
 from replicax.cli_parts import Json, RunDir, finish, read_numbers
 from replicax.cli_target import Naming
 
@@ -164,6 +165,10 @@ def resume(
     params: Params = None,
     batches: Batches = None,
     batch_size: BatchSize = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Epochs in all, for networks.", show_default="as before"),
+    ] = None,
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
@@ -180,6 +185,8 @@ def resume(
     import replicax as rx
 
     run = parts.read_run_file(run_dir)
+    if "training" in run:
+        return cli_train.resume(run_dir, epochs, progress, as_json)
     naming = Naming.read(run_dir)
     if target is not None:
         naming = Naming.from_here(target, params, batches, batch_size)

@@ -95,6 +95,13 @@ class Naming:
         return Found(target, params, batches, size)
 
 
+def find_object(name: str, directory: str) -> Any:
+    """What `file.py:name` or `package.module:name` stands for."""
+    place, attribute = _split(name)
+    module = _run_file(Path(place)) if _is_file(place) else _import(place, directory)
+    return _look_up(attribute, vars(module), _data(vars(module)), place)
+
+
 def near(wanted: str, known: Iterable[str]) -> str:
     """` Did you mean 'energy'?`, or nothing."""
     found = difflib.get_close_matches(wanted, tuple(known), n=1, cutoff=0.4)

@@ -12,8 +12,8 @@ from jax import Array
 from replicax import predict
 from replicax.chunk import Carry
 from replicax.predict import Average
+from replicax.problems import Supervised, Test
 from replicax.run import Watch
-from replicax.supervised import Supervised, Test
 
 _BATCH = 500  # images that all replicas look at together
 

@@ -40,6 +40,8 @@ def display_progress(
         task = bar.add_task("", total=num_steps, completed=start, seen="compiling ...")
 
         def show(progress: Any) -> None:
+            if progress.seen:
+                bar.console.print(epoch_line(progress), highlight=False)
             rates = progress.verdict_rate
             pairs = f" | pair rates {rates.min():.2f}-{rates.max():.2f}" if rates.size else ""
             seen = (
@@ -50,6 +52,16 @@ def display_progress(
             bar.update(task, completed=progress.step, seen=seen)
 
         yield show
+
+
+def epoch_line(progress: Any) -> str:
+    """How the networks of a training do after an epoch, in one line."""
+    seen = progress.seen
+    words = f"coldest {100 * seen['accuracy'][0]:.2f} % {seen['nll'][0]:.4f}"
+    if seen["weight"] > 0:
+        accuracy, nll = (seen[f"average_{name}_probabilities"] for name in ("accuracy", "nll"))
+        words += f" | average of {seen['weight']:g}: {100 * accuracy:.2f} % {nll:.4f}"
+    return f"step {progress.step:,} | {words} | round trips {int(progress.round_trips.sum())}"
 
 
 class Summary(dict):

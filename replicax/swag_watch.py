@@ -11,8 +11,8 @@ from replicax.chunk import Carry
 from replicax.examine import Averages
 from replicax.kernels import Kernel
 from replicax.methods import Clock
+from replicax.problems import Supervised
 from replicax.run import Watch
-from replicax.supervised import Supervised
 from replicax.swag import Moments
 
 NUM_DRAWS = 10  # networks of a cycle, as the paper's authors have it

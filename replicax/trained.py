@@ -1,5 +1,7 @@
 """`Trained`: what training found: how networks and their average do on unseen data."""
 
+from typing import Any
+
 import numpy as np
 
 from replicax import predict
@@ -67,6 +69,12 @@ class Trained(Posterior):
     def metrics(self, by: str = "probabilities", start_weight: float = 0.0) -> Metrics:
         """How good the average is on the test."""
         return predict.evaluate(self.log_probabilities(by, start_weight), self.labels)
+
+    def summary(self) -> dict[str, Any]:
+        """Everything about the run as plain data."""
+        from replicax.training_report import summarise
+
+        return summarise(self)
 
     @property
     def restarts(self) -> np.ndarray:

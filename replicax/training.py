@@ -16,10 +16,10 @@ from replicax.errors import choose
 from replicax.ladder import Gain
 from replicax.methods import METHODS, Clock, Method
 from replicax.options import Options, at_least
+from replicax.problems import Supervised
 from replicax.records import create_records, open_records
 from replicax.run import Progress, Watch
 from replicax.starts import per_replica
-from replicax.supervised import Supervised
 from replicax.trained import Trained
 from replicax.version import __version__
 
