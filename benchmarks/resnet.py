@@ -285,6 +285,13 @@ def build_torch(setup: Setup, name: str) -> Case:
     return resnet_torch.ROWS[name](setup)
 
 
+def build_training(setup: Setup, method: str) -> Case:
+    """The library's own training, with all that belongs to it."""
+    import resnet_train
+
+    return resnet_train.build(setup, method)
+
+
 JAX_ROWS: dict[str, Builder] = {
     "vmap": partial(build_jax, context=plain_convolutions, unrolled=False),
     "unrolled": partial(build_jax, context=plain_convolutions, unrolled=True),
@@ -295,10 +302,10 @@ TORCH_ROWS: dict[str, Builder] = {
     "torch-loop": partial(build_torch, name="torch-loop"),
     "torch-grouped": partial(build_torch, name="torch-grouped"),
 }
-# Rows with more than the bare step, such as the library's own training with augmentation, swaps,
-# adaptation and records: "train": build, where build(setup) returns Case(run), and run() does
-# setup.steps steps of all replicas and waits for them.
-LIBRARY_ROWS: dict[str, Builder] = {}
+LIBRARY_ROWS: dict[str, Builder] = {
+    "train": partial(build_training, method="deo-star"),
+    "train-alone": partial(build_training, method="ensemble"),
+}
 ROWS: dict[str, Builder] = {**JAX_ROWS, **LIBRARY_ROWS, **TORCH_ROWS}
 CNN_ROWS = ("vmap", "unrolled", "ours")
 
@@ -614,5 +621,5 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.modules["resnet"] = sys.modules["__main__"]  # `resnet_torch` imports this very module
+    sys.modules["resnet"] = sys.modules["__main__"]  # the others import this very module
     main()

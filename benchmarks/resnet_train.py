@@ -1,0 +1,52 @@
+"""Rows of `resnet.py` for the library's own training, chunk by chunk as `rx.train` runs it.
+
+`train`: DEO* with augmentation, swaps, adaptation and records. `train-alone`: the same without
+exchange (an ensemble); the difference is what the exchange costs.
+"""
+
+import jax
+import numpy as np
+from resnet import Case, Setup
+
+from replicax.chunk import build_chunk
+from replicax.data import Dataset
+from replicax.problems import classification
+from replicax.records import Records
+from replicax.run import draw_slots, record
+from replicax.training import assemble
+
+_NUM_ROWS = 50_000
+
+
+def build(setup: Setup, method: str) -> Case:
+    """`setup.steps` steps at a time of a training on made-up images."""
+    problem = classification(
+        setup.network, _images(setup), batch_size=setup.batch_size, weight_decay=5e-4
+    )
+    given = {"method": method, "epochs": 500, "num_replicas": setup.replicas}
+    _, made = assemble(problem, given)
+    carry, _ = made.starting_carry(setup.network.init)
+    chunk = build_chunk(made.program, made.keys, setup.steps)
+    trips, records, data = made.no_trips(), Records(), made.batches.data
+    step = 0
+
+    def run() -> float:
+        nonlocal carry, trips, step
+        slots = draw_slots(made.program, step, setup.steps, setup.steps)
+        carry, rows = chunk(carry, data, setup.steps, slots)
+        trips = record(made.program, records, trips, rows, step, setup.steps)
+        step += setup.steps
+        return float(np.mean(jax.device_get(carry.tally.energy)))
+
+    return Case(run)
+
+
+def _images(setup: Setup) -> Dataset:
+    rng = np.random.default_rng(0)
+    images = rng.integers(256, size=(_NUM_ROWS, setup.side, setup.side, 3), dtype=np.uint8)
+    labels = rng.integers(setup.num_classes, size=_NUM_ROWS, dtype=np.int32)
+    few = slice(0, 100)
+    half = (0.5, 0.5, 0.5)
+    return Dataset(
+        "made up", images, labels, images[few], labels[few], setup.num_classes, half, half
+    )
