@@ -1,6 +1,7 @@
 """Mini-batches epoch by epoch: each row once, in an order of its own, whatever the chunks."""
 
 import functools
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import replicax as rx
+from replicax import chunk
 from replicax.batches import as_epochs
 
 NUM_STEPS = 20
@@ -107,6 +109,18 @@ def test_the_order_follows_from_seed_and_chain_alone() -> None:
     alone, other = (shown(run(24, 8, num_chains=1, seed=seed))["rows"] for seed in (0, 1))
     np.testing.assert_array_equal(alone[0], first[0])
     assert (np.any(alone[0] != other[0], axis=-1)).mean() > 0.9
+
+
+@pytest.mark.xfail(reason="every epoch of a segment is written out, and compiled, by itself")
+def test_a_program_does_not_grow_with_the_epochs_of_a_segment() -> None:
+    def size(history_every: int) -> int:
+        program: Any = SimpleNamespace(
+            batches=as_epochs(np.arange(24), 8), history_every=history_every
+        )
+        orders = chunk._build_orders(program, capacity=1000)
+        return len(jax.make_jaxpr(orders)(jax.random.key(0), 0).eqns)
+
+    assert size(60) == size(6)
 
 
 def test_batch_sizes_are_checked() -> None:

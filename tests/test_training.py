@@ -1,9 +1,10 @@
 """`train` against a loop that moves networks; interruptions; which networks are averaged."""
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +15,13 @@ from test_supervised import EXCHANGING, NETWORK, Last, tiny_problem
 
 import replicax as rx
 from replicax import examine, prng, run
+from replicax import supervised as problems
 from replicax.assembly import _split_seed
 from replicax.chunk import Carry
 from replicax.kernels import momentum
 from replicax.methods import METHODS, Clock
 from replicax.nn.small import small_cnn
-from replicax.supervised import Supervised, Test, supervised
+from replicax.supervised import Supervised, supervised
 from replicax.trained import Trained
 from replicax.training import networks_of, resume_training, train
 
@@ -218,6 +220,17 @@ def test_a_run_stopped_after_an_epoch_goes_on_bit_for_bit(folder: Path, tmp_path
     assert_same_training(rx.load(tmp_path / "run"), straight)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
+def test_a_run_that_is_made_longer_is_a_long_run(folder: Path, tmp_path: Path) -> None:
+    straight, _ = whole(folder, "deo-star")
+    options = options_of("deo-star") | {"keep_networks": True, "average_starts": True, "epochs": 1}
+    train(PROBLEM, NETWORK.init, **options, run_dir=tmp_path / "run")
+    longer = resume_training(tmp_path / "run", PROBLEM, epochs=2, progress=False)
+    assert_same_training(longer, straight)
+    with pytest.raises(ValueError, match="epochs is 1, but the run was made for 2"):
+        resume_training(tmp_path / "run", PROBLEM, epochs=1)
+
+
 def logits_of(points: Any, count: int) -> np.ndarray:
     """(network, image, class) of points with a leading axis, one network after the other."""
     assert PROBLEM.test is not None
@@ -379,8 +392,28 @@ def counting(breaks_at: int) -> Supervised:
         return jnp.where(state == breaks_at, jnp.nan, loss), state + 1
 
     logits = lambda params, state, inputs: inputs[:, None] * params  # noqa: E731
-    test = Test(logits, jnp.ones(2), jnp.array([0, 1]), 2)
+    test = problems.Test(logits, jnp.ones(2), jnp.array([0, 1]), 2)
     return supervised(loss_fn, np.zeros((8, 2), np.float32), batch_size=2, test=test)
+
+
+class Own(NamedTuple):
+    both: Any
+
+
+@pytest.mark.xfail(raises=KeyError, reason="the tree is taken for a pair, and is a dict of names")
+def test_parameters_in_containers_of_ones_own_can_go_on_or_get_a_sentence(tmp_path: Path) -> None:
+    def loss_fn(params: Any, state: Any, batch: Any, key: Any) -> tuple[Any, Any]:
+        return jnp.mean((params.both - batch) ** 2), state
+
+    plain = counting(100)
+    problem = supervised(loss_fn, plain.batches.data, batch_size=2, test=plain.test)
+    problem = replace(problem, test=plain.test._replace(logits=lambda p, s, x: x[:, None] * p.both))
+    options: Any = {"method": "ensemble", "num_replicas": 2, "progress": False}
+    train(problem, (Own(jnp.ones(2)), {}), epochs=1, run_dir=tmp_path / "run", **options)
+    try:
+        resume_training(tmp_path / "run", problem, epochs=2)
+    except ValueError as error:
+        assert "containers" in str(error)
 
 
 BREAKING = {"epochs": 4, "method": "ensemble", "num_replicas": 2, "progress": False}
