@@ -103,6 +103,28 @@ def test_parameters_that_break_in_the_move_are_caught() -> None:
     assert not np.isfinite(after.replicas.params[after.replica_at[0]]).any()
 
 
+@pytest.mark.xfail(reason="only energies and parameters are looked at")
+def test_statistics_that_break_are_caught() -> None:
+    """As with batch norm, where a running variance can overflow and the loss stays finite."""
+
+    def energy(x: Any, state: Any, batch: Any, key: Any) -> tuple[Any, Any]:
+        return jnp.tanh(jnp.sum(x**2)), {"var": state["var"] + (1e20 * x) ** 2}
+
+    params = jnp.array([[1e-10], [3.0]])
+    step, state = step_and_state(
+        rx.Target(energy, has_state=True),
+        params,
+        [0.01, 0.02],
+        model_state={"var": jnp.ones((2, 1))},
+        energy_at="before",
+        restarts=True,
+    )
+    after, info = step(jax.random.key(0), state)
+    assert np.isfinite(info.energy[0])
+    assert info.restarted.tolist() == [False, True]
+    assert np.isfinite(after.model_state["var"]).all()
+
+
 def test_restarts_copy_memory_and_model_state() -> None:
     target = rx.Target(with_state, has_state=True)
     params = jnp.array([[1.5], [2.0], [1e30]])
