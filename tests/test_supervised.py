@@ -85,7 +85,7 @@ def run_in(unit: str, temperature: float) -> tuple[Any, np.ndarray]:
     return last.state, trained.rung_of
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.05])
+@pytest.mark.parametrize("temperature", [pytest.param(0.0, marks=pytest.mark.slow), 0.05])
 def test_the_unit_of_energies_does_not_change_the_path(temperature: float) -> None:
     (mean, mean_path), (total, total_path) = (run_in(u, temperature) for u in ("mean", "total"))
     assert len(np.unique(mean_path[0], axis=0)) > 2, "replicas must have exchanged"

@@ -179,7 +179,7 @@ def assert_same_training(one: Trained, other: Trained) -> None:
 
 
 SLOW = [pytest.mark.slow]
-QUICK_METHODS = ("deo-star", "ensemble", "cyc-swag", "pretrain")
+QUICK_METHODS = ("deo-star", "cyc-swag", "pretrain")
 
 
 @pytest.mark.parametrize(
