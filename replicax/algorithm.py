@@ -149,7 +149,7 @@ def build_parts(
         energy_of = energy_of.astype(state.buffer.dtype)
         broken = jnp.zeros(num_pairs + 1, bool)
         if settings.restarts:
-            broken = move.find_broken(replicas, energy_of)
+            broken = move.find_broken(replicas, energy_of, model_state)
             energy_of = jnp.where(broken, jnp.nan, energy_of)
             replicas, model_state = move.restart((replicas, model_state), broken, state.replica_at)
         energy = energy_of[state.replica_at]

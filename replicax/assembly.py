@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from replicax import algorithm, chunk, kernels, prng, resolve, starts, trees
+from replicax import algorithm, chunk, prng, resolve, starts, trees
 from replicax.batches import ArrayBatches, Batches, EpochBatches, HostBatches
 from replicax.diagnostics import Trips
 from replicax.kernels import Kernel
@@ -79,7 +79,7 @@ class Assembly:
                     'energy_at="before" takes the energy from the gradient\'s own pass, but this '
                     'target has a separate gradient. Write energy_at="moved".'
                 )
-        if self.options.on_swap == "reset" and kernels.keeps_time(kernel):
+        if self.options.on_swap == "reset" and kernel.keeps_time:
             raise ValueError(
                 'on_swap="reset" would set back the clock of a kernel that changes with time; '
                 'write on_swap="keep".'

@@ -209,8 +209,8 @@ def _build_orders(program: Program, capacity: int) -> Callable[[Array, Array], O
 
     def orders(key: Array, step: Array) -> Orders:
         first = step // batches.steps_per_epoch
-        rows = [batches.order(key, first + epoch) for epoch in range(num_epochs)]
-        return Orders(first, jnp.stack(rows))
+        epochs = first + jnp.arange(num_epochs)
+        return Orders(first, jax.lax.map(lambda epoch: batches.order(key, epoch), epochs))
 
     return orders
 

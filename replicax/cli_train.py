@@ -89,8 +89,12 @@ def train(
     ] = 100,
     on_swap: Annotated[str, typer.Option(help="keep the momentum, or reset it.")] = "keep",
     on_nonfinite: Annotated[
-        str, typer.Option(help="restart a broken network from a colder one, or stop.")
-    ] = "restart",
+        str | None,
+        typer.Option(
+            help="restart a broken network from a colder one, or stop.",
+            show_default="restart; stop without a ladder",
+        ),
+    ] = None,
     keep_networks: Annotated[
         bool, typer.Option("--keep-networks", help="Store the coldest network of every epoch.")
     ] = False,
@@ -177,7 +181,6 @@ def pretrain(
         "epochs": epochs,
         "learning_rate": learning_rate,
         "momentum": momentum,
-        "on_nonfinite": "stop",
         "seed": seed,
     }
     task = _task(model, data, batch_size, augment, bf16, weight_decay, "mean", data_dir, download)

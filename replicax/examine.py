@@ -77,7 +77,8 @@ def build_watch(
 
 def _examine(labels: Array, sampled: Average, logits: Array, weight: Array):
     """Add what has a weight, logits (rung, image, class); and a row of numbers about it all."""
-    sampled = predict.merge(sampled, predict.average(logits, weight))
+    weighed = jnp.where(weight[:, None, None] > 0, logits, 0.0)  # 0 times NaN is NaN
+    sampled = predict.merge(sampled, predict.average(weighed, weight))
     nll, accuracy = jax.vmap(lambda one: score(jax.nn.log_softmax(one), labels))(logits)
     row = {"nll": nll, "accuracy": accuracy, "weight": sampled.weight}
     for by in ("probabilities", "logits"):

@@ -41,6 +41,7 @@ class Kernel(NamedTuple):
     draw: Callable[[Array, Any], Any]
     exploits: Callable[[Any], Any] | None = None  # step -> may a draw be taken? None: always
     has_own_prior: bool = False  # weight decay or prior: moves feel it, energies do not
+    keeps_time: bool = False  # whether its memory counts steps
     spec: dict | None = None  # name and options, to make the kernel again when a run resumes
 
 
@@ -227,13 +228,11 @@ def _timed(kernel: Kernel, rung_at: Callable[[Ladder, Array], Ladder], spec: dic
 
     known = kernel.spec is not None
     return kernel._replace(
-        init=init, step=step, spec={**spec, "kernel": kernel.spec} if known else None
+        init=init,
+        step=step,
+        keeps_time=True,
+        spec={**spec, "kernel": kernel.spec} if known else None,
     )
-
-
-def keeps_time(kernel: Kernel) -> bool:
-    """Whether a kernel counts its steps, as far as its `spec` tells."""
-    return kernel.spec is not None and kernel.spec["name"] in _AROUND
 
 
 def from_spec(spec: dict) -> Kernel:

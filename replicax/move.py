@@ -13,6 +13,8 @@ from replicax.kernels import Kernel
 from replicax.ladder import Ladder
 from replicax.targets import Target
 
+_SMALL = 4096  # numbers of an array that is looked at together with others
+
 
 def build_move(
     target: Target, kernel: Kernel, *, moved: bool, map_replicas: Callable = jax.vmap
@@ -66,13 +68,20 @@ def _known(params: Any, energy: Array, gradient: Any) -> Callable[[Any], tuple[A
     return evaluate
 
 
-def find_broken(replicas: Any, energy_of: Array) -> Array:
-    """Which replicas have a non-finite energy or parameter, (replica,)."""
-    total = sum(
-        jnp.sum(leaf.astype(jnp.float32), axis=tuple(range(1, leaf.ndim)))
-        for leaf in jax.tree.leaves(replicas.params)
-    )
+def find_broken(replicas: Any, energy_of: Array, model_state: Any = None) -> Array:
+    """Which replicas have a non-finite energy, parameter or statistic, (replica,)."""
+    held = jax.tree.leaves((replicas.params, model_state))
+    rows = [leaf.reshape(len(leaf), -1) for leaf in held if _is_floating(leaf)]
+    large = [row for row in rows if row.shape[1] > _SMALL]
+    small = [row for row in rows if row.shape[1] <= _SMALL]
+    if small:  # together: a hundred little sums would cost a GPU a hundred launches
+        large.append(jnp.concatenate(small, axis=1))
+    total = sum(jnp.sum(row.astype(jnp.float32), axis=1) for row in large)
     return ~(jnp.isfinite(energy_of) & jnp.isfinite(total))
+
+
+def _is_floating(leaf: Array) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
 def restart(tree: Any, broken: Array, replica_at: Array) -> Any:

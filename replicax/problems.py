@@ -31,6 +31,7 @@ UNITS = ("mean", "total")
 class Test(NamedTuple):
     """What trained networks are judged by: `logits(params, model_state, inputs)` on unseen data."""
 
+    __test__ = False  # for pytest, which takes the name for its own
     logits: Callable[[Any, Any, Any], Array]
     inputs: Any  # leading axis: image
     labels: Array  # (image,)
@@ -109,7 +110,13 @@ def supervised(
         return jnp.asarray(0.5 * scale * weight_decay * square)
 
     def energy(params: Any, model_state: Any, batch: Any, key: Array) -> tuple[Array, Any]:
-        loss, model_state = loss_fn(params, model_state, batch, key)
+        found = loss_fn(params, model_state, batch, key)
+        if not isinstance(found, tuple | list) or len(found) != 2:
+            raise ValueError(
+                "The loss must return (loss, model_state); with nothing to remember, return the "
+                "model_state that it was given."
+            )
+        loss, model_state = found
         seen = scale * loss
         return (seen + prior(params) if prior_in_energy else seen), model_state
 

@@ -147,7 +147,7 @@ class ZarrRecords(FolderRecords):
         import zarr
 
         for group, length in lengths.items():
-            if not self._exists(group) or self.length(group) == length:
+            if not self._exists(group) or self.length(group) <= length:
                 continue
             if length == 0:
                 shutil.rmtree(self._store / group)

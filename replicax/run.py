@@ -74,6 +74,8 @@ class Pace(NamedTuple):
 
     def after(self, steps: int, seconds: float) -> "Pace":
         """The pace once a chunk of `steps` took `seconds`; the first one's time is compilation."""
+        if steps == 0:
+            return self
         if self.before is None:
             return self._replace(before=(0, 0.0))
         before_steps, before_seconds = self.before
@@ -168,8 +170,9 @@ def run(
             step += done
             if program.chunk_steps is None:
                 pace = pace.after(done, seconds)
-            result = _look(program, carry, done < count, bool(interrupted), step)
-            seen = _watch(saver, carry, done, step)
+            broken = program.stop_on_nonfinite and bool(np.any(carry.tally.nonfinite))
+            result = _look(program, carry, broken, bool(interrupted), step)
+            seen = {} if broken else _watch(saver, carry, done, step)
             progress = _progress(program, carry, trips, step, num_steps, done / seconds, seen)
             if display is not None:
                 display(progress)

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class Training:
 
     method: str
     epochs: int  # of each network
+    times: int  # so many epochs for one that was asked for: more than 1 for a single network
     momentum: float
     pick_every: int
     test_every: int  # epochs between two tests
@@ -80,7 +81,7 @@ def train(
     buffer: float = 0.1,
     buffer_gain: Gain = Gain(60.0, 1000.0, cap=0.05),  # noqa: B008
     on_swap: str = "keep",
-    on_nonfinite: str = "restart",
+    on_nonfinite: str | None = None,
     average_starts: bool = False,
     keep_networks: bool = False,
     burn_in: int = 0,
@@ -107,7 +108,9 @@ def train(
         temperature: of the posterior on the coldest rung; 0 injects no noise.
         target_swap_rate, window, gain, buffer, buffer_gain: as in `rx.sample`.
         on_swap: "keep" the momentum of a replica that swaps, or "reset" it as the authors do.
-        on_nonfinite: "restart" a network whose loss is not finite from a colder one, or "stop".
+        on_nonfinite: "restart" a network whose loss is not finite from a colder one, or "stop";
+            by default the former with a ladder and the latter without, where networks would
+            become twins.
         average_starts: average the predictions of the start networks, too (apart).
         keep_networks: store the coldest network of every epoch; else only predictions are kept.
         burn_in: epochs before the average begins.
@@ -150,6 +153,7 @@ def assemble(problem: Supervised, given: dict[str, Any]) -> tuple[Training, Asse
     training = Training(
         method=given["method"],
         epochs=epochs,
+        times=epochs // given["epochs"],
         momentum=given["momentum"],
         pick_every=min(_PICK_EVERY, epochs),
         test_every=min(parts.test_every, epochs),
@@ -214,15 +218,21 @@ def _restore(folder: Path, problem: Supervised, epochs: int | None = None):
         )
     given: dict[str, Any] = {}
     if epochs is not None:
-        if epochs < training.epochs:
-            raise ValueError(f"epochs is {epochs}, but the run was made for {training.epochs}.")
+        before = training.epochs // training.times
+        if epochs < before:
+            raise ValueError(f"epochs is {epochs}, but the run was made for {before}.")
         if training.method == "pretrain":
             raise ValueError("The learning rate of a pretraining follows its length: start anew.")
-        training = Training(**{**asdict(training), "epochs": epochs})
-        given["num_steps"] = epochs * problem.steps_per_epoch
+        training = replace(training, epochs=epochs * training.times)
+        given["num_steps"] = training.epochs * problem.steps_per_epoch
     chosen = Options.from_json(meta["options"], given)
     made = _assembly(problem, training, chosen)
     described = meta["params"]
+    if described["structure"] is None:
+        raise ValueError(
+            f"The networks in {folder} have containers of their own kind, which a folder cannot "
+            "hold: make params and model_state of dicts, lists and tuples to go on with a run."
+        )
     zeros = [
         jax.ShapeDtypeStruct(tuple(shape), jnp.dtype(dtype))
         for shape, dtype in zip(described["shapes"], described["dtypes"], strict=True)
@@ -249,7 +259,6 @@ def _options(problem: Supervised, training: Training, given: dict[str, Any]) -> 
     temperature = given["temperature"]
     temperature = method.temperature if temperature is None else temperature
     scale = problem.scale
-    buffer_gain: Gain = given["buffer_gain"]
     chosen = {
         **{name: parameter.default for name, parameter in _DEFAULTS.items()},
         "num_steps": training.epochs * steps,
@@ -262,12 +271,7 @@ def _options(problem: Supervised, training: Training, given: dict[str, Any]) -> 
         "kernel": training.kernel(problem),
         "gain": given["gain"],
         "buffer": scale * given["buffer"],
-        "buffer_gain": Gain(
-            buffer_gain.scale * scale,
-            buffer_gain.offset,
-            buffer_gain.power,
-            buffer_gain.cap * scale,
-        ),
+        "buffer_gain": _scaled(given["buffer_gain"], scale),
         "energy_at": "before",
         "on_swap": given["on_swap"],
         "burn_in": steps - 1,  # draws are taken at the end of an epoch
@@ -275,7 +279,7 @@ def _options(problem: Supervised, training: Training, given: dict[str, Any]) -> 
         "seed": given["seed"],
         "keep_draws": given["keep_networks"],
         "history_every": steps,
-        "on_nonfinite": given["on_nonfinite"],
+        "on_nonfinite": given["on_nonfinite"] or ("restart" if method.has_ladder else "stop"),
         "checkpoint_every": given["checkpoint_every"],
     }
     return Options(**chosen)
@@ -293,6 +297,15 @@ def _temperatures(problem: Supervised, method: Method, value: float, num_replica
     temperature = float(problem.temperature(value))
     alone = method.has_ladder or method.is_single
     return temperature if alone else np.full(num_replicas, temperature)
+
+
+def _scaled(gain: Any, by: float) -> Any:
+    """The gain of a buffer in the unit of the energies."""
+    if isinstance(gain, Gain):
+        return replace(gain, scale=gain.scale * by, cap=gain.cap * by)
+    if callable(gain):
+        return lambda step: by * gain(step)  # type: ignore[operator]
+    return by * gain
 
 
 def _first_chain(points: Any) -> Any:

@@ -111,7 +111,6 @@ def test_the_order_follows_from_seed_and_chain_alone() -> None:
     assert (np.any(alone[0] != other[0], axis=-1)).mean() > 0.9
 
 
-@pytest.mark.xfail(reason="every epoch of a segment is written out, and compiled, by itself")
 def test_a_program_does_not_grow_with_the_epochs_of_a_segment() -> None:
     def size(history_every: int) -> int:
         program: Any = SimpleNamespace(

@@ -103,7 +103,6 @@ def test_parameters_that_break_in_the_move_are_caught() -> None:
     assert not np.isfinite(after.replicas.params[after.replica_at[0]]).any()
 
 
-@pytest.mark.xfail(reason="only energies and parameters are looked at")
 def test_statistics_that_break_are_caught() -> None:
     """As with batch norm, where a running variance can overflow and the loss stays finite."""
 
@@ -280,15 +279,11 @@ def break_at(step: int, num_steps: int, **options: Any) -> rx.Posterior:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.xfail(reason="a run whose very last step breaks says that it finished")
 def test_a_run_that_breaks_in_its_last_step_says_so() -> None:
     assert break_at(9, 10, chunk_steps=5).result.code == "nonfinite"
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.xfail(
-    raises=ZeroDivisionError, reason="the chunk after has no steps, by which its pace is divided"
-)
 def test_a_run_that_breaks_in_the_last_step_of_a_chunk_ends_in_order() -> None:
     """The first two chunks have 64 steps each, whatever the clock says."""
     posterior = break_at(127, 300)
@@ -339,10 +334,7 @@ def reset_with(kernel: kernels.Kernel) -> None:
         kernels.cyclical(kernels.momentum(), 10),
         kernels.annealed(kernels.momentum(), 10, 0.5),
         kernels.stepwise(kernels.momentum(), [5], 0.5),
-        pytest.param(
-            kernels.cyclical(kernels.from_optax(optax.sgd(1.0)), 10),
-            marks=pytest.mark.xfail(reason="without a spec nobody knows that it keeps time"),
-        ),
+        kernels.cyclical(kernels.from_optax(optax.sgd(1.0)), 10),
     ],
     ids=["cyclical", "annealed", "stepwise", "around optax"],
 )

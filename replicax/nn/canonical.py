@@ -27,6 +27,9 @@ def derivative(spec: Any, wanted: str, one: Array, other: Array) -> Array:
             lhs, rhs, spec.strides, spec.padding, spec.lhs_dilation, spec.rhs_dilation, options
         )
         return jnp.transpose(found, _inverse(out_last))
+    # Cotangents of a wider `preferred_element_type` meet images and filters as they are.
+    wide = jnp.promote_types(one.dtype, other.dtype)
+    one, other = one.astype(wide), other.astype(wide)
     out = jnp.transpose(other, out_last)
     out_size = out.shape[1:-1]
     if wanted == "lhs":
