@@ -243,7 +243,7 @@ def read_task(run_dir: Path) -> Task:
     if task is None:
         raise ValueError(
             f"{run_dir} does not say what it trained (was it started in Python?); go on there with "
-            "rx.resume(run_dir, problem)."
+            "rx.resume_training(run_dir, problem)."
         )
     return Task(**task)
 

@@ -15,6 +15,7 @@ from replicax.diagnostics import Trips
 from replicax.ladder import Gain
 from replicax.options import Options
 from replicax.posterior import Posterior
+from replicax.problems import Supervised
 from replicax.program import Programs
 from replicax.records import Records, create_records, open_records
 from replicax.report import display_progress
@@ -24,7 +25,7 @@ from replicax.version import __version__
 
 
 def sample(
-    target_or_energy: Target | Callable,
+    target_or_energy: Target | Supervised | Callable,
     params: Any,
     *,
     num_steps: int,
@@ -64,8 +65,9 @@ def sample(
 
     Args:
         target_or_energy: `energy(params, batch, key)`, a (stochastic) minus-log-posterior, the
-            last two arguments optional; or an `rx.Target`.
-        params: one start (any pytree), `rx.per_replica(tree)`, or a function `params(key)`.
+            last two arguments optional; an `rx.Target`; or an `rx.supervised` problem.
+        params: one start (any pytree), `rx.per_replica(tree)`, or a function `params(key)`; for
+            `rx.supervised` problems a start is a pair (params, model_state).
         num_steps: steps of every replica.
         learning_rate: (cold, hot), geometric and adapted; one value per rung; or one for all.
         num_replicas: rungs of the ladder.
@@ -122,8 +124,8 @@ def sample(
     chosen = chosen.with_history().with_stages()
     if callback is not None and not callable(callback):
         raise ValueError(f"callback is {callback!r}; give a function that takes an rx.Progress.")
-    source = as_batches(batches, batch_size)
-    made = Assembly(chosen, as_target(target_or_energy), source, programs)
+    target, source = _parts_of(target_or_energy, batches, batch_size)
+    made = Assembly(chosen, target, source, programs)
     carry, described = made.starting_carry(params)
     records = create_records(None if run_dir is None else Path(run_dir))
     meta = {
@@ -139,6 +141,15 @@ def sample(
     return _warned(Posterior(records, like))
 
 
+def _parts_of(given: Any, batches: Any, batch_size: int | None) -> tuple[Target, Any]:
+    """A target and its mini-batches; an `rx.supervised` problem brings its own."""
+    if isinstance(given, Supervised):
+        if batches is not None:
+            raise ValueError("An rx.supervised problem has its own data: give no batches.")
+        return given.target, given.batches
+    return as_target(given), as_batches(batches, batch_size)
+
+
 def _warned(posterior: Posterior) -> Posterior:
     posterior.warn()
     return posterior
@@ -146,7 +157,7 @@ def _warned(posterior: Posterior) -> Posterior:
 
 def resume(
     run_dir: str | Path,
-    target: Target | Callable,
+    target: Target | Supervised | Callable,
     *,
     num_steps: int | None = None,
     params: Any = None,
@@ -166,6 +177,11 @@ def resume(
     """
     folder = Path(run_dir)
     records = open_records(folder)
+    if "training" in records.meta:
+        raise ValueError(
+            f"{folder} was made by rx.train; go on with it by rx.resume_training({str(folder)!r}, "
+            "problem)."
+        )
     known = ("kernel", "gain", "buffer_gain", "schedule", "rule")
     for name in given:
         if name not in known:
@@ -179,13 +195,13 @@ def resume(
         "checkpoint_every": checkpoint_every,
     }
     chosen = Options.from_json(records.meta["options"], given)
-    source = as_batches(batches, batch_size)
+    made_of, source = _parts_of(target, batches, batch_size)
     if source.describe() != records.meta["batches"]:
         raise ValueError(
             f"The run was started with batches: {records.meta['batches']}; resume was given: "
             f"{source.describe()}. Give the same batches again."
         )
-    made = Assembly(chosen, as_target(target), source)
+    made = Assembly(chosen, made_of, source)
     described = records.meta["params"]
     if described["structure"] is None and params is None:
         raise ValueError(

@@ -15,13 +15,12 @@ from test_supervised import EXCHANGING, NETWORK, Last, tiny_problem
 
 import replicax as rx
 from replicax import examine, prng, run
-from replicax import supervised as problems
 from replicax.assembly import _split_seed
 from replicax.chunk import Carry
 from replicax.kernels import momentum
 from replicax.methods import METHODS, Clock
 from replicax.nn.small import small_cnn
-from replicax.problems import Supervised, supervised
+from replicax.problems import Supervised, Test, supervised
 from replicax.trained import Trained
 from replicax.training import networks_of, resume_training, train
 
@@ -392,7 +391,7 @@ def counting(breaks_at: int) -> Supervised:
         return jnp.where(state == breaks_at, jnp.nan, loss), state + 1
 
     logits = lambda params, state, inputs: inputs[:, None] * params  # noqa: E731
-    test = problems.Test(logits, jnp.ones(2), jnp.array([0, 1]), 2)
+    test = Test(logits, jnp.ones(2), jnp.array([0, 1]), 2)
     return supervised(loss_fn, np.zeros((8, 2), np.float32), batch_size=2, test=test)
 
 
