@@ -10,272 +10,37 @@ them alike, and compared with `ours` round by round.
     python benchmarks/resnet.py --cpu-cnn                        # small networks on a CPU
     python benchmarks/resnet.py --check                          # are PyTorch's networks the same?
 
-The floor. Operations: two for every product of the convolutions and the dense layer, three times
-for training (images forward, gradients towards images and filters). Bytes: what a step moves when
-every operation reads its arrays from memory and writes its result there, in the precision of the
-convolutions. In units of the arrays in and out of a convolution with its normalisation:
-
-    forward    convolution in + out, statistics out, normalise 2 out, relu 2 out
-    backward   relu 3 out, sums for the normalisation 2 out, its gradient 3 out,
-               filter gradient in + out, image gradient in + out (none for the first layer)
-    a block    the sum of both branches 3 out, its relu 2 + 3 out, the sum of their gradients 3 in
-    the rest   the pooled mean and its gradient; 5 float32 numbers a parameter for momentum SGD
-
-Fusing operations goes below this count, and XLA does: it is a yardstick, not a law.
-
 Memory is the compiled program's own account for JAX (arguments, results and temporaries) and the
 allocator's peak for PyTorch. JAX cannot reset its allocator's peak; the JSON has it as well, but
 where a row does not raise it, it is another row's: use --only.
 """
 
 import argparse
-import functools
 import json
 import math
 import os
-import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 # PyTorch needs memory, too. This must be said before JAX starts.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from resnet_floor import Roofline, layers_of
+from resnet_rows import Builder, Case, Setup, build_jax, depth_of, plain_convolutions
 from timing import describe_machine, lap
 
-from replicax.nn import network as layers_of_networks
 from replicax.nn.conv import layout
-from replicax.nn.network import (
-    Network,
-    apply_conv,
-    apply_dense,
-    batch_norm,
-    init_conv,
-    init_dense,
-)
-from replicax.nn.resnet import _plan, resnet
 
-MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 EPOCH = 50_000  # images
 _WARM_UP = 2  # calls
-_NUM_BATCHES = 8  # so that nothing about one batch can be hoisted out of the loop
 _GIB, _MILLI = 2**30, 1e3
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What all rows train."""
-
-    model: str
-    replicas: int
-    batch_size: int
-    steps: int  # in one lap
-    dtype: str = "bf16"
-    side: int = 32  # of an image
-    num_classes: int = 100
-    scan: bool = False  # over the steps of a lap, in one program
-    torch_compile: bool = False
-
-    @property
-    def network(self) -> Network:
-        dtype = {"bf16": jnp.bfloat16, "f32": jnp.float32}[self.dtype]
-        if self.model == "cnn":
-            return small_cnn(self.num_classes, dtype)
-        return resnet(depth_of(self.model), self.num_classes, dtype=dtype)
-
-    @property
-    def learning_rates(self) -> np.ndarray:
-        return np.geomspace(0.01, 0.05, self.replicas, dtype=np.float32)
-
-    def data(self) -> tuple[np.ndarray, np.ndarray]:
-        """Images (batch, image, height, width, channel) and labels (batch, image), at random."""
-        rng = np.random.default_rng(0)
-        shape = (_NUM_BATCHES, self.batch_size)
-        images = rng.standard_normal((*shape, self.side, self.side, 3), dtype=np.float32)
-        return images, rng.integers(self.num_classes, size=shape, dtype=np.int32)
-
-
-class Case(NamedTuple):
-    """A row that is ready to run; `run` alone is enough."""
-
-    run: Callable[[], Any]  # `setup.steps` steps of all replicas, waits for them, returns the loss
-    compile_seconds: float | None = None
-    memory: Callable[[], int | None] = lambda: None  # bytes, asked after the first runs
-    cost: dict[str, float] | None = None  # of one step, as XLA counts
-    note: str = ""
-
-
-Builder = Callable[[Setup], Case]
-
-
-def depth_of(model: str) -> int:
-    found = re.fullmatch(r"resnet(\d+)", model)
-    if not found:
-        raise ValueError(f"model is {model!r}; write resnet20, resnet32, resnet56, ...")
-    return int(found[1])
-
-
-def small_cnn(num_classes: int, dtype: Any) -> Network:
-    """Three convolutions with batch normalisation, the second one strided, and a dense layer."""
-    sizes, strides, norm = ((3, 16), (16, 32), (32, 32)), (1, 2, 1), batch_norm()
-
-    def init(key: Array):
-        last, *keys = jax.random.split(key, len(sizes) + 1)
-        norms = [norm.init(num_out) for _, num_out in sizes]
-        params = {
-            "convs": [init_conv(k, 3, *size) for k, size in zip(keys, sizes)],
-            "norms": [params for params, _ in norms],
-            "dense": init_dense(last, sizes[-1][1], num_classes),
-        }
-        return params, {"norms": [state for _, state in norms]}
-
-    def apply(params, state, images: Array, train: bool):
-        x, after = images.astype(dtype), []
-        parts = zip(params["convs"], params["norms"], state["norms"], strides)
-        for filters, norm_params, norm_state, stride in parts:
-            x = apply_conv(filters, x, stride)
-            x, norm_state = norm.apply(norm_params, norm_state, x, train)
-            after.append(norm_state)
-        x = jnp.mean(x.astype(jnp.float32), axis=(1, 2))
-        return apply_dense(params["dense"], x), {"norms": after}
-
-    return Network(init, apply)
-
-
-class Replica(NamedTuple):
-    params: Any
-    velocity: Any
-    statistics: Any
-    learning_rate: Any
-
-
-@functools.cache
-def init_replicas(setup: Setup) -> Replica:
-    """All replicas, stacked, on the host: rows donate their own copies."""
-    keys = jax.random.split(jax.random.key(0), setup.replicas)
-    params, statistics = jax.jit(jax.vmap(setup.network.init))(keys)
-    velocity = jax.tree.map(jnp.zeros_like, params)
-    return jax.device_get(Replica(params, velocity, statistics, setup.learning_rates))
-
-
-def train_one(network: Network, replica: Replica, images: Array, labels: Array):
-    """One step of one replica: v <- m v + g + w theta, theta <- theta - eta v."""
-
-    def loss_of(params):
-        logits, statistics = network.apply(params, replica.statistics, images, True)
-        picked = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)
-        return -jnp.mean(picked), statistics
-
-    (loss, statistics), gradient = jax.value_and_grad(loss_of, has_aux=True)(replica.params)
-    velocity = jax.tree.map(
-        lambda v, g, theta: MOMENTUM * v + g + WEIGHT_DECAY * theta,
-        replica.velocity,
-        gradient,
-        replica.params,
-    )
-    params = jax.tree.map(lambda p, v: p - replica.learning_rate * v, replica.params, velocity)
-    return Replica(params, velocity, statistics, replica.learning_rate), loss
-
-
-@contextmanager
-def plain_convolutions() -> Iterator[None]:
-    """Networks traced inside call JAX's own convolution."""
-    before = layers_of_networks.conv
-    layers_of_networks.conv = lax.conv_general_dilated  # pyright: ignore
-    try:
-        yield
-    finally:
-        layers_of_networks.conv = before
-
-
-def unstack(replicas: Replica, num_replicas: int) -> tuple[Replica, ...]:
-    places = range(num_replicas)
-    return tuple(jax.tree.map(lambda leaf, place=place: leaf[place], replicas) for place in places)
-
-
-def build_jax(setup: Setup, context: Callable[[], AbstractContextManager], unrolled: bool) -> Case:
-    """The step, or a scan over the steps of a lap, in one program whose state is donated."""
-    one, data = partial(train_one, setup.network), jax.device_put(setup.data())
-    state = init_replicas(setup)
-    state = jax.device_put(unstack(state, setup.replicas) if unrolled else state)
-
-    def train_all(state, images: Array, labels: Array):
-        if not unrolled:
-            state, losses = jax.vmap(one, in_axes=(0, None, None))(state, images, labels)
-            return state, jnp.mean(losses)
-        state, losses = zip(*(one(replica, images, labels) for replica in state))
-        return state, jnp.mean(jnp.stack(losses))
-
-    def steps_of(state, images: Array, labels: Array, first: Array):
-        def body(state, step: Array):
-            place = step % _NUM_BATCHES
-            return train_all(state, images[place], labels[place])
-
-        if per_call == 1:
-            return body(state, first)
-        state, losses = lax.scan(body, state, first + jnp.arange(per_call))
-        return state, losses[-1]
-
-    per_call = setup.steps if setup.scan else 1
-    start = time.perf_counter()
-    with context():
-        lowered = jax.jit(steps_of, donate_argnums=0).lower(state, *data, np.int32(0))
-    compiled = lowered.compile()
-    seconds = time.perf_counter() - start
-
-    def run() -> float:
-        nonlocal state
-        for first in range(0, setup.steps, per_call):
-            state, loss = compiled(state, *data, np.int32(first))
-        jax.block_until_ready(state)
-        return float(loss)
-
-    return Case(run, seconds, lambda: program_memory(compiled), step_cost(compiled, per_call))
-
-
-def program_memory(compiled: Any) -> int | None:
-    """Bytes of arguments, results and temporaries, what is donated counted once."""
-    account = compiled.memory_analysis()
-    if account is None:
-        return None
-    sizes = account.argument_size_in_bytes + account.output_size_in_bytes
-    return sizes + account.temp_size_in_bytes - account.alias_size_in_bytes
-
-
-def step_cost(compiled: Any, steps: int) -> dict[str, float] | None:
-    """Operations and bytes of one step by XLA's count, which does not know library kernels."""
-    try:
-        found = compiled.cost_analysis()
-    except (NotImplementedError, jax.errors.JaxRuntimeError):
-        return None
-    found = found[0] if isinstance(found, list) else found
-    names = {"flops": "flops", "bytes": "bytes accessed"}
-    times = steps if loops_are_multiplied() else 1
-    return {name: found[key] / times for name, key in names.items() if key in (found or {})}
-
-
-@functools.cache
-def loops_are_multiplied() -> bool:
-    """Whether XLA counts the body of a loop as often as it runs, or once."""
-
-    def bytes_of(steps: int) -> float:
-        def body(x, step):
-            return jnp.sin(x + step), None
-
-        loop = jax.jit(lambda x: lax.scan(body, x, jnp.arange(float(steps)))[0])
-        found = loop.lower(jnp.ones(10_000)).compile().cost_analysis()
-        return (found[0] if isinstance(found, list) else found)["bytes accessed"]
-
-    return bytes_of(400) > 1.5 * bytes_of(200)
 
 
 def build_torch(setup: Setup, name: str) -> Case:
@@ -308,91 +73,6 @@ LIBRARY_ROWS: dict[str, Builder] = {
 }
 ROWS: dict[str, Builder] = {**JAX_ROWS, **LIBRARY_ROWS, **TORCH_ROWS}
 CNN_ROWS = ("vmap", "unrolled", "ours")
-
-
-class Layer(NamedTuple):
-    """A convolution of square images and what follows it."""
-
-    size: int  # of the filters
-    num_in: int
-    num_out: int
-    side_in: int
-    side_out: int
-    activate: bool = True
-    is_first: bool = False
-    ends_block: bool = False  # its result is added to the block's shortcut
-    starts_block: bool = False  # its image gradient is added to the shortcut's
-
-    @property
-    def products(self) -> int:
-        """Of one image."""
-        return self.side_out**2 * self.size**2 * self.num_in * self.num_out
-
-    @property
-    def traffic(self) -> int:
-        """Numbers that one image moves through memory in a step (see the head of this file)."""
-        into, out = self.side_in**2 * self.num_in, self.side_out**2 * self.num_out
-        forward = (into + out) + out + 2 * out + 2 * out * self.activate
-        backward = 3 * out * self.activate + 2 * out + 3 * out + (into + out)
-        backward += 0 if self.is_first else into + out
-        return forward + backward + 8 * out * self.ends_block + 3 * into * self.starts_block
-
-
-def layers_of(depth: int, side: int = 32) -> list[Layer]:
-    """The convolutions of a residual network, shortcuts included."""
-    kind = "bottleneck" if depth >= 44 else "basic"
-    plan = _plan((depth - 2) // 6, kind)
-    layers = [Layer(3, 3, plan[0][0], side, side, is_first=True)]
-    for num_in, convs, stride in plan:
-        channels, before, side_after = num_in, side, side // stride
-        for place, (size, num_out) in enumerate(convs):
-            after = side_after if size == 3 else before
-            last = place == len(convs) - 1
-            after = side_after if last else after
-            layers.append(
-                Layer(size, channels, num_out, before, after, activate=not last, ends_block=last,
-                      starts_block=place == 0)
-            )  # fmt: skip
-            channels, before = num_out, after
-        if stride != 1 or num_in != channels:
-            layers.append(Layer(1, num_in, channels, side, side_after, activate=False))
-        side = side_after
-    return layers
-
-
-def num_parameters(layers: Sequence[Layer], num_classes: int) -> int:
-    convs = sum(one.size**2 * one.num_in * one.num_out + 2 * one.num_out for one in layers)
-    return convs + (_last_width(layers) + 1) * num_classes
-
-
-def _last_width(layers: Sequence[Layer]) -> int:
-    return max(one.num_out for one in layers)
-
-
-@dataclass(frozen=True)
-class Roofline:
-    """What one step of all replicas must do."""
-
-    flops: float
-    bytes: float
-    flops_ms: float
-    bytes_ms: float
-
-    @classmethod
-    def of(cls, layers: Sequence[Layer], setup: Setup, bandwidth: float, peak: float):
-        """At `bandwidth` bytes and `peak` operations a second."""
-        images, width = setup.replicas * setup.batch_size, _last_width(layers)
-        products = sum(one.products for one in layers) + width * setup.num_classes
-        pooled = 2 * width * min(one.side_out for one in layers) ** 2
-        numbers = sum(one.traffic for one in layers) + pooled
-        parameters = setup.replicas * num_parameters(layers, setup.num_classes)
-        flops = 3 * 2 * products * images
-        moved = numbers * images * {"bf16": 2, "f32": 4}[setup.dtype] + 5 * 4 * parameters
-        return cls(flops, moved, flops / peak * _MILLI, moved / bandwidth * _MILLI)
-
-    @property
-    def floor_ms(self) -> float:
-        return max(self.flops_ms, self.bytes_ms)
 
 
 @dataclass
@@ -621,5 +301,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.modules["resnet"] = sys.modules["__main__"]  # the others import this very module
     main()

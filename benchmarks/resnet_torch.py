@@ -13,16 +13,8 @@ from dataclasses import replace
 import jax
 import numpy as np
 import torch
-from resnet import (
-    MOMENTUM,
-    WEIGHT_DECAY,
-    Case,
-    Setup,
-    depth_of,
-    init_replicas,
-    layers_of,
-    num_parameters,
-)
+from resnet_floor import layers_of, num_parameters
+from resnet_rows import MOMENTUM, WEIGHT_DECAY, Case, Setup, depth_of, init_replicas
 from torch import Tensor, nn
 from torch.nn import functional
 

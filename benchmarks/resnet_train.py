@@ -6,7 +6,7 @@ exchange (an ensemble); the difference is what the exchange costs.
 
 import jax
 import numpy as np
-from resnet import Case, Setup
+from resnet_rows import Case, Setup
 
 from replicax.chunk import build_chunk
 from replicax.data import Dataset

@@ -11,7 +11,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import resnet as bench
-from resnet import Case, Layer, Result, Roofline, Setup
+from resnet import Case, Result, Roofline, Setup
+from resnet_floor import Layer, num_parameters
 
 TINY = Setup("cnn", replicas=2, batch_size=4, steps=2, dtype="f32", side=8, num_classes=10)
 
@@ -32,7 +33,7 @@ def test_bytes_of_a_tiny_network_by_hand():
     of_last = (32 + 8) + 8 + 16 + 16 + 24 + 2 * (32 + 8) + 24 + 16 + 24 + 3 * 32
     assert (first.traffic, last.traffic) == (of_first, of_last)
     parameters = 9 * 3 * 2 + 4 + 9 * 2 * 2 + 4 + 3 * 10
-    assert bench.num_parameters([first, last], num_classes=10) == parameters
+    assert num_parameters([first, last], num_classes=10) == parameters
     roofline = Roofline.of([first, last], replace(TINY, dtype="bf16"), bandwidth=1e9, peak=1e30)
     pooled = 2 * 2 * 2 * 2
     numbers = (of_first + of_last + pooled) * 2 * 4
@@ -48,7 +49,7 @@ def test_the_plan_has_the_parameters_and_operations_of_the_network(depth):
     params, state = jax.eval_shape(network.init, jax.random.key(0))
     layers = bench.layers_of(depth)
     counted = sum(leaf.size for leaf in jax.tree.leaves(params))
-    assert bench.num_parameters(layers, 100) == counted
+    assert num_parameters(layers, 100) == counted
     images = jax.ShapeDtypeStruct((2, 32, 32, 3), "float32")
     apply = jax.jit(network.apply, static_argnums=3)
     traced = apply.trace(params, state, images, True).jaxpr
