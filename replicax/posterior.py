@@ -79,6 +79,11 @@ class Posterior:
                 f"Draws of rung {rung} were not kept, only of {rungs}; sample with "
                 f'draw_rungs=(0, {rung}) or "all".'
             )
+        if name != "__energy__" and not self.options["keep_draws"]:
+            raise ValueError(
+                "The parameters of draws were not kept: sample with keep_draws=True, or train with "
+                "keep_networks=True."
+            )
         if self.num_draws == 0:
             shapes = dict(zip(*(self._records.meta["params"][k] for k in ("names", "shapes"))))
             return np.zeros((self.num_chains, 0, *shapes.get(name, ())))
@@ -199,7 +204,7 @@ class Posterior:
     def components(self) -> dict[str, np.ndarray]:
         """The first scalar components of the parameters by name, each (chain, draw)."""
         found: dict[str, np.ndarray] = {}
-        if self.num_draws == 0:
+        if self.num_draws == 0 or not self.options["keep_draws"]:
             return found
         for name in self._records.meta["params"]["names"]:
             if len(found) >= _MAX_COMPONENTS:

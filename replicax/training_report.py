@@ -20,6 +20,7 @@ def summarise(trained: Trained) -> dict[str, Any]:
         "averaged": float(trained.average.weight),
         "result": trained.result._asdict(),
         "restarts": trained.restarts.tolist(),
+        "problems": trained.problems(),
         "seed": training["seed"],
     }
     if len(seen["epoch"]):
@@ -86,6 +87,7 @@ def render(held: dict[str, Any]) -> Any:
     lines = [f"{held['epochs']} epochs, {held['machine']}; {held['result']['sentence']}"]
     if any(held["restarts"]):
         lines.append(f"Networks that broke and began again, by rung: {held['restarts']}")
+    lines += held["problems"]
     if "exchange" in held:
         lines.append(_exchange_line(held["exchange"]))
     if "outside" in held:
