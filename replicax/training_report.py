@@ -66,19 +66,18 @@ def render(held: dict[str, Any]) -> Any:
     table = Table(*heads, title=f"{held['method']} {title}".strip(), title_justify="left")
     if "coldest" in held:
         one = held["coldest"]
-        table.add_row(
-            "the coldest network, last epoch", f"{100 * one['accuracy']:.2f}", f"{one['nll']:.4f}"
-        )
+        table.add_row("coldest network", f"{100 * one['accuracy']:.2f}", f"{one['nll']:.4f}")
         if held["networks"] > 1:
             rungs = held["by_rung"]
             mean = {name: float(np.mean(values)) for name, values in rungs.items()}
             table.add_row(
-                "all networks, their mean", f"{100 * mean['accuracy']:.2f}", f"{mean['nll']:.4f}"
+                "mean of all networks", f"{100 * mean['accuracy']:.2f}", f"{mean['nll']:.4f}"
             )
     for part in held["averages"]:
-        starts = f", starts x {part['start_weight']:g}" if part["start_weight"] else ""
+        starts = part["start_weight"]
+        what = f"and starts x {starts:g}" if starts else f"average of {held['averaged']:g}"
         table.add_row(
-            f"average of {held['averaged']:g} by {part['by']}{starts}",
+            f"{what}, {part['by']}",
             f"{100 * part['accuracy']:.2f}",
             f"{part['nll']:.4f}",
             f"{part['brier']:.4f}",

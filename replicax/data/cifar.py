@@ -92,7 +92,8 @@ def load_cifar(
     if edition is None:
         raise FileNotFoundError(
             f"{folder} holds neither {editions[0].archive} nor {editions[1].archive}. Put one of "
-            f"them there (from {URL}), name the folder that has it, or set download=True."
+            f"them there (from {URL}), name the folder that has it (--data-dir), or fetch it "
+            "(download=True, --download)."
         )
     return _assemble(name, edition, _read_files(edition, folder, checksums))
 
