@@ -188,7 +188,7 @@ def test_an_unpacked_folder_is_checked_file_by_file(tmp_path: Path) -> None:
 
 
 def test_nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FileNotFoundError, match="cifar-10-python.tar.gz .* download=True"):
+    with pytest.raises(FileNotFoundError, match="cifar-10-python.tar.gz .*download=True"):
         load_cifar("cifar10", tmp_path / "nowhere")
     monkeypatch.setenv("REPLICAX_DATA", str(tmp_path / "elsewhere"))
     with pytest.raises(FileNotFoundError, match="elsewhere holds neither"):
