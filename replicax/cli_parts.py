@@ -229,7 +229,7 @@ def describe_error(error: Exception) -> str:
 def _is_ours(error: Exception) -> bool:
     """Whether an error was raised here, as a sentence, and not by a target's own code."""
     frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and Path(frames[-1].filename).parent == Path(__file__).parent
+    return bool(frames) and Path(__file__).parent in Path(frames[-1].filename).parents
 
 
 def _ended(sentence: str) -> str:

@@ -126,6 +126,8 @@ def train(
     rate = read_numbers("--learning-rate", learning_rate)
     if rate is None and method in ("deo-star", "deo"):
         rate = usual.get("learning_rate")
+    if burn_in is None:
+        burn_in = min(usual.get("burn_in", 0), (epochs or usual["epochs"]) // 3)
     given = {
         "method": method,
         "num_replicas": replicas,
@@ -253,7 +255,7 @@ def _task(model, data, batch_size, augment, bf16, weight_decay, unit, data_dir, 
     return Task(
         model=absolute(model or usual["model"]),
         data=absolute(data),
-        data_dir=None if data_dir is None else str(data_dir),
+        data_dir=None if data_dir is None else str(data_dir.expanduser().absolute()),
         download=download,
         batch_size=batch_size or usual["batch_size"],
         augment=(data in AUGMENTED or ":" in data) if augment is None else augment,
@@ -318,5 +320,5 @@ def _judge_outside(trained: Any, outside: str, data_dir: Path | None) -> dict[st
     problem, _ = task.problem()
     other = Task(**{**task.to_json(), "data": absolute(outside)})
     if data_dir is not None:
-        other = Task(**{**other.to_json(), "data_dir": str(data_dir)})
+        other = Task(**{**other.to_json(), "data_dir": str(data_dir.expanduser().absolute())})
     return {"data": outside, **training_report.judge_outside(trained, problem, other.dataset())}

@@ -141,6 +141,18 @@ def sample(
     return _warned(Posterior(records, like))
 
 
+def _resume_training(folder, problem, num_steps, progress, callback) -> Posterior:
+    from replicax.training import resume_training
+
+    if not isinstance(problem, Supervised) or num_steps is not None:
+        raise ValueError(
+            f"{folder} was made by rx.train; go on with it by rx.resume({str(folder)!r}, problem), "
+            "the problem being the one it was started with, or make it longer by "
+            "rx.resume_training(..., epochs=...)."
+        )
+    return resume_training(folder, problem, progress=progress, callback=callback)
+
+
 def _parts_of(given: Any, batches: Any, batch_size: int | None) -> tuple[Target, Any]:
     """A target and its mini-batches; an `rx.supervised` problem brings its own."""
     if isinstance(given, Supervised):
@@ -178,10 +190,7 @@ def resume(
     folder = Path(run_dir)
     records = open_records(folder)
     if "training" in records.meta:
-        raise ValueError(
-            f"{folder} was made by rx.train; go on with it by rx.resume_training({str(folder)!r}, "
-            "problem)."
-        )
+        return _resume_training(folder, target, num_steps, progress, callback)
     known = ("kernel", "gain", "buffer_gain", "schedule", "rule")
     for name in given:
         if name not in known:

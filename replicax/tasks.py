@@ -88,7 +88,8 @@ class Task:
         num_channels = dataset.train_images.shape[-1]
         if ":" in self.model:
             found = cli_target.find_object(self.model, self.directory)
-            found = found if isinstance(found, nn.Network) else found(dataset)
+            if callable(found) and not isinstance(found, nn.Network):
+                found = found(dataset)
             if not isinstance(found, nn.Network):
                 raise ValueError(
                     f"{self.model} gives {type(found).__name__}; it must be an rx.nn.Network, or a "
