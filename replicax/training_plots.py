@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from replicax.trained import Trained
 
 _SETTLED = 0.2  # the share of epochs before which values may lie off the scale
+_RARE = 0.05  # the share of values at either end that may lie off the scale
 _FEW = 8  # verdicts, for a rate that is more than noise
 _BY = ("probabilities", "logits")
 
@@ -55,24 +56,25 @@ def _plot_epochs(trained: "Trained") -> "Figure":
     for axes, name in zip(figure.subplots(1, 2), ("accuracy", "nll"), strict=True):
         times = 100 if name == "accuracy" else 1
         word = "accuracy, %" if name == "accuracy" else "negative log-likelihood"
-        shown = [times * seen[name]]
-        for line, style in _networks(trained, shown[0]):
+        networks = times * seen[name]
+        whole = [networks[:, :1]]
+        for line, style in _networks(trained, networks):
             axes.plot(seen["epoch"], line, **style)
         if np.any(seen["weight"] > 0):
             for by, dashes in zip(_BY, ("-", (0, (3, 1.2))), strict=True):
                 values = np.where(seen["weight"] > 0, times * seen[f"average_{name}_{by}"], np.nan)
-                shown.append(values[:, None])
+                whole.append(values[:, None])
                 axes.plot(seen["epoch"], values, color=panels.INK, lw=2, ls=dashes,
                           marker="." if len(values) == 1 else "", zorder=4,
                           label=f"average so far, by {by}")  # fmt: skip
         if float(trained.starts.weight):
             at_start = predict.evaluate(predict.log_probabilities(trained.starts), trained.labels)
             value = times * getattr(at_start, name)
-            shown.append(np.full((len(seen["epoch"]), 1), value))
+            whole.append(np.full((len(seen["epoch"]), 1), value))
             axes.axhline(value, color=panels.SOFT, lw=1.2, ls=":", label="average of the starts")
         panels.label(axes, "epoch", word, f"{word.split(',')[0].capitalize()} on the test")
         _count_epochs(axes, trained)
-        _fit(axes, np.concatenate(shown, axis=1))
+        _fit(axes, networks, np.concatenate(whole, axis=1))
         if name == "nll":
             panels.legend_below(axes)
     return figure
@@ -100,16 +102,24 @@ def _networks(
         yield np.mean(values, axis=1), {**mean, **marker}
 
 
-def _fit(axes: "Axes", values: np.ndarray) -> None:
-    """Show all values (epoch, line) after the first epochs, and those only where they are small."""
-    finite = np.where(np.isfinite(values), values, np.nan)
-    settled = finite[int(_SETTLED * len(finite)) :]
-    if np.isnan(settled).all():
+def _fit(axes: "Axes", networks: np.ndarray, whole: np.ndarray) -> None:
+    """Limits for lines (epoch, line): those in `whole` are shown whole after the first epochs, the
+    networks up to rare peaks; the title owns up to what is off the scale after the first epochs."""
+    settled, kept = (x[int(_SETTLED * len(x)) :] for x in (networks, whole))
+    settled, kept = settled[np.isfinite(settled)], kept[np.isfinite(kept)]
+    if not settled.size:
         return
-    low, high = float(np.nanmin(settled)), float(np.nanmax(settled))
+    bulk = np.concatenate([np.quantile(settled, (_RARE, 1 - _RARE)), kept])
+    low, high = float(bulk.min()), float(bulk.max())
     room = max(high - low, 1e-3 * abs(high), 1e-6)
-    if np.nanmax(finite) > high + room or np.nanmin(finite) < low - room:
-        axes.set_ylim(low - 0.08 * room, high + 0.08 * room)
+    finite = networks[np.isfinite(networks)]
+    if finite.max() > high + room or finite.min() < low - room:
+        bottom, top = low - 0.08 * room, high + 0.08 * room
+        axes.set_ylim(bottom, top)
+        far = [f"{x:.3g}" for x in (settled.min(), settled.max()) if not bottom <= x <= top]
+        if far:
+            before = axes.get_title(loc="left")
+            axes.set_title(f"{before} (peaks to {', '.join(far)})", loc="left", fontsize=10.5)
 
 
 def _count_epochs(axes: "Axes", trained: "Trained") -> None:

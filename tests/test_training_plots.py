@@ -179,14 +179,16 @@ def test_no_epoch_no_figure(trained, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_early_and_broken_values_do_not_squeeze_the_rest():
+def test_early_rare_and_broken_values_do_not_squeeze_the_rest():
     axes = rx.plots.panels.new_figure(3, 3).add_subplot()
-    values = np.array([[90.0], [1.0], [1.5], [np.nan], [np.inf], [1.2]])
-    axes.plot(values)
-    training_plots._fit(axes, values)
+    axes.set_title("NLL", loc="left")
+    networks = np.tile(np.linspace(1.0, 1.5, 100)[:, None], 2)
+    networks[:5], networks[50, 0], networks[60] = 90, 40, np.nan
+    average = np.full((100, 1), 0.5)
+    training_plots._fit(axes, networks, average)
     low, high = axes.get_ylim()
-    assert 0.9 < low < 1 and 1.5 < high < 1.6
-    calm = np.array([[1.6], [1.0], [1.5], [1.2], [1.1], [1.2]])
-    training_plots._fit(axes, calm)
-    assert axes.get_ylim() == (low, high)  # left to matplotlib
-    training_plots._fit(axes, np.full((6, 1), np.nan))
+    assert 0.4 < low < 0.5 and 1.4 < high < 1.7
+    assert axes.get_title(loc="left") == "NLL (peaks to 40)"
+    training_plots._fit(axes, networks[61:] + 3, networks[61:] + 3)
+    training_plots._fit(axes, np.full((6, 1), np.nan), average)
+    assert axes.get_ylim() == (low, high)  # neither has anything to leave out
