@@ -16,6 +16,7 @@ import replicax as rx
 from replicax import cli, examine, training
 from replicax.cli import main
 from replicax.tasks import DEFAULTS, Task
+from replicax.trained import Trained
 from replicax.training import train
 
 MODEL = """
@@ -211,9 +212,9 @@ def test_pretrain_and_start_from_it(here, capsys, tmp_path):
     said = fails(capsys, "train", *TINY, *LADDER, "--replicas", 5, "--init-from", starts,
                  "--out", tmp_path / "many")  # fmt: skip
     assert "holds 3 networks, but 5 are needed" in said
-    main(["evaluate", str(starts), "--no-figures"])
+    assert main(["evaluate", str(starts)]) == 0
     assert "all networks, their mean" in capsys.readouterr().out
-    assert [Path(path).name for path in works(capsys, "plot", starts)["figures"]] == ["epochs.png"]
+    assert [path.name for path in (starts / "figures").iterdir()] == ["epochs.png"]
 
 
 def test_a_loss_that_breaks_has_its_own_exit_code(here, capsys, tmp_path):
@@ -242,10 +243,13 @@ def test_outside_images_must_have_the_size_of_those_of_the_test(here, capsys):
     assert "choose a data set of the same size" in said
 
 
-def test_plot_names_its_figures(here, capsys, tmp_path):
-    assert main(["plot", "run", "--out", str(tmp_path)]) == 0
-    names = capsys.readouterr().out.split()
-    assert names[0] == f"{tmp_path / 'epochs.png'}" and all(Path(name).is_file() for name in names)
+def test_plot_names_its_figures(here, capsys, monkeypatch):
+    plotted = []
+    monkeypatch.setattr(Trained, "plot", lambda self, out: plotted.append(out) or {"a": None})
+    assert main(["plot", "run", "--out", "there"]) == 0
+    assert capsys.readouterr().out == "there/a.png\n"
+    assert works(capsys, "plot", "run") == {"figures": ["run/figures/a.png"]}
+    assert plotted == [Path("there"), Path("run/figures")]
 
 
 def test_runs_without_networks_are_sent_to_summary(here, capsys, tmp_path):
