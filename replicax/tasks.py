@@ -21,10 +21,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "digits": {
         "model": "small",
         "num_replicas": 4,
-        "epochs": 60,
+        "epochs": 120,
         "batch_size": 64,
-        "burn_in": 20,
-        "learning_rate": (0.02, 0.1),
+        "burn_in": 40,
+        "learning_rate": (0.02, 0.3),
         "target_swap_rate": 0.1,
     },
 }

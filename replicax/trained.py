@@ -1,5 +1,6 @@
 """`Trained`: what training found: how networks and their average do on unseen data."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,13 @@ class Trained(Posterior):
         from replicax.training_report import summarise
 
         return summarise(self)
+
+    def plot(self, out: str | Path | None = None) -> dict[str, Any]:
+        """Figures by name, written to the folder `out` if given: epochs, ladder and exchange where
+        there is one, and how well the average is calibrated."""
+        from replicax.training_plots import plot_training
+
+        return plot_training(self, out)
 
     @property
     def restarts(self) -> np.ndarray:
