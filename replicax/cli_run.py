@@ -186,6 +186,8 @@ def resume(
 
     run = parts.read_run_file(run_dir)
     if "training" in run:
+        if steps is not None:
+            raise ValueError("This run counts epochs: write --epochs N instead of --steps.")
         return cli_train.resume(run_dir, epochs, progress, as_json)
     naming = Naming.read(run_dir)
     if target is not None:

@@ -19,7 +19,7 @@ Replicas = Annotated[
 ]
 Epochs = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Of each network.", show_default="500; digits 60"),
+    typer.Option(min=1, metavar="N", help="Of each network.", show_default="500; digits 120"),
 ]
 Rate = Annotated[
     str | None, typer.Option(metavar="COLD HOT", help="Per mean loss; one number without a ladder.")
@@ -61,7 +61,9 @@ def train(
     learning_rate: Rate = None,
     target_swap_rate: Annotated[
         float | None,
-        typer.Option(metavar="S", help="How often pairs should agree.", show_default="0.005"),
+        typer.Option(
+            metavar="S", help="How often pairs should agree.", show_default="0.005; digits 0.1"
+        ),
     ] = None,
     window: Annotated[
         int | None, typer.Option(metavar="W", help="Steps of a window.", show_default="Theorem 1")
@@ -82,7 +84,9 @@ def train(
     unit: Annotated[str, typer.Option(help="Of energies: mean or total.")] = "mean",
     burn_in: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Epochs before the average.", show_default="0; digits 20"),
+        typer.Option(
+            metavar="N", help="Epochs before the average.", show_default="0; digits 40, or a third"
+        ),
     ] = None,
     cycle_epochs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Of the methods in cycles.")
@@ -232,10 +236,12 @@ def resume(run_dir: Path, epochs: int | None, progress: bool | None, as_json: bo
     """`replicax resume` for a folder of `replicax train`."""
     from replicax.training import resume_training
 
-    task = read_task(run_dir)
+    task, finished = read_task(run_dir), parts.read_run_file(run_dir).get("result", {})
     with parts.quietly(as_json):
         problem, _ = task.problem()
         trained = resume_training(run_dir, problem, epochs=epochs, progress=progress)
+    if epochs is None and finished.get("code") == "finished":
+        typer.echo("All epochs were done before; --epochs N makes the run longer.", err=True)
     return finish(trained, as_json)
 
 

@@ -209,7 +209,8 @@ def adapts_until(options: Options, rule: Rule) -> tuple[bool, int | None]:
     """Whether anything adapts, and the step from which it is frozen."""
     adapt = options.adapt
     if adapt is None:  # temperatures are the user's own unless adaptation is asked for
-        return not rule.uses_temperature, None
+        exchanges = getattr(options.schedule, "name", options.schedule) != "none"
+        return exchanges and not rule.uses_temperature, None
     if isinstance(adapt, bool):
         return adapt, None
     at_least("adapt", adapt, 0)

@@ -32,7 +32,6 @@ class Training:
 
     method: str
     epochs: int  # of each network
-    times: int  # so many epochs for one that was asked for: more than 1 for a single network
     momentum: float
     pick_every: int
     test_every: int  # epochs between two tests
@@ -41,6 +40,7 @@ class Training:
     unit: str
     num_rows: int
     seed: int
+    times: int = 1  # epochs for each that was asked for: more than one for a single network
 
     @property
     def parts(self) -> Method:

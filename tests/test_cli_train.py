@@ -320,11 +320,7 @@ def test_a_run_of_python_says_how_to_go_on(here, capsys, tmp_path):
         (["--model", "smal", "--data", "model.py:shades"], "Did you mean 'small'?"),
         (["--model", "resnet19x", "--data", "model.py:shades"], "write small, resnet20"),
         (["--model", "model.py:dens", "--data", "model.py:shades"], "Did you mean 'dense'?"),
-        pytest.param(
-            ["--model", "model.py:fixed", *NAMES[2:]],
-            "it must be an rx.nn.Network",
-            marks=pytest.mark.xfail(raises=TypeError, reason="called without a look at what it is"),
-        ),
+        (["--model", "model.py:fixed", *NAMES[2:]], "it must be an rx.nn.Network"),
         ([*TASK, "--data", "cifar11"], "Did you mean 'cifar10'?"),
         ([*TASK, "--data", "model.py:shade"], "Did you mean 'shades'?"),
         ([*TASK, "--data", "modle.py:shades"], "Did you mean 'model.py'?"),
@@ -364,20 +360,17 @@ def test_a_damaged_archive_is_told_with_its_checksum(here, capsys, tmp_path):
     assert "checksum" in said and "fetch it again" in said
 
 
-@pytest.mark.xfail(reason="sentences of the rooms in folders are taken for a model's own errors")
 def test_a_sentence_of_the_data_room_needs_no_traceback(here, capsys, tmp_path):
     (tmp_path / "cifar-10-python.tar.gz").write_bytes(b"not the archive")
     assert "--traceback" not in fails(capsys, "train", "--data", "cifar10", "--data-dir", tmp_path)
 
 
-@pytest.mark.xfail(reason="the burn-in of the digits is longer than the run")
 def test_a_short_run_on_digits_has_an_average(asked):
     pytest.importorskip("sklearn")
     main(["train", "--epochs", "5"])
     assert asked["burn_in"] < 5
 
 
-@pytest.mark.xfail(reason="rx.resume does not take a problem, rx has no resume_training")
 def test_the_remedy_for_a_run_of_python_works(here, tmp_path):
     task = Task("model.py:dense", "model.py:shades", batch_size=8, augment=False)
     problem, init = task.problem()
@@ -386,7 +379,6 @@ def test_the_remedy_for_a_run_of_python_works(here, tmp_path):
     assert rx.resume(tmp_path / "mine", problem).num_epochs == 1
 
 
-@pytest.mark.xfail(reason="the folder of the data is kept as it was typed")
 def test_the_folder_of_the_data_is_found_from_elsewhere(asked, monkeypatch):
     monkeypatch.setattr(Task, "problem", lambda self: (None, None))
     main(["train", "--data", "cifar10", "--data-dir", "archives"])
