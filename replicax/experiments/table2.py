@@ -107,8 +107,7 @@ def run_all(
     missing = [
         method
         for method in METHODS
-        if method in settings.methods
-        and not is_finished(folder_of(runs, settings.model, method))
+        if method in settings.methods and not is_finished(folder_of(runs, settings.model, method))
     ]
     if not missing:
         return

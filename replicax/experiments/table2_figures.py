@@ -15,6 +15,8 @@ from replicax.experiments.table2_numbers import (
 )
 from replicax.trained import Trained
 
+_SMOOTHED = 5  # epochs
+_SPAN = 20  # epochs over which pairs' verdicts are counted: about 20 of them at the paper's target
 _COLOURS = dict(zip(NAMES, (panels.INK, *panels.CHAINS), strict=False))
 
 
@@ -37,6 +39,18 @@ def draw_all(
     return {f"{model}-{name}": figure for name, figure in found.items()}
 
 
+def _one(method: str) -> str:
+    return "coldest network" if method.startswith("deo") else "one network"
+
+
+def running_mean(values: np.ndarray, span: int) -> np.ndarray:
+    """Over the `span` points before, fewer at the beginning  (point, ...)."""
+    sums = np.cumsum(values, axis=0, dtype=float)
+    before = np.concatenate([np.zeros_like(sums[:span]), sums[:-span]])[: len(sums)]
+    count = np.minimum(np.arange(1, len(sums) + 1), span)
+    return (sums - before) / count.reshape(-1, *[1] * (values.ndim - 1))
+
+
 def draw_epochs(model: str, runs: dict[str, Trained]) -> Any:
     figure = panels.new_figure(11, 4.4)
     row = figure.subplots(1, 2)
@@ -49,7 +63,7 @@ def draw_epochs(model: str, runs: dict[str, Trained]) -> Any:
             axes.plot(seen["epoch"][there], scale * seen[f"average_{name}_logits"][there],
                       color=colour, lw=1.8, label=f"{NAMES[method]}, average")  # fmt: skip
             axes.plot(seen["epoch"], scale * seen[name][:, 0], color=colour, lw=0.8, alpha=0.6,
-                      label=f"{NAMES[method]}, coldest network")  # fmt: skip
+                      label=f"{NAMES[method]}, {_one(method)}")  # fmt: skip
         panels.label(axes, "epoch", y, f"{model}: {'accuracy' if name == 'accuracy' else 'NLL'}")
     handles, labels = row[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(3, len(runs)),
@@ -66,16 +80,17 @@ def draw_rungs(model: str, runs: dict[str, Trained]) -> Any:
     figure = panels.new_figure(3.7 * len(runs), 3.8)
     row = figure.subplots(1, len(runs), sharey=True, squeeze=False)[0]
     for axes, (method, run) in zip(row, runs.items(), strict=True):
-        seen = run.epochs
+        seen, hottest = run.epochs, run.num_replicas - 1
+        smooth = running_mean(100 * seen["accuracy"], _SMOOTHED)
+        ends = {0: "rung 0, coldest", hottest: f"rung {hottest}, hottest"}
         for rung, colour in panels.cold_to_hot(run.num_replicas):
-            ends = {0: "rung 0, coldest", run.num_replicas - 1: f"rung {run.num_replicas - 1}"}
-            axes.plot(seen["epoch"], 100 * seen["accuracy"][:, rung], color=colour, lw=1,
-                      label=ends.get(rung))  # fmt: skip
+            axes.plot(seen["epoch"], smooth[:, rung], color=colour, lw=1.3, label=ends.get(rung))
         panels.label(axes, "epoch", "accuracy, %" if axes is row[0] else "", NAMES[method])
     panels.legend_below(row[0])
     figure.set_label(
-        f"{model}: test accuracy of the single network on every rung, cold (dark) to hot (light). "
-        "Networks of an ensemble have one learning rate, and rungs are their numbers."
+        f"{model}: test accuracy of the single network on every rung, cold (dark) to hot (light), "
+        f"mean over the {_SMOOTHED} epochs before. Networks of an ensemble have one learning rate, "
+        "and rungs are their numbers."
     )
     return figure
 
@@ -83,9 +98,9 @@ def draw_rungs(model: str, runs: dict[str, Trained]) -> Any:
 def draw_exchange(model: str, runs: dict[str, Trained]) -> Any:
     figure = panels.new_figure(5.2 * len(runs), 6.4)
     grid = figure.subplots(2, len(runs), sharey="row", sharex="col", squeeze=False)
-    for column, (method, run) in zip(grid.T, runs.items(), strict=True):
-        above, below = column
-        epochs, rates = epoch_rates(run)
+    for place, (method, run) in enumerate(runs.items()):
+        above, below = grid[:, place]
+        epochs, rates = epoch_rates(run, _SPAN)
         ladder = run.history["learning_rate"][0]
         at = run.history["step"] / run.options["history_every"]
         above.set_yscale("log")
@@ -95,14 +110,14 @@ def draw_exchange(model: str, runs: dict[str, Trained]) -> Any:
             below.plot(epochs, 100 * rates[:, pair], color=colour, lw=1)
         target = 100 * run.options["target_swap_rate"]
         below.axhline(target, **panels.DASHED, label=f"target, {target:g} %")
-        first = column is grid.T[0]
+        first = place == 0
         panels.label(above, "", "learning rate" if first else "", f"{NAMES[method]}: ladder")
         panels.label(below, "epoch", "pairs agree, % of steps" if first else "",
-                     "verdict rate by pair, 10 epochs")  # fmt: skip
+                     f"verdict rate by pair, {_SPAN} epochs before")  # fmt: skip
     panels.legend_below(grid[1, 0])
     figure.set_label(
         f"{model}: learning rates of the rungs and how often neighbours' energies asked for a swap "
-        "(mean over the ten epochs before), cold (dark) to hot (light), with the target."
+        f"(mean over the {_SPAN} epochs before), cold (dark) to hot (light), with the target."
     )
     return figure
 

@@ -20,7 +20,7 @@ def sentences(
     found = [f"Not run: {', '.join(missing)}."] if missing else []
     if model in PAPER:
         found += _what_differs(runs, full)
-    return [*found, *_what_one_seed_tells(seen, runs), *_trips(model, runs, printed_trips)]
+    return [*found, *_what_one_seed_tells(model, seen, runs), *_trips(model, runs, printed_trips)]
 
 
 def _what_differs(runs: dict[str, Any], full: dict[str, int]) -> list[str]:
@@ -42,7 +42,7 @@ def _what_differs(runs: dict[str, Any], full: dict[str, int]) -> list[str]:
     return [f"What differs from the paper: {'; '.join(parts)}."]
 
 
-def _what_one_seed_tells(seen: dict[str, Any], runs: dict[str, Any]) -> list[str]:
+def _what_one_seed_tells(model: str, seen: dict[str, Any], runs: dict[str, Any]) -> list[str]:
     judged = {name: run for name, run in runs.items() if run["averages"]}
     if not judged:
         return []
@@ -68,11 +68,26 @@ def _what_one_seed_tells(seen: dict[str, Any], runs: dict[str, Any]) -> list[str
         text += (
             " Methods share the images, so their differences are known better: "
             f"{'; '.join(told)} (by logits, without the start networks). Another seed would move "
-            "these numbers, too, by an amount that one seed cannot tell (the paper's own spreads "
-            "over seeds are 0.1 to 0.2 points and 20 to 70 in NLL): differences of a few tenths of "
-            "a point decide nothing here."
+            f"these numbers, too, by an amount that one seed cannot tell{_spreads(model)}: "
+            "differences of a few tenths of a point are within the uncertainty of one seed."
         )
     return [text]
+
+
+def _length(epochs: float | None) -> str:
+    """A pair that never agrees makes a trip endless, which JSON holds as null."""
+    return f"{epochs:.0f} epochs" if epochs is not None else "forever"
+
+
+def _spreads(model: str) -> str:
+    if model not in PAPER:
+        return ""
+    points = [printed[3] for printed in PAPER[model].values()]
+    nats = [printed[1] for printed in PAPER[model].values()]
+    return (
+        f" (the paper's own spreads are {min(points):g} to {max(points):g} points and "
+        f"{min(nats):.0f} to {max(nats):.0f} in NLL)"
+    )
 
 
 def _trips(model: str, runs: dict[str, Any], printed: dict[str, str]) -> list[str]:
@@ -87,12 +102,15 @@ def _trips(model: str, runs: dict[str, Any], printed: dict[str, str]) -> list[st
             f"{run['epochs']} epochs. Coins with its own verdict rates make "
             f"{held['simulated_mean']:.1f} ± {held['simulated_std']:.1f} from the same start, "
             f"though Lemma 1's long-run rate is {held['long_run']:.1f}{paper}: one replica's trip "
-            f"takes {held['round_trip_epochs']:.0f} epochs on average"
+            f"takes {_length(held['round_trip_epochs'])} on average"
         )
     if not told:
         return []
+    pair = [runs.get(name, {}).get("round_trips") for name in ("deo", "deo-star")]
+    fewer = all(pair) and pair[1]["counted"] <= pair[0]["counted"]
+    remark = " In these runs the window brought no more trips than DEO." if fewer else ""
     return [
-        f"Round trips: {'; '.join(told)}. A run of about one round-trip time begins with each "
-        "replica on its own rung and ends before most have come back, so the long-run rate does "
-        "not apply to it yet."
+        f"Round trips: {'; '.join(told)}.{remark} A run of about one round-trip time begins with "
+        "each replica on its own rung and ends before most have come back, so the long-run rate "
+        "does not apply to it yet."
     ]
