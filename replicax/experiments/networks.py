@@ -10,32 +10,9 @@ import numpy as np
 from replicax import kernels, predict
 from replicax.data import load
 from replicax.experiments import networks_figures as drawn
-from replicax.experiments.networks_numbers import (
-    BEST,
-    COLD_TEMPERATURES,
-    LADDER,
-    NUM_REPLICAS,
-    RATE,
-    best_window,
-    lemma,
-    noise_of,
-    replica_counts,
-    sweep,
-    trips,
-    windows,
-)
-from replicax.experiments.study import (
-    Cell,
-    Finding,
-    Measured,
-    Record,
-    Results,
-    Scale,
-    Study,
-    Table,
-    Work,
-    number,
-)
+from replicax.experiments.networks_findings import findings, notes, tables
+from replicax.experiments.networks_numbers import LADDER, LOOKS, NUM_REPLICAS, RATE, best_window
+from replicax.experiments.study import Cell, Record, Results, Scale, Study, Work
 from replicax.ladder import Gain
 from replicax.nn.small import small_cnn
 from replicax.problems import Supervised, classification
@@ -43,7 +20,6 @@ from replicax.problems import Supervised, classification
 _WIDTHS = (4, 8)  # so few channels that the digits are not learnt by heart and energies stay noisy
 _RATES = (0.01, 0.32)  # of the noise study, doubled from rung to rung
 _NUM_RATES = 6
-_LOOKS = 100  # mini-batches that judge the energy noise
 _ABOUT = f"""
 Section 5.2 and appendix B.4 on a scale that two cores can afford: {NUM_REPLICAS} networks of two
 small convolutions on scikit-learn's digits, momentum SGD between the learning rates
@@ -164,125 +140,10 @@ def _energies() -> Any:
     return jax.jit(energies)
 
 
-def look_at(points: Any, num_looks: int = _LOOKS) -> np.ndarray:
+def look_at(points: Any, num_looks: int = LOOKS) -> np.ndarray:
     """Mean losses of networks (rung, ...) on the same mini-batches  -> (batch, rung)."""
     data, keys = problem()[0].batches.data, jax.random.split(jax.random.key(0), num_looks)
     return np.stack([np.asarray(_energies()(points, data, key), float) for key in keys])
-
-
-def findings(results: Results) -> list[Finding]:
-    return [*window_findings(results), *rate_findings(results), *noise_findings(results)]
-
-
-def is_long(results: Results) -> bool:
-    """Whether there was time for round trips; the quick version only shows."""
-    return all(settings["epochs"] >= 50 for settings, _ in results)
-
-
-def window_findings(results: Results) -> list[Finding]:
-    optimal, one = trips(results, BEST), trips(results, 1)
-    ratio = optimal.mean / max(one.mean, 1e-9)
-    closed = lemma(best_window(RATE)) / lemma(1)
-    lines = [
-        Finding(f"round trips per 100 epochs, W = 1, S = {RATE:g}", number(lemma(1)), one),
-        Finding(f"round trips per 100 epochs, W = {best_window(RATE)}",
-                number(lemma(best_window(RATE))), optimal),
-        Finding(f"trips at W = {best_window(RATE)} over trips at W = 1", number(closed),
-                number(ratio), "above 1", ratio > 1 if is_long(results) else None),
-    ]  # fmt: skip
-    far = [w for w in windows(results) if w > best_window(RATE)]
-    if far:
-        share = trips(results, far[0]).mean / max(optimal.mean, 1e-9)
-        lines.append(
-            Finding(f"trips at W = {far[0]} over trips at W = {best_window(RATE)}",
-                    number(lemma(far[0]) / lemma(best_window(RATE))), number(share), "below 1",
-                    share < 1 if is_long(results) else None)
-        )  # fmt: skip
-    return lines
-
-
-def rate_findings(results: Results) -> list[Finding]:
-    """Whether pairs agree as often as asked, and which target has the best average."""
-    off = [abs(m["verdict_rate"].mean() / rate - 1) for rate, m in sweep(results)]
-    lines = [Finding("mean verdict rate, largest distance to its target", "0",
-                     f"{100 * max(off):.0f} %", "at most 25 %",
-                     max(off) <= 0.25 if is_long(results) else None)]  # fmt: skip
-    for name, what in (("nll", "lowest NLL"), ("accuracy", "highest accuracy")):
-        sign = 1 if name == "nll" else -1
-        best = min(sweep(results), key=lambda pair: sign * pair[1][name].mean())
-        lines.append(Finding(f"S with the {what} of the average", "0.005 on CIFAR-100",
-                             f"{best[0]:g}: {Measured.of(best[1][name])}"))  # fmt: skip
-    return lines
-
-
-def noise_findings(results: Results) -> list[Finding]:
-    noise = noise_of(results)
-    ratio = noise.alone[-1] / noise.alone[0]
-    shared = float(np.max(noise.pair / np.hypot(noise.alone[1:], noise.alone[:-1]) * np.sqrt(2)))
-    low, high = noise.rate[0], noise.rate[-1]
-    return [
-        Finding(f"energy noise at learning rate {high:g} over that at {low:g}", "grows",
-                number(ratio), "above 1", ratio > 1),
-        Finding("σ_p of neighbours on the same mini-batch, over that of independent ones (largest)",
-                "1", number(shared), "below 1: shared noise cancels", shared < 1),
-    ]  # fmt: skip
-
-
-def tables(results: Results) -> list[Table]:
-    header = ["W", "trips per 100 epochs", "Lemma 1 at r = 1 - S", "Lemma 1, measured rates",
-              "mean verdict rate", "swaps per window"]  # fmt: skip
-    rows = []
-    for window in windows(results):
-        record = results.only(rate=RATE, window=window)
-        rows.append([window, trips(results, window), lemma(window),
-                     lemma(window, record["verdict_rate"].mean(axis=0)),
-                     record["verdict_rate"].mean(), record["window_swap_rate"].mean()])  # fmt: skip
-    sweep_head = ["S", "W", "mean verdict rate", "buffer", "accuracy of the average, %",
-                  "NLL of the average", "accuracy of the last network, %"]  # fmt: skip
-    sweep_rows = [
-        [f"{rate:g}", best_window(rate), Measured.of(record["verdict_rate"].mean(axis=1)),
-         Measured.of(record["buffer"]), Measured.of(100 * record["accuracy"]),
-         Measured.of(record["nll"]), Measured.of(100 * record["single_accuracy"])]
-        for rate, record in sweep(results)
-    ]  # fmt: skip
-    noise = noise_of(results)
-    noise_rows = [
-        [f"{rate:.3g}", f"{energy:.3f}", f"{alone:.4f}", f"{pair:.4f}" if pair else "–"]
-        for rate, energy, alone, pair in zip(
-            noise.rate, noise.energy, noise.alone, [*noise.pair, None], strict=True
-        )
-    ]
-    noise_head = ["learning rate", "mean loss", "sd over mini-batches, mean loss",
-                  "σ_p with the next rate, same mini-batches"]  # fmt: skip
-    count_head = ["τ of the coldest rung", "noise alone: P⋆", "same mini-batches: P⋆"]
-    return [
-        Table("Windows", header, rows),
-        Table("The target swap rate", sweep_head, sweep_rows),
-        Table("Energy noise by learning rate", noise_head, noise_rows),
-        Table("How many replicas that noise asks for", count_head, replica_counts(results)),
-    ]
-
-
-def notes(results: Results) -> list[str]:
-    noise = noise_of(results)
-    rows = problem()[0].num_rows
-    return [
-        "Lemma 1 treats verdicts as coins tossed anew at every step. Networks remember: a pair "
-        "that agrees now is likely to agree again at the next mini-batch, or to have just swapped, "
-        "so counted trips need not match it, and the first trips come late because every replica "
-        "starts on its own rung.",
-        f"Energy noise: standard deviation over {_LOOKS} mini-batches of 64 of the mean loss of a "
-        "network that stands still, as swaps see it (batch statistics of the mini-batch), times "
-        f"N = {rows} for energies in total loss. σ_p is that of Eq. 14: the difference of two "
-        "energies has variance 2 σ_p²; on the same mini-batch it is the deviation of the "
-        "differences over √2.",
-        "How many replicas (appendix B.4): `theory.optimal_num_replicas` wants temperatures, which "
-        "rungs of SGD do not have. The reading taken here is the paper's, that temperature is "
-        f"proportional to the learning rate: τ_p = τ_0 η_p / η_0 over η = {noise.rate[0]:g} to "
-        f"{noise.rate[-1]:g}. τ_0, the temperature of the coldest rung, is not determined by that; "
-        f"{', '.join(f'{t:g}' for t in COLD_TEMPERATURES)} are shown, and P⋆ is proportional to "
-        "1 / τ_0: the paper's thousands rest on a cold posterior's τ_0 far below 1.",
-    ]
 
 
 def figures(results: Results) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from replicax.experiments.networks_numbers import (
     RATE,
     Noise,
     best_window,
+    coins,
     lemma,
     noise_of,
     sweep,
@@ -24,10 +25,10 @@ def draw_windows(results: Results) -> Any:
     closed = np.geomspace(min(chosen), max(chosen), 60)
     axes.set_xscale("log")
     axes.plot(closed, [lemma(w) for w in closed], **panels.DASHED, label="Lemma 1 at r = 1 - S")
-    measured = [
-        lemma(w, results.only(rate=RATE, window=w)["verdict_rate"].mean(axis=0)) for w in chosen
-    ]
-    axes.plot(chosen, measured, "s", mfc="none", color=panels.INK, label="Lemma 1, measured rates")
+    expected = [coins(results, window) for window in chosen]
+    axes.errorbar(chosen, [e.mean for e in expected], [e.std for e in expected], fmt="s",
+                  mfc="white", color=panels.SOFT, capsize=3,
+                  label="coins of the measured rates, as many steps: mean and sd")  # fmt: skip
     for window in chosen:
         seen = results.only(rate=RATE, window=window)["trips"]
         axes.plot([window] * len(seen), seen, "o", color=panels.CHAINS[0], ms=4, alpha=0.5,
@@ -35,6 +36,7 @@ def draw_windows(results: Results) -> Any:
     means = [results.only(rate=RATE, window=w)["trips"].mean() for w in chosen]
     axes.plot(chosen, means, "-", color=panels.CHAINS[0], lw=1.6, label="mean")
     axes.set_ylim(bottom=0)
+    axes.margins(y=0.35)
     panels.label(axes, "window W", "round trips per 100 epochs", f"target swap rate {RATE:g}")
     axes.set_xticks(chosen, [str(w) for w in chosen])
     axes.set_xticks([], minor=True)

@@ -8,12 +8,15 @@ import numpy as np
 from replicax import theory
 from replicax.data.digits import NUM_TEST
 from replicax.experiments.study import Measured, Record, Results
+from replicax.experiments.table2_numbers import simulate_trips
 
 NUM_REPLICAS = 8
 LADDER = (0.02, 0.2)
 RATE = 0.1  # the target swap rate of the window study
+_REPEATS = 200
 BEST = 0  # stands for the best window
 COLD_TEMPERATURES = (1.0, 0.1, 0.01)
+LOOKS = 100  # mini-batches that judge the energy noise
 NUM_ROWS = 1797 - NUM_TEST  # of the digits, to learn from
 STEPS_PER_EPOCH = 21  # mini-batches of 64
 
@@ -49,6 +52,14 @@ def lemma(window: float, verdict_rate: Any = None) -> float:
     else:
         rate = theory.round_trip_rate(1 - np.asarray(verdict_rate, float), window)
     return float(100 * STEPS_PER_EPOCH * rate)
+
+
+def coins(results: Results, window: int) -> Measured:
+    """Trips per 100 epochs of coins with the measured rates, in runs as long as ours."""
+    ((settings, record),) = results.where(rate=RATE, window=window)
+    rates, steps = record["verdict_rate"].mean(axis=0), settings["epochs"] * STEPS_PER_EPOCH
+    found = simulate_trips(rates, window, steps, repeats=_REPEATS)
+    return Measured.of(100 * found / settings["epochs"])
 
 
 def sweep(results: Results) -> Iterator[tuple[float, Record]]:
