@@ -105,6 +105,10 @@ def test_runs_are_made_with_the_papers_settings(runs: Path) -> None:
         assert run.learning_rates[0, [0, -1]].tolist() == pytest.approx([0.005, 0.02])
         task = run._records.meta["note"]["task"]
         assert task["bf16"] and task["batch_size"] == 256 and task["augment"]
+    assert numbers.command_of(star) == (
+        "replicax train --method deo-star --model FILE.PY:tiny --data FILE.PY:blobs --replicas 10 "
+        f"--epochs {EPOCHS} --bf16 --on-swap reset --init-from runs/starts"
+    )
     assert Settings().options("ensemble")["epochs"] == 500
     assert Settings().options("starts") == {
         "method": "pretrain", "seed": 0, "num_replicas": 10, "epochs": 300

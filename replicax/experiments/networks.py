@@ -53,7 +53,8 @@ def cells(scale: Scale) -> list[Cell]:
         )
         for rate, window in exchange
     ]
-    return [Cell("noise", {"kind": "noise", **common}), *made]
+    fewer = {"num_rates": 3} if scale.quick else {}
+    return [Cell("noise", {"kind": "noise", **common, **fewer}), *made]
 
 
 def run(settings: dict[str, Any], work: Work) -> Record:
@@ -97,7 +98,12 @@ def run_exchange(settings: dict[str, Any], work: Work, seed: int) -> Record:
 def _logits() -> Any:
     test = problem()[0].test
     assert test is not None, "classification has a test"
-    return jax.jit(jax.vmap(lambda points: test.logits(*points, test.inputs))), test.labels
+
+    def logits(points: Any) -> Any:
+        params, model_state = points
+        return test.logits(params, model_state, test.inputs)
+
+    return jax.jit(jax.vmap(logits)), test.labels
 
 
 def judge(draws: Any) -> tuple[predict.Metrics, predict.Metrics]:
@@ -113,9 +119,9 @@ def judge(draws: Any) -> tuple[predict.Metrics, predict.Metrics]:
 
 def run_noise(settings: dict[str, Any], work: Work, seed: int) -> Record:
     """Independent networks at each of several learning rates; then their energies, not moving."""
-    rates = np.geomspace(*_RATES, _NUM_RATES)
-    every = tuple(range(_NUM_RATES))
-    found = _sample(settings, work, seed, num_replicas=_NUM_RATES, learning_rate=rates,
+    num_rates = settings.get("num_rates", _NUM_RATES)
+    rates, every = np.geomspace(*_RATES, num_rates), tuple(range(num_rates))
+    found = _sample(settings, work, seed, num_replicas=num_rates, learning_rate=rates,
                     schedule="none", draw_rungs=every, target_swap_rate=RATE)  # fmt: skip
     points = [jax.tree.map(lambda leaf: jnp.asarray(leaf[0, -1]), found.draws_at(r)) for r in every]
     energies = look_at(jax.tree.map(lambda *leaves: jnp.stack(leaves), *points))  # (batch, rung)

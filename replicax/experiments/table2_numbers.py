@@ -84,6 +84,28 @@ def data_name(run: Trained) -> str:
     return {"cifar100": "CIFAR-100", "cifar10": "CIFAR-10"}.get(name, name)
 
 
+def command_of(run: Trained) -> str:
+    """What makes the same run by hand; files are named without their folder."""
+    meta = run._records.meta
+    task, training = meta["note"].get("task") or {}, meta["training"]
+    known = ("cifar10", "cifar100", "digits")
+
+    def short(name: str) -> str:
+        place, colon, attribute = name.rpartition(":")
+        return f"FILE.PY:{attribute}" if colon and attribute not in known else attribute
+
+    is_start, epochs = run.method == "pretrain", training["epochs"] // training.get("times", 1)
+    networks = run.num_replicas * training.get("times", 1)
+    parts = ["replicax pretrain"] if is_start else [f"replicax train --method {run.method}"]
+    parts += [f"--{key} {short(task[key])}" for key in ("model", "data") if key in task]
+    parts += [f"--replicas {networks}", f"--epochs {epochs}"]
+    parts += ["--bf16"] * bool(task.get("bf16"))
+    parts += ["--on-swap reset"] * (run.options["on_swap"] == "reset")
+    parts += [f"--seed {training['seed']}"] * (training["seed"] != 0)
+    parts += ["--init-from runs/starts"] * (float(run.starts.weight) > 0)
+    return " ".join(parts)
+
+
 def asked_epochs(run: Trained) -> int:
     return run._records.meta["training"]["epochs"]
 

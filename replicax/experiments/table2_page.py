@@ -107,6 +107,7 @@ def _describe_run(model: str, name: str, run: Trained | None, folder: Path) -> d
         "asked_epochs": numbers.asked_epochs(run),
         "networks": run.num_replicas,
         "averaged": float(run.average.weight),
+        "command": numbers.command_of(run),
         "seeds": [run._records.meta["training"]["seed"]],
         "machine": run._records.meta["machine"],
         "seconds": wall_seconds(place, run.num_steps),
@@ -184,6 +185,8 @@ def _page(held: dict[str, Any], findings: list[Finding], captions: dict[str, str
         if rows := _ways(seen):
             lines += ["", f"## {model}: every way to average", "", *_rows(_WAYS_HEAD, rows)]
             lines += ["", f"## {model}: the runs", "", *_rows(_RUNS_HEAD, _runs(seen))]
+            commands = [run["command"] for run in seen["runs"].values() if "command" in run]
+            lines += ["", "The same runs by hand:", "", *(f"    {line}" for line in commands)]
     return lines
 
 
