@@ -47,6 +47,8 @@ def trips(results: Results, window: int) -> Measured:
 
 def lemma(window: float, verdict_rate: Any = None) -> float:
     """Lemma 1's round trips per 100 epochs, at the target rate or at measured ones."""
+    if verdict_rate is not None and np.any(np.asarray(verdict_rate) <= 0):
+        return 0.0  # nobody passes a pair that never agrees
     if verdict_rate is None:
         rate = theory.round_trip_rate(1 - RATE, window, NUM_REPLICAS)
     else:

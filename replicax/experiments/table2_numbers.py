@@ -91,7 +91,7 @@ def command_of(run: Trained) -> str:
     known = ("cifar10", "cifar100", "digits")
 
     def short(name: str) -> str:
-        place, colon, attribute = name.rpartition(":")
+        _, colon, attribute = name.rpartition(":")
         return f"FILE.PY:{attribute}" if colon and attribute not in known else attribute
 
     is_start, epochs = run.method == "pretrain", training["epochs"] // training.get("times", 1)
@@ -102,6 +102,7 @@ def command_of(run: Trained) -> str:
     parts += ["--bf16"] * bool(task.get("bf16"))
     parts += ["--on-swap reset"] * (run.options["on_swap"] == "reset")
     parts += [f"--seed {training['seed']}"] * (training["seed"] != 0)
+    parts += ["--out runs/starts"] * is_start
     parts += ["--init-from runs/starts"] * (float(run.starts.weight) > 0)
     return " ".join(parts)
 
