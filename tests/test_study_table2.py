@@ -315,4 +315,5 @@ def test_differences_are_paired() -> None:
     assert seen.accuracy == pytest.approx(0.1)
     assert seen.accuracy_error == pytest.approx(np.sqrt(0.1 * 0.9 / 99))
     assert seen.nll_sum == pytest.approx(-10 * np.log(3))
+    assert seen.nll_sum_error == pytest.approx(100 * np.log(3) * seen.accuracy_error)
     assert numbers.accuracy_error(0.76, 10_000) == pytest.approx(0.00427, abs=1e-5)
