@@ -123,7 +123,8 @@ def notes(results: Results) -> list[str]:
         "network that stands still, as swaps see it (batch statistics of the mini-batch), times "
         f"N = {NUM_ROWS} for energies in total loss. σ_p is that of Eq. 14: the difference of two "
         "energies has variance 2 σ_p²; on the same mini-batch it is the deviation of the "
-        "differences over √2.",
+        "differences over √2. As in the paper one trained network went on with all rates, so that "
+        "neighbours are relatives: replicas that began apart share less of the noise.",
         "How many replicas (appendix B.4): `theory.optimal_num_replicas` wants temperatures, which "
         "rungs of SGD do not have. The reading taken here is the paper's, that temperature is "
         f"proportional to the learning rate: τ_p = τ_0 η_p / η_0 over η = {noise.rate[0]:g} to "
@@ -141,14 +142,12 @@ def _trip_notes(results: Results) -> list[str]:
     record = results.only(rate=RATE, window=best)
     expected = 1 - (1 - record["verdict_rate"]) ** best
     return [
-        "Lemma 1 treats verdicts as coins that are tossed anew at every step, whoever meets. "
-        f"Networks are not like that. With W = {best} a pair swapped in "
+        "Lemma 1 treats verdicts as coins that are tossed anew at every step, whoever meets, in a "
+        f"run without beginning. With W = {best} a pair swapped in "
         f"{100 * record['window_swap_rate'].mean():.0f} % of its windows, coins of its verdict "
         f"rate would in {100 * expected.mean():.0f} %, and {trips(results, best)} trips per 100 "
-        f"epochs compare with {coins(results, best)} of coins in runs as long; with W = 1 "
-        f"{trips(results, 1)} compare with {coins(results, 1)}. A likely reason, not tested here: "
-        "small networks differ for good in how well they fit, so that the same ones are sent down "
-        "the ladder and the same ones up, whatever the window.",
+        f"epochs compare with {coins(results, best)} of such coins in runs as long from the same "
+        f"start; with W = 1 {trips(results, 1)} compare with {coins(results, 1)}.",
     ]
 
 
