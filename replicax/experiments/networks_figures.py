@@ -19,7 +19,7 @@ from replicax.experiments.study import Results
 
 
 def draw_windows(results: Results) -> Any:
-    figure = panels.new_figure(7, 4)
+    figure = panels.new_figure(7.6, 4.4)
     axes = figure.add_subplot()
     chosen = windows(results)
     closed = np.geomspace(min(chosen), max(chosen), 60)
@@ -28,7 +28,7 @@ def draw_windows(results: Results) -> Any:
     expected = [coins(results, window) for window in chosen]
     axes.errorbar(chosen, [e.mean for e in expected], [e.std for e in expected], fmt="s",
                   mfc="white", color=panels.SOFT, capsize=3,
-                  label="coins of the measured rates, as many steps: mean and sd")  # fmt: skip
+                  label="coins of the measured rates, mean ± sd")  # fmt: skip
     for window in chosen:
         seen = results.only(rate=RATE, window=window)["trips"]
         axes.plot([window] * len(seen), seen, "o", color=panels.CHAINS[0], ms=4, alpha=0.5,
@@ -36,13 +36,13 @@ def draw_windows(results: Results) -> Any:
     means = [results.only(rate=RATE, window=w)["trips"].mean() for w in chosen]
     axes.plot(chosen, means, "-", color=panels.CHAINS[0], lw=1.6, label="mean")
     axes.set_ylim(bottom=0)
-    axes.margins(y=0.35)
     panels.label(axes, "window W", "round trips per 100 epochs", f"target swap rate {RATE:g}")
     axes.set_xticks(chosen, [str(w) for w in chosen])
     axes.set_xticks([], minor=True)
-    panels.legend(axes)
+    panels.legend_below(axes)
     figure.set_label(
-        f"Round trips of small networks by window; Theorem 1's best one is {best_window(RATE)}."
+        f"Round trips of small networks by window; Theorem 1's best one is {best_window(RATE)}. "
+        "Coins toss the measured verdict rates in a run of the same length from the same start."
     )
     return figure
 

@@ -70,9 +70,11 @@ def noise_findings(results: Results) -> list[Finding]:
     ratio = float(noise.alone[-1] / noise.alone[0])
     shared = float(np.max(noise.pair / np.hypot(noise.alone[1:], noise.alone[:-1]) * np.sqrt(2)))
     low, high = noise.rate[0], noise.rate[-1]
+    by_seed = results["noise"]["std"][:, -1] / results["noise"]["std"][:, 0]
+    seeds = f"{number(ratio)} (seeds: {', '.join(number(one) for one in by_seed)})"
     return [
         Finding(f"energy noise at learning rate {high:g} over that at {low:g}", "grows",
-                number(ratio), "above 1", ratio > 1),
+                seeds, "above 1", ratio > 1),
         Finding("σ_p of neighbours on the same mini-batch, over that of independent ones (largest)",
                 "1", number(shared), "below 1: shared noise cancels", shared < 1),
     ]  # fmt: skip
@@ -119,6 +121,7 @@ def notes(results: Results) -> list[str]:
     return [
         *_trip_notes(results),
         *_settling(results),
+        *_growth(results),
         f"Energy noise: standard deviation over {LOOKS} mini-batches of 64 of the mean loss of a "
         "network that stands still, as swaps see it (batch statistics of the mini-batch), times "
         f"N = {NUM_ROWS} for energies in total loss. σ_p is that of Eq. 14: the difference of two "
@@ -159,4 +162,17 @@ def _settling(results: Results) -> list[str]:
         f"At the learning rate {noise.rate[0]:g} the mean loss, {noise.energy[0]:.3f}, is above "
         f"that at {noise.rate[1]:g}, {noise.energy[1]:.3f}: those networks have not settled in the "
         "epochs they had, and their noise is that of a network on its way.",
+    ]
+
+
+def _growth(results: Results) -> list[str]:
+    """Whether seeds agree that single energies become noisier."""
+    std = results["noise"]["std"]
+    against = int(np.sum(std[:, -1] <= std[:, 0]))
+    if against == 0:
+        return []
+    return [
+        f"The growth of the noise of single energies is weak: {against} of {len(std)} seeds do not "
+        "show it. What swaps see, the difference of neighbours, grows with the learning rate far "
+        "more, from relatives that have hardly parted to such that have.",
     ]
