@@ -22,6 +22,28 @@ def reproduce(
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where all of it goes.")] = _OUT,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run finished cells again.")] = False,
+    model: Annotated[
+        str | None, typer.Option(help="table2: the network.", show_default="resnet20")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="table2: a data set or FILE.PY:NAME.", show_default="cifar100"),
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="table2: of a network.", show_default="500"),
+    ] = None,
+    start_epochs: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="table2: of a start network.", show_default="300"),
+    ] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="table2: run folders.", show_default="OUT/records/table2"),
+    ] = None,
+    assemble: Annotated[
+        bool, typer.Option("--assemble", help="table2: run nothing, use what is there.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Run studies of the paper and put their numbers beside the paper's.
@@ -30,24 +52,46 @@ def reproduce(
     in a folder. Finished cells are kept: after an interruption the same command goes on, and
     where all is done it only draws again. Without a name, the studies are listed.
 
+    table2 (networks on CIFAR-100) needs the data and a GPU, and is not part of all. Its runs are
+    folders, OUT/records/table2/MODEL/METHOD, that may be copied to another machine and gone on
+    with there.
+
     \b
     Example
       replicax reproduce round-trips --quick
       replicax reproduce all --out docs/results
+      replicax reproduce table2 --model resnet20
     """
     from replicax import experiments
     from replicax.experiments.study import Scale
 
     if not names:
         return _list_studies(as_json)
-    chosen = experiments.NAMES if "all" in names else tuple(dict.fromkeys(names))
+    chosen = tuple(dict.fromkeys(names))
+    if "all" in chosen:
+        alone = [name for name in experiments.ALONE if name not in chosen]
+        chosen = tuple(name for name in experiments.NAMES if name not in alone)
     studies = [experiments.load_study(name) for name in chosen]
+    special = {
+        "model": model, "data": data, "epochs": epochs, "start_epochs": start_epochs,
+        "runs": runs, "assemble": assemble or None,
+    }  # fmt: skip
+    special = {name: value for name, value in special.items() if value is not None}
+    if "table2" in chosen:
+        _refuse("table2", {"--quick": quick, "--seeds": seeds, "--fresh": fresh}, chosen)
+    elif special:
+        wrong = ", ".join("--" + name.replace("_", "-") for name in special)
+        raise ValueError(f"Only table2 takes {wrong}: write replicax reproduce table2 {wrong} ...")
     from replicax.experiments import page
     from replicax.experiments.runner import reproduce as run
     from replicax.program import Programs
 
     held, programs = [], Programs()
     for study in studies:
+        if study.name == "table2":
+            held.append(_table2(special, out, as_json))
+            page.write_index(out, experiments.NAMES)
+            continue
         command = _command(study.name, quick, seeds, out)
         with parts.quietly(as_json):
             held.append(
@@ -61,6 +105,43 @@ def reproduce(
     if as_json:
         parts.print_json(held)
     return FINISHED
+
+
+def _refuse(name: str, options: dict[str, Any], chosen: tuple[str, ...]) -> None:
+    """Options that a study alone in the command does not take."""
+    wrong = [option for option, value in options.items() if value]
+    if wrong and chosen == (name,):
+        raise ValueError(f"{name} does not take {', '.join(wrong)}; leave it out.")
+
+
+def _table2(special: dict[str, Any], out: Path, as_json: bool) -> dict[str, Any]:
+    from replicax.experiments import table2
+
+    given = dict(special)
+    runs, assemble = given.pop("runs", None), given.pop("assemble", False)
+    with parts.quietly(as_json):
+        held = table2.reproduce(
+            table2.Settings(**given), out, runs, assemble=assemble,
+            command=_table2_command(special, out),
+            say=lambda sentence: typer.echo(sentence, err=True),
+        )  # fmt: skip
+    if not as_json:
+        parts.print_tables(_render(held))
+        typer.echo(f"The page: {out / 'table2'}.md\n")
+    return held
+
+
+def _table2_command(special: dict[str, Any], out: Path) -> str:
+    """As a reader would type it: no folder of this machine alone."""
+    options = []
+    for name, value in special.items():
+        place = str(value).rpartition(":")[0] or str(value)
+        if name == "assemble":
+            options.append("--assemble")
+        elif not Path(place).is_absolute():
+            options.append(f"--{name.replace('_', '-')} {value}")
+    options += [f"--out {out}"] * (out != _OUT and not out.is_absolute())
+    return " ".join(["replicax reproduce table2", *options])
 
 
 def _command(name: str, quick: bool, seeds: int | None, out: Path) -> str:

@@ -21,8 +21,11 @@ _MODULES = {
     "optimise": "optimise",
     "kernels": "kernels",
     "preset": "preset",
+    "networks": "networks",
+    "table2": "table2",
 }
 NAMES = tuple(_MODULES)
+ALONE = ("table2",)  # runs only where it is named: it needs data and a GPU
 
 
 def load_study(name: str) -> Study:
