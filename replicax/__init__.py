@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from replicax.starts import per_replica as per_replica
     from replicax.targets import Target as Target
     from replicax.trained import Trained as Trained
+    from replicax.training import networks_of as networks_of
     from replicax.training import resume_training as resume_training
     from replicax.training import train as train
 
@@ -81,7 +82,7 @@ _NAMES = {
     "problems": "Supervised Test classification supervised",
     "targets": "Target",
     "trained": "Trained",
-    "training": "resume_training train",
+    "training": "networks_of resume_training train",
 }
 _ROOM_OF = {name: room for room, names in _NAMES.items() for name in names.split()}
 

@@ -52,9 +52,9 @@ def reproduce(
     in a folder. Finished cells are kept: after an interruption the same command goes on, and
     where all is done it only draws again. Without a name, the studies are listed.
 
-    table2 (networks on CIFAR-100) needs the data and a GPU, and is not part of all. Its runs are
-    folders, OUT/records/table2/MODEL/METHOD, that may be copied to another machine and gone on
-    with there.
+    Not part of all are networks, which needs scikit-learn, and table2 (networks on CIFAR-100),
+    which needs the data and a GPU. The latter's runs are folders, OUT/records/table2/MODEL/METHOD,
+    that may be copied to another machine and gone on with there.
 
     \b
     Example

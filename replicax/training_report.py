@@ -66,7 +66,11 @@ def render(held: dict[str, Any]) -> Any:
     table = Table(*heads, title=f"{held['method']} {title}".strip(), title_justify="left")
     if "coldest" in held:
         one = held["coldest"]
-        table.add_row("coldest network" if "exchange" in held else "first network", f"{100 * one['accuracy']:.2f}", f"{one['nll']:.4f}")
+        table.add_row(
+            "coldest network" if "exchange" in held else "first network",
+            f"{100 * one['accuracy']:.2f}",
+            f"{one['nll']:.4f}",
+        )
         if held["networks"] > 1:
             rungs = held["by_rung"]
             mean = {name: float(np.mean(values)) for name, values in rungs.items()}

@@ -64,7 +64,8 @@ def test_a_malicious_pickle_is_refused_and_does_nothing(tmp_path: Path, protocol
 
 
 @pytest.mark.parametrize(
-    "call", [(eval, "1"), (getattr, "x", "y"), (np.load, "x"), (np.frombuffer, b"1")],
+    "call",
+    [(eval, "1"), (getattr, "x", "y"), (np.load, "x"), (np.frombuffer, b"1")],
     ids=lambda call: call[0].__name__,
 )
 def test_only_what_makes_arrays_can_be_asked_for(call: tuple) -> None:

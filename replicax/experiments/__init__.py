@@ -25,7 +25,8 @@ _MODULES = {
     "table2": "table2",
 }
 NAMES = tuple(_MODULES)
-ALONE = ("table2",)  # runs only where it is named: it needs data and a GPU
+# Run only where they are named: they need scikit-learn, or data and a GPU.
+ALONE = ("networks", "table2")
 
 
 def load_study(name: str) -> Study:
