@@ -122,6 +122,7 @@ def test_plain_convolutions_are_swapped_in_and_out():
     assert network.conv is conv
 
 
+@pytest.mark.slow
 def test_all_layouts_train_alike():
     losses = [bench.JAX_ROWS[name](TINY).run() for name in bench.JAX_ROWS]
     losses.append(bench.JAX_ROWS["vmap"](replace(TINY, scan=True)).run())

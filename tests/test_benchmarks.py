@@ -51,6 +51,7 @@ def names(content):
     return [row["name"].strip() for row in content["rows"]]
 
 
+@pytest.mark.slow
 def test_toy_runs_without_its_peer(tmp_path):
     content = run_quick("bench_toy", tmp_path, "-c", WITHOUT_TFP)
     assert "replicax, compiled loop" in names(content)
@@ -80,6 +81,7 @@ def test_scaling_runs(tmp_path):
     assert names(content)[-1] == "deo_star, slope from 64 replicas on"
 
 
+@pytest.mark.slow
 def test_startup_runs(tmp_path):
     content = run_quick("bench_startup", tmp_path)
     assert {"import replicax", "replicax --help", "demo: imports"} <= set(names(content))

@@ -69,7 +69,9 @@ def test_values_and_gradients_are_those_of_lax(case: str, mapped: str, name: str
     assert_close(found, wanted, 1e-5)
 
 
-@pytest.mark.parametrize("name", ("grouped", "dense", "unrolled"))
+@pytest.mark.parametrize(
+    "name", (pytest.param("grouped", marks=pytest.mark.slow), "dense", "unrolled")
+)
 def test_low_precision_stays_low(name: str) -> None:
     images, filters = arrays(dtype=jnp.bfloat16)
     with layout(name):

@@ -30,8 +30,8 @@ def run(programs=None, target=TARGET, **options):
 DIFFERENT = [
     {"window": 5, "seed": 3, "burn_in": 200},
     {"target_swap_rate": 0.2, "window": 1, "learning_rate": (0.001, 0.1)},
-    {"buffer": 2.0, "buffer_gain": rx.Gain(), "window": 2},
-    {"schedule": "seo"},
+    pytest.param({"buffer": 2.0, "buffer_gain": rx.Gain(), "window": 2}, marks=pytest.mark.slow),
+    pytest.param({"schedule": "seo"}, marks=pytest.mark.slow),
     {"rule": rx.swap.window_corrected(0.7, 2.0), "temperature": (1.0, 4.0), "window": 3},
     {"rule": rx.swap.bias_corrected(1.0), "temperature": (1.0, 4.0), "window": 1},
 ]

@@ -239,7 +239,7 @@ def batch_of(step: int):
     "batches",
     [
         lambda: dict(batches=DATA, batch_size=8),
-        lambda: dict(batches=batch_of),
+        pytest.param(lambda: dict(batches=batch_of), marks=pytest.mark.slow),
         lambda: dict(batches=(batch_of(step) for step in range(10_000))),
     ],
     ids=["arrays", "function", "iterable"],

@@ -144,6 +144,7 @@ def test_an_annealed_kernel_is_made_again_from_its_spec() -> None:
         kernels.annealed(kernels.sgld(), 10, temperature=0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_an_annealed_run_resumes_bit_for_bit(tmp_path) -> None:
     options = dict(num_replicas=2, learning_rate=0.01, temperature=(1.0, 2.0), seed=3,

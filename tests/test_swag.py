@@ -168,6 +168,7 @@ def test_statistics_are_those_of_the_batches(way: str) -> None:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5), found, wanted)
 
 
+@pytest.mark.slow
 def test_statistics_of_a_residual_network() -> None:
     network, images = resnet(8, num_classes=10), jnp.asarray(make_batches(1))
     apply = jax.jit(network.apply, static_argnums=3)

@@ -178,7 +178,7 @@ def assert_same_training(one: Trained, other: Trained) -> None:
 
 
 SLOW = [pytest.mark.slow]
-QUICK_METHODS = ("deo-star", "cyc-swag", "pretrain")
+QUICK_METHODS = ("deo-star", "cyc-sghmc", "pretrain")
 
 
 @pytest.mark.parametrize(
