@@ -59,11 +59,19 @@ def derivative(spec: Any, wanted: str, one: Array, other: Array) -> Array:
     return jnp.transpose(found, _inverse(rhs_last)).astype(spec.dtypes[1])
 
 
+def is_canonical(dims: lax.ConvDimensionNumbers) -> bool:
+    """Whether images have their channels last, and filters theirs."""
+    return dims == _dims(len(dims.lhs_spec))
+
+
+def _dims(ndim: int) -> lax.ConvDimensionNumbers:
+    last, space, window = ndim - 1, range(1, ndim - 1), range(ndim - 2)
+    images = (0, last, *space)
+    return lax.ConvDimensionNumbers(images, (last, last - 1, *window), images)
+
+
 def _convolve(lhs, rhs, strides, padding, lhs_dilation, rhs_dilation, options: dict) -> Array:
-    space = tuple(range(1, lhs.ndim - 1))
-    last = lhs.ndim - 1
-    window = tuple(range(lhs.ndim - 2))
-    dims = lax.ConvDimensionNumbers((0, last, *space), (last, last - 1, *window), (0, last, *space))
+    dims = _dims(lhs.ndim)
     return lax.conv_general_dilated(
         lhs, rhs, strides, padding, lhs_dilation, rhs_dilation, dims, **options
     )

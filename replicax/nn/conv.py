@@ -190,7 +190,14 @@ def _derivative(spec: _Spec, wanted: str) -> Callable[[Array, Array], Array]:
 
     @custom_vmap
     def compute(one: Array, other: Array) -> Array:
-        return spec.derivative(wanted, one, other)
+        if spec.groups != 1 or (wanted == "out" and canonical.is_canonical(spec.dims)):
+            return spec.derivative(wanted, one, other)
+        return lax.platform_dependent(
+            one,
+            other,
+            cpu=functools.partial(canonical.derivative, spec, wanted),
+            default=functools.partial(spec.derivative, wanted),
+        )
 
     @compute.def_vmap
     def many(size: int, batched: Sequence[bool], one: Array, other: Array):
