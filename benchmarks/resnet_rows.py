@@ -126,15 +126,23 @@ def unstack(replicas: Replica, num_replicas: int) -> tuple[Replica, ...]:
     return tuple(jax.tree.map(lambda leaf, place=place: leaf[place], replicas) for place in places)
 
 
-def build_jax(setup: Setup, context: Callable[[], AbstractContextManager], unrolled: bool) -> Case:
-    """The step, or a scan over the steps of a lap, in one program whose state is donated."""
+def build_jax(
+    setup: Setup,
+    context: Callable[[], AbstractContextManager],
+    unrolled: bool = False,
+    mapping: Callable = jax.vmap,
+) -> Case:
+    """The step, or a scan over the steps of a lap, in one program whose state is donated.
+
+    `unrolled`: replicas are written out, their states apart; otherwise `mapping` makes them.
+    """
     one, data = partial(train_one, setup.network), jax.device_put(setup.data())
     state = init_replicas(setup)
     state = jax.device_put(unstack(state, setup.replicas) if unrolled else state)
 
     def train_all(state, images: Array, labels: Array):
         if not unrolled:
-            state, losses = jax.vmap(one, in_axes=(0, None, None))(state, images, labels)
+            state, losses = mapping(one, in_axes=(0, None, None))(state, images, labels)
             return state, jnp.mean(losses)
         state, losses = zip(*(one(replica, images, labels) for replica in state))
         return state, jnp.mean(jnp.stack(losses))

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from replicax import algorithm, chunk, move, prng, resolve, starts, trees
+from replicax import algorithm, chunk, nn, prng, resolve, starts, trees
 from replicax.batches import ArrayBatches, Batches, EpochBatches, HostBatches
 from replicax.diagnostics import Trips
 from replicax.kernels import Kernel
@@ -47,7 +47,7 @@ class Assembly:
             on_swap=chosen.on_swap,
             restarts=chosen.on_nonfinite == "restart",
             langevin=bool(np.any(self.ladder.temperature > 0)),
-            map_replicas=_mapping(target),
+            map_replicas=nn.vmap if target.has_state else jax.vmap,
         )
         track_best = chosen.track_best
         self.program = Program(
@@ -190,12 +190,6 @@ class Assembly:
                 f"The energy at the start is {seen[chain, replica]} for replica {replica}{where}; "
                 "start where the posterior has mass."
             )
-
-
-def _mapping(target: Target) -> Callable:
-    """How one replica's move becomes that of all."""
-    networks_on_cpu = target.has_state and jax.default_backend() == "cpu"
-    return move.one_by_one if networks_on_cpu else jax.vmap
 
 
 @functools.partial(jax.jit, static_argnums=1)

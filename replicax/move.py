@@ -48,26 +48,6 @@ def build_move(
     return move
 
 
-def one_by_one(function: Callable, in_axes: tuple[int | None, ...]) -> Callable:
-    """`jax.vmap` written out, for networks on CPUs: what one replica computes stays in the cache
-    from layer to layer. In axes are 0 or None, out axes 0."""
-
-    def mapped(*arguments: Any) -> Any:
-        split = [a for a, axis in zip(arguments, in_axes, strict=True) if axis == 0]
-        size = jax.tree.leaves(split)[0].shape[0]
-
-        def of(replica: int, argument: Any, axis: int | None) -> Any:
-            return argument if axis is None else jax.tree.map(lambda x: x[replica], argument)
-
-        found = [
-            function(*(of(replica, *pair) for pair in zip(arguments, in_axes, strict=True)))
-            for replica in range(size)
-        ]
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *found)
-
-    return mapped
-
-
 def point(replica: Any, model_state: Any) -> Any:
     """What an energy is a function of: the parameters, with the model state where there is one."""
     return replica.params if model_state is None else (replica.params, model_state)

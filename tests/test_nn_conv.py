@@ -1,5 +1,7 @@
 """`replicax.nn.conv` against `jax.lax.conv_general_dilated`, however replicas are mapped."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,15 +22,20 @@ CASES = {
         "padding": ((1, 0), (2, 1)),
         "lhs_dilation": (2, 2),
     },
+    "pointwise": {"window_strides": (1, 1), "padding": "SAME"},
+    "pointwise, strided": {"window_strides": (2, 3), "padding": "VALID"},
     "groups": {"window_strides": (1, 1), "padding": "SAME", "feature_group_count": 2},
 }
+POINTWISE = [case for case in CASES if "pointwise" in case]
+WIDE = [case for case in CASES if case not in POINTWISE]
 MAPPED = {"both": (0, 0), "images": (0, None), "filters": (None, 0)}
 
 
-def arrays(groups: int = 1, dtype=jnp.float32) -> tuple[jax.Array, jax.Array]:
+def arrays(groups: int = 1, dtype=jnp.float32, window: int = 3) -> tuple[jax.Array, jax.Array]:
     left, right = jax.random.split(jax.random.key(0))
     images = jax.random.normal(left, (NUM_REPLICAS, 2, 7, 6, 4), dtype)
-    return images, jax.random.normal(right, (NUM_REPLICAS, 3, 3, 4 // groups, 6), dtype)
+    filters = (NUM_REPLICAS, window, window, 4 // groups, 6)
+    return images, jax.random.normal(right, filters, dtype)
 
 
 def wiggle(operation, options):
@@ -56,12 +63,18 @@ def assert_close(found, wanted, tolerance: float) -> None:
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * np.abs(other).max())
 
 
-@pytest.mark.parametrize("name", ("grouped", "dense", "unrolled"))
 @pytest.mark.parametrize("mapped", MAPPED)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        *itertools.product(WIDE, ("grouped", "dense", "unrolled")),
+        *itertools.product(POINTWISE, ("product", "unrolled")),
+    ],
+)
 def test_values_and_gradients_are_those_of_lax(case: str, mapped: str, name: str) -> None:
     options, axes = CASES[case], MAPPED[mapped]
-    images, filters = arrays(options.get("feature_group_count", 1))
+    window = 1 if case in POINTWISE else 3
+    images, filters = arrays(options.get("feature_group_count", 1), window=window)
     given = [x if axis == 0 else x[0] for x, axis in zip((images, filters), axes)]
     with layout(name):
         found = everything(conv, options, axes, *given)
@@ -70,22 +83,31 @@ def test_values_and_gradients_are_those_of_lax(case: str, mapped: str, name: str
 
 
 @pytest.mark.parametrize(
-    "name", (pytest.param("grouped", marks=pytest.mark.slow), "dense", "unrolled")
+    ("name", "window"),
+    [
+        pytest.param("grouped", 3, marks=pytest.mark.slow),
+        ("dense", 3),
+        ("product", 1),
+        ("unrolled", 3),
+    ],
 )
-def test_low_precision_stays_low(name: str) -> None:
-    images, filters = arrays(dtype=jnp.bfloat16)
+def test_low_precision_stays_low(name: str, window: int) -> None:
+    images, filters = arrays(dtype=jnp.bfloat16, window=window)
     with layout(name):
         found = everything(conv, CASES["same"], (0, 0), images, filters)
     wanted = everything(lax.conv_general_dilated, CASES["same"], (0, 0), images, filters)
     assert_close(found, wanted, 0.03)
 
 
-@pytest.mark.parametrize("name", ("grouped", "dense", "unrolled", "auto"))
-def test_chains_of_replicas_fold_twice(name: str) -> None:
-    images, filters = (jnp.stack([x, x[::-1]]) for x in arrays())
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [("grouped", 3), ("dense", 3), ("product", 1), ("unrolled", 3), ("auto", 3)],
+)
+def test_chains_of_replicas_fold_twice(name: str, window: int) -> None:
+    images, filters = (jnp.stack([x, x[::-1]]) for x in arrays(window=window))
 
     def gradients(operation):
-        loss = wiggle(operation, CASES["strided"])
+        loss = wiggle(operation, CASES["strided" if window > 1 else "pointwise, strided"])
         return jax.jit(jax.vmap(jax.vmap(jax.grad(loss, (0, 1)))))(images, filters)
 
     with layout(name):
@@ -117,6 +139,16 @@ def test_a_layout_is_what_it_says(name: str, count: int) -> None:
     assert (f"feature_group_count={NUM_REPLICAS}" in str(program)) == (name == "grouped")
 
 
+def test_pointwise_convolutions_become_one_matrix_product() -> None:
+    images, filters = arrays(window=1)
+    with layout("product"):
+        program = jax.make_jaxpr(
+            jax.vmap(lambda x, f: conv(x, f, (2, 1), "VALID", dimension_numbers=DIMS))
+        )(images, filters)
+    assert "conv_general_dilated" not in str(program)
+    assert str(program).count("dot_general[") == 1
+
+
 def test_shared_images_make_one_wide_convolution() -> None:
     images, filters = arrays()
     program = jax.make_jaxpr(
@@ -126,8 +158,9 @@ def test_shared_images_make_one_wide_convolution() -> None:
     assert "feature_group_count=1" in str(program)
 
 
-def test_other_axes_orders_are_folded_too() -> None:
-    images, filters = arrays()
+@pytest.mark.parametrize(("name", "window"), [("grouped", 3), ("product", 1)])
+def test_other_axes_orders_are_folded_too(name: str, window: int) -> None:
+    images, filters = arrays(window=window)
     images, filters = jnp.moveaxis(images, -1, 2), jnp.transpose(filters, (0, 4, 3, 1, 2))
     axes = {"dimension_numbers": ("NCHW", "OIHW", "NCHW")}
 
@@ -135,7 +168,7 @@ def test_other_axes_orders_are_folded_too() -> None:
         loss = lambda x, f: jnp.sum(jnp.sin(operation(x, f, (2, 1), "SAME", **axes)))  # noqa: E731
         return jax.vmap(jax.grad(loss, (0, 1)))(images, filters)
 
-    with layout("grouped"):
+    with layout(name):
         found = gradients(conv)
     assert_close(found, gradients(lax.conv_general_dilated), 1e-5)
 

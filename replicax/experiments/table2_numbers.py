@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from replicax import predict, theory
+from replicax.methods import METHODS
 from replicax.trained import START_WEIGHT, Trained
 
 PAPER: dict[str, dict[str, tuple[float, float, float, float]]] = {  # NLL, its sd, ACC, its sd
@@ -47,7 +48,13 @@ NAMES = {
     "cyc-sghmc": "cycSGHMC×T10",
     "cyc-swag": "cycSWAG×T10",
 }
-COMPARED = (("deo-star", "deo"), ("deo", "ensemble"), ("deo-star", "ensemble"))
+COMPARED = (
+    ("deo-star", "deo"),
+    ("deo", "ensemble"),
+    ("deo-star", "ensemble"),
+    ("deo-star", "cyc-sghmc"),
+    ("deo-star", "cyc-swag"),
+)
 REPEATS = 1000
 
 
@@ -109,6 +116,13 @@ def command_of(run: Trained) -> str:
 
 def asked_epochs(run: Trained) -> int:
     return run._records.meta["training"]["epochs"]
+
+
+def whole_cycles(run: Trained) -> int | None:
+    """How many a run has done; None where its method has no cycles."""
+    training = run._records.meta["training"]
+    has_cycles = METHODS[run.method].is_single
+    return run.num_epochs // training["cycle_epochs"] if has_cycles else None
 
 
 def has_average(run: Trained | None) -> bool:

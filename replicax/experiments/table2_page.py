@@ -106,6 +106,7 @@ def _describe_run(model: str, name: str, run: Trained | None, folder: Path) -> d
         "epochs": run.num_epochs,
         "asked_epochs": numbers.asked_epochs(run),
         "networks": run.num_replicas,
+        "cycles": numbers.whole_cycles(run),
         "averaged": float(run.average.weight),
         "command": numbers.command_of(run),
         "seeds": [run._records.meta["training"]["seed"]],
@@ -261,7 +262,9 @@ def _runs(seen: dict[str, Any]) -> list[list[str]]:
             continue
         right = 100 * np.array(run["by_rung"]["accuracy"]) if "by_rung" in run else []
         first = "coldest" if name.startswith("deo") else "the first"
-        alone = f"{right[0]:.2f} {first}, {np.mean(right):.2f} mean" if len(right) else "–"
+        alone = f"{right[0]:.2f}" if len(right) else "–"
+        if len(right) > 1:
+            alone += f" {first}, {np.mean(right):.2f} mean"
         seeds = f"{', '.join(map(str, run['seeds']))} (n = {len(run['seeds'])})"
         rows.append([NAMES[name], run["data"], str(run["networks"]), _epochs(run), seeds,
                      run["machine"], run["wall"], alone])  # fmt: skip

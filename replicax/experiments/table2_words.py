@@ -7,6 +7,7 @@ from replicax.experiments import table2_numbers as numbers
 from replicax.experiments.table2_numbers import COMPARED, NAMES, PAPER
 
 _STARTS = "starts"
+_PAPER_CYCLES = 50
 
 
 def sentences(
@@ -36,6 +37,14 @@ def _what_differs(runs: dict[str, Any], full: dict[str, int]) -> list[str]:
             f"all methods start from the same {runs[_STARTS]['networks']} distinct networks, where "
             "the authors draw theirs from a pool with replacement (six distinct ones in the "
             "published DEO run)"
+        )
+    cycles = {name: run["cycles"] for name, run in runs.items() if run.get("cycles") is not None}
+    if cycles:
+        whole = ", ".join(f"{count} of {NAMES[name]}" for name, count in cycles.items())
+        parts.append(
+            f"methods with one network start from the first of these alone, which is all that "
+            f"their rows with starts count; whole cycles: {whole}, where the paper has "
+            f"{_PAPER_CYCLES}"
         )
     parts.append("there is one seed, where the paper gives a mean and a spread over several")
     parts.append("numbers are of the last epoch, the paper's of the best one on the test set")

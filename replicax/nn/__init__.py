@@ -2,5 +2,6 @@
 
 from replicax.nn.conv import conv as conv
 from replicax.nn.network import Network as Network
+from replicax.nn.replicas import vmap as vmap
 from replicax.nn.resnet import resnet as resnet
 from replicax.nn.small import small_cnn as small_cnn

@@ -13,8 +13,8 @@ from jax import Array, lax
 def derivative(spec: Any, wanted: str, one: Array, other: Array) -> Array:
     """dT / d(wanted) for T = <out, conv(lhs, rhs)>, as `conv._Spec.derivative`; no groups."""
     (lhs_shape, rhs_shape), dims = spec.shapes, spec.dims
-    lhs_last, out_last = _channels_last(dims.lhs_spec), _channels_last(dims.out_spec)
-    rhs_last = (*dims.rhs_spec[2:], dims.rhs_spec[1], dims.rhs_spec[0])  # (..., in, out)
+    lhs_last, out_last = channels_last(dims.lhs_spec), channels_last(dims.out_spec)
+    rhs_last = filters_last(dims.rhs_spec)
     lhs_size = [lhs_shape[axis] for axis in lhs_last[1:-1]]
     window = [rhs_shape[axis] for axis in rhs_last[:-2]]
     by_axis = list(
@@ -26,7 +26,7 @@ def derivative(spec: Any, wanted: str, one: Array, other: Array) -> Array:
         found = _convolve(
             lhs, rhs, spec.strides, spec.padding, spec.lhs_dilation, spec.rhs_dilation, options
         )
-        return jnp.transpose(found, _inverse(out_last))
+        return jnp.transpose(found, inverse(out_last))
     # Cotangents of a wider `preferred_element_type` meet images and filters as they are.
     wide = jnp.promote_types(one.dtype, other.dtype)
     one, other = one.astype(wide), other.astype(wide)
@@ -44,7 +44,7 @@ def derivative(spec: Any, wanted: str, one: Array, other: Array) -> Array:
         found = _convolve(
             out, rhs, spec.lhs_dilation, padding, spec.strides, spec.rhs_dilation, options
         )
-        return jnp.transpose(found, _inverse(lhs_last)).astype(spec.dtypes[0])
+        return jnp.transpose(found, inverse(lhs_last)).astype(spec.dtypes[0])
     # The filter's gradient: images are summed over, so they take the place of channels.
     lhs = jnp.swapaxes(jnp.transpose(one, lhs_last), 0, -1)
     out = jnp.moveaxis(out, 0, -2)
@@ -56,7 +56,7 @@ def derivative(spec: Any, wanted: str, one: Array, other: Array) -> Array:
         lhs, out, spec.rhs_dilation, padding, spec.lhs_dilation, spec.strides, options
     )
     found = jnp.moveaxis(found, 0, -2)
-    return jnp.transpose(found, _inverse(rhs_last)).astype(spec.dtypes[1])
+    return jnp.transpose(found, inverse(rhs_last)).astype(spec.dtypes[1])
 
 
 def is_canonical(dims: lax.ConvDimensionNumbers) -> bool:
@@ -81,10 +81,17 @@ def _dilated(size: int, by: int) -> int:
     return 0 if size == 0 else by * (size - 1) + 1
 
 
-def _channels_last(axes: tuple[int, ...]) -> tuple[int, ...]:
+def channels_last(axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The order of axes that makes images (batch, ..., channel)."""
     batch, channel, *space = axes
     return (batch, *space, channel)
 
 
-def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+def filters_last(axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The order of axes that makes filters (..., in, out)."""
+    num_out, num_in, *window = axes
+    return (*window, num_in, num_out)
+
+
+def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(axes.index(axis) for axis in range(len(axes)))

@@ -2,12 +2,12 @@
 
 A plain vmapped convolution loses a factor of three on GPUs: its filter gradient becomes a forward
 convolution that no library kernel was made for. Here the replica axis is folded into the channels
-of one grouped convolution whose gradients are grouped convolutions too. Strided and 1 x 1
-convolutions, for which cuDNN has no grouped kernels, become dense ones with block-diagonal
-filters: most of their products are with zeros, and they are still three to ten times as fast. On
-CPUs, where grouped convolutions are slow, every replica gets a convolution of its own. Where the
-weights or the images are the same for all replicas, the axis is folded into the batch or the
-output channels.
+of one grouped convolution whose gradients are grouped convolutions too. cuDNN has no grouped
+kernels for some: 1 x 1 convolutions become a batched matrix product, and strided ones dense
+convolutions with block-diagonal filters, most of whose products are with zeros and which are still
+three to ten times as fast. On CPUs, where grouped convolutions are slow, every replica gets a
+convolution of its own. Where the weights or the images are the same for all replicas, the axis is
+folded into the batch or the output channels.
 
 The convolution and its two gradients are the three derivatives of one trilinear form,
 
@@ -28,9 +28,9 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
 from replicax.errors import choose
-from replicax.nn import canonical
+from replicax.nn import canonical, pointwise
 
-LAYOUTS = ("auto", "grouped", "dense", "unrolled")
+LAYOUTS = ("auto", "grouped", "dense", "product", "unrolled")
 _MAX_DENSE = 1024  # channels of a block-diagonal convolution: beyond, zeros cost too much
 _NAMES = ("lhs", "rhs", "out")
 _layout = "auto"
@@ -99,10 +99,12 @@ def conv(
 
 @contextmanager
 def layout(name: str):
-    """Choose how replicas are laid out: "grouped", "dense" or "unrolled", whatever the device.
+    """Choose how replicas are laid out: "grouped", "dense", "product" or "unrolled", whatever the
+    device.
 
-    What is traced inside keeps its layout. "auto" is "unrolled" on CPUs, and elsewhere "dense"
-    for strided and 1 x 1 convolutions and "grouped" for the rest.
+    What is traced inside keeps its layout. "auto" is "unrolled" on CPUs, and elsewhere "product"
+    for 1 x 1 convolutions, "dense" for strided ones and "grouped" for the rest. "product" is
+    "grouped" for windows larger than 1 x 1.
     """
     global _layout
     before, _layout = _layout, choose("The layout", name, LAYOUTS)
@@ -164,11 +166,13 @@ class _Spec:
             "dense": {"lhs": lhs_channel, "rhs": out_channels, "out": out_channel},
         }[way]
 
-    def prefers_dense(self, size: int) -> bool:
-        """Whether block-diagonal filters are faster than groups, on GPUs."""
-        num_out, num_in, *window = (self.shapes[1][axis] for axis in self.dims.rhs_spec)
-        lacks_kernel = any(stride > 1 for stride in self.strides) or set(window) == {1}
-        return lacks_kernel and self.groups == 1 and size * max(num_in, num_out) <= _MAX_DENSE
+    def fastest(self, size: int) -> str:
+        """The layout for this many replicas on GPUs."""
+        if pointwise.is_pointwise(self):
+            return "product"
+        num_channels = size * max(self.shapes[1][axis] for axis in self.dims.rhs_spec[:2])
+        lacks_kernel = any(stride > 1 for stride in self.strides)
+        return "dense" if lacks_kernel and num_channels <= _MAX_DENSE else "grouped"
 
     def folded(self, way: str, size: int) -> "_Spec":
         """The convolution after `size` replicas were folded into its axes."""
@@ -241,7 +245,7 @@ def _of_many(spec: _Spec, wanted: str, size: int, arrays: dict[str, tuple[Array,
             values[name] = jnp.broadcast_to(value, (size, *value.shape))
     if _layout != "auto":
         return _lay_out(_layout, spec, wanted, size, values)
-    elsewhere = "dense" if spec.prefers_dense(size) else "grouped"
+    elsewhere = spec.fastest(size)
     return lax.platform_dependent(
         values,
         cpu=lambda values: _lay_out("unrolled", spec, wanted, size, values),
@@ -252,6 +256,9 @@ def _of_many(spec: _Spec, wanted: str, size: int, arrays: dict[str, tuple[Array,
 def _lay_out(name: str, spec: _Spec, wanted: str, size: int, values: dict[str, Array]) -> Array:
     if name == "unrolled":
         return _unrolled(spec, wanted, size, values)
+    if name == "product" and pointwise.is_pointwise(spec):
+        one, other = (values[name] for name in _NAMES if name != wanted)
+        return pointwise.derivative(spec, wanted, one, other)
     if name == "dense" and spec.groups == 1:
         return _dense(spec, wanted, size, values)
     return _fold(spec, wanted, size, values, "grouped")
