@@ -19,4 +19,4 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory(prefix="replicax-jax-", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)
         jax.config.update("jax_compilation_cache_dir", folder.name)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)

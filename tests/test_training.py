@@ -177,14 +177,7 @@ def assert_same_training(one: Trained, other: Trained) -> None:
         same(getattr(one, name), getattr(other, name))
 
 
-SLOW = [pytest.mark.slow]
-QUICK_METHODS = ("deo-star", "cyc-sghmc", "pretrain")
-
-
-@pytest.mark.parametrize(
-    "method",
-    [pytest.param(m, marks=[] if m in QUICK_METHODS else SLOW) for m in METHODS],
-)
+@pytest.mark.parametrize("method", METHODS)
 def test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit(
     method: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +213,6 @@ def test_a_run_stopped_after_an_epoch_goes_on_bit_for_bit(folder: Path, tmp_path
     assert_same_training(rx.load(tmp_path / "run"), straight)  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
 def test_a_run_that_is_made_longer_is_a_long_run(folder: Path, tmp_path: Path) -> None:
     straight, _ = whole(folder, "deo-star")
     options = options_of("deo-star") | {"keep_networks": True, "average_starts": True, "epochs": 1}
@@ -288,7 +280,7 @@ def test_rows_of_an_epoch_are_by_rung(folder: Path) -> None:
     np.testing.assert_allclose(trained.epochs["accuracy"][-1], accuracy, rtol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["ensemble", pytest.param("sgld", marks=SLOW)])
+@pytest.mark.parametrize("method", ["ensemble", "sgld"])
 def test_independent_networks_are_averaged_all_at_once(method: str, folder: Path) -> None:
     """In so short a run, at its end; in longer ones every `pick_every` epochs."""
     trained, state = whole(folder, method)
@@ -300,7 +292,6 @@ def test_independent_networks_are_averaged_all_at_once(method: str, folder: Path
     assert picked == [[0, 0]] * 5 + [[1, 1], [0, 0]]
 
 
-@pytest.mark.slow
 def test_a_cycle_is_averaged_at_its_end(folder: Path) -> None:
     trained, state = whole(folder, "cyc-sghmc")
     assert trained.epochs["weight"].tolist() == [0.0, 0.0, 0.0, 1.0]

@@ -151,7 +151,7 @@ def test_networks_without_a_ladder_are_alike_and_have_a_mean(alone):
 
 
 def test_a_single_network():
-    made = run("cyc-swag", epochs=2, num_replicas=2, cycle_epochs=2).plot()
+    made = run("cyc-sghmc", epochs=2, num_replicas=2, cycle_epochs=2).plot()
     assert list(made) == ["epochs", "reliability", "reliability-logits"]
     assert len(named(made["epochs"].axes[0], "the network").get_xdata()) == 4
 
