@@ -4,11 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
 import replicax as rx
+from replicax import algorithm, prng
+from replicax.chunk import STATE_AXES
+from replicax.ladder import Tuning
 
 SIZES = st.sampled_from([2, 3, 5, 8])
 SEEDS = st.integers(0, 2**32 - 1)
@@ -38,3 +42,37 @@ def quietly(target: Any, params: Any, **options: Any) -> rx.Posterior:
         "progress": False,
     }
     return rx.sample(target, params, **(defaults | options))
+
+
+def assert_same_run(one: rx.Posterior, other: rx.Posterior) -> None:
+    """Bit for bit, in everything a posterior reports."""
+    for a, b in zip(jax.tree.leaves(one.draws), jax.tree.leaves(other.draws), strict=True):
+        np.testing.assert_array_equal(a, b)
+    for name in (
+        "energies",
+        "rung_of",
+        "round_trips",
+        "learning_rates",
+        "temperatures",
+        "buffer",
+        "verdict_rate",
+        "window_swap_rate",
+    ):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    assert one.history.keys() == other.history.keys()
+    for name, values in one.history.items():
+        np.testing.assert_array_equal(values, other.history[name], err_msg=name)
+
+
+# A ladder that does not move, and many chains at once
+
+FIXED = Tuning(adapts=None, adapts_buffer=False)
+
+
+def start_chains(step: Callable, state: algorithm.State, params: Any, seed: int = 1) -> tuple:
+    """`step` for many chains at once, their keys, and their states from params (chain, replica)."""
+    num_chains = jax.tree.leaves(params)[0].shape[0]
+    copies = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), state)
+    states = copies._replace(step=state.step, replicas=copies.replicas._replace(params=params))
+    keys = jax.random.split(prng.make_key(seed), num_chains)
+    return jax.vmap(step, (0, STATE_AXES), (STATE_AXES, 0)), keys, states

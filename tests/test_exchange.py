@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import reference
 from common import quick_jit
-from test_algorithm import bowl_target
+from oracle_cases import bowl_target
 
 import replicax as rx
 from replicax import prng, schedule, swap

@@ -9,10 +9,10 @@ import textwrap
 import time
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import assert_same_run
 
 import replicax as rx
 from replicax import records
@@ -36,26 +36,6 @@ SETTINGS = dict(
 def run_modes25(num_steps: int, **options) -> rx.Posterior:
     options = SETTINGS | options
     return rx.sample(rx.targets.modes25(), rx.targets.modes25_start, num_steps=num_steps, **options)
-
-
-def assert_same_run(one: rx.Posterior, other: rx.Posterior) -> None:
-    """Bit for bit, in everything a posterior reports."""
-    for a, b in zip(jax.tree.leaves(one.draws), jax.tree.leaves(other.draws), strict=True):
-        np.testing.assert_array_equal(a, b)
-    for name in (
-        "energies",
-        "rung_of",
-        "round_trips",
-        "learning_rates",
-        "temperatures",
-        "buffer",
-        "verdict_rate",
-        "window_swap_rate",
-    ):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
-    assert one.history.keys() == other.history.keys()
-    for name, values in one.history.items():
-        np.testing.assert_array_equal(values, other.history[name], err_msg=name)
 
 
 @pytest.fixture(scope="module")
@@ -218,57 +198,6 @@ def test_ctrl_c_saves_everything_and_the_run_goes_on_from_there(tmp_path, whole)
     assert_same_run(rx.resume(folder, rx.targets.modes25()), whole)
 
 
-def linear_energy(params, batch):
-    x, y = batch
-    return 50 / len(y) * jnp.sum((y - x @ params["w"] - params["b"]) ** 2)
-
-
-X = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
-DATA = (X, X @ np.array([1.0, -2.0, 3.0], np.float32))
-START = {"w": jnp.zeros(3), "b": jnp.zeros(())}
-LINEAR = dict(num_replicas=3, learning_rate=(1e-4, 1e-3), progress=False, buffer=0.1, burn_in=0)
-
-
-def batch_of(step: int):
-    rows = np.random.default_rng(step).integers(0, 50, 8)
-    return tuple(x[rows] for x in DATA)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize(
-    "batches",
-    [
-        lambda: dict(batches=DATA, batch_size=8),
-        pytest.param(lambda: dict(batches=batch_of), marks=pytest.mark.slow),
-        lambda: dict(batches=(batch_of(step) for step in range(10_000))),
-    ],
-    ids=["arrays", "function", "iterable"],
-)
-def test_every_kind_of_batch_resumes_bit_for_bit(tmp_path, batches):
-    whole = rx.sample(linear_energy, START, num_steps=90, **LINEAR, **batches())
-    rx.sample(linear_energy, START, num_steps=41, run_dir=tmp_path / "r", **LINEAR, **batches())
-    resumed = rx.resume(tmp_path / "r", linear_energy, num_steps=90, chunk_steps=20, **batches())
-    assert_same_run(resumed, whole)
-    assert whole.energies[0, -1] < whole.energies[0, 0]
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_a_function_and_an_iterable_of_the_same_batches_agree():
-    one = rx.sample(linear_energy, START, num_steps=50, batches=batch_of, **LINEAR)
-    feed = (batch_of(step) for step in range(50))
-    other = rx.sample(linear_energy, START, num_steps=50, batches=feed, chunk_steps=7, **LINEAR)
-    assert_same_run(one, other)
-
-
-def test_batches_that_end_stop_the_run_and_keep_what_was_drawn():
-    feed = [batch_of(step) for step in range(20)]
-    with pytest.warns(UserWarning, match="batches ended at step 20"):
-        posterior = rx.sample(linear_energy, START, num_steps=50, batches=feed, **LINEAR)
-    assert posterior.result.code == "batches_ended" and posterior.draws["w"].shape == (1, 20, 3)
-    with pytest.raises(ValueError, match="ended at step 0"):
-        rx.sample(linear_energy, START, num_steps=50, batches=[], **LINEAR)
-
-
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_callback_that_fails_loses_nothing(tmp_path, whole):
     def fails(progress):
@@ -281,43 +210,6 @@ def test_a_callback_that_fails_loses_nothing(tmp_path, whole):
         )
     assert rx.load(tmp_path / "run").num_steps == 200
     assert_same_run(rx.resume(tmp_path / "run", rx.targets.modes25()), whole)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_resume_refuses_what_is_not_the_run_it_continues(tmp_path):
-    folder = tmp_path / "run"
-    rx.sample(linear_energy, START, num_steps=20, run_dir=folder, batches=batch_of, **LINEAR)
-    with pytest.raises(ValueError, match="Give the same batches"):
-        rx.resume(folder, linear_energy, num_steps=30)
-    with pytest.raises(ValueError, match="stands at step 20"):
-        rx.resume(folder, linear_energy, num_steps=10, batches=batch_of)
-    with pytest.raises(ValueError, match="takes no seed"):
-        rx.resume(folder, linear_energy, batches=batch_of, seed=4)
-    with pytest.raises(ValueError, match="does not fit"):
-        rx.resume(folder, linear_energy, batches=batch_of, kernel="momentum", num_steps=30)
-    with pytest.raises(ValueError, match="not a run folder"):
-        rx.resume(tmp_path, linear_energy)
-    with pytest.raises(ValueError, match="already holds a run"):
-        rx.sample(linear_energy, START, num_steps=20, run_dir=folder, batches=batch_of, **LINEAR)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_what_a_folder_cannot_hold_must_be_given_again(tmp_path):
-    import optax
-
-    kernel = rx.kernels.from_optax(optax.adam(1.0))
-    options = dict(LINEAR, kernel=kernel, gain=lambda step: 0.01 + 0 * step)
-    whole = rx.sample(linear_energy, START, num_steps=40, batches=DATA, batch_size=8, **options)
-    folder = tmp_path / "run"
-    rx.sample(linear_energy, START, num_steps=20, batches=DATA, batch_size=8, run_dir=folder,
-              **options)  # fmt: skip
-    again = dict(num_steps=40, batches=DATA, batch_size=8)
-    with pytest.raises(ValueError, match="kernel of your own"):
-        rx.resume(folder, linear_energy, **again)
-    with pytest.raises(ValueError, match="gain of your own"):
-        rx.resume(folder, linear_energy, kernel=kernel, **again)
-    resumed = rx.resume(folder, linear_energy, kernel=kernel, gain=options["gain"], **again)
-    assert_same_run(resumed, whole)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
