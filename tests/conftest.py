@@ -4,6 +4,7 @@ Many tests run the same compiled loop again: JAX keeps programs of this session 
 own. Set JAX_COMPILATION_CACHE_DIR to keep them from one session to the next.
 """
 
+import signal
 import tempfile
 
 import jax
@@ -15,6 +16,9 @@ settings.load_profile("replicax")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Shells start background jobs deaf to Ctrl-C; children would be so, too.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if jax.config.jax_compilation_cache_dir is None:
         folder = tempfile.TemporaryDirectory(prefix="replicax-jax-", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)
