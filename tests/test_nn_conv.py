@@ -147,6 +147,8 @@ def test_pointwise_convolutions_become_one_matrix_product() -> None:
         )(images, filters)
     assert "conv_general_dilated" not in str(program)
     assert str(program).count("dot_general[") == 1
+    # Without it, XLA ends the process when it compiles networks of many replicas for GPUs.
+    assert str(program).count("optimization_barrier") == 1
 
 
 def test_shared_images_make_one_wide_convolution() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from replicax import cli, diagnostics, experiments, theory, training
-from replicax.experiments import table2, table2_figures
+from replicax.experiments import table2, table2_figures, table2_page
 from replicax.experiments import table2_numbers as numbers
 from replicax.experiments.table2 import METHODS, Settings
 from replicax.predict import Metrics
@@ -208,6 +208,15 @@ def test_an_interrupted_run_goes_on_from_a_copied_folder(place, runs, undrawn) -
     assert gone_on is not None and whole is not None
     np.testing.assert_array_equal(gone_on.log_probabilities(), whole.log_probabilities())
     assert table2.wall_seconds(there / "tiny" / "deo-star", gone_on.num_steps) is not None
+
+
+def test_unfinished_runs_are_named_so_where_they_are_compared() -> None:
+    seen = {"accuracy": 0.03, "accuracy_error": 0.01, "nll_sum": -900.0, "nll_sum_error": 60.0}
+    runs = {"deo-star": {"state": "finished"}, "cyc-swag": {"state": "interrupted"}}
+    found = table2_page._claims("resnet20", {"deo-star - cyc-swag": seen}, runs)
+    what = "resnet20, DEO⋆-mSGD×P10 minus cycSWAG×T10 (unfinished): "
+    assert [finding.what for finding in found] == [what + "accuracy, points", what + "NLL, sum"]
+    assert [finding.met for finding in found] == [True, True]
 
 
 def test_a_run_killed_before_it_saved_anything_begins_again(place, runs, monkeypatch) -> None:

@@ -86,7 +86,7 @@ def describe(model: str, runs: Runs, trips: dict[str, Trips], folder: Path) -> d
         "runs": held,
         "starts_alone": numbers.starts_alone(runs),
         "compared": compared,
-        "findings": [*_claims(model, compared), *_trip_findings(model, trips)],
+        "findings": [*_claims(model, compared, held), *_trip_findings(model, trips)],
     }
 
 
@@ -125,9 +125,16 @@ def _describe_run(model: str, name: str, run: Trained | None, folder: Path) -> d
     return held
 
 
-def _claims(model: str, compared: dict[str, dict[str, float]]) -> list[Finding]:
+def _claims(
+    model: str, compared: dict[str, dict[str, float]], runs: dict[str, dict[str, Any]]
+) -> list[Finding]:
     """The paper's order of methods, judged where the paper itself has it: by two standard errors
     over images."""
+
+    def label(name: str) -> str:
+        is_finished = runs[name]["state"] == "finished"
+        return NAMES[name] if is_finished else f"{NAMES[name]} (unfinished)"
+
     found = []
     for pair in COMPARED:
         seen, printed = compared.get(" - ".join(pair)), PAPER.get(model)
@@ -142,7 +149,7 @@ def _claims(model: str, compared: dict[str, dict[str, float]]) -> list[Finding]:
             claimed = better * theirs > 0
             asked = "more than 2 standard errors better" if claimed else ""
             met = better * ours > 2 * error if claimed else None
-            name = f"{model}, {NAMES[pair[0]]} minus {NAMES[pair[1]]}: {what}"
+            name = f"{model}, {label(pair[0])} minus {label(pair[1])}: {what}"
             shown = f"{ours:+.{digits}f} ± {error:.{digits}f}"
             found.append(Finding(name, f"{theirs:+.{digits}f}", shown, asked, met))
     return found
