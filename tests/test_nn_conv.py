@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import quick_jit
 from jax import lax
 
 from replicax.nn.conv import conv, layout
@@ -53,7 +54,7 @@ def everything(operation, options, axes, images, filters):
     loss = wiggle(operation, options)
     of_each = jax.vmap(jax.value_and_grad(loss, (0, 1)), axes)
     of_all = jax.grad(lambda *both: jnp.sum(jax.vmap(loss, axes)(*both)), (0, 1))
-    return jax.jit(lambda *both: (of_each(*both), of_all(*both)))(images, filters)
+    return quick_jit(lambda *both: (of_each(*both), of_all(*both)))(images, filters)
 
 
 def assert_close(found, wanted, tolerance: float) -> None:
@@ -108,7 +109,7 @@ def test_chains_of_replicas_fold_twice(name: str, window: int) -> None:
 
     def gradients(operation):
         loss = wiggle(operation, CASES["strided" if window > 1 else "pointwise, strided"])
-        return jax.jit(jax.vmap(jax.vmap(jax.grad(loss, (0, 1)))))(images, filters)
+        return quick_jit(jax.vmap(jax.vmap(jax.grad(loss, (0, 1)))))(images, filters)
 
     with layout(name):
         found = gradients(conv)

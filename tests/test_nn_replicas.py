@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import quick_jit
 
 import replicax as rx
 from replicax.nn.replicas import one_by_one
@@ -20,16 +21,22 @@ def train_one(params, state, images, labels):
     return jax.value_and_grad(loss_of, has_aux=True)(params)
 
 
-@pytest.mark.parametrize("mapping", (rx.nn.vmap, one_by_one))
-def test_replicas_are_those_of_jax(mapping) -> None:
+def test_replicas_are_those_of_jax() -> None:
     keys = jax.random.split(jax.random.key(0), 3)
     params, state = jax.vmap(NETWORK.init)(keys)
     images = jax.random.normal(jax.random.key(1), (5, 8, 8, 1))
     given = params, state, images, jnp.arange(5) % 3
-    found = jax.jit(mapping(train_one, (0, 0, None, None)))(*given)
-    wanted = jax.jit(jax.vmap(train_one, (0, 0, None, None)))(*given)
+    found = quick_jit(one_by_one(train_one, (0, 0, None, None)))(*given)
+    wanted = quick_jit(jax.vmap(train_one, (0, 0, None, None)))(*given)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("backend", "is_written_out"), [("cpu", True), ("gpu", False)])
+def test_replicas_are_written_out_on_cpus_alone(backend, is_written_out, monkeypatch) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    program = str(jax.make_jaxpr(rx.nn.vmap(jnp.sin))(jnp.ones((3, 2))))
+    assert program.count("squeeze[") == (3 if is_written_out else 0)  # one slice a replica
 
 
 def test_one_number_of_axes_holds_for_all_arguments() -> None:
