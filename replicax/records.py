@@ -248,9 +248,10 @@ def _axes(name: str, array: np.ndarray) -> list[str]:
 
 
 def _chunks(array: np.ndarray) -> tuple[int, ...]:
-    """About a megabyte, so that appending rewrites little."""
+    """About a megabyte, so that appending rewrites little; at least 1 along every axis, which may
+    be empty: a single replica has no pairs."""
     row = max(1, array[:1].nbytes)
-    return (max(1, 2**20 // row), *array.shape[1:])
+    return (max(1, 2**20 // row), *(max(1, size) for size in array.shape[1:]))
 
 
 def _write_whole(path: Path, content: bytes) -> None:
