@@ -63,7 +63,7 @@ def reproduce(
       replicax reproduce table2 --model resnet20
     """
     from replicax import experiments
-    from replicax.experiments.study import Scale
+    from replicax.errors import choose
 
     if not names:
         return _list_studies(as_json)
@@ -71,36 +71,38 @@ def reproduce(
     if "all" in chosen:
         alone = [name for name in experiments.ALONE if name not in chosen]
         chosen = tuple(name for name in experiments.NAMES if name not in alone)
-    studies = [experiments.load_study(name) for name in chosen]
+    for name in chosen:
+        choose("The study", name, experiments.NAMES)
     special = {
         "model": model, "data": data, "epochs": epochs, "start_epochs": start_epochs,
         "runs": runs, "assemble": assemble or None,
     }  # fmt: skip
     special = {name: value for name, value in special.items() if value is not None}
-    if "table2" in chosen:
-        _refuse("table2", {"--quick": quick, "--seeds": seeds, "--fresh": fresh}, chosen)
+    if experiments.TABLE2 in chosen:
+        _refuse(experiments.TABLE2, {"--quick": quick, "--seeds": seeds, "--fresh": fresh}, chosen)
     elif special:
         wrong = ", ".join("--" + name.replace("_", "-") for name in special)
         raise ValueError(f"Only table2 takes {wrong}: write replicax reproduce table2 {wrong} ...")
     from replicax.experiments import page
     from replicax.experiments.runner import reproduce as run
+    from replicax.experiments.study import Scale
     from replicax.program import Programs
 
     held, programs = [], Programs()
-    for study in studies:
-        if study.name == "table2":
-            held.append(_table2(special, out, as_json))
-            page.write_index(out, experiments.NAMES)
-            continue
-        command = _command(study.name, quick, seeds, out)
+    for name in chosen:
         with parts.quietly(as_json):
-            held.append(
-                run(study, out, Scale(quick, seeds), fresh=fresh, command=command,
-                    programs=programs)
-            )  # fmt: skip
+            if name == experiments.TABLE2:
+                held.append(_table2(special, out))
+            else:
+                study = experiments.load_study(name)
+                command = _command(study.name, quick, seeds, out)
+                held.append(
+                    run(study, out, Scale(quick, seeds), fresh=fresh, command=command,
+                        programs=programs)
+                )  # fmt: skip
         if not as_json:
             parts.print_tables(_render(held[-1]))
-            typer.echo(f"The page: {out / study.name}.md\n")
+            typer.echo(f"The page: {out / held[-1]['study']}.md\n")
         page.write_index(out, experiments.NAMES)
     if as_json:
         parts.print_json(held)
@@ -114,21 +116,16 @@ def _refuse(name: str, options: dict[str, Any], chosen: tuple[str, ...]) -> None
         raise ValueError(f"{name} does not take {', '.join(wrong)}; leave it out.")
 
 
-def _table2(special: dict[str, Any], out: Path, as_json: bool) -> dict[str, Any]:
+def _table2(special: dict[str, Any], out: Path) -> dict[str, Any]:
     from replicax.experiments import table2
 
     given = dict(special)
     runs, assemble = given.pop("runs", None), given.pop("assemble", False)
-    with parts.quietly(as_json):
-        held = table2.reproduce(
-            table2.Settings(**given), out, runs, assemble=assemble,
-            command=_table2_command(special, out),
-            say=lambda sentence: typer.echo(sentence, err=True),
-        )  # fmt: skip
-    if not as_json:
-        parts.print_tables(_render(held))
-        typer.echo(f"The page: {out / 'table2'}.md\n")
-    return held
+    return table2.reproduce(
+        table2.Settings(**given), out, runs, assemble=assemble,
+        command=_table2_command(special, out),
+        say=lambda sentence: typer.echo(sentence, err=True),
+    )  # fmt: skip
 
 
 def _table2_command(special: dict[str, Any], out: Path) -> str:
@@ -154,7 +151,7 @@ def _command(name: str, quick: bool, seeds: int | None, out: Path) -> str:
 def _list_studies(as_json: bool) -> int:
     from replicax import experiments
 
-    titles = {name: experiments.load_study(name).title for name in experiments.NAMES}
+    titles = {name: experiments.title_of(name) for name in experiments.NAMES}
     if as_json:
         parts.print_json(titles)
     else:

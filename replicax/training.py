@@ -23,6 +23,8 @@ from replicax.starts import per_replica
 from replicax.trained import Trained
 from replicax.version import __version__
 
+# The paper's adaptation of networks, per mean loss
+GAIN, BUFFER, BUFFER_GAIN = Gain(600.0, 1000.0), 0.1, Gain(60.0, 1000.0, cap=0.05)
 _PICK_EVERY = 10  # epochs between two looks at all networks of an ensemble
 
 
@@ -77,9 +79,9 @@ def train(
     temperature: float | None = None,
     target_swap_rate: float = 0.005,
     window: int | None = None,
-    gain: Gain = Gain(600.0, 1000.0),  # noqa: B008
-    buffer: float = 0.1,
-    buffer_gain: Gain = Gain(60.0, 1000.0, cap=0.05),  # noqa: B008
+    gain: Gain = GAIN,
+    buffer: float = BUFFER,
+    buffer_gain: Gain = BUFFER_GAIN,
     on_swap: str = "keep",
     on_nonfinite: str | None = None,
     average_starts: bool = False,

@@ -161,7 +161,7 @@ def test_progress_names_the_running_cells(tmp_path, capsys) -> None:
 
 
 def test_every_study_has_a_name_a_title_and_quick_cells() -> None:
-    for name in experiments.NAMES:
+    for name in experiments.STUDIES:
         study = experiments.load_study(name)
         assert study.name == name
         for scale in (Scale(), Scale(quick=True), Scale(seeds=3)):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from replicax import cli, diagnostics, experiments, theory, training
+from replicax import cli, experiments, training
 from replicax.experiments import table2, table2_figures, table2_page
 from replicax.experiments import table2_numbers as numbers
 from replicax.experiments.table2 import METHODS, Settings
@@ -287,31 +287,6 @@ def test_all_leaves_table2_out(monkeypatch, tmp_path) -> None:
     seen.clear()
     cli.main(["reproduce", "all", "--out", str(tmp_path)])
     assert seen == []
-
-
-@pytest.mark.parametrize(("num_replicas", "window"), [(3, 1), (4, 1), (5, 2), (4, 7)])
-def test_certain_swaps_make_the_trips_of_their_path(num_replicas: int, window: int) -> None:
-    rung_of, path, steps = np.arange(num_replicas), [], 101
-    gate = np.ones(num_replicas - 1, bool)
-    for step in range(steps):
-        if step % window == 0:
-            gate[:] = True
-        for pair in range(num_replicas - 1):
-            if (pair + 1) % 2 == (step // window) % 2 and gate[pair]:
-                cold, hot = (int(np.flatnonzero(rung_of == pair + side)[0]) for side in (0, 1))
-                rung_of[cold], rung_of[hot], gate[pair] = pair + 1, pair, False
-        path.append(rung_of.copy())
-    (wanted,) = diagnostics.round_trips(np.array(path)[None])
-    found = numbers.simulate_trips(np.ones(num_replicas - 1), window, steps, repeats=3)
-    assert found.tolist() == [wanted] * 3 and wanted > 0
-
-
-def test_long_simulations_have_lemma_1s_rate() -> None:
-    rates, steps = np.array([0.3, 0.4, 0.5, 0.35]), 12_000
-    for window in (1, 4):
-        found = numbers.simulate_trips(rates, window, steps, repeats=200)
-        wanted = steps * theory.round_trip_rate(1 - rates, window)
-        assert found.mean() == pytest.approx(wanted, rel=0.03)
 
 
 def test_differences_are_paired() -> None:

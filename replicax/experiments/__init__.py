@@ -2,7 +2,8 @@
 
 A study lists its cells, runs one cell, and says what the records of all cells show. `runner` does
 the rest: it saves every finished cell, goes on where it stopped, and writes numbers, figures and
-page from the saved records alone.
+page from the saved records alone. Table 2 has run folders instead of cells, and a `reproduce` of
+its own.
 """
 
 import importlib
@@ -22,14 +23,23 @@ _MODULES = {
     "kernels": "kernels",
     "preset": "preset",
     "networks": "networks",
-    "table2": "table2",
 }
-NAMES = tuple(_MODULES)
+STUDIES, TABLE2 = tuple(_MODULES), "table2"
+NAMES = (*STUDIES, TABLE2)
 # Run only where they are named: they need scikit-learn, or data and a GPU.
-ALONE = ("networks", "table2")
+ALONE = ("networks", TABLE2)
 
 
 def load_study(name: str) -> Study:
     """The study called `name`; its module is imported only now."""
-    module = _MODULES[choose("The study", name, NAMES)]
+    module = _MODULES[choose("The study", name, STUDIES)]
     return importlib.import_module(f"replicax.experiments.{module}").STUDY
+
+
+def title_of(name: str) -> str:
+    """What a study shows, in a line."""
+    if name != TABLE2:
+        return load_study(name).title
+    from replicax.experiments.table2 import TITLE
+
+    return f"{TITLE} (a GPU and the data; not part of all)"

@@ -8,6 +8,8 @@ rule, schedule, gates and swaps are the library's own step. Two ways to set that
 - energies with noise of the standard deviation sigma that the rule is told: what is left of the
   swaps in big data, `theory.swap_probability_under_noise(0, dT, sigma)`.
 
+`simulate_trips` makes coins of known rates by itself, a window at a time, for runs of any length.
+
 A count of n trips has a relative standard error of 0.45 to 0.75 / sqrt(n), by schedule.
 """
 
@@ -167,6 +169,35 @@ def count_trips(
         tick((_DISCARDED + done) / (_DISCARDED + _COUNTED))
         walk = run(window, sigma, block, walk)
     return Counted(np.asarray(walk.trips), _COUNTED * block, num_replicas)
+
+
+def simulate_trips(
+    rates: np.ndarray, window: int, num_steps: int, repeats: int, seed: int = 0
+) -> np.ndarray:
+    """Round trips of all replicas if verdicts were coins with these rates  -> (repeat,).
+
+    A pair moves at most once in its window and every second window is its own, so a window is one
+    draw: it swaps with probability 1 - (1 - rate)^W. Replica i starts on rung i.
+    """
+    rates, random = np.asarray(rates, float), np.random.default_rng(seed)
+    num_replicas = len(rates) + 1
+    replica_at = np.tile(np.arange(num_replicas), (repeats, 1))
+    was_hot = np.zeros((repeats, num_replicas), bool)  # by replica, since it was on the coldest
+    been_cold = np.zeros((repeats, num_replicas), bool)
+    been_cold[:, 0] = True
+    trips, row = np.zeros(repeats, int), np.arange(repeats)
+    for number, first in enumerate(range(0, num_steps, window)):
+        length = min(window, num_steps - first)
+        pairs = np.arange(len(rates))[(np.arange(len(rates)) + 1) % 2 == number % 2]
+        swaps = random.random((repeats, len(pairs))) < 1 - (1 - rates[pairs]) ** length
+        cold, hot = replica_at[:, pairs], replica_at[:, pairs + 1]
+        replica_at[:, pairs] = np.where(swaps, hot, cold)
+        replica_at[:, pairs + 1] = np.where(swaps, cold, hot)
+        coldest, hottest = replica_at[:, 0], replica_at[:, -1]
+        trips += was_hot[row, coldest]
+        was_hot[row, coldest], been_cold[row, coldest] = False, True
+        was_hot[row, hottest] |= been_cold[row, hottest]
+    return trips
 
 
 def error_bound(num_trips: int) -> float:

@@ -14,10 +14,10 @@ from replicax.experiments import networks_figures as drawn
 from replicax.experiments.networks_findings import findings, notes, tables
 from replicax.experiments.networks_numbers import LADDER, LOOKS, NUM_REPLICAS, RATE, best_window
 from replicax.experiments.study import Cell, Record, Results, Scale, Study, Work
-from replicax.ladder import Gain
 from replicax.nn.small import small_cnn
 from replicax.problems import Supervised, classification
 from replicax.starts import per_replica
+from replicax.training import BUFFER, BUFFER_GAIN, GAIN
 
 _WIDTHS = (4, 8)  # so few channels that the digits are not learnt by heart and energies stay noisy
 _RATES = (0.01, 0.32)  # of the noise study
@@ -103,8 +103,7 @@ def _sample(settings: dict[str, Any], work: Work, seed: int, start: Any, **optio
         num_steps=settings["epochs"] * steps, temperature=0.0, kernel=kernels.momentum(0.9),
         energy_at="before",
         burn_in=settings["burn_in"] * steps - 1, thin=steps, history_every=steps,
-        on_nonfinite="restart", gain=Gain(600.0, 1000.0), buffer=0.1,
-        buffer_gain=Gain(60.0, 1000.0, cap=0.05), **options,
+        on_nonfinite="restart", gain=GAIN, buffer=BUFFER, buffer_gain=BUFFER_GAIN, **options,
     )  # fmt: skip
 
 

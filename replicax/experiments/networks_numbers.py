@@ -7,8 +7,8 @@ import numpy as np
 
 from replicax import theory
 from replicax.data.digits import NUM_TEST
+from replicax.experiments.index_process import simulate_trips
 from replicax.experiments.study import Measured, Record, Results
-from replicax.experiments.table2_numbers import simulate_trips
 
 NUM_REPLICAS = 8
 LADDER = (0.02, 0.2)

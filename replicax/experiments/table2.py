@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from replicax.experiments.study import Cell, Results, Scale, Study, Work
 from replicax.tasks import AUGMENTED, DEFAULTS, Task, absolute
 from replicax.trained import Trained
 
@@ -200,27 +199,3 @@ def reproduce(
     if not assemble:
         run_all(settings, runs, progress, callback, say)
     return table2_page.write(found_runs(runs, settings), runs, out, command)
-
-
-def cells(scale: Scale) -> list[Cell]:
-    """For the list of studies: one cell is one run."""
-    return [Cell(method, {"method": method}) for method in METHODS]
-
-
-def _run_cell(settings: dict[str, Any], work: Work) -> Any:
-    raise ValueError("Table 2 keeps run folders, not cells: call table2.reproduce.")
-
-
-def _nothing(results: Results) -> Any:
-    return []
-
-
-STUDY = Study(
-    name="table2",
-    title=TITLE + " (a GPU and the data; not part of all)",
-    about=ABOUT,
-    cells=cells,
-    run=_run_cell,
-    findings=_nothing,
-    figures=lambda results: {},
-)

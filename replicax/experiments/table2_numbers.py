@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from replicax import predict, theory
+from replicax.experiments.index_process import simulate_trips
 from replicax.methods import METHODS
 from replicax.trained import START_WEIGHT, Trained
 
@@ -186,42 +187,13 @@ def epoch_rates(run: Trained, span: int = 10) -> tuple[np.ndarray, np.ndarray]:
     return steps[span:] / run.options["history_every"], (counts[span:] - counts[:-span]) / num_steps
 
 
-def simulate_trips(
-    rates: np.ndarray, window: int, num_steps: int, repeats: int = REPEATS, seed: int = 0
-) -> np.ndarray:
-    """Round trips of all replicas if verdicts were coins with these rates  -> (repeat,).
-
-    A pair moves at most once in its window and every second window is its own, so a window is one
-    draw: it swaps with probability 1 - (1 - rate)^W. Replica i starts on rung i.
-    """
-    rates, random = np.asarray(rates, float), np.random.default_rng(seed)
-    num_replicas = len(rates) + 1
-    replica_at = np.tile(np.arange(num_replicas), (repeats, 1))
-    was_hot = np.zeros((repeats, num_replicas), bool)  # by replica, since it was on the coldest
-    been_cold = np.zeros((repeats, num_replicas), bool)
-    been_cold[:, 0] = True
-    trips, row = np.zeros(repeats, int), np.arange(repeats)
-    for number, first in enumerate(range(0, num_steps, window)):
-        length = min(window, num_steps - first)
-        pairs = np.arange(len(rates))[(np.arange(len(rates)) + 1) % 2 == number % 2]
-        swaps = random.random((repeats, len(pairs))) < 1 - (1 - rates[pairs]) ** length
-        cold, hot = replica_at[:, pairs], replica_at[:, pairs + 1]
-        replica_at[:, pairs] = np.where(swaps, hot, cold)
-        replica_at[:, pairs + 1] = np.where(swaps, cold, hot)
-        coldest, hottest = replica_at[:, 0], replica_at[:, -1]
-        trips += was_hot[row, coldest]
-        was_hot[row, coldest], been_cold[row, coldest] = False, True
-        was_hot[row, hottest] |= been_cold[row, hottest]
-    return trips
-
-
 def trips_of(run: Trained) -> Trips:
     rates, window = run.verdict_rate[0], run.window
     time = float(theory.round_trip_time(1 - rates, window)) if np.all(rates > 0) else math.inf
     return Trips(
         int(run.round_trips.sum()),
         run.num_replicas * run.num_steps / time,
-        simulate_trips(rates, window, run.num_steps),
+        simulate_trips(rates, window, run.num_steps, REPEATS),
         time,
     )
 
