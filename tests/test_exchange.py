@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference
-from common import quick_jit
+from common import quick_jit, quietly
 from oracle_cases import bowl_target
 
 import replicax as rx
@@ -260,3 +260,11 @@ def test_energy_temperature_and_rates_scale_together() -> None:
     np.testing.assert_allclose(large.draws, one.draws, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(factor * large.learning_rates, one.learning_rates, rtol=1e-5)
     np.testing.assert_allclose(large.buffer / factor, one.buffer, rtol=1e-3)
+
+
+def test_replicas_that_do_not_exchange_keep_their_learning_rates() -> None:
+    target, start = bowl_target(own_gradient=False), np.zeros(2)
+    alone = quietly(target, start, schedule="none")
+    np.testing.assert_allclose(alone.learning_rates[0], np.geomspace(0.02, 0.1, 4), rtol=1e-6)
+    moved = quietly(target, start)  # with exchange they adapt
+    assert np.abs(moved.learning_rates[0, 1:-1] / np.geomspace(0.02, 0.1, 4)[1:-1] - 1).max() > 1e-3
