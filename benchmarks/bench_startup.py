@@ -13,7 +13,7 @@ from pathlib import Path
 
 from timing import MICRO, Check, Lap, Row, Timing, interleave, parse_arguments, report
 
-_HELP = "import sys; sys.argv = ['replicax', '--help']; from replicax.cli import main; main()"
+_HELP = "import sys; sys.argv = ['replicax', '--help']; from replicax.cli.main import main; main()"
 _DEMO = """
 import json, time
 seen = []

@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 
 import replicax as rx
-from replicax import chunk
-from replicax.algorithm import build_parts
-from replicax.assembly import Assembly
-from replicax.batches import as_batches
-from replicax.chance import draw_block
-from replicax.ladder import Tuning
-from replicax.options import Options
-from replicax.run import draw_slots
-from replicax.targets import as_target
+from replicax.algorithm.randomness import draw_block
+from replicax.algorithm.step import build_parts
+from replicax.algorithm.target import as_target
+from replicax.algorithm.tuning import Tuning
+from replicax.run import compiled_loop as chunk
+from replicax.run.assembly import Assembly
+from replicax.run.batches import as_batches
+from replicax.run.host_loop import draw_slots
+from replicax.run.options import Options
 
 TOY: dict[str, Any] = {  # the paper's 25 modes, section 5.1, as `replicax demo` samples them
     "num_replicas": 16,

@@ -8,12 +8,12 @@ import jax
 import numpy as np
 from resnet_rows import Case, Setup
 
-from replicax.chunk import build_chunk
 from replicax.data import Dataset
-from replicax.problems import classification
-from replicax.records import Records
-from replicax.run import draw_slots, record
-from replicax.training import assemble
+from replicax.networks.problem import classification
+from replicax.networks.train import assemble
+from replicax.run.compiled_loop import build_chunk
+from replicax.run.host_loop import draw_slots, record
+from replicax.run.records import Records
 
 _NUM_ROWS = 50_000
 

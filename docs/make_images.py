@@ -6,8 +6,8 @@ from pathlib import Path
 from PIL import Image
 
 import replicax as rx
-from replicax._panels import draw_density, new_figure
-from replicax.plots import draw_paths
+from replicax.results.figure_style import draw_density, new_figure
+from replicax.results.plots import draw_paths
 
 IMAGES = Path(__file__).parent / "images"
 SHOWN_STEPS = 2000  # of the index process

@@ -9,8 +9,8 @@ from typing import Any
 
 import replicax as rx
 from replicax import presets
-from replicax.cli_target import Naming
-from replicax.posterior import Posterior
+from replicax.results.posterior import Posterior
+from replicax.user_code import Naming
 
 target = rx.targets.modes25()
 params = rx.targets.modes25_start
@@ -89,7 +89,7 @@ def render(judged: dict[str, Any]) -> Any:
 
 def plot_demo(posterior: Posterior, folder: Path) -> list[Path]:
     """All figures of the run, and the draws over the modes."""
-    from replicax import plots
+    from replicax.results import plots
 
     posterior.plot(folder)
     if posterior.num_draws:

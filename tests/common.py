@@ -10,9 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 import replicax as rx
-from replicax import algorithm, prng
-from replicax.chunk import STATE_AXES
-from replicax.ladder import Tuning
+from replicax.algorithm import prng
+from replicax.algorithm import step as algorithm
+from replicax.algorithm.tuning import Tuning
+from replicax.run.compiled_loop import STATE_AXES
 
 SIZES = st.sampled_from([2, 3, 5, 8])
 SEEDS = st.integers(0, 2**32 - 1)

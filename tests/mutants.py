@@ -5,7 +5,7 @@ Each takes the place of the function beside it: `monkeypatch.setattr(room, name,
 
 import jax.numpy as jnp
 
-from replicax import schedule, swap
+from replicax.algorithm import schedule, swap
 
 _wanted, _active_pairs, _swapping_pairs = (
     swap.Rule.wanted,

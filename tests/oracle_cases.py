@@ -15,9 +15,11 @@ import reference
 from common import quick_jit
 
 import replicax as rx
-from replicax import algorithm, kernels, prng, schedule, swap
-from replicax.chance import Chance
-from replicax.ladder import Ladder, Tuning
+from replicax.algorithm import kernels, prng, schedule, swap
+from replicax.algorithm import step as algorithm
+from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.randomness import Chance
+from replicax.algorithm.tuning import Tuning
 
 NUM_STEPS = 300
 SIGMA = 0.4

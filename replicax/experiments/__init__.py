@@ -9,7 +9,7 @@ its own.
 import importlib
 
 from replicax.errors import choose
-from replicax.experiments.study import Study
+from replicax.experiments.shared.study import Study
 
 _MODULES = {
     "round-trips": "round_trips",
@@ -40,6 +40,6 @@ def title_of(name: str) -> str:
     """What a study shows, in a line."""
     if name != TABLE2:
         return load_study(name).title
-    from replicax.experiments.table2 import TITLE
+    from replicax.experiments.table2.study import TITLE
 
     return f"{TITLE} (a GPU and the data; not part of all)"

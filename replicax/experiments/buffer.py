@@ -7,9 +7,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from replicax import _panels as panels
-from replicax import prng, swap, theory
-from replicax.experiments.study import Cell, Finding, Results, Scale, Study, Table, Work, number
+from replicax import theory
+from replicax.algorithm import prng, swap
+from replicax.experiments.shared.study import (
+    Cell,
+    Finding,
+    Results,
+    Scale,
+    Study,
+    Table,
+    Work,
+    number,
+)
+from replicax.results import figure_style as panels
 
 _SLOPE = 0.9  # dT between the temperatures 1 and 10
 _NOISES = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)  # dT sigma

@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import replicax as rx
-from replicax import _panels as panels
-from replicax.experiments import toy
-from replicax.experiments.study import (
+from replicax.experiments.shared import toy
+from replicax.experiments.shared.study import (
     Cell,
     Finding,
     Measured,
@@ -18,6 +17,7 @@ from replicax.experiments.study import (
     Work,
     number,
 )
+from replicax.results import figure_style as panels
 
 _STRETCH = (1.0, 10.0)
 _TARGET = rx.targets.modes25(stretch=_STRETCH)

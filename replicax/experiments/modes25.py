@@ -5,10 +5,8 @@ from typing import Any
 import numpy as np
 
 import replicax as rx
-from replicax import _panels as panels
-from replicax import plots
-from replicax.experiments import toy
-from replicax.experiments.study import (
+from replicax.experiments.shared import toy
+from replicax.experiments.shared.study import (
     Cell,
     Finding,
     Measured,
@@ -19,6 +17,8 @@ from replicax.experiments.study import (
     Work,
     number,
 )
+from replicax.results import figure_style as panels
+from replicax.results import plots
 
 _METHODS = {
     "SGLD x P16": "sgld",

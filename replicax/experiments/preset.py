@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 
 import replicax as rx
-from replicax import _panels as panels
 from replicax import presets
-from replicax.experiments import toy
-from replicax.experiments.study import (
+from replicax.experiments.shared import toy
+from replicax.experiments.shared.study import (
     Cell,
     Finding,
     Measured,
@@ -19,6 +18,7 @@ from replicax.experiments.study import (
     Work,
     number,
 )
+from replicax.results import figure_style as panels
 
 _ABOUT = """
 The paper's setting gives the outer modes too little mass, and no number of steps cures it. Here

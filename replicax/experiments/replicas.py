@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from replicax import _panels as panels
-from replicax.experiments import index_process
-from replicax.experiments.noisy_ladder import (
+from replicax.algorithm.schedule import Schedule
+from replicax.experiments.shared import index_process
+from replicax.experiments.shared.noisy_ladder import (
     CORRECTED,
     EXACT,
     PAPER,
@@ -21,8 +21,17 @@ from replicax.experiments.noisy_ladder import (
     swap_rate,
     window_of,
 )
-from replicax.experiments.study import Cell, Finding, Results, Scale, Study, Table, Work, number
-from replicax.schedule import Schedule
+from replicax.experiments.shared.study import (
+    Cell,
+    Finding,
+    Results,
+    Scale,
+    Study,
+    Table,
+    Work,
+    number,
+)
+from replicax.results import figure_style as panels
 
 _NOISES = (10.0, 20.0, 50.0, 100.0)  # energy_noise_std
 _SIMULATED = 10.0

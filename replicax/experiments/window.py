@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from replicax import _panels as panels
 from replicax import theory
-from replicax.experiments import toy
-from replicax.experiments.study import (
+from replicax.experiments.shared import toy
+from replicax.experiments.shared.study import (
     Cell,
     Finding,
     Measured,
@@ -18,6 +17,7 @@ from replicax.experiments.study import (
     Work,
     number,
 )
+from replicax.results import figure_style as panels
 
 _WINDOWS = (1, 2, 4, 6, 7, 8, 10, 12, 16, 20)
 _ABOUT = """

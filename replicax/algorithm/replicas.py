@@ -1,0 +1,113 @@
+"""Moving the replicas of one chain, and what becomes of them: broken ones start again beside a
+colder neighbour, and those that swapped may have to forget their momentum."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from replicax.algorithm.kernels import Kernel
+from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.randomness import Chance
+from replicax.algorithm.target import Target
+
+_SMALL = 4096  # numbers of an array that is looked at together with others
+
+
+def build_move(
+    target: Target, kernel: Kernel, *, moved: bool, map_replicas: Callable = jax.vmap
+) -> Callable[..., tuple[Any, Any, Array]]:
+    """`move(chance, replicas, model_state, rung, batch) -> replicas, model_state, energy_of`.
+
+    Each replica moves with the hyper-parameters of its rung. `moved`: the energy is that of the
+    state after the move; otherwise the one that the gradient's pass computed anyway.
+    """
+
+    def move_one(move_noise, gradient_noise, energy_noise, replica, model_state, rung, batch):
+        if target.has_state:
+            energy, gradient, model_state = target.evaluate_state(
+                replica.params, model_state, batch, gradient_noise
+            )
+            evaluate = _known(replica.params, energy, gradient)
+        else:
+            evaluate = lambda params: target.evaluate(params, batch, gradient_noise)  # noqa: E731
+        replica, energy = kernel.step(move_noise, replica, evaluate, rung)
+        if moved:
+            energy = target.energy_at(point(replica, model_state), batch, energy_noise)
+        return replica, model_state, energy
+
+    mapped = map_replicas(move_one, in_axes=(0, 0, 0, 0, 0, 0, None))
+
+    def move(chance: Chance, replicas: Any, model_state: Any, rung: Ladder, batch: Any):
+        return mapped(
+            chance.move, chance.gradient, chance.energy, replicas, model_state, rung, batch
+        )
+
+    return move
+
+
+def point(replica: Any, model_state: Any) -> Any:
+    """What an energy is a function of: the parameters, with the model state where there is one."""
+    return replica.params if model_state is None else (replica.params, model_state)
+
+
+def _known(params: Any, energy: Array, gradient: Any) -> Callable[[Any], tuple[Array, Any]]:
+    """`evaluate` where it has been done already: a model state is renewed once a step."""
+
+    def evaluate(asked: Any) -> tuple[Array, Any]:
+        same = zip(jax.tree.leaves(asked), jax.tree.leaves(params), strict=True)
+        if not all(one is other for one, other in same):
+            raise ValueError(
+                "A kernel for targets with a model state may evaluate at replica.params only: "
+                "the model state is renewed there, once a step."
+            )
+        return energy, gradient
+
+    return evaluate
+
+
+def find_broken(replicas: Any, energy_of: Array, model_state: Any = None) -> Array:
+    """Which replicas have a non-finite energy, parameter or statistic, (replica,)."""
+    held = jax.tree.leaves((replicas.params, model_state))
+    rows = [leaf.reshape(len(leaf), -1) for leaf in held if _is_floating(leaf)]
+    large = [row for row in rows if row.shape[1] > _SMALL]
+    small = [row for row in rows if row.shape[1] <= _SMALL]
+    if small:  # together: a hundred little sums would cost a GPU a hundred launches
+        large.append(jnp.concatenate(small, axis=1))
+    total = sum(jnp.sum(row.astype(jnp.float32), axis=1) for row in large)
+    return ~(jnp.isfinite(energy_of) & jnp.isfinite(total))
+
+
+def _is_floating(leaf: Array) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def restart(tree: Any, broken: Array, replica_at: Array) -> Any:
+    """Copy to every broken replica its nearest sound neighbour on a colder rung, all of it.
+
+    Where no colder rung is sound, nothing is copied: the run must stop.
+    """
+
+    def copied() -> Any:
+        rungs = jnp.arange(replica_at.shape[0])
+        sound_below = jax.lax.cummax(jnp.where(broken[replica_at], -1, rungs))
+        source = jnp.where(sound_below >= 0, sound_below, rungs)
+        source_of = jnp.zeros_like(replica_at).at[replica_at].set(replica_at[source])
+        return jax.tree.map(lambda leaf: leaf[source_of], tree)
+
+    return jax.lax.cond(jnp.any(broken), copied, lambda: tree)
+
+
+def forget(kernel: Kernel, replicas: Any, swapped: Array) -> Any:
+    """Replicas that swapped keep their parameters and lose their kernel's memory."""
+
+    def begin_again() -> Any:
+        def one(replica: Any, begins: Array) -> Any:
+            fresh = kernel.init(replica.params)
+            return jax.tree.map(lambda new, old: jnp.where(begins, new, old), fresh, replica)
+
+        return jax.vmap(one)(replicas, swapped)
+
+    return jax.lax.cond(jnp.any(swapped), begin_again, lambda: replicas)

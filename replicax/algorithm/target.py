@@ -1,0 +1,146 @@
+"""The target of sampling: an energy that may be stochastic, its gradient and its noise."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from replicax.algorithm import prng
+
+
+class Target(NamedTuple):
+    """A minus-log-posterior, possibly seen only through noise.
+
+    All three are called as `(params, batch, key)`. `energy` returns a scalar. `gradient`, where
+    given, is used for the moves in place of the gradient of `energy`, with a key of its own.
+    `noise(key)`, where given, is drawn for many steps at once and handed over in place of `key`:
+    the same randomness, faster.
+
+    With `has_state`, a replica has a model state beside its parameters (batch statistics, say),
+    and `energy` is called as `(params, model_state, batch, key)` and returns (energy, model_state).
+    `prior(params)`, where given, is felt by moves and not seen by swaps.
+    """
+
+    energy: Callable[..., Any]
+    gradient: Callable[..., Any] | None = None
+    noise: Callable[[Array], Any] | None = None
+    has_state: bool = False
+    prior: Callable[[Any], Array] | None = None
+
+    def evaluate(self, params: Any, batch: Any, noise: Any) -> tuple[Array, Any]:
+        """Energy and gradient of one replica; the energy is NaN where `gradient` stands apart."""
+        if self.gradient is None:
+            energy, gradient = jax.value_and_grad(self.energy)(params, batch, noise)
+        else:
+            energy, gradient = jnp.array(jnp.nan), self.gradient(params, batch, noise)
+        return energy, self._with_prior(gradient, params)
+
+    def evaluate_state(
+        self, params: Any, model_state: Any, batch: Any, noise: Any
+    ) -> tuple[Array, Any, Any]:
+        """Energy, gradient and renewed model state of one replica that has one."""
+        evaluate = jax.value_and_grad(self.energy, has_aux=True)
+        (energy, model_state), gradient = evaluate(params, model_state, batch, noise)
+        return energy, self._with_prior(gradient, params), model_state
+
+    def energy_at(self, point: Any, batch: Any, noise: Any) -> Array:
+        """The energy alone; a point is `params`, or (params, model_state) where there is one."""
+        if not self.has_state:
+            return self.energy(point, batch, noise)
+        energy, _ = self.energy(*point, batch, noise)
+        return energy
+
+    def _with_prior(self, gradient: Any, params: Any) -> Any:
+        if self.prior is None:
+            return gradient
+        return jax.tree.map(jnp.add, gradient, jax.grad(self.prior)(params))
+
+    def draw(self, key: Array) -> Any:
+        """What is handed over in place of `key`: noise, or a key of JAX's default kind."""
+        return prng.ordinary(key) if self.noise is None else self.noise(key)
+
+
+def as_target(target_or_energy: Any) -> Target:
+    """A `Target` from a target or a function of (params), (params, batch), (params, batch, key)."""
+    if isinstance(target_or_energy, Target):
+        target = target_or_energy
+        if target.has_state:
+            return target
+        gradient = None if target.gradient is None else _three_arguments(target.gradient)
+        return target._replace(energy=_three_arguments(target.energy), gradient=gradient)
+    return Target(_three_arguments(target_or_energy))
+
+
+def _three_arguments(function: Callable) -> Callable:
+    if not callable(function):
+        raise ValueError(
+            f"The target is {function!r}; give a function energy(params, batch, key), with the "
+            "last two optional, or rx.Target(energy, gradient, noise)."
+        )
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return function
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = sum(p.default is p.empty for p in positional)
+    count = min(len(positional), 3)
+    if count == 0 or required > 3:
+        raise ValueError(
+            f"{getattr(function, '__name__', function)} takes {required} arguments; it must take "
+            "(params), (params, batch) or (params, batch, key)."
+        )
+    return function if count == 3 else _Padded(function, count)
+
+
+@dataclass(frozen=True)
+class _Padded:
+    """A function of the first one or two of (params, batch, key), called with all three."""
+
+    function: Callable
+    count: int
+
+    def __call__(self, params: Any, batch: Any, key: Any) -> Any:
+        return self.function(*(params, batch, key)[: self.count])
+
+
+def check_energy(target: Target, point: Any, batch: Any, key: Array) -> None:
+    """Raise a sentence unless the energy of one replica is a real floating-point scalar."""
+    if target.has_state:
+        _check_state(target, point, batch, key)
+    seen = jax.eval_shape(lambda p, b, k: target.energy_at(p, b, target.draw(k)), point, batch, key)
+    leaves = jax.tree.leaves(seen)
+    if len(leaves) != 1 or jax.tree.structure(seen) != jax.tree.structure(0):
+        raise ValueError(
+            f"The energy returns {jax.tree.structure(seen)}; it must return one scalar."
+        )
+    if leaves[0].shape != ():
+        raise ValueError(
+            f"The energy returns shape {leaves[0].shape}; it must return a scalar: sum (or "
+            "average) it over its axes."
+        )
+    if not jnp.issubdtype(leaves[0].dtype, jnp.floating):
+        raise ValueError(
+            f"The energy returns dtype {leaves[0].dtype}; it must be a real floating-point number."
+        )
+
+
+def _check_state(target: Target, point: Any, batch: Any, key: Array) -> None:
+    """What goes round in the loop must come back in the shape that it had."""
+    params, model_state = point
+    seen = jax.eval_shape(
+        lambda p, s, b, k: target.energy(p, s, b, target.draw(k)), params, model_state, batch, key
+    )
+    if not isinstance(seen, tuple) or len(seen) != 2:
+        raise ValueError(
+            "The loss must return (loss, model_state); with nothing to remember, return the "
+            "model_state that it was given."
+        )
+    given, found = (jax.tree.map(lambda x: (x.shape, x.dtype), s) for s in (model_state, seen[1]))
+    if given != found:
+        raise ValueError(
+            "The loss returns a model_state of other shapes or dtypes than it was given: "
+            f"{found} instead of {given}."
+        )

@@ -1,0 +1,124 @@
+"""lambda_W found by the run itself: the stages of `window_corrected("auto")`.
+
+At most one swap in a window warms the cold rung, and lambda_W cools it. Which lambda_W is right
+shows in the mean energy of the cold rung, once it is known what that energy should be:
+
+1. reference: windows of one step and lambda = 0, where the rule has no bias, measure
+   U_ref = mean U~_cold, the first tenth of the stage left out;
+2. tuning: windows as asked for, and stochastic approximation of E[U~_cold] = U_ref in 50 blocks,
+   lambda <- lambda + 100 / (j + 5) dT (mean U~_cold of block j - U_ref),  j = 0, 1, ..., 49;
+3. from then on lambda is the average over the second half of the tuning.
+
+Energies are those of the moved replicas before they swap: a swap prefers lucky noise. Within a
+block lambda stands still. If it followed the energy step by step it would rise while the cold
+replica stays in a mode of high energy and so keep it there, a bias of its own.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from replicax.algorithm.schedule import Schedule
+from replicax.algorithm.swap import Rule
+
+_BLOCKS = 50
+_GAIN = 100.0  # about 1 / slope: on two modes dT dE[U] / dlambda is -.005 to -.03
+_GAIN_DELAY = 5  # blocks after which the gain has halved
+_UNSETTLED = 10  # a tenth of the reference is not yet stationary
+
+
+class Sum(NamedTuple):
+    """A sum of millions of terms in single precision (Kahan's)."""
+
+    total: Array  # shape ()
+    lost: Array  # what rounding has taken from it so far, shape ()
+
+    def add(self, term: Array) -> "Sum":
+        term = term - self.lost
+        total = self.total + term
+        return Sum(total, (total - self.total) - term)
+
+
+class Correction(NamedTuple):
+    """What the estimate of lambda_W remembers."""
+
+    value: Array  # lambda_W in force                                     shape ()
+    anchor: Array  # an energy, from which those of the reference differ  shape ()
+    reference: Sum  # of these differences
+    block: Sum  # of those since lambda_W last changed
+    tuned: Sum  # of lambda_W over the second half of the tuning
+
+
+def start(rule: Rule, dtype: Any) -> Correction | tuple[()]:
+    """Before the first step; empty where lambda_W is given."""
+    if not rule.tunes_correction:
+        return ()
+    if rule.reference_steps is None or rule.tuning_steps is None:
+        raise ValueError(
+            'window_corrected("auto") needs the lengths of its stages here: write '
+            'rx.swap.window_corrected("auto", reference_steps=..., tuning_steps=...).'
+        )
+    zero = jnp.zeros((), dtype)
+    none = Sum(zero, zero)
+    return Correction(zero, zero, none, none, none)
+
+
+def in_force(
+    rule: Rule, schedule: Schedule, step: Array, correction: Correction | tuple[()]
+) -> tuple[Rule, Schedule]:
+    """The rule with its lambda_W of now, and the schedule with its window of now."""
+    if not isinstance(correction, Correction):
+        return rule, schedule
+    window = jnp.where(step < rule.reference_steps, 1, schedule.window)
+    return replace(rule, window_correction=correction.value), replace(schedule, window=window)
+
+
+def renew(
+    rule: Rule,
+    window: Any,
+    step: Array,
+    correction: Correction | tuple[()],
+    cold_energy: Array,
+    temperature: Array,
+) -> Correction | tuple[()]:
+    """What is remembered after a step; `cold_energy` is U~ of rung 0 before the swap.
+
+    |lambda_W| <= log W, as W attempts make a swap W times as likely at most: a window of one step
+    needs no correction.
+    """
+    if not isinstance(correction, Correction):
+        return correction
+    dtype = cold_energy.dtype
+    finite = jnp.isfinite(cold_energy)
+    anchor = jnp.where((step == 0) & finite, cold_energy, correction.anchor)
+    difference = jnp.where(finite, cold_energy - anchor, 0)
+    settled = rule.reference_steps // _UNSETTLED
+    measures = (step >= settled) & (step < rule.reference_steps)
+    reference = _where(measures, correction.reference.add(difference), correction.reference)
+
+    place = step - rule.reference_steps
+    tunes = (place >= 0) & (place < rule.tuning_steps)
+    length = jnp.maximum(1, rule.tuning_steps // _BLOCKS)
+    block = _where(tunes, correction.block.add(difference), correction.block)
+    ends = tunes & ((place + 1) % length == 0)
+    num_measured = jnp.asarray(rule.reference_steps - settled, dtype)
+    excess = block.total / length.astype(dtype) - correction.reference.total / num_measured
+    gain = _GAIN / (place // length + _GAIN_DELAY).astype(dtype)
+    slope = 1 / temperature[0] - 1 / temperature[1]
+    most = jnp.log(jnp.asarray(window, dtype))
+    moved = jnp.clip(correction.value + gain * slope * excess, -most, most)
+    value = jnp.where(ends, moved, correction.value)
+    block = jax.tree.map(lambda part: jnp.where(ends, 0, part), block)
+
+    half = rule.tuning_steps // 2
+    tuned = _where(tunes & (place >= half), correction.tuned.add(value), correction.tuned)
+    average = tuned.total / jnp.asarray(rule.tuning_steps - half, dtype)
+    value = jnp.where(place + 1 == rule.tuning_steps, average, value)
+    return Correction(value, anchor, reference, block, tuned)
+
+
+def _where(condition: Array, one: Sum, other: Sum) -> Sum:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)

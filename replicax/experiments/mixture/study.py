@@ -1,0 +1,295 @@
+"""The bias of "at most one swap in a window" and its correction lambda_W (appendix C.3)."""
+
+import functools
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+import replicax as rx
+from replicax import theory
+from replicax.experiments.mixture import auto as mixture_auto
+from replicax.experiments.mixture import exact
+from replicax.experiments.mixture import figures as mixture_figures
+from replicax.experiments.shared.study import (
+    Cell,
+    Finding,
+    Measured,
+    Results,
+    Scale,
+    Study,
+    Table,
+    Work,
+    number,
+)
+from replicax.results.posterior import Posterior
+
+_MODES = exact.OF_THE_PAPER
+# The exact grid solution, found independently of this module: left mass, TV and swaps per window
+# without correction, the lambda_W that restores the left mass, and swaps per window with it.
+REFERENCE = {
+    (2.0, 10): (0.452, 0.066, 0.566, 1.54, 0.315),
+    (2.0, 100): (0.515, 0.117, 0.988, 3.52, 0.601),
+    (3.0, 10): (0.425, 0.029, 0.249, 1.13, 0.147),
+    (3.0, 100): (0.482, 0.083, 0.902, 3.07, 0.387),
+    (3.0, 1000): (0.542, 0.142, 1.00, 5.23, 0.678),
+    (4.0, 100): (0.439, 0.039, 0.436, 1.98, 0.186),
+    (4.0, 1000): (0.508, 0.108, 0.995, 4.06, 0.459),
+    (5.0, 1000): (0.440, 0.040, 0.556, 2.30, 0.221),
+    (5.0, 3000): (0.467, 0.067, 0.910, 3.26, 0.353),
+    (6.0, 3000): (0.4135, 0.014, 0.204, 1.24, 0.116),
+}
+UNBIASED = 0.4034  # left mass with W = 1; that of the target is .4, SGLD's steps do the rest
+_MORE_PAIRS = [(sigma, w) for sigma in (2.0, 3.0, 4.0, 5.0, 6.0) for w in (1, 10, 100, 1000)]
+_MORE_PAIRS += [(3.0, 3), (3.0, 30), (3.0, 300), (3.0, 3000)]
+_NUM_CHAINS = 16
+_CLOSE = 0.01  # or four standard errors
+_ABOUT = """
+Two replicas at temperatures 1 and 10 on 0.4 N(-4, 0.7²) + 0.6 N(3, 0.5²), learning rate 0.01,
+exact gradients, energies seen through Gaussian noise of standard deviation σ. The pair may swap
+once in every window of W steps, by the rule that corrects for the noise. Stopping at the first
+swap takes in too much from the hot rung; the paper tunes a correction λ_W in the exponent until
+the density looks right (appendix C.3, its last figures).
+
+Here the chain is also solved: its stationary law on a grid of 145 x 145 points gives the exact
+left mass, distance, swap rate, and the λ_W that restores the left mass of W = 1. Sampled values
+are beside it. TV is the total variation between the cold rung and the target. Last, the run finds
+λ_W itself: `rx.swap.window_corrected("auto")`, the stochastic approximation that the paper hopes
+for.
+"""
+
+
+def cells(scale: Scale) -> list[Cell]:
+    pairs = scale.choose(sorted({*REFERENCE, *_MORE_PAIRS}), [(3.0, 1), (3.0, 100)])
+    total, seeds = scale.choose(6_000_000, 600_000), scale.num_seeds(_NUM_CHAINS, _NUM_CHAINS)
+
+    def settings(sigma: float, window: int) -> dict[str, Any]:
+        steps = total // _NUM_CHAINS * (2 if sigma == 6 else 1)  # swaps are rare: as the paper
+        return {"sigma": sigma, "window": window, "num_steps": steps, "seeds": seeds}
+
+    solved = [Cell(f"sigma={s:g}-W={w}", settings(s, w)) for s, w in pairs]
+    return [*solved, *mixture_auto.cells(scale, seeds)]
+
+
+@functools.cache
+def _target(sigma: float) -> rx.Target:
+    """One object for each noise level, so that its cells share a compiled program."""
+    return rx.targets.gaussian_mixture(_MODES.means, _MODES.stds, _MODES.weights, sigma)
+
+
+def sample(work: Work, settings: dict[str, Any], window_correction: Any, **more: Any) -> Posterior:
+    """The paper's chain with these settings of a cell."""
+    sigma, num_steps = settings["sigma"], settings["num_steps"]
+    return work.sample(
+        _target(sigma),
+        jnp.zeros(()),
+        num_steps=num_steps,
+        num_replicas=2,
+        num_chains=settings["seeds"],
+        learning_rate=_MODES.learning_rate,
+        temperature=_MODES.temperatures,
+        schedule=rx.schedule.windowed_deo(settings["window"], alternate=False),
+        rule=rx.swap.window_corrected(window_correction, energy_noise_std=sigma),
+        adapt=False,
+        thin=10,
+        history_every=10_000,
+        seed=1,
+        **{"burn_in": num_steps // 10, **more},
+    )
+
+
+def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
+    return run_auto(settings, work) if "auto" in settings else run_pair(settings, work)
+
+
+def run_auto(settings: dict[str, Any], work: Work) -> dict[str, Any]:
+    """lambda_W as each chain finds it, and what it draws with it."""
+    posterior = sample(work, settings, "auto", burn_in=2 * mixture_auto.stage_steps(settings))
+    return {
+        "window_correction": posterior.window_correction,
+        "left": left_masses(posterior.draws),
+        "distance": np.array(distance(histogram(posterior.draws))),
+        "swaps": posterior.window_swap_rate[:, 0],
+    }
+
+
+def run_pair(settings: dict[str, Any], work: Work) -> dict[str, Any]:
+    """Without correction and, for windows, with it: arrays have a leading axis for the two."""
+    sigma, window = settings["sigma"], settings["window"]
+    work.tick(0.0)
+    solutions = [exact.solve(_MODES, sigma, window)]
+    corrections = [0.0]
+    if window > 1:
+        found = exact.solve_correction(_MODES, sigma, window, UNBIASED, solutions[0])
+        corrections, solutions = [0.0, found[0]], [*solutions, found[1]]
+    sampled = [sample(work, settings, correction) for correction in corrections]
+    return {
+        "window_correction": np.array(corrections),
+        "exact_left": np.array([one.left for one in solutions]),
+        "exact_distance": np.array([one.distance for one in solutions]),
+        "exact_swaps": np.array([one.swaps_per_window for one in solutions]),
+        "exact_cold": np.stack([one.cold for one in solutions]),
+        "left": np.stack([left_masses(one.draws) for one in sampled]),
+        "cold": np.stack([histogram(one.draws) for one in sampled]),
+        "swaps": np.stack([one.window_swap_rate[:, 0] for one in sampled]),
+    }
+
+
+def left_masses(draws: np.ndarray) -> np.ndarray:
+    """Of every chain."""
+    return (draws < 0).mean(axis=1)
+
+
+def histogram(draws: np.ndarray) -> np.ndarray:
+    """Masses around the points of the grid, over all chains."""
+    points = _MODES.points()
+    middles = (points[1:] + points[:-1]) / 2
+    return np.bincount(np.searchsorted(middles, draws.ravel()), minlength=points.size) / draws.size
+
+
+def distance(cold: np.ndarray) -> float:
+    """Total variation between masses on the grid and the target."""
+    return float(np.abs(cold - _MODES.truth()).sum() / 2)
+
+
+def bound(left: np.ndarray) -> float:
+    """How far a sampled mass may be from the exact one."""
+    return max(_CLOSE, 4 * Measured.of(left).error)
+
+
+def misses(record: Any) -> list[tuple[float, float, float]]:
+    """Differences between sampled and exact left mass and TV, and their bound, for each row."""
+    rows = zip(*(record[n] for n in ("left", "exact_left", "cold", "exact_distance")), strict=True)
+    return [
+        (left.mean() - exact_left, distance(cold) - exact_distance, bound(left))
+        for left, exact_left, cold, exact_distance in rows
+    ]
+
+
+def findings(results: Results) -> list[Finding]:
+    pairs, auto = results.where(auto=None), results.where(auto=True)
+    return [
+        *_cells_of_the_table(pairs),
+        *_other_cells(pairs),
+        *_swap_rates(pairs),
+        *mixture_auto.findings(auto, pairs, UNBIASED),
+    ]
+
+
+def _cells_of_the_table(results: Results) -> list[Finding]:
+    found = []
+    for settings, record in results:
+        known = REFERENCE.get((settings["sigma"], settings["window"]))
+        if known is None:
+            continue
+        close = all(abs(dl) < b and abs(dd) < b for dl, dd, b in misses(record))
+        lefts = [number(left.mean()) for left in record["left"]]
+        distances = [number(distance(cold), 2) for cold in record["cold"]]
+        ours = f"{lefts[0]} / {distances[0]}; {lefts[1]} / {distances[1]}"
+        exactly = f"{known[0]:g} / {known[1]:g}; {UNBIASED} / {record['exact_distance'][1]:.2g}"
+        agrees = (
+            abs(record["exact_left"][0] - known[0]) < 0.001
+            and abs(record["exact_distance"][0] - known[1]) < 0.001
+        )
+        what = (
+            f"σ = {settings['sigma']:g}, W = {settings['window']}: left mass / TV; with "
+            f"λ = {record['window_correction'][1]:.2f}"
+        )
+        found.append(Finding(what, exactly, ours, "within 4 s.e. or .01", bool(close and agrees)))
+    return found
+
+
+def _other_cells(results: Results) -> list[Finding]:
+    shares = [
+        max(abs(dl), abs(dd)) / b
+        for settings, record in results
+        if (settings["sigma"], settings["window"]) not in REFERENCE
+        for dl, dd, b in misses(record)
+    ]
+    off = [
+        np.abs([record["window_correction"][1] - known[3], record["exact_swaps"][1] - known[4]])
+        for settings, record in results
+        if (known := REFERENCE.get((settings["sigma"], settings["window"])))
+    ]
+    return [
+        Finding(
+            f"{len(shares)} other chains: furthest from their solution, in parts of the bound",
+            "0", max(shares), "below 1", bool(max(shares) < 1),
+        ),
+        Finding(
+            "λ and swaps per window there: furthest from the reference",
+            "0", np.max(off), "at most .03", bool(np.max(off) <= 0.03),
+        ),
+    ]  # fmt: skip
+
+
+def _swap_rates(results: Results) -> list[Finding]:
+    found = []
+    for window, row, paper, value in ((1, 0, "0.00008", 7.6e-5), (3000, 1, "0.111", 0.116)):
+        for _, record in results.where(sigma=6.0, window=window):
+            rate = float(record["exact_swaps"][row])
+            what = f"σ = 6, W = {window}: swaps per window{', corrected' * row} (paper {paper})"
+            close = abs(rate / value - 1) < 0.02
+            found.append(Finding(what, f"{value:g}", rate, "within 2 %", close))
+            found.append(Finding("… sampled", f"{value:g}", Measured.of(record["swaps"][row])))
+    return found
+
+
+def notes(results: Results) -> list[str]:
+    said = [
+        "The distance that is left at the best λ is hardly more than that of W = 1: it comes from "
+        "SGLD's steps of finite size."
+    ]
+    said += mixture_auto.notes(results.where(auto=True))
+    one, many = results.where(sigma=6.0, window=1), results.where(sigma=6.0, window=3000)
+    for (_, short), (_, long) in zip(one, many, strict=True):
+        times = [
+            window * theory.round_trip_time(1 - float(record["exact_swaps"][-1]), 1, 2)
+            for window, record in ((1, short), (3000, long))
+        ]
+        said.append(
+            "The paper expects a window of 3,000 steps at σ = 6 to shorten round trips a thousand "
+            f"times. For two replicas W = 1 is best by Lemma 1: a round trip takes {times[0]:,.0f} "
+            f"steps, against {times[1]:,.0f} with W = 3,000 and its λ of "
+            f"{long['window_correction'][1]:.2f}, {times[1] / times[0]:.1f} times as "
+            "many. What grows is the swap rate per window, not per step."
+        )
+    return said
+
+
+def tables(results: Results) -> list[Table]:
+    pairs, auto = results.where(auto=None), results.where(auto=True)
+    header = ["σ", "W", "λ", "left mass", "exact", "TV", "exact", "swaps per window", "exact"]
+    rows = [
+        [
+            settings["sigma"],
+            settings["window"],
+            float(correction),
+            Measured.of(record["left"][row]),
+            float(record["exact_left"][row]),
+            distance(record["cold"][row]),
+            float(record["exact_distance"][row]),
+            float(record["swaps"][row].mean()),
+            float(record["exact_swaps"][row]),
+        ]
+        for settings, record in pairs
+        for row, correction in enumerate(record["window_correction"])
+    ]
+    return [mixture_auto.table(auto, pairs), Table("By noise and window", header, rows)]
+
+
+def figures(results: Results) -> dict[str, Any]:
+    return mixture_figures.draw_all(results.where(auto=None), results.where(auto=True), UNBIASED)
+
+
+STUDY = Study(
+    name="mixture",
+    title="The bias of a window, and its correction",
+    about=_ABOUT,
+    cells=cells,
+    run=run,
+    findings=findings,
+    figures=figures,
+    tables=tables,
+    notes=notes,
+)

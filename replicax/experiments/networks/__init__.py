@@ -1,0 +1,3 @@
+"""Exchange schedules compared on small networks."""
+
+from replicax.experiments.networks.study import STUDY as STUDY

@@ -1,0 +1,3 @@
+"""Replica exchange as an optimiser."""
+
+from replicax.experiments.optimise.study import STUDY as STUDY

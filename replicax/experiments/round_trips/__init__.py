@@ -1,0 +1,3 @@
+"""Round-trip times against Lemma 1."""
+
+from replicax.experiments.round_trips.study import STUDY as STUDY

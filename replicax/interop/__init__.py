@@ -1,0 +1,5 @@
+"""Conversions from and to other libraries, one file per library, each imported on use."""
+
+from replicax.interop.arviz import to_arviz
+from replicax.interop.equinox import from_equinox
+from replicax.interop.flax import from_flax

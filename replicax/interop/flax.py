@@ -1,0 +1,89 @@
+"""Networks written with Flax NNX as `replicax.nn.Network`: two pure functions.
+
+Parameters and state become dicts of plain arrays, which `jax.vmap` maps over replicas and
+checkpoints can hold; the rest of the model (layers, sizes, activations) stays in the functions.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from replicax.interop.extras import import_extra
+from replicax.nn.network import Network, Tree
+
+
+def from_flax(make_model: Callable[[Any], Any]) -> Network:
+    """A network from `make_model(rngs: nnx.Rngs) -> nnx.Module`.
+
+    The model is called with images (image, height, width, channel) and returns logits
+    (image, class). Its `nnx.Param` variables are the parameters; all others, such as batch
+    statistics and the counters and keys of random streams (keys as their bits), are the state.
+    `train` calls the model's `train()` or `eval()`, which tell batch norm and dropout; without
+    `train` the state is returned as it came. Intermediates that a model sows are dropped.
+
+    Convolutions stay fast under `vmap` over replicas if the model makes them as
+    `nnx.Conv(..., conv_general_dilated=replicax.nn.conv)`.
+    """
+    nnx = import_extra("flax.nnx", "flax")
+
+    def make(key: Array) -> Any:
+        model = make_model(nnx.Rngs(key))
+        if not isinstance(model, nnx.Module):
+            raise ValueError(
+                f"make_model returned {type(model).__name__}; from_flax needs an nnx.Module. For "
+                "Linen modules wrap it: nnx.bridge.ToNNX(module, rngs=rngs)."
+            )
+        return model
+
+    shape = nnx.eval_shape(make, jax.ShapeDtypeStruct((), jax.random.key(0).dtype))
+    graph, *shapes = nnx.split(shape, nnx.Param, ...)
+
+    def as_variables(tree: Tree, like: Any) -> Any:
+        flat = dict(nnx.to_flat_state(like))
+        for path, variable in flat.items():
+            value = tree
+            for name in path:
+                value = value[str(name)]
+            flat[path] = variable.replace(_with_keys(value, variable.get_value()))
+        return nnx.from_flat_state(flat)
+
+    def as_dict(variables: Any) -> Tree:
+        return _bits_of_keys(_text_names(nnx.to_pure_dict(variables)))
+
+    def init(key: Array) -> tuple[Tree, Tree]:
+        _, params, state = nnx.split(make(key), nnx.Param, ...)
+        return as_dict(params), as_dict(state)
+
+    def apply(params: Tree, state: Tree, images: Array, train: bool) -> tuple[Array, Tree]:
+        parts = (as_variables(tree, like) for tree, like in zip((params, state), shapes))
+        model = nnx.merge(graph, *parts)
+        (model.train if train else model.eval)()
+        logits = model(images)
+        if not train:
+            return logits, state
+        _, _, _, after = nnx.split(model, nnx.Param, nnx.Intermediate, ...)
+        return logits, as_dict(after)
+
+    return Network(init, apply)
+
+
+def _text_names(tree: Any) -> Any:
+    """Places in lists become text, as checkpoints write them."""
+    if isinstance(tree, dict):
+        return {str(name): _text_names(value) for name, value in tree.items()}
+    return tree
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _bits_of_keys(tree: Any) -> Any:
+    return jax.tree.map(lambda x: jax.random.key_data(x) if _is_key(x) else x, tree)
+
+
+def _with_keys(value: Any, like: Any) -> Any:
+    return jax.random.wrap_key_data(value) if _is_key(like) else value

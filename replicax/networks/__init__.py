@@ -1,0 +1,1 @@
+"""Posteriors over neural networks: problems, methods, training, evaluation and predictions."""

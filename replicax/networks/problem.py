@@ -1,0 +1,167 @@
+"""A network and its data as a posterior: the one place where losses, priors, learning rates and
+temperatures get their unit.
+
+With N rows of data and a mean loss L(theta), the posterior at temperature T is
+
+    exp(-N (L(theta) + weight_decay |theta|^2 / 2) / T).
+
+In the unit "mean" energies are mean losses, as deep learning has them; in "total" they are N times
+as large, as statistics has them. Learning rates are given per mean loss and temperatures per total
+in either case, and `Supervised` turns them into the unit of the energies: the path is the same.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from replicax.algorithm.target import Target
+from replicax.data import Dataset, augmentation, plain
+from replicax.errors import choose
+from replicax.nn.network import Network
+from replicax.run.batches import EpochBatches, as_epochs
+
+UNITS = ("mean", "total")
+
+
+class Test(NamedTuple):
+    """What trained networks are judged by: `logits(params, model_state, inputs)` on unseen data."""
+
+    __test__ = False  # for pytest, which takes the name for its own
+    logits: Callable[[Any, Any, Any], Array]
+    inputs: Any  # leading axis: image
+    labels: Array  # (image,)
+    num_classes: int
+
+
+@dataclass(frozen=True)
+class Supervised:
+    """A target, its mini-batches and its test; made by `supervised` or `classification`."""
+
+    target: Target
+    batches: EpochBatches
+    unit: str
+    test: Test | None = None
+
+    @property
+    def num_rows(self) -> int:
+        return self.batches.num_rows
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.batches.steps_per_epoch
+
+    @property
+    def scale(self) -> float:
+        """Energy per mean loss."""
+        return float(self.num_rows) if self.unit == "total" else 1.0
+
+    def learning_rate(self, per_mean_loss: Any) -> Any:
+        return np.asarray(per_mean_loss, float) / self.scale
+
+    def temperature(self, of_posterior: Any) -> Any:
+        return np.asarray(of_posterior, float) * self.scale / self.num_rows
+
+
+def supervised(
+    loss_fn: Callable[[Any, Any, Any, Array], tuple[Array, Any]],
+    data: Any,
+    *,
+    batch_size: int,
+    unit: str = "mean",
+    weight_decay: float = 0.0,
+    prior_in_energy: bool = False,
+    prepare: Callable[[Array, Any], Any] | None = None,
+    test: Test | None = None,
+) -> Supervised:
+    """The posterior of a network of any JAX library, given its loss.
+
+    Args:
+        loss_fn: `loss_fn(params, model_state, batch, key) -> loss, model_state`, the loss being a
+            mean over the batch. The model state (batch statistics, ...) belongs to the replica and
+            travels with it; without one, pass {} through.
+        data: arrays with a row for every example; seen in a new order each epoch.
+        unit: of energies, "mean" or "total".
+        weight_decay: of the Gaussian prior, per mean loss; always part of the gradient.
+        prior_in_energy: whether swaps see the prior, too.
+        prepare: `prepare(key, batch)` makes of the rows what the loss sees, once for all replicas.
+        test: how `rx.train` judges networks, an `rx.Test`.
+
+    >>> x = jnp.linspace(-1.0, 1.0, 64)
+    >>> def loss_fn(params, model_state, batch, key):
+    ...     x, y = batch
+    ...     return jnp.mean((params[0] + params[1] * x - y) ** 2), model_state
+    >>> problem = supervised(loss_fn, (x, 3 * x), batch_size=16, unit="total")
+    >>> problem.steps_per_epoch, problem.scale
+    (4, 64.0)
+    """
+    choose("unit", unit, UNITS)
+    if weight_decay < 0:
+        raise ValueError(f"weight_decay is {weight_decay}; it must be at least 0.")
+    batches = as_epochs(data, batch_size, prepare)
+    scale = float(batches.num_rows) if unit == "total" else 1.0
+
+    def prior(params: Any) -> Array:
+        square = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params))
+        return jnp.asarray(0.5 * scale * weight_decay * square)
+
+    def energy(params: Any, model_state: Any, batch: Any, key: Array) -> tuple[Array, Any]:
+        found = loss_fn(params, model_state, batch, key)
+        if not isinstance(found, tuple | list) or len(found) != 2:
+            raise ValueError(
+                "The loss must return (loss, model_state); with nothing to remember, return the "
+                "model_state that it was given."
+            )
+        loss, model_state = found
+        seen = scale * loss
+        return (seen + prior(params) if prior_in_energy else seen), model_state
+
+    apart = weight_decay > 0 and not prior_in_energy
+    target = Target(energy, has_state=True, prior=prior if apart else None)
+    return Supervised(target, batches, unit, test)
+
+
+def classification(
+    network: Network,
+    dataset: Dataset,
+    *,
+    batch_size: int = 256,
+    augment: bool = True,
+    **options: Any,
+) -> Supervised:
+    """Images and labels for a `Network`: mean cross-entropy, tested on the data set's test part.
+
+    Images stay uint8 on the device and are normalised, and with `augment` cropped, flipped and
+    partly erased, inside the compiled step. Further options are those of `supervised`.
+    """
+    mean, std = dataset.mean, dataset.std
+    normalised = plain(mean, std)
+    augmented = augmentation(mean, std) if augment else None
+
+    def prepare(key: Array, batch: tuple[Array, Array]) -> tuple[Array, Array]:
+        images, labels = batch
+        return (augmented(key, images) if augmented else normalised(images)), labels
+
+    def loss_fn(params: Any, model_state: Any, batch: Any, key: Array) -> tuple[Array, Any]:
+        images, labels = batch
+        logits, model_state = network.apply(params, model_state, images, True)
+        return cross_entropy(logits, labels), model_state
+
+    def logits(params: Any, model_state: Any, images: Array) -> Array:
+        return network.apply(params, model_state, normalised(images), False)[0]
+
+    labels = jnp.asarray(dataset.test_labels)
+    test = Test(logits, jnp.asarray(dataset.test_images), labels, dataset.num_classes)
+    data = (dataset.train_images, dataset.train_labels)
+    return supervised(loss_fn, data, batch_size=batch_size, prepare=prepare, test=test, **options)
+
+
+def cross_entropy(logits: Array, labels: Array) -> Array:
+    """The mean over the batch of -log softmax(logits)[label], in float32."""
+    log_probabilities = jax.nn.log_softmax(logits.astype(jnp.float32))
+    seen = jnp.take_along_axis(log_probabilities, labels[:, None], axis=1)
+    return -jnp.mean(seen)

@@ -1,0 +1,120 @@
+"""Networks and data by name: what `replicax train` types, and a run folder can hold."""
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from replicax import user_code as cli_target
+from replicax.errors import suggest
+
+MODELS = (
+    "small, resnet20, resnet32, resnet56 (resnetN, resnetN-basic, resnetN-frn), or FILE.PY:NAME"
+)
+_RESNET = re.compile(r"resnet(\d+)((?:-(?:basic|bottleneck|frn))*)")
+
+# What training takes where nothing else is said: the paper's settings, and some for small data.
+_PAPER = {"model": "resnet20", "num_replicas": 10, "epochs": 500, "batch_size": 256}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "cifar10": _PAPER,
+    "cifar100": _PAPER,
+    "digits": {
+        "model": "small",
+        "num_replicas": 4,
+        "epochs": 120,
+        "batch_size": 64,
+        "burn_in": 40,
+        "learning_rate": (0.02, 0.3),
+        "target_swap_rate": 0.1,
+    },
+}
+AUGMENTED = ("cifar10", "cifar100")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A network and the data it learns, by name."""
+
+    model: str
+    data: str
+    data_dir: str | None = None
+    download: bool = False
+    batch_size: int = 256
+    augment: bool = True
+    bf16: bool = False
+    weight_decay: float = 5e-4
+    unit: str = "mean"
+    directory: str = ""  # files are looked for from here, too
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def problem(self) -> tuple[Any, Callable]:
+        """The posterior, and how its networks start."""
+        from replicax.networks.problem import classification
+
+        dataset = self.dataset()
+        network = self.network(dataset)
+        problem = classification(
+            network,
+            dataset,
+            batch_size=self.batch_size,
+            augment=self.augment,
+            weight_decay=self.weight_decay,
+            unit=self.unit,
+        )
+        return problem, network.init
+
+    def dataset(self) -> Any:
+        from replicax import data
+
+        if ":" not in self.data:
+            return data.load(self.data, self.data_dir, self.download)
+        found = cli_target.find_object(self.data, self.directory)
+        found = found() if callable(found) and not isinstance(found, data.Dataset) else found
+        if not isinstance(found, data.Dataset):
+            raise ValueError(
+                f"{self.data} is {type(found).__name__}; it must be an rx.data.Dataset, or a "
+                "function that returns one."
+            )
+        return found.check()
+
+    def network(self, dataset: Any) -> Any:
+        import jax.numpy as jnp
+
+        from replicax import nn
+
+        dtype = jnp.bfloat16 if self.bf16 else jnp.float32
+        num_channels = dataset.train_images.shape[-1]
+        if ":" in self.model:
+            found = cli_target.find_object(self.model, self.directory)
+            if callable(found) and not isinstance(found, nn.Network):
+                found = found(dataset)
+            if not isinstance(found, nn.Network):
+                raise ValueError(
+                    f"{self.model} gives {type(found).__name__}; it must be an rx.nn.Network, or a "
+                    "function of the data set that returns one (rx.adapters makes them from Flax "
+                    "and Equinox)."
+                )
+            return found
+        if self.model == "small":
+            return nn.small_cnn(dataset.num_classes, num_channels, dtype=dtype)
+        matched = _RESNET.fullmatch(self.model)
+        if matched is None:
+            near = suggest(self.model, ("small", "resnet20", "resnet32", "resnet56"))
+            raise ValueError(f"--model is {self.model!r}; write {MODELS}.{near}")
+        words = matched.group(2).split("-")[1:]
+        block = next((word for word in words if word != "frn"), None)
+        norm = "frn" if "frn" in words else "batch"
+        return nn.resnet(
+            int(matched.group(1)), dataset.num_classes, block=block, norm=norm, dtype=dtype
+        )
+
+
+def absolute(name: str) -> str:
+    """FILE.PY:NAME with the whole path of the file, so that it means the same from elsewhere."""
+    place, colon, attribute = name.rpartition(":")
+    if colon and place.endswith(".py"):
+        return f"{Path(place).expanduser().absolute()}:{attribute}"
+    return name

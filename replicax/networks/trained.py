@@ -1,0 +1,90 @@
+"""`Trained`: what training found: how networks and their average do on unseen data."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from replicax.networks import predict
+from replicax.networks.predict import Average, Metrics
+from replicax.results.posterior import Posterior
+
+START_WEIGHT = 10.0  # of a start network beside the network of an epoch, as the authors have it
+
+
+class Trained(Posterior):
+    """A `Posterior` over networks, of which predictions are kept rather than parameters."""
+
+    def __repr__(self) -> str:
+        return (
+            f"Trained({self.method}, {self.num_epochs} epochs of {self.num_replicas} networks; "
+            f"{int(self.average.weight)} averaged; {self.result.code})"
+        )
+
+    @property
+    def method(self) -> str:
+        return self._records.meta["training"]["method"]
+
+    @property
+    def num_epochs(self) -> int:
+        """Epochs done."""
+        return self.num_steps // self.options["history_every"]
+
+    @property
+    def epochs(self) -> dict[str, np.ndarray]:
+        """What tests saw, by name, each (test, ...): after every epoch, or every tenth where
+        nothing is averaged; `epoch` says after which.
+
+        `nll` and `accuracy` of the network on each rung (epoch, rung); of the average so far,
+        `average_nll_probabilities`, `average_accuracy_logits` and so on; its `weight`.
+        """
+        records, every = self._records, self._records.meta["training"]["test_every"]
+        read = {name: records.read("epochs", name) for name in records.names("epochs")}
+        return {"epoch": every * (1 + np.arange(records.length("epochs"))), **read}
+
+    @property
+    def average(self) -> Average:
+        """Running sums over the networks that were picked."""
+        return self._average("average")
+
+    @property
+    def starts(self) -> Average:
+        """Running sums over the start networks, where they were asked for."""
+        return self._average("starts")
+
+    def _average(self, name: str) -> Average:
+        parts = {field: self._final(f"{name}.{field}") for field in Average._fields}
+        return Average(**parts)
+
+    def log_probabilities(self, by: str = "probabilities", start_weight: float = 0.0) -> np.ndarray:
+        """What the average predicts, (image, class); start networks count `start_weight` each."""
+        starts = Average(*(start_weight * part for part in self.starts))
+        merged = predict.merge(self.average, starts) if start_weight else self.average
+        return np.asarray(predict.log_probabilities(merged, by))  # type: ignore[arg-type]
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The true classes of the test."""
+        return self._final("labels")
+
+    def metrics(self, by: str = "probabilities", start_weight: float = 0.0) -> Metrics:
+        """How good the average is on the test."""
+        return predict.evaluate(self.log_probabilities(by, start_weight), self.labels)
+
+    def summary(self) -> dict[str, Any]:
+        """Everything about the run as plain data."""
+        from replicax.networks.summary import summarise
+
+        return summarise(self)
+
+    def plot(self, out: str | Path | None = None) -> dict[str, Any]:
+        """Figures by name, written to the folder `out` if given: epochs, ladder and exchange where
+        there is one, and how well the average is calibrated."""
+        from replicax.networks.plots import plot_training
+
+        return plot_training(self, out)
+
+    @property
+    def restarts(self) -> np.ndarray:
+        """How often a network on each rung broke and began again  (rung,)."""
+        return self._final("restarts")[0]

@@ -1,0 +1,1 @@
+"""The result of a run: draws, diagnostics, summary and figures."""

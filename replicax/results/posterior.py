@@ -1,0 +1,251 @@
+"""`Posterior`: what a run found, in memory or read lazily from its folder."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from replicax.run import pytrees as trees
+from replicax.run.host_loop import Result
+from replicax.run.records import Records
+
+_MAX_COMPONENTS = 1000  # of the parameters, for R-hat and effective size
+
+
+class Posterior:
+    """Draws of the coldest rung and how they came about; every array has a chain axis first."""
+
+    def __init__(self, records: Records, like: Any = None) -> None:
+        self._records, self._like = records, like
+        self._resolved = records.meta["resolved"]
+
+    def __repr__(self) -> str:
+        trips = ", ".join(str(n) for n in self.round_trips)
+        return (
+            f"Posterior({self.num_draws} draws x {self.num_chains} chains after {self.num_steps} "
+            f"steps of {self.num_replicas} replicas; round trips: {trips}; {self.result.code})"
+        )
+
+    @property
+    def run_dir(self) -> Path | None:
+        return getattr(self._records, "folder", None)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the run as plain data, resolved choices included."""
+        return {**self._records.meta["options"], **self._resolved}
+
+    @property
+    def result(self) -> Result:
+        """How the run ended: a code and a sentence."""
+        unended = {"code": "running", "sentence": "The run has not ended (or was killed)."}
+        return Result(**self._records.meta.get("result", unended))
+
+    @property
+    def num_chains(self) -> int:
+        return self.options["num_chains"]
+
+    @property
+    def num_replicas(self) -> int:
+        return self._resolved["num_replicas"]
+
+    @property
+    def num_steps(self) -> int:
+        """Steps done."""
+        return int(self._final("step"))
+
+    @property
+    def num_draws(self) -> int:
+        return self._records.length("draws")
+
+    @property
+    def window(self) -> int:
+        return self._resolved["window"]
+
+    @property
+    def num_windows(self) -> np.ndarray:
+        """In how many windows each pair was active, after burn-in  (chain, pair)."""
+        return self._final("windows")
+
+    def _final(self, name: str) -> np.ndarray:
+        return self._records.final[name]
+
+    def _draws(self, name: str, rung: int) -> np.ndarray:
+        """(draw, chain, rung, ...) -> (chain, draw, ...)."""
+        rungs = self._resolved["draw_rungs"]
+        if rung not in rungs:
+            raise ValueError(
+                f"Draws of rung {rung} were not kept, only of {rungs}; sample with "
+                f'draw_rungs=(0, {rung}) or "all".'
+            )
+        if name != "__energy__" and not self.options["keep_draws"]:
+            raise ValueError(
+                "The parameters of draws were not kept: sample with keep_draws=True, or train with "
+                "keep_networks=True."
+            )
+        if self.num_draws == 0:
+            shapes = dict(zip(*(self._records.meta["params"][k] for k in ("names", "shapes"))))
+            return np.zeros((self.num_chains, 0, *shapes.get(name, ())))
+        return np.moveaxis(self._records.read("draws", name)[:, :, rungs.index(rung)], 0, 1)
+
+    def draws_at(self, rung: int) -> Any:
+        """Draws of another rung that was asked for with `draw_rungs`."""
+        described = self._records.meta["params"]
+        leaves = [self._draws(name, rung) for name in described["names"]]
+        return trees.rebuild(described, leaves, self._like)
+
+    def energies_at(self, rung: int) -> np.ndarray:
+        return self._draws("__energy__", rung)
+
+    @property
+    def draws(self) -> Any:
+        """Draws of the coldest rung, in the tree of the parameters  (chain, draw, ...)."""
+        return self.draws_at(0)
+
+    @property
+    def energies(self) -> np.ndarray:
+        """Energy of each drawn replica, as the step saw it  (chain, draw)."""
+        return self.energies_at(0)
+
+    @property
+    def rung_of(self) -> np.ndarray:
+        """The index process: the rung of every replica after every step  (chain, step, replica)."""
+        return np.moveaxis(self._records.read("steps", "rung_of"), 0, 1)
+
+    @property
+    def round_trips(self) -> np.ndarray:
+        """Round trips of all replicas  (chain,)."""
+        return self._final("round_trips")
+
+    @property
+    def _counted_steps(self) -> int:
+        return max(self.num_steps - self.options["burn_in"], 1)
+
+    @property
+    def verdict_rate(self) -> np.ndarray:
+        """How often the rule said yes, per step after burn-in  (chain, pair)."""
+        return self._final("verdicts") / self._counted_steps
+
+    @property
+    def window_swap_rate(self) -> np.ndarray:
+        """In how many of its windows a pair swapped, after burn-in  (chain, pair)."""
+        return self._final("window_swaps") / np.maximum(self.num_windows, 1)
+
+    @property
+    def learning_rates(self) -> np.ndarray:
+        """At the end  (chain, rung)."""
+        return self._final("learning_rates")
+
+    @property
+    def temperatures(self) -> np.ndarray:
+        """At the end  (chain, rung)."""
+        return self._final("temperatures")
+
+    @property
+    def buffer(self) -> np.ndarray:
+        """At the end, in the unit of the energy  (chain,)."""
+        return self._final("buffer")
+
+    @property
+    def window_correction(self) -> np.ndarray:
+        """lambda_W at the end, as given or as tuned; 0 for rules that have none  (chain,)."""
+        return self._final("window_correction")
+
+    @property
+    def history(self) -> dict[str, np.ndarray]:
+        """Histories by name, each (chain, point, ...), and the `step` of each point.
+
+        `verdicts`, `windows` and `window_swaps` are counts so far: their differences give rates.
+        """
+        records = self._records
+        read = {n: np.moveaxis(records.read("history", n), 0, 1) for n in records.names("history")}
+        if not read:
+            return {"step": np.zeros(0, int)}
+        counts = read.pop("pairs")
+        names = ("verdicts", "windows", "window_swaps")
+        read |= {name: counts[:, :, row] for row, name in enumerate(names)}
+        points = counts.shape[1]
+        return {"step": (np.arange(points) + 1) * self._resolved["history_every"], **read}
+
+    @property
+    def best(self) -> tuple[Any, float]:
+        """The lowest-energy point seen in any chain, and its energy as it was seen.
+
+        Over all replicas and steps if tracked ("exactly_one", `track_best`), else over the draws.
+        """
+        points, energies = self._best_leaves()
+        chain = int(np.argmin(energies))
+        leaves = [leaf[chain] for leaf in points]
+        described = self._records.meta["params"]
+        return trees.rebuild(described, leaves, self._like), float(energies[chain])
+
+    @property
+    def best_by_chain(self) -> tuple[Any, np.ndarray]:
+        """The lowest-energy point seen in each chain, and its energy as it was seen  (chain, ...).
+
+        Of noisy energies the lowest belongs to the luckiest draw: judge the point again.
+        """
+        leaves, energies = self._best_leaves()
+        return trees.rebuild(self._records.meta["params"], leaves, self._like), energies
+
+    def _best_leaves(self) -> tuple[list[np.ndarray], np.ndarray]:
+        names = self._records.meta["params"]["names"]
+        if self._resolved["track_best"]:
+            leaves = [self._final(f"best.{i:06d}") for i in range(len(names))]
+            return leaves, self._final("best_energy")
+        energies = self.energies
+        if energies.size == 0:
+            raise ValueError("No draws were kept, so there is no best one.")
+        energies = np.where(np.isfinite(energies), energies, np.inf)
+        chains, draw = np.arange(self.num_chains), np.argmin(energies, axis=1)
+        return [self._draws(name, 0)[chains, draw] for name in names], energies[chains, draw]
+
+    def components(self) -> dict[str, np.ndarray]:
+        """The first scalar components of the parameters by name, each (chain, draw)."""
+        found: dict[str, np.ndarray] = {}
+        if self.num_draws == 0 or not self.options["keep_draws"]:
+            return found
+        for name in self._records.meta["params"]["names"]:
+            if len(found) >= _MAX_COMPONENTS:
+                break
+            values = self._draws(name, 0)
+            shape = values.shape[2:]
+            flat = values.reshape(*values.shape[:2], -1)
+            for i in range(min(flat.shape[2], _MAX_COMPONENTS - len(found))):
+                place = ", ".join(str(n) for n in np.unravel_index(i, shape)) if shape else ""
+                found[f"{name}[{place}]" if shape else name] = flat[:, :, i]
+        return found
+
+    def summary(self) -> dict[str, Any]:
+        """Numbers that say whether to believe the run: a dict ready for JSON, tables in print."""
+        from replicax.results.summary import summarise
+
+        return summarise(self)
+
+    def plot(self, out: str | Path | None = None) -> Any:
+        """Figures of the run; written to the folder `out` if given, and returned by name."""
+        from replicax.results.plots import plot_posterior
+
+        return plot_posterior(self, out)
+
+    def to_arviz(self) -> Any:
+        """Draws, energies and ladder as ArviZ data (needs the extra `arviz`)."""
+        from replicax.interop.arviz import to_arviz
+
+        return to_arviz(self)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write everything into a new folder that `rx.load` opens."""
+        self._records.save(Path(folder))
+        return Path(folder)
+
+    def problems(self) -> list[str]:
+        """Reasons not to trust the run, as sentences."""
+        from replicax.results.summary import find_problems
+
+        return find_problems(self)
+
+    def warn(self) -> None:
+        for sentence in self.problems():
+            warnings.warn(sentence, stacklevel=4)

@@ -1,0 +1,1 @@
+"""From options to a finished run folder: the loops, records and checkpoints."""

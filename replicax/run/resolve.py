@@ -1,0 +1,245 @@
+"""From what users wrote to the parts of the algorithm: schedule, rule, kernel, ladder, tuning."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from replicax.algorithm import kernels, swap
+from replicax.algorithm import schedule as schedules
+from replicax.algorithm.kernels import Kernel
+from replicax.algorithm.ladder import Ladder, geometric
+from replicax.algorithm.schedule import Schedule
+from replicax.algorithm.swap import Rule
+from replicax.algorithm.tuning import ConstantGain, Tuning
+from replicax.errors import choose
+from replicax.run.options import Options, at_least, is_number
+from replicax.theory import optimal_window
+
+_MEASURE_STEPS = 100  # steps that measure the unit of energy for buffer="auto"
+_TUNING_WINDOWS = 10  # the least in which lambda_W may be tuned
+_SCHEDULE_NAMES = ("deo_star", "deo", "seo", "adj", "ape", "exactly_one", "no_gate", "none")
+
+
+def num_replicas(options: Options) -> int:
+    """As given, or as many as there are learning rates or temperatures."""
+    lengths = {
+        name: np.size(value)
+        for name, value in (
+            ("learning_rate", options.learning_rate),
+            ("temperature", options.temperature),
+        )
+        if np.size(value) > 2
+    }
+    if options.num_replicas is not None:
+        return int(options.num_replicas)
+    if not lengths:
+        raise ValueError(
+            "num_replicas is not given; write num_replicas=16, say, or one learning rate per rung."
+        )
+    return next(iter(lengths.values()))
+
+
+def schedule(options: Options, num_replicas: int) -> Schedule:
+    """A schedule from its name or itself; DEO* takes its window from Theorem 1."""
+    given, window = options.schedule, options.window
+    if isinstance(given, Schedule):
+        if window is not None and window != given.window:
+            raise ValueError(
+                f"window is {window} but the schedule has window {given.window}; say it once."
+            )
+        given.check(num_replicas)
+        return given
+    name = str(given).lower().replace("-", "_").replace("*", "_star")
+    choose("schedule", name, _SCHEDULE_NAMES)
+    windowed = {"deo_star": "at_most_one", "exactly_one": "exactly_one", "no_gate": "no_gate"}
+    if name in windowed:
+        if window is None and num_replicas >= 2:
+            window = optimal_window(num_replicas, options.target_swap_rate)
+        made = schedules.windowed_deo(window or 1, windowed[name])
+    else:
+        if window not in (None, 1):
+            raise ValueError(
+                f'window is {window}, but schedule "{name}" has none; write schedule="deo_star" '
+                "for the windowed scheme."
+            )
+        made = getattr(schedules, name)()
+    made.check(num_replicas)
+    return made
+
+
+def rule(options: Options, num_replicas: int, made: Schedule) -> Rule:
+    rule = options.rule
+    if not isinstance(rule, Rule):
+        name = choose("rule", str(rule).lower().replace("-", "_"), swap.RULES)
+        if name == "window_corrected":
+            raise ValueError(
+                'rule="window_corrected" needs its lambda_W: write '
+                'rule=rx.swap.window_corrected(window_correction=...), a number or "auto".'
+            )
+        rule = getattr(swap, name)()
+    std = rule.energy_noise_std
+    per_pair = not rule.estimates_noise and np.size(std) > 1
+    if per_pair and (np.size(std) != num_replicas - 1 or made.name == "ape"):
+        raise ValueError(
+            f"energy_noise_std has {np.size(std)} values; {num_replicas} replicas have "
+            f"{num_replicas - 1} adjacent pairs (and ape meets others too): give one number."
+        )
+    return _correction(rule, options, made) if rule.tunes_correction else rule
+
+
+def _correction(rule: Rule, options: Options, made: Schedule) -> Rule:
+    if made.window == 1 or made.swaps == "no_gate":  # no gate that stays closed: no bias
+        return replace(rule, window_correction=0.0, reference_steps=None, tuning_steps=None)
+    if made.forces:
+        raise ValueError(
+            'window_correction="auto" compares with windows of one step, in which "exactly_one" '
+            'swaps at every step; write schedule="deo_star", or give a number.'
+        )
+    if rule.tuning_steps < _TUNING_WINDOWS * made.window:
+        raise ValueError(
+            f'window_correction="auto" tunes for {rule.tuning_steps} steps (a third of num_steps '
+            f"unless tuning_steps is given); windows of {made.window} steps need at least "
+            f"{_TUNING_WINDOWS} of them, and hundreds to be precise."
+        )
+    frozen = rule.reference_steps + rule.tuning_steps
+    if not frozen <= options.burn_in < options.num_steps:
+        raise ValueError(
+            f'window_correction="auto" measures and tunes until step {frozen}, and draws must '
+            f"begin there or later: write burn_in={frozen} and num_steps above it "
+            f"(they are {options.burn_in} and {options.num_steps})."
+        )
+    return rule
+
+
+def kernel(kernel: Any) -> Kernel:
+    if isinstance(kernel, Kernel):
+        return kernel
+    if hasattr(kernel, "init") and hasattr(kernel, "update"):
+        return kernels.from_optax(kernel)
+    return kernels.NAMED[choose("kernel", kernel, kernels.NAMED)]()
+
+
+def ladder(options: Options, num_replicas: int, rule: Rule, adapts: bool) -> Ladder:
+    rates = _per_rung("learning_rate", options.learning_rate, num_replicas)
+    if not np.all(np.isfinite(rates)) or np.any(rates <= 0):
+        raise ValueError(f"learning_rate is {options.learning_rate}; rates must be positive.")
+    if np.any(np.diff(rates) < 0):
+        raise ValueError(
+            f"learning_rate is {options.learning_rate}; rates must not decrease: the first belongs "
+            "to the coldest rung, the last to the hottest."
+        )
+    ties = np.any(np.diff(rates) == 0)
+    if adapts and not rule.uses_temperature and ties and np.ndim(options.learning_rate) > 0:
+        raise ValueError(
+            f"learning_rate is {options.learning_rate}; adapted rates must be strictly "
+            "increasing. Change them, or write adapt=False."
+        )
+    return Ladder(rates, _temperatures(options.temperature, num_replicas, rule))
+
+
+def _per_rung(name: str, value: Any, num_replicas: int) -> np.ndarray:
+    try:
+        values = np.asarray(value, float)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} is {value!r}; give one number, a pair (cold, hot), or one per rung."
+        ) from None
+    if values.ndim == 0:
+        return np.full(num_replicas, float(values))
+    if values.shape == (num_replicas,):
+        return values
+    if values.shape == (2,):
+        if np.any(values <= 0):
+            raise ValueError(f"{name} is {value}; the two ends of a ladder must be positive.")
+        return geometric(values[0], values[1], num_replicas)
+    raise ValueError(
+        f"{name} has shape {values.shape}; with {num_replicas} replicas give one number, a pair "
+        f"(cold, hot), or {num_replicas} values."
+    )
+
+
+def _temperatures(value: Any, num_replicas: int, rule: Rule) -> np.ndarray:
+    temperatures = _per_rung("temperature", value, num_replicas)
+    if np.ndim(value) == 0:  # the cold rung's; SGD above
+        temperatures[1:] = 0
+    if not np.all(np.isfinite(temperatures)) or np.any(temperatures < 0):
+        raise ValueError(f"temperature is {value}; temperatures must be at least 0.")
+    increasing = np.all(temperatures > 0) and np.all(np.diff(temperatures) > 0)
+    if rule.uses_temperature and not increasing:
+        raise ValueError(
+            f'The rule "{rule.name}" compares temperatures, but temperature is {value}: give '
+            "strictly increasing positive ones, a pair (cold, hot) or one per rung."
+        )
+    return temperatures
+
+
+def tuning(options: Options, rule: Rule, num_replicas: int) -> Tuning:
+    adapts, until = adapts_until(options, rule)
+    fixed = rule.uses_temperature or not adapts
+    buffer_auto = isinstance(options.buffer, str)
+    gain_auto = isinstance(options.buffer_gain, str)
+    for name, auto in (("buffer", buffer_auto), ("buffer_gain", gain_auto)):
+        if auto:
+            choose(name, getattr(options, name), ("auto",))
+    if not buffer_auto and not is_number(options.buffer):
+        raise ValueError(f'buffer is {options.buffer!r}; give a finite number or "auto".')
+    measures_buffer = buffer_auto and not rule.uses_temperature
+    measures = measures_buffer or (gain_auto and not fixed)
+    ladder_is_scalar = np.ndim(options.learning_rate) == 0
+    adapts_rungs = None
+    if adapts and num_replicas > 2:
+        adapts_rungs = "temperature" if rule.uses_temperature else "learning_rate"
+        if adapts_rungs == "learning_rate" and ladder_is_scalar:
+            adapts_rungs = None
+    return Tuning(
+        target_swap_rate=options.target_swap_rate,
+        gain=_gain("gain", options.gain),
+        buffer_gain=None if gain_auto else _gain("buffer_gain", options.buffer_gain),
+        adapts=adapts_rungs,
+        adapts_buffer=not fixed,
+        until=until,
+        measure_steps=_MEASURE_STEPS if measures else 0,
+        measure_buffer=measures_buffer,
+    )
+
+
+def adapts_until(options: Options, rule: Rule) -> tuple[bool, int | None]:
+    """Whether anything adapts, and the step from which it is frozen."""
+    adapt = options.adapt
+    if adapt is None:  # temperatures are the user's own unless adaptation is asked for
+        exchanges = getattr(options.schedule, "name", options.schedule) != "none"
+        return exchanges and not rule.uses_temperature, None
+    if isinstance(adapt, bool):
+        return adapt, None
+    at_least("adapt", adapt, 0)
+    return adapt > 0, int(adapt)
+
+
+def _gain(name: str, gain: Any) -> Callable:
+    if callable(gain):
+        return gain
+    if not is_number(gain) or gain < 0:
+        raise ValueError(
+            f"{name} is {gain!r}; give a number, a function of the step, or rx.Gain(...)."
+        )
+    return ConstantGain(float(gain))
+
+
+def draw_rungs(options: Options, num_replicas: int) -> tuple[int, ...]:
+    rungs = tuple(range(num_replicas)) if options.draw_rungs == ("all",) else options.draw_rungs
+    if not rungs or rungs[0] != 0 or len(set(rungs)) < len(rungs):
+        raise ValueError(
+            f"draw_rungs is {rungs}; it must start with 0, the target, and name each rung once."
+        )
+    if any(not 0 <= rung < num_replicas for rung in rungs):
+        raise ValueError(
+            f"draw_rungs is {rungs}; {num_replicas} replicas have rungs 0 to {num_replicas - 1}."
+        )
+    return rungs
+
+
+def device_ladder(ladder: Ladder, dtype: Any) -> Ladder:
+    return Ladder(*(jnp.asarray(values, dtype) for values in ladder))

@@ -1,0 +1,242 @@
+"""The library against the oracle: the same noise must give the same run, step by step."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+import reference
+from common import quick_jit
+from mutants import flipped_verdict, gate_that_never_closes, wrong_parity
+from oracle_cases import (
+    KERNELS,
+    NUM_STEPS,
+    RULES,
+    SCHEDULES,
+    Case,
+    assert_same_run,
+    bowl,
+    bowl_gradient,
+    bowl_target,
+    buffer_gain,
+    chances,
+    gain,
+    library,
+    oracle,
+    parts,
+    run_library,
+)
+
+import replicax as rx
+from replicax.algorithm import ladder, prng, schedule, swap, tuning
+from replicax.algorithm.tuning import Tuning
+
+
+def with_momentum() -> list[Case]:
+    """Every schedule with every rule; momentum on, everything adapting."""
+    rules = [rule for rule in RULES if rule != "bias_corrected_by_pair"]
+    return [Case(name, rule) for name in SCHEDULES for rule in rules]
+
+
+OTHERS = [
+    *[Case(name, "bias_corrected_by_pair") for name in ("at_most_one", "adj")],
+    *[Case(name, "deterministic", energy_at="before") for name in ("exactly_one", "seo", "ape")],
+    Case("at_most_one", "metropolis", energy_at="before"),
+    Case("at_most_one", "deterministic", "sgld", own_gradient=True),
+    Case("adj", "bias_corrected", "sgld", own_gradient=True, adapt=False),
+    Case("at_most_one", "deterministic", "preconditioned", weight_decay=0.3),
+    Case("seo", "metropolis", "preconditioned", own_gradient=True),
+    Case("no_gate", "deterministic", weight_decay=0.3, adapt=False, hot=False),
+]
+
+
+@pytest.mark.parametrize("case", [*with_momentum(), *OTHERS], ids=str)
+def test_the_library_equals_the_oracle(case: Case) -> None:
+    record = oracle(case)
+    assert record.swapped.sum() > 50
+    assert_same_run(case, library(case), record)
+    adapting, fixed = "learning_rate", "temperature"
+    if RULES[case.rule][0].uses_temperature:
+        adapting, fixed = fixed, adapting
+    if case.adapt and case.num_replicas > 2:
+        assert np.ptp(getattr(record, adapting)[:, 1:-1], axis=0).min() > 1e-3
+    assert not np.ptp(getattr(record, fixed), axis=0).any()
+
+
+def window_one_step_late(made, step, true=schedule.window_opens):
+    return true(made, step - 1)
+
+
+def swap_that_keeps_home(index, swapped):
+    return index
+
+
+def half_a_swap(index, cold, hot, swapped, true=swap.swap_two):
+    return true(index, cold, hot, swapped)._replace(replica_at=index.replica_at)
+
+
+def climber_seen_from_above(index, attempts, wanted, true=swap.ascend):
+    return true(index, attempts, lambda attempt, cold, hot: wanted(attempt, hot, cold))
+
+
+def no_correction(pair, window_correction=0.0, true=swap.log_swap_probability):
+    return true(pair._replace(energy_noise_var=0.0), window_correction)
+
+
+def ladder_the_wrong_way(rungs, wanted, target, gain, true=tuning.adapt_rungs):
+    return true(rungs, ~wanted, 1 - target, gain)
+
+
+def buffer_the_wrong_way(buffer, wanted, target, gain, true=tuning.adapt_buffer):
+    return true(buffer, ~wanted, 1 - target, gain)
+
+
+MUTANTS = [
+    (swap.Rule, "wanted", flipped_verdict, Case("at_most_one", "deterministic")),
+    (schedule, "active_pairs", wrong_parity, Case("at_most_one", "deterministic")),
+    (schedule, "swapping_pairs", gate_that_never_closes, Case("at_most_one", "deterministic")),
+    (schedule, "window_opens", window_one_step_late, Case("at_most_one", "deterministic")),
+    (swap, "swap_adjacent", swap_that_keeps_home, Case("deo", "deterministic")),
+    (swap, "swap_two", half_a_swap, Case("ape", "metropolis")),
+    (swap, "ascend", climber_seen_from_above, Case("adj", "metropolis")),
+    (swap, "log_swap_probability", no_correction, Case("at_most_one", "bias_corrected")),
+    (ladder, "adapt_rungs", ladder_the_wrong_way, Case("deo", "deterministic")),
+    (ladder, "adapt_buffer", buffer_the_wrong_way, Case("deo", "deterministic")),
+]
+
+
+@pytest.mark.parametrize(
+    ("room", "name", "mutant", "case"), MUTANTS, ids=[m[2].__name__ for m in MUTANTS]
+)
+def test_a_mutant_differs_from_the_oracle(room, name, mutant, case, monkeypatch) -> None:
+    record = oracle(case)
+    monkeypatch.setattr(room, name, mutant)
+    trace = run_library(case)
+    monkeypatch.undo()
+    with pytest.raises(AssertionError):
+        assert_same_run(case, trace, record)
+
+
+def test_built_steps_draw_the_same_chance_one_by_one() -> None:
+    case = Case("seo", "metropolis")
+    with jax.enable_x64(True):
+        _, _, state = parts(case)
+        kernel = KERNELS[case.kernel][0]()
+        tuning = Tuning(gain=gain, adapts="temperature", adapts_buffer=False)
+        settings = rx.Settings(schedule.seo(), swap.metropolis(), tuning)
+        step = quick_jit(rx.build_step(bowl_target(False), kernel, settings))
+        for k in range(20):
+            state, info = step(prng.make_key(11), state)
+            np.testing.assert_array_equal(state.rung_of, library(case).states.rung_of[k])
+            np.testing.assert_allclose(info.energy, library(case).infos.energy[k], rtol=1e-9)
+        assert int(state.step) == 20
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_sampled_chain_equals_the_oracle() -> None:
+    """Through the compiled loop and its records: draws are of the cold rung after the swap."""
+    case, seed, chain = Case("at_most_one", "deterministic"), 5, 0
+    with jax.enable_x64(True):
+        posterior = rx.sample(
+            bowl_target(False),
+            rx.per_replica(case.start),
+            num_steps=NUM_STEPS,
+            learning_rate=case.learning_rate,
+            temperature=case.temperature,
+            schedule=SCHEDULES[case.schedule][0],
+            kernel=KERNELS[case.kernel][0](),
+            gain=gain,
+            buffer_gain=buffer_gain,
+            buffer=0.1,
+            seed=seed,
+            history_every=60,
+            chunk_steps=100,
+            progress=False,
+        )
+        run_key, _ = jax.random.split(prng.make_key(seed))
+        chance = jax.device_get(chances(case, jax.random.fold_in(run_key, chain)))
+    noise = reference.Noise(chance.move, chance.gradient, chance.energy)
+    record = reference.run(
+        params=case.start,
+        noise=noise,
+        gradient=bowl_gradient,
+        energy=bowl,
+        learning_rate=case.learning_rate,
+        temperature=case.temperature,
+        kernel=case.kernel,
+        momentum_decay=0.8,
+        window=4,
+        buffer=0.1,
+        adapt=True,
+        gain=gain,
+        buffer_gain=buffer_gain,
+    )
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-10)
+    np.testing.assert_array_equal(posterior.rung_of[chain], record.rung_of)
+    steps, cold = np.arange(NUM_STEPS), np.argmin(record.rung_of, axis=1)
+    close(posterior.draws[chain], record.params[steps, cold])
+    was_on = np.concatenate([[np.arange(5)], record.rung_of[:-1]])[steps, cold]
+    close(posterior.energies[chain], record.energy[steps, was_on])
+    close(posterior.learning_rates[chain], record.learning_rate[-1])
+    close(posterior.buffer[chain], record.buffer[-1])
+    close(posterior.history["learning_rate"][chain], record.learning_rate[59::60])
+    close(posterior.history["buffer"][chain], record.buffer[59::60])
+    close(posterior.verdict_rate[chain], record.wanted.mean(axis=0))
+    started = np.concatenate([[np.arange(5)], record.rung_of])
+    assert posterior.round_trips[chain] == reference.round_trips(started)
+    # Windows of pair 0 are the second, the fourth, ...; a window swaps at most once.
+    windows = record.swapped.reshape(-1, 4, 4).sum(axis=1)
+    rate = [windows[1::2, 0].mean(), windows[::2, 1].mean()]
+    close(posterior.window_swap_rate[chain, :2], rate)
+
+
+def test_the_gain_of_the_library_is_that_of_the_oracle() -> None:
+    steps = np.arange(0, 20_000, 999)
+    expected = [reference.gain_of_25_modes(k) for k in steps]
+    np.testing.assert_allclose(rx.Gain()(steps), expected, rtol=1e-6)
+    assert float(rx.Gain(scale=500.0)(0)) == 0.5, "capped"
+
+
+@pytest.mark.parametrize("case", with_momentum(), ids=str)
+def test_rungs_and_replicas_are_inverse_permutations(case: Case) -> None:
+    states = library(case).states
+    for rung_of, replica_at in zip(states.rung_of, states.replica_at):
+        assert sorted(rung_of) == list(range(case.num_replicas))
+        np.testing.assert_array_equal(replica_at[rung_of], np.arange(case.num_replicas))
+
+
+def in_windows(case: Case, values: np.ndarray) -> np.ndarray:
+    """(step, pair) -> (window, place in it, pair), whole windows only."""
+    window = SCHEDULES[case.schedule][0].window
+    whole = len(values) // window * window
+    return values[:whole].reshape(-1, window, values.shape[1])
+
+
+@pytest.mark.parametrize("rule", ["deterministic", "metropolis"])
+@pytest.mark.parametrize("name", ["at_most_one", "exactly_one", "lone_pair", "deo"])
+def test_a_gate_closes_after_a_swap_and_reopens_with_its_window(name: str, rule: str) -> None:
+    states, infos = library(case := Case(name, rule))
+    swapped, gate = in_windows(case, infos.swapped), in_windows(case, states.gate)
+    assert swapped.sum(axis=1).max() == 1, "at most one swap per pair and window"
+    np.testing.assert_array_equal(gate, np.cumsum(swapped, axis=1) == 0)
+    active = in_windows(case, infos.active)
+    assert (active == active[:, :1]).all(), "a turn lasts a whole window"
+    assert not (infos.swapped & ~infos.active).any()
+    if name != "exactly_one":
+        assert not (infos.swapped & ~infos.wanted).any()
+
+
+@pytest.mark.parametrize("rule", ["deterministic", "metropolis"])
+def test_exactly_one_means_one_swap_in_every_active_window(rule: str) -> None:
+    _, infos = library(case := Case("exactly_one", rule))
+    swapped = in_windows(case, infos.swapped).sum(axis=1)
+    np.testing.assert_array_equal(swapped, in_windows(case, infos.active)[:, 0])
+    unwanted = infos.swapped & ~infos.wanted
+    assert unwanted.any(), "some swaps must have been forced"
+    assert not in_windows(case, unwanted)[:, :-1].any(), "forced before the last step"
+
+
+def test_without_a_gate_a_pair_may_swap_at_every_step_of_its_window() -> None:
+    _, infos = library(case := Case("no_gate", "metropolis"))
+    np.testing.assert_array_equal(infos.swapped, infos.wanted & infos.active)
+    assert in_windows(case, infos.swapped).sum(axis=1).max() > 1

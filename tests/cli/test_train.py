@@ -1,0 +1,388 @@
+"""`replicax train`, `pretrain`, `evaluate`, and what the other commands make of their folders."""
+
+import inspect
+import json
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from typer.testing import CliRunner
+
+import replicax as rx
+from replicax.cli import main as cli
+from replicax.cli.main import main
+from replicax.networks import evaluate as examine
+from replicax.networks import train as training
+from replicax.networks.tasks import DEFAULTS, Task
+from replicax.networks.train import train
+from replicax.networks.trained import Trained
+
+MODEL = """
+import jax, jax.numpy as jnp
+import numpy as np
+import replicax as rx
+from replicax.nn.network import apply_dense, init_dense
+
+print("the model is imported")
+
+def make(seed, size=6, classes=3):
+    rng = np.random.default_rng(seed)
+    def part(count):
+        labels = rng.integers(0, classes, count).astype(np.int32)
+        images = rng.normal(90 + 40 * labels[:, None, None, None], 60, (count, size, size, 1))
+        return images.clip(0, 255).astype(np.uint8), labels
+    return rx.data.Dataset("tiny", *part(32), *part(12), classes, (0.5,), (0.25,))
+
+def shades():
+    return make(0)
+
+others = make(1)
+larger = make(2, size=7)
+fixed = 3
+
+def dense(dataset):
+    size = dataset.train_images[0].size
+    def init(key):
+        return init_dense(key, size, dataset.num_classes), {}
+    def apply(params, state, images, train):
+        return apply_dense(params, images.reshape(len(images), -1)), state
+    return rx.nn.Network(init, apply)
+
+def fragile(dataset):
+    network = dense(dataset)
+    def apply(params, state, images, train):
+        logits, state = network.apply(params, state, images, train)
+        return jnp.where(jnp.max(jnp.abs(params["weight"])) > 3, jnp.nan, logits), state
+    return rx.nn.Network(network.init, apply)
+"""
+NAMES = ["--model", "model.py:dense", "--data", "model.py:shades"]
+TASK = [*NAMES, "--no-augment", "--batch-size", "8"]
+TINY = [*TASK, "--epochs", "3", "--replicas", "3", "--no-progress"]
+LADDER = ["--learning-rate", "0.02", "0.2", "--target-swap-rate", "0.3", "--window", "2"]
+
+
+def strict_json(text):
+    """Fails on NaN and infinity, which Python's reader lets pass."""
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+def fails(capsys, *args, code=2):
+    """Run a command that must fail with one line on stderr; returns the line."""
+    assert main([str(arg) for arg in args]) == code
+    said = capsys.readouterr().err.replace("the model is imported\n", "")
+    assert said.count("\n") == 1 and said.endswith("\n") and "Traceback" not in said, said
+    return said
+
+
+def works(capsys, *args):
+    """Run a command with --json; returns what it printed."""
+    assert main([*(str(arg) for arg in args), "--json"]) == 0
+    return strict_json(capsys.readouterr().out)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a model and a run `run` of it; nobody writes into the run."""
+    folder = tmp_path_factory.mktemp("cli-train")
+    (folder / "model.py").write_text(MODEL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", [*sys.path])
+        assert main(["train", *TINY, *LADDER, "--keep-networks", "--out", "run", "--json"]) == 0
+    return folder
+
+
+@pytest.fixture
+def here(place, monkeypatch):
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return place
+
+
+@pytest.fixture
+def copied(here, tmp_path):
+    """A copy of the run, to be changed."""
+    shutil.copytree("run", tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def asked(here, monkeypatch):
+    """What `train` is called with; it does not run."""
+    seen = {}
+
+    def note(*args, **kwargs):
+        seen.update(kwargs, args=args)
+        raise ValueError("enough seen")
+
+    monkeypatch.setattr(training, "train", note)
+    return seen
+
+
+@pytest.mark.parametrize("command", ["train", "pretrain", "evaluate"])
+def test_help_explains_and_gives_an_example(command):
+    result = CliRunner().invoke(cli.app, [command, "--help"])
+    assert result.exit_code == 0
+    assert f"  replicax {command}" in result.stdout.split("Options:")[0]
+
+
+# train
+
+
+def test_train_prints_what_the_folder_holds(here, capsys):
+    capsys.readouterr()
+    held = strict_json(Path("run/summary.json").read_text())
+    assert (held["method"], held["epochs"], held["networks"]) == ("deo-star", 3, 3)
+    assert held["result"]["code"] == "finished" and held["run_dir"] == "run"
+    assert held["exchange"]["window"] == 2
+    assert [part["by"] for part in held["averages"]] == ["probabilities", "logits"]
+    trained = rx.load("run")
+    assert held["averages"][0]["nll"] == pytest.approx(trained.metrics().nll)
+    assert held["coldest"]["accuracy"] == pytest.approx(float(trained.epochs["accuracy"][-1, 0]))
+    assert trained.draws[0]["bias"].shape == (1, 3, 3)  # kept: (chain, epoch, class)
+    seen = works(capsys, "summary", "run")
+    assert seen == {name: value for name, value in held.items() if name != "run_dir"}
+
+
+def test_train_is_a_table_for_people(here, capsys, tmp_path):
+    assert main(["train", *TINY, "--method", "ensemble", "--out", str(tmp_path / "e")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "first network" in shown and "average of 3, logits" in shown
+    assert "round trips" not in shown  # nothing is exchanged
+    assert f"All of it is in {tmp_path / 'e'}/" in shown
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_networks(here, capsys, tmp_path):
+    again = works(capsys, "train", *TINY, *LADDER, "--out", tmp_path / "again")
+    first = strict_json(Path("run/summary.json").read_text())
+    assert again["by_rung"] == first["by_rung"] and again["averages"] == first["averages"]
+    other = works(capsys, "train", *TINY, *LADDER, "--seed", "1", "--out", tmp_path / "other")
+    assert other["by_rung"] != first["by_rung"]
+
+
+def test_options_reach_the_training(asked):
+    options = """
+        --method deo --replicas 4 --epochs 7 --learning-rate 0.01 0.1 --target-swap-rate 0.2
+        --window 5 --momentum 0.8 --temperature 0.5 --cycle-epochs 9 --burn-in 2 --on-swap reset
+        --on-nonfinite stop --keep-networks --seed 7 --out elsewhere --no-progress
+        --weight-decay 0.01 --unit total
+    """
+    main(["train", *TASK, *options.split()])
+    expected = {"method": "deo", "num_replicas": 4, "epochs": 7, "learning_rate": (0.01, 0.1),
+                "target_swap_rate": 0.2, "window": 5, "momentum": 0.8, "temperature": 0.5,
+                "cycle_epochs": 9, "burn_in": 2, "on_swap": "reset", "on_nonfinite": "stop",
+                "keep_networks": True, "average_starts": False, "seed": 7, "progress": False,
+                "run_dir": Path("elsewhere")}  # fmt: skip
+    assert {name: asked[name] for name in expected} == expected
+    problem, _ = asked.pop("args")
+    assert (problem.unit, problem.num_rows, problem.steps_per_epoch) == ("total", 32, 4)
+    assert asked["note"]["task"]["weight_decay"] == 0.01
+    assert asked["note"]["task"]["model"] == str(Path("model.py").absolute()) + ":dense"
+    assert set(asked) <= set(inspect.signature(train).parameters)
+
+
+def test_digits_have_defaults_of_their_own(asked):
+    pytest.importorskip("sklearn")
+    main(["train"])
+    usual = DEFAULTS["digits"]
+    names = ("num_replicas", "epochs", "burn_in", "learning_rate", "target_swap_rate")
+    assert {name: asked[name] for name in names} == {name: usual[name] for name in names}
+    assert asked["args"][0].batches.batch_size == usual["batch_size"]
+    assert asked["run_dir"] == Path("runs/deo-star-1")
+    asked.clear()
+    main(["train", "--method", "ensemble"])
+    assert "learning_rate" not in asked  # a pair means nothing without a ladder
+
+
+def test_pretrain_and_start_from_it(here, capsys, tmp_path):
+    starts = tmp_path / "starts"
+    held = works(capsys, "pretrain", *TINY, "--learning-rate", "0.05", "--out", starts)
+    assert held["method"] == "pretrain" and held["averages"] == [] and "exchange" not in held
+    went_on = works(
+        capsys, "train", *TINY, *LADDER, "--init-from", starts, "--out", tmp_path / "on"
+    )
+    weights = [part["start_weight"] for part in went_on["averages"]]
+    assert weights == [0, 0, 10, 10]
+    average = rx.load(tmp_path / "on").starts
+    assert average.weight == 3
+    last = rx.load(starts).epochs["accuracy"][-1]
+    assert last.mean() > 0.4  # the networks, and so the starts, have learnt something
+    said = fails(capsys, "train", *TINY, *LADDER, "--replicas", 5, "--init-from", starts,
+                 "--out", tmp_path / "many")  # fmt: skip
+    assert "holds 3 networks, but 5 are needed" in said
+    assert main(["evaluate", str(starts)]) == 0
+    assert "mean of all networks" in capsys.readouterr().out
+    assert [path.name for path in (starts / "figures").iterdir()] == ["epochs.png"]
+
+
+def test_a_loss_that_breaks_has_its_own_exit_code(here, capsys, tmp_path):
+    options = ["--model", "model.py:fragile", *TINY[2:], "--learning-rate", "30", "--method"]
+    said = fails(capsys, "train", *options, "ensemble", "--out", tmp_path / "broken", code=3)
+    assert "at step" in said
+    assert rx.load(tmp_path / "broken").result.code == "nonfinite"
+
+
+# evaluate, summary, plot
+
+
+def test_evaluate_judges_and_draws(copied, capsys):
+    held = works(capsys, "evaluate", copied, "--outside", "model.py:others")
+    assert {"by", "nll", "accuracy", "brier", "calibration_error"} <= set(held["averages"][0])
+    assert held["outside"]["networks"] == 3 and 0 <= held["outside"]["auroc"] <= 1
+    drawn = {path.stem for path in (copied / "figures").iterdir()}
+    assert drawn == {"epochs", "ladder", "exchange", "reliability", "reliability-logits"}
+    assert main(["evaluate", str(copied), "--no-figures", "--outside", "model.py:others"]) == 0
+    shown = capsys.readouterr().out
+    assert "AUROC" in shown and "Figures" not in shown
+
+
+def test_outside_images_must_have_the_size_of_those_of_the_test(here, capsys):
+    said = fails(capsys, "evaluate", "run", "--no-figures", "--outside", "model.py:larger")
+    assert "choose a data set of the same size" in said
+
+
+def test_plot_names_its_figures(here, capsys, monkeypatch):
+    plotted = []
+    monkeypatch.setattr(Trained, "plot", lambda self, out: plotted.append(out) or {"a": None})
+    assert main(["plot", "run", "--out", "there"]) == 0
+    assert capsys.readouterr().out == "there/a.png\n"
+    assert works(capsys, "plot", "run") == {"figures": ["run/figures/a.png"]}
+    assert plotted == [Path("there"), Path("run/figures")]
+
+
+def test_runs_without_networks_are_sent_to_summary(here, capsys, tmp_path):
+    rx.sample(lambda x: (x**2).sum(), np.zeros(1), num_steps=5, num_replicas=1, learning_rate=0.1,
+              schedule="none", run_dir=tmp_path / "toy", progress=False)  # fmt: skip
+    said = fails(capsys, "evaluate", tmp_path / "toy")
+    assert f"`replicax summary {tmp_path / 'toy'}`" in said
+    assert "There is no folder" in fails(capsys, "evaluate", "rum")
+    assert "Did you mean 'run'?" in fails(capsys, "evaluate", "rum")
+
+
+# resume
+
+
+def test_resume_makes_a_run_longer_from_anywhere(copied, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = rx.load("run").epochs["nll"]
+    longer = works(capsys, "resume", "run", "--epochs", 5)
+    assert longer["epochs"] == 5 and longer["result"]["code"] == "finished"
+    assert_array_equal(rx.load("run").epochs["nll"][:3], first)
+    assert "the run was made for 5" in fails(capsys, "resume", "run", "--epochs", 4)
+
+
+def test_ctrl_c_leaves_a_run_that_goes_on_bit_for_bit(here, capsys, tmp_path, monkeypatch):
+    """Stopped in the first epochs, and gone on with: the run that was not stopped."""
+    build = examine.build_watch
+
+    def interrupting(*args):
+        watch = build(*args)
+        look = watch.look
+
+        def stop_at_the_first(memory, carry):
+            if int(memory.looks) == 0:
+                signal.raise_signal(signal.SIGINT)
+            return look(memory, carry)
+
+        watch.look = stop_at_the_first
+        return watch
+
+    folder = tmp_path / "stopped"
+    with monkeypatch.context() as patch:
+        patch.setattr(examine, "build_watch", interrupting)
+        said = fails(capsys, "train", *TINY, *LADDER, "--keep-networks", "--out", folder, code=130)
+    assert f"Go on with: replicax resume {folder}" in said
+    assert rx.load(folder).result.code == "interrupted" and rx.load(folder).num_epochs < 3
+    resumed = works(capsys, "resume", folder)
+    whole = strict_json(Path("run/summary.json").read_text())
+    same = ("by_rung", "averages", "exchange", "epochs")
+    assert {name: resumed[name] for name in same} == {name: whole[name] for name in same}
+    for one, other in zip(rx.load(folder).rung_of, rx.load("run").rung_of, strict=True):
+        assert_array_equal(one, other)
+
+
+def test_a_run_of_python_says_how_to_go_on(here, capsys, tmp_path):
+    task = Task("model.py:dense", "model.py:shades", batch_size=8, augment=False)
+    problem, init = task.problem()
+    train(problem, init, epochs=1, num_replicas=2, method="ensemble", progress=False,
+             run_dir=tmp_path / "mine")  # fmt: skip
+    assert "started in Python" in fails(capsys, "resume", tmp_path / "mine")
+
+
+# what bad input gets
+
+
+@pytest.mark.parametrize(
+    "args, sentence",
+    [
+        (["--model", "smal", "--data", "model.py:shades"], "Did you mean 'small'?"),
+        (["--model", "resnet19x", "--data", "model.py:shades"], "write small, resnet20"),
+        (["--model", "model.py:dens", "--data", "model.py:shades"], "Did you mean 'dense'?"),
+        (["--model", "model.py:fixed", *NAMES[2:]], "it must be an rx.nn.Network"),
+        ([*TASK, "--data", "cifar11"], "Did you mean 'cifar10'?"),
+        ([*TASK, "--data", "model.py:shade"], "Did you mean 'shades'?"),
+        ([*TASK, "--data", "modle.py:shades"], "Did you mean 'model.py'?"),
+        ([*TASK, "--data", "model.py:fixed"], "it must be an rx.data.Dataset"),
+        ([*TINY, "--method", "deo-sta"], "Did you mean 'deo-star'?"),
+        ([*TINY, "--method", "ensemble", *LADDER[:3]], '"ensemble" has no ladder: give one'),
+        ([*TINY, "--method", "cyc-sghmc", *LADDER[:3]], '"cyc-sghmc" has no ladder'),
+        ([*TINY, "--learning-rate", "0.2", "0.02"], "must not decrease"),
+        ([*TINY, "--learning-rate", "fast"], "--learning-rate is 'fast'"),
+        ([*TINY, "--target-swap-rate", "2"], "(0, 1)"),
+        ([*TINY, "--on-swap", "rest"], "'reset'"),
+        ([*TINY, "--on-nonfinite", "restrat"], "'restart'"),
+        ([*TINY, "--unit", "totl"], "'total'"),
+        ([*TINY, "--epochs", "0"], "--epochs"),
+        ([*TINY, "--batch-size", "64"], "32"),
+        ([*TINY, "--weight-decay", "-1"], "at least 0"),
+        ([*TINY, "--out", "run"], "`replicax resume run`"),
+        ([*TINY, "--init-from", "nothing"], "There is no folder nothing"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(here, capsys, args, sentence):
+    assert sentence in fails(capsys, "train", *args)
+    assert not Path("runs").exists()
+
+
+def test_a_missing_archive_is_told_with_the_remedy(here, capsys, tmp_path):
+    options = ["--data", "cifar100", "--data-dir", str(tmp_path / "none")]
+    for command in ("train", "pretrain"):
+        said = fails(capsys, command, *options)
+        assert "none holds neither cifar-100-python.tar.gz nor" in said
+        assert "https://" in said and "Put one of them there" in said
+
+
+def test_a_damaged_archive_is_told_with_its_checksum(here, capsys, tmp_path):
+    (tmp_path / "cifar-10-python.tar.gz").write_bytes(b"not the archive")
+    said = fails(capsys, "train", "--data", "cifar10", "--data-dir", tmp_path)
+    assert "checksum" in said and "fetch it again" in said
+
+
+def test_a_sentence_of_the_data_room_needs_no_traceback(here, capsys, tmp_path):
+    (tmp_path / "cifar-10-python.tar.gz").write_bytes(b"not the archive")
+    assert "--traceback" not in fails(capsys, "train", "--data", "cifar10", "--data-dir", tmp_path)
+
+
+def test_a_short_run_on_digits_has_an_average(asked):
+    pytest.importorskip("sklearn")
+    main(["train", "--epochs", "5"])
+    assert asked["burn_in"] < 5
+
+
+def test_the_remedy_for_a_run_of_python_works(here, tmp_path):
+    task = Task("model.py:dense", "model.py:shades", batch_size=8, augment=False)
+    problem, init = task.problem()
+    options = {"method": "ensemble", "num_replicas": 2, "progress": False}
+    train(problem, init, epochs=1, run_dir=tmp_path / "mine", **options)
+    assert rx.resume(tmp_path / "mine", problem).num_epochs == 1
+
+
+def test_the_folder_of_the_data_is_found_from_elsewhere(asked, monkeypatch):
+    monkeypatch.setattr(Task, "problem", lambda self: (None, None))
+    main(["train", "--data", "cifar10", "--data-dir", "archives"])
+    assert Path(asked["note"]["task"]["data_dir"]).is_absolute()

@@ -1,0 +1,135 @@
+"""The study of window bias and its correction: the quick version, and mutants of what it rests on.
+
+Its numbers come from short chains: bounds are some four standard errors, and narrow enough that a
+broken rule, gate or sign is seen.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from replicax.algorithm import schedule, swap
+from replicax.experiments import load_study
+from replicax.experiments.mixture import auto as mixture_auto
+from replicax.experiments.mixture import exact
+from replicax.experiments.mixture import study as mixture
+from replicax.experiments.shared.runner import read_record, reproduce
+from replicax.experiments.shared.study import Scale, Work
+from replicax.run.program import Programs
+
+STUDY = load_study("mixture")
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("mixture")
+    return folder, reproduce(STUDY, folder, Scale(quick=True), progress=False)
+
+
+def record(quick: tuple[Path, dict[str, Any]], name: str) -> Any:
+    cell = next(cell for cell in STUDY.cells(Scale(quick=True)) if cell.name == name)
+    return read_record(quick[0], STUDY, cell)
+
+
+def test_all_that_is_asked_for_is_met(quick: tuple[Path, dict[str, Any]]) -> None:
+    folder, held = quick
+    unmet = [finding["what"] for finding in held["findings"] if finding["met"] is False]
+    assert not unmet
+    assert json.loads((folder / "mixture.json").read_text())["findings"] == held["findings"]
+    for figure in ("correction", "mass", "density", "auto"):
+        assert (folder / f"mixture-{figure}.png").stat().st_size > 10_000
+    page = (folder / "mixture.md").read_text()
+    assert "**not met**" not in page
+    assert "third" in page  # what the reference costs
+
+
+def test_exact_and_sampled_values_are_those_of_the_reference(
+    quick: tuple[Path, dict[str, Any]],
+) -> None:
+    left, distance, swaps, best, corrected_swaps = mixture.REFERENCE[3.0, 100]
+    found = record(quick, "sigma=3-W=100")
+    assert found["exact_left"] == pytest.approx([left, mixture.UNBIASED], abs=0.001)
+    assert found["exact_distance"][0] == pytest.approx(distance, abs=0.001)
+    assert found["exact_swaps"] == pytest.approx([swaps, corrected_swaps], abs=0.002)
+    assert found["window_correction"][1] == pytest.approx(best, abs=0.02)
+    # Standard errors: 0.017 of a mass, 0.003 and 0.008 of the swap rates.
+    assert found["left"].mean(axis=1) == pytest.approx(found["exact_left"], abs=0.06)
+    assert found["swaps"].mean(axis=1) == pytest.approx(found["exact_swaps"], abs=0.03)
+    short = record(quick, "sigma=3-W=1")
+    assert short["exact_left"] == pytest.approx([mixture.UNBIASED], abs=0.001)
+    assert short["swaps"].mean() == pytest.approx(0.0305, abs=0.002)
+
+
+def test_the_correction_that_the_run_finds_removes_the_bias(
+    quick: tuple[Path, dict[str, Any]],
+) -> None:
+    found = record(quick, "auto-sigma=3-W=100")
+    assert found["window_correction"].shape == (16,)
+    assert found["window_correction"].mean() == pytest.approx(3.07, abs=1.2)
+    assert found["left"].mean() == pytest.approx(mixture.UNBIASED, abs=0.04)
+    assert found["distance"] < 0.05  # without correction 0.083
+
+
+def test_the_full_version_has_every_cell_that_is_asked_for() -> None:
+    cells = {cell.name: cell.settings for cell in STUDY.cells(Scale())}
+    for sigma, window in mixture.REFERENCE:
+        assert f"sigma={sigma:g}-W={window}" in cells
+    for sigma in (2, 3, 4, 5, 6):
+        settings = cells[f"sigma={sigma}-W=1"]
+        assert settings["num_steps"] * settings["seeds"] >= 6_000_000
+    for sigma in (3, 4, 5):
+        for window in (10, 100, 1000):
+            assert f"sigma={sigma}-W={window}" in cells  # what "auto" is compared with
+            settings = cells[f"auto-sigma={sigma}-W={window}"]
+            assert settings["close"] == 0.015
+            assert mixture_auto.stage_steps(settings) >= 100 * window
+
+
+def test_swap_rates_of_the_strongest_noise() -> None:
+    one = exact.solve(exact.OF_THE_PAPER, 6.0, 1)
+    assert one.swaps_per_window == pytest.approx(7.6e-5, rel=0.01)
+    assert one.left == pytest.approx(mixture.UNBIASED, abs=0.001)
+
+
+SMALL = {"sigma": 3.0, "window": 100, "num_steps": 100_000, "seeds": 16}
+EXACT = {0.0: (0.482, 0.902), 3.07: (0.4034, 0.387)}  # left mass and swaps per window by lambda
+
+
+def agrees(window_correction: float) -> bool:
+    """Whether one small cell has the exact left mass (standard error 0.011) and swap rate."""
+    work = Work(lambda fraction: None, lambda: False, Programs())
+    posterior = mixture.sample(work, SMALL, window_correction)
+    left, swaps = EXACT[window_correction]
+    seen = mixture.left_masses(posterior.draws).mean()
+    return bool(abs(seen - left) < 0.04 and abs(posterior.window_swap_rate.mean() - swaps) < 0.03)
+
+
+@pytest.mark.parametrize("window_correction", EXACT)
+def test_a_small_cell_has_its_exact_values(window_correction: float) -> None:
+    assert agrees(window_correction)
+
+
+def test_a_rule_turned_around_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = swap.Rule.wanted
+    monkeypatch.setattr(swap.Rule, "wanted", lambda rule, pair: ~right(rule, pair))
+    assert not agrees(0.0)
+
+
+def test_a_gate_that_never_closes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = schedule.swapping_pairs
+
+    def always_open(schedule, step, active, gate, wanted, finite):
+        return right(schedule, step, active, np.True_, wanted, finite)
+
+    monkeypatch.setattr(schedule, "swapping_pairs", always_open)
+    assert not agrees(0.0)
+
+
+def test_a_correction_of_the_wrong_sign_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = swap.log_swap_probability
+    wrong = lambda pair, window_correction: right(pair, -window_correction)  # noqa: E731
+    monkeypatch.setattr(swap, "log_swap_probability", wrong)
+    assert not agrees(3.07)

@@ -1,0 +1,86 @@
+"""The best number of replicas: the quick version, and what breaks it."""
+
+import math
+from pathlib import Path
+
+import pytest
+from mutants import flipped_verdict, gate_that_never_closes
+
+from replicax.algorithm import schedule, swap
+from replicax.experiments import replicas
+from replicax.experiments.shared import noisy_ladder
+from replicax.experiments.shared.runner import reproduce
+from replicax.experiments.shared.study import Cell, Results, Scale, Work
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("replicas")
+
+
+@pytest.fixture(scope="module")
+def held(folder: Path) -> dict:
+    return reproduce(replicas.STUDY, folder, Scale(quick=True), progress=False)
+
+
+def test_no_finding_is_missed(held: dict) -> None:
+    verdicts = [f["met"] for f in held["findings"]]
+    assert verdicts.count(True) == 8 and verdicts.count(None) == 4 and False not in verdicts
+
+
+def test_page_and_figures_are_written(held: dict, folder: Path) -> None:
+    page = (folder / "replicas.md").read_text()
+    assert "not met" not in page
+    assert "49.5 to 63.6 (with / 4), and Lemma 1 is least at P = 93" in page
+    assert len(held["figures"]) == 3
+    assert all((folder / name).stat().st_size > 10_000 for name in held["figures"])
+
+
+@pytest.mark.parametrize("kind", ["paper", "corrected", "exact"])
+def test_the_best_size_lies_inside_the_sizes_looked_at(kind: str) -> None:
+    for noise in (10.0, 100.0):
+        sizes = noisy_ladder.sizes_around(noise)
+        assert sizes[0] + 2 < noisy_ladder.best_size("DEO*", noise, kind) < sizes[-1] / 1.5
+
+
+def test_corollary_has_the_mu_of_the_ladder() -> None:
+    mu = 0.9 * 20 / 2  # (1 - 1/10) sigma / 2
+    count = noisy_ladder.corollary(20.0)
+    assert count.lower == pytest.approx(1.1 * mu)
+    assert count.upper == pytest.approx(math.sqrt(2) * mu)
+
+
+def test_rejections_fall_as_the_barrier_over_the_replicas() -> None:
+    rejected = 1 - noisy_ladder.swap_rate(5_001, 20.0)
+    assert 5_000 * rejected == pytest.approx(noisy_ladder.barrier(20.0), rel=0.01)
+
+
+def half_the_noise(pair, window_correction=0.0):
+    slope = pair.inverse_temperature_gap
+    gap = pair.cold_energy - pair.hot_energy
+    return slope * gap - slope**2 * pair.energy_noise_var / 2
+
+
+MUTANTS = [
+    (swap.Rule, "wanted", flipped_verdict),
+    (swap, "log_swap_probability", half_the_noise),
+    (schedule, "swapping_pairs", gate_that_never_closes),
+]
+
+
+def distances() -> list[bool | None]:
+    """Of DEO and DEO*."""
+    settings = {"num_replicas": 8, "num_trips": 2_000}
+    record = replicas.run(settings, Work(lambda fraction: None, lambda: False, None))
+    return [f.met for f in replicas.distances(Results([(Cell("small", settings), record)]))]
+
+
+def test_a_small_cell_is_met() -> None:
+    assert distances() == [True, True]
+
+
+@pytest.mark.parametrize(("room", "name", "mutant"), MUTANTS)
+def test_a_mutant_is_not(room, name, mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, name, mutant)
+    # A window of 1 needs no gate: only DEO* shows that it never closes.
+    assert distances() == [name == "swapping_pairs", False]

@@ -1,0 +1,89 @@
+"""Table 1 and Lemma 1 by simulation: the quick version, and what breaks it."""
+
+from pathlib import Path
+
+import pytest
+from mutants import always_odd, flipped_verdict, gate_that_never_closes
+
+from replicax.algorithm import schedule, swap
+from replicax.experiments.round_trips import study as round_trips
+from replicax.experiments.shared.runner import reproduce
+from replicax.experiments.shared.study import Cell, Finding, Results, Scale, Work
+
+SMALL = {"num_replicas": 8, "num_trips": 2_000}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("round-trips")
+
+
+@pytest.fixture(scope="module")
+def held(folder: Path) -> dict:
+    return reproduce(round_trips.STUDY, folder, Scale(quick=True), progress=False)
+
+
+def test_every_finding_is_met(held: dict) -> None:
+    assert len(held["findings"]) == 8 + 8 + 3
+    assert [f["what"] for f in held["findings"] if f["met"] is not True] == []
+
+
+def test_orders_of_growth(held: dict) -> None:
+    found = {f["what"]: f["ours"] for f in held["findings"]}
+
+    def order(scheme: str, column: str) -> float:
+        return found[f"{scheme}, {column}: k of P^k, P = 16 to 32"]
+
+    assert order("DEO", "r = 0.6") == pytest.approx(2.0, abs=0.1)
+    assert order("DEO*", "r = 0.6") == pytest.approx(1.22, abs=0.08)
+    assert order("SEO", "r = 2 / P") == pytest.approx(1.95, abs=0.1)
+    assert order("ADJ", "r = 2 / P") == pytest.approx(0.965, abs=0.1)
+
+
+def test_page_and_figures_are_written(held: dict, folder: Path) -> None:
+    page = (folder / "round-trips.md").read_text()
+    assert "not met" not in page and "half of DEO's 196 steps" in page
+    assert len(held["figures"]) == 3
+    assert all((folder / name).stat().st_size > 10_000 for name in held["figures"])
+
+
+def test_closed_forms_of_the_full_study() -> None:
+    sizes = [16, 32, 64]
+    times = {
+        scheme: round_trips.order_of_growth(
+            sizes, [round_trips.closed_form(scheme, 0.6, size) for size in sizes]
+        )
+        for scheme in ("ADJ", "SEO", "DEO", "DEO*")
+    }
+    assert times == pytest.approx(
+        {"ADJ": 2.011, "SEO": 2.035, "DEO": 2.011, "DEO*": 1.214}, abs=2e-3
+    )
+
+
+def distances(schemes: list[str]) -> list[Finding]:
+    settings = {"schemes": schemes, **SMALL}
+    record = round_trips.run(settings, Work(lambda fraction: None, lambda: False, None))
+    return round_trips.distances(Results([(Cell("small", settings), record)]))
+
+
+MUTANTS = [
+    (schedule, "active_pairs", always_odd, ["SEO"]),
+    (schedule, "active_pairs", always_odd, ["DEO", "DEO*"]),
+    (schedule, "swapping_pairs", gate_that_never_closes, ["DEO", "DEO*"]),
+    (swap.Rule, "wanted", flipped_verdict, ["ADJ"]),
+    (swap.Rule, "wanted", flipped_verdict, ["DEO", "DEO*"]),
+]
+
+
+@pytest.mark.parametrize("schemes", [["ADJ"], ["DEO", "DEO*"]])
+def test_a_small_cell_is_met(schemes: list[str]) -> None:
+    assert all(finding.met for finding in distances(schemes))
+
+
+@pytest.mark.parametrize(("room", "name", "mutant", "schemes"), MUTANTS)
+def test_a_mutant_is_not(room, name, mutant, schemes, monkeypatch) -> None:
+    monkeypatch.setattr(room, name, mutant)
+    missed = [finding.what for finding in distances(schemes) if not finding.met]
+    # A window of 1 needs no gate: only DEO* shows that it never closes.
+    at_least = [scheme for scheme in schemes if name != "swapping_pairs" or scheme == "DEO*"]
+    assert all(any(what.startswith(f"{scheme}, ") for what in missed) for scheme in at_least)

@@ -1,0 +1,307 @@
+"""Table 2 on tiny networks: from nothing to the page, interrupted, and with runs missing."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from replicax import experiments
+from replicax.cli import main as cli
+from replicax.experiments.table2 import figures as table2_figures
+from replicax.experiments.table2 import numbers
+from replicax.experiments.table2 import page as table2_page
+from replicax.experiments.table2 import study as table2
+from replicax.experiments.table2.study import METHODS, Settings
+from replicax.networks import train as training
+from replicax.networks.predict import Metrics
+from replicax.networks.trained import Trained
+
+# A linear network on rows of four pixels. Test labels are wrong on purpose: the longer one trains,
+# the worse the test gets, so that the best epoch is not the last one.
+_FILE = """
+import jax, jax.numpy as jnp, numpy as np
+from replicax.data import Dataset
+from replicax.nn import Network
+
+random = np.random.default_rng(0)
+labels = random.integers(0, 3, 320).astype(np.int32)
+images = random.integers(0, 60, (320, 2, 2, 1)) + 60 * labels[:, None, None, None]
+images = images.astype(np.uint8)
+blobs = Dataset("blobs", images[:256], labels[:256], images[256:], (labels[256:] + 1) % 3,
+                num_classes=3, mean=(0.4,), std=(0.2,), class_names=("a", "b", "c"))
+
+def init(key):
+    return {"weight": 0.1 * jax.random.normal(key, (4, 3))}, {}
+
+def apply(params, state, images, train):
+    return images.reshape(len(images), -1).astype(jnp.float32) @ params["weight"], state
+
+tiny = Network(init, apply)
+"""
+EPOCHS = 6
+RUN = ("starts", "deo", "deo-star")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("table2")
+    (folder / "parts.py").write_text(_FILE)
+    return folder
+
+
+def arguments(place: Path, out: Path, *more: str) -> list[str]:
+    file = place / "parts.py"
+    return ["reproduce", "table2", "--model", f"{file}:tiny", "--data", f"{file}:blobs",
+            "--epochs", str(EPOCHS), "--start-epochs", "2", "--out", str(out), *more]  # fmt: skip
+
+
+def settings_of(place: Path, *methods: str) -> Settings:
+    file = place / "parts.py"
+    return Settings(f"{file}:tiny", f"{file}:blobs", EPOCHS, 2, methods)
+
+
+@pytest.fixture(scope="module")
+def out(place: Path) -> Path:
+    """Some of the six runs, from nothing, and the page of what is there by the command."""
+    folder = place / "out"
+    table2.run_all(settings_of(place, *RUN), folder / "records" / "table2")
+    assert cli.main(arguments(place, folder, "--assemble")) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(out: Path) -> Path:
+    return out / "records" / "table2"
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures take time that these tests have no use for."""
+    monkeypatch.setattr(table2_figures, "draw_all", lambda *args: {})
+
+
+def held_in(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "table2.json").read_text())
+
+
+def row_of(page: str, model: str, method: str) -> list[str]:
+    """The cells of the headline table."""
+    part = page.split(f"## {model}\n")[1].split("\n## ")[0]
+    (line,) = [line for line in part.split("\n") if line.startswith(f"| {method} |")]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_runs_are_made_with_the_papers_settings(runs: Path) -> None:
+    starts, deo, star = (table2.open_run(runs / "tiny" / name) for name in RUN)
+    assert starts is not None and deo is not None and star is not None
+    assert (starts.method, starts.num_epochs, starts.num_replicas) == ("pretrain", 2, 10)
+    assert (deo.window, star.window) == (1, 626)
+    for run in (deo, star):
+        assert (run.num_epochs, run.num_replicas, run.result.code) == (EPOCHS, 10, "finished")
+        assert float(run.starts.weight) == 10
+        assert run.options["on_swap"] == "reset"
+        assert run.options["target_swap_rate"] == 0.005
+        assert run.learning_rates[0, [0, -1]].tolist() == pytest.approx([0.005, 0.02])
+        task = run._records.meta["note"]["task"]
+        assert task["bf16"] and task["batch_size"] == 256 and task["augment"]
+    assert numbers.command_of(star) == (
+        "replicax train --method deo-star --model FILE.PY:tiny --data FILE.PY:blobs --replicas 10 "
+        f"--epochs {EPOCHS} --bf16 --on-swap reset --init-from runs/starts"
+    )
+    assert Settings().options("ensemble")["epochs"] == 500
+    assert Settings().options("starts") == {
+        "method": "pretrain", "seed": 0, "num_replicas": 10, "epochs": 300
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_command_makes_all_six(place: Path) -> None:
+    folder = place / "six"
+    assert cli.main(arguments(place, folder)) == 0
+    for method, name in METHODS.items():
+        run = table2.open_run(folder / "records" / "table2" / "tiny" / method)
+        assert run is not None and run.result.code == "finished"
+        single = method.startswith("cyc")
+        assert (run.method, run.num_replicas) == (name, 1 if single else 10)
+        assert run.num_epochs == {"starts": 2}.get(method, 10 * EPOCHS if single else EPOCHS)
+        if method != "starts":
+            row = row_of((folder / "table2.md").read_text(), "tiny", numbers.NAMES[method])
+            assert float(row[5]) == pytest.approx(run.epochs["average_nll_logits"][-1], abs=2e-4)
+
+
+def test_the_page_has_the_numbers_of_the_last_epoch(out: Path, runs: Path) -> None:
+    page, held = (out / "table2.md").read_text(), held_in(out)["models"]["tiny"]
+    for method in ("deo", "deo-star"):
+        run = table2.open_run(runs / "tiny" / method)
+        assert run is not None
+        seen = run.epochs["average_nll_logits"]
+        assert seen[-1] > seen.min() + 1e-3
+        row = row_of(page, "tiny", numbers.NAMES[method])
+        assert float(row[5]) == pytest.approx(seen[-1], abs=2e-4)
+        assert float(row[3]) == pytest.approx(
+            100 * run.epochs["average_accuracy_logits"][-1], abs=0.01
+        )
+        assert row[1] == str(EPOCHS)
+        assert held["runs"][method]["averages"][0]["nll"] == pytest.approx(seen[-1], abs=1e-5)
+
+
+def test_a_page_of_the_best_epoch_would_be_noticed(place, runs, undrawn, monkeypatch) -> None:
+    def best(run: Trained, by: str = "probabilities", start_weight: float = 0.0) -> Metrics:
+        seen = run.epochs[f"average_nll_{by}"]
+        lowest = float(np.nanmin(seen))
+        top = float(np.nanmax(run.epochs[f"average_accuracy_{by}"]))
+        return Metrics(lowest, lowest * len(run.labels), top, 0.0, 0.0, 0.0)
+
+    monkeypatch.setattr(Trained, "metrics", best)
+    elsewhere = place / "best"
+    table2.reproduce(settings_of(place), elsewhere, runs, assemble=True)
+    with pytest.raises(AssertionError):
+        test_the_page_has_the_numbers_of_the_last_epoch(elsewhere, runs)
+
+
+def test_no_path_of_this_machine_is_told(place: Path, out: Path) -> None:
+    for name in ("table2.md", "table2.json"):
+        text = (out / name).read_text()
+        assert str(place) not in text and "parts.py" not in text
+        assert not re.search(r"(?<![\w.])/(tmp|home|work|root)/", text)
+    assert "blobs" in (out / "table2.md").read_text()
+    assert len(list(out.glob("table2-tiny-*.png"))) == len(held_in(out)["figures"]) == 5
+    assert "table2.md" in (out / "index.md").read_text()
+
+
+def test_a_second_call_runs_nothing(place: Path, out: Path, undrawn, monkeypatch) -> None:
+    def never(*args: Any, **options: Any) -> None:
+        raise AssertionError("all runs are finished")
+
+    monkeypatch.setattr(table2, "_go_on", never)
+    before, runs = held_in(out), out / "records" / "table2"
+    held = table2.reproduce(settings_of(place, *RUN), place / "again", runs)
+    assert held["models"] == before["models"]
+    with pytest.raises(AssertionError, match="finished"):
+        table2.run_all(settings_of(place, "ensemble"), runs)
+
+
+def test_an_interrupted_run_goes_on_from_a_copied_folder(place, runs, undrawn) -> None:
+    here, settings = place / "here", settings_of(place, "starts", "deo-star")
+    shutil.copytree(runs / "tiny" / "starts", here / "tiny" / "starts")
+    seen: list[int] = []
+
+    def stop(progress: Any) -> Any:
+        seen.append(progress.step)
+        return "stop" if progress.step >= 3 else None
+
+    with pytest.raises(KeyboardInterrupt):
+        table2.reproduce(settings, place / "half", here, callback=stop)
+    stopped = table2.open_run(here / "tiny" / "deo-star")
+    assert stopped is not None and stopped.num_epochs == 3
+    held = table2.reproduce(settings, place / "half", here, assemble=True)
+    assert held["models"]["tiny"]["runs"]["deo-star"]["state"] == "stopped"
+    page = (place / "half" / "table2.md").read_text()
+    assert row_of(page, "tiny", "DEO⋆-mSGD×P10")[1] == f"3 of {EPOCHS}, unfinished"
+
+    there = place / "there"  # as on another machine
+    here.rename(there)
+    table2.reproduce(settings, place / "half", there)
+    gone_on = table2.open_run(there / "tiny" / "deo-star")
+    whole = table2.open_run(runs / "tiny" / "deo-star")
+    assert gone_on is not None and whole is not None
+    np.testing.assert_array_equal(gone_on.log_probabilities(), whole.log_probabilities())
+    assert table2.wall_seconds(there / "tiny" / "deo-star", gone_on.num_steps) is not None
+
+
+def test_unfinished_runs_are_named_so_where_they_are_compared() -> None:
+    seen = {"accuracy": 0.03, "accuracy_error": 0.01, "nll_sum": -900.0, "nll_sum_error": 60.0}
+    runs = {"deo-star": {"state": "finished"}, "cyc-swag": {"state": "interrupted"}}
+    found = table2_page._claims("resnet20", {"deo-star - cyc-swag": seen}, runs)
+    what = "resnet20, DEO⋆-mSGD×P10 minus cycSWAG×T10 (unfinished): "
+    assert [finding.what for finding in found] == [what + "accuracy, points", what + "NLL, sum"]
+    assert [finding.met for finding in found] == [True, True]
+
+
+def test_a_run_killed_before_it_saved_anything_begins_again(place, runs, monkeypatch) -> None:
+    folder = place / "killed" / "tiny" / "deo-star"
+    shutil.copytree(runs / "tiny" / "starts", folder.parent / "starts")
+    folder.mkdir()
+    shutil.copy(runs / "tiny" / "deo-star" / "run.json", folder)
+    assert table2.open_run(folder) is None
+
+    class Begun(Exception):
+        pass
+
+    def begin(problem: Any, start: Path, *, run_dir: Path, **options: Any) -> None:
+        assert start == folder.parent / "starts" and run_dir == folder and not folder.exists()
+        raise Begun
+
+    monkeypatch.setattr(training, "train", begin)
+    with pytest.raises(Begun):
+        table2.run_all(settings_of(place, "starts", "deo-star"), place / "killed")
+
+
+def test_what_was_not_run_is_said_and_has_no_number(place, runs, undrawn) -> None:
+    here, elsewhere = place / "few", place / "few-out"
+    for name in ("starts", "deo"):
+        shutil.copytree(runs / "tiny" / name, here / "tiny" / name)
+    arguments_ = arguments(place, elsewhere, "--runs", str(here), "--assemble")
+    assert cli.main(arguments_) == 0
+    assert sorted(path.name for path in (here / "tiny").iterdir()) == ["deo", "starts"]
+    page, held = (elsewhere / "table2.md").read_text(), held_in(elsewhere)
+    for method in ("ensemble", "deo-star", "cyc-sghmc", "cyc-swag"):
+        assert held["models"]["tiny"]["runs"][method] == {"state": "not run"}
+        name, *cells = row_of(page, "tiny", numbers.NAMES[method])
+        assert "not run" in cells and not re.search(r"\d", " ".join(cells))
+    assert re.search(r"\d\.\d", row_of(page, "tiny", "DEO-mSGD×P10")[3])
+    for model in table2.PAPER_MODELS:
+        assert f"No run of {model} is there: **not run**." in page
+        name, *cells = row_of(page, model, "DEO⋆-mSGD×P10")
+        assert not re.search(r"\d", " ".join(cells[:7]))  # the paper's own stand beside
+        assert cells[7:9] == [
+            f"{numbers.PAPER[model]['deo-star'][2]:.2f} ± {numbers.PAPER[model]['deo-star'][3]}",
+            f"{numbers.PAPER[model]['deo-star'][0]} ± {numbers.PAPER[model]['deo-star'][1]}",
+        ]
+
+
+def test_without_data_the_data_rooms_sentence_is_the_error(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("REPLICAX_DATA", str(tmp_path / "nothing"))
+    assert cli.main(["reproduce", "table2", "--out", str(tmp_path / "out")]) == 2
+    assert "cifar-100" in capsys.readouterr().err
+    assert cli.main(["reproduce", "window", "--assemble"]) == 2
+    assert "Only table2 takes --assemble" in capsys.readouterr().err
+    assert cli.main(["reproduce", "table2", "--quick"]) == 2
+    assert "table2 does not take --quick" in capsys.readouterr().err
+
+
+def test_all_leaves_table2_out(monkeypatch, tmp_path) -> None:
+    assert "table2" in experiments.NAMES and "table2" in experiments.ALONE
+    seen: list[str] = []
+
+    def note(name: str) -> Any:
+        seen.append(name)
+        raise ValueError("enough")
+
+    real = [name for name in experiments.NAMES if name != "table2"]
+    monkeypatch.setattr(experiments, "load_study", lambda name: seen.append(name) or note(name))
+    assert cli.main(["reproduce", "all", "--out", str(tmp_path)]) == 2
+    assert seen[0] == real[0] and "table2" not in seen
+    monkeypatch.setattr(experiments, "NAMES", ("table2",))
+    seen.clear()
+    cli.main(["reproduce", "all", "--out", str(tmp_path)])
+    assert seen == []
+
+
+def test_differences_are_paired() -> None:
+    def run(right: list[bool]) -> Any:
+        table = np.log(np.where(np.array(right)[:, None] == [True, False], 0.75, 0.25))
+        return SimpleNamespace(labels=np.zeros(len(right), int), log_probabilities=lambda by: table)
+
+    one, other = run([True] * 60 + [False] * 40), run([True] * 50 + [False] * 50)
+    seen = numbers.compare(one, other)
+    assert seen.accuracy == pytest.approx(0.1)
+    assert seen.accuracy_error == pytest.approx(np.sqrt(0.1 * 0.9 / 99))
+    assert seen.nll_sum == pytest.approx(-10 * np.log(3))
+    assert seen.nll_sum_error == pytest.approx(100 * np.log(3) * seen.accuracy_error)
+    assert numbers.accuracy_error(0.76, 10_000) == pytest.approx(0.00427, abs=1e-5)

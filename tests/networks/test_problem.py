@@ -1,0 +1,175 @@
+"""A network and its data as a posterior: units, priors, losses."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny_networks import (
+    EXCHANGING,
+    NETWORK,
+    NUM_ROWS,
+    Last,
+    tiny_data,
+    tiny_problem,
+)
+
+import replicax as rx
+from replicax.networks.problem import cross_entropy, supervised
+from replicax.networks.train import train
+
+
+def run_in(unit: str, temperature: float) -> tuple[Any, np.ndarray]:
+    last = Last()
+    problem = tiny_problem(unit=unit)
+    options = EXCHANGING | {"temperature": temperature, "callback": last}
+    trained = train(problem, NETWORK.init, **options)
+    return last.state, trained.rung_of
+
+
+@pytest.mark.parametrize("temperature", [pytest.param(0.0, marks=pytest.mark.slow), 0.05])
+def test_the_unit_of_energies_does_not_change_the_path(temperature: float) -> None:
+    (mean, mean_path), (total, total_path) = (run_in(u, temperature) for u in ("mean", "total"))
+    assert len(np.unique(mean_path[0], axis=0)) > 2, "replicas must have exchanged"
+    np.testing.assert_array_equal(mean_path, total_path)
+
+    def same(one: Any, other: Any) -> None:
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+    jax.tree.map(same, mean.replicas.params, total.replicas.params)
+    jax.tree.map(same, mean.model_state, total.model_state)
+    jax.tree.map(lambda a, b: same(NUM_ROWS * a, b), mean.replicas.memory, total.replicas.memory)
+    same(mean.ladder.learning_rate, NUM_ROWS * total.ladder.learning_rate)
+    same(NUM_ROWS * mean.ladder.temperature, total.ladder.temperature)
+    same(mean.ladder.temperature[0, 0], temperature / NUM_ROWS)
+    same(NUM_ROWS * mean.buffer, total.buffer)
+    assert abs(mean.buffer[0]) > 1e-3
+
+
+def squared(params: Any, model_state: Any, batch: Any, key: Any) -> tuple[Any, Any]:
+    x, y = batch
+    return jnp.mean((params["slope"] * x - y) ** 2), model_state
+
+
+BATCH = (np.array([1.0, 2.0, 3.0, 4.0], np.float32), np.array([1.0, 3.0, 2.0, 5.0], np.float32))
+SLOPE = 1.5
+MEAN_LOSS = np.mean((SLOPE * BATCH[0] - BATCH[1]) ** 2)
+MEAN_SLOPE = np.mean(2 * (SLOPE * BATCH[0] - BATCH[1]) * BATCH[0])
+
+
+@pytest.mark.parametrize("prior_in_energy", [False, True])
+@pytest.mark.parametrize(("unit", "scale"), [("mean", 1.0), ("total", 4.0)])
+def test_weight_decay_is_felt_always_and_seen_when_asked(
+    unit: str, scale: float, prior_in_energy: bool
+) -> None:
+    problem = supervised(
+        squared, BATCH, batch_size=2, unit=unit, weight_decay=0.2, prior_in_energy=prior_in_energy
+    )
+    params = {"slope": jnp.array(SLOPE)}
+    energy, gradient, state = problem.target.evaluate_state(params, {}, BATCH, None)
+    prior = 0.5 * 0.2 * SLOPE**2 if prior_in_energy else 0.0
+    np.testing.assert_allclose(energy, scale * (MEAN_LOSS + prior), rtol=1e-6)
+    np.testing.assert_allclose(gradient["slope"], scale * (MEAN_SLOPE + 0.2 * SLOPE), rtol=1e-6)
+    np.testing.assert_allclose(problem.target.energy_at((params, {}), BATCH, None), energy)
+    assert state == {}
+
+
+def test_rates_and_temperatures_are_given_once_for_both_units() -> None:
+    mean, total = (supervised(squared, BATCH, batch_size=2, unit=u) for u in ("mean", "total"))
+    assert (mean.scale, total.scale) == (1.0, 4.0)
+    assert (mean.learning_rate(0.2), total.learning_rate(0.2)) == (0.2, 0.05)
+    assert (mean.temperature(0.5), total.temperature(0.5)) == (0.125, 0.5)
+
+
+def start_with(loss_fn: Any, model_state: Any) -> None:
+    problem = supervised(loss_fn, BATCH, batch_size=2)
+    rx.sample(
+        problem.target,
+        ({"slope": jnp.array(SLOPE)}, model_state),
+        batches=problem.batches,
+        num_steps=1,
+        num_replicas=2,
+        learning_rate=(0.1, 0.2),
+        progress=False,
+    )
+
+
+def with_state(change: Any) -> Any:
+    return lambda params, state, batch, key: (squared(params, state, batch, key)[0], change(state))
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        (lambda state: {"mean": state["mean"][:1]}, {"mean": jnp.zeros(2)}),
+        (lambda state: {"mean": state["mean"].astype(jnp.bfloat16)}, {"mean": jnp.zeros(2)}),
+        (lambda state: {**state, "more": jnp.zeros(2)}, {"mean": jnp.zeros(2)}),
+        (lambda state: None, {"mean": jnp.zeros(2)}),
+    ],
+    ids=["shape", "dtype", "names", "nothing"],
+)
+def test_a_model_state_must_come_back_as_it_was(change: Any, state: Any) -> None:
+    with pytest.raises(ValueError, match="other shapes or dtypes than it was given"):
+        start_with(with_state(change), state)
+
+
+def test_a_loss_alone_gets_a_sentence() -> None:
+    with pytest.raises(ValueError, match=r"must return \(loss, model_state\)"):
+        start_with(lambda *given: squared(*given)[0], {})
+
+
+def test_a_target_with_an_energy_alone_gets_a_sentence() -> None:
+    target = rx.Target(lambda x, state, batch, key: jnp.sum(x**2), has_state=True)
+    with pytest.raises(ValueError, match=r"must return \(loss, model_state\)"):
+        rx.sample(target, (jnp.zeros(1), {}), num_steps=1, num_replicas=2, learning_rate=(0.1, 0.2))
+
+
+def test_bad_input_gets_a_sentence() -> None:
+    def by_row(params, state, batch, key):
+        return (params["slope"] * batch[0] - batch[1]) ** 2, state
+
+    with pytest.raises(ValueError, match="sum \\(or average\\) it"):
+        start_with(by_row, {})
+    with pytest.raises(ValueError, match="must be a pair"):
+        problem = supervised(squared, BATCH, batch_size=2)
+        options: Any = {"num_steps": 1, "num_replicas": 2, "learning_rate": (0.1, 0.2)}
+        rx.sample(problem.target, {"slope": jnp.ones(2)}, batches=problem.batches, **options)
+    with pytest.raises(ValueError, match="one of mean, total"):
+        supervised(squared, BATCH, batch_size=2, unit="sum")
+    with pytest.raises(ValueError, match="weight_decay is -1"):
+        supervised(squared, BATCH, batch_size=2, weight_decay=-1.0)
+    with pytest.raises(ValueError, match="has no test"):
+        train(problem, ({"slope": jnp.ones(())}, {}), epochs=1, num_replicas=2)
+
+
+@pytest.mark.parametrize(("unit", "scale"), [("mean", 1.0), ("total", float(NUM_ROWS))])
+def test_the_loss_of_a_classification_is_cross_entropy(unit: str, scale: float) -> None:
+    data, problem = tiny_data(), tiny_problem(unit=unit)
+    params, state = NETWORK.init(jax.random.key(1))
+    images, labels = data.train_images[:8], data.train_labels[:8]
+    batch = problem.batches.take(
+        problem.batches.data, jnp.arange(NUM_ROWS), jnp.array(0), jax.random.key(0)
+    )
+    np.testing.assert_allclose(batch[0], (images / 255.0 - 0.5) / 0.25, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(batch[1], labels)
+
+    found, after = problem.target.energy(params, state, batch, None)
+    logits, statistics = NETWORK.apply(params, state, batch[0], True)
+    logits = np.asarray(logits, np.float64)
+    each = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(8), labels]
+    np.testing.assert_allclose(found, scale * each.mean(), rtol=1e-5)
+    jax.tree.map(np.testing.assert_array_equal, after, statistics)
+    assert not np.allclose(after["mean"], state["mean"])
+
+    tested = problem.test.logits(params, state, jnp.asarray(data.test_images))
+    seen = jnp.asarray((data.test_images / 255.0 - 0.5) / 0.25, jnp.float32)
+    wanted = NETWORK.apply(params, state, seen, False)[0]
+    np.testing.assert_allclose(tested, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_cross_entropy_of_low_precision_is_summed_in_float32() -> None:
+    logits = jnp.array([[100.0, 0.0, -3.0], [1.0, 2.0, 300.0]], jnp.bfloat16)
+    found = cross_entropy(logits, jnp.array([1, 2]))
+    assert found.dtype == jnp.float32
+    np.testing.assert_allclose(found, 50.0, rtol=1e-6)

@@ -1,0 +1,433 @@
+"""`train` against a loop that moves networks; interruptions; which networks are averaged."""
+
+import functools
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from reference import adapt_ladder
+from tiny_networks import EXCHANGING, NETWORK, Last, tiny_problem
+
+import replicax as rx
+from replicax.algorithm import prng
+from replicax.algorithm.kernels import momentum
+from replicax.networks import evaluate as examine
+from replicax.networks.methods import METHODS, Clock
+from replicax.networks.problem import Supervised, Test, supervised
+from replicax.networks.train import networks_of, resume_training, train
+from replicax.networks.trained import Trained
+from replicax.nn.small import small_cnn
+from replicax.run import host_loop as run
+from replicax.run.assembly import _split_seed
+from replicax.run.compiled_loop import Carry
+
+NUM_REPLICAS = 3
+STEPS_PER_EPOCH = 4
+DECAY = 0.9
+
+
+def starts_of(network: Any, num_replicas: int = NUM_REPLICAS) -> Any:
+    return jax.vmap(network.init)(jax.random.split(jax.random.key(7), num_replicas))
+
+
+def by_replica(tree: Any, replica: int) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[replica], tree)
+
+
+def assert_trees_close(one: Any, other: Any, tolerance: float = 2e-3) -> None:
+    def close(a: Any, b: Any) -> None:
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+    jax.tree.map(close, one, other)
+
+
+def deo_star_by_hand(
+    problem: Supervised,
+    starts: Any,
+    num_steps: int,
+    on_swap: str,
+    travels: tuple[str, ...] = ("label", "params", "state", "velocity"),
+) -> SimpleNamespace:
+    """Algorithm 1 on networks that really move from rung to rung; all lists are by rung."""
+    evaluate = jax.jit(jax.value_and_grad(problem.target.energy, has_aux=True))
+    ((key,), _) = _split_seed(prng.make_key(0), 1)
+    orders = [np.asarray(problem.batches.order(key, epoch)) for epoch in range(num_steps)]
+    options, num_rungs = EXCHANGING, NUM_REPLICAS
+    cold, hot = options["learning_rate"]
+    rates, buffer = np.geomspace(cold, hot, num_rungs), options["buffer"]
+    target, window = options["target_swap_rate"], options["window"]
+    params, state = ([by_replica(part, r) for r in range(num_rungs)] for part in starts)
+    zero = lambda tree: jax.tree.map(np.zeros_like, tree)  # noqa: E731
+    velocity = [zero(one) for one in params]
+    on = {"label": list(range(num_rungs)), "params": params, "state": state, "velocity": velocity}
+    gate, num_swaps = [True] * (num_rungs - 1), 0
+    for k in range(num_steps):
+        rows = orders[k // STEPS_PER_EPOCH].reshape(STEPS_PER_EPOCH, -1)[k % STEPS_PER_EPOCH]
+        images, labels = (np.asarray(part)[rows] for part in problem.batches.data)
+        batch = problem.batches.prepare(key, (images, labels))
+        energy = []
+        for rung, eta in enumerate(rates):
+            seen, slope = evaluate(on["params"][rung], on["state"][rung], batch, None)
+            energy.append(float(seen[0]))
+            on["state"][rung] = seen[1]
+            slope = jax.tree.map(lambda g, p: g + 0.01 * p, slope, on["params"][rung])
+            v = jax.tree.map(lambda v, g: DECAY * v + g, on["velocity"][rung], slope)
+            on["velocity"][rung] = v
+            move = lambda p, v, eta=eta: p - eta * v  # noqa: E731
+            on["params"][rung] = jax.tree.map(move, on["params"][rung], v)
+        wanted = [energy[i + 1] + buffer < energy[i] for i in range(num_rungs - 1)]
+        for i in range(num_rungs - 1):
+            gate[i] = gate[i] or k % window == 0
+            if wanted[i] and gate[i] and (i + 1) % 2 == (k // window) % 2:
+                for name in travels:
+                    on[name][i], on[name][i + 1] = on[name][i + 1], on[name][i]
+                if on_swap == "reset":
+                    on["velocity"][i : i + 2] = [zero(v) for v in on["velocity"][i : i + 2]]
+                gate[i] = False
+                num_swaps += 1
+        rates = adapt_ladder(rates, wanted, target, float(options["gain"](k)))
+        buffer += float(options["buffer_gain"](k)) * (np.mean(wanted) - target)
+    return SimpleNamespace(**on, rates=rates, buffer=buffer, num_swaps=num_swaps)
+
+
+@pytest.mark.parametrize("on_swap", ["keep", "reset"])
+def test_training_is_algorithm_1_with_networks_that_move(on_swap: str) -> None:
+    network = small_cnn(3, widths=(4, 4))
+    problem, starts, last = tiny_problem(network), starts_of(network), Last()
+    options = EXCHANGING | {"epochs": 10, "on_swap": on_swap, "callback": last}
+    train(problem, rx.per_replica(starts), **options)
+    found = last.state
+    wanted = deo_star_by_hand(problem, starts, 10 * STEPS_PER_EPOCH, on_swap)
+    assert wanted.num_swaps >= 5
+    assert found.replica_at[0].tolist() == wanted.label
+    at_rung = [
+        by_replica(jax.tree.map(lambda leaf: leaf[0], (found.replicas, found.model_state)), r)
+        for r in found.replica_at[0]
+    ]
+    for rung, (replica, state) in enumerate(at_rung):
+        assert_trees_close(replica.params, wanted.params[rung])
+        assert_trees_close(state, wanted.state[rung])
+        assert_trees_close(replica.memory.trace, wanted.velocity[rung])
+    np.testing.assert_allclose(found.ladder.learning_rate[0], wanted.rates, rtol=1e-4)
+    np.testing.assert_allclose(found.buffer[0], wanted.buffer, atol=1e-5)
+
+    def agrees(travels: tuple[str, ...]) -> bool:
+        other = deo_star_by_hand(problem, starts, 10 * STEPS_PER_EPOCH, on_swap, travels)
+        try:
+            for rung, (replica, state) in enumerate(at_rung):
+                assert_trees_close(state, other.state[rung])
+                assert_trees_close(replica.memory.trace, other.velocity[rung])
+        except AssertionError:
+            return False
+        return True
+
+    assert agrees(("label", "params", "state", "velocity"))
+    assert not agrees(("label", "params", "velocity")), "batch statistics stayed on their rung"
+    if on_swap == "keep":
+        assert not agrees(("label", "params", "state")), "momentum stayed on its rung"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+PROBLEM = tiny_problem()
+
+
+def options_of(method: str) -> dict[str, Any]:
+    if METHODS[method].has_ladder:
+        window = {} if method == "deo-star" else {"window": None}
+        return EXCHANGING | {"epochs": 2, "num_replicas": NUM_REPLICAS, "method": method} | window
+    return {"epochs": 2, "num_replicas": 2, "method": method, "progress": False}
+
+
+@functools.cache
+def whole(folder: Path, method: str) -> tuple[Trained, Any]:
+    last = Last()
+    kept = {"keep_networks": True, "average_starts": True}
+    options = options_of(method) | kept | {"callback": last, "run_dir": folder / method}
+    return train(PROBLEM, NETWORK.init, **options), last.state
+
+
+def in_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host looks every three steps, and at the end of an epoch of four."""
+    monkeypatch.setattr(run, "_FIRST_STEPS", 3)
+    monkeypatch.setattr(run.Pace, "after", lambda pace, steps, seconds: pace)
+
+
+def stop_at(step: int) -> Any:
+    return lambda progress: "stop" if progress.step >= step else None
+
+
+def assert_same_training(one: Trained, other: Trained) -> None:
+    def same(a: Any, b: Any) -> None:
+        np.testing.assert_array_equal(a, b)
+
+    assert one.epochs.keys() == other.epochs.keys()
+    jax.tree.map(same, one.epochs, other.epochs)
+    jax.tree.map(same, one.average, other.average)
+    jax.tree.map(same, one.starts, other.starts)
+    jax.tree.map(same, one.draws, other.draws)
+    jax.tree.map(same, one.history, other.history)
+    for name in ("rung_of", "energies", "learning_rates", "buffer", "restarts"):
+        same(getattr(one, name), getattr(other, name))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit(
+    method: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    straight, state = whole(folder, method)
+    in_small_steps(monkeypatch)
+    options = options_of(method) | {"keep_networks": True, "average_starts": True}
+    stopped = train(PROBLEM, NETWORK.init, **options, run_dir=tmp_path / "run", callback=stop_at(5))
+    assert (stopped.result.code, stopped.num_epochs) == ("stopped", 1)
+    assert STEPS_PER_EPOCH < stopped.num_steps < 2 * STEPS_PER_EPOCH
+    last = Last()
+    resumed = resume_training(tmp_path / "run", PROBLEM, callback=last, progress=False)
+    assert resumed.result.code == straight.result.code == "finished"
+    assert_same_training(resumed, straight)
+    jax.tree.map(np.testing.assert_array_equal, last.state, state)
+
+
+def test_a_run_stopped_after_an_epoch_goes_on_bit_for_bit(folder: Path, tmp_path: Path) -> None:
+    straight, state = whole(folder, "deo-star")
+    assert len(np.unique(straight.rung_of[0], axis=0)) > 1, "replicas must have exchanged"
+    options = options_of("deo-star") | {"keep_networks": True, "average_starts": True}
+    stopped = train(
+        PROBLEM,
+        NETWORK.init,
+        **options,
+        run_dir=tmp_path / "run",
+        callback=stop_at(STEPS_PER_EPOCH),
+    )
+    assert (stopped.num_steps, stopped.num_epochs) == (STEPS_PER_EPOCH, 1)
+    last = Last()
+    resumed = resume_training(tmp_path / "run", PROBLEM, callback=last, progress=False)
+    assert_same_training(resumed, straight)
+    jax.tree.map(np.testing.assert_array_equal, last.state, state)
+    assert_same_training(rx.load(tmp_path / "run"), straight)  # type: ignore[arg-type]
+
+
+def test_a_run_that_is_made_longer_is_a_long_run(folder: Path, tmp_path: Path) -> None:
+    straight, _ = whole(folder, "deo-star")
+    options = options_of("deo-star") | {"keep_networks": True, "average_starts": True, "epochs": 1}
+    train(PROBLEM, NETWORK.init, **options, run_dir=tmp_path / "run")
+    longer = resume_training(tmp_path / "run", PROBLEM, epochs=2, progress=False)
+    assert_same_training(longer, straight)
+    with pytest.raises(ValueError, match="epochs is 1, but the run was made for 2"):
+        resume_training(tmp_path / "run", PROBLEM, epochs=1)
+
+
+def logits_of(points: Any, count: int) -> np.ndarray:
+    """(network, image, class) of points with a leading axis, one network after the other."""
+    assert PROBLEM.test is not None
+    return np.stack(
+        [PROBLEM.test.logits(*by_replica(points, n), PROBLEM.test.inputs) for n in range(count)]
+    )
+
+
+def assert_average_of(average: Any, logits: np.ndarray) -> None:
+    assert float(average.weight) == len(logits)
+    wanted = np.asarray(logits, np.float64)
+    np.testing.assert_allclose(average.logits, wanted.sum(axis=0), rtol=1e-4, atol=1e-5)
+    exponents = np.exp(wanted - wanted.max(axis=-1, keepdims=True))
+    probabilities = exponents / exponents.sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(average.probabilities, probabilities.sum(axis=0), rtol=1e-4)
+
+
+def test_the_average_is_that_of_the_networks_kept(folder: Path) -> None:
+    trained, _ = whole(folder, "deo-star")
+    kept = jax.tree.map(lambda leaf: leaf[0], trained.draws)
+    assert_average_of(trained.average, logits_of(kept, 2))
+    assert trained.epochs["weight"].tolist() == [1.0, 2.0]
+    probabilities = np.asarray(trained.average.probabilities) / 2
+    labels = np.asarray(PROBLEM.test.labels)  # type: ignore[union-attr]
+    nll = -np.log(probabilities[np.arange(len(labels)), labels]).mean()
+    np.testing.assert_allclose(trained.metrics().nll, nll, rtol=1e-5)
+    np.testing.assert_allclose(trained.epochs["average_nll_probabilities"][-1], nll, rtol=1e-5)
+
+
+def test_start_networks_are_averaged_apart(folder: Path) -> None:
+    trained, _ = whole(folder, "deo-star")
+    _, start_key = _split_seed(prng.make_key(0), 1)
+    keys = jax.random.split(jax.random.fold_in(start_key, 0), NUM_REPLICAS)
+    assert_average_of(trained.starts, logits_of(jax.vmap(NETWORK.init)(keys), NUM_REPLICAS))
+
+
+def test_an_average_may_begin_after_a_burn_in() -> None:
+    options = options_of("deo-star") | {"burn_in": 1, "keep_networks": True}
+    trained = train(PROBLEM, NETWORK.init, **options)
+    kept = jax.tree.map(lambda leaf: leaf[0, 1:], trained.draws)
+    assert_average_of(trained.average, logits_of(kept, 1))
+    assert trained.epochs["weight"].tolist() == [0.0, 1.0]
+    assert float(trained.starts.weight) == 0
+
+
+def test_rows_of_an_epoch_are_by_rung(folder: Path) -> None:
+    trained, state = whole(folder, "deo-star")
+    points = jax.tree.map(lambda leaf: leaf[0][state.replica_at[0]], state.points)
+    logits = logits_of(points, NUM_REPLICAS).astype(np.float64)
+    labels = np.asarray(PROBLEM.test.labels)  # type: ignore[union-attr]
+    normal = np.log(np.exp(logits).sum(axis=-1))
+    nll = (normal - logits[:, np.arange(len(labels)), labels]).mean(axis=1)
+    np.testing.assert_allclose(trained.epochs["nll"][-1], nll, rtol=1e-4)
+    accuracy = (logits.argmax(axis=-1) == labels).mean(axis=1)
+    np.testing.assert_allclose(trained.epochs["accuracy"][-1], accuracy, rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["ensemble", "sgld"])
+def test_independent_networks_are_averaged_all_at_once(method: str, folder: Path) -> None:
+    """In so short a run, at its end; in longer ones every `pick_every` epochs."""
+    trained, state = whole(folder, method)
+    points = jax.tree.map(lambda leaf: leaf[0], state.points)
+    assert_average_of(trained.average, logits_of(points, 2))
+    clock = Clock(epochs=7, steps_per_epoch=4, cycle_epochs=7)
+    weights = METHODS[method].weights(clock, momentum(), pick_every=3, burn_in=3)
+    picked = [weights(epoch, 2).tolist() for epoch in range(1, 8)]
+    assert picked == [[0, 0]] * 5 + [[1, 1], [0, 0]]
+
+
+def test_a_cycle_is_averaged_at_its_end(folder: Path) -> None:
+    trained, state = whole(folder, "cyc-sghmc")
+    assert trained.epochs["weight"].tolist() == [0.0, 0.0, 0.0, 1.0]
+    points = jax.tree.map(lambda leaf: leaf[0], state.points)
+    assert_average_of(trained.average, logits_of(points, 1))
+
+
+def test_cycles_are_averaged_where_they_are_slow() -> None:
+    method, clock = METHODS["cyc-sghmc"], Clock(epochs=20, steps_per_epoch=5, cycle_epochs=10)
+    weights = method.weights(clock, method.kernel(DECAY, clock), pick_every=10)
+    picked = [epoch for epoch in range(1, 21) if weights(epoch, 1).sum()]
+    assert picked == [9, 10, 19, 20]
+
+
+def test_every_cycle_draws_ten_networks_for_swag() -> None:
+    options = options_of("cyc-swag") | {"cycle_epochs": 2}
+    trained = train(PROBLEM, NETWORK.init, **options)
+    assert trained.epochs["weight"].tolist() == [0.0, 10.0, 10.0, 20.0]
+    assert float(trained.average.weight) == 20
+
+
+def test_swag_draws_around_the_networks_of_a_cycle_with_fresh_statistics() -> None:
+    """One network is met in this cycle, so that the Gaussian is a point: ten times the same
+    parameters, with batch statistics of ten times other batches."""
+    last = Last()
+    options = options_of("cyc-swag") | {"epochs": 1, "cycle_epochs": 2, "callback": last}
+    trained = train(PROBLEM, NETWORK.init, **options)
+    assert float(trained.average.weight) == 10
+    params, state = jax.tree.map(lambda leaf: leaf[0], last.state.points)
+    images = PROBLEM.batches.prepare(jax.random.key(0), PROBLEM.batches.data)[0]
+    first = by_replica(params["first"], 0)
+    seen = np.asarray(images).reshape(len(images), -1) @ first["weight"] + first["bias"]
+    refreshed = {"mean": seen.mean(axis=0)[None], "var": seen.var(axis=0)[None]}
+    found = np.asarray(trained.average.logits) / 10
+    np.testing.assert_allclose(found, logits_of((params, refreshed), 1)[0], atol=0.05)
+    assert np.abs(found - logits_of((params, state), 1)[0]).max() > 0.1
+
+
+def test_a_pretraining_keeps_no_average_and_starts_the_next_run(folder: Path) -> None:
+    pretrained, state = whole(folder, "pretrain")
+    assert float(pretrained.average.weight) == 0
+    options = options_of("deo-star") | {"num_replicas": 2, "epochs": 1, "average_starts": True}
+    options |= {"learning_rate": (1e-9, 2e-9), "callback": (last := Last())}
+    trained = train(PROBLEM, folder / "pretrain", **options)
+    params = state.replicas.params
+    assert_trees_close(last.state.replicas.params, params, 1e-6)
+    one, other = (by_replica(jax.tree.map(lambda leaf: leaf[0], params), r) for r in range(2))
+    assert not np.allclose(one["first"]["weight"], other["first"]["weight"], atol=1e-2)
+    points = jax.tree.map(lambda leaf: leaf[0], state.points)
+    assert_average_of(trained.starts, logits_of(points, 2))
+
+
+def test_networks_of_a_run_come_from_cold_to_hot(folder: Path) -> None:
+    _, state = whole(folder, "deo-star")
+    replica_at = state.replica_at[0]
+    assert replica_at.tolist() != list(range(NUM_REPLICAS))
+    found = networks_of(folder / "deo-star", PROBLEM, 2)
+    wanted = jax.tree.map(lambda leaf: leaf[0][replica_at[:2]], state.points)
+    jax.tree.map(np.testing.assert_array_equal, found, wanted)
+
+
+def test_starts_that_do_not_fit_get_a_sentence(folder: Path) -> None:
+    whole(folder, "pretrain")
+    options = options_of("deo-star")
+    with pytest.raises(ValueError, match="holds 2 networks, but 3 are needed"):
+        train(PROBLEM, folder / "pretrain", **options)
+    with pytest.raises(ValueError, match="in the unit 'mean'"):
+        train(tiny_problem(unit="total"), folder / "pretrain", **options)
+    with pytest.raises(ValueError, match="in the unit 'mean'"):
+        resume_training(folder / "pretrain", tiny_problem(unit="total"))
+    with pytest.raises(ValueError, match="start anew"):
+        resume_training(folder / "pretrain", PROBLEM, epochs=5)
+    with pytest.raises(ValueError, match="has no ladder"):
+        train(PROBLEM, NETWORK.init, epochs=1, method="ensemble", learning_rate=(0.1, 0.2))
+    with pytest.raises(ValueError, match="one of deo-star"):
+        train(PROBLEM, NETWORK.init, epochs=1, method="sgd")
+
+
+def test_gains_may_be_numbers() -> None:
+    train(PROBLEM, NETWORK.init, **options_of("deo-star") | {"buffer_gain": 0.1, "epochs": 1})
+
+
+def counting(breaks_at: int) -> Supervised:
+    """A loss that is not finite in one step, told by a counter in the model state."""
+
+    def loss_fn(params: Any, state: Any, batch: Any, key: Any) -> tuple[Any, Any]:
+        loss = jnp.mean((params - batch) ** 2)
+        return jnp.where(state == breaks_at, jnp.nan, loss), state + 1
+
+    logits = lambda params, state, inputs: inputs[:, None] * params  # noqa: E731
+    test = Test(logits, jnp.ones(2), jnp.array([0, 1]), 2)
+    return supervised(loss_fn, np.zeros((8, 2), np.float32), batch_size=2, test=test)
+
+
+class Own(NamedTuple):
+    both: Any
+
+
+def test_parameters_in_containers_of_ones_own_can_go_on_or_get_a_sentence(tmp_path: Path) -> None:
+    def loss_fn(params: Any, state: Any, batch: Any, key: Any) -> tuple[Any, Any]:
+        return jnp.mean((params.both - batch) ** 2), state
+
+    plain = counting(100)
+    problem = supervised(loss_fn, plain.batches.data, batch_size=2, test=plain.test)
+    problem = replace(problem, test=plain.test._replace(logits=lambda p, s, x: x[:, None] * p.both))
+    options: Any = {"method": "ensemble", "num_replicas": 2, "progress": False}
+    train(problem, (Own(jnp.ones(2)), {}), epochs=1, run_dir=tmp_path / "run", **options)
+    try:
+        resume_training(tmp_path / "run", problem, epochs=2)
+    except ValueError as error:
+        assert "containers" in str(error)
+
+
+BREAKING = {"epochs": 4, "method": "ensemble", "num_replicas": 2, "progress": False}
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        9,
+        11,
+        15,
+    ],
+)
+def test_a_coldest_network_that_breaks_ends_the_run(step: int) -> None:
+    trained = train(counting(step), (jnp.ones(2), jnp.array(0)), **BREAKING)
+    assert (trained.result.code, trained.num_steps) == ("nonfinite", step + 1)
+    assert np.isfinite(trained.average.logits).all()
+
+
+def test_a_network_without_weight_cannot_spoil_the_average() -> None:
+    weights = lambda epoch, num_replicas: np.eye(num_replicas)[0]  # noqa: E731
+    watch = examine.build_watch(counting(100), weights)
+    points = (jnp.array([[[1.0, 2.0], [jnp.nan, 1.0]]]), jnp.zeros((1, 2)))
+    state = SimpleNamespace(points=points, replica_at=jnp.array([[0, 1]]))
+    memory, _ = watch.look(watch.memory, Carry(state, None))  # type: ignore[arg-type]
+    np.testing.assert_allclose(memory.sampled.logits, [[1.0, 2.0], [1.0, 2.0]])

@@ -1,0 +1,171 @@
+"""`replicax.nn.conv` against `jax.lax.conv_general_dilated`, however replicas are mapped."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from common import quick_jit
+from conv_cases import CASES, POINTWISE, WIDE
+from jax import lax
+
+from replicax.nn.conv import conv, layout
+
+NUM_REPLICAS = 3
+DIMS = ("NHWC", "HWIO", "NHWC")
+MAPPED = {"both": (0, 0), "images": (0, None), "filters": (None, 0)}
+
+
+def arrays(groups: int = 1, dtype=jnp.float32, window: int = 3) -> tuple[jax.Array, jax.Array]:
+    left, right = jax.random.split(jax.random.key(0))
+    images = jax.random.normal(left, (NUM_REPLICAS, 2, 7, 6, 4), dtype)
+    filters = (NUM_REPLICAS, window, window, 4 // groups, 6)
+    return images, jax.random.normal(right, filters, dtype)
+
+
+def wiggle(operation, options):
+    """A scalar whose gradients feel every output."""
+
+    def loss(images, filters):
+        out = operation(images, filters, dimension_numbers=DIMS, **options)
+        return jnp.sum(jnp.sin(out.astype(jnp.float32)))
+
+    return loss
+
+
+def everything(operation, options, axes, images, filters):
+    """Forward, vmap of grad and grad of vmap, compiled."""
+    loss = wiggle(operation, options)
+    of_each = jax.vmap(jax.value_and_grad(loss, (0, 1)), axes)
+    of_all = jax.grad(lambda *both: jnp.sum(jax.vmap(loss, axes)(*both)), (0, 1))
+    return quick_jit(lambda *both: (of_each(*both), of_all(*both)))(images, filters)
+
+
+def assert_close(found, wanted, tolerance: float) -> None:
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * np.abs(other).max())
+
+
+@pytest.mark.parametrize("mapped", MAPPED)
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        *itertools.product(WIDE, ("grouped", "dense", "unrolled")),
+        *itertools.product(POINTWISE, ("product", "unrolled")),
+    ],
+)
+def test_values_and_gradients_are_those_of_lax(case: str, mapped: str, name: str) -> None:
+    options, axes = CASES[case], MAPPED[mapped]
+    window = 1 if case in POINTWISE else 3
+    images, filters = arrays(options.get("feature_group_count", 1), window=window)
+    given = [x if axis == 0 else x[0] for x, axis in zip((images, filters), axes)]
+    with layout(name):
+        found = everything(conv, options, axes, *given)
+    wanted = everything(lax.conv_general_dilated, options, axes, *given)
+    assert_close(found, wanted, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [
+        pytest.param("grouped", 3, marks=pytest.mark.slow),
+        ("dense", 3),
+        ("product", 1),
+        ("unrolled", 3),
+    ],
+)
+def test_low_precision_stays_low(name: str, window: int) -> None:
+    images, filters = arrays(dtype=jnp.bfloat16, window=window)
+    with layout(name):
+        found = everything(conv, CASES["same"], (0, 0), images, filters)
+    wanted = everything(lax.conv_general_dilated, CASES["same"], (0, 0), images, filters)
+    assert_close(found, wanted, 0.03)
+
+
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [("grouped", 3), ("dense", 3), ("product", 1), ("unrolled", 3), ("auto", 3)],
+)
+def test_chains_of_replicas_fold_twice(name: str, window: int) -> None:
+    images, filters = (jnp.stack([x, x[::-1]]) for x in arrays(window=window))
+
+    def gradients(operation):
+        loss = wiggle(operation, CASES["strided" if window > 1 else "pointwise, strided"])
+        return quick_jit(jax.vmap(jax.vmap(jax.grad(loss, (0, 1)))))(images, filters)
+
+    with layout(name):
+        found = gradients(conv)
+    assert_close(found, gradients(lax.conv_general_dilated), 1e-5)
+
+
+def test_gradients_of_gradients() -> None:
+    images, filters = (x[0] for x in arrays())
+
+    def bend(operation):
+        loss = wiggle(operation, CASES["same"])
+        slope = lambda filters: jnp.sum(jnp.cos(jax.grad(loss, 1)(images, filters)))  # noqa: E731
+        return jax.grad(slope)(filters)
+
+    assert_close(bend(conv), bend(lax.conv_general_dilated), 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("grouped", 1), ("dense", 1), ("unrolled", NUM_REPLICAS)]
+)
+def test_a_layout_is_what_it_says(name: str, count: int) -> None:
+    images, filters = arrays()
+    with layout(name):
+        program = jax.make_jaxpr(
+            jax.vmap(lambda x, f: conv(x, f, (1, 1), "SAME", dimension_numbers=DIMS))
+        )(images, filters)
+    assert str(program).count("conv_general_dilated[") == count
+    assert (f"feature_group_count={NUM_REPLICAS}" in str(program)) == (name == "grouped")
+
+
+def test_pointwise_convolutions_become_one_matrix_product() -> None:
+    images, filters = arrays(window=1)
+    with layout("product"):
+        program = jax.make_jaxpr(
+            jax.vmap(lambda x, f: conv(x, f, (2, 1), "VALID", dimension_numbers=DIMS))
+        )(images, filters)
+    assert "conv_general_dilated" not in str(program)
+    assert str(program).count("dot_general[") == 1
+    # Without it, XLA ends the process when it compiles networks of many replicas for GPUs.
+    assert str(program).count("optimization_barrier") == 1
+
+
+def test_shared_images_make_one_wide_convolution() -> None:
+    images, filters = arrays()
+    program = jax.make_jaxpr(
+        jax.vmap(lambda f: conv(images[0], f, (1, 1), "SAME", dimension_numbers=DIMS))
+    )(filters)
+    assert str(program).count("conv_general_dilated[") == 1
+    assert "feature_group_count=1" in str(program)
+
+
+@pytest.mark.parametrize(("name", "window"), [("grouped", 3), ("product", 1)])
+def test_other_axes_orders_are_folded_too(name: str, window: int) -> None:
+    images, filters = arrays(window=window)
+    images, filters = jnp.moveaxis(images, -1, 2), jnp.transpose(filters, (0, 4, 3, 1, 2))
+    axes = {"dimension_numbers": ("NCHW", "OIHW", "NCHW")}
+
+    def gradients(operation):
+        loss = lambda x, f: jnp.sum(jnp.sin(operation(x, f, (2, 1), "SAME", **axes)))  # noqa: E731
+        return jax.vmap(jax.grad(loss, (0, 1)))(images, filters)
+
+    with layout(name):
+        found = gradients(conv)
+    assert_close(found, gradients(lax.conv_general_dilated), 1e-5)
+
+
+def test_bad_input_gets_a_sentence() -> None:
+    images, filters = (x[0] for x in arrays())
+    with pytest.raises(ValueError, match="batch_group_count=1 only"):
+        conv(images, filters, (1, 1), "SAME", dimension_numbers=DIMS, batch_group_count=2)
+    with pytest.raises(ValueError, match="padding as pairs"):
+        conv(images, filters, (1, 1), "SAME", lhs_dilation=(2, 2), dimension_numbers=DIMS)
+    with pytest.raises(ValueError, match="'grouped'"), layout("group"):
+        pass

@@ -1,0 +1,216 @@
+"""R-hat and effective size against ArviZ, round trips by hand, and the warnings of a run."""
+
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import replicax as rx
+from replicax.results.diagnostics import effective_size, split_rhat
+from replicax.run.round_trips import Trips, follow_trips, round_trips
+
+# R-hat and effective size
+
+
+def autoregression(correlation: float, num_chains: int, num_draws: int, seed: int) -> np.ndarray:
+    """Stationary AR(1) of variance 1  -> (chain, draw)."""
+    rng = np.random.default_rng(seed)
+    noise = rng.standard_normal((num_chains, num_draws))
+    values = np.empty_like(noise)
+    values[:, 0] = noise[:, 0]
+    for draw in range(1, num_draws):
+        fresh = np.sqrt(1 - correlation**2) * noise[:, draw]
+        values[:, draw] = correlation * values[:, draw - 1] + fresh
+    return values
+
+
+def shifted(values: np.ndarray) -> np.ndarray:
+    """Chains that do not agree about the mean."""
+    return values + np.arange(len(values))[:, None]
+
+
+def trending(values: np.ndarray) -> np.ndarray:
+    """Chains that agree with each other but drift."""
+    return values + np.linspace(0.0, 2.0, values.shape[1])
+
+
+DATA = {
+    "independent": autoregression(0.0, 4, 1_000, seed=0),
+    "correlated": autoregression(0.9, 4, 1_000, seed=1),
+    "antithetic": autoregression(-0.5, 4, 1_000, seed=2),
+    "odd length": autoregression(0.5, 3, 777, seed=4),
+    "short": autoregression(0.3, 2, 10, seed=5),
+    "shifted": shifted(autoregression(0.5, 4, 500, seed=6)),
+    "trending": trending(autoregression(0.5, 4, 500, seed=7)),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_split_rhat_is_that_of_arviz(name: str) -> None:
+    az = pytest.importorskip("arviz")
+    assert split_rhat(DATA[name]) == pytest.approx(az.rhat(DATA[name], method="split"), rel=1e-6)
+
+
+def test_split_rhat_of_one_chain_compares_its_halves() -> None:
+    az = pytest.importorskip("arviz")
+    chain = autoregression(0.7, 1, 2_000, seed=3)
+    halves = chain.reshape(2, 1_000)
+    assert split_rhat(chain) == pytest.approx(az.rhat(halves, method="identity"), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in DATA if name != "short"])
+def test_effective_size_is_that_of_arviz(name: str) -> None:
+    # The two end Geyer's sequence differently by one term: 0.4 % for independent draws, 1.4 % where
+    # chains disagree.
+    az = pytest.importorskip("arviz")
+    values = DATA[name]
+    assert effective_size(values) == pytest.approx(az.ess(values, method="mean"), rel=0.02)
+    assert effective_size(values[:1]) == pytest.approx(az.ess(values[:1], method="mean"), rel=0.02)
+
+
+def test_effective_size_of_an_autoregression_is_its_closed_form() -> None:
+    # n (1 - a) / (1 + a) = 80,000 / 19 at a = 0.9; the estimate's spread is about 3 %.
+    values = autoregression(0.9, 8, 10_000, seed=8)
+    assert effective_size(values) == pytest.approx(80_000 / 19, rel=0.1)
+
+
+def test_constant_and_very_short_draws_have_an_answer() -> None:
+    assert split_rhat(np.ones((2, 10))) == 1.0
+    assert split_rhat(np.repeat([[0.0], [1.0]], 10, axis=1)) == float("inf")
+    assert np.isnan(split_rhat(np.ones((2, 3))))
+    assert np.isnan(effective_size(np.ones((2, 6))))
+    assert effective_size(np.ones((2, 10))) == 20
+
+
+# Round trips
+
+
+def paths(*of_replicas: list[int]) -> np.ndarray:
+    """One chain  -> (1, step, replica)."""
+    return np.array(of_replicas).T[None]
+
+
+@pytest.mark.parametrize(
+    ("path", "trips"),
+    [
+        ([0, 1, 2, 1, 0], 1),
+        ([0, 1, 2, 1, 0, 1, 2, 1, 0], 2),
+        ([0, 1, 2, 1], 0),  # not back yet
+        ([0, 1, 0, 1, 1, 0], 0),  # never hot
+        ([2, 1, 0], 0),  # began hot: half a trip
+        ([2, 1, 0, 1, 2, 1, 0], 1),
+        ([1, 2, 1, 0, 1, 2, 2, 0], 1),
+        ([0, 1, 0, 1, 2, 1, 2, 1, 1, 0, 0], 1),  # dawdles
+        ([0, 2, 0, 2, 0], 2),
+        ([1, 1, 1, 1, 1], 0),
+    ],
+)
+def test_a_round_trip_goes_from_the_coldest_rung_to_the_hottest_and_back(
+    path: list[int], trips: int
+) -> None:
+    stay_cold, stay_hot = [0] * len(path), [2] * len(path)
+    assert round_trips(paths(path, stay_cold, stay_hot)).tolist() == [trips]
+
+
+def test_round_trips_are_summed_over_replicas_and_kept_apart_by_chain() -> None:
+    swaps = np.array([[0, 1], [1, 0], [0, 1], [1, 0], [0, 1]])  # both replicas all the time
+    once = np.array([[0, 1], [0, 1], [1, 0], [1, 0], [0, 1]])
+    stays = np.array([[0, 1]] * 5)
+    assert round_trips(np.stack([swaps, once, stays])).tolist() == [3, 1, 0]
+
+
+def count_by_hand(rung_of: np.ndarray) -> int:
+    """Of one chain, replica by replica."""
+    hottest, trips = rung_of.shape[1] - 1, 0
+    for path in rung_of.T:
+        heading = "nowhere"
+        for rung in path:
+            if rung == 0:
+                trips += heading == "down"
+                heading = "up"
+            elif rung == hottest and heading == "up":
+                heading = "down"
+    return trips
+
+
+def random_paths(num_chains: int, num_steps: int, num_replicas: int, seed: int) -> np.ndarray:
+    """Neighbours swap at random; replica i starts on rung i."""
+    rng = np.random.default_rng(seed)
+    rung_of = np.tile(np.arange(num_replicas), (num_chains, num_steps + 1, 1))
+    for chain in range(num_chains):
+        now = np.arange(num_replicas)
+        for step in range(num_steps):
+            cold = rng.integers(num_replicas - 1)
+            now = np.where(now == cold, cold + 1, np.where(now == cold + 1, cold, now))
+            rung_of[chain, step + 1] = now
+    return rung_of
+
+
+def test_round_trips_agree_with_a_count_by_hand_however_the_steps_are_cut() -> None:
+    rung_of = random_paths(num_chains=3, num_steps=600, num_replicas=3, seed=0)
+    expected = [count_by_hand(chain) for chain in rung_of]
+    assert min(expected) > 10
+    assert round_trips(rung_of).tolist() == expected
+    for length in (1, 7, 600):
+        trips = Trips.none(num_chains=3, num_replicas=3)
+        for first in range(1, 601, length):
+            trips = follow_trips(trips, rung_of[:, first : first + length])
+        assert trips.count.tolist() == expected
+
+
+# Warnings
+
+
+def sample_bowl(**options) -> rx.Posterior:
+    """A Gaussian, four chains, learning rates at which successive draws are nearly independent."""
+    defaults = {
+        "num_steps": 2_000,
+        "num_chains": 4,
+        "num_replicas": 3,
+        "learning_rate": 0.8,
+        "temperature": (1.0, 4.0),
+        "rule": "metropolis",
+        "schedule": "deo",
+        "burn_in": 50,
+    }
+    return rx.sample(rx.targets.gaussian(), jnp.zeros(2), **(defaults | options))
+
+
+def test_a_run_without_problems_gives_no_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        posterior = sample_bowl()
+    assert posterior.problems() == []
+    assert posterior.round_trips.min() > 100
+    assert posterior.summary()["problems"] == []
+
+
+@pytest.mark.filterwarnings("ignore:Pair")
+def test_no_round_trip_is_a_warning_where_rhat_looks_fine() -> None:
+    stuck = {"rule": "deterministic", "buffer": 1e6, "adapt": False}
+    with pytest.warns(UserWarning, match="R-hat looks fine .* but chain 0 made no round trip"):
+        posterior = sample_bowl(**stuck)
+    assert posterior.round_trips.tolist() == [0, 0, 0, 0]
+    assert any("no round trip" in sentence for sentence in posterior.summary()["problems"])
+
+
+def test_without_exchange_round_trips_are_not_missed() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sample_bowl(schedule="none", adapt=False)
+
+
+def test_a_buffer_below_zero_is_a_warning() -> None:
+    eager = {"rule": "deterministic", "target_swap_rate": 0.8, "learning_rate": (0.2, 0.8)}
+    with pytest.warns(UserWarning, match="The buffer ended below zero"):
+        posterior = sample_bowl(**eager)
+    assert posterior.buffer.min() < 0
+
+
+@pytest.mark.filterwarnings("ignore:R-hat")
+def test_a_pair_that_hardly_ever_swaps_is_a_warning_that_names_it() -> None:
+    with pytest.warns(UserWarning, match="Pair 1 of chain . hardly ever swaps"):
+        posterior = sample_bowl(temperature=(1.0, 2.0, 4_000.0))
+    rates = posterior.window_swap_rate
+    assert rates[:, 0].min() > 0.3 and rates[:, 1].max() < 0.01

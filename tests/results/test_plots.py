@@ -1,0 +1,349 @@
+"""The figures say what the records say."""
+
+import copy
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import replicax as rx
+from replicax.results import plots
+from replicax.run import round_trips
+
+NUM_STEPS, EVERY, BURN_IN = 600, 20, 70
+
+
+def bowl(x):
+    return jnp.sum(x**2) / 2
+
+
+def quick(target=bowl, params=None, **options):
+    """A run of a few steps; warnings about its quality are beside the point here."""
+    params = jnp.zeros(2) if params is None else params
+    chosen = {"num_steps": 60, "num_replicas": 4, "learning_rate": (0.01, 0.3)} | options
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rx.Posterior, "warn", lambda self: None)
+        return rx.sample(target, params, progress=False, **chosen)
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    return quick(
+        rx.targets.modes25(),
+        rx.targets.modes25_start,
+        num_steps=NUM_STEPS,
+        num_replicas=5,
+        num_chains=3,
+        learning_rate=(0.003, 0.6),
+        history_every=EVERY,
+        burn_in=BURN_IN,
+        thin=2,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("figures") / "new" / "folder"
+
+
+@pytest.fixture(scope="module")
+def figures(posterior, folder):
+    return posterior.plot(folder)
+
+
+def pretend(posterior, lengths=None, final=None, **resolved):
+    """The run, had it recorded less, ended elsewhere or been made with other options."""
+    other = copy.deepcopy(posterior)
+    other._records.truncate(lengths or {})
+    other._records.final.update(final or {})
+    other._resolved.update(resolved)
+    return other
+
+
+def lines(axes):
+    """The lines that show data: not those across the panel, nor handles of a legend."""
+    return [line for line in axes.get_lines() if len(line.get_xdata()) > 2]
+
+
+def dashed(axes):
+    return next(line for line in axes.get_lines() if line.get_linestyle() == "--")
+
+
+def words(figure):
+    return " ".join(text.get_text() for text in figure.findobj(match=_is_text))
+
+
+def _is_text(artist):
+    return hasattr(artist, "get_text")
+
+
+def test_names_and_no_pyplot():
+    code = (
+        "import sys; from replicax.results import plots; assert 'matplotlib' not in sys.modules; "
+        "import numpy as np; plots.plot_modes25(np.zeros((3, 2))); "
+        "assert 'matplotlib.figure' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_figures_are_written(figures, folder):
+    assert list(figures) == ["ladder", "rates", "buffer", "paths", "trips", "draws"]
+    for name in figures:
+        written = (folder / f"{name}.png").read_bytes()
+        assert written.startswith(b"\x89PNG") and len(written) > 5_000
+
+
+def test_every_axis_is_named(figures):
+    for name, figure in figures.items():
+        assert all(axes.get_ylabel() for axes in figure.axes[:1]), name
+        assert any(axes.get_xlabel() for axes in figure.axes), name
+        assert figure.axes[0].get_title(loc="left"), name
+
+
+def test_ladder_is_the_history_of_learning_rates(posterior, figures):
+    over_time, at_end = figures["ladder"].axes
+    drawn = lines(over_time)
+    assert len(drawn) == 5
+    assert over_time.get_yscale() == "log" and over_time.get_ylabel() == "learning rate"
+    for rung, line in enumerate(drawn):
+        assert_array_equal(line.get_xdata(), np.arange(EVERY, NUM_STEPS + 1, EVERY))
+        assert_allclose(line.get_ydata(), posterior.history["learning_rate"][0, :, rung])
+    places = at_end.collections[0].get_offsets()
+    assert_array_equal(places[:, 0], np.tile(np.arange(5), 3))
+    assert_allclose(places[:, 1], posterior.learning_rates.ravel())
+
+
+def test_colours_run_from_cold_to_hot(figures):
+    colours = np.array([line.get_color() for line in lines(figures["ladder"].axes[0])])
+    red, blue = colours[:, 0], colours[:, 2]
+    assert np.all(np.diff(red) > 0) and blue[0] > blue[-1]
+
+
+def test_rates_are_differences_of_counts(posterior, figures):
+    over_time, at_end = figures["rates"].axes
+    drawn = lines(over_time)
+    assert len(drawn) == 4
+    steps = drawn[0].get_xdata()
+    assert_array_equal(steps, np.arange(80, NUM_STEPS + 1, EVERY))
+    counts = posterior.history["verdicts"]
+    for pair, line in enumerate(drawn):
+        rate = line.get_ydata()
+        assert rate[0] == pytest.approx(counts[:, 3, pair].mean() / (80 - BURN_IN))
+        assert rate[-1] == pytest.approx((counts[:, -1] - counts[:, -2])[:, pair].mean() / EVERY)
+        steps_counted = np.diff(steps, prepend=BURN_IN)
+        assert np.sum(rate * steps_counted) == pytest.approx(counts[:, -1, pair].mean())
+    assert_array_equal(dashed(over_time).get_ydata(), [0.4, 0.4])
+    says_yes, swaps = (cloud.get_offsets() for cloud in at_end.collections)
+    assert_allclose(says_yes[:, 1], posterior.verdict_rate.ravel())
+    assert_allclose(swaps[:, 1], posterior.window_swap_rate.ravel())
+    assert f"window of {posterior.window} steps" in words(figures["rates"])
+
+
+def test_rates_of_long_histories_are_averaged():
+    steps = np.arange(1, 1001) * 10
+    counts = np.cumsum(np.full((1, 1000, 1), 4), axis=1)
+    ends, rates = plots._verdict_rates({"step": steps, "verdicts": counts}, burn_in=0)
+    assert ends.size == 50 and ends[-1] == 10_000
+    assert_allclose(rates, 0.4)
+
+
+def test_rates_leave_out_a_sliver_after_burn_in():
+    steps = np.array([100, 200, 300])
+    counts = np.array([1, 41, 81]).reshape(1, 3, 1)
+    ends, rates = plots._verdict_rates({"step": steps, "verdicts": counts}, burn_in=99)
+    assert_array_equal(ends, [200, 300])
+    assert_allclose(rates.ravel(), [41 / 101, 0.4])
+
+
+def test_buffer_has_a_zero_line(posterior, figures):
+    axes = figures["buffer"].axes[0]
+    assert_array_equal(axes.get_lines()[0].get_ydata(), [0, 0])
+    low, high = axes.get_ylim()
+    assert low < 0 < high
+    assert_allclose([line.get_ydata() for line in lines(axes)], posterior.history["buffer"])
+    assert "chain 2" in words(figures["buffer"])
+
+
+def test_paths_show_all_replicas_and_mark_round_trips(posterior, figures):
+    axes = figures["paths"].axes[0]
+    rung_of = posterior.rung_of[0]
+    *drawn, marks = axes.get_lines()
+    assert len(drawn) == 5
+    steps = drawn[0].get_xdata()
+    assert steps[-1] == NUM_STEPS
+    shown = np.sort([line.get_ydata()[1:] for line in drawn], axis=0)
+    assert_array_equal(shown, np.tile(np.arange(5), (len(steps) - 1, 1)).T)  # a permutation
+    one = drawn[-1].get_ydata()
+    assert any(np.array_equal(one[1:], rung_of[steps[1:] - 1, replica]) for replica in range(5))
+    assert {line.get_color() for line in drawn[:-1]}.isdisjoint({drawn[-1].get_color()})
+    for end in marks.get_xdata():
+        assert one[list(steps).index(end)] == 0
+    assert f"{len(marks.get_xdata())} round trip" in words(figures["paths"])
+
+
+@pytest.mark.parametrize("num_replicas", [2, 3, 6])
+def test_trip_ends_agree_with_the_count_of_a_run(num_replicas):
+    rng = np.random.default_rng(num_replicas)
+    rung_of = np.empty((1, 2000, num_replicas), np.int8)
+    now = np.arange(num_replicas)
+    for step in range(2000):
+        rungs = np.arange(num_replicas)
+        cold = rng.integers(num_replicas - 1)
+        rungs[[cold, cold + 1]] = cold + 1, cold
+        now = rung_of[0, step] = rungs[now]
+    start = round_trips.Trips.none(1, num_replicas)
+    (count,) = round_trips.follow_trips(start, rung_of).count
+    assert len(np.concatenate(round_trips.trip_ends(rung_of[0]))) == count > 10
+
+
+def test_trip_ends_of_a_known_path():
+    """Up and down a ladder of 3; replica 2 begins on top, so its first way down is no trip."""
+    replica_0 = [1, 2, 2, 1, 0, 0, 1, 2, 1, 0]
+    replica_2 = [1, 0, 0, 1, 2, 2, 1, 0, 1, 2]
+    rung_of = np.array([replica_0, np.ones(10), replica_2], dtype=int).T
+    ends = round_trips.trip_ends(rung_of)
+    assert [done.tolist() for done in ends] == [[5, 10], [], [8]]
+
+
+def test_trips_end_at_the_counts_beside_lemma_1(posterior, figures):
+    axes = figures["trips"].axes[0]
+    assert [line.get_ydata()[-1] for line in lines(axes)] == posterior.round_trips.tolist()
+    expected = posterior.summary()["round_trips_per_1000_steps_expected"]
+    per_1000 = dashed(axes).get_ydata()[-1] / NUM_STEPS * 1000
+    assert per_1000 == pytest.approx(np.mean(expected), abs=1e-3)
+
+
+def test_draws_have_traces_marginals_and_a_map(posterior, figures):
+    axes = figures["draws"].axes
+    titles = [a.get_ylabel() for a in axes]
+    assert titles[:6:2] == ["params[0]", "params[1]", "energy"]
+    for chain, line in enumerate(lines(axes[2])):
+        assert_allclose(line.get_ydata(), posterior.draws[chain, :, 1])
+    for patch in axes[3].patches:
+        height, edges, _ = patch.get_data()
+        assert np.sum(height * np.diff(edges)) == pytest.approx(1)
+    hexagons = axes[6].collections[0]
+    assert hexagons.get_array().sum() == posterior.num_draws * posterior.num_chains
+
+
+def test_short_runs_have_no_history(posterior):
+    made = pretend(posterior, {"history": 0}).plot()
+    assert list(made) == ["ladder", "rates", "paths", "trips", "draws"]
+    for name in ("ladder", "rates"):
+        assert "no history yet" in words(made[name]) and not lines(made[name].axes[0])
+    assert made["ladder"].axes[1].collections[0].get_offsets().shape == (15, 2)
+
+
+def test_after_one_step(posterior, tmp_path):
+    once = pretend(posterior, {"steps": 1, "history": 0, "draws": 1}, {"step": np.array(1)})
+    made = once.plot(tmp_path)
+    assert len(list(tmp_path.iterdir())) == len(made) == 5
+
+
+def test_without_draws(posterior):
+    assert "draws" not in pretend(posterior, {"draws": 0}).plot()
+
+
+def test_without_exchange(posterior):
+    assert list(pretend(posterior, schedule="none").plot()) == ["ladder", "draws"]
+    alone = quick(num_replicas=1, learning_rate=0.01, schedule="none", history_every=20).plot()
+    assert list(alone) == ["ladder", "draws"]
+    assert len(lines(alone["ladder"].axes[0])) == 1
+
+
+@pytest.mark.parametrize("adapts", ["temperature", None])
+def test_temperatures_where_they_make_the_ladder(posterior, adapts):
+    final = {
+        "learning_rates": np.full((3, 5), 0.1),
+        "temperatures": np.tile(np.geomspace(1, 9, 5), (3, 1)),
+    }
+    run = pretend(posterior, final=final, rule="metropolis", adapts=adapts)
+    made = run.plot()
+    assert "buffer" not in made
+    assert made["ladder"].axes[0].get_ylabel() == "temperature"
+    for rung, line in enumerate(lines(made["ladder"].axes[0])):
+        assert_allclose(line.get_ydata(), run.history["temperature"][0, :, rung])
+    assert ("self-tuned" if adapts else "fixed") in words(made["ladder"])
+    assert ("target" in words(made["rates"])) == (adapts is not None)
+
+
+def test_lemma_1_is_left_out_where_it_does_not_apply(posterior, figures):
+    assert "Lemma" in words(figures["trips"])
+    assert "Lemma" not in words(pretend(posterior, schedule="seo").plot()["trips"])
+
+
+def test_many_replicas_are_thinned_out():
+    rates = dict(learning_rate=(0.01, 0.3), history_every=10)
+    made = quick(num_steps=30, num_replicas=1024, **rates).plot()
+    drawn = lines(made["ladder"].axes[0])
+    assert len(drawn) == 32
+    assert drawn[0].get_ydata()[0] == pytest.approx(0.01)
+    assert drawn[-1].get_ydata()[0] == pytest.approx(0.3)
+    assert len(lines(made["rates"].axes[0])) == 32
+    assert len(lines(made["paths"].axes[0])) <= 33
+
+
+def test_two_replicas_many_chains_and_parameters():
+    run = quick(
+        lambda tree: sum(bowl(leaf) for leaf in jax.tree.leaves(tree)),
+        {"weights": jnp.zeros((50, 60)), "a_name_that_goes_on_and_on": jnp.zeros(1)},
+        num_replicas=2,
+        num_chains=9,
+        thin=10,
+        history_every=20,
+    )
+    made = run.plot()
+    assert len(lines(made["rates"].axes[0])) == 1
+    assert len(lines(made["buffer"].axes[0])) == 9
+    assert "chain" not in words(made["buffer"])
+    names = [axes.get_ylabel() for axes in made["draws"].axes if axes.get_ylabel()]
+    assert len(names) == 5 and names[-1] == "energy"
+    assert all(len(name) <= 20 for name in names)
+
+
+def test_draws_that_are_not_finite_are_left_out(posterior, tmp_path):
+    run = pretend(posterior)
+    draws = run._records.read("draws", "params").copy()
+    draws[::2] = np.inf
+    draws[1, 0] = np.nan
+    run._records._pending["draws"][0]["params"] = draws
+    made = run.plot(tmp_path)
+    hexagons = made["draws"].axes[6].collections[0]
+    assert hexagons.get_array().sum() == np.isfinite(draws).all(axis=-1).sum() > 0
+
+
+def test_modes25_compares_with_the_truth(tmp_path):
+    rng = np.random.default_rng(0)
+    centre = rng.normal(0, 0.1, (2, 500, 2))
+    figure = plots.plot_modes25(centre, tmp_path / "modes.png", title="All in one")
+    assert (tmp_path / "modes.png").stat().st_size > 5_000
+    distance = rx.targets.mode_distance(centre, rx.targets.modes25_truth(50))
+    assert f"All in one: mode TV {distance:.3f}" in words(figure)
+    true, seen, masses, _ = figure.axes
+    assert_array_equal(true.images[0].get_extent(), [-2.9, 2.9, -2.9, 2.9])
+    assert true.images[0].get_clim() == seen.images[0].get_clim()
+    for axes in (true, seen):
+        assert axes.images[0].get_array().sum() * 0.05**2 == pytest.approx(1)
+    heights = np.array([bar.get_height() for bar in masses.patches])
+    truth = masses.get_lines()[0].get_ydata()
+    assert len(heights) == 25 and heights[0] == 1
+    assert masses.get_xticklabels()[0].get_text() == "0, 0"
+    assert np.all(np.diff(truth) < 1e-6)
+    assert 0.5 * np.abs(heights - truth).sum() == pytest.approx(distance, abs=1e-5)
+
+
+def test_modes25_shows_x_to_the_right_and_y_up():
+    picture = plots.plot_modes25(np.array([[2.0, -1.0]])).axes[1].images[0].get_array()
+    row, column = np.unravel_index(np.argmax(picture), picture.shape)
+    assert column * 0.05 - 2.9 == pytest.approx(2, abs=0.06)
+    assert row * 0.05 - 2.9 == pytest.approx(-1, abs=0.06)
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (0, 2), (4, 3)])
+def test_modes25_refuses_other_shapes(shape):
+    with pytest.raises(ValueError, match="last axis is \\(x, y\\)"):
+        plots.plot_modes25(np.zeros(shape))

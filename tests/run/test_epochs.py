@@ -1,0 +1,129 @@
+"""Mini-batches epoch by epoch: each row once, in an order of its own, whatever the chunks."""
+
+import functools
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import replicax as rx
+from replicax.run import compiled_loop as chunk
+from replicax.run.batches import as_epochs
+
+NUM_STEPS = 20
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def rows_and_luck(key: Any, rows: Any) -> tuple[Any, Any]:
+    return rows, jax.random.uniform(key)
+
+
+def remembering(x: Any, seen: Any, batch: Any, key: Any) -> tuple[Any, Any]:
+    """A replica that writes down what it is shown, and is drawn to the mean of it."""
+    rows, luck = batch
+    seen = {
+        "rows": seen["rows"].at[seen["count"]].set(rows),
+        "luck": seen["luck"].at[seen["count"]].set(luck),
+        "count": seen["count"] + 1,
+    }
+    return jnp.sum((x - jnp.mean(rows.astype(jnp.float32))) ** 2) / 2, seen
+
+
+@functools.cache
+def run(num_rows: int, batch_size: int, **options: Any) -> rx.Posterior:
+    start = {
+        "rows": jnp.full((NUM_STEPS, batch_size), -1),
+        "luck": jnp.zeros(NUM_STEPS),
+        "count": jnp.array(0),
+    }
+    chosen = {"num_chains": 2, "num_replicas": 2, "seed": 0, "history_every": NUM_STEPS} | options
+    return rx.sample(
+        rx.Target(remembering, has_state=True),
+        (jnp.zeros(1), start),
+        num_steps=NUM_STEPS,
+        batches=as_epochs(np.arange(num_rows), batch_size, rows_and_luck),
+        learning_rate=(0.01, 0.1),
+        buffer=0.1,
+        buffer_gain=0.1,
+        draw_rungs="all",
+        progress=False,
+        **chosen,
+    )
+
+
+def shown(posterior: rx.Posterior, rung: int = 0) -> dict[str, np.ndarray]:
+    """What the replica that ends on a rung was shown: rows (chain, step, row), luck, count."""
+    _, seen = posterior.draws_at(rung)
+    return {name: values[:, -1] for name, values in seen.items()}
+
+
+def test_an_epoch_shows_every_row_once() -> None:
+    rows = shown(run(24, 8))["rows"]
+    assert rows.shape == (2, NUM_STEPS, 8)
+    epochs = rows[:, :18].reshape(2, 6, 24)
+    np.testing.assert_array_equal(
+        np.sort(epochs, axis=-1), np.broadcast_to(np.arange(24), (2, 6, 24))
+    )
+    assert len(np.unique(epochs.reshape(12, 24), axis=0)) == 12, "orders of epochs and chains"
+    last = rows[:, 18:].reshape(2, 16)
+    assert all(len(np.unique(chain)) == 16 for chain in last)
+
+
+def test_a_last_batch_is_filled_from_the_beginning_of_its_epoch() -> None:
+    rows = shown(run(10, 4))["rows"]
+    epochs = rows[:, :18].reshape(2, 6, 12)
+    np.testing.assert_array_equal(
+        np.sort(epochs[..., :10], axis=-1), np.broadcast_to(np.arange(10), (2, 6, 10))
+    )
+    np.testing.assert_array_equal(epochs[..., 10:], epochs[..., :2])
+
+
+def test_replicas_share_what_they_are_shown() -> None:
+    cold, hot = (shown(run(24, 8), rung) for rung in (0, 1))
+    for name, values in cold.items():
+        np.testing.assert_array_equal(values, hot[name], err_msg=name)
+    assert (cold["count"] == NUM_STEPS).all()
+
+
+def test_a_batch_is_prepared_with_luck_of_its_own() -> None:
+    luck = shown(run(24, 8))["luck"]
+    assert len(np.unique(luck)) == 2 * NUM_STEPS
+
+
+@pytest.mark.parametrize("options", [{"chunk_steps": 3}, {"chunk_steps": 7, "history_every": 2}])
+def test_how_a_run_is_cut_changes_nothing(options: dict[str, int]) -> None:
+    """All 20 steps, of more than six epochs, lie in one segment unless a run is cut."""
+    whole, cut = run(24, 8), run(24, 8, **options)
+    for one, other in zip(jax.tree.leaves(whole.draws), jax.tree.leaves(cut.draws), strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(whole.rung_of, cut.rung_of)
+    np.testing.assert_array_equal(whole.energies, cut.energies)
+    np.testing.assert_array_equal(whole.learning_rates, cut.learning_rates)
+
+
+def test_the_order_follows_from_seed_and_chain_alone() -> None:
+    first = shown(run(24, 8))["rows"]
+    alone, other = (shown(run(24, 8, num_chains=1, seed=seed))["rows"] for seed in (0, 1))
+    np.testing.assert_array_equal(alone[0], first[0])
+    assert (np.any(alone[0] != other[0], axis=-1)).mean() > 0.9
+
+
+def test_a_program_does_not_grow_with_the_epochs_of_a_segment() -> None:
+    def size(history_every: int) -> int:
+        program: Any = SimpleNamespace(
+            batches=as_epochs(np.arange(24), 8), history_every=history_every
+        )
+        orders = chunk._build_orders(program, capacity=1000)
+        return len(jax.make_jaxpr(orders)(jax.random.key(0), 0).eqns)
+
+    assert size(60) == size(6)
+
+
+def test_batch_sizes_are_checked() -> None:
+    with pytest.raises(ValueError, match="from 1 to 5"):
+        as_epochs(np.arange(5), 6)
+    with pytest.raises(ValueError, match="differ in their number of rows"):
+        as_epochs((np.arange(5), np.arange(4)), 2)

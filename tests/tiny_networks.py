@@ -1,0 +1,74 @@
+"""A tiny network, its data and the settings of a short run that exchanges."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+import replicax as rx
+from replicax.data import Dataset
+from replicax.networks.problem import Supervised, classification
+from replicax.nn.network import Network, apply_dense, batch_norm, init_dense
+
+NUM_ROWS = 32  # a power of two: the unit "total" scales without rounding
+WIDTH = 4
+
+
+def tiny_network() -> Network:
+    """Pixels, a dense layer, batch norm, a dense layer: quick to compile."""
+    norm = batch_norm()
+
+    def init(key: Any) -> tuple[Any, Any]:
+        first, last = jax.random.split(key)
+        params, state = norm.init(WIDTH)
+        dense = {"first": init_dense(first, 36, WIDTH), "last": init_dense(last, WIDTH, 3)}
+        return {**dense, "norm": params}, state
+
+    def apply(params: Any, state: Any, images: Any, train: bool) -> tuple[Any, Any]:
+        x = apply_dense(params["first"], images.reshape(len(images), -1))
+        x, state = norm.apply(params["norm"], state, x[:, None, None], train)
+        return apply_dense(params["last"], x[:, 0, 0]), state
+
+    return Network(init, apply)
+
+
+def tiny_data(num_rows: int = NUM_ROWS, num_test: int = 12) -> Dataset:
+    """Three classes that differ in brightness, noisily."""
+    rng = np.random.default_rng(0)
+
+    def part(count: int) -> tuple[np.ndarray, np.ndarray]:
+        labels = rng.integers(0, 3, count).astype(np.int32)
+        images = rng.normal(90 + 40 * labels[:, None, None, None], 60, (count, 6, 6, 1))
+        return images.clip(0, 255).astype(np.uint8), labels
+
+    return Dataset("tiny", *part(num_rows), *part(num_test), 3, (0.5,), (0.25,)).check()
+
+
+NETWORK = tiny_network()
+
+
+def tiny_problem(network: Network = NETWORK, **options: Any) -> Supervised:
+    chosen = {"batch_size": 8, "augment": False, "weight_decay": 0.01} | options
+    return classification(network, tiny_data(), **chosen)
+
+
+class Last:
+    """A callback that keeps the state it saw last."""
+
+    state: Any = None
+
+    def __call__(self, progress: rx.Progress) -> None:
+        self.state = jax.device_get(progress.carry.state)
+
+
+EXCHANGING = {
+    "epochs": 4,
+    "num_replicas": 3,
+    "learning_rate": (0.02, 0.1),
+    "target_swap_rate": 0.3,
+    "window": 2,
+    "buffer": 0.0,
+    "gain": rx.Gain(10.0, 20.0),
+    "buffer_gain": rx.Gain(1.0, 40.0, cap=0.02),
+    "progress": False,
+}
