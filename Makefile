@@ -42,8 +42,8 @@ types: $(VENV)/.lint ## check types
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 docs: $(VENV)/.docs ## build the documentation into site/
-	$(BIN)/mkdocs build --strict --quiet
-	@echo "Open site/index.html"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Open site/index.html, or, to search the pages too, run $(BIN)/python -m http.server -d site"
 
 reproduce: $(VENV)/.core ## run the paper's studies anew and write their pages into docs/results/
 	$(BIN)/replicax reproduce all --out docs/results
