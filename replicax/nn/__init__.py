@@ -1,4 +1,4 @@
-"""Networks that stay fast when `jax.vmap` makes many replicas of them."""
+"""Networks that stay fast under `jax.vmap` over replicas."""
 
 from replicax.nn.conv import conv as conv
 from replicax.nn.network import Network as Network

@@ -1,8 +1,7 @@
-"""A network as two pure functions, and the layers that networks here are made of.
+"""A network as two pure functions, and the layers of the networks here.
 
-Parameters are dicts of arrays; what a network remembers beside them (batch statistics) is a dict
-of its own, because a swap must carry it along while a gradient must not touch it. All functions
-are written for one replica; `jax.vmap` makes many.
+Parameters are dicts of arrays. Batch statistics are a separate dict, the state: they belong to a
+replica like its parameters, but have no gradient. All functions are written for one replica.
 """
 
 from collections.abc import Callable
@@ -26,7 +25,7 @@ class Network(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """A normalisation with the activation that follows it.
+    """A normalisation and the activation that follows it.
 
     `apply(params, state, x, train, activate) -> x, state`.
     """
@@ -36,24 +35,24 @@ class Norm(NamedTuple):
 
 
 def he_normal(key: Array, shape: tuple[int, ...], fan: int) -> Array:
-    """Gaussian weights of variance 2 / fan (He et al., 2015)."""
+    """Draw Gaussian weights of variance 2 / fan (He et al., 2015)."""
     return jnp.sqrt(2.0 / fan) * jax.random.normal(key, shape)
 
 
 def init_conv(key: Array, size: int, num_in: int, num_out: int) -> Array:
-    """Filters (height, width, in, out) for a fan of outgoing connections."""
+    """Draw filters (height, width, in, out), with the fan of outgoing connections."""
     return he_normal(key, (size, size, num_in, num_out), fan=size * size * num_out)
 
 
 def apply_conv(filters: Array, x: Array, stride: int = 1) -> Array:
-    """Convolve in the precision of `x`, padded so that stride 1 keeps the size."""
+    """Convolve `x` in its own precision, padded so that stride 1 keeps the size."""
     pad = (filters.shape[0] - 1) // 2
     padding = ((pad, pad), (pad, pad))
     return conv(x, filters.astype(x.dtype), (stride, stride), padding, dimension_numbers=_DIMS)
 
 
 def init_dense(key: Array, num_in: int, num_out: int) -> Tree:
-    """Weights and biases uniform in +- 1 / sqrt(in)."""
+    """Draw weights and biases uniform in +- 1 / sqrt(in)."""
     bound = num_in**-0.5
     weight_key, bias_key = jax.random.split(key)
     return {
@@ -67,11 +66,11 @@ def apply_dense(params: Tree, x: Array) -> Array:
 
 
 def batch_norm(momentum: float = 0.1, eps: float = 1e-5) -> Norm:
-    """Batch normalisation; `state` holds running means and (unbiased) variances.
+    """Return batch normalisation; its state holds running means and (unbiased) variances.
 
         running <- (1 - momentum) running + momentum batch
 
-    Statistics are taken in float32, whatever the precision of the images.
+    Statistics are computed in float32, whatever the precision of the images.
     """
 
     def init(num_channels: int) -> tuple[Tree, Tree]:
@@ -84,8 +83,8 @@ def batch_norm(momentum: float = 0.1, eps: float = 1e-5) -> Norm:
             wide = x.astype(jnp.float32)
             mean = jnp.mean(wide, axis=(0, 1, 2))
             var = jnp.maximum(jnp.mean(wide**2, axis=(0, 1, 2)) - mean**2, 0.0)
-            seen = {"mean": mean, "var": var * (count / max(count - 1, 1))}
-            state = jax.tree.map(lambda old, new: old + momentum * (new - old), state, seen)
+            batch = {"mean": mean, "var": var * (count / max(count - 1, 1))}
+            state = jax.tree.map(lambda old, new: old + momentum * (new - old), state, batch)
         else:
             mean, var = state["mean"], state["var"]
         scale = params["scale"] * jax.lax.rsqrt(var + eps)
@@ -97,11 +96,11 @@ def batch_norm(momentum: float = 0.1, eps: float = 1e-5) -> Norm:
 
 
 def filter_response_norm(eps: float = 1e-6) -> Norm:
-    """Filter response normalisation with its thresholded unit (Singh and Krishnan, 2020).
+    """Return filter response normalisation with its thresholded unit (Singh and Krishnan, 2020).
 
         x <- max(scale x / sqrt(mean over space of x^2 + eps) + shift, threshold)
 
-    Every image is normalised by itself: nothing is remembered, train and test are the same.
+    Each image is normalised by itself: the state is empty, and train and test are the same.
     """
 
     def init(num_channels: int) -> tuple[Tree, Tree]:

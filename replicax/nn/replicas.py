@@ -1,4 +1,4 @@
-"""Many replicas of a network from a function of one."""
+"""Mapping a function of one replica over all replicas."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,52 +8,51 @@ import jax.numpy as jnp
 
 
 def vmap(function: Callable, in_axes: int | Sequence[int | None] | None = 0) -> Callable:
-    """`jax.vmap` over first axes, in the layout that the device is quick at.
+    """Map `function` over the first axes of its arguments, in the layout that suits the device.
 
-    On GPUs it is `jax.vmap`, under which `conv` folds replicas into channels. On CPUs the replicas
-    are written out one after the other, so that what one computes stays in the cache from layer
-    to layer.
+    On GPUs this is `jax.vmap`, under which `conv` folds replicas into channels. On CPUs it is
+    `unrolled_vmap`, so that the arrays of one replica stay in the cache from layer to layer.
 
     >>> vmap(lambda scale, x: scale * jnp.sum(x), in_axes=(0, None))(jnp.arange(3.0), jnp.ones(4))
     Array([0., 4., 8.], dtype=float32)
 
     Args:
-        function: of one replica; arguments and results are trees of arrays.
+        function: a function of one replica; arguments and results are pytrees of arrays.
         in_axes: 0 or None (the same for all replicas), for all arguments or for each.
     """
     on_cpu = jax.default_backend() == "cpu"
-    return one_by_one(function, in_axes) if on_cpu else jax.vmap(function, in_axes)
+    return unrolled_vmap(function, in_axes) if on_cpu else jax.vmap(function, in_axes)
 
 
-def one_by_one(function: Callable, in_axes: int | Sequence[int | None] | None = 0) -> Callable:
-    """`vmap` written out, whatever the device."""
+def unrolled_vmap(function: Callable, in_axes: int | Sequence[int | None] | None = 0) -> Callable:
+    """Map `function` over the first axes of its arguments by calling it once per replica."""
 
     def mapped(*arguments: Any) -> Any:
-        axes = _axes_of(arguments, in_axes)
-        sizes = {
+        axes = _axis_per_argument(arguments, in_axes)
+        lengths = {
             leaf.shape[0]
             for argument, axis in zip(arguments, axes, strict=True)
             if axis == 0
             for leaf in jax.tree.leaves(argument)
         }
-        if len(sizes) != 1:
-            found = ", ".join(map(str, sorted(sizes))) or "none"
-            raise ValueError(f"Replicas need one number of rows in all arguments; found: {found}.")
+        if len(lengths) != 1:
+            listed = ", ".join(map(str, sorted(lengths))) or "no array"
+            raise ValueError(f"All mapped arrays need the same first axis; lengths: {listed}.")
 
-        def of(replica: int, argument: Any, axis: int | None) -> Any:
+        def select(replica: int, argument: Any, axis: int | None) -> Any:
             return argument if axis is None else jax.tree.map(lambda x: x[replica], argument)
 
-        once = jax.jit(function)  # traced once
-        found = [
-            once(*(of(replica, *pair) for pair in zip(arguments, axes, strict=True)))
-            for replica in range(*sizes)
+        traced_once = jax.jit(function)
+        results = [
+            traced_once(*(select(replica, *pair) for pair in zip(arguments, axes, strict=True)))
+            for replica in range(*lengths)
         ]
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *found)
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
 
     return mapped
 
 
-def _axes_of(arguments: tuple, in_axes: Any) -> tuple[int | None, ...]:
+def _axis_per_argument(arguments: tuple, in_axes: Any) -> tuple[int | None, ...]:
     axes = tuple(in_axes) if isinstance(in_axes, Sequence) else (in_axes,) * len(arguments)
     if len(axes) != len(arguments) or not set(axes) <= {0, None}:
         raise ValueError(

@@ -30,11 +30,11 @@ def resnet(
     norm: str = "batch",
     dtype: Any = jnp.float32,
 ) -> Network:
-    """A residual network of `depth` layers in three stages of 16, 32 and 64 channels.
+    """Return a residual network of `depth` layers in three stages of 16, 32 and 64 channels.
 
     `block` is "basic" (two 3 x 3 convolutions) or "bottleneck" (1 x 1, 3 x 3, 1 x 1), by default
-    the latter from depth 44 on, as the authors have it; both have (depth - 2) / 6 blocks a stage,
-    so that ResNet56 with bottlenecks has 9. `norm` is "batch" or "frn". Convolutions run in
+    "bottleneck" from depth 44 on, as in the authors' code; both have (depth - 2) / 6 blocks per
+    stage, so that ResNet56 with bottlenecks has 9. `norm` is "batch" or "frn". Convolutions run in
     `dtype`; parameters, statistics and logits are float32.
 
     >>> params, state = jax.eval_shape(resnet(20).init, jax.random.key(0))
@@ -51,19 +51,19 @@ def resnet(
         first, last, *keys = jax.random.split(key, len(plan) + 2)
         params: Tree = {"conv": init_conv(first, 3, 3, _WIDTHS[0])}
         params["norm"], state = normalise.init(_WIDTHS[0])
-        made = [_init_block(k, normalise, *step) for k, step in zip(keys, plan, strict=True)]
-        params["blocks"] = [block_params for block_params, _ in made]
+        blocks = [_init_block(k, normalise, *sizes) for k, sizes in zip(keys, plan, strict=True)]
+        params["blocks"] = [block_params for block_params, _ in blocks]
         params["dense"] = init_dense(last, _WIDTHS[-1] * _EXPANSION[kind], num_classes)
-        return params, {"norm": state, "blocks": [block_state for _, block_state in made]}
+        return params, {"norm": state, "blocks": [block_state for _, block_state in blocks]}
 
     def apply(params: Tree, state: Tree, images: Array, train: bool) -> tuple[Array, Tree]:
         x = apply_conv(params["conv"], images.astype(dtype))
         x, norm_state = normalise.apply(params["norm"], state["norm"], x, train)
         states = []
         parts = zip(plan, params["blocks"], state["blocks"], strict=True)
-        for (_, sizes, stride), block_params, block_state in parts:
-            x, after = _apply_block(normalise, block_params, block_state, x, sizes, stride, train)
-            states.append(after)
+        for (_, convs, stride), block_params, block_state in parts:
+            x, new = _apply_block(normalise, block_params, block_state, x, convs, stride, train)
+            states.append(new)
         x = jnp.mean(x.astype(jnp.float32), axis=(1, 2))
         return apply_dense(params["dense"], x), {"norm": norm_state, "blocks": states}
 
@@ -71,15 +71,15 @@ def resnet(
 
 
 def _plan(blocks_per_stage: int, kind: str) -> list[tuple[int, tuple, int]]:
-    """Channels in, (size, channels out) of each convolution, and stride, for every block."""
+    """Return for each block: channels in, (size, channels out) of each convolution, and stride."""
     plan, num_in = [], _WIDTHS[0]
     for width in _WIDTHS:
         num_out = width * _EXPANSION[kind]
         convs = (
             ((3, width), (3, width)) if kind == "basic" else ((1, width), (3, width), (1, num_out))
         )
-        for place in range(blocks_per_stage):
-            stride = 2 if place == 0 and width != _WIDTHS[0] else 1
+        for block in range(blocks_per_stage):
+            stride = 2 if block == 0 and width != _WIDTHS[0] else 1
             plan.append((num_in, convs, stride))
             num_in = num_out
     return plan
@@ -109,17 +109,17 @@ def _append_norm(params: Tree, state: Tree, normalise: Norm, num_channels: int) 
 def _apply_block(
     normalise: Norm, params: Tree, state: Tree, x: Array, convs: tuple, stride: int, train: bool
 ) -> tuple[Array, Tree]:
-    """relu(shortcut(x) + convolutions(x)); the stride is that of the first 3 x 3 convolution."""
-    shortcut, after = x, []
-    strided = next(place for place, (size, _) in enumerate(convs) if size == 3)
-    for place in range(len(convs)):
-        x = apply_conv(params["convs"][place], x, stride if place == strided else 1)
-        norms = params["norms"][place], state["norms"][place]
-        x, norm_state = normalise.apply(*norms, x, train, activate=place < len(convs) - 1)
-        after.append(norm_state)
+    """Compute relu(shortcut(x) + convolutions(x)); the first 3 x 3 convolution has the stride."""
+    shortcut, states = x, []
+    strided = next(layer for layer, (size, _) in enumerate(convs) if size == 3)
+    for layer in range(len(convs)):
+        x = apply_conv(params["convs"][layer], x, stride if layer == strided else 1)
+        norms = params["norms"][layer], state["norms"][layer]
+        x, norm_state = normalise.apply(*norms, x, train, activate=layer < len(convs) - 1)
+        states.append(norm_state)
     if "shortcut" in params:
         shortcut = apply_conv(params["shortcut"], shortcut, stride)
         norms = params["norms"][-1], state["norms"][-1]
         shortcut, norm_state = normalise.apply(*norms, shortcut, train, activate=False)
-        after.append(norm_state)
-    return jax.nn.relu(shortcut + x), {"norms": after}
+        states.append(norm_state)
+    return jax.nn.relu(shortcut + x), {"norms": states}

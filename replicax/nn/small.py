@@ -1,4 +1,4 @@
-"""A small convolutional network, for data that need no larger one."""
+"""A small convolutional network."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +27,9 @@ def small_cnn(
     norm: str = "batch",
     dtype: Any = jnp.float32,
 ) -> Network:
-    """3 x 3 convolutions of `widths` channels, halving the image from the second on, and a mean.
+    """Return a network of 3 x 3 convolutions with `widths` channels and a mean over pixels.
+
+    Every convolution but the first halves the image.
 
     >>> params, state = jax.eval_shape(small_cnn(10).init, jax.random.key(0))
     >>> sum(leaf.size for leaf in jax.tree.leaves(params))
@@ -49,13 +51,13 @@ def small_cnn(
         return {**params, "dense": init_dense(last, num_in, num_classes)}, state
 
     def apply(params: Tree, state: Tree, images: Array, train: bool) -> tuple[Array, Tree]:
-        x, after = images.astype(dtype), []
+        x, states = images.astype(dtype), []
         layers = zip(params["convs"], params["norms"], state["norms"], strict=True)
-        for place, (filters, norm_params, norm_state) in enumerate(layers):
-            x = apply_conv(filters, x, stride=1 if place == 0 else 2)
+        for layer, (filters, norm_params, norm_state) in enumerate(layers):
+            x = apply_conv(filters, x, stride=1 if layer == 0 else 2)
             x, norm_state = normalise.apply(norm_params, norm_state, x, train)
-            after.append(norm_state)
+            states.append(norm_state)
         x = jnp.mean(x.astype(jnp.float32), axis=(1, 2))
-        return apply_dense(params["dense"], x), {"norms": after}
+        return apply_dense(params["dense"], x), {"norms": states}
 
     return Network(init, apply)

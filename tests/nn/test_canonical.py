@@ -1,5 +1,6 @@
-"""`replicax.nn.canonical` against the derivatives that automatic differentiation writes."""
+"""`replicax.nn.canonical` against automatic differentiation."""
 
+import dataclasses
 import functools
 import itertools
 from typing import Any
@@ -9,13 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from common import quick_jit
-from conv_cases import CASES, WIDE
+from conv_cases import CASES, WIDE, assert_close
 from jax import lax
 
 from replicax.nn import canonical
-from replicax.nn.conv import _Spec
+from replicax.nn.conv_spec import NAMES, ConvSpec
 
-WANTED = ("out", "lhs", "rhs")
 DIMS = {
     "channels last": ("NHWC", "HWIO", "NHWC"),
     "channels first": ("NCHW", "OIHW", "NCHW"),
@@ -25,8 +25,6 @@ DIMS = {
 }
 PLAIN_CASES = [name for name in WIDE if "feature_group_count" not in CASES[name]]
 TOLERANCE = {jnp.float32: 1e-5, jnp.bfloat16: 0.03}
-
-
 QUICK = [
     ("same", "1-D", jnp.float32),
     ("strided", "mixed", jnp.float32),
@@ -34,116 +32,86 @@ QUICK = [
     ("dilated", "channels last", jnp.float32),
     ("transposed", "1-D, channels first", jnp.float32),
 ]
-ALL = itertools.product(PLAIN_CASES, DIMS, TOLERANCE)
-TRIED = [
+ALL = [
     pytest.param(
-        *one,
-        marks=[] if one in QUICK else pytest.mark.slow,
-        id=f"{one[0]}, {one[1]}, {one[2].__name__}",
+        *case,
+        marks=[] if case in QUICK else pytest.mark.slow,
+        id=f"{case[0]}, {case[1]}, {case[2].__name__}",
     )
-    for one in ALL
+    for case in itertools.product(PLAIN_CASES, DIMS, TOLERANCE)
 ]
 
 
-def spec_and_arrays(case: str, dims: str, dtype: Any) -> tuple[_Spec, dict[str, jax.Array]]:
-    """A convolution of images 7 x 6 (or 7) with 4 channels, and all three arrays of its form."""
+def spec_and_arrays(case: str, dims: str, dtype: Any) -> tuple[ConvSpec, dict[str, jax.Array]]:
+    """A convolution of images 7 x 6 (or 7) with 4 channels, and random lhs, rhs and out."""
     lhs_axes, rhs_axes, _ = names = DIMS[dims]
     sizes = {"N": 2, "C": 4, "I": 4, "O": 5}
-    lhs_shape, rhs_shape = (
-        tuple({**sizes, **space}[axis] for axis in axes)
-        for axes, space in ((lhs_axes, {"H": 7, "W": 6}), (rhs_axes, {"H": 3, "W": 2}))
+    lhs_size, rhs_size = {**sizes, "H": 7, "W": 6}, {**sizes, "H": 3, "W": 2}
+    keys = jax.random.split(jax.random.key(0), 3)
+    lhs, rhs = (
+        jax.random.normal(key, [size[axis] for axis in axes]).astype(dtype)
+        for key, axes, size in ((keys[0], lhs_axes, lhs_size), (keys[1], rhs_axes, rhs_size))
     )
-    numbers = lax.conv_dimension_numbers(lhs_shape, rhs_shape, names)
-    num_spatial = len(lhs_shape) - 2
+    num_spatial = lhs.ndim - 2
     options = {
-        name: value[:num_spatial] for name, value in CASES[case].items() if name != "padding"
+        {"window_strides": "strides"}.get(name, name): value
+        if isinstance(value, str)
+        else value[:num_spatial]
+        for name, value in CASES[case].items()
     }
-    padding, dilation = CASES[case]["padding"], options.get("rhs_dilation", (1,) * num_spatial)
-    if isinstance(padding, str):
-        space = [lhs_shape[axis] for axis in numbers.lhs_spec[2:]]
-        window = [
-            1 + by * (rhs_shape[axis] - 1) for axis, by in zip(numbers.rhs_spec[2:], dilation)
-        ]
-        padding = lax.padtype_to_pads(space, window, options["window_strides"], padding)
-    spec = _Spec(
-        shapes=(lhs_shape, rhs_shape),
-        dtypes=(jnp.dtype(dtype), jnp.dtype(dtype)),
-        strides=options["window_strides"],
-        padding=tuple((int(low), int(high)) for low, high in padding[:num_spatial]),
-        lhs_dilation=options.get("lhs_dilation", (1,) * num_spatial),
-        rhs_dilation=dilation,
-        dims=numbers,
-        groups=1,
-        precision=None,
-        out_dtype=None,
-    )
-    lhs_key, rhs_key, out_key = jax.random.split(jax.random.key(0), 3)
-    lhs = jax.random.normal(lhs_key, lhs_shape).astype(dtype)
-    rhs = jax.random.normal(rhs_key, rhs_shape).astype(dtype)
-    out_shape = jax.eval_shape(spec.product, lhs, rhs).shape
-    return spec, {
-        "lhs": lhs,
-        "rhs": rhs,
-        "out": jax.random.normal(out_key, out_shape).astype(dtype),
-    }
+    spec = ConvSpec.build(lhs, rhs, dimension_numbers=names, **options)
+    out_shape = jax.eval_shape(spec.convolve, lhs, rhs).shape
+    out = jax.random.normal(keys[2], out_shape).astype(dtype)
+    return spec, {"lhs": lhs, "rhs": rhs, "out": out}
 
 
-def others(arrays: dict[str, jax.Array], wanted: str) -> list[jax.Array]:
-    return [arrays[name] for name in ("lhs", "rhs", "out") if name != wanted]
+def inputs(arrays: dict[str, jax.Array], wrt: str) -> list[jax.Array]:
+    return [arrays[name] for name in NAMES if name != wrt]
 
 
-def all_of(derivative, arrays: dict[str, jax.Array]) -> dict[str, jax.Array]:
-    return {wanted: derivative(wanted, *others(arrays, wanted)) for wanted in WANTED}
+def all_derivatives(derivative, arrays: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    return {wrt: derivative(wrt, *inputs(arrays, wrt)) for wrt in NAMES}
 
 
-def assert_same(found: dict[str, jax.Array], true: dict[str, jax.Array], tolerance: float) -> None:
-    for name in WANTED:
-        one, other = found[name], true[name]
-        assert (one.shape, one.dtype) == (other.shape, other.dtype), name
-        one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
-        bound = tolerance * np.abs(other).max()
-        np.testing.assert_allclose(one, other, rtol=0, atol=bound, err_msg=name)
-
-
-@pytest.mark.parametrize(("case", "dims", "dtype"), TRIED)
+@pytest.mark.parametrize(("case", "dims", "dtype"), ALL)
 def test_all_three_derivatives_are_those_of_lax(case: str, dims: str, dtype: Any) -> None:
     spec, arrays = spec_and_arrays(case, dims, dtype)
-    found = quick_jit(lambda arrays: all_of(functools.partial(canonical.derivative, spec), arrays))
-    true = quick_jit(lambda arrays: all_of(spec.derivative, arrays))
-    assert_same(found(arrays), true(arrays), TOLERANCE[dtype])
+    derivative = functools.partial(canonical.derivative, spec)
+    results = quick_jit(lambda arrays: all_derivatives(derivative, arrays))(arrays)
+    expected = quick_jit(lambda arrays: all_derivatives(spec.derivative, arrays))(arrays)
+    assert_close(results, expected, TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("case", ("strided", "transposed"))
 def test_a_loop_changes_nothing(case: str) -> None:
-    """Where the form matters: XLA compiles convolutions inside a loop in another way."""
+    """XLA compiles convolutions inside a loop differently."""
     spec, arrays = spec_and_arrays(case, "channels last", jnp.float32)
     derivative = functools.partial(canonical.derivative, spec)
-    empty = jax.eval_shape(functools.partial(all_of, derivative), arrays)
+    empty = jax.eval_shape(functools.partial(all_derivatives, derivative), arrays)
 
     @jax.jit
     def looped(arrays, count):
         def once(_, before):
-            # What the loop carries enters, so that no pass can be taken out of it.
-            entered = {n: x + 0.0 * before[n].astype(x.dtype) for n, x in arrays.items()}
-            return all_of(derivative, entered)
+            # Inputs depend on the loop carry, so that XLA cannot hoist the work out of the loop.
+            inputs = {n: x + 0.0 * before[n].astype(x.dtype) for n, x in arrays.items()}
+            return all_derivatives(derivative, inputs)
 
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), empty)
         return lax.fori_loop(0, count, once, zeros)
 
     assert "while" in looped.lower(arrays, 3).as_text()
-    assert_same(looped(arrays, 3), all_of(spec.derivative, arrays), 1e-5)
+    assert_close(looped(arrays, 3), all_derivatives(spec.derivative, arrays), 1e-5)
 
 
-@pytest.mark.parametrize("wanted", ("lhs", "rhs"))
-def test_a_wider_type_is_kept(wanted: str) -> None:
-    """`preferred_element_type` holds for the convolution; gradients have the type of its inputs."""
+@pytest.mark.parametrize("wrt", ("lhs", "rhs"))
+def test_gradients_of_a_wider_output_have_the_dtype_of_the_inputs(wrt: str) -> None:
     spec, arrays = spec_and_arrays("same", "channels last", jnp.bfloat16)
-    spec = _Spec(**{**spec.__dict__, "out_dtype": jnp.dtype(jnp.float32)})
+    spec = dataclasses.replace(spec, out_dtype=jnp.dtype(jnp.float32))
     arrays["out"] = arrays["out"].astype(jnp.float32)
-    one, other = others(arrays, wanted)
-    found = canonical.derivative(spec, wanted, one, other)
-    true = spec.derivative(wanted, one, other)
-    assert found.dtype == true.dtype
+    first, second = inputs(arrays, wrt)
+    result = canonical.derivative(spec, wrt, first, second)
+    expected = spec.derivative(wrt, first, second)
+    assert result.dtype == expected.dtype
     np.testing.assert_allclose(
-        np.asarray(found, np.float64), np.asarray(true, np.float64), atol=0.1
+        np.asarray(result, np.float64), np.asarray(expected, np.float64), atol=0.1
     )

@@ -4,10 +4,9 @@ import itertools
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from common import quick_jit
-from conv_cases import CASES, POINTWISE, WIDE
+from conv_cases import CASES, POINTWISE, WIDE, assert_close
 from jax import lax
 
 from replicax.nn.conv import conv, layout
@@ -24,8 +23,8 @@ def arrays(groups: int = 1, dtype=jnp.float32, window: int = 3) -> tuple[jax.Arr
     return images, jax.random.normal(right, filters, dtype)
 
 
-def wiggle(operation, options):
-    """A scalar whose gradients feel every output."""
+def nonlinear_loss(operation, options):
+    """Return a scalar function whose gradients depend on every output."""
 
     def loss(images, filters):
         out = operation(images, filters, dimension_numbers=DIMS, **options)
@@ -34,19 +33,12 @@ def wiggle(operation, options):
     return loss
 
 
-def everything(operation, options, axes, images, filters):
-    """Forward, vmap of grad and grad of vmap, compiled."""
-    loss = wiggle(operation, options)
+def values_and_gradients(operation, options, axes, images, filters):
+    """Return losses, vmap of grad and grad of vmap, compiled."""
+    loss = nonlinear_loss(operation, options)
     of_each = jax.vmap(jax.value_and_grad(loss, (0, 1)), axes)
     of_all = jax.grad(lambda *both: jnp.sum(jax.vmap(loss, axes)(*both)), (0, 1))
     return quick_jit(lambda *both: (of_each(*both), of_all(*both)))(images, filters)
-
-
-def assert_close(found, wanted, tolerance: float) -> None:
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
-        assert (one.shape, one.dtype) == (other.shape, other.dtype)
-        one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
-        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * np.abs(other).max())
 
 
 @pytest.mark.parametrize("mapped", MAPPED)
@@ -61,11 +53,11 @@ def test_values_and_gradients_are_those_of_lax(case: str, mapped: str, name: str
     options, axes = CASES[case], MAPPED[mapped]
     window = 1 if case in POINTWISE else 3
     images, filters = arrays(options.get("feature_group_count", 1), window=window)
-    given = [x if axis == 0 else x[0] for x, axis in zip((images, filters), axes)]
+    arguments = [x if axis == 0 else x[0] for x, axis in zip((images, filters), axes)]
     with layout(name):
-        found = everything(conv, options, axes, *given)
-    wanted = everything(lax.conv_general_dilated, options, axes, *given)
-    assert_close(found, wanted, 1e-5)
+        results = values_and_gradients(conv, options, axes, *arguments)
+    expected = values_and_gradients(lax.conv_general_dilated, options, axes, *arguments)
+    assert_close(results, expected, 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -80,9 +72,11 @@ def test_values_and_gradients_are_those_of_lax(case: str, mapped: str, name: str
 def test_low_precision_stays_low(name: str, window: int) -> None:
     images, filters = arrays(dtype=jnp.bfloat16, window=window)
     with layout(name):
-        found = everything(conv, CASES["same"], (0, 0), images, filters)
-    wanted = everything(lax.conv_general_dilated, CASES["same"], (0, 0), images, filters)
-    assert_close(found, wanted, 0.03)
+        results = values_and_gradients(conv, CASES["same"], (0, 0), images, filters)
+    expected = values_and_gradients(
+        lax.conv_general_dilated, CASES["same"], (0, 0), images, filters
+    )
+    assert_close(results, expected, 0.03)
 
 
 @pytest.mark.parametrize(
@@ -93,23 +87,23 @@ def test_chains_of_replicas_fold_twice(name: str, window: int) -> None:
     images, filters = (jnp.stack([x, x[::-1]]) for x in arrays(window=window))
 
     def gradients(operation):
-        loss = wiggle(operation, CASES["strided" if window > 1 else "pointwise, strided"])
+        loss = nonlinear_loss(operation, CASES["strided" if window > 1 else "pointwise, strided"])
         return quick_jit(jax.vmap(jax.vmap(jax.grad(loss, (0, 1)))))(images, filters)
 
     with layout(name):
-        found = gradients(conv)
-    assert_close(found, gradients(lax.conv_general_dilated), 1e-5)
+        results = gradients(conv)
+    assert_close(results, gradients(lax.conv_general_dilated), 1e-5)
 
 
 def test_gradients_of_gradients() -> None:
     images, filters = (x[0] for x in arrays())
 
-    def bend(operation):
-        loss = wiggle(operation, CASES["same"])
+    def second_derivative(operation):
+        loss = nonlinear_loss(operation, CASES["same"])
         slope = lambda filters: jnp.sum(jnp.cos(jax.grad(loss, 1)(images, filters)))  # noqa: E731
         return jax.grad(slope)(filters)
 
-    assert_close(bend(conv), bend(lax.conv_general_dilated), 1e-4)
+    assert_close(second_derivative(conv), second_derivative(lax.conv_general_dilated), 1e-4)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +127,11 @@ def test_pointwise_convolutions_become_one_matrix_product() -> None:
         )(images, filters)
     assert "conv_general_dilated" not in str(program)
     assert str(program).count("dot_general[") == 1
-    # Without it, XLA ends the process when it compiles networks of many replicas for GPUs.
+    # Without the barrier XLA ends the process when it compiles many replicas for GPUs.
     assert str(program).count("optimization_barrier") == 1
 
 
-def test_shared_images_make_one_wide_convolution() -> None:
+def test_shared_images_give_one_wide_convolution() -> None:
     images, filters = arrays()
     program = jax.make_jaxpr(
         jax.vmap(lambda f: conv(images[0], f, (1, 1), "SAME", dimension_numbers=DIMS))
@@ -157,11 +151,11 @@ def test_other_axes_orders_are_folded_too(name: str, window: int) -> None:
         return jax.vmap(jax.grad(loss, (0, 1)))(images, filters)
 
     with layout(name):
-        found = gradients(conv)
-    assert_close(found, gradients(lax.conv_general_dilated), 1e-5)
+        results = gradients(conv)
+    assert_close(results, gradients(lax.conv_general_dilated), 1e-5)
 
 
-def test_bad_input_gets_a_sentence() -> None:
+def test_bad_arguments_are_refused() -> None:
     images, filters = (x[0] for x in arrays())
     with pytest.raises(ValueError, match="batch_group_count=1 only"):
         conv(images, filters, (1, 1), "SAME", dimension_numbers=DIMS, batch_group_count=2)

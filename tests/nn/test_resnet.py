@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from common import quick_jit
 
@@ -48,21 +49,21 @@ def images_of(seed: int, size: int = 8, channels: int = 5) -> np.ndarray:
     )
 
 
-def test_batch_norm_normalises_and_remembers() -> None:
+def test_batch_norm_normalises_and_updates_its_statistics() -> None:
     norm = batch_norm(momentum=0.1)
     params, state = norm.init(5)
     params = {"scale": jnp.arange(1.0, 6), "shift": jnp.arange(5.0)}
     x = images_of(0)
     out, after = norm.apply(params, state, x, True, activate=False)
     mean, var = x.mean(axis=(0, 1, 2)), x.var(axis=(0, 1, 2))
-    wanted = (x - mean) / np.sqrt(var + 1e-5) * np.arange(1, 6) + np.arange(5)
-    np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-4)
+    expected = (x - mean) / np.sqrt(var + 1e-5) * np.arange(1, 6) + np.arange(5)
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
     count = x.size // 5
     np.testing.assert_allclose(after["mean"], 0.1 * mean, rtol=1e-5)
     np.testing.assert_allclose(after["var"], 0.9 + 0.1 * var * count / (count - 1), rtol=1e-5)
     tested, same = norm.apply(params, after, x, False, activate=False)
-    wanted = (x - after["mean"]) / np.sqrt(after["var"] + 1e-5) * np.arange(1, 6) + np.arange(5)
-    np.testing.assert_allclose(tested, wanted, rtol=1e-4, atol=1e-4)
+    expected = (x - after["mean"]) / np.sqrt(after["var"] + 1e-5) * np.arange(1, 6) + np.arange(5)
+    np.testing.assert_allclose(tested, expected, rtol=1e-4, atol=1e-4)
     assert same is after
 
 
@@ -78,14 +79,14 @@ def test_filter_response_norm_needs_no_batch() -> None:
     np.testing.assert_allclose(out, np.maximum(x / np.sqrt(square + 1e-6), 0.3), rtol=1e-5)
 
 
-def test_a_strided_convolution_looks_at_every_other_place() -> None:
+def test_a_strided_convolution_computes_every_other_pixel() -> None:
     x = images_of(2)
     filters = jax.random.normal(jax.random.key(0), (3, 3, 5, 2))
     whole, strided = apply_conv(filters, x), apply_conv(filters, x, stride=2)
     np.testing.assert_allclose(strided, whole[:, ::2, ::2], rtol=1e-5, atol=1e-5)
 
 
-def test_a_network_learns_and_its_replicas_are_their_own() -> None:
+def test_a_network_learns_and_its_replicas_are_independent() -> None:
     network = nn.resnet(8, num_classes=2)
     keys = jax.random.split(jax.random.key(0), 2)
     params, state = quick_jit(jax.vmap(network.init))(keys)
@@ -94,25 +95,23 @@ def test_a_network_learns_and_its_replicas_are_their_own() -> None:
 
     def loss(params, state):
         logits, state = network.apply(params, state, x, True)
-        picked = jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], axis=1)
-        return -picked.mean(), state
+        return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean(), state
 
     @quick_jit
     def step(params, state, rate):
-        one = jax.value_and_grad(loss, has_aux=True)
-        (seen, state), slope = jax.vmap(one)(params, state)
+        (losses, state), gradient = jax.vmap(jax.value_and_grad(loss, has_aux=True))(params, state)
         moved = jax.tree.map(
-            lambda p, g: p - rate.reshape(-1, *[1] * (p.ndim - 1)) * g, params, slope
+            lambda p, g: p - rate.reshape(-1, *[1] * (p.ndim - 1)) * g, params, gradient
         )
-        return moved, state, seen
+        return moved, state, losses
 
     rate = jnp.array([0.0, 0.05])
     first = None
     for _ in range(10):
-        params, state, seen = step(params, state, rate)
-        first = seen if first is None else first
-    assert seen[0] == pytest.approx(float(first[0]), rel=1e-4)  # no rate, no change
-    assert (seen[1:] < 0.5 * first[1:]).all()
+        params, state, losses = step(params, state, rate)
+        first = losses if first is None else first
+    assert losses[0] == pytest.approx(float(first[0]), rel=1e-4)  # no rate, no change
+    assert (losses[1:] < 0.5 * first[1:]).all()
     alone = [jax.tree.map(lambda leaf: leaf[1], tree) for tree in (params, state)]
     test = lambda p, s: network.apply(p, s, x, False)[0]  # noqa: E731
     together = quick_jit(jax.vmap(test))(params, state)
