@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-SIZES = {"cifar10": 10, "cifar100": 100}
+NUM_CLASSES = {"cifar10": 10, "cifar100": 100}
 FOLDERS = {
     "cifar-10-python.tar.gz": "cifar-10-batches-py",
     "cifar-10-binary.tar.gz": "cifar-10-batches-bin",
@@ -24,7 +24,7 @@ ARCHIVES = {
 
 
 def python2(value) -> bytes:
-    """What Python 2 and the NumPy of its day wrote for a value, in protocol 2, opcode by opcode."""
+    """Pickle a value in protocol 2 as Python 2 and its NumPy did, opcode by opcode."""
     if isinstance(value, bytes):
         short = len(value) < 256
         return (
@@ -49,7 +49,7 @@ def pickled(value) -> bytes:
 
 
 def rows_of(images: np.ndarray) -> np.ndarray:
-    """Images as published: a row is all reds, line by line, then all greens, then all blues."""
+    """Images as published: a row is the red plane, line by line, then green, then blue."""
     rows = np.zeros((len(images), 3072), np.uint8)
     for channel in range(3):
         for line in range(32):
@@ -60,20 +60,23 @@ def rows_of(images: np.ndarray) -> np.ndarray:
 
 def parts(name: str) -> list[tuple[np.ndarray, np.ndarray]]:
     """Images and labels of the five training batches (one for CIFAR-100) and of the test part."""
-    random = np.random.RandomState(SIZES[name])
+    random = np.random.RandomState(NUM_CLASSES[name])
     counts = (3, 2, 1, 2, 2, 4) if name == "cifar10" else (7, 4)
     return [
-        (random.randint(0, 256, (n, 32, 32, 3)).astype(np.uint8), random.randint(0, SIZES[name], n))
+        (
+            random.randint(0, 256, (n, 32, 32, 3)).astype(np.uint8),
+            random.randint(0, NUM_CLASSES[name], n),
+        )
         for n in counts
     ]
 
 
 def names_of(name: str) -> list[bytes]:
-    return [b"class_%d" % number for number in range(SIZES[name])]
+    return [b"class_%d" % number for number in range(NUM_CLASSES[name])]
 
 
 def files_of(name: str, edition: str) -> dict[str, bytes]:
-    """The published files of a tiny data set."""
+    """The files of a tiny data set, as published."""
     fine, stems = name == "cifar100", ["train", "test"]
     if not fine:
         stems = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
@@ -110,7 +113,7 @@ def write_archive(path: Path, files: dict[str, bytes], extra: tuple = ()) -> Non
             tar.addfile(member, io.BytesIO(content))
 
 
-def sums_of(path: Path) -> dict[str, tuple[str, ...]]:
+def checksums_of(path: Path) -> dict[str, tuple[str, ...]]:
     content = path.read_bytes()
     return {
         path.name: tuple(
@@ -119,21 +122,21 @@ def sums_of(path: Path) -> dict[str, tuple[str, ...]]:
     }
 
 
-def make(folder: Path, name: str, edition: str, extra: tuple = (), **changed: bytes):
+def write_cifar(folder: Path, name: str, edition: str, extra: tuple = (), **changed: bytes):
     """Write an archive, with some files changed, and return its path and its checksums."""
     path = folder / ARCHIVES[name, edition]
     write_archive(path, {**files_of(name, edition), **changed}, extra)
-    return path, sums_of(path)
+    return path, checksums_of(path)
 
 
 def assert_is(dataset, name: str) -> None:
-    """The data set has the pixels and labels it was made from."""
+    """Assert that the data set has the pixels and labels of `parts(name)`."""
     *train, test = parts(name)
-    found = (dataset.train_images, dataset.train_labels, dataset.test_images, dataset.test_labels)
-    wanted = (*(np.concatenate(column) for column in zip(*train)), *test)
-    for one, other in zip(found, wanted, strict=True):
+    actual = (dataset.train_images, dataset.train_labels, dataset.test_images, dataset.test_labels)
+    expected = (*(np.concatenate(column) for column in zip(*train)), *test)
+    for one, other in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(one, other)
     assert dataset.train_images.dtype == np.uint8 and dataset.train_labels.dtype == np.int32
     assert dataset.train_images.flags.c_contiguous
-    assert dataset.class_names == tuple(f"class_{number}" for number in range(SIZES[name]))
-    assert (dataset.name, dataset.num_classes) == (name, SIZES[name])
+    assert dataset.class_names == tuple(f"class_{number}" for number in range(NUM_CLASSES[name]))
+    assert (dataset.name, dataset.num_classes) == (name, NUM_CLASSES[name])

@@ -1,4 +1,4 @@
-"""Image data sets with checksums, and their augmentation on the device."""
+"""Image data sets with checksums, and augmentation on the device."""
 
 import importlib
 import os
@@ -8,6 +8,7 @@ from replicax.data.cifar import load_cifar as load_cifar
 from replicax.data.dataset import Dataset as Dataset
 from replicax.data.digits import load_digits as load_digits
 from replicax.data.fetch import default_folder as default_folder
+from replicax.errors import choose
 
 if TYPE_CHECKING:
     from replicax.data.augment import augmentation as augmentation
@@ -22,15 +23,11 @@ _AUGMENT = ("augmentation", "normalise", "plain", "random_crop", "random_erase",
 
 
 def load(name: str, folder: str | os.PathLike | None = None, download: bool = False) -> Dataset:
-    """A data set by its name: "cifar10", "cifar100" or "digits".
+    """Return the data set called `name`: "cifar10", "cifar100" or "digits".
 
-    CIFAR is looked for in `folder`, or where the environment variable REPLICAX_DATA says, or in
-    ~/.cache/replicax; with `download` it is fetched if it is not there. The digits come with
-    scikit-learn.
+    CIFAR is read from `folder`, by default the environment variable REPLICAX_DATA or
+    ~/.cache/replicax; `download` fetches it if it is missing. The digits come with scikit-learn.
     """
-    # Imported late: it brings JAX along, which reading images does not need.
-    from replicax.errors import choose
-
     choose("The name of a data set", name, NAMES)
     if name == "digits":
         return load_digits()
@@ -38,7 +35,7 @@ def load(name: str, folder: str | os.PathLike | None = None, download: bool = Fa
 
 
 def __getattr__(name: str):
-    """Import the augmentation when it is first asked for: the images alone need no JAX."""
+    """Import augmentation when it is first used: reading images needs no JAX."""
     if name in _AUGMENT:
         return getattr(importlib.import_module("replicax.data.augment"), name)
     raise AttributeError(f"module 'replicax.data' has no attribute {name!r}")

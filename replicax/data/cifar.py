@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 (Krizhevsky, 2009), from the archives that their author publishes."""
+"""CIFAR-10 and CIFAR-100 (Krizhevsky, 2009), read from the archives of their author."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +11,12 @@ from replicax.data.archive import read_archive, read_file, read_pickle
 from replicax.data.dataset import Dataset
 from replicax.data.fetch import default_folder
 from replicax.data.fetch import download as fetch
+from replicax.errors import choose
 
 URL = "https://www.cs.toronto.edu/~kriz/"
 
-# MD5 of archives: the author's page. SHA-256: what TensorFlow, and Julia's MLDatasets, hold them
-# to. MD5 of single files: what torchvision holds them to.
+# MD5 of archives: from the author's page. SHA-256: from TensorFlow and Julia's MLDatasets. MD5 of
+# single files: from torchvision.
 CHECKSUMS: dict[str, tuple[str, ...]] = {
     "cifar-10-python.tar.gz": (
         "md5:c58f30108f718f92721af3b95e74349a",
@@ -54,7 +55,7 @@ Rows = tuple[np.ndarray, np.ndarray]  # uint8 (image, 3072), int32 (image,)
 
 
 class Edition(NamedTuple):
-    """One of the forms in which a data set is published, and how its files are read."""
+    """A published form of a data set: its files, and functions that read them."""
 
     archive: str
     train: tuple[str, ...]
@@ -74,15 +75,12 @@ def load_cifar(
     download: bool = False,
     checksums: Mapping[str, Sequence[str]] = CHECKSUMS,
 ) -> Dataset:
-    """CIFAR as published: "cifar10", or "cifar100" with its hundred fine classes.
+    """Return "cifar10", or "cifar100" with its hundred fine classes.
 
-    In `folder` (see `default_folder`) an archive is looked for, python edition first, then the
-    folder that the python edition unpacks to. Files are read only if their checksums are those
-    published. With `download` a missing archive is fetched first.
+    Reads from `folder` (see `default_folder`) the archive of the python edition, that of the
+    binary edition, or the unpacked folder of the python edition, whichever is there first. All
+    files must have the published checksums. `download` fetches a missing archive.
     """
-    # Imported late: it brings JAX along, which reading images does not need.
-    from replicax.errors import choose
-
     editions = EDITIONS[choose("The name of a CIFAR data set", name, EDITIONS)]
     folder = default_folder() if folder is None else Path(folder).expanduser()
     if download and _find(editions, folder) is None:
@@ -92,14 +90,14 @@ def load_cifar(
     if edition is None:
         raise FileNotFoundError(
             f"{folder} holds neither {editions[0].archive} nor {editions[1].archive}. Put one of "
-            f"them there (from {URL}), name the folder that has it (--data-dir), or fetch it "
+            f"them there (from {URL}), name its folder (--data-dir), or download it "
             "(download=True, --download)."
         )
     return _assemble(name, edition, _read_files(edition, folder, checksums))
 
 
 def _find(editions: Sequence[Edition], folder: Path) -> Edition | None:
-    """The first edition of which there is an archive, or the python edition if unpacked."""
+    """Return the first edition with an archive, else the python edition if it is unpacked."""
     for edition in editions:
         if (folder / edition.archive).exists():
             return edition
@@ -135,13 +133,13 @@ def _assemble(name: str, edition: Edition, files: Mapping[str, bytes]) -> Datase
 
 def _read_part(edition: Edition, part: Sequence[str], files: Mapping[str, bytes]) -> Rows:
     pixels, labels = zip(*(edition.read_rows(file, files[file]) for file in part))
-    # A row holds its red plane, then green, then blue: (image, channel, height, width).
+    # A row is the red plane, then green, then blue: (image, channel, height, width).
     images = np.concatenate(pixels).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images), np.concatenate(labels)
 
 
 def _binary_rows(num_labels: int) -> Callable[[str, bytes], Rows]:
-    """Records of `num_labels` bytes, the finest label last, and the bytes of the image."""
+    """Return a reader of records: `num_labels` bytes, the finest label last, then the image."""
     size = num_labels + _NUM_PIXELS
 
     def read(file: str, content: bytes) -> Rows:
@@ -157,7 +155,7 @@ def _binary_rows(num_labels: int) -> Callable[[str, bytes], Rows]:
 
 
 def _pickled_rows(key: bytes) -> Callable[[str, bytes], Rows]:
-    """A dict of pixels, one row an image, and of a list of labels under `key`."""
+    """Return a reader of pickled dicts: pixels, a row per image, and a list of labels at `key`."""
 
     def read(file: str, content: bytes) -> Rows:
         batch = read_pickle(file, content)
@@ -166,7 +164,7 @@ def _pickled_rows(key: bytes) -> Callable[[str, bytes], Rows]:
         rows = isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8
         if not (plain and rows and pixels.shape == (len(labels), _NUM_PIXELS)):
             raise ValueError(
-                f"{file} does not hold a row of {_NUM_PIXELS} bytes and a whole number for every "
+                f"{file} does not have a row of {_NUM_PIXELS} bytes and an integer label for every "
                 "image: it is another file. Fetch its archive again."
             )
         return pixels, np.array(labels, np.int32)
@@ -182,7 +180,7 @@ def _pickled_names(key: bytes) -> Callable[[str, bytes], tuple[str, ...]]:
 
 
 def _listed_names(file: str, content: bytes) -> tuple[str, ...]:
-    """One name a line; blank lines at the end do not count."""
+    """Read one name per line; blank lines do not count."""
     return tuple(line.strip() for line in content.decode().splitlines() if line.strip())
 
 

@@ -1,4 +1,4 @@
-"""Images with labels, as they lie in memory before any of them is prepared for a network."""
+"""Images with labels, as bytes in memory."""
 
 from typing import NamedTuple
 
@@ -6,9 +6,9 @@ import numpy as np
 
 
 class Dataset(NamedTuple):
-    """Labelled images, split into a part to learn from and a part to be judged by.
+    """Labelled images, split into a training and a test part.
 
-    `mean` and `std` are those of the pixels of each channel, where black is 0 and white is 1.
+    `mean` and `std` are those of the pixels of each channel, from 0 (black) to 1 (white).
     """
 
     name: str
@@ -19,10 +19,10 @@ class Dataset(NamedTuple):
     num_classes: int
     mean: tuple[float, ...]  # (channel,)
     std: tuple[float, ...]  # (channel,)
-    class_names: tuple[str, ...] = ()  # (class,), or empty where nobody has named them
+    class_names: tuple[str, ...] = ()  # (class,), or empty
 
     def check(self) -> "Dataset":
-        """Return the data set itself, or raise a `ValueError` that says what is wrong with it."""
+        """Return the data set itself, or raise a `ValueError` if it is inconsistent."""
         _check_part(self.name, "train", self.train_images, self.train_labels, self.num_classes)
         _check_part(self.name, "test", self.test_images, self.test_labels, self.num_classes)
         shape, other = self.train_images.shape[1:], self.test_images.shape[1:]
@@ -40,10 +40,10 @@ class Dataset(NamedTuple):
         return self
 
     def subset(self, num_train: int, num_test: int | None = None, seed: int = 0) -> "Dataset":
-        """Some images of each part, drawn without replacement, in the order they had.
+        """Return a random subset of each part, in the original order.
 
-        The images of a smaller subset are among those of a larger one with the same seed. Without
-        `num_test` the test part stays whole.
+        A smaller subset is contained in a larger one with the same seed. Without `num_test` the
+        test part stays whole.
         """
         train = _choose_rows(self.name, "train", len(self.train_labels), num_train, seed)
         num_all = len(self.test_labels)
@@ -86,24 +86,24 @@ def _check_pixel_moments(name: str, mean, std, num_channels: int) -> None:
     if len(mean) != num_channels or len(std) != num_channels:
         raise ValueError(
             f"{name}: mean has {len(mean)} and std {len(std)} entries for {num_channels} "
-            "channels; give one of each for every channel."
+            "channels; give one of each per channel."
         )
     # Written so that NaN fails too.
     if not (all(0 <= value <= 1 for value in mean) and all(0 < value <= 1 for value in std)):
         raise ValueError(
             f"{name}: mean {mean} and std {std} do not belong to pixels between 0 and 1; divide "
-            "the pixels by 255 first, and leave out channels that never change."
+            "the pixels by 255 first, and leave out constant channels."
         )
 
 
-def _choose_rows(name: str, part: str, num_rows: int, num_wanted: int, seed: int) -> np.ndarray:
-    if not 0 < num_wanted <= num_rows:
+def _choose_rows(name: str, part: str, num_rows: int, count: int, seed: int) -> np.ndarray:
+    if not 0 < count <= num_rows:
         raise ValueError(
-            f"{name} has {num_rows} {part} images; num_{part} is {num_wanted}, and must be "
+            f"{name} has {num_rows} {part} images; num_{part} is {count}, and must be "
             f"between 1 and {num_rows}."
         )
-    # NumPy freezes the numbers of RandomState for good, those of its newer generators it does not.
-    return np.sort(np.random.RandomState(seed).permutation(num_rows)[:num_wanted])
+    # NumPy guarantees the numbers of RandomState for ever, unlike those of its newer generators.
+    return np.sort(np.random.RandomState(seed).permutation(num_rows)[:count])
 
 
 def _describe(value) -> str:

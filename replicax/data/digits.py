@@ -1,4 +1,4 @@
-"""Handwritten digits that come with scikit-learn: a data set that needs no download."""
+"""The handwritten digits of scikit-learn: a data set without a download."""
 
 import numpy as np
 
@@ -9,9 +9,9 @@ _WHITE = 16  # the digits are counts of inked pixels in blocks of 4 x 4
 
 
 def load_digits() -> Dataset:
-    """1,797 digits of 8 x 8 pixels: 1,297 to learn from and 500 to be judged by, the same always.
+    """Return 1,797 digits of 8 x 8 pixels in a fixed split: 1,297 for training, 500 for testing.
 
-    Both parts hold the ten digits in nearly the same proportions.
+    Both parts have the ten digits in nearly the same proportions.
     """
     try:
         from sklearn.datasets import load_digits as load_from_sklearn
@@ -39,14 +39,14 @@ def load_digits() -> Dataset:
 
 
 def stratified(labels: np.ndarray, num_chosen: int, seed: int = 0) -> np.ndarray:
-    """Choose rows at random, of every class its share: a mask (row,) with `num_chosen` True."""
+    """Choose rows at random in proportion to class sizes: a mask (row,), `num_chosen` True."""
     classes, sizes = np.unique(labels, return_counts=True)
     shares = sizes * num_chosen / len(labels)
     quotas = np.floor(shares).astype(int)
-    # What rounding down left over goes to the classes that it robbed most.
-    short = num_chosen - quotas.sum()
-    quotas[np.argsort(quotas - shares, kind="stable")[:short]] += 1
-    # NumPy freezes the numbers of RandomState for good, those of its newer generators it does not.
+    # The remainder goes to the classes that lost most by rounding down.
+    remainder = num_chosen - quotas.sum()
+    quotas[np.argsort(quotas - shares, kind="stable")[:remainder]] += 1
+    # NumPy guarantees the numbers of RandomState for ever, unlike those of its newer generators.
     random = np.random.RandomState(seed)
     mask = np.zeros(len(labels), bool)
     for number, quota in zip(classes, quotas):

@@ -1,16 +1,16 @@
-"""Where files of data sets are kept, and how they get there."""
+"""The folder of data sets, and downloads into it."""
 
 import os
 from pathlib import Path
 
 
 def default_folder() -> Path:
-    """Where data sets are kept: what REPLICAX_DATA says, else ~/.cache/replicax."""
+    """Return the environment variable REPLICAX_DATA, or else ~/.cache/replicax."""
     return Path(os.environ.get("REPLICAX_DATA") or "~/.cache/replicax").expanduser()
 
 
 def download(url: str, checksum: str, folder: Path) -> None:
-    """Fetch a file into a folder; it stays there only if its checksum is right."""
+    """Download the file at `url` into `folder`; it is kept only if its checksum is right."""
     file = url.rpartition("/")[2]
     try:
         import pooch

@@ -1,4 +1,4 @@
-"""Augmentation against loops over pixels, fed the same random numbers; laws of what is drawn."""
+"""Augmentation against loops over pixels with the same random numbers; laws of the draws."""
 
 import jax
 import jax.numpy as jnp
@@ -15,22 +15,22 @@ from replicax.data.augment import (
     draw_flip,
     erase_in,
     flip_where,
-    place,
     random_crop,
     random_erase,
     random_flip,
+    to_rectangles,
 )
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 PAD = 4
-SHAPE = (12, 9, 7, 3)  # no two axes alike, so that none is taken for another
+SHAPE = (12, 9, 7, 3)  # all axes different, so that none can be mistaken for another
 
 
 def batch(shape: tuple[int, ...] = SHAPE) -> np.ndarray:
     return np.random.RandomState(0).randint(1, 256, shape).astype(np.uint8)
 
 
-def cropped(images: np.ndarray, corners: np.ndarray, pad: int) -> np.ndarray:
+def crop_by_loop(images: np.ndarray, corners: np.ndarray, pad: int) -> np.ndarray:
     out = np.zeros_like(images)
     for image, row, column in np.ndindex(images.shape[:3]):
         from_row, from_column = corners[image] + (row, column) - pad
@@ -39,15 +39,17 @@ def cropped(images: np.ndarray, corners: np.ndarray, pad: int) -> np.ndarray:
     return out
 
 
-def mirrored(images: np.ndarray, flipped: np.ndarray) -> np.ndarray:
+def flip_by_loop(images: np.ndarray, flipped: np.ndarray) -> np.ndarray:
     return np.stack([image[:, ::-1] if turn else image for image, turn in zip(images, flipped)])
 
 
-def placed(chances: np.ndarray, size, probability, area, aspect) -> list[tuple[int, ...]]:
-    """For each image top, left, height and width, with the attempts made one after another."""
-    attempts = (chances.shape[1] - 3) // 2
-    found = []
-    for gate, up, across, *rest in chances.astype(np.float64):
+def rectangles_by_loop(
+    uniforms: np.ndarray, size, probability, area, aspect
+) -> list[tuple[int, ...]]:
+    """Top, left, height and width for each image, trying one attempt after another."""
+    attempts = (uniforms.shape[1] - 3) // 2
+    rectangles = []
+    for gate, up, across, *rest in uniforms.astype(np.float64):
         rectangle = (0, 0, 0, 0)
         for share, stretch in zip(rest[:attempts], rest[attempts:], strict=True):
             target = size[0] * size[1] * (area[0] + share * (area[1] - area[0]))
@@ -57,11 +59,11 @@ def placed(chances: np.ndarray, size, probability, area, aspect) -> list[tuple[i
                 top, left = int(up * (size[0] - height + 1)), int(across * (size[1] - width + 1))
                 rectangle = (top, left, height, width)
                 break
-        found.append(rectangle if gate < probability else (0, 0, 0, 0))
-    return found
+        rectangles.append(rectangle if gate < probability else (0, 0, 0, 0))
+    return rectangles
 
 
-def erased(images: np.ndarray, rectangles, fill) -> np.ndarray:
+def erase_by_loop(images: np.ndarray, rectangles, fill) -> np.ndarray:
     out = images.copy()
     for image, (top, left, height, width) in zip(out, rectangles):
         image[top : top + height, left : left + width] = fill
@@ -69,7 +71,7 @@ def erased(images: np.ndarray, rectangles, fill) -> np.ndarray:
 
 
 def by_image(rectangles: Rectangles) -> list[tuple[int, ...]]:
-    """Rectangles as a list, those that cover nothing all alike."""
+    """Rectangles as a list; those that cover nothing are all zeros."""
     rows = [tuple(map(int, row)) for row in zip(*rectangles)]
     return [row if row[2] * row[3] else (0, 0, 0, 0) for row in rows]
 
@@ -81,10 +83,10 @@ def normalised(images: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("pad", (1, 4))
 def test_crops_are_those_of_a_loop(pad: int) -> None:
     images, corners = batch(), np.asarray(draw_crop(jax.random.key(1), SHAPE[0], pad))
-    found = crop_at(jnp.asarray(images), jnp.asarray(corners), pad)
-    assert found.dtype == jnp.uint8 and len(np.unique(corners, axis=0)) > 3
-    np.testing.assert_array_equal(found, cropped(images, corners, pad))
-    np.testing.assert_array_equal(found, random_crop(jax.random.key(1), jnp.asarray(images), pad))
+    result = crop_at(jnp.asarray(images), jnp.asarray(corners), pad)
+    assert result.dtype == jnp.uint8 and len(np.unique(corners, axis=0)) > 3
+    np.testing.assert_array_equal(result, crop_by_loop(images, corners, pad))
+    np.testing.assert_array_equal(result, random_crop(jax.random.key(1), jnp.asarray(images), pad))
 
 
 def test_a_crop_at_the_centre_changes_nothing() -> None:
@@ -95,9 +97,9 @@ def test_a_crop_at_the_centre_changes_nothing() -> None:
 def test_flips_are_those_of_a_loop() -> None:
     images, flipped = batch(), np.asarray(draw_flip(jax.random.key(2), SHAPE[0]))
     assert 0 < flipped.sum() < len(flipped)
-    found = random_flip(jax.random.key(2), jnp.asarray(images))
-    np.testing.assert_array_equal(found, mirrored(images, flipped))
-    np.testing.assert_array_equal(found, flip_where(jnp.asarray(images), jnp.asarray(flipped)))
+    result = random_flip(jax.random.key(2), jnp.asarray(images))
+    np.testing.assert_array_equal(result, flip_by_loop(images, flipped))
+    np.testing.assert_array_equal(result, flip_where(jnp.asarray(images), jnp.asarray(flipped)))
 
 
 ERASURES = {
@@ -110,12 +112,14 @@ ERASURES = {
 @pytest.mark.parametrize("size", ((32, 32), (9, 7)))
 @pytest.mark.parametrize("case", ERASURES)
 def test_rectangles_are_those_of_a_loop(case: str, size: tuple[int, int]) -> None:
-    # Numbers on a coarse grid, so that no side is so near a half that precision decides.
-    chances = (np.random.RandomState(3).randint(0, 64, (400, 11)) / 64 + 1 / 257).astype(np.float32)
-    found = by_image(place(jnp.asarray(chances), size, *ERASURES[case]))
-    wanted = placed(chances, size, *ERASURES[case])
-    assert found == wanted
-    assert len(set(wanted)) > 20, "too few different ones to prove anything"
+    # Numbers on a coarse grid, so that no side is close enough to a half to round differently.
+    uniforms = (np.random.RandomState(3).randint(0, 64, (400, 11)) / 64 + 1 / 257).astype(
+        np.float32
+    )
+    result = by_image(to_rectangles(jnp.asarray(uniforms), size, *ERASURES[case]))
+    expected = rectangles_by_loop(uniforms, size, *ERASURES[case])
+    assert result == expected
+    assert len(set(expected)) > 20, "too few different rectangles"
 
 
 @pytest.mark.parametrize("fill", (0.0, (1.0, 2.0, 3.0)))
@@ -123,17 +127,17 @@ def test_erasing_is_that_of_a_loop(fill) -> None:
     images = normalised(batch()).astype(np.float32)
     key, size = jax.random.key(4), SHAPE[1:3]
     rectangles = draw_erase(key, SHAPE[0], size)
-    wanted = erased(images, by_image(rectangles), fill)
-    assert not np.array_equal(wanted, images)
-    np.testing.assert_array_equal(erase_in(jnp.asarray(images), rectangles, fill), wanted)
-    np.testing.assert_array_equal(random_erase(key, jnp.asarray(images), fill=fill), wanted)
+    expected = erase_by_loop(images, by_image(rectangles), fill)
+    assert not np.array_equal(expected, images)
+    np.testing.assert_array_equal(erase_in(jnp.asarray(images), rectangles, fill), expected)
+    np.testing.assert_array_equal(random_erase(key, jnp.asarray(images), fill=fill), expected)
 
 
 def test_normalising() -> None:
-    found = normalise(jnp.asarray(batch()), MEAN, STD)
-    assert found.dtype == jnp.float32
-    np.testing.assert_allclose(found, normalised(batch()), atol=1e-6)
-    np.testing.assert_array_equal(plain(MEAN, STD)(jnp.asarray(batch())), found)
+    result = normalise(jnp.asarray(batch()), MEAN, STD)
+    assert result.dtype == jnp.float32
+    np.testing.assert_allclose(result, normalised(batch()), atol=1e-6)
+    np.testing.assert_array_equal(plain(MEAN, STD)(jnp.asarray(batch())), result)
     assert normalise(jnp.asarray(batch()), MEAN, STD, jnp.bfloat16).dtype == jnp.bfloat16
 
 
@@ -148,21 +152,25 @@ def test_normalising() -> None:
     ],
     ids=str,
 )
-def test_the_whole_is_its_parts_in_order(options: dict) -> None:
-    """Crop and mirror pixels, so that borders are black; then normalise; erase last."""
+def test_augmentation_is_its_parts_in_order(options: dict) -> None:
+    """Crops and flips come before normalising, so that borders are black; erasing comes last."""
     images = batch()
     pad, share = options.get("pad", 4), options.get("erase", 0.5)
-    chances = np.asarray(jax.random.uniform(jax.random.key(5), (SHAPE[0], 14)))
-    wanted = images
+    uniforms = np.asarray(jax.random.uniform(jax.random.key(5), (SHAPE[0], 14)))
+    expected = images
     if pad:
-        wanted = cropped(wanted, np.floor(chances[:, :2] * (2 * pad + 1)).astype(int), pad)
+        expected = crop_by_loop(
+            expected, np.floor(uniforms[:, :2] * (2 * pad + 1)).astype(int), pad
+        )
     if options.get("flip", True):
-        wanted = mirrored(wanted, chances[:, 2] < 0.5)
-    rectangles = placed(chances[:, 3:], SHAPE[1:3], share, augment.AREA, augment.ASPECT)
-    wanted = erased(normalised(wanted), rectangles, options.get("fill", 0.0))
-    found = jax.jit(augmentation(MEAN, STD, **options))(jax.random.key(5), jnp.asarray(images))
-    assert found.dtype == jnp.float32
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
+        expected = flip_by_loop(expected, uniforms[:, 2] < 0.5)
+    rectangles = rectangles_by_loop(
+        uniforms[:, 3:], SHAPE[1:3], share, augment.AREA, augment.ASPECT
+    )
+    expected = erase_by_loop(normalised(expected), rectangles, options.get("fill", 0.0))
+    result = jax.jit(augmentation(MEAN, STD, **options))(jax.random.key(5), jnp.asarray(images))
+    assert result.dtype == jnp.float32
+    np.testing.assert_allclose(result, expected, atol=1e-6)
 
 
 def test_corners_are_uniform() -> None:
@@ -173,7 +181,7 @@ def test_corners_are_uniform() -> None:
 
 
 @pytest.mark.parametrize("probability", (0.5, 0.2))
-def test_flips_and_erasures_come_as_often_as_asked(probability: float) -> None:
+def test_flips_and_erasures_have_their_probability(probability: float) -> None:
     flipped = draw_flip(jax.random.key(7), 20_000, probability)
     rectangles = draw_erase(jax.random.key(8), 20_000, (32, 32), probability)
     for marks in (flipped, rectangles.height > 0):
@@ -181,7 +189,7 @@ def test_flips_and_erasures_come_as_often_as_asked(probability: float) -> None:
 
 
 def test_the_law_of_rectangles() -> None:
-    """On images so large that rounding is nothing, and areas so small that all attempts fit."""
+    """On images so large that rounding is negligible, and areas so small that all attempts fit."""
     size, area, aspect = (3000, 3000), (0.02, 0.25), (0.3, 1 / 0.3)
     rectangles = draw_erase(jax.random.key(9), 20_000, size, 1.0, area, aspect)
     top, left, height, width = (np.asarray(side, np.float64) for side in rectangles)
@@ -204,37 +212,37 @@ def test_rectangles_lie_within_the_image_and_the_bounds() -> None:
     assert np.all((height < 32) & (width < 32))
     some = height > 0
     assert some.mean() > 0.9995
-    # A side is at most half a pixel from what its area and ratio ask for.
+    # Rounding changes a side by at most half a pixel.
     assert np.all((height - 0.5) * (width - 0.5) <= 0.4 * 1024)
     assert np.all(((height + 0.5) * (width + 0.5) >= 0.02 * 1024)[some])
     for edge, length in ((top, height), (left, width)):
         assert edge.min() == 0 and (edge + length).max() == 32
 
 
-def test_a_key_decides_everything() -> None:
+def test_the_key_determines_the_result() -> None:
     images, prepare = jnp.asarray(batch()), jax.jit(augmentation(MEAN, STD))
     once, again = (prepare(jax.random.key(11), images) for _ in range(2))
     np.testing.assert_array_equal(once, again)
     assert not np.array_equal(once, prepare(jax.random.key(12), images))
 
 
-def test_mapped_over_replicas_it_is_the_same() -> None:
+def test_vmap_over_replicas_gives_the_same() -> None:
     images = jnp.asarray(np.stack([batch(), batch()[::-1]]))
     keys, prepare = jax.random.split(jax.random.key(13), 2), jax.jit(augmentation(MEAN, STD))
-    wanted = np.stack([prepare(key, part) for key, part in zip(keys, images)])
+    expected = np.stack([prepare(key, part) for key, part in zip(keys, images)])
     with jax.numpy_dtype_promotion("strict"):
-        found = jax.vmap(prepare)(keys, images)
+        result = jax.vmap(prepare)(keys, images)
         shared = jax.vmap(prepare, (0, None))(keys, images[0])
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
-    np.testing.assert_allclose(shared[0], wanted[0], atol=1e-6)
+    np.testing.assert_allclose(result, expected, atol=1e-6)
+    np.testing.assert_allclose(shared[0], expected[0], atol=1e-6)
     assert not np.array_equal(shared[0], shared[1])
 
 
-def test_bad_input_gets_a_sentence() -> None:
+def test_bad_arguments_are_refused() -> None:
     key, images = jax.random.key(0), jnp.asarray(batch())
-    with pytest.raises(ValueError, match="need the axes"):
+    with pytest.raises(ValueError, match="axes must be"):
         random_crop(key, images[0], PAD)
-    with pytest.raises(ValueError, match="need the axes"):
+    with pytest.raises(ValueError, match="axes must be"):
         augmentation(MEAN, STD)(key, images[0])
     with pytest.raises(ValueError, match="3 channels, mean has 1"):
         plain((0.5,), (0.2,))(images)

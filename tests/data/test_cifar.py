@@ -1,4 +1,4 @@
-"""CIFAR from tiny archives in the published format; what is refused is in `test_refused`."""
+"""CIFAR from tiny archives in the published format; `test_refused` has the bad ones."""
 
 import hashlib
 import subprocess
@@ -7,21 +7,21 @@ import types
 from pathlib import Path
 
 import pytest
-from cifar_archives import ARCHIVES, FOLDERS, SIZES, assert_is, files_of, make
+from cifar_archives import ARCHIVES, FOLDERS, NUM_CLASSES, assert_is, files_of, write_cifar
 
 from replicax.data import cifar, load, load_cifar
 
 
 @pytest.mark.parametrize(("name", "edition"), ARCHIVES)
-def test_pixels_and_labels_come_back(tmp_path: Path, name: str, edition: str) -> None:
-    path, checksums = make(tmp_path, name, edition)
+def test_pixels_and_labels_are_read(tmp_path: Path, name: str, edition: str) -> None:
+    path, checksums = write_cifar(tmp_path, name, edition)
     assert_is(load_cifar(name, tmp_path, checksums=checksums), name)
     assert list(tmp_path.iterdir()) == [path], "something was written beside the archive"
 
 
 def test_the_python_edition_comes_first(tmp_path: Path) -> None:
-    _, checksums = make(tmp_path, "cifar10", "python")
-    (tmp_path / ARCHIVES["cifar10", "binary"]).write_bytes(b"never looked at")
+    _, checksums = write_cifar(tmp_path, "cifar10", "python")
+    (tmp_path / ARCHIVES["cifar10", "binary"]).write_bytes(b"never read")
     assert_is(load_cifar("cifar10", tmp_path, checksums=checksums), "cifar10")
 
 
@@ -35,8 +35,8 @@ def unpack(folder: Path, name: str) -> dict[str, tuple[str, ...]]:
     return checksums
 
 
-@pytest.mark.parametrize("name", SIZES)
-def test_an_unpacked_folder_serves_as_well(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", NUM_CLASSES)
+def test_an_unpacked_folder_is_read(tmp_path: Path, name: str) -> None:
     checksums = unpack(tmp_path, name)
     assert_is(load_cifar(name, tmp_path, checksums=checksums), name)
 
@@ -54,7 +54,7 @@ def test_an_unpacked_folder_is_checked_file_by_file(tmp_path: Path) -> None:
         load_cifar("cifar10", tmp_path, checksums=checksums)
 
 
-def test_nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FileNotFoundError, match="cifar-10-python.tar.gz .*download=True"):
         load_cifar("cifar10", tmp_path / "nowhere")
     monkeypatch.setenv("REPLICAX_DATA", str(tmp_path / "elsewhere"))
@@ -64,12 +64,12 @@ def test_nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         load("cifar-100")
 
 
-def test_downloads_are_held_to_the_checksum(tmp_path: Path, monkeypatch) -> None:
-    path, checksums = make(tmp_path, "cifar100", "python")
-    asked = []
+def test_downloads_are_checked_and_happen_once(tmp_path: Path, monkeypatch) -> None:
+    path, checksums = write_cifar(tmp_path, "cifar100", "python")
+    requests = []
 
     def retrieve(url: str, known_hash: str, fname: str, path: Path) -> None:
-        asked.append((url, known_hash))
+        requests.append((url, known_hash))
         path.mkdir()
         (path / fname).write_bytes((tmp_path / fname).read_bytes())
 
@@ -78,7 +78,7 @@ def test_downloads_are_held_to_the_checksum(tmp_path: Path, monkeypatch) -> None
         dataset = load_cifar("cifar100", tmp_path / "new", download=True, checksums=checksums)
         assert_is(dataset, "cifar100")
     url = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
-    assert asked == [(url, checksums[path.name][1])], "fetched once, with its SHA-256"
+    assert requests == [(url, checksums[path.name][1])], "fetched once, with its SHA-256"
 
 
 def test_downloads_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_downloads_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         load_cifar("cifar10", tmp_path, download=True)
 
 
-def test_every_file_that_may_be_read_has_a_checksum() -> None:
+def test_every_file_has_a_checksum() -> None:
     known = {"md5": 32, "sha256": 64}
     for editions in cifar.EDITIONS.values():
         for file in (*(edition.archive for edition in editions), *editions[0].files):
@@ -103,7 +103,7 @@ def test_every_file_that_may_be_read_has_a_checksum() -> None:
     assert len(set(cifar.CHECKSUMS.values())) == len(cifar.CHECKSUMS) == 14
 
 
-def test_reading_images_loads_nothing_heavy() -> None:
+def test_reading_images_imports_nothing_heavy() -> None:
     program = "import sys, replicax.data; print({'jax', 'sklearn', 'pooch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "set()", done.stderr

@@ -1,4 +1,4 @@
-"""A data set that checks itself, and its subsets."""
+"""Checks of data sets, and their subsets."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def small(**changed) -> Dataset:
     return good._replace(**changed)
 
 
-def test_what_is_right_passes() -> None:
+def test_a_valid_data_set_passes() -> None:
     dataset = small(class_names=("a", "b", "c"))
     assert dataset.check() is dataset
 
@@ -53,7 +53,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_gets_a_sentence(case: str) -> None:
+def test_invalid_data_sets_are_refused(case: str) -> None:
     changed, message = WRONG[case]
     with pytest.raises(ValueError, match=f"small: .*{message}"):
         small(**changed).check()
