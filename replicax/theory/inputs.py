@@ -1,20 +1,25 @@
-"""What `theory` and `plan` accept; errors are sentences with the remedy."""
+"""Checks of the arguments of closed forms, and the helpers that they share."""
 
 import operator
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+Numbers = float | Array
 
 
-def ladder_of(rejection_rate: ArrayLike, num_replicas: int | None) -> tuple[Array, int, int]:
-    """The distinct rates, how often each counts, and the number of replicas."""
+def check_rejection_rates(
+    rejection_rate: ArrayLike, num_replicas: int | None
+) -> tuple[Array, int, int]:
+    """Return the rates, the number of pairs that share each, and the number of replicas."""
     rates = np.asarray(rejection_rate, float)
     if not np.all((rates >= 0) & (rates < 1)):
         raise ValueError(
-            f"rejection_rate must lie in [0, 1), got {rejection_rate}; it is 1 - swap rate, and a "
-            "pair that never swaps lets nobody make a round trip."
+            f"rejection_rate must lie in [0, 1), got {rejection_rate}; it is 1 - swap rate, and "
+            "there are no round trips over a pair that never swaps."
         )
     if rates.ndim == 0:
         if num_replicas is None:
@@ -33,20 +38,20 @@ def ladder_of(rejection_rate: ArrayLike, num_replicas: int | None) -> tuple[Arra
     return rates, 1, check_num_replicas(rates.size + 1)
 
 
-def swap_inputs(
+def check_swap_inputs(
     energy_gap: ArrayLike, inverse_temperature_gap: ArrayLike, energy_noise_std: ArrayLike
 ) -> tuple[Array, Array, Array]:
     gap = np.asarray(energy_gap, float)
     if not np.all(np.isfinite(gap)):
         raise ValueError(f"energy_gap must be finite, got {energy_gap}; leave diverged pairs out.")
-    slope = at_least_zero(inverse_temperature_gap, "inverse_temperature_gap")
-    return gap, slope, at_least_zero(energy_noise_std, "energy_noise_std")
+    slope = check_non_negative(inverse_temperature_gap, "inverse_temperature_gap")
+    return gap, slope, check_non_negative(energy_noise_std, "energy_noise_std")
 
 
-def at_least_zero(value: ArrayLike, name: str) -> Array:
+def check_non_negative(value: ArrayLike, name: str) -> Array:
     array = np.asarray(value, float)
     if not np.all((array >= 0) & np.isfinite(array)):
-        raise ValueError(f"{name} must be finite and not negative, got {value}; give its size.")
+        raise ValueError(f"{name} must be finite and not negative, got {value}.")
     return array
 
 
@@ -83,7 +88,7 @@ def check_swap_rate(swap_rate: float) -> float:
 
 
 def check_temperatures(temperatures: ArrayLike) -> Array:
-    """One increasing positive temperature per rung, or (cold, hot)."""
+    """Return (cold, hot) or one temperature per rung, positive and increasing."""
     array = np.asarray(temperatures, float)
     increasing = array.ndim == 1 and array.size >= 2 and bool(np.all(np.diff(array) > 0))
     if not increasing or array[0] <= 0 or not np.isfinite(array[-1]):
@@ -92,3 +97,20 @@ def check_temperatures(temperatures: ArrayLike) -> Array:
             "or one per rung, coldest first."
         )
     return array
+
+
+def smallest_integer(holds: Callable[[int], bool], start: int) -> int:
+    """Return the smallest integer from `start` on where `holds`, which stays true once true."""
+    low, high = start - 1, start
+    while not holds(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def as_number(value: Any) -> Numbers:
+    """Return a Python float for a single number, an array otherwise."""
+    value = np.asarray(value, float)
+    return float(value) if value.ndim == 0 else value

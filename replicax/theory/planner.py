@@ -1,12 +1,18 @@
-"""What to expect of a ladder before it runs: the answer behind `replicax plan`."""
+"""Predictions for a ladder before it runs, as `replicax plan` prints them."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from replicax import theory
 from replicax.theory.inputs import check_num_replicas, check_swap_rate, check_temperatures
+from replicax.theory.noise import optimal_num_replicas
+from replicax.theory.round_trips import (
+    optimal_window,
+    round_trip_time,
+    round_trip_time_adj,
+    round_trip_time_seo,
+)
 
 SCHEMES = {"adj": "ADJ", "seo": "SEO", "deo": "DEO", "deo_star": "DEO*"}
 
@@ -31,10 +37,10 @@ def plan(
     bytes_per_param: int = 4,
     copies_per_replica: int = 3,
 ) -> dict[str, Any]:
-    """What theory says of P replicas whose pairs all swap at rate S; ready for JSON.
+    """Return predictions for P replicas whose pairs all swap at rate S, as data for JSON.
 
-    `energy_noise_std` and `temperatures` go together, in the forms that
-    `theory.optimal_num_replicas` takes; `copies_per_replica` counts parameters, momentum, gradient.
+    `energy_noise_std` and `temperatures` go together and are those of
+    `theory.optimal_num_replicas`; `copies_per_replica` counts parameters, momentum and gradient.
 
     >>> answer = plan(16, 0.4, num_params=278_324)
     >>> answer["window"], answer["window_exact"], answer["memory_bytes"]
@@ -43,10 +49,10 @@ def plan(
     {'adj': 42.6, 'seo': 13.3, 'deo': 21.3, 'deo_star': 49.8}
     """
     num_replicas, swap_rate = check_num_replicas(num_replicas), check_swap_rate(target_swap_rate)
-    window = theory.optimal_window(num_replicas, swap_rate)
-    exact = theory.optimal_window(num_replicas, swap_rate, exact=True)
+    window = optimal_window(num_replicas, swap_rate)
+    exact = optimal_window(num_replicas, swap_rate, exact=True)
     times = _round_trip_times(num_replicas, 1 - swap_rate, window)
-    exact_time = float(theory.round_trip_time(1 - swap_rate, exact, num_replicas))
+    exact_time = float(round_trip_time(1 - swap_rate, exact, num_replicas))
     answer = {
         "num_replicas": num_replicas,
         "target_swap_rate": swap_rate,
@@ -73,7 +79,7 @@ def plan(
 
 
 def render(answer: dict[str, Any]) -> Any:
-    """The plan as rich tables: `rich.print(render(plan(16, 0.4)))`."""
+    """Return the plan as rich tables: `rich.print(render(plan(16, 0.4)))`."""
     from rich.console import Group
     from rich.table import Table
 
@@ -97,18 +103,18 @@ def render(answer: dict[str, Any]) -> Any:
 
 def _round_trip_times(num_replicas: int, rejection_rate: float, window: int) -> dict[str, float]:
     return {
-        "adj": theory.round_trip_time_adj(rejection_rate, num_replicas),
-        "seo": theory.round_trip_time_seo(rejection_rate, num_replicas),
-        "deo": float(theory.round_trip_time(rejection_rate, 1, num_replicas)),
-        "deo_star": float(theory.round_trip_time(rejection_rate, window, num_replicas)),
+        "adj": round_trip_time_adj(rejection_rate, num_replicas),
+        "seo": round_trip_time_seo(rejection_rate, num_replicas),
+        "deo": float(round_trip_time(rejection_rate, 1, num_replicas)),
+        "deo_star": float(round_trip_time(rejection_rate, window, num_replicas)),
     }
 
 
 def _attempts(num_replicas: int, swap_rate: float, window: int) -> dict[str, float]:
-    """Under DEO* a pair stops trying once it has swapped: (1 - r^W) / (1 - r) tries a window."""
+    """A pair attempts swaps (1 - r^W) / (1 - r) times per window of DEO*, until it has swapped."""
     half = (num_replicas - 1) / 2
-    tries = -np.expm1(window * np.log1p(-swap_rate)) / swap_rate
-    deo_star = half * float(tries) / window
+    per_window = -np.expm1(window * np.log1p(-swap_rate)) / swap_rate
+    deo_star = half * float(per_window) / window
     return {"adj": num_replicas - 1.0, "seo": half, "deo": half, "deo_star": deo_star}
 
 
@@ -119,8 +125,8 @@ def _worth_having(
         return None
     if energy_noise_std is None or temperatures is None:
         raise ValueError(
-            "how many replicas are worth having depends on both energy_noise_std and temperatures; "
-            "give both or neither."
+            "the optimal number of replicas depends on energy_noise_std and temperatures; give "
+            "both or neither."
         )
     num_temperatures, noise = check_temperatures(temperatures).size, np.asarray(energy_noise_std)
     if num_temperatures not in (2, num_replicas):
@@ -134,7 +140,7 @@ def _worth_having(
             f"{num_replicas - 1} pairs; give one number, or one per pair."
         )
     return {
-        exponent: theory.optimal_num_replicas(noise, temperatures, exponent)._asdict()
+        exponent: optimal_num_replicas(noise, temperatures, exponent)._asdict()
         for exponent in ("corrected", "paper")
     }
 
@@ -160,7 +166,7 @@ def _notes(answer: dict[str, Any]) -> list[str]:
         notes.append("Up to 3 replicas window 1 is best: DEO* is DEO here (Theorem 1).")
     elif times["deo_star"] > times["deo"]:
         notes.append(
-            f"Theorem 1's window {answer['window']} is slower than window 1 here (it is meant for "
+            f"Theorem 1's window {answer['window']} is slower than window 1 here (it holds for "
             f"more replicas or fewer swaps); use window {answer['window_exact']}."
         )
     elif answer["window"] != answer["window_exact"]:

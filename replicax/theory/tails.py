@@ -1,8 +1,8 @@
-"""Log-probabilities of the bias-corrected rule under normal noise, safe in both tails.
+"""Log-probabilities of the bias-corrected rule under normal noise, accurate in both tails.
 
-With d = dU / (sqrt(2) sigma), b = sqrt(2) dT sigma, u = d - b/2 and v = d + b/2, the rule says yes
-with probability Phi(u) + e^{bd} Phi(-v) and, because e^{bd} phi(v) = phi(u), no with probability
-phi(u) (m(u) - m(v)), m(x) = Phi(-x) / phi(x) being Mills' ratio.
+With d = dU / (sqrt(2) sigma), b = sqrt(2) dT sigma, u = d - b/2 and v = d + b/2, the rule
+accepts with probability Phi(u) + e^{bd} Phi(-v) and, because e^{bd} phi(v) = phi(u), rejects with
+probability phi(u) (m(u) - m(v)), m(x) = Phi(-x) / phi(x) being Mills' ratio.
 """
 
 import math
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-# Below this share of its scale an interval is integrated by the midpoint rule, whose error (about
-# the share squared) is then smaller than that of subtracting two rounded values.
+# Intervals narrower than this fraction of their scale are integrated by the midpoint rule, whose
+# error (about the fraction squared) is then smaller than that of subtracting two rounded values.
 _NARROW = 1e-5
 
 
-def log_yes(energy_gap: Array, inverse_temperature_gap: Array, noise: Array) -> Array:
-    """log E[min(1, e^{dT dU~ - dT^2 sigma^2})]."""
+def log_accept(energy_gap: Array, inverse_temperature_gap: Array, noise: Array) -> Array:
+    """Return log E[min(1, e^{dT dU~ - dT^2 sigma^2})], the log-probability of accepting."""
     from scipy.special import log_ndtr
 
     d, b = energy_gap / (math.sqrt(2) * noise), math.sqrt(2) * inverse_temperature_gap * noise
@@ -27,15 +27,15 @@ def log_yes(energy_gap: Array, inverse_temperature_gap: Array, noise: Array) -> 
     return np.minimum(both, 0.0)
 
 
-def log_no(energy_gap: Array, inverse_temperature_gap: Array, noise: Array) -> Array:
-    """log(1 - E[...]), accurate where `log_yes` rounds to 0; meant for a yes of 1/2 or more."""
+def log_reject(energy_gap: Array, inverse_temperature_gap: Array, noise: Array) -> Array:
+    """Return the log-probability of rejecting, accurate where that of accepting is 1/2 or more."""
     d, b = energy_gap / (math.sqrt(2) * noise), math.sqrt(2) * inverse_temperature_gap * noise
     with np.errstate(all="ignore"):  # each branch may overflow where the other one is taken
-        return np.where(d < 0, np.log(_no_below(d, b)), _log_no_above(d, b))
+        return np.where(d < 0, np.log(_reject_below(d, b)), _log_reject_above(d, b))
 
 
-def _no_below(d: Array, b: Array) -> Array:
-    """(1 - e^{bd}) Phi(-v) + Phi(v) - Phi(u): two positive terms where d < 0."""
+def _reject_below(d: Array, b: Array) -> Array:
+    """Return (1 - e^{bd}) Phi(-v) + Phi(v) - Phi(u): two positive terms where d < 0."""
     from scipy.special import ndtr
 
     u, v = d - b / 2, d + b / 2
@@ -44,15 +44,15 @@ def _no_below(d: Array, b: Array) -> Array:
     return -np.expm1(b * d) * ndtr(-v) + between
 
 
-def _log_no_above(d: Array, b: Array) -> Array:
-    """log of phi(u) (m(u) - m(v)) where d >= 0."""
+def _log_reject_above(d: Array, b: Array) -> Array:
+    """Return log phi(u) (m(u) - m(v)) where d >= 0."""
     from scipy.special import erfcx
 
     def mills(x: Array) -> Array:
         return math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
 
     u, v = d - b / 2, d + b / 2
-    far = np.maximum(d, 1.0)  # the continued fraction of 1 - d m(d) is for large d only
+    far = np.maximum(d, 1.0)  # the continued fraction of 1 - d m(d) holds for large d only
     fraction = 1 / (far + 2 / (far + 3 / (far + 4 / (far + 5 / far))))
     slope = np.where(d > 30, fraction / (far + fraction), 1 - d * mills(d))
     drop = np.where(b < _NARROW * (1 + d), b * slope, mills(u) - mills(v))

@@ -1,4 +1,4 @@
-"""Swap probabilities and the buffer under normal noise, against quadrature."""
+"""Swaps under normal noise against quadrature; the number of replicas against brute force."""
 
 import math
 from itertools import pairwise
@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate
+from scipy import integrate, optimize
 from scipy.special import log_ndtr
 
 from replicax import theory
 
 
-def yes_by_quadrature(gap: float, slope: float, noise: float) -> float:
+def accept_by_quadrature(gap: float, slope: float, noise: float) -> float:
     a, b = slope * gap - (slope * noise) ** 2, math.sqrt(2) * slope * noise
     kink = -a / b
 
@@ -24,8 +24,8 @@ def yes_by_quadrature(gap: float, slope: float, noise: float) -> float:
     return below + integrate.quad(density, kink, max(40, kink))[0]
 
 
-def log_no_by_quadrature(gap: float, slope: float, noise: float) -> float:
-    """The complement integrated by itself, with its own scale, so that 1e-50 is seen."""
+def log_reject_by_quadrature(gap: float, slope: float, noise: float) -> float:
+    """Integrate the rejection probability itself, scaled, so that 1e-50 does not vanish."""
     a, b = slope * gap - (slope * noise) ** 2, math.sqrt(2) * slope * noise
     kink = -a / b
     if kink > -5:
@@ -47,14 +47,15 @@ def log_no_by_quadrature(gap: float, slope: float, noise: float) -> float:
 gaps = {"gap": st.floats(-15, 15), "slope": st.floats(0.05, 3), "noise": st.floats(0.1, 5)}
 
 
-class TestNoise:
+class TestSwapProbability:
     @settings(max_examples=60, deadline=None)
     @given(**gaps)
     def test_swap_probability_is_the_integral(self, gap, slope, noise):
         kink = -(slope * gap - (slope * noise) ** 2) / (math.sqrt(2) * slope * noise)
         if abs(kink) < 30:
-            found = theory.swap_probability_under_noise(gap, slope, noise)
-            assert found == pytest.approx(yes_by_quadrature(gap, slope, noise), rel=1e-6, abs=1e-9)
+            probability = theory.swap_probability_under_noise(gap, slope, noise)
+            expected = accept_by_quadrature(gap, slope, noise)
+            assert probability == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
     def test_swap_probability_limits(self):
         probability = theory.swap_probability_under_noise
@@ -67,8 +68,8 @@ class TestNoise:
 
     @given(slope=st.floats(0.01, 5), noise=st.floats(0.01, 5))
     def test_zero_gap_is_bounded_by_the_corrected_exponent(self, slope, noise):
-        found = theory.swap_probability_under_noise(0.0, slope, noise)
-        assert found <= theory.swap_rate_under_noise(1.0, slope, noise) * (1 + 1e-12)
+        probability = theory.swap_probability_under_noise(0.0, slope, noise)
+        assert probability <= theory.swap_rate_under_noise(1.0, slope, noise) * (1 + 1e-12)
 
     def test_corrected_exponent_is_the_rate_of_decay(self):
         noise = np.array([39.0, 40.0])
@@ -97,18 +98,18 @@ class TestOptimalBuffer:
     @given(**gaps)
     def test_rules_agree_at_the_buffer(self, gap, slope, noise):
         buffer = theory.optimal_buffer(gap, slope, noise)
-        wanted = theory.swap_probability_under_noise(gap, slope, noise)
-        found = theory.deterministic_swap_probability(gap, buffer, noise)
-        assert found == pytest.approx(wanted, rel=1e-8, abs=1e-300)
+        expected = theory.swap_probability_under_noise(gap, slope, noise)
+        probability = theory.deterministic_swap_probability(gap, buffer, noise)
+        assert probability == pytest.approx(expected, rel=1e-8, abs=1e-300)
         assert buffer <= slope * noise**2
 
     @settings(max_examples=60, deadline=None)
     @given(gap=st.floats(0.5, 60), slope=st.floats(0.02, 2), noise=st.floats(0.5, 3))
-    def test_where_nearly_every_swap_is_wanted(self, gap, slope, noise):
+    def test_where_nearly_every_swap_is_accepted(self, gap, slope, noise):
         if theory.swap_probability_under_noise(gap, slope, noise) > 0.5:
             buffer = theory.optimal_buffer(gap, slope, noise)
             refused = log_ndtr((buffer - gap) / (math.sqrt(2) * noise))
-            assert refused == pytest.approx(log_no_by_quadrature(gap, slope, noise), rel=1e-7)
+            assert refused == pytest.approx(log_reject_by_quadrature(gap, slope, noise), rel=1e-7)
 
     @settings(max_examples=60, deadline=None)
     @given(gap=st.floats(-5, 0), slope=st.floats(1e-9, 0.1), noise=st.floats(0.1, 3))
@@ -116,7 +117,7 @@ class TestOptimalBuffer:
         if theory.swap_probability_under_noise(gap, slope, noise) > 0.5:
             buffer = theory.optimal_buffer(gap, slope, noise)
             refused = log_ndtr((buffer - gap) / (math.sqrt(2) * noise))
-            assert refused == pytest.approx(log_no_by_quadrature(gap, slope, noise), rel=1e-6)
+            assert refused == pytest.approx(log_reject_by_quadrature(gap, slope, noise), rel=1e-6)
 
     @given(gap=st.floats(-1e6, 1e6), slope=st.floats(1e-8, 1e3), noise=st.floats(1e-6, 1e4))
     def test_is_finite_far_out(self, gap, slope, noise):
@@ -140,5 +141,49 @@ class TestOptimalBuffer:
         assert buffers[0, 1] == theory.optimal_buffer(0.0, 0.9, 2.0)
 
     def test_deterministic_rule_without_noise(self):
-        found = theory.deterministic_swap_probability([1.0, 3.0], 2.0, 0.0)
-        assert found.tolist() == [0.0, 1.0]
+        probability = theory.deterministic_swap_probability([1.0, 3.0], 2.0, 0.0)
+        assert probability.tolist() == [0.0, 1.0]
+
+
+class TestOptimalNumReplicas:
+    @given(mu=st.floats(4.6, 1e5))
+    def test_is_the_rounded_zero_of_h_prime_between_the_bounds(self, mu):
+        noise = 2 * mu / math.log(2)
+        count = theory.optimal_num_replicas([noise], (0.5, 1.0))
+        zero = optimize.brentq(lambda x: x**2 * (1 + 1 / math.log(x)) - 2 * mu**2, 2, 2 * mu + 9)
+        assert count.num_replicas in (math.floor(zero), math.ceil(zero))
+        assert count.lower == pytest.approx(1.1 * mu) and count.upper == pytest.approx(2**0.5 * mu)
+        assert count.lower < zero < count.upper
+
+    @pytest.mark.parametrize(("num_replicas", "holds"), [(4, False), (5, True), (5000, True)])
+    def test_factor_of_the_bounds_holds_from_5(self, num_replicas, holds):
+        assert (math.sqrt(2 / (1 + 1 / math.log(num_replicas))) > 1.1) is holds
+
+    @given(mu=st.floats(0, 60))
+    def test_is_the_brute_force_argmin(self, mu):
+        count = theory.optimal_num_replicas([2 * mu / math.log(2)], (0.5, 1.0)).num_replicas
+        num = np.arange(4, 200)
+        h = np.log(num) + np.log(np.log(num)) + (mu / num) ** 2
+        assert h[count - 4] <= h.min() + 1e-12
+
+    def test_correction_is_a_factor_sqrt_2(self):
+        corrected, paper = (
+            theory.optimal_num_replicas(200.0, (1.0, 5.0), exponent)
+            for exponent in ("corrected", "paper")
+        )
+        assert corrected.lower / paper.lower == pytest.approx(math.sqrt(2))
+        assert corrected.upper / paper.upper == pytest.approx(math.sqrt(2))
+        # Eq. 48: the paper rounds 1.1 / (2 sqrt 2) down to 1/3; the upper end is exactly 1/2.
+        assert paper.upper == pytest.approx(200 / 2 / 1.0 * math.log(5))
+        assert paper.lower > 200 / 3 / 5.0 * math.log(5)
+
+    def test_ladders(self):
+        per_rung = theory.optimal_num_replicas([10, 20, 30], [1, 2, 4, 8])
+        assert per_rung == theory.optimal_num_replicas([10, 20, 30], (1, 8))
+        mu = np.array([10 / 2, 20 / 4, 30 / 8]) * math.log(8) / 2
+        assert per_rung.lower == pytest.approx(1.1 * mu.min())
+        assert per_rung.upper == pytest.approx(math.sqrt(2) * mu.max())
+        assert theory.optimal_num_replicas(10, [1, 2, 4]).upper == pytest.approx(
+            math.sqrt(2) * 10 / 2 * math.log(4) / 2
+        )
+        assert theory.optimal_num_replicas(0.0, (1, 8)).num_replicas == 4

@@ -1,4 +1,4 @@
-"""The plan says what theory says, in numbers that JSON takes and tables that print."""
+"""The plan agrees with the closed forms, survives JSON and prints."""
 
 import json
 import math
@@ -43,8 +43,8 @@ def test_attempts():
     assert answer["attempts_per_step"]["adj"] == 4
     assert answer["attempts_per_step"]["seo"] == answer["attempts_per_step"]["deo"] == 2
     window, per_pair = answer["window"], 0.0
-    for tried in range(window):  # an attempt happens if all before it in the window failed
-        per_pair += 0.75**tried
+    for earlier in range(window):  # an attempt happens if all before it in the window failed
+        per_pair += 0.75**earlier
     assert answer["attempts_per_step"]["deo_star"] == pytest.approx(2 * per_pair / window)
     assert answer["sequential_attempts_per_step"] == {"adj": 4, "seo": 1, "deo": 1, "deo_star": 1}
 
@@ -97,6 +97,6 @@ def test_notes(num_replicas, swap_rate, note):
         ((8, 0.4), {"num_params": 10, "bytes_per_param": 1.5}, "bytes_per_param"),
     ],
 )
-def test_bad_input_gets_a_sentence(arguments, options, sentence):
+def test_bad_arguments_are_refused(arguments, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         plan(*arguments, **options)

@@ -1,0 +1,163 @@
+"""Closed forms of round trips and windows (Lemma 1, Theorem 1).
+
+Verdicts of a pair are taken as independent coin flips (assumptions B1, B2); `rejection_rate` is
+r_p, the probability that the rule rejects a swap of pair p in one step.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from replicax.theory.inputs import (
+    Numbers,
+    as_number,
+    check_fraction,
+    check_num_replicas,
+    check_rejection_rates,
+    check_swap_rate,
+    check_window,
+    smallest_integer,
+)
+
+
+def round_trip_time(
+    rejection_rate: ArrayLike, window: ArrayLike = 1, num_replicas: int | None = None
+) -> Numbers:
+    """Return the expected number of steps of one replica's round trip under DEO_W (Lemma 1, Eq. 3).
+
+    E[T] = 2 W P (1 + sum_p r_p^W / (1 - r_p^W)). `rejection_rate` is one rate, with
+    `num_replicas`, or one rate per pair. `window` need not be an integer; an array of windows
+    gives an array of times.
+
+    >>> round(round_trip_time(0.6, 8, num_replicas=16), 2)
+    321.6
+    >>> round(round_trip_time([0.5, 0.6, 0.7], window=2), 2)
+    45.71
+    """
+    rates, repeats, num_replicas = check_rejection_rates(rejection_rate, num_replicas)
+    windows = check_window(window)
+    retries = repeats * _odds(rates, windows[..., None]).sum(axis=-1)
+    return as_number(2 * windows * num_replicas * (1 + retries))
+
+
+def round_trip_rate(
+    rejection_rate: ArrayLike, window: ArrayLike = 1, num_replicas: int | None = None
+) -> Numbers:
+    """Return the round trips per step of all replicas together: P / E[T] (after Lemma 1).
+
+    >>> round(1000 * round_trip_rate(0.6, 8, num_replicas=16), 2)
+    49.75
+    """
+    num_replicas = check_rejection_rates(rejection_rate, num_replicas)[2]
+    return num_replicas / round_trip_time(rejection_rate, window, num_replicas)
+
+
+def round_trip_time_derivative(
+    rejection_rate: ArrayLike, window: ArrayLike, num_replicas: int | None = None
+) -> Numbers:
+    """Return dE[T] / dW for a continuous window (Eq. 4; unequal rates: appendix B.2).
+
+    2 P {1 + sum_p x_p (1 - x_p + W log r_p) / (1 - x_p)^2},  x_p = r_p^W.
+
+    >>> round(round_trip_time_derivative(0.6, 7, num_replicas=16), 3)
+    -5.031
+    """
+    rates, repeats, num_replicas = check_rejection_rates(rejection_rate, num_replicas)
+    decay = check_window(window)[..., None] * _decay(rates)
+    bounded = np.where(np.isinf(decay), 1.0, decay)  # r = 0 adds nothing: x (1 - x + log x) -> 0
+    swapped = -np.expm1(-bounded)
+    bend = np.where(np.isinf(decay), 0.0, np.exp(-bounded) * (swapped - bounded) / swapped**2)
+    return as_number(2 * num_replicas * (1 + repeats * bend.sum(axis=-1)))
+
+
+def window_equation(x: ArrayLike, num_replicas: int) -> Numbers:
+    """Return g(x) = (1-x)^2 + (P-1) x (1 - x + log x), with x = r^W (appendix B.2).
+
+    It has the sign of dE[T] / dW; for P > 3 its only zero in (0, 1) is the optimal window.
+
+    >>> round(window_equation(0.03, num_replicas=16), 4)
+    -0.2006
+    """
+    x, num_replicas = check_fraction(x), check_num_replicas(num_replicas)
+    return as_number((1 - x) ** 2 + (num_replicas - 1) * x * (1 - x + np.log(x)))
+
+
+def window_equation_derivative(x: ArrayLike, num_replicas: int) -> Numbers:
+    """Return g'(x) = (4 - 2P)(x - 1) + (P-1) log x (appendix B.2).
+
+    >>> round(window_equation_derivative(0.03, num_replicas=16), 4)
+    -25.4384
+    """
+    x, num_replicas = check_fraction(x), check_num_replicas(num_replicas)
+    return as_number((4 - 2 * num_replicas) * (x - 1) + (num_replicas - 1) * np.log(x))
+
+
+def round_trip_time_seo(rejection_rate: ArrayLike, num_replicas: int | None = None) -> float:
+    """Return the expected number of steps of a round trip under SEO (Table 1).
+
+    A coin picks even or odd pairs at every step. E[T] = 2 P (P-1) + 2 P sum_p r_p / (1 - r_p) is
+    quadratic in P at any rate.
+
+    >>> round(round_trip_time_seo(0.6, num_replicas=16), 6)
+    1200.0
+    """
+    rates, repeats, num_replicas = check_rejection_rates(rejection_rate, num_replicas)
+    retries = repeats * _odds(rates, 1.0).sum()
+    return float(2 * num_replicas * (num_replicas - 1 + retries))
+
+
+def round_trip_time_adj(rejection_rate: ArrayLike, num_replicas: int | None = None) -> float:
+    """Return the expected number of *sweeps* of a round trip under ADJ.
+
+    A sweep attempts pairs 0, 1, ..., P-2 in sequence and so costs P-1 attempts in a row.
+    E[T] = P (1 + sum_p r_p / (1 - r_p)) is half of DEO's: Table 1's O(P^2) is not its limit at
+    small rejection rates.
+
+    >>> round(round_trip_time_adj(0.6, num_replicas=16), 6)
+    376.0
+    """
+    rates, repeats, num_replicas = check_rejection_rates(rejection_rate, num_replicas)
+    return float(num_replicas * (1 + repeats * _odds(rates, 1.0).sum()))
+
+
+def optimal_window(num_replicas: int, target_swap_rate: float, exact: bool = False) -> int:
+    """Return the window with the shortest round trip.
+
+    Theorem 1: W_star = ceil((log P + log log P) / -log(1 - S)), and 1 for P <= 3. This is
+    asymptotic and can be worse than window 1 where few replicas swap often: at P = 4 for r from
+    0.2 to 0.7, at larger P only for smaller r. `exact=True` gives the integer argmin of Lemma 1.
+
+    >>> optimal_window(16, 0.4), optimal_window(16, 0.4, exact=True)
+    (8, 7)
+    >>> optimal_window(10, 0.005), optimal_window(10, 0.005, exact=True)
+    (626, 604)
+    """
+    num_replicas = check_num_replicas(num_replicas)
+    decay = -math.log1p(-check_swap_rate(target_swap_rate))
+    if num_replicas <= 3:
+        return 1
+    if not exact:
+        log_p = math.log(num_replicas)
+        return math.ceil((log_p + math.log(log_p)) / decay)
+
+    def next_is_no_faster(window: int) -> bool:
+        # The sign of E[T](W+1) - E[T](W), rearranged: at S = 1e-6 neighbouring times agree to 13
+        # digits, and their difference would be a rounding error.
+        here, there = -math.expm1(-decay * window), -math.expm1(-decay * (window + 1))
+        saved = (here - window * math.expm1(decay)) * math.exp(-decay * (window + 1))
+        return 1 + (num_replicas - 1) * saved / (here * there) >= 0
+
+    return smallest_integer(next_is_no_faster, start=1)  # E[T] falls, then rises (appendix B.2.1)
+
+
+def _decay(rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return -log r, infinite at r = 0."""
+    with np.errstate(divide="ignore"):
+        return -np.log(rates)
+
+
+def _odds(rates: NDArray[np.float64], windows: Numbers) -> NDArray[np.float64]:
+    """Return r^W / (1 - r^W), accurate for r near 1."""
+    decay = windows * _decay(rates)
+    return np.exp(-decay) / -np.expm1(-decay)
