@@ -1,4 +1,4 @@
-"""Conversions from and to other libraries, one file per library, each imported on use."""
+"""Conversions from and to other libraries, one file per library; each library is optional."""
 
 from replicax.interop.arviz import to_arviz
 from replicax.interop.equinox import from_equinox

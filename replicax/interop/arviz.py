@@ -1,21 +1,18 @@
-"""A posterior for other tools: ArviZ."""
+"""Posteriors as ArviZ data."""
 
 from typing import Any
 
 import jax
 import numpy as np
 
+from replicax.interop.extras import import_extra
+
 
 def to_arviz(posterior: Any) -> Any:
-    """ArviZ data with groups `posterior` and `sample_stats`; dims (chain, draw, ...)."""
-    try:
-        import arviz
-    except ImportError as error:
-        raise ImportError(
-            'to_arviz() needs ArviZ: install it with pip install "replicax[arviz]".'
-        ) from error
+    """Return ArviZ data with groups `posterior` and `sample_stats`; dims (chain, draw, ...)."""
     from replicax.run.pytrees import leaf_names
 
+    arviz = import_extra("arviz", "arviz", "to_arviz")
     draws = posterior.draws
     named = dict(zip(leaf_names(draws), map(np.asarray, jax.tree.leaves(draws)), strict=True))
     stats = {"energy": posterior.energies, "lp": -posterior.energies}

@@ -1,7 +1,7 @@
 """Networks written with Flax NNX as `replicax.nn.Network`: two pure functions.
 
 Parameters and state become dicts of plain arrays, which `jax.vmap` maps over replicas and
-checkpoints can hold; the rest of the model (layers, sizes, activations) stays in the functions.
+checkpoints can store; the rest of the model (layers, sizes, activations) stays in the functions.
 """
 
 from collections.abc import Callable
@@ -16,18 +16,18 @@ from replicax.nn.network import Network, Tree
 
 
 def from_flax(make_model: Callable[[Any], Any]) -> Network:
-    """A network from `make_model(rngs: nnx.Rngs) -> nnx.Module`.
+    """Return the network of `make_model(rngs: nnx.Rngs) -> nnx.Module`.
 
-    The model is called with images (image, height, width, channel) and returns logits
-    (image, class). Its `nnx.Param` variables are the parameters; all others, such as batch
-    statistics and the counters and keys of random streams (keys as their bits), are the state.
-    `train` calls the model's `train()` or `eval()`, which tell batch norm and dropout; without
-    `train` the state is returned as it came. Intermediates that a model sows are dropped.
+    The model maps images (image, height, width, channel) to logits (image, class). Its `nnx.Param`
+    variables are the parameters; all others, such as batch statistics and the counters and keys of
+    random streams (keys as their bits), are the state. `train` calls the model's `train()` or
+    `eval()`, which set batch norm and dropout; without `train` the state is returned unchanged.
+    Intermediates that a model sows are dropped.
 
-    Convolutions stay fast under `vmap` over replicas if the model makes them as
+    Convolutions stay fast under `vmap` over replicas if the model builds them as
     `nnx.Conv(..., conv_general_dilated=replicax.nn.conv)`.
     """
-    nnx = import_extra("flax.nnx", "flax")
+    nnx = import_extra("flax.nnx", "flax", "from_flax")
 
     def make(key: Array) -> Any:
         model = make_model(nnx.Rngs(key))
@@ -64,14 +64,14 @@ def from_flax(make_model: Callable[[Any], Any]) -> Network:
         logits = model(images)
         if not train:
             return logits, state
-        _, _, _, after = nnx.split(model, nnx.Param, nnx.Intermediate, ...)
-        return logits, as_dict(after)
+        _, _, _, new_state = nnx.split(model, nnx.Param, nnx.Intermediate, ...)
+        return logits, as_dict(new_state)
 
     return Network(init, apply)
 
 
 def _text_names(tree: Any) -> Any:
-    """Places in lists become text, as checkpoints write them."""
+    """Turn indices of lists into text, as checkpoints store names."""
     if isinstance(tree, dict):
         return {str(name): _text_names(value) for name, value in tree.items()}
     return tree

@@ -161,5 +161,7 @@ def test_bad_arguments_are_refused() -> None:
         conv(images, filters, (1, 1), "SAME", dimension_numbers=DIMS, batch_group_count=2)
     with pytest.raises(ValueError, match="padding as pairs"):
         conv(images, filters, (1, 1), "SAME", lhs_dilation=(2, 2), dimension_numbers=DIMS)
+    with pytest.raises(ValueError, match="out_sharding"):
+        conv(images, filters, (1, 1), "SAME", dimension_numbers=DIMS, out_sharding=object())
     with pytest.raises(ValueError, match="'grouped'"), layout("group"):
         pass
