@@ -1,28 +1,28 @@
-"""`sample()`: the one call most people make. `resume()`: go on with a run folder."""
+"""The calls most people make: `sample`, `resume` and `load`."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from replicax.algorithm.target import Target, as_target
 from replicax.algorithm.tuning import Gain
 from replicax.networks.problem import Supervised
 from replicax.results.posterior import Posterior
-from replicax.run import checkpoint, options
-from replicax.run import pytrees as trees
-from replicax.run.assembly import Assembly
-from replicax.run.batches import HostBatches, as_batches
-from replicax.run.compiled_loop import Carry
-from replicax.run.host_loop import Progress, Saver, Watch, run
+from replicax.run import pytrees
+from replicax.run.batches import Batches, as_batches
+from replicax.run.host_loop import Progress, run
+from replicax.run.initial import initial_carry
+from replicax.run.metadata import Metadata, describe_machine
 from replicax.run.options import Options
-from replicax.run.program import Programs
-from replicax.run.progress import display_progress
-from replicax.run.records import Records, create_records, open_records
-from replicax.run.round_trips import Trips
-from replicax.version import __version__
+from replicax.run.program import Programs, build_program
+from replicax.run.records import create_records, open_records
+from replicax.run.restore import point_like, restore, rewind
+
+# Objects that a run folder cannot hold may be given again to `resume`.
+_GIVEN_AGAIN = ("kernel", "gain", "buffer_gain", "schedule", "rule")
 
 
 def sample(
@@ -119,53 +119,73 @@ def sample(
     >>> bool(0.3 < (posterior.draws > 0).mean() < 0.7)
     True
     """
-    given = dict(locals())
-    given["draw_rungs"] = options.as_rungs(draw_rungs)
-    chosen = Options(**{name: given[name] for name in Options.__dataclass_fields__})
-    chosen = chosen.with_history().with_stages()
+    options = Options(
+        num_steps=num_steps,
+        learning_rate=learning_rate,
+        num_replicas=num_replicas,
+        num_chains=num_chains,
+        temperature=temperature,
+        target_swap_rate=target_swap_rate,
+        window=window,
+        schedule=schedule,
+        rule=rule,
+        kernel=kernel,
+        gain=gain,
+        buffer=buffer,
+        buffer_gain=buffer_gain,
+        adapt=adapt,
+        energy_at=energy_at,
+        on_swap=on_swap,
+        burn_in=burn_in,
+        thin=thin,
+        seed=seed,
+        draw_rungs=draw_rungs,
+        keep_draws=keep_draws,
+        history_every=history_every,
+        track_best=track_best,
+        on_nonfinite=on_nonfinite,
+        chunk_steps=chunk_steps,
+        checkpoint_every=checkpoint_every,
+    ).complete()
     if callback is not None and not callable(callback):
         raise ValueError(f"callback is {callback!r}; give a function that takes an rx.Progress.")
-    target, source = _parts_of(target_or_energy, batches, batch_size)
-    made = Assembly(chosen, target, source, programs)
-    carry, described = made.starting_carry(params)
-    records = create_records(None if run_dir is None else Path(run_dir))
-    meta = {
-        "version": __version__,
-        "options": chosen.to_json(),
-        "params": described,
-        "batches": made.batches.describe(),
-        "resolved": made.describe(),
-    }
-    records.write_meta(meta)
-    like = jax.eval_shape(trees.first, carry.state.points)
-    go_on(made, carry, made.no_trips(), records, chosen.num_steps, progress, callback)
-    return _warned(Posterior(records, like))
-
-
-def _resume_training(folder, problem, num_steps, progress, callback) -> Posterior:
-    from replicax.networks.train import resume_training
-
-    if not isinstance(problem, Supervised) or num_steps is not None:
-        raise ValueError(
-            f"{folder} was made by rx.train; go on with it by rx.resume({str(folder)!r}, problem), "
-            "the problem being the one it was started with, or make it longer by "
-            "rx.resume_training(..., epochs=...)."
+    target, source = _target_and_batches(target_or_energy, batches, batch_size)
+    program = build_program(options, target, source)
+    carry = initial_carry(program, params, programs)
+    like = jax.eval_shape(pytrees.first, carry.state.points)
+    records = create_records(run_dir)
+    records.write_metadata(
+        Metadata(
+            kind="sample",
+            options=options.to_json(),
+            resolved=program.describe(),
+            params=pytrees.describe(like),
+            batches=source.describe(),
+            machine=describe_machine(),
         )
-    return resume_training(folder, problem, progress=progress, callback=callback)
+    )
+    run(
+        program,
+        carry,
+        records,
+        num_steps,
+        checkpoint_every=checkpoint_every,
+        progress=progress,
+        callback=callback,
+        programs=programs,
+    )
+    return Posterior(records, like).warned()
 
 
-def _parts_of(given: Any, batches: Any, batch_size: int | None) -> tuple[Target, Any]:
-    """A target and its mini-batches; an `rx.supervised` problem brings its own."""
-    if isinstance(given, Supervised):
+def _target_and_batches(
+    target: Target | Supervised | Callable, batches: Any, batch_size: int | None
+) -> tuple[Target, Batches]:
+    """Return a target and its mini-batches; an `rx.supervised` problem brings its own."""
+    if isinstance(target, Supervised):
         if batches is not None:
             raise ValueError("An rx.supervised problem has its own data: give no batches.")
-        return given.target, given.batches
-    return as_target(given), as_batches(batches, batch_size)
-
-
-def _warned(posterior: Posterior) -> Posterior:
-    posterior.warn()
-    return posterior
+        return target.target, target.batches
+    return as_target(target), as_batches(batches, batch_size)
 
 
 def resume(
@@ -182,87 +202,59 @@ def resume(
     checkpoint_every: int | None = None,
     **given: Any,
 ) -> Posterior:
-    """Go on with a run folder, bit for bit as if it had never stopped.
+    """Continue the run in a folder, bit for bit as if it had never stopped.
 
     `num_steps` extends the run to that many steps in all. Batches are not stored: give the same
-    again. `params` is needed only where its containers are not dicts, lists and tuples; a kernel
-    or gain of your own must be given again, too.
+    again. `params` is needed only where its containers are not dicts, lists and tuples; a kernel,
+    gain, schedule or rule of your own must be given again, too.
     """
-    folder = Path(run_dir)
-    records = open_records(folder)
-    if "training" in records.meta:
-        return _resume_training(folder, target, num_steps, progress, callback)
-    known = ("kernel", "gain", "buffer_gain", "schedule", "rule")
-    for name in given:
-        if name not in known:
+    records = open_records(run_dir)
+    metadata = records.metadata
+    if metadata.kind == "train":
+        if not isinstance(target, Supervised) or num_steps is not None:
             raise ValueError(
-                f"resume takes no {name}: it goes on with the options of the run. Only what a "
-                f"folder cannot hold may be given again: {', '.join(known)}."
+                f"{run_dir} was made by rx.train; continue it by rx.resume({str(run_dir)!r}, "
+                "problem), the problem being the one it was started with, or make it longer by "
+                "rx.resume_training(..., epochs=...)."
+            )
+        from replicax.networks.train import resume_records
+
+        return resume_records(records, target, progress=progress, callback=callback)
+    for name in given:
+        if name not in _GIVEN_AGAIN:
+            raise ValueError(
+                f"resume takes no {name}: it continues with the options of the run. Only what a "
+                f"folder cannot hold may be given again: {', '.join(_GIVEN_AGAIN)}."
             )
     given |= {
         "num_steps": num_steps,
         "chunk_steps": chunk_steps,
         "checkpoint_every": checkpoint_every,
     }
-    chosen = Options.from_json(records.meta["options"], given)
-    made_of, source = _parts_of(target, batches, batch_size)
-    if source.describe() != records.meta["batches"]:
+    options = Options.from_json(metadata.options, given)
+    resolved, source = _target_and_batches(target, batches, batch_size)
+    if source.describe() != metadata.batches:
         raise ValueError(
-            f"The run was started with batches: {records.meta['batches']}; resume was given: "
+            f"The run was started with batches: {metadata.batches}; resume was given: "
             f"{source.describe()}. Give the same batches again."
         )
-    made = Assembly(chosen, made_of, source)
-    described = records.meta["params"]
-    if described["structure"] is None and params is None:
-        raise ValueError(
-            "The params of this run have containers of their own kind; give a tree of the same "
-            "kind again: rx.resume(run_dir, target, params=...)."
-        )
-    zeros = [
-        jnp.zeros(shape, dtype)
-        for shape, dtype in zip(described["shapes"], described["dtypes"], strict=True)
-    ]
-    like = trees.rebuild(described, zeros, params)
-    template = jax.eval_shape(made.first_carry, like), made.no_trips(), None
-    step = checkpoint.latest_step(folder)
-    carry, trips, _ = checkpoint.restore(folder, step, template)
-    if step > chosen.num_steps or (num_steps is not None and num_steps < step):
+    program = build_program(options, resolved, source)
+    like = point_like(records, params)
+    step, carry, _ = restore(records, program, like)
+    if step > options.num_steps:
         raise ValueError(f"num_steps is {num_steps}, but the run stands at step {step} already.")
-    if isinstance(source, HostBatches):
-        source.skip_to(step)
-    records.truncate(made.program.lengths(step))
-    records.write_meta({**records.meta, "options": chosen.to_json()})
-    carry = jax.tree.map(jnp.asarray, carry)
-    go_on(made, carry, trips, records, chosen.num_steps, progress, callback)
-    return _warned(Posterior(records, like))
-
-
-def go_on(
-    made: Assembly,
-    carry: Carry,
-    trips: Trips,
-    records: Records,
-    num_steps: int,
-    progress: bool | None,
-    callback: Callable[[Progress], Any] | None,
-    watch: Watch | None = None,
-) -> None:
-    """Run until step `num_steps`, and write down how that ended."""
-    folder = getattr(records, "folder", None)
-    saver = Saver(records, folder, made.options.checkpoint_every, watch=watch)
-    with display_progress(progress, num_steps, int(carry.state.step)) as display:
-        _, _, result = run(
-            made.program,
-            carry,
-            trips,
-            made.keys,
-            num_steps,
-            saver,
-            callback,
-            display,
-            made.programs,
-        )
-    records.write_meta({**records.meta, "result": result._asdict()})
+    rewind(records, program, step)
+    records.write_metadata(replace(metadata, options=options.to_json()))
+    run(
+        program,
+        carry,
+        records,
+        options.num_steps,
+        checkpoint_every=options.checkpoint_every,
+        progress=progress,
+        callback=callback,
+    )
+    return Posterior(records, like).warned()
 
 
 def load(folder: str | Path) -> Posterior:
@@ -270,7 +262,7 @@ def load(folder: str | Path) -> Posterior:
     records = open_records(folder)
     if not records.final:
         raise ValueError(f"{folder} holds a run that ended before it saved anything.")
-    if "training" in records.meta:
+    if records.metadata.kind == "train":
         from replicax.networks.trained import Trained
 
         return Trained(records)

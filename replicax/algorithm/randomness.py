@@ -1,7 +1,7 @@
-"""All randomness of one step, in one place.
+"""All randomness of one step.
 
-The chance of step k is a function of (key, k, replica) alone. Drawn for a whole chunk of steps
-at once or inside the loop, it is the same.
+The randomness of step k is a function of (key, k, replica) alone: drawn for many steps at once or
+inside the loop, it is the same.
 """
 
 from collections.abc import Callable
@@ -11,28 +11,27 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import schedule as schedules
 from replicax.algorithm.kernels import Kernel
-from replicax.algorithm.schedule import Schedule
+from replicax.algorithm.schedule import Schedule, Sequential
 from replicax.algorithm.swap import Rule
 from replicax.algorithm.target import Target
 
 
-class Chance(NamedTuple):
-    """What one step draws. None: not needed by this combination of parts."""
+class Randomness(NamedTuple):
+    """The draws of one step; None where the combination of parts needs none."""
 
-    move: Any  # what the kernel draws                  leading axis: replica
+    move: Any  # drawn by the kernel                    leading axis: replica
     gradient: Any  # the target's key or noise          leading axis: replica
     energy: Any  # the target's key or noise            leading axis: replica
     log_uniform: Any  #                                 shape (pair,)
-    odd: Any  # the coin of SEO                         shape ()
+    schedule: Any  # drawn by the schedule
     attempts: "Attempts | None"  #                      leading axis: attempt
     estimate: Any  # key of a noise estimate            shape ()
     batch: Any  # row numbers of the mini-batch         shape (row,)
 
 
 class Attempts(NamedTuple):
-    """What a sequential schedule draws for each of its attempts."""
+    """The draws of a sequential schedule for each of its attempts."""
 
     order: Array  # colder and hotter rung              shape (attempt, 2)
     log_uniform: Array  #                               shape (attempt,)
@@ -48,31 +47,35 @@ def build_draw(
     *,
     moved: bool,
     langevin: bool,
-    draw_rows: Callable[[Array], Any] | None = None,
-) -> Callable[[Array, Array, Any], Chance]:
-    """Build `draw(key, step, replicas) -> Chance`; of `replicas` only the shapes matter."""
+    draw_batch: Callable[[Array], Any] | None = None,
+) -> Callable[[Array, Array, Any], Randomness]:
+    """Build `draw(key, step, replicas) -> Randomness`; of `replicas` only the shapes matter."""
 
-    def draw(key: Array, step: Array, replicas: Any) -> Chance:
+    def draw(key: Array, step: Array, replicas: Any) -> Randomness:
         num_replicas = jax.tree.leaves(replicas)[0].shape[0]
         replica_key, exchange_key = jax.random.split(jax.random.fold_in(key, step))
         keys = jax.random.split(replica_key, (num_replicas, 3))
-        pair_key, odd_key, attempt_key, estimate_key, batch_key = jax.random.split(exchange_key, 5)
-        return Chance(
+        pair_key, schedule_key, attempt_key, estimate_key, batch_key = jax.random.split(
+            exchange_key, 5
+        )
+        return Randomness(
             move=jax.vmap(kernel.draw)(keys[:, 0], replicas) if langevin else None,
             gradient=jax.vmap(target.draw)(keys[:, 1]),
             energy=jax.vmap(target.draw)(keys[:, 2]) if moved else None,
             log_uniform=log_uniform(pair_key, num_replicas - 1) if rule.uses_temperature else None,
-            odd=jax.random.bernoulli(odd_key) if schedule.name == "seo" else None,
-            attempts=draw_attempts(attempt_key, num_replicas) if schedule.sequential else None,
+            schedule=schedule.draw(schedule_key, num_replicas),
+            attempts=draw_attempts(schedule, attempt_key, num_replicas)
+            if isinstance(schedule, Sequential)
+            else None,
             estimate=estimate_key if rule.estimates_noise else None,
-            batch=draw_rows(batch_key) if draw_rows else None,
+            batch=draw_batch(batch_key) if draw_batch else None,
         )
 
-    def draw_attempts(key: Array, num_replicas: int) -> Attempts:
-        count = schedules.num_attempts(schedule, num_replicas)
+    def draw_attempts(schedule: Sequential, key: Array, num_replicas: int) -> Attempts:
+        count = schedule.num_attempts(num_replicas)
         order_key, uniform_key, energy_key, batch_key = jax.random.split(key, 4)
         return Attempts(
-            order=schedules.attempt_order(schedule, order_key, num_replicas),
+            order=schedule.attempt_order(order_key, num_replicas),
             log_uniform=log_uniform(uniform_key, count),
             energy=jax.vmap(jax.vmap(target.draw))(jax.random.split(energy_key, (count, 2))),
             batch=jax.random.split(batch_key, count),
@@ -81,16 +84,16 @@ def build_draw(
     return draw
 
 
-def draw_block(draw: Callable[[Array], Chance], steps: Array) -> Chance:
-    """The chance of many steps at once, leading axis: step.
+def draw_block(draw: Callable[[Array], Randomness], steps: Array) -> Randomness:
+    """Draw the randomness of many steps at once, leading axis: step.
 
     Computed with the step axis last, which XLA turns into long vector loops, and then moved to
     the front; the barrier keeps XLA from undoing this.
     """
-    chance = jax.lax.optimization_barrier(jax.vmap(draw, out_axes=-1)(steps))
-    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), chance)
+    block = jax.lax.optimization_barrier(jax.vmap(draw, out_axes=-1)(steps))
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), block)
 
 
 def log_uniform(key: Array, count: int) -> Array:
-    """log u for u uniform in (0, 1), never -inf."""
+    """Draw log u for u uniform in (0, 1), never -inf."""
     return -jax.random.exponential(key, (count,))

@@ -1,5 +1,4 @@
-"""Moving the replicas of one chain, and what becomes of them: broken ones start again beside a
-colder neighbour, and those that swapped may have to forget their momentum."""
+"""All replicas of one chain: move them, contain broken ones, change their memory after swaps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,18 +9,18 @@ from jax import Array
 
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.randomness import Chance
+from replicax.algorithm.randomness import Randomness
 from replicax.algorithm.target import Target
 
-_SMALL = 4096  # numbers of an array that is looked at together with others
+_SMALL = 4096  # arrays up to this size are checked together
 
 
 def build_move(
     target: Target, kernel: Kernel, *, moved: bool, map_replicas: Callable = jax.vmap
 ) -> Callable[..., tuple[Any, Any, Array]]:
-    """`move(chance, replicas, model_state, rung, batch) -> replicas, model_state, energy_of`.
+    """Build `move(random, replicas, model_state, rung, batch) -> replicas, model_state, energy_of`.
 
-    Each replica moves with the hyper-parameters of its rung. `moved`: the energy is that of the
+    Each replica moves with the hyper-parameters of its rung. With `moved` the energy is that of the
     state after the move; otherwise the one that the gradient's pass computed anyway.
     """
 
@@ -30,7 +29,7 @@ def build_move(
             energy, gradient, model_state = target.evaluate_state(
                 replica.params, model_state, batch, gradient_noise
             )
-            evaluate = _known(replica.params, energy, gradient)
+            evaluate = _evaluated(replica.params, energy, gradient)
         else:
             evaluate = lambda params: target.evaluate(params, batch, gradient_noise)  # noqa: E731
         replica, energy = kernel.step(move_noise, replica, evaluate, rung)
@@ -40,21 +39,21 @@ def build_move(
 
     mapped = map_replicas(move_one, in_axes=(0, 0, 0, 0, 0, 0, None))
 
-    def move(chance: Chance, replicas: Any, model_state: Any, rung: Ladder, batch: Any):
+    def move(random: Randomness, replicas: Any, model_state: Any, rung: Ladder, batch: Any):
         return mapped(
-            chance.move, chance.gradient, chance.energy, replicas, model_state, rung, batch
+            random.move, random.gradient, random.energy, replicas, model_state, rung, batch
         )
 
     return move
 
 
 def point(replica: Any, model_state: Any) -> Any:
-    """What an energy is a function of: the parameters, with the model state where there is one."""
+    """Return the argument of the energy: params, or (params, model_state) where there is one."""
     return replica.params if model_state is None else (replica.params, model_state)
 
 
-def _known(params: Any, energy: Array, gradient: Any) -> Callable[[Any], tuple[Array, Any]]:
-    """`evaluate` where it has been done already: a model state is renewed once a step."""
+def _evaluated(params: Any, energy: Array, gradient: Any) -> Callable[[Any], tuple[Array, Any]]:
+    """Return an `evaluate` that was computed before: a model state is renewed once a step."""
 
     def evaluate(asked: Any) -> tuple[Array, Any]:
         same = zip(jax.tree.leaves(asked), jax.tree.leaves(params), strict=True)
@@ -69,9 +68,9 @@ def _known(params: Any, energy: Array, gradient: Any) -> Callable[[Any], tuple[A
 
 
 def find_broken(replicas: Any, energy_of: Array, model_state: Any = None) -> Array:
-    """Which replicas have a non-finite energy, parameter or statistic, (replica,)."""
-    held = jax.tree.leaves((replicas.params, model_state))
-    rows = [leaf.reshape(len(leaf), -1) for leaf in held if _is_floating(leaf)]
+    """Return which replicas have a non-finite energy, parameter or statistic  -> (replica,)."""
+    leaves = jax.tree.leaves((replicas.params, model_state))
+    rows = [leaf.reshape(len(leaf), -1) for leaf in leaves if _is_floating(leaf)]
     large = [row for row in rows if row.shape[1] > _SMALL]
     small = [row for row in rows if row.shape[1] <= _SMALL]
     if small:  # together: a hundred little sums would cost a GPU a hundred launches
@@ -85,7 +84,7 @@ def _is_floating(leaf: Array) -> bool:
 
 
 def restart(tree: Any, broken: Array, replica_at: Array) -> Any:
-    """Copy to every broken replica its nearest sound neighbour on a colder rung, all of it.
+    """Overwrite every broken replica with a copy of its nearest sound neighbour on a colder rung.
 
     Where no colder rung is sound, nothing is copied: the run must stop.
     """
@@ -100,14 +99,14 @@ def restart(tree: Any, broken: Array, replica_at: Array) -> Any:
     return jax.lax.cond(jnp.any(broken), copied, lambda: tree)
 
 
-def forget(kernel: Kernel, replicas: Any, swapped: Array) -> Any:
-    """Replicas that swapped keep their parameters and lose their kernel's memory."""
+def reset_memory(kernel: Kernel, replicas: Any, swapped: Array) -> Any:
+    """Reset the kernel's memory of replicas that swapped; their parameters stay."""
 
-    def begin_again() -> Any:
-        def one(replica: Any, begins: Array) -> Any:
+    def reset() -> Any:
+        def one(replica: Any, swaps: Array) -> Any:
             fresh = kernel.init(replica.params)
-            return jax.tree.map(lambda new, old: jnp.where(begins, new, old), fresh, replica)
+            return jax.tree.map(lambda new, old: jnp.where(swaps, new, old), fresh, replica)
 
         return jax.vmap(one)(replicas, swapped)
 
-    return jax.lax.cond(jnp.any(swapped), begin_again, lambda: replicas)
+    return jax.lax.cond(jnp.any(swapped), reset, lambda: replicas)

@@ -1,4 +1,4 @@
-"""Non-reversible parallel tempering, Algorithm 1: one step, made of the rooms beside this one.
+"""Algorithm 1, one step: move, exchange, adapt.
 
 A *replica* is a particle, a *rung* a place on the ladder (0 is the coldest, the target), pair i
 joins rungs i and i+1. A swap exchanges the rungs of two replicas; parameters never move.
@@ -12,15 +12,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import meet, swap
-from replicax.algorithm import replicas as move
-from replicax.algorithm import schedule as schedules
-from replicax.algorithm import window_correction as corrections
+from replicax.algorithm import energy_noise, replicas, window_correction
+from replicax.algorithm.energy_noise import EnergySource
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.randomness import Chance, build_draw
-from replicax.algorithm.schedule import Schedule, windowed_deo
-from replicax.algorithm.swap import Index, Rule, deterministic
+from replicax.algorithm.randomness import Randomness, build_draw
+from replicax.algorithm.schedule import Schedule, Sequential, windowed_deo
+from replicax.algorithm.swap import Index, Judge, Rule, deterministic
 from replicax.algorithm.target import Target, as_target
 from replicax.algorithm.tuning import EnergyUnit, Tuning, tune
 
@@ -42,32 +40,39 @@ class State(NamedTuple):
 
     @property
     def points(self) -> Any:
-        """What energies are a function of, leading axis: replica."""
-        return move.point(self.replicas, self.model_state)
+        """The arguments of the energy, leading axis: replica."""
+        return replicas.point(self.replicas, self.model_state)
 
 
 class Info(NamedTuple):
-    """What a step saw: recorded, never fed back."""
+    """Observations of one step: recorded, never fed back."""
 
     energy: Array  # U~ of each rung before the swap       shape (rung,)
     wanted: Array  # A^(p), the swap rule's verdict        shape (pair,)
     swapped: Array  #                                      shape (pair,)
-    active: Array  # whose turn it was                     shape (pair,)
-    restarted: Array  # began again beside a neighbour     shape (rung,)
+    active: Array  # the schedule let the pair swap        shape (pair,)
+    restarted: Array  # copied from a colder neighbour     shape (rung,)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Which parts make up the algorithm; static, and the same for every chain."""
+    """The parts that make up the algorithm; static, and the same for every chain."""
 
     schedule: Schedule = windowed_deo(1)
     rule: Rule = deterministic()
     tuning: Tuning = Tuning()
     energy_at: str = "moved"
-    on_swap: str = "keep"  # or "reset": a swap costs a replica its kernel's memory
-    restarts: bool = False  # broken replicas begin again beside a colder neighbour
+    on_swap: str = "keep"  # or "reset": a swap resets the kernel's memory
+    restarts: bool = False  # broken replicas restart from a colder neighbour
     langevin: bool = True  # False: no rung has a temperature, draw no noise
     map_replicas: Callable = jax.vmap
+
+
+jax.tree_util.register_dataclass(
+    Settings,
+    ["schedule", "rule", "tuning"],
+    ["energy_at", "on_swap", "restarts", "langevin", "map_replicas"],
+)
 
 
 def init(
@@ -78,7 +83,10 @@ def init(
     buffer: float = 0.0,
     model_state: Any = None,
 ) -> State:
-    """`params` carries one copy per replica on its leading axis; replica i starts on rung i."""
+    """Return the state before step 0: replica i is on rung i.
+
+    `params` (and `model_state`) carries one copy per replica on its leading axis.
+    """
     num_replicas = ladder.learning_rate.shape[0]
     dtype = ladder.learning_rate.dtype
     estimated = num_replicas if settings.rule.estimates_noise else 0
@@ -93,7 +101,7 @@ def init(
         buffer=jnp.array(buffer, dtype),
         energy_unit=EnergyUnit(jnp.array(0.0, dtype), jnp.array(0, jnp.int32)),
         energy_noise_var=jnp.zeros((estimated, estimated), dtype),
-        correction=corrections.start(settings.rule, dtype),
+        correction=window_correction.start(settings.rule, dtype),
     )
 
 
@@ -119,10 +127,13 @@ def build_step(target: Target, kernel: Kernel, settings: Settings) -> Callable:
 
 
 def build_parts(
-    target: Target, kernel: Kernel, settings: Settings, draw_rows: Callable | None = None
+    target: Target, kernel: Kernel, settings: Settings, draw_batch: Callable | None = None
 ) -> tuple[Callable, Callable]:
-    """The two halves of a step: `draw(key, step, replicas) -> Chance` and `advance(chance, state,
-    batch, fresh_batch=None) -> state, info`; `fresh_batch(key)` gives further mini-batches."""
+    """Build the two halves of a step, `draw(key, step, replicas) -> Randomness` and
+    `advance(random, state, batch, fresh_batch=None) -> state, info`.
+
+    `fresh_batch(key)` returns further mini-batches; `draw_batch(key)` draws what `batch` needs.
+    """
     target = as_target(target)
     moved = settings.energy_at == "moved"
     draw = build_draw(
@@ -132,92 +143,115 @@ def build_parts(
         settings.rule,
         moved=moved,
         langevin=settings.langevin,
-        draw_rows=draw_rows,
+        draw_batch=draw_batch,
     )
+    move_all = replicas.build_move(target, kernel, moved=moved, map_replicas=settings.map_replicas)
 
-    move_all = move.build_move(target, kernel, moved=moved, map_replicas=settings.map_replicas)
-
-    def advance(chance: Chance, state: State, batch: Any = None, fresh_batch=None):
-        num_pairs = state.gate.shape[0]
-        rule, schedule = corrections.in_force(
-            settings.rule, settings.schedule, state.step, state.correction
-        )
-
-        # Sampling phase: each replica moves with the hyper-parameters of the rung it is on.
-        rung = jax.tree.map(lambda by_rung: by_rung[state.rung_of], state.ladder)
-        replicas, model_state, energy_of = move_all(
-            chance, state.replicas, state.model_state, rung, batch
-        )
-        energy_of = energy_of.astype(state.buffer.dtype)
-        broken = jnp.zeros(num_pairs + 1, bool)
-        if settings.restarts:
-            broken = move.find_broken(replicas, energy_of, model_state)
-            energy_of = jnp.where(broken, jnp.nan, energy_of)
-            replicas, model_state = move.restart((replicas, model_state), broken, state.replica_at)
+    def advance(random: Randomness, state: State, batch: Any = None, fresh_batch=None):
+        state, energy_of, broken = move(settings, move_all, random, state, batch)
+        source = EnergySource(target, state.points, batch, fresh_batch)
         energy = energy_of[state.replica_at]
-
-        # Communication phase: active pairs with an open gate swap when the rule says so.
-        seen = meet.Seen(move.point(replicas, model_state), batch, fresh_batch)
-        noise_var = meet.estimate_noise(
-            target,
-            rule,
-            chance.estimate,
-            state.step,
-            state.energy_noise_var,
-            state.replica_at,
-            seen,
-        )
-        around = meet.Surroundings(state.ladder.temperature, noise_var, state.buffer)
-        cold, may_meet = jnp.arange(num_pairs), ~settings.tuning.measuring(state.step)
-        wanted = may_meet & meet.wanted(
-            rule, around, cold, cold + 1, energy[:-1], energy[1:], chance.log_uniform
-        )
-        active = schedules.active_pairs(schedule, state.step, chance.odd, num_pairs)
-        gate = state.gate | schedules.window_opens(schedule, state.step)
-        index = Index(state.rung_of, state.replica_at)
-        if schedule.sequential:
-            verdict = meet.build_verdict(target, rule, around, seen, energy_of)
-            attempt_all = swap.ascend if schedule.name == "adj" else swap.sweep
-            index, swapped = attempt_all(index, chance.attempts, lambda *a: may_meet & verdict(*a))
-        else:
-            finite = may_meet & swap.both_finite(energy[:-1], energy[1:])
-            swapped = schedules.swapping_pairs(schedule, state.step, active, gate, wanted, finite)
-            index = swap.swap_adjacent(index, swapped)
-
+        after, wanted, swapped, active = exchange(settings, random, state, energy_of, source)
         if settings.on_swap == "reset":
-            replicas = move.forget(kernel, replicas, index.rung_of != state.rung_of)
-
-        # Adaptation: equal swap rates along the ladder, and their mean equal to the target.
-        ladder, buffer, unit = tune(
-            settings.tuning,
-            state.step,
-            state.ladder,
-            state.buffer,
-            state.energy_unit,
-            energy,
-            wanted,
-        )
-        correction = corrections.renew(
-            settings.rule,
-            settings.schedule.window,
-            state.step,
-            state.correction,
-            energy[0],
-            state.ladder.temperature,
-        )
-        after = State(
-            step=state.step + 1,
-            replicas=replicas,
-            model_state=model_state,
-            rung_of=index.rung_of,
-            replica_at=index.replica_at,
-            gate=gate & ~swapped,
-            ladder=ladder,
-            buffer=buffer,
-            energy_unit=unit,
-            energy_noise_var=noise_var,
-            correction=correction,
-        )
-        return after, Info(energy, wanted, swapped, active, broken[state.replica_at])
+            has_swapped = after.rung_of != state.rung_of
+            after = after._replace(
+                replicas=replicas.reset_memory(kernel, after.replicas, has_swapped)
+            )
+        info = Info(energy, wanted, swapped, active, restarted=broken[state.replica_at])
+        return adapt(settings, after, energy, wanted), info
 
     return draw, advance
+
+
+def move(
+    settings: Settings, move_all: Callable, random: Randomness, state: State, batch: Any
+) -> tuple[State, Array, Array]:
+    """Sampling phase: each replica moves with the hyper-parameters of the rung it is on.
+
+    Returns the state, the energy of each replica, and which replicas broke and were restarted.
+    """
+    rung = jax.tree.map(lambda by_rung: by_rung[state.rung_of], state.ladder)
+    particles, model_state, energy_of = move_all(
+        random, state.replicas, state.model_state, rung, batch
+    )
+    energy_of = energy_of.astype(state.buffer.dtype)
+    broken = jnp.zeros(energy_of.shape, bool)
+    if settings.restarts:
+        broken = replicas.find_broken(particles, energy_of, model_state)
+        energy_of = jnp.where(broken, jnp.nan, energy_of)
+        particles, model_state = replicas.restart(
+            (particles, model_state), broken, state.replica_at
+        )
+    return state._replace(replicas=particles, model_state=model_state), energy_of, broken
+
+
+def exchange(
+    settings: Settings, random: Randomness, state: State, energy_of: Array, source: EnergySource
+) -> tuple[State, Array, Array, Array]:
+    """Communication phase: active pairs with an open gate swap when the rule says so.
+
+    Returns the state and, for each pair, whether it wanted to swap, swapped and was active.
+    """
+    num_pairs = state.gate.shape[0]
+    rule, schedule = window_correction.in_force(
+        settings.rule, settings.schedule, state.step, state.correction
+    )
+    noise_var = energy_noise.estimate(
+        rule, random.estimate, state.step, state.energy_noise_var, state.replica_at, source
+    )
+    judge = Judge(rule, state.ladder.temperature, noise_var, state.buffer)
+    energy, cold = energy_of[state.replica_at], jnp.arange(num_pairs)
+    may_swap = ~settings.tuning.measuring(state.step)
+    wanted = may_swap & judge.verdict(cold, cold + 1, energy[:-1], energy[1:], random.log_uniform)
+    active = schedule.active_pairs(state.step, random.schedule, num_pairs)
+    gate = state.gate | schedule.window_opens(state.step)
+    index = Index(state.rung_of, state.replica_at)
+    if isinstance(schedule, Sequential):
+
+        def verdict(attempt: Any, cold_replica: Array, hot_replica: Array) -> Array:
+            (cold, hot), pair = attempt.order, (cold_replica, hot_replica)
+            if rule.assumes_exact_energies:
+                cold_energy, hot_energy = (energy_of[replica] for replica in pair)
+            else:
+                cold_energy, hot_energy = source.energy_pair(attempt, *pair, energy_of.dtype)
+            return may_swap & judge.verdict(cold, hot, cold_energy, hot_energy, attempt.log_uniform)
+
+        index, swapped = schedule.sweep(index, random.attempts, verdict)
+    else:
+        finite = may_swap & jnp.isfinite(energy[:-1]) & jnp.isfinite(energy[1:])
+        index, swapped = schedule.exchange(index, state.step, active, gate, wanted, finite)
+    after = state._replace(
+        rung_of=index.rung_of,
+        replica_at=index.replica_at,
+        gate=gate & ~swapped,
+        energy_noise_var=noise_var,
+    )
+    return after, wanted, swapped, active
+
+
+def adapt(settings: Settings, state: State, energy: Array, wanted: Array) -> State:
+    """Adaptation: equal swap rates along the ladder, and their mean equal to the target."""
+    ladder, buffer, unit = tune(
+        settings.tuning,
+        state.step,
+        state.ladder,
+        state.buffer,
+        state.energy_unit,
+        energy,
+        wanted,
+    )
+    correction = window_correction.update(
+        settings.rule,
+        settings.schedule.window,
+        state.step,
+        state.correction,
+        energy[0],
+        state.ladder.temperature,
+    )
+    return state._replace(
+        step=state.step + 1,
+        ladder=ladder,
+        buffer=buffer,
+        energy_unit=unit,
+        correction=correction,
+    )

@@ -1,12 +1,13 @@
-"""When two replicas exchange rungs (the rule), and how (the mechanism).
+"""Swap rules (when two replicas exchange rungs) and the swap itself.
 
-A rule looks at the energies of a colder and a hotter rung and says whether they want to swap.
-The mechanism changes two integers; parameters stay where they are.
+A rule compares the energies on a colder and a hotter rung and says whether the two replicas want
+to swap. A swap changes two integers; parameters stay where they are.
+
+A rule of your own is a frozen dataclass that extends `Rule` and overrides `wanted`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,110 +19,154 @@ from replicax.errors import choose, is_concrete
 RULES = ("deterministic", "metropolis", "bias_corrected", "window_corrected")
 
 
-class Encounter(NamedTuple):
-    """All that a rule may look at; any shape, one entry per pair or attempt."""
+class Proposal(NamedTuple):
+    """A proposed swap, all that a rule may use; any shape, one entry per pair or attempt."""
 
     cold_energy: Array  # U~ on the colder rung
     hot_energy: Array  # U~ on the hotter rung
-    inverse_temperature_gap: Array | float  # 1/tau_cold - 1/tau_hot
+    inverse_temperature_gap: Array | float  # 1/tau_cold - 1/tau_hot; 0 without temperatures
     energy_noise_var: Array | float  # sigma^2: half the variance of the energy difference
     buffer: Array | float  # C
-    log_uniform: Array  # log u, u ~ Unif(0, 1)
+    log_uniform: Any  # log u, u ~ Unif(0, 1); None for rules without temperatures
+
+    @property
+    def is_finite(self) -> Array:
+        return jnp.isfinite(self.cold_energy) & jnp.isfinite(self.hot_energy)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A swap rule; make one with `deterministic()`, `metropolis()`, ...
+    """The base of all rules."""
 
-    `energy_noise_std` is sigma of appendix A.1: a number, one per pair, or "estimate".
-    `window_correction` is a number or "auto", with the steps of its two stages.
-    """
+    name: ClassVar[str] = "custom"
+    uses_temperature: ClassVar[bool] = True  # whether every rung needs a temperature
+    assumes_exact_energies: ClassVar[bool] = False
+    energy_noise_std: ClassVar[Any] = 0.0  # sigma told to the rule; None: estimated by the run
+    window_correction: ClassVar[Any] = 0.0  # lambda_W told to the rule; None: tuned by the run
 
-    name: str
-    energy_noise_std: Any = 0.0
-    window_correction: Any = 0.0  # lambda_W
+    @property
+    def estimates_noise(self) -> bool:
+        return self.energy_noise_std is None
+
+    @property
+    def tunes_correction(self) -> bool:
+        return self.window_correction is None
+
+    def wanted(self, proposal: Proposal) -> Array:
+        """Return the verdict A^(p), whether or not the pair may act on it."""
+        raise NotImplementedError
+
+
+def judge(rule: Rule, proposal: Proposal) -> Array:
+    """Return the verdict of the rule; False where an energy is not finite."""
+    return rule.wanted(proposal) & proposal.is_finite
+
+
+@dataclass(frozen=True)
+class Deterministic(Rule):
+    """See `deterministic`."""
+
+    name: ClassVar[str] = "deterministic"
+    uses_temperature: ClassVar[bool] = False
+
+    def wanted(self, proposal: Proposal) -> Array:
+        return proposal.buffer < proposal.cold_energy - proposal.hot_energy
+
+
+@dataclass(frozen=True)
+class Metropolis(Rule):
+    """See `metropolis`."""
+
+    name: ClassVar[str] = "metropolis"
+    assumes_exact_energies: ClassVar[bool] = True
+
+    def wanted(self, proposal: Proposal) -> Array:
+        log_probability = log_swap_probability(proposal, self.window_correction)
+        return proposal.log_uniform < log_probability
+
+
+@dataclass(frozen=True)
+class BiasCorrected(Metropolis):
+    """See `bias_corrected`."""
+
+    energy_noise_std: Any = None  # type: ignore[misc]
     estimate_every: int = 100  # steps between two estimates of sigma
-    estimate_draws: int = 8  # extra mini-batches or keys of one estimate
-    reference_steps: Any = None  # of the stages of "auto": a third of the run each
-    tuning_steps: Any = None
+    estimate_draws: int = 8  # further mini-batches or keys of one estimate
+
+    name: ClassVar[str] = "bias_corrected"
+    assumes_exact_energies: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        choose("rule", self.name, RULES)
-        if isinstance(self.energy_noise_std, str):
-            choose("energy_noise_std", self.energy_noise_std, ("estimate",))
-        elif is_concrete(self.energy_noise_std) and np.any(np.asarray(self.energy_noise_std) < 0):
+        std = self.energy_noise_std
+        if isinstance(std, str):
+            choose("energy_noise_std", std, ("estimate",))
+            object.__setattr__(self, "energy_noise_std", None)
+        elif std is not None and is_concrete(std) and np.any(np.asarray(std) < 0):
             raise ValueError(
-                f"energy_noise_std is {self.energy_noise_std}; a standard deviation is at least 0: "
+                f"energy_noise_std is {std}; a standard deviation is at least 0: "
                 'write a number, one per pair, or "estimate".'
             )
         if self.estimate_every < 1 or self.estimate_draws < 2:
             raise ValueError("Estimating sigma needs estimate_every >= 1 and estimate_draws >= 2.")
-        self._check_correction()
 
-    def _check_correction(self) -> None:
-        given = self.window_correction
-        if isinstance(given, str):
-            choose("window_correction", given, ("auto",))
-        elif is_concrete(given) and not _is_finite_number(given):
+
+@dataclass(frozen=True)
+class WindowCorrected(BiasCorrected):
+    """See `window_corrected`."""
+
+    window_correction: Any = None  # type: ignore[misc]
+    reference_steps: Any = None
+    tuning_steps: Any = None
+
+    name: ClassVar[str] = "window_corrected"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        correction = self.window_correction
+        if isinstance(correction, str):
+            choose("window_correction", correction, ("auto",))
+            object.__setattr__(self, "window_correction", None)
+        elif correction is not None and is_concrete(correction) and not _is_finite(correction):
             raise ValueError(
-                f'window_correction is {given!r}; give lambda_W as a finite number, or "auto".'
+                f'window_correction is {correction!r}; give lambda_W as a finite number, or "auto".'
             )
         for name in ("reference_steps", "tuning_steps"):
             steps = getattr(self, name)
             if steps is None or not is_concrete(steps):
                 continue
-            if isinstance(given, int | float):
+            if isinstance(correction, int | float):
                 raise ValueError(
                     f'{name} belongs to window_correction="auto"; with a number leave it out.'
                 )
             if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
                 raise ValueError(f"{name} is {steps!r}; it must be a whole number of at least 1.")
 
-    @property
-    def uses_temperature(self) -> bool:
-        """Whether the rule needs a temperature on every rung."""
-        return self.name != "deterministic"
 
-    @property
-    def assumes_exact_energies(self) -> bool:
-        return self.name == "metropolis"
-
-    @property
-    def estimates_noise(self) -> bool:
-        return isinstance(self.energy_noise_std, str)
-
-    @property
-    def tunes_correction(self) -> bool:
-        return isinstance(self.window_correction, str)
-
-    def wanted(self, pair: Encounter) -> Array:
-        """The verdict A^(p), whether or not the pair may act on it; False where not finite."""
-        gap = pair.cold_energy - pair.hot_energy
-        if self.uses_temperature:
-            log_probability = log_swap_probability(pair, self.window_correction)
-            verdict = pair.log_uniform < log_probability
-        else:
-            verdict = pair.buffer < gap
-        return verdict & both_finite(pair.cold_energy, pair.hot_energy)
+_ESTIMATE = ["estimate_every", "estimate_draws"]
+_CORRECTION = ["energy_noise_std", "window_correction", "reference_steps", "tuning_steps"]
+jax.tree_util.register_dataclass(Deterministic, [], [])
+jax.tree_util.register_dataclass(Metropolis, [], [])
+jax.tree_util.register_dataclass(BiasCorrected, ["energy_noise_std"], _ESTIMATE)
+jax.tree_util.register_dataclass(WindowCorrected, _CORRECTION, _ESTIMATE)
 
 
 def deterministic() -> Rule:
     """Swap when U~_hot + C < U~_cold (Eq. 7); C is the adaptive buffer of Eq. 12."""
-    return Rule("deterministic")
+    return Deterministic()
 
 
 def metropolis() -> Rule:
     """Swap with probability 1 ^ exp(dT (U_cold - U_hot)) (Eq. 2); for exact energies."""
-    return Rule("metropolis")
+    return Metropolis()
 
 
 def bias_corrected(energy_noise_std: Any = "estimate", **estimate: int) -> Rule:
     """Eq. 2 with noisy energies, corrected by -dT^2 sigma^2 in the exponent (appendix A.1).
 
     With `"estimate"`, sigma^2 is half the variance of a pair's energy difference over
-    `estimate_draws` extra mini-batches or keys, renewed every `estimate_every` steps.
+    `estimate_draws` further mini-batches or keys, renewed every `estimate_every` steps.
     """
-    return Rule("bias_corrected", energy_noise_std, **estimate)
+    return BiasCorrected(energy_noise_std, **estimate)
 
 
 def window_corrected(
@@ -137,47 +182,61 @@ def window_corrected(
     With `"auto"` the run finds lambda_W itself, one for each chain: for `reference_steps` steps
     without windows it measures the mean energy of the cold rung, for `tuning_steps` steps it
     moves lambda_W until that energy comes back under windows, and then lambda_W is fixed. Both
-    take a third of the run unless given; draws begin after them. See `replicax.correction`.
+    take a third of the run unless given; draws begin after them. See
+    `replicax.algorithm.window_correction`.
 
     >>> window_corrected("auto", 3.0, reference_steps=10_000, tuning_steps=20_000).name
     'window_corrected'
     """
-    return Rule(
-        "window_corrected",
+    return WindowCorrected(
         energy_noise_std,
-        window_correction,
+        window_correction=window_correction,
         reference_steps=reference_steps,
         tuning_steps=tuning_steps,
         **estimate,
     )
 
 
-def log_swap_probability(pair: Encounter, window_correction: Any = 0.0) -> Array:
+def log_swap_probability(proposal: Proposal, window_correction: Any = 0.0) -> Array:
     """log S~_W = min(0, dT (U~_cold - U~_hot) - dT^2 sigma^2 - lambda_W)."""
-    gap = pair.cold_energy - pair.hot_energy
-    slope = pair.inverse_temperature_gap
-    exponent = slope * gap - slope**2 * pair.energy_noise_var - window_correction
+    difference = proposal.cold_energy - proposal.hot_energy
+    slope = proposal.inverse_temperature_gap
+    exponent = slope * difference - slope**2 * proposal.energy_noise_var - window_correction
     return jnp.minimum(0.0, exponent)
 
 
-def _is_finite_number(value: Any) -> bool:
+def _is_finite(value: Any) -> bool:
     real = isinstance(value, int | float | np.number | np.ndarray | jax.Array)
     return real and not isinstance(value, bool) and np.ndim(value) == 0 and bool(np.isfinite(value))
 
 
-def both_finite(cold_energy: Array, hot_energy: Array) -> Array:
-    return jnp.isfinite(cold_energy) & jnp.isfinite(hot_energy)
+class Judge(NamedTuple):
+    """A rule with the temperatures, noise levels and buffer in force at one step."""
 
+    rule: Rule
+    temperature: Array  # shape (rung,)
+    energy_noise_var: Array  # sigma^2 where estimated, shape (rung, rung)
+    buffer: Array  # shape ()
 
-def energy_noise_variance(energies: Array) -> Array:
-    """sigma^2 of every two rungs: half the variance of their energy difference (appendix A.1).
+    def verdict(
+        self, cold: Array, hot: Array, cold_energy: Array, hot_energy: Array, log_uniform: Any
+    ) -> Array:
+        """Return whether the replicas on rungs `cold` and `hot` want to swap; any shape."""
+        gap = noise_var = 0.0
+        if self.rule.uses_temperature:
+            inverse = 1 / self.temperature
+            gap = inverse[cold] - inverse[hot]
+            noise_var = self._noise_var(cold, hot)
+        return judge(
+            self.rule,
+            Proposal(cold_energy, hot_energy, gap, noise_var, self.buffer, log_uniform),
+        )
 
-    `energies` has shape (draw, rung): the same states on several mini-batches or keys.
-    """
-    centred = energies - jnp.mean(energies, axis=0)
-    covariance = centred.T @ centred / (energies.shape[0] - 1)
-    variance = jnp.diagonal(covariance)
-    return (variance[:, None] + variance[None, :]) / 2 - covariance
+    def _noise_var(self, cold: Array, hot: Array) -> Array:
+        if self.rule.estimates_noise:
+            return self.energy_noise_var[cold, hot]
+        std = jnp.asarray(self.rule.energy_noise_std)
+        return (std if std.ndim == 0 else std[cold]) ** 2
 
 
 class Index(NamedTuple):
@@ -208,39 +267,3 @@ def swap_two(index: Index, cold: Array, hot: Array, swapped: Array) -> Index:
         rung_of=index.rung_of.at[one].set(new_cold).at[other].set(new_hot),
         replica_at=index.replica_at.at[new_cold].set(one).at[new_hot].set(other),
     )
-
-
-def sweep(index: Index, attempts: Any, wanted: Callable[[Any, Array, Array], Array]) -> tuple:
-    """Attempt one pair after another, each seeing the swaps before it (APE).
-
-    `attempts.order` lists the colder and hotter rung; `wanted(attempt, cold_replica, hot_replica)`
-    is the verdict. Returns the new index and which adjacent pairs swapped.
-    """
-
-    def attempt_one(index: Index, attempt: Any) -> tuple[Index, Array]:
-        cold, hot = attempt.order
-        swapped = wanted(attempt, index.replica_at[cold], index.replica_at[hot])
-        return swap_two(index, cold, hot, swapped), swapped
-
-    index, swapped = jax.lax.scan(attempt_one, index, attempts)
-    cold, hot = attempts.order[:, 0], attempts.order[:, 1]
-    adjacent = swapped & (hot == cold + 1)
-    num_pairs = index.rung_of.shape[0] - 1
-    return index, jnp.zeros(num_pairs + 1, bool).at[cold].max(adjacent)[:num_pairs]
-
-
-def ascend(index: Index, attempts: Any, wanted: Callable[[Any, Array, Array], Array]) -> tuple:
-    """`sweep` over pairs 0, 1, ..., P-2 (ADJ), with less to remember: one replica climbs until it
-    is refused, and the one that refused it climbs on."""
-
-    def attempt_one(climber: Array, meeting: Any) -> tuple[Array, tuple[Array, Array]]:
-        attempt, above = meeting
-        swapped = wanted(attempt, climber, above)
-        stays, climbs = jnp.where(swapped, above, climber), jnp.where(swapped, climber, above)
-        return climbs, (stays, swapped)
-
-    meetings = attempts, index.replica_at[1:]
-    last, (stayed, swapped) = jax.lax.scan(attempt_one, index.replica_at[0], meetings)
-    replica_at = jnp.append(stayed, last)
-    rungs = jnp.arange(replica_at.shape[0], dtype=index.rung_of.dtype)
-    return Index(jnp.zeros_like(rungs).at[replica_at].set(rungs), replica_at), swapped

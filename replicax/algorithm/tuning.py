@@ -1,7 +1,7 @@
 """Self-tuning of ladder and buffer by stochastic approximation (Eq. 10 to 12)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import jax
@@ -96,7 +96,7 @@ class EnergyUnit(NamedTuple):
     count: Array  # shape ()
 
     def measure(self, energy: Array) -> "EnergyUnit":
-        """Add the differences of one step; ties and non-finite values say nothing."""
+        """Add the differences of one step, without ties and non-finite values."""
         difference = jnp.abs(energy[1:] - energy[:-1])
         usable = (difference > 0) & jnp.isfinite(difference)
         logs = jnp.where(usable, jnp.log(jnp.where(usable, difference, 1.0)), 0.0)
@@ -104,14 +104,14 @@ class EnergyUnit(NamedTuple):
         return EnergyUnit(self.log_sum + jnp.sum(logs), count)
 
     def value(self) -> Array:
-        """One, as long as nothing was measured."""
+        """Return the unit; 1 as long as nothing was measured."""
         spread = 1.887 * jnp.exp(self.log_sum / jnp.maximum(self.count, 1))
         return jnp.where(self.count > 0, spread, 1.0).astype(self.log_sum.dtype)
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What adapts, how fast and for how long."""
+    """Which parts adapt, how fast and for how long."""
 
     target_swap_rate: float = 0.4
     gain: Callable[[Array], Array] = Gain()  # of the ladder
@@ -123,7 +123,12 @@ class Tuning:
     measure_buffer: bool = False  # whether the buffer starts at that unit
 
     def measuring(self, step: Array) -> Array:
+        """Return whether `step` only measures the unit of energy, without exchange."""
         return step < self.measure_steps
+
+
+_STATIC = [field.name for field in fields(Tuning) if field.name != "target_swap_rate"]
+jax.tree_util.register_dataclass(Tuning, ["target_swap_rate"], _STATIC)
 
 
 def tune(
@@ -135,7 +140,10 @@ def tune(
     energy: Array,
     wanted: Array,
 ) -> tuple[Ladder, Array, EnergyUnit]:
-    """One step of self-tuning, from the verdicts of all pairs taken before any swap."""
+    """Return ladder, buffer and energy unit after one step of self-tuning.
+
+    `wanted` holds the verdicts of all pairs, taken before any swap.
+    """
     measuring = tuning.measuring(step)
     if tuning.measure_steps:
         unit = jax.lax.cond(measuring, lambda: unit.measure(energy), lambda: unit)

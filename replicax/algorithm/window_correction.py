@@ -1,4 +1,4 @@
-"""lambda_W found by the run itself: the stages of `window_corrected("auto")`.
+"""The window correction lambda_W tuned by the run itself: `window_corrected("auto")`.
 
 At most one swap in a window warms the cold rung, and lambda_W cools it. Which lambda_W is right
 shows in the mean energy of the cold rung, once it is known what that energy should be:
@@ -22,7 +22,6 @@ import jax.numpy as jnp
 from jax import Array
 
 from replicax.algorithm.schedule import Schedule
-from replicax.algorithm.swap import Rule
 
 _BLOCKS = 50
 _GAIN = 100.0  # about 1 / slope: on two modes dT dE[U] / dlambda is -.005 to -.03
@@ -31,10 +30,10 @@ _UNSETTLED = 10  # a tenth of the reference is not yet stationary
 
 
 class Sum(NamedTuple):
-    """A sum of millions of terms in single precision (Kahan's)."""
+    """A compensated (Kahan) sum: millions of terms in single precision."""
 
     total: Array  # shape ()
-    lost: Array  # what rounding has taken from it so far, shape ()
+    lost: Array  # lost to rounding so far, shape ()
 
     def add(self, term: Array) -> "Sum":
         term = term - self.lost
@@ -43,7 +42,7 @@ class Sum(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """What the estimate of lambda_W remembers."""
+    """The state of the estimate of lambda_W."""
 
     value: Array  # lambda_W in force                                     shape ()
     anchor: Array  # an energy, from which those of the reference differ  shape ()
@@ -52,8 +51,8 @@ class Correction(NamedTuple):
     tuned: Sum  # of lambda_W over the second half of the tuning
 
 
-def start(rule: Rule, dtype: Any) -> Correction | tuple[()]:
-    """Before the first step; empty where lambda_W is given."""
+def start(rule: Any, dtype: Any) -> Correction | tuple[()]:
+    """Return the state before the first step; empty where lambda_W is given."""
     if not rule.tunes_correction:
         return ()
     if rule.reference_steps is None or rule.tuning_steps is None:
@@ -67,24 +66,24 @@ def start(rule: Rule, dtype: Any) -> Correction | tuple[()]:
 
 
 def in_force(
-    rule: Rule, schedule: Schedule, step: Array, correction: Correction | tuple[()]
-) -> tuple[Rule, Schedule]:
-    """The rule with its lambda_W of now, and the schedule with its window of now."""
+    rule: Any, schedule: Schedule, step: Array, correction: Correction | tuple[()]
+) -> tuple[Any, Schedule]:
+    """Return the rule with the lambda_W, and the schedule with the window, of this step."""
     if not isinstance(correction, Correction):
         return rule, schedule
     window = jnp.where(step < rule.reference_steps, 1, schedule.window)
     return replace(rule, window_correction=correction.value), replace(schedule, window=window)
 
 
-def renew(
-    rule: Rule,
+def update(
+    rule: Any,
     window: Any,
     step: Array,
     correction: Correction | tuple[()],
     cold_energy: Array,
     temperature: Array,
 ) -> Correction | tuple[()]:
-    """What is remembered after a step; `cold_energy` is U~ of rung 0 before the swap.
+    """Return the state after a step; `cold_energy` is U~ of rung 0 before the swap.
 
     |lambda_W| <= log W, as W attempts make a swap W times as likely at most: a window of one step
     needs no correction.

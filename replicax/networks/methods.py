@@ -1,4 +1,4 @@
-"""Ways to a posterior over networks: DEO*, its baselines, and how start networks are made.
+"""Methods to sample networks: DEO*, its baselines, and the training of start networks.
 
 A method says which replicas there are, how they move and exchange, and which networks are
 averaged. Learning rates are per mean loss, temperatures those of the posterior.
@@ -14,7 +14,7 @@ from replicax.algorithm.kernels import Kernel
 
 
 class Clock(NamedTuple):
-    """How long a run is."""
+    """The length of a run."""
 
     epochs: int
     steps_per_epoch: int
@@ -22,7 +22,7 @@ class Clock(NamedTuple):
 
 
 class Method(NamedTuple):
-    """One way to sample networks."""
+    """One method to sample networks."""
 
     about: str
     learning_rate: Any  # by default: one, or (cold, hot)
@@ -48,7 +48,8 @@ class Method(NamedTuple):
     def weights(
         self, clock: Clock, kernel: Kernel, pick_every: int, burn_in: int = 0
     ) -> Callable[[int, int], np.ndarray]:
-        """`weights(epoch, num_replicas) -> (rung,)` in the average; epochs count from 1."""
+        """Build `weights(epoch, num_replicas) -> (rung,)`, of networks in the average; epochs
+        count from 1."""
 
         def weights(epoch: int, num_replicas: int) -> np.ndarray:
             none, coldest = np.zeros(num_replicas), np.eye(num_replicas)[0]

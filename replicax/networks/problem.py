@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import Array
 
 from replicax.algorithm.target import Target
@@ -29,7 +30,7 @@ UNITS = ("mean", "total")
 
 
 class Test(NamedTuple):
-    """What trained networks are judged by: `logits(params, model_state, inputs)` on unseen data."""
+    """Unseen data, and `logits(params, model_state, inputs)` to test networks on them."""
 
     __test__ = False  # for pytest, which takes the name for its own
     logits: Callable[[Any, Any, Any], Array]
@@ -61,9 +62,11 @@ class Supervised:
         return float(self.num_rows) if self.unit == "total" else 1.0
 
     def learning_rate(self, per_mean_loss: Any) -> Any:
+        """Return learning rates in the unit of the energies."""
         return np.asarray(per_mean_loss, float) / self.scale
 
     def temperature(self, of_posterior: Any) -> Any:
+        """Return temperatures in the unit of the energies."""
         return np.asarray(of_posterior, float) * self.scale / self.num_rows
 
 
@@ -78,7 +81,7 @@ def supervised(
     prepare: Callable[[Array, Any], Any] | None = None,
     test: Test | None = None,
 ) -> Supervised:
-    """The posterior of a network of any JAX library, given its loss.
+    """Return the posterior of a network of any JAX library, given its loss.
 
     Args:
         loss_fn: `loss_fn(params, model_state, batch, key) -> loss, model_state`, the loss being a
@@ -88,8 +91,8 @@ def supervised(
         unit: of energies, "mean" or "total".
         weight_decay: of the Gaussian prior, per mean loss; always part of the gradient.
         prior_in_energy: whether swaps see the prior, too.
-        prepare: `prepare(key, batch)` makes of the rows what the loss sees, once for all replicas.
-        test: how `rx.train` judges networks, an `rx.Test`.
+        prepare: `prepare(key, batch)` turns rows into the batch of the loss, once for all replicas.
+        test: an `rx.Test`, which `rx.train` evaluates networks on.
 
     >>> x = jnp.linspace(-1.0, 1.0, 64)
     >>> def loss_fn(params, model_state, batch, key):
@@ -110,15 +113,15 @@ def supervised(
         return jnp.asarray(0.5 * scale * weight_decay * square)
 
     def energy(params: Any, model_state: Any, batch: Any, key: Array) -> tuple[Array, Any]:
-        found = loss_fn(params, model_state, batch, key)
-        if not isinstance(found, tuple | list) or len(found) != 2:
+        returned = loss_fn(params, model_state, batch, key)
+        if not isinstance(returned, tuple | list) or len(returned) != 2:
             raise ValueError(
                 "The loss must return (loss, model_state); with nothing to remember, return the "
                 "model_state that it was given."
             )
-        loss, model_state = found
-        seen = scale * loss
-        return (seen + prior(params) if prior_in_energy else seen), model_state
+        loss, model_state = returned
+        total = scale * loss
+        return (total + prior(params) if prior_in_energy else total), model_state
 
     apart = weight_decay > 0 and not prior_in_energy
     target = Target(energy, has_state=True, prior=prior if apart else None)
@@ -133,7 +136,7 @@ def classification(
     augment: bool = True,
     **options: Any,
 ) -> Supervised:
-    """Images and labels for a `Network`: mean cross-entropy, tested on the data set's test part.
+    """Return the posterior of a `Network` on images: mean cross-entropy, tested on the test part.
 
     Images stay uint8 on the device and are normalised, and with `augment` cropped, flipped and
     partly erased, inside the compiled step. Further options are those of `supervised`.
@@ -149,7 +152,8 @@ def classification(
     def loss_fn(params: Any, model_state: Any, batch: Any, key: Array) -> tuple[Array, Any]:
         images, labels = batch
         logits, model_state = network.apply(params, model_state, images, True)
-        return cross_entropy(logits, labels), model_state
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits.astype(jnp.float32), labels)
+        return jnp.mean(losses), model_state
 
     def logits(params: Any, model_state: Any, images: Array) -> Array:
         return network.apply(params, model_state, normalised(images), False)[0]
@@ -158,10 +162,3 @@ def classification(
     test = Test(logits, jnp.asarray(dataset.test_images), labels, dataset.num_classes)
     data = (dataset.train_images, dataset.train_labels)
     return supervised(loss_fn, data, batch_size=batch_size, prepare=prepare, test=test, **options)
-
-
-def cross_entropy(logits: Array, labels: Array) -> Array:
-    """The mean over the batch of -log softmax(logits)[label], in float32."""
-    log_probabilities = jax.nn.log_softmax(logits.astype(jnp.float32))
-    seen = jnp.take_along_axis(log_probabilities, labels[:, None], axis=1)
-    return -jnp.mean(seen)

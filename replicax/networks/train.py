@@ -1,74 +1,26 @@
-"""`train()`: a posterior over networks, epoch by epoch; and how to go on with its folder."""
+"""`train`: sample networks epoch by epoch; `resume_training`: continue from a run folder."""
 
-import inspect
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from replicax import api as sampling
 from replicax.algorithm.tuning import Gain
-from replicax.errors import choose
-from replicax.networks import evaluate as examine
-from replicax.networks import swag_watch
-from replicax.networks.methods import METHODS, Clock, Method
+from replicax.networks import evaluate, swag_cycles
+from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised
 from replicax.networks.trained import Trained
-from replicax.run import checkpoint
-from replicax.run import pytrees as trees
-from replicax.run.assembly import Assembly
-from replicax.run.host_loop import Progress, Watch
-from replicax.run.initial import per_replica
-from replicax.run.options import Options, at_least
-from replicax.run.records import create_records, open_records
-from replicax.version import __version__
-
-# The paper's adaptation of networks, per mean loss
-GAIN, BUFFER, BUFFER_GAIN = Gain(600.0, 1000.0), 0.1, Gain(60.0, 1000.0, cap=0.05)
-_PICK_EVERY = 10  # epochs between two looks at all networks of an ensemble
-
-
-@dataclass(frozen=True)
-class Training:
-    """What a run folder must know to go on, beside the options of the sampler."""
-
-    method: str
-    epochs: int  # of each network
-    momentum: float
-    pick_every: int
-    test_every: int  # epochs between two tests
-    burn_in: int  # epochs before the average begins
-    cycle_epochs: int
-    unit: str
-    num_rows: int
-    seed: int
-    times: int = 1  # epochs for each that was asked for: more than one for a single network
-
-    @property
-    def parts(self) -> Method:
-        return METHODS[self.method]
-
-    def clock(self, problem: Supervised) -> Clock:
-        return Clock(self.epochs, problem.steps_per_epoch, self.cycle_epochs)
-
-    def kernel(self, problem: Supervised) -> Any:
-        return self.parts.kernel(self.momentum, self.clock(problem))
-
-    def watch(self, problem: Supervised, like: Any, starts: Any = None) -> Watch:
-        """Tests after every epoch, and the average that the method asks for.
-
-        `like`: shapes of one network, (params, model_state).
-        """
-        clock, kernel = self.clock(problem), self.kernel(problem)
-        weights = self.parts.weights(clock, kernel, self.pick_every, self.burn_in)
-        watch = examine.build_watch(problem, weights, self.test_every, starts)
-        if not self.parts.draws_gaussian:
-            return watch
-        return swag_watch.build(watch, problem, clock, kernel, like[0], self.seed)
+from replicax.run import pytrees
+from replicax.run.host_loop import Progress, run
+from replicax.run.initial import initial_carry, per_replica
+from replicax.run.metadata import Metadata, describe_machine
+from replicax.run.program import Program, build_program
+from replicax.run.records import FolderRecords, create_records, open_records
+from replicax.run.restore import Restored, point_like, restore, rewind
+from replicax.run.saver import Evaluation
 
 
 def train(
@@ -83,9 +35,9 @@ def train(
     temperature: float | None = None,
     target_swap_rate: float = 0.005,
     window: int | None = None,
-    gain: Gain = GAIN,
-    buffer: float = BUFFER,
-    buffer_gain: Gain = BUFFER_GAIN,
+    gain: Any = Gain(600.0, 1000.0),  # noqa: B008
+    buffer: float = 0.1,
+    buffer_gain: Any = Gain(60.0, 1000.0, cap=0.05),  # noqa: B008
     on_swap: str = "keep",
     on_nonfinite: str | None = None,
     average_starts: bool = False,
@@ -123,58 +75,81 @@ def train(
         cycle_epochs: of the methods that go in cycles.
         note: plain data to keep in the run folder.
     """
-    training, made = assemble(problem, dict(locals()))
+    options = TrainOptions(
+        epochs=epochs,
+        method=method,
+        num_replicas=num_replicas,
+        learning_rate=learning_rate,
+        momentum=momentum,
+        temperature=temperature,
+        target_swap_rate=target_swap_rate,
+        window=window,
+        gain=gain,
+        buffer=buffer,
+        buffer_gain=buffer_gain,
+        on_swap=on_swap,
+        on_nonfinite=on_nonfinite,
+        keep_networks=keep_networks,
+        burn_in=burn_in,
+        cycle_epochs=cycle_epochs,
+        seed=seed,
+        checkpoint_every=checkpoint_every,
+    )
+    program = build_training(problem, options)
     if isinstance(start, str | Path):
-        start = per_replica(networks_of(start, problem, made.num_replicas))
-    carry, described = made.starting_carry(start)
+        start = per_replica(networks_of(start, problem, program.num_replicas))
+    carry = initial_carry(program, start)
     starts = _first_chain(carry.state.points) if average_starts else None
-    like = jax.eval_shape(trees.first, carry.state.points)
-    watch = training.watch(problem, like, starts)
-    records = create_records(None if run_dir is None else Path(run_dir))
-    meta = {
-        "version": __version__,
-        "options": made.options.to_json(),
-        "params": described,
-        "batches": made.batches.describe(),
-        "resolved": made.describe(),
-        "training": asdict(training),
-        "machine": describe_device(),
-        "note": note or {},
-    }
-    records.write_meta(meta)
-    num_steps = made.options.num_steps
-    sampling.go_on(made, carry, made.no_trips(), records, num_steps, progress, callback, watch)
+    like = jax.eval_shape(pytrees.first, carry.state.points)
+    evaluation = build_evaluation(problem, options, like, starts)
+    records = create_records(run_dir)
+    records.write_metadata(
+        Metadata(
+            kind="train",
+            options=options.sampler(problem).to_json(),
+            resolved=program.describe(),
+            params=pytrees.describe(like),
+            batches=problem.batches.describe(),
+            training=options.to_json(),
+            steps_per_epoch=problem.steps_per_epoch,
+            num_rows=problem.num_rows,
+            unit=problem.unit,
+            note=note or {},
+            machine=describe_machine(),
+        )
+    )
+    run(
+        program,
+        carry,
+        records,
+        options.run_epochs * problem.steps_per_epoch,
+        evaluation=evaluation,
+        checkpoint_every=checkpoint_every,
+        progress=progress,
+        callback=callback,
+    )
     return Trained(records, like)
 
 
-def assemble(problem: Supervised, given: dict[str, Any]) -> tuple[Training, Assembly]:
-    """The parts of a run from the arguments of `train`; those not given have its defaults."""
-    defaults = inspect.signature(train).parameters.items()
-    given = {name: given.get(name, parameter.default) for name, parameter in defaults}
-    for name in ("epochs", "num_replicas", "cycle_epochs"):
-        at_least(name, given[name], 1)
-    at_least("burn_in", given["burn_in"], 0)
-    parts = METHODS[choose("method", given["method"], METHODS)]
-    epochs = given["epochs"] * given["num_replicas"] if parts.is_single else given["epochs"]
-    training = Training(
-        method=given["method"],
-        epochs=epochs,
-        times=epochs // given["epochs"],
-        momentum=given["momentum"],
-        pick_every=min(_PICK_EVERY, epochs),
-        test_every=min(parts.test_every, epochs),
-        burn_in=given["burn_in"],
-        cycle_epochs=min(given["cycle_epochs"], epochs),
-        unit=problem.unit,
-        num_rows=problem.num_rows,
-        seed=given["seed"],
-    )
-    return training, _assembly(problem, training, _options(problem, training, given))
+def build_training(problem: Supervised, options: TrainOptions) -> Program:
+    """Return the program of a training."""
+    every = options.test_every * problem.steps_per_epoch
+    return build_program(options.sampler(problem), problem.target, problem.batches, every)
 
 
-def _assembly(problem: Supervised, training: Training, chosen: Options) -> Assembly:
-    every = training.test_every * problem.steps_per_epoch
-    return Assembly(chosen, problem.target, problem.batches, watch_every=every)
+def build_evaluation(
+    problem: Supervised, options: TrainOptions, like: Any, starts: Any = None
+) -> Evaluation:
+    """Return the tests after every epoch, and the average of networks that the method asks for.
+
+    `like` holds the shapes of one network, (params, model_state).
+    """
+    clock, kernel = options.clock(problem), options.kernel(problem)
+    weights = options.parts.weights(clock, kernel, options.pick_every, options.burn_in)
+    evaluation = evaluate.build(problem, weights, options.test_every, starts)
+    if not options.parts.draws_gaussian:
+        return evaluation
+    return swag_cycles.build(evaluation, problem, clock, kernel, like[0], options.seed)
 
 
 def resume_training(
@@ -184,141 +159,101 @@ def resume_training(
     epochs: int | None = None,
     progress: bool | None = None,
     callback: Callable[[Progress], Any] | None = None,
+    gain: Any = None,
+    buffer_gain: Any = None,
 ) -> Trained:
-    """Go on with a run folder of `train`, bit for bit; more `epochs` make it longer."""
-    records = open_records(run_dir)
-    training, made, like, step, carry, trips, memory = _restore(Path(run_dir), problem, epochs)
-    watch = training.watch(problem, like)
-    watch.memory = memory
-    records.truncate(made.program.lengths(step))
-    meta = {**records.meta, "options": made.options.to_json(), "training": asdict(training)}
-    records.write_meta(meta)
-    num_steps = made.options.num_steps
-    sampling.go_on(made, carry, trips, records, num_steps, progress, callback, watch)
+    """Continue the training in a folder, bit for bit; more `epochs` make it longer.
+
+    `gain` and `buffer_gain` are given again where they were functions of your own.
+    """
+    return resume_records(
+        open_records(run_dir),
+        problem,
+        epochs=epochs,
+        progress=progress,
+        callback=callback,
+        gain=gain,
+        buffer_gain=buffer_gain,
+    )
+
+
+def resume_records(
+    records: FolderRecords,
+    problem: Supervised,
+    *,
+    progress: bool | None = None,
+    callback: Callable[[Progress], Any] | None = None,
+    **given: Any,
+) -> Trained:
+    """Continue the training whose records were opened; see `resume_training`."""
+    options = _stored_options(records, problem, given)
+    program, like = build_training(problem, options), point_like(records)
+    restored = _restore(records, problem, options, program, like)
+    evaluation = build_evaluation(problem, options, like)
+    evaluation.state = restored.evaluation
+    rewind(records, program, restored.step)
+    chosen = options.sampler(problem)
+    records.write_metadata(
+        replace(records.metadata, options=chosen.to_json(), training=options.to_json())
+    )
+    run(
+        program,
+        restored.carry,
+        records,
+        chosen.num_steps,
+        evaluation=evaluation,
+        checkpoint_every=options.checkpoint_every,
+        progress=progress,
+        callback=callback,
+    )
     return Trained(records, like)
 
 
 def networks_of(run_dir: str | Path, problem: Supervised, num_replicas: int | None = None) -> Any:
-    """The last networks of a run, (params, model_state) with a leading axis from cold to hot."""
-    _, _, _, _, carry, _, _ = _restore(Path(run_dir), problem)
-    replica_at = np.asarray(carry.state.replica_at[0])
+    """Return the last networks of a run, (params, model_state) with a leading axis from cold to
+    hot."""
+    records = open_records(run_dir)
+    # Gains do not matter here: any take the place of functions that a folder cannot hold.
+    options = _stored_options(records, problem, {"gain": 0.0, "buffer_gain": 0.0})
+    program, like = build_training(problem, options), point_like(records)
+    state = _restore(records, problem, options, program, like).carry.state
+    replica_at = np.asarray(state.replica_at[0])
     if num_replicas is not None and num_replicas > len(replica_at):
         raise ValueError(
             f"{run_dir} holds {len(replica_at)} networks, but {num_replicas} are needed to start "
             "from: write fewer replicas, or pretrain more networks."
         )
     wanted = replica_at[:num_replicas]
-    return jax.tree.map(lambda leaf: leaf[wanted], _first_chain(carry.state.points))
+    return jax.tree.map(lambda leaf: leaf[wanted], _first_chain(state.points))
 
 
-def _restore(folder: Path, problem: Supervised, epochs: int | None = None):
-    """Everything that the last checkpoint in a folder of `train` stands for."""
-    meta = open_records(folder).meta
-    if "training" not in meta:
-        raise ValueError(f"{folder} was not made by rx.train; rx.resume goes on with it.")
-    training = Training(**meta["training"])
-    if (problem.unit, problem.num_rows) != (training.unit, training.num_rows):
+def _stored_options(
+    records: FolderRecords, problem: Supervised, given: dict[str, Any]
+) -> TrainOptions:
+    """Return the options of a folder, changed by those given, once the problem fits."""
+    folder, metadata = records.folder, records.metadata
+    if metadata.training is None:
+        raise ValueError(f"{folder} was not made by rx.train; rx.resume continues it.")
+    if (problem.unit, problem.num_rows) != (metadata.unit, metadata.num_rows):
         raise ValueError(
-            f"{folder} was trained on {training.num_rows} rows in the unit {training.unit!r}; the "
+            f"{folder} was trained on {metadata.num_rows} rows in the unit {metadata.unit!r}; the "
             f"problem has {problem.num_rows} in {problem.unit!r}. Give the same problem again."
         )
-    given: dict[str, Any] = {}
+    epochs, before = given.get("epochs"), metadata.training["epochs"]
     if epochs is not None:
-        before = training.epochs // training.times
         if epochs < before:
             raise ValueError(f"epochs is {epochs}, but the run was made for {before}.")
-        if training.method == "pretrain":
+        if metadata.training["method"] == "pretrain":
             raise ValueError("The learning rate of a pretraining follows its length: start anew.")
-        training = replace(training, epochs=epochs * training.times)
-        given["num_steps"] = training.epochs * problem.steps_per_epoch
-    chosen = Options.from_json(meta["options"], given)
-    made = _assembly(problem, training, chosen)
-    described = meta["params"]
-    if described["structure"] is None:
-        raise ValueError(
-            f"The networks in {folder} have containers of their own kind, which a folder cannot "
-            "hold: make params and model_state of dicts, lists and tuples to go on with a run."
-        )
-    zeros = [
-        jax.ShapeDtypeStruct(tuple(shape), jnp.dtype(dtype))
-        for shape, dtype in zip(described["shapes"], described["dtypes"], strict=True)
-    ]
-    like = trees.rebuild(described, zeros)
-    zero = lambda point: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), point)  # noqa: E731
-    carry = jax.eval_shape(lambda: made.first_carry(zero(like)))
-    memory = jax.eval_shape(lambda: training.watch(problem, like).memory)
-    step = checkpoint.latest_step(folder)
-    template = (carry, made.no_trips(), memory)
-    carry, trips, memory = checkpoint.restore(folder, step, template)
-    carry, memory = jax.tree.map(jnp.asarray, (carry, memory))
-    return training, made, like, step, carry, trips, memory
+    return TrainOptions.from_json(metadata.training, given)
 
 
-def _options(problem: Supervised, training: Training, given: dict[str, Any]) -> Options:
-    """What `rx.sample` would be told."""
-    method, steps = training.parts, problem.steps_per_epoch
-    rate = method.learning_rate if given["learning_rate"] is None else given["learning_rate"]
-    if np.ndim(rate) and not method.has_ladder:
-        raise ValueError(
-            f'learning_rate is {rate}; the method "{training.method}" has no ladder: give one.'
-        )
-    temperature = given["temperature"]
-    temperature = method.temperature if temperature is None else temperature
-    scale = problem.scale
-    chosen = {
-        **{name: parameter.default for name, parameter in _DEFAULTS.items()},
-        "num_steps": training.epochs * steps,
-        "num_replicas": 1 if method.is_single else given["num_replicas"],
-        "learning_rate": problem.learning_rate(rate),
-        "temperature": _temperatures(problem, method, temperature, given["num_replicas"]),
-        "target_swap_rate": given["target_swap_rate"],
-        "window": given["window"],
-        "schedule": method.schedule,
-        "kernel": training.kernel(problem),
-        "gain": given["gain"],
-        "buffer": scale * given["buffer"],
-        "buffer_gain": _scaled(given["buffer_gain"], scale),
-        "energy_at": "before",
-        "on_swap": given["on_swap"],
-        "burn_in": steps - 1,  # draws are taken at the end of an epoch
-        "thin": steps,
-        "seed": given["seed"],
-        "keep_draws": given["keep_networks"],
-        "history_every": steps,
-        "on_nonfinite": given["on_nonfinite"] or ("restart" if method.has_ladder else "stop"),
-        "checkpoint_every": given["checkpoint_every"],
-    }
-    return Options(**chosen)
-
-
-_DEFAULTS = {
-    name: parameter
-    for name, parameter in inspect.signature(sampling.sample).parameters.items()
-    if name in Options.__dataclass_fields__
-}
-
-
-def _temperatures(problem: Supervised, method: Method, value: float, num_replicas: int) -> Any:
-    """On the coldest rung of a ladder; on every rung of replicas that do not exchange."""
-    temperature = float(problem.temperature(value))
-    alone = method.has_ladder or method.is_single
-    return temperature if alone else np.full(num_replicas, temperature)
-
-
-def _scaled(gain: Any, by: float) -> Any:
-    """The gain of a buffer in the unit of the energies."""
-    if isinstance(gain, Gain):
-        return replace(gain, scale=gain.scale * by, cap=gain.cap * by)
-    if callable(gain):
-        return lambda step: by * gain(step)  # type: ignore[operator]
-    return by * gain
+def _restore(
+    records: FolderRecords, problem: Supervised, options: TrainOptions, program: Program, like: Any
+) -> Restored:
+    evaluation = jax.eval_shape(lambda: build_evaluation(problem, options, like).state)
+    return restore(records, program, like, evaluation)
 
 
 def _first_chain(points: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[0], points)
-
-
-def describe_device() -> str:
-    """The machine in words, for results that are read elsewhere."""
-    device = jax.devices()[0]
-    return f"{device.device_kind}, jax {jax.__version__}"

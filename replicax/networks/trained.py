@@ -1,4 +1,4 @@
-"""`Trained`: what training found: how networks and their average do on unseen data."""
+"""`Trained`: the result of a training, the networks and their average on unseen data."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from replicax.networks import predict
+from replicax.networks.options import TrainOptions
 from replicax.networks.predict import Average, Metrics
 from replicax.results.posterior import Posterior
 
@@ -23,24 +24,29 @@ class Trained(Posterior):
 
     @property
     def method(self) -> str:
-        return self._records.meta["training"]["method"]
+        return self.train_options.method
+
+    @property
+    def train_options(self) -> TrainOptions:
+        """The options of `rx.train`, gains as plain data."""
+        return TrainOptions(**(self.metadata.training or {}))
 
     @property
     def num_epochs(self) -> int:
         """Epochs done."""
-        return self.num_steps // self.options["history_every"]
+        return self.num_steps // (self.metadata.steps_per_epoch or 1)
 
     @property
     def epochs(self) -> dict[str, np.ndarray]:
-        """What tests saw, by name, each (test, ...): after every epoch, or every tenth where
+        """Test results by name, each (test, ...): after every epoch, or every tenth where
         nothing is averaged; `epoch` says after which.
 
         `nll` and `accuracy` of the network on each rung (epoch, rung); of the average so far,
         `average_nll_probabilities`, `average_accuracy_logits` and so on; its `weight`.
         """
-        records, every = self._records, self._records.meta["training"]["test_every"]
-        read = {name: records.read("epochs", name) for name in records.names("epochs")}
-        return {"epoch": every * (1 + np.arange(records.length("epochs"))), **read}
+        records, every = self._records, self.train_options.test_every
+        columns = {name: records.read("epochs", name) for name in records.names("epochs")}
+        return {"epoch": every * (1 + np.arange(records.length("epochs"))), **columns}
 
     @property
     def average(self) -> Average:
@@ -57,7 +63,8 @@ class Trained(Posterior):
         return Average(**parts)
 
     def log_probabilities(self, by: str = "probabilities", start_weight: float = 0.0) -> np.ndarray:
-        """What the average predicts, (image, class); start networks count `start_weight` each."""
+        """Return the predictions of the average, (image, class); start networks count
+        `start_weight` each."""
         starts = Average(*(start_weight * part for part in self.starts))
         merged = predict.merge(self.average, starts) if start_weight else self.average
         return np.asarray(predict.log_probabilities(merged, by))  # type: ignore[arg-type]
@@ -68,23 +75,23 @@ class Trained(Posterior):
         return self._final("labels")
 
     def metrics(self, by: str = "probabilities", start_weight: float = 0.0) -> Metrics:
-        """How good the average is on the test."""
+        """Return accuracy, likelihood and calibration of the average on the test."""
         return predict.evaluate(self.log_probabilities(by, start_weight), self.labels)
 
     def summary(self) -> dict[str, Any]:
-        """Everything about the run as plain data."""
+        """Return the numbers of the run as plain data."""
         from replicax.networks.summary import summarise
 
         return summarise(self)
 
     def plot(self, out: str | Path | None = None) -> dict[str, Any]:
-        """Figures by name, written to the folder `out` if given: epochs, ladder and exchange where
-        there is one, and how well the average is calibrated."""
+        """Return figures by name, written to the folder `out` if given: epochs, ladder and
+        exchange where there is one, and the calibration of the average."""
         from replicax.networks.plots import plot_training
 
         return plot_training(self, out)
 
     @property
     def restarts(self) -> np.ndarray:
-        """How often a network on each rung broke and began again  (rung,)."""
+        """How often a network on each rung broke and was restarted  (rung,)."""
         return self._final("restarts")[0]

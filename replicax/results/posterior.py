@@ -1,4 +1,4 @@
-"""`Posterior`: what a run found, in memory or read lazily from its folder."""
+"""`Posterior`: the result of a run, in memory or read lazily from its folder."""
 
 import warnings
 from pathlib import Path
@@ -6,19 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from replicax.run import pytrees as trees
+from replicax.run import pytrees
+from replicax.run.counters import PAIR_COUNTS
 from replicax.run.host_loop import Result
+from replicax.run.metadata import Metadata
 from replicax.run.records import Records
 
 _MAX_COMPONENTS = 1000  # of the parameters, for R-hat and effective size
 
 
 class Posterior:
-    """Draws of the coldest rung and how they came about; every array has a chain axis first."""
+    """Draws of the coldest rung and the history of the run; every array has a chain axis first."""
 
     def __init__(self, records: Records, like: Any = None) -> None:
         self._records, self._like = records, like
-        self._resolved = records.meta["resolved"]
 
     def __repr__(self) -> str:
         trips = ", ".join(str(n) for n in self.round_trips)
@@ -29,18 +30,23 @@ class Posterior:
 
     @property
     def run_dir(self) -> Path | None:
-        return getattr(self._records, "folder", None)
+        return self._records.folder
 
     @property
     def options(self) -> dict[str, Any]:
         """The options of the run as plain data, resolved choices included."""
-        return {**self._records.meta["options"], **self._resolved}
+        return {**self.metadata.options, **self.metadata.resolved}
+
+    @property
+    def metadata(self) -> Metadata:
+        """The metadata of the run, as its folder holds them."""
+        return self._records.metadata
 
     @property
     def result(self) -> Result:
         """How the run ended: a code and a sentence."""
         unended = {"code": "running", "sentence": "The run has not ended (or was killed)."}
-        return Result(**self._records.meta.get("result", unended))
+        return Result(**(self.metadata.result or unended))
 
     @property
     def num_chains(self) -> int:
@@ -48,7 +54,7 @@ class Posterior:
 
     @property
     def num_replicas(self) -> int:
-        return self._resolved["num_replicas"]
+        return self.metadata.resolved["num_replicas"]
 
     @property
     def num_steps(self) -> int:
@@ -61,7 +67,7 @@ class Posterior:
 
     @property
     def window(self) -> int:
-        return self._resolved["window"]
+        return self.metadata.resolved["window"]
 
     @property
     def num_windows(self) -> np.ndarray:
@@ -73,30 +79,32 @@ class Posterior:
 
     def _draws(self, name: str, rung: int) -> np.ndarray:
         """(draw, chain, rung, ...) -> (chain, draw, ...)."""
-        rungs = self._resolved["draw_rungs"]
+        rungs = self.metadata.resolved["draw_rungs"]
         if rung not in rungs:
             raise ValueError(
                 f"Draws of rung {rung} were not kept, only of {rungs}; sample with "
                 f'draw_rungs=(0, {rung}) or "all".'
             )
-        if name != "__energy__" and not self.options["keep_draws"]:
+        if name != "energy" and not self.options["keep_draws"]:
             raise ValueError(
                 "The parameters of draws were not kept: sample with keep_draws=True, or train with "
                 "keep_networks=True."
             )
         if self.num_draws == 0:
-            shapes = dict(zip(*(self._records.meta["params"][k] for k in ("names", "shapes"))))
-            return np.zeros((self.num_chains, 0, *shapes.get(name, ())))
+            names, shapes = (self.metadata.params[key] for key in ("names", "shapes"))
+            shape = dict(zip(names, shapes)).get(name.removeprefix("params."), ())
+            return np.zeros((self.num_chains, 0, *shape))
         return np.moveaxis(self._records.read("draws", name)[:, :, rungs.index(rung)], 0, 1)
 
     def draws_at(self, rung: int) -> Any:
         """Draws of another rung that was asked for with `draw_rungs`."""
-        described = self._records.meta["params"]
-        leaves = [self._draws(name, rung) for name in described["names"]]
-        return trees.rebuild(described, leaves, self._like)
+        description = self.metadata.params
+        leaves = [self._draws(f"params.{name}", rung) for name in description["names"]]
+        return pytrees.rebuild(description, leaves, self._like)
 
     def energies_at(self, rung: int) -> np.ndarray:
-        return self._draws("__energy__", rung)
+        """Energies of draws of another rung that was asked for with `draw_rungs`."""
+        return self._draws("energy", rung)
 
     @property
     def draws(self) -> Any:
@@ -105,7 +113,7 @@ class Posterior:
 
     @property
     def energies(self) -> np.ndarray:
-        """Energy of each drawn replica, as the step saw it  (chain, draw)."""
+        """Energy of each drawn replica, as it was evaluated in its step  (chain, draw)."""
         return self.energies_at(0)
 
     @property
@@ -159,39 +167,40 @@ class Posterior:
         `verdicts`, `windows` and `window_swaps` are counts so far: their differences give rates.
         """
         records = self._records
-        read = {n: np.moveaxis(records.read("history", n), 0, 1) for n in records.names("history")}
-        if not read:
+        arrays = {
+            name: np.moveaxis(records.read("history", name), 0, 1)
+            for name in records.names("history")
+        }
+        if not arrays:
             return {"step": np.zeros(0, int)}
-        counts = read.pop("pairs")
-        names = ("verdicts", "windows", "window_swaps")
-        read |= {name: counts[:, :, row] for row, name in enumerate(names)}
+        counts = arrays.pop("pairs")
+        arrays |= {name: counts[:, :, row] for row, name in enumerate(PAIR_COUNTS)}
         points = counts.shape[1]
-        return {"step": (np.arange(points) + 1) * self._resolved["history_every"], **read}
+        return {"step": (np.arange(points) + 1) * self.metadata.resolved["history_every"], **arrays}
 
     @property
     def best(self) -> tuple[Any, float]:
-        """The lowest-energy point seen in any chain, and its energy as it was seen.
+        """The lowest-energy point of any chain, and its energy as it was evaluated.
 
         Over all replicas and steps if tracked ("exactly_one", `track_best`), else over the draws.
         """
         points, energies = self._best_leaves()
         chain = int(np.argmin(energies))
         leaves = [leaf[chain] for leaf in points]
-        described = self._records.meta["params"]
-        return trees.rebuild(described, leaves, self._like), float(energies[chain])
+        return pytrees.rebuild(self.metadata.params, leaves, self._like), float(energies[chain])
 
     @property
     def best_by_chain(self) -> tuple[Any, np.ndarray]:
-        """The lowest-energy point seen in each chain, and its energy as it was seen  (chain, ...).
+        """The lowest-energy point of each chain, and its energy as it was evaluated  (chain, ...).
 
         Of noisy energies the lowest belongs to the luckiest draw: judge the point again.
         """
         leaves, energies = self._best_leaves()
-        return trees.rebuild(self._records.meta["params"], leaves, self._like), energies
+        return pytrees.rebuild(self.metadata.params, leaves, self._like), energies
 
     def _best_leaves(self) -> tuple[list[np.ndarray], np.ndarray]:
-        names = self._records.meta["params"]["names"]
-        if self._resolved["track_best"]:
+        names = self.metadata.params["names"]
+        if self.metadata.resolved["track_best"]:
             leaves = [self._final(f"best.{i:06d}") for i in range(len(names))]
             return leaves, self._final("best_energy")
         energies = self.energies
@@ -199,26 +208,27 @@ class Posterior:
             raise ValueError("No draws were kept, so there is no best one.")
         energies = np.where(np.isfinite(energies), energies, np.inf)
         chains, draw = np.arange(self.num_chains), np.argmin(energies, axis=1)
-        return [self._draws(name, 0)[chains, draw] for name in names], energies[chains, draw]
+        points = [self._draws(f"params.{name}", 0)[chains, draw] for name in names]
+        return points, energies[chains, draw]
 
     def components(self) -> dict[str, np.ndarray]:
         """The first scalar components of the parameters by name, each (chain, draw)."""
-        found: dict[str, np.ndarray] = {}
+        components: dict[str, np.ndarray] = {}
         if self.num_draws == 0 or not self.options["keep_draws"]:
-            return found
-        for name in self._records.meta["params"]["names"]:
-            if len(found) >= _MAX_COMPONENTS:
+            return components
+        for name in self.metadata.params["names"]:
+            if len(components) >= _MAX_COMPONENTS:
                 break
-            values = self._draws(name, 0)
+            values = self._draws(f"params.{name}", 0)
             shape = values.shape[2:]
             flat = values.reshape(*values.shape[:2], -1)
-            for i in range(min(flat.shape[2], _MAX_COMPONENTS - len(found))):
+            for i in range(min(flat.shape[2], _MAX_COMPONENTS - len(components))):
                 place = ", ".join(str(n) for n in np.unravel_index(i, shape)) if shape else ""
-                found[f"{name}[{place}]" if shape else name] = flat[:, :, i]
-        return found
+                components[f"{name}[{place}]" if shape else name] = flat[:, :, i]
+        return components
 
     def summary(self) -> dict[str, Any]:
-        """Numbers that say whether to believe the run: a dict ready for JSON, tables in print."""
+        """Swap rates, round trips, R-hat and effective sizes: a dict for JSON, tables in print."""
         from replicax.results.summary import summarise
 
         return summarise(self)
@@ -242,10 +252,16 @@ class Posterior:
 
     def problems(self) -> list[str]:
         """Reasons not to trust the run, as sentences."""
-        from replicax.results.summary import find_problems
+        from replicax.results.problems import find_problems
 
         return find_problems(self)
 
     def warn(self) -> None:
+        """Issue a warning for each of the `problems`."""
         for sentence in self.problems():
             warnings.warn(sentence, stacklevel=4)
+
+    def warned(self) -> "Posterior":
+        """Issue the warnings, and return the posterior."""
+        self.warn()
+        return self

@@ -1,9 +1,9 @@
-"""Where mini-batches come from; all replicas of a chain see the same one."""
+"""Sources of mini-batches; all replicas of a chain see the same one."""
 
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,23 +15,65 @@ from replicax.algorithm import prng
 _ORDERS = 2**32 - 1  # a number that no step has: keys of epochs are not those of steps
 
 
-@dataclass(frozen=True)
-class NoBatches:
-    """The energy needs no data."""
+class Batches:
+    """The interface of all sources, and the source of targets that need no data.
 
-    replayable = True
+    Inside the compiled loop: `draw` makes the randomness of one step, `plan` what the steps of a
+    segment share, `take` the mini-batch of a step. On the host: `feed` the data of a chunk.
+    """
+
+    data: Any  # arrays that the compiled loop reads; None where `feed` brings them
+    can_refresh: ClassVar[bool] = True  # whether there are further mini-batches, or none are needed
 
     def describe(self) -> str:
+        """Return a description that tells two sources apart when a run resumes."""
         return "none"
+
+    def draw(self, key: Array) -> Any:
+        """Draw the randomness of one step's mini-batch."""
+        return None
+
+    def plan(self, key: Array, step: Array, num_steps: int) -> Any:
+        """Prepare up to `num_steps` steps from `step` on, where that is cheaper done at once."""
+        return None
+
+    def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
+        """Return the mini-batch of `step`, the `place`-th of its chunk."""
+        return None
+
+    def fresh(self, data: Any) -> Callable[[Array], Any] | None:
+        """Return a function of a key that gives further mini-batches; None where there are none."""
+        return None
+
+    def first(self, key: Array) -> Any:
+        """Return a mini-batch like those that steps see, to check the energy with."""
+        return None
+
+    def bytes_per_step(self, step: int) -> int:
+        """Return how much data the chunk must hold for each step."""
+        return 0
+
+    def feed(self, start: int, count: int, capacity: int) -> tuple[int, Any]:
+        """Return for how many of `count` steps from `start` on there are batches, and the data."""
+        return count, self.data
+
+    def skip_to(self, step: int) -> None:
+        """Go forward to `step`, for a run that resumes there."""
 
 
 @dataclass(frozen=True)
-class ArrayBatches:
+class NoBatches(Batches):
+    """The energy needs no data."""
+
+    data: ClassVar[Any] = None
+
+
+@dataclass(frozen=True)
+class ArrayBatches(Batches):
     """Rows of arrays drawn with replacement, from the chain's own key, inside the loop."""
 
     data: Any  # pytree, leading axis: row
     batch_size: int
-    replayable = True
 
     @property
     def num_rows(self) -> int:
@@ -41,28 +83,40 @@ class ArrayBatches:
         return f"arrays of {self.num_rows} rows, {self.batch_size} a batch"
 
     def draw(self, key: Array) -> Array:
-        """Row numbers of one mini-batch; all rows in order when the batch is everything."""
+        """Draw the row numbers of one mini-batch; all rows in order when it is everything."""
         if self.batch_size == self.num_rows:
             return jnp.arange(self.num_rows)
         return jax.random.randint(key, (self.batch_size,), 0, self.num_rows)
 
-    @staticmethod
-    def take(data: Any, rows: Array) -> Any:
-        return jax.tree.map(lambda leaf: leaf[rows], data)
+    def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
+        return _rows(data, drawn)
+
+    def fresh(self, data: Any) -> Callable[[Array], Any]:
+        return lambda key: _rows(data, self.draw(key))
+
+    def first(self, key: Array) -> Any:
+        return self.fresh(self.data)(key)
+
+
+class Orders(NamedTuple):
+    """The rows of the epochs that the steps of a segment belong to."""
+
+    first_epoch: Array
+    rows: Array  # (epoch, row)
 
 
 @dataclass(frozen=True)
-class EpochBatches:
+class EpochBatches(Batches):
     """Rows of arrays in an order of their own for every epoch, each row once.
 
     The last batch of an epoch is filled up from the epoch's beginning. `prepare(key, batch)`,
-    where given, makes of the rows what the energy sees (augmentation, say), once for all replicas.
+    where given, turns rows into the batch that the energy sees (augmentation, say), once for all
+    replicas.
     """
 
     data: Any  # pytree, leading axis: row
     batch_size: int
     prepare: Callable[[Array, Any], Any] | None = None
-    replayable = True
 
     @property
     def num_rows(self) -> int:
@@ -75,25 +129,43 @@ class EpochBatches:
     def describe(self) -> str:
         return f"epochs of {self.num_rows} rows, {self.batch_size} a batch"
 
+    def draw(self, key: Array) -> Array:
+        """Return the key that prepares the batch."""
+        return prng.ordinary(key)
+
     def order(self, key: Array, epoch: Array) -> Array:
-        """The rows of one epoch, (row,)."""
+        """Return the rows of one epoch in their order  -> (row,)."""
         key = jax.random.fold_in(jax.random.fold_in(key, _ORDERS), epoch)
         return jax.random.permutation(key, self.num_rows)
 
-    def take(self, data: Any, order: Array, step: Array, key: Array) -> Any:
-        """The batch of `step`, given its epoch's order; `key` prepares it."""
+    def plan(self, key: Array, step: Array, num_steps: int) -> Orders:
+        """Order the rows of all epochs of a segment: to permute them at every step takes long."""
+        num_epochs = -(-num_steps // self.steps_per_epoch) + 1
+        first = step // self.steps_per_epoch
+        epochs = first + jnp.arange(num_epochs)
+        return Orders(first, jax.lax.map(lambda epoch: self.order(key, epoch), epochs))
+
+    def take(self, data: Any, plan: Orders, drawn: Array, step: Array, place: Array) -> Any:
+        order = plan.rows[step // self.steps_per_epoch - plan.first_epoch]
         first = (step % self.steps_per_epoch) * self.batch_size
         places = (first + jnp.arange(self.batch_size)) % self.num_rows
-        return self._prepared(data, order[places], key)
+        return self._prepared(data, order[places], drawn)
 
-    def fresh(self, data: Any, key: Array) -> Any:
-        """A further batch, of rows drawn with replacement."""
-        rows_key, key = jax.random.split(key)
-        rows = jax.random.randint(rows_key, (self.batch_size,), 0, self.num_rows)
-        return self._prepared(data, rows, key)
+    def fresh(self, data: Any) -> Callable[[Array], Any]:
+        """Further batches, of rows drawn with replacement."""
+
+        def draw(key: Array) -> Any:
+            rows_key, key = jax.random.split(key)
+            rows = jax.random.randint(rows_key, (self.batch_size,), 0, self.num_rows)
+            return self._prepared(data, rows, key)
+
+        return draw
+
+    def first(self, key: Array) -> Any:
+        return self.fresh(self.data)(prng.ordinary(key))
 
     def _prepared(self, data: Any, rows: Array, key: Array) -> Any:
-        batch = jax.tree.map(lambda leaf: leaf[rows], data)
+        batch = _rows(data, rows)
         return batch if self.prepare is None else self.prepare(key, batch)
 
 
@@ -108,8 +180,8 @@ class BatchesEnded(ValueError):
 
 
 @dataclass
-class HostBatches:
-    """Batches made on the host, by a function of the step or by an iterable, fed by the chunk."""
+class HostBatches(Batches):
+    """Batches made on the host, by a function of the step or by an iterable."""
 
     source: Any
     is_function: bool
@@ -117,15 +189,23 @@ class HostBatches:
     pending: list = field(default_factory=list)  # batches already pulled, first not yet used
     iterator: Iterator | None = None
 
-    @property
-    def replayable(self) -> bool:
-        return self.is_function
+    data: ClassVar[Any] = None
+    can_refresh: ClassVar[bool] = False
 
     def describe(self) -> str:
         return "a function of the step" if self.is_function else "an iterable"
 
+    def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
+        return _rows(data, place)
+
+    def first(self, key: Array) -> Any:
+        return jax.tree.map(jnp.asarray, self.at(0))
+
+    def bytes_per_step(self, step: int) -> int:
+        return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(self.at(step)))
+
     def at(self, step: int) -> Any:
-        """The batch of one step. An iterable goes forward only."""
+        """Return the batch of one step. An iterable goes forward only."""
         if self.is_function:
             return self.source(step)
         iterator = self.iterator = self.iterator or iter(self.source)
@@ -142,36 +222,32 @@ class HostBatches:
         return self.pending[step - self.position]
 
     def feed(self, start: int, count: int, capacity: int) -> tuple[int, Any]:
-        """How many batches there are for steps start .. start+count, and these, stacked and
-        padded to `capacity` rows."""
-        found: list[Any] = []
+        """Stack the batches of the steps, padded to `capacity` rows."""
+        batches: list[Any] = []
         with contextlib.suppress(BatchesEnded):
             for step in range(start, start + count):
-                found.append(self.at(step))
-        if not found:
+                batches.append(self.at(step))
+        if not batches:
             return 0, None
-        self.forget(start + len(found))
-        padded = found + [found[-1]] * (capacity - len(found))
+        self._forget(start + len(batches))
+        padded = batches + [batches[-1]] * (capacity - len(batches))
         stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *padded)
-        return len(found), stacked
-
-    def forget(self, step: int) -> None:
-        if not self.is_function:
-            del self.pending[: step - self.position]
-            self.position = step
+        return len(batches), stacked
 
     def skip_to(self, step: int) -> None:
         """Pull and drop the batches of an interrupted run's steps."""
         if not self.is_function and step > 0:
             self.at(step - 1)
-            self.forget(step)
+            self._forget(step)
 
-
-Batches = NoBatches | ArrayBatches | EpochBatches | HostBatches
+    def _forget(self, step: int) -> None:
+        if not self.is_function:
+            del self.pending[: step - self.position]
+            self.position = step
 
 
 def as_batches(batches: Any, batch_size: int | None) -> Batches:
-    """Understand what the user gave as `batches`."""
+    """Return the source of mini-batches that the user's `batches` and `batch_size` stand for."""
     if batches is None:
         if batch_size is not None:
             raise ValueError("batch_size is given without batches; give the arrays as batches.")
@@ -201,7 +277,7 @@ def as_batches(batches: Any, batch_size: int | None) -> Batches:
 def as_epochs(
     data: Any, batch_size: int, prepare: Callable[[Array, Any], Any] | None = None
 ) -> EpochBatches:
-    """Arrays, checked, to be seen epoch by epoch."""
+    """Return arrays, checked, as batches that go through all rows in every epoch."""
     rows = _from_arrays(data, batch_size)
     return EpochBatches(rows.data, rows.batch_size, prepare)
 
@@ -222,8 +298,5 @@ def _from_arrays(data: Any, batch_size: int) -> ArrayBatches:
     return ArrayBatches(jax.tree.map(jnp.asarray, data), int(batch_size))
 
 
-def row_drawer(batches: Batches) -> Callable[[Array], Any] | None:
-    """What a step draws for its batch: row numbers, or a key that prepares it."""
-    if isinstance(batches, EpochBatches):
-        return prng.ordinary
-    return batches.draw if isinstance(batches, ArrayBatches) else None
+def _rows(data: Any, rows: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[rows], data)

@@ -1,6 +1,7 @@
-"""Orbax: save, restore. A checkpoint is a flat set of arrays; a template gives it its shape."""
+"""Checkpoints by Orbax: arrays saved by their path in a tree, restored into a tree of shapes."""
 
 import logging
+import urllib.parse
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ def save(folder: Path, step: int, tree: Any) -> None:
     with _manager(folder) as manager:
         if step in manager.all_steps():  # a step has one state only
             return
-        manager.save(step, args=ocp.args.StandardSave(_named(tree, np.asarray)), force=True)
+        arrays = {name: np.asarray(leaf) for name, leaf in _by_path(tree).items()}
+        manager.save(step, args=ocp.args.StandardSave(arrays), force=True)
         manager.wait_until_finished()
 
 
 def latest_step(folder: Path) -> int:
+    """Return the step of the newest checkpoint."""
     with _manager(folder) as manager:
         step = manager.latest_step()
     if step is None:
@@ -27,35 +30,34 @@ def latest_step(folder: Path) -> int:
     return step
 
 
-def restore(folder: Path, step: int, template: Any) -> Any:
-    """The checkpoint of `step` in the shape of `template`, a tree of shapes or arrays."""
+def restore(folder: Path, step: int, like: Any) -> Any:
+    """Return the checkpoint of `step` as a tree like `like`, a tree of shapes or arrays."""
     import orbax.checkpoint as ocp
 
-    wanted = _named(template, lambda leaf: np.empty(leaf.shape, leaf.dtype))
     with _manager(folder) as manager:
-        found = manager.restore(step, args=ocp.args.StandardRestore())
-    saved = {name: (x.shape, x.dtype) for name, x in found.items()}
-    if saved != {name: (x.shape, x.dtype) for name, x in wanted.items()}:
+        saved = manager.restore(step, args=ocp.args.StandardRestore())
+    expected = {name: (x.shape, x.dtype) for name, x in _by_path(like).items()}
+    if {name: (x.shape, x.dtype) for name, x in saved.items()} != expected:
         raise ValueError(
             f"The checkpoint in {folder} does not fit: the params, the kernel or the precision is "
             "not the one this run was started with."
         )
-    leaves, structure = jax.tree.flatten(template)
-    values = [
-        np.asarray(found[_name(i)]) if leaf.size else np.empty(leaf.shape, leaf.dtype)
-        for i, leaf in enumerate(leaves)
-    ]
-    return structure.unflatten(values)
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: (
+            np.asarray(saved[_name(path)]) if leaf.size else np.empty(leaf.shape, leaf.dtype)
+        ),
+        like,
+    )
 
 
-def _named(tree: Any, make: Any) -> dict[str, np.ndarray]:
-    """Leaves by name; Orbax does not take empty ones."""
-    leaves = enumerate(jax.tree.leaves(tree))
-    return {_name(i): make(leaf) for i, leaf in leaves if leaf.size}
+def _by_path(tree: Any) -> dict[str, Any]:
+    """Return the leaves by path; Orbax does not take empty ones."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {_name(path): leaf for path, leaf in leaves if leaf.size}
 
 
-def _name(index: int) -> str:
-    return f"{index:06d}"
+def _name(path: tuple) -> str:
+    return urllib.parse.quote(jax.tree_util.keystr(path), safe="")
 
 
 def _manager(folder: Path) -> Any:

@@ -1,30 +1,27 @@
-"""The loop on the host: between compiled chunks record, report, checkpoint, stop or go on."""
+"""The loop on the host: between compiled chunks record, evaluate, report, checkpoint, stop."""
 
 import contextlib
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from replicax.run import checkpoint
-from replicax.run.batches import ArrayBatches, BatchesEnded, EpochBatches, HostBatches
-from replicax.run.compiled_loop import Carry, Chunk, build_chunk, chunk_capacity
+from replicax.run import rows as layout
+from replicax.run.batches import BatchesEnded
+from replicax.run.compiled_loop import build_chunk, chunk_capacity
 from replicax.run.counters import PAIR_COUNTS
+from replicax.run.initial import seed_keys
 from replicax.run.program import Program, Programs
-from replicax.run.pytrees import leaf_names
+from replicax.run.progress import display_progress
 from replicax.run.records import Records
-from replicax.run.round_trips import Trips, follow_trips
+from replicax.run.rows import Carry
+from replicax.run.saver import Evaluation, Saver
 
 _FIRST_STEPS = 64
 _CHUNK_SECONDS = 0.5
-_CHECKPOINT_SECONDS = 30.0
-_PENDING_BYTES = 2**28
 
 
 class Result(NamedTuple):
@@ -35,7 +32,7 @@ class Result(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What a callback sees between two chunks; return "stop" from it to end the run."""
+    """The state of a run between two chunks; a callback that returns "stop" ends the run."""
 
     step: int
     num_steps: int
@@ -45,35 +42,20 @@ class Progress(NamedTuple):
     round_trips: np.ndarray  # shape (chain,)
     verdict_rate: np.ndarray  # shape (chain, pair)
     carry: Carry  # on the device
-    seen: dict[str, np.ndarray]  # of the last look of a `Watch`, in the step that it was taken
-
-
-@dataclass
-class Watch:
-    """Something that looks at the replicas every so many steps, such as a test of the networks.
-
-    What it remembers is part of the checkpoint; each look leaves a row of the records "epochs".
-    """
-
-    every: int  # steps
-    memory: Any  # pytree of arrays
-    look: Callable[[Any, Carry], tuple[Any, dict[str, Any]]]  # -> memory, row
-    final: Callable[[Any], dict[str, np.ndarray]]  # memory -> what the run leaves at its end
-
-    def until_look(self, step: int) -> int:
-        return self.every - step % self.every
+    evaluation: dict[str, np.ndarray]  # of networks, in the step that it was made
 
 
 class Pace(NamedTuple):
-    """How many steps the next chunk takes: half a second's worth, and enough to outweigh what a
-    chunk costs whatever its length."""
+    """The length of the next chunk: half a second's worth of steps, and enough to outweigh the
+    fixed cost of a chunk."""
 
     length: int
     capacity: int
     before: tuple[int, float] | None = None  # steps and seconds of the chunk before
 
     def after(self, steps: int, seconds: float) -> "Pace":
-        """The pace once a chunk of `steps` took `seconds`; the first one's time is compilation."""
+        """Return the pace once a chunk of `steps` took `seconds`; the first one's time is
+        compilation."""
         if steps == 0:
             return self
         if self.before is None:
@@ -89,176 +71,113 @@ class Pace(NamedTuple):
         return self._replace(length=min(max(length, 1), self.capacity), before=(steps, seconds))
 
 
-@dataclass
-class Saver:
-    """Flushes records and commits a checkpoint when it is due."""
-
-    records: Records
-    folder: Path | None
-    every: int | None = None  # steps; None: by the clock
-    step: int = 0
-    clock: float = 0.0
-    watch: Watch | None = None
-
-    def is_due(self, step: int) -> bool:
-        if self.folder is None:
-            return False
-        if self.records.pending_bytes > _PENDING_BYTES:
-            return True
-        if self.every is not None:
-            return step - self.step >= self.every
-        return time.monotonic() - self.clock >= _CHECKPOINT_SECONDS
-
-    def save(self, program: Program, carry: Carry, trips: Trips, step: int) -> None:
-        """Records first: those beyond a checkpoint are dropped when a run resumes."""
-        values = final_values(program, carry, trips)
-        memory = None if self.watch is None else self.watch.memory
-        if self.watch is not None:
-            values |= self.watch.final(memory)
-        self.records.flush(values)
-        if self.folder is not None:
-            checkpoint.save(self.folder, step, (carry, trips, memory))
-        self.step, self.clock = step, time.monotonic()
-
-    @contextlib.contextmanager
-    def saving_on_error(
-        self, program: Program, carry: Carry, trips: Trips, step: int
-    ) -> Iterator[None]:
-        """Whatever goes wrong in here, what was drawn before is saved."""
-        try:
-            yield
-        except BaseException:
-            self.save(program, carry, trips, step)
-            raise
-
-
 def run(
     program: Program,
     carry: Carry,
-    trips: Trips,
-    keys: jax.Array,
+    records: Records,
+    num_steps: int,
+    *,
+    evaluation: Evaluation | None = None,
+    checkpoint_every: int | None = None,
+    progress: bool | None = None,
+    callback: Callable[[Progress], Any] | None = None,
+    programs: Programs | None = None,
+) -> None:
+    """Run from the step of `carry` to `num_steps`, and write down how that ended.
+
+    An interrupt, a callback's "stop", the end of the batches or a non-finite energy end it before.
+    """
+    saver = Saver(records, checkpoint_every)
+    with display_progress(progress, num_steps, int(carry.state.step)) as display:
+        watchers = [watch for watch in (display, callback) if watch is not None]
+        result = _loop(program, carry, num_steps, saver, evaluation, watchers, programs)
+    records.write_metadata(records.metadata.with_result(*result))
+
+
+def _loop(
+    program: Program,
+    carry: Carry,
     num_steps: int,
     saver: Saver,
-    callback: Callable[[Progress], Any] | None = None,
-    display: Callable[[Progress], None] | None = None,
-    programs: Programs | None = None,
-) -> tuple[Carry, Trips, Result]:
-    """Go on until step `num_steps`, an interrupt, a callback's "stop" or a non-finite energy."""
+    evaluation: Evaluation | None,
+    watchers: list[Callable[[Progress], Any]],
+    programs: Programs | None,
+) -> Result:
     step = int(carry.state.step)
+    keys, _ = seed_keys(program.seed, program.num_chains)
     capacity = chunk_capacity(program, carry)
     chunk = build_chunk(program, keys, capacity, programs)
-    batches = program.batches
-    data = batches.data if isinstance(batches, ArrayBatches | EpochBatches) else None
-    saver.step, saver.clock = step, time.monotonic()
     pace = Pace(program.chunk_steps or min(capacity, _FIRST_STEPS), capacity)
     result = None
-    with interruptible() as interrupted:
+    saver.start(step)
+    with interruptible() as interrupts:
         while step < num_steps and result is None:
-            count = min(pace.length, num_steps - step)
-            if saver.watch is not None:
-                count = min(count, saver.watch.until_look(step))
-            if isinstance(program.batches, HostBatches):
-                count, data = program.batches.feed(step, count, capacity)
-                if count == 0:
-                    result = Result("batches_ended", str(BatchesEnded(step)))
-                    break
+            count = min(pace.length, num_steps - step, _until_evaluation(program, step))
+            count, data = program.batches.feed(step, count, capacity)
+            if count == 0:
+                result = Result("batches_ended", str(BatchesEnded(step)))
+                break
             began = time.monotonic()
-            carry, rows = chunk(carry, data, count, draw_slots(program, step, count, capacity))
+            slots = layout.draw_slots(program, step, count, capacity)
+            carry, rows = chunk(carry, data, count, slots)
             done = int(rows.count)
             seconds = max(time.monotonic() - began, 1e-9)
-            trips = record(program, saver.records, trips, rows, step, done)
+            for group, arrays in layout.to_records(program, rows, step, done).items():
+                saver.records.append(group, arrays)
             step += done
             if program.chunk_steps is None:
                 pace = pace.after(done, seconds)
-            broken = program.stop_on_nonfinite and bool(np.any(carry.tally.nonfinite))
-            result = _look(program, carry, broken, bool(interrupted), step)
-            seen = {} if broken else _watch(saver, carry, done, step)
-            progress = _progress(program, carry, trips, step, num_steps, done / seconds, seen)
-            if display is not None:
-                display(progress)
-            if callback is not None:
-                with saver.saving_on_error(program, carry, trips, step):
-                    answer = callback(progress)
-                if answer == "stop" and result is None:
-                    result = Result("stopped", f"The callback stopped the run at step {step}.")
+            result = _ending(program, carry, bool(interrupts), step)
+            row = {}
+            if evaluation is not None and done and not _is_broken(program, carry):
+                row = _evaluate(program, evaluation, carry, step, saver.records)
+            progress = _progress(program, carry, step, num_steps, done / seconds, row)
+            with _saving_on_error(saver, program, carry, evaluation):
+                answers = [watch(progress) for watch in watchers]
+            if "stop" in answers and result is None:
+                result = Result("stopped", f"The callback stopped the run at step {step}.")
             if saver.is_due(step):
-                saver.save(program, carry, trips, step)
-    saver.save(program, carry, trips, step)
-    return carry, trips, result or Result("finished", f"All {num_steps} steps were done.")
+                saver.save(program, carry, evaluation)
+    saver.save(program, carry, evaluation)
+    return result or Result("finished", f"All {num_steps} steps were done.")
 
 
-def _watch(saver: Saver, carry: Carry, done: int, step: int) -> dict[str, np.ndarray]:
-    """The row of a look that is due after `step` steps, if one is."""
-    watch = saver.watch
-    if watch is None or done == 0 or step % watch.every:
+@contextlib.contextmanager
+def _saving_on_error(
+    saver: Saver, program: Program, carry: Carry, evaluation: Evaluation | None
+) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        saver.save(program, carry, evaluation)
+        raise
+
+
+def _until_evaluation(program: Program, step: int) -> int:
+    every = program.evaluate_every
+    return 2**62 if every is None else every - step % every
+
+
+def _evaluate(
+    program: Program, evaluation: Evaluation, carry: Carry, step: int, records: Records
+) -> dict[str, np.ndarray]:
+    """Return the row of an evaluation that is due after `step` steps, or an empty one."""
+    if program.evaluate_every is None or step % program.evaluate_every:
         return {}
-    watch.memory, row = watch.look(watch.memory, carry)
+    evaluation.state, row = evaluation.evaluate(evaluation.state, carry)
     row = {name: np.asarray(value) for name, value in row.items()}
-    saver.records.append("epochs", {name: value[None] for name, value in row.items()})
+    records.append("epochs", {name: value[None] for name, value in row.items()})
     return row
 
 
-def draw_slots(program: Program, step: int, count: int, capacity: int) -> np.ndarray:
-    """The row of each step's draw; steps without one share the last row, which is not read."""
-    drawn = program.is_drawn(np.arange(step, step + count))
-    slots = np.full(capacity, capacity // program.thin + 1, np.int32)
-    slots[:count][drawn] = np.arange(drawn.sum())
-    return slots
+def _is_broken(program: Program, carry: Carry) -> bool:
+    return program.stop_on_nonfinite and bool(np.any(carry.counters.nonfinite))
 
 
-def record(
-    program: Program, records: Records, trips: Trips, rows: Chunk, step: int, done: int
-) -> Trips:
-    """Move a chunk's rows to the records and count its round trips."""
-    before, after = program.lengths(step), program.lengths(step + done)
-    rung_of = _first_rows(rows.rung_of, done)
-    num_draws = after["draws"] - before["draws"]
-    num_points = after["history"] - before["history"]
-    leaves = [_first_rows(leaf, num_draws) for leaf in jax.tree.leaves(rows.draws)]
-    draws = dict(zip(leaf_names(rows.draws), leaves, strict=True))
-    records.append("steps", {"rung_of": rung_of})
-    records.append("draws", {"__energy__": _first_rows(rows.energies, num_draws), **draws})
-    records.append("history", {n: _first_rows(x, num_points) for n, x in rows.history.items()})
-    return follow_trips(trips, rung_of.transpose(1, 0, 2))
-
-
-def _first_rows(rows: Any, count: int) -> np.ndarray:
-    """Cut on the host: on the device every new length would be compiled."""
-    return np.asarray(rows)[:count].copy()
-
-
-def final_values(program: Program, carry: Carry, trips: Trips) -> dict[str, np.ndarray]:
-    """What the posterior reports of the end of the run; leading axis: chain."""
-    state, tally = jax.device_get(carry)
-    values = {
-        "step": np.asarray(state.step),
-        "learning_rates": state.ladder.learning_rate,
-        "temperatures": state.ladder.temperature,
-        "buffer": state.buffer,
-        "energy_unit": np.asarray(jax.jit(type(state.energy_unit).value)(state.energy_unit)),
-        "window_correction": _window_correction(program, state),
-        "energy": tally.energy,
-        "nonfinite": tally.nonfinite,
-        "restarts": tally.restarts,
-        "best_energy": tally.best_energy,
-        "round_trips": trips.count,
-        **{name: tally.pairs[:, row] for row, name in enumerate(PAIR_COUNTS)},
-    }
-    best = jax.tree.leaves(tally.best)
-    return {**values, **{f"best.{i:06d}": leaf for i, leaf in enumerate(best)}}
-
-
-def _window_correction(program: Program, state: Any) -> np.ndarray:
-    """lambda_W in force, (chain,)."""
-    rule = program.settings.rule
-    if rule.tunes_correction:
-        return state.correction.value
-    return np.full(program.num_chains, rule.window_correction)
-
-
-def _look(program: Program, carry: Carry, cut_short: bool, interrupted: bool, step: int):
-    if cut_short:
-        energy = np.asarray(carry.tally.energy)
+def _ending(program: Program, carry: Carry, interrupted: bool, step: int) -> Result | None:
+    """Return how the run ends at this step, or None."""
+    if _is_broken(program, carry):
+        energy = np.asarray(carry.counters.energy)
         chain, rung = np.argwhere(~np.isfinite(energy))[0]
         replica = int(carry.state.replica_at[chain, rung])
         return Result(
@@ -273,43 +192,37 @@ def _look(program: Program, carry: Carry, cut_short: bool, interrupted: bool, st
 
 
 def _progress(
-    program: Program,
-    carry: Carry,
-    trips: Trips,
-    step: int,
-    num_steps: int,
-    rate: float,
-    seen: dict[str, np.ndarray],
+    program: Program, carry: Carry, step: int, num_steps: int, rate: float, row: dict
 ) -> Progress:
-    verdicts = np.asarray(carry.tally.pairs[:, PAIR_COUNTS.index("verdicts")])
+    verdicts = np.asarray(carry.counters.pairs[:, PAIR_COUNTS.index("verdicts")])
     return Progress(
         step=step,
         num_steps=num_steps,
         steps_per_second=rate,
         seconds_left=(num_steps - step) / max(rate, 1e-9),
-        cold_energy=np.asarray(carry.tally.energy[:, 0]),
-        round_trips=trips.count,
+        cold_energy=np.asarray(carry.counters.energy[:, 0]),
+        round_trips=np.asarray(carry.counters.round_trips),
         verdict_rate=verdicts / max(step - program.burn_in, 1),
         carry=carry,
-        seen=seen,
+        evaluation=row,
     )
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[list]:
-    """Ctrl-C fills the list instead of raising; a second one raises as usual."""
-    seen: list[int] = []
+    """Collect Ctrl-C in a list instead of raising; a second one raises as usual."""
+    signals: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield seen
+        yield signals
         return
 
     def note(number: int, frame: Any) -> None:
-        if seen:
+        if signals:
             raise KeyboardInterrupt
-        seen.append(number)
+        signals.append(number)
 
     before = signal.signal(signal.SIGINT, note)
     try:
-        yield seen
+        yield signals
     finally:
         signal.signal(signal.SIGINT, before)

@@ -1,11 +1,21 @@
-"""Where replicas start: one point for all, one for each, or a function that draws them."""
+"""The start of a run: points of all replicas, checked, and the carry of the loop made from them."""
 
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+
+from replicax.algorithm import prng
+from replicax.algorithm import step as algorithm
+from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.target import check_energy
+from replicax.run import compiled_loop, pytrees
+from replicax.run.program import Program, Programs
+from replicax.run.rows import Carry
 
 
 class PerReplica(NamedTuple):
@@ -19,10 +29,14 @@ def per_replica(tree: Any) -> PerReplica:
     return PerReplica(tree)
 
 
-def make_starts(
+def initial_points(
     params: Any, key: Array, num_chains: int, num_replicas: int, with_state: bool = False
 ) -> Any:
-    """Starts with leading axes (chain, replica, ...); `with_state`: pairs (params, model_state)."""
+    """Return the start of every replica, leading axes (chain, replica, ...).
+
+    `params` is one start for all, `per_replica(...)`, or a function of a key. With `with_state` a
+    start is a pair (params, model_state).
+    """
     if isinstance(params, PerReplica):
         starts = _spread(params.tree, num_chains, num_replicas)
     elif callable(params) and not _is_array_tree(params):
@@ -66,7 +80,7 @@ def _as_array(leaf: Any) -> Array:
 
 
 def _is_array_tree(params: Any) -> bool:
-    """Callable pytrees (an Equinox module, say) are starts, not functions that draw them."""
+    """Return True for callable pytrees, such as an Equinox module: they are starts themselves."""
     leaves = jax.tree.leaves(params)
     return bool(leaves) and all(isinstance(x, jax.Array | np.ndarray | float) for x in leaves)
 
@@ -85,3 +99,85 @@ def _spread(tree: Any, num_chains: int, num_replicas: int) -> Any:
         f"{num_chains} chains of {num_replicas} replicas every leaf must begin with "
         f"({num_replicas}, ...) or ({num_chains}, {num_replicas}, ...)."
     )
+
+
+def initial_carry(program: Program, params: Any, programs: Programs | None = None) -> Carry:
+    """Return the carry of all chains at step 0, once the energy is known to be usable there."""
+    keys, start_key = seed_keys(program.seed, program.num_chains)
+    has_state = program.target.has_state
+    points = initial_points(
+        params, start_key, program.num_chains, program.num_replicas, with_state=has_state
+    )
+    batch = program.batches.first(keys[0])
+    check_energy(program.target, jax.eval_shape(pytrees.first, points), batch, keys[0])
+    if not has_state:  # of networks, the first step tells
+        _check_finite(program, points, batch, keys, programs)
+    return _build_carry(program, programs)(points)
+
+
+def carry_like(program: Program, like: Any) -> Carry:
+    """Return the shapes of a carry, given those of one point."""
+    lead = (program.num_chains, program.num_replicas)
+    points = jax.tree.map(lambda x: jax.ShapeDtypeStruct((*lead, *x.shape), x.dtype), like)
+    return jax.eval_shape(_build_carry(program), points)
+
+
+def _build_carry(program: Program, programs: Programs | None = None) -> Callable[[Any], Carry]:
+    def build(points: Any, ladder: Ladder, buffer: float) -> Carry:
+        def one_chain(point: Any) -> algorithm.State:
+            params, model_state = point if program.target.has_state else (point, None)
+            return algorithm.init(
+                program.kernel, params, ladder, program.settings, buffer, model_state
+            )
+
+        states = jax.vmap(one_chain, out_axes=compiled_loop.STATE_AXES)(points)
+        return compiled_loop.start(program, states)
+
+    def carry(points: Any) -> Carry:
+        # Ladder, buffer and energies in the precision of the parameters, at least float32.
+        params = points[0] if program.target.has_state else points
+        dtype = jnp.result_type(jnp.float32, *jax.tree.leaves(params))
+        ladder = Ladder(*(jnp.asarray(values, dtype) for values in program.ladder))
+        return _compiled("carry", build, program, programs)(points, ladder, program.buffer)
+
+    return carry
+
+
+def _compiled(
+    name: str, function: Callable, program: Program, programs: Programs | None
+) -> Callable:
+    if programs is None:
+        return jax.jit(function)
+    return programs.get(name, program, lambda: jax.jit(function), program.num_replicas)
+
+
+def _check_finite(
+    program: Program, points: Any, batch: Any, keys: Array, programs: Programs | None
+) -> None:
+    target, num_replicas = program.target, program.num_replicas
+
+    def energies(params, batch, keys):
+        one = lambda p, k: target.energy(p, batch, target.draw(k))  # noqa: E731
+        keys = jax.vmap(lambda key: jax.random.split(key, num_replicas))(keys)
+        return jax.vmap(jax.vmap(one))(params, keys)
+
+    energy = np.asarray(_compiled("energies", energies, program, programs)(points, batch, keys))
+    if not np.all(np.isfinite(energy)):
+        chain, replica = np.argwhere(~np.isfinite(energy))[0]
+        where = f" of chain {chain}" if program.num_chains > 1 else ""
+        raise ValueError(
+            f"The energy at the start is {energy[chain, replica]} for replica {replica}{where}; "
+            "start where the posterior has mass."
+        )
+
+
+def seed_keys(seed: int, num_chains: int) -> tuple[Array, Array]:
+    """Return a key for each chain, and one for the starts."""
+    return _split_seed(prng.make_key(seed), num_chains)
+
+
+@functools.partial(jax.jit, static_argnums=1)  # whole, which is quicker than its parts
+def _split_seed(key: Array, num_chains: int) -> tuple[Array, Array]:
+    run_key, start_key = jax.random.split(key)
+    chains = jnp.arange(num_chains)
+    return jax.vmap(lambda chain: jax.random.fold_in(run_key, chain))(chains), start_key

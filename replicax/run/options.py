@@ -1,51 +1,65 @@
-"""What users write in `sample(...)`, checked, and as plain data for a run folder."""
+"""The options of `rx.sample`: their defaults and checks, and their form in a run folder."""
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
 
-from replicax.algorithm import kernels
+from replicax.algorithm import kernels, schedule, swap
 from replicax.algorithm.kernels import Kernel
-from replicax.algorithm.schedule import Schedule
-from replicax.algorithm.swap import Rule
 from replicax.algorithm.tuning import ConstantGain, Gain
 from replicax.errors import choose
 
-_CUSTOM = "custom"  # stands in a run folder for what only the user can give again
+_CUSTOM = "custom"  # stands in a run folder for an object that only the user can give again
+_CLASSES = {
+    made.__name__: made
+    for made in (
+        schedule.WindowedDEO,
+        schedule.StochasticEvenOdd,
+        schedule.Adjacent,
+        schedule.AllPairs,
+        schedule.NoExchange,
+        swap.Deterministic,
+        swap.Metropolis,
+        swap.BiasCorrected,
+        swap.WindowCorrected,
+        Gain,
+        ConstantGain,
+    )
+}
 
 
 @dataclass(frozen=True)
 class Options:
-    """Every choice of a run but the target, the starts and the batches."""
+    """Every choice of a run but the target, the start and the batches; see `rx.sample`."""
 
     num_steps: int
-    num_replicas: int | None
-    num_chains: int
     learning_rate: Any
-    temperature: Any
-    target_swap_rate: float
-    window: int | None
-    schedule: Any
-    rule: Any
-    kernel: Any
-    gain: Any
-    buffer: Any
-    buffer_gain: Any
-    adapt: Any
-    energy_at: str
-    on_swap: str
-    burn_in: int
-    thin: int
-    seed: int
-    draw_rungs: tuple[int, ...]
-    keep_draws: bool
-    history_every: int | None
-    track_best: bool | None
-    on_nonfinite: str
-    chunk_steps: int | None
-    checkpoint_every: int | None
+    num_replicas: int | None = None
+    num_chains: int = 1
+    temperature: Any = 1.0
+    target_swap_rate: float = 0.4
+    window: int | None = None
+    schedule: Any = "deo_star"
+    rule: Any = "deterministic"
+    kernel: Any = "sgld"
+    gain: Any = Gain()
+    buffer: Any = "auto"
+    buffer_gain: Any = "auto"
+    adapt: Any = None
+    energy_at: str = "moved"
+    on_swap: str = "keep"
+    burn_in: int = 0
+    thin: int = 1
+    seed: int = 0
+    draw_rungs: Any = (0,)
+    keep_draws: bool = True
+    history_every: int | None = None
+    track_best: bool | None = None
+    on_nonfinite: str = "stop"
+    chunk_steps: int | None = None
+    checkpoint_every: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("num_steps", "num_chains", "thin"):
@@ -62,85 +76,96 @@ class Options:
                 f"target_swap_rate is {self.target_swap_rate!r}; it is the rate at which the rule "
                 "says yes and must lie in (0, 1), such as 0.4."
             )
+        if not isinstance(self.draw_rungs, tuple | list | range) and self.draw_rungs != "all":
+            raise ValueError(
+                f'draw_rungs is {self.draw_rungs!r}; give a list such as (0, 3), or "all".'
+            )
         choose("energy_at", self.energy_at, ("moved", "before"))
         choose("on_swap", self.on_swap, ("keep", "reset"))
         choose("on_nonfinite", self.on_nonfinite, ("stop", "ignore", "restart"))
 
-    def with_history(self) -> "Options":
-        """About 500 points of history, unless the user said how many steps lie between two.
+    def complete(self) -> "Options":
+        """Fill in what depends on the length of the run when it starts, and not when it resumes.
 
-        Never less than 100 steps by default: blocks of chance end at each point.
+        About 500 points of history, at least 100 steps apart: draws of randomness end at each. The
+        stages of a window correction that tunes itself take a third of the run each.
         """
         every = self.history_every or max(100, self.num_steps // 500)
-        return replace(self, history_every=every)
-
-    def with_stages(self) -> "Options":
-        """Lengths for the stages of a window correction that tunes itself: a third of the run."""
         rule, third = self.rule, self.num_steps // 3
-        if not isinstance(rule, Rule) or not rule.tunes_correction:
-            return self
-        reference, tuning = rule.reference_steps or third, rule.tuning_steps or third
-        return replace(self, rule=replace(rule, reference_steps=reference, tuning_steps=tuning))
+        if isinstance(rule, swap.WindowCorrected) and rule.tunes_correction:
+            reference, tuning = rule.reference_steps or third, rule.tuning_steps or third
+            rule = replace(rule, reference_steps=reference, tuning_steps=tuning)
+        return replace(self, history_every=every, rule=rule)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; what cannot be written down is marked, to be given again on resume."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        """Return plain data; objects of the user's own are marked, to be given again on resume."""
+        return to_plain(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any], given: dict[str, Any]) -> "Options":
-        """Options of a run folder; `given` replaces what was marked as the user's own."""
-        values = {}
-        for field in fields(cls):
-            value = given.get(field.name)
-            if value is None:
-                value = _from_plain(data[field.name])
-            if value == _CUSTOM:
-                raise ValueError(
-                    f"This run was started with a {field.name} of your own, which a folder cannot "
-                    f"hold; give it again: rx.resume(run_dir, target, {field.name}=...)."
-                )
-            values[field.name] = value
-        values["draw_rungs"] = tuple(values["draw_rungs"])
-        return cls(**values)
+        """Return the options of a run folder; entries of `given` that are not None replace them."""
+        return from_plain(cls, data, given)
+
+
+def to_plain(options: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass of options as plain data."""
+    return {entry.name: _plain(getattr(options, entry.name)) for entry in fields(options)}
+
+
+def from_plain(
+    kind: Any,
+    data: dict[str, Any],
+    given: dict[str, Any],
+    call: str = "rx.resume(run_dir, target, {}=...)",
+) -> Any:
+    """Return the dataclass of options that `to_plain` wrote, changed by what is given.
+
+    `call` tells the user how to give an object of their own again.
+    """
+    values = {}
+    for entry in fields(kind):
+        value = given.get(entry.name)
+        if value is None:
+            value = _from_plain(data[entry.name])
+        if isinstance(value, str) and value == _CUSTOM:
+            raise ValueError(
+                f"This run was started with a {entry.name} of your own, which a folder cannot "
+                f"hold; give it again: {call.format(entry.name)}."
+            )
+        values[entry.name] = value
+    return kind(**values)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Kernel):
         return {"kernel": value.spec} if value.spec is not None else _CUSTOM
-    if isinstance(value, Schedule | Rule | Gain | ConstantGain):
-        return {type(value).__name__: {k: _plain(v) for k, v in asdict(value).items()}}
+    if is_dataclass(value):
+        name = type(value).__name__
+        if _CLASSES.get(name) is not type(value):
+            return _CUSTOM
+        return {name: {key: _plain(part) for key, part in asdict(value).items()}}  # type: ignore
     if isinstance(value, np.ndarray | jax.Array | np.generic):
         return np.asarray(value).tolist()
-    if isinstance(value, tuple | list):
-        return [_plain(x) for x in value]
+    if isinstance(value, tuple | list | range):
+        return [_plain(part) for part in value]
     return value if value is None or isinstance(value, bool | int | float | str) else _CUSTOM
 
 
 def _from_plain(value: Any) -> Any:
     if isinstance(value, dict):
         ((name, content),) = value.items()
-        if name == "kernel":
-            return kernels.from_spec(content)
-        makers = {c.__name__: c for c in (Schedule, Rule, Gain, ConstantGain)}
-        return makers[name](**content)
+        return kernels.from_spec(content) if name == "kernel" else _CLASSES[name](**content)
     return value
 
 
 def is_number(value: Any) -> bool:
+    """Return whether `value` is one finite real number."""
     real = isinstance(value, int | float | np.integer | np.floating)
     return real and not isinstance(value, bool) and bool(np.isfinite(value))
 
 
 def at_least(name: str, value: Any, lowest: int) -> None:
+    """Raise unless `value` is a whole number of at least `lowest`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < lowest:
         bound = f" of at least {lowest}" if lowest >= 0 else ""
         raise ValueError(f"{name} is {value!r}; it must be a whole number{bound}.")
-
-
-def as_rungs(draw_rungs: Any) -> tuple:
-    """Rungs to keep draws of, as given by the user: a list of them, or "all"."""
-    if draw_rungs == "all":
-        return ("all",)
-    if not isinstance(draw_rungs, tuple | list | range):
-        raise ValueError(f'draw_rungs is {draw_rungs!r}; give a list such as (0, 3), or "all".')
-    return tuple(draw_rungs)

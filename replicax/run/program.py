@@ -1,18 +1,24 @@
-"""Everything static about a run, and compiled programs that several runs share."""
+"""`Program`: everything static about a run, made from its options; and compiled code that several
+runs share."""
 
 import json
 import threading
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
+from replicax import nn
 from replicax.algorithm.kernels import Kernel
+from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.step import Settings
+from replicax.algorithm.swap import Rule
 from replicax.algorithm.target import Target
+from replicax.run import settings as resolve
 from replicax.run.batches import Batches, NoBatches
+from replicax.run.options import Options
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,10 @@ class Program:
     kernel: Kernel
     settings: Settings
     batches: Batches
+    ladder: Ladder = field(compare=False)  # at the start
+    buffer: float = field(compare=False)  # at the start
+    seed: int = field(compare=False)
+    num_replicas: int
     num_chains: int
     burn_in: int = 0
     thin: int = 1
@@ -32,77 +42,115 @@ class Program:
     track_best: bool = False
     stop_on_nonfinite: bool = True
     chunk_steps: int | None = None
-    watch_every: int | None = None  # steps between two looks of a `run.Watch`
+    evaluate_every: int | None = None  # steps between two evaluations of networks
 
     def is_drawn(self, steps: np.ndarray) -> np.ndarray:
-        """Which steps leave a draw: after burn-in, thinned, where the kernel exploits."""
+        """Return which steps leave a draw: after burn-in, thinned, where the kernel exploits."""
         drawn = (steps >= self.burn_in) & ((steps - self.burn_in) % self.thin == 0)
         if self.kernel.exploits is not None:
             drawn &= np.asarray(self.kernel.exploits(steps), bool)
         return drawn
 
-    def lengths(self, step: int) -> dict[str, int]:
-        """How many rows each group of records has once `step` steps are done."""
+    def describe(self) -> dict[str, Any]:
+        """Return the choices that options left open, for readers of the run folder."""
+        schedule = self.settings.schedule
         return {
-            "steps": step,
-            "draws": int(self.is_drawn(np.arange(step)).sum()),
-            "history": step // self.history_every,
-            "epochs": step // self.watch_every if self.watch_every else 0,
+            "num_replicas": self.num_replicas,
+            "schedule": schedule.name,
+            "window": int(schedule.window),
+            "swaps": schedule.swaps,
+            "alternate": getattr(schedule, "alternate", True),
+            "rule": self.settings.rule.name,
+            "history_every": self.history_every,
+            "draw_rungs": list(self.draw_rungs),
+            "adapts": self.settings.tuning.adapts,
+            "track_best": self.track_best,
         }
 
 
-class Numbers(NamedTuple):
-    """Numbers of a program that its compiled form takes as data: one serves them all."""
+def build_program(
+    options: Options, target: Target, batches: Batches, evaluate_every: int | None = None
+) -> Program:
+    """Resolve the options, complete as of `Options.complete`, into the parts of a run."""
+    assert options.history_every is not None, "options are completed by complete()"
+    num_replicas = resolve.num_replicas(options)
+    schedule = resolve.schedule(options, num_replicas)
+    rule = resolve.rule(options, num_replicas, schedule)
+    kernel = resolve.kernel(options.kernel)
+    adapts, _ = resolve.adapts_until(options, rule, schedule)
+    ladder = resolve.ladder(options, num_replicas, rule, adapts)
+    _check_combination(options, target, batches, rule, kernel)
+    settings = Settings(
+        schedule=schedule,
+        rule=rule,
+        tuning=resolve.tuning(options, num_replicas, rule, schedule),
+        energy_at=options.energy_at,
+        on_swap=options.on_swap,
+        restarts=options.on_nonfinite == "restart",
+        langevin=bool(np.any(ladder.temperature > 0)),
+        map_replicas=nn.vmap if target.has_state else jax.vmap,
+    )
+    forces = schedule.swaps == "exactly_one"
+    return Program(
+        target,
+        kernel,
+        settings,
+        batches,
+        ladder=ladder,
+        buffer=0.0 if isinstance(options.buffer, str) else float(options.buffer),
+        seed=options.seed,
+        num_replicas=num_replicas,
+        num_chains=options.num_chains,
+        burn_in=options.burn_in,
+        thin=options.thin,
+        draw_rungs=resolve.draw_rungs(options, num_replicas),
+        keep_draws=options.keep_draws,
+        history_every=options.history_every,
+        track_best=forces if options.track_best is None else options.track_best,
+        stop_on_nonfinite=options.on_nonfinite != "ignore",
+        chunk_steps=options.chunk_steps,
+        evaluate_every=evaluate_every,
+    )
 
-    window: Any
-    window_correction: Any
-    reference_steps: Any
-    tuning_steps: Any
-    energy_noise_std: Any
-    target_swap_rate: Any
-    burn_in: Any
 
-    @classmethod
-    def of(cls, program: Program) -> "Numbers":
-        schedule, rule, tuning = _parts(program)
-        std = 0.0 if rule.estimates_noise else rule.energy_noise_std
-        return cls(
-            window=int(schedule.window),  # Python's own numbers take the precision they meet
-            window_correction=0.0 if rule.tunes_correction else float(rule.window_correction),
-            reference_steps=rule.reference_steps or 1,
-            tuning_steps=rule.tuning_steps or 1,
-            energy_noise_std=float(std) if np.ndim(std) == 0 else jnp.asarray(std),
-            target_swap_rate=float(tuning.target_swap_rate),
-            burn_in=program.burn_in,
+def _check_combination(
+    options: Options, target: Target, batches: Batches, rule: Rule, kernel: Kernel
+) -> None:
+    if options.energy_at == "before":
+        if rule.uses_temperature:
+            raise ValueError(
+                f'energy_at="before" does not go with the rule "{rule.name}": it must judge '
+                'the states that swap. Write energy_at="moved".'
+            )
+        if target.gradient is not None:
+            raise ValueError(
+                'energy_at="before" takes the energy from the gradient\'s own pass, but this '
+                'target has a separate gradient. Write energy_at="moved".'
+            )
+    if options.on_swap == "reset" and kernel.keeps_time:
+        raise ValueError(
+            'on_swap="reset" would set back the clock of a kernel that changes with time; '
+            'write on_swap="keep".'
         )
-
-    def put_into(self, program: Program) -> Program:
-        schedule, rule, tuning = _parts(program)
-        std = rule.energy_noise_std if rule.estimates_noise else self.energy_noise_std
-        if rule.tunes_correction:
-            stages = {n: getattr(self, n) for n in ("reference_steps", "tuning_steps")}
-            rule = replace(rule, **stages)
-        else:
-            rule = replace(rule, window_correction=self.window_correction)
-        settings = replace(
-            program.settings,
-            schedule=replace(schedule, window=self.window),
-            rule=replace(rule, energy_noise_std=std),
-            tuning=replace(tuning, target_swap_rate=self.target_swap_rate),
+    if rule.uses_temperature and (kernel.has_own_prior or target.prior is not None):
+        raise ValueError(
+            f'There is a weight decay or prior that the rule "{rule.name}" would not see; put '
+            "it into the energy instead."
         )
-        return replace(program, settings=settings, burn_in=self.burn_in)
-
-
-def _parts(program: Program) -> tuple:
-    return program.settings.schedule, program.settings.rule, program.settings.tuning
+    if rule.estimates_noise and not batches.can_refresh:
+        raise ValueError(
+            "Estimating the energy noise needs further mini-batches, which a function of "
+            "the step or an iterable cannot give: pass arrays with batch_size, or a known "
+            "energy_noise_std."
+        )
 
 
 class Programs:
-    """Compiled programs, shared by the calls of `rx.sample` that they are given to.
+    """Compiled programs, shared by the calls of `rx.sample` that they are passed to.
 
     Calls that differ in seed, starts, window, swap rate, ladder or noise level alone compile
     once. As with `jax.jit`, a target must be a pure function: what it reads from outside is
-    looked at when it is compiled.
+    read when it is compiled.
 
     >>> import replicax as rx
     >>> programs = rx.Programs()
@@ -114,29 +162,39 @@ class Programs:
     """
 
     def __init__(self) -> None:
-        self._made: dict[Hashable, Callable] = {}
+        self._compiled: dict[Hashable, Callable] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._compiled)
 
-    def get(self, name: str, program: Program, make: Callable[[], Callable], *more: Any):
-        """What `make()` gives, made once for all programs that differ in `Numbers` alone."""
+    def get(self, name: str, program: Program, compile: Callable[[], Callable], *more: Any):
+        """Return what `compile()` gives, once for all programs that differ in `numbers` alone."""
         key = (name, _identity(program), *more)
         with self._lock:
-            if key not in self._made:
-                self._made[key] = make()
-            return self._made[key]
+            if key not in self._compiled:
+                self._compiled[key] = compile()
+            return self._compiled[key]
+
+
+def numbers(program: Program) -> Any:
+    """Return the numbers of a program that compiled code can take as data."""
+    return program.settings, program.burn_in
+
+
+def with_numbers(program: Program, numbers: Any) -> Program:
+    """Return the program with other numbers, which may be traced."""
+    settings, burn_in = numbers
+    return replace(program, settings=settings, burn_in=burn_in)
 
 
 def _identity(program: Program) -> Hashable:
-    """Equal for programs that compile to the same code."""
-    neutral = Numbers(1, 0.0, 1, 1, 0.0, 0.5, 0).put_into(program)
-    kernel, batches = program.kernel, program.batches
-    known = kernel.spec is not None
-    parts = replace(neutral, kernel=None, batches=None)  # type: ignore[arg-type]
+    """Return a key that is equal for programs that compile to the same code."""
+    spec, batches = program.kernel.spec, program.batches
+    rest = replace(program, kernel=None, batches=None, settings=None, burn_in=0)  # type: ignore
     return (
-        parts,
-        json.dumps(kernel.spec, sort_keys=True) if known else kernel,
+        jax.tree.structure(numbers(program)),
+        rest,
+        program.kernel if spec is None else json.dumps(spec, sort_keys=True),
         type(batches) if isinstance(batches, NoBatches) else id(batches),
     )

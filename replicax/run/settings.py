@@ -1,18 +1,17 @@
-"""From what users wrote to the parts of the algorithm: schedule, rule, kernel, ladder, tuning."""
+"""From options to the parts of the algorithm: schedule, rule, kernel, ladder and tuning."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from replicax.algorithm import kernels, swap
 from replicax.algorithm import schedule as schedules
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.ladder import Ladder, geometric
-from replicax.algorithm.schedule import Schedule
-from replicax.algorithm.swap import Rule
+from replicax.algorithm.schedule import AllPairs, Schedule
+from replicax.algorithm.swap import Rule, WindowCorrected
 from replicax.algorithm.tuning import ConstantGain, Tuning
 from replicax.errors import choose
 from replicax.run.options import Options, at_least, is_number
@@ -24,7 +23,7 @@ _SCHEDULE_NAMES = ("deo_star", "deo", "seo", "adj", "ape", "exactly_one", "no_ga
 
 
 def num_replicas(options: Options) -> int:
-    """As given, or as many as there are learning rates or temperatures."""
+    """Return the number of replicas, by default one per learning rate or temperature."""
     lengths = {
         name: np.size(value)
         for name, value in (
@@ -43,34 +42,35 @@ def num_replicas(options: Options) -> int:
 
 
 def schedule(options: Options, num_replicas: int) -> Schedule:
-    """A schedule from its name or itself; DEO* takes its window from Theorem 1."""
-    given, window = options.schedule, options.window
-    if isinstance(given, Schedule):
-        if window is not None and window != given.window:
+    """Return the schedule of a name or itself; DEO* takes its window from Theorem 1."""
+    chosen, window = options.schedule, options.window
+    if isinstance(chosen, Schedule):
+        if window is not None and window != chosen.window:
             raise ValueError(
-                f"window is {window} but the schedule has window {given.window}; say it once."
+                f"window is {window} but the schedule has window {chosen.window}; say it once."
             )
-        given.check(num_replicas)
-        return given
-    name = str(given).lower().replace("-", "_").replace("*", "_star")
+        chosen.check(num_replicas)
+        return chosen
+    name = str(chosen).lower().replace("-", "_").replace("*", "_star")
     choose("schedule", name, _SCHEDULE_NAMES)
     windowed = {"deo_star": "at_most_one", "exactly_one": "exactly_one", "no_gate": "no_gate"}
     if name in windowed:
         if window is None and num_replicas >= 2:
             window = optimal_window(num_replicas, options.target_swap_rate)
-        made = schedules.windowed_deo(window or 1, windowed[name])
+        resolved = schedules.windowed_deo(window or 1, windowed[name])
     else:
         if window not in (None, 1):
             raise ValueError(
                 f'window is {window}, but schedule "{name}" has none; write schedule="deo_star" '
                 "for the windowed scheme."
             )
-        made = getattr(schedules, name)()
-    made.check(num_replicas)
-    return made
+        resolved = getattr(schedules, name)()
+    resolved.check(num_replicas)
+    return resolved
 
 
-def rule(options: Options, num_replicas: int, made: Schedule) -> Rule:
+def rule(options: Options, num_replicas: int, schedule: Schedule) -> Rule:
+    """Return the rule of a name or itself, checked against ladder and schedule."""
     rule = options.rule
     if not isinstance(rule, Rule):
         name = choose("rule", str(rule).lower().replace("-", "_"), swap.RULES)
@@ -82,26 +82,28 @@ def rule(options: Options, num_replicas: int, made: Schedule) -> Rule:
         rule = getattr(swap, name)()
     std = rule.energy_noise_std
     per_pair = not rule.estimates_noise and np.size(std) > 1
-    if per_pair and (np.size(std) != num_replicas - 1 or made.name == "ape"):
+    if per_pair and (np.size(std) != num_replicas - 1 or isinstance(schedule, AllPairs)):
         raise ValueError(
             f"energy_noise_std has {np.size(std)} values; {num_replicas} replicas have "
             f"{num_replicas - 1} adjacent pairs (and ape meets others too): give one number."
         )
-    return _correction(rule, options, made) if rule.tunes_correction else rule
+    if isinstance(rule, WindowCorrected) and rule.tunes_correction:
+        return _with_correction(rule, options, schedule)
+    return rule
 
 
-def _correction(rule: Rule, options: Options, made: Schedule) -> Rule:
-    if made.window == 1 or made.swaps == "no_gate":  # no gate that stays closed: no bias
+def _with_correction(rule: WindowCorrected, options: Options, schedule: Schedule) -> Rule:
+    if schedule.window == 1 or schedule.swaps == "no_gate":  # no gate that stays closed: no bias
         return replace(rule, window_correction=0.0, reference_steps=None, tuning_steps=None)
-    if made.forces:
+    if schedule.swaps == "exactly_one":
         raise ValueError(
             'window_correction="auto" compares with windows of one step, in which "exactly_one" '
             'swaps at every step; write schedule="deo_star", or give a number.'
         )
-    if rule.tuning_steps < _TUNING_WINDOWS * made.window:
+    if rule.tuning_steps < _TUNING_WINDOWS * schedule.window:
         raise ValueError(
             f'window_correction="auto" tunes for {rule.tuning_steps} steps (a third of num_steps '
-            f"unless tuning_steps is given); windows of {made.window} steps need at least "
+            f"unless tuning_steps is given); windows of {schedule.window} steps need at least "
             f"{_TUNING_WINDOWS} of them, and hundreds to be precise."
         )
     frozen = rule.reference_steps + rule.tuning_steps
@@ -115,6 +117,7 @@ def _correction(rule: Rule, options: Options, made: Schedule) -> Rule:
 
 
 def kernel(kernel: Any) -> Kernel:
+    """Return the kernel of a name, of an optax transform or itself."""
     if isinstance(kernel, Kernel):
         return kernel
     if hasattr(kernel, "init") and hasattr(kernel, "update"):
@@ -123,6 +126,7 @@ def kernel(kernel: Any) -> Kernel:
 
 
 def ladder(options: Options, num_replicas: int, rule: Rule, adapts: bool) -> Ladder:
+    """Return the ladder that the run starts with."""
     rates = _per_rung("learning_rate", options.learning_rate, num_replicas)
     if not np.all(np.isfinite(rates)) or np.any(rates <= 0):
         raise ValueError(f"learning_rate is {options.learning_rate}; rates must be positive.")
@@ -176,8 +180,9 @@ def _temperatures(value: Any, num_replicas: int, rule: Rule) -> np.ndarray:
     return temperatures
 
 
-def tuning(options: Options, rule: Rule, num_replicas: int) -> Tuning:
-    adapts, until = adapts_until(options, rule)
+def tuning(options: Options, num_replicas: int, rule: Rule, schedule: Schedule) -> Tuning:
+    """Return which parts of the ladder adapt, and how."""
+    adapts, until = adapts_until(options, rule, schedule)
     fixed = rule.uses_temperature or not adapts
     buffer_auto = isinstance(options.buffer, str)
     gain_auto = isinstance(options.buffer_gain, str)
@@ -206,12 +211,11 @@ def tuning(options: Options, rule: Rule, num_replicas: int) -> Tuning:
     )
 
 
-def adapts_until(options: Options, rule: Rule) -> tuple[bool, int | None]:
-    """Whether anything adapts, and the step from which it is frozen."""
+def adapts_until(options: Options, rule: Rule, schedule: Schedule) -> tuple[bool, int | None]:
+    """Return whether anything adapts, and the step from which it is frozen."""
     adapt = options.adapt
     if adapt is None:  # temperatures are the user's own unless adaptation is asked for
-        exchanges = getattr(options.schedule, "name", options.schedule) != "none"
-        return exchanges and not rule.uses_temperature, None
+        return schedule.exchanges and not rule.uses_temperature, None
     if isinstance(adapt, bool):
         return adapt, None
     at_least("adapt", adapt, 0)
@@ -229,7 +233,9 @@ def _gain(name: str, gain: Any) -> Callable:
 
 
 def draw_rungs(options: Options, num_replicas: int) -> tuple[int, ...]:
-    rungs = tuple(range(num_replicas)) if options.draw_rungs == ("all",) else options.draw_rungs
+    """Return the rungs whose draws are kept, the target first."""
+    chosen = options.draw_rungs
+    rungs = tuple(range(num_replicas) if chosen == "all" else chosen)
     if not rungs or rungs[0] != 0 or len(set(rungs)) < len(rungs):
         raise ValueError(
             f"draw_rungs is {rungs}; it must start with 0, the target, and name each rung once."
@@ -239,7 +245,3 @@ def draw_rungs(options: Options, num_replicas: int) -> tuple[int, ...]:
             f"draw_rungs is {rungs}; {num_replicas} replicas have rungs 0 to {num_replicas - 1}."
         )
     return rungs
-
-
-def device_ladder(ladder: Ladder, dtype: Any) -> Ladder:
-    return Ladder(*(jnp.asarray(values, dtype) for values in ladder))

@@ -7,65 +7,72 @@ import jax
 import jax.numpy as jnp
 
 from replicax.algorithm.kernels import Kernel
-from replicax.networks import evaluate as examine
-from replicax.networks import predict, swag
+from replicax.networks import evaluate, predict, swag
 from replicax.networks.evaluate import Averages
 from replicax.networks.methods import Clock
 from replicax.networks.problem import Supervised
 from replicax.networks.swag import Moments
-from replicax.run.compiled_loop import Carry
-from replicax.run.host_loop import Watch
+from replicax.run.rows import Carry
+from replicax.run.saver import Evaluation
 
 NUM_DRAWS = 10  # networks of a cycle, as the paper's authors have it
 _REFRESH_BATCHES = 50  # for the batch statistics of a drawn network
 
 
-class Memory(NamedTuple):
-    """What is remembered from epoch to epoch."""
+class CycleState(NamedTuple):
+    """The state of the evaluation."""
 
     averages: Averages
     moments: Moments  # of the networks of this cycle
 
 
 def build(
-    watch: Watch, problem: Supervised, clock: Clock, kernel: Kernel, params: Any, seed: int
-) -> Watch:
-    """A watch around `watch`; `params` gives the shapes of one network."""
+    evaluation: Evaluation,
+    problem: Supervised,
+    clock: Clock,
+    kernel: Kernel,
+    params: Any,
+    seed: int,
+) -> Evaluation:
+    """Build an evaluation around `evaluation`; `params` gives the shapes of one network."""
     assert problem.test is not None and kernel.exploits is not None
-    compute_logits = examine.build_logits(problem.test)
+    compute_logits = evaluate.build_logits(problem.test)
     draw_networks = jax.jit(_build_draws(problem))
     collect = jax.jit(swag.collect)
-    base_look, exploits = watch.look, kernel.exploits
+    exploits = kernel.exploits
 
     def no_moments() -> Moments:
         return swag.start(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), params))
 
-    def look(memory: Memory, carry: Carry) -> tuple[Memory, dict[str, Any]]:
-        averages, moments = memory
-        epoch = int(averages.looks) + 1
-        network, state = jax.tree.map(lambda leaf: leaf[0, 0], carry.state.points)
+    def evaluate_cycle(state: CycleState, carry: Carry) -> tuple[CycleState, dict[str, Any]]:
+        averages, moments = state
+        epoch = int(averages.count) + 1
+        network, model_state = jax.tree.map(lambda leaf: leaf[0, 0], carry.state.points)
         if exploits(epoch * clock.steps_per_epoch - 1):
             moments = collect(moments, network)
         if epoch % clock.cycle_epochs == 0:
             key = jax.random.fold_in(jax.random.key(seed), epoch)
-            drawn = draw_networks(key, moments, state, problem.batches.data)
-            sampled = predict.merge(averages.sampled, predict.average(compute_logits(drawn)))
+            networks = draw_networks(key, moments, model_state, problem.batches.data)
+            sampled = predict.merge(averages.sampled, predict.average(compute_logits(networks)))
             averages, moments = averages._replace(sampled=sampled), no_moments()
-        averages, row = base_look(averages, carry)
-        return Memory(averages, moments), row
+        averages, row = evaluation.evaluate(averages, carry)
+        return CycleState(averages, moments), row
 
-    memory = Memory(watch.memory, no_moments())
-    return Watch(watch.every, memory, look, lambda memory: watch.final(memory.averages))
+    return Evaluation(
+        CycleState(evaluation.state, no_moments()),
+        evaluate_cycle,
+        lambda state: evaluation.final(state.averages),
+    )
 
 
 def _build_draws(problem: Supervised):
-    """`draws(key, moments, state, data) -> (params, state)`, leading axis: network."""
+    """Build `draws(key, moments, state, data) -> (params, state)`, leading axis: network."""
     batches, target = problem.batches, problem.target
 
     def draws(key: jax.Array, moments: Moments, state: Any, data: Any) -> tuple[Any, Any]:
         def apply(params: Any, state: Any, key: jax.Array, train: bool):
-            # What stands for images is a key, so that no more than one batch is held at a time.
-            return target.energy(params, state, batches.fresh(data, key), key)
+            # A key stands for images, so that no more than one batch is in memory at a time.
+            return target.energy(params, state, batches.fresh(data)(key), key)
 
         def one(key: jax.Array) -> tuple[Any, Any]:
             draw_key, key = jax.random.split(key)

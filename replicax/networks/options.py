@@ -1,0 +1,135 @@
+"""The options of `rx.train`: their defaults and checks, and the options of the sampler they imply.
+
+Learning rates, buffer and gains are per mean loss, temperatures those of the posterior.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from replicax.algorithm.kernels import Kernel
+from replicax.algorithm.tuning import ConstantGain, Gain
+from replicax.errors import choose
+from replicax.networks.methods import METHODS, Clock, Method
+from replicax.networks.problem import Supervised
+from replicax.run.options import Options, at_least, from_plain, to_plain
+
+_PICK_EVERY = 10  # epochs between two averages of all networks of an ensemble
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Every choice of a training but the problem and the start networks; see `rx.train`."""
+
+    epochs: int
+    method: str = "deo-star"
+    num_replicas: int = 10
+    learning_rate: Any = None
+    momentum: float = 0.9
+    temperature: float | None = None
+    target_swap_rate: float = 0.005
+    window: int | None = None
+    gain: Any = Gain(600.0, 1000.0)
+    buffer: float = 0.1
+    buffer_gain: Any = Gain(60.0, 1000.0, cap=0.05)
+    on_swap: str = "keep"
+    on_nonfinite: str | None = None
+    keep_networks: bool = False
+    burn_in: int = 0
+    cycle_epochs: int = 100
+    seed: int = 0
+    checkpoint_every: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "num_replicas", "cycle_epochs"):
+            at_least(name, getattr(self, name), 1)
+        at_least("burn_in", self.burn_in, 0)
+        choose("method", self.method, METHODS)
+        if np.ndim(self.learning_rate) and not self.parts.has_ladder:
+            raise ValueError(
+                f'learning_rate is {self.learning_rate}; the method "{self.method}" has no ladder: '
+                "give one."
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        return to_plain(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any], given: dict[str, Any]) -> "TrainOptions":
+        return from_plain(cls, data, given, call="rx.resume_training(run_dir, problem, {}=...)")
+
+    @property
+    def parts(self) -> Method:
+        return METHODS[self.method]
+
+    @property
+    def run_epochs(self) -> int:
+        """Epochs that each network of the run takes; a single one takes those of all replicas."""
+        return self.epochs * self.num_replicas if self.parts.is_single else self.epochs
+
+    @property
+    def run_cycle_epochs(self) -> int:
+        return min(self.cycle_epochs, self.run_epochs)
+
+    @property
+    def pick_every(self) -> int:
+        return min(_PICK_EVERY, self.run_epochs)
+
+    @property
+    def test_every(self) -> int:
+        """Epochs between two tests."""
+        return min(self.parts.test_every, self.run_epochs)
+
+    def clock(self, problem: Supervised) -> Clock:
+        return Clock(self.run_epochs, problem.steps_per_epoch, self.run_cycle_epochs)
+
+    def kernel(self, problem: Supervised) -> Kernel:
+        return self.parts.kernel(self.momentum, self.clock(problem))
+
+    def sampler(self, problem: Supervised) -> Options:
+        """Return the options of the sampler, in the unit of the problem's energies."""
+        method, steps, scale = self.parts, problem.steps_per_epoch, problem.scale
+        rate = method.learning_rate if self.learning_rate is None else self.learning_rate
+        restart = "restart" if method.has_ladder else "stop"
+        return Options(
+            num_steps=self.run_epochs * steps,
+            num_replicas=1 if method.is_single else self.num_replicas,
+            learning_rate=problem.learning_rate(rate),
+            temperature=self._temperature(problem),
+            target_swap_rate=self.target_swap_rate,
+            window=self.window,
+            schedule=method.schedule,
+            kernel=self.kernel(problem),
+            gain=self.gain,
+            buffer=scale * self.buffer,
+            buffer_gain=_scaled(self.buffer_gain, scale),
+            energy_at="before",
+            on_swap=self.on_swap,
+            burn_in=steps - 1,  # draws are taken at the end of an epoch
+            thin=steps,
+            seed=self.seed,
+            keep_draws=self.keep_networks,
+            history_every=steps,
+            on_nonfinite=self.on_nonfinite or restart,
+            checkpoint_every=self.checkpoint_every,
+        )
+
+    def _temperature(self, problem: Supervised) -> Any:
+        """On the coldest rung of a ladder; on every rung of replicas that do not exchange."""
+        method = self.parts
+        value = method.temperature if self.temperature is None else self.temperature
+        temperature = float(problem.temperature(value))
+        alone = method.has_ladder or method.is_single
+        return temperature if alone else np.full(self.num_replicas, temperature)
+
+
+def _scaled(gain: Any, scale: float) -> Any:
+    """Return the gain of a buffer in the unit of the energies."""
+    if isinstance(gain, Gain):
+        return replace(gain, scale=gain.scale * scale, cap=gain.cap * scale)
+    if isinstance(gain, ConstantGain):
+        return ConstantGain(gain.value * scale)
+    if callable(gain):
+        return lambda step: scale * gain(step)  # type: ignore[operator]
+    return scale * gain

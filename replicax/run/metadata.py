@@ -1,0 +1,69 @@
+"""The metadata of a run, `run.json` of a run folder: typed, with the version of the format."""
+
+import json
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from replicax.version import __version__
+
+FORMAT_VERSION = 2  # of run folders; 1 had no number, and checkpoints by position
+FILE = "run.json"
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """All that a run folder says about its run in plain data."""
+
+    kind: str  # "sample" or "train"
+    options: dict[str, Any]  # of the sampler, `Options.to_json`
+    resolved: dict[str, Any]  # choices that the options left open, `Program.describe`
+    params: dict[str, Any]  # names, shapes and containers, `pytrees.describe`
+    batches: str  # `Batches.describe`
+    training: dict[str, Any] | None = None  # options of `rx.train`, `TrainOptions.to_json`
+    steps_per_epoch: int | None = None  # this and the next two: of the problem of `rx.train`
+    num_rows: int | None = None
+    unit: str | None = None
+    note: dict[str, Any] = field(default_factory=dict)  # the user's
+    result: dict[str, str] | None = None  # code and sentence, once the run has ended
+    machine: str = ""
+    version: str = __version__
+    format_version: int = FORMAT_VERSION
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1)
+
+    def with_result(self, code: str, sentence: str) -> "Metadata":
+        return replace(self, result={"code": code, "sentence": sentence})
+
+
+def describe_machine() -> str:
+    """Return device and JAX version in words, for results that are read elsewhere."""
+    return f"{jax.devices()[0].device_kind}, jax {jax.__version__}"
+
+
+def read_metadata(folder: Path) -> Metadata:
+    """Read run.json of a run folder, or say why that cannot be done."""
+    path = folder / FILE
+    if not path.is_file():
+        raise ValueError(f"{folder} is not a run folder: there is no {FILE} in it.")
+    try:
+        content = json.loads(path.read_text())
+    except ValueError:
+        raise ValueError(f"{path} is damaged: it does not hold JSON.") from None
+    if not isinstance(content, dict) or not {"options", "resolved", "params"} <= set(content):
+        raise ValueError(f"{path} was not written by replicax; give another folder.")
+    version = content.get("format_version", 1)
+    if version != FORMAT_VERSION:
+        raise ValueError(
+            f"{folder} has format version {version}, written by replicax "
+            f"{content.get('version', '?')}; this is replicax {__version__}, which reads format "
+            f"version {FORMAT_VERSION}. Open it with the version that wrote it."
+        )
+    known = {entry.name for entry in fields(Metadata)}
+    missing = {"kind", "batches"} - set(content)
+    if missing or not set(content) <= known:
+        raise ValueError(f"{path} is damaged: its entries are not those of a run.")
+    return Metadata(**content)

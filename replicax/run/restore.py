@@ -1,0 +1,56 @@
+"""Restore a run from its folder: one way for `rx.resume` and `rx.resume_training`."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from replicax.run import checkpoint, pytrees, rows
+from replicax.run.initial import carry_like
+from replicax.run.program import Program
+from replicax.run.records import FolderRecords
+from replicax.run.rows import Carry
+
+
+class Restored(NamedTuple):
+    """The newest checkpoint of a run."""
+
+    step: int
+    carry: Carry
+    evaluation: Any  # state of the evaluation of networks, or None
+
+
+def point_like(records: FolderRecords, params: Any = None) -> Any:
+    """Return the shapes of one point; `params` gives containers that a folder cannot hold."""
+    description = records.metadata.params
+    if description["structure"] is None and params is None:
+        raise ValueError(
+            f"The params of the run in {records.folder} have containers of their own kind; give a "
+            "tree of the same kind again: rx.resume(run_dir, target, params=...). Networks need "
+            "params and model_state of dicts, lists and tuples to be resumed."
+        )
+    shapes = [
+        jax.ShapeDtypeStruct(tuple(shape), jnp.dtype(dtype))
+        for shape, dtype in zip(description["shapes"], description["dtypes"], strict=True)
+    ]
+    return pytrees.rebuild(description, shapes, params)
+
+
+def restore(
+    records: FolderRecords, program: Program, like: Any, evaluation_like: Any = None
+) -> Restored:
+    """Return the newest checkpoint of the folder, as arrays on the device.
+
+    `like` and `evaluation_like` are the shapes of one point and of the evaluation's state.
+    """
+    step = checkpoint.latest_step(records.folder)
+    shapes = {"carry": carry_like(program, like), "evaluation": evaluation_like}
+    arrays = checkpoint.restore(records.folder, step, shapes)
+    arrays = jax.tree.map(jnp.asarray, arrays)
+    return Restored(step, arrays["carry"], arrays["evaluation"])
+
+
+def rewind(records: FolderRecords, program: Program, step: int) -> None:
+    """Bring records and batches to the step of a checkpoint: later rows are dropped."""
+    program.batches.skip_to(step)
+    records.truncate(rows.lengths(program, step))
