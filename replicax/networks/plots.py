@@ -1,4 +1,4 @@
-"""Figures of a training, from its records: epochs, ladder, exchange, calibration."""
+"""Figures of a training: epochs, ladder, exchange, calibration."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from replicax.networks import predict
-from replicax.results import figure_style as panels
-from replicax.results import plots
+from replicax.results import figure_style, plots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,17 +15,17 @@ if TYPE_CHECKING:
 
     from replicax.networks.trained import Trained
 
-_SETTLED = 0.2  # the share of epochs before which values may lie off the scale
-_RARE = 0.05  # the share of values at either end that may lie off the scale
-_FEW = 8  # verdicts, for a rate that is more than noise
+_SETTLED = 0.2  # fraction of epochs before which values may lie off the scale
+_RARE = 0.05  # fraction of values at either end that may lie off the scale
+_FEW = 8  # verdicts for a rate that is not mostly noise
 _BY = ("probabilities", "logits")
 
 
 def plot_training(trained: "Trained", out: str | Path | None = None) -> dict[str, "Figure"]:
-    """Figures by name, written as PNG into the folder `out` if given.
+    """Return figures by name; write them as PNG into the folder `out`.
 
-    `epochs`, `ladder`, `exchange`, `reliability` and `reliability-logits`; those that the run has
-    nothing for, such as `ladder` where nothing is exchanged, are left out.
+    `epochs`, `ladder`, `exchange`, `reliability` and `reliability-logits`, without those that the
+    run has no data for, such as `ladder` of a run without exchange.
     """
     figures: dict[str, Figure] = {}
     if len(trained.epochs["epoch"]):
@@ -36,13 +35,13 @@ def plot_training(trained: "Trained", out: str | Path | None = None) -> dict[str
         figures["ladder"] = _plot_ladder(trained, history)
         figures["exchange"] = _plot_exchange(trained, history)
     for by in _BY if float(trained.average.weight) else ():
-        seen = predict.reliability(trained.log_probabilities(by), trained.labels)
+        reliability = predict.reliability(trained.log_probabilities(by), trained.labels)
         name = "reliability" if by == "probabilities" else f"reliability-{by}"
         title = f"Average of {float(trained.average.weight):g} networks by {by}"
-        figures[name] = predict.plot_reliability(seen, title)
+        figures[name] = predict.plot_reliability(reliability, title)
     for name, figure in figures.items():
         if out is not None:
-            panels.save(figure, Path(out) / f"{name}.png")
+            figure_style.save(figure, Path(out) / f"{name}.png")
     return figures
 
 
@@ -51,62 +50,68 @@ def _has_ladder(trained: "Trained") -> bool:
 
 
 def _plot_epochs(trained: "Trained") -> "Figure":
-    """Accuracy and NLL on the test: every network, and the average so far."""
-    seen = trained.epochs
-    figure = panels.new_figure(10.5, 4.4)
+    """Plot accuracy and NLL on the test data: every network, and the average so far."""
+    epochs = trained.epochs
+    figure = figure_style.new_figure(10.5, 4.4)
     for axes, name in zip(figure.subplots(1, 2), ("accuracy", "nll"), strict=True):
-        times = 100 if name == "accuracy" else 1
-        word = "accuracy, %" if name == "accuracy" else "negative log-likelihood"
-        networks = times * seen[name]
-        whole = [networks[:, :1]]
+        factor = 100 if name == "accuracy" else 1
+        title = "Accuracy" if name == "accuracy" else "Negative log-likelihood"
+        unit = ", %" if name == "accuracy" else ""
+        networks = factor * epochs[name]
+        always_shown = [networks[:, :1]]
         for line, style in _networks(trained, networks):
-            axes.plot(seen["epoch"], line, **style)
-        if np.any(seen["weight"] > 0):
+            axes.plot(epochs["epoch"], line, **style)
+        if np.any(epochs["weight"] > 0):
             for by, dashes in zip(_BY, ("-", (0, (3, 1.2))), strict=True):
-                values = np.where(seen["weight"] > 0, times * seen[f"average_{name}_{by}"], np.nan)
-                whole.append(values[:, None])
-                axes.plot(seen["epoch"], values, color=panels.INK, lw=2, ls=dashes,
+                average = factor * epochs[f"average_{name}_{by}"]
+                values = np.where(epochs["weight"] > 0, average, np.nan)
+                always_shown.append(values[:, None])
+                axes.plot(epochs["epoch"], values, color=figure_style.INK, lw=2, ls=dashes,
                           marker="." if len(values) == 1 else "", zorder=4,
                           label=f"average so far, by {by}")  # fmt: skip
         if float(trained.starts.weight):
             at_start = predict.evaluate(predict.log_probabilities(trained.starts), trained.labels)
-            value = times * getattr(at_start, name)
-            whole.append(np.full((len(seen["epoch"]), 1), value))
-            axes.axhline(value, color=panels.SOFT, lw=1.2, ls=":", label="average of the starts")
-        panels.label(axes, "epoch", word, f"{word.split(',')[0].capitalize()} on the test")
+            value = factor * getattr(at_start, name)
+            always_shown.append(np.full((len(epochs["epoch"]), 1), value))
+            dotted: Any = {"color": figure_style.SOFT, "lw": 1.2, "ls": ":"}
+            axes.axhline(value, **dotted, label="average of the starts")
+        figure_style.label(axes, "epoch", title.lower() + unit, f"{title} on the test data")
         _count_epochs(axes, trained)
-        _fit(axes, networks, np.concatenate(whole, axis=1))
+        _set_limits(axes, networks, np.concatenate(always_shown, axis=1))
         if name == "nll":
-            panels.legend_below(axes)
+            figure_style.legend_below(axes)
     return figure
 
 
 def _networks(
     trained: "Trained", values: np.ndarray
 ) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
-    """Lines (epoch,) with their style: by rung on a ladder, else all alike and their mean."""
-    count = values.shape[1]
+    """Yield lines (epoch,) with styles: by rung on a ladder, else all alike and their mean."""
+    count, blue = values.shape[1], figure_style.CHAINS[0]
     marker = {"marker": "."} if len(values) == 1 else {}
     if count == 1:
-        yield values[:, 0], {"color": panels.CHAINS[0], "lw": 1.6, "label": "the network", **marker}
+        yield values[:, 0], {"color": blue, "lw": 1.6, "label": "the network", **marker}
     elif _has_ladder(trained):
         names = {0: "coldest network", count - 1: "hottest network"}
-        for rung, colour in reversed(list(panels.cold_to_hot(count))):
+        for rung, colour in reversed(list(figure_style.cold_to_hot(count))):
             thick = {"lw": 2.2, "zorder": 3} if rung == 0 else {"lw": 0.8, "alpha": 0.85}
             yield values[:, rung], {"color": colour, "label": names.get(rung), **thick, **marker}
     else:
-        for place in panels.spread(count):
-            name = "networks" if place == 0 else None
-            faint = {"color": panels.CHAINS[0], "lw": 0.7, "alpha": 0.5, "label": name}
-            yield values[:, place], {**faint, **marker}
-        mean = {"color": panels.CHAINS[0], "lw": 2.2, "zorder": 3, "label": "their mean"}
+        for index in figure_style.spread(count):
+            name = "networks" if index == 0 else None
+            faint = {"color": blue, "lw": 0.7, "alpha": 0.5, "label": name}
+            yield values[:, index], {**faint, **marker}
+        mean = {"color": blue, "lw": 2.2, "zorder": 3, "label": "their mean"}
         yield np.mean(values, axis=1), {**mean, **marker}
 
 
-def _fit(axes: "Axes", networks: np.ndarray, whole: np.ndarray) -> None:
-    """Limits for lines (epoch, line): those in `whole` are shown whole after the first epochs, the
-    networks up to rare peaks; the title owns up to what is off the scale after the first epochs."""
-    settled, kept = (x[int(_SETTLED * len(x)) :] for x in (networks, whole))
+def _set_limits(axes: "Axes", networks: np.ndarray, always_shown: np.ndarray) -> None:
+    """Set the limits for lines (epoch, line), where early and rare values may lie off the scale.
+
+    After the first epochs all of `always_shown` is visible, and the title names the peaks of
+    `networks` that are not.
+    """
+    settled, kept = (x[int(_SETTLED * len(x)) :] for x in (networks, always_shown))
     settled, kept = settled[np.isfinite(settled)], kept[np.isfinite(kept)]
     if not settled.size:
         return
@@ -132,55 +137,56 @@ def _count_epochs(axes: "Axes", trained: "Trained") -> None:
 
 
 def _scale(trained: "Trained") -> float:
-    """Energy per mean loss."""
+    """Return the energy per mean loss."""
     training = trained._records.meta["training"]
     return float(training["num_rows"]) if training["unit"] == "total" else 1.0
 
 
 def _plot_ladder(trained: "Trained", history: plots.History) -> "Figure":
-    """How learning rates and buffer tuned themselves, per mean loss."""
+    """Plot the history of learning rates and buffer, per mean loss."""
     epochs, scale = _epochs_of(trained, history["step"]), _scale(trained)
-    figure = panels.new_figure(10.5, 4)
+    figure = figure_style.new_figure(10.5, 4)
     left, right = figure.subplots(1, 2)
     left.set_yscale("log")
     rates = scale * history["learning_rate"][0]
     marker = "." if len(epochs) == 1 else ""
-    for rung, colour in panels.cold_to_hot(trained.num_replicas):
+    for rung, colour in figure_style.cold_to_hot(trained.num_replicas):
         left.plot(epochs, rates[:, rung], color=colour, lw=1.4, marker=marker)
-    panels.label(left, "epoch", "learning rate (per mean loss)", "Learning rate of every rung")
-    right.axhline(0, color=panels.INK, lw=1)
-    right.plot(epochs, history["buffer"][0] / scale, color=panels.CHAINS[0], lw=1.4, marker=marker)
-    panels.label(right, "epoch", "buffer (per mean loss)", "Buffer of the swap rule")
+    figure_style.label(left, "epoch", "learning rate (per mean loss)", "Learning rates of rungs")
+    right.axhline(0, color=figure_style.INK, lw=1)
+    line: Any = {"color": figure_style.CHAINS[0], "lw": 1.4, "marker": marker}
+    right.plot(epochs, history["buffer"][0] / scale, **line)
+    figure_style.label(right, "epoch", "buffer (per mean loss)", "Buffer of the swap rule")
     for axes in (left, right):
         _count_epochs(axes, trained)
     return figure
 
 
 def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
-    """How often pairs agree and swap, and where replicas went."""
-    figure = panels.new_figure(10.5, 6.8)
+    """Plot how often pairs say yes and swap, and the index process."""
+    figure = figure_style.new_figure(10.5, 6.8)
     grid = figure.add_gridspec(2, 3, width_ratios=(1.6, 1, 1), height_ratios=(1, 1.05))
     over_time = figure.add_subplot(grid[0, 0])
     at_end = figure.add_subplot(grid[0, 1], sharey=over_time)
     swaps, paths = figure.add_subplot(grid[0, 2]), figure.add_subplot(grid[1, :])
-    steps, rates = plots._verdict_rates(_thinned(trained, history), trained.options["burn_in"])
+    steps, rates = plots.verdict_rates(_thinned(trained, history), trained.options["burn_in"])
     marker = "." if len(steps) == 1 else ""
-    for pair, colour in panels.cold_to_hot(trained.num_replicas - 1) if steps.size else ():
+    for pair, colour in figure_style.cold_to_hot(trained.num_replicas - 1) if steps.size else ():
         line = {"color": colour, "lw": 1.2, "marker": marker}
         over_time.plot(_epochs_of(trained, steps), rates[0, :, pair], **line)
     target = trained.options["target_swap_rate"]
     for axes in (over_time, at_end):
-        axes.axhline(target, label=f"target {target:g}", **panels.DASHED)
-    panels.label(over_time, "epoch", "rate", "How often a pair says yes, per step")
+        axes.axhline(target, label=f"target {target:g}", **figure_style.DASHED)
+    figure_style.label(over_time, "epoch", "rate", "How often a pair says yes, per step")
     _count_epochs(over_time, trained)
-    panels.legend(over_time)
-    panels.scatter(at_end, trained.verdict_rate, "o")
-    panels.label(at_end, "pair (0 = coldest)", "", "The same, whole run")
+    figure_style.legend(over_time)
+    figure_style.scatter(at_end, trained.verdict_rate, "o")
+    figure_style.label(at_end, "pair (0 = coldest)", "", "The same, whole run")
     over_time.set_ylim(bottom=0)
-    panels.scatter(swaps, trained.window_swap_rate, "d", hollow=True)
+    figure_style.scatter(swaps, trained.window_swap_rate, "d", hollow=True)
     window = trained.window
     turn = f"Swaps, per window of {window}" if window > 1 else "Swaps, per turn"
-    panels.label(swaps, "pair (0 = coldest)", "", turn)
+    figure_style.label(swaps, "pair (0 = coldest)", "", turn)
     swaps.set_ylim(0, 1.03 * max(0.05, 1.1 * float(np.max(trained.window_swap_rate))))
     trips = int(trained.round_trips.sum())
     title = f"Index process: the rung of every replica; {trips} round trip{'s' * (trips != 1)}"
@@ -190,7 +196,7 @@ def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
 
 
 def _thinned(trained: "Trained", history: plots.History) -> plots.History:
-    """Points so far apart that a pair should say yes a few times in between."""
+    """Return points of the history between which a pair should say yes a few times."""
     options = trained.options
     expected = options["target_swap_rate"] * options["history_every"]
     kept = slice(None, None, -max(1, round(_FEW / expected)))
@@ -199,7 +205,7 @@ def _thinned(trained: "Trained", history: plots.History) -> plots.History:
 
 
 def _mark_epochs(axes: "Axes", trained: "Trained") -> None:
-    """Turn an axis of steps into one of epochs, where it is long enough for that."""
+    """Turn an axis of steps into one of epochs if it is long enough."""
     from matplotlib.ticker import MaxNLocator
 
     first, last = (_epochs_of(trained, end) for end in axes.get_xlim())

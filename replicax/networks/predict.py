@@ -1,19 +1,19 @@
-"""Bayesian model averages, and how good they are.
+"""Bayesian model averages and metrics of their predictions.
 
 A posterior predicts with the mean of its networks,
 
     p(class | image) = sum_n w_n p(class | image, network n) / sum_n w_n,
 
-which is collected as running sums, so that no more than one network's logits need be held:
+computed from running sums, so that only one network's logits are in memory at a time:
 
->>> confident, torn = jnp.array([[4.0, 0.0]]), jnp.array([[0.0, 1.0]])
->>> total = add(add(Average.empty(num_images=1, num_classes=2), confident), torn)
+>>> confident, unsure = jnp.array([[4.0, 0.0]]), jnp.array([[0.0, 1.0]])
+>>> total = add(add(Average.empty(num_images=1, num_classes=2), confident), unsure)
 >>> round(nll(log_probabilities(total), labels=[0]), 4)
 0.4692
 >>> round(nll(log_probabilities(total, by="logits"), labels=[0]), 4)
 0.2014
 
-Sums are JAX; metrics are float64 NumPy. What is measured are log-probabilities (image, class).
+Sums are JAX arrays; metrics take log-probabilities (image, class) and are float64 NumPy.
 """
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -26,16 +26,16 @@ from scipy.special import entr, logsumexp
 from scipy.stats import rankdata
 
 from replicax.errors import choose, is_concrete
-from replicax.results import figure_style as panels
+from replicax.results import figure_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SLACK = 0.02  # of a log-sum that should be 0: bfloat16 probabilities of 100 classes stay below
+_TOLERANCE = 0.02  # of log sum_c p_c = 0: bfloat16 probabilities of 100 classes stay below
 
 
 class Average(NamedTuple):
-    """Running sums over networks, each counted with its weight."""
+    """Weighted running sums over networks."""
 
     logits: Any  # (image, class)
     probabilities: Any  # (image, class)
@@ -48,12 +48,12 @@ class Average(NamedTuple):
 
 
 def add(average: Average, logits: Any, weight: Any = 1.0) -> Average:
-    """The average with one more network's logits (image, class); `jit` and `vmap` may hold it."""
-    logits, wanted = jnp.asarray(logits), average.logits.shape
-    if logits.shape != wanted:
+    """Return the average with one more network, given its logits (image, class)."""
+    logits = jnp.asarray(logits)
+    if logits.shape != average.logits.shape:
         raise ValueError(
-            f"The logits have shape {logits.shape}, those averaged before {wanted}: give all "
-            "networks the same images, as (image, class)."
+            f"The logits have shape {logits.shape}, those of the average {average.logits.shape}: "
+            "give all networks the same images, as (image, class)."
         )
     logits = logits.astype(average.logits.dtype)
     weight = jnp.asarray(weight, average.weight.dtype)
@@ -65,7 +65,7 @@ def add(average: Average, logits: Any, weight: Any = 1.0) -> Average:
 
 
 def merge(one: Average, other: Average) -> Average:
-    """The average over the networks of both, as when chains or processes averaged apart."""
+    """Return the average over the networks of both, for example of two chains."""
     if one.logits.shape != other.logits.shape:
         raise ValueError(
             f"The averages have shapes {one.logits.shape} and {other.logits.shape}: only averages "
@@ -75,18 +75,18 @@ def merge(one: Average, other: Average) -> Average:
 
 
 def average(logits: Any, weights: Any = None) -> Average:
-    """The average of logits (network, image, class) that are all there; weights (network,)."""
+    """Return the average of logits (network, image, class) with weights (network,)."""
     logits = jnp.asarray(logits)
     if logits.ndim != 3:
         raise ValueError(
             f"The logits have shape {logits.shape}; rx.predict.average takes (network, image, "
-            "class). A single network's logits become log-probabilities by jax.nn.log_softmax."
+            "class). For a single network use jax.nn.log_softmax(logits)."
         )
     weights = jnp.ones(len(logits)) if weights is None else jnp.asarray(weights)
     if weights.shape != logits.shape[:1]:
         raise ValueError(
-            f"There are weights of shape {weights.shape} for {len(logits)} networks: give one "
-            "weight per network."
+            f"The weights have shape {weights.shape} for {len(logits)} networks: give one weight "
+            "per network."
         )
     if is_concrete(weights) and not bool(jnp.all((weights >= 0) & (weights < jnp.inf))):
         raise ValueError("Some weights are negative or not finite: give weights of 0 or more.")
@@ -97,18 +97,18 @@ def average(logits: Any, weights: Any = None) -> Average:
 def log_probabilities(
     average: Average, by: Literal["probabilities", "logits"] = "probabilities"
 ) -> Array:
-    """What the average predicts  (image, class).
+    """Return the log-probabilities that the average predicts  (image, class).
 
-    By "probabilities", log of the mean of the networks' softmaxes, which is the Bayesian model
-    average; by "logits", log-softmax of their mean logits, a (normalised) geometric mean. A
-    probability that all networks round to 0 counts as the smallest normal float, so that one
-    image cannot make the log-likelihood infinite.
+    By "probabilities": the log of the mean of the networks' softmaxes, which is the Bayesian model
+    average. By "logits": the log-softmax of their mean logits, a (normalised) geometric mean. A
+    probability that all networks round to 0 counts as the smallest normal float, so that one image
+    cannot make the log-likelihood infinite.
     """
     choose("by", by, ("probabilities", "logits"))
     if is_concrete(average.weight) and not bool(jnp.all(average.weight > 0)):
         raise ValueError(
             "The average has no weight: add at least one network of weight above 0 with "
-            "rx.predict.add before asking what it predicts."
+            "rx.predict.add first."
         )
     weight = average.weight[..., None, None]
     if by == "logits":
@@ -118,7 +118,7 @@ def log_probabilities(
 
 
 class Metrics(NamedTuple):
-    """The quality of one table of log-probabilities."""
+    """Metrics of log-probabilities."""
 
     nll: float  # mean over images, nats
     nll_sum: float
@@ -129,8 +129,8 @@ class Metrics(NamedTuple):
 
 
 def evaluate(log_probs: Any, labels: Any) -> Metrics:
-    """All metrics of log-probabilities (image, class) and labels (image,)."""
-    log_probs, labels = _checked(log_probs, labels)
+    """Return all metrics of log-probabilities (image, class) and labels (image,)."""
+    log_probs, labels = _check(log_probs, labels)
     return Metrics(
         nll=nll(log_probs, labels),
         nll_sum=nll(log_probs, labels, reduce="sum"),
@@ -142,29 +142,29 @@ def evaluate(log_probs: Any, labels: Any) -> Metrics:
 
 
 def nll(log_probs: Any, labels: Any, reduce: Literal["mean", "sum"] = "mean") -> float:
-    """Minus log-likelihood of the labels, in nats: mean or sum over images."""
+    """Return the negative log-likelihood of the labels, in nats: mean or sum over images."""
     choose("reduce", reduce, ("mean", "sum"))
-    log_probs, labels = _checked(log_probs, labels)
-    each = -log_probs[np.arange(len(labels)), labels]
-    return float(each.mean() if reduce == "mean" else each.sum())
+    log_probs, labels = _check(log_probs, labels)
+    losses = -log_probs[np.arange(len(labels)), labels]
+    return float(losses.mean() if reduce == "mean" else losses.sum())
 
 
 def accuracy(log_probs: Any, labels: Any) -> float:
-    """Share of images whose most probable class (of equals, the first) is the label."""
-    log_probs, labels = _checked(log_probs, labels)
+    """Return the fraction of images whose most probable class (of equals, the first) is right."""
+    log_probs, labels = _check(log_probs, labels)
     return float(np.mean(log_probs.argmax(axis=-1) == labels))
 
 
 def brier(log_probs: Any, labels: Any) -> float:
-    """Mean over images of sum_c (p_c - [c is the label])^2, from 0 (perfect) to 2."""
-    log_probs, labels = _checked(log_probs, labels)
+    """Return the mean over images of sum_c (p_c - [c is the label])^2, from 0 (perfect) to 2."""
+    log_probs, labels = _check(log_probs, labels)
     error = np.exp(log_probs)
     error[np.arange(len(labels)), labels] -= 1
     return float(np.mean(np.sum(error**2, axis=-1)))
 
 
 class Reliability(NamedTuple):
-    """How often predictions of a given confidence were right; NaN where a bin is empty."""
+    """Accuracy as a function of confidence; NaN in empty bins."""
 
     edges: np.ndarray  # (bin + 1,)
     confidence: np.ndarray  # (bin,) mean probability of the top class
@@ -173,14 +173,14 @@ class Reliability(NamedTuple):
 
 
 def reliability(log_probs: Any, labels: Any, num_bins: int = 15) -> Reliability:
-    """Images by the probability of their top class, in bins (edge_b, edge_b+1] of one width."""
+    """Bin images by the probability of their top class, in equal bins (edge_b, edge_b+1]."""
     if num_bins < 1:
         raise ValueError(f"num_bins is {num_bins}; it must be 1 or more.")
-    log_probs, labels = _checked(log_probs, labels)
+    log_probs, labels = _check(log_probs, labels)
     edges = np.linspace(0, 1, num_bins + 1)
     top = log_probs.argmax(axis=-1)
     confidence = np.exp(log_probs[np.arange(len(top)), top])
-    # Inner edges only: what rounding pushed above 1 belongs to the last bin.
+    # Inner edges only: a confidence rounded above 1 belongs to the last bin.
     bins = np.digitize(confidence, edges[1:-1], right=True)
     count = np.bincount(bins, minlength=num_bins)
     with np.errstate(invalid="ignore"):
@@ -191,31 +191,31 @@ def reliability(log_probs: Any, labels: Any, num_bins: int = 15) -> Reliability:
 
 
 def calibration_error(log_probs: Any, labels: Any, num_bins: int = 15) -> float:
-    """Expected calibration error, sum_b count_b / count |accuracy_b - confidence_b|."""
+    """Return the expected calibration error, sum_b count_b / count |accuracy_b - confidence_b|."""
     bins = reliability(log_probs, labels, num_bins)
     return float(np.nansum(bins.count * np.abs(bins.accuracy - bins.confidence)) / bins.count.sum())
 
 
 def entropy(log_probs: Any) -> np.ndarray:
-    """Predictive entropy -sum_c p_c log p_c in nats  (image,)."""
-    return entr(np.exp(_checked_log_probs(log_probs))).sum(axis=-1)
+    """Return the predictive entropy -sum_c p_c log p_c in nats  (image,)."""
+    return entr(np.exp(_check_log_probs(log_probs))).sum(axis=-1)
 
 
 def auroc(inside_scores: Any, outside_scores: Any) -> float:
-    """P(outside > inside) + P(outside = inside) / 2: 1/2 is chance, 1 tells all apart."""
+    """Return P(outside > inside) + P(outside = inside) / 2: 1/2 is chance, 1 is perfect."""
     inside, outside = (np.asarray(x, np.float64).ravel() for x in (inside_scores, outside_scores))
     if not inside.size or not outside.size:
         raise ValueError("One of the two sets of scores is empty: give at least one score each.")
     both = np.concatenate([inside, outside])
     if np.isnan(both).any():
-        raise ValueError("Some scores are NaN and cannot be ranked: leave them out or mend them.")
+        raise ValueError("Some scores are NaN and cannot be ranked: leave them out.")
     wins = rankdata(both)[inside.size :].sum() - outside.size * (outside.size + 1) / 2
     return float(wins / (inside.size * outside.size))
 
 
 def out_of_distribution(log_probs_inside: Any, log_probs_outside: Any) -> float:
-    """AUROC by predictive entropy: how well it tells foreign images from those of the data set."""
-    inside, outside = (_checked_log_probs(x) for x in (log_probs_inside, log_probs_outside))
+    """Return the AUROC of predictive entropy for images outside against inside the data set."""
+    inside, outside = (_check_log_probs(x) for x in (log_probs_inside, log_probs_outside))
     if inside.shape[1] != outside.shape[1]:
         raise ValueError(
             f"There are {inside.shape[1]} classes inside and {outside.shape[1]} outside: predict "
@@ -225,21 +225,22 @@ def out_of_distribution(log_probs_inside: Any, log_probs_outside: Any) -> float:
 
 
 def plot_reliability(reliability: Reliability, title: str = "") -> "Figure":
-    """Accuracy by confidence, beside what confidence promises, over the share of images."""
-    edges, confidence, right, count = (np.asarray(part, float) for part in reliability)
+    """Plot accuracy by confidence beside perfect calibration, over the fraction of images."""
+    edges, confidence, accuracies, count = (np.asarray(part, float) for part in reliability)
     middle, width, share = (edges[1:] + edges[:-1]) / 2, np.diff(edges), count / count.sum()
-    error = np.nansum(share * np.abs(right - confidence))
-    figure = panels.new_figure(5.2, 5.6)
+    error = np.nansum(share * np.abs(accuracies - confidence))
+    figure = figure_style.new_figure(5.2, 5.6)
     above, below = figure.subplots(2, 1, height_ratios=(3.2, 1), sharex=True)
-    bars: Any = {"width": width, "color": panels.CHAINS[0], "edgecolor": "white", "lw": 0.8}
-    above.bar(middle, np.nan_to_num(right), **bars, label="accuracy")
-    above.vlines(confidence, right, confidence, color=panels.ACCENT, lw=2, label="gap", zorder=3)
-    above.plot([0, 1], [0, 1], **panels.DASHED, label="calibrated")
-    panels.label(above, "", "accuracy", f"Expected calibration error {error:.3f}")
-    panels.legend(above, loc="upper left")
+    bars: Any = {"width": width, "color": figure_style.CHAINS[0], "edgecolor": "white", "lw": 0.8}
+    above.bar(middle, np.nan_to_num(accuracies), **bars, label="accuracy")
+    gaps: Any = {"color": figure_style.ACCENT, "lw": 2, "label": "gap", "zorder": 3}
+    above.vlines(confidence, accuracies, confidence, **gaps)
+    above.plot([0, 1], [0, 1], **figure_style.DASHED, label="calibrated")
+    figure_style.label(above, "", "accuracy", f"Expected calibration error {error:.3f}")
+    figure_style.legend(above, loc="upper left")
     above.set(xlim=(0, 1), ylim=(0, 1.02))
-    below.bar(middle, share, **{**bars, "color": panels.SOFT})
-    panels.label(below, "confidence (probability of the top class)", "images")
+    below.bar(middle, share, **{**bars, "color": figure_style.SOFT})
+    figure_style.label(below, "confidence (probability of the top class)", "images")
     below.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     figure.align_ylabels()
     if title:
@@ -247,16 +248,16 @@ def plot_reliability(reliability: Reliability, title: str = "") -> "Figure":
     return figure
 
 
-def _checked(log_probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
-    log_probs, labels = _checked_log_probs(log_probs), np.asarray(labels)
+def _check(log_probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
+    log_probs, labels = _check_log_probs(log_probs), np.asarray(labels)
     num_images, num_classes = log_probs.shape
     if labels.shape != (num_images,):
         raise ValueError(
-            f"The labels have shape {labels.shape} for {num_images} images: give one whole number "
-            "per image; one-hot labels become that by labels.argmax(-1)."
+            f"The labels have shape {labels.shape} for {num_images} images: give one integer per "
+            "image; for one-hot labels, labels.argmax(-1)."
         )
     if not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"The labels are {labels.dtype}; give whole numbers, the first class 0.")
+        raise ValueError(f"The labels are {labels.dtype}; give integers, the first class 0.")
     if labels.min() < 0 or labels.max() >= num_classes:
         raise ValueError(
             f"The labels lie between {labels.min()} and {labels.max()}; with {num_classes} classes "
@@ -265,7 +266,7 @@ def _checked(log_probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     return log_probs, labels
 
 
-def _checked_log_probs(log_probs: Any) -> np.ndarray:
+def _check_log_probs(log_probs: Any) -> np.ndarray:
     log_probs = np.asarray(log_probs, np.float64)
     if log_probs.ndim != 2 or not log_probs.size:
         raise ValueError(
@@ -276,14 +277,14 @@ def _checked_log_probs(log_probs: Any) -> np.ndarray:
     if broken.any():
         raise ValueError(
             f"The log-probabilities of {broken.sum()} of {len(broken)} images are NaN, image "
-            f"{broken.argmax()} first: look for a network that diverged, and leave it out."
+            f"{broken.argmax()} first: leave out the network that diverged."
         )
     off = np.abs(logsumexp(log_probs, axis=-1))
-    if off.max() > _SLACK:
+    if off.max() > _TOLERANCE:
         raise ValueError(
             f"The probabilities of image {off.argmax()} do not sum to 1, so these are not "
-            "log-probabilities. Turn logits of one network into them by jax.nn.log_softmax, of "
-            "several by rx.predict.log_probabilities(rx.predict.average(logits)), and "
-            "probabilities by their logarithm."
+            "log-probabilities. For logits of one network use jax.nn.log_softmax, of several "
+            "rx.predict.log_probabilities(rx.predict.average(logits)); for probabilities, their "
+            "logarithm."
         )
     return log_probs

@@ -1,18 +1,17 @@
-"""A training in numbers and tables: networks alone, their average, and the exchange."""
+"""The summary of a training: numbers for JSON, tables for a terminal."""
 
 from typing import Any
 
 import numpy as np
 
-from replicax.networks import evaluate as examine
-from replicax.networks import predict
+from replicax.networks import evaluate, predict
 from replicax.networks.trained import START_WEIGHT, Trained
 
 
 def summarise(trained: Trained) -> dict[str, Any]:
-    """Everything about a run as plain data."""
-    seen, training = trained.epochs, trained._records.meta["training"]
-    held: dict[str, Any] = {
+    """Return the numbers of a training as plain data."""
+    epochs = trained.epochs
+    numbers: dict[str, Any] = {
         "method": trained.method,
         "task": trained._records.meta["note"].get("task"),
         "machine": trained._records.meta["machine"],
@@ -22,30 +21,29 @@ def summarise(trained: Trained) -> dict[str, Any]:
         "result": trained.result._asdict(),
         "restarts": trained.restarts.tolist(),
         "problems": trained.problems(),
-        "seed": training["seed"],
+        "seed": trained._records.meta["training"]["seed"],
     }
-    if len(seen["epoch"]):
-        last = {name: np.asarray(seen[name][-1]).tolist() for name in ("accuracy", "nll")}
-        held["by_rung"] = last
-        held["coldest"] = {name: values[0] for name, values in last.items()}
-    held["averages"] = _averages(trained)
+    if len(epochs["epoch"]):
+        last = {name: np.asarray(epochs[name][-1]).tolist() for name in ("accuracy", "nll")}
+        numbers["by_rung"] = last
+        numbers["coldest"] = {name: values[0] for name, values in last.items()}
+    numbers["averages"] = _averages(trained)
     if trained.options["schedule"] != "none":
-        held["exchange"] = {
+        trips = int(trained.round_trips.sum())
+        numbers["exchange"] = {
             "window": trained.window,
-            "round_trips": int(trained.round_trips.sum()),
-            "round_trips_per_100_epochs": 100
-            * float(trained.round_trips.sum())
-            / max(trained.num_epochs, 1),
+            "round_trips": trips,
+            "round_trips_per_100_epochs": 100 * trips / max(trained.num_epochs, 1),
             "verdict_rate": trained.verdict_rate[0].tolist(),
             "window_swap_rate": trained.window_swap_rate[0].tolist(),
             "learning_rates": trained.learning_rates[0].tolist(),
             "buffer": float(trained.buffer[0]),
         }
-    return held
+    return numbers
 
 
 def _averages(trained: Trained) -> list[dict[str, Any]]:
-    """Metrics of every way to average; start networks count only where they were asked for."""
+    """Return the metrics of every way to average, with start networks where they are averaged."""
     weights = [0.0] if float(trained.starts.weight) == 0 else [0.0, START_WEIGHT]
     if float(trained.average.weight) == 0:
         return []
@@ -56,50 +54,47 @@ def _averages(trained: Trained) -> list[dict[str, Any]]:
     ]
 
 
-def render(held: dict[str, Any]) -> Any:
-    """Tables for people."""
+def render(numbers: dict[str, Any]) -> Any:
+    """Return the numbers as rich tables."""
     from rich.console import Group
+
+    lines = [f"{numbers['epochs']} epochs, {numbers['machine']}; {numbers['result']['sentence']}"]
+    if any(numbers["restarts"]):
+        lines.append(f"Restarts of diverged networks, by rung: {numbers['restarts']}")
+    lines += numbers["problems"]
+    if "exchange" in numbers:
+        lines.append(_exchange_line(numbers["exchange"]))
+    if "outside" in numbers:
+        outside = numbers["outside"]
+        lines.append(
+            f"Out-of-distribution detection of {outside['data']} by entropy: AUROC "
+            f"{outside['auroc']:.4f} ({outside['networks']} networks)"
+        )
+    return Group(_metrics_table(numbers), *lines)
+
+
+def _metrics_table(numbers: dict[str, Any]) -> Any:
     from rich.table import Table
 
-    task = held["task"] or {}
+    task = numbers["task"] or {}
     title = " ".join(str(task[name]) for name in ("model", "data") if name in task)
     heads = ("", "accuracy %", "NLL", "Brier", "calibration error")
-    table = Table(*heads, title=f"{held['method']} {title}".strip(), title_justify="left")
-    if "coldest" in held:
-        one = held["coldest"]
-        table.add_row(
-            "coldest network" if "exchange" in held else "first network",
-            f"{100 * one['accuracy']:.2f}",
-            f"{one['nll']:.4f}",
-        )
-        if held["networks"] > 1:
-            rungs = held["by_rung"]
-            mean = {name: float(np.mean(values)) for name, values in rungs.items()}
-            table.add_row(
-                "mean of all networks", f"{100 * mean['accuracy']:.2f}", f"{mean['nll']:.4f}"
-            )
-    for part in held["averages"]:
+    table = Table(*heads, title=f"{numbers['method']} {title}".strip(), title_justify="left")
+
+    def add_row(name: str, metrics: dict[str, Any]) -> None:
+        others = [metrics[key] for key in ("nll", "brier", "calibration_error") if key in metrics]
+        table.add_row(name, f"{100 * metrics['accuracy']:.2f}", *(f"{x:.4f}" for x in others))
+
+    if "coldest" in numbers:
+        add_row("coldest network" if "exchange" in numbers else "first network", numbers["coldest"])
+        if numbers["networks"] > 1:
+            means = {name: float(np.mean(x)) for name, x in numbers["by_rung"].items()}
+            add_row("mean of all networks", means)
+    for part in numbers["averages"]:
         starts = part["start_weight"]
-        what = f"and starts x {starts:g}" if starts else f"average of {held['averaged']:g}"
-        table.add_row(
-            f"{what}, {part['by']}",
-            f"{100 * part['accuracy']:.2f}",
-            f"{part['nll']:.4f}",
-            f"{part['brier']:.4f}",
-            f"{part['calibration_error']:.4f}",
-        )
-    lines = [f"{held['epochs']} epochs, {held['machine']}; {held['result']['sentence']}"]
-    if any(held["restarts"]):
-        lines.append(f"Networks that broke and began again, by rung: {held['restarts']}")
-    lines += held["problems"]
-    if "exchange" in held:
-        lines.append(_exchange_line(held["exchange"]))
-    if "outside" in held:
-        lines.append(
-            f"Told from {held['outside']['data']} by entropy: AUROC {held['outside']['auroc']:.4f} "
-            f"({held['outside']['networks']} networks)"
-        )
-    return Group(table, *lines)
+        name = f"and starts x {starts:g}" if starts else f"average of {numbers['averaged']:g}"
+        add_row(f"{name}, {part['by']}", part)
+    return table
 
 
 def _exchange_line(exchange: dict[str, Any]) -> str:
@@ -113,17 +108,16 @@ def _exchange_line(exchange: dict[str, Any]) -> str:
 
 
 def judge_outside(trained: Trained, problem: Any, outside: Any) -> dict[str, Any]:
-    """How well predictive entropy tells images of another data set from those of the test.
+    """Return how well predictive entropy separates the data set `outside` from the test images.
 
-    With the stored networks of the coldest rung, or where none were kept, the last ones.
+    Predicts with the stored networks of the coldest rung, or with the last ones if none were kept.
     """
+    import jax
     import jax.numpy as jnp
 
     from replicax.networks.train import networks_of
 
     if trained.options["keep_draws"] and trained.num_draws:
-        import jax
-
         networks = jax.tree.map(lambda leaf: leaf[0], trained.draws)
     else:
         assert trained.run_dir is not None, "a run folder has the last networks"
@@ -131,18 +125,17 @@ def judge_outside(trained: Trained, problem: Any, outside: Any) -> dict[str, Any
     test = problem.test
     if outside.test_images.shape[1:] != test.inputs.shape[1:]:
         raise ValueError(
-            f"The other images are {outside.test_images.shape[1:]}, those of the test "
+            f"The other images have shape {outside.test_images.shape[1:]}, the test images "
             f"{test.inputs.shape[1:]}: choose a data set of the same size."
         )
-    seen = []
-    for images, labels in (
-        (test.inputs, test.labels),
-        (outside.test_images, outside.test_labels),
-    ):
-        shown = test._replace(inputs=jnp.asarray(images), labels=jnp.asarray(labels))
-        logits = examine.build_logits(shown)(networks)
-        seen.append(np.asarray(predict.log_probabilities(predict.average(logits))))
-    return {
-        "auroc": predict.out_of_distribution(*seen),
-        "networks": int(logits.shape[0]),
-    }
+    other = test._replace(
+        inputs=jnp.asarray(outside.test_images), labels=jnp.asarray(outside.test_labels)
+    )
+
+    def log_probs(data: Any) -> np.ndarray:
+        logits = evaluate.build_logits(data)(networks)
+        return np.asarray(predict.log_probabilities(predict.average(logits)))
+
+    num_networks = jax.tree.leaves(networks)[0].shape[0]
+    auroc = predict.out_of_distribution(log_probs(test), log_probs(other))
+    return {"auroc": auroc, "networks": num_networks}

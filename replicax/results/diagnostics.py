@@ -1,4 +1,4 @@
-"""Numbers that say whether to believe a run: round trips, index paths, R-hat, effective size."""
+"""Diagnostics of a run: round trips, R-hat, effective sample size."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from replicax.run.round_trips import round_trips as round_trips
 
 
 def split_rhat(values: np.ndarray) -> float:
-    """Split R-hat of (chain, draw): near 1 when the halves of all chains agree."""
+    """Return the split R-hat of (chain, draw): near 1 when the halves of all chains agree."""
     halves = _halves(values)
     length = halves.shape[1]
     if length < 2:
@@ -19,7 +19,7 @@ def split_rhat(values: np.ndarray) -> float:
 
 
 def effective_size(values: np.ndarray) -> float:
-    """Effective number of draws of (chain, draw), Geyer's initial monotone sequence."""
+    """Return the effective sample size of (chain, draw) by Geyer's initial monotone sequence."""
     halves = _halves(values)
     num_chains, length = halves.shape
     if length < 4:

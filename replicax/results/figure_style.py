@@ -1,4 +1,4 @@
-"""What figures share: their look, colours from cold to hot, chains, legends, the 25-mode map."""
+"""The shared style of figures: axes, legends, colours of rungs and chains, the 25-mode map."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ _COUNTS = ("step", "draw", "rung", "pair")  # axes of whole numbers
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """A figure that belongs to no pyplot session; inches."""
+    """Return a figure of `width` x `height` inches, without pyplot."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -37,14 +37,14 @@ def save(figure: "Figure", path: Path) -> None:
 
 
 def two_panels() -> tuple["Figure", "Axes", "Axes"]:
-    """What happened over time, and beside it, on the same scale, how it ended."""
+    """Return a figure with a panel for the history and one, on the same scale, for the end."""
     figure = new_figure(10.5, 4)
     over_time, at_end = figure.subplots(1, 2, width_ratios=(2.1, 1), sharey=True)
     return figure, over_time, at_end
 
 
 def label(axes: "Axes", x: str, y: str, title: str = "") -> None:
-    """Name the axes and give them the shared look."""
+    """Label the axes and apply the shared style."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
     axes.set_xlabel(x, color=INK)
@@ -71,7 +71,7 @@ def legend(axes: "Axes", **place: Any) -> None:
 
 
 def legend_below(axes: "Axes") -> None:
-    """What `axes` shows, in one line under the figure."""
+    """Put the legend of `axes` in one line under the figure."""
     handles, labels = axes.get_legend_handles_labels()
     if labels:
         axes.get_figure(root=True).legend(  # pyright: ignore[reportOptionalMemberAccess]
@@ -79,33 +79,33 @@ def legend_below(axes: "Axes") -> None:
             fontsize=9, labelcolor=INK)  # fmt: skip
 
 
-def say(axes: "Axes", sentence: str) -> None:
-    """In place of what is not there."""
+def note(axes: "Axes", sentence: str) -> None:
+    """Write a sentence into the middle of empty axes."""
     axes.text(0.5, 0.5, sentence, transform=axes.transAxes, ha="center", va="center", color=SOFT)
 
 
 def spread(count: int) -> list[int]:
-    """A few of `count` places, both ends included."""
+    """Return a few of `count` indices, both ends included."""
     return np.unique(np.linspace(0, count - 1, min(count, _MAX_LINES)).round().astype(int)).tolist()
 
 
 def colours(count: int) -> np.ndarray:
-    """From cold to hot: plasma without its palest end  (place, rgba)."""
+    """Return colours from cold to hot: plasma without its palest end  (index, rgba)."""
     from matplotlib import colormaps
 
     return colormaps["plasma"](np.linspace(0.02, 0.85, count))
 
 
 def cold_to_hot(count: int) -> Iterator[tuple[int, Any]]:
-    """The places to draw, each with its colour."""
+    """Yield the indices to draw, each with its colour."""
     shades = colours(count)
-    return ((place, shades[place]) for place in spread(count))
+    return ((index, shades[index]) for index in spread(count))
 
 
 def scatter(
     axes: "Axes", values: np.ndarray, marker: str, name: str = "", hollow: bool = False
 ) -> None:
-    """One marker per chain and place on the ladder  (chain, place)."""
+    """Draw one marker per chain and rung or pair  (chain, index)."""
     num_chains, count = values.shape
     shades = colours(count).tolist() * num_chains
     axes.scatter(np.tile(np.arange(count), num_chains), values.ravel(), s=20, marker=marker,
@@ -116,7 +116,7 @@ def scatter(
 
 
 def chain_styles(num_chains: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """A colour and a name for each of a few chains; one faint colour for many."""
+    """Yield chains with their styles: a few have a colour and a name each, many share one."""
     few = num_chains <= len(CHAINS)
     for chain in range(num_chains):
         name = {"label": f"chain {chain}"} if few and num_chains > 1 else {}
@@ -124,11 +124,11 @@ def chain_styles(num_chains: int) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def draw_density(axes: "Axes", positions: np.ndarray | None, title: str = "") -> Any:
-    """Heat map of 25-mode positions, or of the truth if None, on the scale of the truth."""
+    """Draw a heat map of 25-mode positions, or of the truth if None, on the scale of the truth."""
     true = _true_density()
-    shown = true if positions is None else _seen_density(as_positions(positions))
+    density = true if positions is None else _sampled_density(as_positions(positions))
     square = (-_SQUARE, _SQUARE, -_SQUARE, _SQUARE)
-    image = axes.imshow(shown.T, origin="lower", extent=square, cmap="magma", vmin=0,
+    image = axes.imshow(density.T, origin="lower", extent=square, cmap="magma", vmin=0,
                         vmax=true.max(), interpolation="bilinear")  # fmt: skip
     label(axes, "x", "y", title)
     axes.grid(False)
@@ -155,13 +155,13 @@ def _true_density() -> np.ndarray:
     return _blur(np.exp(-np.asarray(modes25_energy(grid), float)))  # pyright: ignore
 
 
-def _seen_density(positions: np.ndarray) -> np.ndarray:
+def _sampled_density(positions: np.ndarray) -> np.ndarray:
     span = (-_SQUARE, _SQUARE)
     return _blur(np.histogram2d(*positions.T, bins=_BINS, range=(span, span))[0])
 
 
 def _blur(weights: np.ndarray) -> np.ndarray:
-    """Smooth truth and draws alike, by half a mode's width, into a density on the square."""
+    """Smooth by half the width of a mode, and normalise to a density on the square."""
     from scipy.ndimage import gaussian_filter
 
     blurred = gaussian_filter(weights, 1.2, mode="constant")

@@ -1,4 +1,4 @@
-"""Words and numbers for people: progress on long runs, and the summary of a finished one."""
+"""The summary of a run: numbers for JSON, tables for a terminal."""
 
 from typing import Any
 
@@ -7,13 +7,9 @@ import numpy as np
 from replicax import theory
 from replicax.results import diagnostics
 
-_RHAT_FINE = 1.01
-_HARDLY_EVER = 0.01  # of windows
-_FEW_WINDOWS = 10  # too few to judge a pair by
-
 
 class Summary(dict):
-    """Numbers about a run, ready for JSON; printed, they are tables."""
+    """The numbers of a run as a dict for JSON, which prints as tables."""
 
     def __rich__(self) -> Any:
         return render_summary(self)
@@ -28,9 +24,9 @@ class Summary(dict):
 
 
 def summarise(posterior: Any) -> Summary:
-    """The numbers of `Posterior.summary()`."""
-    steps, num_replicas = posterior.num_steps, posterior.num_replicas
-    per_1000 = posterior.round_trips / max(steps, 1) * 1000
+    """Return the numbers of `Posterior.summary()`."""
+    num_steps = posterior.num_steps
+    per_1000 = posterior.round_trips / max(num_steps, 1) * 1000
     parameters = {
         name: {
             "mean": float(values.mean()),
@@ -40,35 +36,34 @@ def summarise(posterior: Any) -> Summary:
         }
         for name, values in posterior.components().items()
     }
-    numbers = {
-        "result": posterior.result._asdict(),
-        "num_steps": steps,
-        "num_replicas": num_replicas,
-        "num_chains": posterior.num_chains,
-        "num_draws": posterior.num_draws,
-        "schedule": posterior.options["schedule"],
-        "rule": posterior.options["rule"],
-        "window": posterior.window,
-        "round_trips": posterior.round_trips.tolist(),
-        "round_trips_per_1000_steps": per_1000.tolist(),
-        "round_trips_per_1000_steps_expected": expected_trips(posterior),
-        "verdict_rate": posterior.verdict_rate.tolist(),
-        "window_swap_rate": posterior.window_swap_rate.tolist(),
-        "learning_rates": posterior.learning_rates.tolist(),
-        "temperatures": posterior.temperatures.tolist(),
-        "buffer": posterior.buffer.tolist(),
-        "window_correction": posterior.window_correction.tolist(),
-        "mean_energy": posterior.energies.mean(axis=1).tolist() if posterior.num_draws else [],
-        "parameters": parameters,
-        "problems": posterior.problems(),
-    }
-    return Summary(numbers)
+    return Summary(
+        result=posterior.result._asdict(),
+        num_steps=num_steps,
+        num_replicas=posterior.num_replicas,
+        num_chains=posterior.num_chains,
+        num_draws=posterior.num_draws,
+        schedule=posterior.options["schedule"],
+        rule=posterior.options["rule"],
+        window=posterior.window,
+        round_trips=posterior.round_trips.tolist(),
+        round_trips_per_1000_steps=per_1000.tolist(),
+        round_trips_per_1000_steps_expected=expected_trips(posterior),
+        verdict_rate=posterior.verdict_rate.tolist(),
+        window_swap_rate=posterior.window_swap_rate.tolist(),
+        learning_rates=posterior.learning_rates.tolist(),
+        temperatures=posterior.temperatures.tolist(),
+        buffer=posterior.buffer.tolist(),
+        window_correction=posterior.window_correction.tolist(),
+        mean_energy=posterior.energies.mean(axis=1).tolist() if posterior.num_draws else [],
+        parameters=parameters,
+        problems=posterior.problems(),
+    )
 
 
 def expected_trips(posterior: Any) -> list[float] | None:
-    """Round trips per 1,000 steps by Lemma 1, from the measured per-window swap rates.
+    """Return round trips per 1,000 steps by Lemma 1 at the measured swap rates per window.
 
-    None where the lemma does not apply: other schedules, no gate, windows that do not alternate.
+    None where the lemma does not apply: other schedules, no gate, no alternation of parities.
     """
     options = posterior.options
     gated = options["swaps"] != "no_gate" and options["alternate"]
@@ -78,141 +73,73 @@ def expected_trips(posterior: Any) -> list[float] | None:
     for rate in posterior.window_swap_rate:
         if np.all(rate > 0):
             trips.append(1000 * theory.round_trip_rate(1 - rate) / posterior.window)
-        else:  # a pair that never swaps lets nobody through
+        else:  # nothing passes a pair that never swaps
             trips.append(0.0)
     return trips
 
 
-def find_problems(posterior: Any) -> list[str]:
-    """Reasons not to trust a run, as sentences with what to do."""
-    checks = (_no_round_trip, _negative_buffer, _window_bias, _broken_ladder)
-    found = [check(posterior) for check in checks]
-    if posterior.result.code in ("nonfinite", "batches_ended"):
-        found.append(posterior.result.sentence)
-    return [sentence for sentence in found if sentence is not None]
-
-
-def _exchanges(posterior: Any) -> bool:
-    return posterior.options["schedule"] != "none" and posterior.num_replicas > 1
-
-
-def _no_round_trip(posterior: Any) -> str | None:
-    lonely = np.flatnonzero(posterior.round_trips == 0)
-    if not _exchanges(posterior) or lonely.size == 0 or posterior.num_draws < 4:
-        return None
-    seen = [diagnostics.split_rhat(x) for x in posterior.components().values()]
-    worst = max(seen, default=np.inf)
-    if not worst < _RHAT_FINE:
-        return None
-    return (
-        f"R-hat looks fine ({worst:.3f}), but chain {lonely[0]} made no round trip: nothing from "
-        "the hottest rung reached the target, and modes may be missing."
-    )
-
-
-def _negative_buffer(posterior: Any) -> str | None:
-    if posterior.options["rule"] != "deterministic" or np.all(posterior.buffer >= 0):
-        return None
-    return (
-        f"The buffer ended below zero ({posterior.buffer.min():.3g}): swaps send higher energies "
-        "to the cold rung. Lower target_swap_rate, or narrow the ladder."
-    )
-
-
-def _window_bias(posterior: Any) -> str | None:
-    options = posterior.options
-    exact = options["rule"] in ("metropolis", "bias_corrected")
-    if not exact or options["window"] == 1 or options["swaps"] == "no_gate":
-        return None
-    return (
-        f'The rule "{options["rule"]}" is exact for window=1 only: at most one swap in a window '
-        f"of {options['window']} steps favours what hot rungs send. Write window=1, or correct "
-        "for it with rule=rx.swap.window_corrected(...)."
-    )
-
-
-def _broken_ladder(posterior: Any) -> str | None:
-    rate = posterior.window_swap_rate
-    if not _exchanges(posterior) or posterior.num_windows.min() < _FEW_WINDOWS:
-        return None
-    # Where swaps are meant to be rare, rare ones are no fault.
-    if rate.min() >= min(_HARDLY_EVER, posterior.options["target_swap_rate"] / 5):
-        return None
-    chain, pair = np.unravel_index(int(np.argmin(rate)), rate.shape)
-    return (
-        f"Pair {pair} of chain {chain} hardly ever swaps ({rate.min():.2%} of its windows): the "
-        "ladder is broken there. Add replicas or narrow the ladder."
-    )
-
-
 def render_summary(summary: dict[str, Any], most_parameters: int = 12) -> Any:
-    """The summary as tables for a terminal."""
+    """Return the summary as rich tables."""
     from rich.console import Group
-    from rich.table import Table
 
-    run = Table("", "value", title="The run", title_justify="left")
-    run.add_row("ended", summary["result"]["sentence"])
-    run.add_row(
-        "steps x replicas x chains",
-        f"{summary['num_steps']:,} x {summary['num_replicas']} x {summary['num_chains']}",
-    )
-    run.add_row("draws of the coldest rung, per chain", f"{summary['num_draws']:,}")
-    run.add_row(
-        "schedule, rule", f"{summary['schedule']}, window {summary['window']}; {summary['rule']}"
-    )
-    run.add_row("round trips per 1,000 steps", _numbers(summary["round_trips_per_1000_steps"]))
-    if summary["round_trips_per_1000_steps_expected"]:
-        run.add_row(
-            "  Lemma 1 at the measured swap rates",
-            _numbers(summary["round_trips_per_1000_steps_expected"]),
-        )
-    run.add_row("buffer", _numbers(summary["buffer"]))
-    if any(summary["window_correction"]):
-        run.add_row("window correction", _numbers(summary["window_correction"]))
-    ladder = Table(
-        "rung",
-        "learning rate",
-        "temperature",
-        "says yes",
-        "swaps in a window",
-        title="The ladder (first chain; rates of the pair with the next rung)",
-        title_justify="left",
-    )
-    for rung, rate in enumerate(summary["learning_rates"][0]):
-        pair = rung < summary["num_replicas"] - 1
-        ladder.add_row(
-            str(rung),
-            f"{rate:.4g}",
-            f"{summary['temperatures'][0][rung]:.4g}",
-            f"{summary['verdict_rate'][0][rung]:.3f}" if pair else "",
-            f"{summary['window_swap_rate'][0][rung]:.3f}" if pair else "",
-        )
-    parts: list[Any] = [run, ladder]
+    parts: list[Any] = [_run_table(summary), _ladder_table(summary)]
     if summary["parameters"]:
-        table = Table(
-            "parameter",
-            "mean",
-            "std",
-            "R-hat",
-            "effective size",
-            title="The posterior",
-            title_justify="left",
-        )
-        for name, row in list(summary["parameters"].items())[:most_parameters]:
-            table.add_row(
-                name,
-                f"{row['mean']:.4g}",
-                f"{row['std']:.4g}",
-                f"{row['rhat']:.3f}",
-                f"{row['effective_size']:.0f}",
-            )
-        parts.append(table)
-        left = len(summary["parameters"]) - most_parameters
-        if left > 0:
-            parts.append(f"... and {left} more parameters (see --json)")
+        parts.append(_parameter_table(summary, most_parameters))
+        omitted = len(summary["parameters"]) - most_parameters
+        if omitted > 0:
+            parts.append(f"... and {omitted} more parameters (see --json)")
     parts += [f"[yellow]Warning:[/yellow] {sentence}" for sentence in summary["problems"]]
     return Group(*parts)
 
 
-def _numbers(values: list[float]) -> str:
+def _run_table(summary: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    sizes = f"{summary['num_steps']:,} x {summary['num_replicas']} x {summary['num_chains']}"
+    schedule = f"{summary['schedule']}, window {summary['window']}; {summary['rule']}"
+    expected = summary["round_trips_per_1000_steps_expected"]
+    table = Table("", "value", title="The run", title_justify="left")
+    table.add_row("ended", summary["result"]["sentence"])
+    table.add_row("steps x replicas x chains", sizes)
+    table.add_row("draws of the coldest rung, per chain", f"{summary['num_draws']:,}")
+    table.add_row("schedule, rule", schedule)
+    table.add_row("round trips per 1,000 steps", _join(summary["round_trips_per_1000_steps"]))
+    if expected:
+        table.add_row("  Lemma 1 at the measured swap rates", _join(expected))
+    table.add_row("buffer", _join(summary["buffer"]))
+    if any(summary["window_correction"]):
+        table.add_row("window correction", _join(summary["window_correction"]))
+    return table
+
+
+def _ladder_table(summary: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    heads = ("rung", "learning rate", "temperature", "says yes", "swaps in a window")
+    title = "The ladder (first chain; rates of the pair with the next rung)"
+    table = Table(*heads, title=title, title_justify="left")
+    for rung, rate in enumerate(summary["learning_rates"][0]):
+        has_pair = rung < summary["num_replicas"] - 1
+        table.add_row(
+            str(rung),
+            f"{rate:.4g}",
+            f"{summary['temperatures'][0][rung]:.4g}",
+            f"{summary['verdict_rate'][0][rung]:.3f}" if has_pair else "",
+            f"{summary['window_swap_rate'][0][rung]:.3f}" if has_pair else "",
+        )
+    return table
+
+
+def _parameter_table(summary: dict[str, Any], most: int) -> Any:
+    from rich.table import Table
+
+    heads = ("parameter", "mean", "std", "R-hat", "effective size")
+    table = Table(*heads, title="The posterior", title_justify="left")
+    for name, row in list(summary["parameters"].items())[:most]:
+        mean, std = f"{row['mean']:.4g}", f"{row['std']:.4g}"
+        table.add_row(name, mean, std, f"{row['rhat']:.3f}", f"{row['effective_size']:.0f}")
+    return table
+
+
+def _join(values: list[float]) -> str:
     return ", ".join(f"{value:.3g}" for value in values)

@@ -1,4 +1,4 @@
-"""The figures of a training say what its records say."""
+"""Figures of a training show the numbers of its records."""
 
 import copy
 
@@ -7,18 +7,18 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from tiny_networks import EXCHANGING, NETWORK, tiny_problem
 
-import replicax as rx
 from replicax.networks import plots as training_plots
 from replicax.networks import predict
 from replicax.networks.train import train
+from replicax.results import figure_style
 
 EPOCHS = 6
 ALL = ["epochs", "ladder", "exchange", "reliability", "reliability-logits"]
 
 
 def run(method="deo-star", problem=None, **options):
-    chosen = {"epochs": EPOCHS, "num_replicas": 3, "progress": False, "method": method} | options
-    return train(problem or tiny_problem(), NETWORK.init, **chosen)
+    options = {"epochs": EPOCHS, "num_replicas": 3, "progress": False, "method": method} | options
+    return train(problem or tiny_problem(), NETWORK.init, **options)
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +34,14 @@ def alone():
 @pytest.fixture(scope="module")
 def figures(trained, tmp_path_factory):
     folder = tmp_path_factory.mktemp("figures") / "new" / "folder"
-    made = trained.plot(folder)
-    assert {path.stem for path in folder.iterdir()} == set(made)
+    plotted = trained.plot(folder)
+    assert {path.stem for path in folder.iterdir()} == set(plotted)
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in folder.iterdir())
-    return made
+    return plotted
 
 
 def pretend(trained, lengths, final):
-    """The run, had it recorded less and ended elsewhere."""
+    """A copy of the run with fewer records and another end."""
     other = copy.deepcopy(trained)
     other._records.truncate(lengths)
     other._records.final.update(final)
@@ -63,22 +63,22 @@ def test_names(figures):
         assert figure.axes[0].get_ylabel() and figure.axes[-1].get_xlabel(), name
 
 
-@pytest.mark.parametrize("place, name, times", [(0, "accuracy", 100), (1, "nll", 1)])
-def test_epochs_show_every_network_and_the_average(trained, figures, place, name, times):
-    seen, axes = trained.epochs, figures["epochs"].axes[place]
+@pytest.mark.parametrize("panel, name, factor", [(0, "accuracy", 100), (1, "nll", 1)])
+def test_epochs_show_every_network_and_the_average(trained, figures, panel, name, factor):
+    epochs, axes = trained.epochs, figures["epochs"].axes[panel]
     coldest = named(axes, "coldest network")
     assert_array_equal(coldest.get_xdata(), np.arange(1, EPOCHS + 1))
-    assert_allclose(coldest.get_ydata(), times * seen[name][:, 0])
-    assert_allclose(named(axes, "hottest network").get_ydata(), times * seen[name][:, -1])
+    assert_allclose(coldest.get_ydata(), factor * epochs[name][:, 0])
+    assert_allclose(named(axes, "hottest network").get_ydata(), factor * epochs[name][:, -1])
     others = [line for line in axes.get_lines() if line is not coldest]
     assert coldest.get_linewidth() > 2 * min(line.get_linewidth() for line in others)
     for by in ("probabilities", "logits"):
         average = named(axes, f"average so far, by {by}").get_ydata()
         assert np.isnan(average[:2]).all()  # burn-in
-        assert_allclose(average[2:], times * seen[f"average_{name}_{by}"][2:])
+        assert_allclose(average[2:], factor * epochs[f"average_{name}_{by}"][2:])
     starts = predict.evaluate(predict.log_probabilities(trained.starts), trained.labels)
     at_start = named(axes, "average of the starts").get_ydata()
-    assert_allclose(at_start, times * getattr(starts, name))
+    assert_allclose(at_start, factor * getattr(starts, name))
 
 
 def test_colours_run_from_cold_to_hot(figures):
@@ -101,8 +101,8 @@ def test_ladder_is_per_mean_loss_in_either_unit(trained, figures):
     ratio = trained.learning_rates / total.learning_rates
     assert_allclose(ratio, 32, rtol=1e-4)  # the records themselves differ
     for one, other in zip(total.plot()["ladder"].axes, figures["ladder"].axes, strict=True):
-        for line, wanted in zip(one.get_lines(), other.get_lines(), strict=True):
-            assert_allclose(line.get_ydata(), wanted.get_ydata(), rtol=1e-4, atol=1e-6)
+        for line, expected in zip(one.get_lines(), other.get_lines(), strict=True):
+            assert_allclose(line.get_ydata(), expected.get_ydata(), rtol=1e-4, atol=1e-6)
 
 
 def test_exchange_shows_both_rates_and_the_index_process(trained, figures):
@@ -124,8 +124,8 @@ def test_exchange_shows_both_rates_and_the_index_process(trained, figures):
     assert labels["4"] == 16  # steps
 
 
-def test_verdicts_are_gathered_until_they_are_a_few(trained):
-    """8 of them at 0.3 of 4 steps need 7 epochs; half of that would be noise."""
+def test_intervals_are_long_enough_for_a_few_verdicts(trained):
+    """8 verdicts at a rate of 0.3 in 4 steps per epoch need 7 epochs."""
     thinned = training_plots._thinned(trained, trained.history)
     assert_array_equal(thinned["step"], [4 * EPOCHS])
     often = copy.deepcopy(trained)
@@ -143,32 +143,32 @@ def test_reliability_is_that_of_both_averages(trained, figures):
 
 
 def test_networks_without_a_ladder_are_alike_and_have_a_mean(alone):
-    made = alone.plot()
-    assert list(made) == ["epochs", "reliability", "reliability-logits"]
-    axes = made["epochs"].axes[1]
+    plotted = alone.plot()
+    assert list(plotted) == ["epochs", "reliability", "reliability-logits"]
+    axes = plotted["epochs"].axes[1]
     assert_allclose(named(axes, "their mean").get_ydata(), alone.epochs["nll"].mean(axis=1))
     assert len({line.get_color() for line in axes.get_lines()[:3]}) == 1
-    assert "coldest" not in words(made["epochs"]) and "starts" not in words(made["epochs"])
+    assert "coldest" not in words(plotted["epochs"]) and "starts" not in words(plotted["epochs"])
 
 
 def test_a_single_network():
-    made = run("cyc-sghmc", epochs=2, num_replicas=2, cycle_epochs=2).plot()
-    assert list(made) == ["epochs", "reliability", "reliability-logits"]
-    assert len(named(made["epochs"].axes[0], "the network").get_xdata()) == 4
+    plotted = run("cyc-sghmc", epochs=2, num_replicas=2, cycle_epochs=2).plot()
+    assert list(plotted) == ["epochs", "reliability", "reliability-logits"]
+    assert len(named(plotted["epochs"].axes[0], "the network").get_xdata()) == 4
 
 
 def test_nothing_is_averaged():
-    made = run("pretrain", epochs=10).plot()
-    assert list(made) == ["epochs"]
-    assert "average" not in words(made["epochs"])
-    assert named(made["epochs"].axes[0], "their mean").get_marker() == "."  # one test, one point
+    plotted = run("pretrain", epochs=10).plot()
+    assert list(plotted) == ["epochs"]
+    assert "average" not in words(plotted["epochs"])
+    assert named(plotted["epochs"].axes[0], "their mean").get_marker() == "."  # one test, one point
 
 
 def test_one_epoch(trained, tmp_path):
     lengths = {"epochs": 1, "history": 1, "steps": 4, "draws": 1}
-    made = pretend(trained, lengths, {"step": np.array(4)}).plot(tmp_path)
-    assert list(made) == ALL
-    assert made["exchange"].axes[-1].get_xlabel() == "step"
+    plotted = pretend(trained, lengths, {"step": np.array(4)}).plot(tmp_path)
+    assert list(plotted) == ALL
+    assert plotted["exchange"].axes[-1].get_xlabel() == "step"
 
 
 def test_no_epoch_no_figure(trained, tmp_path):
@@ -181,15 +181,15 @@ def test_no_epoch_no_figure(trained, tmp_path):
 
 
 def test_early_rare_and_broken_values_do_not_squeeze_the_rest():
-    axes = rx.plots.panels.new_figure(3, 3).add_subplot()
+    axes = figure_style.new_figure(3, 3).add_subplot()
     axes.set_title("NLL", loc="left")
     networks = np.tile(np.linspace(1.0, 1.5, 100)[:, None], 2)
     networks[:5], networks[50, 0], networks[60] = 90, 40, np.nan
     average = np.full((100, 1), 0.5)
-    training_plots._fit(axes, networks, average)
+    training_plots._set_limits(axes, networks, average)
     low, high = axes.get_ylim()
     assert 0.4 < low < 0.5 and 1.4 < high < 1.7
     assert axes.get_title(loc="left") == "NLL (peaks to 40)"
-    training_plots._fit(axes, networks[61:] + 3, networks[61:] + 3)
-    training_plots._fit(axes, np.full((6, 1), np.nan), average)
+    training_plots._set_limits(axes, networks[61:] + 3, networks[61:] + 3)
+    training_plots._set_limits(axes, np.full((6, 1), np.nan), average)
     assert axes.get_ylim() == (low, high)  # neither has anything to leave out

@@ -44,46 +44,46 @@ def test_running_sums_are_the_average_in_any_order(by, order: int) -> None:
     for one, weight in zip(logits[::order], weights[::order]):
         total = jax.jit(predict.add)(total, one, weight)
     halves = [predict.average(logits[part], weights[part]) for part in (slice(3), slice(3, None))]
-    wanted = by_hand(logits, weights, by)
-    for found in (total, predict.merge(*halves[::order]), predict.average(logits, weights)):
-        np.testing.assert_allclose(predict.log_probabilities(found, by), wanted, atol=2e-5)
+    expected = by_hand(logits, weights, by)
+    for average in (total, predict.merge(*halves[::order]), predict.average(logits, weights)):
+        np.testing.assert_allclose(predict.log_probabilities(average, by), expected, atol=2e-5)
     other = by_hand(logits, weights, "logits" if by == "probabilities" else "probabilities")
-    assert np.abs(other - wanted).max() > 0.1  # the two rules cannot be mistaken for each other
+    assert np.abs(other - expected).max() > 0.1  # the two rules cannot be mistaken for each other
 
 
 def test_weights_are_one_unless_given() -> None:
     logits = make_logits()
-    found = predict.log_probabilities(predict.average(logits))
+    log_probs = predict.log_probabilities(predict.average(logits))
     np.testing.assert_allclose(
-        found, by_hand(logits, np.ones(NUM_NETWORKS), "probabilities"), atol=2e-5
+        log_probs, by_hand(logits, np.ones(NUM_NETWORKS), "probabilities"), atol=2e-5
     )
 
 
 def test_mean_probabilities_are_not_mean_logits() -> None:
     # Odds 3 : 1 and 1 : 1: the mean probability is (3/4 + 1/2) / 2, the geometric odds sqrt(3) : 1.
     total = predict.average(np.log([[[3.0, 1.0]], [[1.0, 1.0]]]))
-    found = np.exp(predict.log_probabilities(total, by="probabilities"))
-    np.testing.assert_allclose(found, [[0.625, 0.375]], rtol=1e-6)
-    found = np.exp(predict.log_probabilities(total, by="logits"))
-    np.testing.assert_allclose(found, [[3**0.5 / (1 + 3**0.5), 1 / (1 + 3**0.5)]], rtol=1e-6)
+    probs = np.exp(predict.log_probabilities(total, by="probabilities"))
+    np.testing.assert_allclose(probs, [[0.625, 0.375]], rtol=1e-6)
+    probs = np.exp(predict.log_probabilities(total, by="logits"))
+    np.testing.assert_allclose(probs, [[3**0.5 / (1 + 3**0.5), 1 / (1 + 3**0.5)]], rtol=1e-6)
 
 
 def test_averages_of_several_chains_at_once() -> None:
     logits = jnp.stack([make_logits(0), make_logits(1)])  # (chain, network, image, class)
     total = jax.jit(jax.vmap(predict.average))(logits)
-    found = predict.log_probabilities(total)
+    log_probs = predict.log_probabilities(total)
     for chain in range(2):
-        wanted = predict.log_probabilities(predict.average(logits[chain]))
-        np.testing.assert_allclose(found[chain], wanted, rtol=1e-6)
-    np.testing.assert_allclose(jax.vmap(predict.log_probabilities)(total), found, rtol=1e-6)
+        expected = predict.log_probabilities(predict.average(logits[chain]))
+        np.testing.assert_allclose(log_probs[chain], expected, rtol=1e-6)
+    np.testing.assert_allclose(jax.vmap(predict.log_probabilities)(total), log_probs, rtol=1e-6)
 
 
 def test_low_precision_logits_are_summed_in_float32() -> None:
     logits = jnp.asarray(make_logits(), jnp.bfloat16)
     total = predict.average(logits)
     assert {leaf.dtype for leaf in total} == {jnp.dtype("float32")}
-    wanted = by_hand(np.asarray(logits, np.float32), np.ones(NUM_NETWORKS), "probabilities")
-    np.testing.assert_allclose(predict.log_probabilities(total), wanted, atol=2e-5)
+    expected = by_hand(np.asarray(logits, np.float32), np.ones(NUM_NETWORKS), "probabilities")
+    np.testing.assert_allclose(predict.log_probabilities(total), expected, atol=2e-5)
 
 
 def test_sure_of_the_wrong_class_is_bad_but_finite() -> None:
@@ -96,28 +96,28 @@ def test_metrics_are_those_of_scikit_learn() -> None:
     metrics = pytest.importorskip("sklearn.metrics")
     log_probs, labels = make_case()
     probs, classes = np.exp(log_probs), np.arange(NUM_CLASSES)
-    found = predict.evaluate(log_probs, labels)
-    assert found.nll == pytest.approx(metrics.log_loss(labels, probs, labels=classes))
-    assert found.nll_sum == pytest.approx(found.nll * NUM_IMAGES)
-    assert found.accuracy == metrics.accuracy_score(labels, probs.argmax(-1))
+    scores = predict.evaluate(log_probs, labels)
+    assert scores.nll == pytest.approx(metrics.log_loss(labels, probs, labels=classes))
+    assert scores.nll_sum == pytest.approx(scores.nll * NUM_IMAGES)
+    assert scores.accuracy == metrics.accuracy_score(labels, probs.argmax(-1))
     binary = np.stack([probs[:, 0], 1 - probs[:, 0]], axis=-1)
     halves = [metrics.brier_score_loss(labels == c, probs[:, c]) for c in classes]
-    assert found.brier == pytest.approx(sum(halves))
+    assert scores.brier == pytest.approx(sum(halves))
     two = predict.brier(np.log(binary), (labels != 0).astype(int))
     assert two == pytest.approx(2 * metrics.brier_score_loss(labels == 0, probs[:, 0]))
 
 
 def test_metrics_by_hand() -> None:
     log_probs = np.log([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]])
-    found = predict.evaluate(log_probs, [1, 1, 2])
-    assert found.nll_sum == pytest.approx(-np.log(0.25 * 0.8 * 0.6))
-    assert found.nll == pytest.approx(found.nll_sum / 3)
-    assert found.accuracy == pytest.approx(2 / 3)
+    scores = predict.evaluate(log_probs, [1, 1, 2])
+    assert scores.nll_sum == pytest.approx(-np.log(0.25 * 0.8 * 0.6))
+    assert scores.nll == pytest.approx(scores.nll_sum / 3)
+    assert scores.accuracy == pytest.approx(2 / 3)
     squares = (0.25 + 0.5625 + 0.0625) + (0.01 + 0.04 + 0.01) + (0.04 + 0.04 + 0.16)
-    assert found.brier == pytest.approx(squares / 3)
+    assert scores.brier == pytest.approx(squares / 3)
     # Each alone in its bin of width 1/15.
-    assert found.calibration_error == pytest.approx((0.5 + 0.2 + 0.4) / 3)
-    assert found.entropy == pytest.approx(predict.entropy(log_probs).mean())
+    assert scores.calibration_error == pytest.approx((0.5 + 0.2 + 0.4) / 3)
+    assert scores.entropy == pytest.approx(predict.entropy(log_probs).mean())
     np.testing.assert_allclose(predict.entropy(log_probs)[0], 1.5 * np.log(2))
 
 
@@ -139,15 +139,15 @@ def test_calibration_in_three_bins_by_hand() -> None:
     assert bins.count.tolist() == [0, 2, 3]
     np.testing.assert_allclose(bins.confidence, [np.nan, 0.55, 0.9])
     np.testing.assert_allclose(bins.accuracy, [np.nan, 0.5, 2 / 3])
-    found = predict.calibration_error(log_probs, labels, num_bins=3)
-    assert found == pytest.approx((2 * 0.05 + 3 * (0.9 - 2 / 3)) / 5)
+    error = predict.calibration_error(log_probs, labels, num_bins=3)
+    assert error == pytest.approx((2 * 0.05 + 3 * (0.9 - 2 / 3)) / 5)
 
 
-@pytest.mark.parametrize(("top", "wanted"), [(0.5, 1), (0.51, 2), (0.75, 2), (0.76, 3), (1.0, 3)])
-def test_an_edge_belongs_to_the_bin_below(top: float, wanted: int) -> None:
+@pytest.mark.parametrize(("top", "expected"), [(0.5, 1), (0.51, 2), (0.75, 2), (0.76, 3), (1.0, 3)])
+def test_an_edge_belongs_to_the_bin_below(top: float, expected: int) -> None:
     with np.errstate(divide="ignore"):
         log_probs = np.log([[1 - top, top]])
-    assert predict.reliability(log_probs, [0], num_bins=4).count.argmax() == wanted
+    assert predict.reliability(log_probs, [0], num_bins=4).count.argmax() == expected
 
 
 def test_rounding_above_one_stays_in_the_last_bin() -> None:
@@ -183,8 +183,8 @@ def test_auroc_is_that_of_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     inside, outside = rng.integers(20, size=300), rng.integers(5, 25, size=120)  # many ties
     truth = np.repeat([0, 1], [300, 120])
-    wanted = metrics.roc_auc_score(truth, np.concatenate([inside, outside]))
-    assert predict.auroc(inside, outside) == pytest.approx(wanted)
+    expected = metrics.roc_auc_score(truth, np.concatenate([inside, outside]))
+    assert predict.auroc(inside, outside) == pytest.approx(expected)
 
 
 def test_foreign_images_are_known_by_their_entropy() -> None:
@@ -236,7 +236,7 @@ def test_bad_predictions_get_a_sentence(measure) -> None:
     log_probs, labels = make_case()
     with pytest.raises(ValueError, match="log_softmax"):
         measure(make_logits()[0], labels)
-    with pytest.raises(ValueError, match="by their logarithm"):
+    with pytest.raises(ValueError, match="for probabilities, their logarithm"):
         measure(np.exp(log_probs), labels)
     with pytest.raises(ValueError, match="1 of 40 images are NaN, image 2 first"):
         measure(np.where(np.arange(NUM_IMAGES)[:, None] == 2, np.nan, log_probs), labels)
@@ -246,13 +246,13 @@ def test_bad_predictions_get_a_sentence(measure) -> None:
         measure(log_probs[:0], labels[:0])
     with pytest.raises(ValueError, match="labels.argmax"):
         measure(log_probs, np.eye(NUM_CLASSES)[labels])
-    with pytest.raises(ValueError, match="one whole number per image"):
+    with pytest.raises(ValueError, match="one integer per image"):
         measure(log_probs, labels[1:])
     with pytest.raises(ValueError, match="between 1 and 5; with 5 classes"):
         measure(log_probs, np.sort(labels) + 1)
     with pytest.raises(ValueError, match="between -1"):
         measure(log_probs, labels - 1)
-    with pytest.raises(ValueError, match="whole numbers"):
+    with pytest.raises(ValueError, match="give integers"):
         measure(log_probs, labels.astype(float))
 
 

@@ -1,4 +1,4 @@
-"""The figures say what the records say."""
+"""Figures show the numbers of the records."""
 
 import copy
 import subprocess
@@ -22,12 +22,12 @@ def bowl(x):
 
 
 def quick(target=bowl, params=None, **options):
-    """A run of a few steps; warnings about its quality are beside the point here."""
+    """A run of a few steps, without warnings about its quality."""
     params = jnp.zeros(2) if params is None else params
-    chosen = {"num_steps": 60, "num_replicas": 4, "learning_rate": (0.01, 0.3)} | options
+    options = {"num_steps": 60, "num_replicas": 4, "learning_rate": (0.01, 0.3)} | options
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rx.Posterior, "warn", lambda self: None)
-        return rx.sample(target, params, progress=False, **chosen)
+        return rx.sample(target, params, progress=False, **options)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def figures(posterior, folder):
 
 
 def pretend(posterior, lengths=None, final=None, **resolved):
-    """The run, had it recorded less, ended elsewhere or been made with other options."""
+    """A copy of the run with fewer records, another end or other options."""
     other = copy.deepcopy(posterior)
     other._records.truncate(lengths or {})
     other._records.final.update(final or {})
@@ -65,7 +65,7 @@ def pretend(posterior, lengths=None, final=None, **resolved):
 
 
 def lines(axes):
-    """The lines that show data: not those across the panel, nor handles of a legend."""
+    """The lines that show data, without those across the panel and handles of a legend."""
     return [line for line in axes.get_lines() if len(line.get_xdata()) > 2]
 
 
@@ -146,15 +146,15 @@ def test_rates_are_differences_of_counts(posterior, figures):
 def test_rates_of_long_histories_are_averaged():
     steps = np.arange(1, 1001) * 10
     counts = np.cumsum(np.full((1, 1000, 1), 4), axis=1)
-    ends, rates = plots._verdict_rates({"step": steps, "verdicts": counts}, burn_in=0)
+    ends, rates = plots.verdict_rates({"step": steps, "verdicts": counts}, burn_in=0)
     assert ends.size == 50 and ends[-1] == 10_000
     assert_allclose(rates, 0.4)
 
 
-def test_rates_leave_out_a_sliver_after_burn_in():
+def test_rates_leave_out_a_very_short_interval_after_burn_in():
     steps = np.array([100, 200, 300])
     counts = np.array([1, 41, 81]).reshape(1, 3, 1)
-    ends, rates = plots._verdict_rates({"step": steps, "verdicts": counts}, burn_in=99)
+    ends, rates = plots.verdict_rates({"step": steps, "verdicts": counts}, burn_in=99)
     assert_array_equal(ends, [200, 300])
     assert_allclose(rates.ravel(), [41 / 101, 0.4])
 
@@ -201,12 +201,12 @@ def test_trip_ends_agree_with_the_count_of_a_run(num_replicas):
 
 
 def test_trip_ends_of_a_known_path():
-    """Up and down a ladder of 3; replica 2 begins on top, so its first way down is no trip."""
+    """Up and down a ladder of 3; replica 2 starts hot, so its first way down is no trip."""
     replica_0 = [1, 2, 2, 1, 0, 0, 1, 2, 1, 0]
     replica_2 = [1, 0, 0, 1, 2, 2, 1, 0, 1, 2]
     rung_of = np.array([replica_0, np.ones(10), replica_2], dtype=int).T
     ends = round_trips.trip_ends(rung_of)
-    assert [done.tolist() for done in ends] == [[5, 10], [], [8]]
+    assert [steps.tolist() for steps in ends] == [[5, 10], [], [8]]
 
 
 def test_trips_end_at_the_counts_beside_lemma_1(posterior, figures):
@@ -231,17 +231,17 @@ def test_draws_have_traces_marginals_and_a_map(posterior, figures):
 
 
 def test_short_runs_have_no_history(posterior):
-    made = pretend(posterior, {"history": 0}).plot()
-    assert list(made) == ["ladder", "rates", "paths", "trips", "draws"]
+    plotted = pretend(posterior, {"history": 0}).plot()
+    assert list(plotted) == ["ladder", "rates", "paths", "trips", "draws"]
     for name in ("ladder", "rates"):
-        assert "no history yet" in words(made[name]) and not lines(made[name].axes[0])
-    assert made["ladder"].axes[1].collections[0].get_offsets().shape == (15, 2)
+        assert "no history yet" in words(plotted[name]) and not lines(plotted[name].axes[0])
+    assert plotted["ladder"].axes[1].collections[0].get_offsets().shape == (15, 2)
 
 
 def test_after_one_step(posterior, tmp_path):
     once = pretend(posterior, {"steps": 1, "history": 0, "draws": 1}, {"step": np.array(1)})
-    made = once.plot(tmp_path)
-    assert len(list(tmp_path.iterdir())) == len(made) == 5
+    plotted = once.plot(tmp_path)
+    assert len(list(tmp_path.iterdir())) == len(plotted) == 5
 
 
 def test_without_draws(posterior):
@@ -262,13 +262,13 @@ def test_temperatures_where_they_make_the_ladder(posterior, adapts):
         "temperatures": np.tile(np.geomspace(1, 9, 5), (3, 1)),
     }
     run = pretend(posterior, final=final, rule="metropolis", adapts=adapts)
-    made = run.plot()
-    assert "buffer" not in made
-    assert made["ladder"].axes[0].get_ylabel() == "temperature"
-    for rung, line in enumerate(lines(made["ladder"].axes[0])):
+    plotted = run.plot()
+    assert "buffer" not in plotted
+    assert plotted["ladder"].axes[0].get_ylabel() == "temperature"
+    for rung, line in enumerate(lines(plotted["ladder"].axes[0])):
         assert_allclose(line.get_ydata(), run.history["temperature"][0, :, rung])
-    assert ("self-tuned" if adapts else "fixed") in words(made["ladder"])
-    assert ("target" in words(made["rates"])) == (adapts is not None)
+    assert ("self-tuned" if adapts else "fixed") in words(plotted["ladder"])
+    assert ("target" in words(plotted["rates"])) == (adapts is not None)
 
 
 def test_lemma_1_is_left_out_where_it_does_not_apply(posterior, figures):
@@ -278,13 +278,13 @@ def test_lemma_1_is_left_out_where_it_does_not_apply(posterior, figures):
 
 def test_many_replicas_are_thinned_out():
     rates = dict(learning_rate=(0.01, 0.3), history_every=10)
-    made = quick(num_steps=30, num_replicas=1024, **rates).plot()
-    drawn = lines(made["ladder"].axes[0])
+    plotted = quick(num_steps=30, num_replicas=1024, **rates).plot()
+    drawn = lines(plotted["ladder"].axes[0])
     assert len(drawn) == 32
     assert drawn[0].get_ydata()[0] == pytest.approx(0.01)
     assert drawn[-1].get_ydata()[0] == pytest.approx(0.3)
-    assert len(lines(made["rates"].axes[0])) == 32
-    assert len(lines(made["paths"].axes[0])) <= 33
+    assert len(lines(plotted["rates"].axes[0])) == 32
+    assert len(lines(plotted["paths"].axes[0])) <= 33
 
 
 def test_two_replicas_many_chains_and_parameters():
@@ -296,11 +296,11 @@ def test_two_replicas_many_chains_and_parameters():
         thin=10,
         history_every=20,
     )
-    made = run.plot()
-    assert len(lines(made["rates"].axes[0])) == 1
-    assert len(lines(made["buffer"].axes[0])) == 9
-    assert "chain" not in words(made["buffer"])
-    names = [axes.get_ylabel() for axes in made["draws"].axes if axes.get_ylabel()]
+    plotted = run.plot()
+    assert len(lines(plotted["rates"].axes[0])) == 1
+    assert len(lines(plotted["buffer"].axes[0])) == 9
+    assert "chain" not in words(plotted["buffer"])
+    names = [axes.get_ylabel() for axes in plotted["draws"].axes if axes.get_ylabel()]
     assert len(names) == 5 and names[-1] == "energy"
     assert all(len(name) <= 20 for name in names)
 
@@ -311,8 +311,8 @@ def test_draws_that_are_not_finite_are_left_out(posterior, tmp_path):
     draws[::2] = np.inf
     draws[1, 0] = np.nan
     run._records._pending["draws"][0]["params"] = draws
-    made = run.plot(tmp_path)
-    hexagons = made["draws"].axes[6].collections[0]
+    plotted = run.plot(tmp_path)
+    hexagons = plotted["draws"].axes[6].collections[0]
     assert hexagons.get_array().sum() == np.isfinite(draws).all(axis=-1).sum() > 0
 
 
@@ -323,10 +323,10 @@ def test_modes25_compares_with_the_truth(tmp_path):
     assert (tmp_path / "modes.png").stat().st_size > 5_000
     distance = rx.targets.mode_distance(centre, rx.targets.modes25_truth(50))
     assert f"All in one: mode TV {distance:.3f}" in words(figure)
-    true, seen, masses, _ = figure.axes
+    true, sampled, masses, _ = figure.axes
     assert_array_equal(true.images[0].get_extent(), [-2.9, 2.9, -2.9, 2.9])
-    assert true.images[0].get_clim() == seen.images[0].get_clim()
-    for axes in (true, seen):
+    assert true.images[0].get_clim() == sampled.images[0].get_clim()
+    for axes in (true, sampled):
         assert axes.images[0].get_array().sum() * 0.05**2 == pytest.approx(1)
     heights = np.array([bar.get_height() for bar in masses.patches])
     truth = masses.get_lines()[0].get_ydata()
