@@ -138,8 +138,8 @@ def _count_epochs(axes: "Axes", trained: "Trained") -> None:
 
 def _scale(trained: "Trained") -> float:
     """Return the energy per mean loss."""
-    training = trained._records.meta["training"]
-    return float(training["num_rows"]) if training["unit"] == "total" else 1.0
+    metadata = trained.metadata
+    return float(metadata.num_rows or 1) if metadata.unit == "total" else 1.0
 
 
 def _plot_ladder(trained: "Trained", history: plots.History) -> "Figure":

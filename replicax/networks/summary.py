@@ -13,15 +13,15 @@ def summarise(trained: Trained) -> dict[str, Any]:
     epochs = trained.epochs
     numbers: dict[str, Any] = {
         "method": trained.method,
-        "task": trained._records.meta["note"].get("task"),
-        "machine": trained._records.meta["machine"],
+        "task": trained.metadata.note.get("task"),
+        "machine": trained.metadata.machine,
         "epochs": trained.num_epochs,
         "networks": trained.num_replicas,
         "averaged": float(trained.average.weight),
         "result": trained.result._asdict(),
         "restarts": trained.restarts.tolist(),
         "problems": trained.problems(),
-        "seed": trained._records.meta["training"]["seed"],
+        "seed": trained.train_options.seed,
     }
     if len(epochs["epoch"]):
         last = {name: np.asarray(epochs[name][-1]).tolist() for name in ("accuracy", "nll")}
