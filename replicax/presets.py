@@ -19,8 +19,8 @@ _PAPER = {
 _PRESETS: dict[str, dict[str, Any]] = {
     # Section 5.1 of the paper: SGD above the cold rung, the deterministic rule, DEO*.
     "modes25": _PAPER,
-    # Langevin noise on every rung and the swap rule that knows of the energy's noise: no bias is
-    # left that a choice of S would have to balance. Windows would bring one back.
+    # Langevin noise on every rung and the bias-corrected rule leave no bias that the target swap
+    # rate would have to balance; windows would introduce one.
     "modes25-tempered": {
         **_PAPER,
         "learning_rate": (0.003, 0.03),
@@ -33,5 +33,5 @@ NAMES = tuple(_PRESETS)
 
 
 def get(name: str) -> dict[str, Any]:
-    """Keyword arguments of `rx.sample`, by the name of the preset."""
+    """Return the keyword arguments for `rx.sample` of the preset `name`."""
     return dict(_PRESETS[choose("The preset", name, NAMES)])

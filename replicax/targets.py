@@ -1,4 +1,4 @@
-"""Energies whose distribution is known, to try and to test samplers on; and `averaged`."""
+"""Targets whose distribution is known, for trying and testing samplers; and `averaged`."""
 
 import functools
 from typing import Any
@@ -12,9 +12,9 @@ from replicax.algorithm.target import Target, as_target
 
 
 def averaged(target_or_energy: Any, num_evaluations: int) -> Target:
-    """A target whose energy is the mean of several evaluations, each with noise of its own.
+    """Return a target whose energy is the mean of several evaluations with independent noise.
 
-    Swaps then see less noise, at the cost of the evaluations; gradients stay as they are.
+    Energies in swaps are then less noisy, at the cost of the evaluations; gradients do not change.
 
     >>> quiet = averaged(modes25(noise_std=2.0), num_evaluations=4)
     >>> noise = quiet.draw(jax.random.key(0))
@@ -38,24 +38,23 @@ def averaged(target_or_energy: Any, num_evaluations: int) -> Target:
     return Target(energy, gradient, draw)
 
 
-# The paper's 25 modes (section 5.1). The paper omits the wall that keeps hot replicas near.
+# The paper's 25 modes (section 5.1). The paper does not mention the wall around them.
 MODES = tuple((float(x), float(y)) for x in range(-2, 3) for y in range(-2, 3))
 _WALL = 20.0
 
 
 def modes25_energy(position: Array) -> Array:
-    """U = 0.2 r^2 - 2 (cos 2 pi x + cos 2 pi y), plus (r^2 - 20) outside r^2 = 20."""
+    """Return U = 0.2 r^2 - 2 (cos 2 pi x + cos 2 pi y), plus r^2 - 20 outside r^2 = 20."""
     square = jnp.sum(position**2, axis=-1)
     wells = 2 * jnp.sum(jnp.cos(2 * jnp.pi * position), axis=-1)
     return 0.2 * square - wells + jnp.maximum(0.0, square - _WALL)
 
 
 def modes25(noise_std: float = 2.0, stretch: tuple[float, float] = (1.0, 1.0)) -> Target:
-    """The 25-mode posterior, its energy and gradient each seen through their own Gaussian noise.
+    """Return the 25-mode target, with independent Gaussian noise on energy and gradient.
 
-    `stretch` is the unit of each coordinate: positions divided by it are those of the plain
-    target, whose truth holds for them. Gradients and their noise shrink by it, as those of
-    mini-batches would.
+    `stretch` scales each coordinate: positions divided by it have the distribution of the plain
+    target. Gradients and their noise are divided by it, as those of mini-batches would be.
 
     >>> float(modes25(noise_std=0.0).energy(jnp.zeros(2), None, jnp.zeros(2)))
     -4.0
@@ -75,12 +74,12 @@ def modes25(noise_std: float = 2.0, stretch: tuple[float, float] = (1.0, 1.0)) -
 
 
 def modes25_start(key: Array) -> Array:
-    """One start, uniform in [-1, 1]^2."""
+    """Draw an initial position, uniform in [-1, 1]^2."""
     return jax.random.uniform(key, (2,), minval=-1.0, maxval=1.0)
 
 
 def mode_masses(positions: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Mass in the cell |x - mode| < 1/2 around each of the 25 modes, and outside  -> (26,)."""
+    """Return the masses of the cells |x - mode| < 1/2 of the 25 modes, and outside  -> (26,)."""
     positions = np.asarray(positions, float).reshape(-1, 2)
     cell = np.rint(positions).astype(int)
     inside = np.all(np.abs(cell) <= 2, axis=1)
@@ -90,7 +89,7 @@ def mode_masses(positions: np.ndarray, weights: np.ndarray | None = None) -> np.
 
 
 def modes25_grid(span: float, num_bins: int, points_per_bin: int = 10) -> np.ndarray:
-    """True masses of square bins on [-span, span]^2, by quadrature, renormalised  -> (x, y)."""
+    """Return the true masses of square bins on [-span, span]^2, renormalised  -> (x, y)."""
     middle = _midpoints(span, num_bins * points_per_bin)
     positions = np.stack(np.meshgrid(middle, middle, indexing="ij"), axis=-1)
     fine = np.exp(-_modes25_energy_exact(positions))
@@ -100,14 +99,14 @@ def modes25_grid(span: float, num_bins: int, points_per_bin: int = 10) -> np.nda
 
 @functools.cache
 def modes25_truth(points_per_unit: int = 50) -> np.ndarray:
-    """The true masses of the 25 cells and of the outside, by quadrature  -> (26,)."""
+    """Return the true masses of the 25 cells and outside, by quadrature  -> (26,)."""
     middle = _midpoints(6.0, 12 * points_per_unit)
     positions = np.stack(np.meshgrid(middle, middle, indexing="ij"), axis=-1).reshape(-1, 2)
     return mode_masses(positions, np.exp(-_modes25_energy_exact(positions)))
 
 
 def modes25_draws(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Independent draws of the 25 modes, exact up to a grid of width 1/100  -> (count, 2)."""
+    """Draw independently from the 25 modes, exact up to a grid of width 1/100  -> (count, 2)."""
     span, num_bins = 6.0, 1200
     masses = modes25_grid(span, num_bins, points_per_bin=1)
     chosen = rng.choice(masses.size, count, p=masses.ravel())
@@ -120,35 +119,35 @@ def _midpoints(span: float, count: int) -> np.ndarray:
 
 
 def _modes25_energy_exact(positions: np.ndarray) -> np.ndarray:
-    """`modes25_energy` in double precision."""
+    """Return `modes25_energy` in double precision."""
     square = np.sum(positions**2, axis=-1)
     wells = 2 * np.sum(np.cos(2 * np.pi * positions), axis=-1)
     return 0.2 * square - wells + np.maximum(0.0, square - _WALL)
 
 
 def mode_distance(positions: np.ndarray, truth: np.ndarray | None = None) -> float:
-    """Total variation between the masses of the 25 cells, both sides renormalised.
+    """Return the total variation between the renormalised masses of the 25 cells and the truth.
 
-    It is 1 where no position lies in a cell.
+    It is 1 if no position lies in a cell.
     """
     truth = modes25_truth() if truth is None else truth
-    seen, true = mode_masses(positions)[:25], truth[:25]
-    if not seen.any():
+    sampled, true = mode_masses(positions)[:25], truth[:25]
+    if not sampled.any():
         return 1.0
-    return float(0.5 * np.abs(seen / seen.sum() - true / true.sum()).sum())
+    return float(0.5 * np.abs(sampled / sampled.sum() - true / true.sum()).sum())
 
 
 def rastrigin_energy(position: Array, amplitude: float = 10.0) -> Array:
-    """U = sum_i x_i^2 + A (1 - cos 2 pi x_i): a minimum near every point of the integer grid.
+    """Return U = sum_i x_i^2 + A (1 - cos 2 pi x_i): a minimum near every integer point.
 
-    The barrier between two neighbours is about 2 A high. The global minimum is 0, at 0; the next
-    lowest, with one coordinate near 1 or -1, are a little below 1.
+    The barrier between neighbours is about 2 A. The global minimum is 0, at 0; the next lowest,
+    with one coordinate near 1 or -1, are slightly below 1.
     """
     return jnp.sum(position**2 + amplitude * (1 - jnp.cos(2 * jnp.pi * position)), axis=-1)
 
 
 def rastrigin(amplitude: float = 10.0) -> Target:
-    """Rastrigin's function in as many dimensions as the start has, exact.
+    """Return the target of `rastrigin_energy`, without noise, in any number of dimensions.
 
     >>> float(rastrigin().energy(jnp.zeros(10), None, None))
     0.0
@@ -157,7 +156,7 @@ def rastrigin(amplitude: float = 10.0) -> Target:
 
 
 def gaussian(mean: float = 0.0, std: float = 1.0) -> Target:
-    """U = |x - mean|^2 / (2 std^2), exact."""
+    """Return the target U = |x - mean|^2 / (2 std^2), without noise."""
     return Target(lambda x, batch, key: jnp.sum((x - mean) ** 2) / (2 * std**2))
 
 
@@ -167,7 +166,7 @@ def gaussian_mixture(
     weights: tuple[float, ...] = (0.4, 0.6),
     energy_noise_std: float = 0.0,
 ) -> Target:
-    """The mixture of appendix C.3: exact gradients, energies with Gaussian noise."""
+    """Return the mixture of appendix C.3: exact gradients, Gaussian noise on energies."""
     mean, std, weight = (jnp.array(values) for values in (means, stds, weights))
 
     def exact(x: Array) -> Array:

@@ -4,6 +4,8 @@ Inside a loop XLA compiles a convolution for CPUs to fast code only in this form
 by automatic differentiation have another form and run five to ten times as long there.
 """
 
+from collections.abc import Sequence
+
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -78,13 +80,13 @@ def _dilated(size: int, factor: int) -> int:
     return 0 if size == 0 else factor * (size - 1) + 1
 
 
-def channels_last(axes: tuple[int, ...]) -> tuple[int, ...]:
+def channels_last(axes: Sequence[int]) -> tuple[int, ...]:
     """Return the permutation that makes images (batch, ..., channel)."""
     batch, channel, *space = axes
     return (batch, *space, channel)
 
 
-def filters_last(axes: tuple[int, ...]) -> tuple[int, ...]:
+def filters_last(axes: Sequence[int]) -> tuple[int, ...]:
     """Return the permutation that makes filters (..., in, out)."""
     num_out, num_in, *space = axes
     return (*space, num_in, num_out)
