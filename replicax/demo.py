@@ -1,6 +1,6 @@
-"""The 25-mode posterior of the paper's section 5.1, as `replicax demo` samples it.
+"""The posterior with 25 modes of the paper's section 5.1, as `replicax demo` samples it.
 
-Also an example of a target for the command line: `replicax sample replicax.demo:target`.
+Also a target for the command line: `replicax sample replicax.demo:target`.
 """
 
 import shutil
@@ -10,51 +10,51 @@ from typing import Any
 import replicax as rx
 from replicax import presets
 from replicax.results.posterior import Posterior
-from replicax.user_code import Naming
+from replicax.user_code import TargetSpec
 
 target = rx.targets.modes25()
 params = rx.targets.modes25_start
 
 SETTINGS = presets.get("modes25")  # the paper's
-NAMING = Naming("replicax.demo:target", params="params")
-_LEFT_BY_A_RUN = ("run.json", "target.json", "summary.json", "final.npz", "records.zarr",
-                  "records", "checkpoints", "figures")  # fmt: skip
+TARGET_SPEC = TargetSpec("replicax.demo:target", params="params")
+_RUN_FILES = ("run.json", "target.json", "summary.json", "final.npz", "records.zarr",
+              "records", "checkpoints", "figures")  # fmt: skip
 
 
 def run_demo(folder: Path, num_steps: int, num_chains: int, seed: int,
              progress: bool = True, preset: str = "modes25") -> Posterior:  # fmt: skip
-    """Sample into `folder`; an earlier demo in it makes room."""
+    """Sample the 25 modes into `folder`, and replace an earlier demo there."""
     settings = presets.get(preset)
     clear(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    NAMING.write(folder)
+    TARGET_SPEC.write(folder)
     return rx.sample(target, params, num_steps=num_steps, num_chains=num_chains, seed=seed,
                      run_dir=folder, progress=progress, **settings)  # fmt: skip
 
 
 def clear(folder: Path) -> None:
-    """Remove an earlier demo's own files; refuse where there is anything else than a demo."""
+    """Remove the files of an earlier demo; refuse a folder that is not empty and not a demo."""
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise ValueError(f"{folder} is a file; name another folder with --out.")
-    if Naming.read(folder) != NAMING:
+        raise ValueError(f"{folder} is a file; choose another folder with --out.")
+    if TargetSpec.read(folder) != TARGET_SPEC:
         if any(folder.iterdir()):
             what = "a run of another target" if (folder / "run.json").exists() else "other files"
             raise ValueError(
-                f"{folder} holds {what}, which the demo will not touch; name another folder "
-                "with --out."
+                f"{folder} contains {what}, which the demo does not overwrite; choose another "
+                "folder with --out."
             )
         return
-    for path in (folder / name for name in _LEFT_BY_A_RUN):
+    for path in (folder / name for name in _RUN_FILES):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
 
 
-def judge(posterior: Posterior) -> dict[str, Any]:
-    """How far the draws are from the truth, which is known here."""
+def compare_with_truth(posterior: Posterior) -> dict[str, Any]:
+    """Return how far the mode masses of the draws are from the true ones."""
     truth = rx.targets.modes25_truth()
     draws = posterior.draws  # shape (chain, draw, 2)
     if draws.shape[1] == 0:
@@ -70,25 +70,25 @@ def judge(posterior: Posterior) -> dict[str, Any]:
     }
 
 
-def render(judged: dict[str, Any]) -> Any:
-    """What `judge` found, as a table for a terminal."""
+def render(accuracy: dict[str, Any]) -> Any:
+    """Return the result of `compare_with_truth` as a table for a terminal."""
     from rich.table import Table
 
-    table = Table("", "value", title="Against the truth", title_justify="left")
-    if judged["mode_distance"] is None:
+    table = Table("", "value", title="Compared with the truth", title_justify="left")
+    if accuracy["mode_distance"] is None:
         table.add_row("draws", "none yet")
         return table
-    by_chain = ", ".join(f"{value:.3f}" for value in judged["mode_distance_by_chain"])
-    table.add_row("modes found", f"{judged['modes_found']} of 25")
-    table.add_row("total variation of the mode masses", f"{judged['mode_distance']:.3f}")
+    by_chain = ", ".join(f"{value:.3f}" for value in accuracy["mode_distance_by_chain"])
+    table.add_row("modes found", f"{accuracy['modes_found']} of 25")
+    table.add_row("total variation of the mode masses", f"{accuracy['mode_distance']:.3f}")
     table.add_row("  of each chain alone", by_chain)
-    table.add_row("mass outside the 25 cells (truth)",
-                  f"{judged['mass_outside']:.4f} ({judged['mass_outside_true']:.4f})")  # fmt: skip
+    outside, true = accuracy["mass_outside"], accuracy["mass_outside_true"]
+    table.add_row("mass outside the 25 cells (truth)", f"{outside:.4f} ({true:.4f})")
     return table
 
 
 def plot_demo(posterior: Posterior, folder: Path) -> list[Path]:
-    """All figures of the run, and the draws over the modes."""
+    """Draw all figures of the run and a map of the draws; return their paths."""
     from replicax.results import plots
 
     posterior.plot(folder)

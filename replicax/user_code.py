@@ -1,4 +1,4 @@
-"""What a command line names: `model.py:energy`, where it starts and the data it sees."""
+"""Objects that users name on the command line: `model.py:energy`, its parameters and its data."""
 
 import importlib
 import importlib.util
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from replicax.errors import suggest
 
-_FILE = "target.json"  # beside run.json, so that `replicax resume` finds the target again
-_STARTS = ("params", "start")
+_FILE = "target.json"  # beside run.json, so that `replicax resume` can load the target again
+_PARAMS_NAMES = ("params", "start")
 
 
-class Found(NamedTuple):
-    """The objects that a `Naming` stands for."""
+class LoadedTarget(NamedTuple):
+    """The objects that a `TargetSpec` names."""
 
     target: Any
     params: Any  # None if not found
@@ -27,25 +27,25 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Naming:
-    """A target, its start and its batches by name: what a run folder can hold of them."""
+class TargetSpec:
+    """The names of a target, its initial parameters and its batches, for a run folder."""
 
     target: str  # "/home/me/model.py:energy" or "package.module:name"
     params: str | None = None  # None: `params` or `start`
     batches: str | None = None  # None: `batches`, if there are any
     batch_size: int | None = None  # None: `batch_size`, if there is one
-    directory: str = ""  # modules are looked for from here, too
+    directory: str = ""  # modules are also imported from here
 
     @classmethod
-    def from_here(cls, target: str, *names: Any) -> "Naming":
-        """As typed; made absolute, so that it means the same from another directory."""
+    def from_command_line(cls, target: str, *names: Any) -> "TargetSpec":
+        """Return the spec with an absolute path, so that it is valid from any directory."""
         place, name = _split(target)
         if _is_file(place):
             place = str(Path(place).expanduser().absolute())
         return cls(f"{place}:{name}", *names, directory=os.getcwd())
 
-    def changed(self, params: str | None, batches: str | None, size: int | None) -> "Naming":
-        """The same target with what is not None taken anew."""
+    def updated(self, params: str | None, batches: str | None, size: int | None) -> "TargetSpec":
+        """Return the spec with those arguments replaced that are not None."""
         return replace(
             self,
             params=params or self.params,
@@ -61,45 +61,45 @@ class Naming:
         (folder / _FILE).write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
-    def read(cls, folder: Path) -> "Naming | None":
-        """What `write` left in the folder, if it did."""
+    def read(cls, folder: Path) -> "TargetSpec | None":
+        """Return the spec that `write` stored in the folder, or None."""
         path = folder / _FILE
         if not path.is_file():
             return None
         try:
             return cls(**json.loads(path.read_text()))
-        except (TypeError, ValueError):  # not ours, or damaged
+        except (TypeError, ValueError):  # damaged, or not written by replicax
             return None
 
-    def find(self, needs_params: bool = True) -> Found:
-        """Import the module and look its names up."""
+    def load(self, needs_params: bool = True) -> LoadedTarget:
+        """Import the module and return the objects that the spec names."""
         place, name = _split(self.target)
-        module = _run_file(Path(place)) if _is_file(place) else _import(place, self.directory)
-        held = vars(module)
-        target = _look_up(name, held, _energies(module), place)
-        params = held.get(next((start for start in _STARTS if start in held), ""))
+        module = _import(place, self.directory)
+        objects = vars(module)
+        target = _look_up(name, objects, _energies(module), place)
+        params = objects.get(next((known for known in _PARAMS_NAMES if known in objects), ""))
         if self.params is not None:
-            params = _look_up(self.params, held, _data(held), place)
+            params = _look_up(self.params, objects, _public(objects), place)
         elif params is None and needs_params:
             raise ValueError(
-                f"{place} does not say where sampling starts: write params = jnp.zeros(2), say, "
-                f"or a function params(key) into it, or name what is there: --params NAME"
-                f"{_listing(_data(held))}."
+                f"{place} does not define the initial parameters: add params = jnp.zeros(2), for "
+                f"example, or a function params(key), or name an existing object: --params NAME"
+                f"{_listing(_public(objects))}."
             )
-        batches = held.get("batches")
+        batches = objects.get("batches")
         if self.batches is not None:
-            batches = _look_up(self.batches, held, _data(held), place)
+            batches = _look_up(self.batches, objects, _public(objects), place)
         size = self.batch_size
         if size is None and batches is not None:
-            size = held.get("batch_size")
-        return Found(target, params, batches, size)
+            size = objects.get("batch_size")
+        return LoadedTarget(target, params, batches, size)
 
 
 def find_object(name: str, directory: str) -> Any:
-    """What `file.py:name` or `package.module:name` stands for."""
+    """Return the object that `file.py:name` or `package.module:name` names."""
     place, attribute = _split(name)
-    module = _run_file(Path(place)) if _is_file(place) else _import(place, directory)
-    return _look_up(attribute, vars(module), _data(vars(module)), place)
+    objects = vars(_import(place, directory))
+    return _look_up(attribute, objects, _public(objects), place)
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -109,10 +109,10 @@ def _split(text: str) -> tuple[str, str]:
     place = text.rstrip(":")
     hint = ""
     if _is_file(place) and Path(place).is_file():
-        hint = _listing(_energies(_run_file(Path(place))))
+        hint = _listing(_energies(_import_file(Path(place))))
     raise ValueError(
-        f"The target is {text!r}; write where it is and its name, such as model.py:energy or "
-        f"package.module:energy{hint}."
+        f"The target is {text!r}; write its file or module and its name, such as "
+        f"model.py:energy or package.module:energy{hint}."
     )
 
 
@@ -120,49 +120,53 @@ def _is_file(place: str) -> bool:
     return place.endswith(".py") or "/" in place or os.sep in place
 
 
-def _run_file(path: Path) -> ModuleType:
+def _import(place: str, directory: str) -> ModuleType:
+    return _import_file(Path(place)) if _is_file(place) else _import_module(place, directory)
+
+
+def _import_file(path: Path) -> ModuleType:
     path = path.expanduser()
     if not path.is_file():
         others = [other.name for other in path.parent.glob("*.py")]
         raise ValueError(f"There is no file {path}.{suggest(path.name, others)}")
-    _search_in(str(path.parent.absolute()))
+    _add_to_path(str(path.parent.absolute()))
     name = f"replicax_target_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ValueError(f"{path} is not a Python file; a target is written in one.")
+        raise ValueError(f"{path} is not a Python file.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise ValueError(f"{path} cannot be imported: {_what_and_where(error, path)}") from error
+        raise ValueError(f"{path} cannot be imported: {_describe(error, path)}") from error
     return module
 
 
-def _import(place: str, directory: str) -> ModuleType:
+def _import_module(place: str, directory: str) -> ModuleType:
     for folder in (directory, os.getcwd()):
         if folder:
-            _search_in(folder)
+            _add_to_path(folder)
     try:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{place}.".startswith(f"{error.name}."):
-            raise ValueError(f"{place} cannot be imported: {_what_and_where(error)}") from error
+            raise ValueError(f"{place} cannot be imported: {_describe(error)}") from error
         raise ValueError(
-            f"There is no module {place!r} that Python can import from here; give a file, such "
-            f"as {place.rpartition('.')[2]}.py:energy, or install the module's package."
+            f"There is no module {place!r} that Python can import from here; write a file, such "
+            f"as {place.rpartition('.')[2]}.py:energy, or install the package."
         ) from None
     except Exception as error:
-        raise ValueError(f"{place} cannot be imported: {_what_and_where(error)}") from error
+        raise ValueError(f"{place} cannot be imported: {_describe(error)}") from error
 
 
-def _search_in(folder: str) -> None:
+def _add_to_path(folder: str) -> None:
     if folder not in sys.path:
         sys.path.insert(0, folder)
 
 
-def _what_and_where(error: Exception, path: Path | None = None) -> str:
-    """The error in one line, with the last line of the user's own file that led to it."""
+def _describe(error: Exception, path: Path | None = None) -> str:
+    """Return the error in one line, with the last line of the user's file that led to it."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error}."
     frames = traceback.extract_tb(error.__traceback__)
@@ -171,30 +175,30 @@ def _what_and_where(error: Exception, path: Path | None = None) -> str:
     return f"{type(error).__name__}: {error}{at}."
 
 
-def _look_up(name: str, held: dict[str, Any], known: list[str], place: str) -> Any:
-    if name in held:
-        return held[name]
-    raise ValueError(f"{place} holds no {name!r}{_listing(known)}.{suggest(name, known)}")
+def _look_up(name: str, objects: dict[str, Any], known: list[str], place: str) -> Any:
+    if name in objects:
+        return objects[name]
+    raise ValueError(f"{place} does not define {name!r}{_listing(known)}.{suggest(name, known)}")
 
 
 def _listing(names: list[str]) -> str:
-    return f"; it holds {', '.join(names)}" if names else ""
+    return f"; it defines {', '.join(names)}" if names else ""
 
 
 def _energies(module: ModuleType) -> list[str]:
-    """Names that may be targets: functions of this module's own, and `Target`s."""
+    """Return names that may be targets: functions defined in the module, and `Target`s."""
     return [
         name
-        for name in _data(vars(module))
+        for name in _public(vars(module))
         for value in (vars(module)[name],)
         if type(value).__name__ == "Target"
         or (callable(value) and getattr(value, "__module__", None) == module.__name__)
     ]
 
 
-def _data(held: dict[str, Any]) -> list[str]:
+def _public(objects: dict[str, Any]) -> list[str]:
     return [
         name
-        for name, value in held.items()
+        for name, value in objects.items()
         if not name.startswith("_") and not isinstance(value, ModuleType)
     ]

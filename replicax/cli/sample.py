@@ -1,4 +1,4 @@
-"""The commands that run a sampler: `replicax sample` and `replicax resume`."""
+"""The commands `replicax sample` and `replicax resume`."""
 
 import functools
 from collections.abc import Callable
@@ -7,32 +7,32 @@ from typing import Annotated, Any
 
 import typer
 
-from replicax.cli import shared as parts
-from replicax.cli import train as cli_train
-from replicax.cli.shared import Json, RunDir, finish, read_numbers
-from replicax.user_code import Naming
+from replicax.cli import shared, train
+from replicax.cli.shared import Json, Progress, RunDir, Seed, Window, finish, read_numbers
+from replicax.user_code import TargetSpec
 
-Progress = Annotated[
-    bool | None,
-    typer.Option(help="A progress bar on stderr; by default where a terminal is attached."),
-]
 Params = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Where sampling starts, if not called params or start."),
+    typer.Option(
+        metavar="NAME", help="Name of the initial parameters.", show_default="params or start"
+    ),
 ]
 Batches = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="The data, if not called batches: arrays, or batches(step)."),
+    typer.Option(
+        metavar="NAME", help="Name of the data: arrays, or batches(step).", show_default="batches"
+    ),
 ]
 BatchSize = Annotated[
-    int | None, typer.Option(metavar="N", help="Rows of a mini-batch, for batches that are arrays.")
+    int | None, typer.Option(metavar="N", help="Rows per mini-batch, if the data are arrays.")
 ]
 
 
 def sample(
     target: Annotated[str, typer.Argument(metavar="MODEL.PY:NAME", help="Or package.module:NAME.")],
     learning_rate: Annotated[
-        str, typer.Option(metavar="COLD HOT", help="The ends, one per rung, or one for all.")
+        str,
+        typer.Option(metavar="COLD HOT", help="Coldest and hottest, one per rung, or one for all."),
     ],
     params: Params = None,
     batches: Batches = None,
@@ -40,18 +40,20 @@ def sample(
     steps: Annotated[int, typer.Option(metavar="N", help="Steps of every replica.")] = 20000,
     replicas: Annotated[
         int | None,
-        typer.Option(metavar="P", help="Rungs of the ladder.", show_default="16, or one per rate"),
+        typer.Option(metavar="P", help="Replicas.", show_default="16, or one per learning rate"),
     ] = None,
-    chains: Annotated[int, typer.Option(metavar="N", help="Independent runs; 4 for R-hat.")] = 1,
+    chains: Annotated[
+        int, typer.Option(metavar="N", help="Independent runs; use 4 for R-hat.")
+    ] = 1,
     temperature: Annotated[
-        str, typer.Option(metavar="T", help="The coldest rung's (SGD above); the ends; or all.")
+        str,
+        typer.Option(
+            metavar="T",
+            help="Of the coldest rung (the others are SGD); coldest and hottest; or one per rung.",
+        ),
     ] = "1",
-    swap_rate: Annotated[
-        float, typer.Option(metavar="S", help="How often the rule should say yes.")
-    ] = 0.4,
-    window: Annotated[
-        int | None, typer.Option(metavar="W", help="Steps of a window.", show_default="Theorem 1")
-    ] = None,
+    swap_rate: Annotated[float, typer.Option(metavar="S", help="Target swap rate per step.")] = 0.4,
+    window: Window = None,
     schedule: Annotated[
         str,
         typer.Option(help="deo_star, deo, seo, adj, ape, exactly_one, no_gate or none."),
@@ -61,22 +63,22 @@ def sample(
     ] = "deterministic",
     kernel: Annotated[str, typer.Option(help="sgld, momentum, sghmc or preconditioned.")] = "sgld",
     burn_in: Annotated[int, typer.Option(metavar="N", help="Steps before the first draw.")] = 0,
-    thin: Annotated[int, typer.Option(metavar="N", help="Steps from draw to draw.")] = 1,
-    seed: Annotated[int, typer.Option(metavar="N", help="Decides all randomness.")] = 0,
+    thin: Annotated[int, typer.Option(metavar="N", help="Steps between draws.")] = 1,
+    seed: Seed = 0,
     adapt: Annotated[
         bool | None,
         typer.Option(
-            help="Tune ladder and buffer.", show_default="unless the rule compares temperatures"
+            help="Adapt ladder and buffer.", show_default="unless the rule uses temperatures"
         ),
     ] = None,
     adapt_steps: Annotated[
-        int | None, typer.Option(metavar="N", help="Tune for so many steps, then freeze.")
+        int | None, typer.Option(metavar="N", help="Adapt during the first N steps only.")
     ] = None,
     energy_at: Annotated[
-        str, typer.Option(help="Swaps see the energy of the moved state, or the one before.")
+        str, typer.Option(help="Energy that decides swaps: of the moved state, or before the move.")
     ] = "moved",
     on_nonfinite: Annotated[
-        str, typer.Option(help="At a non-finite energy: stop, or ignore it.")
+        str, typer.Option(help="If an energy is not finite: stop, or ignore.")
     ] = "stop",
     out: Annotated[
         Path | None,
@@ -85,11 +87,11 @@ def sample(
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
-    """Sample exp(-energy) for an energy, or a Target, of your own.
+    """Sample exp(-energy) for an energy that you write.
 
-    NAME is a function energy(params, batch, key), the last two arguments optional, or a
-    replicax.Target. Beside it, the same file holds params, where sampling starts (arrays,
-    rx.per_replica(...) or a function of a key), and, where the energy needs data, batches.
+    NAME is a function energy(params, batch, key), of which the last two arguments are optional, or
+    a replicax.Target. The same file defines params, the initial parameters (arrays,
+    rx.per_replica(...) or a function of a key), and batches, if the energy needs data.
 
     \b
     Example: model.py
@@ -99,36 +101,36 @@ def sample(
           return jnp.sum((x**2 - 4) ** 2) / 8
 
     \b
-    An exact energy like this one can be compared by temperature:
+    This energy is exact, so temperatures and the Metropolis rule can be used:
       replicax sample model.py:energy --chains 4 --replicas 4 \\
           --learning-rate 0.01 --temperature 1 10 --rule metropolis
 
     \b
-    One that is seen through noise, such as mini-batches, needs no temperatures:
+    A noisy energy, for example of mini-batches, needs no temperatures:
       replicax sample replicax.demo:target --chains 4 --learning-rate 0.003 0.6
 
-    Exit codes: 0 finished; 2 wrong input; 3 an energy became non-finite (what was drawn before
-    is kept); 130 stopped with Ctrl-C (all is saved, and `replicax resume RUN_DIR` goes on).
+    Exit codes: 0 finished; 2 wrong input; 3 an energy became non-finite (earlier draws are
+    kept); 130 stopped with Ctrl-C (everything is saved; continue with `replicax resume RUN_DIR`).
     """
     import replicax as rx
 
     if adapt_steps is not None and adapt is False:
-        raise ValueError("--no-adapt and --adapt-steps contradict each other; give one of them.")
+        raise ValueError("--no-adapt and --adapt-steps contradict each other; use one of them.")
     rates = read_numbers("--learning-rate", learning_rate)
     temperatures = read_numbers("--temperature", temperature)
     if replicas is None and not any(_is_ladder(values) for values in (rates, temperatures)):
         replicas = 16
     if out is not None:
-        parts.check_holds_no_run(out)
-    with parts.quietly(as_json):
-        naming = Naming.from_here(target, params, batches, batch_size)
-        found = naming.find()
-        folder = parts.fresh_folder(naming.name) if out is None else out
+        shared.check_has_no_run(out)
+    with shared.quietly(as_json):
+        spec = TargetSpec.from_command_line(target, params, batches, batch_size)
+        loaded = spec.load()
+        folder = shared.fresh_folder(spec.name) if out is None else out
         posterior = rx.sample(
-            found.target,
-            found.params,
-            batches=found.batches,
-            batch_size=found.batch_size,
+            loaded.target,
+            loaded.params,
+            batches=loaded.batches,
+            batch_size=loaded.batch_size,
             num_steps=steps,
             learning_rate=rates,
             num_replicas=replicas,
@@ -147,7 +149,7 @@ def sample(
             on_nonfinite=on_nonfinite,
             run_dir=folder,
             progress=progress,
-            callback=_note(naming, folder),
+            callback=_write_once(spec, folder),
         )
     return finish(posterior, as_json)
 
@@ -156,7 +158,7 @@ def resume(
     run_dir: RunDir,
     steps: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Steps in all.", show_default="those of the run"),
+        typer.Option(metavar="N", help="Total number of steps.", show_default="as before"),
     ] = None,
     target: Annotated[
         str | None,
@@ -167,16 +169,16 @@ def resume(
     batch_size: BatchSize = None,
     epochs: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Epochs in all, for networks.", show_default="as before"),
+        typer.Option(metavar="N", help="Total epochs, for networks.", show_default="as before"),
     ] = None,
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
-    """Go on with a run, bit for bit as if it had never stopped.
+    """Continue a run; the result is bit for bit that of a run that never stopped.
 
-    For a run that was interrupted or killed, or, with more --steps, for one that should be longer.
-    The folder knows where its target was found; --target names it anew, for a file that has moved
-    or a run that was started in Python. Exit codes are those of `replicax sample`.
+    Use it after an interruption, or with more --steps to make a finished run longer. The folder
+    remembers the target. Use --target if the file has moved, or if the run was started in Python.
+    Exit codes are those of `replicax sample`.
 
     \b
     Example
@@ -184,45 +186,45 @@ def resume(
     """
     import replicax as rx
 
-    run = parts.read_run_file(run_dir)
-    if "training" in run:
+    metadata = shared.read_run_file(run_dir)
+    if "training" in metadata:
         if steps is not None:
-            raise ValueError("This run counts epochs: write --epochs N instead of --steps.")
-        return cli_train.resume(run_dir, epochs, progress, as_json)
-    naming = Naming.read(run_dir)
+            raise ValueError("This run is measured in epochs: use --epochs N instead of --steps.")
+        return train.resume(run_dir, epochs, progress, as_json)
+    spec = TargetSpec.read(run_dir)
     if target is not None:
-        naming = Naming.from_here(target, params, batches, batch_size)
-    elif naming is None:
+        spec = TargetSpec.from_command_line(target, params, batches, batch_size)
+    elif spec is None:
         raise ValueError(
-            f"{run_dir} does not say what its target was (was it started in Python?); name "
-            f"it: replicax resume {run_dir} --target model.py:energy."
+            f"The target of {run_dir} is unknown (was the run started in Python?); name it: "
+            f"replicax resume {run_dir} --target model.py:energy."
         )
     else:
-        naming = naming.changed(params, batches, batch_size)
-    with parts.quietly(as_json):
-        own_kind = run["params"]["structure"] is None
-        found = naming.find(needs_params=own_kind)
+        spec = spec.updated(params, batches, batch_size)
+    with shared.quietly(as_json):
+        needs_params = metadata["params"]["structure"] is None  # a tree of the user's own types
+        loaded = spec.load(needs_params)
         posterior = rx.resume(
             run_dir,
-            found.target,
+            loaded.target,
             num_steps=steps,
-            params=parts.structure_of(found.params) if own_kind else None,
-            batches=found.batches,
-            batch_size=found.batch_size,
+            params=shared.structure_of(loaded.params) if needs_params else None,
+            batches=loaded.batches,
+            batch_size=loaded.batch_size,
             progress=progress,
-            callback=_note(naming, run_dir),
+            callback=_write_once(spec, run_dir),
         )
-    if steps is None and run.get("result", {}).get("code") == "finished":
-        typer.echo("All steps of this run were done before; --steps N makes it longer.", err=True)
+    if steps is None and metadata.get("result", {}).get("code") == "finished":
+        typer.echo("This run was already finished; make it longer with --steps N.", err=True)
     return finish(posterior, as_json)
 
 
 def _is_ladder(values: float | tuple[float, ...] | None) -> bool:
-    """Whether there is one value per rung, which says how many rungs there are."""
+    """Return whether there is one value per rung, so that the number of rungs is known."""
     return isinstance(values, tuple) and len(values) > 2
 
 
-def _note(naming: Naming, folder: Path) -> Callable[[Any], None]:
-    """A callback that writes the target's name down once the run is on its way."""
-    write = functools.cache(lambda: naming.write(folder))
+def _write_once(spec: TargetSpec, folder: Path) -> Callable[[Any], None]:
+    """Return a callback that writes `spec` to the folder when the run has begun."""
+    write = functools.cache(lambda: spec.write(folder))
     return lambda progress: write()

@@ -1,4 +1,4 @@
-"""What the commands of `replicax` share: how they read numbers and folders, and what they print."""
+"""Parts that several commands share: options, numbers, run folders, output and errors."""
 
 import contextlib
 import json
@@ -17,19 +17,28 @@ from typer.core import TyperCommand
 from replicax.errors import suggest
 
 FINISHED, FAULTY_INPUT, NONFINITE, INTERRUPTED = 0, 2, 3, 130  # exit codes
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of typer's own click, or of click
-_WITH_NUMBERS = ("--learning-rate", "--temperature", "--temperatures", "--noise-std")
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of click, or of the copy in typer
+_PACKAGE = Path(__file__).parents[1]
+_NUMERIC_OPTIONS = ("--learning-rate", "--temperature", "--temperatures", "--noise-std")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
-RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of a run.")]
+Json = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
+Seed = Annotated[int, typer.Option(metavar="N", help="Seed of all random numbers.")]
+Window = Annotated[
+    int | None, typer.Option(metavar="W", help="Steps per window.", show_default="Theorem 1")
+]
+Progress = Annotated[
+    bool | None,
+    typer.Option(help="Show progress on stderr.", show_default="if stderr is a terminal"),
+]
+RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run folder.")]
 
 
 class InterruptedByUser(Exception):
-    """Ctrl-C where no loop catches it to save first."""
+    """Ctrl-C outside the sampling loop, which would save the run first."""
 
 
 class Command(TyperCommand):
-    """A command whose options take `0.003 0.6` as well as `0.003,0.6`."""
+    """A command whose numeric options accept `0.003 0.6` as well as `0.003,0.6`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, join_numbers(args))
@@ -42,7 +51,7 @@ class Command(TyperCommand):
 
 
 def join_numbers(args: list[str]) -> list[str]:
-    """Numbers that follow an option for several of them become its one value.
+    """Join the numbers that follow a numeric option into one value of that option.
 
     >>> join_numbers(["--learning-rate", "0.003", "0.6", "--steps", "10"])
     ['--learning-rate=0.003,0.6', '--steps', '10']
@@ -50,7 +59,7 @@ def join_numbers(args: list[str]) -> list[str]:
     joined: list[str] = []
     for arg in args:
         option, equals, values = joined[-1].partition("=") if joined else ("", "", "")
-        if option in _WITH_NUMBERS and _as_numbers(arg):
+        if option in _NUMERIC_OPTIONS and _as_numbers(arg):
             joined[-1] = f"{option}={values},{arg}" if equals else f"{option}={arg}"
         else:
             joined.append(arg)
@@ -58,7 +67,7 @@ def join_numbers(args: list[str]) -> list[str]:
 
 
 def read_numbers(option: str, text: str | None) -> float | tuple[float, ...] | None:
-    """One number, or several as a tuple."""
+    """Return the value of a numeric option: one number, or a tuple of several."""
     if text is None:
         return None
     values = _as_numbers(text)
@@ -77,43 +86,46 @@ def _as_numbers(text: str) -> tuple[float, ...]:
 
 
 def fresh_folder(name: str) -> Path:
-    """The first of runs/name-1, runs/name-2, ... that does not exist."""
+    """Return the first of runs/name-1, runs/name-2, ... that does not exist."""
     number = 1
     while (folder := Path("runs") / f"{name}-{number}").exists():
         number += 1
     return folder
 
 
-def check_holds_no_run(folder: Path) -> None:
+def check_has_no_run(folder: Path) -> None:
     if (folder / "run.json").exists():
         raise ValueError(
-            f"{folder} already holds a run; `replicax resume {folder}` goes on with it, or name "
-            "another folder with --out."
+            f"{folder} already contains a run; continue it with `replicax resume {folder}`, or "
+            "choose another folder with --out."
         )
 
 
 def read_run_file(folder: Path) -> dict[str, Any]:
-    """run.json of a run folder, or a sentence that says why there is none."""
+    """Return the contents of run.json; raise an error with the remedy if there is none."""
     path = folder / "run.json"
     if path.is_file():
         try:
-            held = json.loads(path.read_text())
+            metadata = json.loads(path.read_text())
         except ValueError:
-            raise ValueError(f"{path} is damaged: it does not hold JSON.") from None
-        if not isinstance(held, dict) or not {"options", "resolved", "params"} <= set(held):
-            raise ValueError(f"{path} was not written by replicax; give another folder.")
-        return held
-    remedy = "give a folder that `replicax sample` or `replicax demo` wrote."
+            raise ValueError(f"{path} is damaged: it is not valid JSON.") from None
+        if not isinstance(metadata, dict) or not {"options", "resolved", "params"} <= set(metadata):
+            raise ValueError(f"{path} was not written by replicax; choose another folder.")
+        return metadata
+    remedy = "give a folder that `replicax sample` or `replicax demo` has written."
     if not folder.exists():
         others = [str(path.parent) for path in folder.parent.glob("*/run.json")]
         raise ValueError(f"There is no folder {folder}; {remedy}{suggest(str(folder), others)}")
     within = sorted(str(path.parent) for path in folder.glob("*/run.json"))
-    hint = f" There are runs within: {', '.join(within[:5])}." if within else ""
+    hint = f" It contains runs: {', '.join(within[:5])}." if within else ""
     raise ValueError(f"{folder} is not a run folder: there is no run.json in it; {remedy}{hint}")
 
 
 def structure_of(params: Any) -> Any:
-    """A tree of the kind that `params` stands for: itself, or what it draws or holds."""
+    """Return a tree with the structure of one replica's parameters.
+
+    `params` is such a tree, a `PerReplica`, or a function of a key that draws one.
+    """
     import jax
 
     from replicax.run.initial import PerReplica
@@ -127,7 +139,7 @@ def structure_of(params: Any) -> Any:
 
 @contextlib.contextmanager
 def quietly(as_json: bool) -> Iterator[None]:
-    """Keep logs of JAX away, warnings to one line, and standard output clean for JSON."""
+    """Silence the logs of JAX, print warnings as one line, and keep stdout free for JSON."""
     import logging
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -142,9 +154,9 @@ def quietly(as_json: bool) -> Iterator[None]:
 
 
 def _show_warning(message: Any, category: Any, filename: str, *others: Any) -> None:
-    if Path(filename).parent == Path(__file__).parent and category is UserWarning:
-        return  # a problem of the run, which its summary tells
-    typer.secho(one_line(f"Warning: {message}"), fg="yellow", err=True)
+    if _PACKAGE in Path(filename).parents and category is UserWarning:
+        return  # a problem of the run, which its summary shows
+    typer.secho(_one_line(f"Warning: {message}"), fg="yellow", err=True)
 
 
 def print_json(value: Any) -> None:
@@ -152,7 +164,7 @@ def print_json(value: Any) -> None:
 
 
 def to_json(value: Any) -> str:
-    """JSON without NaN and infinity, which JSON does not know: they become null."""
+    """Return `value` as JSON; NaN and infinity, which JSON does not have, become null."""
     return json.dumps(_finite(value), indent=1, allow_nan=False)
 
 
@@ -174,7 +186,7 @@ def print_tables(*tables: Any) -> None:
     Console().print(*tables, sep="\n")
 
 
-def show(summary: dict[str, Any], as_json: bool, *more: Any) -> None:
+def print_summary(summary: dict[str, Any], as_json: bool, *more: Any) -> None:
     if as_json:
         print_json(summary)
     elif "averages" in summary:
@@ -188,49 +200,49 @@ def show(summary: dict[str, Any], as_json: bool, *more: Any) -> None:
 
 
 def finish(posterior: Any, as_json: bool, extra: dict[str, Any] | None = None, *more: Any) -> int:
-    """Write and print the summary, name the folder, and turn the result into an exit code."""
+    """Write and print the summary of a run, and return the exit code of its result."""
     folder = posterior.run_dir
     summary = {"run_dir": str(folder), **posterior.summary(), **(extra or {})}
     (folder / "summary.json").write_text(to_json(summary) + "\n")
-    show(summary, as_json, *more)
+    print_summary(summary, as_json, *more)
     code, sentence = posterior.result
     if code == "nonfinite":
-        complain(sentence)
+        print_error(sentence)
     elif code == "interrupted":
-        complain(f"{sentence} Go on with: replicax resume {folder}")
+        print_error(f"{sentence} Continue with: replicax resume {folder}")
     if not as_json:
-        typer.echo(f"All of it is in {folder}{os.sep}")
+        typer.echo(f"Results are in {folder}{os.sep}")
     return {"nonfinite": NONFINITE, "interrupted": INTERRUPTED}.get(code, FINISHED)
 
 
-def complain(sentence: str) -> None:
-    """One red line on standard error."""
-    typer.secho(one_line(sentence), fg="red", err=True)
+def print_error(sentence: str) -> None:
+    """Print one red line on stderr."""
+    typer.secho(_one_line(sentence), fg="red", err=True)
 
 
-def one_line(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
 def describe_error(error: Exception) -> str:
-    """An error as a sentence; a wrong option or command also names its help page."""
+    """Return an error as a sentence; for a wrong option or command, with its help page."""
     if isinstance(error, UsageError):
-        wrong: Any = error  # of a class that type checkers cannot see
-        page = "replicax" if wrong.ctx is None else wrong.ctx.command_path
-        return f"{_ended(wrong.format_message())} See `{page} --help`."
+        usage_error: Any = error  # of a class that type checkers cannot see
+        page = "replicax" if usage_error.ctx is None else usage_error.ctx.command_path
+        return f"{_end(usage_error.format_message())} See `{page} --help`."
     if isinstance(error, FileNotFoundError) and error.filename:
         return f"There is no file {error.filename}."
     sentence = str(error) or type(error).__name__
     if isinstance(error, ValueError) and not _is_ours(error):
-        return f"{_ended(sentence)} (`replicax --traceback ...` shows where.)"
+        return f"{_end(sentence)} (`replicax --traceback ...` shows where.)"
     return sentence
 
 
 def _is_ours(error: Exception) -> bool:
-    """Whether an error was raised here, as a sentence, and not by a target's own code."""
+    """Return whether replicax raised the error, and not the code of a user's target."""
     frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and Path(__file__).parent in Path(frames[-1].filename).parents
+    return bool(frames) and _PACKAGE in Path(frames[-1].filename).parents
 
 
-def _ended(sentence: str) -> str:
+def _end(sentence: str) -> str:
     return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."

@@ -1,4 +1,4 @@
-"""The commands for networks: `replicax train`, `replicax pretrain` and `replicax evaluate`."""
+"""The commands `replicax train` and `replicax pretrain`."""
 
 import os
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from replicax.cli import shared as parts
-from replicax.cli.shared import FINISHED, Json, RunDir, finish, read_numbers
+from replicax.cli import shared
+from replicax.cli.shared import Json, Progress, Seed, Window, finish, read_numbers
 from replicax.networks.tasks import AUGMENTED, DEFAULTS, MODELS, Task, absolute
 
 Data = Annotated[str, typer.Option(help="cifar10, cifar100, digits, or FILE.PY:NAME.")]
@@ -15,19 +15,20 @@ Model = Annotated[
     str | None, typer.Option(help=f"{MODELS}.", show_default="resnet20, or small for digits")
 ]
 Replicas = Annotated[
-    int | None, typer.Option(min=1, metavar="P", help="Networks.", show_default="10; digits 4")
+    int | None, typer.Option(min=1, metavar="P", help="Networks.", show_default="10; digits: 4")
 ]
 Epochs = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Of each network.", show_default="500; digits 120"),
+    typer.Option(min=1, metavar="N", help="Of each network.", show_default="500; digits: 120"),
 ]
 Rate = Annotated[
-    str | None, typer.Option(metavar="COLD HOT", help="Per mean loss; one number without a ladder.")
+    str | None,
+    typer.Option(metavar="COLD HOT", help="Per mean loss; one number for methods without ladder."),
 ]
 Momentum = Annotated[float, typer.Option(help="Of SGD.")]
 WeightDecay = Annotated[float, typer.Option(help="Of the Gaussian prior, per mean loss.")]
 BatchSize = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Images.", show_default="256; digits 64")
+    int | None, typer.Option(min=1, metavar="N", help="Images.", show_default="256; digits: 64")
 ]
 Bf16 = Annotated[bool, typer.Option("--bf16", help="Convolutions in bfloat16.")]
 Augment = Annotated[
@@ -36,17 +37,12 @@ Augment = Annotated[
 ]
 DataDir = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Where CIFAR is.", show_default="$REPLICAX_DATA"),
+    typer.Option(metavar="DIR", help="Folder of CIFAR.", show_default="$REPLICAX_DATA"),
 ]
-Download = Annotated[bool, typer.Option("--download", help="Fetch CIFAR if it is not there.")]
-Seed = Annotated[int, typer.Option(metavar="N", help="Decides all randomness.")]
+Download = Annotated[bool, typer.Option("--download", help="Download CIFAR if it is missing.")]
 Out = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="The run folder.", show_default="runs/METHOD-1, -2, ..."),
-]
-Progress = Annotated[
-    bool | None,
-    typer.Option(help="Show every epoch on stderr; by default where a terminal is attached."),
 ]
 
 
@@ -61,13 +57,9 @@ def train(
     learning_rate: Rate = None,
     target_swap_rate: Annotated[
         float | None,
-        typer.Option(
-            metavar="S", help="How often pairs should agree.", show_default="0.005; digits 0.1"
-        ),
+        typer.Option(metavar="S", help="Target swap rate.", show_default="0.005; digits: 0.1"),
     ] = None,
-    window: Annotated[
-        int | None, typer.Option(metavar="W", help="Steps of a window.", show_default="Theorem 1")
-    ] = None,
+    window: Window = None,
     init_from: Annotated[
         Path | None,
         typer.Option(metavar="RUN", help="Start from the last networks of a run."),
@@ -76,7 +68,7 @@ def train(
     weight_decay: WeightDecay = 5e-4,
     temperature: Annotated[
         float | None,
-        typer.Option(help="Of the posterior; 0: no noise.", show_default="the method's"),
+        typer.Option(help="Of the posterior; 0 is plain SGD.", show_default="the method's"),
     ] = None,
     batch_size: BatchSize = None,
     bf16: Bf16 = False,
@@ -85,22 +77,24 @@ def train(
     burn_in: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Epochs before the average.", show_default="0; digits 40, or a third"
+            metavar="N", help="Epochs to discard.", show_default="0; digits: 40, or a third"
         ),
     ] = None,
     cycle_epochs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Of the methods in cycles.")
+        int, typer.Option(min=1, metavar="N", help="Epochs per cycle of cyclical methods.")
     ] = 100,
-    on_swap: Annotated[str, typer.Option(help="keep the momentum, or reset it.")] = "keep",
+    on_swap: Annotated[
+        str, typer.Option(help="Momentum of swapped replicas: keep or reset.")
+    ] = "keep",
     on_nonfinite: Annotated[
         str | None,
         typer.Option(
-            help="restart a broken network from a colder one, or stop.",
-            show_default="restart; stop without a ladder",
+            help="If a loss is not finite: restart (from a colder network) or stop.",
+            show_default="restart; without a ladder: stop",
         ),
     ] = None,
     keep_networks: Annotated[
-        bool, typer.Option("--keep-networks", help="Store the coldest network of every epoch.")
+        bool, typer.Option("--keep-networks", help="Save the coldest network of every epoch.")
     ] = False,
     data_dir: DataDir = None,
     download: Download = False,
@@ -109,11 +103,11 @@ def train(
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
-    """Sample networks by replica exchange, or by a baseline, and average what they say.
+    """Sample networks by replica exchange or by a baseline, and average their predictions.
 
-    Networks on hot rungs explore with large learning rates, the coldest one is averaged epoch by
-    epoch. Without options: scikit-learn's digits, a small network, four replicas; a minute or two
-    on two cores. The data sets are not part of replicax: CIFAR is read from its official archives.
+    Networks on hot rungs explore with large learning rates; the predictions of the coldest one are
+    averaged over epochs. Without options: four small networks on scikit-learn's digits, a minute
+    or two on two cores. CIFAR is not part of replicax; it is read from its official archives.
 
     \b
     Example
@@ -122,17 +116,17 @@ def train(
       replicax train --data cifar100 --bf16 --init-from runs/starts
       replicax evaluate runs/deo-star-1
 
-    FILE.PY:NAME may be an rx.nn.Network, or a function of the data set that returns one, and for
-    data an rx.data.Dataset, or a function that returns one. Exit codes are those of `sample`;
-    `replicax resume RUN_DIR` goes on.
+    For --model, FILE.PY:NAME is an rx.nn.Network or a function of the data set that returns one;
+    for --data, an rx.data.Dataset or a function that returns one. Exit codes are those of
+    `replicax sample`. Continue a run with `replicax resume RUN_DIR`.
     """
-    usual = DEFAULTS.get(data, DEFAULTS["cifar100"])
+    defaults = _defaults(data)
     rate = read_numbers("--learning-rate", learning_rate)
     if rate is None and method in ("deo-star", "deo"):
-        rate = usual.get("learning_rate")
+        rate = defaults.get("learning_rate")
     if burn_in is None:
-        burn_in = min(usual.get("burn_in", 0), (epochs or usual["epochs"]) // 3)
-    given = {
+        burn_in = min(defaults.get("burn_in", 0), (epochs or defaults["epochs"]) // 3)
+    options = {
         "method": method,
         "num_replicas": replicas,
         "epochs": epochs,
@@ -150,7 +144,7 @@ def train(
         "seed": seed,
     }
     task = _task(model, data, batch_size, augment, bf16, weight_decay, unit, data_dir, download)
-    return _train(task, usual, given, init_from, out, progress, as_json)
+    return _train(task, _fill(options, defaults), init_from, out, progress, as_json)
 
 
 def pretrain(
@@ -158,7 +152,7 @@ def pretrain(
     data: Data = "digits",
     replicas: Replicas = None,
     epochs: Annotated[int, typer.Option(min=1, metavar="N", help="Of each network.")] = 300,
-    learning_rate: Annotated[float, typer.Option(help="At first.")] = 0.1,
+    learning_rate: Annotated[float, typer.Option(help="Initial learning rate.")] = 0.1,
     momentum: Momentum = 0.9,
     weight_decay: WeightDecay = 5e-4,
     batch_size: BatchSize = None,
@@ -171,17 +165,16 @@ def pretrain(
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
-    """Train distinct networks from nothing, for `replicax train --init-from`.
+    """Train independent networks from scratch, for `replicax train --init-from`.
 
-    Momentum SGD whose learning rate falls to a fifth after 70 % of the epochs, and to a fifth of
-    that after 90 %: the paper's settings.
+    Momentum SGD with the paper's settings: the learning rate is divided by 5 after 70 % of the
+    epochs, and again after 90 %.
 
     \b
     Example
       replicax pretrain --data cifar100 --bf16 --out runs/starts
     """
-    usual = DEFAULTS.get(data, DEFAULTS["cifar100"])
-    given = {
+    options = {
         "method": "pretrain",
         "num_replicas": replicas,
         "epochs": epochs,
@@ -190,80 +183,41 @@ def pretrain(
         "seed": seed,
     }
     task = _task(model, data, batch_size, augment, bf16, weight_decay, "mean", data_dir, download)
-    return _train(task, usual, given, None, out, progress, as_json)
-
-
-def evaluate(
-    run_dir: RunDir,
-    outside: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Other images, which networks should be unsure about."),
-    ] = None,
-    data_dir: DataDir = None,
-    figures: Annotated[bool, typer.Option(help="Draw figures into RUN_DIR/figures.")] = True,
-    as_json: Json = False,
-) -> int:
-    """How good the networks of a run are, alone and averaged.
-
-    Accuracy, negative log-likelihood, Brier score and calibration on the test images, at the end
-    of the run, by mean probabilities and by mean logits; with --outside, how well the entropy of
-    predictions tells other images (of the same size) from those of the test.
-
-    \b
-    Example
-      replicax evaluate runs/deo-star-1
-      replicax evaluate runs/deo-star-1 --outside cifar10 --json
-    """
-    from replicax.networks import summary as training_report
-
-    trained = _load(run_dir)
-    with parts.quietly(as_json):
-        held = training_report.summarise(trained)
-        if outside is not None:
-            held["outside"] = _judge_outside(trained, outside, data_dir)
-        if figures:
-            trained.plot(run_dir / "figures")
-    if as_json:
-        parts.print_json(held)
-    else:
-        parts.print_tables(training_report.render(held))
-        if figures:
-            typer.echo(f"Figures are in {run_dir / 'figures'}{os.sep}")
-    return FINISHED
+    return _train(task, _fill(options, _defaults(data)), None, out, progress, as_json)
 
 
 def resume(run_dir: Path, epochs: int | None, progress: bool | None, as_json: bool) -> int:
-    """`replicax resume` for a folder of `replicax train`."""
+    """Continue a run of `replicax train`, for `replicax resume`."""
     from replicax.networks.train import resume_training
 
-    task, finished = read_task(run_dir), parts.read_run_file(run_dir).get("result", {})
-    with parts.quietly(as_json):
+    task, before = read_task(run_dir), shared.read_run_file(run_dir).get("result", {})
+    with shared.quietly(as_json):
         problem, _ = task.problem()
         trained = resume_training(run_dir, problem, epochs=epochs, progress=progress)
-    if epochs is None and finished.get("code") == "finished":
-        typer.echo("All epochs were done before; --epochs N makes the run longer.", err=True)
+    if epochs is None and before.get("code") == "finished":
+        typer.echo("This run was already finished; make it longer with --epochs N.", err=True)
     return finish(trained, as_json)
 
 
 def read_task(run_dir: Path) -> Task:
-    """The network and the data of a run folder."""
-    task = parts.read_run_file(run_dir).get("note", {}).get("task")
+    """Return the network and the data of a run folder, by name."""
+    task = shared.read_run_file(run_dir).get("note", {}).get("task")
     if task is None:
         raise ValueError(
-            f"{run_dir} does not say what it trained (was it started in Python?); go on there with "
-            "rx.resume_training(run_dir, problem)."
+            f"The network of {run_dir} is unknown (was the run started in Python?); continue it "
+            "there with rx.resume_training(run_dir, problem)."
         )
     return Task(**task)
 
 
 def _task(model, data, batch_size, augment, bf16, weight_decay, unit, data_dir, download) -> Task:
-    usual = DEFAULTS.get(data, DEFAULTS["cifar100"])
+    defaults = _defaults(data)
     return Task(
-        model=absolute(model or usual["model"]),
+        model=absolute(model or defaults["model"]),
         data=absolute(data),
-        data_dir=None if data_dir is None else str(data_dir.expanduser().absolute()),
+        data_dir=absolute_folder(data_dir),
         download=download,
-        batch_size=batch_size or usual["batch_size"],
+        batch_size=batch_size or defaults["batch_size"],
         augment=(data in AUGMENTED or ":" in data) if augment is None else augment,
         bf16=bf16,
         weight_decay=weight_decay,
@@ -272,59 +226,46 @@ def _task(model, data, batch_size, augment, bf16, weight_decay, unit, data_dir, 
     )
 
 
+def _defaults(data: str) -> dict[str, Any]:
+    return DEFAULTS.get(data, DEFAULTS["cifar100"])
+
+
+def _fill(options: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with missing ones from `defaults`, if the data set has them there."""
+    usual = {name: value for name, value in defaults.items() if name != "learning_rate"}
+    filled = {name: usual.get(name) if x is None else x for name, x in options.items()}
+    return {name: value for name, value in filled.items() if value is not None}
+
+
 def _train(
     task: Task,
-    usual: dict[str, Any],
-    given: dict[str, Any],
+    options: dict[str, Any],
     init_from: Path | None,
     out: Path | None,
     progress: bool | None,
     as_json: bool,
 ) -> int:
-    """Run with what was given, and where nothing was, with what is usual for the data."""
     from replicax.errors import choose
-    from replicax.networks import train as training
+    from replicax.networks import train
     from replicax.networks.methods import METHODS
 
-    choose("--method", given["method"], METHODS)
+    choose("--method", options["method"], METHODS)
     if out is not None:
-        parts.check_holds_no_run(out)
+        shared.check_has_no_run(out)
     if init_from is not None:
-        parts.read_run_file(init_from)
-    filled = {
-        name: usual.get(name) if value is None and name != "learning_rate" else value
-        for name, value in given.items()
-    }
-    with parts.quietly(as_json):
+        shared.read_run_file(init_from)
+    with shared.quietly(as_json):
         problem, init = task.problem()
-        trained = training.train(
+        trained = train.train(
             problem,
             init if init_from is None else init_from,
-            run_dir=parts.fresh_folder(given["method"]) if out is None else out,
+            run_dir=shared.fresh_folder(options["method"]) if out is None else out,
             progress=progress,
             note={"task": task.to_json()},
-            **{name: value for name, value in filled.items() if value is not None},
+            **options,
         )
     return finish(trained, as_json)
 
 
-def _load(run_dir: Path) -> Any:
-    import replicax as rx
-    from replicax.networks.trained import Trained
-
-    parts.read_run_file(run_dir)
-    trained = rx.load(run_dir)
-    if not isinstance(trained, Trained):
-        raise ValueError(f"{run_dir} holds no networks; `replicax summary {run_dir}` looks at it.")
-    return trained
-
-
-def _judge_outside(trained: Any, outside: str, data_dir: Path | None) -> dict[str, Any]:
-    from replicax.networks import summary as training_report
-
-    task = read_task(trained.run_dir)
-    problem, _ = task.problem()
-    other = Task(**{**task.to_json(), "data": absolute(outside)})
-    if data_dir is not None:
-        other = Task(**{**other.to_json(), "data_dir": str(data_dir.expanduser().absolute())})
-    return {"data": outside, **training_report.judge_outside(trained, problem, other.dataset())}
+def absolute_folder(folder: Path | None) -> str | None:
+    return None if folder is None else str(folder.expanduser().absolute())

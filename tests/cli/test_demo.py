@@ -11,7 +11,7 @@ from replicax import demo
 from replicax.cli.main import main
 
 
-def test_demo_samples_25_modes_and_makes_room_for_the_next(tmp_path, capsys, monkeypatch):
+def test_demo_samples_25_modes_and_replaces_an_earlier_demo(tmp_path, capsys, monkeypatch):
     out = tmp_path / "demo-run"
     assert main(["demo", "--out", str(out), "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
@@ -41,23 +41,23 @@ def test_demo_samples_25_modes_and_makes_room_for_the_next(tmp_path, capsys, mon
     assert shown.rstrip().endswith("kept/")
 
 
-def test_a_demo_folder_says_how_to_go_on():
-    found = demo.NAMING.find()
-    assert found.target is demo.target and found.params is rx.targets.modes25_start
+def test_a_demo_folder_says_how_to_continue():
+    loaded = demo.TARGET_SPEC.load()
+    assert loaded.target is demo.target and loaded.params is rx.targets.modes25_start
 
 
-def test_judging_before_the_first_draw():
-    judged = demo.judge(SimpleNamespace(draws=np.zeros((4, 0))))
-    assert judged["mode_distance"] is None
-    assert demo.render(judged).row_count == 1
+def test_a_comparison_before_the_first_draw():
+    accuracy = demo.compare_with_truth(SimpleNamespace(draws=np.zeros((4, 0))))
+    assert accuracy["mode_distance"] is None
+    assert demo.render(accuracy).row_count == 1
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "run.json", "target.json"])
 def test_demo_refuses_folders_that_are_not_its_own(tmp_path, capsys, name):
     (tmp_path / name).write_text("{}")
     assert main(["demo", "--out", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert "--out" in said and said.count("\n") == 1
+    message = capsys.readouterr().err
+    assert "--out" in message and message.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
@@ -68,7 +68,7 @@ def test_demo_refuses_a_file(tmp_path, capsys):
     assert "is a file" in capsys.readouterr().err
 
 
-def test_clear_makes_room_in_an_empty_folder_and_where_there_is_none(tmp_path):
+def test_clear_accepts_an_empty_folder_and_a_missing_one(tmp_path):
     demo.clear(tmp_path)
     demo.clear(tmp_path / "absent")
     assert tmp_path.exists()

@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from command_line import run_failing, run_json, strict_json
 from typer.testing import CliRunner
 
 import replicax as rx
 from replicax import api
 from replicax.cli import main as cli
-from replicax.cli import shared as cli_parts
+from replicax.cli import shared
 from replicax.cli.main import main
-from replicax.user_code import Naming
+from replicax.user_code import TargetSpec
 
 REPOSITORY = Path(__file__).parents[2]
 COMMANDS = ("demo", "plan", "sample", "resume", "summary", "plot")
@@ -63,34 +64,15 @@ def model(tmp_path, monkeypatch):
     Path("model.py").write_text(MODEL)
 
 
-def strict_json(text):
-    """Fails on NaN and infinity, which Python's reader lets pass."""
-    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-
-
-def fails(capsys, *args, code=2):
-    """Run a command that must fail with one line on stderr; returns the line."""
-    assert main([str(arg) for arg in args]) == code
-    said = capsys.readouterr().err.replace("the model is imported\n", "")
-    assert said.count("\n") == 1 and said.endswith("\n") and "Traceback" not in said, said
-    return said
-
-
-def works(capsys, *args):
-    """Run a command with --json; returns what it printed."""
-    assert main([*(str(arg) for arg in args), "--json"]) == 0
-    return strict_json(capsys.readouterr().out)
-
-
 def write_run(folder, structure):
-    """As much of a run folder as commands look at before they go on."""
+    """Write as much of a run folder as commands read before they load the run."""
     Path(folder).mkdir(parents=True)
-    held = {"options": {}, "resolved": {}, "params": {"structure": structure}}
-    Path(folder, "run.json").write_text(json.dumps(held))
+    metadata = {"options": {}, "resolved": {}, "params": {"structure": structure}}
+    Path(folder, "run.json").write_text(json.dumps(metadata))
 
 
 def run_program(*args):
-    """The program in a process of its own."""
+    """Start the program in a new process."""
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     command = [sys.executable, "-m", "replicax", *args]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -155,7 +137,7 @@ def test_version(capsys):
 
 
 def test_plan_prints_the_keys_that_others_rely_on(capsys):
-    answer = works(capsys, "plan", "--replicas", 16, "--swap-rate", 0.4, "--params", 1000)
+    answer = run_json(capsys, "plan", "--replicas", 16, "--swap-rate", 0.4, "--params", 1000)
     assert (answer["window"], answer["window_exact"]) == (8, 7)
     for name in ("round_trip_time", "round_trips_per_1000_steps"):
         assert set(answer[name]) == {"adj", "seo", "deo", "deo_star"}
@@ -165,7 +147,7 @@ def test_plan_prints_the_keys_that_others_rely_on(capsys):
 
 @pytest.mark.parametrize("ends", [("1", "10"), ("1,10",), ("1", "4", "10")])
 def test_plan_reads_several_numbers(capsys, ends):
-    answer = works(capsys, "plan", "--replicas", 3, "--swap-rate", 0.4, "--noise-std", 3,
+    answer = run_json(capsys, "plan", "--replicas", 3, "--swap-rate", 0.4, "--noise-std", 3,
                    "--temperatures", *ends)  # fmt: skip
     assert answer["num_replicas_worth_having"]["corrected"]["num_replicas"] >= 1
 
@@ -181,7 +163,7 @@ def test_plan_is_a_table_for_people(capsys):
 
 def test_sample_resume_summary_plot(model, capsys, tmp_path, monkeypatch):
     options = "--batches rows --batch-size 5 --chains 2 --burn-in 10 --thin 5 --out run"
-    sampled = works(capsys, "sample", "model.py:of_batch", *QUICK, *options.split())
+    sampled = run_json(capsys, "sample", "model.py:of_batch", *QUICK, *options.split())
     assert sampled["result"]["code"] == "finished"
     assert (sampled["num_steps"], sampled["num_replicas"], sampled["num_draws"]) == (60, 3, 10)
     assert sampled["run_dir"] == "run"
@@ -189,43 +171,43 @@ def test_sample_resume_summary_plot(model, capsys, tmp_path, monkeypatch):
 
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert "same batches again" in fails(capsys, "resume", "../run", "--batch-size", 4)
-    resumed = works(capsys, "resume", "../run", "--steps", 100)
+    assert "same batches again" in run_failing(capsys, "resume", "../run", "--batch-size", 4)
+    resumed = run_json(capsys, "resume", "../run", "--steps", 100)
     assert resumed["num_steps"] == 100 and resumed["num_draws"] == 18
-    seen = works(capsys, "summary", "../run")
-    assert seen == {name: value for name, value in resumed.items() if name != "run_dir"}
+    summary = run_json(capsys, "summary", "../run")
+    assert summary == {name: value for name, value in resumed.items() if name != "run_dir"}
     assert main(["resume", "../run"]) == 0  # nothing left to do
     shown = capsys.readouterr()
-    assert "--steps N makes it longer" in shown.err and "All 100 steps were done." in shown.out
+    assert "make it longer with --steps N" in shown.err and "All 100 steps were done." in shown.out
 
     plotted = []
     monkeypatch.setattr(rx.Posterior, "plot", lambda self, out: plotted.append(out) or {"a": None})
     assert main(["plot", "../run"]) == 0
     assert capsys.readouterr().out == "../run/figures/a.png\n"
-    assert works(capsys, "plot", "../run", "--out", "here") == {"figures": ["here/a.png"]}
+    assert run_json(capsys, "plot", "../run", "--out", "here") == {"figures": ["here/a.png"]}
     assert plotted == [Path("../run/figures"), Path("here")]
 
 
 def test_a_nonfinite_energy_has_its_own_exit_code(model, capsys):
-    said = fails(capsys, "sample", "model.py:far_away", "--learning-rate", 0.05, 0.2, "--replicas",
-                 3, "--out", "run", "--json", code=3)  # fmt: skip
-    assert "became nan at step" in said
+    options = ("--learning-rate", 0.05, 0.2, "--replicas", 3, "--out", "run", "--json")
+    message = run_failing(capsys, "sample", "model.py:far_away", *options, code=3)
+    assert "became nan at step" in message
     assert rx.load("run").num_draws > 0
 
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What `rx.sample` and `rx.resume` are called with; neither runs."""
-    seen = {}
+    """The arguments of `rx.sample` and `rx.resume`; neither runs."""
+    arguments = {}
 
     def note(*args, **kwargs):
-        seen.update(kwargs, args=args)
-        raise ValueError("enough seen")
+        arguments.update(kwargs, args=args)
+        raise ValueError("not run")
 
     monkeypatch.setattr(rx, "sample", note)
     monkeypatch.setattr(rx, "resume", note)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    return seen
+    return arguments
 
 
 def test_options_reach_the_sampler(model, asked):
@@ -265,7 +247,7 @@ def test_ladders_on_the_command_line(model, asked, options, num_replicas, rates)
 
 def test_runs_get_folders_of_their_own(model):
     for number in (1, 2, 3):
-        assert cli_parts.fresh_folder("well") == Path(f"runs/well-{number}")
+        assert shared.fresh_folder("well") == Path(f"runs/well-{number}")
         Path(f"runs/well-{number}").mkdir(parents=True)
 
 
@@ -273,33 +255,33 @@ def test_a_module_is_found_by_name_and_again_from_elsewhere(model, monkeypatch, 
     monkeypatch.setattr(sys, "path", [*sys.path])
     Path("my_package").mkdir()
     Path("my_package/deep.py").write_text(MODEL + "batches, batch_size = rows, 5\nstart = 1.0\n")
-    naming = Naming.from_here("my_package.deep:well", "start")
+    spec = TargetSpec.from_command_line("my_package.deep:well", "start")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
-    found = naming.find()
-    assert isinstance(found.target, rx.Target) and found.params == 1.0
-    assert found.batches.shape == (20,) and found.batch_size == 5
+    loaded = spec.load()
+    assert isinstance(loaded.target, rx.Target) and loaded.params == 1.0
+    assert loaded.batches.shape == (20,) and loaded.batch_size == 5
 
 
-def test_a_target_can_be_named_anew(model, capsys, asked):
+def test_a_target_can_be_named_again(model, capsys, asked):
     write_run("run", {"leaf": 0})
-    assert "--target model.py:energy" in fails(capsys, "resume", "run")
-    Naming.from_here("moved.py:energy").write(Path("run"))
-    assert "no file" in fails(capsys, "resume", "run")
-    assert "enough seen" in fails(capsys, "resume", "run", "--target", "model.py:well")
+    assert "--target model.py:energy" in run_failing(capsys, "resume", "run")
+    TargetSpec.from_command_line("moved.py:energy").write(Path("run"))
+    assert "no file" in run_failing(capsys, "resume", "run")
+    assert "not run" in run_failing(capsys, "resume", "run", "--target", "model.py:well")
     folder, target = asked["args"]
     assert folder == Path("run") and isinstance(target, rx.Target)
     asked["callback"](None)
-    assert Naming.read(Path("run")).name == "well"
+    assert TargetSpec.read(Path("run")).name == "well"
 
 
-def test_params_of_their_own_kind_are_given_again(model, capsys, asked):
+def test_params_of_a_users_own_type_are_passed_again(model, capsys, asked):
     write_run("run", None)
-    fails(capsys, "resume", "run", "--target", "model.py:energy", "--params", "scattered")
+    run_failing(capsys, "resume", "run", "--target", "model.py:energy", "--params", "scattered")
     assert asked["params"].shape == (2,)
 
 
-# what bad input gets
+# wrong input
 
 
 @pytest.mark.parametrize(
@@ -312,7 +294,7 @@ def test_params_of_their_own_kind_are_given_again(model, capsys, asked):
         (["plan", "--replicas", "16", "--swap-rate", "1.4"], "between 0 and 1"),
         (["sample", "model.py:enrgy", *QUICK], "Did you mean 'energy'?"),
         (["sample", "modle.py:energy", *QUICK], "Did you mean 'model.py'?"),
-        (["sample", "model.py", *QUICK], "it holds energy, of_batch"),
+        (["sample", "model.py", *QUICK], "it defines energy, of_batch"),
         (["sample", "nowhere.to:energy", *QUICK], "There is no module 'nowhere.to'"),
         (["sample", "model.py:fixed", *QUICK], "give a function energy(params, batch, key)"),
         (["sample", "model.py:energy", *QUICK, "--params", "elsewere"], "'elsewhere'?"),
@@ -333,21 +315,21 @@ def test_params_of_their_own_kind_are_given_again(model, capsys, asked):
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(model, capsys, args, sentence):
-    assert sentence in fails(capsys, *args)
+    assert sentence in run_failing(capsys, *args)
     assert not Path("runs").exists()
 
 
 def test_the_line_is_red(monkeypatch):
-    said = []
-    monkeypatch.setattr(typer, "secho", lambda text, **how: said.append((text, how)))
+    printed = []
+    monkeypatch.setattr(typer, "secho", lambda text, **how: printed.append((text, how)))
     assert main(["summary", "nothing"]) == 2
-    ((_, how),) = said
+    ((_, how),) = printed
     assert how == {"fg": "red", "err": True}
 
 
 def test_a_file_without_a_start_is_told_how_to_give_one(model, capsys):
     Path("bare.py").write_text("def energy(x):\n    return (x**2).sum()\n")
-    assert "params = jnp.zeros(2)" in fails(capsys, "sample", "bare.py:energy", *QUICK)
+    assert "params = jnp.zeros(2)" in run_failing(capsys, "sample", "bare.py:energy", *QUICK)
 
 
 @pytest.mark.parametrize(
@@ -360,30 +342,32 @@ def test_a_file_without_a_start_is_told_how_to_give_one(model, capsys):
 )
 def test_a_file_that_does_not_run_says_where(model, capsys, text, sentence):
     Path("broken.py").write_text(text)
-    assert sentence in fails(capsys, "sample", "broken.py:energy", *QUICK)
+    assert sentence in run_failing(capsys, "sample", "broken.py:energy", *QUICK)
 
 
 def test_traceback_on_request(model, capsys):
     for args in (["--traceback", "summary", "absent"], ["summary", "absent", "--traceback"]):
         with pytest.raises(ValueError, match="no folder"):
             main(args)
-    assert "--traceback" not in fails(capsys, "summary", "absent")
-    assert "It broke. (`replicax --traceback" in fails(capsys, "sample", "model.py:broken", *QUICK)
+    assert "--traceback" not in run_failing(capsys, "summary", "absent")
+    assert "It broke. (`replicax --traceback" in run_failing(
+        capsys, "sample", "model.py:broken", *QUICK
+    )
 
 
 @pytest.mark.parametrize("text, sentence", [("{", "is damaged"), ("{}", "not written by replicax")])
-def test_a_run_file_that_is_none_of_ours(tmp_path, capsys, text, sentence):
+def test_a_run_file_that_replicax_did_not_write(tmp_path, capsys, text, sentence):
     (tmp_path / "run.json").write_text(text)
     for command in ("summary", "plot", "resume"):
-        assert sentence in fails(capsys, command, tmp_path)
+        assert sentence in run_failing(capsys, command, tmp_path)
 
 
 def test_runs_are_not_overwritten_and_the_right_folder_is_suggested(model, capsys):
     write_run("runs/well-1", {"leaf": 0})
-    said = fails(capsys, "sample", "model.py:well", *QUICK, "--out", "runs/well-1")
-    assert "`replicax resume runs/well-1`" in said
-    assert "runs within: runs/well-1" in fails(capsys, "summary", "runs")
-    assert "Did you mean 'runs/well-1'?" in fails(capsys, "summary", "runs/wel-1")
+    message = run_failing(capsys, "sample", "model.py:well", *QUICK, "--out", "runs/well-1")
+    assert "`replicax resume runs/well-1`" in message
+    assert "It contains runs: runs/well-1" in run_failing(capsys, "summary", "runs")
+    assert "Did you mean 'runs/well-1'?" in run_failing(capsys, "summary", "runs/wel-1")
 
 
 # Ctrl-C
@@ -398,21 +382,21 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(model, capsys):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 130, said
-    assert "Traceback" not in said and "replicax resume run" in said
+    _, message = process.communicate(timeout=120)
+    assert process.returncode == 130, message
+    assert "Traceback" not in message and "replicax resume run" in message
     stopped = rx.load("run")
     assert stopped.result.code == "interrupted" and stopped.num_steps > 0
     more = stopped.num_steps + 50
-    assert works(capsys, "resume", "run", "--steps", more)["num_steps"] == more
+    assert run_json(capsys, "resume", "run", "--steps", more)["num_steps"] == more
 
 
 def test_ctrl_c_outside_the_loop_is_a_sentence(monkeypatch, capsys):
     def interrupt(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli_parts, "read_run_file", interrupt)
-    assert "Interrupted" in fails(capsys, "summary", "run", code=130)
+    monkeypatch.setattr(shared, "read_run_file", interrupt)
+    assert "Interrupted" in run_failing(capsys, "summary", "run", code=130)
 
 
 # parts
@@ -420,12 +404,12 @@ def test_ctrl_c_outside_the_loop_is_a_sentence(monkeypatch, capsys):
 
 def test_json_has_no_nan():
     value = {"a": np.array([1.0, np.nan]), "b": (np.float32(2), float("inf")), "c": Path("x")}
-    assert strict_json(cli_parts.to_json(value)) == {"a": [1.0, None], "b": [2.0, None], "c": "x"}
+    assert strict_json(shared.to_json(value)) == {"a": [1.0, None], "b": [2.0, None], "c": "x"}
 
 
-def test_a_naming_survives_its_folder(tmp_path):
-    naming = Naming.from_here("replicax.demo:target", "params", None, 5)
-    naming.write(tmp_path)
-    assert Naming.read(tmp_path) == naming
+def test_a_target_spec_is_read_as_it_was_written(tmp_path):
+    spec = TargetSpec.from_command_line("replicax.demo:target", "params", None, 5)
+    spec.write(tmp_path)
+    assert TargetSpec.read(tmp_path) == spec
     (tmp_path / "target.json").write_text("{}")
-    assert Naming.read(tmp_path) is None
+    assert TargetSpec.read(tmp_path) is None

@@ -1,7 +1,6 @@
-"""`replicax train`, `pretrain`, `evaluate`, and what the other commands make of their folders."""
+"""`replicax train`, `pretrain`, `evaluate`, and the other commands on the folders of networks."""
 
 import inspect
-import json
 import shutil
 import signal
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import run_failing, run_json, strict_json
 from numpy.testing import assert_array_equal
 from typer.testing import CliRunner
 
@@ -16,7 +16,7 @@ import replicax as rx
 from replicax.cli import main as cli
 from replicax.cli.main import main
 from replicax.networks import evaluate as examine
-from replicax.networks import train as training
+from replicax.networks import train as train_module
 from replicax.networks.tasks import DEFAULTS, Task
 from replicax.networks.train import train
 from replicax.networks.trained import Trained
@@ -65,25 +65,6 @@ TINY = [*TASK, "--epochs", "3", "--replicas", "3", "--no-progress"]
 LADDER = ["--learning-rate", "0.02", "0.2", "--target-swap-rate", "0.3", "--window", "2"]
 
 
-def strict_json(text):
-    """Fails on NaN and infinity, which Python's reader lets pass."""
-    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-
-
-def fails(capsys, *args, code=2):
-    """Run a command that must fail with one line on stderr; returns the line."""
-    assert main([str(arg) for arg in args]) == code
-    said = capsys.readouterr().err.replace("the model is imported\n", "")
-    assert said.count("\n") == 1 and said.endswith("\n") and "Traceback" not in said, said
-    return said
-
-
-def works(capsys, *args):
-    """Run a command with --json; returns what it printed."""
-    assert main([*(str(arg) for arg in args), "--json"]) == 0
-    return strict_json(capsys.readouterr().out)
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """A folder with a model and a run `run` of it; nobody writes into the run."""
@@ -112,15 +93,15 @@ def copied(here, tmp_path):
 
 @pytest.fixture
 def asked(here, monkeypatch):
-    """What `train` is called with; it does not run."""
-    seen = {}
+    """The arguments of `train`; it does not run."""
+    arguments = {}
 
     def note(*args, **kwargs):
-        seen.update(kwargs, args=args)
-        raise ValueError("enough seen")
+        arguments.update(kwargs, args=args)
+        raise ValueError("not run")
 
-    monkeypatch.setattr(training, "train", note)
-    return seen
+    monkeypatch.setattr(train_module, "train", note)
+    return arguments
 
 
 @pytest.mark.parametrize("command", ["train", "pretrain", "evaluate"])
@@ -133,19 +114,19 @@ def test_help_explains_and_gives_an_example(command):
 # train
 
 
-def test_train_prints_what_the_folder_holds(here, capsys):
+def test_train_writes_the_summary_that_the_command_prints(here, capsys):
     capsys.readouterr()
-    held = strict_json(Path("run/summary.json").read_text())
-    assert (held["method"], held["epochs"], held["networks"]) == ("deo-star", 3, 3)
-    assert held["result"]["code"] == "finished" and held["run_dir"] == "run"
-    assert held["exchange"]["window"] == 2
-    assert [part["by"] for part in held["averages"]] == ["probabilities", "logits"]
+    written = strict_json(Path("run/summary.json").read_text())
+    assert (written["method"], written["epochs"], written["networks"]) == ("deo-star", 3, 3)
+    assert written["result"]["code"] == "finished" and written["run_dir"] == "run"
+    assert written["exchange"]["window"] == 2
+    assert [part["by"] for part in written["averages"]] == ["probabilities", "logits"]
     trained = rx.load("run")
-    assert held["averages"][0]["nll"] == pytest.approx(trained.metrics().nll)
-    assert held["coldest"]["accuracy"] == pytest.approx(float(trained.epochs["accuracy"][-1, 0]))
+    assert written["averages"][0]["nll"] == pytest.approx(trained.metrics().nll)
+    assert written["coldest"]["accuracy"] == pytest.approx(float(trained.epochs["accuracy"][-1, 0]))
     assert trained.draws[0]["bias"].shape == (1, 3, 3)  # kept: (chain, epoch, class)
-    seen = works(capsys, "summary", "run")
-    assert seen == {name: value for name, value in held.items() if name != "run_dir"}
+    printed = run_json(capsys, "summary", "run")
+    assert printed == {name: value for name, value in written.items() if name != "run_dir"}
 
 
 def test_train_is_a_table_for_people(here, capsys, tmp_path):
@@ -153,15 +134,15 @@ def test_train_is_a_table_for_people(here, capsys, tmp_path):
     shown = " ".join(capsys.readouterr().out.split())
     assert "first network" in shown and "average of 3, logits" in shown
     assert "round trips" not in shown  # nothing is exchanged
-    assert f"All of it is in {tmp_path / 'e'}/" in shown
+    assert f"Results are in {tmp_path / 'e'}/" in shown
 
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_networks(here, capsys, tmp_path):
-    again = works(capsys, "train", *TINY, *LADDER, "--out", tmp_path / "again")
+    again = run_json(capsys, "train", *TINY, *LADDER, "--out", tmp_path / "again")
     first = strict_json(Path("run/summary.json").read_text())
     assert again["by_rung"] == first["by_rung"] and again["averages"] == first["averages"]
-    other = works(capsys, "train", *TINY, *LADDER, "--seed", "1", "--out", tmp_path / "other")
+    other = run_json(capsys, "train", *TINY, *LADDER, "--seed", "1", "--out", tmp_path / "other")
     assert other["by_rung"] != first["by_rung"]
 
 
@@ -201,20 +182,21 @@ def test_digits_have_defaults_of_their_own(asked):
 
 def test_pretrain_and_start_from_it(here, capsys, tmp_path):
     starts = tmp_path / "starts"
-    held = works(capsys, "pretrain", *TINY, "--learning-rate", "0.05", "--out", starts)
-    assert held["method"] == "pretrain" and held["averages"] == [] and "exchange" not in held
-    went_on = works(
+    summary = run_json(capsys, "pretrain", *TINY, "--learning-rate", "0.05", "--out", starts)
+    assert summary["method"] == "pretrain"
+    assert summary["averages"] == [] and "exchange" not in summary
+    continued = run_json(
         capsys, "train", *TINY, *LADDER, "--init-from", starts, "--out", tmp_path / "on"
     )
-    weights = [part["start_weight"] for part in went_on["averages"]]
+    weights = [part["start_weight"] for part in continued["averages"]]
     assert weights == [0, 0, 10, 10]
     average = rx.load(tmp_path / "on").starts
     assert average.weight == 3
     last = rx.load(starts).epochs["accuracy"][-1]
     assert last.mean() > 0.4  # the networks, and so the starts, have learnt something
-    said = fails(capsys, "train", *TINY, *LADDER, "--replicas", 5, "--init-from", starts,
+    message = run_failing(capsys, "train", *TINY, *LADDER, "--replicas", 5, "--init-from", starts,
                  "--out", tmp_path / "many")  # fmt: skip
-    assert "holds 3 networks, but 5 are needed" in said
+    assert "holds 3 networks, but 5 are needed" in message
     assert main(["evaluate", str(starts)]) == 0
     assert "mean of all networks" in capsys.readouterr().out
     assert [path.name for path in (starts / "figures").iterdir()] == ["epochs.png"]
@@ -222,18 +204,20 @@ def test_pretrain_and_start_from_it(here, capsys, tmp_path):
 
 def test_a_loss_that_breaks_has_its_own_exit_code(here, capsys, tmp_path):
     options = ["--model", "model.py:fragile", *TINY[2:], "--learning-rate", "30", "--method"]
-    said = fails(capsys, "train", *options, "ensemble", "--out", tmp_path / "broken", code=3)
-    assert "at step" in said
+    message = run_failing(
+        capsys, "train", *options, "ensemble", "--out", tmp_path / "broken", code=3
+    )
+    assert "at step" in message
     assert rx.load(tmp_path / "broken").result.code == "nonfinite"
 
 
 # evaluate, summary, plot
 
 
-def test_evaluate_judges_and_draws(copied, capsys):
-    held = works(capsys, "evaluate", copied, "--outside", "model.py:others")
-    assert {"by", "nll", "accuracy", "brier", "calibration_error"} <= set(held["averages"][0])
-    assert held["outside"]["networks"] == 3 and 0 <= held["outside"]["auroc"] <= 1
+def test_evaluate_prints_metrics_and_draws_figures(copied, capsys):
+    numbers = run_json(capsys, "evaluate", copied, "--outside", "model.py:others")
+    assert {"by", "nll", "accuracy", "brier", "calibration_error"} <= set(numbers["averages"][0])
+    assert numbers["outside"]["networks"] == 3 and 0 <= numbers["outside"]["auroc"] <= 1
     drawn = {path.stem for path in (copied / "figures").iterdir()}
     assert drawn == {"epochs", "ladder", "exchange", "reliability", "reliability-logits"}
     assert main(["evaluate", str(copied), "--no-figures", "--outside", "model.py:others"]) == 0
@@ -242,8 +226,8 @@ def test_evaluate_judges_and_draws(copied, capsys):
 
 
 def test_outside_images_must_have_the_size_of_those_of_the_test(here, capsys):
-    said = fails(capsys, "evaluate", "run", "--no-figures", "--outside", "model.py:larger")
-    assert "choose a data set of the same size" in said
+    message = run_failing(capsys, "evaluate", "run", "--no-figures", "--outside", "model.py:larger")
+    assert "choose a data set of the same size" in message
 
 
 def test_plot_names_its_figures(here, capsys, monkeypatch):
@@ -251,17 +235,17 @@ def test_plot_names_its_figures(here, capsys, monkeypatch):
     monkeypatch.setattr(Trained, "plot", lambda self, out: plotted.append(out) or {"a": None})
     assert main(["plot", "run", "--out", "there"]) == 0
     assert capsys.readouterr().out == "there/a.png\n"
-    assert works(capsys, "plot", "run") == {"figures": ["run/figures/a.png"]}
+    assert run_json(capsys, "plot", "run") == {"figures": ["run/figures/a.png"]}
     assert plotted == [Path("there"), Path("run/figures")]
 
 
 def test_runs_without_networks_are_sent_to_summary(here, capsys, tmp_path):
     rx.sample(lambda x: (x**2).sum(), np.zeros(1), num_steps=5, num_replicas=1, learning_rate=0.1,
               schedule="none", run_dir=tmp_path / "toy", progress=False)  # fmt: skip
-    said = fails(capsys, "evaluate", tmp_path / "toy")
-    assert f"`replicax summary {tmp_path / 'toy'}`" in said
-    assert "There is no folder" in fails(capsys, "evaluate", "rum")
-    assert "Did you mean 'run'?" in fails(capsys, "evaluate", "rum")
+    message = run_failing(capsys, "evaluate", tmp_path / "toy")
+    assert f"`replicax summary {tmp_path / 'toy'}`" in message
+    assert "There is no folder" in run_failing(capsys, "evaluate", "rum")
+    assert "Did you mean 'run'?" in run_failing(capsys, "evaluate", "rum")
 
 
 # resume
@@ -270,14 +254,14 @@ def test_runs_without_networks_are_sent_to_summary(here, capsys, tmp_path):
 def test_resume_makes_a_run_longer_from_anywhere(copied, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first = rx.load("run").epochs["nll"]
-    longer = works(capsys, "resume", "run", "--epochs", 5)
+    longer = run_json(capsys, "resume", "run", "--epochs", 5)
     assert longer["epochs"] == 5 and longer["result"]["code"] == "finished"
     assert_array_equal(rx.load("run").epochs["nll"][:3], first)
-    assert "the run was made for 5" in fails(capsys, "resume", "run", "--epochs", 4)
+    assert "the run was made for 5" in run_failing(capsys, "resume", "run", "--epochs", 4)
 
 
-def test_ctrl_c_leaves_a_run_that_goes_on_bit_for_bit(here, capsys, tmp_path, monkeypatch):
-    """Stopped in the first epochs, and gone on with: the run that was not stopped."""
+def test_a_run_stopped_by_ctrl_c_resumes_bit_for_bit(here, capsys, tmp_path, monkeypatch):
+    """Stopped in the first epochs and resumed: the same as the run that was not stopped."""
     build = examine.build_watch
 
     def interrupting(*args):
@@ -295,10 +279,12 @@ def test_ctrl_c_leaves_a_run_that_goes_on_bit_for_bit(here, capsys, tmp_path, mo
     folder = tmp_path / "stopped"
     with monkeypatch.context() as patch:
         patch.setattr(examine, "build_watch", interrupting)
-        said = fails(capsys, "train", *TINY, *LADDER, "--keep-networks", "--out", folder, code=130)
-    assert f"Go on with: replicax resume {folder}" in said
+        message = run_failing(
+            capsys, "train", *TINY, *LADDER, "--keep-networks", "--out", folder, code=130
+        )
+    assert f"Continue with: replicax resume {folder}" in message
     assert rx.load(folder).result.code == "interrupted" and rx.load(folder).num_epochs < 3
-    resumed = works(capsys, "resume", folder)
+    resumed = run_json(capsys, "resume", folder)
     whole = strict_json(Path("run/summary.json").read_text())
     same = ("by_rung", "averages", "exchange", "epochs")
     assert {name: resumed[name] for name in same} == {name: whole[name] for name in same}
@@ -306,15 +292,15 @@ def test_ctrl_c_leaves_a_run_that_goes_on_bit_for_bit(here, capsys, tmp_path, mo
         assert_array_equal(one, other)
 
 
-def test_a_run_of_python_says_how_to_go_on(here, capsys, tmp_path):
+def test_a_run_started_in_python_says_how_to_continue(here, capsys, tmp_path):
     task = Task("model.py:dense", "model.py:shades", batch_size=8, augment=False)
     problem, init = task.problem()
     train(problem, init, epochs=1, num_replicas=2, method="ensemble", progress=False,
              run_dir=tmp_path / "mine")  # fmt: skip
-    assert "started in Python" in fails(capsys, "resume", tmp_path / "mine")
+    assert "started in Python" in run_failing(capsys, "resume", tmp_path / "mine")
 
 
-# what bad input gets
+# wrong input
 
 
 @pytest.mark.parametrize(
@@ -345,27 +331,29 @@ def test_a_run_of_python_says_how_to_go_on(here, capsys, tmp_path):
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(here, capsys, args, sentence):
-    assert sentence in fails(capsys, "train", *args)
+    assert sentence in run_failing(capsys, "train", *args)
     assert not Path("runs").exists()
 
 
 def test_a_missing_archive_is_told_with_the_remedy(here, capsys, tmp_path):
     options = ["--data", "cifar100", "--data-dir", str(tmp_path / "none")]
     for command in ("train", "pretrain"):
-        said = fails(capsys, command, *options)
-        assert "none holds neither cifar-100-python.tar.gz nor" in said
-        assert "https://" in said and "Put one of them there" in said
+        message = run_failing(capsys, command, *options)
+        assert "none holds neither cifar-100-python.tar.gz nor" in message
+        assert "https://" in message and "Put one of them there" in message
 
 
 def test_a_damaged_archive_is_told_with_its_checksum(here, capsys, tmp_path):
     (tmp_path / "cifar-10-python.tar.gz").write_bytes(b"not the archive")
-    said = fails(capsys, "train", "--data", "cifar10", "--data-dir", tmp_path)
-    assert "checksum" in said and "fetch it again" in said
+    message = run_failing(capsys, "train", "--data", "cifar10", "--data-dir", tmp_path)
+    assert "checksum" in message and "fetch it again" in message
 
 
-def test_a_sentence_of_the_data_room_needs_no_traceback(here, capsys, tmp_path):
+def test_an_error_of_the_data_package_needs_no_traceback(here, capsys, tmp_path):
     (tmp_path / "cifar-10-python.tar.gz").write_bytes(b"not the archive")
-    assert "--traceback" not in fails(capsys, "train", "--data", "cifar10", "--data-dir", tmp_path)
+    assert "--traceback" not in run_failing(
+        capsys, "train", "--data", "cifar10", "--data-dir", tmp_path
+    )
 
 
 def test_a_short_run_on_digits_has_an_average(asked):

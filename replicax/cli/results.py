@@ -1,0 +1,121 @@
+"""The commands that examine a run: `replicax summary`, `plot` and `evaluate`."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from replicax.cli import shared
+from replicax.cli.shared import FINISHED, Json, RunDir
+from replicax.cli.train import DataDir, absolute_folder, read_task
+from replicax.networks.tasks import absolute
+
+
+def summary(run_dir: RunDir, as_json: Json = False) -> int:
+    """Print the numbers that tell whether a run can be trusted.
+
+    Round trips (without any, modes may be missing), how often the rule accepts and how often each
+    pair swaps, the ladder and the buffer, and mean, standard deviation, R-hat and effective
+    sample size of every parameter.
+
+    \b
+    Example
+      replicax summary runs/energy-1
+      replicax summary runs/energy-1 --json | jq .round_trips
+    """
+    with shared.quietly(as_json):
+        numbers = _load(run_dir).summary()
+    shared.print_summary(numbers, as_json)
+    return FINISHED
+
+
+def plot(
+    run_dir: RunDir,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="The folder for the figures.", show_default="RUN_DIR/figures"
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Draw the figures of a run.
+
+    The ladder and its swap rates, the buffer, the paths of the replicas along the ladder, their
+    round trips, and the draws.
+
+    \b
+    Example
+      replicax plot runs/energy-1 --out figures
+    """
+    folder = run_dir / "figures" if out is None else out
+    with shared.quietly(as_json):
+        figures = _load(run_dir).plot(folder)
+    paths = [str(folder / f"{name}.png") for name in figures]
+    if as_json:
+        shared.print_json({"figures": paths})
+    else:
+        typer.echo("\n".join(paths))
+    return FINISHED
+
+
+def evaluate(
+    run_dir: RunDir,
+    outside: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="A data set that the networks were not trained for."),
+    ] = None,
+    data_dir: DataDir = None,
+    figures: Annotated[bool, typer.Option(help="Draw figures into RUN_DIR/figures.")] = True,
+    as_json: Json = False,
+) -> int:
+    """Evaluate the networks of a run on the test images, single and averaged.
+
+    Prints accuracy, negative log-likelihood, Brier score and calibration error after the last
+    epoch, for the average of probabilities and the average of logits. With --outside, also how
+    well the entropy of the predictions separates other images (of the same size) from the test
+    images.
+
+    \b
+    Example
+      replicax evaluate runs/deo-star-1
+      replicax evaluate runs/deo-star-1 --outside cifar10 --json
+    """
+    from replicax.networks.summary import render, summarise
+    from replicax.networks.trained import Trained
+
+    trained = _load(run_dir)
+    if not isinstance(trained, Trained):
+        raise ValueError(f"{run_dir} contains no networks; use `replicax summary {run_dir}`.")
+    with shared.quietly(as_json):
+        numbers = summarise(trained)
+        if outside is not None:
+            numbers["outside"] = _evaluate_outside(trained, outside, data_dir)
+        if figures:
+            trained.plot(run_dir / "figures")
+    if as_json:
+        shared.print_json(numbers)
+    else:
+        shared.print_tables(render(numbers))
+        if figures:
+            typer.echo(f"Figures are in {run_dir / 'figures'}{os.sep}")
+    return FINISHED
+
+
+def _load(run_dir: Path) -> Any:
+    import replicax as rx
+
+    shared.read_run_file(run_dir)
+    return rx.load(run_dir)
+
+
+def _evaluate_outside(trained: Any, outside: str, data_dir: Path | None) -> dict[str, Any]:
+    from replicax.networks.summary import judge_outside
+
+    task = read_task(trained.run_dir)
+    problem, _ = task.problem()
+    folder = absolute_folder(data_dir) or task.data_dir
+    other = replace(task, data=absolute(outside), data_dir=folder)
+    return {"data": outside, **judge_outside(trained, problem, other.dataset())}
