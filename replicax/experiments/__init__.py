@@ -1,9 +1,9 @@
-"""The paper's studies, one module each: `replicax reproduce <name>`.
+"""The paper's studies, one module or folder each: `replicax reproduce <name>`.
 
-A study lists its cells, runs one cell, and says what the records of all cells show. `runner` does
-the rest: it saves every finished cell, goes on where it stopped, and writes numbers, figures and
-page from the saved records alone. Table 2 has run folders instead of cells, and a `reproduce` of
-its own.
+A study lists its cells, runs one cell, and turns the records of all cells into findings, tables and
+figures. `shared.runner` saves every finished cell, continues an interrupted study, and writes
+numbers, figures and page from the saved records. Table 2 consists of run folders instead of cells
+and has its own `reproduce`.
 """
 
 import importlib
@@ -26,20 +26,19 @@ _MODULES = {
 }
 STUDIES, TABLE2 = tuple(_MODULES), "table2"
 NAMES = (*STUDIES, TABLE2)
-# Run only where they are named: they need scikit-learn, or data and a GPU.
-ALONE = ("networks", TABLE2)
+NOT_IN_ALL = ("networks", TABLE2)  # they need scikit-learn, or CIFAR-100 and a GPU
 
 
 def load_study(name: str) -> Study:
-    """The study called `name`; its module is imported only now."""
+    """Import the module of a study and return the study."""
     module = _MODULES[choose("The study", name, STUDIES)]
     return importlib.import_module(f"replicax.experiments.{module}").STUDY
 
 
 def title_of(name: str) -> str:
-    """What a study shows, in a line."""
+    """Return the title of a study."""
     if name != TABLE2:
         return load_study(name).title
     from replicax.experiments.table2.study import TITLE
 
-    return f"{TITLE} (a GPU and the data; not part of all)"
+    return f"{TITLE} (needs a GPU and the data; not part of all)"

@@ -6,18 +6,9 @@ import numpy as np
 
 import replicax as rx
 from replicax.experiments.shared import toy
-from replicax.experiments.shared.study import (
-    Cell,
-    Finding,
-    Measured,
-    Results,
-    Scale,
-    Study,
-    Table,
-    Work,
-    number,
-)
-from replicax.results import figure_style as panels
+from replicax.experiments.shared.measured import Measured, number, stack
+from replicax.experiments.shared.study import Cell, Finding, Results, Scale, Study, Table, Work
+from replicax.results import figure_style
 
 _STRETCH = (1.0, 10.0)
 _TARGET = rx.targets.modes25(stretch=_STRETCH)
@@ -26,11 +17,12 @@ _KERNELS = {
     "momentum": "DEO*-mSGD",
     "preconditioned": "DEO*-pSGD",
 }
-_RATES = {  # cold ends and hot ends to choose from, around what moves x as the toy's rates do
+_RATES = {  # coldest and hottest rates to choose from, scaled so that x moves as in the toy
     "sgld": ((0.003, 0.01), (0.6, 0.8, 1.2)),
     "momentum": ((0.0003, 0.001), (0.12, 0.25, 0.5)),
     "preconditioned": ((0.03, 0.1), (6.0, 12.0, 24.0)),
 }
+_TITLE = "Kernels on a badly scaled posterior"
 _ABOUT = """
 The 25 modes of section 5.1 with the second coordinate ten times as long: a rate that suits the
 first is a hundred times too small for the second. Energies and gradients are noisy as in the toy
@@ -43,8 +35,8 @@ judged on others. Draws are mapped back, so that the truth is that of the plain 
 
 def cells(scale: Scale) -> list[Cell]:
     settings = {
-        "seeds": scale.num_seeds(16, 8),  # reported
-        "choosing": scale.choose(8, 4),  # further seeds, on which rates are chosen
+        "seeds": scale.num_seeds(16, 8),  # for the results
+        "choosing": scale.choose(8, 4),  # further seeds, for the choice of rates
         "num_steps": scale.choose(20_000, 5_000),
         "pairs": scale.choose(6, 2),
     }
@@ -57,8 +49,7 @@ def rate_pairs(settings: dict[str, Any]) -> list[tuple[float, float]]:
 
 
 def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
-    found = [_measure(settings, rates, work) for rates in rate_pairs(settings)]
-    return {name: np.stack([one[name] for one in found]) for name in found[0]}
+    return stack([_measure(settings, rates, work) for rates in rate_pairs(settings)])
 
 
 def _start(key: Any) -> Any:
@@ -95,7 +86,7 @@ def _measure(settings: dict[str, Any], rates: tuple[float, float], work: Work) -
 
 
 class Outcome(NamedTuple):
-    """A kernel at the rates that were chosen for it, on the seeds that did not choose."""
+    """A kernel at its chosen rates, on the seeds that were not used for the choice."""
 
     name: str
     rates: tuple[float, float]
@@ -105,58 +96,58 @@ class Outcome(NamedTuple):
     verdict_rate: np.ndarray  # (pair,)
     learning_rates: np.ndarray  # (seed, rung)
     draws: np.ndarray  # (seed, draw, 2)
-    mean_distance: list[float]  # of every pair of rates, on the seeds that chose
+    mean_distance: list[float]  # of every pair of rates, on the choosing seeds
 
 
 def outcomes(results: Results) -> dict[str, Outcome]:
-    found = {}
+    by_kernel = {}
     for settings, record in results:
         choosing = settings["choosing"]
         mean_distance = record["distance"][:, :choosing].mean(axis=1)
-        place = int(np.argmin(mean_distance))
-        judged = {name: record[name][place, choosing:] for name in record if name != "draws"}
-        found[settings["kernel"]] = Outcome(
+        best = int(np.argmin(mean_distance))
+        chosen = {name: record[name][best, choosing:] for name in record if name != "draws"}
+        by_kernel[settings["kernel"]] = Outcome(
             _KERNELS[settings["kernel"]],
-            rate_pairs(settings)[place],
-            Measured.of(judged["trips"]),
-            Measured.of(judged["distance"]),
-            judged["masses"].mean(axis=0),
-            judged["verdict_rate"].mean(axis=0),
-            judged["learning_rates"],
-            record["draws"][place],
+            rate_pairs(settings)[best],
+            Measured.of(chosen["trips"]),
+            Measured.of(chosen["distance"]),
+            chosen["masses"].mean(axis=0),
+            chosen["verdict_rate"].mean(axis=0),
+            chosen["learning_rates"],
+            record["draws"][best],
             mean_distance.tolist(),
         )
-    return found
+    return by_kernel
 
 
 def far_mass(masses: np.ndarray) -> float:
-    """Mass of the modes at y = -2 and 2, which no replica starts near."""
+    """Return the mass of the modes at y = -2 and 2, far from all initial replicas."""
     return float(masses[:25].reshape(5, 5)[:, [0, 4]].sum() / masses[:25].sum())
 
 
 def findings(results: Results) -> list[Finding]:
-    found = outcomes(results)
+    kernels = outcomes(results)
     rows = []
-    for one in found.values():
-        rows.append(Finding(f"trips per 1,000 steps, {one.name}", "", one.trips))
-        rows.append(Finding(f"mode TV, {one.name}", "0", one.distance))
-    rates = [one.verdict_rate.mean() for one in found.values()]
+    for kernel in kernels.values():
+        rows.append(Finding(f"trips per 1,000 steps, {kernel.name}", "", kernel.trips))
+        rows.append(Finding(f"mode TV, {kernel.name}", "0", kernel.distance))
+    rates = [kernel.verdict_rate.mean() for kernel in kernels.values()]
     worst = max(rates, key=lambda rate: abs(rate - 0.4))
     met = bool(abs(worst - 0.4) <= 0.02)
     rows.append(Finding("verdicts per step, farthest from the target", "0.4", worst, "± 0.02", met))
-    ratio = found["preconditioned"].distance.mean / found["sgld"].distance.mean
+    ratio = kernels["preconditioned"].distance.mean / kernels["sgld"].distance.mean
     rows.append(Finding("mode TV, pSGD over SGD", "", ratio, "below 1", bool(ratio < 1)))
     return rows
 
 
 def notes(results: Results) -> list[str]:
-    found = outcomes(results)
-    far = ", ".join(f"{one.name} {far_mass(one.masses):.3f}" for one in found.values())
+    kernels = outcomes(results)
+    far = ", ".join(f"{kernel.name} {far_mass(kernel.masses):.3f}" for kernel in kernels.values())
     truth = far_mass(rx.targets.modes25_truth())
-    trips = [one.trips.mean for one in found.values()]
-    distances = [one.distance.mean for one in found.values()]
-    names = [one.name for one in found.values()]
-    edge = [one.name for key, one in found.items() if one.rates[1] == max(_RATES[key][1])]
+    trips = [kernel.trips.mean for kernel in kernels.values()]
+    distances = [kernel.distance.mean for kernel in kernels.values()]
+    names = [kernel.name for kernel in kernels.values()]
+    edge = [one.name for key, one in kernels.items() if one.rates[1] == max(_RATES[key][1])]
     return [
         f"Most round trips: {names[int(np.argmax(trips))]} ({max(trips):.1f} per 1,000 steps); "
         f"lowest mode TV: {names[int(np.argmin(distances))]} ({min(distances):.3f}). Trips count "
@@ -169,11 +160,11 @@ def notes(results: Results) -> list[str]:
 
 
 def tables(results: Results) -> list[Table]:
-    found = outcomes(results)
+    kernels = outcomes(results)
     rows = [
-        [one.name, " to ".join(map(number, one.rates)), one.trips, one.distance,
-         far_mass(one.masses), float(one.verdict_rate.min()), float(one.verdict_rate.max())]
-        for one in found.values()
+        [kernel.name, " to ".join(map(number, kernel.rates)), kernel.trips, kernel.distance,
+         far_mass(kernel.masses), kernel.verdict_rate.min(), kernel.verdict_rate.max()]
+        for kernel in kernels.values()
     ]  # fmt: skip
     header = ["", "rates chosen", "trips per 1,000 steps", "mode TV", "mass at both ends of y",
               "least verdict rate", "most"]  # fmt: skip
@@ -181,12 +172,12 @@ def tables(results: Results) -> list[Table]:
         [_KERNELS[settings["kernel"]], " to ".join(map(number, rates)), distance]
         for settings, _ in results
         for rates, distance in zip(
-            rate_pairs(settings), found[settings["kernel"]].mean_distance, strict=True
+            rate_pairs(settings), kernels[settings["kernel"]].mean_distance, strict=True
         )
     ]
     ladders = [
-        [one.name, *(number(rate) for rate in one.learning_rates.mean(axis=0))]
-        for one in found.values()
+        [kernel.name, *(number(rate) for rate in kernel.learning_rates.mean(axis=0))]
+        for kernel in kernels.values()
     ]
     return [
         Table("By kernel", header, rows),
@@ -196,53 +187,44 @@ def tables(results: Results) -> list[Table]:
 
 
 def figures(results: Results) -> dict[str, Any]:
-    found = outcomes(results)
-    return {"densities": _densities(found), "bars": _bars(found)}
+    kernels = outcomes(results)
+    return {"densities": _densities(kernels), "bars": _bars(kernels)}
 
 
-def _densities(found: dict[str, Outcome]) -> Any:
-    figure = panels.new_figure(3.1 * (len(found) + 1), 3.5)
-    first, *others = figure.subplots(1, len(found) + 1, sharey=True)
-    panels.draw_density(first, None, "truth")
-    for axes, one in zip(others, found.values(), strict=True):
-        panels.draw_density(axes, one.draws, f"{one.name}, TV {one.distance.mean:.2f}")
+def _densities(kernels: dict[str, Outcome]) -> Any:
+    figure = figure_style.new_figure(3.1 * (len(kernels) + 1), 3.5)
+    first, *others = figure.subplots(1, len(kernels) + 1, sharey=True)
+    figure_style.draw_density(first, None, "truth")
+    for axes, kernel in zip(others, kernels.values(), strict=True):
+        title = f"{kernel.name}, TV {kernel.distance.mean:.2f}"
+        figure_style.draw_density(axes, kernel.draws, title)
         axes.set_ylabel("")
     first.set_ylabel(f"y / {number(_STRETCH[1])}")
     figure.set_label("Draws of all seeds, mapped back to the plain 25 modes, beside the truth.")
     return figure
 
 
-def _bars(found: dict[str, Outcome]) -> Any:
-    figure = panels.new_figure(10.5, 3.8)
+def _bars(kernels: dict[str, Outcome]) -> Any:
+    figure = figure_style.new_figure(10.5, 3.8)
     trips, distance, ladder = figure.subplots(1, 3)
-    names = [one.name for one in found.values()]
-    shades = panels.CHAINS[: len(found)]
+    names = [kernel.name for kernel in kernels.values()]
+    shades = figure_style.CHAINS[: len(kernels)]
     for axes, part, title in (
         (trips, "trips", "round trips / 1,000 steps"),
         (distance, "distance", "mode TV"),
     ):
-        values = [getattr(one, part) for one in found.values()]
+        values = [getattr(kernel, part) for kernel in kernels.values()]
         axes.bar(names, [v.mean for v in values], yerr=[v.std for v in values], color=shades,
-                 width=0.6, capsize=4, ecolor=panels.INK)  # fmt: skip
-        panels.label(axes, "", title, f"± sd of {values[0].n} seeds")
-    for one, shade in zip(found.values(), shades, strict=True):
-        rates = one.learning_rates.mean(axis=0)
-        ladder.plot(np.arange(len(rates)), rates, "o-", ms=3, color=shade, label=one.name)
+                 width=0.6, capsize=4, ecolor=figure_style.INK)  # fmt: skip
+        figure_style.label(axes, "", title, f"± sd of {values[0].n} seeds")
+    for kernel, shade in zip(kernels.values(), shades, strict=True):
+        rates = kernel.learning_rates.mean(axis=0)
+        ladder.plot(np.arange(len(rates)), rates, "o-", ms=3, color=shade, label=kernel.name)
     ladder.set_yscale("log")
-    panels.label(ladder, "rung", "learning rate", "final ladders")
-    panels.legend(ladder)
+    figure_style.label(ladder, "rung", "learning rate", "final ladders")
+    figure_style.legend(ladder)
     figure.set_label("Round trips, distance from the truth and final ladder of each kernel.")
     return figure
 
 
-STUDY = Study(
-    name="kernels",
-    title="Kernels on a badly scaled posterior",
-    about=_ABOUT,
-    cells=cells,
-    run=run,
-    findings=findings,
-    figures=figures,
-    tables=tables,
-    notes=notes,
-)
+STUDY = Study("kernels", _TITLE, _ABOUT, cells, run, findings, figures, tables, notes)

@@ -6,19 +6,9 @@ import numpy as np
 
 import replicax as rx
 from replicax.experiments.shared import toy
-from replicax.experiments.shared.study import (
-    Cell,
-    Finding,
-    Measured,
-    Results,
-    Scale,
-    Study,
-    Table,
-    Work,
-    number,
-)
-from replicax.results import figure_style as panels
-from replicax.results import plots
+from replicax.experiments.shared.measured import Measured, number
+from replicax.experiments.shared.study import Cell, Finding, Results, Scale, Study, Table, Work
+from replicax.results import figure_style, plots
 
 _METHODS = {
     "SGLD x P16": "sgld",
@@ -29,6 +19,7 @@ _METHODS = {
 }
 _CYCLES = 100  # the paper's
 _PATH_STEPS = 3000
+_TITLE = "The 25 modes at equal budget"
 _ABOUT = """
 The 25 modes are sampled at an equal budget of 16 x 20,000 noisy gradients by sixteen independent
 SGLD chains at the cold rung's rate, by one cyclical SGLD chain of 16 times the steps in 100
@@ -72,7 +63,7 @@ def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
 
 
 def _baseline(work: Work, method: str, seeds: int, num_steps: int) -> np.ndarray:
-    """Draws of a method without exchange  (seed, draw, 2)."""
+    """Return the draws of a method without exchange  (seed, draw, 2)."""
     cold, hot = toy.PAPER["learning_rate"]
     num_replicas = toy.NUM_REPLICAS
     options: dict[str, Any] = {"schedule": "none", "thin": 10}
@@ -89,9 +80,8 @@ def _baseline(work: Work, method: str, seeds: int, num_steps: int) -> np.ndarray
 def findings(results: Results) -> list[Finding]:
     tv = {method: Measured.of(results.only(method=method)["tv"]) for method in _METHODS.values()}
     ratio = tv["deo_star"].mean / tv["deo"].mean
-    bound = (
-        0.25 if num_steps(results) >= 20_000 else 0.45
-    )  # a short run has not forgotten its start
+    is_long = next(iter(results))[0]["num_steps"] >= 20_000
+    bound = 0.25 if is_long else 0.45  # a short run still depends on its start
     trips = {m: Measured.of(results.only(method=m)["trips"]) for m in ("deo", "deo_star")}
     names = {method: name for name, method in _METHODS.items()}
     return [
@@ -100,10 +90,6 @@ def findings(results: Results) -> list[Finding]:
         Finding("round trips per 1,000 steps, DEO", "18", trips["deo"]),
         Finding("round trips per 1,000 steps, DEO*", "45", trips["deo_star"]),
     ]
-
-
-def num_steps(results: Results) -> int:
-    return next(iter(results))[0]["num_steps"]
 
 
 def tables(results: Results) -> list[Table]:
@@ -143,60 +129,50 @@ def figures(results: Results) -> dict[str, Any]:
 
 
 def _densities(results: Results) -> Any:
-    figure = panels.new_figure(12.5, 3.1)
+    figure = figure_style.new_figure(12.5, 3.1)
     axes = figure.subplots(1, 5, sharex=True, sharey=True)
-    panels.draw_density(axes[0], None, "truth")
-    for place, (name, method) in zip(axes[1:], list(_METHODS.items())[:4], strict=True):
+    figure_style.draw_density(axes[0], None, "truth")
+    for panel, (name, method) in zip(axes[1:], list(_METHODS.items())[:4], strict=True):
         record = results.only(method=method)
         title = f"{name}: TV {number(float(record['tv'][0]), 2)}"
-        panels.draw_density(place, record["draws"][0], title)
-        place.set_ylabel("")
+        figure_style.draw_density(panel, record["draws"][0], title)
+        panel.set_ylabel("")
     figure.set_label("Densities from one seed of each method, at equal budget and number of draws.")
     return figure
 
 
 def _paths(results: Results) -> Any:
-    figure = panels.new_figure(10, 5)
+    figure = figure_style.new_figure(10, 5)
     axes = figure.subplots(2, 1, sharex=True)
-    for place, (name, method) in zip(axes, (("DEO", "deo"), ("DEO*", "deo_star")), strict=True):
-        plots.draw_paths(place, results.only(method=method)["path"], f"Index process under {name}")
+    for panel, (name, method) in zip(axes, (("DEO", "deo"), ("DEO*", "deo_star")), strict=True):
+        plots.draw_paths(panel, results.only(method=method)["path"], f"Index process under {name}")
     figure.set_label("Which rung each replica is on; one of them drawn out.")
     return figure
 
 
 def _histories(results: Results) -> Any:
     record = results.only(method="deo_star")
-    figure = panels.new_figure(12, 3.6)
+    figure = figure_style.new_figure(12, 3.6)
     ladder, rates, buffer = figure.subplots(1, 3)
-    for rung, colour in panels.cold_to_hot(toy.NUM_REPLICAS):
+    for rung, colour in figure_style.cold_to_hot(toy.NUM_REPLICAS):
         ladder.plot(record["step"], record["ladder"][:, rung], color=colour, lw=1.1)
     ladder.set_yscale("log")
-    panels.label(ladder, "step", "learning rate", "Ladder of one seed")
+    figure_style.label(ladder, "step", "learning rate", "Ladder of one seed")
     counts = np.diff(record["verdicts"], axis=0, prepend=0)
     between = np.diff(record["step"], prepend=0)[:, None]
     few = max(1, len(counts) // 20)
     usable = len(counts) // few * few
     binned = (counts / between)[:usable].reshape(-1, few, counts.shape[1]).mean(axis=1)
     steps = record["step"][:usable].reshape(-1, few)[:, -1]
-    for pair, colour in panels.cold_to_hot(toy.NUM_REPLICAS - 1):
+    for pair, colour in figure_style.cold_to_hot(toy.NUM_REPLICAS - 1):
         rates.plot(steps, binned[:, pair], color=colour, lw=1.1)
-    rates.axhline(0.4, **panels.DASHED)
-    panels.label(rates, "step", "verdicts / step", "Acceptance of each pair")
+    rates.axhline(0.4, **figure_style.DASHED)
+    figure_style.label(rates, "step", "verdicts / step", "Acceptance of each pair")
     for seed in record["buffer"]:
-        buffer.plot(record["step"], seed, color=panels.CHAINS[0], alpha=0.4, lw=0.9)
-    panels.label(buffer, "step", "buffer", "Buffer, all seeds")
+        buffer.plot(record["step"], seed, color=figure_style.CHAINS[0], alpha=0.4, lw=0.9)
+    figure_style.label(buffer, "step", "buffer", "Buffer, all seeds")
     figure.set_label("DEO*: learning rates and acceptance from cold (dark) to hot, and the buffer.")
     return figure
 
 
-STUDY = Study(
-    name="modes25",
-    title="The 25 modes at equal budget",
-    about=_ABOUT,
-    cells=cells,
-    run=run,
-    findings=findings,
-    figures=figures,
-    tables=tables,
-    notes=notes,
-)
+STUDY = Study("modes25", _TITLE, _ABOUT, cells, run, findings, figures, tables, notes)

@@ -1,4 +1,4 @@
-"""A better setting for the 25 modes than the paper's: what was tried, and what carries over."""
+"""Better settings for the 25 modes than the paper's: candidates, and other noise levels."""
 
 from typing import Any
 
@@ -7,19 +7,11 @@ import numpy as np
 import replicax as rx
 from replicax import presets
 from replicax.experiments.shared import toy
-from replicax.experiments.shared.study import (
-    Cell,
-    Finding,
-    Measured,
-    Results,
-    Scale,
-    Study,
-    Table,
-    Work,
-    number,
-)
-from replicax.results import figure_style as panels
+from replicax.experiments.shared.measured import Measured, number
+from replicax.experiments.shared.study import Cell, Finding, Results, Scale, Study, Table, Work
+from replicax.results import figure_style
 
+_TITLE = "A better setting for the 25 modes"
 _ABOUT = """
 The paper's setting gives the outer modes too little mass, and no number of steps cures it. Here
 other settings of the library sample the 25 modes at an equal budget: as many evaluations of
@@ -33,7 +25,7 @@ _ESTIMATE = 0.08  # evaluations a step that estimating sigma adds to a gradient 
 
 
 def _hot(temperature: float, **options: Any) -> dict[str, Any]:
-    """One temperature for all exploration rungs."""
+    """Return options with one temperature for all rungs but the coldest."""
     return {"temperature": [1.0, *(toy.NUM_REPLICAS - 1) * [temperature]], **options}
 
 
@@ -68,15 +60,15 @@ _QUICK = ("paper", "tempered", _EXACT)
 def cells(scale: Scale) -> list[Cell]:
     common = {"seeds": scale.num_seeds(32, 8), "num_steps": scale.choose(20_000, 6_000)}
     names = scale.choose(tuple(_CANDIDATES), _QUICK)
-    found = [
+    chosen = [
         Cell(_file_name(name), {"name": name, "noise": _NOISE, **common, **_CANDIDATES[name]})
         for name in names
     ]
     for noise in scale.choose((1.0, 4.0), ()):
         for name in _ELSEWHERE:
             settings = {"name": name, "noise": noise, **common, **_CANDIDATES[name]}
-            found.append(Cell(f"{_file_name(name)}-noise-{noise:g}", settings))
-    return found
+            chosen.append(Cell(f"{_file_name(name)}-noise-{noise:g}", settings))
+    return chosen
 
 
 def _file_name(name: str) -> str:
@@ -84,8 +76,8 @@ def _file_name(name: str) -> str:
 
 
 def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
-    about = ("name", "noise", "seeds", "num_steps", "evaluations", "preset")
-    options = {key: value for key, value in settings.items() if key not in about}
+    not_options = ("name", "noise", "seeds", "num_steps", "evaluations", "preset")
+    options = {key: value for key, value in settings.items() if key not in not_options}
     noise, seeds, num_steps = (settings[key] for key in ("noise", "seeds", "num_steps"))
     evaluations = settings.get("evaluations", 1)
     if settings["name"] == _EXACT:
@@ -107,7 +99,7 @@ def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
 
 
 def _exact(seeds: int, num_steps: int) -> dict[str, Any]:
-    """The floor: as many independent exact draws."""
+    """Return the record of as many independent exact draws: the smallest possible error."""
     draws = toy.exact_draws(seeds, num_steps)
     nothing = {"trips": np.zeros(seeds), "buffer": np.zeros(seeds), "num_steps": 0}
     return {**toy.distances(draws), **nothing}
@@ -153,15 +145,15 @@ def notes(results: Results) -> list[str]:
         f"Worse than the paper's {number(float(paper['pooled_tv']))}: {listed}.",
     ]
     for noise in (1.0, 4.0):
-        seen = ", ".join(f"{name} {number(_pooled(results, name, noise))}" for name in _ELSEWHERE)
-        sentences.append(f"Pooled mode TV with noise of standard deviation {noise:g}: {seen}.")
+        values = ", ".join(f"{name} {number(_pooled(results, name, noise))}" for name in _ELSEWHERE)
+        sentences.append(f"Pooled mode TV with noise of standard deviation {noise:g}: {values}.")
     return sentences
 
 
 def tables(results: Results) -> list[Table]:
     header = ["setting", "steps", "pooled mode TV", "mode TV by seed", "pooled KL",
               "corner mass / truth", "outside / truth", "trips per 1,000"]  # fmt: skip
-    made = []
+    tables = []
     for title, chosen in (
         ("All settings, noise 2", [pair for pair in results if pair[0]["noise"] == _NOISE]),
         ("Other noise", [pair for pair in results if pair[0]["noise"] != _NOISE]),
@@ -180,43 +172,34 @@ def tables(results: Results) -> list[Table]:
             for s, r in chosen
         ]
         if rows:
-            made.append(Table(title, header, rows))
-    return made
+            tables.append(Table(title, header, rows))
+    return tables
 
 
 def figures(results: Results) -> dict[str, Any]:
     chosen = [(s["name"], r) for s, r in results if s["noise"] == _NOISE]
     chosen.sort(key=lambda pair: -float(pair[1]["pooled_tv"]))
-    figure = panels.new_figure(8, 0.9 + 0.28 * len(chosen))
+    figure = figure_style.new_figure(8, 0.9 + 0.28 * len(chosen))
     axes = figure.add_subplot()
     names = [name for name, _ in chosen]
-    colours = [panels.ACCENT if name in _QUICK else panels.CHAINS[0] for name in names]
+    colours = [figure_style.ACCENT if name in _QUICK else figure_style.CHAINS[0] for name in names]
     pooled = [float(record["pooled_tv"]) for _, record in chosen]
     axes.barh(names, pooled, color=colours, height=0.7)
-    axes.plot([record["tv"].mean() for _, record in chosen], names, "|", color=panels.INK, ms=9,
-              label="mean over single seeds")  # fmt: skip
+    by_seed = [record["tv"].mean() for _, record in chosen]
+    axes.plot(by_seed, names, "|", color=figure_style.INK, ms=9, label="mean over single seeds")
     paper = _pooled(results, "paper")
-    axes.axvline(0.6 * paper, **panels.DASHED, label="0.6 of the paper's")
-    panels.label(axes, "mode TV of all seeds together", "", "The 25 modes at equal budget")
+    axes.axvline(0.6 * paper, **figure_style.DASHED, label="0.6 of the paper's")
+    figure_style.label(axes, "mode TV of all seeds together", "", "The 25 modes at equal budget")
     axes.set_xscale("log")
     ticks = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.set_xticks([], minor=True)
-    axes.grid(axis="x", color=panels.FAINT)
-    panels.legend(axes, loc="upper right")
-    caption = "Pooled mode TV of every setting tried; paper, preset and exact draws in orange."
-    figure.set_label(caption)
+    axes.grid(axis="x", color=figure_style.FAINT)
+    figure_style.legend(axes, loc="upper right")
+    figure.set_label(
+        "Pooled mode TV of every setting tried; paper, preset and exact draws in orange."
+    )
     return {"settings": figure}
 
 
-STUDY = Study(
-    name="preset",
-    title="A better setting for the 25 modes",
-    about=_ABOUT,
-    cells=cells,
-    run=run,
-    findings=findings,
-    figures=figures,
-    tables=tables,
-    notes=notes,
-)
+STUDY = Study("preset", _TITLE, _ABOUT, cells, run, findings, figures, tables, notes)

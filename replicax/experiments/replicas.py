@@ -1,12 +1,13 @@
-"""How many replicas a noisy ladder is worth: the corollary on the number of chains."""
+"""The best number of replicas of a noisy ladder: the corollary on the number of chains."""
 
 import math
 from typing import Any
 
 import numpy as np
 
-from replicax.algorithm.schedule import Schedule
+from replicax.algorithm.schedule import deo, windowed_deo
 from replicax.experiments.shared import index_process
+from replicax.experiments.shared.measured import number
 from replicax.experiments.shared.noisy_ladder import (
     CORRECTED,
     EXACT,
@@ -21,21 +22,13 @@ from replicax.experiments.shared.noisy_ladder import (
     swap_rate,
     window_of,
 )
-from replicax.experiments.shared.study import (
-    Cell,
-    Finding,
-    Results,
-    Scale,
-    Study,
-    Table,
-    Work,
-    number,
-)
-from replicax.results import figure_style as panels
+from replicax.experiments.shared.study import Cell, Finding, Results, Scale, Study, Table, Work
+from replicax.results import figure_style
 
 _NOISES = (10.0, 20.0, 50.0, 100.0)  # energy_noise_std
 _SIMULATED = 10.0
 _KINDS = {PAPER: "exp(-(dT σ)² / 8)", CORRECTED: "exp(-(dT σ)² / 4)", EXACT: "exact"}
+_TITLE = "The best number of replicas"
 _ABOUT = """
 Noise costs swaps, and the more so the further apart two rungs are; but every replica more makes the
 ladder longer. So there is a best number of replicas. Corollary 1 and appendix B.3 put it between
@@ -57,12 +50,12 @@ def cells(scale: Scale) -> list[Cell]:
 
 
 def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
-    """The times of both schemes, of a ladder under noise."""
-    size, program = settings["num_replicas"], index_process.build("windowed_deo", noisy=True)
+    """Simulate the round trip times of both schemes on a noisy ladder."""
+    size, program = settings["num_replicas"], index_process.build(deo(), noisy=True)
     times = []
     for done, scheme in enumerate(SCHEMES):
         window = window_of(scheme, size, swap_rate(size, _SIMULATED))
-        ladder = index_process.NoisyLadder(Schedule("windowed_deo", window), size, _SIMULATED)
+        ladder = index_process.NoisyLadder(windowed_deo(window), size, _SIMULATED)
         expected = round_trip_time(scheme, size, _SIMULATED)
         counted = index_process.count_trips(
             program,
@@ -77,23 +70,23 @@ def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
 
 def findings(results: Results) -> list[Finding]:
     sizes = [settings["num_replicas"] for settings, _ in results]
-    seen_best = sizes[int(np.argmin(results.column("round_trip_time")[:, SCHEMES.index("DEO*")]))]
-    near = round_trip_time("DEO*", seen_best, _SIMULATED)
-    best = best_size("DEO*", _SIMULATED)
-    met = near <= 1.03 * round_trip_time("DEO*", best, _SIMULATED)
-    fastest = Finding(f"DEO*, σ = {_SIMULATED:g}: fastest P that was simulated",
-                      f"{best} of all P by Lemma 1", seen_best, "E[T] within 3 % of the least",
+    times = results.column("round_trip_time")[:, SCHEMES.index("DEO*")]
+    fastest, best = sizes[int(np.argmin(times))], best_size("DEO*", _SIMULATED)
+    least = round_trip_time("DEO*", best, _SIMULATED)
+    met = round_trip_time("DEO*", fastest, _SIMULATED) <= 1.03 * least
+    finding = Finding(f"DEO*, σ = {_SIMULATED:g}: fastest P that was simulated",
+                      f"{best} of all P by Lemma 1", fastest, "E[T] within 3 % of the least",
                       met)  # fmt: skip
-    return [*distances(results), fastest, *exact_findings()]
+    return [*distances(results), finding, *exact_findings()]
 
 
 def distances(results: Results) -> list[Finding]:
-    """To Lemma 1, of what was simulated."""
+    """Compare the simulated times with Lemma 1."""
     bound = index_process.error_bound(min(settings["num_trips"] for settings, _ in results))
     lines = []
-    for scheme, seen in zip(SCHEMES, results.column("round_trip_time").T, strict=True):
+    for scheme, times in zip(SCHEMES, results.column("round_trip_time").T, strict=True):
         closed = [round_trip_time(scheme, s["num_replicas"], _SIMULATED) for s, _ in results]
-        worst = float(np.max(np.abs(seen / np.array(closed) - 1)))
+        worst = float(np.max(np.abs(times / np.array(closed) - 1)))
         what = f"{scheme}, σ = {_SIMULATED:g}: largest distance of the simulated times to Lemma 1"
         asked = f"at most {100 * bound:.1f} %"
         lines.append(Finding(what, "0", f"{100 * worst:.2f} %", asked, worst <= bound))
@@ -101,7 +94,7 @@ def distances(results: Results) -> list[Finding]:
 
 
 def exact_findings() -> list[Finding]:
-    """Of the closed forms: no simulation."""
+    """Compare the corollary with the minimum of Lemma 1, by closed forms."""
     lines = []
     for kind in (PAPER, CORRECTED):
         counts = [corollary(noise, kind) for noise in _NOISES]
@@ -129,7 +122,7 @@ def exact_findings() -> list[Finding]:
 
 
 def cutoff_findings(noise: float) -> list[Finding]:
-    """DEO* is preferred up to the best P, and recovers DEO far beyond (section 3.4)."""
+    """Check that DEO* is faster up to the best P and equal to DEO far above (section 3.4)."""
     lines = []
     for kind in (PAPER, EXACT):
         best = best_size("DEO*", noise, kind)
@@ -208,21 +201,21 @@ def figures(results: Results) -> dict[str, Any]:
 
 
 def draw_times(results: Results) -> Any:
-    figure = panels.new_figure(10.5, 4.2)
+    figure = figure_style.new_figure(10.5, 4.2)
     left, right = figure.subplots(1, 2)
     sizes = [settings["num_replicas"] for settings, _ in results]
     times = results.column("round_trip_time").T
     dense = range(min(sizes), max(sizes) + 1)
-    for colour, scheme, seen in zip(panels.CHAINS, SCHEMES, times, strict=False):
+    for colour, scheme, simulated in zip(figure_style.CHAINS, SCHEMES, times, strict=False):
         curve = [round_trip_time(scheme, size, _SIMULATED) for size in dense]
         left.plot(dense, curve, color=colour, label=scheme)
-        left.plot(sizes, seen, "o", color=colour, ms=5)
+        left.plot(sizes, simulated, "o", color=colour, ms=5)
         best = best_size(scheme, _SIMULATED)
         least = round_trip_time(scheme, best, _SIMULATED)
         left.plot(best, least, "*", color=colour, ms=14, mec="white")
     noise = _NOISES[2]
     dense = range(16, 161)
-    for colour, (kind, name) in zip(panels.CHAINS[2:], _KINDS.items(), strict=False):
+    for colour, (kind, name) in zip(figure_style.CHAINS[2:], _KINDS.items(), strict=False):
         right.plot(dense, [round_trip_time("DEO*", s, noise, kind) for s in dense], color=colour,
                    label=name)  # fmt: skip
         best = best_size("DEO*", noise, kind)
@@ -233,10 +226,10 @@ def draw_times(results: Results) -> Any:
         (right, noise, f"DEO*, σ = {noise:g}, by swap rate"),
     ):
         count = corollary(level)
-        axes.axvspan(count.lower, count.upper, color=panels.FAINT, label="corollary, / 4")
+        axes.axvspan(count.lower, count.upper, color=figure_style.FAINT, label="corollary, / 4")
         axes.set(yscale="log")
-        panels.label(axes, "replicas", "steps", title)
-        panels.legend(axes)
+        figure_style.label(axes, "replicas", "steps", title)
+        figure_style.legend(axes)
     left.set_ylim(100, 1000)
     right.set_ylim(200, 10_000)
     figure.set_label(
@@ -247,20 +240,20 @@ def draw_times(results: Results) -> Any:
 
 
 def draw_best() -> Any:
-    figure = panels.new_figure(7, 4.2)
+    figure = figure_style.new_figure(7, 4.2)
     axes = figure.add_subplot()
     noises = np.geomspace(10, 100, 12)
     counts = [corollary(noise) for noise in noises]
     axes.fill_between(noises, [c.lower for c in counts], [c.upper for c in counts],
-                      color=panels.FAINT, label="bounds of the corollary, / 4")  # fmt: skip
+                      color=figure_style.FAINT, label="bounds of the corollary, / 4")  # fmt: skip
     axes.plot(
-        noises, [c.num_replicas for c in counts], **panels.DASHED, label="minimiser of h, / 4"
+        noises, [c.num_replicas for c in counts], **figure_style.DASHED, label="minimiser of h, / 4"
     )
-    for colour, (kind, name) in zip(panels.CHAINS[2:], _KINDS.items(), strict=False):
+    for colour, (kind, name) in zip(figure_style.CHAINS[2:], _KINDS.items(), strict=False):
         sizes = [best_size("DEO*", float(noise), kind) for noise in noises]
         axes.plot(noises, sizes, "o-", color=colour, ms=4, label=f"Lemma 1, {name}")
-    panels.label(axes, "noise of an energy, σ", "replicas", "Best number of replicas, DEO*")
-    panels.legend(axes)
+    figure_style.label(axes, "noise of an energy, σ", "replicas", "Best number of replicas, DEO*")
+    figure_style.legend(axes)
     figure.set_label(
         "The number of replicas with the shortest round trip, at the window of Theorem 1, against "
         "the noise."
@@ -269,22 +262,22 @@ def draw_best() -> Any:
 
 
 def draw_cutoff() -> Any:
-    figure = panels.new_figure(10.5, 4.2)
+    figure = figure_style.new_figure(10.5, 4.2)
     both = figure.subplots(1, 2, sharey=True)
     for axes, kind in zip(both, (PAPER, EXACT), strict=True):
-        for colour, noise in zip(panels.CHAINS, _NOISES, strict=False):
+        for colour, noise in zip(figure_style.CHAINS, _NOISES, strict=False):
             best = best_size("DEO*", noise, kind)
             sizes = np.unique(np.geomspace(max(4, best // 4), 100 * best, 80).astype(int))
             ratios = [gain_of_window(noise, int(size), kind) for size in sizes]
             axes.plot(sizes / best, ratios, color=colour, label=f"σ = {noise:g}, best P = {best}")
-        axes.axhline(1, color=panels.SOFT, lw=0.8)
-        axes.axvline(1, **panels.DASHED)
+        axes.axhline(1, color=figure_style.SOFT, lw=0.8)
+        axes.axvline(1, **figure_style.DASHED)
         axes.set(xscale="log", yscale="log")
         y = "E[T] of DEO / E[T] of DEO*" if kind == PAPER else ""
-        panels.label(axes, "replicas / best number", y, f"swap rate {_KINDS[kind]}")
+        figure_style.label(axes, "replicas / best number", y, f"swap rate {_KINDS[kind]}")
         axes.set_xticks([0.25, 1, 4, 20, 100], ["1/4", "1", "4", "20", "100"])
         axes.minorticks_off()
-        panels.legend(axes)
+        figure_style.legend(axes)
     figure.set_label(
         "What the window of Theorem 1 saves, with the paper's swap rate (left) and with the exact "
         "one (right): the paper's cutoff is on the left only."
@@ -292,14 +285,4 @@ def draw_cutoff() -> Any:
     return figure
 
 
-STUDY = Study(
-    name="replicas",
-    title="The best number of replicas",
-    about=_ABOUT,
-    cells=cells,
-    run=run,
-    findings=findings,
-    figures=figures,
-    tables=tables,
-    notes=notes,
-)
+STUDY = Study("replicas", _TITLE, _ABOUT, cells, run, findings, figures, tables, notes)

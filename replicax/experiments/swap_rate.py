@@ -6,21 +6,13 @@ import numpy as np
 
 from replicax import theory
 from replicax.experiments.shared import toy
-from replicax.experiments.shared.study import (
-    Cell,
-    Finding,
-    Measured,
-    Results,
-    Scale,
-    Study,
-    Table,
-    Work,
-    number,
-)
-from replicax.results import figure_style as panels
+from replicax.experiments.shared.measured import Measured, number
+from replicax.experiments.shared.study import Cell, Finding, Results, Scale, Study, Table, Work
+from replicax.results import figure_style
 
 _RATES = (0.2, 0.3, 0.4, 0.5, 0.6)
 _MEASURES = {"tv": "mode TV", "kl": "KL(draws || truth)"}
+_TITLE = "The target swap rate on the 25 modes"
 _ABOUT = """
 The paper aims at a swap rate of 0.4 and reports it as the best. Here the 25 modes are sampled at
 five rates, once with the window held at 8 and once with the window that Theorem 1 gives for the
@@ -32,13 +24,13 @@ together: what is pooled shows the bias that no longer run cures.
 def cells(scale: Scale) -> list[Cell]:
     rates = scale.choose(_RATES, (0.2, 0.4, 0.6))
     common = {"seeds": scale.num_seeds(16, 8), "num_steps": scale.choose(20_000, 6_000)}
-    found = []
+    chosen = []
     for rate in rates:
         best = theory.optimal_window(toy.NUM_REPLICAS, rate)
         for window in dict.fromkeys((8,) if scale.quick else (8, best)):
             settings = {"swap_rate": rate, "window": window, **common}
-            found.append(Cell(f"S={rate}-W={window}", settings))
-    return found
+            chosen.append(Cell(f"S={rate}-W={window}", settings))
+    return chosen
 
 
 def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
@@ -60,7 +52,7 @@ def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
 
 
 def _best(results: Results, measure: str) -> tuple[float, float]:
-    """The swap rate with the least of `measure` at W = 8, and that value."""
+    """Return the swap rate with the smallest `measure` at W = 8, and that measure."""
     fixed = results.where(window=8)
     means = {s["swap_rate"]: float(np.mean(r[measure])) for s, r in fixed}
     rate = min(means, key=means.__getitem__)
@@ -68,18 +60,18 @@ def _best(results: Results, measure: str) -> tuple[float, float]:
 
 
 def findings(results: Results) -> list[Finding]:
-    at = {s["swap_rate"]: r for s, r in results.where(window=8)}
-    grow = bool(np.all(np.diff([record["trips"].mean() for record in at.values()]) > 0))
-    reached = max(abs(float(record["verdict_rate"].mean()) - rate) for rate, record in at.items())
+    records = {s["swap_rate"]: r for s, r in results.where(window=8)}
+    grow = bool(np.all(np.diff([record["trips"].mean() for record in records.values()]) > 0))
+    worst = max(abs(float(r["verdict_rate"].mean()) - rate) for rate, r in records.items())
     rows = [
-        Finding("mean verdict rate: largest distance from S", "0", reached, "at most 0.02",
-                reached <= 0.02),
+        Finding("mean verdict rate: largest distance from S", "0", worst, "at most 0.02",
+                worst <= 0.02),
         Finding("trips grow with S", "", "yes" if grow else "no", "yes", grow),
     ]  # fmt: skip
     for rate, known in ((0.2, "12 (reference run)"), (0.4, "45"), (0.6, "59.5 (reference run)")):
         what = f"trips per 1,000 steps, S = {rate}, W = 8"
-        rows.append(Finding(what, known, Measured.of(at[rate]["trips"])))
-    buffer = Measured.of(at[0.6]["buffer"])
+        rows.append(Finding(what, known, Measured.of(records[rate]["trips"])))
+    buffer = Measured.of(records[0.6]["buffer"])
     rows.append(Finding("buffer at the end, S = 0.6", "-3.7 (reference run)", buffer))
     for measure, name in _MEASURES.items():
         for prefix, what in (("", "by seed"), ("pooled_", "all seeds together")):
@@ -124,35 +116,25 @@ def tables(results: Results) -> list[Table]:
 
 
 def figures(results: Results) -> dict[str, Any]:
-    figure = panels.new_figure(11, 3.6)
+    figure = figure_style.new_figure(11, 3.6)
     fixed = results.where(window=8)
     rates = [settings["swap_rate"] for settings, _ in fixed]
-    shown = [("tv", "mode TV"), ("kl", "KL(draws || truth)"), ("trips", "round trips / 1,000"),
-             ("corner", "corner mass / truth")]  # fmt: skip
-    for axes, (name, title) in zip(figure.subplots(1, 4), shown, strict=True):
-        seen = [Measured.of(record[name]) for _, record in fixed]
-        axes.errorbar(rates, [m.mean for m in seen], [m.std for m in seen], fmt="o-", capsize=3,
-                      color=panels.CHAINS[0], label="by seed")  # fmt: skip
+    panels = [("tv", "mode TV"), ("kl", "KL(draws || truth)"), ("trips", "round trips / 1,000"),
+              ("corner", "corner mass / truth")]  # fmt: skip
+    for axes, (name, title) in zip(figure.subplots(1, 4), panels, strict=True):
+        values = [Measured.of(record[name]) for _, record in fixed]
+        axes.errorbar(rates, [m.mean for m in values], [m.std for m in values], fmt="o-", capsize=3,
+                      color=figure_style.CHAINS[0], label="by seed")  # fmt: skip
         if f"pooled_{name}" in fixed.only(swap_rate=rates[0]):
             pooled = [record[f"pooled_{name}"] for _, record in fixed]
-            axes.plot(rates, pooled, "s--", color=panels.ACCENT, label="all seeds")
+            axes.plot(rates, pooled, "s--", color=figure_style.ACCENT, label="all seeds")
         if name == "corner":
-            axes.axhline(1, **panels.DASHED)
+            axes.axhline(1, **figure_style.DASHED)
         axes.set_ylim(0)
-        panels.label(axes, "target swap rate S", "", title)
-        panels.legend(axes)
+        figure_style.label(axes, "target swap rate S", "", title)
+        figure_style.legend(axes)
     figure.set_label("Distances and round trips against the target swap rate, W = 8 (± sd).")
     return {"rates": figure}
 
 
-STUDY = Study(
-    name="swap-rate",
-    title="The target swap rate on the 25 modes",
-    about=_ABOUT,
-    cells=cells,
-    run=run,
-    findings=findings,
-    figures=figures,
-    tables=tables,
-    notes=notes,
-)
+STUDY = Study("swap-rate", _TITLE, _ABOUT, cells, run, findings, figures, tables, notes)

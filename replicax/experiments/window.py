@@ -6,20 +6,12 @@ import numpy as np
 
 from replicax import theory
 from replicax.experiments.shared import toy
-from replicax.experiments.shared.study import (
-    Cell,
-    Finding,
-    Measured,
-    Results,
-    Scale,
-    Study,
-    Table,
-    Work,
-    number,
-)
-from replicax.results import figure_style as panels
+from replicax.experiments.shared.measured import Measured, number
+from replicax.experiments.shared.study import Cell, Finding, Results, Scale, Study, Table, Work
+from replicax.results import figure_style
 
 _WINDOWS = (1, 2, 4, 6, 7, 8, 10, 12, 16, 20)
+_TITLE = "Round trips against the window"
 _ABOUT = """
 How many round trips do 16 replicas make on the 25 modes, for windows of 1 to 20 steps? The paper
 shows the most at W = 8 (its figure "round trips"), where Theorem 1 puts the optimum for a swap
@@ -46,7 +38,7 @@ def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
 
 
 def predicted(record: Any, window: int) -> float:
-    """Lemma 1 with the measured rate at which each pair swaps in a window, trips per 1,000."""
+    """Return trips per 1,000 steps by Lemma 1, with the measured swap rate of each pair."""
     rejection = 1 - record["window_swap_rate"].mean(axis=0)
     num_replicas = len(rejection) + 1
     return float(1000 * num_replicas / (window * theory.round_trip_time(rejection)))
@@ -101,34 +93,24 @@ def tables(results: Results) -> list[Table]:
 
 
 def figures(results: Results) -> dict[str, Any]:
-    figure = panels.new_figure(7, 4)
+    figure = figure_style.new_figure(7, 4)
     axes = figure.add_subplot()
     windows = [settings["window"] for settings, _ in results]
     trips = [Measured.of(record["trips"]) for _, record in results]
     dense = np.arange(1, max(windows) + 1)
     ideal = 1000 * np.asarray(theory.round_trip_rate(0.6, window=dense, num_replicas=16))
-    axes.plot(dense, ideal, **panels.DASHED, label="Lemma 1, r = 0.6")
+    axes.plot(dense, ideal, **figure_style.DASHED, label="Lemma 1, r = 0.6")
     lemma = [predicted(record, settings["window"]) for settings, record in results]
-    axes.plot(windows, lemma, "x", color=panels.SOFT, label="Lemma 1, measured rates")
+    axes.plot(windows, lemma, "x", color=figure_style.SOFT, label="Lemma 1, measured rates")
     means, stds = [t.mean for t in trips], [t.std for t in trips]
-    axes.errorbar(windows, means, stds, fmt="o-", color=panels.CHAINS[0], capsize=3,
+    axes.errorbar(windows, means, stds, fmt="o-", color=figure_style.CHAINS[0], capsize=3,
                   label=f"25 modes (± sd of {trips[0].n} seeds)")  # fmt: skip
-    axes.plot([1, 8], [18, 45], "*", color=panels.ACCENT, ms=11, label="paper")
+    axes.plot([1, 8], [18, 45], "*", color=figure_style.ACCENT, ms=11, label="paper")
     axes.set_ylim(0)
-    panels.label(axes, "window", "round trips / 1,000 steps", "Round trips of 16 replicas")
+    figure_style.label(axes, "window", "round trips / 1,000 steps", "Round trips of 16 replicas")
     axes.legend(frameon=False)
     figure.set_label("Round trips per 1,000 steps against the window, beside Lemma 1.")
     return {"trips": figure}
 
 
-STUDY = Study(
-    name="window",
-    title="Round trips against the window",
-    about=_ABOUT,
-    cells=cells,
-    run=run,
-    findings=findings,
-    figures=figures,
-    tables=tables,
-    notes=notes,
-)
+STUDY = Study("window", _TITLE, _ABOUT, cells, run, findings, figures, tables, notes)

@@ -5,6 +5,7 @@
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +27,7 @@ build_once = functools.cache(index_process.build)
 def round_trip_time(
     ladder: CoinLadder, expected: float, num_trips: int, build: Callable = index_process.build
 ) -> float:
-    run = build(ladder.schedule.name)
+    run = build(replace(ladder.schedule, window=1))
     return index_process.count_trips(run, ladder, expected, num_trips).round_trip_time
 
 
@@ -83,7 +84,7 @@ def test_adj_makes_the_round_trips_of_its_closed_form(rates: tuple[float, ...]) 
 def test_a_ladder_under_noise_makes_the_round_trips_of_its_closed_form() -> None:
     ladder = NoisyLadder(windowed_deo(11), 6, energy_noise_std=10.0)
     expected = theory.round_trip_time(ladder.rejection_rate, 11, 6)
-    run = index_process.build("windowed_deo", noisy=True)
+    run = index_process.build(windowed_deo(1), noisy=True)
     counted = index_process.count_trips(run, ladder, expected, 60_000)
     assert counted.round_trip_time == pytest.approx(expected, rel=0.01)
 
@@ -105,7 +106,7 @@ def test_trips_counted_in_the_loop_are_those_that_the_library_counts() -> None:
         return jax.lax.scan(one_step, walk, length=num_steps)[1]
 
     rung_of = np.concatenate([walk.states.rung_of[None], paths(sigma)]).transpose(1, 0, 2)
-    run = index_process.build("windowed_deo", seed=seed)
+    run = index_process.build(windowed_deo(1), seed=seed)
     counted = run(8, sigma, num_steps, walk).trips
     np.testing.assert_array_equal(diagnostics.round_trips(rung_of), counted)
     assert counted.sum() > 200
@@ -151,14 +152,14 @@ def test_certain_swaps_make_the_trips_of_their_path(num_replicas: int, window: i
                 cold, hot = (int(np.flatnonzero(rung_of == pair + side)[0]) for side in (0, 1))
                 rung_of[cold], rung_of[hot], gate[pair] = pair + 1, pair, False
         path.append(rung_of.copy())
-    (wanted,) = diagnostics.round_trips(np.array(path)[None])
-    found = index_process.simulate_trips(np.ones(num_replicas - 1), window, steps, repeats=3)
-    assert found.tolist() == [wanted] * 3 and wanted > 0
+    (expected,) = diagnostics.round_trips(np.array(path)[None])
+    counts = index_process.simulate_trips(np.ones(num_replicas - 1), window, steps, repeats=3)
+    assert counts.tolist() == [expected] * 3 and expected > 0
 
 
 def test_long_simulations_have_lemma_1s_rate() -> None:
     rates, steps = np.array([0.3, 0.4, 0.5, 0.35]), 12_000
     for window in (1, 4):
-        found = index_process.simulate_trips(rates, window, steps, repeats=200)
-        wanted = steps * theory.round_trip_rate(1 - rates, window)
-        assert found.mean() == pytest.approx(wanted, rel=0.03)
+        counts = index_process.simulate_trips(rates, window, steps, repeats=200)
+        expected = steps * theory.round_trip_rate(1 - rates, window)
+        assert counts.mean() == pytest.approx(expected, rel=0.03)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from replicax.algorithm import schedule, swap
+from replicax.algorithm.schedule import WindowedDEO
 from replicax.experiments import load_study
-from replicax.experiments.mixture import auto as mixture_auto
-from replicax.experiments.mixture import exact
+from replicax.experiments.mixture import auto, exact
 from replicax.experiments.mixture import study as mixture
 from replicax.experiments.shared.runner import read_record, reproduce
 from replicax.experiments.shared.study import Scale, Work
@@ -35,10 +35,10 @@ def record(quick: tuple[Path, dict[str, Any]], name: str) -> Any:
 
 
 def test_all_that_is_asked_for_is_met(quick: tuple[Path, dict[str, Any]]) -> None:
-    folder, held = quick
-    unmet = [finding["what"] for finding in held["findings"] if finding["met"] is False]
+    folder, summary = quick
+    unmet = [finding["what"] for finding in summary["findings"] if finding["met"] is False]
     assert not unmet
-    assert json.loads((folder / "mixture.json").read_text())["findings"] == held["findings"]
+    assert json.loads((folder / "mixture.json").read_text())["findings"] == summary["findings"]
     for figure in ("correction", "mass", "density", "auto"):
         assert (folder / f"mixture-{figure}.png").stat().st_size > 10_000
     page = (folder / "mixture.md").read_text()
@@ -50,14 +50,14 @@ def test_exact_and_sampled_values_are_those_of_the_reference(
     quick: tuple[Path, dict[str, Any]],
 ) -> None:
     left, distance, swaps, best, corrected_swaps = mixture.REFERENCE[3.0, 100]
-    found = record(quick, "sigma=3-W=100")
-    assert found["exact_left"] == pytest.approx([left, mixture.UNBIASED], abs=0.001)
-    assert found["exact_distance"][0] == pytest.approx(distance, abs=0.001)
-    assert found["exact_swaps"] == pytest.approx([swaps, corrected_swaps], abs=0.002)
-    assert found["window_correction"][1] == pytest.approx(best, abs=0.02)
+    cell = record(quick, "sigma=3-W=100")
+    assert cell["exact_left"] == pytest.approx([left, mixture.UNBIASED], abs=0.001)
+    assert cell["exact_distance"][0] == pytest.approx(distance, abs=0.001)
+    assert cell["exact_swaps"] == pytest.approx([swaps, corrected_swaps], abs=0.002)
+    assert cell["window_correction"][1] == pytest.approx(best, abs=0.02)
     # Standard errors: 0.017 of a mass, 0.003 and 0.008 of the swap rates.
-    assert found["left"].mean(axis=1) == pytest.approx(found["exact_left"], abs=0.06)
-    assert found["swaps"].mean(axis=1) == pytest.approx(found["exact_swaps"], abs=0.03)
+    assert cell["left"].mean(axis=1) == pytest.approx(cell["exact_left"], abs=0.06)
+    assert cell["swaps"].mean(axis=1) == pytest.approx(cell["exact_swaps"], abs=0.03)
     short = record(quick, "sigma=3-W=1")
     assert short["exact_left"] == pytest.approx([mixture.UNBIASED], abs=0.001)
     assert short["swaps"].mean() == pytest.approx(0.0305, abs=0.002)
@@ -66,11 +66,11 @@ def test_exact_and_sampled_values_are_those_of_the_reference(
 def test_the_correction_that_the_run_finds_removes_the_bias(
     quick: tuple[Path, dict[str, Any]],
 ) -> None:
-    found = record(quick, "auto-sigma=3-W=100")
-    assert found["window_correction"].shape == (16,)
-    assert found["window_correction"].mean() == pytest.approx(3.07, abs=1.2)
-    assert found["left"].mean() == pytest.approx(mixture.UNBIASED, abs=0.04)
-    assert found["distance"] < 0.05  # without correction 0.083
+    cell = record(quick, "auto-sigma=3-W=100")
+    assert cell["window_correction"].shape == (16,)
+    assert cell["window_correction"].mean() == pytest.approx(3.07, abs=1.2)
+    assert cell["left"].mean() == pytest.approx(mixture.UNBIASED, abs=0.04)
+    assert cell["distance"] < 0.05  # without correction 0.083
 
 
 def test_the_full_version_has_every_cell_that_is_asked_for() -> None:
@@ -85,7 +85,7 @@ def test_the_full_version_has_every_cell_that_is_asked_for() -> None:
             assert f"sigma={sigma}-W={window}" in cells  # what "auto" is compared with
             settings = cells[f"auto-sigma={sigma}-W={window}"]
             assert settings["close"] == 0.015
-            assert mixture_auto.stage_steps(settings) >= 100 * window
+            assert auto.stage_steps(settings) >= 100 * window
 
 
 def test_swap_rates_of_the_strongest_noise() -> None:
@@ -103,8 +103,10 @@ def agrees(window_correction: float) -> bool:
     work = Work(lambda fraction: None, lambda: False, Programs())
     posterior = mixture.sample(work, SMALL, window_correction)
     left, swaps = EXACT[window_correction]
-    seen = mixture.left_masses(posterior.draws).mean()
-    return bool(abs(seen - left) < 0.04 and abs(posterior.window_swap_rate.mean() - swaps) < 0.03)
+    sampled = mixture.left_masses(posterior.draws).mean()
+    return bool(
+        abs(sampled - left) < 0.04 and abs(posterior.window_swap_rate.mean() - swaps) < 0.03
+    )
 
 
 @pytest.mark.parametrize("window_correction", EXACT)
@@ -113,8 +115,8 @@ def test_a_small_cell_has_its_exact_values(window_correction: float) -> None:
 
 
 def test_a_rule_turned_around_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = swap.Rule.wanted
-    monkeypatch.setattr(swap.Rule, "wanted", lambda rule, pair: ~right(rule, pair))
+    right = swap.judge
+    monkeypatch.setattr(swap, "judge", lambda rule, proposal: ~right(rule, proposal))
     assert not agrees(0.0)
 
 
@@ -124,7 +126,7 @@ def test_a_gate_that_never_closes_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     def always_open(schedule, step, active, gate, wanted, finite):
         return right(schedule, step, active, np.True_, wanted, finite)
 
-    monkeypatch.setattr(schedule, "swapping_pairs", always_open)
+    monkeypatch.setattr(WindowedDEO, "swapping_pairs", always_open)
     assert not agrees(0.0)
 
 

@@ -1,4 +1,4 @@
-"""The study of small networks: the quick version, its parts, and what would break them."""
+"""The study of small networks: its quick version, its parts, and results that fail its bounds."""
 
 import itertools
 from pathlib import Path
@@ -60,17 +60,17 @@ def test_findings_are_judged_by_their_bounds() -> None:
 
 
 def test_the_best_rate_is_the_one_with_the_lowest_nll() -> None:
-    found = {f.what: f.ours for f in networks.findings(results_of())}
-    assert found["S with the lowest NLL of the average"].startswith("0.3: 0.05")
+    ours = {f.what: f.ours for f in networks.findings(results_of())}
+    assert ours["S with the lowest NLL of the average"].startswith("0.3: 0.05")
 
 
 def test_lemma_1_per_100_epochs() -> None:
     steps = networks.problem()[0].steps_per_epoch
     assert steps == numbers.STEPS_PER_EPOCH
     assert networks.problem()[0].num_rows == numbers.NUM_ROWS
-    wanted = 100 * steps * NUM_REPLICAS / theory.round_trip_time(0.9, 27, NUM_REPLICAS)
-    assert numbers.lemma(27) == pytest.approx(float(wanted))
-    assert numbers.lemma(27, np.full(NUM_REPLICAS - 1, 0.1)) == pytest.approx(float(wanted))
+    expected = 100 * steps * NUM_REPLICAS / theory.round_trip_time(0.9, 27, NUM_REPLICAS)
+    assert numbers.lemma(27) == pytest.approx(float(expected))
+    assert numbers.lemma(27, np.full(NUM_REPLICAS - 1, 0.1)) == pytest.approx(float(expected))
     assert best_window(0.1) == 27
 
 
@@ -86,7 +86,7 @@ def test_colder_posteriors_ask_for_more_replicas() -> None:
 def test_energies_of_one_network_are_the_same_and_their_noise_cancels() -> None:
     init = networks.problem()[1]
     one = init(jax.random.key(0))
-    energies = networks.look_at(jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), one), 5)
+    energies = networks.batch_energies(jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), one), 5)
     assert energies.shape == (5, 2)
     np.testing.assert_allclose(energies[:, 0], energies[:, 1], rtol=1e-5)
     assert energies[:, 0].std() > 1e-3
@@ -101,9 +101,9 @@ def test_cells_share_the_one_at_both_rate_and_window() -> None:
 
 @pytest.mark.slow
 def test_the_quick_version(tmp_path: Path) -> None:
-    held: dict[str, Any] = reproduce(networks.STUDY, tmp_path, Scale(quick=True), progress=False)
-    assert [f["what"] for f in held["findings"] if f["met"] is False] == []
-    assert [f["met"] for f in held["findings"]].count(True) == 2
+    summary: dict[str, Any] = reproduce(networks.STUDY, tmp_path, Scale(quick=True), progress=False)
+    assert [f["what"] for f in summary["findings"] if f["met"] is False] == []
+    assert [f["met"] for f in summary["findings"]].count(True) == 2
     page = (tmp_path / "networks.md").read_text()
     assert "proportional to the learning rate" in page
-    assert all((tmp_path / name).stat().st_size > 10_000 for name in held["figures"])
+    assert all((tmp_path / name).stat().st_size > 10_000 for name in summary["figures"])

@@ -1,4 +1,4 @@
-"""Studies as such: cells that are kept, pages from records alone, and the command."""
+"""Running studies: saved cells, pages written from records, and the command."""
 
 import json
 import os
@@ -14,11 +14,11 @@ import pytest
 from replicax import experiments
 from replicax.cli import main as cli
 from replicax.experiments.shared import page
+from replicax.experiments.shared.measured import Measured
 from replicax.experiments.shared.runner import read_record, reproduce
 from replicax.experiments.shared.study import (
     Cell,
     Finding,
-    Measured,
     Results,
     Scale,
     Stopped,
@@ -26,10 +26,10 @@ from replicax.experiments.shared.study import (
     Table,
     Work,
 )
-from replicax.results import figure_style as panels
+from replicax.results import figure_style
 
 
-class Counted:
+class CountedStudy:
     """A study of squares that counts how often each cell is run."""
 
     def __init__(self, sizes=(1, 2, 3), fails_at: int | None = None) -> None:
@@ -64,42 +64,42 @@ class Counted:
 
     def findings(self, results: Results) -> list[Finding]:
         total = float(results.column("square").sum())
-        seen = Measured.of(results.column("by_seed"))
-        return [Finding("sum", "14", total, "14", total == 14), Finding("one | two", "1", seen)]
+        by_seed = Measured.of(results.column("by_seed"))
+        return [Finding("sum", "14", total, "14", total == 14), Finding("one | two", "1", by_seed)]
 
     def figures(self, results: Results) -> dict:
-        figure = panels.new_figure(3, 2)
+        figure = figure_style.new_figure(3, 2)
         figure.add_subplot().plot(results.column("square"))
         figure.set_label("Squares.")
         return {"squares": figure}
 
 
 def test_finished_cells_are_kept_and_a_second_call_only_draws(tmp_path) -> None:
-    made = Counted()
-    first = reproduce(made.study, tmp_path, progress=False)
-    assert sorted(made.ran) == [1, 2, 3]
+    squares = CountedStudy()
+    first = reproduce(squares.study, tmp_path, progress=False)
+    assert sorted(squares.ran) == [1, 2, 3]
     (tmp_path / "squares.md").unlink()
-    again = reproduce(made.study, tmp_path, progress=False)
-    assert sorted(made.ran) == [1, 2, 3]
+    again = reproduce(squares.study, tmp_path, progress=False)
+    assert sorted(squares.ran) == [1, 2, 3]
     assert (tmp_path / "squares.md").exists()
     assert first["findings"] == again["findings"]
-    reproduce(made.study, tmp_path, progress=False, fresh=True)
-    assert sorted(made.ran) == [1, 1, 2, 2, 3, 3]
+    reproduce(squares.study, tmp_path, progress=False, fresh=True)
+    assert sorted(squares.ran) == [1, 1, 2, 2, 3, 3]
 
 
 def test_an_interrupted_study_goes_on_where_it_stopped(tmp_path) -> None:
-    broken = Counted(fails_at=3)
+    broken = CountedStudy(fails_at=3)
     with pytest.raises(KeyboardInterrupt):
         reproduce(broken.study, tmp_path, progress=False)
     kept = [cell for cell in broken.cells(Scale()) if read_record(tmp_path, broken.study, cell)]
     assert "n-3" not in [cell.name for cell in kept]
-    mended = Counted()
+    mended = CountedStudy()
     reproduce(mended.study, tmp_path, progress=False)
     assert sorted([*mended.ran, *(cell.settings["n"] for cell in kept)]) == [1, 2, 3]
 
 
 def test_a_running_cell_ends_at_its_next_tick_when_another_fails(tmp_path) -> None:
-    made, started = Counted(sizes=(1, 2)), threading.Event()
+    squares, started = CountedStudy(sizes=(1, 2)), threading.Event()
 
     def run(settings: dict, work: Work) -> dict:
         if settings["n"] == 2:
@@ -109,28 +109,28 @@ def test_a_running_cell_ends_at_its_next_tick_when_another_fails(tmp_path) -> No
         for _ in range(10_000):
             work.tick(0.1)
             threading.Event().wait(0.002)
-        raise AssertionError("nobody said stop")
+        raise AssertionError("nobody message stop")
 
-    study = Study(**{**vars(made.study), "run": run})
+    study = Study(**{**vars(squares.study), "run": run})
     with pytest.raises(ValueError, match="cannot run"):
         reproduce(study, tmp_path, progress=False)
 
 
 def test_other_settings_or_a_damaged_file_run_again(tmp_path) -> None:
-    made = Counted()
-    reproduce(made.study, tmp_path, progress=False)
-    reproduce(made.study, tmp_path, Scale(seeds=7), progress=False)
-    assert sorted(made.ran) == [1, 1, 2, 2, 3, 3]
+    squares = CountedStudy()
+    reproduce(squares.study, tmp_path, progress=False)
+    reproduce(squares.study, tmp_path, Scale(seeds=7), progress=False)
+    assert sorted(squares.ran) == [1, 1, 2, 2, 3, 3]
     (tmp_path / "records" / "squares" / "n-2.npz").write_bytes(b"PK\x03\x04 cut off")
-    reproduce(made.study, tmp_path, Scale(seeds=7), progress=False)
-    assert sorted(made.ran) == [1, 1, 2, 2, 2, 3, 3]
+    reproduce(squares.study, tmp_path, Scale(seeds=7), progress=False)
+    assert sorted(squares.ran) == [1, 1, 2, 2, 2, 3, 3]
 
 
 def test_the_page_and_the_json_say_what_was_found(tmp_path) -> None:
-    held = reproduce(
-        Counted().study, tmp_path, progress=False, command="replicax reproduce squares"
+    summary = reproduce(
+        CountedStudy().study, tmp_path, progress=False, command="replicax reproduce squares"
     )
-    assert json.loads((tmp_path / "squares.json").read_text()) == json.loads(json.dumps(held))
+    assert json.loads((tmp_path / "squares.json").read_text()) == json.loads(json.dumps(summary))
     page = (tmp_path / "squares.md").read_text()
     for part in (
         "# Squares",
@@ -142,10 +142,10 @@ def test_the_page_and_the_json_say_what_was_found(tmp_path) -> None:
         "cores",
     ):
         assert part in page
-    numbers = held["cells"][2]["numbers"]
+    numbers = summary["cells"][2]["numbers"]
     assert numbers["square"] == 9
     assert "long" not in numbers
-    unmet = reproduce(Counted(sizes=(1, 2)).study, tmp_path / "b", progress=False)
+    unmet = reproduce(CountedStudy(sizes=(1, 2)).study, tmp_path / "b", progress=False)
     assert unmet["findings"][0]["met"] is False
     assert "**not met**" in (tmp_path / "b" / "squares.md").read_text()
 
@@ -157,7 +157,7 @@ def test_a_cell_can_be_stopped() -> None:
 
 
 def test_progress_names_the_running_cells(tmp_path, capsys) -> None:
-    reproduce(Counted().study, tmp_path, progress=True)
+    reproduce(CountedStudy().study, tmp_path, progress=True)
     assert "squares" in capsys.readouterr().err
 
 
@@ -179,21 +179,21 @@ def test_the_command_lists_studies_and_refuses_unknown_ones(capsys) -> None:
     assert cli.main(["reproduce"]) == 0
     assert "round-trips" in capsys.readouterr().out
     assert cli.main(["reproduce", "roundtrips"]) == 2
-    said = capsys.readouterr().err
-    assert "'round-trips'?" in said
-    assert all(name in said for name in experiments.NAMES)
+    message = capsys.readouterr().err
+    assert "'round-trips'?" in message
+    assert all(name in message for name in experiments.NAMES)
     assert cli.main(["reproduce", "window", "--seeds", "1"]) == 2
 
 
 def test_the_command_writes_where_it_is_told(tmp_path, capsys, monkeypatch) -> None:
-    made = Counted()
-    monkeypatch.setattr(experiments, "load_study", lambda name: made.study)
+    squares = CountedStudy()
+    monkeypatch.setattr(experiments, "load_study", lambda name: squares.study)
     monkeypatch.chdir(tmp_path)
     assert cli.main(["reproduce", "window", "--quick", "--seeds", "3", "--out", "here"]) == 0
     assert "sum" in capsys.readouterr().out
-    held = json.loads((tmp_path / "here" / "squares.json").read_text())
-    assert held["command"] == "replicax reproduce squares --quick --seeds 3 --out here"
-    assert held["cells"][0]["settings"]["seeds"] == 3
+    summary = json.loads((tmp_path / "here" / "squares.json").read_text())
+    assert summary["command"] == "replicax reproduce squares --quick --seeds 3 --out here"
+    assert summary["cells"][0]["settings"]["seeds"] == 3
     assert (tmp_path / "here" / "index.md").read_text().count("|") == 10  # nothing of that name
     assert (
         cli.main(["reproduce", "window", "--quick", "--seeds", "3", "--out", "here", "--json"]) == 0
@@ -202,7 +202,7 @@ def test_the_command_writes_where_it_is_told(tmp_path, capsys, monkeypatch) -> N
 
 
 def test_the_index_lists_what_is_there(tmp_path) -> None:
-    reproduce(Counted(sizes=(1, 2)).study, tmp_path, progress=False)
+    reproduce(CountedStudy(sizes=(1, 2)).study, tmp_path, progress=False)
     page.write_index(tmp_path, ["nothing", "squares"])
     (line,) = [line for line in (tmp_path / "index.md").read_text().split("\n") if "[" in line]
     assert "[squares](squares.md) | Squares | 0 met, **1 not met**" in line
@@ -221,8 +221,8 @@ def test_ctrl_c_twice_keeps_finished_cells_and_ends_in_a_sentence(tmp_path) -> N
     time.sleep(0.2)
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode in (130, -signal.SIGINT), said  # the second may come after the end
-    assert "What was saved before is kept." in said
-    assert "terminate" not in said
+    _, message = process.communicate(timeout=60)
+    assert process.returncode in (130, -signal.SIGINT), message  # the second may come after the end
+    assert "Everything saved so far is kept." in message
+    assert "terminate" not in message
     assert list(kept.glob("*.npz"))

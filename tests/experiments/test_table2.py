@@ -1,4 +1,4 @@
-"""Table 2 on tiny networks: from nothing to the page, interrupted, and with runs missing."""
+"""Table 2 on tiny networks: from scratch to the page, interrupted, and with missing runs."""
 
 import json
 import re
@@ -12,12 +12,10 @@ import pytest
 
 from replicax import experiments
 from replicax.cli import main as cli
-from replicax.experiments.table2 import figures as table2_figures
-from replicax.experiments.table2 import numbers
-from replicax.experiments.table2 import page as table2_page
+from replicax.experiments.table2 import figures, findings, numbers, paper
 from replicax.experiments.table2 import study as table2
 from replicax.experiments.table2.study import METHODS, Settings
-from replicax.networks import train as training
+from replicax.networks import train as train_module
 from replicax.networks.predict import Metrics
 from replicax.networks.trained import Trained
 
@@ -67,7 +65,7 @@ def settings_of(place: Path, *methods: str) -> Settings:
 
 @pytest.fixture(scope="module")
 def out(place: Path) -> Path:
-    """Some of the six runs, from nothing, and the page of what is there by the command."""
+    """Some of the six runs, from scratch, and their page, written by the command."""
     folder = place / "out"
     table2.run_all(settings_of(place, *RUN), folder / "records" / "table2")
     assert cli.main(arguments(place, folder, "--assemble")) == 0
@@ -81,11 +79,11 @@ def runs(out: Path) -> Path:
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures take time that these tests have no use for."""
-    monkeypatch.setattr(table2_figures, "draw_all", lambda *args: {})
+    """Do not draw figures: they take time, and these tests do not need them."""
+    monkeypatch.setattr(figures, "draw_all", lambda *args: {})
 
 
-def held_in(folder: Path) -> dict[str, Any]:
+def read_summary(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "table2.json").read_text())
 
 
@@ -107,7 +105,7 @@ def test_runs_are_made_with_the_papers_settings(runs: Path) -> None:
         assert run.options["on_swap"] == "reset"
         assert run.options["target_swap_rate"] == 0.005
         assert run.learning_rates[0, [0, -1]].tolist() == pytest.approx([0.005, 0.02])
-        task = run._records.meta["note"]["task"]
+        task = run.metadata.note["task"]
         assert task["bf16"] and task["batch_size"] == 256 and task["augment"]
     assert numbers.command_of(star) == (
         "replicax train --method deo-star --model FILE.PY:tiny --data FILE.PY:blobs --replicas 10 "
@@ -130,30 +128,29 @@ def test_the_command_makes_all_six(place: Path) -> None:
         assert (run.method, run.num_replicas) == (name, 1 if single else 10)
         assert run.num_epochs == {"starts": 2}.get(method, 10 * EPOCHS if single else EPOCHS)
         if method != "starts":
-            row = row_of((folder / "table2.md").read_text(), "tiny", numbers.NAMES[method])
+            row = row_of((folder / "table2.md").read_text(), "tiny", paper.NAMES[method])
             assert float(row[5]) == pytest.approx(run.epochs["average_nll_logits"][-1], abs=2e-4)
 
 
 def test_the_page_has_the_numbers_of_the_last_epoch(out: Path, runs: Path) -> None:
-    page, held = (out / "table2.md").read_text(), held_in(out)["models"]["tiny"]
+    page, summary = (out / "table2.md").read_text(), read_summary(out)["models"]["tiny"]
     for method in ("deo", "deo-star"):
         run = table2.open_run(runs / "tiny" / method)
         assert run is not None
-        seen = run.epochs["average_nll_logits"]
-        assert seen[-1] > seen.min() + 1e-3
-        row = row_of(page, "tiny", numbers.NAMES[method])
-        assert float(row[5]) == pytest.approx(seen[-1], abs=2e-4)
+        nll = run.epochs["average_nll_logits"]
+        assert nll[-1] > nll.min() + 1e-3
+        row = row_of(page, "tiny", paper.NAMES[method])
+        assert float(row[5]) == pytest.approx(nll[-1], abs=2e-4)
         assert float(row[3]) == pytest.approx(
             100 * run.epochs["average_accuracy_logits"][-1], abs=0.01
         )
         assert row[1] == str(EPOCHS)
-        assert held["runs"][method]["averages"][0]["nll"] == pytest.approx(seen[-1], abs=1e-5)
+        assert summary["runs"][method]["averages"][0]["nll"] == pytest.approx(nll[-1], abs=1e-5)
 
 
 def test_a_page_of_the_best_epoch_would_be_noticed(place, runs, undrawn, monkeypatch) -> None:
     def best(run: Trained, by: str = "probabilities", start_weight: float = 0.0) -> Metrics:
-        seen = run.epochs[f"average_nll_{by}"]
-        lowest = float(np.nanmin(seen))
+        lowest = float(np.nanmin(run.epochs[f"average_nll_{by}"]))
         top = float(np.nanmax(run.epochs[f"average_accuracy_{by}"]))
         return Metrics(lowest, lowest * len(run.labels), top, 0.0, 0.0, 0.0)
 
@@ -170,7 +167,7 @@ def test_no_path_of_this_machine_is_told(place: Path, out: Path) -> None:
         assert str(place) not in text and "parts.py" not in text
         assert not re.search(r"(?<![\w.])/(tmp|home|work|root)/", text)
     assert "blobs" in (out / "table2.md").read_text()
-    assert len(list(out.glob("table2-tiny-*.png"))) == len(held_in(out)["figures"]) == 5
+    assert len(list(out.glob("table2-tiny-*.png"))) == len(read_summary(out)["figures"]) == 5
     assert "table2.md" in (out / "index.md").read_text()
 
 
@@ -178,49 +175,47 @@ def test_a_second_call_runs_nothing(place: Path, out: Path, undrawn, monkeypatch
     def never(*args: Any, **options: Any) -> None:
         raise AssertionError("all runs are finished")
 
-    monkeypatch.setattr(table2, "_go_on", never)
-    before, runs = held_in(out), out / "records" / "table2"
-    held = table2.reproduce(settings_of(place, *RUN), place / "again", runs)
-    assert held["models"] == before["models"]
+    monkeypatch.setattr(table2, "_start_or_resume", never)
+    before, runs = read_summary(out), out / "records" / "table2"
+    summary = table2.reproduce(settings_of(place, *RUN), place / "again", runs)
+    assert summary["models"] == before["models"]
     with pytest.raises(AssertionError, match="finished"):
         table2.run_all(settings_of(place, "ensemble"), runs)
 
 
-def test_an_interrupted_run_goes_on_from_a_copied_folder(place, runs, undrawn) -> None:
+def test_an_interrupted_run_resumes_from_a_copied_folder(place, runs, undrawn) -> None:
     here, settings = place / "here", settings_of(place, "starts", "deo-star")
     shutil.copytree(runs / "tiny" / "starts", here / "tiny" / "starts")
-    seen: list[int] = []
 
     def stop(progress: Any) -> Any:
-        seen.append(progress.step)
         return "stop" if progress.step >= 3 else None
 
     with pytest.raises(KeyboardInterrupt):
         table2.reproduce(settings, place / "half", here, callback=stop)
     stopped = table2.open_run(here / "tiny" / "deo-star")
     assert stopped is not None and stopped.num_epochs == 3
-    held = table2.reproduce(settings, place / "half", here, assemble=True)
-    assert held["models"]["tiny"]["runs"]["deo-star"]["state"] == "stopped"
+    summary = table2.reproduce(settings, place / "half", here, assemble=True)
+    assert summary["models"]["tiny"]["runs"]["deo-star"]["state"] == "stopped"
     page = (place / "half" / "table2.md").read_text()
     assert row_of(page, "tiny", "DEO⋆-mSGD×P10")[1] == f"3 of {EPOCHS}, unfinished"
 
     there = place / "there"  # as on another machine
     here.rename(there)
     table2.reproduce(settings, place / "half", there)
-    gone_on = table2.open_run(there / "tiny" / "deo-star")
+    resumed = table2.open_run(there / "tiny" / "deo-star")
     whole = table2.open_run(runs / "tiny" / "deo-star")
-    assert gone_on is not None and whole is not None
-    np.testing.assert_array_equal(gone_on.log_probabilities(), whole.log_probabilities())
-    assert table2.wall_seconds(there / "tiny" / "deo-star", gone_on.num_steps) is not None
+    assert resumed is not None and whole is not None
+    np.testing.assert_array_equal(resumed.log_probabilities(), whole.log_probabilities())
+    assert table2.wall_seconds(there / "tiny" / "deo-star", resumed.num_steps) is not None
 
 
 def test_unfinished_runs_are_named_so_where_they_are_compared() -> None:
-    seen = {"accuracy": 0.03, "accuracy_error": 0.01, "nll_sum": -900.0, "nll_sum_error": 60.0}
+    gain = {"accuracy": 0.03, "accuracy_error": 0.01, "nll_sum": -900.0, "nll_sum_error": 60.0}
     runs = {"deo-star": {"state": "finished"}, "cyc-swag": {"state": "interrupted"}}
-    found = table2_page._claims("resnet20", {"deo-star - cyc-swag": seen}, runs)
+    claims = findings.claims("resnet20", {"deo-star - cyc-swag": gain}, runs)
     what = "resnet20, DEO⋆-mSGD×P10 minus cycSWAG×T10 (unfinished): "
-    assert [finding.what for finding in found] == [what + "accuracy, points", what + "NLL, sum"]
-    assert [finding.met for finding in found] == [True, True]
+    assert [finding.what for finding in claims] == [what + "accuracy, points", what + "NLL, sum"]
+    assert [finding.met for finding in claims] == [True, True]
 
 
 def test_a_run_killed_before_it_saved_anything_begins_again(place, runs, monkeypatch) -> None:
@@ -237,22 +232,22 @@ def test_a_run_killed_before_it_saved_anything_begins_again(place, runs, monkeyp
         assert start == folder.parent / "starts" and run_dir == folder and not folder.exists()
         raise Begun
 
-    monkeypatch.setattr(training, "train", begin)
+    monkeypatch.setattr(train_module, "train", begin)
     with pytest.raises(Begun):
         table2.run_all(settings_of(place, "starts", "deo-star"), place / "killed")
 
 
-def test_what_was_not_run_is_said_and_has_no_number(place, runs, undrawn) -> None:
+def test_missing_runs_are_named_and_have_no_numbers(place, runs, undrawn) -> None:
     here, elsewhere = place / "few", place / "few-out"
     for name in ("starts", "deo"):
         shutil.copytree(runs / "tiny" / name, here / "tiny" / name)
     arguments_ = arguments(place, elsewhere, "--runs", str(here), "--assemble")
     assert cli.main(arguments_) == 0
     assert sorted(path.name for path in (here / "tiny").iterdir()) == ["deo", "starts"]
-    page, held = (elsewhere / "table2.md").read_text(), held_in(elsewhere)
+    page, summary = (elsewhere / "table2.md").read_text(), read_summary(elsewhere)
     for method in ("ensemble", "deo-star", "cyc-sghmc", "cyc-swag"):
-        assert held["models"]["tiny"]["runs"][method] == {"state": "not run"}
-        name, *cells = row_of(page, "tiny", numbers.NAMES[method])
+        assert summary["models"]["tiny"]["runs"][method] == {"state": "not run"}
+        name, *cells = row_of(page, "tiny", paper.NAMES[method])
         assert "not run" in cells and not re.search(r"\d", " ".join(cells))
     assert re.search(r"\d\.\d", row_of(page, "tiny", "DEO-mSGD×P10")[3])
     for model in table2.PAPER_MODELS:
@@ -260,12 +255,12 @@ def test_what_was_not_run_is_said_and_has_no_number(place, runs, undrawn) -> Non
         name, *cells = row_of(page, model, "DEO⋆-mSGD×P10")
         assert not re.search(r"\d", " ".join(cells[:7]))  # the paper's own stand beside
         assert cells[7:9] == [
-            f"{numbers.PAPER[model]['deo-star'][2]:.2f} ± {numbers.PAPER[model]['deo-star'][3]}",
-            f"{numbers.PAPER[model]['deo-star'][0]} ± {numbers.PAPER[model]['deo-star'][1]}",
+            f"{paper.RESULTS[model]['deo-star'][2]:.2f} ± {paper.RESULTS[model]['deo-star'][3]}",
+            f"{paper.RESULTS[model]['deo-star'][0]} ± {paper.RESULTS[model]['deo-star'][1]}",
         ]
 
 
-def test_without_data_the_data_rooms_sentence_is_the_error(tmp_path, monkeypatch, capsys) -> None:
+def test_missing_data_are_reported_with_the_archive(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("REPLICAX_DATA", str(tmp_path / "nothing"))
     assert cli.main(["reproduce", "table2", "--out", str(tmp_path / "out")]) == 2
     assert "cifar-100" in capsys.readouterr().err
@@ -276,21 +271,21 @@ def test_without_data_the_data_rooms_sentence_is_the_error(tmp_path, monkeypatch
 
 
 def test_all_leaves_table2_out(monkeypatch, tmp_path) -> None:
-    assert "table2" in experiments.NAMES and "table2" in experiments.ALONE
-    seen: list[str] = []
+    assert "table2" in experiments.NAMES and "table2" in experiments.NOT_IN_ALL
+    loaded: list[str] = []
 
-    def note(name: str) -> Any:
-        seen.append(name)
-        raise ValueError("enough")
+    def load(name: str) -> Any:
+        loaded.append(name)
+        raise ValueError("not run")
 
     real = [name for name in experiments.NAMES if name != "table2"]
-    monkeypatch.setattr(experiments, "load_study", lambda name: seen.append(name) or note(name))
+    monkeypatch.setattr(experiments, "load_study", load)
     assert cli.main(["reproduce", "all", "--out", str(tmp_path)]) == 2
-    assert seen[0] == real[0] and "table2" not in seen
+    assert loaded[0] == real[0] and "table2" not in loaded
     monkeypatch.setattr(experiments, "NAMES", ("table2",))
-    seen.clear()
+    loaded.clear()
     cli.main(["reproduce", "all", "--out", str(tmp_path)])
-    assert seen == []
+    assert loaded == []
 
 
 def test_differences_are_paired() -> None:
@@ -299,9 +294,9 @@ def test_differences_are_paired() -> None:
         return SimpleNamespace(labels=np.zeros(len(right), int), log_probabilities=lambda by: table)
 
     one, other = run([True] * 60 + [False] * 40), run([True] * 50 + [False] * 50)
-    seen = numbers.compare(one, other)
-    assert seen.accuracy == pytest.approx(0.1)
-    assert seen.accuracy_error == pytest.approx(np.sqrt(0.1 * 0.9 / 99))
-    assert seen.nll_sum == pytest.approx(-10 * np.log(3))
-    assert seen.nll_sum_error == pytest.approx(100 * np.log(3) * seen.accuracy_error)
+    difference = numbers.compare(one, other)
+    assert difference.accuracy == pytest.approx(0.1)
+    assert difference.accuracy_error == pytest.approx(np.sqrt(0.1 * 0.9 / 99))
+    assert difference.nll_sum == pytest.approx(-10 * np.log(3))
+    assert difference.nll_sum_error == pytest.approx(100 * np.log(3) * difference.accuracy_error)
     assert numbers.accuracy_error(0.76, 10_000) == pytest.approx(0.00427, abs=1e-5)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from mutants import flipped_verdict, gate_that_never_closes, parity_of_every_step
 
-from replicax.algorithm import schedule, swap
+from replicax.algorithm import swap
+from replicax.algorithm.schedule import WindowedDEO
 from replicax.experiments import load_study, window
 from replicax.experiments.shared.runner import read_record, reproduce
 from replicax.experiments.shared.study import Results, Scale, Work
@@ -26,23 +27,23 @@ def run(tmp_path_factory):
 
     @functools.cache
     def once(name: str) -> tuple[dict, Path]:
-        held = reproduce(load_study(name), folder, QUICK, progress=False, programs=PROGRAMS)
-        return held, folder
+        study = load_study(name)
+        return reproduce(study, folder, QUICK, progress=False, programs=PROGRAMS), folder
 
     return once
 
 
-def found(held: dict, what: str) -> dict:
-    (finding,) = [finding for finding in held["findings"] if finding["what"] == what]
+def finding_of(summary: dict, what: str) -> dict:
+    (finding,) = [finding for finding in summary["findings"] if finding["what"] == what]
     return finding
 
 
-def numbers(held: dict, cell: str) -> dict:
-    return next(made["numbers"] for made in held["cells"] if made["name"] == cell)
+def numbers(summary: dict, cell: str) -> dict:
+    return next(c["numbers"] for c in summary["cells"] if c["name"] == cell)
 
 
-def judged(held: dict) -> list[str]:
-    return [finding["what"] for finding in held["findings"] if finding["met"] is False]
+def unmet(summary: dict) -> list[str]:
+    return [finding["what"] for finding in summary["findings"] if finding["met"] is False]
 
 
 def mean(values: list) -> float:
@@ -50,11 +51,15 @@ def mean(values: list) -> float:
 
 
 def test_round_trips_peak_at_the_window_of_theorem_1(run) -> None:
-    held, _ = run("window")
-    assert judged(held) == []
-    assert found(held, "window with the most trips")["ours"] == 8
-    assert found(held, "trips per 1,000 steps, W = 8")["ours"]["mean"] == pytest.approx(37.5, abs=3)
-    assert found(held, "trips per 1,000 steps, W = 1")["ours"]["mean"] == pytest.approx(15, abs=2)
+    summary, _ = run("window")
+    assert unmet(summary) == []
+    assert finding_of(summary, "window with the most trips")["ours"] == 8
+    assert finding_of(summary, "trips per 1,000 steps, W = 8")["ours"]["mean"] == pytest.approx(
+        37.5, abs=3
+    )
+    assert finding_of(summary, "trips per 1,000 steps, W = 1")["ours"]["mean"] == pytest.approx(
+        15, abs=2
+    )
 
 
 def test_lemma_1_with_measured_rates_is_an_upper_bound_within_a_third(run) -> None:
@@ -67,31 +72,31 @@ def test_lemma_1_with_measured_rates_is_an_upper_bound_within_a_third(run) -> No
 
 
 def test_deo_star_finds_the_modes_that_deo_misses(run) -> None:
-    held, _ = run("modes25")
-    assert judged(held) == []
-    tv = {name: mean(numbers(held, name)["tv"]) for name in ("deo", "deo_star", "exact")}
+    summary, _ = run("modes25")
+    assert unmet(summary) == []
+    tv = {name: mean(numbers(summary, name)["tv"]) for name in ("deo", "deo_star", "exact")}
     assert tv["deo"] > 0.4
     assert tv["exact"] < tv["deo_star"] < 0.2
-    assert numbers(held, "deo")["pooled_outside"] < 0.02
-    assert 0.85 < numbers(held, "exact")["pooled_corner"] < 1.15
+    assert numbers(summary, "deo")["pooled_outside"] < 0.02
+    assert 0.85 < numbers(summary, "exact")["pooled_corner"] < 1.15
     # 590 draws each, at the end of the same budget: the baselines lie between.
     for baseline in ("sgld", "cyclical"):
-        assert tv["deo_star"] < mean(numbers(held, baseline)["tv"]) < tv["deo"]
+        assert tv["deo_star"] < mean(numbers(summary, baseline)["tv"]) < tv["deo"]
 
 
 def test_the_bias_changes_sign_with_the_swap_rate(run) -> None:
-    held, _ = run("swap-rate")
-    assert judged(held) == []
-    corner = {rate: numbers(held, f"S={rate}-W=8")["pooled_corner"] for rate in (0.2, 0.4, 0.6)}
+    summary, _ = run("swap-rate")
+    assert unmet(summary) == []
+    corner = {rate: numbers(summary, f"S={rate}-W=8")["pooled_corner"] for rate in (0.2, 0.4, 0.6)}
     assert corner[0.2] < 0.1 < 0.6 < corner[0.4] < 1 < 1.2 < corner[0.6]
-    assert mean(numbers(held, "S=0.2-W=8")["buffer"]) > 1
-    assert mean(numbers(held, "S=0.6-W=8")["buffer"]) < -2
+    assert mean(numbers(summary, "S=0.2-W=8")["buffer"]) > 1
+    assert mean(numbers(summary, "S=0.6-W=8")["buffer"]) < -2
 
 
 def test_the_preset_has_less_bias_than_the_paper(run) -> None:
-    held, _ = run("preset")
-    assert judged(held) == []
-    tempered, paper = numbers(held, "tempered"), numbers(held, "paper")
+    summary, _ = run("preset")
+    assert unmet(summary) == []
+    tempered, paper = numbers(summary, "tempered"), numbers(summary, "paper")
     assert tempered["pooled_tv"] < 0.07 < paper["pooled_tv"]
     assert tempered["pooled_outside"] == pytest.approx(1, abs=0.15)
     assert mean(tempered["trips"]) == pytest.approx(140, abs=15)
@@ -99,27 +104,29 @@ def test_the_preset_has_less_bias_than_the_paper(run) -> None:
 
 def test_every_study_leaves_numbers_figures_and_a_page(run) -> None:
     for name in ("window", "modes25", "swap-rate", "preset"):
-        held, folder = run(name)
+        summary, folder = run(name)
         page = (folder / f"{name}.md").read_text()
-        assert held["command"] in page
+        assert summary["command"] in page
         assert "quick version" in page
-        for figure in held["figures"]:
+        for figure in summary["figures"]:
             assert f"({figure})" in page
             assert (folder / figure).stat().st_size > 5_000
 
 
 MUTANTS = [
-    (swap.Rule, "wanted", flipped_verdict),
-    (schedule, "active_pairs", parity_of_every_step),
-    (schedule, "swapping_pairs", gate_that_never_closes),
+    (swap, "judge", flipped_verdict),
+    (WindowedDEO, "active_pairs", parity_of_every_step),
+    (WindowedDEO, "swapping_pairs", gate_that_never_closes),
 ]
 
 
-@pytest.mark.parametrize(("room", "name", "mutant"), MUTANTS, ids=[m[2].__name__ for m in MUTANTS])
-def test_a_mutant_loses_the_round_trips_of_the_window(room, name, mutant, monkeypatch) -> None:
-    monkeypatch.setattr(room, name, mutant)
+@pytest.mark.parametrize(
+    ("module", "name", "mutant"), MUTANTS, ids=[m[2].__name__ for m in MUTANTS]
+)
+def test_a_mutant_loses_the_round_trips_of_the_window(module, name, mutant, monkeypatch) -> None:
+    monkeypatch.setattr(module, name, mutant)
     cells = [cell for cell in window.cells(QUICK) if cell.settings["window"] in (1, 8)]
     work = Work(lambda fraction: None, lambda: False, Programs())
     results = Results([(cell, window.run(cell.settings, work)) for cell in cells])
-    unmet = [finding.what for finding in window.findings(results) if finding.met is False]
-    assert "W = 8 over W = 1" in unmet
+    failed = [finding.what for finding in window.findings(results) if finding.met is False]
+    assert "W = 8 over W = 1" in failed

@@ -1,11 +1,12 @@
-"""lambda_W found by the run itself, without the truth: further cells of the mixture study."""
+"""Cells of the mixture study in which the run tunes lambda_W itself, without the truth."""
 
 from typing import Any
 
-from replicax.experiments.shared.study import Cell, Finding, Measured, Results, Scale, Table, number
+from replicax.experiments.shared.measured import Measured, number
+from replicax.experiments.shared.study import Cell, Finding, Results, Scale, Table
 
-# Steps of each chain, in millions. Swaps between the modes are rare where noise is strong or
-# windows are long: there a chain needs more of them to know its mean energy.
+# Steps of each chain, in millions. With strong noise or long windows, swaps between the modes are
+# rare, and a chain needs more steps to estimate its mean energy.
 _MILLIONS = {
     (3.0, 10): 2, (3.0, 100): 12, (3.0, 1000): 6,
     (4.0, 10): 4, (4.0, 100): 4, (4.0, 1000): 8,
@@ -30,18 +31,18 @@ def cells(scale: Scale, seeds: int) -> list[Cell]:
 
 
 def stage_steps(settings: dict[str, Any]) -> int:
-    """A third of the run for the reference, a third for the tuning, a third for draws."""
+    """Return a third of the run: one each for the reference, the tuning and the draws."""
     return settings["num_steps"] // 3
 
 
 def findings(auto: Results, pairs: Results, unbiased: float) -> list[Finding]:
-    found = []
+    lines = []
     for settings, record in auto:
         sigma, window, close = (settings[name] for name in ("sigma", "window", "close"))
         solved = pairs.only(sigma=sigma, window=window)
         left, distance = record["left"].mean(), float(record["distance"])
         met = abs(left - unbiased) < close and distance < solved["exact_distance"][1] + close
-        found.append(
+        lines.append(
             Finding(
                 f'σ = {sigma:g}, W = {window}, λ = "auto": left mass / TV',
                 f"{unbiased} / {solved['exact_distance'][1]:.2g}; "
@@ -52,7 +53,7 @@ def findings(auto: Results, pairs: Results, unbiased: float) -> list[Finding]:
                 bool(met),
             )
         )
-    return found
+    return lines
 
 
 def notes(auto: Results) -> list[str]:

@@ -1,9 +1,9 @@
-"""Two replicas on two modes, solved on a grid: the chain that appendix C.3 samples.
+"""The stationary law of two replicas on two modes, solved on a grid: the chain of appendix C.3.
 
-Windows lie back to back, and the one pair is active in all of them. Both rungs move on the same
-grid, so one step takes the joint masses X (cold, hot) to K_cold X K_hot'; of what it finds with an
-open gate the share S(cold, hot) swaps: it is transposed, and its gate is closed for the rest of
-the window. What a window does is linear, and its fixed point is the stationary law.
+The only pair is active in every window. Both rungs move on the same grid, so one step takes the
+joint masses X (cold, hot) to K_cold X K_hot'. Of the mass with an open gate the share S(cold, hot)
+swaps: it is transposed, and its gate is closed for the rest of the window. A window is a linear
+map, and its fixed point is the stationary law.
 """
 
 import functools
@@ -14,9 +14,9 @@ from numpy.polynomial.chebyshev import chebinterpolate
 
 from replicax import theory
 
-_PRECISION = 1e-7  # of a power of a step
-_MOST_ROUNDS = 30
-_RESIDUAL = 1e-6  # of the stationary law: what a hundred steps may still change
+_PRECISION = 1e-7  # of a power of the step
+_MAX_ITERATIONS = 30
+_RESIDUAL = 1e-6  # of the stationary law: its allowed change in a hundred steps
 
 
 class TwoModes(NamedTuple):
@@ -32,27 +32,27 @@ class TwoModes(NamedTuple):
     def points(self) -> np.ndarray:
         return np.linspace(*self.grid)
 
-    def parts(self) -> np.ndarray:
-        """Log densities of both parts  -> (point, part)."""
+    def log_densities(self) -> np.ndarray:
+        """Return the weighted log densities of both components  -> (point, component)."""
         std = np.array(self.stds)
         scaled = (self.points()[:, None] - np.array(self.means)) / std
         return np.log(np.array(self.weights) / std) - scaled**2 / 2 - np.log(2 * np.pi) / 2
 
     def energy(self) -> np.ndarray:
-        return -np.logaddexp(*self.parts().T)
+        return -np.logaddexp(*self.log_densities().T)
 
     def gradient(self) -> np.ndarray:
-        shares = np.exp(self.parts() + self.energy()[:, None])
+        shares = np.exp(self.log_densities() + self.energy()[:, None])
         slopes = (self.points()[:, None] - np.array(self.means)) / np.array(self.stds) ** 2
         return np.sum(shares * slopes, axis=1)
 
     def truth(self) -> np.ndarray:
-        """The target's masses  -> (point,)."""
+        """Return the masses of the target  -> (point,)."""
         density = np.exp(-self.energy())
         return density / density.sum()
 
     def moves(self, temperature: float) -> np.ndarray:
-        """One SGLD step, as a matrix that takes the masses before to the masses after."""
+        """Return the matrix of one SGLD step, from the masses before to the masses after."""
         x, variance = self.points(), 2 * self.learning_rate * temperature
         mean = x - self.learning_rate * self.gradient()
         density = np.exp(-((x - mean[:, None]) ** 2) / (2 * variance))
@@ -60,12 +60,12 @@ class TwoModes(NamedTuple):
         return (density / density.sum(axis=1, keepdims=True)).T
 
     def left_of(self, masses: np.ndarray) -> float:
-        """The mass below 0."""
+        """Return the mass below 0."""
         x = self.points()
         return float(masses[x < -1e-9].sum() + masses[np.abs(x) < 1e-9].sum() / 2)
 
 
-# The grid spacing is about the cold rung's step, 0.14; half of it changes no mass by 0.0005.
+# The grid spacing is about the step of the cold rung, 0.14; half of it changes no mass by 0.0005.
 OF_THE_PAPER = TwoModes((-4.0, 3.0), (0.7, 0.5), 0.01, grid=(-12.0, 9.5, 145))
 
 
@@ -76,7 +76,7 @@ class Solution(NamedTuple):
     left: float  # mass of the cold rung below 0
     distance: float  # total variation between the cold rung and the target
     swaps_per_window: float
-    start: np.ndarray  # masses of both rungs where a window begins   shape (cold, hot)
+    start: np.ndarray  # masses of both rungs at the start of a window   shape (cold, hot)
 
 
 def solve(
@@ -87,7 +87,7 @@ def solve(
     gated: bool = True,
     guess: np.ndarray | None = None,
 ) -> Solution:
-    """The stationary law under the rule `window_corrected`; `gated=False` is "no_gate".
+    """Return the stationary law under the rule `window_corrected`; `gated=False` is "no_gate".
 
     >>> solution = solve(OF_THE_PAPER, energy_noise_std=3.0, window=10)
     >>> round(solution.left, 3), round(solution.swaps_per_window, 3)
@@ -107,7 +107,7 @@ def solve(
 def solve_correction(
     modes: TwoModes, energy_noise_std: float, window: int, left: float, uncorrected: Solution
 ) -> tuple[float, Solution]:
-    """lambda_W that brings the cold rung's left mass to `left`, and the chain there.
+    """Return the lambda_W for which the cold rung has the left mass `left`, and its solution.
 
     Regula falsi on a curve that is nearly straight: four or five solutions.
     """
@@ -123,7 +123,7 @@ def solve_correction(
 
 
 class _Window:
-    """What a window does to masses of shape (cold, gate, hot); gate 0 is open, 1 closed."""
+    """The linear map of a window on masses (cold, gate, hot); gate 0 is open, 1 closed."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class _Window:
         self.swaps = theory.swap_probability_under_noise(gap, slope, energy_noise_std)
 
     def move(self, masses: np.ndarray) -> np.ndarray:
-        """K_cold X K_hot', gates side by side."""
+        """Return K_cold X K_hot' for both gates."""
         cold, gate, hot = masses.shape
         moved = self.cold_moves @ masses.reshape(cold, gate * hot)
         return (moved.reshape(cold * gate, hot) @ self.hot_moves.T).reshape(cold, gate, hot)
@@ -154,7 +154,7 @@ class _Window:
         return moved
 
     def polynomial(self, coefficients: np.ndarray, start: np.ndarray) -> np.ndarray:
-        """sum_k c_k T_k(G) applied to `start`, where G is one step."""
+        """Return sum_k c_k T_k(G) applied to `start`, where G is one step."""
         before, now = start, self.step(start)
         total = coefficients[0] * before + coefficients[1] * now
         for coefficient in coefficients[2:]:
@@ -163,11 +163,11 @@ class _Window:
         return total
 
     def end(self, start: np.ndarray) -> np.ndarray:
-        """Masses (cold, hot) after the window."""
+        """Return the masses (cold, hot) after the window."""
         return self.polynomial(_power(self.window), _opened(start)).sum(axis=1)
 
     def average(self, start: np.ndarray) -> tuple[np.ndarray, float]:
-        """Masses (cold, hot) averaged over the steps of the window, and swaps in it."""
+        """Return the masses (cold, hot) averaged over the steps of the window, and its swaps."""
         before = self.polynomial(_mean_power(self.window), _opened(start))
         swapped = self.window * np.sum(self.move(before)[:, 0] * self.swaps)
         return self.step(before).sum(axis=1), float(swapped)
@@ -178,47 +178,50 @@ def _opened(joint: np.ndarray) -> np.ndarray:
 
 
 def _expand(polynomial: Any, window: int) -> np.ndarray:
-    """Chebyshev coefficients. Beyond sqrt(2 W log(2 / precision)) those of x^W vanish: 318 steps
-    of the chain do for a window of 3,000."""
+    """Return Chebyshev coefficients of a polynomial of degree `window`.
+
+    Those of x^W vanish beyond sqrt(2 W log(2 / precision)): 318 steps of the chain are enough for a
+    window of 3,000.
+    """
     degree = min(window, int(np.sqrt(2 * window * np.log(2 / _PRECISION))) + 1)
     return chebinterpolate(polynomial, degree)
 
 
 @functools.cache
 def _power(window: int) -> np.ndarray:
-    """x^W in Chebyshev's polynomials."""
+    """Return the Chebyshev coefficients of x^W."""
     return _expand(lambda x: x**window, window)
 
 
 @functools.cache
 def _mean_power(window: int) -> np.ndarray:
-    """The mean of 1, x, ..., x^(W-1) in Chebyshev's polynomials."""
+    """Return the Chebyshev coefficients of the mean of 1, x, ..., x^(W-1)."""
     return _expand(lambda x: np.mean(x[:, None] ** np.arange(window), axis=1), window)
 
 
 def _fixed_point(one_window: _Window, joint: np.ndarray) -> np.ndarray:
-    """The joint law that windows leave as it is, by Anderson's acceleration.
+    """Return the joint law that a window does not change, by Anderson acceleration.
 
-    About a hundred steps in one go let all but the slowest modes die; the slowest, the way
-    between the modes, is what the extrapolation takes care of.
+    An iteration of about a hundred steps damps all but the slowest eigenmode, the exchange between
+    the two modes, which the extrapolation handles.
     """
     repeats = max(1, 100 // one_window.window)
-    found, changes = [], []
-    for _ in range(_MOST_ROUNDS):
+    laws, changes = [], []
+    for _ in range(_MAX_ITERATIONS):
         after = joint
         for _ in range(repeats):
             after = one_window.end(after)
         after = after / after.sum()
-        found.append(after.ravel())
-        changes.append(found[-1] - joint.ravel())
+        laws.append(after.ravel())
+        changes.append(laws[-1] - joint.ravel())
         if np.abs(changes[-1]).sum() < _RESIDUAL:
             return after
-        if len(found) > 1:
+        if len(laws) > 1:
             steps = np.stack([change - changes[-1] for change in changes[:-1]], axis=1)
             weights = np.linalg.lstsq(steps, -changes[-1], rcond=None)[0]
-            mixed = found[-1] + sum(
-                w * (one - found[-1]) for w, one in zip(weights, found[:-1], strict=True)
+            mixed = laws[-1] + sum(
+                w * (law - laws[-1]) for w, law in zip(weights, laws[:-1], strict=True)
             )
             after = mixed.reshape(joint.shape)
         joint = after
-    raise RuntimeError(f"The stationary law did not settle in {_MOST_ROUNDS} rounds.")
+    raise RuntimeError(f"The stationary law did not converge in {_MAX_ITERATIONS} iterations.")

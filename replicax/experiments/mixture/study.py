@@ -8,24 +8,14 @@ import numpy as np
 
 import replicax as rx
 from replicax import theory
-from replicax.experiments.mixture import auto as mixture_auto
-from replicax.experiments.mixture import exact
-from replicax.experiments.mixture import figures as mixture_figures
-from replicax.experiments.shared.study import (
-    Cell,
-    Finding,
-    Measured,
-    Results,
-    Scale,
-    Study,
-    Table,
-    Work,
-    number,
-)
+from replicax.experiments.mixture import auto, exact
+from replicax.experiments.mixture.figures import draw_all
+from replicax.experiments.shared.measured import Measured, number
+from replicax.experiments.shared.study import Cell, Finding, Results, Scale, Study, Table, Work
 from replicax.results.posterior import Posterior
 
 _MODES = exact.OF_THE_PAPER
-# The exact grid solution, found independently of this module: left mass, TV and swaps per window
+# The exact grid solution, from independent code: left mass, TV and swaps per window
 # without correction, the lambda_W that restores the left mass, and swaps per window with it.
 REFERENCE = {
     (2.0, 10): (0.452, 0.066, 0.566, 1.54, 0.315),
@@ -39,11 +29,12 @@ REFERENCE = {
     (5.0, 3000): (0.467, 0.067, 0.910, 3.26, 0.353),
     (6.0, 3000): (0.4135, 0.014, 0.204, 1.24, 0.116),
 }
-UNBIASED = 0.4034  # left mass with W = 1; that of the target is .4, SGLD's steps do the rest
+UNBIASED = 0.4034  # left mass with W = 1: 0.4 of the target, and the error of finite SGLD steps
 _MORE_PAIRS = [(sigma, w) for sigma in (2.0, 3.0, 4.0, 5.0, 6.0) for w in (1, 10, 100, 1000)]
 _MORE_PAIRS += [(3.0, 3), (3.0, 30), (3.0, 300), (3.0, 3000)]
 _NUM_CHAINS = 16
 _CLOSE = 0.01  # or four standard errors
+_TITLE = "The bias of a window, and its correction"
 _ABOUT = """
 Two replicas at temperatures 1 and 10 on 0.4 N(-4, 0.7²) + 0.6 N(3, 0.5²), learning rate 0.01,
 exact gradients, energies seen through Gaussian noise of standard deviation σ. The pair may swap
@@ -64,21 +55,21 @@ def cells(scale: Scale) -> list[Cell]:
     total, seeds = scale.choose(6_000_000, 600_000), scale.num_seeds(_NUM_CHAINS, _NUM_CHAINS)
 
     def settings(sigma: float, window: int) -> dict[str, Any]:
-        steps = total // _NUM_CHAINS * (2 if sigma == 6 else 1)  # swaps are rare: as the paper
+        steps = total // _NUM_CHAINS * (2 if sigma == 6 else 1)  # as the paper: swaps are rare
         return {"sigma": sigma, "window": window, "num_steps": steps, "seeds": seeds}
 
     solved = [Cell(f"sigma={s:g}-W={w}", settings(s, w)) for s, w in pairs]
-    return [*solved, *mixture_auto.cells(scale, seeds)]
+    return [*solved, *auto.cells(scale, seeds)]
 
 
 @functools.cache
 def _target(sigma: float) -> rx.Target:
-    """One object for each noise level, so that its cells share a compiled program."""
+    """Return the target of a noise level, one object so that cells share a compiled program."""
     return rx.targets.gaussian_mixture(_MODES.means, _MODES.stds, _MODES.weights, sigma)
 
 
 def sample(work: Work, settings: dict[str, Any], window_correction: Any, **more: Any) -> Posterior:
-    """The paper's chain with these settings of a cell."""
+    """Sample the paper's chain with the settings of a cell."""
     sigma, num_steps = settings["sigma"], settings["num_steps"]
     return work.sample(
         _target(sigma),
@@ -103,8 +94,8 @@ def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
 
 
 def run_auto(settings: dict[str, Any], work: Work) -> dict[str, Any]:
-    """lambda_W as each chain finds it, and what it draws with it."""
-    posterior = sample(work, settings, "auto", burn_in=2 * mixture_auto.stage_steps(settings))
+    """Run a cell in which each chain tunes its own lambda_W."""
+    posterior = sample(work, settings, "auto", burn_in=2 * auto.stage_steps(settings))
     return {
         "window_correction": posterior.window_correction,
         "left": left_masses(posterior.draws),
@@ -114,14 +105,13 @@ def run_auto(settings: dict[str, Any], work: Work) -> dict[str, Any]:
 
 
 def run_pair(settings: dict[str, Any], work: Work) -> dict[str, Any]:
-    """Without correction and, for windows, with it: arrays have a leading axis for the two."""
+    """Run a cell without correction and, for W > 1, with the best one (leading axis of arrays)."""
     sigma, window = settings["sigma"], settings["window"]
     work.tick(0.0)
-    solutions = [exact.solve(_MODES, sigma, window)]
-    corrections = [0.0]
+    corrections, solutions = [0.0], [exact.solve(_MODES, sigma, window)]
     if window > 1:
-        found = exact.solve_correction(_MODES, sigma, window, UNBIASED, solutions[0])
-        corrections, solutions = [0.0, found[0]], [*solutions, found[1]]
+        best, solution = exact.solve_correction(_MODES, sigma, window, UNBIASED, solutions[0])
+        corrections, solutions = [0.0, best], [*solutions, solution]
     sampled = [sample(work, settings, correction) for correction in corrections]
     return {
         "window_correction": np.array(corrections),
@@ -136,29 +126,29 @@ def run_pair(settings: dict[str, Any], work: Work) -> dict[str, Any]:
 
 
 def left_masses(draws: np.ndarray) -> np.ndarray:
-    """Of every chain."""
+    """Return the left mass of every chain."""
     return (draws < 0).mean(axis=1)
 
 
 def histogram(draws: np.ndarray) -> np.ndarray:
-    """Masses around the points of the grid, over all chains."""
+    """Return the masses of all chains at the points of the grid."""
     points = _MODES.points()
     middles = (points[1:] + points[:-1]) / 2
     return np.bincount(np.searchsorted(middles, draws.ravel()), minlength=points.size) / draws.size
 
 
 def distance(cold: np.ndarray) -> float:
-    """Total variation between masses on the grid and the target."""
+    """Return the total variation between masses on the grid and the target."""
     return float(np.abs(cold - _MODES.truth()).sum() / 2)
 
 
 def bound(left: np.ndarray) -> float:
-    """How far a sampled mass may be from the exact one."""
+    """Return the allowed distance between a sampled mass and the exact one."""
     return max(_CLOSE, 4 * Measured.of(left).error)
 
 
-def misses(record: Any) -> list[tuple[float, float, float]]:
-    """Differences between sampled and exact left mass and TV, and their bound, for each row."""
+def errors(record: Any) -> list[tuple[float, float, float]]:
+    """Return the errors of sampled left mass and TV, and their bound, for each correction."""
     rows = zip(*(record[n] for n in ("left", "exact_left", "cold", "exact_distance")), strict=True)
     return [
         (left.mean() - exact_left, distance(cold) - exact_distance, bound(left))
@@ -167,36 +157,38 @@ def misses(record: Any) -> list[tuple[float, float, float]]:
 
 
 def findings(results: Results) -> list[Finding]:
-    pairs, auto = results.where(auto=None), results.where(auto=True)
+    pairs, tuned = results.where(auto=None), results.where(auto=True)
     return [
         *_cells_of_the_table(pairs),
         *_other_cells(pairs),
         *_swap_rates(pairs),
-        *mixture_auto.findings(auto, pairs, UNBIASED),
+        *auto.findings(tuned, pairs, UNBIASED),
     ]
 
 
 def _cells_of_the_table(results: Results) -> list[Finding]:
-    found = []
+    lines = []
     for settings, record in results:
-        known = REFERENCE.get((settings["sigma"], settings["window"]))
-        if known is None:
+        reference = REFERENCE.get((settings["sigma"], settings["window"]))
+        if reference is None:
             continue
-        close = all(abs(dl) < b and abs(dd) < b for dl, dd, b in misses(record))
+        close = all(abs(dl) < b and abs(dd) < b for dl, dd, b in errors(record))
         lefts = [number(left.mean()) for left in record["left"]]
         distances = [number(distance(cold), 2) for cold in record["cold"]]
         ours = f"{lefts[0]} / {distances[0]}; {lefts[1]} / {distances[1]}"
-        exactly = f"{known[0]:g} / {known[1]:g}; {UNBIASED} / {record['exact_distance'][1]:.2g}"
+        expected = (
+            f"{reference[0]:g} / {reference[1]:g}; {UNBIASED} / {record['exact_distance'][1]:.2g}"
+        )
         agrees = (
-            abs(record["exact_left"][0] - known[0]) < 0.001
-            and abs(record["exact_distance"][0] - known[1]) < 0.001
+            abs(record["exact_left"][0] - reference[0]) < 0.001
+            and abs(record["exact_distance"][0] - reference[1]) < 0.001
         )
         what = (
             f"σ = {settings['sigma']:g}, W = {settings['window']}: left mass / TV; with "
             f"λ = {record['window_correction'][1]:.2f}"
         )
-        found.append(Finding(what, exactly, ours, "within 4 s.e. or .01", bool(close and agrees)))
-    return found
+        lines.append(Finding(what, expected, ours, "within 4 s.e. or .01", bool(close and agrees)))
+    return lines
 
 
 def _other_cells(results: Results) -> list[Finding]:
@@ -204,12 +196,12 @@ def _other_cells(results: Results) -> list[Finding]:
         max(abs(dl), abs(dd)) / b
         for settings, record in results
         if (settings["sigma"], settings["window"]) not in REFERENCE
-        for dl, dd, b in misses(record)
+        for dl, dd, b in errors(record)
     ]
     off = [
-        np.abs([record["window_correction"][1] - known[3], record["exact_swaps"][1] - known[4]])
+        np.abs([record["window_correction"][1] - row[3], record["exact_swaps"][1] - row[4]])
         for settings, record in results
-        if (known := REFERENCE.get((settings["sigma"], settings["window"])))
+        if (row := REFERENCE.get((settings["sigma"], settings["window"])))
     ]
     return [
         Finding(
@@ -224,41 +216,41 @@ def _other_cells(results: Results) -> list[Finding]:
 
 
 def _swap_rates(results: Results) -> list[Finding]:
-    found = []
+    lines = []
     for window, row, paper, value in ((1, 0, "0.00008", 7.6e-5), (3000, 1, "0.111", 0.116)):
         for _, record in results.where(sigma=6.0, window=window):
             rate = float(record["exact_swaps"][row])
             what = f"σ = 6, W = {window}: swaps per window{', corrected' * row} (paper {paper})"
             close = abs(rate / value - 1) < 0.02
-            found.append(Finding(what, f"{value:g}", rate, "within 2 %", close))
-            found.append(Finding("… sampled", f"{value:g}", Measured.of(record["swaps"][row])))
-    return found
+            lines.append(Finding(what, f"{value:g}", rate, "within 2 %", close))
+            lines.append(Finding("… sampled", f"{value:g}", Measured.of(record["swaps"][row])))
+    return lines
 
 
 def notes(results: Results) -> list[str]:
-    said = [
+    sentences = [
         "The distance that is left at the best λ is hardly more than that of W = 1: it comes from "
         "SGLD's steps of finite size."
     ]
-    said += mixture_auto.notes(results.where(auto=True))
+    sentences += auto.notes(results.where(auto=True))
     one, many = results.where(sigma=6.0, window=1), results.where(sigma=6.0, window=3000)
     for (_, short), (_, long) in zip(one, many, strict=True):
         times = [
             window * theory.round_trip_time(1 - float(record["exact_swaps"][-1]), 1, 2)
             for window, record in ((1, short), (3000, long))
         ]
-        said.append(
+        sentences.append(
             "The paper expects a window of 3,000 steps at σ = 6 to shorten round trips a thousand "
             f"times. For two replicas W = 1 is best by Lemma 1: a round trip takes {times[0]:,.0f} "
             f"steps, against {times[1]:,.0f} with W = 3,000 and its λ of "
             f"{long['window_correction'][1]:.2f}, {times[1] / times[0]:.1f} times as "
             "many. What grows is the swap rate per window, not per step."
         )
-    return said
+    return sentences
 
 
 def tables(results: Results) -> list[Table]:
-    pairs, auto = results.where(auto=None), results.where(auto=True)
+    pairs, tuned = results.where(auto=None), results.where(auto=True)
     header = ["σ", "W", "λ", "left mass", "exact", "TV", "exact", "swaps per window", "exact"]
     rows = [
         [
@@ -275,21 +267,11 @@ def tables(results: Results) -> list[Table]:
         for settings, record in pairs
         for row, correction in enumerate(record["window_correction"])
     ]
-    return [mixture_auto.table(auto, pairs), Table("By noise and window", header, rows)]
+    return [auto.table(tuned, pairs), Table("By noise and window", header, rows)]
 
 
 def figures(results: Results) -> dict[str, Any]:
-    return mixture_figures.draw_all(results.where(auto=None), results.where(auto=True), UNBIASED)
+    return draw_all(results.where(auto=None), results.where(auto=True), UNBIASED)
 
 
-STUDY = Study(
-    name="mixture",
-    title="The bias of a window, and its correction",
-    about=_ABOUT,
-    cells=cells,
-    run=run,
-    findings=findings,
-    figures=figures,
-    tables=tables,
-    notes=notes,
-)
+STUDY = Study("mixture", _TITLE, _ABOUT, cells, run, findings, figures, tables, notes)

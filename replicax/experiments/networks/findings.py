@@ -1,11 +1,11 @@
-"""What the study of small networks found: judged lines, tables, and what they rest on."""
+"""Findings, tables and notes of the study of small networks."""
 
 import numpy as np
 
 from replicax.experiments.networks.numbers import (
     BEST,
     COLD_TEMPERATURES,
-    LOOKS,
+    NUM_BATCHES,
     NUM_ROWS,
     RATE,
     best_window,
@@ -17,7 +17,8 @@ from replicax.experiments.networks.numbers import (
     trips,
     windows,
 )
-from replicax.experiments.shared.study import Finding, Measured, Results, Table, number
+from replicax.experiments.shared.measured import Measured, number
+from replicax.experiments.shared.study import Finding, Results, Table
 
 
 def findings(results: Results) -> list[Finding]:
@@ -25,7 +26,7 @@ def findings(results: Results) -> list[Finding]:
 
 
 def is_long(results: Results) -> bool:
-    """Whether there was time for round trips; the quick version only shows."""
+    """Return whether runs are long enough for round trips; the quick version is not judged."""
     return all(settings["epochs"] >= 50 for settings, _ in results)
 
 
@@ -52,7 +53,7 @@ def window_findings(results: Results) -> list[Finding]:
 
 
 def rate_findings(results: Results) -> list[Finding]:
-    """Whether pairs agree as often as asked, and which target has the best average."""
+    """Compare verdict rates with their targets, and find the target with the best average."""
     off = [abs(m["verdict_rate"].mean() / rate - 1) for rate, m in sweep(results)]
     lines = [Finding("mean verdict rate, largest distance to its target", "0",
                      f"{100 * max(off):.0f} %", "at most 25 %",
@@ -122,10 +123,10 @@ def notes(results: Results) -> list[str]:
         *_trip_notes(results),
         *_settling(results),
         *_growth(results),
-        f"Energy noise: standard deviation over {LOOKS} mini-batches of 64 of the mean loss of a "
-        "network that stands still, as swaps see it (batch statistics of the mini-batch), times "
-        f"N = {NUM_ROWS} for energies in total loss. σ_p is that of Eq. 14: the difference of two "
-        "energies has variance 2 σ_p²; on the same mini-batch it is the deviation of the "
+        f"Energy noise: standard deviation over {NUM_BATCHES} mini-batches of 64 of the mean loss "
+        "of a network that stands still, as swaps see it (batch statistics of the mini-batch), "
+        f"times N = {NUM_ROWS} for energies in total loss. σ_p is that of Eq. 14: the difference of "
+        "two energies has variance 2 σ_p²; on the same mini-batch it is the deviation of the "
         "differences over √2. As in the paper one trained network went on with all rates, so that "
         "neighbours are relatives: replicas that began apart share less of the noise.",
         "How many replicas (appendix B.4): `theory.optimal_num_replicas` wants temperatures, which "
@@ -138,7 +139,7 @@ def notes(results: Results) -> list[str]:
 
 
 def _trip_notes(results: Results) -> list[str]:
-    """How far networks are from coins, in this run."""
+    """Compare networks with coins of the same rates."""
     if not is_long(results):
         return ["Too short for round trips: the quick version shows the numbers without a verdict."]
     best = best_window(RATE)
@@ -166,7 +167,7 @@ def _settling(results: Results) -> list[str]:
 
 
 def _growth(results: Results) -> list[str]:
-    """Whether seeds agree that single energies become noisier."""
+    """Say if some seeds do not show that single energies become noisier."""
     std = results["noise"]["std"]
     against = int(np.sum(std[:, -1] <= std[:, 0]))
     if against == 0:

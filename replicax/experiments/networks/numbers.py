@@ -1,4 +1,4 @@
-"""What the records of the study of small networks say."""
+"""Numbers computed from the records of the study of small networks."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -8,21 +8,22 @@ import numpy as np
 from replicax import theory
 from replicax.data.digits import NUM_TEST
 from replicax.experiments.shared.index_process import simulate_trips
-from replicax.experiments.shared.study import Measured, Record, Results
+from replicax.experiments.shared.measured import Measured
+from replicax.experiments.shared.study import Record, Results
 
 NUM_REPLICAS = 8
 LADDER = (0.02, 0.2)
 RATE = 0.1  # the target swap rate of the window study
 _REPEATS = 200
-BEST = 0  # stands for the best window
+BEST = 0  # means the best window
 COLD_TEMPERATURES = (1.0, 0.1, 0.01)
-LOOKS = 100  # mini-batches that judge the energy noise
-NUM_ROWS = 1797 - NUM_TEST  # of the digits, to learn from
+NUM_BATCHES = 100  # mini-batches to estimate the energy noise
+NUM_ROWS = 1797 - NUM_TEST  # training images
 STEPS_PER_EPOCH = 21  # mini-batches of 64
 
 
 class Noise(NamedTuple):
-    """Means over seeds."""
+    """The energy noise, averaged over seeds."""
 
     rate: np.ndarray  # (rung,) learning rates
     energy: np.ndarray  # (rung,) mean loss
@@ -31,7 +32,7 @@ class Noise(NamedTuple):
 
 
 def best_window(rate: float) -> int:
-    """Theorem 1's."""
+    """Return the window of Theorem 1."""
     return int(theory.optimal_window(NUM_REPLICAS, rate))
 
 
@@ -40,15 +41,15 @@ def windows(results: Results) -> list[int]:
 
 
 def trips(results: Results, window: int) -> Measured:
-    """Per 100 epochs, over seeds."""
+    """Return round trips per 100 epochs, over seeds."""
     record = results.only(rate=RATE, window=window or best_window(RATE))
     return Measured.of(record["trips"])
 
 
 def lemma(window: float, verdict_rate: Any = None) -> float:
-    """Lemma 1's round trips per 100 epochs, at the target rate or at measured ones."""
+    """Return round trips per 100 epochs by Lemma 1, at the target rate or at measured rates."""
     if verdict_rate is not None and np.any(np.asarray(verdict_rate) <= 0):
-        return 0.0  # nobody passes a pair that never agrees
+        return 0.0  # no replica passes a pair that never swaps
     if verdict_rate is None:
         rate = theory.round_trip_rate(1 - RATE, window, NUM_REPLICAS)
     else:
@@ -57,18 +58,18 @@ def lemma(window: float, verdict_rate: Any = None) -> float:
 
 
 def coins(results: Results, window: int) -> Measured:
-    """Trips per 100 epochs of coins with the measured rates, in runs as long as ours."""
+    """Return trips per 100 epochs of coins with the measured rates, in runs of equal length."""
     ((settings, record),) = results.where(rate=RATE, window=window)
     rates, steps = record["verdict_rate"].mean(axis=0), settings["epochs"] * STEPS_PER_EPOCH
-    found = simulate_trips(rates, window, steps, repeats=_REPEATS)
-    return Measured.of(100 * found / settings["epochs"])
+    counts = simulate_trips(rates, window, steps, repeats=_REPEATS)
+    return Measured.of(100 * counts / settings["epochs"])
 
 
 def sweep(results: Results) -> Iterator[tuple[float, Record]]:
-    """Target swap rates in order, each at its best window."""
-    found = [(s["rate"], r) for s, r in results.where(kind="exchange")
-             if s["window"] == best_window(s["rate"])]  # fmt: skip
-    return iter(sorted(found, key=lambda pair: pair[0]))
+    """Return target swap rates in order, with the record of each at its best window."""
+    records = [(s["rate"], r) for s, r in results.where(kind="exchange")
+               if s["window"] == best_window(s["rate"])]  # fmt: skip
+    return iter(sorted(records, key=lambda pair: pair[0]))
 
 
 def noise_of(results: Results) -> Noise:
@@ -82,7 +83,7 @@ def noise_of(results: Results) -> Noise:
 
 
 def replica_counts(results: Results) -> list[list[Any]]:
-    """P_star by cold temperature, of the noise of single energies and of differences."""
+    """Return P_star by cold temperature, from the noise of single energies and of differences."""
     noise = noise_of(results)
     rows: list[list[Any]] = []
     for cold in COLD_TEMPERATURES:
@@ -92,6 +93,6 @@ def replica_counts(results: Results) -> list[list[Any]]:
             theory.optimal_num_replicas(NUM_ROWS * sigma, temperatures)
             for sigma in (apart, noise.pair)
         ]
-        shown = [f"{c.num_replicas} ({c.lower:.0f} to {c.upper:.0f})" for c in counts]
-        rows.append([f"{cold:g}", *shown])
+        ranges = [f"{c.num_replicas} ({c.lower:.0f} to {c.upper:.0f})" for c in counts]
+        rows.append([f"{cold:g}", *ranges])
     return rows

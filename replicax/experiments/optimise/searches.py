@@ -1,4 +1,4 @@
-"""Two problems with many minima, and ways to search them for the lowest at equal budget."""
+"""Two problems with many minima, and methods to search for the lowest at equal budget."""
 
 import functools
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _CHUNK_STEPS = 500
 
 
 class Problem(NamedTuple):
-    """What is minimised; the global minimiser is 0."""
+    """An energy to minimise; its global minimiser is 0."""
 
     name: str
     target: rx.Target
@@ -25,11 +25,11 @@ class Problem(NamedTuple):
     start: Callable
     dimensions: int
     steps: tuple[int, ...]  # budgets
-    thin: int  # every how many steps a replica is looked at
+    thin: int  # steps between recorded points
     restart_steps: int
-    grids: dict[str, list[dict[str, Any]]]  # method -> settings to choose from
+    grids: dict[str, list[dict[str, Any]]]  # settings to choose from, by method
     options: dict[str, Any]  # of the exchange
-    cooled: dict[str, float]  # what annealing leaves
+    cooled: dict[str, float]  # fractions at the end of annealing
 
 
 def _uniform(half_width: float, dimensions: int) -> Callable:
@@ -97,7 +97,7 @@ PROBLEMS = {
 
 
 def search(problem: Problem, method: str, budgets: tuple[int, ...], work: Work, **options: Any):
-    """What `_judge` says of `method`, and how often pairs swapped in an exchange."""
+    """Run `method` and return the result of `_lowest`; for an exchange, also its swap rates."""
     if method in EXCHANGES:
         return _exchange(problem, budgets, work, schedule=method, **options)
     return _ALONE[method](problem, budgets, work, schedule="none", **options)
@@ -106,28 +106,28 @@ def search(problem: Problem, method: str, budgets: tuple[int, ...], work: Work, 
 def _exchange(problem: Problem, budgets: tuple[int, ...], work: Work, **options: Any):
     options = {**problem.options, **options}
     posterior = _sample(problem, work, REPLICAS, num_steps=budgets[-1], **options)
-    judged = _judge(problem, posterior, _looks(posterior), budgets)
     cold = np.asarray(problem.energy(posterior.draws))
     return {
-        **judged,
+        **_lowest(problem, posterior, _points(posterior), budgets),
         "window_swap_rate": posterior.window_swap_rate,  # (chain, pair)
         "cold_energy": cold[:, cold.shape[1] // 2 :].mean(axis=1),  # exact, of the second half
     }
 
 
 def _restart(problem: Problem, budgets: tuple[int, ...], work: Work, **options: Any):
-    """Starts are independent, so later ones run beside the first, as further chains."""
+    """Run SGD from many starts; they are independent, so all run at once, as further chains."""
     num_starts = -(-budgets[-1] // problem.restart_steps)
     num_chains = options.pop("num_chains")
     options |= {"num_steps": problem.restart_steps, "temperature": 0.0, **_NO_TUNING}
     posterior = _sample(problem, work, REPLICAS, num_chains=num_chains * num_starts, **options)
-    looks = _looks(posterior)  # one start after another
-    return _judge(problem, posterior, looks.reshape(num_chains, -1, *looks.shape[2:]), budgets)
+    points = _points(posterior)
+    points = points.reshape(num_chains, -1, *points.shape[2:])  # one start after another
+    return _lowest(problem, posterior, points, budgets)
 
 
 def _anneal(problem: Problem, budgets: tuple[int, ...], work: Work, stretch: int = 1, **options):
-    """A run for every budget: how fast it cools depends on when it has to be cold."""
-    found = []
+    """Run once for every budget, because the cooling rate depends on the number of steps."""
+    records = []
     num_replicas = REPLICAS // stretch
     # A single number would be the temperature of the cold rung alone.
     options |= {"temperature": [options.get("temperature", 0.0)] * num_replicas, **_NO_TUNING}
@@ -137,9 +137,9 @@ def _anneal(problem: Problem, budgets: tuple[int, ...], work: Work, stretch: int
         posterior = _sample(
             problem, work, num_replicas, kernel=kernel, num_steps=num_steps, **options
         )
-        found.append(_judge(problem, posterior, _looks(posterior), (budget,)))
-    energy = np.concatenate([one["energy"] for one in found])
-    return {"energy": energy, "picked": found[-1]["picked"]}
+        records.append(_lowest(problem, posterior, _points(posterior), (budget,)))
+    energy = np.concatenate([record["energy"] for record in records])
+    return {"energy": energy, "picked": records[-1]["picked"]}
 
 
 _ALONE = {
@@ -147,7 +147,7 @@ _ALONE = {
     "annealing_p": _anneal,
     "annealing_t": functools.partial(_anneal, stretch=REPLICAS),
 }
-_NO_TUNING = {"adapt": False, "buffer": 0.0}  # nothing to tune without exchange
+_NO_TUNING = {"adapt": False, "buffer": 0.0}  # without exchange there is nothing to adapt
 
 
 def _sample(problem: Problem, work: Work, num_replicas: int, **options: Any) -> rx.Posterior:
@@ -157,7 +157,7 @@ def _sample(problem: Problem, work: Work, num_replicas: int, **options: Any) -> 
         num_replicas=num_replicas,
         draw_rungs="all",
         thin=problem.thin,
-        burn_in=problem.thin - 1,  # the last look is at the last step
+        burn_in=problem.thin - 1,  # so that the last step is recorded
         track_best=True,
         history_every=_CHUNK_STEPS,
         chunk_steps=_CHUNK_STEPS,
@@ -166,28 +166,30 @@ def _sample(problem: Problem, work: Work, num_replicas: int, **options: Any) -> 
     )
 
 
-def _looks(posterior: rx.Posterior) -> np.ndarray:
-    """Every replica at every look, in the order of time  (chain, look, replica, dimension)."""
+def _points(posterior: rx.Posterior) -> np.ndarray:
+    """Return the recorded points of all replicas  (chain, record, replica, dimension)."""
     rungs = range(posterior.num_replicas)
     return np.stack([posterior.draws_at(rung) for rung in rungs], axis=2)
 
 
-def _judge(
-    problem: Problem, posterior: rx.Posterior, looks: np.ndarray, budgets: tuple[int, ...]
+def _lowest(
+    problem: Problem, posterior: rx.Posterior, points: np.ndarray, budgets: tuple[int, ...]
 ) -> dict[str, np.ndarray]:
-    """The lowest exact energy seen within each budget  (budget, chain); and where the point of
-    lowest energy as it was seen lies: in the basin of the global minimiser?  (chain,)."""
-    seen = np.asarray(problem.energy(looks)).min(axis=2)  # (chain, look)
-    lowest = np.minimum.accumulate(seen, axis=1)
+    """Return the lowest exact energy within each budget, and whether the best point is right.
+
+    `energy` (budget, chain) is exact; `picked` (chain,) says whether the point with the lowest
+    noisy energy is in the basin of the global minimiser.
+    """
+    lowest = np.minimum.accumulate(np.asarray(problem.energy(points)).min(axis=2), axis=1)
     last = [lowest.shape[1] * budget // budgets[-1] - 1 for budget in budgets]
-    points, energies = (part.reshape(len(looks), -1, *part.shape[1:])
-                        for part in posterior.best_by_chain)  # fmt: skip
-    picked = points[np.arange(len(looks)), np.argmin(energies, axis=1)]
+    candidates, energies = (part.reshape(len(points), -1, *part.shape[1:])
+                            for part in posterior.best_by_chain)  # fmt: skip
+    picked = candidates[np.arange(len(points)), np.argmin(energies, axis=1)]
     return {"energy": lowest[:, last].T, "picked": np.all(np.abs(picked) < 0.5, axis=-1)}
 
 
 def next_lowest(problem: Problem) -> float:
-    """The energy of the lowest minimum but the global one: one coordinate near 1."""
+    """Return the energy of the second lowest minimum: one coordinate is near 1."""
     line = np.zeros((2001, problem.dimensions))
     line[:, 0] = np.linspace(0.5, 1.5, 2001)
     return float(np.asarray(problem.energy(line)).min())

@@ -13,17 +13,9 @@ from replicax.experiments.optimise.searches import (
     next_lowest,
     search,
 )
-from replicax.experiments.shared.study import (
-    Cell,
-    Finding,
-    Results,
-    Scale,
-    Study,
-    Table,
-    Work,
-    number,
-)
-from replicax.results import figure_style as panels
+from replicax.experiments.shared.measured import number, stack
+from replicax.experiments.shared.study import Cell, Finding, Results, Scale, Study, Table, Work
+from replicax.results import figure_style
 
 _METHODS = {
     "exactly_one": "exactly one swap",
@@ -32,6 +24,7 @@ _METHODS = {
     "annealing_p": f"annealing x P{REPLICAS}",
     "annealing_t": f"annealing x T{REPLICAS}",
 }
+_TITLE = "Exactly one swap, for optimisation"
 _ABOUT = f"""
 Appendix A.4 says that the scheme with exactly one swap in each window has a better chance to hit
 global optima. Here it is compared, at equal budget ({REPLICAS} gradients a step), with at most one
@@ -46,18 +39,18 @@ from: they are chosen on some seeds, by the mean probability over the budgets, a
 
 
 def cells(scale: Scale) -> list[Cell]:
-    shared = {
-        "seeds": scale.num_seeds(48, 24),  # reported
-        "choosing": scale.choose(16, 2),  # further seeds, on which settings are chosen
+    common = {
+        "seeds": scale.num_seeds(48, 24),  # for the results
+        "choosing": scale.choose(16, 2),  # further seeds, for the choice of settings
         "settings": scale.choose(4, 1),
     }
     few = scale.choose(0, -2)
-    # Every budget of annealing is a program to compile: too long for a quick version.
+    # Annealing compiles a program for every budget: too long for a quick version.
     methods = [name for name in _METHODS if not (scale.quick and "annealing" in name)]
     return [
         Cell(
             f"{key}-{method}",
-            {"problem": key, "method": method, "budgets": problem.steps[few:], **shared},
+            {"problem": key, "method": method, "budgets": problem.steps[few:], **common},
         )
         for key, problem in PROBLEMS.items()
         for method in methods
@@ -67,28 +60,29 @@ def cells(scale: Scale) -> list[Cell]:
 def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
     problem, method = PROBLEMS[settings["problem"]], settings["method"]
     num_chains = settings["choosing"] + settings["seeds"]
-    found = [
-        search(problem, method, settings["budgets"], work, num_chains=num_chains, **chosen)
-        for chosen in problem.grids[method][: settings["settings"]]
-    ]
-    return {name: np.stack([one[name] for one in found]) for name in found[0]}
+    return stack(
+        [
+            search(problem, method, settings["budgets"], work, num_chains=num_chains, **chosen)
+            for chosen in problem.grids[method][: settings["settings"]]
+        ]
+    )
 
 
 class Outcome(NamedTuple):
-    """A method on a problem, at the setting that was chosen for it."""
+    """The result of a method on a problem, at its chosen setting."""
 
     problem: Problem
     method: str
     budgets: tuple[int, ...]
     chosen: dict[str, Any]
     probability: np.ndarray  # (budget,)
-    picked: float  # how often the point of lowest energy as it was seen is in the right basin
+    picked: float  # how often the point of lowest noisy energy is in the right basin
     cold_energy: float  # exact mean on the cold rung, of an exchange
     n: int
 
     @property
     def error(self) -> np.ndarray:
-        """The binomial standard error, for one hit and one miss more than were seen."""
+        """Return the binomial standard error, with one more hit and one more miss."""
         smoothed = (self.probability * self.n + 1) / (self.n + 2)
         return np.sqrt(smoothed * (1 - smoothed) / self.n)
 
@@ -97,28 +91,28 @@ class Outcome(NamedTuple):
 
 
 def outcome(settings: dict[str, Any], record: Any) -> Outcome:
-    """Choose a setting on the first seeds, judge it on the others."""
+    """Choose a setting on the first seeds and evaluate it on the others."""
     problem, choosing = PROBLEMS[settings["problem"]], settings["choosing"]
     hit = record["energy"] < next_lowest(problem)  # (setting, budget, seed)
-    place = int(np.argmax(hit[:, :, :choosing].mean(axis=(1, 2))))
+    best = int(np.argmax(hit[:, :, :choosing].mean(axis=(1, 2))))
     return Outcome(
         problem,
         settings["method"],
         settings["budgets"],
-        problem.grids[settings["method"]][place],
-        hit[place, :, choosing:].mean(axis=1),
-        float(record["picked"][place, choosing:].mean()),
-        float(np.mean(record.get("cold_energy", np.full((place + 1, 1), np.nan))[place])),
+        problem.grids[settings["method"]][best],
+        hit[best, :, choosing:].mean(axis=1),
+        float(record["picked"][best, choosing:].mean()),
+        float(np.mean(record.get("cold_energy", np.full((best + 1, 1), np.nan))[best])),
         settings["seeds"],
     )
 
 
 def _by_problem(results: Results) -> dict[str, dict[str, Outcome]]:
-    found: dict[str, dict[str, Outcome]] = {}
+    outcomes: dict[str, dict[str, Outcome]] = {}
     for settings, record in results:
-        made = outcome(settings, record)
-        found.setdefault(settings["problem"], {})[settings["method"]] = made
-    return found
+        by_method = outcomes.setdefault(settings["problem"], {})
+        by_method[settings["method"]] = outcome(settings, record)
+    return outcomes
 
 
 def findings(results: Results) -> list[Finding]:
@@ -135,13 +129,13 @@ def findings(results: Results) -> list[Finding]:
 
 
 def at_same_settings(results: Results, key: str) -> str:
-    """Exactly one minus at most one, for each ladder and window that both could choose."""
-    level, found = next_lowest(PROBLEMS[key]), []
+    """Return exactly one minus at most one, for each setting that both could choose."""
+    level, hits = next_lowest(PROBLEMS[key]), []
     for method in ("exactly_one", "deo_star"):
         ((settings, record),) = results.where(problem=key, method=method)
-        found.append((record["energy"][:, -1, settings["choosing"] :] < level).mean(axis=1))
+        hits.append((record["energy"][:, -1, settings["choosing"] :] < level).mean(axis=1))
     grid = PROBLEMS[key].grids["exactly_one"]
-    return "; ".join(f"{_told(a)}: {one - b:+.2f}" for a, one, b in zip(grid, *found))
+    return "; ".join(f"{_describe(a)}: {one - b:+.2f}" for a, one, b in zip(grid, *hits))
 
 
 def notes(results: Results) -> list[str]:
@@ -150,7 +144,7 @@ def notes(results: Results) -> list[str]:
         one, other = outcomes["exactly_one"], outcomes["deo_star"]
         difference = one.probability[-1] - other.probability[-1]
         error = np.hypot(one.error[-1], other.error[-1])
-        best = max(outcomes.values(), key=lambda made: made.probability.mean())
+        best = max(outcomes.values(), key=lambda outcome: outcome.probability.mean())
         sentences.append(
             f"{one.problem.name}: exactly one minus at most one at {one.budgets[-1]:,} steps is "
             f"{difference:+.2f} ± {error:.2f}; over all budgets {_METHODS[best.method]} hits most "
@@ -169,7 +163,7 @@ def notes(results: Results) -> list[str]:
     return sentences
 
 
-def _told(chosen: dict[str, Any]) -> str:
+def _describe(chosen: dict[str, Any]) -> str:
     def value(x: Any) -> str:
         return " to ".join(map(number, x)) if isinstance(x, tuple) else number(x)
 
@@ -177,49 +171,41 @@ def _told(chosen: dict[str, Any]) -> str:
 
 
 def tables(results: Results) -> list[Table]:
-    made = []
+    tables = []
     for outcomes in _by_problem(results).values():
         first = next(iter(outcomes.values()))
         rows = [
             [_METHODS[method], *(f"{p:.2f} ± {e:.2f}" for p, e in zip(one.probability, one.error)),
-             _told(one.chosen), "; ".join(map(_told, one.problem.grids[method]))]
+             _describe(one.chosen), "; ".join(map(_describe, one.problem.grids[method]))]
             for method, one in outcomes.items()
         ]  # fmt: skip
         header = ["", *(f"{steps:,} steps" for steps in first.budgets), "chosen", "of"]
         title = f"Probability to hit, {first.problem.name} (n = {first.n})"
-        made.append(Table(title, header, rows))
-    return made
+        tables.append(Table(title, header, rows))
+    return tables
 
 
 def figures(results: Results) -> dict[str, Any]:
-    found = _by_problem(results)
-    figure = panels.new_figure(10.5, 4.2)
-    for axes, outcomes in zip(figure.subplots(1, len(found)), found.values(), strict=True):
+    problems = _by_problem(results)
+    figure = figure_style.new_figure(10.5, 4.2)
+    for axes, outcomes in zip(figure.subplots(1, len(problems)), problems.values(), strict=True):
         for place, (method, one) in enumerate(outcomes.items()):
-            shifted = np.array(one.budgets) * 1.025 ** (place - 2)  # so that bars stay apart
+            shifted = np.array(one.budgets) * 1.025 ** (
+                place - 2
+            )  # so that error bars do not overlap
             axes.errorbar(shifted, one.probability, one.error, fmt="o-", ms=4, capsize=3,
-                          color=panels.CHAINS[place], label=_METHODS[method])  # fmt: skip
+                          color=figure_style.CHAINS[place], label=_METHODS[method])  # fmt: skip
         first = next(iter(outcomes.values()))
         axes.set_xscale("log", base=2)
         axes.set_xticks(first.budgets, [f"{steps:,}" for steps in first.budgets])
         axes.set_ylim(-0.04, 1.04)
         x = f"steps (of {REPLICAS} gradients each)"
-        panels.label(axes, x, "probability of a hit", first.problem.name)
-    panels.legend_below(axes)
+        figure_style.label(axes, x, "probability of a hit", first.problem.name)
+    figure_style.legend_below(axes)
     figure.set_label(
         "How often the global minimum was hit, against the budget (± binomial standard error)."
     )
     return {"hits": figure}
 
 
-STUDY = Study(
-    name="optimise",
-    title="Exactly one swap, for optimisation",
-    about=_ABOUT,
-    cells=cells,
-    run=run,
-    findings=findings,
-    figures=figures,
-    tables=tables,
-    notes=notes,
-)
+STUDY = Study("optimise", _TITLE, _ABOUT, cells, run, findings, figures, tables, notes)

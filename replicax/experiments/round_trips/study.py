@@ -1,32 +1,25 @@
-"""How the round trip time grows with the replicas: Table 1 and Lemma 1, by simulation."""
+"""Growth of the round trip time with the number of replicas: Table 1 and Lemma 1, simulated."""
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from replicax import theory
-from replicax.algorithm.schedule import Schedule
-from replicax.experiments.round_trips import slope as window_slope
+from replicax.algorithm.schedule import adj, deo, seo
+from replicax.experiments.round_trips import slope
 from replicax.experiments.shared import index_process
-from replicax.experiments.shared.study import (
-    Cell,
-    Finding,
-    Results,
-    Scale,
-    Study,
-    Table,
-    Work,
-    number,
-)
-from replicax.results import figure_style as panels
+from replicax.experiments.shared.measured import number
+from replicax.experiments.shared.study import Cell, Finding, Results, Scale, Study, Table, Work
+from replicax.results import figure_style
 
-_SCHEDULES = {"ADJ": "adj", "SEO": "seo", "DEO": "windowed_deo", "DEO*": "windowed_deo"}
-_PROGRAMS = (["ADJ"], ["SEO"], ["DEO", "DEO*"])  # schemes that one compiled program serves
-_FIXED, _FALLING = "r = 0.6", "r = 2 / P"  # Table 1's non-asymptotic and asymptotic column
+_SCHEDULES = {"ADJ": adj(), "SEO": seo(), "DEO": deo(), "DEO*": deo()}
+_PROGRAMS = (["ADJ"], ["SEO"], ["DEO", "DEO*"])  # schemes that share a compiled program
+_FIXED, _FALLING = "r = 0.6", "r = 2 / P"  # non-asymptotic and asymptotic column of Table 1
 _COLUMNS = (_FIXED, _FALLING)
-_FITTED = (16, 64)  # P over which orders of growth are fitted
-# Order of growth: Table 1, what is asked, by how much it may differ.
+_FITTED = (16, 64)  # range of P in which orders of growth are fitted
+# Order of growth: in Table 1, expected exponent, tolerance.
 _ORDERS = {
     ("ADJ", _FIXED): ("P²", 2.0, 0.1),
     ("SEO", _FIXED): ("P²", 2.0, 0.1),
@@ -37,6 +30,7 @@ _ORDERS = {
     ("DEO", _FALLING): ("P", 1.0, 0.1),
     ("DEO*", _FALLING): ("P", 1.0, 0.2),
 }
+_TITLE = "Round trip times of the swap schemes"
 _ABOUT = """
 How many steps does a replica need from the coldest rung to the hottest and back, as the ladder
 grows from 4 to 128 replicas? Table 1 of the paper answers with orders of growth for four schemes,
@@ -49,7 +43,7 @@ after another. The figures of appendix B.2, the slope of E[T] in the window and 
 
 
 class Row(NamedTuple):
-    """A scheme, a column of Table 1 and a number of replicas."""
+    """The result of a scheme in a column of Table 1 with a number of replicas."""
 
     scheme: str
     column: str
@@ -59,7 +53,7 @@ class Row(NamedTuple):
     num_trips: int
 
     @property
-    def off(self) -> float:
+    def relative_error(self) -> float:
         return abs(self.time / self.closed - 1)
 
 
@@ -72,7 +66,7 @@ def window_of(scheme: str, rate: float, num_replicas: int) -> int:
 
 
 def closed_form(scheme: str, rate: float, num_replicas: int) -> float:
-    """E[T] of Lemma 1, of SEO, or in sweeps of ADJ."""
+    """Return E[T]: of Lemma 1, of SEO, or in sweeps of ADJ."""
     if scheme == "SEO":
         return theory.round_trip_time_seo(rate, num_replicas)
     if scheme == "ADJ":
@@ -89,7 +83,7 @@ def cells(scale: Scale) -> list[Cell]:
             f"{schemes[0]}-P={size}",
             {"schemes": schemes, "num_replicas": size, "num_trips": num_trips},
         )
-        for size in reversed(sizes)  # the dear ones first, so that no core is idle at the end
+        for size in reversed(sizes)  # the expensive ones first, so that no core is idle at the end
         for schemes in _PROGRAMS
     ]
 
@@ -103,7 +97,7 @@ def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
     for done, (scheme, column) in enumerate(kinds):
         rate = rejection(column, size)
         window = window_of(scheme, rate, size)
-        ladder = index_process.equal_rates(Schedule(schedule, window), size, rate)
+        ladder = index_process.equal_rates(replace(schedule, window=window), size, rate)
         counts.append(
             index_process.count_trips(
                 program,
@@ -122,8 +116,8 @@ def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
 
 
 def rows(results: Results) -> list[Row]:
-    """In the order of Table 1."""
-    found = [
+    """Return the results of all cells, in the order of Table 1."""
+    unsorted = [
         Row(str(scheme), str(column), size, float(time), closed, int(trips))
         for settings, record in results
         for size in [settings["num_replicas"]]
@@ -133,8 +127,8 @@ def rows(results: Results) -> list[Row]:
         )
         for closed in [closed_form(str(scheme), rejection(str(column), size), size)]
     ]
-    place = list(_SCHEDULES)
-    return sorted(found, key=lambda row: (place.index(row.scheme), row.num_replicas))
+    order = list(_SCHEDULES)
+    return sorted(unsorted, key=lambda row: (order.index(row.scheme), row.num_replicas))
 
 
 def chosen(results: Results, scheme: str, column: str) -> list[Row]:
@@ -142,7 +136,7 @@ def chosen(results: Results, scheme: str, column: str) -> list[Row]:
 
 
 def order_of_growth(sizes: list[int], times: list[float]) -> float:
-    """k of the power law P^k through the times of P = 16 to 64."""
+    """Return k of the power law P^k, fitted to the times of P = 16 to 64."""
     pairs = [(p, t) for p, t in zip(sizes, times, strict=True) if _FITTED[0] <= p <= _FITTED[1]]
     log_sizes, log_times = np.log(pairs).T
     return float(np.polyfit(log_sizes, log_times, 1)[0])
@@ -154,10 +148,10 @@ def fitted_range(results: Results) -> str:
 
 
 def orders(results: Results, scheme: str, column: str) -> tuple[float, float]:
-    """Of the simulated times and of the closed form."""
-    found = chosen(results, scheme, column)
-    sizes = [row.num_replicas for row in found]
-    times, closed = [row.time for row in found], [row.closed for row in found]
+    """Return the order of growth of the simulated times and of the closed form."""
+    selected = chosen(results, scheme, column)
+    sizes = [row.num_replicas for row in selected]
+    times, closed = [row.time for row in selected], [row.closed for row in selected]
     return order_of_growth(sizes, times), order_of_growth(sizes, closed)
 
 
@@ -167,20 +161,20 @@ def findings(results: Results) -> list[Finding]:
         simulated, closed = orders(results, scheme, column)
         what = f"{scheme}, {column}: k of P^k, {fitted_range(results)}"
         met = max(abs(simulated - middle), abs(closed - middle)) <= width
-        there = f"{paper}; closed form {closed:.3f}"
-        lines.append(Finding(what, there, round(simulated, 3), f"{middle} ± {width}", met))
-    return lines + window_slope.findings()
+        expected = f"{paper}; closed form {closed:.3f}"
+        lines.append(Finding(what, expected, round(simulated, 3), f"{middle} ± {width}", met))
+    return lines + slope.findings()
 
 
 def distances(results: Results) -> list[Finding]:
-    """To the closed forms, of what was simulated."""
+    """Compare the simulated times with the closed forms."""
     fewest = min(settings["num_trips"] for settings, _ in results)
     bound = index_process.error_bound(fewest)
     lines = []
     for scheme, column in _ORDERS:
-        found = chosen(results, scheme, column)
-        if found:
-            worst = max(row.off for row in found)
+        selected = chosen(results, scheme, column)
+        if selected:
+            worst = max(row.relative_error for row in selected)
             what = f"{scheme}, {column}: largest distance to the closed form"
             asked = f"at most {100 * bound:.1f} %"
             lines.append(Finding(what, "0", f"{100 * worst:.2f} %", asked, worst <= bound))
@@ -193,9 +187,9 @@ def tables(results: Results) -> list[Table]:
     lines = []
     for scheme in _SCHEDULES:
         fixed, falling = (orders(results, scheme, column)[0] for column in _COLUMNS)
-        found = chosen(results, scheme, _FIXED)
+        selected = chosen(results, scheme, _FIXED)
         waited = order_of_growth(
-            [row.num_replicas for row in found], [row.time * attempts(row) for row in found]
+            [row.num_replicas for row in selected], [row.time * attempts(row) for row in selected]
         )
         lines.append(
             [
@@ -221,7 +215,7 @@ def times_table(results: Results, column: str) -> Table:
             window_of(row.scheme, rejection(column, row.num_replicas), row.num_replicas),
             row.closed,
             row.time,
-            f"{100 * row.off:.2f} %",
+            f"{100 * row.relative_error:.2f} %",
             row.num_trips,
             row.time * attempts(row),
         ]
@@ -232,7 +226,7 @@ def times_table(results: Results, column: str) -> Table:
 
 
 def attempts(row: Row) -> int:
-    """That a step waits for, one after another."""
+    """Return the number of attempts of a step that must run one after another."""
     return row.num_replicas - 1 if row.scheme == "ADJ" else 1
 
 
@@ -243,7 +237,7 @@ def notes(results: Results) -> list[str]:
     closed = window_of("DEO*", 0.6, 4)
     four = [number(float(theory.round_trip_time(0.6, window, 4))) for window in (closed, 1)]
     many = [number(closed_form(s, 2 / 1024, 1024)) for s in ("DEO*", "DEO")]
-    x, zero = 1 / (5 * math.log(5)), window_slope.zero_of_g(5)
+    x, zero = 1 / (5 * math.log(5)), slope.zero_of_g(5)
     divided = [(r.num_replicas, r.time / math.log(r.num_replicas))
                for r in chosen(results, "DEO*", _FIXED)]  # fmt: skip
     rest = order_of_growth(*map(list, zip(*divided, strict=True)))
@@ -265,24 +259,24 @@ def notes(results: Results) -> list[str]:
 
 
 def figures(results: Results) -> dict[str, Any]:
-    return {"growth": growth(results), **window_slope.figures()}
+    return {"growth": growth(results), **slope.figures()}
 
 
 def growth(results: Results) -> Any:
-    figure = panels.new_figure(10.5, 4.4)
+    figure = figure_style.new_figure(10.5, 4.4)
     both = figure.subplots(1, 2, sharey=True)
     for axes, column in zip(both, _COLUMNS, strict=True):
         axes.set(xscale="log", yscale="log")
-        for colour, scheme in zip(panels.CHAINS, _SCHEDULES, strict=False):
-            found = chosen(results, scheme, column)
-            sizes = [row.num_replicas for row in found]
-            axes.plot(sizes, [row.closed for row in found], "-", color=colour, lw=1.2)
+        for colour, scheme in zip(figure_style.CHAINS, _SCHEDULES, strict=False):
+            selected = chosen(results, scheme, column)
+            sizes = [row.num_replicas for row in selected]
+            axes.plot(sizes, [row.closed for row in selected], "-", color=colour, lw=1.2)
             name = "ADJ (sweeps)" if scheme == "ADJ" else scheme
-            axes.plot(sizes, [row.time for row in found], "o", color=colour, ms=5, label=name)
-        panels.label(axes, "replicas", "steps" if column == _FIXED else "", column)
+            axes.plot(sizes, [row.time for row in selected], "o", color=colour, ms=5, label=name)
+        figure_style.label(axes, "replicas", "steps" if column == _FIXED else "", column)
         axes.set_xticks(sizes, [str(size) for size in sizes], minor=False)
         axes.minorticks_off()
-    panels.legend(both[0])
+    figure_style.legend(both[0])
     figure.set_label(
         "Steps of a round trip (sweeps for ADJ) against the number of replicas: simulated (dots) "
         "and closed forms (lines), at a fixed rejection rate and at one that falls."
@@ -290,14 +284,4 @@ def growth(results: Results) -> Any:
     return figure
 
 
-STUDY = Study(
-    name="round-trips",
-    title="Round trip times of the swap schemes",
-    about=_ABOUT,
-    cells=cells,
-    run=run,
-    findings=findings,
-    figures=figures,
-    tables=tables,
-    notes=notes,
-)
+STUDY = Study("round-trips", _TITLE, _ABOUT, cells, run, findings, figures, tables, notes)

@@ -1,4 +1,4 @@
-"""What a study leaves for programs (JSON) and for people (a page with figures)."""
+"""The output of a study: JSON for programs, a page with figures for people."""
 
 import json
 import os
@@ -10,11 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from replicax.experiments.shared.study import Cell, Finding, Measured, Results, Scale, Study, number
+from replicax.experiments.shared.measured import Measured, number
+from replicax.experiments.shared.study import Cell, Finding, Results, Scale, Study
 from replicax.results.figure_style import save
 from replicax.version import __version__
 
-_MAX_SIZE = 64  # of an array in the JSON; the records hold all
+_MAX_SIZE = 64  # of an array in the JSON; the records contain all arrays
 _VERDICTS = {True: "met", False: "**not met**", None: ""}
 
 
@@ -27,49 +28,53 @@ def write(
     seconds: float,
     command: str = "",
 ) -> dict[str, Any]:
-    """Write `<name>.json`, `<name>-<figure>.png` and `<name>.md`; returns what the JSON holds."""
+    """Write `<name>.json`, `<name>-<figure>.png` and `<name>.md`; return the JSON as a dict."""
     folder.mkdir(parents=True, exist_ok=True)
     captions = {}
     for name, figure in study.figures(results).items():
         file = f"{study.name}-{name}.png"
         save(figure, folder / file)
         captions[file] = figure.get_label() or name
-    held = {
-        "study": study.name,
-        "title": study.title,
-        "command": command or f"replicax reproduce {study.name}",
-        "version": __version__,
-        "machine": describe_machine(),
-        "quick": scale.quick,
-        "seconds": round(seconds, 1),
-        "findings": [_plain(finding._asdict()) for finding in study.findings(results)],
-        "notes": study.notes(results),
-        "cells": [
-            {"name": cell.name, "settings": cell.settings, "numbers": _small(record)}
-            for cell, (_, record) in zip(cells, results, strict=True)
-        ],
-        "figures": list(captions),
-    }
-    held = _plain(held)
-    text = json.dumps(held, indent=1, allow_nan=False, ensure_ascii=False)
-    (folder / f"{study.name}.json").write_text(text + "\n")
-    (folder / f"{study.name}.md").write_text(_markdown(study, results, held, captions))
-    return held
+    summary = to_plain(
+        {
+            "study": study.name,
+            "title": study.title,
+            "command": command or f"replicax reproduce {study.name}",
+            "version": __version__,
+            "machine": describe_machine(),
+            "quick": scale.quick,
+            "seconds": round(seconds, 1),
+            "findings": [finding._asdict() for finding in study.findings(results)],
+            "notes": study.notes(results),
+            "cells": [
+                {"name": cell.name, "settings": cell.settings, "numbers": _small(record)}
+                for cell, (_, record) in zip(cells, results, strict=True)
+            ],
+            "figures": list(captions),
+        }
+    )
+    write_json(folder / f"{study.name}.json", summary)
+    (folder / f"{study.name}.md").write_text(_markdown(study, results, summary, captions))
+    return summary
+
+
+def write_json(path: Path, summary: dict[str, Any]) -> None:
+    path.write_text(json.dumps(summary, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
 
 
 def write_index(folder: Path, names: Sequence[str]) -> None:
-    """`index.md`: a line for every study that has left its numbers in `folder`."""
+    """Write `index.md`, with a line for every study that has results in `folder`."""
     rows = []
     for name in names:
         path = folder / f"{name}.json"
         if path.exists():
-            held = json.loads(path.read_text())
-            verdicts = [finding["met"] for finding in held["findings"]]
+            summary = json.loads(path.read_text())
+            verdicts = [finding["met"] for finding in summary["findings"]]
             unmet = verdicts.count(False)
             judged = f"{verdicts.count(True)} met" + (f", **{unmet} not met**" if unmet else "")
-            machine = f"{held['seconds']:,.0f} s of work, {held['machine']}"
-            quick = " (quick)" if held["quick"] else ""
-            rows.append([f"[{name}]({name}.md)", held["title"] + quick, judged, machine])
+            machine = f"{summary['seconds']:,.0f} s of work, {summary['machine']}"
+            quick = " (quick)" if summary["quick"] else ""
+            rows.append([f"[{name}]({name}.md)", summary["title"] + quick, judged, machine])
     lines = [
         "# Results",
         "",
@@ -77,7 +82,7 @@ def write_index(folder: Path, names: Sequence[str]) -> None:
         "`replicax reproduce NAME`; this page, too. A quick version of every study is part of the",
         "tests.",
         "",
-        *_rows(["study", "what it shows", "findings", "run"], rows),
+        *markdown_table(["study", "what it shows", "findings", "run"], rows),
         "",
     ]
     (folder / "index.md").write_text("\n".join(lines))
@@ -90,38 +95,36 @@ def describe_machine() -> str:
     )
 
 
-def _markdown(study: Study, results: Results, held: dict, captions: dict[str, str]) -> str:
-    minutes, seconds = divmod(round(held["seconds"]), 60)
+def _markdown(study: Study, results: Results, summary: dict, captions: dict[str, str]) -> str:
+    minutes, seconds = divmod(round(summary["seconds"]), 60)
+    quick = ", **quick version**" if summary["quick"] else ""
     lines = [
         f"# {study.title}",
         "",
         study.about.strip(),
         "",
-        f"`{held['command']}`, replicax {held['version']}, {held['machine']}, "
-        f"{minutes} min {seconds} s of work in all"
-        f"{', **quick version**' if held['quick'] else ''}. This page is written by the command.",
+        f"`{summary['command']}`, replicax {summary['version']}, {summary['machine']}, "
+        f"{minutes} min {seconds} s of work in all{quick}. This page is written by the command.",
         "",
-        "## Findings",
-        "",
+        *findings_section(study.findings(results)),
     ]
-    findings = study.findings(results)
-    header = ["", "paper or exact", "ours", "asked", "verdict"]
-    lines += _rows(header, [_finding_row(finding) for finding in findings])
-    for sentence in held["notes"]:
+    for sentence in summary["notes"]:
         lines += ["", f"- {sentence}"] if lines[-1][:1] != "-" else [f"- {sentence}"]
     for file, caption in captions.items():
         shown = caption.replace("*", r"\*")
         lines += ["", f"![{shown}]({file})", "", f"*{shown}*"]
     for table in study.tables(results):
-        lines += ["", f"## {table.title}", "", *_rows(table.header, table.rows)]
+        lines += ["", f"## {table.title}", "", *markdown_table(table.header, table.rows)]
     return "\n".join([*lines, ""])
 
 
-def _finding_row(finding: Finding) -> list[Any]:
-    return [finding.what, finding.paper, finding.ours, finding.asked, _VERDICTS[finding.met]]
+def findings_section(findings: Sequence[Finding]) -> list[str]:
+    rows = [[f.what, f.paper, f.ours, f.asked, _VERDICTS[f.met]] for f in findings]
+    header = ["", "paper or exact", "ours", "asked", "verdict"]
+    return ["## Findings", "", *markdown_table(header, rows)]
 
 
-def _rows(header: list[str], rows: list[list[Any]]) -> list[str]:
+def markdown_table(header: list[str], rows: list[list[Any]]) -> list[str]:
     def line(parts: list[Any]) -> str:
         return "| " + " | ".join(_text(part) for part in parts) + " |"
 
@@ -140,16 +143,16 @@ def _small(record: Any) -> dict[str, Any]:
     return {name: value for name, value in record.items() if np.size(value) <= _MAX_SIZE}
 
 
-def _plain(value: Any) -> Any:
-    """For JSON, which knows no NaN."""
+def to_plain(value: Any) -> Any:
+    """Return `value` as lists, dicts, numbers and strings for JSON; NaN becomes None."""
     if isinstance(value, Measured):
-        return _plain(value._asdict())
+        return to_plain(value._asdict())
     if isinstance(value, dict):
-        return {str(key): _plain(part) for key, part in value.items()}
+        return {str(key): to_plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
+        return [to_plain(part) for part in value]
     if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
+        return to_plain(value.tolist())
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     return value

@@ -1,10 +1,10 @@
-"""Run studies: every finished cell is saved at once, and numbers and figures come from what is
-saved."""
+"""Run the cells of a study, save their records, and write the page from the saved records."""
 
 import contextlib
 import json
 import os
 import signal
+import sys
 import threading
 import time
 import zipfile
@@ -34,10 +34,10 @@ def reproduce(
     command: str = "",
     programs: Programs | None = None,
 ) -> dict[str, Any]:
-    """Run the cells that have no record yet, then write `<name>.json`, figures and page.
+    """Run the cells without a record, write `<name>.json`, figures and page; return the JSON.
 
-    Returns what the JSON holds. Ctrl-C ends with KeyboardInterrupt; finished cells are kept.
-    Studies of the same target may share `programs`.
+    Ctrl-C raises KeyboardInterrupt; finished cells are kept. Studies of the same target may share
+    their compiled `programs`.
     """
     cells = study.cells(scale)
     if fresh:
@@ -54,7 +54,7 @@ def reproduce(
 def run_cells(
     study: Study, cells: list[Cell], folder: Path, progress: bool | None, programs: Programs
 ) -> None:
-    """As many cells side by side as there are cores: a toy's program keeps one core busy."""
+    """Run the cells in parallel, one per core: the program of a toy uses one core."""
     stop = threading.Event()
     with display(study, len(cells), progress) as show, ThreadPoolExecutor(os.cpu_count()) as pool:
 
@@ -72,7 +72,7 @@ def run_cells(
                 ended, jobs = wait(jobs, timeout=0.2, return_when=FIRST_COMPLETED)
                 for job in ended:
                     job.result()
-        except BaseException:  # a fault in one cell, or Ctrl-C: the others end at their next tick
+        except BaseException:  # an error in one cell, or Ctrl-C: the others end at their next tick
             stop.set()
             for job in jobs:
                 job.cancel()
@@ -83,7 +83,7 @@ def run_cells(
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """A second Ctrl-C must not end Python under threads that are still at work."""
+    """Ignore a further Ctrl-C, which would end Python while threads are still running."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -98,14 +98,14 @@ def write_record(folder: Path, study: Study, cell: Cell, record: Record, seconds
     path = _path(folder, study, cell)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".tmp")
-    held: Any = {**record, _SETTINGS: _fingerprint(cell), _SECONDS: seconds}
+    arrays: Any = {**record, _SETTINGS: _fingerprint(cell), _SECONDS: seconds}
     with unfinished.open("wb") as file:
-        np.savez_compressed(file, **held)
+        np.savez_compressed(file, **arrays)
     unfinished.replace(path)
 
 
 def read_record(folder: Path, study: Study, cell: Cell) -> dict[str, np.ndarray] | None:
-    """The record of a cell; None where there is none of the same settings and version."""
+    """Return the record of a cell, or None without one of the same settings and version."""
     path = _path(folder, study, cell)
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -129,12 +129,10 @@ def _path(folder: Path, study: Study, cell: Cell) -> Path:
 
 @contextlib.contextmanager
 def display(
-    study: Study, num_cells: int, wanted: bool | None
+    study: Study, num_cells: int, progress: bool | None
 ) -> Iterator[Callable[[str], tuple[Callable[[float], None], Callable[[], None]]]]:
-    """A bar for the study and one for each running cell; yields `show(name) -> tick, done`."""
-    import sys
-
-    if num_cells == 0 or wanted is False or (wanted is None and not sys.stderr.isatty()):
+    """Show progress of the study and of each running cell; yield `show(name) -> tick, done`."""
+    if num_cells == 0 or progress is False or (progress is None and not sys.stderr.isatty()):
         yield lambda name: (lambda fraction: None, lambda: None)
         return
     from rich.console import Console

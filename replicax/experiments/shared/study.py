@@ -1,4 +1,4 @@
-"""What a study is made of: cells, records, findings, tables and figures."""
+"""The parts of a study: cells, records, findings, tables and figures."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
     from replicax.results.posterior import Posterior
 
-Record = Mapping[str, np.ndarray]  # what a cell leaves: arrays and numbers by name
+Record = Mapping[str, np.ndarray]  # the result of a cell: arrays and numbers by name
 
 
 class Stopped(Exception):
-    """Raised inside a cell when the user has asked to stop; the cell leaves no record."""
+    """Raised inside a cell when the user interrupts the study; the cell is not recorded."""
 
 
 class Scale(NamedTuple):
-    """How much of a study is wanted."""
+    """The size of a study: full or quick, and the number of seeds."""
 
     quick: bool = False
-    seeds: int | None = None  # None: as many as the study itself asks for
+    seeds: int | None = None  # None: the default of the study
 
     def choose(self, full: Any, quick: Any) -> Any:
         return quick if self.quick else full
@@ -32,48 +32,24 @@ class Scale(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One setting of a study: the unit of work that is kept when a study is interrupted."""
+    """One setting of a study: the unit of work that is saved when it is finished."""
 
-    name: str  # unique in the study, fit for a file name
-    settings: dict[str, Any]  # plain data, and all that `Study.run` needs
-
-
-class Measured(NamedTuple):
-    """A mean over seeds with their standard deviation."""
-
-    mean: float
-    std: float
-    n: int
-
-    @classmethod
-    def of(cls, values: Any) -> "Measured":
-        values = np.asarray(values, float).ravel()
-        std = values.std(ddof=1) if values.size > 1 else 0.0
-        return cls(float(values.mean()), float(std), values.size)
-
-    @property
-    def error(self) -> float:
-        """The standard error of the mean."""
-        return self.std / np.sqrt(self.n)
-
-    def __str__(self) -> str:
-        if self.n == 1:
-            return number(self.mean)
-        return f"{number(self.mean)} ± {number(self.std)} (n = {self.n})"
+    name: str  # unique in the study, valid as a file name
+    settings: dict[str, Any]  # plain data: the argument of `Study.run`
 
 
 class Finding(NamedTuple):
-    """One line of a study's verdict."""
+    """A result beside its reference value, with a bound if it is judged."""
 
     what: str
-    paper: str  # the value of the paper, of a closed form or of an exact solution
+    paper: str  # the value in the paper, of a closed form or of an exact solution
     ours: Any  # a Measured, a number or a string
-    asked: str = ""  # the bound
-    met: bool | None = None  # None: shown, not judged
+    asked: str = ""  # the bound, in words
+    met: bool | None = None  # whether the bound holds; None: not judged
 
 
 class Table(NamedTuple):
-    """Further numbers for the page."""
+    """A table of the page."""
 
     title: str
     header: list[str]
@@ -93,7 +69,7 @@ class Results:
         return next(record for cell, record in self._pairs if cell.name == name)
 
     def where(self, **settings: Any) -> "Results":
-        """The cells that have these settings."""
+        """Return the cells that have these settings."""
 
         def agrees(cell: Cell) -> bool:
             return all(cell.settings.get(key) == value for key, value in settings.items())
@@ -101,29 +77,29 @@ class Results:
         return Results([pair for pair in self._pairs if agrees(pair[0])])
 
     def only(self, **settings: Any) -> Record:
-        """The record of the one cell that has these settings."""
+        """Return the record of the only cell that has these settings."""
         ((_, record),) = self.where(**settings)
         return record
 
     def column(self, name: str) -> np.ndarray:
-        """One entry of every record, stacked over cells."""
+        """Return one entry of every record, stacked over cells."""
         return np.stack([record[name] for _, record in self])
 
 
 class Work:
-    """What a running cell may use: a loop that reports progress and can be stopped."""
+    """Sampling for a running cell, with progress and interruption."""
 
-    def __init__(self, tick: Callable[[float], None], stopping: Callable[[], bool], shared: Any):
-        self._tick, self._stopping, self._shared = tick, stopping, shared
+    def __init__(self, tick: Callable[[float], None], stopping: Callable[[], bool], programs: Any):
+        self._tick, self._stopping, self._programs = tick, stopping, programs
 
     def tick(self, fraction: float) -> None:
-        """Tell how much of the cell is done; raises `Stopped` when the user wants to stop."""
+        """Report the finished fraction of the cell; raise `Stopped` if the user interrupted."""
         if self._stopping():
             raise Stopped
         self._tick(fraction)
 
     def sample(self, target: Any, params: Any, **options: Any) -> "Posterior":
-        """`rx.sample`, with the study's progress and programs shared by its cells."""
+        """Call `rx.sample` with the progress of the study and its compiled programs."""
         import warnings
 
         import replicax as rx
@@ -134,8 +110,8 @@ class Work:
                 target,
                 params,
                 progress=False,
-                callback=lambda seen: self.tick(seen.step / seen.num_steps),
-                programs=self._shared,
+                callback=lambda progress: self.tick(progress.step / progress.num_steps),
+                programs=self._programs,
                 **options,
             )
 
@@ -146,25 +122,12 @@ class Study:
 
     name: str
     title: str
-    about: str  # what it is, in the paper and here: markdown
+    about: str  # the question, in the paper and here: markdown
     cells: Callable[[Scale], list[Cell]]
     run: Callable[[dict[str, Any], Work], Record]  # settings of a cell -> its record
     findings: Callable[[Results], list[Finding]]
-    figures: Callable[[Results], dict[str, "Figure"]]  # by name, with a caption as its label
+    figures: Callable[
+        [Results], dict[str, "Figure"]
+    ]  # by name; the label of a figure is its caption
     tables: Callable[[Results], list[Table]] = field(default=lambda results: [])
-    notes: Callable[[Results], list[str]] = field(default=lambda results: [])  # with numbers
-
-
-def number(value: float, digits: int = 3) -> str:
-    """A number for people.
-
-    >>> number(0.0123456), number(41.28), number(20000.0), number(7.6e-5)
-    ('0.0123', '41.3', '20,000', '7.6e-05')
-    """
-    if not np.isfinite(value):
-        return "–"
-    if value == int(value) and abs(value) >= 1:
-        return f"{int(value):,}"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.{digits}g}"
+    notes: Callable[[Results], list[str]] = field(default=lambda results: [])  # sentences

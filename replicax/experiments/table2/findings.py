@@ -1,34 +1,85 @@
-"""Sentences about the runs of Table 2, made from their numbers: what differs from the paper, what
-one seed can tell, and what round trips to expect."""
+"""Findings of Table 2, and sentences about differences from the paper, uncertainty and trips."""
 
 from typing import Any
 
-from replicax.experiments.table2 import numbers
-from replicax.experiments.table2.numbers import COMPARED, NAMES, PAPER
+import numpy as np
+
+from replicax.experiments.shared.study import Finding
+from replicax.experiments.table2 import numbers, paper
+from replicax.experiments.table2.numbers import Trips
+from replicax.experiments.table2.paper import COMPARED, NAMES
 
 _STARTS = "starts"
-_PAPER_CYCLES = 50
 
 
-def sentences(
-    model: str, seen: dict[str, Any], full: dict[str, int], printed_trips: dict[str, str]
-) -> list[str]:
-    """All of them; none about what was not run, except that it was not."""
-    runs = {name: run for name, run in seen["runs"].items() if run["state"] != "not run"}
+def claims(
+    model: str, compared: dict[str, dict[str, float]], runs: dict[str, dict[str, Any]]
+) -> list[Finding]:
+    """Compare methods in the paper's order; a gain of the paper must exceed 2 standard errors."""
+
+    def label(name: str) -> str:
+        is_finished = runs[name]["state"] == "finished"
+        return NAMES[name] if is_finished else f"{NAMES[name]} (unfinished)"
+
+    findings = []
+    for pair in COMPARED:
+        difference, printed = compared.get(" - ".join(pair)), paper.RESULTS.get(model)
+        if difference is None or printed is None:
+            continue
+        one, other = (printed[name] for name in pair)
+        for what, theirs, ours, error, digits, better in (
+            ("accuracy, points", one[2] - other[2], 100 * difference["accuracy"],
+             100 * difference["accuracy_error"], 2, 1),
+            ("NLL, sum", one[0] - other[0], difference["nll_sum"], difference["nll_sum_error"],
+             0, -1),
+        ):  # fmt: skip
+            claimed = better * theirs > 0
+            asked = "more than 2 standard errors better" if claimed else ""
+            met = better * ours > 2 * error if claimed else None
+            name = f"{model}, {label(pair[0])} minus {label(pair[1])}: {what}"
+            value = f"{ours:+.{digits}f} ± {error:.{digits}f}"
+            findings.append(Finding(name, f"{theirs:+.{digits}f}", value, asked, met))
+    return findings
+
+
+def trip_findings(model: str, trips: dict[str, Trips]) -> list[Finding]:
+    """Compare the round trips of runs with those of coins of the same rates."""
+    findings = []
+    for name, count in trips.items():
+        low, high = np.quantile(count.simulated, (0.005, 0.995))
+        what = f"{model}, {NAMES[name]}: round trips in the whole run"
+        expected = f"coins {count.mean:.1f} ± {count.std:.1f}; long run {count.long_run:.1f}"
+        asked = f"{low:.0f} to {high:.0f} (99 % of the coins)"
+        met = bool(low <= count.counted <= high)
+        findings.append(Finding(what, expected, str(count.counted), asked, met))
+    return findings
+
+
+def sentences(model: str, described: dict[str, Any]) -> list[str]:
+    """Return sentences about the runs of a model, and about those that are missing."""
+    runs = {name: run for name, run in described["runs"].items() if run["state"] != "not run"}
     if not runs:
         return [f"No run of {model} is there: **not run**."]
-    missing = [NAMES[name] for name in seen["runs"] if name not in runs]
-    found = [f"Not run: {', '.join(missing)}."] if missing else []
-    if model in PAPER:
-        found += _what_differs(runs, full)
-    return [*found, *_what_one_seed_tells(model, seen, runs), *_trips(model, runs, printed_trips)]
+    missing = [NAMES[name] for name in described["runs"] if name not in runs]
+    return [
+        *([f"Not run: {', '.join(missing)}."] if missing else []),
+        *(_differences_from_paper(runs) if model in paper.RESULTS else []),
+        *_uncertainty(model, described["compared"], runs),
+        *_trips(model, runs),
+    ]
 
 
-def _what_differs(runs: dict[str, Any], full: dict[str, int]) -> list[str]:
+def _paper_epochs(name: str) -> int:
+    if name == _STARTS:
+        return paper.START_EPOCHS
+    return paper.CYCLICAL_EPOCHS if name.startswith("cyc") else paper.EPOCHS
+
+
+def _differences_from_paper(runs: dict[str, Any]) -> list[str]:
     parts = []
     lengths: dict[tuple[int, int], list[str]] = {}
     for name, run in runs.items():
-        lengths.setdefault((run["epochs"], full.get(name, 500)), []).append(NAMES[name])
+        lengths.setdefault((run["epochs"], _paper_epochs(name)), []).append(NAMES[name])
     for (ours, papers), names in lengths.items():
         if ours != papers:
             parts.append(f"{', '.join(names)} had {ours} epochs where the paper has {papers}")
@@ -44,39 +95,39 @@ def _what_differs(runs: dict[str, Any], full: dict[str, int]) -> list[str]:
         parts.append(
             f"methods with one network start from the first of these alone, which is all that "
             f"their rows with starts count; whole cycles: {whole}, where the paper has "
-            f"{_PAPER_CYCLES}"
+            f"{paper.CYCLES}"
         )
     parts.append("there is one seed, where the paper gives a mean and a spread over several")
     parts.append("numbers are of the last epoch, the paper's of the best one on the test set")
     return [f"What differs from the paper: {'; '.join(parts)}."]
 
 
-def _what_one_seed_tells(model: str, seen: dict[str, Any], runs: dict[str, Any]) -> list[str]:
-    judged = {name: run for name, run in runs.items() if run["averages"]}
-    if not judged:
+def _uncertainty(model: str, compared: dict[str, Any], runs: dict[str, Any]) -> list[str]:
+    averaged = {name: run for name, run in runs.items() if run["averages"]}
+    if not averaged:
         return []
-    name, run = next(iter(judged.items()))
+    name, run = next(iter(averaged.items()))
     accuracy, num = numbers.pick(run["averages"])["accuracy"], run["num_images"]
     error = 100 * numbers.accuracy_error(accuracy, num)
     text = (
         f"On {num:,} test images an accuracy of {100 * accuracy:.1f} % ({NAMES[name]}) has a "
         f"binomial standard error of {error:.2f} points."
     )
-    told = []
+    gains = []
     for pair in COMPARED:
-        held = seen["compared"].get(" - ".join(pair))
-        if held:
-            gain, wide = 100 * held["accuracy"], 100 * held["accuracy_error"]
-            verdict = "within" if abs(gain) <= 2 * wide else "beyond"
-            told.append(
-                f"{NAMES[pair[0]]} minus {NAMES[pair[1]]} is {gain:+.2f} ± {wide:.2f} points, "
-                f"{verdict} two standard errors, and {held['nll_sum']:+.0f} ± "
-                f"{held['nll_sum_error']:.0f} in the summed NLL"
+        difference = compared.get(" - ".join(pair))
+        if difference:
+            gain, error = 100 * difference["accuracy"], 100 * difference["accuracy_error"]
+            verdict = "within" if abs(gain) <= 2 * error else "beyond"
+            gains.append(
+                f"{NAMES[pair[0]]} minus {NAMES[pair[1]]} is {gain:+.2f} ± {error:.2f} points, "
+                f"{verdict} two standard errors, and {difference['nll_sum']:+.0f} ± "
+                f"{difference['nll_sum_error']:.0f} in the summed NLL"
             )
-    if told:
+    if gains:
         text += (
             " Methods share the images, so their differences are known better: "
-            f"{'; '.join(told)} (by logits, without the start networks). Another seed would move "
+            f"{'; '.join(gains)} (by logits, without the start networks). Another seed would move "
             f"these numbers, too, by an amount that one seed cannot tell{_spreads(model)}: "
             "differences of a few tenths of a point are within the uncertainty of one seed."
         )
@@ -84,42 +135,43 @@ def _what_one_seed_tells(model: str, seen: dict[str, Any], runs: dict[str, Any])
 
 
 def _length(epochs: float | None) -> str:
-    """A pair that never agrees makes a trip endless, which JSON holds as null."""
+    """Format a round trip time; it is null in JSON, infinite, if a pair never swaps."""
     return f"{epochs:.0f} epochs" if epochs is not None else "forever"
 
 
 def _spreads(model: str) -> str:
-    if model not in PAPER:
+    if model not in paper.RESULTS:
         return ""
-    points = [printed[3] for printed in PAPER[model].values()]
-    nats = [printed[1] for printed in PAPER[model].values()]
+    points = [printed[3] for printed in paper.RESULTS[model].values()]
+    nats = [printed[1] for printed in paper.RESULTS[model].values()]
     return (
         f" (the paper's own spreads are {min(points):g} to {max(points):g} points and "
         f"{min(nats):.0f} to {max(nats):.0f} in NLL)"
     )
 
 
-def _trips(model: str, runs: dict[str, Any], printed: dict[str, str]) -> list[str]:
-    told = []
+def _trips(model: str, runs: dict[str, Any]) -> list[str]:
+    parts = []
     for name, run in runs.items():
-        held = run.get("round_trips")
-        if held is None:
+        trips = run.get("round_trips")
+        if trips is None:
             continue
-        paper = f" (paper, ResNet20: {printed[name]} per 100 epochs)" if model in PAPER else ""
-        told.append(
-            f"{NAMES[name]} with a window of {run['window']} made {held['counted']} in "
+        printed = f" (paper, ResNet20: {paper.ROUND_TRIPS[name]} per 100 epochs)"
+        printed = printed if model in paper.RESULTS else ""
+        parts.append(
+            f"{NAMES[name]} with a window of {run['window']} made {trips['counted']} in "
             f"{run['epochs']} epochs. Coins with its own verdict rates make "
-            f"{held['simulated_mean']:.1f} ± {held['simulated_std']:.1f} from the same start, "
-            f"though Lemma 1's long-run rate is {held['long_run']:.1f}{paper}: one replica's trip "
-            f"takes {_length(held['round_trip_epochs'])} on average"
+            f"{trips['simulated_mean']:.1f} ± {trips['simulated_std']:.1f} from the same start, "
+            f"though Lemma 1's long-run rate is {trips['long_run']:.1f}{printed}: one replica's "
+            f"trip takes {_length(trips['round_trip_epochs'])} on average"
         )
-    if not told:
+    if not parts:
         return []
     pair = [runs.get(name, {}).get("round_trips") for name in ("deo", "deo-star")]
     fewer = all(pair) and pair[1]["counted"] <= pair[0]["counted"]
     remark = " In these runs the window brought no more trips than DEO." if fewer else ""
     return [
-        f"Round trips: {'; '.join(told)}.{remark} A run of about one round-trip time begins with "
+        f"Round trips: {'; '.join(parts)}.{remark} A run of about one round-trip time begins with "
         "each replica on its own rung and ends before most have come back, so the long-run rate "
         "does not apply to it yet."
     ]
