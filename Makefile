@@ -41,7 +41,8 @@ format: $(VENV)/.lint ## mend style and format
 types: $(VENV)/.lint ## check types
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-docs: $(VENV)/.docs ## build the documentation into site/
+docs: $(VENV)/.docs ## run the examples of docs/developing.md, build the documentation into site/
+	$(BIN)/python -m doctest docs/developing.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Open site/index.html, or, to search the pages too, run $(BIN)/python -m http.server -d site"
 
