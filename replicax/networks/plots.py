@@ -211,10 +211,14 @@ def _mark_epochs(axes: "Axes", trained: "Trained") -> None:
     first, last = (_epochs_of(trained, end) for end in axes.get_xlim())
     if last - first >= 2:
         epochs = [n for n in MaxNLocator(6, integer=True).tick_values(first, last) if n <= last]
-        axes.set_xticks([n * trained.options["history_every"] for n in epochs if n >= first])
+        axes.set_xticks([n * _steps_per_epoch(trained) for n in epochs if n >= first])
         axes.xaxis.set_major_formatter(lambda step, _: f"{_epochs_of(trained, step):,.0f}")
         axes.set_xlabel("epoch")
 
 
 def _epochs_of(trained: "Trained", steps: Any) -> Any:
-    return steps / trained.options["history_every"]
+    return steps / _steps_per_epoch(trained)
+
+
+def _steps_per_epoch(trained: "Trained") -> int:
+    return trained.metadata.steps_per_epoch or 1

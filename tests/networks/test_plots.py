@@ -1,9 +1,8 @@
 """Figures of a training show the numbers of its records."""
 
-import copy
-
 import numpy as np
 import pytest
+from altered_runs import alter
 from numpy.testing import assert_allclose, assert_array_equal
 from tiny_networks import EXCHANGING, NETWORK, tiny_problem
 
@@ -38,14 +37,6 @@ def figures(trained, tmp_path_factory):
     assert {path.stem for path in folder.iterdir()} == set(plotted)
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in folder.iterdir())
     return plotted
-
-
-def pretend(trained, lengths, final):
-    """A copy of the run with fewer records and another end."""
-    other = copy.deepcopy(trained)
-    other._records.truncate(lengths)
-    other._records.final.update(final)
-    return other
 
 
 def named(axes, name):
@@ -128,8 +119,8 @@ def test_intervals_are_long_enough_for_a_few_verdicts(trained):
     """8 verdicts at a rate of 0.3 in 4 steps per epoch need 7 epochs."""
     thinned = training_plots._thinned(trained, trained.history)
     assert_array_equal(thinned["step"], [4 * EPOCHS])
-    often = copy.deepcopy(trained)
-    often._records.meta["options"]["target_swap_rate"] = 0.99
+    often = alter(trained)
+    often.metadata.options["target_swap_rate"] = 0.99
     steps = training_plots._thinned(often, often.history)["step"]
     assert_array_equal(steps, [8, 16, 24])
     assert thinned["verdicts"][0, -1].tolist() == trained._final("verdicts")[0].tolist()
@@ -166,7 +157,7 @@ def test_nothing_is_averaged():
 
 def test_one_epoch(trained, tmp_path):
     lengths = {"epochs": 1, "history": 1, "steps": 4, "draws": 1}
-    plotted = pretend(trained, lengths, {"step": np.array(4)}).plot(tmp_path)
+    plotted = alter(trained, lengths, {"step": np.array(4)}).plot(tmp_path)
     assert list(plotted) == ALL
     assert plotted["exchange"].axes[-1].get_xlabel() == "step"
 
@@ -174,7 +165,7 @@ def test_one_epoch(trained, tmp_path):
 def test_no_epoch_no_figure(trained, tmp_path):
     empty = {f"average.{name}": 0 * value for name, value in trained.average._asdict().items()}
     final = {**empty, "step": np.array(2)}
-    stopped = pretend(trained, {"epochs": 0, "history": 0, "steps": 2, "draws": 0}, final)
+    stopped = alter(trained, {"epochs": 0, "history": 0, "steps": 2, "draws": 0}, final)
     assert stopped.num_epochs == 0
     assert stopped.plot(tmp_path / "none") == {}
     assert not (tmp_path / "none").exists()

@@ -1,6 +1,5 @@
 """Figures show the numbers of the records."""
 
-import copy
 import subprocess
 import sys
 
@@ -8,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from altered_runs import alter
 from numpy.testing import assert_allclose, assert_array_equal
 
 import replicax as rx
@@ -53,15 +53,6 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def figures(posterior, folder):
     return posterior.plot(folder)
-
-
-def pretend(posterior, lengths=None, final=None, **resolved):
-    """A copy of the run with fewer records, another end or other options."""
-    other = copy.deepcopy(posterior)
-    other._records.truncate(lengths or {})
-    other._records.final.update(final or {})
-    other._resolved.update(resolved)
-    return other
 
 
 def lines(axes):
@@ -195,8 +186,8 @@ def test_trip_ends_agree_with_the_count_of_a_run(num_replicas):
         cold = rng.integers(num_replicas - 1)
         rungs[[cold, cold + 1]] = cold + 1, cold
         now = rung_of[0, step] = rungs[now]
-    start = round_trips.Trips.none(1, num_replicas)
-    (count,) = round_trips.follow_trips(start, rung_of).count
+    path = np.concatenate([np.arange(num_replicas)[None], rung_of[0]])
+    (count,) = round_trips.round_trips(path[None])
     assert len(np.concatenate(round_trips.trip_ends(rung_of[0]))) == count > 10
 
 
@@ -231,7 +222,7 @@ def test_draws_have_traces_marginals_and_a_map(posterior, figures):
 
 
 def test_short_runs_have_no_history(posterior):
-    plotted = pretend(posterior, {"history": 0}).plot()
+    plotted = alter(posterior, {"history": 0}).plot()
     assert list(plotted) == ["ladder", "rates", "paths", "trips", "draws"]
     for name in ("ladder", "rates"):
         assert "no history yet" in words(plotted[name]) and not lines(plotted[name].axes[0])
@@ -239,17 +230,17 @@ def test_short_runs_have_no_history(posterior):
 
 
 def test_after_one_step(posterior, tmp_path):
-    once = pretend(posterior, {"steps": 1, "history": 0, "draws": 1}, {"step": np.array(1)})
+    once = alter(posterior, {"steps": 1, "history": 0, "draws": 1}, {"step": np.array(1)})
     plotted = once.plot(tmp_path)
     assert len(list(tmp_path.iterdir())) == len(plotted) == 5
 
 
 def test_without_draws(posterior):
-    assert "draws" not in pretend(posterior, {"draws": 0}).plot()
+    assert "draws" not in alter(posterior, {"draws": 0}).plot()
 
 
 def test_without_exchange(posterior):
-    assert list(pretend(posterior, schedule="none").plot()) == ["ladder", "draws"]
+    assert list(alter(posterior, schedule="none").plot()) == ["ladder", "draws"]
     alone = quick(num_replicas=1, learning_rate=0.01, schedule="none", history_every=20).plot()
     assert list(alone) == ["ladder", "draws"]
     assert len(lines(alone["ladder"].axes[0])) == 1
@@ -261,7 +252,7 @@ def test_temperatures_where_they_make_the_ladder(posterior, adapts):
         "learning_rates": np.full((3, 5), 0.1),
         "temperatures": np.tile(np.geomspace(1, 9, 5), (3, 1)),
     }
-    run = pretend(posterior, final=final, rule="metropolis", adapts=adapts)
+    run = alter(posterior, final=final, rule="metropolis", adapts=adapts)
     plotted = run.plot()
     assert "buffer" not in plotted
     assert plotted["ladder"].axes[0].get_ylabel() == "temperature"
@@ -273,7 +264,7 @@ def test_temperatures_where_they_make_the_ladder(posterior, adapts):
 
 def test_lemma_1_is_left_out_where_it_does_not_apply(posterior, figures):
     assert "Lemma" in words(figures["trips"])
-    assert "Lemma" not in words(pretend(posterior, schedule="seo").plot()["trips"])
+    assert "Lemma" not in words(alter(posterior, schedule="seo").plot()["trips"])
 
 
 def test_many_replicas_are_thinned_out():
@@ -306,11 +297,11 @@ def test_two_replicas_many_chains_and_parameters():
 
 
 def test_draws_that_are_not_finite_are_left_out(posterior, tmp_path):
-    run = pretend(posterior)
-    draws = run._records.read("draws", "params").copy()
+    run = alter(posterior)
+    draws = run._records.read("draws", "params.params").copy()
     draws[::2] = np.inf
     draws[1, 0] = np.nan
-    run._records._pending["draws"][0]["params"] = draws
+    run._records._pending["draws"][0]["params.params"] = draws
     plotted = run.plot(tmp_path)
     hexagons = plotted["draws"].axes[6].collections[0]
     assert hexagons.get_array().sum() == np.isfinite(draws).all(axis=-1).sum() > 0

@@ -1,0 +1,25 @@
+"""Copies of finished runs that differ in their records, for tests of summaries and figures."""
+
+import copy
+from typing import Any
+
+import numpy as np
+
+import replicax as rx
+
+
+def alter(
+    posterior: rx.Posterior,
+    lengths: dict[str, int] | None = None,
+    final: dict[str, np.ndarray] | None = None,
+    **resolved: Any,
+) -> Any:
+    """A copy of a run in memory with shorter records, another end or other options."""
+    other = copy.deepcopy(posterior)
+    records = other._records
+    for group, length in (lengths or {}).items():
+        rows = {name: records.read(group, name)[:length] for name in records.names(group)}
+        records._pending[group] = [rows] if length else []
+    records.final.update(final or {})
+    other.metadata.resolved.update(resolved)
+    return other
