@@ -43,7 +43,7 @@ types: $(VENV)/.lint ## check types
 
 docs: $(VENV)/.docs ## run the examples of docs/developing.md, build the documentation into site/
 	$(BIN)/python -m doctest docs/developing.md
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Open site/index.html, or, to search the pages too, run $(BIN)/python -m http.server -d site"
 
 reproduce: $(VENV)/.core ## run the paper's studies anew and write their pages into docs/results/

@@ -1,4 +1,4 @@
-"""Make the pictures of README and docs: `python docs/make_images.py`, about a minute."""
+"""Draw the figures of the README and the documentation: `python docs/make_images.py`, a minute."""
 
 import io
 from pathlib import Path
@@ -14,7 +14,7 @@ SHOWN_STEPS = 2000  # of the index process
 
 
 def sample(window: int | None) -> rx.Posterior:
-    """The setting of the paper's section 5.1, four chains."""
+    """Sample the 25 modes with the settings of the paper's section 5.1, four chains."""
     return rx.sample(
         rx.targets.modes25(),
         rx.targets.modes25_start,
@@ -30,7 +30,7 @@ def sample(window: int | None) -> rx.Posterior:
 
 
 def draw_comparison(runs: dict[str, rx.Posterior]):
-    """Truth and densities in a row; below, the index process of each run."""
+    """Draw the truth and the densities in a row, and below them the index process of each run."""
     figure = new_figure(10.7, 7.6)
     grid = figure.add_gridspec(3, 1 + len(runs), height_ratios=(2.2, 1, 1))
     truth = rx.targets.modes25_truth()
@@ -54,13 +54,13 @@ def draw_comparison(runs: dict[str, rx.Posterior]):
 
 
 def save(figure, name: str) -> None:
-    """A PNG of 256 colours, a third of the size."""
+    """Write a PNG of 256 colours, which has a third of the size."""
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=150)
     IMAGES.mkdir(exist_ok=True)
     path = IMAGES / f"{name}.png"
-    picture = Image.open(buffer).convert("RGB")
-    picture.quantize(256, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
+    image = Image.open(buffer).convert("RGB")
+    image.quantize(256, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
     print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
 
 
