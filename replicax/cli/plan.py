@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from replicax.cli import shared
-from replicax.cli.shared import FINISHED, Json, read_numbers
+from replicax.cli.shared import Json, read_numbers
 
 
 def plan(
@@ -13,9 +13,7 @@ def plan(
     swap_rate: Annotated[float, typer.Option(metavar="S", help="Target swap rate.")],
     noise_std: Annotated[
         str | None,
-        typer.Option(
-            metavar="X", help="Standard deviation of the energy noise: one number, or one per pair."
-        ),
+        typer.Option(metavar="X", help="Standard deviation of the energy noise, or one per pair."),
     ] = None,
     temperatures: Annotated[
         str | None,
@@ -26,7 +24,7 @@ def plan(
         typer.Option(metavar="N", help="Number of model parameters, to estimate the memory."),
     ] = None,
     as_json: Json = False,
-) -> int:
+) -> None:
     """Predict window and round trips of a ladder from theory.
 
     Prints the best window (by Theorem 1, and exactly) and the time of a round trip, from the
@@ -47,8 +45,4 @@ def plan(
         temperatures=read_numbers("--temperatures", temperatures),
         num_params=params,
     )
-    if as_json:
-        shared.print_json(prediction)
-    else:
-        shared.print_tables(planner.render(prediction))
-    return FINISHED
+    shared.show(prediction, as_json, planner.render)

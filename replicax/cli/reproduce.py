@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from replicax.cli import shared
-from replicax.cli.shared import FINISHED, Json
+from replicax.cli.shared import Json
 
 _OUT = Path("results")
 
@@ -51,12 +51,13 @@ def reproduce(
         bool, typer.Option("--assemble", help="table2: only write the page, from existing runs.")
     ] = False,
     as_json: Json = False,
-) -> int:
-    """Run studies of the paper and compare their numbers with the paper's.
+) -> None:
+    """Run studies of the paper.
 
-    Each study writes a page with its findings (STUDY.md), its numbers (STUDY.json) and its
-    figures. Finished parts are kept: after an interruption the same command continues, and a
-    finished study is only drawn again. Without a name, the studies are listed.
+    Each study compares its numbers with the paper's and writes a page with its findings
+    (STUDY.md), its numbers (STUDY.json) and its figures. Finished parts are kept: after an
+    interruption the same command continues, and a finished study is only drawn again. Without a
+    name, the studies are listed.
 
     "all" does not include networks, which needs scikit-learn, and table2 (networks on CIFAR-100),
     which needs the data and a GPU. The runs of table2 are folders, OUT/records/table2/MODEL/METHOD.
@@ -105,7 +106,6 @@ def reproduce(
         page.write_index(out, experiments.NAMES)
     if as_json:
         shared.print_json(summaries)
-    return FINISHED
 
 
 def _choose_studies(names: list[str]) -> tuple[str, ...]:
@@ -158,20 +158,20 @@ def _out_option(out: Path) -> list[str]:
     return [] if out == _OUT or out.is_absolute() else [f"--out {out}"]
 
 
-def _list_studies(as_json: bool) -> int:
+def _list_studies(as_json: bool) -> None:
     from replicax import experiments
 
     titles = {name: experiments.title_of(name) for name in experiments.NAMES}
-    if as_json:
-        shared.print_json(titles)
-    else:
-        from rich.table import Table
+    shared.show(titles, as_json, _render_titles)
 
-        table = Table("study", "subject", title_justify="left")
-        for name, title in titles.items():
-            table.add_row(name, title)
-        shared.print_tables(table)
-    return FINISHED
+
+def _render_titles(titles: dict[str, str]) -> Any:
+    from rich.table import Table
+
+    table = Table("study", "subject", title_justify="left")
+    for row in titles.items():
+        table.add_row(*row)
+    return table
 
 
 def _render(summary: dict[str, Any]) -> Any:

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from replicax.cli import shared
-from replicax.cli.shared import FINISHED, Json, RunDir
+from replicax.cli.shared import Json, RunDir
 from replicax.cli.train import DataDir, absolute_folder, read_task
 from replicax.networks.tasks import absolute
 
 
-def summary(run_dir: RunDir, as_json: Json = False) -> int:
+def summary(run_dir: RunDir, as_json: Json = False) -> None:
     """Print the numbers that tell whether a run can be trusted.
 
     Round trips (without any, modes may be missing), how often the rule accepts and how often each
@@ -27,20 +27,17 @@ def summary(run_dir: RunDir, as_json: Json = False) -> int:
     """
     with shared.quietly(as_json):
         numbers = _load(run_dir).summary()
-    shared.print_summary(numbers, as_json)
-    return FINISHED
+    shared.show_summary(numbers, as_json)
 
 
 def plot(
     run_dir: RunDir,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="The folder for the figures.", show_default="RUN_DIR/figures"
-        ),
+        typer.Option(metavar="DIR", help="Folder for figures.", show_default="RUN_DIR/figures"),
     ] = None,
     as_json: Json = False,
-) -> int:
+) -> None:
     """Draw the figures of a run.
 
     The ladder and its swap rates, the buffer, the paths of the replicas along the ladder, their
@@ -58,7 +55,6 @@ def plot(
         shared.print_json({"figures": paths})
     else:
         typer.echo("\n".join(paths))
-    return FINISHED
 
 
 def evaluate(
@@ -70,13 +66,13 @@ def evaluate(
     data_dir: DataDir = None,
     figures: Annotated[bool, typer.Option(help="Draw figures into RUN_DIR/figures.")] = True,
     as_json: Json = False,
-) -> int:
-    """Evaluate the networks of a run on the test images, single and averaged.
+) -> None:
+    """Evaluate the networks of a run on test images.
 
     Prints accuracy, negative log-likelihood, Brier score and calibration error after the last
-    epoch, for the average of probabilities and the average of logits. With --outside, also how
-    well the entropy of the predictions separates other images (of the same size) from the test
-    images.
+    epoch, for single networks and for averages of probabilities and of logits. With --outside,
+    also how well the entropy of the predictions separates other images (of the same size) from
+    the test images.
 
     \b
     Example
@@ -95,13 +91,9 @@ def evaluate(
             numbers["outside"] = _evaluate_outside(trained, outside, data_dir)
         if figures:
             trained.plot(run_dir / "figures")
-    if as_json:
-        shared.print_json(numbers)
-    else:
-        shared.print_tables(render(numbers))
-        if figures:
-            typer.echo(f"Figures are in {run_dir / 'figures'}{os.sep}")
-    return FINISHED
+    shared.show(numbers, as_json, render)
+    if figures and not as_json:
+        typer.echo(f"Figures are in {run_dir / 'figures'}{os.sep}")
 
 
 def _load(run_dir: Path) -> Any:

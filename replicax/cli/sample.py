@@ -120,12 +120,10 @@ def sample(
     temperatures = read_numbers("--temperature", temperature)
     if replicas is None and not any(_is_ladder(values) for values in (rates, temperatures)):
         replicas = 16
-    if out is not None:
-        shared.check_has_no_run(out)
     with shared.quietly(as_json):
         spec = TargetSpec.from_command_line(target, params, batches, batch_size)
+        folder = shared.new_run_folder(out, spec.name)
         loaded = spec.load()
-        folder = shared.fresh_folder(spec.name) if out is None else out
         posterior = rx.sample(
             loaded.target,
             loaded.params,
@@ -174,9 +172,9 @@ def resume(
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
-    """Continue a run; the result is bit for bit that of a run that never stopped.
+    """Continue an interrupted run, or make a finished one longer.
 
-    Use it after an interruption, or with more --steps to make a finished run longer. The folder
+    The result is bit for bit that of a run that never stopped. The folder
     remembers the target. Use --target if the file has moved, or if the run was started in Python.
     Exit codes are those of `replicax sample`.
 

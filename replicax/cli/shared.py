@@ -1,13 +1,14 @@
 """Parts that several commands share: options, numbers, run folders, output and errors."""
 
 import contextlib
+import itertools
 import json
 import math
 import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -85,20 +86,17 @@ def _as_numbers(text: str) -> tuple[float, ...]:
         return ()
 
 
-def fresh_folder(name: str) -> Path:
-    """Return the first of runs/name-1, runs/name-2, ... that does not exist."""
-    number = 1
-    while (folder := Path("runs") / f"{name}-{number}").exists():
-        number += 1
-    return folder
-
-
-def check_has_no_run(folder: Path) -> None:
-    if (folder / "run.json").exists():
+def new_run_folder(out: Path | None, name: str) -> Path:
+    """Return `out`, which must not contain a run, or the first free of runs/name-1, name-2, ..."""
+    if out is None:
+        folders = (Path("runs") / f"{name}-{number}" for number in itertools.count(1))
+        return next(folder for folder in folders if not folder.exists())
+    if (out / "run.json").exists():
         raise ValueError(
-            f"{folder} already contains a run; continue it with `replicax resume {folder}`, or "
-            "choose another folder with --out."
+            f"{out} already contains a run; continue it with `replicax resume {out}`, or choose "
+            "another folder with --out."
         )
+    return out
 
 
 def read_run_file(folder: Path) -> dict[str, Any]:
@@ -186,17 +184,20 @@ def print_tables(*tables: Any) -> None:
     Console().print(*tables, sep="\n")
 
 
-def print_summary(summary: dict[str, Any], as_json: bool, *more: Any) -> None:
+def show(value: Any, as_json: bool, render: Callable[[Any], Any], *more: Any) -> None:
+    """Print `value` as JSON, or as the table that `render` makes of it, with `more` tables."""
     if as_json:
-        print_json(summary)
-    elif "averages" in summary:
-        from replicax.networks.summary import render
-
-        print_tables(render(summary), *more)
+        print_json(value)
     else:
-        from replicax.results.summary import render_summary
+        print_tables(render(value), *more)
 
-        print_tables(render_summary(summary), *more)
+
+def show_summary(summary: dict[str, Any], as_json: bool, *more: Any) -> None:
+    if "averages" in summary:
+        from replicax.networks.summary import render
+    else:
+        from replicax.results.summary import render_summary as render
+    show(summary, as_json, render, *more)
 
 
 def finish(posterior: Any, as_json: bool, extra: dict[str, Any] | None = None, *more: Any) -> int:
@@ -204,7 +205,7 @@ def finish(posterior: Any, as_json: bool, extra: dict[str, Any] | None = None, *
     folder = posterior.run_dir
     summary = {"run_dir": str(folder), **posterior.summary(), **(extra or {})}
     (folder / "summary.json").write_text(to_json(summary) + "\n")
-    print_summary(summary, as_json, *more)
+    show_summary(summary, as_json, *more)
     code, sentence = posterior.result
     if code == "nonfinite":
         print_error(sentence)

@@ -68,7 +68,7 @@ def train(
     weight_decay: WeightDecay = 5e-4,
     temperature: Annotated[
         float | None,
-        typer.Option(help="Of the posterior; 0 is plain SGD.", show_default="the method's"),
+        typer.Option(help="Of the posterior; 0: no noise.", show_default="the method's"),
     ] = None,
     batch_size: BatchSize = None,
     bf16: Bf16 = False,
@@ -103,11 +103,12 @@ def train(
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
-    """Sample networks by replica exchange or by a baseline, and average their predictions.
+    """Sample networks and average their predictions.
 
-    Networks on hot rungs explore with large learning rates; the predictions of the coldest one are
-    averaged over epochs. Without options: four small networks on scikit-learn's digits, a minute
-    or two on two cores. CIFAR is not part of replicax; it is read from its official archives.
+    By replica exchange, networks on hot rungs explore with large learning rates, and the
+    predictions of the coldest one are averaged over epochs. Without options: four small
+    networks on scikit-learn's digits, a minute or two on two cores. CIFAR is not part of
+    replicax; it is read from its official archives.
 
     \b
     Example
@@ -165,10 +166,10 @@ def pretrain(
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
-    """Train independent networks from scratch, for `replicax train --init-from`.
+    """Train start networks for `replicax train --init-from`.
 
-    Momentum SGD with the paper's settings: the learning rate is divided by 5 after 70 % of the
-    epochs, and again after 90 %.
+    Independent networks from scratch, by momentum SGD with the paper's settings: the learning
+    rate is divided by 5 after 70 % of the epochs, and again after 90 %.
 
     \b
     Example
@@ -250,8 +251,7 @@ def _train(
     from replicax.networks.methods import METHODS
 
     choose("--method", options["method"], METHODS)
-    if out is not None:
-        shared.check_has_no_run(out)
+    folder = shared.new_run_folder(out, options["method"])
     if init_from is not None:
         shared.read_run_file(init_from)
     with shared.quietly(as_json):
@@ -259,7 +259,7 @@ def _train(
         trained = train.train(
             problem,
             init if init_from is None else init_from,
-            run_dir=shared.fresh_folder(options["method"]) if out is None else out,
+            run_dir=folder,
             progress=progress,
             note={"task": task.to_json()},
             **options,

@@ -24,8 +24,8 @@ _ABOUT = """
 Without temperatures there is no Metropolis rule, so the paper swaps when the hotter rung's noisy
 energy, plus a buffer C, lies below the colder one's. Lemma 2 says that for every energy gap dU a
 positive buffer C⋆ of at most dT σ² makes this as likely as the bias-corrected rule does. Everything
-depends on dT dU and dT σ alone, so two surfaces show all of C⋆: where it is negative, and how far
-from its upper bound. A ladder has one buffer for all gaps; the second part asks how well one
+depends only on dT dU and dT σ, so two surfaces show all of C⋆: where it is negative, and how far it
+is below its upper bound. A ladder has one buffer for all gaps; the second part asks how well one
 constant can do. The closed forms are checked with the library's own rules on simulated noise.
 """
 
@@ -58,7 +58,7 @@ def verdicts(seed: int, gap: np.ndarray, sigma: float, buffer: np.ndarray) -> np
     """Return the verdicts of both rules on noisy energies  (rule, draw, gap)."""
     key, shape = prng.make_key(seed), (_BATCH, gap.size)
     cold, hot, uniform = jax.random.split(key, 3)
-    encounter = swap.Proposal(
+    proposal = swap.Proposal(
         cold_energy=jnp.asarray(gap) + sigma * jax.random.normal(cold, shape),
         hot_energy=sigma * jax.random.normal(hot, shape),
         inverse_temperature_gap=_SLOPE,
@@ -67,7 +67,7 @@ def verdicts(seed: int, gap: np.ndarray, sigma: float, buffer: np.ndarray) -> np
         log_uniform=jnp.log(jax.random.uniform(uniform, shape)),
     )
     rules = swap.deterministic(), swap.bias_corrected(sigma)
-    return np.stack([rule.wanted(encounter) for rule in rules])
+    return np.stack([rule.wanted(proposal) for rule in rules])
 
 
 def mean_error(buffer: Any, noise: float) -> float:

@@ -13,11 +13,11 @@ from replicax.results import figure_style
 
 _TITLE = "A better setting for the 25 modes"
 _ABOUT = """
-The paper's setting gives the outer modes too little mass, and no number of steps cures it. Here
-other settings of the library sample the 25 modes at an equal budget: as many evaluations of
-gradient and energy as 16 x 20,000 steps take, so that settings that look at the energy more often
-get fewer steps. What counts is the mode TV of the draws of all seeds together, which shows bias,
-not noise. The best settings ship as presets (`rx.presets`, `replicax demo --preset`). A preset
+The paper's setting gives the outer modes too little mass, and more steps do not help. Here other
+settings of the library sample the 25 modes at an equal budget: as many evaluations of gradient and
+energy as 16 x 20,000 steps take, so that settings with more energy evaluations per step get fewer
+steps. Settings are compared by the mode TV of the pooled draws of all seeds, which shows bias, not
+noise. The best settings ship as presets (`rx.presets`, `replicax demo --preset`). A preset
 must also work where it was not tuned: the last table repeats it with half and twice the noise.
 """
 _NOISE = 2.0

@@ -30,13 +30,13 @@ _SIMULATED = 10.0
 _KINDS = {PAPER: "exp(-(dT σ)² / 8)", CORRECTED: "exp(-(dT σ)² / 4)", EXACT: "exact"}
 _TITLE = "The best number of replicas"
 _ABOUT = """
-Noise costs swaps, and the more so the further apart two rungs are; but every replica more makes the
-ladder longer. So there is a best number of replicas. Corollary 1 and appendix B.3 put it between
-1.1 μ and √2 μ, with μ from the noise and the temperatures, by minimising a bound on the
+Noise reduces the swap rate, and more so the further apart two rungs are; but every further replica
+makes the ladder longer. So there is a best number of replicas. Corollary 1 and appendix B.3 put it
+between 1.1 μ and √2 μ, with μ from the noise and the temperatures, by minimising a bound on the
 round trip time. Here Lemma 1 itself is minimised, on ladders of equal energies between the
-temperatures 1 and 10 whose energies are seen through noise: with the paper's swap rate
-exp(-(dT σ)² / 8), with the exponent that its Eq. 14 asks for (/ 4), and with the exact rate of the
-bias-corrected rule, which the library's own step then simulates.
+temperatures 1 and 10 whose energies are noisy: with the paper's swap rate exp(-(dT σ)² / 8), with
+the exponent that its Eq. 14 asks for (/ 4), and with the exact rate of the bias-corrected rule,
+which the library's own step then simulates.
 """
 
 

@@ -15,9 +15,9 @@ _MEASURES = {"tv": "mode TV", "kl": "KL(draws || truth)"}
 _TITLE = "The target swap rate on the 25 modes"
 _ABOUT = """
 The paper aims at a swap rate of 0.4 and reports it as the best. Here the 25 modes are sampled at
-five rates, once with the window held at 8 and once with the window that Theorem 1 gives for the
-rate, and every distance to the truth is written down, by seed and for the draws of all seeds
-together: what is pooled shows the bias that no longer run cures.
+five rates, once with a fixed window of 8 and once with the window that Theorem 1 gives for the
+rate. Distances to the truth are given by seed and for the pooled draws of all seeds. The pooled
+ones show the bias, which longer runs do not remove.
 """
 
 

@@ -247,7 +247,7 @@ def test_ladders_on_the_command_line(model, asked, options, num_replicas, rates)
 
 def test_runs_get_folders_of_their_own(model):
     for number in (1, 2, 3):
-        assert shared.fresh_folder("well") == Path(f"runs/well-{number}")
+        assert shared.new_run_folder(None, "well") == Path(f"runs/well-{number}")
         Path(f"runs/well-{number}").mkdir(parents=True)
 
 

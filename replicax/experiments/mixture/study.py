@@ -37,9 +37,9 @@ _CLOSE = 0.01  # or four standard errors
 _TITLE = "The bias of a window, and its correction"
 _ABOUT = """
 Two replicas at temperatures 1 and 10 on 0.4 N(-4, 0.7²) + 0.6 N(3, 0.5²), learning rate 0.01,
-exact gradients, energies seen through Gaussian noise of standard deviation σ. The pair may swap
+exact gradients, energies with Gaussian noise of standard deviation σ. The pair may swap
 once in every window of W steps, by the rule that corrects for the noise. Stopping at the first
-swap takes in too much from the hot rung; the paper tunes a correction λ_W in the exponent until
+swap takes too many states from the hot rung; the paper tunes a correction λ_W in the exponent until
 the density looks right (appendix C.3, its last figures).
 
 Here the chain is also solved: its stationary law on a grid of 145 x 145 points gives the exact

@@ -125,8 +125,8 @@ def notes(results: Results) -> list[str]:
         *_growth(results),
         f"Energy noise: standard deviation over {NUM_BATCHES} mini-batches of 64 of the mean loss "
         "of a network that stands still, as swaps see it (batch statistics of the mini-batch), "
-        f"times N = {NUM_ROWS} for energies in total loss. σ_p is that of Eq. 14: the difference of "
-        "two energies has variance 2 σ_p²; on the same mini-batch it is the deviation of the "
+        f"times N = {NUM_ROWS} for energies in total loss. σ_p is that of Eq. 14: the difference "
+        "of two energies has variance 2 σ_p²; on the same mini-batch it is the deviation of the "
         "differences over √2. As in the paper one trained network went on with all rates, so that "
         "neighbours are relatives: replicas that began apart share less of the noise.",
         "How many replicas (appendix B.4): `theory.optimal_num_replicas` wants temperatures, which "

@@ -38,15 +38,15 @@ Section 5.2 and appendix B.4 on a scale that two cores can afford: {NUM_REPLICAS
 small convolutions on scikit-learn's digits, trained before at the learning rate {_START_RATE:g},
 then sampled by momentum SGD between {LADDER[0]:g} and {LADDER[1]:g}; no augmentation, mini-batches
 of 64. Three questions: does the window make round trips of networks more frequent, as it does for
-coins (Lemma 1)? Which target swap rate makes the best average? And how noisy are energies, by
-learning rate, with what that means for the number of replicas?
+coins (Lemma 1)? Which target swap rate gives the best average? And how does the noise of energies
+depend on the learning rate, and how many replicas does it require?
 
 The bounds were fixed before the first run of this study, which began from untrained networks, and
-have not been touched since. In that run the window cost trips (17.3, 11.7, 7.3 and 0.3 per 100
-epochs at W = 1, 4, 27 and 108, three seeds), and at S = 0.01 pairs agreed in 0.06 % of steps,
-because the buffer never came back from what it had learnt while networks were learning; its noise
-part was void, because learning rates adapted that should have stood still. What follows begins from
-trained networks, as the paper does.
+have not been changed since. In that run windows reduced the round trips (17.3, 11.7, 7.3 and 0.3
+per 100 epochs at W = 1, 4, 27 and 108, three seeds), and at S = 0.01 the verdict rate was 0.06 %,
+because the buffer did not recover from the values it had adapted to in early training. Its noise
+part was invalid, because learning rates were adapted that should have been fixed. The results below
+start from trained networks, as in the paper.
 """
 
 

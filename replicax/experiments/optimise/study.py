@@ -29,9 +29,9 @@ _ABOUT = f"""
 Appendix A.4 says that the scheme with exactly one swap in each window has a better chance to hit
 global optima. Here it is compared, at equal budget ({REPLICAS} gradients a step), with at most one
 swap, SGD restarts and simulated annealing: {REPLICAS} annealers side by side (x P{REPLICAS}), or
-one that takes {REPLICAS} times the steps (x T{REPLICAS}). A run has hit once it has seen a point,
-on any rung, whose exact energy is lower than that of every minimum but the global one. The 25 modes
-are seen through noise (standard deviation 2 on gradients and energies) and all rungs are SGD;
+one that takes {REPLICAS} times the steps (x T{REPLICAS}). A run is a hit when it has visited a
+point, on any rung, with an exact energy below that of every other minimum. On the 25 modes,
+gradients and energies are noisy (standard deviation 2) and all rungs are SGD;
 Rastrigin's function (d = {DIMENSIONS}, amplitude {AMPLITUDE} so that small budgets suffice) is
 exact, with Langevin temperatures and Metropolis swaps. Each method has four settings to choose
 from: they are chosen on some seeds, by the mean probability over the budgets, and judged on others.
