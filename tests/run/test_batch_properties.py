@@ -1,6 +1,7 @@
 """Properties of batches that hold for any data, batch size and chunk length."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from common import SEEDS, few
@@ -20,7 +21,7 @@ def test_batches_of_arrays_are_rows_of_them(num_rows, batch_size, seed) -> None:
     assert rows.shape == (batch_size,) and (rows >= 0).all() and (rows < num_rows).all()
     if batch_size == num_rows:
         assert rows.tolist() == list(range(num_rows)), "everything, in order"
-    taken = source.take(source.data, rows)
+    taken = source.take(source.data, None, rows, step=jnp.array(0), place=jnp.array(0))
     np.testing.assert_array_equal(taken["y"], rows)
     np.testing.assert_array_equal(taken["x"][:, 0], 2 * taken["y"])
 
@@ -37,7 +38,7 @@ def test_an_iterable_feeds_the_same_batches_however_it_is_cut(lengths, peeks) ->
     total = sum(lengths)
     from_function = batches.as_batches(lambda step: {"x": np.full(2, step)}, None)
     from_iterable = batches.as_batches(({"x": np.full(2, k)} for k in range(total)), None)
-    assert from_function.replayable and not from_iterable.replayable
+    assert from_function.is_function and not from_iterable.is_function
     ahead = min(peeks, total - 1)  # `sample` tests the energy on a first batch
     assert from_iterable.at(ahead)["x"].tolist() == [ahead, ahead]
     start = 0
