@@ -10,14 +10,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from replicax.theory.inputs import (
-    Numbers,
-    as_number,
-    check_non_negative,
-    check_swap_inputs,
-    check_temperatures,
-    smallest_integer,
-)
+from replicax.theory import inputs
+from replicax.theory.inputs import Numbers, as_number
 from replicax.theory.tails import log_accept, log_reject
 
 Exponent = Literal["corrected", "paper"]
@@ -52,8 +46,8 @@ def swap_rate_under_noise(
     rate = np.asarray(swap_rate, float)
     if not np.all((rate >= 0) & (rate <= 1)):
         raise ValueError(f"swap_rate must lie in [0, 1], got {swap_rate}; give a probability.")
-    gap = check_non_negative(inverse_temperature_gap, "inverse_temperature_gap")
-    noise = check_non_negative(energy_noise_std, "energy_noise_std")
+    gap = inputs.check_non_negative(inverse_temperature_gap, "inverse_temperature_gap")
+    noise = inputs.check_non_negative(energy_noise_std, "energy_noise_std")
     return as_number(rate * np.exp(-((gap * noise) ** 2) / _divisor(exponent)))
 
 
@@ -68,7 +62,9 @@ def swap_probability_under_noise(
     >>> round(swap_probability_under_noise(0.0, 0.9, 3.0), 4)
     0.0562
     """
-    gap, slope, noise = check_swap_inputs(energy_gap, inverse_temperature_gap, energy_noise_std)
+    gap, slope, noise = inputs.check_swap_inputs(
+        energy_gap, inverse_temperature_gap, energy_noise_std
+    )
     metropolis = np.exp(np.minimum(0.0, slope * gap))
     noisy = slope * noise > 0
     corrected = np.exp(log_accept(gap, np.where(noisy, slope, 1.0), np.where(noisy, noise, 1.0)))
@@ -87,7 +83,7 @@ def deterministic_swap_probability(
     """
     from scipy.special import ndtr
 
-    noise = check_non_negative(energy_noise_std, "energy_noise_std")
+    noise = inputs.check_non_negative(energy_noise_std, "energy_noise_std")
     margin = np.asarray(energy_gap, float) - np.asarray(buffer, float)
     scale = math.sqrt(2) * np.where(noise > 0, noise, 1.0)
     return as_number(np.where(noise > 0, ndtr(margin / scale), margin > 0))
@@ -108,7 +104,9 @@ def optimal_buffer(
     """
     from scipy.special import ndtri_exp
 
-    gap, slope, noise = check_swap_inputs(energy_gap, inverse_temperature_gap, energy_noise_std)
+    gap, slope, noise = inputs.check_swap_inputs(
+        energy_gap, inverse_temperature_gap, energy_noise_std
+    )
     if not np.all(slope * noise > 0):
         raise ValueError(
             "optimal_buffer needs inverse_temperature_gap > 0 and energy_noise_std > 0: without "
@@ -138,8 +136,8 @@ def optimal_num_replicas(
     >>> count.num_replicas, round(count.lower, 1), round(count.upper, 1)
     (43, 3.8, 48.8)
     """
-    temperatures = check_temperatures(temperatures)
-    noise = check_non_negative(energy_noise_std, "energy_noise_std")
+    temperatures = inputs.check_temperatures(temperatures)
+    noise = inputs.check_non_negative(energy_noise_std, "energy_noise_std")
     upper_rung = temperatures[1:]
     if temperatures.size == 2:
         geometric = np.geomspace(temperatures[0], temperatures[1], noise.size + 1)
@@ -158,7 +156,7 @@ def optimal_num_replicas(
         relief = (hardest / num - hardest / (num + 1)) * (hardest / num + hardest / (num + 1))
         return growth >= relief
 
-    best = smallest_integer(next_is_no_faster, start=4)
+    best = inputs.smallest_integer(next_is_no_faster, start=4)
     return ReplicaCount(best, 1.1 * float(mu.min()), math.sqrt(2) * hardest)
 
 

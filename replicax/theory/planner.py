@@ -5,14 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from replicax.theory import noise, round_trips
 from replicax.theory.inputs import check_num_replicas, check_swap_rate, check_temperatures
-from replicax.theory.noise import optimal_num_replicas
-from replicax.theory.round_trips import (
-    optimal_window,
-    round_trip_time,
-    round_trip_time_adj,
-    round_trip_time_seo,
-)
 
 SCHEMES = {"adj": "ADJ", "seo": "SEO", "deo": "DEO", "deo_star": "DEO*"}
 
@@ -49,10 +43,10 @@ def plan(
     {'adj': 42.6, 'seo': 13.3, 'deo': 21.3, 'deo_star': 49.8}
     """
     num_replicas, swap_rate = check_num_replicas(num_replicas), check_swap_rate(target_swap_rate)
-    window = optimal_window(num_replicas, swap_rate)
-    exact = optimal_window(num_replicas, swap_rate, exact=True)
+    window = round_trips.optimal_window(num_replicas, swap_rate)
+    exact = round_trips.optimal_window(num_replicas, swap_rate, exact=True)
     times = _round_trip_times(num_replicas, 1 - swap_rate, window)
-    exact_time = float(round_trip_time(1 - swap_rate, exact, num_replicas))
+    exact_time = float(round_trips.round_trip_time(1 - swap_rate, exact, num_replicas))
     answer = {
         "num_replicas": num_replicas,
         "target_swap_rate": swap_rate,
@@ -103,10 +97,10 @@ def render(answer: dict[str, Any]) -> Any:
 
 def _round_trip_times(num_replicas: int, rejection_rate: float, window: int) -> dict[str, float]:
     return {
-        "adj": round_trip_time_adj(rejection_rate, num_replicas),
-        "seo": round_trip_time_seo(rejection_rate, num_replicas),
-        "deo": float(round_trip_time(rejection_rate, 1, num_replicas)),
-        "deo_star": float(round_trip_time(rejection_rate, window, num_replicas)),
+        "adj": round_trips.round_trip_time_adj(rejection_rate, num_replicas),
+        "seo": round_trips.round_trip_time_seo(rejection_rate, num_replicas),
+        "deo": float(round_trips.round_trip_time(rejection_rate, 1, num_replicas)),
+        "deo_star": float(round_trips.round_trip_time(rejection_rate, window, num_replicas)),
     }
 
 
@@ -128,19 +122,19 @@ def _worth_having(
             "the optimal number of replicas depends on energy_noise_std and temperatures; give "
             "both or neither."
         )
-    num_temperatures, noise = check_temperatures(temperatures).size, np.asarray(energy_noise_std)
+    num_temperatures, levels = check_temperatures(temperatures).size, np.asarray(energy_noise_std)
     if num_temperatures not in (2, num_replicas):
         raise ValueError(
             f"{num_temperatures} temperatures for {num_replicas} replicas; give (cold, hot) or one "
             "per rung."
         )
-    if noise.shape not in ((), (num_replicas - 1,)):
+    if levels.shape not in ((), (num_replicas - 1,)):
         raise ValueError(
-            f"energy_noise_std has shape {noise.shape} but {num_replicas} replicas make "
+            f"energy_noise_std has shape {levels.shape} but {num_replicas} replicas make "
             f"{num_replicas - 1} pairs; give one number, or one per pair."
         )
     return {
-        exponent: optimal_num_replicas(noise, temperatures, exponent)._asdict()
+        exponent: noise.optimal_num_replicas(levels, temperatures, exponent)._asdict()
         for exponent in ("corrected", "paper")
     }
 

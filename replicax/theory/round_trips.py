@@ -9,16 +9,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from replicax.theory.inputs import (
-    Numbers,
-    as_number,
-    check_fraction,
-    check_num_replicas,
-    check_rejection_rates,
-    check_swap_rate,
-    check_window,
-    smallest_integer,
-)
+from replicax.theory import inputs
+from replicax.theory.inputs import Numbers, as_number
 
 
 def round_trip_time(
@@ -35,8 +27,8 @@ def round_trip_time(
     >>> round(round_trip_time([0.5, 0.6, 0.7], window=2), 2)
     45.71
     """
-    rates, repeats, num_replicas = check_rejection_rates(rejection_rate, num_replicas)
-    windows = check_window(window)
+    rates, repeats, num_replicas = inputs.check_rejection_rates(rejection_rate, num_replicas)
+    windows = inputs.check_window(window)
     retries = repeats * _odds(rates, windows[..., None]).sum(axis=-1)
     return as_number(2 * windows * num_replicas * (1 + retries))
 
@@ -49,7 +41,7 @@ def round_trip_rate(
     >>> round(1000 * round_trip_rate(0.6, 8, num_replicas=16), 2)
     49.75
     """
-    num_replicas = check_rejection_rates(rejection_rate, num_replicas)[2]
+    num_replicas = inputs.check_rejection_rates(rejection_rate, num_replicas)[2]
     return num_replicas / round_trip_time(rejection_rate, window, num_replicas)
 
 
@@ -63,8 +55,8 @@ def round_trip_time_derivative(
     >>> round(round_trip_time_derivative(0.6, 7, num_replicas=16), 3)
     -5.031
     """
-    rates, repeats, num_replicas = check_rejection_rates(rejection_rate, num_replicas)
-    decay = check_window(window)[..., None] * _decay(rates)
+    rates, repeats, num_replicas = inputs.check_rejection_rates(rejection_rate, num_replicas)
+    decay = inputs.check_window(window)[..., None] * _decay(rates)
     bounded = np.where(np.isinf(decay), 1.0, decay)  # r = 0 adds nothing: x (1 - x + log x) -> 0
     swapped = -np.expm1(-bounded)
     bend = np.where(np.isinf(decay), 0.0, np.exp(-bounded) * (swapped - bounded) / swapped**2)
@@ -79,7 +71,7 @@ def window_equation(x: ArrayLike, num_replicas: int) -> Numbers:
     >>> round(window_equation(0.03, num_replicas=16), 4)
     -0.2006
     """
-    x, num_replicas = check_fraction(x), check_num_replicas(num_replicas)
+    x, num_replicas = inputs.check_fraction(x), inputs.check_num_replicas(num_replicas)
     return as_number((1 - x) ** 2 + (num_replicas - 1) * x * (1 - x + np.log(x)))
 
 
@@ -89,7 +81,7 @@ def window_equation_derivative(x: ArrayLike, num_replicas: int) -> Numbers:
     >>> round(window_equation_derivative(0.03, num_replicas=16), 4)
     -25.4384
     """
-    x, num_replicas = check_fraction(x), check_num_replicas(num_replicas)
+    x, num_replicas = inputs.check_fraction(x), inputs.check_num_replicas(num_replicas)
     return as_number((4 - 2 * num_replicas) * (x - 1) + (num_replicas - 1) * np.log(x))
 
 
@@ -102,7 +94,7 @@ def round_trip_time_seo(rejection_rate: ArrayLike, num_replicas: int | None = No
     >>> round(round_trip_time_seo(0.6, num_replicas=16), 6)
     1200.0
     """
-    rates, repeats, num_replicas = check_rejection_rates(rejection_rate, num_replicas)
+    rates, repeats, num_replicas = inputs.check_rejection_rates(rejection_rate, num_replicas)
     retries = repeats * _odds(rates, 1.0).sum()
     return float(2 * num_replicas * (num_replicas - 1 + retries))
 
@@ -117,7 +109,7 @@ def round_trip_time_adj(rejection_rate: ArrayLike, num_replicas: int | None = No
     >>> round(round_trip_time_adj(0.6, num_replicas=16), 6)
     376.0
     """
-    rates, repeats, num_replicas = check_rejection_rates(rejection_rate, num_replicas)
+    rates, repeats, num_replicas = inputs.check_rejection_rates(rejection_rate, num_replicas)
     return float(num_replicas * (1 + repeats * _odds(rates, 1.0).sum()))
 
 
@@ -133,8 +125,8 @@ def optimal_window(num_replicas: int, target_swap_rate: float, exact: bool = Fal
     >>> optimal_window(10, 0.005), optimal_window(10, 0.005, exact=True)
     (626, 604)
     """
-    num_replicas = check_num_replicas(num_replicas)
-    decay = -math.log1p(-check_swap_rate(target_swap_rate))
+    num_replicas = inputs.check_num_replicas(num_replicas)
+    decay = -math.log1p(-inputs.check_swap_rate(target_swap_rate))
     if num_replicas <= 3:
         return 1
     if not exact:
@@ -148,7 +140,9 @@ def optimal_window(num_replicas: int, target_swap_rate: float, exact: bool = Fal
         saved = (here - window * math.expm1(decay)) * math.exp(-decay * (window + 1))
         return 1 + (num_replicas - 1) * saved / (here * there) >= 0
 
-    return smallest_integer(next_is_no_faster, start=1)  # E[T] falls, then rises (appendix B.2.1)
+    return inputs.smallest_integer(
+        next_is_no_faster, start=1
+    )  # E[T] falls, then rises (appendix B.2.1)
 
 
 def _decay(rates: NDArray[np.float64]) -> NDArray[np.float64]:
