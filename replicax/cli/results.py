@@ -99,7 +99,7 @@ def evaluate(
 def _load(run_dir: Path) -> Any:
     import replicax as rx
 
-    shared.read_run_file(run_dir)
+    shared.read_metadata(run_dir)
     return rx.load(run_dir)
 
 

@@ -184,11 +184,11 @@ def resume(
     """
     import replicax as rx
 
-    metadata = shared.read_run_file(run_dir)
-    if "training" in metadata:
+    metadata = shared.read_metadata(run_dir)
+    if metadata.kind == "train":
         if steps is not None:
             raise ValueError("This run is measured in epochs: use --epochs N instead of --steps.")
-        return train.resume(run_dir, epochs, progress, as_json)
+        return train.resume(run_dir, metadata, epochs, progress, as_json)
     spec = TargetSpec.read(run_dir)
     if target is not None:
         spec = TargetSpec.from_command_line(target, params, batches, batch_size)
@@ -200,7 +200,7 @@ def resume(
     else:
         spec = spec.updated(params, batches, batch_size)
     with shared.quietly(as_json):
-        needs_params = metadata["params"]["structure"] is None  # a tree of the user's own types
+        needs_params = metadata.params["structure"] is None  # a tree of the user's own types
         loaded = spec.load(needs_params)
         posterior = rx.resume(
             run_dir,
@@ -212,7 +212,7 @@ def resume(
             progress=progress,
             callback=_write_once(spec, run_dir),
         )
-    if steps is None and metadata.get("result", {}).get("code") == "finished":
+    if steps is None and shared.is_finished(metadata):
         typer.echo("This run was already finished; make it longer with --steps N.", err=True)
     return finish(posterior, as_json)
 

@@ -10,12 +10,15 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from replicax.errors import suggest
+
+if TYPE_CHECKING:
+    from replicax.run.metadata import Metadata
 
 FINISHED, FAULTY_INPUT, NONFINITE, INTERRUPTED = 0, 2, 3, 130  # exit codes
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of click, or of the copy in typer
@@ -99,17 +102,12 @@ def new_run_folder(out: Path | None, name: str) -> Path:
     return out
 
 
-def read_run_file(folder: Path) -> dict[str, Any]:
-    """Return the contents of run.json; raise an error with the remedy if there is none."""
-    path = folder / "run.json"
-    if path.is_file():
-        try:
-            metadata = json.loads(path.read_text())
-        except ValueError:
-            raise ValueError(f"{path} is damaged: it is not valid JSON.") from None
-        if not isinstance(metadata, dict) or not {"options", "resolved", "params"} <= set(metadata):
-            raise ValueError(f"{path} was not written by replicax; choose another folder.")
-        return metadata
+def read_metadata(folder: Path) -> "Metadata":
+    """Return the metadata of a run folder; suggest others if there is no run in it."""
+    if (folder / "run.json").is_file():
+        from replicax.run import metadata
+
+        return metadata.read_metadata(folder)
     remedy = "give a folder that `replicax sample` or `replicax demo` has written."
     if not folder.exists():
         others = [str(path.parent) for path in folder.parent.glob("*/run.json")]
@@ -117,6 +115,10 @@ def read_run_file(folder: Path) -> dict[str, Any]:
     within = sorted(str(path.parent) for path in folder.glob("*/run.json"))
     hint = f" It contains runs: {', '.join(within[:5])}." if within else ""
     raise ValueError(f"{folder} is not a run folder: there is no run.json in it; {remedy}{hint}")
+
+
+def is_finished(metadata: "Metadata") -> bool:
+    return metadata.result is not None and metadata.result["code"] == "finished"
 
 
 def structure_of(params: Any) -> Any:

@@ -187,22 +187,23 @@ def pretrain(
     return _train(task, _fill(options, _defaults(data)), None, out, progress, as_json)
 
 
-def resume(run_dir: Path, epochs: int | None, progress: bool | None, as_json: bool) -> int:
+def resume(
+    run_dir: Path, metadata: Any, epochs: int | None, progress: bool | None, as_json: bool
+) -> int:
     """Continue a run of `replicax train`, for `replicax resume`."""
     from replicax.networks.train import resume_training
 
-    task, before = read_task(run_dir), shared.read_run_file(run_dir).get("result", {})
     with shared.quietly(as_json):
-        problem, _ = task.problem()
+        problem, _ = read_task(run_dir).problem()
         trained = resume_training(run_dir, problem, epochs=epochs, progress=progress)
-    if epochs is None and before.get("code") == "finished":
+    if epochs is None and shared.is_finished(metadata):
         typer.echo("This run was already finished; make it longer with --epochs N.", err=True)
     return finish(trained, as_json)
 
 
 def read_task(run_dir: Path) -> Task:
     """Return the network and the data of a run folder, by name."""
-    task = shared.read_run_file(run_dir).get("note", {}).get("task")
+    task = shared.read_metadata(run_dir).note.get("task")
     if task is None:
         raise ValueError(
             f"The network of {run_dir} is unknown (was the run started in Python?); continue it "
@@ -253,7 +254,7 @@ def _train(
     choose("--method", options["method"], METHODS)
     folder = shared.new_run_folder(out, options["method"])
     if init_from is not None:
-        shared.read_run_file(init_from)
+        shared.read_metadata(init_from)
     with shared.quietly(as_json):
         problem, init = task.problem()
         trained = train.train(

@@ -1,5 +1,4 @@
 import inspect
-import json
 import os
 import signal
 import subprocess
@@ -18,6 +17,7 @@ from replicax import api
 from replicax.cli import main as cli
 from replicax.cli import shared
 from replicax.cli.main import main
+from replicax.run.metadata import Metadata
 from replicax.user_code import TargetSpec
 
 REPOSITORY = Path(__file__).parents[2]
@@ -67,8 +67,8 @@ def model(tmp_path, monkeypatch):
 def write_run(folder, structure):
     """Write as much of a run folder as commands read before they load the run."""
     Path(folder).mkdir(parents=True)
-    metadata = {"options": {}, "resolved": {}, "params": {"structure": structure}}
-    Path(folder, "run.json").write_text(json.dumps(metadata))
+    metadata = Metadata("sample", {}, {}, {"structure": structure}, "")
+    Path(folder, "run.json").write_text(metadata.to_json())
 
 
 def run_program(*args):
@@ -395,7 +395,7 @@ def test_ctrl_c_outside_the_loop_is_a_sentence(monkeypatch, capsys):
     def interrupt(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(shared, "read_run_file", interrupt)
+    monkeypatch.setattr(shared, "read_metadata", interrupt)
     assert "Interrupted" in run_failing(capsys, "summary", "run", code=130)
 
 

@@ -1,5 +1,6 @@
 """`replicax train`, `pretrain`, `evaluate`, and the other commands on the folders of networks."""
 
+import dataclasses
 import inspect
 import shutil
 import signal
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 import replicax as rx
 from replicax.cli import main as cli
 from replicax.cli.main import main
-from replicax.networks import evaluate as examine
+from replicax.networks import evaluate
 from replicax.networks import train as train_module
 from replicax.networks.tasks import DEFAULTS, Task
 from replicax.networks.train import train
@@ -262,23 +263,21 @@ def test_resume_makes_a_run_longer_from_anywhere(copied, capsys, tmp_path, monke
 
 def test_a_run_stopped_by_ctrl_c_resumes_bit_for_bit(here, capsys, tmp_path, monkeypatch):
     """Stopped in the first epochs and resumed: the same as the run that was not stopped."""
-    build = examine.build_watch
+    build = evaluate.build
 
     def interrupting(*args):
-        watch = build(*args)
-        look = watch.look
+        evaluation = build(*args)
 
-        def stop_at_the_first(memory, carry):
-            if int(memory.looks) == 0:
+        def stop_at_the_first(averages, carry):
+            if int(averages.count) == 0:
                 signal.raise_signal(signal.SIGINT)
-            return look(memory, carry)
+            return evaluation.evaluate(averages, carry)
 
-        watch.look = stop_at_the_first
-        return watch
+        return dataclasses.replace(evaluation, evaluate=stop_at_the_first)
 
     folder = tmp_path / "stopped"
     with monkeypatch.context() as patch:
-        patch.setattr(examine, "build_watch", interrupting)
+        patch.setattr(evaluate, "build", interrupting)
         message = run_failing(
             capsys, "train", *TINY, *LADDER, "--keep-networks", "--out", folder, code=130
         )

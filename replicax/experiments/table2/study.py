@@ -16,6 +16,7 @@ from typing import Any
 
 from replicax.networks.tasks import AUGMENTED, DEFAULTS, Task, absolute
 from replicax.networks.trained import Trained
+from replicax.run.metadata import read_metadata
 
 STARTS = "starts"
 METHODS = {STARTS: "pretrain", **{name: name for name in
@@ -140,7 +141,7 @@ def _start_or_resume(settings, method, folder, task, problem, start, progress, c
 
 def _task_of(folder: Path, ours: Task) -> Task:
     """Return the task of a run, with the data folder of this machine."""
-    stored = json.loads((folder / "run.json").read_text())["note"].get("task") or ours.to_json()
+    stored = read_metadata(folder).note.get("task") or ours.to_json()
     places = {name: getattr(ours, name) for name in ("data", "data_dir", "download", "directory")}
     return replace(Task(**stored), **places)
 
