@@ -5,6 +5,7 @@ by automatic differentiation have another form and run five to ten times as long
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -63,17 +64,9 @@ def _canonical_dims(ndim: int) -> lax.ConvDimensionNumbers:
 
 
 def _convolve(spec: ConvSpec, lhs, rhs, strides, padding, lhs_dilation, rhs_dilation) -> Array:
-    return lax.conv_general_dilated(
-        lhs,
-        rhs,
-        strides,
-        padding,
-        lhs_dilation,
-        rhs_dilation,
-        _canonical_dims(lhs.ndim),
-        precision=spec.precision,
-        preferred_element_type=spec.out_dtype,
-    )
+    dilations = {"lhs_dilation": lhs_dilation, "rhs_dilation": rhs_dilation}
+    options = {"strides": strides, "padding": padding, **dilations}
+    return replace(spec, dims=_canonical_dims(lhs.ndim), **options).convolve(lhs, rhs)
 
 
 def _dilated(size: int, factor: int) -> int:

@@ -68,18 +68,9 @@ def conv(
             "feature groups and supports batch_group_count=1 only. Use "
             "jax.lax.conv_general_dilated."
         )
-    spec = ConvSpec.build(
-        lhs,
-        rhs,
-        window_strides,
-        padding,
-        lhs_dilation,
-        rhs_dilation,
-        dimension_numbers,
-        feature_group_count,
-        precision,
-        preferred_element_type,
-    )
+    dilations = lhs_dilation, rhs_dilation
+    options = dimension_numbers, feature_group_count, precision, preferred_element_type
+    spec = ConvSpec.build(lhs, rhs, window_strides, padding, *dilations, *options)
     return _derivative(spec, "out")(lhs, rhs)
 
 
