@@ -29,7 +29,7 @@ def main() -> None:
     cases: dict[str, Callable[[], Any]] = {
         "loop": loop,
         "moves": loop.moves_alone(),
-        "chance": loop.chance_alone(),
+        "randomness": loop.randomness_alone(),
     }
     peer = tfp_replica_exchange(steps // 2)
     if peer is not None:
@@ -41,10 +41,11 @@ def main() -> None:
         few["tfp"] = peer
     whole = interleave(few, max(1, arguments.repeats // 3), warm_up=False)
 
-    chance, moves = timings["chance"], timings["moves"] - timings["chance"]
+    drawing = timings["randomness"]
+    moves = timings["moves"] - drawing
     rows = [
         Row.of("replicax, compiled loop", _UNIT, timings["loop"]),
-        Row.of("  chance, drawn in blocks", _UNIT, chance),
+        Row.of("  randomness, drawn in blocks", _UNIT, drawing),
         Row.of("  moves and energies", _UNIT, moves),
         Row.of("  exchange, adaptation, records", _UNIT, timings["loop"] - timings["moves"]),
         Row.of("replicax, rx.sample after compiling", _UNIT, whole["sample"]),
@@ -61,7 +62,7 @@ def main() -> None:
         ]
         checks.append(Check.of(rows[-2], bound=0.65, goal=0.5))
     ops = {} if arguments.quick else loop.body_ops()
-    print(f"One step launches {sum(ops.values())} operations: {ops}; chance is drawn for "
+    print(f"One step launches {sum(ops.values())} operations: {ops}; randomness is drawn for "
           f"{loop.block} steps at once.")  # fmt: skip
     report(rows, checks, arguments, steps=steps, body_ops=ops, block=loop.block)
 

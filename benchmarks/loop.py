@@ -1,6 +1,5 @@
 """The compiled loop of `rx.sample`, taken apart so that its parts can be timed."""
 
-import inspect
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,11 +13,12 @@ from replicax.algorithm.randomness import draw_block
 from replicax.algorithm.step import build_parts
 from replicax.algorithm.target import as_target
 from replicax.algorithm.tuning import Tuning
-from replicax.run import compiled_loop as chunk
-from replicax.run.assembly import Assembly
-from replicax.run.batches import as_batches
-from replicax.run.host_loop import draw_slots
+from replicax.run import compiled_loop
+from replicax.run.batches import NoBatches
+from replicax.run.initial import initial_carry, seed_keys
 from replicax.run.options import Options
+from replicax.run.program import build_program
+from replicax.run.rows import draw_slots, get
 
 TOY: dict[str, Any] = {  # the paper's 25 modes, section 5.1, as `replicax demo` samples them
     "num_replicas": 16,
@@ -30,18 +30,19 @@ TOY: dict[str, Any] = {  # the paper's 25 modes, section 5.1, as `replicax demo`
 
 
 class Loop:
-    """What `rx.sample` runs between two looks of the host: each call does `steps` more steps."""
+    """The compiled chunk of `rx.sample`: each call does `steps` more steps."""
 
     def __init__(self, target: Any, params: Any, steps: int, **given: Any) -> None:
-        made = _assemble(target, given)
-        self.program, self.steps, self._made = made.program, steps, made
-        self.carry = made.starting_carry(params)[0]
-        self._chunk = chunk.build_chunk(made.program, made.keys, steps)
+        options = Options(**{"num_steps": 200_000, **given}).complete()
+        self.program, self.steps = build_program(options, as_target(target), NoBatches()), steps
+        self.keys, _ = seed_keys(options.seed, options.num_chains)
+        self.carry = initial_carry(self.program, params)
+        self._chunk = compiled_loop.build_chunk(self.program, self.keys, steps)
 
     @property
     def block(self) -> int:
-        """Steps whose chance is drawn at once."""
-        return min(chunk._BLOCK_STEPS, self.program.history_every, self.steps)
+        """Steps whose randomness is drawn at once."""
+        return min(compiled_loop._BLOCK_STEPS, self.program.history_every, self.steps)
 
     def __call__(self) -> int:
         self.carry, rows = self._chunk(*self._arguments())
@@ -57,7 +58,7 @@ class Loop:
         return count_body_ops(jax.jit(self._chunk).lower(*self._arguments()).compile().as_text())
 
     def moves_alone(self, energies: bool = True) -> Callable[[], int]:
-        """The same moves from the same chance: no exchange, no adaptation, no records.
+        """The same moves from the same randomness: no exchange, no adaptation, no records.
 
         With `energies`, those of the moved states, which a swap would look at, are computed too.
         """
@@ -66,19 +67,19 @@ class Loop:
         if not energies:
             settings = replace(settings, energy_at="before")
         draw, advance = build_parts(self.program.target, self.program.kernel, settings)
-        key, state = self._made.keys[0], self._one_chain()
+        key, state = self.keys[0], self._one_chain()
         block, steps = self.block, self.steps
 
         @jax.jit
         def run(state, energy):
             def some_steps(_, carry):
                 first, replicas = carry[0].step, carry[0].replicas
-                chances = draw_block(
+                drawn = draw_block(
                     lambda step: draw(key, step, replicas), first + jnp.arange(block)
                 )
 
                 def one_step(place, carry):
-                    state, info = advance(_row(chances, place), carry[0])
+                    state, info = advance(_row(drawn, place), carry[0])
                     return state, info.energy.astype(carry[1].dtype)
 
                 return jax.lax.fori_loop(0, block, one_step, carry)
@@ -88,19 +89,19 @@ class Loop:
         energy = jnp.zeros(state.rung_of.shape, state.buffer.dtype)
         return _repeat(run, (state, energy), steps // block * block)
 
-    def chance_alone(self) -> Callable[[], int]:
-        """Drawing all chance, and nothing else."""
+    def randomness_alone(self) -> Callable[[], int]:
+        """Drawing all randomness, and nothing else."""
         draw, _ = build_parts(self.program.target, self.program.kernel, self.program.settings)
-        key, state = self._made.keys[0], self._one_chain()
+        key, state = self.keys[0], self._one_chain()
         block, steps = self.block, self.steps
 
         @jax.jit
         def run(first, seen):
             def some_steps(number, seen):
                 at = first + number * block + jnp.arange(block)
-                chances = draw_block(lambda step: draw(key, step, state.replicas), at)
+                drawn = draw_block(lambda step: draw(key, step, state.replicas), at)
                 # A few rows, at places that the compiler cannot know: all must be there.
-                look = lambda i, seen: _add(seen, _row(chances, (i * at[0]) % block))  # noqa: E731
+                look = lambda i, seen: _add(seen, _row(drawn, (i * at[0]) % block))  # noqa: E731
                 return jax.lax.fori_loop(0, 4, look, seen)
 
             return first + steps, jax.lax.fori_loop(0, steps // block, some_steps, seen)
@@ -111,20 +112,11 @@ class Loop:
 
     def _one_chain(self) -> Any:
         """The first chain's state, copied: the loop gives its own memory away."""
-        parts = zip(chunk.STATE_AXES, self.carry.state)
+        parts = zip(compiled_loop.STATE_AXES, self.carry.state)
         return type(self.carry.state)._make(
             jax.tree.map(lambda leaf, axis=axis: jnp.array(leaf if axis is None else leaf[0]), part)
             for axis, part in parts
         )
-
-
-def _assemble(target: Any, given: dict[str, Any]) -> Assembly:
-    """As `rx.sample` does it."""
-    known = inspect.signature(rx.sample).parameters
-    chosen = {name: parameter.default for name, parameter in known.items()}
-    chosen |= {"num_steps": 200_000, **given}
-    made = Options(**{name: chosen[name] for name in Options.__dataclass_fields__})
-    return Assembly(made.with_history(), as_target(target), as_batches(None, None))
 
 
 def _repeat(run: Callable, carry: Any, steps: int) -> Callable[[], int]:
@@ -137,7 +129,7 @@ def _repeat(run: Callable, carry: Any, steps: int) -> Callable[[], int]:
 
 
 def _row(rows: Any, place: Any) -> Any:
-    return jax.tree.map(lambda leaf: chunk._get(leaf, place), rows)
+    return jax.tree.map(lambda leaf: get(leaf, place), rows)
 
 
 def _add(one: Any, other: Any) -> Any:

@@ -9,10 +9,12 @@ import numpy as np
 from resnet_rows import Case, Setup
 
 from replicax.data import Dataset
+from replicax.networks.options import TrainOptions
 from replicax.networks.problem import classification
-from replicax.networks.train import assemble
+from replicax.networks.train import build_training
+from replicax.run import rows as layout
 from replicax.run.compiled_loop import build_chunk
-from replicax.run.host_loop import draw_slots, record
+from replicax.run.initial import initial_carry, seed_keys
 from replicax.run.records import Records
 
 _NUM_ROWS = 50_000
@@ -23,20 +25,20 @@ def build(setup: Setup, method: str) -> Case:
     problem = classification(
         setup.network, _images(setup), batch_size=setup.batch_size, weight_decay=5e-4
     )
-    given = {"method": method, "epochs": 500, "num_replicas": setup.replicas}
-    _, made = assemble(problem, given)
-    carry, _ = made.starting_carry(setup.network.init)
-    chunk = build_chunk(made.program, made.keys, setup.steps)
-    trips, records, data = made.no_trips(), Records(), made.batches.data
-    step = 0
+    options = TrainOptions(method=method, epochs=500, num_replicas=setup.replicas)
+    program = build_training(problem, options)
+    carry = initial_carry(program, setup.network.init)
+    chunk = build_chunk(program, seed_keys(program.seed, 1)[0], setup.steps)
+    records, step = Records(), 0
 
     def run() -> float:
-        nonlocal carry, trips, step
-        slots = draw_slots(made.program, step, setup.steps, setup.steps)
-        carry, rows = chunk(carry, data, setup.steps, slots)
-        trips = record(made.program, records, trips, rows, step, setup.steps)
+        nonlocal carry, step
+        slots = layout.draw_slots(program, step, setup.steps, setup.steps)
+        carry, rows = chunk(carry, program.batches.data, setup.steps, slots)
+        for group, arrays in layout.to_records(program, rows, step, setup.steps).items():
+            records.append(group, arrays)
         step += setup.steps
-        return float(np.mean(jax.device_get(carry.tally.energy)))
+        return float(np.mean(jax.device_get(carry.counters.energy)))
 
     return Case(run)
 

@@ -18,7 +18,7 @@ import replicax as rx
 from replicax.algorithm import kernels, prng, schedule, swap
 from replicax.algorithm import step as algorithm
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.randomness import Chance
+from replicax.algorithm.randomness import Randomness
 from replicax.algorithm.tuning import Tuning
 
 NUM_STEPS = 300
@@ -145,7 +145,11 @@ def parts(case: Case) -> tuple[Callable, Callable, rx.State]:
         adapts_buffer=case.adapt and not rule.uses_temperature,
     )
     settings = rx.Settings(
-        SCHEDULES[case.schedule][0], rule, tuning, case.energy_at, bool(case.temperature.any())
+        SCHEDULES[case.schedule][0],
+        rule,
+        tuning,
+        case.energy_at,
+        langevin=bool(case.temperature.any()),
     )
     kernel = KERNELS[case.kernel][0](weight_decay=case.weight_decay)
     draw, advance = algorithm.build_parts(bowl_target(case.own_gradient), kernel, settings)
@@ -154,7 +158,7 @@ def parts(case: Case) -> tuple[Callable, Callable, rx.State]:
 
 
 @functools.cache
-def draw_everything(name: str) -> Callable[[jax.Array], Chance]:
+def draw_everything(name: str) -> Callable[[jax.Array], Randomness]:
     """All that any case with this schedule may draw, from a key, leading axis: step."""
     draw, _, state = parts(Case(name, "metropolis"))
     steps = jnp.arange(NUM_STEPS)
@@ -168,45 +172,45 @@ def drawn_fields(name: str, rule: str, energy_at: str, hot: bool) -> list[bool]:
     return [field is not None for field in shapes]
 
 
-def chances(case: Case, key: jax.Array | None = None) -> Chance:
-    """The chance of every step, without the fields that the case does not draw."""
+def draws_of(case: Case, key: jax.Array | None = None) -> Randomness:
+    """The randomness of every step, without the fields that the case does not draw."""
     name = case.schedule if case.schedule in ("lone_pair", "adj", "ape", "seo") else "deo"
     rule = "metropolis" if RULES[case.rule][0].uses_temperature else "deterministic"
     fields = drawn_fields(name, rule, case.energy_at, case.hot)
     every = draw_everything("seo" if name == "deo" else name)
     drawn = every(prng.make_key(11) if key is None else key)
-    return Chance(*(values if needed else None for needed, values in zip(fields, drawn)))
+    return Randomness(*(values if needed else None for needed, values in zip(fields, drawn)))
 
 
 def run_library(case: Case) -> Trace:
     with jax.enable_x64(True):
         _, advance, state = parts(case)
 
-        def one_step(state: rx.State, chance: Chance):
-            state, info = advance(chance, state)
+        def one_step(state: rx.State, random: Randomness):
+            state, info = advance(random, state)
             return state, Trace(state, info)
 
-        scan = quick_jit(lambda state, chance: jax.lax.scan(one_step, state, chance)[1])
-        return jax.device_get(scan(state, chances(case)))
+        scan = quick_jit(lambda state, random: jax.lax.scan(one_step, state, random)[1])
+        return jax.device_get(scan(state, draws_of(case)))
 
 
 def noise_of(case: Case) -> reference.Noise:
     with jax.enable_x64(True):
-        chance = chances(case)
+        random = draws_of(case)
         still = np.zeros((NUM_STEPS, case.num_replicas, 2))
-        move = still if chance.move is None else np.asarray(chance.move)
+        move = still if random.move is None else np.asarray(random.move)
         noise = reference.Noise(
             move=-move if case.kernel == "sgld" else move,  # the library adds it to the gradient
-            gradient=np.asarray(chance.gradient),
-            energy=chance.energy,
-            log_uniform=chance.log_uniform,
-            odd=chance.odd,
+            gradient=np.asarray(random.gradient),
+            energy=random.energy,
+            log_uniform=random.log_uniform,
+            odd=random.schedule,
         )
-        if chance.attempts is not None:
+        if random.attempts is not None:
             noise = noise._replace(
-                order=chance.attempts.order,
-                attempt_log_uniform=chance.attempts.log_uniform,
-                attempt_energy=chance.attempts.energy,
+                order=random.attempts.order,
+                attempt_log_uniform=random.attempts.log_uniform,
+                attempt_energy=random.attempts.energy,
             )
         return reference.Noise(*(None if x is None else np.asarray(x) for x in noise))
 

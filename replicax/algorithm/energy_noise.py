@@ -14,7 +14,7 @@ from replicax.algorithm.target import Target
 
 
 class EnergySource(NamedTuple):
-    """What further evaluations of the energy need: points by replica, and mini-batches."""
+    """Further evaluations of the energy: at the points of all replicas, on other mini-batches."""
 
     target: Target
     points: Any  # leading axis: replica

@@ -1,6 +1,6 @@
-"""How one replica moves at the hyper-parameters of its rung, on optax transforms.
+"""Transition kernels: how one replica moves with the hyper-parameters of its rung.
 
-Every kernel here is one gradient, one optax transform and one rung:
+A kernel is one gradient, one optax transform and one rung:
 
     g <- gradient + weight decay + gradient of the prior
     theta <- theta - eta * transform(g) + noise at temperature tau
@@ -20,14 +20,14 @@ from replicax.algorithm.ladder import Ladder
 
 
 class Replica(NamedTuple):
-    """A particle; everything here travels with it when it swaps rungs."""
+    """A particle; all of it travels together when the replica swaps rungs."""
 
     params: Any
-    memory: Any  # momentum, preconditioner, counters: whatever its kernel keeps
+    memory: Any  # momentum, preconditioner, counters: the state of its kernel
 
 
 class Kernel(NamedTuple):
-    """How one replica moves.
+    """A transition kernel of one replica.
 
     `step(noise, replica, evaluate, rung)` returns the moved replica and the energy before the
     move; `evaluate(params)` returns (energy, gradient) on this step's mini-batch and `rung` is
@@ -114,7 +114,7 @@ def from_optax(
     weight_decay: float = 0.0,
     prior: Callable | None = None,
 ) -> Kernel:
-    """Any optax optimiser built with learning rate 1 explores; the rung supplies the rate.
+    """Return a kernel of any optax optimiser of learning rate 1: the rung supplies the rate.
 
         theta <- theta + eta * update + sqrt(2 eta tau) xi
 
@@ -132,8 +132,8 @@ def from_optax(
     return _kernel(transform, move, weight_decay, prior, spec=None)
 
 
-class CountMemory(NamedTuple):
-    """What a kernel that keeps time has beside the memory of the kernel inside."""
+class TimedMemory(NamedTuple):
+    """The memory of a kernel that keeps time, around that of another kernel."""
 
     count: Array  # steps taken
     inner: Any
@@ -142,7 +142,7 @@ class CountMemory(NamedTuple):
 def cyclical(
     kernel: Kernel, cycle_length: int, exploitation: float = 0.05, hold: bool = False
 ) -> Kernel:
-    """A kernel under a cosine learning rate that restarts every cycle (Zhang et al. 2020).
+    """Return a kernel under a cosine learning rate that restarts every cycle (Zhang et al. 2020).
 
         eta_k = eta/2 (1 + cos(pi t)),  t = (k mod cycle_length) / cycle_length
 
@@ -167,13 +167,13 @@ def cyclical(
         return Ladder(rung.learning_rate * rate, rung.temperature * exploits(count))
 
     options = {"cycle_length": cycle_length, "exploitation": exploitation, "hold": hold}
-    return _timed(kernel, rung_at, {"name": "cyclical", **options})._replace(exploits=exploits)
+    return _timed(kernel, rung_at, "cyclical", options)._replace(exploits=exploits)
 
 
 def annealed(
     kernel: Kernel, num_steps: int, learning_rate: float = 1.0, temperature: float = 1.0
 ) -> Kernel:
-    """A kernel that cools: simulated annealing, each replica by itself.
+    """Return a kernel that cools: simulated annealing, each replica by itself.
 
         eta_k = eta learning_rate^t,  tau_k = tau temperature^t,  t = min(k / num_steps, 1)
 
@@ -196,11 +196,11 @@ def annealed(
         "learning_rate": learning_rate,
         "temperature": temperature,
     }
-    return _timed(kernel, rung_at, {"name": "annealed", **options})
+    return _timed(kernel, rung_at, "annealed", options)
 
 
 def stepwise(kernel: Kernel, falls: Sequence[int], factor: float) -> Kernel:
-    """A kernel whose learning rate is multiplied by `factor` at each of the steps `falls`."""
+    """Return a kernel whose learning rate is multiplied by `factor` at the steps `falls`."""
     if factor <= 0 or any(fall < 0 for fall in falls):
         raise ValueError(
             f"falls is {falls} and factor {factor}; give steps of at least 0 and a factor above 0."
@@ -210,46 +210,40 @@ def stepwise(kernel: Kernel, falls: Sequence[int], factor: float) -> Kernel:
         passed = jnp.sum(count >= jnp.array(falls, jnp.int32))
         return Ladder(rung.learning_rate * factor**passed, rung.temperature)
 
-    return _timed(kernel, rung_at, {"name": "stepwise", "falls": list(falls), "factor": factor})
+    return _timed(kernel, rung_at, "stepwise", {"falls": list(falls), "factor": factor})
 
 
-def _timed(kernel: Kernel, rung_at: Callable[[Ladder, Array], Ladder], spec: dict) -> Kernel:
-    """A kernel whose rung depends on how many steps its replica has taken."""
+def _timed(
+    kernel: Kernel, rung_at: Callable[[Ladder, Array], Ladder], name: str, options: dict
+) -> Kernel:
+    """Return a kernel whose rung depends on how many steps its replica has taken.
+
+    The one way to wrap a kernel in a schedule of rates; `name` and `options` make it again.
+    """
 
     def init(params: Any) -> Replica:
         replica = kernel.init(params)
-        return Replica(params, CountMemory(jnp.array(0, jnp.int32), replica.memory))
+        return Replica(params, TimedMemory(jnp.array(0, jnp.int32), replica.memory))
 
     def step(noise: Any, replica: Replica, evaluate: Callable, rung: Ladder):
         count, inner = replica.memory
         inner = Replica(replica.params, inner)
         inner, energy = kernel.step(noise, inner, evaluate, rung_at(rung, count))
-        return Replica(inner.params, CountMemory(count + 1, inner.memory)), energy
+        return Replica(inner.params, TimedMemory(count + 1, inner.memory)), energy
 
-    known = kernel.spec is not None
-    return kernel._replace(
-        init=init,
-        step=step,
-        keeps_time=True,
-        spec={**spec, "kernel": kernel.spec} if known else None,
-    )
+    spec = None if kernel.spec is None else {"name": name, **options, "kernel": kernel.spec}
+    return kernel._replace(init=init, step=step, keeps_time=True, spec=spec)
 
 
 def from_spec(spec: dict) -> Kernel:
-    """Make a kernel again from its `spec`."""
+    """Return the kernel that a `spec` describes."""
     options = {name: value for name, value in spec.items() if name != "name"}
     if spec["name"] in _AROUND:
         return _AROUND[spec["name"]](from_spec(options.pop("kernel")), **options)
     return NAMED[spec["name"]](**options)
 
 
-_AROUND = {
-    "cyclical": cyclical,
-    "annealed": annealed,
-    "stepwise": stepwise,
-}  # kernels around another
-
-
+_AROUND = {"cyclical": cyclical, "annealed": annealed, "stepwise": stepwise}  # another kernel
 NAMED = {
     "sgld": sgld,
     "sgd": sgld,  # temperature 0
@@ -260,7 +254,7 @@ NAMED = {
 
 
 def _noise_in_gradient(transform, decay, spec, weight_decay, prior) -> Kernel:
-    """Noise enters before the transform, so that momentum remembers it."""
+    """Return a kernel whose noise enters before the transform, so that momentum keeps it."""
 
     def move(replica: Replica, gradient: Any, noise: Any, rung: Ladder) -> Replica:
         if noise is not None:
@@ -297,7 +291,7 @@ def _kernel(transform, move, weight_decay, prior, spec) -> Kernel:
 
 
 def draw_normal(key: Array, replica: Any) -> Any:
-    """A standard normal for every parameter."""
+    """Draw a standard normal for every parameter."""
     leaves, structure = jax.tree.flatten(replica.params)
     keys = [key] if len(leaves) == 1 else jax.random.split(key, len(leaves))
     draws = [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]

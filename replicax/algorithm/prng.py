@@ -20,14 +20,14 @@ _PARITY = np.uint32(0x1BD11BDA)
 
 
 def make_key(seed: int) -> Array:
-    """A typed key whose draws equal those of `jax.random.key(seed)`."""
+    """Return a typed key whose draws equal those of `jax.random.key(seed)`."""
     if jax.default_backend() != "cpu":
         return jax.random.key(seed, impl="threefry2x32")
     return jax.random.key(seed, impl=_unrolled())
 
 
 def ordinary(key: Array) -> Array:
-    """The same key as one of JAX's default kind, for code that is not ours."""
+    """Return the same key as one of JAX's default kind, for the user's code."""
     return jax.random.wrap_key_data(jax.random.key_data(key), impl="threefry2x32")
 
 

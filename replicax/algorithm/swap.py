@@ -188,6 +188,8 @@ def window_corrected(
     >>> window_corrected("auto", 3.0, reference_steps=10_000, tuning_steps=20_000).name
     'window_corrected'
     """
+    if window_correction is None:
+        raise ValueError('window_correction is None; give lambda_W as a finite number, or "auto".')
     return WindowCorrected(
         energy_noise_std,
         window_correction=window_correction,

@@ -13,11 +13,11 @@ from replicax.algorithm import prng
 
 
 class Target(NamedTuple):
-    """A minus-log-posterior, possibly seen only through noise.
+    """A minus-log-posterior, possibly evaluated with noise.
 
     All three are called as `(params, batch, key)`. `energy` returns a scalar. `gradient`, where
     given, is used for the moves in place of the gradient of `energy`, with a key of its own.
-    `noise(key)`, where given, is drawn for many steps at once and handed over in place of `key`:
+    `noise(key)`, where given, is drawn for many steps at once and passed in place of `key`:
     the same randomness, faster.
 
     With `has_state`, a replica has a model state beside its parameters (batch statistics, say),
@@ -32,7 +32,7 @@ class Target(NamedTuple):
     prior: Callable[[Any], Array] | None = None
 
     def evaluate(self, params: Any, batch: Any, noise: Any) -> tuple[Array, Any]:
-        """Energy and gradient of one replica; the energy is NaN where `gradient` stands apart."""
+        """Return energy (NaN where `gradient` is given) and gradient of one replica."""
         if self.gradient is None:
             energy, gradient = jax.value_and_grad(self.energy)(params, batch, noise)
         else:
@@ -42,13 +42,13 @@ class Target(NamedTuple):
     def evaluate_state(
         self, params: Any, model_state: Any, batch: Any, noise: Any
     ) -> tuple[Array, Any, Any]:
-        """Energy, gradient and renewed model state of one replica that has one."""
+        """Return energy, gradient and renewed model state of one replica that has one."""
         evaluate = jax.value_and_grad(self.energy, has_aux=True)
         (energy, model_state), gradient = evaluate(params, model_state, batch, noise)
         return energy, self._with_prior(gradient, params), model_state
 
     def energy_at(self, point: Any, batch: Any, noise: Any) -> Array:
-        """The energy alone; a point is `params`, or (params, model_state) where there is one."""
+        """Return the energy at a point: `params`, or (params, model_state) with `has_state`."""
         if not self.has_state:
             return self.energy(point, batch, noise)
         energy, _ = self.energy(*point, batch, noise)
@@ -60,12 +60,12 @@ class Target(NamedTuple):
         return jax.tree.map(jnp.add, gradient, jax.grad(self.prior)(params))
 
     def draw(self, key: Array) -> Any:
-        """What is handed over in place of `key`: noise, or a key of JAX's default kind."""
+        """Draw what is passed in place of `key`: noise, or a key of JAX's default kind."""
         return prng.ordinary(key) if self.noise is None else self.noise(key)
 
 
 def as_target(target_or_energy: Any) -> Target:
-    """A `Target` from a target or a function of (params), (params, batch), (params, batch, key)."""
+    """Return a `Target` of a target or a function of (params), (params, batch) or all three."""
     if isinstance(target_or_energy, Target):
         target = target_or_energy
         if target.has_state:
@@ -110,11 +110,12 @@ def check_energy(target: Target, point: Any, batch: Any, key: Array) -> None:
     """Raise a sentence unless the energy of one replica is a real floating-point scalar."""
     if target.has_state:
         _check_state(target, point, batch, key)
-    seen = jax.eval_shape(lambda p, b, k: target.energy_at(p, b, target.draw(k)), point, batch, key)
-    leaves = jax.tree.leaves(seen)
-    if len(leaves) != 1 or jax.tree.structure(seen) != jax.tree.structure(0):
+    evaluate = lambda p, b, k: target.energy_at(p, b, target.draw(k))  # noqa: E731
+    energy = jax.eval_shape(evaluate, point, batch, key)
+    leaves = jax.tree.leaves(energy)
+    if len(leaves) != 1 or jax.tree.structure(energy) != jax.tree.structure(0):
         raise ValueError(
-            f"The energy returns {jax.tree.structure(seen)}; it must return one scalar."
+            f"The energy returns {jax.tree.structure(energy)}; it must return one scalar."
         )
     if leaves[0].shape != ():
         raise ValueError(
@@ -128,19 +129,19 @@ def check_energy(target: Target, point: Any, batch: Any, key: Array) -> None:
 
 
 def _check_state(target: Target, point: Any, batch: Any, key: Array) -> None:
-    """What goes round in the loop must come back in the shape that it had."""
+    """Raise a sentence unless the loss returns a model state of the shape it was given."""
     params, model_state = point
-    seen = jax.eval_shape(
+    returned = jax.eval_shape(
         lambda p, s, b, k: target.energy(p, s, b, target.draw(k)), params, model_state, batch, key
     )
-    if not isinstance(seen, tuple) or len(seen) != 2:
+    if not isinstance(returned, tuple) or len(returned) != 2:
         raise ValueError(
             "The loss must return (loss, model_state); with nothing to remember, return the "
             "model_state that it was given."
         )
-    given, found = (jax.tree.map(lambda x: (x.shape, x.dtype), s) for s in (model_state, seen[1]))
-    if given != found:
+    shapes = [jax.tree.map(lambda x: (x.shape, x.dtype), s) for s in (model_state, returned[1])]
+    if shapes[0] != shapes[1]:
         raise ValueError(
             "The loss returns a model_state of other shapes or dtypes than it was given: "
-            f"{found} instead of {given}."
+            f"{shapes[1]} instead of {shapes[0]}."
         )

@@ -31,7 +31,7 @@ _MIN_VARIANCE = 1e-30  # rounding can make the difference of two large squares n
 
 
 class Moments(NamedTuple):
-    """What is remembered of the networks met so far; trees like the parameters."""
+    """Moments of the networks collected so far; trees like the parameters."""
 
     count: Array  # () networks met
     mean: Any

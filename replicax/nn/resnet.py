@@ -45,7 +45,7 @@ def resnet(
         raise ValueError(f"depth is {depth}; it must be 6 n + 2, such as 20, 32, 44 or 56.")
     kind = choose("block", block or ("bottleneck" if depth >= 44 else "basic"), _EXPANSION)
     normalise = NORMS[choose("norm", norm, NORMS)]()
-    plan = _plan((depth - 2) // 6, kind)
+    plan = plan_blocks((depth - 2) // 6, kind)
 
     def init(key: Array) -> tuple[Tree, Tree]:
         first, last, *keys = jax.random.split(key, len(plan) + 2)
@@ -70,7 +70,7 @@ def resnet(
     return Network(init, apply)
 
 
-def _plan(blocks_per_stage: int, kind: str) -> list[tuple[int, tuple, int]]:
+def plan_blocks(blocks_per_stage: int, kind: str) -> list[tuple[int, tuple, int]]:
     """Return for each block: channels in, (size, channels out) of each convolution, and stride."""
     plan, num_in = [], _WIDTHS[0]
     for width in _WIDTHS:

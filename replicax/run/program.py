@@ -177,23 +177,38 @@ class Programs:
             return self._compiled[key]
 
 
-def numbers(program: Program) -> Any:
+def numbers(program: Program) -> list[Any]:
     """Return the numbers of a program that compiled code can take as data."""
+    return [leaf for leaf in jax.tree.leaves(_dynamic(program)) if _is_numeric(leaf)]
+
+
+def with_numbers(program: Program, numbers: list[Any]) -> Program:
+    """Return the program with other numbers, which may be traced."""
+    leaves, structure = jax.tree.flatten(_dynamic(program))
+    values = iter(numbers)
+    settings, burn_in = structure.unflatten(
+        next(values) if _is_numeric(leaf) else leaf for leaf in leaves
+    )
+    return replace(program, settings=settings, burn_in=burn_in)
+
+
+def _dynamic(program: Program) -> tuple[Settings, int]:
     return program.settings, program.burn_in
 
 
-def with_numbers(program: Program, numbers: Any) -> Program:
-    """Return the program with other numbers, which may be traced."""
-    settings, burn_in = numbers
-    return replace(program, settings=settings, burn_in=burn_in)
+def _is_numeric(leaf: Any) -> bool:
+    """Return False for a rule or schedule of the user's own, which is static."""
+    return isinstance(leaf, int | float | np.ndarray | np.generic | jax.Array)
 
 
 def _identity(program: Program) -> Hashable:
     """Return a key that is equal for programs that compile to the same code."""
     spec, batches = program.kernel.spec, program.batches
     rest = replace(program, kernel=None, batches=None, settings=None, burn_in=0)  # type: ignore
+    leaves, structure = jax.tree.flatten(_dynamic(program))
     return (
-        jax.tree.structure(numbers(program)),
+        structure,
+        tuple(leaf for leaf in leaves if not _is_numeric(leaf)),
         rest,
         program.kernel if spec is None else json.dumps(spec, sort_keys=True),
         type(batches) if isinstance(batches, NoBatches) else id(batches),

@@ -1,4 +1,4 @@
-"""Pytrees as plain data, so that a run folder can be opened without the program that made it."""
+"""Pytrees as plain data, so that a run folder can be opened without the code that made it."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def leaf_names(tree: Any) -> list[str]:
-    """A file-safe name for every leaf, from its path."""
+    """Return a file-safe name for every leaf, from its path."""
     names = []
     for path, _ in jax.tree_util.tree_leaves_with_path(tree):
         name = ".".join(_entry(key) for key in path) or "params"
@@ -25,12 +25,12 @@ def _entry(key: Any) -> str:
 
 
 def first(tree: Any) -> Any:
-    """One replica of a tree with leading axes (chain, replica, ...)."""
+    """Return one replica of a tree with leading axes (chain, replica, ...)."""
     return jax.tree.map(lambda leaf: leaf[0, 0], tree)
 
 
 def describe(params: Any) -> dict[str, Any]:
-    """Names, shapes and dtypes of the leaves, and the containers if they are plain ones."""
+    """Return names, shapes and dtypes of the leaves, and the containers if they are plain ones."""
     leaves = jax.tree.leaves(params)
     counter = iter(range(len(leaves)))
     return {
@@ -42,7 +42,7 @@ def describe(params: Any) -> dict[str, Any]:
 
 
 def rebuild(description: dict[str, Any], leaves: list[Any], like: Any = None) -> Any:
-    """The tree with these leaves; a dict by name where its containers are not plain ones."""
+    """Return the tree with these leaves; a dict by name where its containers are not plain."""
     if like is not None:
         return jax.tree.structure(like).unflatten(leaves)
     if description["structure"] is None:

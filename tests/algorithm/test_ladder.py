@@ -1,7 +1,6 @@
 """Properties that must hold for any input: the ladder, the unit of energy, round trips."""
 
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -172,15 +171,12 @@ def random_paths(num_replicas: int, num_steps: int, seed: int, wild: bool) -> np
 
 @given(
     num_replicas=st.integers(2, 6),
-    num_steps=st.integers(1, 200),
+    num_steps=st.sampled_from([1, 2, 7, 200]),  # every length is compiled
     seed=SEEDS,
     wild=st.booleans(),
-    cuts=st.lists(st.integers(0, 200), max_size=6),
 )
-@example(num_replicas=2, num_steps=30, seed=0, wild=False, cuts=list(range(30)))
-def test_round_trips_are_those_of_the_oracle_however_the_path_is_cut(
-    num_replicas, num_steps, seed, wild, cuts
-) -> None:
+@example(num_replicas=2, num_steps=30, seed=0, wild=False)
+def test_round_trips_are_those_of_the_oracle(num_replicas, num_steps, seed, wild) -> None:
     chains = [random_paths(num_replicas, num_steps, seed + i, wild) for i in range(2)]
     paths = np.stack(chains).astype(np.int8)
     expected = [reference.round_trips(path) for path in paths]
@@ -189,10 +185,11 @@ def test_round_trips_are_those_of_the_oracle_however_the_path_is_cut(
     # From step 0, where replica i is on rung i, in pieces.
     home = np.arange(num_replicas)[None]
     started = [reference.round_trips(np.concatenate([home, path])) for path in paths]
-    trips = round_trips.Trips.none(2, num_replicas)
-    ends = sorted({0, *(min(cut, num_steps) for cut in cuts), num_steps})
-    for start, end in itertools.pairwise(ends):
-        trips = round_trips.follow_trips(trips, paths[:, start:end])
-    assert trips.count.tolist() == started
-    whole = round_trips.follow_trips(round_trips.Trips.none(2, num_replicas), paths)
-    np.testing.assert_array_equal(trips.way, whole.way)
+    ended = [np.concatenate(round_trips.trip_ends(path)) for path in paths]
+    assert [len(steps) for steps in ended] == started
+    # The state machine, one step after another, with NumPy.
+    phase, count = round_trips.start_phase(np.tile(home, (2, 1))), np.zeros(2, int)
+    for step in range(num_steps):
+        phase, completed = round_trips.advance_phase(phase, paths[:, step], num_replicas - 1)
+        count += completed.sum(axis=1)
+    assert count.tolist() == started

@@ -14,7 +14,7 @@ from common import FINITE, SEEDS, SIZES, few, rng_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replicax.algorithm import schedule, swap
+from replicax.algorithm import energy_noise, schedule, swap
 from replicax.algorithm.randomness import Attempts
 
 
@@ -23,7 +23,7 @@ from replicax.algorithm.randomness import Attempts
 def active_over(made: schedule.Schedule, num_pairs: int, num_steps: int) -> np.ndarray:
     steps = jnp.arange(num_steps)
     odd = jnp.asarray(rng_of(0).integers(0, 2, num_steps).astype(bool))
-    active = jax.vmap(lambda step, odd: schedule.active_pairs(made, step, odd, num_pairs))
+    active = jax.vmap(lambda step, odd: made.active_pairs(step, odd, num_pairs))
     return np.asarray(active(steps, odd))
 
 
@@ -47,9 +47,12 @@ def test_active_pairs_are_disjoint_and_all_get_their_turn(num_replicas, window, 
 @given(window=st.sampled_from([1, 2, 3, 7, 20]), step=st.integers(0, 10**6))
 def test_windows_open_and_close_by_one_clock(window: int, step: int) -> None:
     made = schedule.windowed_deo(window)
-    assert bool(schedule.window_opens(made, step)) == (step % window == 0)
-    assert bool(schedule.window_closes(made, step)) == (step % window == window - 1)
-    assert bool(schedule.window_closes(made, step)) == bool(schedule.window_opens(made, step + 1))
+    assert bool(made.window_opens(step)) == (step % window == 0)
+    assert made.window_start(step) == step // window * window
+    forced = schedule.windowed_deo(window, "exactly_one").swapping_pairs(
+        step, *(np.array([flag]) for flag in (True, True, False, True))
+    )
+    assert bool(forced[0]) == bool(made.window_opens(step + 1)), "forced at the last step"
 
 
 def bits(count: int, size: int) -> st.SearchStrategy[list[np.ndarray]]:
@@ -66,7 +69,7 @@ def test_who_swaps_is_active_and_agreed_or_forced(seen, swaps, step) -> None:
     active, gate, wanted, finite = seen
     wanted = wanted & finite
     made = schedule.windowed_deo(3, swaps)
-    swapped = np.asarray(schedule.swapping_pairs(made, step, active, gate, wanted, finite))
+    swapped = np.asarray(made.swapping_pairs(step, active, gate, wanted, finite))
     last = swaps == "exactly_one" and step % 3 == 2
     agreed = finite if last else wanted
     expected = active & agreed & (gate | (swaps == "no_gate"))
@@ -78,10 +81,9 @@ def test_sweeps_attempt_the_pairs_they_promise(num_replicas: int) -> None:
     every = list(itertools.combinations(range(num_replicas), 2))
     adjacent = [(i, i + 1) for i in range(num_replicas - 1)]
     for made, pairs in ((schedule.adj(), adjacent), (schedule.ape(), every)):
-        assert schedule.num_attempts(made, num_replicas) == len(pairs)
+        assert made.num_attempts(num_replicas) == len(pairs)
         orders = [
-            schedule.attempt_order(made, jax.random.key(seed), num_replicas).tolist()
-            for seed in range(4)
+            made.attempt_order(jax.random.key(seed), num_replicas).tolist() for seed in range(4)
         ]
         assert all(sorted(map(tuple, order)) == pairs for order in orders)
         if made.name == "adj":
@@ -138,23 +140,23 @@ def test_a_swap_of_any_two_is_that_of_moving_parameters(num_replicas, seed, swap
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def sweep_by_energy(sweep, index: swap.Index, attempts: Attempts, energy_of: jax.Array):
+def sweep_by_energy(made, index: swap.Index, attempts: Attempts, energy_of: jax.Array):
     def wanted(attempt: Attempts, cold: jax.Array, hot: jax.Array) -> jax.Array:
         return attempt.log_uniform < energy_of[cold] - energy_of[hot]
 
-    return sweep(index, attempts, wanted)
+    return made.sweep(index, attempts, wanted)
 
 
-@given(num_replicas=SIZES, seed=SEEDS, sweep=st.sampled_from([swap.sweep, swap.ascend]))
-def test_a_sweep_is_one_swap_after_another(num_replicas, seed, sweep) -> None:
+@given(num_replicas=SIZES, seed=SEEDS, made=st.sampled_from([schedule.ape(), schedule.adj()]))
+def test_a_sweep_is_one_swap_after_another(num_replicas, seed, made) -> None:
     rng = rng_of(seed)
     before = index_of(rng.permutation(num_replicas).astype(np.int32))
     order = np.array(list(itertools.combinations(range(num_replicas), 2)), np.int32)
-    order = rng.permutation(order) if sweep is swap.sweep else order[order[:, 1] == order[:, 0] + 1]
+    order = rng.permutation(order) if made.name == "ape" else order[order[:, 1] == order[:, 0] + 1]
     log_uniform = -rng.exponential(size=len(order)).astype(np.float32)
     energy_of = rng.normal(size=num_replicas).astype(np.float32)
     attempts = Attempts(order, log_uniform, None, None)
-    after, swapped = sweep_by_energy(sweep, before, attempts, energy_of)
+    after, swapped = sweep_by_energy(made, before, attempts, energy_of)
 
     by_hand, adjacent = before.replica_at.tolist(), [False] * (num_replicas - 1)
     for (cold, hot), log_u in zip(order, log_uniform):
@@ -173,7 +175,7 @@ def test_the_noise_of_a_pair_is_half_the_variance_of_its_difference(
     num_draws, num_replicas, seed
 ) -> None:
     energies = rng_of(seed).normal(size=(num_draws, num_replicas)).astype(np.float32)
-    seen = swap.energy_noise_variance(jnp.asarray(energies))
+    seen = energy_noise.difference_variance(jnp.asarray(energies))
     difference = energies[:, :, None] - energies[:, None, :]
     np.testing.assert_allclose(seen, difference.var(axis=0, ddof=1) / 2, rtol=1e-3, atol=1e-5)
 
@@ -182,7 +184,7 @@ def test_the_noise_of_a_pair_is_half_the_variance_of_its_difference(
 def test_corrections_only_lower_the_probability(cold, hot, gap, std, late) -> None:
     def log_probability(noise_var: float, correction: float) -> float:
         cold_energy, hot_energy = np.float64(cold), np.float64(hot)
-        pair = swap.Encounter(cold_energy, hot_energy, gap, noise_var, 0.0, jnp.array(0.0))
+        pair = swap.Proposal(cold_energy, hot_energy, gap, noise_var, 0.0, jnp.array(0.0))
         return float(swap.log_swap_probability(pair, correction))
 
     plain, corrected = log_probability(0.0, 0.0), log_probability(std**2, abs(late))

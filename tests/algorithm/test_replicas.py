@@ -11,10 +11,9 @@ import pytest
 from common import quick_jit
 
 import replicax as rx
-from replicax.algorithm import kernels, swap
-from replicax.algorithm import replicas as move
+from replicax.algorithm import kernels, replicas
 from replicax.algorithm.kernels import Replica
-from replicax.algorithm.schedule import Schedule, deo, windowed_deo
+from replicax.algorithm.schedule import Schedule, WindowedDEO, deo, windowed_deo
 from replicax.algorithm.tuning import Tuning
 
 FROZEN = Tuning(adapts=None, adapts_buffer=False)
@@ -56,7 +55,7 @@ def test_a_broken_replica_takes_all_of_its_nearest_sound_colder_neighbour() -> N
         {"var": 20 + ids, "count": np.arange(5)},
     )
     tree = jax.tree.map(jnp.asarray, tree)
-    restart = jax.jit(lambda broken: move.restart(tree, broken, jnp.array(replica_at)))
+    restart = jax.jit(lambda broken: replicas.restart(tree, broken, jnp.array(replica_at)))
     for broken in itertools.product((False, True), repeat=5):
         source_of = np.arange(5)
         for rung in range(5):
@@ -75,7 +74,7 @@ def test_a_broken_coldest_rung_copies_nothing() -> None:
     tree = (jnp.array([5.0, jnp.nan, jnp.nan]), jnp.array([0, 1, 2]))
     broken, replica_at = jnp.array([False, True, True]), jnp.array([1, 2, 0])
     jax.tree.map(
-        np.testing.assert_array_equal, move.restart(tree, broken, replica_at), tree
+        np.testing.assert_array_equal, replicas.restart(tree, broken, replica_at), tree
     )  # rungs 0 and 1 are broken, rung 2 is sound and hotter
 
 
@@ -83,7 +82,7 @@ def test_a_broken_coldest_rung_copies_nothing() -> None:
 def test_energies_and_parameters_are_looked_at(bad: float) -> None:
     params = {"a": jnp.ones((4, 2)).at[1, 1].set(bad), "b": jnp.ones(4).at[2].set(bad)}
     energy = jnp.ones(4).at[3].set(bad)
-    broken = move.find_broken(Replica(params, None), energy)
+    broken = replicas.find_broken(Replica(params, None), energy)
     assert broken.tolist() == [False, True, True, True]
 
 
@@ -170,8 +169,10 @@ def broken_and_moved(schedule: Schedule) -> tuple[int, int]:
 def test_a_replica_does_not_swap_as_it_breaks(schedule: Schedule, monkeypatch) -> None:
     breaks, moves = broken_and_moved(schedule)
     assert breaks >= 5 and moves == 0
-    if schedule.forces:  # the one that could: it does not ask the rule
-        monkeypatch.setattr(swap, "both_finite", lambda one, other: jnp.ones(one.shape, bool))
+    if schedule.swaps == "exactly_one":  # the one that could: it does not ask the rule
+        true = WindowedDEO.swapping_pairs
+        blind = lambda *args: true(*args[:-1], jnp.ones_like(args[-1]))  # noqa: E731
+        monkeypatch.setattr(WindowedDEO, "swapping_pairs", blind)
         assert broken_and_moved(schedule)[1] > 0
 
 

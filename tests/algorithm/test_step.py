@@ -19,7 +19,7 @@ from oracle_cases import (
     bowl_gradient,
     bowl_target,
     buffer_gain,
-    chances,
+    draws_of,
     gain,
     library,
     oracle,
@@ -28,7 +28,8 @@ from oracle_cases import (
 )
 
 import replicax as rx
-from replicax.algorithm import ladder, prng, schedule, swap, tuning
+from replicax.algorithm import prng, schedule, swap, tuning
+from replicax.algorithm.schedule import Adjacent, Schedule, WindowedDEO
 from replicax.algorithm.tuning import Tuning
 
 
@@ -63,8 +64,8 @@ def test_the_library_equals_the_oracle(case: Case) -> None:
     assert not np.ptp(getattr(record, fixed), axis=0).any()
 
 
-def window_one_step_late(made, step, true=schedule.window_opens):
-    return true(made, step - 1)
+def window_one_step_late(windowed, step, true=Schedule.window_opens):
+    return true(windowed, step - 1)
 
 
 def swap_that_keeps_home(index, swapped):
@@ -75,8 +76,8 @@ def half_a_swap(index, cold, hot, swapped, true=swap.swap_two):
     return true(index, cold, hot, swapped)._replace(replica_at=index.replica_at)
 
 
-def climber_seen_from_above(index, attempts, wanted, true=swap.ascend):
-    return true(index, attempts, lambda attempt, cold, hot: wanted(attempt, hot, cold))
+def climber_seen_from_above(adjacent, index, attempts, wanted, true=Adjacent.sweep):
+    return true(adjacent, index, attempts, lambda attempt, cold, hot: wanted(attempt, hot, cold))
 
 
 def no_correction(pair, window_correction=0.0, true=swap.log_swap_probability):
@@ -92,32 +93,32 @@ def buffer_the_wrong_way(buffer, wanted, target, gain, true=tuning.adapt_buffer)
 
 
 MUTANTS = [
-    (swap.Rule, "wanted", flipped_verdict, Case("at_most_one", "deterministic")),
-    (schedule, "active_pairs", wrong_parity, Case("at_most_one", "deterministic")),
-    (schedule, "swapping_pairs", gate_that_never_closes, Case("at_most_one", "deterministic")),
-    (schedule, "window_opens", window_one_step_late, Case("at_most_one", "deterministic")),
-    (swap, "swap_adjacent", swap_that_keeps_home, Case("deo", "deterministic")),
-    (swap, "swap_two", half_a_swap, Case("ape", "metropolis")),
-    (swap, "ascend", climber_seen_from_above, Case("adj", "metropolis")),
+    (swap, "judge", flipped_verdict, Case("at_most_one", "deterministic")),
+    (WindowedDEO, "active_pairs", wrong_parity, Case("at_most_one", "deterministic")),
+    (WindowedDEO, "swapping_pairs", gate_that_never_closes, Case("at_most_one", "deterministic")),
+    (WindowedDEO, "window_opens", window_one_step_late, Case("at_most_one", "deterministic")),
+    (schedule, "swap_adjacent", swap_that_keeps_home, Case("deo", "deterministic")),
+    (schedule, "swap_two", half_a_swap, Case("ape", "metropolis")),
+    (Adjacent, "sweep", climber_seen_from_above, Case("adj", "metropolis")),
     (swap, "log_swap_probability", no_correction, Case("at_most_one", "bias_corrected")),
-    (ladder, "adapt_rungs", ladder_the_wrong_way, Case("deo", "deterministic")),
-    (ladder, "adapt_buffer", buffer_the_wrong_way, Case("deo", "deterministic")),
+    (tuning, "adapt_rungs", ladder_the_wrong_way, Case("deo", "deterministic")),
+    (tuning, "adapt_buffer", buffer_the_wrong_way, Case("deo", "deterministic")),
 ]
 
 
 @pytest.mark.parametrize(
-    ("room", "name", "mutant", "case"), MUTANTS, ids=[m[2].__name__ for m in MUTANTS]
+    ("owner", "name", "mutant", "case"), MUTANTS, ids=[m[2].__name__ for m in MUTANTS]
 )
-def test_a_mutant_differs_from_the_oracle(room, name, mutant, case, monkeypatch) -> None:
+def test_a_mutant_differs_from_the_oracle(owner, name, mutant, case, monkeypatch) -> None:
     record = oracle(case)
-    monkeypatch.setattr(room, name, mutant)
+    monkeypatch.setattr(owner, name, mutant)
     trace = run_library(case)
     monkeypatch.undo()
     with pytest.raises(AssertionError):
         assert_same_run(case, trace, record)
 
 
-def test_built_steps_draw_the_same_chance_one_by_one() -> None:
+def test_built_steps_draw_the_same_randomness_one_by_one() -> None:
     case = Case("seo", "metropolis")
     with jax.enable_x64(True):
         _, _, state = parts(case)
@@ -154,8 +155,8 @@ def test_a_sampled_chain_equals_the_oracle() -> None:
             progress=False,
         )
         run_key, _ = jax.random.split(prng.make_key(seed))
-        chance = jax.device_get(chances(case, jax.random.fold_in(run_key, chain)))
-    noise = reference.Noise(chance.move, chance.gradient, chance.energy)
+        random = jax.device_get(draws_of(case, jax.random.fold_in(run_key, chain)))
+    noise = reference.Noise(random.move, random.gradient, random.energy)
     record = reference.run(
         params=case.start,
         noise=noise,

@@ -51,7 +51,7 @@ def follow(mean_energy: Any, window: int = 1000, sign: float = 1.0, offset: floa
         tuning = step >= 20_000
         excess = jnp.where(tuning, mean_energy(found.value), 1.0) - 1.0
         energy = offset + 1.0 + sign * excess + noise
-        after = correction.renew(rule, window, step, found, energy, temperature)
+        after = correction.update(rule, window, step, found, energy, temperature)
         return after, after.value
 
     start = correction.start(rule, jnp.float32)
@@ -108,7 +108,7 @@ def test_energies_that_are_not_finite_say_nothing() -> None:
     rule = swap.window_corrected("auto", 1.0, reference_steps=10, tuning_steps=10)
     found = correction.start(rule, jnp.float32)
     for step, energy in ((0, 2.0), (5, np.nan), (15, np.inf)):
-        found = correction.renew(
+        found = correction.update(
             rule, 5, jnp.array(step), found, jnp.float32(energy), jnp.array([1.0, 10.0])
         )
     assert isinstance(found, Correction)

@@ -19,7 +19,7 @@ import replicax as rx
 from replicax.algorithm import kernels, prng, schedule, swap
 from replicax.algorithm import step as algorithm
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.randomness import Chance
+from replicax.algorithm.randomness import Randomness
 from replicax.algorithm.tuning import Tuning
 
 NUM_REPLICAS = 4
@@ -111,8 +111,8 @@ def built(parts: Parts, target: rx.Target) -> tuple[Callable, Callable, rx.State
 
 
 @functools.cache
-def draw_everything(name: str) -> Chance:
-    """The chance of 2 n steps: all that any combination with this schedule may draw."""
+def draw_everything(name: str) -> Randomness:
+    """The randomness of 2 n steps: all that any combination with this schedule may draw."""
     draw, _, state = built(("sgld", name, "estimated"), Counted().target())
     draw_step = jax.vmap(lambda step: draw(prng.make_key(0), step, state.replicas))
     return quick_jit(draw_step)(jnp.arange(2 * NUM_STEPS))
@@ -125,25 +125,25 @@ def drawn_fields(name: str, rule: str) -> list[bool]:
     return [field is not None for field in shapes]
 
 
-def chances(parts: Parts) -> Chance:
+def draws_of(parts: Parts) -> Randomness:
     """Without what this combination does not draw."""
     name = parts[1] if parts[1] in ("adj", "ape", "seo") else "at_most_one"
     fields = drawn_fields(name, parts[2])
     drawn = draw_everything("seo" if name == "at_most_one" else name)
-    return Chance(*(values if needed else None for needed, values in zip(fields, drawn)))
+    return Randomness(*(values if needed else None for needed, values in zip(fields, drawn)))
 
 
 def check_combination(parts: Parts) -> None:
     energy = Counted()
     _, advance, start = built(parts, energy.target())
 
-    def one_step(state: rx.State, chance: Chance):
-        state, info = advance(chance, state)
+    def one_step(state: rx.State, random: Randomness):
+        state, info = advance(random, state)
         return state, (info, state.rung_of)
 
     scan = quick_jit(functools.partial(jax.lax.scan, one_step))
-    chance = chances(parts)
-    half = [jax.tree.map(lambda x, s=s: x[s], chance) for s in (np.s_[:12], np.s_[12:])]
+    random = draws_of(parts)
+    half = [jax.tree.map(lambda x, s=s: x[s], random) for s in (np.s_[:12], np.s_[12:])]
     middle, (_, first_path) = scan(start, half[0])
     calls = energy.calls
     end, (info, path) = scan(middle, half[1])
@@ -190,10 +190,10 @@ EAGER_TOO = [
 def test_a_step_is_the_same_without_jit(parts: Parts) -> None:
     _, advance, state = built(parts, Counted().target())
     state = state._replace(step=state.step + 3)  # past the measurement
-    chance = jax.tree.map(lambda x: x[3], chances(parts))
-    compiled = quick_jit(advance)(chance, state)
+    random = jax.tree.map(lambda x: x[3], draws_of(parts))
+    compiled = quick_jit(advance)(random, state)
     with jax.disable_jit():
-        eager = advance(chance, state)
+        eager = advance(random, state)
     for ours, theirs in zip(jax.tree.leaves(compiled), jax.tree.leaves(eager), strict=True):
         assert ours.dtype == theirs.dtype
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-6)

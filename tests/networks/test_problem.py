@@ -16,8 +16,10 @@ from tiny_networks import (
 )
 
 import replicax as rx
-from replicax.networks.problem import cross_entropy, supervised
+from replicax.networks.problem import supervised
 from replicax.networks.train import train
+from replicax.nn import Network
+from replicax.run.batches import Orders
 
 
 def run_in(unit: str, temperature: float) -> tuple[Any, np.ndarray]:
@@ -148,8 +150,9 @@ def test_the_loss_of_a_classification_is_cross_entropy(unit: str, scale: float) 
     data, problem = tiny_data(), tiny_problem(unit=unit)
     params, state = NETWORK.init(jax.random.key(1))
     images, labels = data.train_images[:8], data.train_labels[:8]
+    orders = Orders(jnp.array(0), jnp.arange(NUM_ROWS)[None])
     batch = problem.batches.take(
-        problem.batches.data, jnp.arange(NUM_ROWS), jnp.array(0), jax.random.key(0)
+        problem.batches.data, orders, jax.random.key(0), jnp.array(0), jnp.array(0)
     )
     np.testing.assert_allclose(batch[0], (images / 255.0 - 0.5) / 0.25, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(batch[1], labels)
@@ -170,6 +173,7 @@ def test_the_loss_of_a_classification_is_cross_entropy(unit: str, scale: float) 
 
 def test_cross_entropy_of_low_precision_is_summed_in_float32() -> None:
     logits = jnp.array([[100.0, 0.0, -3.0], [1.0, 2.0, 300.0]], jnp.bfloat16)
-    found = cross_entropy(logits, jnp.array([1, 2]))
-    assert found.dtype == jnp.float32
-    np.testing.assert_allclose(found, 50.0, rtol=1e-6)
+    network = Network(lambda key: ({}, {}), lambda params, state, images, train: (logits, state))
+    energy, _ = tiny_problem(network).target.energy({}, {}, (None, jnp.array([1, 2])), None)
+    assert energy.dtype == jnp.float32
+    np.testing.assert_allclose(energy, 50.0, rtol=1e-6)

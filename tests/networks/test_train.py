@@ -14,17 +14,16 @@ from reference import adapt_ladder
 from tiny_networks import EXCHANGING, NETWORK, Last, tiny_problem
 
 import replicax as rx
-from replicax.algorithm import prng
 from replicax.algorithm.kernels import momentum
-from replicax.networks import evaluate as examine
+from replicax.networks import evaluate
 from replicax.networks.methods import METHODS, Clock
 from replicax.networks.problem import Supervised, Test, supervised
 from replicax.networks.train import networks_of, resume_training, train
 from replicax.networks.trained import Trained
 from replicax.nn.small import small_cnn
 from replicax.run import host_loop as run
-from replicax.run.assembly import _split_seed
-from replicax.run.compiled_loop import Carry
+from replicax.run.initial import seed_keys
+from replicax.run.rows import Carry
 
 NUM_REPLICAS = 3
 STEPS_PER_EPOCH = 4
@@ -55,7 +54,7 @@ def deo_star_by_hand(
 ) -> SimpleNamespace:
     """Algorithm 1 on networks that really move from rung to rung; all lists are by rung."""
     evaluate = jax.jit(jax.value_and_grad(problem.target.energy, has_aux=True))
-    ((key,), _) = _split_seed(prng.make_key(0), 1)
+    ((key,), _) = seed_keys(0, 1)
     orders = [np.asarray(problem.batches.order(key, epoch)) for epoch in range(num_steps)]
     options, num_rungs = EXCHANGING, NUM_REPLICAS
     cold, hot = options["learning_rate"]
@@ -256,7 +255,7 @@ def test_the_average_is_that_of_the_networks_kept(folder: Path) -> None:
 
 def test_start_networks_are_averaged_apart(folder: Path) -> None:
     trained, _ = whole(folder, "deo-star")
-    _, start_key = _split_seed(prng.make_key(0), 1)
+    _, start_key = seed_keys(0, 1)
     keys = jax.random.split(jax.random.fold_in(start_key, 0), NUM_REPLICAS)
     assert_average_of(trained.starts, logits_of(jax.vmap(NETWORK.init)(keys), NUM_REPLICAS))
 
@@ -426,8 +425,8 @@ def test_a_coldest_network_that_breaks_ends_the_run(step: int) -> None:
 
 def test_a_network_without_weight_cannot_spoil_the_average() -> None:
     weights = lambda epoch, num_replicas: np.eye(num_replicas)[0]  # noqa: E731
-    watch = examine.build_watch(counting(100), weights)
+    evaluation = evaluate.build(counting(100), weights)
     points = (jnp.array([[[1.0, 2.0], [jnp.nan, 1.0]]]), jnp.zeros((1, 2)))
     state = SimpleNamespace(points=points, replica_at=jnp.array([[0, 1]]))
-    memory, _ = watch.look(watch.memory, Carry(state, None))  # type: ignore[arg-type]
-    np.testing.assert_allclose(memory.sampled.logits, [[1.0, 2.0], [1.0, 2.0]])
+    averages, _ = evaluation.evaluate(evaluation.state, Carry(state, None))  # type: ignore
+    np.testing.assert_allclose(averages.sampled.logits, [[1.0, 2.0], [1.0, 2.0]])

@@ -1,7 +1,6 @@
 """Mini-batches epoch by epoch: each row once, in an order of its own, whatever the chunks."""
 
 import functools
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.run import compiled_loop as chunk
 from replicax.run.batches import as_epochs
 
 NUM_STEPS = 20
@@ -112,12 +110,11 @@ def test_the_order_follows_from_seed_and_chain_alone() -> None:
 
 
 def test_a_program_does_not_grow_with_the_epochs_of_a_segment() -> None:
-    def size(history_every: int) -> int:
-        program: Any = SimpleNamespace(
-            batches=as_epochs(np.arange(24), 8), history_every=history_every
-        )
-        orders = chunk._build_orders(program, capacity=1000)
-        return len(jax.make_jaxpr(orders)(jax.random.key(0), 0).eqns)
+    batches = as_epochs(np.arange(24), 8)
+
+    def size(num_steps: int) -> int:
+        plan = lambda key, step: batches.plan(key, step, num_steps)  # noqa: E731
+        return len(jax.make_jaxpr(plan)(jax.random.key(0), 0).eqns)
 
     assert size(60) == size(6)
 

@@ -17,6 +17,7 @@ from common import assert_same_run
 import replicax as rx
 from replicax.run import records
 from replicax.run.host_loop import Pace
+from replicax.run.metadata import Metadata
 
 SETTINGS = dict(
     num_replicas=6,
@@ -94,23 +95,11 @@ def test_records_beyond_the_checkpoint_are_dropped(tmp_path, whole, monkeypatch)
     assert_same_run(rx.resume(folder, rx.targets.modes25()), whole)
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_without_zarr_plain_files_hold_the_same(tmp_path, whole, monkeypatch):
-    monkeypatch.setattr(records, "_has_zarr", lambda: False)
-    folder = tmp_path / "run"
-    run_modes25(160, history_every=50, run_dir=folder, checkpoint_every=50, chunk_steps=20)
-    assert not (folder / "records.zarr").exists()
-    assert list((folder / "records" / "steps").glob("*.npy"))
-    assert_same_run(rx.resume(folder, rx.targets.modes25(), num_steps=406), whole)
-    monkeypatch.undo()
-    assert_same_run(rx.load(folder), whole)
-
-
-@pytest.mark.parametrize("with_zarr", [True, False])
-def test_records_grow_and_are_cut_at_any_row(tmp_path, with_zarr):
+def test_records_grow_and_are_cut_at_any_row(tmp_path):
     rng = np.random.default_rng(0)
-    kept = records.create_records(tmp_path / "run", with_zarr)
-    kept.write_meta({})
+    kept = records.create_records(tmp_path / "run")
+    assert isinstance(kept, records.FolderRecords)
+    kept.write_metadata(Metadata("sample", {}, {}, {}, "none"))
     rows = [
         {"rung_of": rng.integers(0, 9, (n, 2, 3)).astype(np.int8), "empty": np.zeros((n, 2, 0))}
         for n in (4, 1, 7, 3)
