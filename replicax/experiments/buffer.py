@@ -67,7 +67,7 @@ def verdicts(seed: int, gap: np.ndarray, sigma: float, buffer: np.ndarray) -> np
         log_uniform=jnp.log(jax.random.uniform(uniform, shape)),
     )
     rules = swap.deterministic(), swap.bias_corrected(sigma)
-    return np.stack([rule.wanted(proposal) for rule in rules])
+    return np.stack([swap.judge(rule, proposal) for rule in rules])
 
 
 def mean_error(buffer: Any, noise: float) -> float:

@@ -70,7 +70,7 @@ def test_a_small_cell_is_met(noise: float) -> None:
 
 @pytest.mark.parametrize("mutant", [flipped_verdict, energies_the_wrong_way])
 def test_a_mutant_is_not(mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(swap.Rule, "wanted", mutant)
+    monkeypatch.setattr(swap, "judge", mutant)
     assert distances() == [False, False]
 
 

@@ -15,8 +15,7 @@ from mutants import always_odd, gate_that_never_closes
 
 from replicax import theory
 from replicax.algorithm import prng
-from replicax.algorithm import schedule as schedules
-from replicax.algorithm.schedule import adj, deo, seo, windowed_deo
+from replicax.algorithm.schedule import WindowedDEO, adj, deo, seo, windowed_deo
 from replicax.experiments.shared import index_process
 from replicax.experiments.shared.index_process import CoinLadder, NoisyLadder, equal_rates
 from replicax.results import diagnostics
@@ -135,7 +134,7 @@ def test_a_broken_schedule_does_not_make_the_round_trips_of_lemma_1(
     # 4,000 trips: standard error 1 %.
     ladder = equal_rates(windowed_deo(4), 8, 0.6)
     expected = lemma_1(ladder)
-    monkeypatch.setattr(schedules, *MUTANTS[mutant])
+    monkeypatch.setattr(WindowedDEO, *MUTANTS[mutant])
     broken = round_trip_time(ladder, expected, num_trips=4_000)
     assert abs(broken / expected - 1) > 0.05
 

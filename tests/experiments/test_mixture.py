@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from replicax.algorithm import schedule, swap
+from replicax.algorithm import swap
 from replicax.algorithm.schedule import WindowedDEO
 from replicax.experiments import load_study
 from replicax.experiments.mixture import auto, exact
@@ -121,7 +121,7 @@ def test_a_rule_turned_around_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_gate_that_never_closes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = schedule.swapping_pairs
+    right = WindowedDEO.swapping_pairs
 
     def always_open(schedule, step, active, gate, wanted, finite):
         return right(schedule, step, active, np.True_, wanted, finite)

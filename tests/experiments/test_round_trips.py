@@ -6,7 +6,7 @@ import pytest
 from mutants import always_odd, flipped_verdict, gate_that_never_closes
 
 from replicax.algorithm import swap
-from replicax.algorithm.schedule import WindowedDEO
+from replicax.algorithm.schedule import StochasticEvenOdd, WindowedDEO
 from replicax.experiments.round_trips import study as round_trips
 from replicax.experiments.shared.runner import reproduce
 from replicax.experiments.shared.study import Cell, Finding, Results, Scale, Work
@@ -68,7 +68,7 @@ def distances(schemes: list[str]) -> list[Finding]:
 
 
 MUTANTS = [
-    (WindowedDEO, "active_pairs", always_odd, ["SEO"]),
+    (StochasticEvenOdd, "active_pairs", always_odd, ["SEO"]),
     (WindowedDEO, "active_pairs", always_odd, ["DEO", "DEO*"]),
     (WindowedDEO, "swapping_pairs", gate_that_never_closes, ["DEO", "DEO*"]),
     (swap, "judge", flipped_verdict, ["ADJ"]),
