@@ -1,8 +1,8 @@
 """What exchange, adaptation and records add to the moves, at 16 replicas on one core.
 
-The moves alone draw the same randomness and compute the same gradients and energies, in the same kind
-of loop. First on the 25 modes, where a move costs next to nothing, then on a logistic regression
-whose gradient costs 50 us or more.
+The moves alone draw the same randomness and compute the same gradients and energies, in the same
+kind of loop. First on the 25 modes, where a move costs next to nothing, then on a logistic
+regression whose gradient costs 50 us or more.
 """
 
 from argparse import Namespace

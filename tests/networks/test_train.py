@@ -10,11 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import assert_same_run
 from reference import adapt_ladder
 from tiny_networks import EXCHANGING, NETWORK, Last, tiny_problem
 
 import replicax as rx
 from replicax.algorithm.kernels import momentum
+from replicax.algorithm.tuning import ConstantGain
 from replicax.networks import evaluate
 from replicax.networks.methods import METHODS, Clock
 from replicax.networks.problem import Supervised, Test, supervised
@@ -164,20 +166,6 @@ def stop_at(step: int) -> Any:
     return lambda progress: "stop" if progress.step >= step else None
 
 
-def assert_same_training(one: Trained, other: Trained) -> None:
-    def same(a: Any, b: Any) -> None:
-        np.testing.assert_array_equal(a, b)
-
-    assert one.epochs.keys() == other.epochs.keys()
-    jax.tree.map(same, one.epochs, other.epochs)
-    jax.tree.map(same, one.average, other.average)
-    jax.tree.map(same, one.starts, other.starts)
-    jax.tree.map(same, one.draws, other.draws)
-    jax.tree.map(same, one.history, other.history)
-    for name in ("rung_of", "energies", "learning_rates", "buffer", "restarts"):
-        same(getattr(one, name), getattr(other, name))
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit(
     method: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -191,7 +179,7 @@ def test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit(
     last = Last()
     resumed = resume_training(tmp_path / "run", PROBLEM, callback=last, progress=False)
     assert resumed.result.code == straight.result.code == "finished"
-    assert_same_training(resumed, straight)
+    assert_same_run(resumed, straight)
     jax.tree.map(np.testing.assert_array_equal, last.state, state)
 
 
@@ -209,9 +197,9 @@ def test_a_run_stopped_after_an_epoch_goes_on_bit_for_bit(folder: Path, tmp_path
     assert (stopped.num_steps, stopped.num_epochs) == (STEPS_PER_EPOCH, 1)
     last = Last()
     resumed = resume_training(tmp_path / "run", PROBLEM, callback=last, progress=False)
-    assert_same_training(resumed, straight)
+    assert_same_run(resumed, straight)
     jax.tree.map(np.testing.assert_array_equal, last.state, state)
-    assert_same_training(rx.load(tmp_path / "run"), straight)  # type: ignore[arg-type]
+    assert_same_run(rx.load(tmp_path / "run"), straight)
 
 
 def test_a_run_that_is_made_longer_is_a_long_run(folder: Path, tmp_path: Path) -> None:
@@ -219,7 +207,7 @@ def test_a_run_that_is_made_longer_is_a_long_run(folder: Path, tmp_path: Path) -
     options = options_of("deo-star") | {"keep_networks": True, "average_starts": True, "epochs": 1}
     train(PROBLEM, NETWORK.init, **options, run_dir=tmp_path / "run")
     longer = resume_training(tmp_path / "run", PROBLEM, epochs=2, progress=False)
-    assert_same_training(longer, straight)
+    assert_same_run(longer, straight)
     with pytest.raises(ValueError, match="epochs is 1, but the run was made for 2"):
         resume_training(tmp_path / "run", PROBLEM, epochs=1)
 
@@ -371,8 +359,30 @@ def test_starts_that_do_not_fit_get_a_sentence(folder: Path) -> None:
         train(PROBLEM, NETWORK.init, epochs=1, method="sgd")
 
 
-def test_gains_may_be_numbers() -> None:
-    train(PROBLEM, NETWORK.init, **options_of("deo-star") | {"buffer_gain": 0.1, "epochs": 1})
+@pytest.mark.parametrize("unit", ["mean", "total"])
+def test_gains_may_be_numbers(unit: str) -> None:
+    """With the buffer so high that no pair agrees, each step takes gain x target from it."""
+    high, gain = 50.0, 0.1
+    options = options_of("deo-star") | {"epochs": 1, "buffer": high, "buffer_gain": gain}
+    problem = tiny_problem(unit=unit)
+    trained = train(problem, NETWORK.init, **options)
+    assert trained.verdict_rate.max() == 0
+    fallen = STEPS_PER_EPOCH * gain * EXCHANGING["target_swap_rate"]
+    np.testing.assert_allclose(trained.buffer, problem.scale * (high - fallen), rtol=1e-5)
+
+
+@pytest.mark.parametrize("gain", [ConstantGain(0.02), lambda step: 0.02 / (1 + step)])
+def test_gains_of_ones_own_go_on(gain: Any, tmp_path: Path) -> None:
+    options = options_of("deo-star") | {"buffer_gain": gain, "keep_networks": True}
+    straight = train(PROBLEM, NETWORK.init, **options)
+    train(PROBLEM, NETWORK.init, **options, run_dir=tmp_path / "run", callback=stop_at(5))
+    again = {} if isinstance(gain, ConstantGain) else {"buffer_gain": gain}
+    if again:
+        with pytest.raises(
+            ValueError, match=r"resume_training\(run_dir, problem, buffer_gain=...\)"
+        ):
+            resume_training(tmp_path / "run", PROBLEM)
+    assert_same_run(resume_training(tmp_path / "run", PROBLEM, progress=False, **again), straight)
 
 
 def counting(breaks_at: int) -> Supervised:
@@ -391,7 +401,7 @@ class Own(NamedTuple):
     both: Any
 
 
-def test_parameters_in_containers_of_ones_own_can_go_on_or_get_a_sentence(tmp_path: Path) -> None:
+def test_parameters_in_containers_of_ones_own_get_a_sentence_on_resuming(tmp_path: Path) -> None:
     def loss_fn(params: Any, state: Any, batch: Any, key: Any) -> tuple[Any, Any]:
         return jnp.mean((params.both - batch) ** 2), state
 
@@ -400,10 +410,8 @@ def test_parameters_in_containers_of_ones_own_can_go_on_or_get_a_sentence(tmp_pa
     problem = replace(problem, test=plain.test._replace(logits=lambda p, s, x: x[:, None] * p.both))
     options: Any = {"method": "ensemble", "num_replicas": 2, "progress": False}
     train(problem, (Own(jnp.ones(2)), {}), epochs=1, run_dir=tmp_path / "run", **options)
-    try:
+    with pytest.raises(ValueError, match="containers of their own kind.* dicts, lists and tuples"):
         resume_training(tmp_path / "run", problem, epochs=2)
-    except ValueError as error:
-        assert "containers" in str(error)
 
 
 BREAKING = {"epochs": 4, "method": "ensemble", "num_replicas": 2, "progress": False}

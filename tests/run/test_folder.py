@@ -1,0 +1,101 @@
+"""What a run folder promises: checkpoints by path, metadata with a format version."""
+
+import json
+import re
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+import replicax as rx
+from replicax.run import checkpoint, metadata
+
+
+class Before(NamedTuple):
+    up: Any
+    down: Any
+
+
+class After(NamedTuple):  # the same fields, of the same shapes, in another order
+    down: Any
+    up: Any
+
+
+def test_a_checkpoint_is_restored_by_path_not_by_position(tmp_path) -> None:
+    saved = {"state": Before(up=np.arange(3.0), down=-np.arange(3.0)), "more": [np.ones(2)]}
+    checkpoint.save(tmp_path, 7, saved)
+    like = {"state": After(down=np.empty(3), up=np.empty(3)), "more": [np.empty(2)]}
+    restored = checkpoint.restore(tmp_path, checkpoint.latest_step(tmp_path), like)
+    np.testing.assert_array_equal(restored["state"].up, np.arange(3.0))
+    np.testing.assert_array_equal(restored["state"].down, -np.arange(3.0))
+    np.testing.assert_array_equal(restored["more"][0], np.ones(2))
+
+
+def test_names_that_look_alike_are_kept_apart(tmp_path) -> None:
+    """By path means by the whole path: quotes, dots and slashes in names included."""
+    saved = {"a.b": np.ones(1), "a": {"b": np.zeros(1)}, "a/b": np.full(1, 2.0), "c": np.zeros(0)}
+    checkpoint.save(tmp_path, 0, saved)
+    restored = checkpoint.restore(tmp_path, 0, jax.tree.map(np.empty_like, saved))
+    jax.tree.map(np.testing.assert_array_equal, restored, saved)
+
+
+@pytest.mark.parametrize("like", [{"a": np.empty(2), "c": np.empty(1)}, {"a": np.empty(3)}])
+def test_a_checkpoint_of_other_arrays_is_refused(tmp_path, like) -> None:
+    checkpoint.save(tmp_path, 0, {"a": np.ones(2), "b": np.ones(1)})
+    with pytest.raises(ValueError, match="does not fit"):
+        checkpoint.restore(tmp_path, 0, like)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    rx.sample(
+        rx.targets.gaussian(), 0.0, num_steps=4, num_replicas=2, learning_rate=(0.1, 0.2),
+        run_dir=folder, progress=False,
+    )  # fmt: skip
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("version", [None, 1, metadata.FORMAT_VERSION + 1])
+def test_another_format_is_refused_by_its_version(folder, tmp_path, version) -> None:
+    content = json.loads((folder / metadata.FILE).read_text())
+    assert content["format_version"] == metadata.FORMAT_VERSION
+    if version is None:  # the first format had none
+        del content["format_version"]
+    else:
+        content["format_version"] = version
+    (tmp_path / metadata.FILE).write_text(json.dumps(content))
+    written_by = re.escape(rx.__version__)
+    said = f"format version {version or 1}, written by replicax {written_by}.*reads format version"
+    with pytest.raises(ValueError, match=said):
+        rx.load(tmp_path)
+    with pytest.raises(ValueError, match=said):
+        rx.resume(tmp_path, rx.targets.gaussian())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "does not hold JSON"),
+        ("[]", "was not written by replicax"),
+        ('{"options": 1}', "was not written by replicax"),
+        (
+            '{"options": {}, "resolved": {}, "params": {}, "format_version": 2}',
+            "entries are not those of a run",
+        ),
+    ],
+)
+def test_damaged_metadata_get_a_sentence(tmp_path, text, said) -> None:
+    (tmp_path / metadata.FILE).write_text(text)
+    with pytest.raises(ValueError, match=said):
+        rx.load(tmp_path)
+
+
+def test_metadata_are_read_as_they_were_written(folder) -> None:
+    posterior = rx.load(folder)
+    assert posterior.metadata == metadata.read_metadata(folder)
+    assert posterior.metadata.kind == "sample" and posterior.metadata.training is None
+    assert posterior.result.code == "finished"
+    assert posterior.metadata.version == rx.__version__
