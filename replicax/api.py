@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
 from replicax.algorithm.target import Target, as_target
 from replicax.algorithm.tuning import Gain
-from replicax.networks.problem import Supervised
 from replicax.results.posterior import Posterior
 from replicax.run import pytrees
 from replicax.run.batches import Batches, as_batches
@@ -21,12 +20,15 @@ from replicax.run.program import Programs, build_program
 from replicax.run.records import create_records, open_records
 from replicax.run.restore import point_like, restore, rewind
 
+if TYPE_CHECKING:
+    from replicax.networks.problem import Supervised
+
 # Objects that a run folder cannot hold may be given again to `resume`.
 _GIVEN_AGAIN = ("kernel", "gain", "buffer_gain", "schedule", "rule")
 
 
 def sample(
-    target_or_energy: Target | Supervised | Callable,
+    target_or_energy: "Target | Supervised | Callable",
     params: Any,
     *,
     num_steps: int,
@@ -178,10 +180,10 @@ def sample(
 
 
 def _target_and_batches(
-    target: Target | Supervised | Callable, batches: Any, batch_size: int | None
+    target: Any, batches: Any, batch_size: int | None
 ) -> tuple[Target, Batches]:
     """Return a target and its mini-batches; an `rx.supervised` problem brings its own."""
-    if isinstance(target, Supervised):
+    if isinstance(getattr(target, "batches", None), Batches):
         if batches is not None:
             raise ValueError("An rx.supervised problem has its own data: give no batches.")
         return target.target, target.batches
@@ -190,7 +192,7 @@ def _target_and_batches(
 
 def resume(
     run_dir: str | Path,
-    target: Target | Supervised | Callable,
+    target: "Target | Supervised | Callable",
     *,
     num_steps: int | None = None,
     params: Any = None,
@@ -211,14 +213,15 @@ def resume(
     records = open_records(run_dir)
     metadata = records.metadata
     if metadata.kind == "train":
+        from replicax.networks.problem import Supervised
+        from replicax.networks.train import resume_records
+
         if not isinstance(target, Supervised) or num_steps is not None:
             raise ValueError(
                 f"{run_dir} was made by rx.train; continue it by rx.resume({str(run_dir)!r}, "
                 "problem), the problem being the one it was started with, or make it longer by "
                 "rx.resume_training(..., epochs=...)."
             )
-        from replicax.networks.train import resume_records
-
         return resume_records(records, target, progress=progress, callback=callback)
     for name in given:
         if name not in _GIVEN_AGAIN:

@@ -52,8 +52,6 @@ def estimate(
 
     `before` and the result have shape (rung, rung).
     """
-    if not rule.estimates_noise:
-        return before
 
     def renew() -> Array:
         keys = jax.random.split(key, rule.estimate_draws)

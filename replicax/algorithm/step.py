@@ -101,7 +101,9 @@ def init(
         buffer=jnp.array(buffer, dtype),
         energy_unit=EnergyUnit(jnp.array(0.0, dtype), jnp.array(0, jnp.int32)),
         energy_noise_var=jnp.zeros((estimated, estimated), dtype),
-        correction=window_correction.start(settings.rule, dtype),
+        correction=window_correction.start(settings.rule, dtype)
+        if settings.rule.tunes_correction
+        else (),
     )
 
 
@@ -193,12 +195,13 @@ def exchange(
     Returns the state and, for each pair, whether it wanted to swap, swapped and was active.
     """
     num_pairs = state.gate.shape[0]
-    rule, schedule = window_correction.in_force(
-        settings.rule, settings.schedule, state.step, state.correction
-    )
-    noise_var = energy_noise.estimate(
-        rule, random.estimate, state.step, state.energy_noise_var, state.replica_at, source
-    )
+    rule, schedule, noise_var = settings.rule, settings.schedule, state.energy_noise_var
+    if rule.estimates_noise:
+        noise_var = energy_noise.estimate(
+            rule, random.estimate, state.step, noise_var, state.replica_at, source
+        )
+    if rule.tunes_correction:
+        rule, schedule = window_correction.in_force(rule, schedule, state.step, state.correction)
     judge = Judge(rule, state.ladder.temperature, noise_var, state.buffer)
     energy, cold = energy_of[state.replica_at], jnp.arange(num_pairs)
     may_swap = ~settings.tuning.measuring(state.step)
@@ -240,14 +243,16 @@ def adapt(settings: Settings, state: State, energy: Array, wanted: Array) -> Sta
         energy,
         wanted,
     )
-    correction = window_correction.update(
-        settings.rule,
-        settings.schedule.window,
-        state.step,
-        state.correction,
-        energy[0],
-        state.ladder.temperature,
-    )
+    correction = state.correction
+    if settings.rule.tunes_correction:
+        correction = window_correction.update(
+            settings.rule,
+            settings.schedule.window,
+            state.step,
+            correction,
+            energy[0],
+            state.ladder.temperature,
+        )
     return state._replace(
         step=state.step + 1,
         ladder=ladder,

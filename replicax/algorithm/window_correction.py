@@ -51,10 +51,8 @@ class Correction(NamedTuple):
     tuned: Sum  # of lambda_W over the second half of the tuning
 
 
-def start(rule: Any, dtype: Any) -> Correction | tuple[()]:
-    """Return the state before the first step; empty where lambda_W is given."""
-    if not rule.tunes_correction:
-        return ()
+def start(rule: Any, dtype: Any) -> Correction:
+    """Return the state before the first step."""
     if rule.reference_steps is None or rule.tuning_steps is None:
         raise ValueError(
             'window_corrected("auto") needs the lengths of its stages here: write '
@@ -66,11 +64,9 @@ def start(rule: Any, dtype: Any) -> Correction | tuple[()]:
 
 
 def in_force(
-    rule: Any, schedule: Schedule, step: Array, correction: Correction | tuple[()]
+    rule: Any, schedule: Schedule, step: Array, correction: Correction
 ) -> tuple[Any, Schedule]:
     """Return the rule with the lambda_W, and the schedule with the window, of this step."""
-    if not isinstance(correction, Correction):
-        return rule, schedule
     window = jnp.where(step < rule.reference_steps, 1, schedule.window)
     return replace(rule, window_correction=correction.value), replace(schedule, window=window)
 
@@ -79,17 +75,15 @@ def update(
     rule: Any,
     window: Any,
     step: Array,
-    correction: Correction | tuple[()],
+    correction: Correction,
     cold_energy: Array,
     temperature: Array,
-) -> Correction | tuple[()]:
+) -> Correction:
     """Return the state after a step; `cold_energy` is U~ of rung 0 before the swap.
 
     |lambda_W| <= log W, as W attempts make a swap W times as likely at most: a window of one step
     needs no correction.
     """
-    if not isinstance(correction, Correction):
-        return correction
     dtype = cold_energy.dtype
     finite = jnp.isfinite(cold_energy)
     anchor = jnp.where((step == 0) & finite, cold_energy, correction.anchor)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from replicax import user_code as cli_target
+from replicax import user_code
 from replicax.errors import suggest
 
 MODELS = (
@@ -71,7 +71,7 @@ class Task:
 
         if ":" not in self.data:
             return data.load(self.data, self.data_dir, self.download)
-        found = cli_target.find_object(self.data, self.directory)
+        found = user_code.find_object(self.data, self.directory)
         found = found() if callable(found) and not isinstance(found, data.Dataset) else found
         if not isinstance(found, data.Dataset):
             raise ValueError(
@@ -88,13 +88,13 @@ class Task:
         dtype = jnp.bfloat16 if self.bf16 else jnp.float32
         num_channels = dataset.train_images.shape[-1]
         if ":" in self.model:
-            found = cli_target.find_object(self.model, self.directory)
+            found = user_code.find_object(self.model, self.directory)
             if callable(found) and not isinstance(found, nn.Network):
                 found = found(dataset)
             if not isinstance(found, nn.Network):
                 raise ValueError(
                     f"{self.model} gives {type(found).__name__}; it must be an rx.nn.Network, or a "
-                    "function of the data set that returns one (rx.adapters makes them from Flax "
+                    "function of the data set that returns one (rx.interop makes them from Flax "
                     "and Equinox)."
                 )
             return found

@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from replicax import nn
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.step import Settings
@@ -88,7 +87,7 @@ def build_program(
         on_swap=options.on_swap,
         restarts=options.on_nonfinite == "restart",
         langevin=bool(np.any(ladder.temperature > 0)),
-        map_replicas=nn.vmap if target.has_state else jax.vmap,
+        map_replicas=_map_replicas(target),
     )
     forces = schedule.swaps == "exactly_one"
     return Program(
@@ -111,6 +110,15 @@ def build_program(
         chunk_steps=options.chunk_steps,
         evaluate_every=evaluate_every,
     )
+
+
+def _map_replicas(target: Target) -> Callable:
+    """Return `vmap`; that of networks is faster where the target has a model state."""
+    if not target.has_state:
+        return jax.vmap
+    from replicax import nn
+
+    return nn.vmap
 
 
 def _check_combination(
