@@ -15,8 +15,7 @@ class Counters(NamedTuple):
     """Counts over the steps after burn-in, and the energies of the last step."""
 
     pairs: Array  # rows as in PAIR_COUNTS                  shape (count, pair)
-    trip_phase: Array  # of each replica's round trip       shape (replica,)
-    round_trips: Array  # completed by all replicas         shape ()
+    turns: Array  # arrivals at the ends of the ladder      shape (replica,)
     nonfinite: Array  # steps with a non-finite energy      shape ()
     restarts: Array  # restarts from a colder neighbour     shape (rung,)
     energy: Array  # of each rung at the last step          shape (rung,)
@@ -35,8 +34,7 @@ def start(state: State, track_best: bool) -> Counters:
     first = jax.tree.map(lambda leaf: leaf[0], state.points)
     return Counters(
         pairs=jnp.zeros((len(PAIR_COUNTS), num_replicas - 1), jnp.int32),
-        trip_phase=round_trips.start_phase(state.rung_of),
-        round_trips=jnp.array(0, jnp.int32),
+        turns=round_trips.start_turns(state.rung_of),
         nonfinite=jnp.array(0, jnp.int32),
         restarts=jnp.zeros(num_replicas, jnp.int32),
         energy=jnp.full(num_replicas, jnp.nan, dtype),
@@ -63,15 +61,12 @@ def count(
     added = jnp.stack(
         [info.wanted & counted, info.active & opens & window_counted, first_swap & window_counted]
     )
-    hottest = after.rung_of.shape[0] - 1
-    phase, completed = round_trips.advance_phase(counters.trip_phase, after.rung_of, hottest)
     best_energy, best = _update_best(counters, before, info, scored)
     # A restarted replica is no reason to stop; the coldest has no neighbour to restart from.
     mended = info.restarted.at[0].set(False)
     return Counters(
         pairs=counters.pairs + added,
-        trip_phase=phase,
-        round_trips=counters.round_trips + jnp.sum(completed, dtype=jnp.int32),
+        turns=round_trips.count_turns(counters.turns, after.rung_of, after.rung_of.shape[0] - 1),
         nonfinite=counters.nonfinite + ~jnp.all(jnp.isfinite(info.energy) | mended),
         restarts=counters.restarts + mended,
         energy=info.energy.astype(counters.energy.dtype),

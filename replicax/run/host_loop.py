@@ -17,6 +17,7 @@ from replicax.run.initial import seed_keys
 from replicax.run.program import Program, Programs
 from replicax.run.progress import display_progress
 from replicax.run.records import Records
+from replicax.run.round_trips import completed_trips
 from replicax.run.rows import Carry
 from replicax.run.saver import Evaluation, Saver
 
@@ -201,7 +202,7 @@ def _progress(
         steps_per_second=rate,
         seconds_left=(num_steps - step) / max(rate, 1e-9),
         cold_energy=np.asarray(carry.counters.energy[:, 0]),
-        round_trips=np.asarray(carry.counters.round_trips),
+        round_trips=completed_trips(np.asarray(carry.counters.turns)).sum(axis=1),
         verdict_rate=verdicts / max(step - program.burn_in, 1),
         carry=carry,
         evaluation=row,

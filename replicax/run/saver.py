@@ -12,6 +12,7 @@ from replicax.run import checkpoint
 from replicax.run.counters import PAIR_COUNTS
 from replicax.run.program import Program
 from replicax.run.records import FolderRecords, Records
+from replicax.run.round_trips import completed_trips
 from replicax.run.rows import Carry
 
 _CHECKPOINT_SECONDS = 30.0
@@ -79,7 +80,7 @@ def final_values(program: Program, carry: Carry) -> dict[str, np.ndarray]:
         "nonfinite": counters.nonfinite,
         "restarts": counters.restarts,
         "best_energy": counters.best_energy,
-        "round_trips": counters.round_trips,
+        "round_trips": completed_trips(counters.turns).sum(axis=1),
         **{name: counters.pairs[:, row] for row, name in enumerate(PAIR_COUNTS)},
     }
     best = jax.tree.leaves(counters.best)

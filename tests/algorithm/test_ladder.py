@@ -188,8 +188,7 @@ def test_round_trips_are_those_of_the_oracle(num_replicas, num_steps, seed, wild
     ended = [np.concatenate(round_trips.trip_ends(path)) for path in paths]
     assert [len(steps) for steps in ended] == started
     # The state machine, one step after another, with NumPy.
-    phase, count = round_trips.start_phase(np.tile(home, (2, 1))), np.zeros(2, int)
+    turns = round_trips.start_turns(np.tile(home, (2, 1)))
     for step in range(num_steps):
-        phase, completed = round_trips.advance_phase(phase, paths[:, step], num_replicas - 1)
-        count += completed.sum(axis=1)
-    assert count.tolist() == started
+        turns = round_trips.count_turns(turns, paths[:, step], num_replicas - 1)
+    assert round_trips.completed_trips(turns).sum(axis=1).tolist() == started

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from replicax.results.diagnostics import effective_size, split_rhat
-from replicax.run.round_trips import advance_phase, round_trips, start_phase
+from replicax.run.round_trips import completed_trips, count_turns, round_trips, start_turns
 
 # R-hat and effective size
 
@@ -148,8 +148,7 @@ def test_round_trips_agree_with_a_count_by_hand() -> None:
     expected = [count_by_hand(chain) for chain in rung_of]
     assert min(expected) > 10
     assert round_trips(rung_of).tolist() == expected
-    phase, count = start_phase(rung_of[:, 0]), np.zeros(3, int)
+    turns = start_turns(rung_of[:, 0])
     for step in range(1, 601):
-        phase, completed = advance_phase(phase, rung_of[:, step], hottest=2)
-        count += completed.sum(axis=1)
-    assert count.tolist() == expected
+        turns = count_turns(turns, rung_of[:, step], hottest=2)
+    assert completed_trips(turns).sum(axis=1).tolist() == expected

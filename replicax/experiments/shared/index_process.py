@@ -100,8 +100,12 @@ class Walk(NamedTuple):
     """The state of many chains, and the round trips they have made."""
 
     states: algorithm.State
-    phase: Array  # of each replica's round trip, shape (chain, replica)
-    trips: Array  # shape (chain,)
+    turns: Array  # arrivals at the ends of the ladder, shape (chain, replica)
+
+    @property
+    def trips(self) -> Array:
+        """Round trips of all replicas, (chain,)."""
+        return jnp.sum(round_trips.completed_trips(self.turns), axis=1)
 
 
 def equal_rates(schedule: Schedule, num_replicas: int, rejection_rate: float) -> CoinLadder:
@@ -121,8 +125,8 @@ def start(num_replicas: int, num_chains: int) -> Walk:
     rungs = Ladder(jnp.ones(num_replicas), jnp.asarray(temperature, jnp.float32))
     state = algorithm.init(STANDS_STILL, jnp.zeros(num_replicas), rungs, algorithm.Settings())
     copies = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), state)
-    phase = round_trips.start_phase(copies.rung_of)
-    return Walk(copies._replace(step=state.step), phase, jnp.zeros(num_chains, jnp.int32))
+    turns = round_trips.start_turns(copies.rung_of)
+    return Walk(copies._replace(step=state.step), turns)
 
 
 def build_step(
@@ -150,7 +154,7 @@ def build(schedule: Schedule, noisy: bool = False, seed: int = 2024) -> Callable
     @jax.jit
     def run(window: Any, energy_noise_std: Any, num_steps: Any, walk: Walk) -> Walk:
         step = build_step(replace(schedule, window=window), energy_noise_std, noisy)
-        keys = jax.random.split(prng.make_key(seed), walk.trips.size)
+        keys = jax.random.split(prng.make_key(seed), len(walk.turns))
         return jax.lax.fori_loop(0, num_steps, lambda _, walk: step(keys, walk), walk)
 
     return run
@@ -173,11 +177,11 @@ def count_trips(
     block = math.ceil(expected)
     walk = start(num_replicas, math.ceil(num_trips / (_COUNTED * num_replicas)))
     walk = run(window, sigma, _DISCARDED * block, walk)
-    walk = walk._replace(trips=jnp.zeros_like(walk.trips))
+    discarded = walk.trips
     for done in range(_COUNTED):
         tick((_DISCARDED + done) / (_DISCARDED + _COUNTED))
         walk = run(window, sigma, block, walk)
-    return TripCount(np.asarray(walk.trips), _COUNTED * block, num_replicas)
+    return TripCount(np.asarray(walk.trips - discarded), _COUNTED * block, num_replicas)
 
 
 def simulate_trips(
@@ -192,7 +196,7 @@ def simulate_trips(
     num_replicas = len(rates) + 1
     replica_at = np.tile(np.arange(num_replicas), (repeats, 1))
     rung_of, rungs = replica_at.copy(), replica_at.copy()
-    phase, trips = round_trips.start_phase(rung_of), np.zeros(repeats, int)
+    turns = round_trips.start_turns(rung_of)
     for number, first in enumerate(range(0, num_steps, window)):
         length = min(window, num_steps - first)
         pairs = np.arange(len(rates))[(np.arange(len(rates)) + 1) % 2 == number % 2]
@@ -201,9 +205,8 @@ def simulate_trips(
         replica_at[:, pairs] = np.where(swaps, hot, cold)
         replica_at[:, pairs + 1] = np.where(swaps, cold, hot)
         np.put_along_axis(rung_of, replica_at, rungs, axis=1)
-        phase, completed = round_trips.advance_phase(phase, rung_of, num_replicas - 1)
-        trips += completed.sum(axis=1)
-    return trips
+        turns = round_trips.count_turns(turns, rung_of, num_replicas - 1)
+    return round_trips.completed_trips(turns).sum(axis=1)
 
 
 def error_bound(num_trips: int) -> float:
@@ -213,8 +216,7 @@ def error_bound(num_trips: int) -> float:
 
 def _count(states: algorithm.State, before: Walk) -> Walk:
     hottest = states.rung_of.shape[1] - 1
-    phase, completed = round_trips.advance_phase(before.phase, states.rung_of, hottest)
-    return Walk(states, phase, before.trips + jnp.sum(completed, axis=1, dtype=jnp.int32))
+    return Walk(states, round_trips.count_turns(before.turns, states.rung_of, hottest))
 
 
 def _noisy(energy_noise_std: Any) -> Target:
