@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from replicax.algorithm.target import Target, as_target
+from replicax.algorithm.target import Target, as_target, with_row_energies
 from replicax.algorithm.tuning import Gain
 from replicax.results.posterior import Posterior
 from replicax.run import pytrees
 from replicax.run.batches import Batches, as_batches
 from replicax.run.host_loop import Progress, run
-from replicax.run.initial import initial_carry
+from replicax.run.initial import initial_carry, use_rows
 from replicax.run.metadata import Metadata, describe_machine
 from replicax.run.options import Options
 from replicax.run.program import Programs, build_program
@@ -72,11 +72,13 @@ def sample(
         params: one start (any pytree), `rx.per_replica(tree)`, or a function `params(key)`; for
             `rx.supervised` problems a start is a pair (params, model_state).
         num_steps: steps of every replica.
-        learning_rate: (cold, hot), geometric and adapted; one value per rung; or one for all.
+        learning_rate: (cold, hot), geometric and adapted; one value per rung; or one for all. In
+            the unit of the energy, of `rx.supervised` problems per mean loss.
         num_replicas: rungs of the ladder.
         num_chains: independent runs side by side, so that R-hat and effective size mean something.
         batches: arrays (with `batch_size`), a function of the step, or an iterable.
-        temperature: the cold rung's (SGD above); (cold, hot); or one per rung.
+        temperature: the cold rung's (SGD above); (cold, hot); or one per rung. In the unit of the
+            energy, of `rx.supervised` problems that of the posterior, 1 the exact one.
         target_swap_rate: how often the swap rule should say yes, S.
         window: steps of a window; the optimal one of Theorem 1 unless given.
         schedule: "deo_star", "deo", "seo", "adj", "ape", "exactly_one", "no_gate", "none", or one
@@ -152,8 +154,10 @@ def sample(
     if callback is not None and not callable(callback):
         raise ValueError(f"callback is {callback!r}; give a function that takes an rx.Progress.")
     target, source = _target_and_batches(target_or_energy, batches, batch_size)
+    options = _in_unit_of(target_or_energy, options)
     program = build_program(options, target, source)
     carry = initial_carry(program, params, programs)
+    program = use_rows(program, carry)
     like = jax.eval_shape(pytrees.first, carry.state.points)
     records = create_records(run_dir)
     records.write_metadata(
@@ -179,11 +183,31 @@ def sample(
     return Posterior(records, like).warned()
 
 
+def _is_supervised(target: Any) -> bool:
+    """Return whether this is an `rx.supervised` problem, without an import of networks."""
+    return isinstance(getattr(target, "batches", None), Batches)
+
+
+def _in_unit_of(target: Any, options: Options) -> Options:
+    """Return the options with rates and temperatures in the unit of the target's energies.
+
+    Only once, when a run starts: a run folder stores the converted ones.
+    """
+    if not _is_supervised(target):
+        return options
+    try:
+        rates = target.learning_rate(options.learning_rate)
+        temperatures = target.temperature(options.temperature)
+    except (TypeError, ValueError):  # not numbers, which the settings of the run refuse
+        return options
+    return replace(options, learning_rate=rates, temperature=temperatures)
+
+
 def _target_and_batches(
     target: Any, batches: Any, batch_size: int | None
 ) -> tuple[Target, Batches]:
     """Return a target and its mini-batches; an `rx.supervised` problem brings its own."""
-    if isinstance(getattr(target, "batches", None), Batches):
+    if _is_supervised(target):
         if batches is not None:
             raise ValueError("An rx.supervised problem has its own data: give no batches.")
         return target.target, target.batches
@@ -216,13 +240,15 @@ def resume(
         from replicax.networks.problem import Supervised
         from replicax.networks.train import resume_records
 
-        if not isinstance(target, Supervised) or num_steps is not None:
+        extends, others = num_steps is not None, set(given) - {"gain", "buffer_gain"}
+        if not isinstance(target, Supervised) or extends or others:
             raise ValueError(
                 f"{run_dir} was made by rx.train; continue it by rx.resume({str(run_dir)!r}, "
-                "problem), the problem being the one it was started with, or make it longer by "
+                "problem), the problem being the one it was started with (and gain and "
+                "buffer_gain where they were functions), or make it longer by "
                 "rx.resume_training(..., epochs=...)."
             )
-        return resume_records(records, target, progress=progress, callback=callback)
+        return resume_records(records, target, progress=progress, callback=callback, **given)
     for name in given:
         if name not in _GIVEN_AGAIN:
             raise ValueError(
@@ -241,13 +267,15 @@ def resume(
             f"The run was started with batches: {metadata.batches}; resume was given: "
             f"{source.describe()}. Give the same batches again."
         )
+    if metadata.resolved["row_energies"]:
+        resolved = with_row_energies(resolved)
     program = build_program(options, resolved, source)
     like = point_like(records, params)
     step, carry, _ = restore(records, program, like)
     if step > options.num_steps:
         raise ValueError(f"num_steps is {num_steps}, but the run stands at step {step} already.")
     rewind(records, program, step)
-    records.write_metadata(replace(metadata, options=options.to_json()))
+    records.write_metadata(replace(metadata, options=options.to_json(), result=None))
     run(
         program,
         carry,

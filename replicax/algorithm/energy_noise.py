@@ -1,9 +1,13 @@
 """Energies evaluated again, on further mini-batches or keys, and the variance of their noise.
 
-sigma^2 of a pair is half the variance of its energy difference (appendix A.1).
+sigma^2 of a pair is half the variance of its energy difference (appendix A.1). It grows with the
+distance of the two states, so it is best estimated for the two that meet: where the energy is a
+mean over rows, from the rows of the mini-batch that judges them. Elsewhere it is averaged over
+further mini-batches or keys, by pair of rungs.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -12,14 +16,39 @@ from jax import Array
 
 from replicax.algorithm.target import Target
 
+_BATCH = 2**32 - 1  # apart from the numbers of the keys of an estimate
+
+
+@dataclass(frozen=True)
+class FreshBatches:
+    """Further mini-batches, `fresh(key)`, and the share of the rows' variance that they have.
+
+    The share is 1 for rows drawn with replacement, 1 - n/N without, 0 where all rows are taken.
+    """
+
+    draw: Callable[[Array], Any]
+    noise_share: float = 1.0
+
+    def __call__(self, key: Array) -> Any:
+        return self.draw(key)
+
+
+def batch_key(key: Array) -> Array:
+    """Return the key of the mini-batch that judges swaps."""
+    return jax.random.fold_in(key, _BATCH)
+
 
 class EnergySource(NamedTuple):
     """Further evaluations of the energy: at the points of all replicas, on other mini-batches."""
 
     target: Target
     points: Any  # leading axis: replica
-    batch: Any
-    fresh_batch: Callable[[Array], Any] | None  # key -> a further mini-batch
+    batch: Any  # the one that judges swaps
+    fresh_batch: FreshBatches | None
+
+    @property
+    def has_rows(self) -> bool:
+        return self.target.row_energies is not None and self.fresh_batch is not None
 
     def another_batch(self, key: Array) -> Any:
         """Return a further mini-batch, or this step's where there are no others."""
@@ -33,6 +62,16 @@ class EnergySource(NamedTuple):
         batch = self.another_batch(batch_key)
         return jax.vmap(self.target.energy_at, (0, None, 0))(self.points, batch, noise)
 
+    def row_noise(self, noise: Any, dtype: Any) -> Array:
+        """Return sigma^2 of every two replicas on the judging batch  -> (replica, replica).
+
+        `noise` is that of the energies that are judged, by replica.
+        """
+        assert self.target.row_energies is not None and self.fresh_batch is not None
+        rows = jax.vmap(self.target.row_energies, (0, None, 0))(self.points, self.batch, noise)
+        scale = self.fresh_batch.noise_share / rows.shape[1]
+        return scale * difference_variance(rows.T.astype(dtype))
+
     def energy_pair(self, attempt: Any, cold_replica: Array, hot_replica: Array, dtype: Any):
         """Evaluate the two replicas of one attempt in sequence, on a mini-batch of its own."""
         batch = self.another_batch(attempt.batch)
@@ -45,22 +84,42 @@ class EnergySource(NamedTuple):
         return energy(cold_replica, 0), energy(hot_replica, 1)
 
 
-def estimate(
-    rule: Any, key: Array, step: Array, before: Array, replica_at: Array, source: EnergySource
-) -> Array:
-    """Renew sigma^2 every `rule.estimate_every` steps, averaging over the estimates so far.
+class Noise(NamedTuple):
+    """sigma^2 in force at one step: of every two replicas where known, else of every two rungs."""
 
-    `before` and the result have shape (rung, rung).
-    """
+    by_rung: Array  # (rung, rung), the running estimate
+    by_replica: Array | None  # (replica, replica), of this step
+
+    def of_pairs(self, replica_at: Array) -> Array:
+        """Return sigma^2 of every pair  -> (pair,)."""
+        if self.by_replica is not None:
+            return self.by_replica[replica_at[:-1], replica_at[1:]]
+        return jnp.diagonal(self.by_rung, offset=1)
+
+    def of_two(self, rungs: Any, replicas: tuple[Array, Array]) -> Array:
+        """Return sigma^2 of two rungs and the replicas on them."""
+        if self.by_replica is not None:
+            return self.by_replica[replicas]
+        return self.by_rung[rungs[0], rungs[1]]
+
+
+def estimate(rule: Any, random: Any, state: Any, source: EnergySource) -> Noise:
+    """Estimate sigma^2 from the rows of the judging batch, or renew the running estimate every
+    `rule.estimate_every` steps, averaging over the estimates so far."""
+    before, step = state.energy_noise_var, state.step
+    if source.has_rows:
+        return Noise(before, source.row_noise(random.energy, before.dtype))
 
     def renew() -> Array:
-        keys = jax.random.split(key, rule.estimate_draws)
-        energies = jax.lax.map(lambda key: source.energies(key)[replica_at], keys)
+        keys = jax.random.split(random.judge, rule.estimate_draws)
+        energies = jax.lax.map(lambda key: source.energies(key)[state.replica_at], keys)
         latest = difference_variance(energies).astype(before.dtype)
         weight = jnp.maximum(1 / (step // rule.estimate_every + 1), 0.05)
-        return before + weight.astype(before.dtype) * (latest - before)
+        renewed = before + weight.astype(before.dtype) * (latest - before)
+        # One energy that is not finite must not spoil the average for good.
+        return jnp.where(jnp.isfinite(latest), renewed, before)
 
-    return jax.lax.cond(step % rule.estimate_every == 0, renew, lambda: before)
+    return Noise(jax.lax.cond(step % rule.estimate_every == 0, renew, lambda: before), None)
 
 
 def difference_variance(energies: Array) -> Array:

@@ -26,7 +26,7 @@ class Randomness(NamedTuple):
     log_uniform: Any  #                                 shape (pair,)
     schedule: Any  # drawn by the schedule
     attempts: "Attempts | None"  #                      leading axis: attempt
-    estimate: Any  # key of a noise estimate            shape ()
+    judge: Any  # key of further energies               shape ()
     batch: Any  # row numbers of the mini-batch         shape (row,)
 
 
@@ -55,7 +55,7 @@ def build_draw(
         num_replicas = jax.tree.leaves(replicas)[0].shape[0]
         replica_key, exchange_key = jax.random.split(jax.random.fold_in(key, step))
         keys = jax.random.split(replica_key, (num_replicas, 3))
-        pair_key, schedule_key, attempt_key, estimate_key, batch_key = jax.random.split(
+        pair_key, schedule_key, attempt_key, judge_key, batch_key = jax.random.split(
             exchange_key, 5
         )
         return Randomness(
@@ -67,7 +67,7 @@ def build_draw(
             attempts=draw_attempts(schedule, attempt_key, num_replicas)
             if isinstance(schedule, Sequential)
             else None,
-            estimate=estimate_key if rule.estimates_noise else None,
+            judge=judge_key if rule.judges_afresh else None,
             batch=draw_batch(batch_key) if draw_batch else None,
         )
 

@@ -18,13 +18,16 @@ _SMALL = 4096  # arrays up to this size are checked together
 def build_move(
     target: Target, kernel: Kernel, *, moved: bool, map_replicas: Callable = jax.vmap
 ) -> Callable[..., tuple[Any, Any, Array]]:
-    """Build `move(random, replicas, model_state, rung, batch) -> replicas, model_state, energy_of`.
+    """Build `move(random, replicas, model_state, rung, batch, judging_batch) -> replicas,
+    model_state, energy_of`.
 
     Each replica moves with the hyper-parameters of its rung. With `moved` the energy is that of the
-    state after the move; otherwise the one that the gradient's pass computed anyway.
+    state after the move, on the judging batch; otherwise the one that the gradient's pass computed
+    anyway.
     """
 
-    def move_one(move_noise, gradient_noise, energy_noise, replica, model_state, rung, batch):
+    def move_one(random, replica, model_state, rung, batch, judging_batch):
+        move_noise, gradient_noise, energy_noise = random
         if target.has_state:
             energy, gradient, model_state = target.evaluate_state(
                 replica.params, model_state, batch, gradient_noise
@@ -34,15 +37,21 @@ def build_move(
             evaluate = lambda params: target.evaluate(params, batch, gradient_noise)  # noqa: E731
         replica, energy = kernel.step(move_noise, replica, evaluate, rung)
         if moved:
-            energy = target.energy_at(point(replica, model_state), batch, energy_noise)
+            energy = target.energy_at(point(replica, model_state), judging_batch, energy_noise)
         return replica, model_state, energy
 
-    mapped = map_replicas(move_one, in_axes=(0, 0, 0, 0, 0, 0, None))
+    mapped = map_replicas(move_one, in_axes=(0, 0, 0, 0, None, None))
 
-    def move(random: Randomness, replicas: Any, model_state: Any, rung: Ladder, batch: Any):
-        return mapped(
-            random.move, random.gradient, random.energy, replicas, model_state, rung, batch
-        )
+    def move(
+        random: Randomness,
+        replicas: Any,
+        model_state: Any,
+        rung: Ladder,
+        batch: Any,
+        judging_batch: Any,
+    ):
+        drawn = random.move, random.gradient, random.energy
+        return mapped(drawn, replicas, model_state, rung, batch, judging_batch)
 
     return move
 
@@ -97,6 +106,22 @@ def restart(tree: Any, broken: Array, replica_at: Array) -> Any:
         return jax.tree.map(lambda leaf: leaf[source_of], tree)
 
     return jax.lax.cond(jnp.any(broken), copied, lambda: tree)
+
+
+def change_rungs(
+    kernel: Kernel, replicas: Any, ladder: Ladder, old_rung_of: Array, new_rung_of: Array
+) -> Any:
+    """Give the memory of replicas that swapped the law of their new rung (`Kernel.change_rung`)."""
+    assert kernel.change_rung is not None
+
+    def changed() -> Any:
+        old, new = (
+            jax.tree.map(lambda by_rung, at=at: by_rung[at], ladder)
+            for at in (old_rung_of, new_rung_of)
+        )
+        return jax.vmap(kernel.change_rung)(replicas, old, new)
+
+    return jax.lax.cond(jnp.any(old_rung_of != new_rung_of), changed, lambda: replicas)
 
 
 def reset_memory(kernel: Kernel, replicas: Any, swapped: Array) -> Any:

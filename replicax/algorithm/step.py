@@ -150,8 +150,12 @@ def build_parts(
     move_all = replicas.build_move(target, kernel, moved=moved, map_replicas=settings.map_replicas)
 
     def advance(random: Randomness, state: State, batch: Any = None, fresh_batch=None):
-        state, energy_of, broken = move(settings, move_all, random, state, batch)
-        source = EnergySource(target, state.points, batch, fresh_batch)
+        judging_batch = batch
+        if settings.rule.judges_afresh and fresh_batch is not None:
+            judging_batch = fresh_batch(energy_noise.batch_key(random.judge))
+        batches = batch, judging_batch
+        state, energy_of, broken = move(settings, move_all, random, state, batches)
+        source = EnergySource(target, state.points, judging_batch, fresh_batch)
         energy = energy_of[state.replica_at]
         after, wanted, swapped, active = exchange(settings, random, state, energy_of, source)
         if settings.on_swap == "reset":
@@ -159,6 +163,11 @@ def build_parts(
             after = after._replace(
                 replicas=replicas.reset_memory(kernel, after.replicas, has_swapped)
             )
+        elif settings.rule.uses_temperature and kernel.change_rung is not None:
+            particles = replicas.change_rungs(
+                kernel, after.replicas, state.ladder, state.rung_of, after.rung_of
+            )
+            after = after._replace(replicas=particles)
         info = Info(energy, wanted, swapped, active, restarted=broken[state.replica_at])
         return adapt(settings, after, energy, wanted), info
 
@@ -166,15 +175,16 @@ def build_parts(
 
 
 def move(
-    settings: Settings, move_all: Callable, random: Randomness, state: State, batch: Any
+    settings: Settings, move_all: Callable, random: Randomness, state: State, batches: tuple
 ) -> tuple[State, Array, Array]:
     """Sampling phase: each replica moves with the hyper-parameters of the rung it is on.
 
-    Returns the state, the energy of each replica, and which replicas broke and were restarted.
+    `batches` are the mini-batch of the gradients and that of the energies. Returns the state, the
+    energy of each replica, and which replicas broke and were restarted.
     """
     rung = jax.tree.map(lambda by_rung: by_rung[state.rung_of], state.ladder)
     particles, model_state, energy_of = move_all(
-        random, state.replicas, state.model_state, rung, batch
+        random, state.replicas, state.model_state, rung, *batches
     )
     energy_of = energy_of.astype(state.buffer.dtype)
     broken = jnp.zeros(energy_of.shape, bool)
@@ -195,17 +205,21 @@ def exchange(
     Returns the state and, for each pair, whether it wanted to swap, swapped and was active.
     """
     num_pairs = state.gate.shape[0]
-    rule, schedule, noise_var = settings.rule, settings.schedule, state.energy_noise_var
-    if rule.estimates_noise:
-        noise_var = energy_noise.estimate(
-            rule, random.estimate, state.step, noise_var, state.replica_at, source
-        )
+    rule, schedule = settings.rule, settings.schedule
+    noise = energy_noise.estimate(rule, random, state, source) if rule.estimates_noise else None
     if rule.tunes_correction:
         rule, schedule = window_correction.in_force(rule, schedule, state.step, state.correction)
-    judge = Judge(rule, state.ladder.temperature, noise_var, state.buffer)
+    judge = Judge(rule, state.ladder.temperature, state.buffer)
     energy, cold = energy_of[state.replica_at], jnp.arange(num_pairs)
     may_swap = ~settings.tuning.measuring(state.step)
-    wanted = may_swap & judge.verdict(cold, cold + 1, energy[:-1], energy[1:], random.log_uniform)
+    wanted = may_swap & judge.verdict(
+        cold,
+        cold + 1,
+        energy[:-1],
+        energy[1:],
+        random.log_uniform,
+        None if noise is None else noise.of_pairs(state.replica_at),
+    )
     active = schedule.active_pairs(state.step, random.schedule, num_pairs)
     gate = state.gate | schedule.window_opens(state.step)
     index = Index(state.rung_of, state.replica_at)
@@ -217,7 +231,10 @@ def exchange(
                 cold_energy, hot_energy = (energy_of[replica] for replica in pair)
             else:
                 cold_energy, hot_energy = source.energy_pair(attempt, *pair, energy_of.dtype)
-            return may_swap & judge.verdict(cold, hot, cold_energy, hot_energy, attempt.log_uniform)
+            noise_var = None if noise is None else noise.of_two(attempt.order, pair)
+            return may_swap & judge.verdict(
+                cold, hot, cold_energy, hot_energy, attempt.log_uniform, noise_var
+            )
 
         index, swapped = schedule.sweep(index, random.attempts, verdict)
     else:
@@ -227,7 +244,7 @@ def exchange(
         rung_of=index.rung_of,
         replica_at=index.replica_at,
         gate=gate & ~swapped,
-        energy_noise_var=noise_var,
+        energy_noise_var=state.energy_noise_var if noise is None else noise.by_rung,
     )
     return after, wanted, swapped, active
 

@@ -49,6 +49,12 @@ class Rule:
         return self.energy_noise_std is None
 
     @property
+    def judges_afresh(self) -> bool:
+        """Whether energies must not come from the mini-batch that moved the replicas: there they
+        are too low, by the learning rate times the trace of the gradient's noise."""
+        return self.uses_temperature and not self.assumes_exact_energies
+
+    @property
     def tunes_correction(self) -> bool:
         return self.window_correction is None
 
@@ -217,28 +223,32 @@ class Judge(NamedTuple):
 
     rule: Rule
     temperature: Array  # shape (rung,)
-    energy_noise_var: Array  # sigma^2 where estimated, shape (rung, rung)
     buffer: Array  # shape ()
 
     def verdict(
-        self, cold: Array, hot: Array, cold_energy: Array, hot_energy: Array, log_uniform: Any
+        self,
+        cold: Array,
+        hot: Array,
+        cold_energy: Array,
+        hot_energy: Array,
+        log_uniform: Any,
+        noise_var: Any = None,
     ) -> Array:
-        """Return whether the replicas on rungs `cold` and `hot` want to swap; any shape."""
-        gap = noise_var = 0.0
+        """Return whether the replicas on rungs `cold` and `hot` want to swap; any shape.
+
+        `noise_var` is sigma^2 where it was estimated, of the shape of the rungs.
+        """
+        gap = 0.0
         if self.rule.uses_temperature:
             inverse = 1 / self.temperature
             gap = inverse[cold] - inverse[hot]
-            noise_var = self._noise_var(cold, hot)
+            if noise_var is None:
+                std = jnp.asarray(self.rule.energy_noise_std)
+                noise_var = (std if std.ndim == 0 else std[cold]) ** 2
         return judge(
             self.rule,
             Proposal(cold_energy, hot_energy, gap, noise_var, self.buffer, log_uniform),
         )
-
-    def _noise_var(self, cold: Array, hot: Array) -> Array:
-        if self.rule.estimates_noise:
-            return self.energy_noise_var[cold, hot]
-        std = jnp.asarray(self.rule.energy_noise_std)
-        return (std if std.ndim == 0 else std[cold]) ** 2
 
 
 class Index(NamedTuple):

@@ -23,6 +23,8 @@ class Target(NamedTuple):
     With `has_state`, a replica has a model state beside its parameters (batch statistics, say),
     and `energy` is called as `(params, model_state, batch, key)` and returns (energy, model_state).
     `prior(params)`, where given, is felt by moves and not seen by swaps.
+    `row_energies(params, batch, key) -> (row,)`, where given, has the energy as its mean: the
+    variance of its differences tells how noisy a comparison of two states is.
     """
 
     energy: Callable[..., Any]
@@ -30,6 +32,7 @@ class Target(NamedTuple):
     noise: Callable[[Array], Any] | None = None
     has_state: bool = False
     prior: Callable[[Any], Array] | None = None
+    row_energies: Callable[..., Array] | None = None
 
     def evaluate(self, params: Any, batch: Any, noise: Any) -> tuple[Array, Any]:
         """Return energy (NaN where `gradient` is given) and gradient of one replica."""
@@ -73,6 +76,18 @@ def as_target(target_or_energy: Any) -> Target:
         gradient = None if target.gradient is None else _three_arguments(target.gradient)
         return target._replace(energy=_three_arguments(target.energy), gradient=gradient)
     return Target(_three_arguments(target_or_energy))
+
+
+def with_row_energies(target: Target) -> Target:
+    """Return the target with the energies of batches of one row as `row_energies`."""
+
+    def row_energies(point: Any, batch: Any, noise: Any) -> Array:
+        def energy(row: Any) -> Array:
+            return target.energy_at(point, jax.tree.map(lambda leaf: leaf[None], row), noise)
+
+        return jax.vmap(energy)(batch)
+
+    return target._replace(row_energies=row_energies)
 
 
 def _three_arguments(function: Callable) -> Callable:

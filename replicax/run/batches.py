@@ -1,6 +1,7 @@
 """Sources of mini-batches; all replicas of a chain see the same one."""
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
@@ -11,6 +12,7 @@ import numpy as np
 from jax import Array
 
 from replicax.algorithm import prng
+from replicax.algorithm.energy_noise import FreshBatches
 
 _ORDERS = 2**32 - 1  # a number that no step has: keys of epochs are not those of steps
 
@@ -24,6 +26,11 @@ class Batches:
 
     data: Any  # arrays that the compiled loop reads; None where `feed` brings them
     can_refresh: ClassVar[bool] = True  # whether there are further mini-batches, or none are needed
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every batch holds all the data, as far as can be known."""
+        return True
 
     def describe(self) -> str:
         """Return a description that tells two sources apart when a run resumes."""
@@ -41,8 +48,8 @@ class Batches:
         """Return the mini-batch of `step`, the `place`-th of its chunk."""
         return None
 
-    def fresh(self, data: Any) -> Callable[[Array], Any] | None:
-        """Return a function of a key that gives further mini-batches; None where there are none."""
+    def fresh(self, data: Any) -> FreshBatches | None:
+        """Return further mini-batches, a function of a key; None where there are none."""
         return None
 
     def first(self, key: Array) -> Any:
@@ -79,6 +86,10 @@ class ArrayBatches(Batches):
     def num_rows(self) -> int:
         return jax.tree.leaves(self.data)[0].shape[0]
 
+    @property
+    def is_whole(self) -> bool:
+        return self.batch_size == self.num_rows
+
     def describe(self) -> str:
         return f"arrays of {self.num_rows} rows, {self.batch_size} a batch"
 
@@ -91,8 +102,9 @@ class ArrayBatches(Batches):
     def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
         return _rows(data, drawn)
 
-    def fresh(self, data: Any) -> Callable[[Array], Any]:
-        return lambda key: _rows(data, self.draw(key))
+    def fresh(self, data: Any) -> FreshBatches:
+        share = 0.0 if self.batch_size == self.num_rows else 1.0
+        return FreshBatches(lambda key: _rows(data, self.draw(key)), share)
 
     def first(self, key: Array) -> Any:
         return self.fresh(self.data)(key)
@@ -126,6 +138,10 @@ class EpochBatches(Batches):
     def steps_per_epoch(self) -> int:
         return -(-self.num_rows // self.batch_size)
 
+    @property
+    def is_whole(self) -> bool:
+        return self.batch_size == self.num_rows
+
     def describe(self) -> str:
         return f"epochs of {self.num_rows} rows, {self.batch_size} a batch"
 
@@ -151,15 +167,18 @@ class EpochBatches(Batches):
         places = (first + jnp.arange(self.batch_size)) % self.num_rows
         return self._prepared(data, order[places], drawn)
 
-    def fresh(self, data: Any) -> Callable[[Array], Any]:
-        """Further batches, of rows drawn with replacement."""
+    def fresh(self, data: Any) -> FreshBatches:
+        """Return a function of a key that gives further batches, like those of an epoch: rows
+        drawn without replacement, all rows in order when the batch is everything."""
 
         def draw(key: Array) -> Any:
             rows_key, key = jax.random.split(key)
-            rows = jax.random.randint(rows_key, (self.batch_size,), 0, self.num_rows)
+            rows = jnp.arange(self.num_rows)
+            if self.batch_size < self.num_rows:
+                rows = jax.random.permutation(rows_key, self.num_rows)[: self.batch_size]
             return self._prepared(data, rows, key)
 
-        return draw
+        return FreshBatches(draw, 1 - self.batch_size / self.num_rows)
 
     def first(self, key: Array) -> Any:
         return self.fresh(self.data)(prng.ordinary(key))
@@ -202,7 +221,11 @@ class HostBatches(Batches):
         return jax.tree.map(jnp.asarray, self.at(0))
 
     def bytes_per_step(self, step: int) -> int:
-        return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(self.at(step)))
+        try:
+            batch = self.at(step)
+        except BatchesEnded:  # the loop says so, unless the run needs no further batch
+            return 0
+        return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(batch))
 
     def at(self, step: int) -> Any:
         """Return the batch of one step. An iterable goes forward only."""
@@ -235,10 +258,14 @@ class HostBatches(Batches):
         return len(batches), stacked
 
     def skip_to(self, step: int) -> None:
-        """Pull and drop the batches of an interrupted run's steps."""
-        if not self.is_function and step > 0:
-            self.at(step - 1)
-            self._forget(step)
+        """Drop the batches of the steps before `step`, one at a time; there may be fewer."""
+        if self.is_function or step <= self.position:
+            return
+        iterator = self.iterator = self.iterator or iter(self.source)
+        num_pulled = self.position + len(self.pending)
+        self._forget(step)
+        for _ in itertools.islice(iterator, max(0, step - num_pulled)):
+            pass
 
     def _forget(self, step: int) -> None:
         if not self.is_function:

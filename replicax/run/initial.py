@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +13,7 @@ from jax import Array
 from replicax.algorithm import prng
 from replicax.algorithm import step as algorithm
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.target import check_energy
+from replicax.algorithm.target import check_energy, with_row_energies
 from replicax.run import compiled_loop, pytrees
 from replicax.run.program import Program, Programs
 from replicax.run.rows import Carry
@@ -22,11 +23,16 @@ class PerReplica(NamedTuple):
     """A tree whose leaves have leading axes (replica, ...) or (chain, replica, ...)."""
 
     tree: Any
+    by_chain: bool | None = None  # None: the shapes tell
 
 
-def per_replica(tree: Any) -> PerReplica:
-    """Mark starts that differ by replica: leading axes (replica, ...) or (chain, replica, ...)."""
-    return PerReplica(tree)
+def per_replica(tree: Any, by_chain: bool | None = None) -> PerReplica:
+    """Mark starts that differ by replica: leading axes (replica, ...) or (chain, replica, ...).
+
+    `by_chain=True` says that the leading axes are (chain, replica, ...), `by_chain=False` that
+    there is no axis of chains. Without it the shapes decide; where they fit both, it is needed.
+    """
+    return PerReplica(tree, by_chain)
 
 
 def initial_points(
@@ -38,7 +44,7 @@ def initial_points(
     start is a pair (params, model_state).
     """
     if isinstance(params, PerReplica):
-        starts = _spread(params.tree, num_chains, num_replicas)
+        starts = _spread(params, num_chains, num_replicas)
     elif callable(params) and not _is_array_tree(params):
 
         def draw_chain(chain: Array) -> Any:
@@ -85,19 +91,29 @@ def _is_array_tree(params: Any) -> bool:
     return bool(leaves) and all(isinstance(x, jax.Array | np.ndarray | float) for x in leaves)
 
 
-def _spread(tree: Any, num_chains: int, num_replicas: int) -> Any:
-    tree = jax.tree.map(_as_array, tree)
+def _spread(starts: PerReplica, num_chains: int, num_replicas: int) -> Any:
+    """Return starts with leading axes (chain, replica, ...)."""
+    tree, by_chain = jax.tree.map(_as_array, starts.tree), starts.by_chain
     shapes = [leaf.shape for leaf in jax.tree.leaves(tree)]
-    if shapes and all(shape[:2] == (num_chains, num_replicas) for shape in shapes):
-        by_chain = num_chains > 1 or not all(shape[:1] == (num_replicas,) for shape in shapes)
-        if by_chain:
-            return tree
-    if shapes and all(shape[:1] == (num_replicas,) for shape in shapes):
+    both = (num_chains, num_replicas)
+    fits_chains = all(shape[:2] == both for shape in shapes)
+    fits_replicas = all(shape[:1] == (num_replicas,) for shape in shapes)
+    if shapes and by_chain is None and fits_chains and fits_replicas:
+        raise ValueError(
+            f"per_replica params begin with {both}, and there are {num_chains} chains of "
+            f"{num_replicas} replicas: write rx.per_replica(tree, by_chain=True) if the first axis "
+            "is the chain and the second the replica, by_chain=False if the first is the replica."
+        )
+    if shapes and fits_chains and by_chain is not False:
+        return tree
+    if shapes and fits_replicas and not by_chain:
         return jax.tree.map(lambda x: jnp.broadcast_to(x, (num_chains, *x.shape)), tree)
+    alone, by_chains = f"({num_replicas}, ...)", f"({num_chains}, {num_replicas}, ...)"
+    needed = {None: f"{alone} or {by_chains}", True: by_chains, False: alone}[by_chain]
     raise ValueError(
         f"per_replica params have leading axes {sorted({shape[:2] for shape in shapes})}; with "
         f"{num_chains} chains of {num_replicas} replicas every leaf must begin with "
-        f"({num_replicas}, ...) or ({num_chains}, {num_replicas}, ...)."
+        f"{needed}."
     )
 
 
@@ -113,6 +129,27 @@ def initial_carry(program: Program, params: Any, programs: Programs | None = Non
     if not has_state:  # of networks, the first step tells
         _check_finite(program, points, batch, keys, programs)
     return _build_carry(program, programs)(points)
+
+
+def use_rows(program: Program, carry: Carry) -> Program:
+    """Return the program with energies by row, if the rule estimates their noise and the energy of
+    a batch is the mean of those of its rows (as at the starting points)."""
+    target, batches = program.target, program.batches
+    keys, _ = seed_keys(program.seed, program.num_chains)
+    batch = batches.first(keys[0])
+    if not program.settings.rule.estimates_noise or batch is None:
+        return program
+    with_rows = with_row_energies(target)
+
+    @jax.jit
+    def compare(points: Any, batch: Any, key: Array) -> tuple[Array, Array]:
+        point, noise = pytrees.first(points), target.draw(key)
+        rows = with_rows.row_energies(point, batch, noise)  # type: ignore[misc]
+        return target.energy_at(point, batch, noise), jnp.mean(rows)
+
+    energy, mean = (float(value) for value in compare(carry.state.points, batch, keys[0]))
+    same = np.isclose(energy, mean, rtol=1e-3)
+    return replace(program, target=with_rows) if same else program
 
 
 def carry_like(program: Program, like: Any) -> Carry:

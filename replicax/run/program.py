@@ -64,6 +64,7 @@ class Program:
             "draw_rungs": list(self.draw_rungs),
             "adapts": self.settings.tuning.adapts,
             "track_best": self.track_best,
+            "row_energies": self.target.row_energies is not None,
         }
 
 
@@ -145,11 +146,16 @@ def _check_combination(
             f'There is a weight decay or prior that the rule "{rule.name}" would not see; put '
             "it into the energy instead."
         )
-    if rule.estimates_noise and not batches.can_refresh:
+    if rule.judges_afresh and not batches.can_refresh:
         raise ValueError(
-            "Estimating the energy noise needs further mini-batches, which a function of "
-            "the step or an iterable cannot give: pass arrays with batch_size, or a known "
-            "energy_noise_std."
+            f'The rule "{rule.name}" judges swaps on other mini-batches than those that moved the '
+            "replicas, which a function of the step or an iterable cannot give: pass arrays with "
+            "batch_size."
+        )
+    if rule.assumes_exact_energies and not batches.is_whole:
+        raise ValueError(
+            f'The rule "{rule.name}" takes energies as exact, but mini-batches make them noisy: '
+            'write rule="bias_corrected", or batch_size=all rows.'
         )
 
 
