@@ -37,6 +37,15 @@ class Method(NamedTuple):
     around: Callable[[Kernel, Clock], Kernel] = lambda kernel, clock: kernel
 
     @property
+    def is_cyclical(self) -> bool:
+        return self.around is _cycles
+
+    @property
+    def follows_length(self) -> bool:
+        """Whether the learning rate depends on the number of epochs."""
+        return self.around is _stepwise
+
+    @property
     def has_ladder(self) -> bool:
         return self.schedule != "none"
 

@@ -70,16 +70,43 @@ class TrainOptions:
 
     @property
     def run_cycle_epochs(self) -> int:
+        """Epochs of a cycle; in a run that is shorter than one, all of them."""
         return min(self.cycle_epochs, self.run_epochs)
 
     @property
     def pick_every(self) -> int:
+        """Epochs between two averages of all networks; in a shorter run, all of them."""
         return min(_PICK_EVERY, self.run_epochs)
 
     @property
     def test_every(self) -> int:
         """Epochs between two tests."""
         return min(self.parts.test_every, self.run_epochs)
+
+    def check_extends(self, epochs: int) -> None:
+        """Raise unless a run of these options begins like one of `epochs` epochs.
+
+        What follows the length of a run cannot be changed once the run has begun.
+        """
+        if self.epochs == epochs:
+            return
+        if self.epochs < epochs:
+            raise ValueError(f"epochs is {self.epochs}, but the run was made for {epochs}.")
+        shorter, method = replace(self, epochs=epochs), self.parts
+        if method.follows_length:
+            raise ValueError("The learning rate of a pretraining follows its length: start anew.")
+        if method.is_cyclical and self.run_cycle_epochs != shorter.run_cycle_epochs:
+            raise ValueError(
+                f"The run was made for {shorter.run_epochs} epochs of its network, less than a "
+                f"cycle of {self.cycle_epochs}, and its one cycle was cut to that length: start "
+                f"anew, or train with cycle_epochs={shorter.run_epochs} to add cycles later."
+            )
+        if method.picks_all and self.pick_every != shorter.pick_every:
+            raise ValueError(
+                f"The networks of a run are averaged every {_PICK_EVERY} epochs, and at the end of "
+                f"a shorter one, such as this of {epochs}: start anew, with at least "
+                f"{_PICK_EVERY} epochs."
+            )
 
     def clock(self, problem: Supervised) -> Clock:
         return Clock(self.run_epochs, problem.steps_per_epoch, self.run_cycle_epochs)
@@ -104,6 +131,7 @@ class TrainOptions:
             gain=self.gain,
             buffer=scale * self.buffer,
             buffer_gain=_scaled(self.buffer_gain, scale),
+            adapt=method.has_ladder,
             energy_at="before",
             on_swap=self.on_swap,
             burn_in=steps - 1,  # draws are taken at the end of an epoch

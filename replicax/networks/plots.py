@@ -169,7 +169,7 @@ def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
     over_time = figure.add_subplot(grid[0, 0])
     at_end = figure.add_subplot(grid[0, 1], sharey=over_time)
     swaps, paths = figure.add_subplot(grid[0, 2]), figure.add_subplot(grid[1, :])
-    steps, rates = plots.verdict_rates(_thinned(trained, history), trained.options["burn_in"])
+    steps, rates = plots.verdict_rates(_thinned(trained, history), trained.options["counted_from"])
     marker = "." if len(steps) == 1 else ""
     for pair, colour in figure_style.cold_to_hot(trained.num_replicas - 1) if steps.size else ():
         line = {"color": colour, "lw": 1.2, "marker": marker}

@@ -1,23 +1,24 @@
 """SWAG: a Gaussian fitted to the path of SGD (Maddox et al., 2019).
 
-Networks met along a path are collected into moments; new networks are drawn from
+The networks of a path are collected into moments; new networks are drawn from
 
-    N(mean, scale / 2 (diag(square - mean^2) + D^T D / (K - 1))),
+    N(mean, scale / 2 (diag(variance) + D^T D / (K - 1))),
 
-where the K rows of D are the latest deviations from the mean as it was when they were met.
+where the K rows of D are the latest deviations, each from the mean of the path up to its network.
 
 >>> moments = start({"w": jnp.zeros(2)}, rank=5)
 >>> for step in range(100):
 ...     moments = collect(moments, {"w": jnp.array([3.0, (-1.0) ** step])})
->>> moments.mean["w"], moments.square["w"]
-(Array([3., 0.], dtype=float32), Array([9., 1.], dtype=float32))
+>>> moments.mean["w"], variance(moments)["w"]
+(Array([3., 0.], dtype=float32), Array([0., 1.], dtype=float32))
 >>> draw(moments, jax.random.key(0))["w"].shape
 (2,)
 
-All is written for one path; `jax.vmap` makes many.
+All functions are for one path; `jax.vmap` makes them those of many.
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -27,20 +28,20 @@ from jax import Array, lax
 
 from replicax.errors import is_concrete
 
-_MIN_VARIANCE = 1e-30  # rounding can make the difference of two large squares negative
+_NO_MOMENTUM = 1e-6  # below it, a leaf of the state is constant and not an average
 
 
 class Moments(NamedTuple):
     """Moments of the networks collected so far; trees like the parameters."""
 
-    count: Array  # () networks met
+    count: Array  # () networks collected
     mean: Any
-    square: Any  # mean of the squared parameters
+    squares: Any  # sum of squared deviations from the mean
     deviations: Any  # leading axis: slot of a ring; slot n % rank holds network n's
 
 
 def start(params: Any, rank: int = 20) -> Moments:
-    """Moments of no networks yet, shaped like `params`, with room for `rank` deviations.
+    """Return moments of no networks yet, shaped like `params`, with room for `rank` deviations.
 
     Sums are float32 even where parameters are of lower precision.
     """
@@ -61,11 +62,11 @@ def start(params: Any, rank: int = 20) -> Moments:
 
 
 def collect(moments: Moments, params: Any) -> Moments:
-    """The moments with one more network.
+    """Return the moments with one more network, the n-th (Welford, 1962).
 
-        mean <- mean + (params - mean) / n,   square <- square + (params^2 - square) / n,
+        mean <- mean + (params - mean) / n,   squares <- squares + (params - mean)^2 (n - 1) / n,
 
-    and `params - mean`, with the new mean, takes the place of the oldest deviation.
+    the latter with the old mean; `params - mean` with the new mean replaces the oldest deviation.
     """
     shapes = [[jnp.shape(leaf) for leaf in jax.tree.leaves(x)] for x in (moments.mean, params)]
     if shapes[0] != shapes[1]:
@@ -74,42 +75,53 @@ def collect(moments: Moments, params: Any) -> Moments:
             "start with the parameters of one network, and use jax.vmap for several."
         )
     gain = 1 / (moments.count + 1)
-    move = lambda old, new: old + gain.astype(old.dtype) * (new - old)  # noqa: E731
+
+    def move(old: Array, new: Array) -> Array:
+        return old + gain.astype(old.dtype) * (new - old)
+
+    def add_square(total: Array, new: Array, mean: Array) -> Array:
+        return total + (1 - gain).astype(total.dtype) * jnp.square(new - mean)
+
+    squares = jax.tree.map(add_square, moments.squares, params, moments.mean)
     mean = jax.tree.map(move, moments.mean, params)
-    square = jax.tree.map(lambda old, new: move(old, jnp.square(new.astype(old.dtype))),
-                          moments.square, params)  # fmt: skip
     slot = moments.count % _rank(moments)
     deviations = jax.tree.map(
         lambda ring, new, middle: ring.at[slot].set(new - middle), moments.deviations, params, mean
     )
-    return Moments(moments.count + 1, mean, square, deviations)
+    return Moments(moments.count + 1, mean, squares, deviations)
+
+
+def variance(moments: Moments) -> Any:
+    """Return the variance of each parameter over the networks collected."""
+    return jax.tree.map(lambda total: total / jnp.maximum(moments.count, 1), moments.squares)
 
 
 def draw(moments: Moments, key: Array, scale: float | Array = 1.0) -> Any:
-    """Parameters of a new network,
+    """Return parameters of a new network,
 
-        mean + sqrt(scale / 2) std z_1 + sqrt(scale / (2 (K - 1))) D^T z_2,
+        mean + sqrt(scale variance / 2) z_1 + sqrt(scale / (2 (K - 1))) D^T z_2,
 
-    with std^2 = max(square - mean^2, 1e-30), K the number of deviations held, and standard normal
-    z_1 (one per parameter) and z_2 (one per deviation, the same for all arrays).
+    with K the number of deviations, and standard normal z_1 (one per parameter) and z_2 (one per
+    deviation, the same for all arrays).
     """
     if is_concrete(moments.count) and not bool(jnp.all(moments.count > 0)):
         raise ValueError(
             "The moments are of no networks: rx.swag.collect at least one before drawing."
         )
     rank = _rank(moments)
-    held = jnp.minimum(moments.count, rank)
+    num_deviations = jnp.minimum(moments.count, rank)
     low_key, *keys = jax.random.split(key, 1 + len(jax.tree.leaves(moments.mean)))
     # Slots not yet filled hold zeros, so that their normals do not matter.
-    low = jax.random.normal(low_key, (rank,)) * jnp.sqrt(scale / (2 * jnp.maximum(held - 1, 1)))
+    low_std = jnp.sqrt(scale / (2 * jnp.maximum(num_deviations - 1, 1)))
+    low = jax.random.normal(low_key, (rank,)) * low_std
 
-    def one(key: Array, mean: Array, square: Array, ring: Array) -> Array:
-        std = jnp.sqrt(jnp.maximum(square - mean**2, _MIN_VARIANCE) * scale / 2)
+    def one(key: Array, mean: Array, variance: Array, ring: Array) -> Array:
+        std = jnp.sqrt(variance * scale / 2)
         noise = jax.random.normal(key, mean.shape, mean.dtype)
         return mean + (std * noise + jnp.tensordot(low, ring, 1)).astype(mean.dtype)
 
     keys = jax.tree.unflatten(jax.tree.structure(moments.mean), keys)
-    return jax.tree.map(one, keys, moments.mean, moments.square, moments.deviations)
+    return jax.tree.map(one, keys, moments.mean, variance(moments), moments.deviations)
 
 
 def refresh_statistics(
@@ -117,41 +129,86 @@ def refresh_statistics(
     params: Any,
     state: Any,
     batches: Array | Iterable[Array],
-    momentum: float = 0.1,
+    momentum: float | None = None,
 ) -> Any:
-    """The state with batch statistics of `params`, which those of other parameters do not fit.
+    """Return the state with the batch statistics of `params`: those of others do not fit.
 
     `apply` is that of a `replicax.nn.Network` whose state, where it is floating point, consists of
     exponential averages, running <- (1 - momentum) running + momentum batch. (Flax and Equinox
     call 1 - momentum the momentum.) Each batch is applied in training to averages of zero, which
     leaves momentum times the statistics of that batch alone; the result is their mean over
     batches, equally weighted, whatever `state` held before. What is not floating point, counters
-    and random keys, goes on from batch to batch.
+    and random keys, goes on from batch to batch; floating point that training leaves as it is
+    stays as it is.
 
-    `batches` are images, as an array (batch, image, ...), which `jit` and `vmap` may hold, or as
-    any iterable of arrays (image, ...).
+    The momentum of each array is measured with the first batch, unless one is given for all.
+
+    `batches` are images, as an array (batch, image, ...), which may be traced by `jit` and `vmap`,
+    or as any iterable of arrays (image, ...).
     """
-    if not 0 < momentum <= 1:
+    if momentum is not None and not 0 < momentum <= 1:
         raise ValueError(f"momentum is {momentum}; it must be above 0 and at most 1.")
-    sums = _only_averages(jnp.zeros_like, state)
+    first, batches = _first_of(batches)
+    sums, count = _only_averages(jnp.zeros_like, state), 0
     if isinstance(batches, Array):
         count = len(batches)
         add = lambda sums, images: (_add_batch(apply, params, sums, images), None)  # noqa: E731
-        sums = lax.scan(add, sums, batches)[0] if count else sums
+        sums = lax.scan(add, sums, batches)[0]
     else:
-        count = 0
         for images in batches:
             sums, count = _add_batch(apply, params, sums, images), count + 1
-    if not count:
-        raise ValueError("There are no batches to take statistics of: give at least one.")
-    return _only_averages(lambda total: total / (momentum * count), sums)
+    if momentum is not None:
+        return _only_averages(lambda total: total / (momentum * count), sums)
+
+    def mean(total: Array, momentum: Array, before: Array) -> Array:
+        if not _is_average(total):
+            return total
+        is_constant = momentum < _NO_MOMENTUM
+        scale = jnp.where(is_constant, 1.0, count * momentum).astype(total.dtype)
+        return jnp.where(is_constant, before, total / scale)
+
+    return jax.tree.map(mean, sums, _measure_momentum(apply, params, state, first), state)
+
+
+def _first_of(batches: Array | Iterable[Array]) -> tuple[Array, Array | Iterable[Array]]:
+    """Return the first batch, and all of them."""
+    if isinstance(batches, Array):
+        if len(batches):
+            return batches[0], batches
+    else:
+        batches = iter(batches)
+        for first in batches:
+            return first, itertools.chain([first], batches)
+    raise ValueError("There are no batches to take statistics of: give at least one.")
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _measure_momentum(
+    apply: Callable[..., tuple[Array, Any]], params: Any, state: Any, images: Array
+) -> Any:
+    """Return the momentum of each average, from averages of 0 and of v, by which they differ:
+
+        result at v - result at 0 = (1 - momentum) v,  v = 1 + |result at 0|,
+
+    as large as the result, so that the difference keeps its digits.
+    """
+    at_0 = apply(params, _only_averages(jnp.zeros_like, state), images, True)[1]
+    probe = jax.tree.map(lambda x, y: 1 + jnp.abs(y) if _is_average(x) else x, state, at_0)
+    at_probe = apply(params, probe, images, True)[1]
+
+    def momentum(before: Array, low: Array, high: Array) -> Array:
+        if not _is_average(before):
+            return jnp.zeros(())
+        return jnp.mean(1 - ((high - low) / before).astype(jnp.float32))
+
+    return jax.tree.map(momentum, probe, at_0, at_probe)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _add_batch(apply: Callable[..., tuple[Array, Any]], params: Any, sums: Any, images: Array):
-    """Sums, over batches, of what one batch does to averages of zero."""
-    seen = apply(params, _only_averages(jnp.zeros_like, sums), images, True)[1]
-    return jax.tree.map(lambda new, old: old + new if _is_average(old) else new, seen, sums)
+    """Return the sums, over batches, of what one batch does to averages of zero."""
+    after = apply(params, _only_averages(jnp.zeros_like, sums), images, True)[1]
+    return jax.tree.map(lambda new, old: old + new if _is_average(old) else new, after, sums)
 
 
 def _only_averages(change: Callable[[Array], Array], state: Any) -> Any:

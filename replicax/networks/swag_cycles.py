@@ -33,8 +33,12 @@ def build(
     kernel: Kernel,
     params: Any,
     seed: int,
+    burn_in: int = 0,
 ) -> Evaluation:
-    """Build an evaluation around `evaluation`; `params` gives the shapes of one network."""
+    """Build an evaluation around `evaluation`; `params` gives the shapes of one network.
+
+    Networks of the first `burn_in` epochs are not collected.
+    """
     assert problem.test is not None and kernel.exploits is not None
     compute_logits = evaluate.build_logits(problem.test)
     draw_networks = jax.jit(_build_draws(problem))
@@ -48,9 +52,9 @@ def build(
         averages, moments = state
         epoch = int(averages.count) + 1
         network, model_state = jax.tree.map(lambda leaf: leaf[0, 0], carry.state.points)
-        if exploits(epoch * clock.steps_per_epoch - 1):
+        if epoch > burn_in and exploits(epoch * clock.steps_per_epoch - 1):
             moments = collect(moments, network)
-        if epoch % clock.cycle_epochs == 0:
+        if epoch % clock.cycle_epochs == 0 and int(moments.count):
             key = jax.random.fold_in(jax.random.key(seed), epoch)
             networks = draw_networks(key, moments, model_state, problem.batches.data)
             sampled = predict.merge(averages.sampled, predict.average(compute_logits(networks)))

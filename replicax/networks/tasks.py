@@ -1,4 +1,4 @@
-"""Networks and data by name: what `replicax train` types, and a run folder can hold."""
+"""Networks and data by name, for the command line and for run folders."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ MODELS = (
 )
 _RESNET = re.compile(r"resnet(\d+)((?:-(?:basic|bottleneck|frn))*)")
 
-# What training takes where nothing else is said: the paper's settings, and some for small data.
+# Defaults of a training: the paper's settings, and others for small data.
 _PAPER = {"model": "resnet20", "num_replicas": 10, "epochs": 500, "batch_size": 256}
 DEFAULTS: dict[str, dict[str, Any]] = {
     "cifar10": _PAPER,
@@ -45,13 +45,13 @@ class Task:
     bf16: bool = False
     weight_decay: float = 5e-4
     unit: str = "mean"
-    directory: str = ""  # files are looked for from here, too
+    directory: str = ""  # modules are also imported from here
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     def problem(self) -> tuple[Any, Callable]:
-        """The posterior, and how its networks start."""
+        """Return the posterior, and the function that initialises its networks."""
         from replicax.networks.problem import classification
 
         dataset = self.dataset()
@@ -71,14 +71,15 @@ class Task:
 
         if ":" not in self.data:
             return data.load(self.data, self.data_dir, self.download)
-        found = user_code.find_object(self.data, self.directory)
-        found = found() if callable(found) and not isinstance(found, data.Dataset) else found
-        if not isinstance(found, data.Dataset):
+        dataset = user_code.find_object(self.data, self.directory)
+        if callable(dataset) and not isinstance(dataset, data.Dataset):
+            dataset = dataset()
+        if not isinstance(dataset, data.Dataset):
             raise ValueError(
-                f"{self.data} is {type(found).__name__}; it must be an rx.data.Dataset, or a "
+                f"{self.data} is {type(dataset).__name__}; it must be an rx.data.Dataset, or a "
                 "function that returns one."
             )
-        return found.check()
+        return dataset.check()
 
     def network(self, dataset: Any) -> Any:
         import jax.numpy as jnp
@@ -88,16 +89,16 @@ class Task:
         dtype = jnp.bfloat16 if self.bf16 else jnp.float32
         num_channels = dataset.train_images.shape[-1]
         if ":" in self.model:
-            found = user_code.find_object(self.model, self.directory)
-            if callable(found) and not isinstance(found, nn.Network):
-                found = found(dataset)
-            if not isinstance(found, nn.Network):
+            network = user_code.find_object(self.model, self.directory)
+            if callable(network) and not isinstance(network, nn.Network):
+                network = network(dataset)
+            if not isinstance(network, nn.Network):
                 raise ValueError(
-                    f"{self.model} gives {type(found).__name__}; it must be an rx.nn.Network, or a "
-                    "function of the data set that returns one (rx.interop makes them from Flax "
+                    f"{self.model} gives {type(network).__name__}; it must be an rx.nn.Network, or "
+                    "a function of the data set that returns one (rx.interop makes them from Flax "
                     "and Equinox)."
                 )
-            return found
+            return network
         if self.model == "small":
             return nn.small_cnn(dataset.num_classes, num_channels, dtype=dtype)
         matched = _RESNET.fullmatch(self.model)
@@ -113,7 +114,7 @@ class Task:
 
 
 def absolute(name: str) -> str:
-    """FILE.PY:NAME with the whole path of the file, so that it means the same from elsewhere."""
+    """Return FILE.PY:NAME with an absolute path, so that it is valid from any directory."""
     place, colon, attribute = name.rpartition(":")
     if colon and place.endswith(".py"):
         return f"{Path(place).expanduser().absolute()}:{attribute}"

@@ -97,7 +97,7 @@ def train(
     )
     program = build_training(problem, options)
     if isinstance(start, str | Path):
-        start = per_replica(networks_of(start, problem, program.num_replicas))
+        start = per_replica(networks_of(start, problem, program.num_replicas), by_chain=False)
     carry = initial_carry(program, start)
     starts = _first_chain(carry.state.points) if average_starts else None
     like = jax.eval_shape(pytrees.first, carry.state.points)
@@ -149,7 +149,9 @@ def build_evaluation(
     evaluation = evaluate.build(problem, weights, options.test_every, starts)
     if not options.parts.draws_gaussian:
         return evaluation
-    return swag_cycles.build(evaluation, problem, clock, kernel, like[0], options.seed)
+    return swag_cycles.build(
+        evaluation, problem, clock, kernel, like[0], options.seed, options.burn_in
+    )
 
 
 def resume_training(
@@ -187,6 +189,12 @@ def resume_records(
 ) -> Trained:
     """Continue the training whose records were opened; see `resume_training`."""
     options = _stored_options(records, problem, given)
+    batches, before = problem.batches.describe(), records.metadata.batches
+    if batches != before:
+        raise ValueError(
+            f"{records.folder} was trained on batches: {before}; the problem has: {batches}. Give "
+            "the same problem again."
+        )
     program, like = build_training(problem, options), point_like(records)
     restored = _restore(records, problem, options, program, like)
     evaluation = build_evaluation(problem, options, like)
@@ -194,7 +202,7 @@ def resume_records(
     rewind(records, program, restored.step)
     chosen = options.sampler(problem)
     records.write_metadata(
-        replace(records.metadata, options=chosen.to_json(), training=options.to_json())
+        replace(records.metadata, options=chosen.to_json(), training=options.to_json(), result=None)
     )
     run(
         program,
@@ -239,13 +247,9 @@ def _stored_options(
             f"{folder} was trained on {metadata.num_rows} rows in the unit {metadata.unit!r}; the "
             f"problem has {problem.num_rows} in {problem.unit!r}. Give the same problem again."
         )
-    epochs, before = given.get("epochs"), metadata.training["epochs"]
-    if epochs is not None:
-        if epochs < before:
-            raise ValueError(f"epochs is {epochs}, but the run was made for {before}.")
-        if metadata.training["method"] == "pretrain":
-            raise ValueError("The learning rate of a pretraining follows its length: start anew.")
-    return TrainOptions.from_json(metadata.training, given)
+    options = TrainOptions.from_json(metadata.training, given)
+    options.check_extends(metadata.training["epochs"])
+    return options
 
 
 def _restore(

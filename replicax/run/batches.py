@@ -173,9 +173,7 @@ class EpochBatches(Batches):
 
         def draw(key: Array) -> Any:
             rows_key, key = jax.random.split(key)
-            rows = jnp.arange(self.num_rows)
-            if self.batch_size < self.num_rows:
-                rows = jax.random.permutation(rows_key, self.num_rows)[: self.batch_size]
+            rows = _different_rows(rows_key, self.batch_size, self.num_rows)
             return self._prepared(data, rows, key)
 
         return FreshBatches(draw, 1 - self.batch_size / self.num_rows)
@@ -327,3 +325,30 @@ def _from_arrays(data: Any, batch_size: int) -> ArrayBatches:
 
 def _rows(data: Any, rows: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[rows], data)
+
+
+def _different_rows(key: Array, count: int, num_rows: int) -> Array:
+    """Draw `count` of the rows without replacement; all in order when they are everything.
+
+    Few of many are drawn with replacement, and those that repeat an earlier one again: that treats
+    all rows alike, so every subset is equally likely, and takes no time for the other rows.
+    """
+    if count == num_rows:
+        return jnp.arange(num_rows)
+    if 2 * count > num_rows:
+        return jax.random.permutation(key, num_rows)[:count]
+
+    def draw(attempt: Array) -> Array:
+        return jax.random.randint(jax.random.fold_in(key, attempt), (count,), 0, num_rows)
+
+    def repeats(rows: Array) -> Array:
+        order = jnp.argsort(rows, stable=True)
+        is_repeated = jnp.diff(rows[order]) == 0
+        return jnp.zeros(count, bool).at[order[1:]].set(is_repeated)
+
+    def redraw(loop: tuple[Array, Array]) -> tuple[Array, Array]:
+        rows, attempt = loop
+        return jnp.where(repeats(rows), draw(attempt), rows), attempt + 1
+
+    start = draw(jnp.array(0)), jnp.array(1)
+    return jax.lax.while_loop(lambda loop: jnp.any(repeats(loop[0])), redraw, start)[0]

@@ -146,6 +146,8 @@ def _plain(value: Any) -> Any:
         return {name: {key: _plain(part) for key, part in asdict(value).items()}}  # type: ignore
     if isinstance(value, np.ndarray | jax.Array | np.generic):
         return np.asarray(value).tolist()
+    if hasattr(value, "_fields"):  # a named tuple, such as a transform of optax
+        return _CUSTOM
     if isinstance(value, tuple | list | range):
         return [_plain(part) for part in value]
     return value if value is None or isinstance(value, bool | int | float | str) else _CUSTOM
