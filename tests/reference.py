@@ -120,7 +120,13 @@ class Rungs:
     gate: list[bool]  # by pair
     buffer: float
 
-    def swap(self, cold: int, hot: int) -> None:
+    def swap(self, cold: int, hot: int, rule: str) -> None:
+        """Exchange two particles; where temperatures count, momentum is N(0, tau / eta) again."""
+        if rule != "deterministic":
+            variance = self.temperature / self.learning_rate
+            ratio = math.sqrt(variance[hot] / variance[cold])
+            self.particle[cold].momentum = self.particle[cold].momentum * ratio
+            self.particle[hot].momentum = self.particle[hot].momentum / ratio
         self.particle[cold], self.particle[hot] = self.particle[hot], self.particle[cold]
 
 
@@ -235,7 +241,7 @@ def exchange(s: Settings, rungs: Rungs, noise: Noise, k: int, energy: list, want
         agreed = wanted[i] or (last_chance and np.isfinite(seen).all())
         swapped.append(bool(active and rungs.gate[i] and agreed))
         if swapped[i]:
-            rungs.swap(*pair)
+            rungs.swap(*pair, s.rule)
             rungs.gate[i] = s.swaps == "no_gate"
     return swapped
 
@@ -255,7 +261,7 @@ def sweep(s: Settings, rungs: Rungs, noise: Noise) -> list:
             energy = fresh_energies(s, rungs, pair, _of(noise.attempt_energy, attempt))
         swapped.append(verdict(s, rungs, pair, energy, _of(noise.attempt_log_uniform, attempt)))
         if swapped[attempt]:
-            rungs.swap(*pair)
+            rungs.swap(*pair, s.rule)
     return swapped
 
 

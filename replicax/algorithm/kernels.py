@@ -8,41 +8,21 @@ A kernel is one gradient, one optax transform and one rung:
 Temperature 0 is plain SGD, momentum SGD, ...: the same kernel, without noise.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
 
+from replicax.algorithm.kernel import Kernel as Kernel
+from replicax.algorithm.kernel import Replica as Replica
+from replicax.algorithm.kernel import TimedMemory, has_memory
 from replicax.algorithm.ladder import Ladder
-
-
-class Replica(NamedTuple):
-    """A particle; all of it travels together when the replica swaps rungs."""
-
-    params: Any
-    memory: Any  # momentum, preconditioner, counters: the state of its kernel
-
-
-class Kernel(NamedTuple):
-    """A transition kernel of one replica.
-
-    `step(noise, replica, evaluate, rung)` returns the moved replica and the energy before the
-    move; `evaluate(params)` returns (energy, gradient) on this step's mini-batch and `rung` is
-    a `Ladder` of two scalars. `draw(key, replica)` makes the noise, from shapes alone; `step`
-    gets None in its place where no rung has a temperature. Any replica type with `.params` will
-    do.
-    """
-
-    init: Callable[[Any], Any]
-    step: Callable[[Any, Any, Callable, Ladder], tuple[Any, Array]]
-    draw: Callable[[Array, Any], Any]
-    exploits: Callable[[Any], Any] | None = None  # step -> may a draw be taken? None: always
-    has_own_prior: bool = False  # weight decay or prior: moves feel it, energies do not
-    keeps_time: bool = False  # whether its memory counts steps
-    spec: dict | None = None  # name and options, to make the kernel again when a run resumes
+from replicax.algorithm.timed_kernels import annealed as annealed
+from replicax.algorithm.timed_kernels import cyclical as cyclical
+from replicax.algorithm.timed_kernels import stepwise as stepwise
 
 
 def sgld(*, weight_decay: float = 0.0, prior: Callable | None = None) -> Kernel:
@@ -62,12 +42,26 @@ def momentum(
 
         v <- decay v + g + sqrt(2 (1 - decay) tau / eta) xi;    theta <- theta - eta v
 
-    The momentum is not scaled by the learning rate, so that a new rung acts at once.
+    Preserves exp(-U / tau) up to O(eta) and the gradient's own noise, with a momentum of the law
+    N(0, tau / eta). The momentum is not scaled by the learning rate, so that a new rung acts at
+    once. When a replica swaps under a rule that uses temperatures, its momentum is multiplied by
+    sqrt((tau' / eta') / (tau / eta)) and so has the law of the new rung.
     """
     if not 0 <= decay < 1:
         raise ValueError(f"decay is {decay}; momentum needs 0 <= decay < 1.")
     spec = {"name": "momentum", "decay": decay}
-    return _noise_in_gradient(optax.trace(decay), decay, spec, weight_decay, prior)
+    kernel = _noise_in_gradient(optax.trace(decay), decay, spec, weight_decay, prior)
+    return kernel._replace(change_rung=_scale_momentum)
+
+
+def _scale_momentum(replica: Replica, old: Ladder, new: Ladder) -> Replica:
+    """Scale the momentum from N(0, tau / eta) of the old rung to that of the new one."""
+    has_law = (old.temperature > 0) & (new.temperature > 0)
+    hotter = new.temperature / jnp.where(has_law, old.temperature, 1.0)
+    variance = jnp.where(has_law, hotter * (old.learning_rate / new.learning_rate), 1.0)
+    scale = jnp.sqrt(variance)
+    memory = jax.tree.map(lambda v: v * scale.astype(v.dtype), replica.memory)
+    return Replica(replica.params, memory)
 
 
 def sghmc(
@@ -83,6 +77,7 @@ def preconditioned(
     decay: float = 0.99,
     eps: float = 1e-8,
     *,
+    freeze_after: int | None = None,
     weight_decay: float = 0.0,
     prior: Callable | None = None,
 ) -> Kernel:
@@ -91,21 +86,55 @@ def preconditioned(
         nu <- decay nu + (1 - decay) g^2;  G = (nu + eps)^(-1/2)
         theta <- theta - eta G g + sqrt(2 eta tau G) xi
 
-    The correction term Gamma of pSGLD is left out, as its authors do in practice.
+    The correction term Gamma of pSGLD is left out. While G adapts, the law is therefore not
+    exp(-U / tau): N(0, 1) gets a variance of 1.1 at rate 0.1, and of 1.7 at rate 0.001. With
+    `freeze_after` G is constant from that step of the replica on; the kernel then preserves
+    exp(-U / tau) up to O(eta G), whatever G is, and needs no Gamma. Under rules that use
+    temperatures `rx.sample` fills in half of `burn_in`.
     """
-    transform = optax.scale_by_rms(decay, eps)
+    if not 0 <= decay < 1:
+        raise ValueError(f"decay is {decay}; preconditioned needs 0 <= decay < 1.")
+    if freeze_after is not None and freeze_after < 1:
+        raise ValueError(f"freeze_after is {freeze_after}; give a step of at least 1, or None.")
+    rms = optax.scale_by_rms(decay, eps)
+    transform = rms if freeze_after is None else _frozen_after(rms, freeze_after)
 
     def move(replica: Replica, gradient: Any, noise: Any, rung: Ladder) -> Replica:
-        update, memory = transform.update(gradient, replica.memory, replica.params)
+        _, memory = transform.update(gradient, replica.memory, replica.params)
+        square = memory.nu if freeze_after is None else memory.inner.nu
+        scale = jax.tree.map(lambda nu: jax.lax.rsqrt(nu + eps), square)
+        update = jax.tree.map(jnp.multiply, scale, gradient)
         params = jax.tree.map(lambda p, u: p - rung.learning_rate * u, replica.params, update)
         if noise is not None:
-            square = optax.tree_utils.tree_get(memory, "nu")
-            scale = jax.tree.map(lambda nu: jnp.sqrt(jax.lax.rsqrt(nu + eps)), square)
+            scale = jax.tree.map(jnp.sqrt, scale)
             params = _add_noise(params, noise, _langevin_std(rung), scale)
         return Replica(params, memory)
 
-    spec = {"name": "preconditioned", "decay": decay, "eps": eps}
-    return _kernel(transform, move, weight_decay, prior, spec)
+    spec = {"name": "preconditioned", "decay": decay, "eps": eps, "freeze_after": freeze_after}
+    kernel = _kernel(transform, move, weight_decay, prior, spec)
+    if freeze_after is not None:
+        return kernel._replace(keeps_time=True)
+    return kernel._replace(
+        caveat="Its preconditioner adapts at every step: write "
+        "rx.kernels.preconditioned(freeze_after=...), a step of the burn-in."
+    )
+
+
+def _frozen_after(
+    transform: optax.GradientTransformation, num_steps: int
+) -> optax.GradientTransformation:
+    """Return a transform whose state is renewed in the first `num_steps` steps only."""
+
+    def init(params: Any) -> TimedMemory:
+        return TimedMemory(jnp.array(0, jnp.int32), transform.init(params))
+
+    def update(updates: Any, state: TimedMemory, params: Any = None) -> tuple[Any, TimedMemory]:
+        updates, renewed = transform.update(updates, state.inner, params)
+        adapts = state.count < num_steps
+        inner = jax.tree.map(lambda new, old: jnp.where(adapts, new, old), renewed, state.inner)
+        return updates, TimedMemory(state.count + 1, inner)
+
+    return optax.GradientTransformation(init, update)
 
 
 def from_optax(
@@ -118,6 +147,11 @@ def from_optax(
 
         theta <- theta + eta * update + sqrt(2 eta tau) xi
 
+    The law is known only if the update is minus the gradient, as with `optax.sgd(1.0)`. A transform
+    that keeps a state (momentum, Adam, ...) has no known law: rules that use temperatures refuse
+    it. One without a state that changes the gradient, such as clipping, is accepted, and its
+    law is not exp(-U / tau) where it does so.
+
     >>> import optax
     >>> kernel = from_optax(optax.adam(1.0))
     """
@@ -129,110 +163,13 @@ def from_optax(
             params = _add_noise(params, noise, _langevin_std(rung))
         return Replica(params, memory)
 
-    return _kernel(transform, move, weight_decay, prior, spec=None)
-
-
-class TimedMemory(NamedTuple):
-    """The memory of a kernel that keeps time, around that of another kernel."""
-
-    count: Array  # steps taken
-    inner: Any
-
-
-def cyclical(
-    kernel: Kernel, cycle_length: int, exploitation: float = 0.05, hold: bool = False
-) -> Kernel:
-    """Return a kernel under a cosine learning rate that restarts every cycle (Zhang et al. 2020).
-
-        eta_k = eta/2 (1 + cos(pi t)),  t = (k mod cycle_length) / cycle_length
-
-    Noise is injected and draws are taken only in the last part of a cycle, `exploitation` of it.
-    With `hold` the learning rate falls no further in that part. For single-chain baselines.
-    """
-    if cycle_length < 2 or not 0 < exploitation <= 1:
-        raise ValueError(
-            f"cycle_length is {cycle_length} and exploitation {exploitation}; a cycle needs at "
-            "least 2 steps and exploitation in (0, 1]."
-        )
-
-    begins = cycle_length - max(1, round(exploitation * cycle_length))
-
-    def exploits(step: Any) -> Any:
-        return step % cycle_length >= begins
-
-    def rung_at(rung: Ladder, count: Array) -> Ladder:
-        place = count % cycle_length
-        place = jnp.minimum(place, begins) if hold else place
-        rate = 0.5 * (1 + jnp.cos(jnp.pi * place / cycle_length))
-        return Ladder(rung.learning_rate * rate, rung.temperature * exploits(count))
-
-    options = {"cycle_length": cycle_length, "exploitation": exploitation, "hold": hold}
-    return _timed(kernel, rung_at, "cyclical", options)._replace(exploits=exploits)
-
-
-def annealed(
-    kernel: Kernel, num_steps: int, learning_rate: float = 1.0, temperature: float = 1.0
-) -> Kernel:
-    """Return a kernel that cools: simulated annealing, each replica by itself.
-
-        eta_k = eta learning_rate^t,  tau_k = tau temperature^t,  t = min(k / num_steps, 1)
-
-    `learning_rate` and `temperature` are what is left of the rung's own after `num_steps`.
-    """
-    if num_steps < 1 or not (0 < learning_rate <= 1 and 0 < temperature <= 1):
-        raise ValueError(
-            f"num_steps is {num_steps}, learning_rate {learning_rate} and temperature "
-            f"{temperature}; annealing needs at least one step, and what is left in (0, 1]."
-        )
-
-    def rung_at(rung: Ladder, count: Array) -> Ladder:
-        done = jnp.minimum(count / num_steps, 1.0)
-        return Ladder(
-            rung.learning_rate * learning_rate**done, rung.temperature * temperature**done
-        )
-
-    options = {
-        "num_steps": num_steps,
-        "learning_rate": learning_rate,
-        "temperature": temperature,
-    }
-    return _timed(kernel, rung_at, "annealed", options)
-
-
-def stepwise(kernel: Kernel, falls: Sequence[int], factor: float) -> Kernel:
-    """Return a kernel whose learning rate is multiplied by `factor` at the steps `falls`."""
-    if factor <= 0 or any(fall < 0 for fall in falls):
-        raise ValueError(
-            f"falls is {falls} and factor {factor}; give steps of at least 0 and a factor above 0."
-        )
-
-    def rung_at(rung: Ladder, count: Array) -> Ladder:
-        passed = jnp.sum(count >= jnp.array(falls, jnp.int32))
-        return Ladder(rung.learning_rate * factor**passed, rung.temperature)
-
-    return _timed(kernel, rung_at, "stepwise", {"falls": list(falls), "factor": factor})
-
-
-def _timed(
-    kernel: Kernel, rung_at: Callable[[Ladder, Array], Ladder], name: str, options: dict
-) -> Kernel:
-    """Return a kernel whose rung depends on how many steps its replica has taken.
-
-    The one way to wrap a kernel in a schedule of rates; `name` and `options` make it again.
-    """
-
-    def init(params: Any) -> Replica:
-        replica = kernel.init(params)
-        return Replica(params, TimedMemory(jnp.array(0, jnp.int32), replica.memory))
-
-    def step(noise: Any, replica: Replica, evaluate: Callable, rung: Ladder):
-        count, inner = replica.memory
-        inner = Replica(replica.params, inner)
-        inner, energy = kernel.step(noise, inner, evaluate, rung_at(rung, count))
-        return Replica(inner.params, TimedMemory(count + 1, inner.memory)), energy
-
-    spec = None if kernel.spec is None else {"name": name, **options, "kernel": kernel.spec}
-    return kernel._replace(init=init, step=step, keeps_time=True, spec=spec)
+    kernel = _kernel(transform, move, weight_decay, prior, spec=None)
+    if not has_memory(transform.init):
+        return kernel
+    return kernel._replace(
+        caveat="The optax transform keeps a state, and the law of such a kernel is not known: "
+        'write kernel="momentum", "sghmc" or "preconditioned" instead.'
+    )
 
 
 def from_spec(spec: dict) -> Kernel:

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from replicax.algorithm.kernels import Kernel
+from replicax.algorithm.kernel import Kernel, has_memory
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.step import Settings
 from replicax.algorithm.swap import Rule
@@ -76,7 +76,7 @@ def build_program(
     num_replicas = resolve.num_replicas(options)
     schedule = resolve.schedule(options, num_replicas)
     rule = resolve.rule(options, num_replicas, schedule)
-    kernel = resolve.kernel(options.kernel)
+    kernel = resolve.kernel(options, rule)
     adapts, _ = resolve.adapts_until(options, rule, schedule)
     ladder = resolve.ladder(options, num_replicas, rule, adapts)
     _check_combination(options, target, batches, rule, kernel)
@@ -136,6 +136,8 @@ def _check_combination(
                 'energy_at="before" takes the energy from the gradient\'s own pass, but this '
                 'target has a separate gradient. Write energy_at="moved".'
             )
+    if rule.uses_temperature:
+        _check_law(options, rule, kernel)
     if options.on_swap == "reset" and kernel.keeps_time:
         raise ValueError(
             'on_swap="reset" would set back the clock of a kernel that changes with time; '
@@ -156,6 +158,21 @@ def _check_combination(
         raise ValueError(
             f'The rule "{rule.name}" takes energies as exact, but mini-batches make them noisy: '
             'write rule="bias_corrected", or batch_size=all rows.'
+        )
+
+
+def _check_law(options: Options, rule: Rule, kernel: Kernel) -> None:
+    """Refuse kernels under which no rung has the law exp(-U / tau) that the rule compares."""
+    if kernel.caveat is not None:
+        raise ValueError(
+            f'The rule "{rule.name}" needs a kernel that preserves exp(-energy / temperature), and '
+            f'this kernel does not. {kernel.caveat} Or write rule="deterministic".'
+        )
+    if options.on_swap == "reset" and has_memory(kernel.init):
+        raise ValueError(
+            f'on_swap="reset" does not go with the rule "{rule.name}": momentum that is reset at '
+            "every swap makes the coldest rung too cold, and a preconditioner that is reset adapts "
+            'again. Write on_swap="keep", which gives the momentum the law of the new rung.'
         )
 
 

@@ -1,5 +1,6 @@
 """From options to the parts of the algorithm: schedule, rule, kernel, ladder and tuning."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -116,13 +117,44 @@ def _with_correction(rule: WindowCorrected, options: Options, schedule: Schedule
     return rule
 
 
-def kernel(kernel: Any) -> Kernel:
-    """Return the kernel of a name, of an optax transform or itself."""
-    if isinstance(kernel, Kernel):
-        return kernel
+def kernel(options: Options, rule: Rule) -> Kernel:
+    """Return the kernel of a name, of an optax transform or itself.
+
+    Under rules that use temperatures a preconditioner is frozen after half of the burn-in.
+    """
+    kernel = options.kernel
     if hasattr(kernel, "init") and hasattr(kernel, "update"):
-        return kernels.from_optax(kernel)
-    return kernels.NAMED[choose("kernel", kernel, kernels.NAMED)]()
+        kernel = kernels.from_optax(kernel)
+    elif not isinstance(kernel, Kernel):
+        kernel = kernels.NAMED[choose("kernel", kernel, kernels.NAMED)]()
+    if not rule.uses_temperature or kernel.spec is None:
+        return kernel
+    frozen = _freeze(kernel.spec, options.burn_in, rule)
+    return kernel if frozen == kernel.spec else kernels.from_spec(frozen)
+
+
+def _freeze(spec: dict, burn_in: int, rule: Rule) -> dict:
+    """Return the spec of a kernel whose preconditioner, if it has one, is frozen in the burn-in."""
+    if "kernel" in spec:
+        return {**spec, "kernel": _freeze(spec["kernel"], burn_in, rule)}
+    if spec["name"] != "preconditioned":
+        return spec
+    freeze_after = spec.get("freeze_after")
+    if freeze_after is not None:
+        if freeze_after > burn_in:
+            raise ValueError(
+                f"freeze_after is {freeze_after} and burn_in is {burn_in}, but no draw may be "
+                f"taken while the preconditioner adapts: write burn_in={2 * freeze_after}, say."
+            )
+        return spec
+    averaged = math.ceil(round(1 / (1 - spec["decay"]), 6))  # steps that nu averages over
+    if burn_in < 2 * averaged:
+        raise ValueError(
+            f'burn_in is {burn_in}. Under the rule "{rule.name}" the preconditioner adapts in the '
+            f"first half of the burn-in and is frozen then; it averages over {averaged} steps: "
+            f"write burn_in={2 * averaged} or more."
+        )
+    return {**spec, "freeze_after": burn_in // 2}
 
 
 def ladder(options: Options, num_replicas: int, rule: Rule, adapts: bool) -> Ladder:

@@ -1,0 +1,126 @@
+"""Kernels whose learning rate or temperature changes with the steps that a replica has taken."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from replicax.algorithm.kernel import Kernel, Replica, TimedMemory
+from replicax.algorithm.ladder import Ladder
+
+
+def cyclical(
+    kernel: Kernel, cycle_length: int, exploitation: float = 0.05, hold: bool = False
+) -> Kernel:
+    """Return a kernel under a cosine learning rate that restarts every cycle (Zhang et al. 2020).
+
+        eta_k = eta cos(pi t / 2)^2,  t = (k mod cycle_length) / cycle_length
+
+    Noise is injected and draws are taken only in the last part of a cycle, `exploitation` of it.
+    With `hold` the learning rate falls no further in that part. For single-chain baselines.
+    """
+    if cycle_length < 2 or not 0 < exploitation <= 1:
+        raise ValueError(
+            f"cycle_length is {cycle_length} and exploitation {exploitation}; a cycle needs at "
+            "least 2 steps and exploitation in (0, 1]."
+        )
+
+    begins = cycle_length - max(1, round(exploitation * cycle_length))
+
+    def exploits(step: Any) -> Any:
+        return step % cycle_length >= begins
+
+    def rung_at(rung: Ladder, count: Array) -> Ladder:
+        place = count % cycle_length
+        place = jnp.minimum(place, begins) if hold else place
+        # The sum 1 + cos rounds to 0 at the end of a long cycle; noise divides by the rate.
+        rate = jnp.cos(0.5 * jnp.pi * place / cycle_length) ** 2
+        return Ladder(rung.learning_rate * rate, rung.temperature * exploits(count))
+
+    options = {"cycle_length": cycle_length, "exploitation": exploitation, "hold": hold}
+    caveat = "It moves without noise in most of a cycle: it is for runs without exchange."
+    timed = _timed(kernel, rung_at, "cyclical", options)
+    return timed._replace(exploits=exploits, caveat=kernel.caveat or caveat)
+
+
+def annealed(
+    kernel: Kernel, num_steps: int, learning_rate: float = 1.0, temperature: float = 1.0
+) -> Kernel:
+    """Return a kernel that cools: simulated annealing, each replica by itself.
+
+        eta_k = eta learning_rate^t,  tau_k = tau temperature^t,  t = min(k / num_steps, 1)
+
+    `learning_rate` and `temperature` are what is left of the rung's own after `num_steps`.
+    """
+    if num_steps < 1 or not (0 < learning_rate <= 1 and 0 < temperature <= 1):
+        raise ValueError(
+            f"num_steps is {num_steps}, learning_rate {learning_rate} and temperature "
+            f"{temperature}; annealing needs at least one step, and what is left in (0, 1]."
+        )
+
+    def rung_at(rung: Ladder, count: Array) -> Ladder:
+        done = jnp.minimum(count / num_steps, 1.0)
+        return Ladder(
+            rung.learning_rate * learning_rate**done, rung.temperature * temperature**done
+        )
+
+    options = {
+        "num_steps": num_steps,
+        "learning_rate": learning_rate,
+        "temperature": temperature,
+    }
+    timed = _timed(kernel, rung_at, "annealed", options)
+    if temperature == 1:
+        return timed
+    caveat = "Its moves become colder than their rung, by whose temperature replicas swap."
+    return timed._replace(caveat=kernel.caveat or caveat)
+
+
+def stepwise(kernel: Kernel, falls: Sequence[int], factor: float) -> Kernel:
+    """Return a kernel whose learning rate is multiplied by `factor` at the steps `falls`."""
+    if factor <= 0 or any(fall < 0 for fall in falls):
+        raise ValueError(
+            f"falls is {falls} and factor {factor}; give steps of at least 0 and a factor above 0."
+        )
+
+    def rung_at(rung: Ladder, count: Array) -> Ladder:
+        passed = jnp.sum(count >= jnp.array(falls, jnp.int32))
+        return Ladder(rung.learning_rate * factor**passed, rung.temperature)
+
+    return _timed(kernel, rung_at, "stepwise", {"falls": list(falls), "factor": factor})
+
+
+def _timed(
+    kernel: Kernel, rung_at: Callable[[Ladder, Array], Ladder], name: str, options: dict
+) -> Kernel:
+    """Return a kernel whose rung depends on how many steps its replica has taken.
+
+    The one way to wrap a kernel in a schedule of rates; `name` and `options` make it again.
+    """
+
+    def init(params: Any) -> Replica:
+        replica = kernel.init(params)
+        return Replica(params, TimedMemory(jnp.array(0, jnp.int32), replica.memory))
+
+    def step(noise: Any, replica: Replica, evaluate: Callable, rung: Ladder):
+        count, inner = replica.memory
+        inner = Replica(replica.params, inner)
+        inner, energy = kernel.step(noise, inner, evaluate, rung_at(rung, count))
+        return Replica(inner.params, TimedMemory(count + 1, inner.memory)), energy
+
+    def change_rung(replica: Replica, old: Ladder, new: Ladder) -> Replica:
+        count, inner = replica.memory
+        assert kernel.change_rung is not None
+        inner = Replica(replica.params, inner)
+        inner = kernel.change_rung(inner, rung_at(old, count), rung_at(new, count))
+        return Replica(inner.params, TimedMemory(count, inner.memory))
+
+    spec = None if kernel.spec is None else {"name": name, **options, "kernel": kernel.spec}
+    return kernel._replace(
+        init=init,
+        step=step,
+        keeps_time=True,
+        spec=spec,
+        change_rung=None if kernel.change_rung is None else change_rung,
+    )
