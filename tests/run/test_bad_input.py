@@ -11,6 +11,7 @@ from common import ROWS, quietly
 import replicax as rx
 from replicax.algorithm import kernels, schedule, swap
 from replicax.run import host_loop as run
+from replicax.run.initial import initial_points
 
 
 def bowl(x: jax.Array) -> jax.Array:
@@ -100,6 +101,18 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
         {"params": rx.per_replica(jnp.zeros((2, 4, 2))), "num_chains": 2},
         r"\(3, ...\) or \(2, 3, ...\)",
     ),
+    "starts of either axes": (
+        {"params": rx.per_replica(jnp.zeros((3, 3, 2))), "num_chains": 3},
+        r"begin with \(3, 3\).*by_chain=True\) if the first axis is the chain.*by_chain=False if",
+    ),
+    "starts by chain without chains": (
+        {"params": rx.per_replica(jnp.zeros((3, 2)), by_chain=True), "num_chains": 2},
+        r"must begin with \(2, 3, ...\)\.",
+    ),
+    "starts by replica with chains": (
+        {"params": rx.per_replica(jnp.zeros((2, 3, 2)), by_chain=False), "num_chains": 2},
+        r"must begin with \(3, ...\)\.",
+    ),
     "start of integers": ({"params": jnp.zeros(2, int)}, "write 0.0 instead of 0"),
     "no start": ({"params": {}}, "give the point where sampling starts"),
     "start not finite": ({"params": jnp.array([0.0, np.nan])}, "start where the posterior has"),
@@ -138,7 +151,12 @@ BAD_TARGETS: dict[str, tuple[Any, dict[str, Any], str]] = {
             "rule": "bias_corrected",
             "temperature": (1.0, 2.0),
         },
-        "arrays with batch_size, or a known energy_noise_std",
+        "judges swaps on other mini-batches.*pass arrays with batch_size",
+    ),
+    "metropolis on mini-batches": (
+        WITH_BATCHES,
+        {"batches": ROWS, "batch_size": 3, **TEMPERED},
+        'write rule="bias_corrected", or batch_size=all rows',
     ),
     "nothing to iterate": (WITH_BATCHES, {"batches": iter([])}, "itertools.cycle"),
 }
@@ -192,6 +210,32 @@ def test_a_run_folder_that_is_none_gets_a_sentence(tmp_path, no_loop: None) -> N
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(ValueError, match="already holds a run; write rx.resume"):
         three_replicas(bowl, run_dir=tmp_path)
+
+
+STARTS = np.arange(18.0, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("shape", "num_chains", "by_chain", "has_chains"),
+    [
+        ((3, 2), 3, None, False),
+        ((3, 3), 3, True, True),
+        ((3, 3), 3, False, False),
+        ((3, 3, 2), 3, True, True),
+        ((3, 3, 2), 3, False, False),
+        ((2, 3, 3), 2, None, True),
+        ((1, 3, 2), 1, None, True),
+        ((3, 3), 1, None, False),
+    ],
+)
+def test_starts_differ_by_replica_or_by_chain_and_replica(
+    shape: tuple[int, ...], num_chains: int, by_chain: bool | None, has_chains: bool
+) -> None:
+    tree = STARTS[: np.prod(shape)].reshape(shape)
+    starts = rx.per_replica({"x": tree}, by_chain=by_chain)
+    points = initial_points(starts, jax.random.key(0), num_chains, num_replicas=3)["x"]
+    expected = tree if has_chains else np.broadcast_to(tree, (num_chains, *shape))
+    np.testing.assert_array_equal(points, expected)
 
 
 def cliff(x: jax.Array, steps: jax.Array) -> jax.Array:

@@ -1,5 +1,7 @@
 """Properties of batches that hold for any data, batch size and chunk length."""
 
+import weakref
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -65,3 +67,32 @@ def test_a_resumed_iterable_is_skipped_forward(skipped: int) -> None:
     assert source.position == skipped
     count, fed = source.feed(skipped, 2, 3)
     assert count == min(2, 10 - skipped) and fed[0] == skipped, "the rest, then the end"
+
+
+def test_an_iterable_is_skipped_forward_one_batch_at_a_time() -> None:
+    batches_made: list[weakref.ref] = []
+    most = 0
+
+    def produce():
+        nonlocal most
+        for step in range(1000):
+            alive = sum(reference() is not None for reference in batches_made[-50:])
+            most = max(most, alive)
+            batch = np.full(3, step)
+            batches_made.append(weakref.ref(batch))
+            yield batch
+
+    source = batches.as_batches(produce(), None)
+    source.at(3)  # four batches are waiting
+    source.skip_to(900)
+    assert most <= 5 and not source.pending
+    assert source.at(900)[0] == 900
+
+
+def test_an_iterable_may_end_while_it_is_skipped() -> None:
+    source = batches.as_batches(iter(range(3)), None)
+    source.skip_to(5)
+    assert source.bytes_per_step(5) == 0
+    assert source.feed(5, 2, 3) == (0, None)
+    with pytest.raises(ValueError, match="ended at step 5"):
+        source.at(5)

@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from common import assert_same_run
 
@@ -60,6 +61,18 @@ def test_batches_that_end_stop_the_run_and_keep_what_was_drawn():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("again", [lambda: [batch_of(k) for k in range(20)], lambda: iter([])])
+def test_a_finished_run_needs_no_more_batches(tmp_path, again):
+    folder, feed = tmp_path / "run", [batch_of(step) for step in range(20)]
+    whole = rx.sample(linear_energy, START, num_steps=20, run_dir=folder, batches=feed, **LINEAR)
+    resumed = rx.resume(folder, linear_energy, batches=again())
+    assert resumed.result.code == whole.result.code == "finished"
+    assert_same_run(resumed, whole)
+    longer = rx.resume(folder, linear_energy, batches=again(), num_steps=30)
+    assert longer.result.code == "batches_ended" and longer.num_steps == 20
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_resume_refuses_what_is_not_the_run_it_continues(tmp_path):
     folder = tmp_path / "run"
     rx.sample(linear_energy, START, num_steps=20, run_dir=folder, batches=batch_of, **LINEAR)
@@ -79,8 +92,6 @@ def test_resume_refuses_what_is_not_the_run_it_continues(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_what_a_folder_cannot_hold_must_be_given_again(tmp_path):
-    import optax
-
     kernel = rx.kernels.from_optax(optax.adam(1.0))
     options = dict(LINEAR, kernel=kernel, gain=lambda step: 0.01 + 0 * step)
     whole = rx.sample(linear_energy, START, num_steps=40, batches=DATA, batch_size=8, **options)
@@ -94,3 +105,15 @@ def test_what_a_folder_cannot_hold_must_be_given_again(tmp_path):
         rx.resume(folder, linear_energy, kernel=kernel, **again)
     resumed = rx.resume(folder, linear_energy, kernel=kernel, gain=options["gain"], **again)
     assert_same_run(resumed, whole)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_transform_of_optax_is_given_again(tmp_path):
+    transform = optax.sgd(1.0)
+    options = dict(LINEAR, kernel=transform, batches=DATA, batch_size=8)
+    whole = rx.sample(linear_energy, START, num_steps=40, **options)
+    folder, again = tmp_path / "run", dict(num_steps=40, batches=DATA, batch_size=8)
+    rx.sample(linear_energy, START, num_steps=20, run_dir=folder, **options)
+    with pytest.raises(ValueError, match=r"kernel of your own.*target, kernel=\.\.\."):
+        rx.resume(folder, linear_energy, **again)
+    assert_same_run(rx.resume(folder, linear_energy, kernel=transform, **again), whole)

@@ -1,6 +1,7 @@
 """Mini-batches epoch by epoch: each row once, in an order of its own, whatever the chunks."""
 
 import functools
+import itertools
 from typing import Any
 
 import jax
@@ -117,6 +118,52 @@ def test_a_program_does_not_grow_with_the_epochs_of_a_segment() -> None:
         return len(jax.make_jaxpr(plan)(jax.random.key(0), 0).eqns)
 
     assert size(60) == size(6)
+
+
+def fresh_rows(num_rows: int, batch_size: int, num_draws: int = 6000) -> np.ndarray:
+    """Rows of further batches  (draw, row)."""
+    batches = as_epochs(jnp.arange(num_rows), batch_size)
+    keys = jax.random.split(jax.random.key(0), num_draws)
+    return np.asarray(jax.jit(jax.vmap(batches.fresh(batches.data)))(keys))
+
+
+@pytest.mark.parametrize(("num_rows", "batch_size"), [(6, 1), (6, 2), (6, 3), (6, 4), (6, 5)])
+def test_every_subset_of_rows_is_an_equally_likely_further_batch(
+    num_rows: int, batch_size: int
+) -> None:
+    rows = np.sort(fresh_rows(num_rows, batch_size), axis=1)
+    subsets = list(itertools.combinations(range(num_rows), batch_size))
+    counts = np.array([(rows == subset).all(axis=1).sum() for subset in subsets])
+    assert counts.sum() == len(rows), "a row came twice"
+    expected = len(rows) / len(subsets)
+    chi_square, freedom = np.sum((counts - expected) ** 2 / expected), len(subsets) - 1
+    assert chi_square < freedom + 5 * np.sqrt(2 * freedom)
+
+
+def test_a_further_batch_of_everything_is_the_rows_in_order() -> None:
+    np.testing.assert_array_equal(fresh_rows(7, 7, 3), np.tile(np.arange(7), (3, 1)))
+
+
+def test_a_further_batch_is_prepared_with_a_key_of_its_own() -> None:
+    batches = as_epochs(np.arange(24), 8, rows_and_luck)
+    keys = jax.random.split(jax.random.key(0), 50)
+    rows, luck = jax.jit(jax.vmap(batches.fresh(batches.data)))(keys)
+    assert len(np.unique(luck)) == 50 and len(np.unique(np.sort(rows), axis=0)) > 45
+
+
+LOSSES = np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0, 36.0, 49.0, 64.0, 100.0])
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 5, 9, 10])
+def test_the_noise_of_energies_is_that_of_a_finite_population(batch_size: int) -> None:
+    """N times the mean of n of N losses has the variance N^2 (1 - n/N) S^2 / n."""
+    num_rows = len(LOSSES)
+    energies = num_rows * LOSSES[fresh_rows(num_rows, batch_size, 20_000)].mean(axis=1)
+    share = 1 - batch_size / num_rows
+    expected = num_rows**2 * share * LOSSES.var(ddof=1) / batch_size
+    np.testing.assert_allclose(energies.var(), expected, rtol=0.05, atol=1e-9)
+    error = np.sqrt(expected / len(energies))
+    assert abs(energies.mean() - LOSSES.sum()) <= 4 * error + 1e-9
 
 
 def test_batch_sizes_are_checked() -> None:

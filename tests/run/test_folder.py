@@ -99,3 +99,20 @@ def test_metadata_are_read_as_they_were_written(folder) -> None:
     assert posterior.metadata.kind == "sample" and posterior.metadata.training is None
     assert posterior.result.code == "finished"
     assert posterior.metadata.version == rx.__version__
+
+
+def test_a_killed_extension_is_not_finished(tmp_path) -> None:
+    target, folder = rx.targets.gaussian(), tmp_path / "run"
+    options: Any = {"num_replicas": 2, "learning_rate": (0.1, 0.2), "progress": False}
+    rx.sample(target, 0.0, num_steps=10, run_dir=folder, **options)
+    assert rx.load(folder).result.code == "finished"
+
+    def break_down(progress: rx.Progress) -> None:
+        assert rx.load(folder).result.code == "running"
+        raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        rx.resume(folder, target, num_steps=40, chunk_steps=5, callback=break_down)
+    assert rx.load(folder).result.code == "running"
+    assert rx.resume(folder, target).result.code == "finished"
+    assert rx.load(folder).num_steps == 40

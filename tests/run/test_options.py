@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 import numpy as np
+import optax
 import pytest
 
 import replicax as rx
@@ -66,7 +67,13 @@ def test_options_come_back_from_a_folder(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("schedule", OfOnesOwn()), ("gain", lambda step: 0.1 / (step + 1))]
+    ("name", "value"),
+    [
+        ("schedule", OfOnesOwn()),
+        ("gain", lambda step: 0.1 / (step + 1)),
+        ("kernel", optax.sgd(1.0)),
+        ("kernel", optax.chain(optax.clip(1.0), optax.adam(1.0))),
+    ],
 )
 def test_objects_of_ones_own_must_be_given_again(name: str, value: Any) -> None:
     options = Options(num_steps=10, learning_rate=0.1, **{name: value})
