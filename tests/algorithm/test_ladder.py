@@ -192,3 +192,23 @@ def test_round_trips_are_those_of_the_oracle(num_replicas, num_steps, seed, wild
     for step in range(num_steps):
         turns = round_trips.count_turns(turns, paths[:, step], num_replicas - 1)
     assert round_trips.completed_trips(turns).sum(axis=1).tolist() == started
+
+
+# Temperatures of equal rejection.
+def test_equal_rejection_by_hand() -> None:
+    """Where every pair rejects equally often nothing moves; else the ladder closes up there."""
+    temperature = np.array([1.0, 2.0, 4.0, 8.0])
+    same = ladder.equal_rejection_temperatures(temperature, np.full(3, 0.3))
+    np.testing.assert_allclose(same, temperature, rtol=1e-9)
+    # Linear in 1 / T: twice the rejection in a gap of the same width puts two rungs there.
+    temperature = 1 / np.array([1.0, 0.8, 0.6])
+    moved = ladder.equal_rejection_temperatures(temperature, np.array([0.4, 0.2]), 4)
+    at_rung = np.array([0.0, 0.4, 0.6])
+    barrier = np.interp(1 / moved, [0.6, 0.8, 1.0], (at_rung[-1] - at_rung)[::-1])
+    np.testing.assert_allclose(np.diff(barrier), -0.2, atol=0.06)
+    assert moved[0] == 1.0 and moved[-1] == temperature[-1]
+
+
+def test_equal_rejection_takes_a_pair_that_never_rejects() -> None:
+    moved = ladder.equal_rejection_temperatures([1.0, 2.0, 4.0], [0.0, 0.4])
+    assert np.all(np.diff(moved) > 0) and 2.0 < moved[1] < 4.0

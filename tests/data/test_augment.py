@@ -256,3 +256,13 @@ def test_bad_arguments_are_refused() -> None:
         random_erase(key, images, area=(0.4, 0.02))
     with pytest.raises(ValueError, match="the lower first"):
         random_erase(key, images, aspect=(0.0, 1.0))
+
+
+def test_the_defaults_are_the_authors() -> None:
+    assert augment.AREA == (0.02, 0.4) and augment.ATTEMPTS == 4
+    np.testing.assert_allclose(augment.ASPECT, (0.3, 1 / 0.3))
+
+
+def test_rectangles_without_erasure_are_empty() -> None:
+    rectangles = draw_erase(jax.random.key(14), 200, (32, 32), 0.0)
+    assert not np.any(rectangles.height) and not np.any(rectangles.width)

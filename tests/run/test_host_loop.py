@@ -124,6 +124,7 @@ def test_records_grow_and_are_cut_at_any_row(tmp_path):
 def test_chunks_on_disk_are_never_empty():
     assert records._chunks(np.zeros((4, 1, 0))) == (2**20, 1, 1)  # newer versions of zarr insist
     assert records._chunks(np.zeros((4, 2, 8))) == (2**13, 2, 8)
+    assert records._chunks(np.zeros((2, 2**18))) == (1, 2**18), "a row may be large"
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

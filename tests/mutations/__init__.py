@@ -1,0 +1,34 @@
+"""One-line mutations of the core, each with the tests that must kill it: `make mutants`.
+
+A mutation is what a careless change could do: a sign, an index, a default, a guard. A list for
+every room of `replicax/` says which line, what it becomes, and which few quick tests must then
+fail. `tests/run_mutants.py` applies them one after another to a copy of the package.
+"""
+
+from typing import NamedTuple
+
+
+class Mutation(NamedTuple):
+    """One change of one line."""
+
+    file: str  # below replicax/
+    line: str  # a piece of one line, found once in the file
+    becomes: str
+    tests: tuple[str, ...]  # below tests/: files, or names of tests in them
+
+    @property
+    def name(self) -> str:
+        return f"{self.file}: {self.line} -> {self.becomes}"
+
+
+def mutations_of(file: str, *changes: tuple[str, ...]) -> list[Mutation]:
+    """Return the mutations of one file, each given as (line, what it becomes, test, ...)."""
+    return [Mutation(file, line, becomes, tuple(tests)) for line, becomes, *tests in changes]
+
+
+def all_mutations() -> list[Mutation]:
+    """Return the lists of all rooms."""
+    from mutations import algorithm, data, networks, nn, results, run
+
+    rooms = (algorithm, run, results, networks, nn, data)
+    return [mutation for room in rooms for mutation in room.MUTATIONS]

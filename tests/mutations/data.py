@@ -1,0 +1,77 @@
+"""Mutations of `replicax/data/`: augmentation."""
+
+from mutations import mutations_of
+
+_FILE = "data/test_augment.py"
+_IN_ORDER = f"{_FILE}::test_augmentation_is_its_parts_in_order[{{}}]"
+_CROPS = f"{_FILE}::test_crops_are_those_of_a_loop"
+_FLIPS = f"{_FILE}::test_flips_are_those_of_a_loop"
+_RECTANGLES = f"{_FILE}::test_rectangles_are_those_of_a_loop"
+_ERASING = f"{_FILE}::test_erasing_is_that_of_a_loop"
+_UNIFORM = f"{_FILE}::test_corners_are_uniform"
+_BOUNDS = f"{_FILE}::test_rectangles_lie_within_the_image_and_the_bounds"
+
+AUGMENT = mutations_of(
+    "data/augment.py",
+    (
+        "_to_integers(_draw_uniforms(key, (num_images, 2)), 2 * pad + 1)",
+        "_to_integers(_draw_uniforms(key, (num_images, 2)), 2 * pad)",
+        _UNIFORM,
+    ),
+    (
+        "_to_integers(uniforms[:, :2], 2 * pad + 1)",
+        "_to_integers(uniforms[:, :2], pad + 1)",
+        _IN_ORDER,
+    ),
+    ("(corner[0], corner[1], 0)", "(corner[1], corner[0], 0)", _CROPS),
+    ("images[:, :, ::-1], images)", "images[:, ::-1], images)", _FLIPS),
+    (
+        "flip_where(images, uniforms[:, 2] < 0.5)",
+        "flip_where(images, uniforms[:, 1] < 0.5)",
+        _IN_ORDER,
+    ),
+    (
+        "to_rectangles(uniforms[:, 3:], (height, width), erase)",
+        "to_rectangles(uniforms[:, 3:], (width, height), erase)",
+        _IN_ORDER,
+    ),
+    ("erased = uniforms[:, 0] < probability", "erased = uniforms[:, 0] > probability", _RECTANGLES),
+    ("uniforms[:, 1], size[0] - height + 1)", "uniforms[:, 1], size[0] - height)", _RECTANGLES),
+    ("uniforms[:, 2], size[1] - width + 1)", "uniforms[:, 1], size[1] - width + 1)", _RECTANGLES),
+    ("fits = (heights < size[0])", "fits = (heights <= size[0])", _RECTANGLES),
+    (
+        "for attempt in reversed(range(heights.shape[1])):",
+        "for attempt in range(heights.shape[1]):",
+        _RECTANGLES,
+    ),
+    (
+        "width=jnp.where(erased, width, 0),",
+        "width=width,",
+        f"{_FILE}::test_rectangles_without_erasure_are_empty",
+    ),
+    ("(indices < (start + length)[:, None])", "(indices <= (start + length)[:, None])", _ERASING),
+    (
+        "(1 / (255 * std_)) - mean_ / std_)",
+        "(1 / (255 * std_)) - mean_)",
+        f"{_FILE}::test_normalising",
+    ),
+    (
+        "AREA: Range = (0.02, 0.4)",
+        "AREA: Range = (0.02, 0.33)",
+        f"{_FILE}::test_the_defaults_are_the_authors",
+    ),
+    (
+        "ASPECT: Range = (0.3, 1 / 0.3)",
+        "ASPECT: Range = (0.5, 1 / 0.3)",
+        f"{_FILE}::test_the_defaults_are_the_authors",
+    ),
+    (
+        "stretch = jnp.exp(0.5 * (low + aspects * (high - low)))",
+        "stretch = jnp.exp(low + aspects * (high - low))",
+        _RECTANGLES,
+    ),
+    ("    pad: int = 4,", "    pad: int = 2,", _IN_ORDER),
+    ("    erase: float = 0.5,", "    erase: float = 0.0,", _IN_ORDER),
+)
+
+MUTATIONS = [*AUGMENT]

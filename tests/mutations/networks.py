@@ -1,0 +1,236 @@
+"""Mutations of `replicax/networks/`."""
+
+from mutations import mutations_of
+
+_WITHIN_EPOCH = "networks/test_train.py::test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit"
+_DECAY = "networks/test_problem.py::test_weight_decay_is_felt_always_and_seen_when_asked"
+_UNITS = "networks/test_problem.py::test_rates_and_temperatures_are_given_once_for_both_units"
+_LOSS = "networks/test_problem.py::test_the_loss_of_a_classification_is_cross_entropy"
+_AUGMENTED = "networks/test_resume.py::test_augmentation_is_on_and_follows_its_key"
+_METHODS = "networks/test_methods.py"
+_PICKED = f"{_METHODS}::test_which_networks_are_averaged"
+_TABLE = f"{_METHODS}::test_temperatures_rates_and_schedules_of_the_methods"
+_CYCLES = f"{_METHODS}::test_cycles_hold_their_last_15_percent"
+_PRETRAIN = f"{_METHODS}::test_start_networks_are_trained_at_a_fifth_after_70_and_90_percent"
+_OPTIONS = "networks/test_train_options.py"
+_SCALED = f"{_OPTIONS}::test_buffer_and_gains_are_scaled_to_the_unit"
+_HOT = f"{_OPTIONS}::test_which_rungs_have_a_temperature"
+_RESTART = f"{_OPTIONS}::test_a_broken_network_restarts_by_default_where_there_is_a_ladder"
+_EPOCHS = f"{_OPTIONS}::test_one_network_takes_the_epochs_of_all"
+_TENS = f"{_OPTIONS}::test_tests_and_averages_are_ten_epochs_apart"
+_DRAWN = f"{_OPTIONS}::test_draws_and_history_are_those_at_the_end_of_an_epoch"
+_EVALUATION = "networks/test_evaluate.py::test_an_evaluation_by_hand"
+_LONG = "networks/test_resume.py::test_a_training_goes_on_with_its_round_trips_and_epochs"
+
+PROBLEM = mutations_of(
+    "networks/problem.py",
+    (
+        "jnp.asarray(0.5 * scale * weight_decay * square)",
+        "jnp.asarray(0.5 * weight_decay * square)",
+        _DECAY,
+    ),
+    ("total = scale * loss", "total = loss", _DECAY),
+    ("(total + prior(params) if prior_in_energy else total)", "(total)", _DECAY),
+    ("apart = weight_decay > 0 and not prior_in_energy", "apart = weight_decay > 0", _DECAY),
+    ("prior=prior if apart else None)", "prior=None)", _DECAY),
+    (
+        "return np.asarray(per_mean_loss, float) / self.scale",
+        "return np.asarray(per_mean_loss, float) * self.scale",
+        _UNITS,
+    ),
+    (
+        "np.asarray(of_posterior, float) * self.scale / self.num_rows",
+        "np.asarray(of_posterior, float) / self.num_rows",
+        _UNITS,
+    ),
+    (
+        "augmentation(mean, std) if augment else None",
+        "augmentation(mean, std) if not augment else None",
+        _AUGMENTED,
+    ),
+    ("augment: bool = True,", "augment: bool = False,", _AUGMENTED),
+    (
+        "augmented(key, images) if augmented",
+        "augmented(jax.random.key(0), images) if augmented",
+        _AUGMENTED,
+    ),
+    (
+        "network.apply(params, model_state, images, True)",
+        "network.apply(params, model_state, images, False)",
+        _LOSS,
+    ),
+    ("normalised(images), False)[0]", "normalised(images), True)[0]", _LOSS),
+    (
+        "logits.astype(jnp.float32), labels)",
+        "logits, labels)",
+        "networks/test_problem.py::test_cross_entropy_of_low_precision_is_summed_in_float32",
+    ),
+)
+
+METHODS = mutations_of(
+    "networks/methods.py",
+    ("for share in (0.7, 0.9)]", "for share in (0.7, 0.8)]", _PRETRAIN),
+    ("for share in (0.7, 0.9)]", "for share in (0.5, 0.9)]", _PRETRAIN),
+    ("round(share * clock.epochs)", "int(share * clock.epochs)", _PRETRAIN),
+    ("falls, factor=0.2)", "falls, factor=0.1)", _PRETRAIN),
+    ("exploitation=0.15, hold=True", "exploitation=0.15, hold=False", _CYCLES),
+    ("exploitation=0.15, hold=True", "exploitation=0.05, hold=True", _CYCLES),
+    (
+        "length = clock.cycle_epochs * clock.steps_per_epoch",
+        "length = clock.epochs * clock.steps_per_epoch",
+        _CYCLES,
+    ),
+    ("temperature=1e-3,", "temperature=1e-2,", _TABLE),
+    ("temperature=1.0,", "temperature=0.1,", _TABLE),
+    (
+        "momentum=0.0,",
+        "momentum=None,",
+        f"{_METHODS}::test_sgld_has_no_momentum_and_the_others_have_the_users",
+    ),
+    ('(0.005, 0.02), schedule="deo_star")', '(0.005, 0.05), schedule="deo_star")', _TABLE),
+    ("picks=False, test_every=10,", "picks=True, test_every=10,", _PICKED),
+    (
+        "or self.draws_gaussian or epoch <= burn_in:",
+        "or self.draws_gaussian or epoch < burn_in:",
+        _PICKED,
+    ),
+    (
+        "return none if epoch % pick_every else",
+        "return none if epoch % pick_every == 1 else",
+        _PICKED,
+    ),
+    ("np.eye(num_replicas)[0]", "np.eye(num_replicas)[-1]", _PICKED),
+    (
+        "last_step = epoch * clock.steps_per_epoch - 1",
+        "last_step = epoch * clock.steps_per_epoch",
+        _PICKED,
+    ),
+)
+
+OPTIONS = mutations_of(
+    "networks/options.py",
+    ("buffer=scale * self.buffer,", "buffer=self.buffer,", _SCALED),
+    ("buffer_gain=_scaled(self.buffer_gain, scale),", "buffer_gain=self.buffer_gain,", _SCALED),
+    (
+        "replace(gain, scale=gain.scale * scale, cap=gain.cap * scale)",
+        "replace(gain, scale=gain.scale * scale)",
+        _SCALED,
+    ),
+    (
+        "replace(gain, scale=gain.scale * scale, cap=gain.cap * scale)",
+        "replace(gain, cap=gain.cap * scale)",
+        _SCALED,
+    ),
+    ("return ConstantGain(gain.value * scale)", "return ConstantGain(gain.value)", _SCALED),
+    ("return lambda step: scale * gain(step)", "return lambda step: gain(step)", _SCALED),
+    ("return scale * gain", "return gain", _SCALED),
+    ("alone = method.has_ladder or method.is_single", "alone = True", _HOT),
+    ("alone = method.has_ladder or method.is_single", "alone = method.is_single", _HOT),
+    ('restart = "restart" if method.has_ladder else "stop"', 'restart = "stop"', _RESTART),
+    ('restart = "restart" if method.has_ladder else "stop"', 'restart = "restart"', _RESTART),
+    ("on_nonfinite=self.on_nonfinite or restart,", "on_nonfinite=restart,", _RESTART),
+    (
+        "self.epochs * self.num_replicas if self.parts.is_single else self.epochs",
+        "self.epochs",
+        _EPOCHS,
+    ),
+    ("return min(self.cycle_epochs, self.run_epochs)", "return self.cycle_epochs", _EPOCHS),
+    (
+        "num_replicas=1 if method.is_single else self.num_replicas,",
+        "num_replicas=self.num_replicas,",
+        _EPOCHS,
+    ),
+    ("_PICK_EVERY = 10", "_PICK_EVERY = 1", _TENS),
+    ("return min(_PICK_EVERY, self.run_epochs)", "return _PICK_EVERY", _TENS),
+    ("return min(self.parts.test_every, self.run_epochs)", "return self.parts.test_every", _TENS),
+    ("burn_in=steps - 1,", "burn_in=steps,", _DRAWN),
+    ("thin=steps,", "thin=1,", _DRAWN),
+    ('energy_at="before",', 'energy_at="moved",', _DRAWN),
+    (
+        "target_swap_rate: float = 0.005",
+        "target_swap_rate: float = 0.05",
+        f"{_METHODS}::test_the_defaults_are_the_papers_for_cifar_100",
+    ),
+    (
+        "gain: Any = Gain(600.0, 1000.0)",
+        "gain: Any = Gain(60.0, 1000.0)",
+        f"{_METHODS}::test_the_defaults_are_the_papers_for_cifar_100",
+    ),
+)
+
+EVALUATE = mutations_of(
+    "networks/evaluate.py",
+    (
+        "epoch = every * (int(averages.count) + 1)",
+        "epoch = every * int(averages.count)",
+        _EVALUATION,
+    ),
+    ("epoch = every * (int(averages.count) + 1)", "epoch = int(averages.count) + 1", _EVALUATION),
+    ("compute_logits(points)[replica_at], weight)", "compute_logits(points), weight)", _EVALUATION),
+    (
+        "jnp.where(weight[:, None, None] > 0, logits, 0.0)",
+        "logits",
+        "networks/test_train.py::test_a_network_without_weight_cannot_spoil_the_average",
+    ),
+    (
+        "sampled = predict.merge(sampled, predict.average(weighed, weight))",
+        "sampled = predict.average(weighed, weight)",
+        _EVALUATION,
+    ),
+    ("averages.starts, averages.count + 1)", "averages.starts, averages.count)", _EVALUATION),
+    ("return jnp.moveaxis(values, 1, 0).reshape(", "return values.reshape(", _EVALUATION),
+    ("jnp.argmax(logits, axis=1) == labels", "jnp.argmin(logits, axis=1) == labels", _EVALUATION),
+    ('"weight": sampled.weight}', '"weight": jnp.sum(weight)}', _EVALUATION),
+    (
+        '"starts": averages.starts}',
+        '"starts": averages.sampled}',
+        "networks/test_train.py::test_start_networks_are_averaged_apart",
+    ),
+)
+
+TRAIN = mutations_of(
+    "networks/train.py",
+    (
+        "options.run_epochs * problem.steps_per_epoch,",
+        "options.epochs * problem.steps_per_epoch,",
+        "networks/test_train.py::test_a_cycle_is_averaged_at_its_end",
+    ),
+    (
+        "        chosen.num_steps,",
+        "        options.epochs * problem.steps_per_epoch,",
+        f"{_WITHIN_EPOCH}[cyc-sghmc]",
+    ),
+    ("evaluation.state = restored.evaluation", "restored.evaluation", f"{_WITHIN_EPOCH}[deo]"),
+    (
+        "rewind(records, program, restored.step)",
+        "restored.step",
+        "networks/test_resume.py::test_epochs_beyond_the_checkpoint_are_dropped",
+    ),
+    (
+        "options.pick_every, options.burn_in)",
+        "options.pick_every)",
+        "networks/test_train.py::test_an_average_may_begin_after_a_burn_in",
+    ),
+    (
+        "wanted = replica_at[:num_replicas]",
+        "wanted = np.arange(len(replica_at))[:num_replicas]",
+        "networks/test_train.py::test_networks_of_a_run_come_from_cold_to_hot",
+    ),
+    (
+        "every = options.test_every * problem.steps_per_epoch",
+        "every = problem.steps_per_epoch",
+        _TENS,
+    ),
+    (
+        "starts = _first_chain(carry.state.points) if average_starts else None",
+        "starts = _first_chain(carry.state.points)",
+        "networks/test_train.py::test_an_average_may_begin_after_a_burn_in",
+    ),
+    (
+        "if (problem.unit, problem.num_rows) != (metadata.unit, metadata.num_rows):",
+        "if problem.num_rows != metadata.num_rows:",
+        "networks/test_train.py::test_starts_that_do_not_fit_get_a_sentence",
+    ),
+)
+
+MUTATIONS = [*PROBLEM, *METHODS, *OPTIONS, *EVALUATE, *TRAIN]

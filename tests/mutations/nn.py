@@ -1,0 +1,92 @@
+"""Mutations of `replicax/nn/`: which convolutions become matrix products, and their dtypes."""
+
+from mutations import mutations_of
+
+_FILE = "nn/test_pointwise.py"
+_WHICH = f"{_FILE}::test_which_convolutions_are_products"
+_VALUES = f"{_FILE}::test_values_and_gradients_are_those_of_lax"
+_WIDER = f"{_FILE}::test_low_precision_may_have_a_wider_output"
+_CONV = "nn/test_conv.py::test_values_and_gradients_are_those_of_lax"
+_CANONICAL = "nn/test_canonical.py::test_all_three_derivatives_are_those_of_lax"
+
+POINTWISE = mutations_of(
+    "nn/pointwise.py",
+    ("plain = spec.groups == 1 and", "plain = True and", _WHICH),
+    ("and set(spec.lhs_dilation) <= {1}", "and True", _WHICH),
+    ("and not any(map(any, spec.padding))", "and True", _WHICH),
+    ("not any(map(any, spec.padding))", "not any(low for low, _ in spec.padding)", _WHICH),
+    ("plain and set(spec.filter_size) <= {1}", "plain", _WHICH),
+    ('"preferred_element_type": spec.out_dtype}', '"preferred_element_type": None}', _WIDER),
+    (".astype(spec.dtypes[0])", "", _WIDER),
+    (".astype(spec.dtypes[1])", "", _WIDER),
+    (
+        "size - (stride * (count - 1) + 1), stride - 1)",
+        "size - stride * count, stride - 1)",
+        f"{_VALUES}[strided]",
+    ),
+    (
+        "slice(None, None, s) for s in spec.strides",
+        "slice(s - 1, None, s) for s in spec.strides",
+        f"{_VALUES}[strided]",
+    ),
+)
+
+CONV = mutations_of(
+    "nn/conv.py",
+    (
+        "_MAX_DENSE = 1024",
+        "_MAX_DENSE = 2048",
+        f"{_FILE}::test_layouts_of_other_convolutions_on_gpus",
+    ),
+    (
+        'return "dense" if lacks_kernel and num_channels <= _MAX_DENSE else "grouped"',
+        'return "dense" if num_channels <= _MAX_DENSE else "grouped"',
+        f"{_FILE}::test_layouts_of_other_convolutions_on_gpus",
+    ),
+    (
+        'if "lhs" in shared and spec.groups == 1:',
+        'if "lhs" in shared:',
+        f"{_CONV}[groups-grouped-filters]",
+    ),
+    (
+        'if name == "dense" and spec.groups == 1:',
+        'if name == "dense":',
+        f"{_CONV}[groups-dense-both]",
+    ),
+    ("return blocks[index, index]", "return blocks[index, 0]", f"{_CONV}[same-dense-both]"),
+    (
+        ".astype(arrays[name].dtype)",
+        "",
+        f"{_FILE}::test_wider_outputs_have_gradients_of_the_inputs",
+    ),
+)
+
+CONV_SPEC = mutations_of(
+    "nn/conv_spec.py",
+    (
+        "filters = [1 + factor * (rhs.shape[axis] - 1) for axis, factor in sizes]",
+        "filters = [rhs.shape[axis] for axis, factor in sizes]",
+        f"{_CONV}[dilated-grouped-both]",
+    ),
+    (
+        'groups = self.groups * (num_replicas if way == "grouped" else 1)',
+        'groups = num_replicas if way == "grouped" else 1',
+        f"{_CONV}[groups-grouped-both]",
+    ),
+)
+
+CANONICAL = mutations_of(
+    "nn/canonical.py",
+    (
+        'if wrt == "lhs" else (low, reach - excess)',
+        'if wrt == "lhs" else (low, reach)',
+        f"{_CANONICAL}[strided, mixed, float32]",
+    ),
+    (
+        "rhs = lax.rev(rhs, range(len(spec.strides)))",
+        "rhs = lax.rev(rhs, ())",
+        f"{_CANONICAL}[same, 1-D, float32]",
+    ),
+)
+
+MUTATIONS = [*POINTWISE, *CONV, *CONV_SPEC, *CANONICAL]

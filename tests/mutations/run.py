@@ -1,0 +1,353 @@
+"""Mutations of `replicax/run/`."""
+
+from mutations import mutations_of
+
+_CUT = "run/test_host_loop.py::test_where_a_run_is_cut_changes_nothing"
+_BEYOND = "run/test_host_loop.py::test_records_beyond_the_checkpoint_are_dropped"
+_PACE = "run/test_host_loop.py::test_chunks_take_half_a_second_and_outweigh_their_fixed_cost"
+_CALLBACK = "run/test_host_loop.py::test_a_callback_sees_progress_and_can_stop_the_run"
+_PROGRESS = "run/test_progress.py::test_the_last_progress_is_what_the_posterior_says"
+_WITHIN_EPOCH = "networks/test_train.py::test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit"
+_GROW = "run/test_host_loop.py::test_records_grow_and_are_cut_at_any_row"
+_CHUNKS = "run/test_host_loop.py::test_chunks_on_disk_are_never_empty"
+_BEST_SAVED = "run/test_saver.py::test_the_best_point_survives_saving"
+_TRIPS = "algorithm/test_ladder.py::test_round_trips_are_those_of_the_oracle"
+_SAMPLED = "algorithm/test_step.py::test_a_sampled_chain_equals_the_oracle"
+_BURN_IN = "run/test_progress.py::test_draws_follow_burn_in_and_thin"
+_SHARED = "run/test_programs.py::test_a_shared_program_gives_the_numbers_of_its_own"
+_NONFINITE = (
+    "run/test_host_loop.py::"
+    "test_a_non_finite_energy_ends_the_run_with_its_place_and_keeps_the_draws"
+)
+
+HOST_LOOP = mutations_of(
+    "run/host_loop.py",
+    ("_CHUNK_SECONDS = 0.5", "_CHUNK_SECONDS = 5.0", _PACE),
+    ("max(_CHUNK_SECONDS, 4 * fixed)", "max(_CHUNK_SECONDS, 0 * fixed)", _PACE),
+    (
+        "return 2**62 if every is None else every - step % every",
+        "return 2**62 if every is None else every",
+        f"{_WITHIN_EPOCH}[ensemble]",
+    ),
+    (
+        "count = min(pace.length, num_steps - step,",
+        "count = min(pace.length, num_steps,",
+        f"{_CUT}[203]",
+    ),
+    (
+        "verdicts / max(step - program.burn_in, 1)",
+        "verdicts / max(step, 1)",
+        _PROGRESS,
+    ),
+    (
+        "seconds_left=(num_steps - step) / max(rate, 1e-9),",
+        "seconds_left=num_steps / max(rate, 1e-9),",
+        _PROGRESS,
+    ),
+    (
+        "cold_energy=np.asarray(carry.counters.energy[:, 0]),",
+        "cold_energy=np.asarray(carry.counters.energy[:, -1]),",
+        _PROGRESS,
+    ),
+    ("at step {step - 1}. Draws", "at step {step}. Draws", f"{_NONFINITE}[nan]"),
+    (
+        'if "stop" in answers and result is None:',
+        'if "stop" in answers and result is not None:',
+        _CALLBACK,
+    ),
+    ("if saver.is_due(step):", "if saver.is_due(step) and False:", _BEYOND),
+    (
+        "if program.evaluate_every is None or step % program.evaluate_every:",
+        "if program.evaluate_every is None:",
+        f"{_WITHIN_EPOCH}[ensemble]",
+    ),
+)
+
+SAVER = mutations_of(
+    "run/saver.py",
+    (
+        "_CHECKPOINT_SECONDS = 30.0",
+        "_CHECKPOINT_SECONDS = 300.0",
+        "run/test_saver.py::test_a_checkpoint_is_due_every_thirty_seconds",
+    ),
+    (
+        "_PENDING_BYTES = 2**28",
+        "_PENDING_BYTES = 2**29",
+        "run/test_saver.py::test_a_quarter_of_a_gigabyte_is_not_kept_waiting",
+    ),
+    (
+        "if self.records.pending_bytes > _PENDING_BYTES:",
+        "if self.records.pending_bytes > _PENDING_BYTES and self.every is None:",
+        "run/test_saver.py::test_a_quarter_of_a_gigabyte_is_not_kept_waiting",
+    ),
+    (
+        "return step - self.step >= self.every",
+        "return step - self.step > self.every",
+        "run/test_saver.py::test_a_checkpoint_may_be_due_by_steps_instead",
+    ),
+    (
+        "self.step, self.clock = step, time.monotonic()",
+        "self.step, self.clock = step, self.clock or time.monotonic()",
+        "run/test_saver.py::test_a_checkpoint_is_due_every_thirty_seconds",
+    ),
+    (
+        "if self.records.folder is None:",
+        "if self.records.folder is None and self.every is None:",
+        "run/test_saver.py::test_records_in_memory_are_never_due",
+    ),
+    (
+        'return {**values, **{f"best.{i:06d}": leaf for i, leaf in enumerate(best)}}',
+        "return values",
+        _BEST_SAVED,
+    ),
+    (
+        '"best_energy": counters.best_energy,',
+        '"best_energy": counters.energy.min(axis=1),',
+        _BEST_SAVED,
+    ),
+    (
+        "state = None if evaluation is None else evaluation.state",
+        "state = None",
+        f"{_WITHIN_EPOCH}[ensemble]",
+    ),
+    (
+        '"round_trips": completed_trips(counters.turns).sum(axis=1),',
+        '"round_trips": completed_trips(counters.turns).max(axis=1),',
+        _SAMPLED,
+    ),
+    ('"buffer": state.buffer,', '"buffer": 0 * state.buffer,', _SAMPLED),
+)
+
+ROWS = mutations_of(
+    "run/rows.py",
+    (
+        "number = step // every - start // every - 1",
+        "number = step // every - start // every",
+        _SAMPLED,
+    ),
+    (
+        "num_points = (step + done) // program.history_every - step // program.history_every",
+        "num_points = done // program.history_every",
+        _SAMPLED,
+    ),
+    (
+        '"history": step // program.history_every,',
+        '"history": step // program.history_every + 1,',
+        _BEYOND,
+    ),
+    (
+        '"epochs": step // every if every else 0,',
+        '"epochs": step // every + 1 if every else 0,',
+        "networks/test_resume.py::test_epochs_beyond_the_checkpoint_are_dropped",
+    ),
+    (
+        "small = jnp.int8 if num_replicas <= 128 else jnp.int16",
+        "small = jnp.int8 if num_replicas <= 256 else jnp.int16",
+        "run/test_host_loop.py::test_the_index_process_is_stored_in_the_smallest_integer",
+    ),
+    ("return capacity // program.thin + 1", "return capacity // program.thin", _BURN_IN),
+    (
+        "return capacity // program.history_every + 1",
+        "return capacity // program.history_every",
+        _BURN_IN,
+    ),
+    (
+        "slots[:count][drawn] = np.arange(drawn.sum())",
+        "slots[:count][drawn] = np.arange(drawn.sum())[::-1]",
+        _BURN_IN,
+    ),
+)
+
+RECORDS = mutations_of(
+    "run/records.py",
+    (
+        "array.resize((length, *array.shape[1:]))",
+        "array.resize((length + 1, *array.shape[1:]))",
+        _GROW,
+    ),
+    ("shutil.rmtree(self._store / group)", "self._store / group", _GROW),
+    ("return (max(1, 2**20 // row),", "return (2**20 // row,", _CHUNKS),
+    ("*(max(1, size) for size in array.shape[1:])", "*array.shape[1:]", _CHUNKS),
+    ("row = max(1, array[:1].nbytes)", "row = max(1, array.nbytes)", _CHUNKS),
+    ("copy.flush(self.final)", "copy.flush({})", _BEST_SAVED),
+    (
+        "self._pending[group] = [_join(parts)]",
+        "self._pending[group] = [parts[-1]]",
+        _SAMPLED,
+    ),
+    (
+        "return sum(x.nbytes for arrays in rows for x in arrays.values())",
+        "return sum(x.size for arrays in rows for x in arrays.values())",
+        "run/test_saver.py::test_pending_rows_are_counted_in_bytes",
+    ),
+    (
+        "parts.clear()",
+        "parts.copy()",
+        "run/test_host_loop.py::test_memory_does_not_grow_with_steps_when_a_folder_is_given",
+    ),
+)
+
+CHECKPOINT = mutations_of(
+    "run/checkpoint.py",
+    (
+        "max_to_keep=2",
+        "max_to_keep=1",
+        "run/test_saver.py::test_the_newest_two_checkpoints_are_kept",
+    ),
+    (
+        "if {name: (x.shape, x.dtype) for name, x in saved.items()} != expected:",
+        "if saved.keys() != expected.keys():",
+        "run/test_saver.py::test_a_checkpoint_of_other_shapes_is_refused",
+    ),
+    (
+        "return {_name(path): leaf for path, leaf in leaves if leaf.size}",
+        "return {_name(path[-1:]): leaf for path, leaf in leaves if leaf.size}",
+        "run/test_folder.py::test_names_that_look_alike_are_kept_apart",
+    ),
+    (
+        "step = manager.latest_step()",
+        "step = min(manager.all_steps(), default=None)",
+        "run/test_saver.py::test_the_newest_two_checkpoints_are_kept",
+    ),
+)
+
+ROUND_TRIPS = mutations_of(
+    "run/round_trips.py",
+    ('return (rung_of == 0).astype("int32")', 'return (rung_of >= 0).astype("int32")', _TRIPS),
+    ("(rung_of == (turns % 2) * hottest)", "(rung_of == ((turns + 1) % 2) * hottest)", _TRIPS),
+    ("return (turns - (turns > 0)) // 2", "return turns // 2", _TRIPS),
+    (
+        "if hottest == 0:  # a single rung has no way",
+        "if hottest < 0:",
+        "run/test_progress.py::test_a_single_rung_has_no_round_trips",
+    ),
+    (
+        "return [np.flatnonzero(steps) + 1 for steps in ended.T]",
+        "return [np.flatnonzero(steps) for steps in ended.T]",
+        "results/test_plots.py::test_trip_ends_of_a_known_path",
+    ),
+    (
+        "np.diff(trips, axis=0, prepend=0) > 0",
+        "np.diff(trips, axis=0, prepend=1) > 0",
+        "results/test_plots.py::test_trip_ends_of_a_known_path",
+    ),
+)
+
+PROGRAM = mutations_of(
+    "run/program.py",
+    ("drawn = (steps >= self.burn_in)", "drawn = (steps > self.burn_in)", _BURN_IN),
+    ("((steps - self.burn_in) % self.thin == 0)", "(steps % self.thin == 0)", _BURN_IN),
+    (
+        "drawn &= np.asarray(self.kernel.exploits(steps), bool)",
+        "np.asarray(self.kernel.exploits(steps), bool)",
+        "laws/test_kernels.py::test_a_cyclical_kernel_leaves_draws_only_of_the_exploitation_part",
+    ),
+    (
+        "langevin=bool(np.any(ladder.temperature > 0)),",
+        "langevin=bool(np.all(ladder.temperature > 0)),",
+        "run/test_progress.py::test_noise_on_the_coldest_rung_alone_is_noise",
+    ),
+    (
+        'stop_on_nonfinite=options.on_nonfinite != "ignore",',
+        'stop_on_nonfinite=options.on_nonfinite == "stop",',
+        "algorithm/test_replicas.py::test_a_coldest_rung_that_diverges_ends_the_run[restart]",
+    ),
+    (
+        "track_best=forces if options.track_best is None else options.track_best,",
+        "track_best=bool(options.track_best),",
+        "run/test_progress.py::test_the_best_point_is_tracked_where_it_is_asked_for",
+    ),
+    (
+        "type(batches) if isinstance(batches, NoBatches) else id(batches),",
+        "type(batches),",
+        "run/test_shared_programs.py::test_other_data_of_the_same_shape_do_not_share",
+    ),
+    (
+        "program.kernel if spec is None else json.dumps(spec, sort_keys=True),",
+        'program.kernel if spec is None else spec["name"],',
+        "run/test_shared_programs.py::test_kernels_of_other_constants_do_not_share",
+    ),
+    (
+        "next(values) if _is_numeric(leaf) else leaf for leaf in leaves",
+        "leaf for leaf in leaves",
+        "run/test_shared_programs.py::test_the_noise_of_each_pair_is_that_of_the_run",
+    ),
+    (
+        "return program.settings, program.burn_in",
+        "return program.settings, 0",
+        "run/test_shared_programs.py::test_the_burn_in_is_that_of_the_run",
+    ),
+    (
+        "seed: int = field(compare=False)",
+        "seed: int",
+        "run/test_programs.py::test_runs_that_differ_in_numbers_compile_once",
+    ),
+)
+
+COMPILED_LOOP = mutations_of(
+    "run/compiled_loop.py",
+    ("drawn = after.replica_at[rungs]", "drawn = state.replica_at[rungs]", _SAMPLED),
+    ("info.energy[state.rung_of[drawn]]", "info.energy[after.rung_of[drawn]]", _SAMPLED),
+    (
+        "until_point = ((start + first) // every + 1) * every - start",
+        "until_point = ((start + first) // every + 1) * every",
+        _SAMPLED,
+    ),
+    (
+        "draw_block(draw_all, start + first + jnp.arange(block))",
+        "draw_block(draw_all, start + jnp.arange(block))",
+        _SAMPLED,
+    ),
+    (
+        "plan = plan_chains(keys, start + first)",
+        "plan = plan_chains(keys, start)",
+        "run/test_epochs.py::test_how_a_run_is_cut_changes_nothing",
+    ),
+    (
+        "lambda loop: (loop[2] < count) & _is_healthy(program, loop[0]),",
+        "lambda loop: loop[2] < count,",
+        f"{_NONFINITE}[nan]",
+    ),
+)
+
+INITIAL = mutations_of(
+    "run/initial.py",
+    (
+        "keys = jax.random.split(jax.random.fold_in(key, chain), num_replicas)",
+        "keys = jax.random.split(jax.random.fold_in(key, 0), num_replicas)",
+        "run/test_progress.py::test_drawn_starts_differ_by_chain_and_replica",
+    ),
+    (
+        "jax.vmap(lambda chain: jax.random.fold_in(run_key, chain))(chains), start_key",
+        "jax.vmap(lambda chain: jax.random.fold_in(run_key, 0 * chain))(chains), start_key",
+        "run/test_progress.py::test_chains_from_one_start_go_their_own_ways",
+    ),
+    (
+        "run_key, start_key = jax.random.split(key)",
+        "run_key, start_key = key, key",
+        _SAMPLED,
+    ),
+)
+
+RESTORE = mutations_of(
+    "run/restore.py",
+    (
+        "program.batches.skip_to(step)",
+        "program.batches.skip_to(0)",
+        "run/test_batches.py::test_every_kind_of_batch_resumes_bit_for_bit[iterable]",
+    ),
+    ("records.truncate(rows.lengths(program, step))", "rows.lengths(program, step)", _BEYOND),
+)
+
+MUTATIONS = [
+    *HOST_LOOP,
+    *SAVER,
+    *ROWS,
+    *RECORDS,
+    *CHECKPOINT,
+    *ROUND_TRIPS,
+    *PROGRAM,
+    *COMPILED_LOOP,
+    *INITIAL,
+    *RESTORE,
+]

@@ -1,0 +1,70 @@
+"""The evaluation of networks, two of them on six images, against NumPy."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from replicax.networks import evaluate
+from replicax.networks.problem import Test, supervised
+from replicax.run.rows import Carry
+
+INPUTS = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
+LABELS = np.array([0, 1, 1, 0, 0, 1])
+PARAMS = np.array([[1.0, -2.0], [0.5, 3.0]], np.float32)  # by replica
+
+
+def problem() -> Any:
+    logits = lambda params, state, inputs: inputs * params  # noqa: E731
+    test = Test(logits, jnp.asarray(INPUTS), jnp.asarray(LABELS), 2)
+    loss_fn = lambda params, state, batch, key: (jnp.sum(params) + 0 * batch.sum(), state)  # noqa: E731
+    return supervised(loss_fn, np.zeros((4, 1), np.float32), batch_size=2, test=test)
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("batch", [500, 4])
+def test_an_evaluation_by_hand(batch: int, monkeypatch) -> None:
+    """Replica 1 is on rung 0. All images at once, or three batches of two (4 does not divide 6)."""
+    monkeypatch.setattr(evaluate, "_BATCH", batch)
+    asked = []
+
+    def weights(epoch: int, num_replicas: int) -> np.ndarray:
+        asked.append((epoch, num_replicas))
+        return np.array([1.0, 0.0] if epoch == 5 else [2.0, 1.0])
+
+    made = evaluate.build(problem(), weights, every=5)
+    points = jnp.asarray(PARAMS)[None], jnp.zeros((1, 2))
+    state = SimpleNamespace(points=points, replica_at=jnp.array([[1, 0]]))
+    averages, first = made.evaluate(made.state, Carry(state, None))  # type: ignore
+    averages, second = made.evaluate(averages, Carry(state, None))  # type: ignore
+    assert asked == [(5, 2), (10, 2)] and int(averages.count) == 2
+
+    by_rung = (INPUTS * PARAMS[[1, 0], None]).astype(float)
+    probabilities = softmax(by_rung)
+    nll = -np.log(probabilities[:, np.arange(6), LABELS]).mean(axis=1)
+    np.testing.assert_allclose(second["nll"], nll, rtol=1e-5)
+    accuracy = (by_rung.argmax(axis=-1) == LABELS).mean(axis=1)
+    assert accuracy[0] != accuracy[1]
+    np.testing.assert_allclose(second["accuracy"], accuracy, rtol=1e-6)
+
+    final = made.final(averages)
+    np.testing.assert_allclose(final["average.logits"], 3 * by_rung[0] + by_rung[1], rtol=1e-5)
+    total = 3 * probabilities[0] + probabilities[1]
+    np.testing.assert_allclose(final["average.probabilities"], total, rtol=1e-5)
+    assert (float(first["weight"]), float(second["weight"])) == (1.0, 4.0)
+    assert float(final["starts.weight"]) == 0
+    np.testing.assert_array_equal(final["labels"], LABELS)
+    for by, mean in (
+        ("probabilities", total / 4),
+        ("logits", softmax(final["average.logits"] / 4)),
+    ):
+        wanted = -np.log(mean[np.arange(6), LABELS]).mean()
+        np.testing.assert_allclose(second[f"average_nll_{by}"], wanted, rtol=1e-4)
+        wanted = (mean.argmax(axis=1) == LABELS).mean()
+        np.testing.assert_allclose(second[f"average_accuracy_{by}"], wanted, rtol=1e-6)

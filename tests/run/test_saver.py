@@ -1,0 +1,118 @@
+"""When a run is saved, and what is saved: checkpoints by clock and by size, the best point."""
+
+from types import SimpleNamespace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import replicax as rx
+from replicax.run import checkpoint, saver
+from replicax.run.records import Records
+from replicax.run.saver import Saver
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(saver, "time", made)
+    return made
+
+
+def folder_records(pending_bytes: int = 0) -> SimpleNamespace:
+    return SimpleNamespace(folder="somewhere", pending_bytes=pending_bytes)
+
+
+def test_a_checkpoint_is_due_every_thirty_seconds(clock: Clock) -> None:
+    made = Saver(folder_records())
+    made.start(step=50)
+    clock.now += 29.9
+    assert not made.is_due(10_000)
+    clock.now += 0.2
+    assert made.is_due(51)
+    made.start(step=51)
+    assert not made.is_due(52), "the clock starts anew"
+
+
+def test_a_checkpoint_may_be_due_by_steps_instead(clock: Clock) -> None:
+    made = Saver(folder_records(), every=100)
+    made.start(step=50)
+    clock.now += 1e6
+    assert not made.is_due(149) and made.is_due(150) and made.is_due(151)
+
+
+@pytest.mark.parametrize("every", [None, 100])
+def test_a_quarter_of_a_gigabyte_is_not_kept_waiting(clock: Clock, every: int | None) -> None:
+    for pending, due in ((2**28, False), (2**28 + 1, True)):
+        made = Saver(folder_records(pending), every=every)
+        made.start(step=0)
+        assert made.is_due(1) is due
+
+
+def test_records_in_memory_are_never_due(clock: Clock) -> None:
+    made = Saver(Records(), every=1)
+    made.start(step=0)
+    clock.now += 1e6
+    assert not made.is_due(10)
+
+
+def test_pending_rows_are_counted_in_bytes() -> None:
+    records = Records()
+    records.append("steps", {"rung_of": np.zeros((5, 2, 3), np.int8)})
+    records.append("draws", {"energy": np.zeros((2, 4), np.float32), "x": np.zeros((2, 1))})
+    records.append("draws", {"energy": np.zeros((0, 4), np.float32)})
+    assert records.pending_bytes == 30 + 32 + 16
+
+
+def rugged(x):
+    return jnp.sum((x**2 - 1.0) ** 2) + 0.3 * jnp.sum(x)
+
+
+@pytest.fixture(scope="module")
+def tracked() -> rx.Posterior:
+    return rx.sample(
+        rugged, jnp.array([1.0, 1.0]), num_steps=120, num_replicas=3, num_chains=2,
+        learning_rate=(0.01, 0.1), temperature=(0.1, 1.0), track_best=True, buffer=0.1,
+        buffer_gain=0.1, seed=4, progress=False,
+    )  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_best_point_survives_saving(tracked: rx.Posterior, tmp_path) -> None:
+    again = rx.load(tracked.save(tmp_path / "saved"))
+    for one, other in zip(tracked.best_by_chain, again.best_by_chain):
+        np.testing.assert_array_equal(one, other)
+    points, energies = again.best_by_chain
+    assert points.shape == (2, 2)
+    for point, energy in zip(points, energies):
+        assert energy == pytest.approx(float(rugged(point)), rel=1e-5)
+    assert energies.max() < tracked.energies.min(axis=1).max() + 1e-6
+    point, energy = again.best
+    np.testing.assert_array_equal(point, points[np.argmin(energies)])
+    assert energy == energies.min()
+
+
+def test_the_newest_two_checkpoints_are_kept(tmp_path) -> None:
+    for step in (3, 20, 100):
+        checkpoint.save(tmp_path, step, {"a": np.full(2, step)})
+    assert checkpoint.latest_step(tmp_path) == 100
+    like = {"a": np.empty(2, int)}
+    for step in (20, 100):
+        assert checkpoint.restore(tmp_path, step, like)["a"].tolist() == [step, step]
+    assert sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir()) == [20, 100]
+
+
+@pytest.mark.parametrize("like", [np.empty(3), np.empty(2, np.float32)])
+def test_a_checkpoint_of_other_shapes_is_refused(tmp_path, like) -> None:
+    checkpoint.save(tmp_path, 0, {"a": np.ones(2)})
+    with pytest.raises(ValueError, match="does not fit"):
+        checkpoint.restore(tmp_path, 0, {"a": like})
