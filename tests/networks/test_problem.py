@@ -1,11 +1,13 @@
 """A network and its data as a posterior: units, priors, losses."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import assert_same_run
 from tiny_networks import (
     EXCHANGING,
     NETWORK,
@@ -16,7 +18,7 @@ from tiny_networks import (
 )
 
 import replicax as rx
-from replicax.networks.problem import supervised
+from replicax.networks.problem import Supervised, supervised
 from replicax.networks.train import train
 from replicax.nn import Network
 from replicax.run.batches import Orders
@@ -25,7 +27,7 @@ from replicax.run.batches import Orders
 def run_in(unit: str, temperature: float) -> tuple[Any, np.ndarray]:
     last = Last()
     problem = tiny_problem(unit=unit)
-    options = EXCHANGING | {"temperature": temperature, "callback": last}
+    options = EXCHANGING | {"buffer": 0.05, "temperature": temperature, "callback": last}
     trained = train(problem, NETWORK.init, **options)
     return last.state, trained.rung_of
 
@@ -82,6 +84,99 @@ def test_rates_and_temperatures_are_given_once_for_both_units() -> None:
     assert (mean.scale, total.scale) == (1.0, 4.0)
     assert (mean.learning_rate(0.2), total.learning_rate(0.2)) == (0.2, 0.05)
     assert (mean.temperature(0.5), total.temperature(0.5)) == (0.125, 0.5)
+
+
+NUM_ROWS_OF_GAUSSIAN = 200
+MEASURED = np.random.default_rng(1).normal(0.7, 1.0, NUM_ROWS_OF_GAUSSIAN).astype(np.float32)
+RATE = 0.4
+DRAWING: dict[str, Any] = {
+    "num_chains": 40,
+    "num_replicas": 1,
+    "schedule": "none",
+    "learning_rate": RATE,
+    "burn_in": 20,
+    "thin": 10,
+    "progress": False,
+}
+
+
+def gaussian_problem(unit: str) -> Supervised:
+    """The mean of a normal variable of variance 1, measured 200 times; all rows a batch."""
+
+    def loss_fn(mean: Any, state: Any, batch: Any, key: Any) -> tuple[Any, Any]:
+        return jnp.mean((mean - batch) ** 2) / 2, state
+
+    return supervised(loss_fn, MEASURED, batch_size=NUM_ROWS_OF_GAUSSIAN, unit=unit)
+
+
+@pytest.mark.parametrize(("unit", "temperature"), [("mean", 1.0), ("total", 1.0), ("mean", 0.25)])
+def test_sampling_a_problem_gives_its_posterior(unit: str, temperature: float) -> None:
+    """SGLD at the rate eta leaves the exact variance, T / N here, divided by 1 - eta / 2."""
+    posterior = rx.sample(
+        gaussian_problem(unit),
+        (jnp.array(0.7), {}),
+        num_steps=420,
+        temperature=temperature,
+        **DRAWING,
+    )
+    draws = np.asarray(posterior.draws[0])
+    assert draws.shape == (40, 40)  # ten steps apart: their correlation is 0.6^10 = 0.006
+    exact = temperature / NUM_ROWS_OF_GAUSSIAN
+    assert abs(draws.mean() - MEASURED.mean()) < 5 * np.sqrt(exact / draws.size)
+    # The standard error of the variance is sqrt(2 / 1600), 3.5 %.
+    np.testing.assert_allclose(draws.var(), exact / (1 - RATE / 2), rtol=0.12)
+
+
+@pytest.mark.parametrize(("unit", "scale"), [("mean", 1.0), ("total", 200.0)])
+def test_units_are_converted_when_a_run_starts_and_not_when_it_resumes(
+    unit: str, scale: float, tmp_path: Path
+) -> None:
+    problem, start = gaussian_problem(unit), (jnp.array(0.7), {})
+    options: Any = {
+        "num_replicas": 3,
+        "learning_rate": (0.1, 0.4),
+        "temperature": (1.0, 9.0),
+        "rule": "metropolis",
+        "progress": False,
+    }
+    folder = tmp_path / "run"
+    whole = rx.sample(problem, start, num_steps=12, **options)
+    np.testing.assert_allclose(whole.learning_rates, np.array([[0.1, 0.2, 0.4]]) / scale, rtol=1e-5)
+    exact = np.array([[1.0, 3.0, 9.0]]) * scale / NUM_ROWS_OF_GAUSSIAN
+    np.testing.assert_allclose(whole.temperatures, exact, rtol=1e-5)
+    rx.sample(problem, start, num_steps=5, run_dir=folder, **options)
+    assert_same_run(rx.resume(folder, problem, num_steps=12), whole)
+
+
+def test_rates_in_words_get_the_same_sentence_for_a_problem() -> None:
+    with pytest.raises(ValueError, match=r"learning_rate is 'fast'.*a pair .cold, hot."):
+        rx.sample(
+            gaussian_problem("mean"),
+            (jnp.array(0.7), {}),
+            num_steps=1,
+            **(DRAWING | {"learning_rate": "fast"}),
+        )
+
+
+def test_augmentation_has_a_key_of_its_own_in_every_step() -> None:
+    plain, augmented = (tiny_problem(augment=augment).batches for augment in (False, True))
+    orders = Orders(jnp.array(0), jnp.arange(NUM_ROWS)[None])
+
+    def images(batches: Any, key: int, step: int = 1) -> np.ndarray:
+        arguments = (orders, jax.random.key(key), jnp.array(step), jnp.array(0))
+        return np.asarray(batches.take(batches.data, *arguments)[0])
+
+    np.testing.assert_array_equal(images(plain, 0), images(plain, 1))
+    for one, other in ((plain, augmented), (augmented, augmented)):
+        differ = (images(one, 0) != images(other, 1)).any(axis=(1, 2, 3))
+        assert differ.mean() > 0.5
+    np.testing.assert_array_equal(images(augmented, 0), images(augmented, 0))
+    # Of a crop, a flip and an erased part most pixels are those of the image, somewhere.
+    known = [np.isin(a, b).mean() for a, b in zip(images(augmented, 0), images(plain, 0))]
+    assert np.mean(known) > 0.5
+    keys = jax.random.split(jax.random.key(0), 3)
+    drawn = [np.asarray(jax.random.key_data(augmented.draw(key))) for key in keys]
+    assert len(np.unique(drawn, axis=0)) == 3
 
 
 def start_with(loss_fn: Any, model_state: Any) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from jax import lax
 
+from replicax import interop
 from replicax.networks import swag
 from replicax.nn import Network, resnet
 from replicax.nn.network import apply_conv, batch_norm
@@ -46,7 +47,7 @@ def test_moments_are_those_of_numpy(num_networks: int) -> None:
     moments = follow(path)
     assert int(moments.count) == num_networks
     np.testing.assert_allclose(as_rows(moments.mean), path.mean(0), rtol=1e-5)
-    np.testing.assert_allclose(as_rows(moments.square), (path**2).mean(0), rtol=1e-5)
+    np.testing.assert_allclose(as_rows(swag.variance(moments)), path.var(0), rtol=1e-4, atol=1e-9)
     wanted = deviations_by_hand(path, RANK)
     wanted = np.concatenate([wanted, np.zeros((RANK - len(wanted), 3))])
     slots = np.argsort([*(n % RANK for n in range(num_networks)[-RANK:])], kind="stable")
@@ -104,7 +105,22 @@ def test_low_precision_is_summed_in_float32() -> None:
     for _ in range(20):
         moments = swag.collect(moments, params)
     assert {leaf.dtype for leaf in jax.tree.leaves(moments[1:])} == {jnp.dtype("float32")}
-    np.testing.assert_allclose(moments.square["w"], (1 + 2**-7) ** 2, rtol=1e-6)
+    np.testing.assert_allclose(moments.mean["w"], 1 + 2**-7, rtol=1e-6)
+
+
+def test_a_path_much_narrower_than_its_parameters_keeps_its_variance() -> None:
+    path = np.random.default_rng(3).normal(1.0, 1e-4, (40, 300)).astype(np.float32)
+    moments = swag.start(jnp.zeros(300), RANK)
+    collect = jax.jit(swag.collect)
+    for row in path:
+        moments = collect(moments, row)
+    exact = path.astype(np.float64).var(0)
+    np.testing.assert_allclose(swag.variance(moments), exact, rtol=0.01)
+    keys = jax.random.split(jax.random.key(0), 500)
+    draws = np.asarray(jax.vmap(swag.draw, (None, 0))(moments, keys), np.float64)
+    deviations = np.asarray(moments.deviations, np.float64)
+    drawn = (exact + (deviations**2).sum(0) / (RANK - 1)) / 2
+    assert 0.95 < np.mean(draws.var(0) / drawn) < 1.05
 
 
 def make_small_network() -> Network:
@@ -188,7 +204,8 @@ def test_statistics_of_a_residual_network() -> None:
     assert np.abs(stale - trained).max() > 0.5 * np.abs(trained).max()
 
 
-def test_statistics_for_several_replicas_and_another_momentum() -> None:
+@pytest.mark.parametrize("momentum", [0.3, None], ids=["told", "measured"])
+def test_statistics_for_several_replicas_and_another_momentum(momentum: float | None) -> None:
     norm, batches = batch_norm(momentum=0.3), jnp.asarray(make_batches())
 
     def apply(params, state, images, train):
@@ -199,11 +216,88 @@ def test_statistics_for_several_replicas_and_another_momentum() -> None:
     several = jax.tree.map(lambda leaf: jnp.stack([leaf + 1, leaf + 2]), params)
     state = {"norm": state, "count": jnp.zeros((), jnp.int32)}
     found = jax.vmap(
-        lambda params: swag.refresh_statistics(apply, params, state, batches, momentum=0.3)
+        lambda params: swag.refresh_statistics(apply, params, state, batches, momentum)
     )(several)
     assert found["count"].tolist() == [4, 4]  # not an average: it counts on
     mean = np.asarray(batches).mean((0, 1, 2, 3))
     np.testing.assert_allclose(found["norm"]["mean"], [2 * mean, 3 * mean], rtol=1e-4)
+
+
+def average(momentum: float, running, batch):
+    return (1 - momentum) * running + momentum * batch
+
+
+def apply_mixed(params, state, images, train):
+    """Averages of several momenta and sizes, and numbers that are none."""
+    mean = jnp.mean(images, axis=(0, 1, 2))
+    after = {
+        "slow": average(0.001, state["slow"], mean),
+        "quick": average(1.0, state["quick"], mean),
+        "large": average(0.01, state["large"], 1e6 * mean),
+        "tiny": average(0.01, state["tiny"], 1e-6 * mean),
+        "constant": state["constant"],
+        "count": state["count"] + 1,
+    }
+    return images, after
+
+
+@pytest.mark.parametrize("as_array", [True, False])
+def test_every_average_has_a_momentum_of_its_own(as_array: bool) -> None:
+    batches = jnp.asarray(make_batches())
+    state = {name: jnp.full(3, 5.0) for name in ("slow", "quick", "large", "tiny", "constant")}
+    state["count"] = jnp.array(7)
+    given = batches if as_array else [*batches]
+    refreshed = swag.refresh_statistics(apply_mixed, {}, state, given)
+    mean = np.asarray(batches).mean((0, 1, 2, 3))
+    for name, scale in {"slow": 1.0, "quick": 1.0, "large": 1e6, "tiny": 1e-6}.items():
+        np.testing.assert_allclose(refreshed[name], scale * mean, rtol=2e-3, err_msg=name)
+    assert refreshed["constant"].tolist() == [5.0] * 3
+    assert int(refreshed["count"]) == 11, "measuring the momentum does not count"
+
+
+def flax_norm(momentum: float | None) -> Network:
+    nnx = pytest.importorskip("flax.nnx")
+    options = {} if momentum is None else {"momentum": momentum}
+
+    class Model(nnx.Module):
+        def __init__(self, rngs):
+            self.norm = nnx.BatchNorm(3, rngs=rngs, **options)
+
+        def __call__(self, images):
+            return self.norm(images)
+
+    return interop.from_flax(Model)
+
+
+def equinox_norm(momentum: float | None) -> Network:
+    eqx = pytest.importorskip("equinox")
+    options = {} if momentum is None else {"momentum": momentum}
+
+    class Model(eqx.Module):
+        norm: eqx.nn.BatchNorm
+
+        def __init__(self):
+            self.norm = eqx.nn.BatchNorm(3, axis_name="batch", mode="batch", **options)
+
+        def __call__(self, image, state):
+            return self.norm(image, state)
+
+    return interop.from_equinox(lambda key: eqx.nn.make_with_state(Model)())
+
+
+@pytest.mark.parametrize("momentum", [None, 0.9], ids=["default", "0.9"])
+@pytest.mark.parametrize("make", [flax_norm, equinox_norm])
+def test_statistics_have_the_momentum_of_the_library(make, momentum: float | None) -> None:
+    """By default 0.99 in both, which is 0.01 in our convention."""
+    network, batches = make(momentum), make_batches()
+    params, state = network.init(jax.random.key(0))
+    refreshed = swag.refresh_statistics(network.apply, params, state, [*batches])
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(refreshed) if np.shape(leaf) == (3,)]
+    means = batches.mean((0, 1, 2, 3))
+    variances = batches.var((1, 2, 3)).mean(0)
+    assert len(leaves) == 2
+    for expected in (means, variances):
+        assert any(np.allclose(leaf, expected, rtol=1e-3) for leaf in leaves)
 
 
 def test_networks_without_statistics_keep_their_state() -> None:

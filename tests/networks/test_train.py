@@ -202,16 +202,6 @@ def test_a_run_stopped_after_an_epoch_goes_on_bit_for_bit(folder: Path, tmp_path
     assert_same_run(rx.load(tmp_path / "run"), straight)
 
 
-def test_a_run_that_is_made_longer_is_a_long_run(folder: Path, tmp_path: Path) -> None:
-    straight, _ = whole(folder, "deo-star")
-    options = options_of("deo-star") | {"keep_networks": True, "average_starts": True, "epochs": 1}
-    train(PROBLEM, NETWORK.init, **options, run_dir=tmp_path / "run")
-    longer = resume_training(tmp_path / "run", PROBLEM, epochs=2, progress=False)
-    assert_same_run(longer, straight)
-    with pytest.raises(ValueError, match="epochs is 1, but the run was made for 2"):
-        resume_training(tmp_path / "run", PROBLEM, epochs=1)
-
-
 def logits_of(points: Any, count: int) -> np.ndarray:
     """(network, image, class) of points with a leading axis, one network after the other."""
     assert PROBLEM.test is not None
@@ -295,30 +285,6 @@ def test_cycles_are_averaged_where_they_are_slow() -> None:
     assert picked == [9, 10, 19, 20]
 
 
-def test_every_cycle_draws_ten_networks_for_swag() -> None:
-    options = options_of("cyc-swag") | {"cycle_epochs": 2}
-    trained = train(PROBLEM, NETWORK.init, **options)
-    assert trained.epochs["weight"].tolist() == [0.0, 10.0, 10.0, 20.0]
-    assert float(trained.average.weight) == 20
-
-
-def test_swag_draws_around_the_networks_of_a_cycle_with_fresh_statistics() -> None:
-    """One network is met in this cycle, so that the Gaussian is a point: ten times the same
-    parameters, with batch statistics of ten times other batches."""
-    last = Last()
-    options = options_of("cyc-swag") | {"epochs": 1, "cycle_epochs": 2, "callback": last}
-    trained = train(PROBLEM, NETWORK.init, **options)
-    assert float(trained.average.weight) == 10
-    params, state = jax.tree.map(lambda leaf: leaf[0], last.state.points)
-    images = PROBLEM.batches.prepare(jax.random.key(0), PROBLEM.batches.data)[0]
-    first = by_replica(params["first"], 0)
-    seen = np.asarray(images).reshape(len(images), -1) @ first["weight"] + first["bias"]
-    refreshed = {"mean": seen.mean(axis=0)[None], "var": seen.var(axis=0)[None]}
-    found = np.asarray(trained.average.logits) / 10
-    np.testing.assert_allclose(found, logits_of((params, refreshed), 1)[0], atol=0.05)
-    assert np.abs(found - logits_of((params, state), 1)[0]).max() > 0.1
-
-
 def test_a_pretraining_keeps_no_average_and_starts_the_next_run(folder: Path) -> None:
     pretrained, state = whole(folder, "pretrain")
     assert float(pretrained.average.weight) == 0
@@ -351,8 +317,6 @@ def test_starts_that_do_not_fit_get_a_sentence(folder: Path) -> None:
         train(tiny_problem(unit="total"), folder / "pretrain", **options)
     with pytest.raises(ValueError, match="in the unit 'mean'"):
         resume_training(folder / "pretrain", tiny_problem(unit="total"))
-    with pytest.raises(ValueError, match="start anew"):
-        resume_training(folder / "pretrain", PROBLEM, epochs=5)
     with pytest.raises(ValueError, match="has no ladder"):
         train(PROBLEM, NETWORK.init, epochs=1, method="ensemble", learning_rate=(0.1, 0.2))
     with pytest.raises(ValueError, match="one of deo-star"):
