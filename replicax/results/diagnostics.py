@@ -1,13 +1,43 @@
-"""Diagnostics of a run: round trips, R-hat, effective sample size."""
+"""Diagnostics of a run: round trips, R-hat, effective sample size, movement of the ladder.
+
+R-hat and effective sizes are those of Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), as
+ArviZ has them.
+"""
+
+from typing import Any
 
 import numpy as np
 
 from replicax.run.round_trips import round_trips as round_trips
 
 
+def rhat(values: np.ndarray) -> float:
+    """Return the rank-normalised R-hat of (chain, draw), the larger of bulk and folded."""
+    halves = _halves(values)
+    if halves.shape[1] < 2 or not np.all(np.isfinite(halves)):
+        return float("nan")
+    folded = np.abs(halves - np.median(halves))
+    return max(_rhat(_rank_normalised(halves)), _rhat(_rank_normalised(folded)))
+
+
+def bulk_size(values: np.ndarray) -> float:
+    """Return the effective sample size of (chain, draw) for its centre, by ranks."""
+    return _effective_size(_rank_normalised(_halves(values)))
+
+
+def tail_size(values: np.ndarray) -> float:
+    """Return the effective sample size of (chain, draw) for its tails: the smaller of those of the
+    5 % and 95 % quantiles."""
+    halves, whole = _halves(values), np.asarray(values, float)
+    return min(_effective_size(halves <= np.quantile(whole, q)) for q in (0.05, 0.95))
+
+
 def split_rhat(values: np.ndarray) -> float:
     """Return the split R-hat of (chain, draw): near 1 when the halves of all chains agree."""
-    halves = _halves(values)
+    return _rhat(_halves(values))
+
+
+def _rhat(halves: np.ndarray) -> float:
     length = halves.shape[1]
     if length < 2:
         return float("nan")
@@ -20,9 +50,12 @@ def split_rhat(values: np.ndarray) -> float:
 
 def effective_size(values: np.ndarray) -> float:
     """Return the effective sample size of (chain, draw) by Geyer's initial monotone sequence."""
-    halves = _halves(values)
+    return _effective_size(_halves(values))
+
+
+def _effective_size(halves: np.ndarray) -> float:
     num_chains, length = halves.shape
-    if length < 4:
+    if length < 2 or not np.all(np.isfinite(halves)):
         return float("nan")
     centred = halves - halves.mean(axis=1, keepdims=True)
     spectrum = np.abs(np.fft.rfft(centred, 2 * length, axis=1)) ** 2
@@ -32,14 +65,35 @@ def effective_size(values: np.ndarray) -> float:
     if total == 0:
         return float(num_chains * length)
     correlation = 1 - (within - covariance) / total
+    correlation[0] = 1.0
     pairs = correlation[: length // 2 * 2].reshape(-1, 2).sum(axis=1)
-    negative = np.nonzero(pairs < 0)[0]
-    pairs = np.minimum.accumulate(pairs[: negative[0] if negative.size else None])
-    time = max(-1 + 2 * pairs.sum(), 1 / np.log10(num_chains * length))
-    return float(num_chains * length / time)
+    last = max(length - 3, 0) // 2  # of the few pairs after it too little is known
+    end = np.append(np.flatnonzero(pairs[1 : last + 1] < 0) + 1, last)[0]
+    sums, rest = np.minimum.accumulate(pairs[:end]), correlation[2 * end]
+    time = -1 + 2 * sums.sum() + (rest if pairs[end] >= 0 else max(rest, 0.0))
+    return float(num_chains * length / max(time, 1 / np.log10(num_chains * length)))
 
 
 def _halves(values: np.ndarray) -> np.ndarray:
     values = np.asarray(values, float)
     half = values.shape[1] // 2
     return np.concatenate([values[:, :half], values[:, values.shape[1] - half :]])
+
+
+def _rank_normalised(halves: np.ndarray) -> np.ndarray:
+    """Return normal scores of the ranks of all draws; ties share their mean rank."""
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    ranks = rankdata(halves).reshape(halves.shape)
+    return ndtri((ranks - 3 / 8) / (halves.size + 1 / 4))
+
+
+def ladder_moved(posterior: Any) -> float:
+    """Return how far any rung moved while draws were kept, relative to where it was at burn-in."""
+    name, history = posterior.options["adapts"], posterior.history
+    kept = history["step"] >= max(posterior.options["burn_in"], 1)
+    if name is None or not kept.any():
+        return 0.0
+    rungs = history[name][:, kept]
+    return float(np.abs(rungs / rungs[:, :1] - 1).max())

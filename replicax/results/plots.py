@@ -147,7 +147,7 @@ def _plot_rates(posterior: "Posterior", history: History) -> "Figure":
     """Plot how often each pair says yes, over time and overall, and how often it swaps."""
     options, window = posterior.options, posterior.window
     figure, over_time, at_end = figure_style.two_panels()
-    steps, rates = verdict_rates(history, options["burn_in"])
+    steps, rates = verdict_rates(history, options["counted_from"])
     if steps.size:
         for pair, colour in figure_style.cold_to_hot(posterior.num_replicas - 1):
             over_time.plot(steps, rates[:, :, pair].mean(axis=0), color=colour, lw=1.2)
@@ -169,7 +169,7 @@ def _plot_rates(posterior: "Posterior", history: History) -> "Figure":
     return figure
 
 
-def verdict_rates(history: History, burn_in: int) -> tuple[np.ndarray, np.ndarray]:
+def verdict_rates(history: History, counted_from: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the last step of each interval, and verdict rates (chain, interval, pair).
 
     Points of the history are merged into few intervals, so that rates are not mostly noise.
@@ -177,10 +177,12 @@ def verdict_rates(history: History, burn_in: int) -> tuple[np.ndarray, np.ndarra
     steps = history["step"]
     merged = max(1, -(-len(steps) // _MAX_INTERVALS))
     ends = np.arange(len(steps) - 1, -1, -merged)[::-1]
-    ends = ends[steps[ends] - burn_in >= merged * steps[:1].sum() / 2]  # no very short interval
+    ends = ends[
+        steps[ends] - counted_from >= merged * steps[:1].sum() / 2
+    ]  # no very short interval
     if ends.size == 0:
         return np.zeros(0), np.zeros((0, 0, 0))
-    lengths = np.diff(steps[ends] - burn_in, prepend=0)
+    lengths = np.diff(steps[ends] - counted_from, prepend=0)
     verdicts = np.diff(history["verdicts"][:, ends], axis=1, prepend=0)
     return steps[ends], verdicts / lengths[:, None]
 
@@ -213,17 +215,19 @@ def _plot_trips(posterior: "Posterior", rung_of: np.ndarray) -> "Figure":
     figure = figure_style.new_figure(7.5, 4)
     axes = figure.add_subplot()
     num_steps = rung_of.shape[1]
+    start = num_steps - posterior.counted_steps
     steps = np.unique(np.linspace(0, num_steps, _MAX_POINTS + 1).astype(int))
     for chain, style in figure_style.chain_styles(posterior.num_chains):
         ends = np.sort(np.concatenate(trip_ends(rung_of[chain])))
+        ends = ends[ends > start]
         axes.plot(steps, np.searchsorted(ends, steps, side="right"), lw=1.4, **style)
     expected = expected_trips(posterior)
     if expected is not None:
         rate = np.mean(expected).round(3)
         name = f"Lemma 1 at the measured swap rates: {rate:.3g} per 1,000 steps"
-        end = rate * num_steps / 1000
-        axes.plot([0, num_steps], [0, end], **figure_style.DASHED, label=name)
-    mean = posterior.round_trips.mean() / num_steps * 1000
+        end = rate * posterior.counted_steps / 1000
+        axes.plot([start, num_steps], [0, end], **figure_style.DASHED, label=name)
+    mean = posterior.round_trips.mean() / posterior.counted_steps * 1000
     title = f"Round trips: {mean:.3g} per 1,000 steps"
     figure_style.label(axes, "step", "round trips so far", title)
     axes.set_xlim(0, num_steps)

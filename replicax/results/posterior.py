@@ -71,7 +71,7 @@ class Posterior:
 
     @property
     def num_windows(self) -> np.ndarray:
-        """In how many windows each pair was active, after burn-in  (chain, pair)."""
+        """In how many counted windows each pair was active  (chain, pair)."""
         return self._final("windows")
 
     def _final(self, name: str) -> np.ndarray:
@@ -123,21 +123,23 @@ class Posterior:
 
     @property
     def round_trips(self) -> np.ndarray:
-        """Round trips of all replicas  (chain,)."""
+        """Round trips of all replicas that ended in the counted steps  (chain,)."""
         return self._final("round_trips")
 
     @property
-    def _counted_steps(self) -> int:
-        return max(self.num_steps - self.options["burn_in"], 1)
+    def counted_steps(self) -> int:
+        """Steps that rates and round trips count: after burn-in, and after the first steps, which
+        measure the unit of energy without exchange where the buffer is found automatically."""
+        return max(self.num_steps - self.metadata.resolved["counted_from"], 1)
 
     @property
     def verdict_rate(self) -> np.ndarray:
-        """How often the rule said yes, per step after burn-in  (chain, pair)."""
-        return self._final("verdicts") / self._counted_steps
+        """How often the rule said yes, per counted step  (chain, pair)."""
+        return self._final("verdicts") / self.counted_steps
 
     @property
     def window_swap_rate(self) -> np.ndarray:
-        """In how many of its windows a pair swapped, after burn-in  (chain, pair)."""
+        """In how many of its counted windows a pair swapped  (chain, pair)."""
         return self._final("window_swaps") / np.maximum(self.num_windows, 1)
 
     @property
@@ -200,6 +202,11 @@ class Posterior:
 
     def _best_leaves(self) -> tuple[list[np.ndarray], np.ndarray]:
         names = self.metadata.params["names"]
+        if self.options["energy_at"] == "before" and not self.metadata.resolved["track_best"]:
+            raise ValueError(
+                'With energy_at="before" the energy of a draw is that of the point before its '
+                "move, so the draws do not tell the best point: sample with track_best=True."
+            )
         if self.metadata.resolved["track_best"]:
             leaves = [self._final(f"best.{i:06d}") for i in range(len(names))]
             return leaves, self._final("best_energy")

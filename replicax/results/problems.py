@@ -9,11 +9,21 @@ from replicax.results import diagnostics
 _RHAT_GOOD = 1.01
 _RARE_SWAPS = 0.01  # of windows
 _FEW_WINDOWS = 10  # too few to judge a pair by
+_FIXED = 0.01  # a ladder that moves by less stands still
+_UNKNOWN_BATCHES = ("a function of the step", "an iterable")
 
 
 def find_problems(posterior: Any) -> list[str]:
     """Return the problems of a run, one sentence each."""
-    checks = (_no_round_trip, _negative_buffer, _window_bias, _rare_swaps, _early_end)
+    checks = (
+        _no_round_trip,
+        _negative_buffer,
+        _window_bias,
+        _noisy_metropolis,
+        _moving_ladder,
+        _rare_swaps,
+        _early_end,
+    )
     sentences = (check(posterior) for check in checks)
     return [sentence for sentence in sentences if sentence is not None]
 
@@ -26,7 +36,7 @@ def _no_round_trip(posterior: Any) -> str | None:
     chains = np.flatnonzero(posterior.round_trips == 0)
     if not _exchanges(posterior) or chains.size == 0 or posterior.num_draws < 4:
         return None
-    rhats = [diagnostics.split_rhat(values) for values in posterior.components().values()]
+    rhats = [diagnostics.rhat(values) for values in posterior.components().values()]
     worst = max(rhats, default=np.inf)
     if not worst < _RHAT_GOOD:
         return None
@@ -54,6 +64,27 @@ def _window_bias(posterior: Any) -> str | None:
         f'The rule "{options["rule"]}" is exact for window=1 only: at most one swap in a window '
         f"of {options['window']} steps favours what hot rungs send. Write window=1, or correct "
         "for it with rule=rx.swap.window_corrected(...)."
+    )
+
+
+def _noisy_metropolis(posterior: Any) -> str | None:
+    batches = posterior.metadata.batches
+    if posterior.options["rule"] != "metropolis" or batches not in _UNKNOWN_BATCHES:
+        return None
+    return (
+        f'The rule "metropolis" takes energies as exact, and the batches are {batches}: unless '
+        "each holds all the data, the draws are too wide. Pass arrays with batch_size and "
+        'rule="bias_corrected".'
+    )
+
+
+def _moving_ladder(posterior: Any) -> str | None:
+    moved = diagnostics.ladder_moved(posterior)
+    if posterior.options["rule"] == "deterministic" or moved < _FIXED:
+        return None
+    return (
+        f"The ladder moved by {moved:.0%} while draws were kept, so they belong to no single "
+        "ladder: write burn_in=..., at which the ladder is frozen, or adapt=False."
     )
 
 

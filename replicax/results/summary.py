@@ -26,13 +26,14 @@ class Summary(dict):
 def summarise(posterior: Any) -> Summary:
     """Return the numbers of `Posterior.summary()`."""
     num_steps = posterior.num_steps
-    per_1000 = posterior.round_trips / max(num_steps, 1) * 1000
+    per_1000 = posterior.round_trips / posterior.counted_steps * 1000
     parameters = {
         name: {
             "mean": float(values.mean()),
             "std": float(values.std()),
-            "rhat": diagnostics.split_rhat(values),
-            "effective_size": diagnostics.effective_size(values),
+            "rhat": diagnostics.rhat(values),
+            "effective_size": diagnostics.bulk_size(values),
+            "tail_size": diagnostics.tail_size(values),
         }
         for name, values in posterior.components().items()
     }
@@ -54,6 +55,7 @@ def summarise(posterior: Any) -> Summary:
         temperatures=posterior.temperatures.tolist(),
         buffer=posterior.buffer.tolist(),
         window_correction=posterior.window_correction.tolist(),
+        ladder_moved=diagnostics.ladder_moved(posterior),
         mean_energy=posterior.energies.mean(axis=1).tolist() if posterior.num_draws else [],
         parameters=parameters,
         problems=posterior.problems(),
@@ -107,6 +109,7 @@ def _run_table(summary: dict[str, Any]) -> Any:
     if expected:
         table.add_row("  Lemma 1 at the measured swap rates", _join(expected))
     table.add_row("buffer", _join(summary["buffer"]))
+    table.add_row("ladder moved while draws were kept", f"{summary['ladder_moved']:.1%}")
     if any(summary["window_correction"]):
         table.add_row("window correction", _join(summary["window_correction"]))
     return table
@@ -133,11 +136,12 @@ def _ladder_table(summary: dict[str, Any]) -> Any:
 def _parameter_table(summary: dict[str, Any], most: int) -> Any:
     from rich.table import Table
 
-    heads = ("parameter", "mean", "std", "R-hat", "effective size")
+    heads = ("parameter", "mean", "std", "R-hat", "effective size", "in the tails")
     table = Table(*heads, title="The posterior", title_justify="left")
     for name, row in list(summary["parameters"].items())[:most]:
         mean, std = f"{row['mean']:.4g}", f"{row['std']:.4g}"
-        table.add_row(name, mean, std, f"{row['rhat']:.3f}", f"{row['effective_size']:.0f}")
+        sizes = (f"{row[size]:.0f}" for size in ("effective_size", "tail_size"))
+        table.add_row(name, mean, std, f"{row['rhat']:.3f}", *sizes)
     return table
 
 

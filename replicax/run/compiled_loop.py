@@ -133,7 +133,7 @@ def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, 
         after, info = advance(random, state, batch, batches.fresh(data))
         scored = after if settings.energy_at == "moved" else state
         counts = counters.count(
-            counts, state, after, info, settings.schedule, program.burn_in, scored.points
+            counts, state, after, info, settings.schedule, program.counted_from, scored.points
         )
         drawn = after.replica_at[rungs]
         kept = after.points if program.keep_draws else None

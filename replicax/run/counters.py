@@ -12,7 +12,7 @@ from replicax.run import round_trips
 
 
 class Counters(NamedTuple):
-    """Counts over the steps after burn-in, and the energies of the last step."""
+    """Counts from step `Program.counted_from` on, and the energies of the last step."""
 
     pairs: Array  # rows as in PAIR_COUNTS                  shape (count, pair)
     turns: Array  # arrivals at the ends of the ladder      shape (replica,)
@@ -49,24 +49,26 @@ def count(
     after: State,
     info: Info,
     schedule: Schedule,
-    burn_in: int,
+    counted_from: Any,
     scored: Any,
 ) -> Counters:
     """Add one step. `scored` are the points, by replica, that `info.energy` belongs to."""
     opens = schedule.window_opens(before.step)
     first_swap = info.swapped & (before.gate | opens)
     # A window counts whole or not at all, with the swap in it.
-    counted = before.step >= burn_in
-    window_counted = schedule.window_start(before.step) >= burn_in
+    counted = before.step >= counted_from
+    window_counted = schedule.window_start(before.step) >= counted_from
     added = jnp.stack(
         [info.wanted & counted, info.active & opens & window_counted, first_swap & window_counted]
     )
+    turns = round_trips.count_turns(counters.turns, after.rung_of, after.rung_of.shape[0] - 1)
+    starts = after.step == counted_from
     best_energy, best = _update_best(counters, before, info, scored)
     # A restarted replica is no reason to stop; the coldest has no neighbour to restart from.
     mended = info.restarted.at[0].set(False)
     return Counters(
         pairs=counters.pairs + added,
-        turns=round_trips.count_turns(counters.turns, after.rung_of, after.rung_of.shape[0] - 1),
+        turns=jnp.where(starts, round_trips.forget_trips(turns), turns),
         nonfinite=counters.nonfinite + ~jnp.all(jnp.isfinite(info.energy) | mended),
         restarts=counters.restarts + mended,
         energy=info.energy.astype(counters.energy.dtype),

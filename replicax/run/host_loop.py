@@ -203,7 +203,7 @@ def _progress(
         seconds_left=(num_steps - step) / max(rate, 1e-9),
         cold_energy=np.asarray(carry.counters.energy[:, 0]),
         round_trips=completed_trips(np.asarray(carry.counters.turns)).sum(axis=1),
-        verdict_rate=verdicts / max(step - program.burn_in, 1),
+        verdict_rate=verdicts / max(step - int(program.counted_from), 1),
         carry=carry,
         evaluation=row,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from replicax.algorithm.kernel import Kernel, has_memory
@@ -50,6 +51,12 @@ class Program:
             drawn &= np.asarray(self.kernel.exploits(steps), bool)
         return drawn
 
+    @property
+    def counted_from(self) -> Any:
+        """The first step that rates and round trips count: after burn-in, and after the steps
+        without exchange that measure the unit of energy."""
+        return jnp.maximum(self.burn_in, self.settings.tuning.measure_steps)
+
     def describe(self) -> dict[str, Any]:
         """Return the choices that options left open, for readers of the run folder."""
         schedule = self.settings.schedule
@@ -64,6 +71,7 @@ class Program:
             "draw_rungs": list(self.draw_rungs),
             "adapts": self.settings.tuning.adapts,
             "track_best": self.track_best,
+            "counted_from": int(self.counted_from),
             "row_energies": self.target.row_energies is not None,
         }
 

@@ -25,6 +25,11 @@ def count_turns(turns: Any, rung_of: Any, hottest: int) -> Any:
     return turns + (rung_of == (turns % 2) * hottest)
 
 
+def forget_trips(turns: Any) -> Any:
+    """Return turns without completed round trips; where each replica heads for stays."""
+    return (turns > 0) * (2 - turns % 2)
+
+
 def completed_trips(turns: Any) -> Any:
     """Return how many round trips were completed in so many turns: after 3, 5, 7, ... of them."""
     return (turns - (turns > 0)) // 2

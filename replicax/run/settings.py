@@ -248,8 +248,9 @@ def adapts_until(options: Options, rule: Rule, schedule: Schedule) -> tuple[bool
     adapt = options.adapt
     if adapt is None:  # temperatures are the user's own unless adaptation is asked for
         return schedule.exchanges and not rule.uses_temperature, None
-    if isinstance(adapt, bool):
-        return adapt, None
+    if isinstance(adapt, bool):  # rules that claim a target draw from a ladder that stands still
+        freezes = adapt and rule.uses_temperature and options.burn_in > 0
+        return adapt, options.burn_in if freezes else None
     at_least("adapt", adapt, 0)
     return adapt > 0, int(adapt)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from replicax.results.diagnostics import effective_size, split_rhat
+from replicax.results.diagnostics import bulk_size, effective_size, rhat, split_rhat, tail_size
 from replicax.run.round_trips import completed_trips, count_turns, round_trips, start_turns
 
 # R-hat and effective size
@@ -55,14 +55,28 @@ def test_split_rhat_of_one_chain_compares_its_halves() -> None:
     assert split_rhat(chain) == pytest.approx(az.rhat(halves, method="identity"), rel=1e-6)
 
 
-@pytest.mark.parametrize("name", [name for name in DATA if name != "short"])
+@pytest.mark.parametrize("name", DATA)
 def test_effective_size_is_that_of_arviz(name: str) -> None:
-    # The two end Geyer's sequence differently by one term: 0.4 % for independent draws, 1.4 % where
-    # chains disagree.
     az = pytest.importorskip("arviz")
-    values = DATA[name]
-    assert effective_size(values) == pytest.approx(az.ess(values, method="mean"), rel=0.02)
-    assert effective_size(values[:1]) == pytest.approx(az.ess(values[:1], method="mean"), rel=0.02)
+    for values in (DATA[name], DATA[name][:1], np.round(DATA[name], 1), DATA[name] ** 3):
+        sizes = [size(values) for size in (effective_size, bulk_size, tail_size)]
+        expected = [az.ess(values, method=method) for method in ("mean", "bulk", "tail")]
+        np.testing.assert_allclose(sizes, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_rhat_is_that_of_arviz(name: str) -> None:
+    az = pytest.importorskip("arviz")
+    for values in (DATA[name], np.round(DATA[name], 1), DATA[name] ** 3):
+        assert rhat(values) == pytest.approx(az.rhat(values), rel=1e-9)
+
+
+def test_rhat_sees_chains_that_differ_in_spread_or_have_no_mean() -> None:
+    rng = np.random.default_rng(0)
+    scaled = rng.standard_normal((4, 500)) * np.array([1.0, 1.0, 1.0, 3.0])[:, None]
+    assert split_rhat(scaled) < 1.01 < 1.05 < rhat(scaled)
+    shifted_tails = rng.standard_cauchy((4, 500)) + np.array([0.0, 0.0, 0.0, 2.0])[:, None]
+    assert rhat(shifted_tails) > 1.05
 
 
 def test_effective_size_of_an_autoregression_is_its_closed_form() -> None:
@@ -75,7 +89,8 @@ def test_constant_and_very_short_draws() -> None:
     assert split_rhat(np.ones((2, 10))) == 1.0
     assert split_rhat(np.repeat([[0.0], [1.0]], 10, axis=1)) == float("inf")
     assert np.isnan(split_rhat(np.ones((2, 3))))
-    assert np.isnan(effective_size(np.ones((2, 6))))
+    assert np.isnan(effective_size(np.ones((2, 3))))
+    assert rhat(np.ones((2, 10))) == 1.0 and np.isnan(rhat(np.ones((2, 3))))
     assert effective_size(np.ones((2, 10))) == 20
 
 

@@ -1,0 +1,158 @@
+"""Which energies judge swaps: other mini-batches than those that moved the replicas, and the noise
+of the two states that meet. Bayesian linear regression has an exact posterior to compare with."""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import replicax as rx
+from replicax.algorithm import energy_noise
+from replicax.algorithm.energy_noise import EnergySource
+from replicax.algorithm.swap import BiasCorrected
+from replicax.algorithm.target import Target, as_target, with_row_energies
+from replicax.run.batches import as_batches, as_epochs
+
+NUM_ROWS, NOISE_VAR, PRIOR_VAR = 1000, 4.0, 100.0
+_RNG = np.random.default_rng(0)
+INPUTS = np.c_[np.ones(NUM_ROWS), _RNG.normal(size=(NUM_ROWS, 2))].astype(np.float32)
+OUTPUTS = (INPUTS @ [0.5, -1.0, 2.0] + 2 * _RNG.normal(size=NUM_ROWS)).astype(np.float32)
+COVARIANCE = np.linalg.inv(INPUTS.T @ INPUTS / NOISE_VAR + np.eye(3) / PRIOR_VAR)
+MEAN = COVARIANCE @ (INPUTS.T @ OUTPUTS / NOISE_VAR)
+
+
+def energy(weights: Any, batch: Any) -> jax.Array:
+    inputs, outputs = batch
+    loss = jnp.sum((outputs - inputs @ weights) ** 2) / (2 * NOISE_VAR)
+    return NUM_ROWS / len(outputs) * loss + jnp.sum(weights**2) / (2 * PRIOR_VAR)
+
+
+def std_ratio(num_steps: int = 5_000) -> float:
+    """Standard deviations of the cold rung over the exact ones; standard error about .012."""
+    posterior = rx.sample(
+        energy,
+        jnp.asarray(MEAN, jnp.float32),
+        batches=(INPUTS, OUTPUTS),
+        batch_size=100,
+        num_steps=num_steps,
+        burn_in=500,
+        thin=5,
+        num_chains=16,
+        num_replicas=6,
+        learning_rate=(1e-4, 1e-3),
+        temperature=(1.0, 10.0),
+        window=1,
+        progress=False,
+        rule="bias_corrected",
+    )
+    assert posterior.verdict_rate.min() > 0.02
+    draws = posterior.draws.reshape(-1, 3)
+    return float(np.mean(draws.std(axis=0) / np.sqrt(np.diag(COVARIANCE))))
+
+
+def test_exchange_on_mini_batches_does_not_widen_the_posterior() -> None:
+    """Without exchange the ratio is 1.058: the gradient's own noise."""
+    assert 1.0 < std_ratio() < 1.09
+
+
+def test_judged_on_the_batch_that_moved_the_replicas_it_does(monkeypatch) -> None:
+    monkeypatch.setattr(BiasCorrected, "judges_afresh", False)
+    assert std_ratio() > 1.1
+
+
+def points_of(num_replicas: int) -> jax.Array:
+    spread = np.linspace(0.2, 2.0, num_replicas)[:, None] * _RNG.normal(size=(num_replicas, 3))
+    return jnp.asarray(MEAN + spread, jnp.float32)
+
+
+@pytest.mark.parametrize("kind", ["arrays", "epochs"])
+@pytest.mark.parametrize("batch_size", [50, 500, NUM_ROWS])
+def test_the_noise_of_two_states_is_that_of_their_difference(kind: str, batch_size: int) -> None:
+    make = as_batches if kind == "arrays" else as_epochs
+    batches = make((INPUTS, OUTPUTS), batch_size)
+    target, points = with_row_energies(as_target(energy)), points_of(3)
+    fresh = batches.fresh(batches.data)
+    assert fresh is not None
+
+    @jax.jit
+    def once(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        batch = fresh(key)
+        energies = jax.vmap(lambda point: energy(point, batch))(points)
+        source = EnergySource(target, points, batch, fresh)
+        noise = jax.vmap(target.draw)(jax.random.split(key, 3))
+        return energies, source.row_noise(noise, jnp.float32)
+
+    energies, estimates = jax.lax.map(once, jax.random.split(jax.random.key(1), 2_000))
+    difference = np.asarray(energies)[:, :, None] - np.asarray(energies)[:, None, :]
+    exact = difference.var(axis=0) / 2
+    np.testing.assert_allclose(np.asarray(estimates).mean(axis=0), exact, rtol=0.15, atol=1e-3)
+    if batch_size == NUM_ROWS:
+        assert np.all(np.asarray(estimates) == 0)
+
+
+def test_energies_that_are_no_mean_over_rows_are_estimated_by_further_batches() -> None:
+    """`len(batch)` is not in this energy, so a batch of one row says another thing."""
+
+    def fixed_scale(x: Any, rows: Any) -> jax.Array:
+        return 10.0 * jnp.sum((rows - x) ** 2)
+
+    options = {"batches": OUTPUTS[:100], "batch_size": 10, "rule": "bias_corrected"}
+    options |= {"num_steps": 20, "num_replicas": 2, "learning_rate": 1e-5}
+    options |= {"temperature": (1.0, 2.0), "window": 1, "progress": False}
+    assert not rx.sample(fixed_scale, 0.0, **options).options["row_energies"]
+    by_mean = lambda x, rows: 100.0 * jnp.mean((rows - x) ** 2)  # noqa: E731
+    assert rx.sample(by_mean, 0.0, **options).options["row_energies"]
+
+
+def test_one_energy_that_is_not_finite_does_not_spoil_the_noise_for_good() -> None:
+    rule = rx.swap.bias_corrected(estimate_every=1)
+    before = jnp.full((2, 2), 3.0)
+    for broken in (jnp.nan, jnp.inf):
+        source = EnergySource(
+            Target(lambda x, batch, noise: x * noise, noise=jax.random.normal),
+            jnp.array([1.0, broken]),
+            None,
+            None,
+        )
+        state = rx.State(*[None] * len(rx.State._fields))._replace(  # type: ignore[arg-type]
+            step=jnp.array(5), replica_at=jnp.arange(2), energy_noise_var=before
+        )
+        random: Any = type("Random", (), {"judge": jax.random.key(0), "energy": None})
+        noise = energy_noise.estimate(rule, random, state, source)
+        assert np.all(np.isfinite(noise.by_rung))
+        np.testing.assert_array_equal(noise.of_pairs(state.replica_at), [3.0])
+
+
+WHOLE = {"num_steps": 30, "num_replicas": 3, "learning_rate": 1e-4, "temperature": (1.0, 4.0)}
+WHOLE |= {"window": 1, "progress": False, "rule": "metropolis"}
+
+
+def test_metropolis_takes_all_rows_and_refuses_mini_batches() -> None:
+    start, data = jnp.asarray(MEAN, jnp.float32), (INPUTS, OUTPUTS)
+    posterior = rx.sample(energy, start, batches=data, batch_size=NUM_ROWS, **WHOLE)
+    assert posterior.result.code == "finished"
+    with pytest.raises(ValueError, match="metropolis.*bias_corrected"):
+        rx.sample(energy, start, batches=data, batch_size=NUM_ROWS - 1, **WHOLE)
+    with pytest.warns(UserWarning, match="unless each holds all the data"):
+        rx.sample(energy, start, batches=lambda step: data, **WHOLE)
+    with pytest.raises(ValueError, match="other mini-batches.*arrays with batch_size"):
+        rx.sample(energy, start, batches=lambda step: data, **WHOLE | {"rule": "bias_corrected"})
+
+
+def test_a_ladder_that_claims_a_target_is_frozen_at_burn_in() -> None:
+    options = WHOLE | {"num_steps": 600, "adapt": True, "history_every": 50, "num_replicas": 4}
+    options |= {"learning_rate": 0.05, "temperature": (1.0, 10.0)}
+    target, start = rx.targets.gaussian(), 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        frozen = rx.sample(target, start, burn_in=300, **options)
+    temperatures = frozen.history["temperature"][0]
+    assert np.ptp(temperatures[:5, 1:-1], axis=0).min() > 0.01
+    assert np.ptp(temperatures[6:], axis=0).max() == 0
+    assert frozen.summary()["ladder_moved"] == 0
+    with pytest.warns(UserWarning, match="moved by .* while draws were kept.*burn_in"):
+        moving = rx.sample(target, start, **options)
+    assert moving.summary()["ladder_moved"] > 0.01
