@@ -90,7 +90,8 @@ def preconditioned(
     exp(-U / tau): N(0, 1) gets a variance of 1.1 at rate 0.1, and of 1.7 at rate 0.001. With
     `freeze_after` G is constant from that step of the replica on; the kernel then preserves
     exp(-U / tau) up to O(eta G), whatever G is, and needs no Gamma. Under rules that use
-    temperatures `rx.sample` fills in half of `burn_in`.
+    temperatures `rx.sample` fills in half of `burn_in`. Where a gradient is 0 at the start, G is
+    eps^(-1/2) and the first step is long: start elsewhere, or choose a larger eps.
     """
     if not 0 <= decay < 1:
         raise ValueError(f"decay is {decay}; preconditioned needs 0 <= decay < 1.")

@@ -34,8 +34,9 @@ def cyclical(
     def rung_at(rung: Ladder, count: Array) -> Ladder:
         place = count % cycle_length
         place = jnp.minimum(place, begins) if hold else place
-        # The sum 1 + cos rounds to 0 at the end of a long cycle; noise divides by the rate.
-        rate = jnp.cos(0.5 * jnp.pi * place / cycle_length) ** 2
+        # cos(pi t / 2) as a sine of what is left of the cycle: never rounded to 0, by which
+        # noise would be divided; 1 + cos(pi t) is 0 in float32 at the end of long cycles.
+        rate = jnp.sin(0.5 * jnp.pi * (cycle_length - place) / cycle_length) ** 2
         return Ladder(rung.learning_rate * rate, rung.temperature * exploits(count))
 
     options = {"cycle_length": cycle_length, "exploitation": exploitation, "hold": hold}

@@ -365,3 +365,48 @@ def test_with_a_model_state_a_kernel_evaluates_where_the_replica_is() -> None:
         step(jax.random.key(0), state)
     step, state = step_and_state(steep, params, [0.01, 0.02], kernel=kernel)
     step(jax.random.key(0), state)
+
+
+LADDER = rx.Ladder(jnp.array([0.1, 0.2, 0.4]), jnp.array([1.0, 3.0, 12.0]))
+HALF_RATE = kernels.stepwise(kernels.momentum(0.5), [0], 0.5)
+
+
+@pytest.mark.parametrize("kernel", [kernels.momentum(0.5), HALF_RATE], ids=["plain", "timed"])
+def test_replicas_that_swap_get_a_momentum_of_their_new_rung(kernel: kernels.Kernel) -> None:
+    """tau / eta is 10, 15 and 30; replica 2 stays where it is."""
+    start = jax.vmap(kernel.init)(jnp.array([[1.0, 2.0], [3.0, -1.0], [0.5, 0.3]]))
+    start = jax.tree.map(lambda leaf: leaf + 1, start)  # momentum 1, and a count of 1
+    old, new = jnp.array([0, 1, 2]), jnp.array([1, 0, 2])
+    after = jax.jit(lambda: replicas.change_rungs(kernel, start, LADDER, old, new))()
+    np.testing.assert_array_equal(after.params, start.params)
+    memory = getattr(after.memory, "inner", after.memory)
+    scale = np.sqrt([15 / 10, 10 / 15, 1.0])
+    np.testing.assert_allclose(memory.trace, scale[:, None] * np.ones((3, 2)), rtol=1e-6)
+    assert (memory.trace[2] == 1).all(), "bit for bit where nothing swapped"
+    if kernel is HALF_RATE:
+        np.testing.assert_array_equal(after.memory.count, start.memory.count)
+    same = jax.jit(lambda: replicas.change_rungs(kernel, start, LADDER, old, old))()
+    jax.tree.map(np.testing.assert_array_equal, same, start)
+
+
+@pytest.mark.parametrize("temperature", [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+def test_momentum_without_noise_has_no_law_and_stays(temperature: list[float]) -> None:
+    kernel = kernels.momentum(0.5)
+    start = jax.tree.map(lambda leaf: leaf + 1, jax.vmap(kernel.init)(jnp.zeros((2, 3))))
+    rungs = rx.Ladder(jnp.array([0.1, 0.2]), jnp.array(temperature))
+    after = replicas.change_rungs(kernel, start, rungs, jnp.array([0, 1]), jnp.array([1, 0]))
+    jax.tree.map(np.testing.assert_array_equal, after, start)
+
+
+@pytest.mark.parametrize("rule", [rx.swap.metropolis(), rx.swap.deterministic()])
+def test_momentum_is_scaled_under_rules_that_use_temperatures_only(rule: rx.swap.Rule) -> None:
+    """Rungs 1 and 2 swap: the hotter one has the lower energy, as much as any rule could want."""
+    kernel = kernels.momentum(0.5)
+    settings = rx.Settings(deo(), rule, FROZEN, langevin=False)
+    state = rx.init(kernel, jnp.array([[1.0], [9.0], [0.5]]), LADDER, settings)
+    step = quick_jit(rx.build_step(lambda x: jnp.sum(x**2) / 2, kernel, settings))
+    after, _ = step(jax.random.key(0), state)
+    assert after.rung_of.tolist() == [0, 2, 1]
+    scale = np.sqrt(30 / 15) if rule.uses_temperature else 1.0
+    wanted = [1.0, 9.0 * scale, 0.5 / scale]
+    np.testing.assert_allclose(after.replicas.memory.trace[:, 0], wanted, rtol=1e-6)

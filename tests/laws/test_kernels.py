@@ -6,6 +6,7 @@ Seeds are fixed; beside every bound stands the Monte Carlo standard error it mus
 """
 
 import functools
+import json
 from typing import Any, NamedTuple
 
 import jax
@@ -195,3 +196,50 @@ def test_a_cyclical_kernel_leaves_draws_only_of_the_exploitation_part() -> None:
     drawn = (exploits > 0) & (np.arange(30) >= 8)
     assert drawn.sum() == 4
     np.testing.assert_allclose(posterior.draws[0], path[drawn], rtol=1e-5)
+
+
+@pytest.mark.parametrize("hold", [False, True])
+@pytest.mark.parametrize("length", [8, 13_000, 1_000_000])
+def test_a_long_cycle_ends_with_a_rate_above_0(length: int, hold: bool) -> None:
+    """In float32 1 + cos(pi t) is 0 in the last steps of 12,900, and noise divides by the rate."""
+    kernel = kernels.cyclical(kernels.sgld(), length, exploitation=0.25, hold=hold)
+    rung = Ladder(jnp.array(0.5), jnp.array(2.0))
+    for step in (0, length // 2, length - 3, length - 2, length - 1, length):
+        place = min(step % length, length - length // 4) if hold else step % length
+        rate = 0.5 * np.sin(np.pi / 2 * (1 - place / length)) ** 2  # sines are exact near 0
+        start = kernel.init(jnp.array(0.0))
+        start = start._replace(memory=start.memory._replace(count=jnp.array(step)))
+        slides, _ = kernel.step(None, start, lambda x: (x, jnp.ones(())), rung)
+        assert -float(slides.params) == pytest.approx(rate, rel=1e-5)
+        shaken, _ = kernel.step(jnp.array(1.0), start, lambda x: (x, jnp.zeros(())), rung)
+        std = np.sqrt(2 * rate * 2.0) if step % length >= length - length // 4 else 0.0
+        assert abs(float(shaken.params)) == pytest.approx(std, rel=1e-5)
+
+
+def path_of(kernel: Kernel, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Parameters and second moments of a preconditioned kernel after every step."""
+    gradients = np.random.default_rng(5).normal(size=(num_steps, 2))
+    rung, noise = Ladder(jnp.array(0.1), jnp.array(2.0)), jnp.array([0.5, -1.0])
+    replica, path = kernel.init(jnp.ones(2)), []
+    for gradient in jnp.asarray(gradients, jnp.float32):
+        replica, _ = kernel.step(noise, replica, lambda x, g=gradient: (0.0, g), rung)
+        memory = getattr(replica.memory, "inner", replica.memory)
+        path.append((replica.params, memory.nu))
+    params, square = zip(*path, strict=True)
+    return np.array(params), np.array(square)
+
+
+def test_a_frozen_preconditioner_stays_as_it_was_at_that_step() -> None:
+    adapting, frozen = kernels.preconditioned(0.9), kernels.preconditioned(0.9, freeze_after=5)
+    params, square = path_of(frozen, 10)
+    before = path_of(adapting, 10)
+    np.testing.assert_array_equal(params[:5], before[0][:5])
+    np.testing.assert_array_equal(square[:5], before[1][:5])
+    np.testing.assert_array_equal(square[5:], np.broadcast_to(square[4], (5, 2)))
+    gradients = np.random.default_rng(5).normal(size=(10, 2))[5:]
+    scale = square[4] ** -0.5
+    moves = -0.1 * scale * gradients + np.sqrt(2 * 0.1 * 2.0 * scale) * np.array([0.5, -1.0])
+    np.testing.assert_allclose(params[5:], params[4] + np.cumsum(moves, axis=0), rtol=1e-5)
+    again = kernels.from_spec(json.loads(json.dumps(frozen.spec)))
+    for ours, theirs in zip(path_of(again, 10), (params, square), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
