@@ -34,7 +34,13 @@ def options_of(method: str, epochs: int) -> dict[str, Any]:
     return LENGTHS[method][2] | {"method": method, "epochs": epochs, "average_starts": True}
 
 
-@pytest.mark.parametrize("method", LENGTHS)
+SLOW = ("deo", "sgld", "cyc-sghmc")  # each is much like another
+
+
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in LENGTHS],
+)
 def test_a_run_that_is_made_longer_is_a_long_run(method: str, tmp_path: Path) -> None:
     short, long, _ = LENGTHS[method]
     straight = train(PROBLEM, NETWORK.init, **options_of(method, long), keep_networks=True)
@@ -130,23 +136,13 @@ def test_a_killed_extension_is_not_finished(tmp_path: Path) -> None:
     assert rx.resume(folder, PROBLEM, progress=False).result.code == "finished"
 
 
-def test_a_training_is_resumed_with_its_batch_size(tmp_path: Path) -> None:
+def test_a_training_is_resumed_with_its_batch_size_and_kernel(tmp_path: Path) -> None:
     folder, other = tmp_path / "run", tiny_problem(batch_size=16)
     options = options_of("deo", 2) | {"callback": lambda progress: "stop"}
     train(PROBLEM, NETWORK.init, **options, run_dir=folder)
     with pytest.raises(ValueError, match="32 rows, 8 a batch; .*32 rows, 16 a batch"):
         resume_training(folder, other)
+    with pytest.raises(ValueError, match="was made by rx.train.*gain and buffer_gain"):
+        rx.resume(folder, PROBLEM, kernel="momentum")
     params, _ = networks_of(folder, other)  # another run may start from its networks
     assert np.shape(params["first"]["bias"])[0] == 3
-
-
-def test_resume_of_a_training_takes_gains_and_nothing_else(tmp_path: Path) -> None:
-    gain: Any = lambda step: 0.02 / (1 + step)  # noqa: E731
-    options = options_of("deo-star", 2) | {"buffer_gain": gain}
-    straight = train(PROBLEM, NETWORK.init, **options)
-    folder = tmp_path / "run"
-    options |= {"callback": lambda progress: "stop"}
-    train(PROBLEM, NETWORK.init, **options, run_dir=folder)
-    with pytest.raises(ValueError, match="was made by rx.train"):
-        rx.resume(folder, PROBLEM, buffer_gain=gain, kernel="momentum")
-    assert_same_run(rx.resume(folder, PROBLEM, buffer_gain=gain, progress=False), straight)

@@ -346,7 +346,7 @@ def test_gains_of_ones_own_go_on(gain: Any, tmp_path: Path) -> None:
             ValueError, match=r"resume_training\(run_dir, problem, buffer_gain=...\)"
         ):
             resume_training(tmp_path / "run", PROBLEM)
-    assert_same_run(resume_training(tmp_path / "run", PROBLEM, progress=False, **again), straight)
+    assert_same_run(rx.resume(tmp_path / "run", PROBLEM, progress=False, **again), straight)
 
 
 def counting(breaks_at: int) -> Supervised:

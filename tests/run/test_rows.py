@@ -28,7 +28,7 @@ def program_of(**options: Any) -> Program:
 def test_rows_are_counted_as_steps_draw_them(
     kernel: Any, burn_in: int, thin: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "_BLOCK_STEPS", 7)
+    monkeypatch.setattr(rows, "_BLOCK_STEPS", 7, raising=False)
     program = program_of(kernel=kernel, burn_in=burn_in, thin=thin, history_every=10)
     for step in range(101):
         exploits = lambda k: kernel == "sgld" or k % 20 >= 14  # noqa: E731
