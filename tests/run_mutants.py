@@ -100,6 +100,7 @@ def _run_pytest(copy: Path, tests: list[str]) -> None:
     if not Path(replicax.__file__).is_relative_to(copy):
         os._exit(ANOTHER_PACKAGE)
     options = ["-x", "-q", "-p", "no:cacheprovider", "--tb=short", "--rootdir", str(copy)]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     code = pytest.main([*options, *tests])
     sys.stdout.flush()
     os._exit(int(code))

@@ -109,6 +109,7 @@ def test_positive_doubles_are_sorted(size: int) -> None:
 
 
 @given(cold=st.floats(1e-4, 1.0), ratio=st.floats(1.0, 1e4), num_rungs=st.integers(1, 50))
+@example(cold=0.5, ratio=3.0, num_rungs=1)
 def test_a_geometric_ladder_has_equal_ratios_and_exact_ends(cold, ratio, num_rungs) -> None:
     rungs = ladder.geometric(cold, cold * ratio, num_rungs)
     assert rungs[0] == cold and rungs.shape == (num_rungs,)
@@ -212,3 +213,16 @@ def test_equal_rejection_by_hand() -> None:
 def test_equal_rejection_takes_a_pair_that_never_rejects() -> None:
     moved = ladder.equal_rejection_temperatures([1.0, 2.0, 4.0], [0.0, 0.4])
     assert np.all(np.diff(moved) > 0) and 2.0 < moved[1] < 4.0
+
+
+# When ladder and buffer are tuned.
+@pytest.mark.parametrize(("step", "moves"), [(2, False), (3, True), (7, True), (8, False)])
+def test_nothing_is_tuned_while_the_unit_is_measured_or_after_the_end(step, moves) -> None:
+    chosen = tuning.Tuning(measure_steps=3, until=8)
+    rungs = ladder.Ladder(jnp.array([0.1, 0.2, 0.4, 0.8]), jnp.ones(4))
+    unit = EnergyUnit(jnp.float32(0.0), jnp.int32(0))
+    tuned, buffer, _ = tuning.tune(
+        chosen, jnp.array(step), rungs, jnp.float32(0.5), unit, jnp.arange(4.0), jnp.zeros(3, bool)
+    )
+    assert bool(np.any(tuned.learning_rate != rungs.learning_rate)) is moves
+    assert (float(buffer) != 0.5) is moves

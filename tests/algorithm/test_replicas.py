@@ -86,6 +86,13 @@ def test_energies_and_parameters_are_looked_at(bad: float) -> None:
     assert broken.tolist() == [False, True, True, True]
 
 
+@pytest.mark.parametrize("size", [replicas._SMALL, replicas._SMALL + 1])
+def test_large_arrays_are_looked_at_too(size: int) -> None:
+    params = {"a": jnp.ones((3, 2)), "b": jnp.ones((3, size)).at[1, -1].set(jnp.nan)}
+    broken = replicas.find_broken(Replica(params, None), jnp.ones(3))
+    assert broken.tolist() == [False, True, False]
+
+
 def test_parameters_that_break_in_the_move_are_caught() -> None:
     """At 0 the energy of the root is finite, and lower than its neighbour's; its slope is not."""
     root = lambda x: jnp.sum(jnp.sqrt(jnp.abs(x)))  # noqa: E731

@@ -115,6 +115,18 @@ def test_energies_that_are_not_finite_say_nothing() -> None:
     assert float(found.value) == 0 and float(found.reference.total) == 0
 
 
+def test_the_energy_of_the_coldest_rung_is_compared() -> None:
+    rule = swap.window_corrected("auto", 1.0, reference_steps=20, tuning_steps=50)
+    kernel, ladder = rx.kernels.sgld(), rx.Ladder(jnp.full(3, 0.05), jnp.array([1.0, 2.0, 4.0]))
+    chosen = rx.Settings(
+        schedule.windowed_deo(5), rule, rx.Tuning(adapts=None, adapts_buffer=False)
+    )
+    step = jax.jit(rx.build_step(MIXTURE, kernel, chosen))
+    state, info = step(jax.random.key(1), rx.init(kernel, jnp.zeros(3), ladder, chosen))
+    assert len(np.unique(info.energy)) == 3
+    assert float(state.correction.anchor) == float(info.energy[0])
+
+
 # The stages of a run
 
 

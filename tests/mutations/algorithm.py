@@ -20,6 +20,9 @@ _STAGES = "algorithm/test_exchange.py::test_ladder_and_buffer_are_measured_then_
 _NO_GATE = "algorithm/test_step.py::test_without_a_gate_a_pair_may_swap_at_every_step_of_its_window"
 _SORTED = "algorithm/test_ladder.py::test_an_adapted_ladder_is_sorted_between_its_fixed_ends"
 _UNIT = "algorithm/test_ladder.py::test_ties_and_non_finite_energies_say_nothing_of_the_unit"
+_WHEN = (
+    "algorithm/test_ladder.py::test_nothing_is_tuned_while_the_unit_is_measured_or_after_the_end"
+)
 _GAIN = "algorithm/test_step.py::test_the_gain_of_the_library_is_that_of_the_oracle"
 _GEOMETRIC = "algorithm/test_ladder.py::test_a_geometric_ladder_has_equal_ratios_and_exact_ends"
 _EQUAL_REJECTION = "algorithm/test_ladder.py::test_equal_rejection_by_hand"
@@ -159,7 +162,7 @@ TUNING = mutations_of(
         "tunes = tunes & (step <= tuning.until)",
         _STAGES,
     ),
-    ("tunes = ~measuring", "tunes = measuring | True", _STAGES),
+    ("tunes = ~measuring", "tunes = measuring | True", _WHEN),
     (
         "buffer = jnp.where(measuring, unit.value(), buffer)",
         "buffer = jnp.where(measuring, buffer, buffer)",
@@ -279,4 +282,277 @@ LADDER = mutations_of(
     ),
 )
 
-MUTATIONS = [*SCHEDULE, *SWAP, *TUNING, *WINDOW_CORRECTION, *RANDOMNESS, *LADDER]
+_NOISE = "algorithm/test_energy_noise.py"
+_WEIGHTS = f"{_NOISE}::test_an_estimate_is_by_rung_and_its_weight_falls_to_a_twentieth"
+_MEET = f"{_NOISE}::test_noise_is_that_of_the_replicas_that_meet"
+_ATTEMPT = f"{_NOISE}::test_the_two_of_an_attempt_share_its_batch"
+_BY_ROW = f"{_NOISE}::test_noise_by_row_is_that_of_a_mean_over_the_batch"
+
+ENERGY_NOISE = mutations_of(
+    "algorithm/energy_noise.py",
+    ("rule.estimate_every + 1), 0.05)", "rule.estimate_every + 1), 0.0)", _WEIGHTS),
+    ("1 / (step // rule.estimate_every + 1)", "1 / (step + 1)", _WEIGHTS),
+    ("source.energies(key)[state.replica_at]", "source.energies(key)", _WEIGHTS),
+    ("* (latest - before)", "* (before - latest)", _WEIGHTS),
+    ("step % rule.estimate_every == 0, renew", "step % rule.estimate_every != 0, renew", _WEIGHTS),
+    (
+        "return jnp.where(jnp.isfinite(latest), renewed, before)",
+        "return renewed",
+        f"{_NOISE}::test_a_pair_that_is_not_finite_keeps_its_estimate",
+    ),
+    (
+        "return self.by_replica[replica_at[:-1], replica_at[1:]]",
+        "return jnp.diagonal(self.by_replica, offset=1)",
+        _MEET,
+    ),
+    ("return jnp.diagonal(self.by_rung, offset=1)", "return jnp.diagonal(self.by_rung)", _MEET),
+    (
+        "return self.by_rung[rungs[0], rungs[1]]",
+        "return self.by_rung[rungs[0], rungs[0] + 1]",
+        _MEET,
+    ),
+    ("return self.by_replica[replicas]", "return self.by_replica[rungs]", _MEET),
+    ("scale = self.fresh_batch.noise_share / rows.shape[1]", "scale = 1 / rows.shape[1]", _BY_ROW),
+    (
+        "scale = self.fresh_batch.noise_share / rows.shape[1]",
+        "scale = self.fresh_batch.noise_share",
+        _BY_ROW,
+    ),
+    ("batch = self.another_batch(attempt.batch)", "batch = self.batch", _ATTEMPT),
+    (
+        "return energy(cold_replica, 0), energy(hot_replica, 1)",
+        "return energy(cold_replica, 0), energy(hot_replica, 0)",
+        _ATTEMPT,
+    ),
+    (
+        "(energies.shape[0] - 1)",
+        "energies.shape[0]",
+        "algorithm/test_properties.py::"
+        "test_the_noise_of_a_pair_is_half_the_variance_of_its_difference",
+    ),
+    (
+        "(variance[:, None] + variance[None, :]) / 2 - covariance",
+        "(variance[:, None] + variance[None, :]) / 2",
+        _BY_ROW,
+    ),
+)
+
+SWAP_NOISE = mutations_of(
+    "algorithm/swap.py",
+    (
+        "std if std.ndim == 0 else std[cold]) ** 2",
+        "std if std.ndim == 0 else std[hot]) ** 2",
+        _BY_PAIR,
+    ),
+    (
+        "std if std.ndim == 0 else std[cold]) ** 2",
+        "std if std.ndim == 0 else std[cold])",
+        _CORRECTED,
+    ),
+)
+
+_RUNGS = "algorithm/test_kernel_rungs.py"
+_MOMENTUM = f"{_RUNGS}::test_momentum_takes_the_law_of_its_new_rung"
+_CYCLE = f"{_RUNGS}::test_a_cycle_is_a_cosine_with_noise_at_its_end"
+_PRECONDITIONED = f"{_ORACLE}[at_most_one-deterministic-preconditioned-moved-weight_decay]"
+
+KERNELS = mutations_of(
+    "algorithm/kernels.py",
+    (
+        "jnp.sqrt(2 * (1 - decay) * rung.temperature / rung.learning_rate)",
+        "jnp.sqrt(2 * rung.temperature / rung.learning_rate)",
+        _DEO,
+    ),
+    (
+        "return jnp.sqrt(2 * rung.learning_rate * rung.temperature)",
+        "return jnp.sqrt(rung.learning_rate * rung.temperature)",
+        _PRECONDITIONED,
+    ),
+    (
+        "hotter * (old.learning_rate / new.learning_rate)",
+        "hotter * (new.learning_rate / old.learning_rate)",
+        _MOMENTUM,
+    ),
+    ("scale = jnp.sqrt(variance)", "scale = variance", _MOMENTUM),
+    (
+        "has_law = (old.temperature > 0) & (new.temperature > 0)",
+        "has_law = old.temperature > 0",
+        _MOMENTUM,
+    ),
+    ("return kernel._replace(change_rung=_scale_momentum)", "return kernel", _MOMENTUM),
+    (
+        "adapts = state.count < num_steps",
+        "adapts = state.count <= num_steps",
+        f"{_RUNGS}::test_the_preconditioner_freezes_after_its_steps",
+    ),
+    (
+        "scale = jax.tree.map(jnp.sqrt, scale)",
+        "scale = jax.tree.map(jnp.square, scale)",
+        _PRECONDITIONED,
+    ),
+    (
+        "else jax.random.split(key, len(leaves))",
+        "else [key] * len(leaves)",
+        f"{_RUNGS}::test_every_parameter_has_noise_of_its_own",
+    ),
+    (
+        "return momentum(1 - friction,",
+        "return momentum(friction,",
+        f"{_RUNGS}::test_the_defaults_of_kernels",
+    ),
+    (
+        "decay: float = 0.9, *,",
+        "decay: float = 0.99, *,",
+        f"{_RUNGS}::test_the_defaults_of_kernels",
+    ),
+    (
+        "lambda p, u: p + rung.learning_rate * u",
+        "lambda p, u: p - rung.learning_rate * u",
+        "laws/test_kernels.py::test_a_kernel_has_the_stationary_moments_of_its_recursion",
+    ),
+)
+
+TIMED_KERNELS = mutations_of(
+    "algorithm/timed_kernels.py",
+    (
+        "place = jnp.minimum(place, begins) if hold else place",
+        "place = jnp.minimum(place, begins)",
+        _CYCLE,
+    ),
+    ("place = jnp.minimum(place, begins) if hold else place", "place = place", _CYCLE),
+    ("rung.temperature * exploits(count))", "rung.temperature)", _CYCLE),
+    ("return step % cycle_length >= begins", "return step % cycle_length > begins", _CYCLE),
+    (
+        "(cycle_length - place) / cycle_length) ** 2",
+        "(cycle_length - place) / cycle_length)",
+        _CYCLE,
+    ),
+    (
+        "jnp.sum(count >= jnp.array(falls, jnp.int32))",
+        "jnp.sum(count > jnp.array(falls, jnp.int32))",
+        f"{_RUNGS}::test_a_stepwise_rate_falls_at_its_steps",
+    ),
+    (
+        "done = jnp.minimum(count / num_steps, 1.0)",
+        "done = count / num_steps",
+        f"{_RUNGS}::test_annealing_ends_where_it_was_told",
+    ),
+    (
+        "TimedMemory(count + 1, inner.memory)), energy",
+        "TimedMemory(count, inner.memory)), energy",
+        _CYCLE,
+    ),
+    (
+        "change_rung=None if kernel.change_rung is None else change_rung,",
+        "change_rung=None,",
+        f"{_RUNGS}::test_a_timed_kernel_changes_rungs_as_they_are_at_its_time",
+    ),
+)
+
+_REPLICAS = "algorithm/test_replicas.py"
+_NEIGHBOUR = f"{_REPLICAS}::test_a_broken_replica_takes_all_of_its_nearest_sound_colder_neighbour"
+
+REPLICAS = mutations_of(
+    "algorithm/replicas.py",
+    ("jnp.where(broken[replica_at], -1, rungs)", "jnp.where(broken, -1, rungs)", _NEIGHBOUR),
+    (
+        "source = jnp.where(sound_below >= 0, sound_below, rungs)",
+        "source = jnp.where(sound_below > 0, sound_below, rungs)",
+        _NEIGHBOUR,
+    ),
+    (
+        "source = jnp.where(sound_below >= 0, sound_below, rungs)",
+        "source = jnp.maximum(rungs - 1, 0)",
+        _NEIGHBOUR,
+    ),
+    (".at[replica_at].set(replica_at[source])", ".at[replica_at].set(source)", _NEIGHBOUR),
+    (
+        "return ~(jnp.isfinite(energy_of) & jnp.isfinite(total))",
+        "return ~jnp.isfinite(energy_of)",
+        f"{_REPLICAS}::test_energies_and_parameters_are_looked_at",
+    ),
+    (
+        "return ~(jnp.isfinite(energy_of) & jnp.isfinite(total))",
+        "return ~jnp.isfinite(total)",
+        f"{_REPLICAS}::test_energies_and_parameters_are_looked_at",
+    ),
+    (
+        "jax.tree.leaves((replicas.params, model_state))",
+        "jax.tree.leaves(replicas.params)",
+        f"{_REPLICAS}::test_statistics_that_break_are_caught",
+    ),
+    (
+        "jnp.where(swaps, new, old), fresh, replica)",
+        "jnp.where(swaps, old, new), fresh, replica)",
+        f"{_REPLICAS}::test_a_swap_costs_the_momentum_of_those_that_swapped[reset]",
+    ),
+    (
+        "row.shape[1] > _SMALL]",
+        "row.shape[1] > 2 * _SMALL]",
+        f"{_REPLICAS}::test_large_arrays_are_looked_at_too",
+    ),
+)
+
+
+STEP = mutations_of(
+    "algorithm/step.py",
+    ("by_rung[state.rung_of], state.ladder)", "by_rung[state.replica_at], state.ladder)", _DEO),
+    ("gate=gate & ~swapped,", "gate=gate,", _WINDOWED),
+    (
+        "energy_of = jnp.where(broken, jnp.nan, energy_of)",
+        "energy_of = energy_of",
+        f"{_REPLICAS}::test_a_replica_does_not_swap_as_it_breaks",
+    ),
+    (
+        "restarted=broken[state.replica_at])",
+        "restarted=broken)",
+        f"{_REPLICAS}::test_restarts_are_counted_by_rung",
+    ),
+    ("may_swap = ~settings.tuning.measuring(state.step)", "may_swap = True", _STAGES),
+    ("gate = state.gate | schedule.window_opens(state.step)", "gate = state.gate", _WINDOWED),
+    (
+        "has_swapped = after.rung_of != state.rung_of",
+        "has_swapped = after.rung_of == state.rung_of",
+        f"{_REPLICAS}::test_a_swap_costs_the_momentum_of_those_that_swapped[reset]",
+    ),
+    (
+        "            energy[0],",
+        "            energy[1],",
+        "algorithm/test_window_correction.py::test_the_energy_of_the_coldest_rung_is_compared",
+    ),
+    (
+        "cold_energy, hot_energy = (energy_of[replica] for replica in pair)",
+        "cold_energy, hot_energy = energy[cold], energy[hot]",
+        _APE,
+    ),
+    (
+        "state.ladder, state.rung_of, after.rung_of",
+        "state.ladder, after.rung_of, state.rung_of",
+        f"{_RUNGS}::test_a_swap_gives_momentum_the_law_of_the_new_rung",
+    ),
+    (
+        "elif settings.rule.uses_temperature and",
+        "elif not settings.rule.uses_temperature and",
+        f"{_RUNGS}::test_a_swap_gives_momentum_the_law_of_the_new_rung",
+    ),
+    (
+        "judging_batch = fresh_batch(energy_noise.batch_key(random.judge))",
+        "judging_batch = batch",
+        f"{_RUNGS}::test_swaps_are_judged_on_another_batch",
+    ),
+)
+
+MUTATIONS = [
+    *SCHEDULE,
+    *SWAP,
+    *SWAP_NOISE,
+    *TUNING,
+    *WINDOW_CORRECTION,
+    *RANDOMNESS,
+    *LADDER,
+    *ENERGY_NOISE,
+    *KERNELS,
+    *TIMED_KERNELS,
+    *REPLICAS,
+    *STEP,
+]

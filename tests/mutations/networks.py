@@ -6,7 +6,7 @@ _WITHIN_EPOCH = "networks/test_train.py::test_a_run_stopped_within_an_epoch_goes
 _DECAY = "networks/test_problem.py::test_weight_decay_is_felt_always_and_seen_when_asked"
 _UNITS = "networks/test_problem.py::test_rates_and_temperatures_are_given_once_for_both_units"
 _LOSS = "networks/test_problem.py::test_the_loss_of_a_classification_is_cross_entropy"
-_AUGMENTED = "networks/test_resume.py::test_augmentation_is_on_and_follows_its_key"
+_AUGMENTED = "networks/test_augmented.py::test_augmentation_is_on_and_follows_its_key"
 _METHODS = "networks/test_methods.py"
 _PICKED = f"{_METHODS}::test_which_networks_are_averaged"
 _TABLE = f"{_METHODS}::test_temperatures_rates_and_schedules_of_the_methods"
@@ -20,7 +20,7 @@ _EPOCHS = f"{_OPTIONS}::test_one_network_takes_the_epochs_of_all"
 _TENS = f"{_OPTIONS}::test_tests_and_averages_are_ten_epochs_apart"
 _DRAWN = f"{_OPTIONS}::test_draws_and_history_are_those_at_the_end_of_an_epoch"
 _EVALUATION = "networks/test_evaluate.py::test_an_evaluation_by_hand"
-_LONG = "networks/test_resume.py::test_a_training_goes_on_with_its_round_trips_and_epochs"
+_LONG = "networks/test_training_trips.py::test_a_training_goes_on_with_its_round_trips_and_epochs"
 
 PROBLEM = mutations_of(
     "networks/problem.py",
@@ -204,7 +204,7 @@ TRAIN = mutations_of(
     (
         "rewind(records, program, restored.step)",
         "restored.step",
-        "networks/test_resume.py::test_epochs_beyond_the_checkpoint_are_dropped",
+        "networks/test_resume.py::test_rows_after_the_checkpoint_are_dropped",
     ),
     (
         "options.pick_every, options.burn_in)",
@@ -233,4 +233,99 @@ TRAIN = mutations_of(
     ),
 )
 
-MUTATIONS = [*PROBLEM, *METHODS, *OPTIONS, *EVALUATE, *TRAIN]
+_MOMENTS = "networks/test_swag.py::test_moments_are_those_of_numpy"
+_COVARIANCE = "networks/test_swag.py::test_draws_have_the_mean_and_covariance_of_the_formula"
+_STATISTICS = "networks/test_swag.py::test_statistics_are_those_of_the_batches[array]"
+_CYCLE_ENDS = (
+    "networks/test_swag_cycles.py::test_a_cycle_draws_ten_networks_around_those_of_its_slow_end"
+)
+_SEEDS = "networks/test_swag_cycles.py::test_draws_follow_from_seed_and_cycle"
+
+SWAG = mutations_of(
+    "networks/swag.py",
+    ("gain = 1 / (moments.count + 1)", "gain = 1 / (moments.count + 2)", _MOMENTS),
+    (
+        "total + (1 - gain).astype(total.dtype) * jnp.square(new - mean)",
+        "total + jnp.square(new - mean)",
+        _MOMENTS,
+    ),
+    (
+        "slot = moments.count % _rank(moments)",
+        "slot = (moments.count + 1) % _rank(moments)",
+        _MOMENTS,
+    ),
+    ("moments.deviations, params, mean", "moments.deviations, params, moments.mean", _MOMENTS),
+    (
+        "total / jnp.maximum(moments.count, 1), moments.squares",
+        "total / jnp.maximum(moments.count - 1, 1), moments.squares",
+        _MOMENTS,
+        _COVARIANCE,
+    ),
+    (
+        "scale / (2 * jnp.maximum(num_deviations - 1, 1))",
+        "scale / jnp.maximum(num_deviations - 1, 1)",
+        _COVARIANCE,
+    ),
+    ("num_deviations = jnp.minimum(moments.count, rank)", "num_deviations = rank", _COVARIANCE),
+    ("std = jnp.sqrt(variance * scale / 2)", "std = jnp.sqrt(variance * scale)", _COVARIANCE),
+    (
+        "noise = jax.random.normal(key, mean.shape, mean.dtype)",
+        "noise = jax.random.normal(low_key, mean.shape, mean.dtype)",
+        _COVARIANCE,
+    ),
+    (
+        "sums, count = _only_averages(jnp.zeros_like, state), 0",
+        "sums, count = state, 0",
+        _STATISTICS,
+    ),
+    (
+        "jnp.where(is_constant, 1.0, count * momentum)",
+        "jnp.where(is_constant, 1.0, count * 0.1)",
+        "networks/test_swag.py::test_every_average_has_a_momentum_of_its_own",
+    ),
+    (
+        "def start(params: Any, rank: int = 20)",
+        "def start(params: Any, rank: int = 2)",
+        "networks/test_methods.py::test_the_constants_of_swag",
+    ),
+)
+
+SWAG_CYCLES = mutations_of(
+    "networks/swag_cycles.py",
+    ("NUM_DRAWS = 10", "NUM_DRAWS = 5", _CYCLE_ENDS),
+    ("epoch = int(averages.count) + 1", "epoch = int(averages.count)", _CYCLE_ENDS),
+    (
+        "exploits(epoch * clock.steps_per_epoch - 1)",
+        "exploits(epoch * clock.steps_per_epoch)",
+        _CYCLE_ENDS,
+    ),
+    (
+        "if epoch > burn_in and",
+        "if epoch >= burn_in and",
+        "networks/test_swag_cycles.py::test_networks_of_the_burn_in_are_not_collected",
+    ),
+    (
+        "averages._replace(sampled=sampled), no_moments()",
+        "averages._replace(sampled=sampled), moments",
+        _CYCLE_ENDS,
+    ),
+    ("key = jax.random.fold_in(jax.random.key(seed), epoch)", "key = jax.random.key(seed)", _SEEDS),
+    (
+        "key = jax.random.fold_in(jax.random.key(seed), epoch)",
+        "key = jax.random.fold_in(jax.random.key(0), epoch)",
+        _SEEDS,
+    ),
+    ("params = swag.draw(moments, draw_key)", "params = moments.mean", _CYCLE_ENDS),
+    (
+        "_REFRESH_BATCHES = 50",
+        "_REFRESH_BATCHES = 1",
+        "networks/test_methods.py::test_the_constants_of_swag",
+    ),
+    (
+        "sampled = predict.merge(averages.sampled, predict.average(compute_logits(networks)))",
+        "sampled = predict.average(compute_logits(networks))",
+        _CYCLE_ENDS,
+    ),
+)
+
+MUTATIONS = [*PROBLEM, *METHODS, *OPTIONS, *EVALUATE, *TRAIN, *SWAG, *SWAG_CYCLES]

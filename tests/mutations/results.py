@@ -15,7 +15,7 @@ POSTERIOR = mutations_of(
     ("chain = int(np.argmin(energies))", "chain = 0", _BEST),
     (
         'return self._final("window_swaps") / np.maximum(self.num_windows, 1)',
-        'return self._final("window_swaps") / self._counted_steps',
+        'return self._final("window_swaps") / self.counted_steps',
         "algorithm/test_step.py::test_a_sampled_chain_equals_the_oracle",
     ),
 )

@@ -35,7 +35,7 @@ HOST_LOOP = mutations_of(
         f"{_CUT}[203]",
     ),
     (
-        "verdicts / max(step - program.burn_in, 1)",
+        "verdicts / max(step - int(program.counted_from), 1)",
         "verdicts / max(step, 1)",
         _PROGRESS,
     ),
@@ -138,7 +138,7 @@ ROWS = mutations_of(
     (
         '"epochs": step // every if every else 0,',
         '"epochs": step // every + 1 if every else 0,',
-        "networks/test_resume.py::test_epochs_beyond_the_checkpoint_are_dropped",
+        "networks/test_resume.py::test_rows_after_the_checkpoint_are_dropped",
     ),
     (
         "small = jnp.int8 if num_replicas <= 128 else jnp.int16",
@@ -339,6 +339,200 @@ RESTORE = mutations_of(
     ("records.truncate(rows.lengths(program, step))", "rows.lengths(program, step)", _BEYOND),
 )
 
+_COUNTED = (
+    "run/test_counters.py::"
+    "test_verdicts_count_from_their_first_step_and_windows_when_they_are_whole"
+)
+_LOWEST = "run/test_counters.py::test_the_best_point_is_the_lowest_finite_energy"
+_BROKEN = "run/test_counters.py::test_non_finite_energies_and_restarts"
+
+COUNTERS = mutations_of(
+    "run/counters.py",
+    ("counted = before.step >= counted_from", "counted = before.step > counted_from", _COUNTED),
+    (
+        "window_counted = schedule.window_start(before.step) >= counted_from",
+        "window_counted = before.step >= counted_from",
+        _COUNTED,
+    ),
+    ("info.active & opens & window_counted", "info.active & window_counted", _COUNTED),
+    (
+        "first_swap = info.swapped & (before.gate | opens)",
+        "first_swap = info.swapped",
+        "run/test_counters.py::test_a_window_counts_one_swap",
+    ),
+    (
+        "first_swap = info.swapped & (before.gate | opens)",
+        "first_swap = info.swapped & before.gate",
+        "run/test_counters.py::test_a_window_counts_one_swap",
+    ),
+    (
+        "energy = jnp.where(jnp.isfinite(info.energy), info.energy, jnp.inf)",
+        "energy = info.energy",
+        _LOWEST,
+    ),
+    (
+        "energy = jnp.where(jnp.isfinite(info.energy), info.energy, jnp.inf)",
+        "energy = jnp.nan_to_num(info.energy, nan=jnp.inf, neginf=-jnp.inf)",
+        _LOWEST,
+    ),
+    (
+        "better = energy[rung] < counters.best_energy",
+        "better = energy[rung] > counters.best_energy",
+        _LOWEST,
+    ),
+    ("replica = before.replica_at[rung]", "replica = rung", _LOWEST),
+    (
+        "return jnp.minimum(counters.best_energy, energy[rung]), best",
+        "return energy[rung], best",
+        _LOWEST,
+    ),
+    ("mended = info.restarted.at[0].set(False)", "mended = info.restarted", _BROKEN),
+    (
+        "nonfinite=counters.nonfinite + ~jnp.all(",
+        "nonfinite=0 * counters.nonfinite + ~jnp.all(",
+        _BROKEN,
+    ),
+    (
+        "~jnp.all(jnp.isfinite(info.energy) | mended)",
+        "~jnp.all(jnp.isfinite(info.energy))",
+        _BROKEN,
+    ),
+    (
+        "starts = after.step == counted_from",
+        "starts = after.step == 0",
+        "run/test_counters.py::test_round_trips_begin_with_the_counted_steps",
+    ),
+)
+
+FORGET = mutations_of(
+    "run/round_trips.py",
+    (
+        "return (turns > 0) * (2 - turns % 2)",
+        "return (turns > 0) * 1",
+        "run/test_counters.py::test_round_trips_begin_with_the_counted_steps",
+    ),
+)
+
+_SETTINGS = "run/test_settings.py"
+_LADDER = f"{_SETTINGS}::test_a_ladder_is_geometric_and_hot_without_noise"
+_WINDOW = f"{_SETTINGS}::test_the_window_is_that_of_theorem_1_unless_one_is_given"
+_ADAPTS = f"{_SETTINGS}::test_learning_rates_and_buffer_adapt_by_default"
+_TEMPERATURES = f"{_SETTINGS}::test_temperatures_adapt_on_request_and_without_a_buffer"
+_MEASURED = f"{_SETTINGS}::test_what_is_given_is_not_measured"
+
+SETTINGS = mutations_of(
+    "run/settings.py",
+    ("temperatures[1:] = 0", "temperatures[:0] = 0", _LADDER),
+    (
+        "return geometric(values[0], values[1], num_replicas)",
+        "return np.linspace(values[0], values[1], num_replicas)",
+        _LADDER,
+    ),
+    (
+        "window = optimal_window(num_replicas, options.target_swap_rate)",
+        "window = optimal_window(num_replicas, 0.4)",
+        _WINDOW,
+    ),
+    ("_MEASURE_STEPS = 100", "_MEASURE_STEPS = 10", _ADAPTS),
+    ("if adapts and num_replicas > 2:", "if adapts:", _ADAPTS),
+    ('if adapts_rungs == "learning_rate" and ladder_is_scalar:', "if False:", _ADAPTS),
+    (
+        "return schedule.exchanges and not rule.uses_temperature, None",
+        "return not rule.uses_temperature, None",
+        _ADAPTS,
+    ),
+    ("return adapt > 0, int(adapt)", "return adapt > 0, None", _ADAPTS),
+    (
+        "return schedule.exchanges and not rule.uses_temperature, None",
+        "return schedule.exchanges, None",
+        _TEMPERATURES,
+    ),
+    ("adapts_buffer=not fixed,", "adapts_buffer=adapts,", _TEMPERATURES),
+    (
+        "measures_buffer = buffer_auto and not rule.uses_temperature",
+        "measures_buffer = buffer_auto",
+        _TEMPERATURES,
+    ),
+    (
+        "measures = measures_buffer or (gain_auto and not fixed)",
+        "measures = measures_buffer",
+        _MEASURED,
+    ),
+    ("measure_buffer=measures_buffer,", "measure_buffer=measures,", _MEASURED),
+    (
+        "freezes = adapt and rule.uses_temperature and options.burn_in > 0",
+        "freezes = False",
+        f"{_SETTINGS}::test_a_ladder_of_temperatures_stands_still_after_burn_in",
+    ),
+    (
+        "freezes = adapt and rule.uses_temperature and options.burn_in > 0",
+        "freezes = adapt and options.burn_in > 0",
+        f"{_SETTINGS}::test_a_ladder_of_temperatures_stands_still_after_burn_in",
+    ),
+)
+
+_SUBSETS = "run/test_epochs.py::test_every_subset_of_rows_is_an_equally_likely_further_batch"
+_FINITE_POPULATION = "run/test_epochs.py::test_the_noise_of_energies_is_that_of_a_finite_population"
+
+BATCHES = mutations_of(
+    "run/batches.py",
+    (
+        "jax.random.randint(key, (self.batch_size,), 0, self.num_rows)",
+        "jax.random.randint(key, (self.batch_size,), 0, self.num_rows - 1)",
+        "run/test_batch_properties.py::test_every_row_is_drawn_equally_often",
+    ),
+    (
+        "places = (first + jnp.arange(self.batch_size)) % self.num_rows",
+        "places = jnp.minimum(first + jnp.arange(self.batch_size), self.num_rows - 1)",
+        "run/test_epochs.py::test_a_last_batch_is_filled_from_the_beginning_of_its_epoch",
+    ),
+    (
+        "return -(-self.num_rows // self.batch_size)",
+        "return self.num_rows // self.batch_size",
+        "run/test_epochs.py::test_a_last_batch_is_filled_from_the_beginning_of_its_epoch",
+    ),
+    (
+        "jax.random.fold_in(jax.random.fold_in(key, _ORDERS), epoch)",
+        "jax.random.fold_in(key, _ORDERS)",
+        "run/test_epochs.py::test_an_epoch_shows_every_row_once",
+    ),
+    (
+        "return prng.ordinary(key)",
+        "return prng.ordinary(prng.make_key(0))",
+        "run/test_epochs.py::test_a_batch_is_prepared_with_luck_of_its_own",
+    ),
+    (
+        "rows = _different_rows(rows_key, self.batch_size, self.num_rows)",
+        "rows = _different_rows(rows_key, self.batch_size, self.num_rows - 1)",
+        _SUBSETS,
+    ),
+    (
+        "rows = _different_rows(rows_key, self.batch_size, self.num_rows)",
+        "rows = jax.random.randint(rows_key, (self.batch_size,), 0, self.num_rows)",
+        _SUBSETS,
+    ),
+    (
+        "return self._prepared(data, rows, key)",
+        "return self._prepared(data, rows, rows_key)",
+        "run/test_epochs.py::test_a_further_batch_is_prepared_with_a_key_of_its_own",
+    ),
+    (
+        "return FreshBatches(draw, 1 - self.batch_size / self.num_rows)",
+        "return FreshBatches(draw, 1.0)",
+        "laws/test_judgement.py::test_the_noise_of_two_states_is_that_of_their_difference[500-epochs]",
+    ),
+    (
+        "num_epochs = -(-num_steps // self.steps_per_epoch) + 1",
+        "num_epochs = num_steps // self.steps_per_epoch",
+        "run/test_epochs.py::test_an_epoch_shows_every_row_once",
+    ),
+    (
+        "del self.pending[: step - self.position]",
+        "del self.pending[: step - self.position - 1]",
+        "run/test_batches.py::test_a_function_and_an_iterable_of_the_same_batches_agree",
+    ),
+)
+
 MUTATIONS = [
     *HOST_LOOP,
     *SAVER,
@@ -346,8 +540,12 @@ MUTATIONS = [
     *RECORDS,
     *CHECKPOINT,
     *ROUND_TRIPS,
+    *FORGET,
     *PROGRAM,
     *COMPILED_LOOP,
     *INITIAL,
     *RESTORE,
+    *COUNTERS,
+    *SETTINGS,
+    *BATCHES,
 ]

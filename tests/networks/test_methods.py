@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
+from replicax.networks import swag, swag_cycles
 from replicax.networks.methods import METHODS, Clock
 from replicax.networks.options import TrainOptions
 
@@ -100,3 +101,8 @@ def test_the_defaults_are_the_papers_for_cifar_100() -> None:
     gain, buffer_gain = defaults["gain"], defaults["buffer_gain"]
     assert (gain.scale, gain.offset, gain.power, gain.cap) == (600, 1000, 0.8, 0.5)
     assert (buffer_gain.scale, buffer_gain.offset, buffer_gain.cap) == (60, 1000, 0.05)
+
+
+def test_the_constants_of_swag() -> None:
+    assert swag.start({"w": np.zeros(3, np.float32)}).deviations["w"].shape == (20, 3)
+    assert (swag_cycles.NUM_DRAWS, swag_cycles._REFRESH_BATCHES) == (10, 50)

@@ -1,0 +1,58 @@
+"""A training that is stopped goes on with its round trips."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from common import assert_same_run
+
+import replicax as rx
+from replicax.networks.problem import Test, supervised
+
+ROWS = np.random.default_rng(1).normal(size=(8, 2)).astype(np.float32)
+STEPS = 4  # of an epoch
+# A buffer so low that every pair that may swap does.
+SWAPPING: dict[str, Any] = {
+    "epochs": 6,
+    "method": "deo",
+    "num_replicas": 2,
+    "learning_rate": (0.02, 0.1),
+    "buffer": -1e6,
+    "keep_networks": True,
+    "progress": False,
+}
+
+
+def quick_problem() -> Any:
+    """Quick to compile: two numbers, drawn to the rows."""
+
+    def loss_fn(params: Any, state: Any, batch: Any, key: Any) -> tuple[Any, Any]:
+        return jnp.mean((params - batch) ** 2), state
+
+    logits = lambda params, state, inputs: inputs[:, None] * params  # noqa: E731
+    test = Test(logits, jnp.ones(2), jnp.array([0, 1]), 2)
+    return supervised(loss_fn, ROWS, batch_size=2, test=test)
+
+
+def start(key: Any) -> tuple[Any, Any]:
+    return jax.random.normal(key, (2,)), {}
+
+
+def test_a_training_goes_on_with_its_round_trips_and_epochs(tmp_path: Path) -> None:
+    """Two replicas that swap whenever they may: round trips begin before and after the stop."""
+    problem = quick_problem()
+    whole = rx.train(problem, start, **SWAPPING)
+    stopped = rx.train(
+        problem,
+        start,
+        run_dir=tmp_path / "run",
+        callback=lambda progress: "stop" if progress.step >= 3 * STEPS else None,
+        **SWAPPING,
+    )
+    assert 0 < stopped.round_trips[0] < whole.round_trips[0]
+    resumed = rx.resume_training(tmp_path / "run", problem, progress=False)
+    assert_same_run(resumed, whole)
+    assert resumed.num_epochs == 6 and resumed.result.code == "finished"
+    assert resumed.epochs["epoch"].tolist() == [1, 2, 3, 4, 5, 6]

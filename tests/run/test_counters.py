@@ -1,0 +1,112 @@
+"""What a run counts, one step at a time."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from replicax.algorithm import schedule
+from replicax.algorithm.step import Info
+from replicax.run import counters
+from replicax.run.counters import PAIR_COUNTS, Counters
+from replicax.run.round_trips import completed_trips
+
+NUM_REPLICAS = 3
+REPLICA_AT = jnp.array([2, 0, 1])
+POINTS = jnp.array([[0.0, 10.0], [1.0, 11.0], [2.0, 12.0]])  # by replica
+
+
+def start(track_best: bool = True) -> Counters:
+    state: Any = SimpleNamespace(
+        rung_of=jnp.arange(NUM_REPLICAS), buffer=jnp.float32(0), points=POINTS
+    )
+    return counters.start(state, track_best)
+
+
+def count(before: Counters, step: int = 0, gate: Any = (True, True), **seen: Any) -> Counters:
+    """Add a step with windows of 4, counted from step 6 on."""
+    no = jnp.zeros(NUM_REPLICAS - 1, bool)
+    told = {
+        "energy": jnp.zeros(NUM_REPLICAS),
+        "wanted": no,
+        "swapped": no,
+        "active": no,
+        "restarted": jnp.zeros(NUM_REPLICAS, bool),
+    }
+    told |= {name: jnp.array(value) for name, value in seen.items()}
+    rungs = jnp.argsort(REPLICA_AT)
+    old: Any = SimpleNamespace(step=jnp.array(step), gate=jnp.array(gate), replica_at=REPLICA_AT)
+    new: Any = SimpleNamespace(step=jnp.array(step + 1), rung_of=rungs, replica_at=REPLICA_AT)
+    made = schedule.windowed_deo(4)
+    return counters.count(before, old, new, Info(**told), made, 6, POINTS)
+
+
+def pairs(found: Counters, name: str) -> list[int]:
+    return found.pairs[PAIR_COUNTS.index(name)].tolist()
+
+
+def test_verdicts_count_from_their_first_step_and_windows_when_they_are_whole() -> None:
+    yes = [True, False]
+    for step, verdicts, windows, swaps in (
+        (4, 0, 0, 0),  # a window that began before
+        (5, 0, 0, 0),
+        (6, 1, 0, 0),
+        (7, 1, 0, 0),
+        (8, 1, 1, 1),  # the first that is counted whole
+        (9, 1, 0, 1),
+    ):
+        found = count(start(), step, wanted=yes, active=yes, swapped=yes)
+        assert pairs(found, "verdicts") == [verdicts, 0], step
+        assert pairs(found, "windows") == [windows, 0], step
+        assert pairs(found, "window_swaps") == [swaps, 0], step
+
+
+def test_a_window_counts_one_swap() -> None:
+    """Without a gate a pair may swap again; a closed gate says that it has."""
+    yes = [True, True]
+    found = count(start(), 9, gate=(False, True), swapped=yes)
+    assert pairs(found, "window_swaps") == [0, 1]
+    found = count(start(), 12, gate=(False, True), swapped=yes)
+    assert pairs(found, "window_swaps") == [1, 1], "a new window opens all gates"
+
+
+@pytest.mark.parametrize("bad", [np.nan, -np.inf, np.inf])
+def test_the_best_point_is_the_lowest_finite_energy(bad: float) -> None:
+    found = count(start(), energy=[5.0, bad, 7.0])
+    assert float(found.best_energy) == 5.0
+    np.testing.assert_array_equal(found.best, POINTS[2], "replica 2 is on rung 0")
+    later = count(found, energy=[6.0, 8.0, 5.5])
+    assert float(later.best_energy) == 5.0
+    np.testing.assert_array_equal(later.best, POINTS[2])
+    lower = count(later, energy=[bad, 9.0, 4.0])
+    assert float(lower.best_energy) == 4.0
+    np.testing.assert_array_equal(lower.best, POINTS[1])
+    nothing = count(start(), energy=[bad, bad, bad])
+    assert float(nothing.best_energy) == np.inf
+    np.testing.assert_array_equal(nothing.best, start().best)
+    assert count(start(track_best=False), energy=[5.0, bad, 7.0]).best is None
+
+
+def test_non_finite_energies_and_restarts() -> None:
+    found = count(start(), energy=[1.0, np.nan, 2.0])
+    assert int(found.nonfinite) == 1 and found.restarts.tolist() == [0, 0, 0]
+    mended = count(start(), energy=[1.0, np.nan, 2.0], restarted=[False, True, False])
+    assert int(mended.nonfinite) == 0 and mended.restarts.tolist() == [0, 1, 0]
+    coldest = count(start(), energy=[np.nan, 1.0, 2.0], restarted=[True, False, False])
+    assert int(coldest.nonfinite) == 1 and coldest.restarts.tolist() == [0, 0, 0]
+    np.testing.assert_array_equal(coldest.energy, [np.nan, 1.0, 2.0])
+    assert int(count(found, energy=[1.0, 1.0, 1.0]).nonfinite) == 1, "what was is not forgotten"
+
+
+def test_round_trips_begin_with_the_counted_steps() -> None:
+    """Before step 6 trips are forgotten, but not where a replica heads for."""
+    turns = np.array([5, 4, 0])  # two trips and on its way up; on its way down; not yet at the end
+    before = start()._replace(turns=jnp.array(turns, jnp.int32))
+    kept = count(before, step=4).turns
+    assert completed_trips(kept).tolist() == [2, 1, 0]
+    found = count(before, step=5).turns
+    assert completed_trips(found).tolist() == [0, 0, 0]
+    np.testing.assert_array_equal(found % 2, kept % 2)
+    np.testing.assert_array_equal(found > 0, kept > 0)

@@ -1,0 +1,80 @@
+"""From options to the parts of the algorithm: ladder, window, and what adapts."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import replicax as rx
+from replicax.algorithm import schedule, swap
+from replicax.algorithm.tuning import ConstantGain
+from replicax.run import settings
+from replicax.run.options import Options
+from replicax.theory import optimal_window
+
+DETERMINISTIC, METROPOLIS = swap.deterministic(), swap.metropolis()
+
+
+def options(**given: Any) -> Options:
+    return Options(**({"num_steps": 1000, "learning_rate": (0.01, 0.16)} | given))
+
+
+def tuning(rule: swap.Rule = DETERMINISTIC, num_replicas: int = 5, made: Any = None, **given: Any):
+    return settings.tuning(options(**given), num_replicas, rule, made or schedule.deo())
+
+
+def test_a_ladder_is_geometric_and_hot_without_noise() -> None:
+    made = settings.ladder(options(temperature=2.0), 5, DETERMINISTIC, True)
+    np.testing.assert_allclose(made.learning_rate, [0.01, 0.02, 0.04, 0.08, 0.16])
+    np.testing.assert_allclose(made.temperature, [2.0, 0, 0, 0, 0])
+    made = settings.ladder(options(temperature=(1.0, 16.0)), 5, METROPOLIS, False)
+    np.testing.assert_allclose(made.temperature, [1, 2, 4, 8, 16])
+    given = settings.ladder(options(learning_rate=[1, 2, 3, 4, 5]), 5, DETERMINISTIC, True)
+    np.testing.assert_allclose(given.learning_rate, [1, 2, 3, 4, 5])
+
+
+def test_the_window_is_that_of_theorem_1_unless_one_is_given() -> None:
+    made = settings.schedule(options(target_swap_rate=0.3), 7)
+    assert (made.window, made.swaps) == (optimal_window(7, 0.3), "at_most_one")
+    assert made.window > 1
+    assert settings.schedule(options(window=3), 7).window == 3
+    assert settings.schedule(options(schedule="deo"), 7).window == 1
+    assert settings.schedule(options(schedule="DEO*"), 7).window == optimal_window(7, 0.4)
+    assert settings.schedule(options(schedule="exactly_one", window=3), 7).swaps == "exactly_one"
+    assert not settings.schedule(options(schedule="None"), 7).exchanges
+
+
+def test_learning_rates_and_buffer_adapt_by_default() -> None:
+    made = tuning()
+    assert (made.adapts, made.adapts_buffer, made.until) == ("learning_rate", True, None)
+    assert (made.measure_steps, made.measure_buffer) == (100, True)
+    assert made.target_swap_rate == 0.4 and made.buffer_gain is None
+    assert tuning(num_replicas=2).adapts is None, "both ends are fixed"
+    assert tuning(learning_rate=0.1).adapts is None, "one rate is no ladder"
+    assert tuning(adapt=300).until == 300
+    for nothing in (tuning(adapt=False), tuning(adapt=0), tuning(made=schedule.none())):
+        assert (nothing.adapts, nothing.adapts_buffer) == (None, False)
+
+
+def test_temperatures_adapt_on_request_and_without_a_buffer() -> None:
+    given = {"temperature": (1.0, 4.0)}
+    assert tuning(METROPOLIS, **given).adapts is None
+    made = tuning(METROPOLIS, adapt=True, **given)
+    assert (made.adapts, made.adapts_buffer) == ("temperature", False)
+    assert (made.measure_steps, made.measure_buffer) == (0, False)
+
+
+def test_what_is_given_is_not_measured() -> None:
+    made = tuning(buffer=0.5, buffer_gain=0.1)
+    assert (made.measure_steps, made.measure_buffer) == (0, False)
+    assert isinstance(made.buffer_gain, ConstantGain) and made.buffer_gain.value == 0.1
+    only_gain = tuning(buffer=0.5)
+    assert (only_gain.measure_steps, only_gain.measure_buffer) == (100, False)
+    assert tuning(gain=rx.Gain(3.0)).gain == rx.Gain(3.0)
+
+
+@pytest.mark.parametrize(("burn_in", "until"), [(0, None), (400, 400)])
+def test_a_ladder_of_temperatures_stands_still_after_burn_in(burn_in: int, until: Any) -> None:
+    made = tuning(METROPOLIS, adapt=True, temperature=(1.0, 4.0), burn_in=burn_in)
+    assert made.until == until
+    assert tuning(adapt=True, burn_in=burn_in).until is None, "a rule without a target goes on"
