@@ -4,6 +4,7 @@
 PYTHON      ?= python3
 VENV        ?= .venv
 DEMO        ?= demo-run
+MUTANTS     ?=
 PYTEST_ARGS ?= -n auto --dist loadfile
 BENCH       ?= $(sort $(wildcard benchmarks/bench_*.py))
 
@@ -13,7 +14,7 @@ INPUTS  := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test slow lint format types docs reproduce bench dev clean distclean
+.PHONY: help demo test slow mutants lint format types docs reproduce bench dev clean distclean
 
 help: ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -29,6 +30,9 @@ test: $(VENV)/.test ## run the tests (PYTEST_ARGS="-n 2 -k swap" and the like)
 
 slow: $(VENV)/.test ## run the tests that take long
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+mutants: $(VENV)/.test ## change one line of the core at a time; a test must fail (MUTANTS="--only swap")
+	$(BIN)/python tests/run_mutants.py $(MUTANTS)
 
 lint: $(VENV)/.lint ## check style and format
 	$(BIN)/ruff check .
