@@ -41,7 +41,7 @@ class Test(NamedTuple):
 
 @dataclass(frozen=True)
 class Supervised:
-    """A target, its mini-batches and its test; made by `supervised` or `classification`."""
+    """A target, its mini-batches and its test; `supervised` and `classification` return one."""
 
     target: Target
     batches: EpochBatches
@@ -87,7 +87,7 @@ def supervised(
         loss_fn: `loss_fn(params, model_state, batch, key) -> loss, model_state`, the loss being a
             mean over the batch. The model state (batch statistics, ...) belongs to the replica and
             travels with it; without one, pass {} through.
-        data: arrays with a row for every example; seen in a new order each epoch.
+        data: arrays with a row for every example, in a new order each epoch.
         unit: of energies, "mean" or "total".
         weight_decay: of the Gaussian prior, per mean loss; always part of the gradient.
         prior_in_energy: whether swaps see the prior, too.

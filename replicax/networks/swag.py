@@ -37,7 +37,7 @@ class Moments(NamedTuple):
     count: Array  # () networks collected
     mean: Any
     squares: Any  # sum of squared deviations from the mean
-    deviations: Any  # leading axis: slot of a ring; slot n % rank holds network n's
+    deviations: Any  # leading axis: slot of a ring; that of network n is in slot n % rank
 
 
 def start(params: Any, rank: int = 20) -> Moments:
@@ -111,7 +111,7 @@ def draw(moments: Moments, key: Array, scale: float | Array = 1.0) -> Any:
     rank = _rank(moments)
     num_deviations = jnp.minimum(moments.count, rank)
     low_key, *keys = jax.random.split(key, 1 + len(jax.tree.leaves(moments.mean)))
-    # Slots not yet filled hold zeros, so that their normals do not matter.
+    # Slots not yet filled are zeros, so that their normals do not matter.
     low_std = jnp.sqrt(scale / (2 * jnp.maximum(num_deviations - 1, 1)))
     low = jax.random.normal(low_key, (rank,)) * low_std
 
@@ -137,9 +137,9 @@ def refresh_statistics(
     exponential averages, running <- (1 - momentum) running + momentum batch. (Flax and Equinox
     call 1 - momentum the momentum.) Each batch is applied in training to averages of zero, which
     leaves momentum times the statistics of that batch alone; the result is their mean over
-    batches, equally weighted, whatever `state` held before. What is not floating point, counters
-    and random keys, goes on from batch to batch; floating point that training leaves as it is
-    stays as it is.
+    batches, equally weighted, whatever the values in `state`. What is not floating point,
+    counters and random keys, goes on from batch to batch; floating point that training leaves as
+    it is stays as it is.
 
     The momentum of each array is measured with the first batch, unless one is given for all.
 

@@ -142,7 +142,7 @@ def build_evaluation(
 ) -> Evaluation:
     """Return the tests after every epoch, and the average of networks that the method asks for.
 
-    `like` holds the shapes of one network, (params, model_state).
+    `like` has the shapes of one network, (params, model_state).
     """
     clock, kernel = options.clock(problem), options.kernel(problem)
     weights = options.parts.weights(clock, kernel, options.pick_every, options.burn_in)
@@ -165,6 +165,9 @@ def resume_training(
     buffer_gain: Any = None,
 ) -> Trained:
     """Continue the training in a folder, bit for bit; more `epochs` make it longer.
+
+    The latter is refused where a longer run would begin in another way: with a learning rate or
+    cycle that follows the length, or with an average at its end.
 
     `gain` and `buffer_gain` are given again where they were functions of your own.
     """
@@ -238,7 +241,7 @@ def networks_of(run_dir: str | Path, problem: Supervised, num_replicas: int | No
 def _stored_options(
     records: FolderRecords, problem: Supervised, given: dict[str, Any]
 ) -> TrainOptions:
-    """Return the options of a folder, changed by those given, once the problem fits."""
+    """Return the options of a folder with those of `given` replaced, if the problem fits."""
     folder, metadata = records.folder, records.metadata
     if metadata.training is None:
         raise ValueError(f"{folder} was not made by rx.train; rx.resume continues it.")

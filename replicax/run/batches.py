@@ -29,7 +29,7 @@ class Batches:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every batch holds all the data, as far as can be known."""
+        """Whether every batch has all rows of the data, as far as is known."""
         return True
 
     def describe(self) -> str:
