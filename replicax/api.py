@@ -92,7 +92,8 @@ def sample(
             use temperatures, True adapts those.
         energy_at: "moved": the energy that decides a swap is that of the moved state; "before":
             the value that the gradient computed anyway.
-        on_swap: "keep": momentum travels with its replica; "reset": a swap costs it.
+        on_swap: "keep": momentum travels with its replica, and is scaled to the law of the new rung
+            under rules that use temperatures; "reset": a swap sets it to zero.
         burn_in, thin: draws are kept from step `burn_in` on, every `thin`-th.
         run_dir: a folder for draws, records and checkpoints; without it all stays in memory.
         progress: show a progress bar; by default where a terminal is attached.

@@ -101,7 +101,7 @@ def preconditioned(
     transform = rms if freeze_after is None else _frozen_after(rms, freeze_after)
 
     def move(replica: Replica, gradient: Any, noise: Any, rung: Ladder) -> Replica:
-        _, memory = transform.update(gradient, replica.memory, replica.params)
+        memory: Any = transform.update(gradient, replica.memory, replica.params)[1]
         square = memory.nu if freeze_after is None else memory.inner.nu
         scale = jax.tree.map(lambda nu: jax.lax.rsqrt(nu + eps), square)
         update = jax.tree.map(jnp.multiply, scale, gradient)
@@ -126,10 +126,10 @@ def _frozen_after(
 ) -> optax.GradientTransformation:
     """Return a transform whose state is renewed in the first `num_steps` steps only."""
 
-    def init(params: Any) -> TimedMemory:
+    def init(params: Any) -> Any:
         return TimedMemory(jnp.array(0, jnp.int32), transform.init(params))
 
-    def update(updates: Any, state: TimedMemory, params: Any = None) -> tuple[Any, TimedMemory]:
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         updates, renewed = transform.update(updates, state.inner, params)
         adapts = state.count < num_steps
         inner = jax.tree.map(lambda new, old: jnp.where(adapts, new, old), renewed, state.inner)

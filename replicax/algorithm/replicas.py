@@ -112,14 +112,15 @@ def change_rungs(
     kernel: Kernel, replicas: Any, ladder: Ladder, old_rung_of: Array, new_rung_of: Array
 ) -> Any:
     """Give the memory of replicas that swapped the law of their new rung (`Kernel.change_rung`)."""
-    assert kernel.change_rung is not None
+    change_rung = kernel.change_rung
+    assert change_rung is not None
 
     def changed() -> Any:
         old, new = (
             jax.tree.map(lambda by_rung, at=at: by_rung[at], ladder)
             for at in (old_rung_of, new_rung_of)
         )
-        return jax.vmap(kernel.change_rung)(replicas, old, new)
+        return jax.vmap(change_rung)(replicas, old, new)
 
     return jax.lax.cond(jnp.any(old_rung_of != new_rung_of), changed, lambda: replicas)
 

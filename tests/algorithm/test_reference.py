@@ -232,6 +232,23 @@ def test_momentum_travels_with_its_particle_and_noise_follows_the_label() -> Non
     np.testing.assert_allclose(record.params[1, :, 0], [8 - 2 * second[0], -2 - 0.5 * second[1]])
 
 
+def test_momentum_gets_the_law_of_its_new_rung_where_temperatures_decide() -> None:
+    """tau / eta is 4 on the colder rung and 36 on the hotter one."""
+    for rule, ratio in (("deterministic", 1.0), ("metropolis", 3.0)):
+        record = scripted(
+            [[1.0, 0.0]],  # the two swap
+            {"move": np.zeros((1, 2, 1)), "log_uniform": np.full((1, 1), -10.0)},
+            alternate=False,
+            gradient=lambda params, noise: np.full(1, 6.0),
+            rule=rule,
+            kernel="momentum",
+            learning_rate=[0.5, 1.0],
+            temperature=[2.0, 36.0],
+        )
+        assert record.rung_of.tolist() == [[1, 0]]
+        np.testing.assert_allclose(record.momentum[0, :, 0], [6 * ratio, 6 / ratio])
+
+
 def test_the_preconditioner_travels_with_its_particle() -> None:
     record = scripted(
         [[1.0, 0.0], [0.0, 0.0]],
