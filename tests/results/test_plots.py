@@ -14,7 +14,7 @@ import replicax as rx
 from replicax.results import plots
 from replicax.run import round_trips
 
-NUM_STEPS, EVERY, BURN_IN = 600, 20, 70
+NUM_STEPS, EVERY, BURN_IN = 600, 20, 110
 
 
 def bowl(x):
@@ -25,6 +25,7 @@ def quick(target=bowl, params=None, **options):
     """A run of a few steps, without warnings about its quality."""
     params = jnp.zeros(2) if params is None else params
     options = {"num_steps": 60, "num_replicas": 4, "learning_rate": (0.01, 0.3)} | options
+    options = {"buffer": 0.1, "buffer_gain": 0.1} | options  # no steps that only measure
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rx.Posterior, "warn", lambda self: None)
         return rx.sample(target, params, progress=False, **options)
@@ -119,11 +120,11 @@ def test_rates_are_differences_of_counts(posterior, figures):
     drawn = lines(over_time)
     assert len(drawn) == 4
     steps = drawn[0].get_xdata()
-    assert_array_equal(steps, np.arange(80, NUM_STEPS + 1, EVERY))
+    assert_array_equal(steps, np.arange(120, NUM_STEPS + 1, EVERY))
     counts = posterior.history["verdicts"]
     for pair, line in enumerate(drawn):
         rate = line.get_ydata()
-        assert rate[0] == pytest.approx(counts[:, 3, pair].mean() / (80 - BURN_IN))
+        assert rate[0] == pytest.approx(counts[:, 5, pair].mean() / (120 - BURN_IN))
         assert rate[-1] == pytest.approx((counts[:, -1] - counts[:, -2])[:, pair].mean() / EVERY)
         steps_counted = np.diff(steps, prepend=BURN_IN)
         assert np.sum(rate * steps_counted) == pytest.approx(counts[:, -1, pair].mean())
@@ -137,7 +138,7 @@ def test_rates_are_differences_of_counts(posterior, figures):
 def test_rates_of_long_histories_are_averaged():
     steps = np.arange(1, 1001) * 10
     counts = np.cumsum(np.full((1, 1000, 1), 4), axis=1)
-    ends, rates = plots.verdict_rates({"step": steps, "verdicts": counts}, burn_in=0)
+    ends, rates = plots.verdict_rates({"step": steps, "verdicts": counts}, counted_from=0)
     assert ends.size == 50 and ends[-1] == 10_000
     assert_allclose(rates, 0.4)
 
@@ -145,7 +146,7 @@ def test_rates_of_long_histories_are_averaged():
 def test_rates_leave_out_a_very_short_interval_after_burn_in():
     steps = np.array([100, 200, 300])
     counts = np.array([1, 41, 81]).reshape(1, 3, 1)
-    ends, rates = plots.verdict_rates({"step": steps, "verdicts": counts}, burn_in=99)
+    ends, rates = plots.verdict_rates({"step": steps, "verdicts": counts}, counted_from=99)
     assert_array_equal(ends, [200, 300])
     assert_allclose(rates.ravel(), [41 / 101, 0.4])
 
@@ -204,7 +205,7 @@ def test_trips_end_at_the_counts_beside_lemma_1(posterior, figures):
     axes = figures["trips"].axes[0]
     assert [line.get_ydata()[-1] for line in lines(axes)] == posterior.round_trips.tolist()
     expected = posterior.summary()["round_trips_per_1000_steps_expected"]
-    per_1000 = dashed(axes).get_ydata()[-1] / NUM_STEPS * 1000
+    per_1000 = dashed(axes).get_ydata()[-1] / (NUM_STEPS - BURN_IN) * 1000
     assert per_1000 == pytest.approx(np.mean(expected), abs=1e-3)
 
 
