@@ -22,12 +22,13 @@ import re
 import shutil
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 if __name__ == "__main__":
@@ -114,7 +115,7 @@ def verdict_of(code: int | None, output: str) -> str:
     return "killed" if code == 1 and failed else "broken"
 
 
-def try_one(number: int, mutation: Mutation, copy: Path, sources: Path, limit: float) -> Outcome:
+def try_one(copy: Path, number: int, mutation: Mutation, sources: Path, limit: float) -> Outcome:
     """Change one line of a copy, run the tests that must fail, and change it back."""
     began, path = time.monotonic(), copy / "replicax" / mutation.file
     original = sources / "replicax" / mutation.file
@@ -128,41 +129,54 @@ def try_one(number: int, mutation: Mutation, copy: Path, sources: Path, limit: f
 
 def run_all(chosen: dict[int, Mutation], jobs: int, limit: float, check: bool) -> list[Outcome]:
     """Run the chosen mutations with `jobs` workers, and print each outcome."""
-    waiting: queue.SimpleQueue[tuple[int, Mutation]] = queue.SimpleQueue()
     outcomes: list[Outcome] = []
-    began, lock = time.monotonic(), threading.Lock()
-    with tempfile.TemporaryDirectory(prefix="mutants-") as temporary:
+    with (
+        tempfile.TemporaryDirectory(prefix="mutants-") as temporary,
+        ThreadPoolExecutor(jobs) as workers,
+    ):
         folder = Path(temporary).resolve()
         sources = copy_to(ROOT, folder / "sources")
+        copies: queue.SimpleQueue[Path] = queue.SimpleQueue()
+        for number in range(jobs):
+            copies.put(copy_to(sources, folder / str(number)))
+
+        def in_copy(task: Callable[..., Any], *arguments: Any) -> Any:
+            copy = copies.get()
+            try:
+                return task(copy, *arguments)
+            finally:
+                copies.put(copy)
+
+        def submit(task: Callable[..., Any], *arguments: Any) -> Future:
+            return workers.submit(in_copy, task, *arguments)
+
         if check:
-            tests = sorted({test for mutation in chosen.values() for test in mutation.tests})
-            print(f"{len(tests)} tests on the package as it is ...", flush=True)
-            code, output = run_tests(sources, tests, max(limit, 1800))
-            if code != 0:
-                sys.exit(f"{output[-4000:]}\nThe tests must pass before anything is changed.")
-            print(f"passed in {time.monotonic() - began:.0f} s", flush=True)
-        for item in chosen.items():
-            waiting.put(item)
+            check_tests([submit(run_tests, group, limit) for group in by_file(chosen.values())])
         began = time.monotonic()
-
-        def work(copy: Path) -> None:
-            while True:
-                try:
-                    number, mutation = waiting.get_nowait()
-                except queue.Empty:
-                    return
-                outcome = try_one(number, mutation, copy, sources, limit)
-                with lock:
-                    outcomes.append(outcome)
-                    report(outcome, len(outcomes), len(chosen), time.monotonic() - began)
-
-        copies = [copy_to(sources, folder / str(n)) for n in range(jobs)]
-        workers = [threading.Thread(target=work, args=(copy,)) for copy in copies]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
+        tried = [submit(try_one, *item, sources, limit) for item in chosen.items()]
+        for future in as_completed(tried):
+            outcomes.append(future.result())
+            report(outcomes[-1], len(outcomes), len(chosen), time.monotonic() - began)
     return sorted(outcomes)
+
+
+def by_file(mutations: Iterable[Mutation]) -> list[list[str]]:
+    """Return all tests of the mutations, one list per file."""
+    tests = sorted({test for mutation in mutations for test in mutation.tests})
+    return [list(group) for _, group in groupby(tests, lambda test: test.partition("::")[0])]
+
+
+def check_tests(running: list[Future]) -> None:
+    """Wait for the tests on the package as it is, and end the program unless all pass."""
+    began = time.monotonic()
+    print(f"tests of {len(running)} files on the package as it is ...", flush=True)
+    for future in as_completed(running):
+        code, output = future.result()
+        if code != 0:
+            for other in running:
+                other.cancel()
+            sys.exit(f"{output[-4000:]}\nThe tests must pass before anything is changed.")
+    print(f"passed in {time.monotonic() - began:.0f} s", flush=True)
 
 
 def copy_to(source: Path, folder: Path) -> Path:

@@ -408,7 +408,7 @@ KERNELS = mutations_of(
     (
         "lambda p, u: p + rung.learning_rate * u",
         "lambda p, u: p - rung.learning_rate * u",
-        "laws/test_kernels.py::test_a_kernel_has_the_stationary_moments_of_its_recursion",
+        "laws/test_kernels.py::test_a_kernel_has_the_stationary_moments_of_its_recursion[optax sgd]",
     ),
 )
 

@@ -45,9 +45,9 @@ def test_the_last_progress_is_what_the_posterior_says() -> None:
 
 
 def test_draws_follow_burn_in_and_thin() -> None:
-    """However the run is cut: chunks of 10 steps begin anywhere in the rhythm of draws."""
+    """However the run is cut: chunks of 11 steps begin anywhere in the rhythm of draws."""
     every = sample(chunk_steps=60)
-    thinned = sample(burn_in=5, thin=3, chunk_steps=10, history_every=7)
+    thinned = sample(burn_in=5, thin=3, chunk_steps=11, history_every=7)
     assert thinned.draws.shape == (2, len(range(5, 60, 3)), 2)
     np.testing.assert_array_equal(thinned.draws, every.draws[:, 5::3])
     np.testing.assert_array_equal(thinned.energies, every.energies[:, 5::3])
