@@ -225,7 +225,7 @@ def _plot_trips(posterior: "Posterior", rung_of: np.ndarray) -> "Figure":
     if expected is not None:
         rate = np.mean(expected).round(3)
         name = f"Lemma 1 at the measured swap rates: {rate:.3g} per 1,000 steps"
-        end = rate * posterior.counted_steps / 1000
+        end = float(rate) * posterior.counted_steps / 1000
         axes.plot([start, num_steps], [0, end], **figure_style.DASHED, label=name)
     mean = posterior.round_trips.mean() / posterior.counted_steps * 1000
     title = f"Round trips: {mean:.3g} per 1,000 steps"
