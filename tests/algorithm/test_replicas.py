@@ -110,6 +110,18 @@ def test_parameters_that_break_in_the_move_are_caught() -> None:
     assert not np.isfinite(after.replicas.params[after.replica_at[0]]).any()
 
 
+def test_a_restart_is_told_by_rung_wherever_replicas_are() -> None:
+    """Replica 2, which breaks, is on rung 1; replica 1 below it on rung 0 is copied."""
+    root = lambda x: jnp.sum(jnp.sqrt(jnp.abs(x)))  # noqa: E731
+    params = jnp.array([[1.0], [4.0], [0.0]])
+    step, state = step_and_state(root, params, [0.1] * 3, energy_at="before", restarts=True)
+    state = state._replace(rung_of=jnp.array([2, 0, 1]), replica_at=jnp.array([1, 2, 0]))
+    after, info = step(jax.random.key(0), state)
+    assert info.restarted.tolist() == [False, True, False]
+    assert np.isnan(info.energy).tolist() == [False, True, False]
+    np.testing.assert_array_equal(after.replicas.params[2], after.replicas.params[1])
+
+
 def test_statistics_that_break_are_caught() -> None:
     """As with batch norm, where a running variance can overflow and the loss stays finite."""
 

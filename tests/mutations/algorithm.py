@@ -408,7 +408,8 @@ KERNELS = mutations_of(
     (
         "lambda p, u: p + rung.learning_rate * u",
         "lambda p, u: p - rung.learning_rate * u",
-        "laws/test_kernels.py::test_a_kernel_has_the_stationary_moments_of_its_recursion[optax sgd]",
+        "laws/test_kernels.py::"
+        "test_a_kernel_has_the_stationary_moments_of_its_recursion[optax sgd]",
     ),
 )
 
@@ -501,12 +502,12 @@ STEP = mutations_of(
     (
         "energy_of = jnp.where(broken, jnp.nan, energy_of)",
         "energy_of = energy_of",
-        f"{_REPLICAS}::test_a_replica_does_not_swap_as_it_breaks",
+        f"{_REPLICAS}::test_parameters_that_break_in_the_move_are_caught",
     ),
     (
         "restarted=broken[state.replica_at])",
         "restarted=broken)",
-        f"{_REPLICAS}::test_restarts_are_counted_by_rung",
+        f"{_REPLICAS}::test_a_restart_is_told_by_rung_wherever_replicas_are",
     ),
     ("may_swap = ~settings.tuning.measuring(state.step)", "may_swap = True", _STAGES),
     ("gate = state.gate | schedule.window_opens(state.step)", "gate = state.gate", _WINDOWED),
