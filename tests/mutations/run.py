@@ -304,9 +304,9 @@ COMPILED_LOOP = mutations_of(
         "run/test_epochs.py::test_how_a_run_is_cut_changes_nothing",
     ),
     (
-        "lambda loop: (loop[2] < count) & _is_healthy(program, loop[0]),",
-        "lambda loop: loop[2] < count,",
-        f"{_NONFINITE}[nan]",
+        "lambda inner: (inner[2] < end) & _is_healthy(program, inner[0]),",
+        "lambda inner: inner[2] < end,",
+        "networks/test_train.py::test_a_coldest_network_that_breaks_ends_the_run[9]",
     ),
 )
 
