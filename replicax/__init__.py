@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from replicax.algorithm.kernels import Kernel as Kernel
     from replicax.algorithm.kernels import Replica as Replica
     from replicax.algorithm.ladder import Ladder as Ladder
-    from replicax.algorithm.step import Info as Info
-    from replicax.algorithm.step import Settings as Settings
-    from replicax.algorithm.step import State as State
+    from replicax.algorithm.state import Info as Info
+    from replicax.algorithm.state import Settings as Settings
+    from replicax.algorithm.state import State as State
+    from replicax.algorithm.state import init as init
     from replicax.algorithm.step import build_step as build_step
-    from replicax.algorithm.step import init as init
     from replicax.algorithm.target import Target as Target
     from replicax.algorithm.tuning import Gain as Gain
     from replicax.algorithm.tuning import Tuning as Tuning
@@ -76,7 +76,8 @@ _MODULES = {
 _NAMES = {
     "algorithm.kernels": "Kernel Replica",
     "algorithm.ladder": "Ladder",
-    "algorithm.step": "Info Settings State build_step init",
+    "algorithm.state": "Info Settings State init",
+    "algorithm.step": "build_step",
     "algorithm.target": "Target",
     "algorithm.tuning": "Gain Tuning",
     "api": "load resume sample",

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import replicax as rx
 from replicax.algorithm import prng
-from replicax.algorithm import step as algorithm
 from replicax.algorithm.tuning import Tuning
 from replicax.run.compiled_loop import STATE_AXES
 
@@ -76,7 +75,7 @@ def assert_same_run(one: rx.Posterior, other: rx.Posterior) -> None:
 FIXED = Tuning(adapts=None, adapts_buffer=False)
 
 
-def start_chains(step: Callable, state: algorithm.State, params: Any, seed: int = 1) -> tuple:
+def start_chains(step: Callable, state: rx.State, params: Any, seed: int = 1) -> tuple:
     """`step` for many chains at once, their keys, and their states from params (chain, replica)."""
     num_chains = jax.tree.leaves(params)[0].shape[0]
     copies = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), state)

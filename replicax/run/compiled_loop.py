@@ -13,7 +13,8 @@ import numpy as np
 from jax import Array
 
 from replicax.algorithm.randomness import draw_block
-from replicax.algorithm.step import State, build_parts
+from replicax.algorithm.state import State
+from replicax.algorithm.step import build_parts
 from replicax.run import counters
 from replicax.run import rows as layout
 from replicax.run.program import Program, Programs, numbers, with_numbers

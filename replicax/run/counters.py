@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from replicax.algorithm.schedule import Schedule
-from replicax.algorithm.step import Info, State
+from replicax.algorithm.state import Info, State
 from replicax.run import round_trips
 
 

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax.algorithm import prng
-from replicax.algorithm import step as algorithm
+from replicax.algorithm import prng, state
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.target import check_energy, with_row_energies
 from replicax.run import compiled_loop, pytrees
@@ -161,11 +160,9 @@ def carry_like(program: Program, like: Any) -> Carry:
 
 def _build_carry(program: Program, programs: Programs | None = None) -> Callable[[Any], Carry]:
     def build(points: Any, ladder: Ladder, buffer: float) -> Carry:
-        def one_chain(point: Any) -> algorithm.State:
+        def one_chain(point: Any) -> state.State:
             params, model_state = point if program.target.has_state else (point, None)
-            return algorithm.init(
-                program.kernel, params, ladder, program.settings, buffer, model_state
-            )
+            return state.init(program.kernel, params, ladder, program.settings, buffer, model_state)
 
         states = jax.vmap(one_chain, out_axes=compiled_loop.STATE_AXES)(points)
         return compiled_loop.start(program, states)

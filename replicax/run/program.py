@@ -13,7 +13,7 @@ import numpy as np
 
 from replicax.algorithm.kernel import Kernel, has_memory
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.step import Settings
+from replicax.algorithm.state import Settings
 from replicax.algorithm.swap import Rule
 from replicax.algorithm.target import Target
 from replicax.run import settings as resolve

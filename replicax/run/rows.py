@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax.algorithm.step import State
+from replicax.algorithm.state import State
 from replicax.algorithm.window_correction import Correction
 from replicax.run import pytrees
 from replicax.run.counters import Counters

@@ -112,10 +112,10 @@ KERNELS = {
 
 def run_kernel(kernel: Kernel, num_steps: int) -> np.ndarray:
     """Where many replicas are after that many steps, from 0  -> (chain, rung)."""
-    settings = algorithm.Settings(schedules.none(), tuning=FIXED)
+    settings = rx.Settings(schedules.none(), tuning=FIXED)
     step = algorithm.build_step(NOISY_BOWL, kernel, settings)
     ladder = Ladder(*(jnp.array(values) for values in zip(*RUNGS, strict=True)))
-    state = algorithm.init(kernel, jnp.zeros(2), ladder, settings)
+    state = rx.init(kernel, jnp.zeros(2), ladder, settings)
     memory = state.replicas.memory
     if hasattr(memory, "nu"):
         state = state._replace(

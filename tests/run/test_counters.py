@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from replicax.algorithm import schedule
-from replicax.algorithm.step import Info
+from replicax.algorithm.state import Info
 from replicax.run import counters
 from replicax.run.counters import PAIR_COUNTS, Counters
 from replicax.run.round_trips import completed_trips

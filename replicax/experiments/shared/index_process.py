@@ -29,6 +29,7 @@ from replicax.algorithm import step as algorithm
 from replicax.algorithm.kernels import Kernel, Replica
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.schedule import Schedule
+from replicax.algorithm.state import Settings, State, init
 from replicax.algorithm.swap import bias_corrected
 from replicax.algorithm.target import Target
 from replicax.algorithm.tuning import Tuning
@@ -99,7 +100,7 @@ class TripCount(NamedTuple):
 class Walk(NamedTuple):
     """The state of many chains, and the round trips they have made."""
 
-    states: algorithm.State
+    states: State
     turns: Array  # arrivals at the ends of the ladder, shape (chain, replica)
 
     @property
@@ -123,7 +124,7 @@ def start(num_replicas: int, num_chains: int) -> Walk:
     cold, hot = INVERSE_TEMPERATURES
     temperature = 1 / np.linspace(cold, hot, num_replicas)
     rungs = Ladder(jnp.ones(num_replicas), jnp.asarray(temperature, jnp.float32))
-    state = algorithm.init(STANDS_STILL, jnp.zeros(num_replicas), rungs, algorithm.Settings())
+    state = init(STANDS_STILL, jnp.zeros(num_replicas), rungs, Settings())
     copies = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), state)
     turns = round_trips.start_turns(copies.rung_of)
     return Walk(copies._replace(step=state.step), turns)
@@ -133,7 +134,7 @@ def build_step(
     schedule: Schedule, energy_noise_std: Any, noisy: bool = False
 ) -> Callable[[Array, Walk], Walk]:
     """Return the library's step for many chains at once, `step(keys, walk) -> walk`."""
-    settings = algorithm.Settings(
+    settings = Settings(
         schedule=schedule,
         rule=bias_corrected(energy_noise_std),
         tuning=Tuning(adapts=None, adapts_buffer=False),
@@ -214,7 +215,7 @@ def error_bound(num_trips: int) -> float:
     return max(0.01, 3 * _RELATIVE_STD / math.sqrt(num_trips))
 
 
-def _count(states: algorithm.State, before: Walk) -> Walk:
+def _count(states: State, before: Walk) -> Walk:
     hottest = states.rung_of.shape[1] - 1
     return Walk(states, round_trips.count_turns(before.turns, states.rung_of, hottest))
 

@@ -1,0 +1,100 @@
+"""The state of the algorithm, the observations of a step, and the parts it is made of."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from replicax.algorithm import replicas, window_correction
+from replicax.algorithm.kernels import Kernel
+from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.schedule import Schedule, windowed_deo
+from replicax.algorithm.swap import Rule, deterministic
+from replicax.algorithm.tuning import EnergyUnit, Tuning
+
+
+class State(NamedTuple):
+    """All that step k+1 needs to know of step k."""
+
+    step: Array  # k                                       shape ()
+    replicas: Any  # parameters, momentum, ...             leading axis: replica
+    model_state: Any  # batch statistics, ... or None      leading axis: replica
+    rung_of: Array  # the index process                    shape (replica,), a permutation
+    replica_at: Array  # its inverse                       shape (rung,)
+    gate: Array  # G^(p), True while the pair may swap     shape (pair,)
+    ladder: Ladder
+    buffer: Array  # C_k, the swap correction              shape ()
+    energy_unit: EnergyUnit
+    energy_noise_var: Array  # sigma^2 where estimated     shape (rung, rung), else (0, 0)
+    correction: Any  # lambda_W where tuned, else empty
+
+    @property
+    def points(self) -> Any:
+        """The arguments of the energy, leading axis: replica."""
+        return replicas.point(self.replicas, self.model_state)
+
+
+class Info(NamedTuple):
+    """Observations of one step: recorded, never fed back."""
+
+    energy: Array  # U~ of each rung before the swap       shape (rung,)
+    wanted: Array  # A^(p), the swap rule's verdict        shape (pair,)
+    swapped: Array  #                                      shape (pair,)
+    active: Array  # the schedule let the pair swap        shape (pair,)
+    restarted: Array  # copied from a colder neighbour     shape (rung,)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The parts that make up the algorithm; static, and the same for every chain."""
+
+    schedule: Schedule = windowed_deo(1)
+    rule: Rule = deterministic()
+    tuning: Tuning = Tuning()
+    energy_at: str = "moved"
+    on_swap: str = "keep"  # or "reset": a swap resets the kernel's memory
+    restarts: bool = False  # broken replicas restart from a colder neighbour
+    langevin: bool = True  # False: no rung has a temperature, draw no noise
+    map_replicas: Callable = jax.vmap
+
+
+jax.tree_util.register_dataclass(
+    Settings,
+    ["schedule", "rule", "tuning"],
+    ["energy_at", "on_swap", "restarts", "langevin", "map_replicas"],
+)
+
+
+def init(
+    kernel: Kernel,
+    params: Any,
+    ladder: Ladder,
+    settings: Settings,
+    buffer: float = 0.0,
+    model_state: Any = None,
+) -> State:
+    """Return the state before step 0: replica i is on rung i.
+
+    `params` (and `model_state`) carries one copy per replica on its leading axis.
+    """
+    num_replicas = ladder.learning_rate.shape[0]
+    dtype = ladder.learning_rate.dtype
+    estimated = num_replicas if settings.rule.estimates_noise else 0
+    return State(
+        step=jnp.array(0, jnp.int32),
+        replicas=jax.vmap(kernel.init)(params),
+        model_state=model_state,
+        rung_of=jnp.arange(num_replicas, dtype=jnp.int32),
+        replica_at=jnp.arange(num_replicas, dtype=jnp.int32),
+        gate=jnp.ones(num_replicas - 1, bool),
+        ladder=ladder,
+        buffer=jnp.array(buffer, dtype),
+        energy_unit=EnergyUnit(jnp.array(0.0, dtype), jnp.array(0, jnp.int32)),
+        energy_noise_var=jnp.zeros((estimated, estimated), dtype),
+        correction=window_correction.start(settings.rule, dtype)
+        if settings.rule.tunes_correction
+        else (),
+    )
