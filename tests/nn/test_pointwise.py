@@ -114,3 +114,13 @@ def test_wider_outputs_have_gradients_of_the_inputs() -> None:
     loss = lambda x, f: jnp.sum(conv(x, f, (1, 1), VALID, **options))  # noqa: E731
     gradients = jax.grad(loss, (0, 1))(images, filters)
     assert [gradient.dtype for gradient in gradients] == [jnp.bfloat16, jnp.bfloat16]
+
+
+@pytest.mark.parametrize(("wrt", "index"), [("lhs", 0), ("rhs", 1)])
+def test_derivatives_have_the_dtypes_of_what_they_belong_to(wrt: str, index: int) -> None:
+    images, filters = arrays(PLAIN, jnp.bfloat16)
+    spec = ConvSpec.build(images[0], filters[0], (1, 1), VALID, dimension_numbers=DIMS)
+    out = jnp.ones((3, 2, 7, 6, 6), jnp.float32)  # wider than images and filters
+    other = (filters, images)[index]
+    found = pointwise.derivative(spec, wrt, other, out)
+    assert (found.shape, found.dtype) == ((images, filters)[index].shape, jnp.bfloat16)

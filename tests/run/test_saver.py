@@ -1,6 +1,7 @@
 """When a run is saved, and what is saved: checkpoints by clock and by size, the best point."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import replicax as rx
 from replicax.run import checkpoint, saver
 from replicax.run.records import Records
+from replicax.run.restore import rewind
 from replicax.run.saver import Saver
 
 
@@ -116,3 +118,20 @@ def test_a_checkpoint_of_other_shapes_is_refused(tmp_path, like) -> None:
     checkpoint.save(tmp_path, 0, {"a": np.ones(2)})
     with pytest.raises(ValueError, match="does not fit"):
         checkpoint.restore(tmp_path, 0, {"a": like})
+
+
+def test_batches_go_forward_when_a_run_is_rewound() -> None:
+    """One batch at a time, so that a resumed iterable does not hold all that went before."""
+    skipped, cut = [], []
+    program: Any = SimpleNamespace(
+        batches=SimpleNamespace(skip_to=skipped.append),
+        burn_in=10,
+        thin=4,
+        kernel=SimpleNamespace(exploits=None),
+        history_every=7,
+        evaluate_every=None,
+    )
+    records: Any = SimpleNamespace(truncate=cut.append)
+    rewind(records, program, 40)
+    assert skipped == [40]
+    assert cut == [{"steps": 40, "draws": 8, "history": 5, "epochs": 0}]
