@@ -335,7 +335,10 @@ def test_gains_may_be_numbers(unit: str) -> None:
     np.testing.assert_allclose(trained.buffer, problem.scale * (high - fallen), rtol=1e-5)
 
 
-@pytest.mark.parametrize("gain", [ConstantGain(0.02), lambda step: 0.02 / (1 + step)])
+@pytest.mark.parametrize(
+    "gain",
+    [pytest.param(ConstantGain(0.02), marks=pytest.mark.slow), lambda step: 0.02 / (1 + step)],
+)
 def test_gains_of_ones_own_go_on(gain: Any, tmp_path: Path) -> None:
     options = options_of("deo-star") | {"buffer_gain": gain, "keep_networks": True}
     straight = train(PROBLEM, NETWORK.init, **options)
@@ -375,7 +378,7 @@ def test_parameters_in_containers_of_ones_own_get_a_sentence_on_resuming(tmp_pat
     options: Any = {"method": "ensemble", "num_replicas": 2, "progress": False}
     train(problem, (Own(jnp.ones(2)), {}), epochs=1, run_dir=tmp_path / "run", **options)
     with pytest.raises(ValueError, match="containers of their own kind.* dicts, lists and tuples"):
-        resume_training(tmp_path / "run", problem, epochs=2)
+        resume_training(tmp_path / "run", problem)
 
 
 BREAKING = {"epochs": 4, "method": "ensemble", "num_replicas": 2, "progress": False}
