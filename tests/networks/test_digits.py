@@ -33,6 +33,7 @@ def test_the_default_beats_networks_alone_at_equal_steps():
     assert trained.round_trips.sum() >= 5 and not trained.restarts[0]
 
 
+@pytest.mark.slow
 def test_a_short_run_beats_networks_alone_at_equal_steps():
     """A tenth of the default: 12 epochs."""
     found, start = problem()

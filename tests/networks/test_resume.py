@@ -34,7 +34,7 @@ def options_of(method: str, epochs: int) -> dict[str, Any]:
     return LENGTHS[method][2] | {"method": method, "epochs": epochs, "average_starts": True}
 
 
-SLOW = ("deo", "sgld", "cyc-sghmc", "cyc-swag")  # each is much like another
+SLOW = ("deo", "deo-star", "sgld", "cyc-sghmc", "cyc-swag")  # each is much like another
 
 
 @pytest.mark.parametrize(

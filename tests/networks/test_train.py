@@ -96,7 +96,7 @@ def deo_star_by_hand(
     return SimpleNamespace(**on, rates=rates, buffer=buffer, num_swaps=num_swaps)
 
 
-@pytest.mark.parametrize("on_swap", ["keep", "reset"])
+@pytest.mark.parametrize("on_swap", ["keep", pytest.param("reset", marks=pytest.mark.slow)])
 def test_training_is_algorithm_1_with_networks_that_move(on_swap: str) -> None:
     network = small_cnn(3, widths=(4, 4))
     problem, starts, last = tiny_problem(network), starts_of(network), Last()

@@ -64,7 +64,7 @@ def test_values_and_gradients_are_those_of_lax(case: str, mapped: str, name: str
     ("name", "window"),
     [
         pytest.param("grouped", 3, marks=pytest.mark.slow),
-        ("dense", 3),
+        pytest.param("dense", 3, marks=pytest.mark.slow),
         ("product", 1),
         ("unrolled", 3),
     ],
