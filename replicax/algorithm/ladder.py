@@ -13,14 +13,15 @@ class Ladder(NamedTuple):
 
 
 def geometric(cold: float, hot: float, num_replicas: int) -> np.ndarray:
-    """Evenly spaced on a logarithmic scale, both ends exact.
+    """Evenly spaced on a logarithmic scale, both ends exact and nothing beyond them.
 
     >>> geometric(1.0, 8.0, 4).tolist()
     [1.0, 2.0, 4.0, 8.0]
     """
     if num_replicas == 1:
         return np.array([cold])
-    rungs = np.geomspace(cold, hot, num_replicas)
+    # Rounding must not carry an inner rung beyond an end: equal ends give equal rungs.
+    rungs = np.clip(np.geomspace(cold, hot, num_replicas), min(cold, hot), max(cold, hot))
     rungs[0], rungs[-1] = cold, hot
     return rungs
 

@@ -119,6 +119,12 @@ def test_a_geometric_ladder_has_equal_ratios_and_exact_ends(cold, ratio, num_run
         np.testing.assert_allclose(ratios, ratio ** (1 / (num_rungs - 1)), rtol=1e-9)
 
 
+@given(cold=st.floats(1e-6, 1e3), num_rungs=st.integers(1, 50))
+@example(cold=3e-4, num_rungs=8)
+def test_a_geometric_ladder_of_equal_ends_is_flat(cold, num_rungs) -> None:
+    assert (ladder.geometric(cold, cold, num_rungs) == cold).all()
+
+
 # The unit of energy.
 @jax.jit
 def measured(energies: jax.Array) -> EnergyUnit:

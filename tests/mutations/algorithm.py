@@ -264,7 +264,7 @@ RANDOMNESS = mutations_of(
 LADDER = mutations_of(
     "algorithm/ladder.py",
     ("return np.array([cold])", "return np.array([hot])", _GEOMETRIC),
-    ("rungs = np.geomspace(cold, hot,", "rungs = np.linspace(cold, hot,", _GEOMETRIC),
+    ("np.clip(np.geomspace(cold, hot,", "np.clip(np.linspace(cold, hot,", _GEOMETRIC),
     (
         "steps = np.maximum(rejection_rate, 1e-6)",
         "steps = rejection_rate",
