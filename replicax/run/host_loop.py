@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from replicax.run import rows as layout
-from replicax.run.batches import BatchesEnded
 from replicax.run.compiled_loop import build_chunk, chunk_capacity
 from replicax.run.counters import PAIR_COUNTS
+from replicax.run.host_batches import BatchesEnded
 from replicax.run.initial import seed_keys
 from replicax.run.program import Program, Programs
 from replicax.run.progress import display_progress

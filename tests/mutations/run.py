@@ -526,6 +526,10 @@ BATCHES = mutations_of(
         "num_epochs = num_steps // self.steps_per_epoch",
         "run/test_epochs.py::test_how_a_run_is_cut_changes_nothing",
     ),
+)
+
+HOST_BATCHES = mutations_of(
+    "run/host_batches.py",
     (
         "del self.pending[: step - self.position]",
         "del self.pending[: step - self.position - 1]",
@@ -548,4 +552,5 @@ MUTATIONS = [
     *COUNTERS,
     *SETTINGS,
     *BATCHES,
+    *HOST_BATCHES,
 ]
