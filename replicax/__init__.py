@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from replicax.results import plots as plots
     from replicax.results.posterior import Posterior as Posterior
     from replicax.run import batches as batches
+    from replicax.run.bayesian import Bayesian as Bayesian
+    from replicax.run.bayesian import bayesian as bayesian
     from replicax.run.host_loop import Progress as Progress
     from replicax.run.host_loop import Result as Result
     from replicax.run.initial import per_replica as per_replica
@@ -85,6 +87,7 @@ _NAMES = {
     "networks.train": "networks_of resume_training train",
     "networks.trained": "Trained",
     "results.posterior": "Posterior",
+    "run.bayesian": "Bayesian bayesian",
     "run.host_loop": "Progress Result",
     "run.initial": "per_replica",
     "run.program": "Programs",

@@ -10,8 +10,9 @@ import jax
 from replicax.algorithm.target import Target, as_target, with_row_energies
 from replicax.algorithm.tuning import Gain
 from replicax.results.posterior import Posterior
-from replicax.run import pytrees
+from replicax.run import defaults, pytrees
 from replicax.run.batches import Batches, as_batches
+from replicax.run.bayesian import Bayesian
 from replicax.run.host_loop import Progress, run
 from replicax.run.initial import initial_carry, use_rows
 from replicax.run.metadata import Metadata, describe_machine
@@ -32,25 +33,25 @@ def sample(
     params: Any,
     *,
     num_steps: int,
-    learning_rate: Any,
+    learning_rate: Any = "auto",
     num_replicas: int | None = None,
     num_chains: int = 1,
     batches: Any = None,
     batch_size: int | None = None,
-    temperature: Any = 1.0,
+    temperature: Any = None,
     target_swap_rate: float = 0.4,
     window: int | None = None,
-    schedule: Any = "deo_star",
-    rule: Any = "deterministic",
-    kernel: Any = "sgld",
+    schedule: Any = None,
+    rule: Any = None,
+    kernel: Any = None,
     gain: Any = Gain(),  # noqa: B008
     buffer: float | str = "auto",
     buffer_gain: Any = "auto",
     adapt: bool | int | None = None,
     energy_at: str = "moved",
     on_swap: str = "keep",
-    burn_in: int = 0,
-    thin: int = 1,
+    burn_in: int | None = None,
+    thin: int | None = None,
     seed: int = 0,
     run_dir: str | Path | None = None,
     progress: bool | None = None,
@@ -59,9 +60,11 @@ def sample(
     keep_draws: bool = True,
     history_every: int | None = None,
     track_best: bool | None = None,
-    on_nonfinite: str = "stop",
+    on_nonfinite: str | None = None,
     chunk_steps: int | None = None,
     checkpoint_every: int | None = None,
+    swap_every: int | None = None,
+    swap_energy: Any = None,
     programs: Programs | None = None,
 ) -> Posterior:
     """Sample exp(-energy) by replica exchange; the defaults are the paper's DEO*-SGD.
@@ -124,7 +127,7 @@ def sample(
     >>> bool(0.3 < (posterior.draws > 0).mean() < 0.7)
     True
     """
-    options = Options(
+    choices = dict(
         num_steps=num_steps,
         learning_rate=learning_rate,
         num_replicas=num_replicas,
@@ -151,11 +154,15 @@ def sample(
         on_nonfinite=on_nonfinite,
         chunk_steps=chunk_steps,
         checkpoint_every=checkpoint_every,
-    ).complete()
+        swap_every=swap_every,
+        swap_energy=swap_energy,
+    )
     if callback is not None and not callable(callback):
         raise ValueError(f"callback is {callback!r}; give a function that takes an rx.Progress.")
-    target, source = _target_and_batches(target_or_energy, batches, batch_size)
-    options = _in_unit_of(target_or_energy, options)
+    target, source = _target_and_batches(target_or_energy, batches, batch_size, swap_energy)
+    if defaults.is_exact(choices, target):
+        choices = defaults.fill_in(choices, target, source)
+    options = _in_unit_of(target_or_energy, Options(**choices).complete())
     program = build_program(options, target, source)
     carry = initial_carry(program, params, programs)
     program = use_rows(program, carry)
@@ -205,12 +212,16 @@ def _in_unit_of(target: Any, options: Options) -> Options:
 
 
 def _target_and_batches(
-    target: Any, batches: Any, batch_size: int | None
+    target: Any, batches: Any, batch_size: int | None, swap_energy: Any = None
 ) -> tuple[Target, Batches]:
-    """Return a target and its mini-batches; an `rx.supervised` problem brings its own."""
+    """Return a target and its mini-batches; posteriors and networks bring their own."""
     if _is_supervised(target):
-        if batches is not None:
-            raise ValueError("An rx.supervised problem has its own data: give no batches.")
+        if batches is not None or (isinstance(target, Bayesian) and batch_size is not None):
+            raise ValueError(
+                "The posterior has its own data: give no batches (and rx.bayesian its batch_size)."
+            )
+        if isinstance(target, Bayesian) and isinstance(swap_energy, int):
+            target = target.judged_on(swap_energy)
         return target.target, target.batches
     return as_target(target), as_batches(batches, batch_size)
 
@@ -262,7 +273,7 @@ def resume(
         "checkpoint_every": checkpoint_every,
     }
     options = Options.from_json(metadata.options, given)
-    resolved, source = _target_and_batches(target, batches, batch_size)
+    resolved, source = _target_and_batches(target, batches, batch_size, options.swap_energy)
     if source.describe() != metadata.batches:
         raise ValueError(
             f"The run was started with batches: {metadata.batches}; resume was given: "

@@ -28,6 +28,7 @@ class FreshBatches:
 
     draw: Callable[[Array], Any]
     noise_share: float = 1.0
+    whole: Any = None  # all rows
 
     def __call__(self, key: Array) -> Any:
         return self.draw(key)
@@ -49,6 +50,17 @@ class EnergySource(NamedTuple):
     @property
     def has_rows(self) -> bool:
         return self.target.row_energies is not None and self.fresh_batch is not None
+
+    def whole_energies(self) -> Array:
+        """Evaluate all replicas on all rows  -> (replica,)."""
+        evaluate, rows = self.target.whole_energy, self.fresh_batch
+        assert evaluate is not None and rows is not None
+        return jax.vmap(lambda point: evaluate(point, rows.whole))(self.points)
+
+    def batch_energies(self, noise: Any) -> Array:
+        """Evaluate all replicas on the mini-batch that judges swaps  -> (replica,)."""
+        evaluate = jax.vmap(self.target.energy_at, (0, None, 0))
+        return evaluate(self.points, self.batch, noise)
 
     def another_batch(self, key: Array) -> Any:
         """Return a further mini-batch, or this step's where there are no others."""

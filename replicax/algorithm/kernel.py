@@ -24,6 +24,25 @@ class TimedMemory(NamedTuple):
     inner: Any
 
 
+class Evaluated(NamedTuple):
+    """The energy U and V, minus the log prior, at one point, with their gradients."""
+
+    energy: Array
+    gradient: Any
+    prior: Array
+    prior_gradient: Any
+    half_difference: Any = None  # half the difference of the gradients of two halves of the batch
+
+
+class Observed(NamedTuple):
+    """Observations of one move, from which step sizes are tuned and problems are found."""
+
+    step_error: Array  # 0 where the learning rate is right, negative where it is too large
+    gradient: Any  # of U / tau + V
+    acceptance: Array  # probability that the proposal was accepted; 1 without a proposal
+    heating: Array  # excess of the temperature by the gradient's noise; 0 for exact gradients
+
+
 class Kernel(NamedTuple):
     """A transition kernel of one replica.
 
@@ -37,6 +56,13 @@ class Kernel(NamedTuple):
     memory has another law on another rung therefore has a function `change_rung(replica, old, new)`
     that returns the replica with its memory in the law of the new rung; `old` and `new` are
     Ladders of two scalars. It must change nothing where `old` equals `new`.
+
+    What `evaluate` and `step` return depends on `needs`. With "split", `evaluate` returns an
+    `Evaluated`; with "halves", one with the difference of two halves of the mini-batch. Such kernels
+    preserve exp(-U / tau - V) also where the likelihood alone is tempered, and `step` returns the
+    moved replica, an energy and an `Observed`. An `adjusted` kernel accepts or rejects, keeps the
+    `Evaluated` of its point in its memory (`prepare(replica, evaluate)` puts the first one there)
+    and returns the energy after the move.
     """
 
     init: Callable[[Any], Any]
@@ -48,6 +74,17 @@ class Kernel(NamedTuple):
     spec: dict | None = None  # name and options, to make the kernel again when a run resumes
     change_rung: Callable[[Any, Ladder, Ladder], Any] | None = None  # None: no rung in its memory
     caveat: str | None = None  # why it does not preserve exp(-U / tau), a sentence; None: it does
+    needs: str = "gradient"  # or "split" or "halves"
+    adjusted: bool = False
+    first_rate: float = (
+        0.01  # where learning_rate="auto" begins: small where steps are not rejected
+    )
+    prepare: Callable[[Any, Callable], Any] | None = None
+
+    @property
+    def observes(self) -> bool:
+        """Whether `step` returns an `Observed`, from which step sizes can be tuned."""
+        return self.needs != "gradient"
 
 
 def has_memory(init: Callable[[Any], Any]) -> bool:
@@ -61,3 +98,11 @@ def has_memory(init: Callable[[Any], Any]) -> bool:
         return True
     params = getattr(start, "params", None)
     return len(jax.tree.leaves(start)) > len(jax.tree.leaves(params))
+
+
+def draw_normal(key: Array, replica: Any) -> Any:
+    """Draw a standard normal for every parameter."""
+    leaves, structure = jax.tree.flatten(replica.params)
+    keys = [key] if len(leaves) == 1 else jax.random.split(key, len(leaves))
+    draws = [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
+    return structure.unflatten(draws)

@@ -16,10 +16,13 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from replicax.algorithm.adjusted_kernels import hmc as hmc
+from replicax.algorithm.adjusted_kernels import mala as mala
 from replicax.algorithm.kernel import Kernel as Kernel
 from replicax.algorithm.kernel import Replica as Replica
-from replicax.algorithm.kernel import TimedMemory, has_memory
+from replicax.algorithm.kernel import TimedMemory, draw_normal, has_memory
 from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.langevin import langevin as langevin
 from replicax.algorithm.timed_kernels import annealed as annealed
 from replicax.algorithm.timed_kernels import cyclical as cyclical
 from replicax.algorithm.timed_kernels import stepwise as stepwise
@@ -188,6 +191,9 @@ NAMED = {
     "momentum": momentum,
     "sghmc": sghmc,
     "preconditioned": preconditioned,
+    "langevin": langevin,
+    "mala": mala,
+    "hmc": hmc,
 }
 
 
@@ -226,14 +232,6 @@ def _kernel(transform, move, weight_decay, prior, spec) -> Kernel:
     return Kernel(
         init, step, draw_normal, has_own_prior=bool(weight_decay) or prior is not None, spec=spec
     )
-
-
-def draw_normal(key: Array, replica: Any) -> Any:
-    """Draw a standard normal for every parameter."""
-    leaves, structure = jax.tree.flatten(replica.params)
-    keys = [key] if len(leaves) == 1 else jax.random.split(key, len(leaves))
-    draws = [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
-    return structure.unflatten(draws)
 
 
 def _langevin_std(rung: Ladder) -> Array:

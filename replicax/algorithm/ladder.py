@@ -10,6 +10,7 @@ class Ladder(NamedTuple):
 
     learning_rate: Any  # eta^(p)                     shape (rung,)
     temperature: Any  # tau^(p) of the injected noise shape (rung,), 0 means plain SGD
+    scale: Any = ()  # of each parameter, squared, where it is tuned     leading axis: rung
 
 
 def geometric(cold: float, hot: float, num_replicas: int) -> np.ndarray:

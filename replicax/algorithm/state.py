@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import replicas, window_correction
+from replicax.algorithm import barrier, replicas, step_sizes, window_correction
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.schedule import Schedule, windowed_deo
 from replicax.algorithm.swap import Rule, deterministic
+from replicax.algorithm.target import as_target
 from replicax.algorithm.tuning import EnergyUnit, Tuning
 
 
@@ -30,6 +31,8 @@ class State(NamedTuple):
     energy_unit: EnergyUnit
     energy_noise_var: Array  # sigma^2 where estimated     shape (rung, rung), else (0, 0)
     correction: Any  # lambda_W where tuned, else empty
+    verdicts: Any = ()  # of this round of tuning, where temperatures adapt
+    step_sizes: Any = ()  # of this round of tuning, where step sizes adapt
 
     @property
     def points(self) -> Any:
@@ -45,6 +48,8 @@ class Info(NamedTuple):
     swapped: Array  #                                      shape (pair,)
     active: Array  # the schedule let the pair swap        shape (pair,)
     restarted: Array  # copied from a colder neighbour     shape (rung,)
+    attempted: Any = True  # whether swaps were attempted  shape ()
+    observed: Any = None  # by kernels that do so          leading axis: rung
 
 
 @dataclass(frozen=True)
@@ -54,17 +59,26 @@ class Settings:
     schedule: Schedule = windowed_deo(1)
     rule: Rule = deterministic()
     tuning: Tuning = Tuning()
-    energy_at: str = "moved"
+    energy_at: str = "moved"  # or "before", or "whole": over all rows, where swaps are attempted
     on_swap: str = "keep"  # or "reset": a swap resets the kernel's memory
     restarts: bool = False  # broken replicas restart from a colder neighbour
     langevin: bool = True  # False: no rung has a temperature, draw no noise
+    swap_every: int = 1  # steps from one attempt to swap to the next
     map_replicas: Callable = jax.vmap
+
+    def attempts_swap(self, step: Array) -> Array | bool:
+        """Return whether swaps are attempted at this step."""
+        return True if self.swap_every == 1 else step % self.swap_every == 0
+
+    def attempt(self, step: Array) -> Array:
+        """Return the number of the latest attempt, which is the clock of the schedule."""
+        return step if self.swap_every == 1 else step // self.swap_every
 
 
 jax.tree_util.register_dataclass(
     Settings,
     ["schedule", "rule", "tuning"],
-    ["energy_at", "on_swap", "restarts", "langevin", "map_replicas"],
+    ["energy_at", "on_swap", "restarts", "langevin", "swap_every", "map_replicas"],
 )
 
 
@@ -75,17 +89,29 @@ def init(
     settings: Settings,
     buffer: float = 0.0,
     model_state: Any = None,
+    target: Any = None,
+    batch: Any = None,
 ) -> State:
     """Return the state before step 0: replica i is on rung i.
 
-    `params` (and `model_state`) carries one copy per replica on its leading axis.
+    `params` (and `model_state`) carries one copy per replica on its leading axis. Adjusted kernels
+    evaluate the `target` there, on `batch`.
     """
     num_replicas = ladder.learning_rate.shape[0]
     dtype = ladder.learning_rate.dtype
+    particles = jax.vmap(kernel.init)(params)
+    if kernel.prepare is not None:
+        if target is None:
+            raise ValueError("An adjusted kernel evaluates its start: give init(..., target=...).")
+        evaluate = replicas.build_evaluate(as_target(target), kernel, batch, None, None)
+        particles = jax.vmap(lambda replica: kernel.prepare(replica, evaluate))(particles)
+    tuning, sizes = settings.tuning, ()
+    if tuning.step_sizes is not None:
+        ladder, sizes = step_sizes.start(ladder, params)
     estimated = num_replicas if settings.rule.estimates_noise else 0
     return State(
         step=jnp.array(0, jnp.int32),
-        replicas=jax.vmap(kernel.init)(params),
+        replicas=particles,
         model_state=model_state,
         rung_of=jnp.arange(num_replicas, dtype=jnp.int32),
         replica_at=jnp.arange(num_replicas, dtype=jnp.int32),
@@ -97,4 +123,6 @@ def init(
         correction=window_correction.start(settings.rule, dtype)
         if settings.rule.tunes_correction
         else (),
+        verdicts=barrier.start(num_replicas - 1, dtype) if tuning.adapts == "temperature" else (),
+        step_sizes=sizes,
     )

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import energy_noise, replicas, window_correction
+from replicax.algorithm import barrier, energy_noise, replicas, step_sizes, window_correction
 from replicax.algorithm.energy_noise import EnergySource
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.randomness import Randomness, build_draw
@@ -52,7 +52,7 @@ def build_parts(
     `fresh_batch(key)` returns further mini-batches; `draw_batch(key)` draws what `batch` needs.
     """
     target = as_target(target)
-    moved = settings.energy_at == "moved"
+    moved = settings.energy_at != "before"
     draw = build_draw(
         target,
         kernel,
@@ -62,44 +62,74 @@ def build_parts(
         langevin=settings.langevin,
         draw_batch=draw_batch,
     )
-    move_all = replicas.build_move(target, kernel, moved=moved, map_replicas=settings.map_replicas)
+    always = settings.swap_every == 1  # else energies are evaluated where swaps are attempted
+    move_all = replicas.build_move(
+        target, kernel, moved=moved and always, map_replicas=settings.map_replicas
+    )
 
     def advance(random: Randomness, state: State, batch: Any = None, fresh_batch=None):
-        judging_batch = batch
-        if settings.rule.judges_afresh and fresh_batch is not None:
-            judging_batch = fresh_batch(energy_noise.batch_key(random.judge))
-        batches = batch, judging_batch
-        state, energy_of, broken = move(settings, move_all, random, state, batches)
-        source = EnergySource(target, state.points, judging_batch, fresh_batch)
-        energy = energy_of[state.replica_at]
-        after, wanted, swapped, active = exchange(settings, random, state, energy_of, source)
-        if settings.on_swap == "reset":
-            has_swapped = after.rung_of != state.rung_of
-            after = after._replace(
-                replicas=replicas.reset_memory(kernel, after.replicas, has_swapped)
-            )
-        elif settings.rule.uses_temperature and kernel.change_rung is not None:
-            particles = replicas.change_rungs(
-                kernel, after.replicas, state.ladder, state.rung_of, after.rung_of
-            )
-            after = after._replace(replicas=particles)
-        info = Info(energy, wanted, swapped, active, restarted=broken[state.replica_at])
-        return adapt(settings, after, energy, wanted), info
+        def judging_batch() -> Any:
+            if settings.rule.judges_afresh and fresh_batch is not None:
+                return fresh_batch(energy_noise.batch_key(random.judge))
+            return batch
+
+        judged_on = judging_batch() if always else batch
+        state, energy_of, broken, observed = move(
+            settings, move_all, random, state, (batch, judged_on)
+        )
+
+        def attempt() -> tuple[State, Array, Array, Array, Array]:
+            batch = judged_on if always else judging_batch()
+            source = EnergySource(target, state.points, batch, fresh_batch)
+            energies = energy_of
+            if settings.energy_at == "whole":
+                energies = source.whole_energies().astype(energy_of.dtype)
+            elif moved and not always and not kernel.adjusted:
+                energies = source.batch_energies(random.energy).astype(energy_of.dtype)
+            after, *pairs = exchange(settings, random, state, energies, source)
+            return settle(after), energies, *pairs
+
+        def settle(after: State) -> State:
+            """Fit the memory of replicas that swapped to their new rungs."""
+            if settings.on_swap == "reset":
+                has_swapped = after.rung_of != state.rung_of
+                particles = replicas.reset_memory(kernel, after.replicas, has_swapped)
+            elif settings.rule.uses_temperature and kernel.change_rung is not None:
+                particles = replicas.change_rungs(
+                    kernel, after.replicas, state.ladder, state.rung_of, after.rung_of
+                )
+            else:
+                return after
+            return after._replace(replicas=particles)
+
+        def skip() -> tuple[State, Array, Array, Array, Array]:
+            none = jnp.zeros(state.gate.shape, bool)
+            return state, energy_of, none, none, none
+
+        attempted = settings.attempts_swap(state.step)
+        chosen = attempt() if always else jax.lax.cond(attempted, attempt, skip)
+        after, energy_of, wanted, swapped, active = chosen
+        at = state.replica_at
+        observed = jax.tree.map(lambda by_replica: by_replica[at], observed)
+        info = Info(energy_of[at], wanted, swapped, active, broken[at], attempted, observed)
+        return adapt(settings, after, info), info
 
     return draw, advance
 
 
 def move(
     settings: Settings, move_all: Callable, random: Randomness, state: State, batches: tuple
-) -> tuple[State, Array, Array]:
+) -> tuple[State, Array, Array, Any]:
     """Sampling phase: each replica moves with the hyper-parameters of the rung it is on.
 
-    `batches` are the mini-batch of the gradients and that of the energies. Returns the state, the
-    energy of each replica, and which replicas broke and were restarted.
+    `batches` are the mini-batch of the gradients and that of the energies. Returns the state and,
+    for each replica, its energy, whether it broke and was restarted, and what its kernel observed.
     """
     rung = jax.tree.map(lambda by_rung: by_rung[state.rung_of], state.ladder)
-    particles, model_state, energy_of = move_all(
-        random, state.replicas, state.model_state, rung, *batches
+    sizes = settings.tuning.step_sizes
+    tunes = False if sizes is None else state.step < sizes.until
+    particles, model_state, energy_of, observed = move_all(
+        random, state.replicas, state.model_state, rung, *batches, tunes
     )
     energy_of = energy_of.astype(state.buffer.dtype)
     broken = jnp.zeros(energy_of.shape, bool)
@@ -109,7 +139,8 @@ def move(
         particles, model_state = replicas.restart(
             (particles, model_state), broken, state.replica_at
         )
-    return state._replace(replicas=particles, model_state=model_state), energy_of, broken
+    moved = state._replace(replicas=particles, model_state=model_state)
+    return moved, energy_of, broken, observed
 
 
 def exchange(
@@ -120,7 +151,7 @@ def exchange(
     Returns the state and, for each pair, whether it wanted to swap, swapped and was active.
     """
     num_pairs = state.gate.shape[0]
-    rule, schedule = settings.rule, settings.schedule
+    rule, schedule, attempt = settings.rule, settings.schedule, settings.attempt(state.step)
     noise = energy_noise.estimate(rule, random, state, source) if rule.estimates_noise else None
     if rule.tunes_correction:
         rule, schedule = window_correction.in_force(rule, schedule, state.step, state.correction)
@@ -135,8 +166,8 @@ def exchange(
         random.log_uniform,
         None if noise is None else noise.of_pairs(state.replica_at),
     )
-    active = schedule.active_pairs(state.step, random.schedule, num_pairs)
-    gate = state.gate | schedule.window_opens(state.step)
+    active = schedule.active_pairs(attempt, random.schedule, num_pairs)
+    gate = state.gate | schedule.window_opens(attempt)
     index = Index(state.rung_of, state.replica_at)
     if isinstance(schedule, Sequential):
 
@@ -154,7 +185,7 @@ def exchange(
         index, swapped = schedule.sweep(index, random.attempts, verdict)
     else:
         finite = may_swap & jnp.isfinite(energy[:-1]) & jnp.isfinite(energy[1:])
-        index, swapped = schedule.exchange(index, state.step, active, gate, wanted, finite)
+        index, swapped = schedule.exchange(index, attempt, active, gate, wanted, finite)
     after = state._replace(
         rung_of=index.rung_of,
         replica_at=index.replica_at,
@@ -164,18 +195,21 @@ def exchange(
     return after, wanted, swapped, active
 
 
-def adapt(settings: Settings, state: State, energy: Array, wanted: Array) -> State:
-    """Adaptation: equal swap rates along the ladder, and their mean equal to the target."""
+def adapt(settings: Settings, state: State, info: Info) -> State:
+    """Adaptation: equal swap rates along the ladder, their mean equal to the target where it has
+    one, and step sizes that suit their rungs."""
+    tuning, energy, wanted = settings.tuning, info.energy, info.wanted
     ladder, buffer, unit = tune(
-        settings.tuning,
-        state.step,
-        state.ladder,
-        state.buffer,
-        state.energy_unit,
-        energy,
-        wanted,
+        tuning, state.step, state.ladder, state.buffer, state.energy_unit, energy, wanted
     )
-    correction = state.correction
+    correction, verdicts, sizes = state.correction, state.verdicts, state.step_sizes
+    if tuning.step_sizes is not None:
+        ladder, sizes = step_sizes.tune(tuning.step_sizes, state.step, ladder, sizes, info.observed)
+    if tuning.adapts == "temperature":
+        temperature, verdicts = barrier.tune(
+            tuning.barrier, state.step, ladder.temperature, verdicts, wanted, info.attempted
+        )
+        ladder = ladder._replace(temperature=temperature)
     if settings.rule.tunes_correction:
         correction = window_correction.update(
             settings.rule,
@@ -191,4 +225,6 @@ def adapt(settings: Settings, state: State, energy: Array, wanted: Array) -> Sta
         buffer=buffer,
         energy_unit=unit,
         correction=correction,
+        verdicts=verdicts,
+        step_sizes=sizes,
     )

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from replicax.algorithm import prng
+from replicax.algorithm.kernel import Evaluated
 
 
 class Target(NamedTuple):
@@ -22,7 +23,10 @@ class Target(NamedTuple):
 
     With `has_state`, a replica has a model state beside its parameters (batch statistics, say),
     and `energy` is called as `(params, model_state, batch, key)` and returns (energy, model_state).
-    `prior(params)`, where given, is felt by moves and not seen by swaps.
+    `prior(params)`, where given, is felt by moves and not seen by swaps. With `tempers_likelihood`
+    the energy is minus the log likelihood, `prior` minus the log prior, and a rung of temperature
+    tau samples prior x likelihood^(1 / tau): the swap rule is then exact without the prior.
+    `whole_energy(params, data)`, where given, is the energy over all rows.
     `row_energies(params, batch, key) -> (row,)`, where given, has the energy as its mean: the
     variance of its differences tells how noisy a comparison of two states is.
     """
@@ -33,14 +37,46 @@ class Target(NamedTuple):
     has_state: bool = False
     prior: Callable[[Any], Array] | None = None
     row_energies: Callable[..., Array] | None = None
+    tempers_likelihood: bool = False
+    whole_energy: Callable[..., Array] | None = None
 
-    def evaluate(self, params: Any, batch: Any, noise: Any) -> tuple[Array, Any]:
+    def evaluate(
+        self, params: Any, batch: Any, noise: Any, temperature: Any = 1.0
+    ) -> tuple[Array, Any]:
         """Return energy (NaN where `gradient` is given) and gradient of one replica."""
         if self.gradient is None:
             energy, gradient = jax.value_and_grad(self.energy)(params, batch, noise)
         else:
             energy, gradient = jnp.array(jnp.nan), self.gradient(params, batch, noise)
-        return energy, self._with_prior(gradient, params)
+        return energy, self._with_prior(gradient, params, temperature)
+
+    def evaluate_split(self, params: Any, batch: Any, noise: Any) -> Evaluated:
+        """Return energy and prior of one replica apart, each with its gradient."""
+        energy, gradient = jax.value_and_grad(self.energy)(params, batch, noise)
+        prior, prior_gradient = self._evaluate_prior(params)
+        return Evaluated(energy, gradient, prior.astype(energy.dtype), prior_gradient)
+
+    def evaluate_halves(self, params: Any, batch: Any, noise: Any) -> Evaluated:
+        """Return `evaluate_split` and the difference of the halves of a mini-batch.
+
+        With an odd number of rows the last one is left out.
+        """
+        halves = jax.tree.map(_in_halves, batch)
+        evaluate = jax.vmap(jax.value_and_grad(self.energy), (None, 0, None))
+        energies, gradients = evaluate(params, halves, noise)
+        prior, prior_gradient = self._evaluate_prior(params)
+        return Evaluated(
+            jnp.mean(energies),
+            jax.tree.map(lambda g: (g[0] + g[1]) / 2, gradients),
+            prior.astype(energies.dtype),
+            prior_gradient,
+            jax.tree.map(lambda g: (g[0] - g[1]) / 2, gradients),
+        )
+
+    def _evaluate_prior(self, params: Any) -> tuple[Array, Any]:
+        if self.prior is None:
+            return jnp.zeros(()), jax.tree.map(jnp.zeros_like, params)
+        return jax.value_and_grad(self.prior)(params)
 
     def evaluate_state(
         self, params: Any, model_state: Any, batch: Any, noise: Any
@@ -48,7 +84,7 @@ class Target(NamedTuple):
         """Return energy, gradient and renewed model state of one replica that has one."""
         evaluate = jax.value_and_grad(self.energy, has_aux=True)
         (energy, model_state), gradient = evaluate(params, model_state, batch, noise)
-        return energy, self._with_prior(gradient, params), model_state
+        return energy, self._with_prior(gradient, params, 1.0), model_state
 
     def energy_at(self, point: Any, batch: Any, noise: Any) -> Array:
         """Return the energy at a point: `params`, or (params, model_state) with `has_state`."""
@@ -57,10 +93,13 @@ class Target(NamedTuple):
         energy, _ = self.energy(*point, batch, noise)
         return energy
 
-    def _with_prior(self, gradient: Any, params: Any) -> Any:
+    def _with_prior(self, gradient: Any, params: Any, temperature: Any) -> Any:
         if self.prior is None:
             return gradient
-        return jax.tree.map(jnp.add, gradient, jax.grad(self.prior)(params))
+        prior = jax.grad(self.prior)(params)
+        if self.tempers_likelihood:  # exp(-(U + tau V) / tau) is prior x likelihood^(1 / tau)
+            prior = jax.tree.map(lambda g: (temperature * g).astype(g.dtype), prior)
+        return jax.tree.map(jnp.add, gradient, prior)
 
     def draw(self, key: Array) -> Any:
         """Draw what is passed in place of `key`: noise, or a key of JAX's default kind."""
@@ -88,6 +127,11 @@ def with_row_energies(target: Target) -> Target:
         return jax.vmap(energy)(batch)
 
     return target._replace(row_energies=row_energies)
+
+
+def _in_halves(rows: Array) -> Array:
+    half = rows.shape[0] // 2
+    return rows[: 2 * half].reshape(2, half, *rows.shape[1:])
 
 
 def _three_arguments(function: Callable) -> Callable:

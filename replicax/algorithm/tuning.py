@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from replicax.algorithm.barrier import BarrierTuning
 from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.step_sizes import StepSizeTuning
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ class ConstantGain:
 def adapt_rungs(rungs: Array, wanted: Array, target_swap_rate: float, gain: Array) -> Array:
     """Push every pair to the same swap rate, both ends of the ladder fixed (Eq. 11).
 
-    Acts on learning rates, or on temperatures for rules that use them. The gap belongs to its
-    pair. Where gaps are unequal, noise can make neighbours cross: the result is sorted.
+    The gap belongs to its pair. Where gaps are unequal, noise can make neighbours cross: the
+    result is sorted.
     """
     excess = wanted.astype(rungs.dtype) - target_swap_rate
     gap = jnp.maximum(0.0, rungs[1:] - rungs[:-1]) * jnp.exp(gain.astype(rungs.dtype) * excess)
@@ -116,11 +118,13 @@ class Tuning:
     target_swap_rate: float = 0.4
     gain: Callable[[Array], Array] = Gain()  # of the ladder
     buffer_gain: Callable[[Array], Array] | None = None  # None: `gain`, in units of the energy
-    adapts: str | None = "learning_rate"  # which rungs Eq. 11 acts on, or "temperature", or None
+    adapts: str | None = "learning_rate"  # by Eq. 11; "temperature": by the barrier; or None
     adapts_buffer: bool = True
     until: int | None = None  # the step from which ladder and buffer are frozen
     measure_steps: int = 0  # first steps, without exchange, that measure the unit of energy
     measure_buffer: bool = False  # whether the buffer starts at that unit
+    barrier: BarrierTuning = BarrierTuning()  # how temperatures adapt
+    step_sizes: StepSizeTuning | None = None  # how learning rates adapt to the kernel's own error
 
     def measuring(self, step: Array) -> Array:
         """Return whether `step` only measures the unit of energy, without exchange."""
@@ -150,10 +154,10 @@ def tune(
     tunes = ~measuring
     if tuning.until is not None:
         tunes = tunes & (step < tuning.until)
-    if tuning.adapts is not None:
-        rungs = getattr(ladder, tuning.adapts)
-        tuned = adapt_rungs(rungs, wanted, tuning.target_swap_rate, tuning.gain(step))
-        ladder = ladder._replace(**{tuning.adapts: jnp.where(tunes, tuned, rungs)})
+    if tuning.adapts == "learning_rate":
+        rates = ladder.learning_rate
+        tuned = adapt_rungs(rates, wanted, tuning.target_swap_rate, tuning.gain(step))
+        ladder = ladder._replace(learning_rate=jnp.where(tunes, tuned, rates))
     if tuning.adapts_buffer:
         gain = tuning.buffer_gain(step) if tuning.buffer_gain else tuning.gain(step) * unit.value()
         tuned = adapt_buffer(buffer, wanted, tuning.target_swap_rate, gain)

@@ -31,8 +31,12 @@ _CHUNK_STEPS = 2**16
 
 def start(program: Program, states: State) -> Carry:
     """Return the carry before the first step; `states` has a leading chain axis but on `step`."""
-    begin = jax.vmap(lambda state: counters.start(state, program.track_best), (STATE_AXES,))
+    begin = jax.vmap(lambda state: _start_counters(program, state), (STATE_AXES,))
     return Carry(states, begin(states))
+
+
+def _start_counters(program: Program, state: State) -> counters.Counters:
+    return counters.start(state, program.track_best, program.kernel.observes)
 
 
 def chunk_capacity(program: Program, carry: Carry) -> int:
@@ -132,14 +136,14 @@ def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, 
     def step(random, state, counts, plan, data, place):
         batch = batches.take(data, plan, random.batch, state.step, place)
         after, info = advance(random, state, batch, batches.fresh(data))
-        scored = after if settings.energy_at == "moved" else state
+        scored = state if settings.energy_at == "before" else after
         counts = counters.count(
-            counts, state, after, info, settings.schedule, program.counted_from, scored.points
+            counts, state, after, info, settings, program.counted_from, scored.points
         )
         drawn = after.replica_at[rungs]
         kept = after.points if program.keep_draws else None
         point = jax.tree.map(lambda leaf: leaf[drawn], kept)
-        return after, counts, (point, info.energy[state.rung_of[drawn]])
+        return after, counts, (point, info.energy[state.rung_of[drawn]], info.energy)
 
     def plan(key, step):
         return batches.plan(key, step, longest)

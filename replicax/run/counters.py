@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm.schedule import Schedule
-from replicax.algorithm.state import Info, State
+from replicax.algorithm.state import Info, Settings, State
 from replicax.run import round_trips
 
 
@@ -18,7 +17,11 @@ class Counters(NamedTuple):
     turns: Array  # arrivals at the ends of the ladder      shape (replica,)
     nonfinite: Array  # steps with a non-finite energy      shape ()
     restarts: Array  # restarts from a colder neighbour     shape (rung,)
-    energy: Array  # of each rung at the last step          shape (rung,)
+    energy: Array  # of each rung at the last attempt to swap     shape (rung,)
+    acceptance: (
+        Array  # sum over the counted steps         shape (rung,), or (0,) where not observed
+    )
+    heating: Array  # sum over the counted steps            shape (rung,), or (0,)
     best_energy: Array  #                                   shape ()
     best: Any  # the point that had it, or None where not tracked
 
@@ -27,9 +30,10 @@ class Counters(NamedTuple):
 PAIR_COUNTS = ("verdicts", "windows", "window_swaps")
 
 
-def start(state: State, track_best: bool) -> Counters:
+def start(state: State, track_best: bool, observes: bool = False) -> Counters:
     """Return the counters before the first step."""
     num_replicas = state.rung_of.shape[0]
+    none = jnp.zeros(num_replicas if observes else 0, state.buffer.dtype)
     dtype = state.buffer.dtype
     first = jax.tree.map(lambda leaf: leaf[0], state.points)
     return Counters(
@@ -38,6 +42,8 @@ def start(state: State, track_best: bool) -> Counters:
         nonfinite=jnp.array(0, jnp.int32),
         restarts=jnp.zeros(num_replicas, jnp.int32),
         energy=jnp.full(num_replicas, jnp.nan, dtype),
+        acceptance=none,
+        heating=none,
         best_energy=jnp.array(jnp.inf, dtype),
         best=first if track_best else None,
     )
@@ -48,16 +54,18 @@ def count(
     before: State,
     after: State,
     info: Info,
-    schedule: Schedule,
+    settings: Settings,
     counted_from: Any,
     scored: Any,
 ) -> Counters:
     """Add one step. `scored` are the points, by replica, that `info.energy` belongs to."""
-    opens = schedule.window_opens(before.step)
+    schedule, every = settings.schedule, settings.swap_every
+    attempt = settings.attempt(before.step)
+    opens = schedule.window_opens(attempt) & info.attempted
     first_swap = info.swapped & (before.gate | opens)
     # A window counts whole or not at all, with the swap in it.
     counted = before.step >= counted_from
-    window_counted = schedule.window_start(before.step) >= counted_from
+    window_counted = schedule.window_start(attempt) * every >= counted_from
     added = jnp.stack(
         [info.wanted & counted, info.active & opens & window_counted, first_swap & window_counted]
     )
@@ -66,12 +74,19 @@ def count(
     best_energy, best = _update_best(counters, before, info, scored)
     # A restarted replica is no reason to stop; the coldest has no neighbour to restart from.
     mended = info.restarted.at[0].set(False)
+    acceptance, heating = counters.acceptance, counters.heating
+    if info.observed is not None:
+        acceptance = acceptance + jnp.where(counted, info.observed.acceptance, 0)
+        heating = heating + jnp.where(counted, info.observed.heating, 0)
+    energy = info.energy.astype(counters.energy.dtype)
     return Counters(
         pairs=counters.pairs + added,
         turns=jnp.where(starts, round_trips.forget_trips(turns), turns),
         nonfinite=counters.nonfinite + ~jnp.all(jnp.isfinite(info.energy) | mended),
         restarts=counters.restarts + mended,
-        energy=info.energy.astype(counters.energy.dtype),
+        energy=energy if every == 1 else jnp.where(info.attempted, energy, counters.energy),
+        acceptance=acceptance.astype(counters.acceptance.dtype),
+        heating=heating.astype(counters.heating.dtype),
         best_energy=best_energy,
         best=best,
     )

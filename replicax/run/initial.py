@@ -136,7 +136,7 @@ def use_rows(program: Program, carry: Carry) -> Program:
     target, batches = program.target, program.batches
     keys, _ = seed_keys(program.seed, program.num_chains)
     batch = batches.first(keys[0])
-    if not program.settings.rule.estimates_noise or batch is None:
+    if not program.settings.rule.estimates_noise or batch is None or target.row_energies:
         return program
     with_rows = with_row_energies(target)
 
@@ -159,20 +159,26 @@ def carry_like(program: Program, like: Any) -> Carry:
 
 
 def _build_carry(program: Program, programs: Programs | None = None) -> Callable[[Any], Carry]:
-    def build(points: Any, ladder: Ladder, buffer: float) -> Carry:
+    target = program.target
+
+    def build(points: Any, ladder: Ladder, buffer: float, batch: Any) -> Carry:
         def one_chain(point: Any) -> state.State:
-            params, model_state = point if program.target.has_state else (point, None)
-            return state.init(program.kernel, params, ladder, program.settings, buffer, model_state)
+            params, model_state = point if target.has_state else (point, None)
+            return state.init(
+                program.kernel, params, ladder, program.settings, buffer, model_state, target, batch
+            )
 
         states = jax.vmap(one_chain, out_axes=compiled_loop.STATE_AXES)(points)
         return compiled_loop.start(program, states)
 
     def carry(points: Any) -> Carry:
         # Ladder, buffer and energies in the precision of the parameters, at least float32.
-        params = points[0] if program.target.has_state else points
+        params = points[0] if target.has_state else points
         dtype = jnp.result_type(jnp.float32, *jax.tree.leaves(params))
-        ladder = Ladder(*(jnp.asarray(values, dtype) for values in program.ladder))
-        return _compiled("carry", build, program, programs)(points, ladder, program.buffer)
+        ladder = jax.tree.map(lambda values: jnp.asarray(values, dtype), program.ladder)
+        whole = program.batches.data if program.kernel.prepare is not None else None
+        built = _compiled("carry", build, program, programs)
+        return built(points, ladder, program.buffer, whole)
 
     return carry
 

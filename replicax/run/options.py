@@ -10,6 +10,7 @@ from replicax.algorithm import kernels, schedule, swap
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.tuning import ConstantGain, Gain
 from replicax.errors import choose
+from replicax.run.defaults import AUTO, PAPER
 
 _CUSTOM = "custom"  # stands in a run folder for an object that only the user can give again
 _CLASSES = {
@@ -35,34 +36,39 @@ class Options:
     """Every choice of a run but the target, the start and the batches; see `rx.sample`."""
 
     num_steps: int
-    learning_rate: Any
+    learning_rate: Any = AUTO
     num_replicas: int | None = None
     num_chains: int = 1
-    temperature: Any = 1.0
+    temperature: Any = None
     target_swap_rate: float = 0.4
     window: int | None = None
-    schedule: Any = "deo_star"
-    rule: Any = "deterministic"
-    kernel: Any = "sgld"
+    schedule: Any = None
+    rule: Any = None
+    kernel: Any = None
     gain: Any = Gain()
     buffer: Any = "auto"
     buffer_gain: Any = "auto"
     adapt: Any = None
     energy_at: str = "moved"
     on_swap: str = "keep"
-    burn_in: int = 0
-    thin: int = 1
+    burn_in: int | None = None
+    thin: int | None = None
     seed: int = 0
     draw_rungs: Any = (0,)
     keep_draws: bool = True
     history_every: int | None = None
     track_best: bool | None = None
-    on_nonfinite: str = "stop"
+    on_nonfinite: str | None = None
     chunk_steps: int | None = None
     checkpoint_every: int | None = None
+    swap_every: int | None = None
+    swap_energy: Any = None
 
     def __post_init__(self) -> None:
-        for name in ("num_steps", "num_chains", "thin"):
+        for name, value in PAPER.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        for name in ("num_steps", "num_chains", "thin", "swap_every"):
             at_least(name, getattr(self, name), 1)
         at_least("burn_in", self.burn_in, 0)
         for name in ("window", "history_every", "chunk_steps", "checkpoint_every"):
@@ -83,6 +89,10 @@ class Options:
         choose("energy_at", self.energy_at, ("moved", "before"))
         choose("on_swap", self.on_swap, ("keep", "reset"))
         choose("on_nonfinite", self.on_nonfinite, ("stop", "ignore", "restart"))
+        if isinstance(self.swap_energy, str):
+            choose("swap_energy", self.swap_energy, ("batch", "full"))
+        else:
+            at_least("swap_energy", self.swap_energy, 1)
 
     def complete(self) -> "Options":
         """Fill in what depends on the length of the run when it starts, and not when it resumes.

@@ -20,6 +20,8 @@ from replicax.run import settings as resolve
 from replicax.run.batches import Batches, NoBatches
 from replicax.run.options import Options
 
+_HOTTEST = 1e3  # the highest temperature that an automatic ladder gives a rung of finite energy
+
 
 @dataclass(frozen=True)
 class Program:
@@ -57,6 +59,11 @@ class Program:
         without exchange that measure the unit of energy."""
         return jnp.maximum(self.burn_in, self.settings.tuning.measure_steps)
 
+    @property
+    def keeps_rung_energies(self) -> bool:
+        """Whether the energies of all rungs are kept with each draw, for the evidence."""
+        return self.target.tempers_likelihood and self.settings.rule.uses_temperature
+
     def describe(self) -> dict[str, Any]:
         """Return the choices that options left open, for readers of the run folder."""
         schedule = self.settings.schedule
@@ -73,6 +80,11 @@ class Program:
             "track_best": self.track_best,
             "counted_from": int(self.counted_from),
             "row_energies": self.target.row_energies is not None,
+            "swap_every": self.settings.swap_every,
+            "swap_energy": self.settings.energy_at,
+            "tempers_likelihood": self.target.tempers_likelihood,
+            "adjusted": self.kernel.adjusted,
+            "kernel": (self.kernel.spec or {}).get("name", "custom"),
         }
 
 
@@ -86,13 +98,15 @@ def build_program(
     rule = resolve.rule(options, num_replicas, schedule)
     kernel = resolve.kernel(options, rule)
     adapts, _ = resolve.adapts_until(options, rule, schedule)
-    ladder = resolve.ladder(options, num_replicas, rule, adapts)
+    hottest = np.inf if target.tempers_likelihood and kernel.adjusted else _HOTTEST
+    ladder = resolve.ladder(options, num_replicas, rule, adapts, kernel.first_rate, hottest)
     _check_combination(options, target, batches, rule, kernel)
     settings = Settings(
         schedule=schedule,
         rule=rule,
-        tuning=resolve.tuning(options, num_replicas, rule, schedule),
-        energy_at=options.energy_at,
+        tuning=resolve.tuning(options, num_replicas, rule, schedule, kernel, hottest),
+        energy_at="whole" if options.swap_energy == "full" else options.energy_at,
+        swap_every=options.swap_every or 1,
         on_swap=options.on_swap,
         restarts=options.on_nonfinite == "restart",
         langevin=bool(np.any(ladder.temperature > 0)),
@@ -151,7 +165,8 @@ def _check_combination(
             'on_swap="reset" would set back the clock of a kernel that changes with time; '
             'write on_swap="keep".'
         )
-    if rule.uses_temperature and (kernel.has_own_prior or target.prior is not None):
+    unseen = target.prior is not None and not target.tempers_likelihood
+    if rule.uses_temperature and (kernel.has_own_prior or unseen):
         raise ValueError(
             f'There is a weight decay or prior that the rule "{rule.name}" would not see; put '
             "it into the energy instead."
@@ -162,11 +177,44 @@ def _check_combination(
             "replicas, which a function of the step or an iterable cannot give: pass arrays with "
             "batch_size."
         )
-    if rule.assumes_exact_energies and not batches.is_whole:
+    _check_posterior(options, target, batches, kernel)
+    exact = batches.is_whole or options.swap_energy == "full"
+    if rule.assumes_exact_energies and not exact:
         raise ValueError(
             f'The rule "{rule.name}" takes energies as exact, but mini-batches make them noisy: '
             'write rule="bias_corrected", or batch_size=all rows.'
         )
+
+
+def _check_posterior(options: Options, target: Target, batches: Batches, kernel: Kernel) -> None:
+    """Refuse what needs a target with more structure."""
+    if kernel.adjusted and (target.has_state or target.gradient is not None or target.noise):
+        raise ValueError(
+            "An adjusted kernel (mala, hmc) needs an exact energy that JAX can differentiate, "
+            "without a model state, gradient or noise of its own."
+        )
+    if kernel.adjusted and not batches.is_whole:
+        raise ValueError(
+            "An adjusted kernel (mala, hmc) needs exact energies, and mini-batches make them "
+            'noisy: leave batch_size out, or write kernel="langevin".'
+        )
+    if kernel.needs == "halves" and (target.has_state or getattr(batches, "batch_size", 0) < 2):
+        raise ValueError(
+            'The kernel "langevin" compares the halves of a mini-batch: it needs arrays with a '
+            "batch_size of at least 2 and no model state."
+        )
+    if options.swap_energy == "full" and target.whole_energy is None:
+        raise ValueError('swap_energy="full" needs an rx.bayesian posterior, which knows its rows.')
+    if (
+        np.any(np.isinf(np.asarray(options.temperature, float)))
+        if not isinstance(options.temperature, str)
+        else False
+    ):
+        if not (target.tempers_likelihood and kernel.adjusted):
+            raise ValueError(
+                "An infinite temperature is the prior alone: it needs an rx.bayesian posterior of "
+                "all rows (no batch_size)."
+            )
 
 
 def _check_law(options: Options, rule: Rule, kernel: Kernel) -> None:

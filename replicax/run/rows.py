@@ -34,6 +34,7 @@ class Rows(NamedTuple):
     rung_of: Array  # (step, chain, replica)
     draws: Any  # (draw, chain, rung, ...)
     energies: Array  # (draw, chain, rung)
+    rung_energies: Array | None  # of all rungs before the swap  (draw, chain, rung)
     history: dict[str, Array]  # (point, chain, ...)
 
 
@@ -53,6 +54,9 @@ def empty(program: Program, carry: Carry, capacity: int) -> Rows:
             carry.state.points if program.keep_draws else None,
         ),
         energies=jnp.zeros((num_draws, *chains, num_rungs), carry.counters.energy.dtype),
+        rung_energies=jnp.zeros((num_draws, *chains, num_replicas), carry.counters.energy.dtype)
+        if program.keeps_rung_energies
+        else None,
         history={
             name: jnp.zeros((num_points, *value.shape), value.dtype)
             for name, value in _history(carry).items()
@@ -77,14 +81,17 @@ def draw_slots(program: Program, step: int, count: int, capacity: int) -> np.nda
 
 
 def put_step(
-    rows: Rows, rung_of: Array, draw: tuple[Any, Array], place: Array, slot: Array
+    rows: Rows, rung_of: Array, draw: tuple[Any, Array, Array], place: Array, slot: Array
 ) -> Rows:
-    """Write the step at `place` of the chunk, and its draw, (point, energy), to row `slot`."""
-    point, energy = draw
+    """Write the step at `place` of the chunk, and its draw, (point, energy, energies of all rungs),
+    to row `slot`."""
+    point, energy, by_rung = draw
+    kept = rows.rung_energies
     return rows._replace(
         rung_of=put(rows.rung_of, rung_of.astype(rows.rung_of.dtype), place),
         draws=jax.tree.map(lambda column, value: put(column, value, slot), rows.draws, point),
         energies=put(rows.energies, energy, slot),
+        rung_energies=None if kept is None else put(kept, by_rung.astype(kept.dtype), slot),
     )
 
 
@@ -117,6 +124,8 @@ def to_records(program: Program, rows: Rows, step: int, done: int) -> dict[str, 
     num_draws = int(program.is_drawn(np.arange(step, step + done)).sum())
     num_points = (step + done) // program.history_every - step // program.history_every
     draws = {"energy": first_rows(rows.energies, num_draws)}
+    if rows.rung_energies is not None:
+        draws["rung_energy"] = first_rows(rows.rung_energies, num_draws)
     for name, leaf in zip(pytrees.leaf_names(rows.draws), jax.tree.leaves(rows.draws), strict=True):
         draws[f"params.{name}"] = first_rows(leaf, num_draws)
     return {

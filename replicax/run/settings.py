@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 
 from replicax.algorithm import kernels, swap
+from replicax.algorithm.barrier import BarrierTuning
 from replicax.algorithm import schedule as schedules
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.ladder import Ladder, geometric
 from replicax.algorithm.schedule import AllPairs, Schedule
+from replicax.algorithm.step_sizes import StepSizeTuning
 from replicax.algorithm.swap import Rule, WindowCorrected
 from replicax.algorithm.tuning import ConstantGain, Tuning
 from replicax.errors import choose
+from replicax.run.defaults import AUTO
 from replicax.run.options import Options, at_least, is_number
 from replicax.theory import optimal_window
 
@@ -157,9 +160,20 @@ def _freeze(spec: dict, burn_in: int, rule: Rule) -> dict:
     return {**spec, "freeze_after": burn_in // 2}
 
 
-def ladder(options: Options, num_replicas: int, rule: Rule, adapts: bool) -> Ladder:
-    """Return the ladder that the run starts with."""
-    rates = _per_rung("learning_rate", options.learning_rate, num_replicas)
+def ladder(
+    options: Options,
+    num_replicas: int,
+    rule: Rule,
+    adapts: bool,
+    first_rate: float = 0.01,
+    hottest: float = 100.0,
+) -> Ladder:
+    """Return the ladder that the run starts with; automatic rates begin at `first_rate`, and an
+    automatic ladder may reach the temperature `hottest`."""
+    if _is_auto(options.learning_rate):
+        rates = np.full(num_replicas, first_rate)
+    else:
+        rates = _per_rung("learning_rate", options.learning_rate, num_replicas)
     if not np.all(np.isfinite(rates)) or np.any(rates <= 0):
         raise ValueError(f"learning_rate is {options.learning_rate}; rates must be positive.")
     if np.any(np.diff(rates) < 0):
@@ -173,7 +187,16 @@ def ladder(options: Options, num_replicas: int, rule: Rule, adapts: bool) -> Lad
             f"learning_rate is {options.learning_rate}; adapted rates must be strictly "
             "increasing. Change them, or write adapt=False."
         )
-    return Ladder(rates, _temperatures(options.temperature, num_replicas, rule))
+    if not _is_auto(options.temperature):
+        return Ladder(rates, _temperatures(options.temperature, num_replicas, rule))
+    if not np.isinf(hottest) or num_replicas == 2:
+        return Ladder(rates, geometric(1.0, min(hottest, 100.0), num_replicas))
+    return Ladder(rates, np.append(geometric(1.0, 1000.0, num_replicas - 1), np.inf))
+
+
+def _is_auto(value: Any) -> bool:
+    """Return whether a choice is left to the run; raise where it is another word."""
+    return isinstance(value, str) and choose("The value", value, (AUTO,)) == AUTO
 
 
 def _per_rung(name: str, value: Any, num_replicas: int) -> np.ndarray:
@@ -201,7 +224,7 @@ def _temperatures(value: Any, num_replicas: int, rule: Rule) -> np.ndarray:
     temperatures = _per_rung("temperature", value, num_replicas)
     if np.ndim(value) == 0:  # the cold rung's; SGD above
         temperatures[1:] = 0
-    if not np.all(np.isfinite(temperatures)) or np.any(temperatures < 0):
+    if np.any(np.isnan(temperatures)) or np.any(temperatures < 0):
         raise ValueError(f"temperature is {value}; temperatures must be at least 0.")
     increasing = np.all(temperatures > 0) and np.all(np.diff(temperatures) > 0)
     if rule.uses_temperature and not increasing:
@@ -212,7 +235,14 @@ def _temperatures(value: Any, num_replicas: int, rule: Rule) -> np.ndarray:
     return temperatures
 
 
-def tuning(options: Options, num_replicas: int, rule: Rule, schedule: Schedule) -> Tuning:
+def tuning(
+    options: Options,
+    num_replicas: int,
+    rule: Rule,
+    schedule: Schedule,
+    kernel: Kernel,
+    hottest: float = 100.0,
+) -> Tuning:
     """Return which parts of the ladder adapt, and how."""
     adapts, until = adapts_until(options, rule, schedule)
     fixed = rule.uses_temperature or not adapts
@@ -225,9 +255,10 @@ def tuning(options: Options, num_replicas: int, rule: Rule, schedule: Schedule) 
         raise ValueError(f'buffer is {options.buffer!r}; give a finite number or "auto".')
     measures_buffer = buffer_auto and not rule.uses_temperature
     measures = measures_buffer or (gain_auto and not fixed)
-    ladder_is_scalar = np.ndim(options.learning_rate) == 0
+    ladder_is_scalar = np.ndim(options.learning_rate) == 0  # or "auto"
     adapts_rungs = None
-    if adapts and num_replicas > 2:
+    free_end = _is_auto(options.temperature) and num_replicas == 2
+    if adapts and (num_replicas > 2 or free_end):
         adapts_rungs = "temperature" if rule.uses_temperature else "learning_rate"
         if adapts_rungs == "learning_rate" and ladder_is_scalar:
             adapts_rungs = None
@@ -240,7 +271,35 @@ def tuning(options: Options, num_replicas: int, rule: Rule, schedule: Schedule) 
         until=until,
         measure_steps=_MEASURE_STEPS if measures else 0,
         measure_buffer=measures_buffer,
+        barrier=_barrier(options, until, hottest),
+        step_sizes=_step_sizes(options, kernel),
     )
+
+
+def _barrier(options: Options, until: int | None, hottest: float) -> BarrierTuning:
+    if until is None:
+        return BarrierTuning()
+    if not _is_auto(options.temperature):
+        return BarrierTuning(_round_ends(until))
+    return BarrierTuning(_round_ends(until), hottest, free_until=until // 4 + 1)
+
+
+def _step_sizes(options: Options, kernel: Kernel) -> StepSizeTuning | None:
+    if not _is_auto(options.learning_rate):
+        return None
+    if not kernel.observes:
+        raise ValueError(
+            'learning_rate="auto" needs a kernel that measures its own error: kernel="hmc" or '
+            '"mala" for exact energies, "langevin" for mini-batches; or give learning_rate.'
+        )
+    until = max(options.burn_in, 1)
+    return StepSizeTuning(_round_ends(until), until)
+
+
+def _round_ends(until: int) -> tuple[int, ...]:
+    """Return where rounds of tuning end: each twice as long as the one before, and the rest."""
+    ends = {round(until * share) for share in (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 0.8)}
+    return tuple(sorted(end for end in ends if end >= 1))
 
 
 def adapts_until(options: Options, rule: Rule, schedule: Schedule) -> tuple[bool, int | None]:

@@ -1,0 +1,140 @@
+"""Metropolis-adjusted kernels, exact for exact energies: `mala` and `hmc`.
+
+On a rung of temperature tau they preserve exp(-U / tau - V), U the energy and V minus the log prior
+of targets that temper the likelihood alone (0 elsewhere), whatever their step size is.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica, draw_normal
+from replicax.algorithm.ladder import Ladder
+
+_SHORTEST = 0.25  # of the step size: a step takes a random part of it, down to this
+
+
+class Drawn(NamedTuple):
+    """The randomness of one adjusted move."""
+
+    velocity: Any  # standard normal, in the tree of the parameters
+    log_uniform: Array  # of the accept step
+    shorter: Array  # uniform, for the length of the step
+
+
+def mala(target_acceptance: float = 0.574) -> Kernel:
+    """Langevin steps of which each is accepted or rejected (MALA): `hmc` with one leapfrog step.
+
+        theta' = theta - eta C g + sqrt(2 eta C) xi,   g the gradient of U / tau + V
+
+    C is the scale of the parameters that the run tunes by rung (1 where it does not).
+    """
+    kernel = hmc(1, target_acceptance)
+    return kernel._replace(spec={"name": "mala", "target_acceptance": target_acceptance})
+
+
+def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
+    """Hamiltonian Monte Carlo with `num_leapfrog` leapfrog steps of size sqrt(2 eta).
+
+    Every move draws a new velocity and a random part of the step size, from a quarter to all of it
+    and evenly on a logarithmic scale, so that no orbit closes and narrow places are entered, too.
+    A proposal with an energy that is not finite is rejected. `target_acceptance` is what
+    `learning_rate="auto"` tunes the step size of every rung to.
+    """
+    if isinstance(num_leapfrog, bool) or not isinstance(num_leapfrog, int) or num_leapfrog < 1:
+        raise ValueError(f"num_leapfrog is {num_leapfrog!r}; it must be a whole number from 1 on.")
+    if not 0 < target_acceptance < 1:
+        raise ValueError(f"target_acceptance is {target_acceptance}; it must lie in (0, 1).")
+
+    def init(params: Any) -> Replica:
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        dtype = jnp.result_type(jnp.float32, *jax.tree.leaves(params))
+        return Replica(params, Evaluated(jnp.zeros((), dtype), zeros, jnp.zeros((), dtype), zeros))
+
+    def prepare(replica: Replica, evaluate: Callable) -> Replica:
+        return _same_types(Replica(replica.params, evaluate(replica.params)), replica)
+
+    def draw(key: Array, replica: Replica) -> Drawn:
+        velocity_key, accept_key, length_key = jax.random.split(key, 3)
+        return Drawn(
+            draw_normal(velocity_key, replica),
+            -jax.random.exponential(accept_key),
+            jax.random.uniform(length_key),
+        )
+
+    def step(drawn: Drawn, replica: Replica, evaluate: Callable, rung: Ladder):
+        slope = 1 / rung.temperature
+        length = jnp.sqrt(2 * rung.learning_rate) * _SHORTEST**drawn.shorter
+        scale = _square_roots(rung.scale, replica.params)
+        start = replica.memory
+
+        def gradient(at: Evaluated) -> Any:
+            return jax.tree.map(lambda u, v: slope * u + v, at.gradient, at.prior_gradient)
+
+        def kick(velocity: Any, at: Evaluated, share: float) -> Any:
+            return jax.tree.map(
+                lambda z, g, s: z - (share * length) * s * g, velocity, gradient(at), scale
+            )
+
+        def drift(params: Any, velocity: Any) -> Any:
+            return jax.tree.map(lambda x, z, s: x + length * s * z, params, velocity, scale)
+
+        def leapfrog(_: Any, orbit: tuple) -> tuple:
+            params, velocity, at = orbit
+            params = drift(params, velocity)
+            at = evaluate(params)
+            return params, kick(velocity, at, 1.0), at
+
+        orbit = replica.params, kick(drawn.velocity, start, 0.5), start
+        orbit = _same_types(orbit, (replica.params, drawn.velocity, start))
+        if num_leapfrog > 1:
+            body = lambda i, o: _same_types(leapfrog(i, o), orbit)  # noqa: E731
+            orbit = jax.lax.fori_loop(0, num_leapfrog - 1, body, orbit)
+        params, velocity, _ = orbit
+        params = drift(params, velocity)
+        end = evaluate(params)
+        velocity = kick(velocity, end, 0.5)
+        moved = _same_types(Replica(params, end), replica)
+
+        change = slope * (end.energy - start.energy) + (end.prior - start.prior)
+        change = change + (_energy_of(velocity) - _energy_of(drawn.velocity))
+        log_ratio = jnp.where(jnp.isfinite(end.energy), -change, -jnp.inf)
+        log_ratio = jnp.where(jnp.isnan(log_ratio), -jnp.inf, jnp.minimum(log_ratio, 0.0))
+        accepted = drawn.log_uniform < log_ratio
+        after = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), moved, replica)
+        acceptance = jnp.exp(log_ratio)
+        observed = Observed(
+            acceptance - target_acceptance,
+            gradient(after.memory),
+            acceptance,
+            jnp.zeros_like(acceptance),
+        )
+        return after, after.memory.energy, observed
+
+    spec = {"name": "hmc", "num_leapfrog": num_leapfrog, "target_acceptance": target_acceptance}
+    return Kernel(
+        init,
+        step,
+        draw,
+        spec=spec,
+        needs="split",
+        adjusted=True,
+        prepare=prepare,
+    )
+
+
+def _square_roots(scale: Any, params: Any) -> Any:
+    if not jax.tree.leaves(scale):
+        return jax.tree.map(lambda x: jnp.ones((), x.dtype), params)
+    return jax.tree.map(jnp.sqrt, scale)
+
+
+def _energy_of(velocity: Any) -> Array:
+    return sum(jnp.sum(jnp.square(leaf)) / 2 for leaf in jax.tree.leaves(velocity))
+
+
+def _same_types(tree: Any, like: Any) -> Any:
+    return jax.tree.map(lambda x, y: jnp.asarray(x, y.dtype), tree, like)

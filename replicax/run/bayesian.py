@@ -1,0 +1,197 @@
+"""`bayesian`: a posterior whose likelihood, prior and rows are known apart."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from replicax.algorithm.energy_noise import FreshBatches
+from replicax.algorithm.target import Target
+from replicax.run.batches import ArrayBatches, as_batches
+
+_PIECE_ROWS = 4096  # rows whose likelihoods are evaluated at once
+
+
+@dataclass(frozen=True)
+class RowBatches(ArrayBatches):
+    """Rows drawn with replacement, or all of them; swaps may be judged on more rows than moves."""
+
+    judging_size: int | None = None  # rows that judge a swap; None: as many as move
+
+    def describe(self) -> str:
+        return f"bayesian, {super().describe()}"
+
+    def draw(self, key: Array) -> Any:
+        return None if self.is_whole else super().draw(key)
+
+    def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
+        return data if self.is_whole else super().take(data, plan, drawn, step, place)
+
+    def fresh(self, data: Any) -> FreshBatches:
+        if self.is_whole:
+            return FreshBatches(lambda key: data, 0.0, data)
+        size = self.judging_size or self.batch_size
+
+        def draw(key: Array) -> Any:
+            rows = jax.random.randint(key, (size,), 0, self.num_rows)
+            return jax.tree.map(lambda leaf: leaf[rows], data)
+
+        return FreshBatches(draw, 1.0, data)
+
+    def first(self, key: Array) -> Any:
+        return self.take(self.data, None, self.draw(key), jnp.array(0), jnp.array(0))
+
+
+@dataclass(frozen=True)
+class Bayesian:
+    """A posterior for `rx.sample`; `rx.bayesian` returns one."""
+
+    target: Target
+    batches: RowBatches
+    log_likelihood: Callable[[Any, Any], Array]
+
+    @property
+    def num_rows(self) -> int:
+        return self.batches.num_rows
+
+    def learning_rate(self, rate: Any) -> Any:
+        """Return learning rates in the unit of the energies, which is that of the posterior."""
+        return rate
+
+    def temperature(self, temperature: Any) -> Any:
+        """Return temperatures in the unit of the energies, which is that of the posterior."""
+        return temperature
+
+    def judged_on(self, rows: int | None) -> "Bayesian":
+        """Return the posterior with swaps judged on so many rows."""
+        return replace(self, batches=replace(self.batches, judging_size=rows))
+
+    def pointwise(self, draws: Any) -> np.ndarray:
+        """Return the log likelihood of every row under every draw, (chain, draw, row).
+
+        `draws` are those of a `Posterior`, leading axes (chain, draw).
+        """
+        data = self.batches.data
+
+        @jax.jit
+        def of_chain(chain: Any) -> Array:
+            return jax.lax.map(lambda params: self.log_likelihood(params, data), chain)
+
+        num_chains = jax.tree.leaves(draws)[0].shape[0]
+        chains = (jax.tree.map(lambda leaf, i=i: leaf[i], draws) for i in range(num_chains))
+        return np.stack([np.asarray(of_chain(chain)) for chain in chains])
+
+
+def bayesian(
+    log_likelihood: Callable[[Any, Any], Array],
+    log_prior: Callable[[Any], Array],
+    data: Any,
+    *,
+    batch_size: int | None = None,
+) -> Bayesian:
+    """Return the posterior prior x likelihood of rows of data, for `rx.sample`.
+
+    Hot rungs sample prior x likelihood^(1 / temperature): the prior stays on every rung, so they
+    cannot run away. The library scales mini-batches itself.
+
+    Args:
+        log_likelihood: `log_likelihood(params, rows) -> (row,)`, one number for each row.
+        log_prior: `log_prior(params) -> ()`.
+        data: arrays, or a tree of them, with rows on the first axis.
+        batch_size: rows that a step sees, drawn at random; all of them unless given. With all rows
+            moves are adjusted, and draws are exact; with fewer they are Langevin steps whose error
+            is estimated and kept small.
+
+    >>> import jax.numpy as jnp, replicax as rx
+    >>> posterior = rx.bayesian(
+    ...     lambda mean, rows: -((rows - mean) ** 2) / 2,
+    ...     lambda mean: -(mean**2) / 200,
+    ...     jnp.array([0.9, 1.1, 1.6]),
+    ... )
+    >>> run = rx.sample(posterior, 0.0, num_steps=3_000, num_replicas=4, num_chains=2)
+    >>> bool(abs(run.draws.mean() - 1.2 / (1 + 1 / 300)) < 0.1)
+    True
+    """
+    for name, function in (("log_likelihood", log_likelihood), ("log_prior", log_prior)):
+        if not callable(function):
+            raise ValueError(f"{name} is {function!r}; give a function.")
+    leaves = jax.tree.leaves(data)
+    shapes = [np.shape(leaf) for leaf in leaves]
+    if not leaves or any(not shape for shape in shapes):
+        raise ValueError("data must be arrays with rows on their first axis.")
+    num_rows = shapes[0][0]
+    rows = as_batches(data, num_rows if batch_size is None else batch_size)
+    batches = RowBatches(rows.data, rows.batch_size)  # type: ignore[attr-defined]
+    _check_arguments(log_likelihood, log_prior)
+
+    def of_rows(params: Any, batch: Any) -> Array:
+        count = jax.tree.leaves(batch)[0].shape[0]
+        values = jnp.asarray(log_likelihood(params, batch))
+        if values.shape != (count,):
+            raise ValueError(
+                f"log_likelihood returns shape {values.shape} for {count} rows; it must return one "
+                f"number for each row, shape ({count},): do not sum over the rows."
+            )
+        return values
+
+    def energy(params: Any, batch: Any, key: Any = None) -> Array:
+        values = of_rows(params, batch)
+        return -(num_rows / values.shape[0]) * jnp.sum(values)
+
+    def row_energies(params: Any, batch: Any, key: Any = None) -> Array:
+        return -num_rows * of_rows(params, batch)
+
+    def prior(params: Any) -> Array:
+        value = jnp.asarray(log_prior(params))
+        if value.shape != ():
+            raise ValueError(
+                f"log_prior returns shape {value.shape}; it must return a scalar: sum it over the "
+                "parameters."
+            )
+        return -value
+
+    target = Target(
+        energy,
+        prior=prior,
+        row_energies=row_energies,
+        tempers_likelihood=True,
+        whole_energy=_in_pieces(of_rows, num_rows),
+    )
+    return Bayesian(target, batches, log_likelihood)
+
+
+def _check_arguments(log_likelihood: Callable, log_prior: Callable) -> None:
+    for name, function, count in (
+        ("log_likelihood(params, rows)", log_likelihood, 2),
+        ("log_prior(params)", log_prior, 1),
+    ):
+        try:
+            inspect.signature(function).bind(*range(count))
+        except TypeError:
+            raise ValueError(f"{name} must take {count} argument{'s'[: count - 1]}.") from None
+        except ValueError:  # no signature, as some built-in functions
+            pass
+
+
+def _in_pieces(of_rows: Callable[[Any, Any], Array], num_rows: int) -> Callable[..., Array]:
+    """Return the energy over all rows, evaluated in pieces."""
+    num_pieces, rest = divmod(num_rows, _PIECE_ROWS)
+
+    def energy(params: Any, data: Any) -> Array:
+        if num_pieces == 0 or (num_pieces == 1 and rest == 0):
+            return -jnp.sum(of_rows(params, data))
+        whole = num_pieces * _PIECE_ROWS
+        pieces = jax.tree.map(
+            lambda leaf: leaf[:whole].reshape(num_pieces, _PIECE_ROWS, *leaf.shape[1:]), data
+        )
+        total = jnp.sum(jax.lax.map(lambda piece: jnp.sum(of_rows(params, piece)), pieces))
+        if rest:
+            total = total + jnp.sum(of_rows(params, jax.tree.map(lambda leaf: leaf[whole:], data)))
+        return -total
+
+    return energy

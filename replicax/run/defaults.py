@@ -1,0 +1,99 @@
+"""What `rx.sample` fills in where the user leaves a choice open.
+
+Without a learning rate, or for an `rx.bayesian` posterior, the choices are those under which draws
+have the law of the target: Langevin noise or adjusted moves on every rung, temperatures and step
+sizes that tune themselves in the burn-in, the Metropolis rule without windows. With a learning rate
+of a bare energy they are the paper's: SGD above the cold rung, the deterministic rule, DEO*.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from replicax.algorithm.target import Target
+from replicax.run.batches import Batches
+
+AUTO = "auto"
+PAPER = {
+    "schedule": "deo_star",
+    "rule": "deterministic",
+    "kernel": "sgld",
+    "temperature": 1.0,
+    "burn_in": 0,
+    "thin": 1,
+    "on_nonfinite": "stop",
+    "swap_every": 1,
+    "swap_energy": "batch",
+}
+_NUM_REPLICAS = 8
+_JUDGING_SHARE = 0.5  # of the cost of the moves, at most, for energies over all rows
+_FEWEST_ATTEMPTS = 1000  # in a run; where all rows allow fewer, swaps are judged on mini-batches
+_USUAL_SWAP_EVERY = 10
+
+
+def is_exact(choices: dict[str, Any], target: Target) -> bool:
+    """Return whether the choices left open are to be those that give the target's own law."""
+    auto = isinstance(choices["learning_rate"], str)
+    return auto or target.tempers_likelihood
+
+
+def fill_in(choices: dict[str, Any], target: Target, batches: Batches) -> dict[str, Any]:
+    """Return the choices with values in the place of None, for the law of the target."""
+    exact_energy = batches.is_whole and target.noise is None and batches.can_refresh
+    if isinstance(choices["learning_rate"], str) and not target.tempers_likelihood:
+        _check_bare(choices, target, batches)
+    chosen = {name: value for name, value in choices.items() if value is not None}
+    num_steps = int(choices["num_steps"])
+    adjusted = exact_energy and "kernel" not in chosen
+    defaults: dict[str, Any] = {
+        "num_replicas": None if _has_rungs(choices) else _NUM_REPLICAS,
+        "kernel": "hmc" if exact_energy else "langevin",
+        "temperature": AUTO,
+        "burn_in": num_steps // 3,
+        "adapt": True,
+        "on_nonfinite": "stop" if adjusted else "restart",
+        "swap_energy": "batch" if exact_energy else AUTO,
+    }
+    if choices["num_replicas"] == 1:
+        defaults |= {"schedule": "none", "temperature": 1.0, "adapt": False}
+    chosen = {**defaults, **chosen}
+    energy, every, rule = _judging(chosen, batches, exact_energy, num_steps)
+    defaults = {"swap_energy": energy, "swap_every": every, "rule": rule, "thin": every}
+    chosen = {**defaults, **chosen, "swap_energy": energy}
+    if "schedule" not in chosen:
+        chosen["schedule"] = "deo" if chosen.get("window") in (None, 1) else "no_gate"
+    return {**choices, **chosen}
+
+
+def _has_rungs(choices: dict[str, Any]) -> bool:
+    return any(np.size(choices[name]) > 2 for name in ("learning_rate", "temperature"))
+
+
+def _judging(
+    chosen: dict[str, Any], batches: Batches, exact: bool, num_steps: int
+) -> tuple[Any, int, str]:
+    """Return which energies judge swaps, every how many steps, and by which rule."""
+    energy = chosen["swap_energy"]
+    if exact:
+        return "batch", chosen.get("swap_every", 1), "metropolis"
+    num_rows, size = getattr(batches, "num_rows", 0), getattr(batches, "batch_size", 1)
+    # One step takes a gradient, about three evaluations, of a mini-batch.
+    dear = int(np.ceil(num_rows / (3 * size * _JUDGING_SHARE)))
+    every = chosen.get("swap_every", max(_USUAL_SWAP_EVERY, dear))
+    if energy == AUTO:
+        energy = "full" if num_steps >= _FEWEST_ATTEMPTS * every else "batch"
+    if energy == "full":
+        return energy, every, "metropolis"
+    return energy, chosen.get("swap_every", _USUAL_SWAP_EVERY), "bias_corrected"
+
+
+def _check_bare(choices: dict[str, Any], target: Target, batches: Batches) -> None:
+    """Refuse to guess a learning rate for an energy that is noisy in an unknown way."""
+    if batches.is_whole and batches.can_refresh and target.noise is None:
+        return
+    raise ValueError(
+        "learning_rate is not given, and the energy is noisy (mini-batches or noise of its own). "
+        "For a posterior whose rows are known write rx.bayesian(log_likelihood, log_prior, data, "
+        "batch_size=...), which needs no learning rate; otherwise give learning_rate=(cold, hot) "
+        "for the paper's ladder of SGD rungs."
+    )
