@@ -23,3 +23,9 @@ def alter(
     records.final.update(final or {})
     other.metadata.resolved.update(resolved)
     return other
+
+
+def with_properties(posterior: rx.Posterior, **values: Any) -> Any:
+    """The same run with other numbers, as properties of these names say them."""
+    parts = {name: property(lambda _, value=value: value) for name, value in values.items()}
+    return type("Altered", (type(posterior),), parts)(posterior._records)

@@ -128,7 +128,7 @@ def train(
         progress=progress,
         callback=callback,
     )
-    return Trained(records, like)
+    return Trained(records, like).warned()
 
 
 def build_training(problem: Supervised, options: TrainOptions) -> Program:
@@ -217,7 +217,7 @@ def resume_records(
         progress=progress,
         callback=callback,
     )
-    return Trained(records, like)
+    return Trained(records, like).warned()
 
 
 def networks_of(run_dir: str | Path, problem: Supervised, num_replicas: int | None = None) -> Any:

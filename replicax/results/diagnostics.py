@@ -1,4 +1,5 @@
-"""Diagnostics of a run: round trips, R-hat, effective sample size, movement of the ladder.
+"""Diagnostics of a run: round trips, R-hat over chains and over replicas, effective sample size,
+movement of the ladder.
 
 R-hat and effective sizes are those of Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), as
 ArviZ has them.
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from replicax.results.replica_rhat import replica_rhat as replica_rhat
 from replicax.run.round_trips import round_trips as round_trips
 
 
@@ -17,12 +19,12 @@ def rhat(values: np.ndarray) -> float:
     if halves.shape[1] < 2 or not np.all(np.isfinite(halves)):
         return float("nan")
     folded = np.abs(halves - np.median(halves))
-    return max(_rhat(_rank_normalised(halves)), _rhat(_rank_normalised(folded)))
+    return max(_rhat(rank_normalised(halves)), _rhat(rank_normalised(folded)))
 
 
 def bulk_size(values: np.ndarray) -> float:
     """Return the effective sample size of (chain, draw) for its centre, by ranks."""
-    return _effective_size(_rank_normalised(_halves(values)))
+    return _effective_size(rank_normalised(_halves(values)))
 
 
 def tail_size(values: np.ndarray) -> float:
@@ -80,13 +82,13 @@ def _halves(values: np.ndarray) -> np.ndarray:
     return np.concatenate([values[:, :half], values[:, values.shape[1] - half :]])
 
 
-def _rank_normalised(halves: np.ndarray) -> np.ndarray:
+def rank_normalised(halves: np.ndarray) -> np.ndarray:
     """Return normal scores of the ranks of all draws; ties share their mean rank."""
     from scipy.special import ndtri
-    from scipy.stats import rankdata
 
-    ranks = rankdata(halves).reshape(halves.shape)
-    return ndtri((ranks - 3 / 8) / (halves.size + 1 / 4))
+    _, place, counts = np.unique(halves, return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2
+    return ndtri((ranks - 3 / 8) / (halves.size + 1 / 4))[place].reshape(halves.shape)
 
 
 def ladder_moved(posterior: Any) -> float:

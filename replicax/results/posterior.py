@@ -2,7 +2,7 @@
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -122,6 +122,11 @@ class Posterior:
         return np.moveaxis(self._records.read("steps", "rung_of"), 0, 1)
 
     @property
+    def draw_steps(self) -> np.ndarray:
+        """The step of each draw, where draws are a fixed number of steps apart  (draw,)."""
+        return np.arange(self.options["burn_in"], self.num_steps, self.options["thin"])
+
+    @property
     def round_trips(self) -> np.ndarray:
         """Round trips of all replicas that ended in the counted steps  (chain,)."""
         return self._final("round_trips")
@@ -141,6 +146,11 @@ class Posterior:
     def window_swap_rate(self) -> np.ndarray:
         """In how many of its counted windows a pair swapped  (chain, pair)."""
         return self._final("window_swaps") / np.maximum(self.num_windows, 1)
+
+    @property
+    def restart_rate(self) -> np.ndarray:
+        """In how many of all steps the replica on a rung broke and was restarted  (chain, rung)."""
+        return self._final("restarts") / max(self.num_steps, 1)
 
     @property
     def learning_rates(self) -> np.ndarray:
@@ -234,6 +244,18 @@ class Posterior:
                 components[f"{name}[{place}]" if shape else name] = flat[:, :, i]
         return components
 
+    def replica_rhat(self) -> dict[str, float]:
+        """R-hat over replicas, each followed through the ladder, of every component by name.
+
+        Near 1 where all replicas bring the same draws to the coldest rung, and above 1.05 where
+        each stays in its own mode, which R-hat over chains does not see. NaN where replicas came
+        down too rarely to tell. It needs starts that differ: replicas that all start in one mode
+        agree.
+        """
+        from replicax.results.diagnostics import replica_rhat
+
+        return replica_rhat(self, self.components())
+
     def summary(self) -> dict[str, Any]:
         """Swap rates, round trips, R-hat and effective sizes: a dict for JSON, tables in print."""
         from replicax.results.summary import summarise
@@ -268,7 +290,7 @@ class Posterior:
         for sentence in self.problems():
             warnings.warn(sentence, stacklevel=4)
 
-    def warned(self) -> "Posterior":
+    def warned(self) -> Self:
         """Issue the warnings, and return the posterior."""
         self.warn()
         return self

@@ -5,45 +5,84 @@ from typing import Any
 import numpy as np
 
 from replicax.results import diagnostics
+from replicax.results.energy_problems import find_energy_problems
+from replicax.results.mixing import exchanges, find_mixing_problems
 
-_RHAT_GOOD = 1.01
 _RARE_SWAPS = 0.01  # of windows
 _FEW_WINDOWS = 10  # too few to judge a pair by
 _FIXED = 0.01  # a ladder that moves by less stands still
+_SAME = 0.05  # of the distance that neighbours on an even ladder would have
+_COLLAPSED = 1 / 3  # of the pairs
 _UNKNOWN_BATCHES = ("a function of the step", "an iterable")
 
 
 def find_problems(posterior: Any) -> list[str]:
-    """Return the problems of a run, one sentence each."""
+    """Return the problems of a run, one sentence each: those first that may be causes."""
     checks = (
-        _no_round_trip,
+        _unknown_law,
         _negative_buffer,
         _window_bias,
         _noisy_metropolis,
         _moving_ladder,
+        _collapsed_ladder,
         _rare_swaps,
-        _early_end,
     )
-    sentences = (check(posterior) for check in checks)
+    sentences = [
+        _early_end(posterior),
+        *find_energy_problems(posterior),
+        *(check(posterior) for check in checks),
+        *find_mixing_problems(posterior),
+    ]
     return [sentence for sentence in sentences if sentence is not None]
 
 
-def _exchanges(posterior: Any) -> bool:
-    return posterior.options["schedule"] != "none" and posterior.num_replicas > 1
-
-
-def _no_round_trip(posterior: Any) -> str | None:
-    chains = np.flatnonzero(posterior.round_trips == 0)
-    if not _exchanges(posterior) or chains.size == 0 or posterior.num_draws < 4:
+def _unknown_law(posterior: Any) -> str | None:
+    metadata, rule = posterior.metadata, posterior.options["rule"]
+    samples = metadata.kind == "sample" and float(posterior.temperatures[:, 0].max()) > 0
+    if not samples or rule != "deterministic" or not exchanges(posterior):
         return None
-    rhats = [diagnostics.rhat(values) for values in posterior.components().values()]
-    worst = max(rhats, default=np.inf)
-    if not worst < _RHAT_GOOD:
+    if not _has_mini_batches(metadata.batches):
         return None
     return (
-        f"R-hat looks fine ({worst:.3f}), but chain {chains[0]} made no round trip: nothing from "
-        "the hottest rung reached the target, and modes may be missing."
+        "With mini-batches it is not known that the deterministic rule samples the posterior: for "
+        "that, write rx.bayesian(log_likelihood, log_prior, data, batch_size=...) as the target, "
+        'or temperature=(1, hot) with rule="bias_corrected".'
     )
+
+
+def _has_mini_batches(batches: str) -> bool:
+    """Return whether the batches that `Batches.describe` describes hold less than all the data."""
+    if batches in _UNKNOWN_BATCHES:
+        return True
+    numbers = [int(word) for word in batches.replace(",", "").split() if word.isdigit()]
+    return len(numbers) == 2 and numbers[1] < numbers[0]
+
+
+def _collapsed_ladder(posterior: Any) -> str | None:
+    """Neighbours that are the same rung, on a ladder whose ends differ."""
+    distance = _distances(posterior.learning_rates) + _distances(posterior.temperatures)
+    num_pairs = distance.shape[1]
+    if not exchanges(posterior) or not np.any(distance > 0):
+        return None
+    same = distance < _SAME * distance.sum(axis=1, keepdims=True) / num_pairs
+    chain = int(np.argmax(same.sum(axis=1)))
+    if same[chain].mean() <= _COLLAPSED:
+        return None
+    pairs = ", ".join(f"{pair} and {pair + 1}" for pair in np.flatnonzero(same[chain]))
+    return (
+        f"The ladder has collapsed: rungs {pairs} of chain {chain} have nearly the same learning "
+        "rate and temperature. Write adapt=False to keep the ladder that you give, or other ends "
+        "or a smaller target_swap_rate, with which all pairs can reach the same rate."
+    )
+
+
+def _distances(values: np.ndarray) -> np.ndarray:
+    """Return the distances of neighbours, (chain, pair), by logarithms; from 0 (no noise) or
+    infinity (the prior alone) to any other value it is 1."""
+    lower, upper = np.asarray(values, float)[:, :-1], np.asarray(values, float)[:, 1:]
+    usable = (lower > 0) & (upper > 0) & np.isfinite(lower) & np.isfinite(upper)
+    ratio = np.where(usable, upper, 1.0) / np.where(usable, lower, 1.0)
+    return np.where(usable, np.abs(np.log(ratio)), lower != upper)
 
 
 def _negative_buffer(posterior: Any) -> str | None:
@@ -90,7 +129,7 @@ def _moving_ladder(posterior: Any) -> str | None:
 
 def _rare_swaps(posterior: Any) -> str | None:
     rate = posterior.window_swap_rate
-    if not _exchanges(posterior) or posterior.num_windows.min() < _FEW_WINDOWS:
+    if not exchanges(posterior) or posterior.num_windows.min() < _FEW_WINDOWS:
         return None
     # Where the target swap rate is small, rare swaps are intended.
     if rate.min() >= min(_RARE_SWAPS, posterior.options["target_swap_rate"] / 5):

@@ -6,6 +6,7 @@ import numpy as np
 
 from replicax import theory
 from replicax.results import diagnostics
+from replicax.results.energy_problems import kept_energies, measured
 
 
 class Summary(dict):
@@ -27,15 +28,18 @@ def summarise(posterior: Any) -> Summary:
     """Return the numbers of `Posterior.summary()`."""
     num_steps = posterior.num_steps
     per_1000 = posterior.round_trips / posterior.counted_steps * 1000
+    components = posterior.components()
+    over_replicas = diagnostics.replica_rhat(posterior, components)
     parameters = {
         name: {
             "mean": float(values.mean()),
             "std": float(values.std()),
             "rhat": diagnostics.rhat(values),
+            "replica_rhat": over_replicas[name],
             "effective_size": diagnostics.bulk_size(values),
             "tail_size": diagnostics.tail_size(values),
         }
-        for name, values in posterior.components().items()
+        for name, values in components.items()
     }
     return Summary(
         result=posterior.result._asdict(),
@@ -57,9 +61,25 @@ def summarise(posterior: Any) -> Summary:
         window_correction=posterior.window_correction.tolist(),
         ladder_moved=diagnostics.ladder_moved(posterior),
         mean_energy=posterior.energies.mean(axis=1).tolist() if posterior.num_draws else [],
+        mean_energy_by_rung=_mean_energies(posterior),
+        restart_rate=posterior.restart_rate.tolist(),
+        acceptance=_by_rung(posterior, "acceptance"),
+        excess_temperature=_by_rung(posterior, "excess_temperature"),
+        one_start=posterior.options.get("one_start"),
         parameters=parameters,
         problems=posterior.problems(),
     )
+
+
+def _mean_energies(posterior: Any) -> list[list[float]]:
+    """Return the mean energies after burn-in by chain and rung, as far as histories tell."""
+    energies = kept_energies(posterior)
+    return energies.mean(axis=1).tolist() if energies.shape[1] else []
+
+
+def _by_rung(posterior: Any, name: str) -> list[list[float]] | None:
+    values = measured(posterior, name)
+    return None if values is None else values.tolist()
 
 
 def expected_trips(posterior: Any) -> list[float] | None:
@@ -109,16 +129,37 @@ def _run_table(summary: dict[str, Any]) -> Any:
     if expected:
         table.add_row("  Lemma 1 at the measured swap rates", _join(expected))
     table.add_row("buffer", _join(summary["buffer"]))
-    table.add_row("ladder moved while draws were kept", f"{summary['ladder_moved']:.1%}")
+    table.add_row("ladder moved while draws were kept", _movement(summary["ladder_moved"]))
+    table.add_row("R-hat over replicas, largest", _over_replicas(summary))
     if any(summary["window_correction"]):
         table.add_row("window correction", _join(summary["window_correction"]))
     return table
 
 
+def _movement(moved: float) -> str:
+    """Return a movement of the ladder in words: a share, or a factor where it is large."""
+    return f"{moved:.1%}" if moved < 1 else f"by a factor of {1 + moved:.1f}"
+
+
+def _over_replicas(summary: dict[str, Any]) -> str:
+    rhats = [row["replica_rhat"] for row in summary["parameters"].values()]
+    known = [rhat for rhat in rhats if not np.isnan(rhat)]
+    if not known:
+        return "replicas came down too rarely to tell" if summary["num_replicas"] > 1 else "-"
+    blind = "; all started at one point: modes that none has seen do not show"
+    return f"{max(known):.3f}{blind if summary['one_start'] else ''}"
+
+
 def _ladder_table(summary: dict[str, Any]) -> Any:
     from rich.table import Table
 
-    heads = ("rung", "learning rate", "temperature", "says yes", "swaps in a window")
+    more = {
+        "mean energy": summary["mean_energy_by_rung"],
+        "accepts": summary["acceptance"],
+        "excess temperature": summary["excess_temperature"],
+    }
+    more = {name: values[0] for name, values in more.items() if values}
+    heads = ("rung", "learning rate", "temperature", "says yes", "swaps in a window", *more)
     title = "The ladder (first chain; rates of the pair with the next rung)"
     table = Table(*heads, title=title, title_justify="left")
     for rung, rate in enumerate(summary["learning_rates"][0]):
@@ -129,6 +170,7 @@ def _ladder_table(summary: dict[str, Any]) -> Any:
             f"{summary['temperatures'][0][rung]:.4g}",
             f"{summary['verdict_rate'][0][rung]:.3f}" if has_pair else "",
             f"{summary['window_swap_rate'][0][rung]:.3f}" if has_pair else "",
+            *(f"{values[rung]:.4g}" for values in more.values()),
         )
     return table
 

@@ -147,7 +147,7 @@ def test_a_ladder_that_claims_a_target_is_frozen_at_burn_in() -> None:
     options |= {"learning_rate": 0.05, "temperature": (1.0, 10.0)}
     target, start = rx.targets.gaussian(), 1.0
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", message="The ladder moved")
         frozen = rx.sample(target, start, burn_in=300, **options)
     temperatures = frozen.history["temperature"][0]
     assert np.ptp(temperatures[:5, 1:-1], axis=0).min() > 0.01

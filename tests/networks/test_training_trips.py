@@ -1,4 +1,4 @@
-"""A training that is stopped goes on with its round trips."""
+"""A training that is stopped goes on with its round trips; one without any warns."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from common import assert_same_run
 
 import replicax as rx
@@ -56,3 +57,19 @@ def test_a_training_goes_on_with_its_round_trips_and_epochs(tmp_path: Path) -> N
     assert_same_run(resumed, whole)
     assert resumed.num_epochs == 6 and resumed.result.code == "finished"
     assert resumed.epochs["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_training_warns_at_its_end_and_again_when_it_is_resumed(tmp_path: Path) -> None:
+    still = {**SWAPPING, "buffer": 1e6, "run_dir": tmp_path / "run"}
+    with pytest.warns(UserWarning, match="Chain 0 made no round trip"):
+        trained = rx.train(quick_problem(), start, **still)
+    assert any("no round trip" in sentence for sentence in trained.summary()["problems"])
+    with pytest.warns(UserWarning, match="Chain 0 made no round trip"):
+        rx.resume_training(tmp_path / "run", quick_problem(), progress=False)
+
+
+@pytest.mark.filterwarnings("ignore:The buffer")
+def test_the_few_draws_of_weights_are_no_reason_to_warn() -> None:
+    trained = rx.train(quick_problem(), start, **SWAPPING)
+    (sentence,) = trained.problems()
+    assert "The buffer ended below zero" in sentence

@@ -26,3 +26,27 @@ def test_the_best_draw_is_the_lowest_finite_one() -> None:
     point, energy = posterior.best
     np.testing.assert_array_equal(point, draws[2, 9])
     assert energy == finite.min()
+
+
+def test_means_rhat_effective_sizes_and_energies_are_those_of_arviz() -> None:
+    az = pytest.importorskip("arviz")
+    posterior = rx.sample(
+        lambda x: jnp.sum((x["a"] - 1) ** 2) / 2 + x["b"] ** 2, {"a": jnp.ones(2), "b": 0.0},
+        num_steps=601, num_replicas=3, num_chains=4, learning_rate=0.3, temperature=(1.0, 4.0),
+        rule="metropolis", window=1, burn_in=50, progress=False,
+    )  # fmt: skip
+    data, summary = posterior.to_arviz(), posterior.summary()
+    energy = np.asarray(data["sample_stats"]["energy"])
+    np.testing.assert_array_equal(energy, posterior.energies)
+    np.testing.assert_array_equal(np.asarray(data["sample_stats"]["lp"]), -posterior.energies)
+    np.testing.assert_allclose(summary["mean_energy"], energy.mean(axis=1), rtol=1e-6)
+    draws = {name: np.asarray(data["posterior"][name], float) for name in ("a", "b")}
+    theirs = (draws["a"] - 1) ** 2  # the energy of ArviZ's draws, as the target has it
+    np.testing.assert_allclose(theirs.sum(axis=2) / 2 + draws["b"] ** 2, energy, rtol=1e-4)
+    rows = {"a[0]": draws["a"][:, :, 0], "a[1]": draws["a"][:, :, 1], "b": draws["b"]}
+    for name, values in rows.items():
+        ours = summary["parameters"][name]
+        assert ours["mean"] == pytest.approx(values.mean(), abs=1e-5)
+        assert ours["rhat"] == pytest.approx(float(az.rhat(values)), rel=1e-6)
+        assert ours["effective_size"] == pytest.approx(float(az.ess(values)), rel=1e-6)
+        assert ours["tail_size"] == pytest.approx(float(az.ess(values, method="tail")), rel=1e-6)

@@ -1,11 +1,16 @@
 """The warnings of a run."""
 
 import warnings
+from dataclasses import replace
+from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from altered_runs import with_properties
 
 import replicax as rx
+from replicax.run.batches import EpochBatches, as_batches
 
 
 def sample_bowl(**options) -> rx.Posterior:
@@ -60,3 +65,114 @@ def test_a_pair_that_hardly_ever_swaps_is_a_warning_that_names_it() -> None:
         posterior = sample_bowl(temperature=(1.0, 2.0, 4_000.0))
     rates = posterior.window_swap_rate
     assert rates[:, 0].min() > 0.3 and rates[:, 1].max() < 0.01
+
+
+@pytest.fixture(scope="module")
+def good() -> rx.Posterior:
+    return sample_bowl()
+
+
+def says(posterior: rx.Posterior, words: str) -> bool:
+    return any(words in sentence for sentence in posterior.problems())
+
+
+# Draws
+
+
+def with_draws(good: rx.Posterior, values: np.ndarray) -> rx.Posterior:
+    """Two parameters of independent draws, and another with these values."""
+    noise = np.random.default_rng(0).standard_normal((2, 4, good.num_draws))
+    components = {"a": noise[0], "worst": values, "b": noise[1]}
+    return with_properties(good, components=lambda: components)
+
+
+def autoregression(num_draws: int, correlation: float) -> np.ndarray:
+    values = np.random.default_rng(1).standard_normal((4, num_draws))
+    for draw in range(1, num_draws):
+        values[:, draw] += correlation * values[:, draw - 1]
+    return values
+
+
+def test_chains_that_do_not_agree_are_a_warning_that_names_the_worst_parameter(good) -> None:
+    noise = np.random.default_rng(1).standard_normal((4, good.num_draws))
+    assert with_draws(good, noise).problems() == []
+    moved = with_draws(good, noise + 0.5 * np.arange(4)[:, None])
+    assert says(moved, "R-hat over chains is 1.1") and says(moved, "for worst (above 1.01)")
+    drifts = {"worst": noise[:1] + np.linspace(0, 2, good.num_draws)}
+    alone = {"num_chains": 1, "energies": noise[:1], "rung_of": good.rung_of[:1]}
+    alone = with_properties(good, components=lambda: drifts, **alone)
+    assert not says(alone, "R-hat over chains")
+
+
+@pytest.mark.parametrize(("correlation", "few"), [(0.5, False), (0.97, True)])
+def test_few_effective_draws_are_a_warning(good, correlation: float, few: bool) -> None:
+    # 1,950 draws times (1 - a) / (1 + a): 650 and 30 per chain.
+    found = with_draws(good, autoregression(good.num_draws, correlation))
+    assert says(found, "The effective size of worst in its") == few
+
+
+def test_few_effective_draws_in_the_tails_are_a_warning(good) -> None:
+    rng = np.random.default_rng(1)
+    wide = np.repeat(rng.random((4, good.num_draws // 75)) < 0.15, 75, axis=1)
+    values = rng.standard_normal((4, good.num_draws)) * np.where(wide, 10.0, 1.0)
+    assert says(with_draws(good, values), "The effective size of worst in its tails")
+
+
+# The ladder
+
+
+def test_a_collapsed_ladder_is_a_warning(good) -> None:
+    def collapses(rates: list[float], temperatures: list[float]) -> bool:
+        ladder = {"learning_rates": np.tile(rates, (4, 1)), "num_replicas": len(rates),
+                  "temperatures": np.tile(temperatures, (4, 1))}  # fmt: skip
+        return says(with_properties(good, **ladder), "The ladder has collapsed")
+
+    sgd = [1.0, 0, 0, 0, 0, 0]
+    assert collapses([1e-4, 1e-4, 1e-4, 1e-4, 1e-3, 1e-3], sgd)
+    assert collapses([1e-4, 1.01e-4, 1.02e-4, 1.03e-4, 9.9e-4, 1e-3], sgd)
+    assert not collapses(list(np.geomspace(1e-4, 1e-3, 6)), sgd)
+    assert not collapses([1e-4, 2e-4, 2.01e-4, 3e-4, 5e-4, 1e-3], sgd)  # one pair of five
+    assert not collapses([0.1] * 6, list(np.geomspace(1, 10, 6)))
+    assert collapses([0.1] * 6, [1.0, 1.001, 1.002, 9.99, 9.999, 10.0])
+    assert not collapses([0.1] * 6, [1.0, 2.0, 4.0, 8.0, 16.0, np.inf])  # the prior at the end
+    assert not collapses([0.1] * 6, [1.0] * 6)  # both ends are the same: as it was given
+
+
+DATA = jnp.zeros((100, 2))
+
+
+@pytest.mark.parametrize(
+    ("batches", "unknown"),
+    [
+        (as_batches(None, None), False),
+        (as_batches(DATA, 100), False),
+        (as_batches(DATA, 10), True),
+        (as_batches(lambda step: DATA, None), True),
+        (EpochBatches(DATA, 10), True),
+    ],
+)
+def test_the_deterministic_rule_with_mini_batches_is_a_warning(
+    good, batches: Any, unknown: bool
+) -> None:
+    metadata = replace(good.metadata, batches=batches.describe())
+    metadata = replace(metadata, resolved={**metadata.resolved, "rule": "deterministic"})
+    sentence = "With mini-batches it is not known"
+    assert says(with_properties(good, metadata=metadata), sentence) == unknown
+    training = replace(metadata, kind="train")
+    assert not says(with_properties(good, metadata=training), sentence)
+    exact = replace(metadata, resolved={**metadata.resolved, "rule": "bias_corrected"})
+    assert not says(with_properties(good, metadata=exact), sentence)
+
+
+def test_a_large_movement_of_the_ladder_is_told_as_a_factor(good) -> None:
+    summary = good.summary()
+    summary["ladder_moved"] = 0.123
+    assert "12.3%" in str(summary)
+    summary["ladder_moved"] = 7.409
+    assert "by a factor of 8.4" in str(summary)
+
+
+def test_a_start_from_one_point_is_told_beside_the_rhat_over_replicas(good) -> None:
+    assert "started at one point" not in str(good.summary())
+    metadata = replace(good.metadata, resolved={**good.metadata.resolved, "one_start": True})
+    assert "started at one point" in str(with_properties(good, metadata=metadata).summary())

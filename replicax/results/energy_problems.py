@@ -1,0 +1,178 @@
+"""Checks of the energies of all rungs: colder rungs, energies that fall or rise without end,
+replicas that break, steps that are too large or too small."""
+
+from typing import Any
+
+import numpy as np
+
+from replicax.results import diagnostics
+
+_COLDER = 0.1  # of the mean energy that the target's temperature gives its parameters
+_CHANCE = 1e-4  # of taking noise for a colder rung
+_BLOCKS = 8  # of a run whose energy may have a trend
+_FALL = 5.0  # standard deviations within a block
+_RISE = 0.4  # of normal scores, from the first to the last third
+_RISE_CERTAIN = 4.5  # standard errors
+_RESTARTED = 0.01  # of steps
+_LOW_ACCEPTANCE, _HIGH_ACCEPTANCE = 0.2, 0.98
+_HEATED = 0.1  # above the temperature of the coldest rung
+_FALLS = (
+    "The energy falls through the whole run (from {:.3g} to {:.3g}), as if without bound: is it "
+    "minus the log density, with the right sign? If it is, burn_in is too short."
+)
+
+
+def find_energy_problems(posterior: Any) -> list[str | None]:
+    """Return the problems that energies and acceptance rates show, one sentence each."""
+    checks = (
+        _falling_energy,
+        _runaway_rung,
+        _colder_rungs,
+        _broken_replicas,
+        _acceptance,
+        _heated_target,
+    )
+    return [check(posterior) for check in checks]
+
+
+def _is_training(posterior: Any) -> bool:
+    return posterior.metadata.kind == "train"
+
+
+def kept_energies(posterior: Any) -> np.ndarray:
+    """Return energies of all rungs after burn-in, (chain, point, rung); NaN where not finite."""
+    history = posterior.history
+    if "energy" not in history:
+        return np.zeros((posterior.num_chains, 0, posterior.num_replicas))
+    energies = history["energy"][:, history["step"] > posterior.options["burn_in"]]
+    return np.where(np.isfinite(energies), energies, np.nan).astype(float)
+
+
+def _falling_energy(posterior: Any) -> str | None:
+    """A trend downwards in every block, far beyond the spread in a block, and without an end."""
+    energies = np.asarray(posterior.energies, float)
+    finite = np.isfinite(energies).all(axis=0)
+    energies = energies[:, : np.append(np.flatnonzero(~finite), len(finite))[0]]
+    length = energies.shape[1] // _BLOCKS
+    if _is_training(posterior) or length < 4:
+        return None
+    blocks = energies[:, : _BLOCKS * length].reshape(len(energies), _BLOCKS, length)
+    blocks = blocks / max(1.0, float(np.abs(blocks).max()))  # squares might overflow
+    means, spread = blocks.mean(axis=2), np.median(blocks.std(axis=2), axis=1)
+    fall, late_fall = means[:, 0] - means[:, -1], means[:, _BLOCKS // 2] - means[:, -1]
+    falls = np.all(np.diff(means, axis=1) < 0, axis=1) & (fall > _FALL * spread)
+    falls &= late_fall > fall / 5
+    if falls.mean() < 0.5:
+        return None
+    chain = int(np.argmax(falls))
+    return _FALLS.format(energies[chain, :length].mean(), energies[chain, -length:].mean())
+
+
+def _runaway_rung(posterior: Any) -> str | None:
+    """A trend upwards of the hottest rung, by ranks: it may be slow, as a logarithm is."""
+    energies = kept_energies(posterior)[:, :, -1]
+    third = energies.shape[1] // 3
+    alone = posterior.num_replicas < 2
+    if _is_training(posterior) or alone or third < 4 or np.isnan(energies).any():
+        return None
+    scores = diagnostics.rank_normalised(energies)
+    rise = (scores[:, -third:].mean(axis=1) - scores[:, :third].mean(axis=1)).mean()
+    if rise < max(_RISE, _RISE_CERTAIN * np.sqrt(2 / (third * len(energies)))):
+        return None
+    return (
+        "The hottest rung runs away: its energy rises through the whole run, and its tempered "
+        "density may have no finite mass. Temper the likelihood alone, with "
+        "rx.bayesian(log_likelihood, log_prior, data), or lower the highest temperature (or "
+        "learning rate)."
+    )
+
+
+def _colder_rungs(posterior: Any) -> str | None:
+    """Rungs whose mean energy is below the coldest one's, which no hotter law can have."""
+    target = float(posterior.temperatures[:, 0].min())
+    energies = kept_energies(posterior)
+    drop, error = mean_and_error(energies[:, :, :1] - energies)
+    if _is_training(posterior) or drop is None or target <= 0:
+        return None
+    num_params = sum(int(np.prod(shape)) for shape in posterior.metadata.params["shapes"])
+    relevant = _COLDER * target * num_params / 2
+    certain = drop > _certainty(energies, posterior.num_replicas) * error
+    if not np.any(certain & (drop > relevant)):
+        return None
+    rung = int(np.argmax(np.where(certain, drop, -np.inf)))
+    return (
+        f"Rung {rung} has a lower mean energy than the target's rung 0, by {drop[rung]:.3g}: it is "
+        "colder, and exchange makes the draws too narrow. SGD without noise does this at small "
+        "learning rates, and energies of the mini-batch that moved the replicas show it. Give "
+        'all rungs noise: temperature=(1, hot) with rule="bias_corrected" (exact energies: '
+        'rule="metropolis", window=1), or use rx.bayesian.'
+    )
+
+
+def mean_and_error(values: np.ndarray, num_batches: int = 10) -> tuple[Any, Any]:
+    """Return the mean of (chain, point, ...) over chains and points, and its standard error by
+    batch means; (None, None) where there are too few points."""
+    length = values.shape[1] // num_batches
+    if length < 1:
+        return None, None
+    used = values[:, values.shape[1] - num_batches * length :]
+    batches = used.reshape(len(used) * num_batches, length, *used.shape[2:])
+    means = batches.mean(axis=1)
+    return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(len(means))
+
+
+def _certainty(energies: np.ndarray, num_rungs: int, num_batches: int = 10) -> float:
+    from scipy.special import stdtrit
+
+    return -float(stdtrit(len(energies) * num_batches - 1, _CHANCE / num_rungs))
+
+
+def _broken_replicas(posterior: Any) -> str | None:
+    rates = posterior.restart_rate
+    rung = int(np.argmax(rates.max(axis=0)))
+    if rates.max() <= _RESTARTED:
+        return None
+    return (
+        f"The energy on rung {rung} was not finite in {rates[:, rung].max():.1%} of steps, and its "
+        "replica was restarted from a colder rung, which lets no mode through. Lower the highest "
+        "temperature or all learning rates, make the energy finite far out (a prior; logarithms "
+        "of positive parameters), or temper the likelihood alone with rx.bayesian."
+    )
+
+
+def _acceptance(posterior: Any) -> str | None:
+    """Of kernels that accept or reject their moves."""
+    rates = measured(posterior, "acceptance")
+    if rates is None:
+        return None
+    lowest, highest = np.nanmin(rates, axis=0), np.nanmax(rates, axis=0)
+    if np.nanmin(lowest) < _LOW_ACCEPTANCE:
+        rung, rate, step = int(np.nanargmin(lowest)), np.nanmin(lowest), "too large"
+    elif np.nanmax(highest) > _HIGH_ACCEPTANCE:
+        rung, rate, step = int(np.nanargmax(highest)), np.nanmax(highest), "needlessly small"
+    else:
+        return None
+    return (
+        f"Rung {rung} accepts {rate:.0%} of its moves: its step is {step}. A longer burn_in lets "
+        "the step size adapt, where it does; where learning_rate is a number, change it."
+    )
+
+
+def _heated_target(posterior: Any) -> str | None:
+    """Of kernels that move along noisy gradients."""
+    excess = measured(posterior, "excess_temperature")
+    if excess is None or not np.nanmax(excess[:, 0]) > _HEATED:
+        return None
+    return (
+        f"Gradient noise heats the cold rung by {np.nanmax(excess[:, 0]):.0%}, and the draws are "
+        "too wide: write a smaller learning_rate, a larger batch_size, or "
+        "kernel=rx.kernels.sgld(subtract_noise=True)."
+    )
+
+
+def measured(posterior: Any, name: str) -> np.ndarray | None:
+    """Return numbers by (chain, rung) of kernels that have them."""
+    values = getattr(posterior, name, None)
+    if values is None or np.all(np.isnan(values)):
+        return None
+    return np.asarray(values, float)

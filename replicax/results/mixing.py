@@ -1,0 +1,107 @@
+"""Checks of the draws: whether chains agree, whether replicas agree, whether draws are enough."""
+
+from typing import Any
+
+import numpy as np
+
+from replicax.results import diagnostics
+
+RHAT_GOOD = 1.01  # over chains
+REPLICA_RHAT_GOOD = 1.05  # over replicas
+ENOUGH_DRAWS = 100  # effective, per chain
+_WORK = 1_000_000  # values that the checks look at
+_FEW_DRAWS = 4  # nothing can be said of fewer
+
+
+def checked_components(posterior: Any) -> dict[str, np.ndarray]:
+    """Return the components of the parameters that the checks look at, and the energy.
+
+    All, or evenly spaced ones where that would take long. None of networks: their weights have
+    many equivalent arrangements, between which no chain needs to move.
+    """
+    if posterior.metadata.kind == "train" or posterior.num_draws < _FEW_DRAWS:
+        return {}
+    components = posterior.components()
+    most = int(np.clip(_WORK // (posterior.num_chains * posterior.num_draws), 8, 100))
+    names = list(components)
+    chosen = np.unique(np.linspace(0, len(names) - 1, min(most, len(names))).astype(int))
+    return {**{names[i]: components[names[i]] for i in chosen}, "energy": posterior.energies}
+
+
+def find_mixing_problems(posterior: Any) -> list[str | None]:
+    """Return the problems of the draws, one sentence each."""
+    components = checked_components(posterior)
+    rhats = {name: diagnostics.rhat(values) for name, values in components.items()}
+    return [
+        _stuck_replicas(posterior, components),
+        _no_round_trip(posterior, rhats),
+        _chains_differ(posterior, rhats),
+        _few_draws(posterior, components),
+    ]
+
+
+def exchanges(posterior: Any) -> bool:
+    """Return whether the run has a ladder on which replicas move."""
+    return posterior.options["schedule"] != "none" and posterior.num_replicas > 1
+
+
+def _stuck_replicas(posterior: Any, components: dict[str, np.ndarray]) -> str | None:
+    if not exchanges(posterior):
+        return None
+    name, worst = _largest(diagnostics.replica_rhat(posterior, components))
+    if not worst > REPLICA_RHAT_GOOD:
+        return None
+    return (
+        f"R-hat over replicas is {worst:.2f} for {name}: each replica brings other draws to the "
+        "coldest rung, so that the starts decide how much mass a mode has. The hottest rung does "
+        "not move between modes: raise the highest temperature (or learning rate), add replicas, "
+        "or run longer."
+    )
+
+
+def _no_round_trip(posterior: Any, rhats: dict[str, float]) -> str | None:
+    chains = np.flatnonzero(posterior.round_trips == 0)
+    if not exchanges(posterior) or chains.size == 0 or posterior.num_draws < _FEW_DRAWS:
+        return None
+    _, worst = _largest(rhats)
+    if posterior.metadata.kind != "train" and not worst < RHAT_GOOD:
+        return None
+    fine = f"R-hat looks fine ({worst:.3f}), but chain" if rhats else "Chain"
+    return (
+        f"{fine} {chains[0]} made no round trip: nothing from the hottest rung reached the target, "
+        "and modes may be missing. Run longer, or see the swap rates for a pair that blocks."
+    )
+
+
+def _chains_differ(posterior: Any, rhats: dict[str, float]) -> str | None:
+    name, worst = _largest(rhats)
+    if posterior.num_chains < 2 or not worst > RHAT_GOOD:
+        return None
+    return (
+        f"R-hat over chains is {worst:.2f} for {name} (above {RHAT_GOOD}): the chains do not agree "
+        "yet. Run longer, with a longer burn_in where they started far apart."
+    )
+
+
+def _few_draws(posterior: Any, components: dict[str, np.ndarray]) -> str | None:
+    sizes = {}
+    for name, values in components.items():
+        sizes[name, "bulk"] = -diagnostics.bulk_size(values) / posterior.num_chains
+        sizes[name, "tails"] = -diagnostics.tail_size(values) / posterior.num_chains
+    (name, part), size = _largest(sizes) if sizes else (("", ""), np.nan)
+    if not -size < ENOUGH_DRAWS:
+        return None
+    return (
+        f"The effective size of {name} in its {part} is {-size:.0f} per chain (below "
+        f"{ENOUGH_DRAWS}, of {posterior.num_draws} draws): means and quantiles are imprecise. Run "
+        "longer, or use a kernel that moves further in a step."
+    )
+
+
+def _largest(values: dict[Any, float]) -> tuple[Any, float]:
+    """Return the name of the largest number and the number; NaN where there is none."""
+    known = {name: value for name, value in values.items() if not np.isnan(value)}
+    if not known:
+        return "", float("nan")
+    name = max(known, key=known.__getitem__)
+    return name, known[name]
