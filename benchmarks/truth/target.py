@@ -15,8 +15,8 @@ import replicax as rx
 class Target:
     """A density, how replicax is given it, and what is judged.
 
-    Judged are `functions`, named scalars of the parameters, and the masses of modes. Where labels may
-    be exchanged, functions are those of ordered labels, and `mode` tells the orders apart.
+    Judged are `functions`, named scalars of the parameters, and the masses of modes. Where labels
+    may be exchanged, functions are those of ordered labels, and `mode` tells the orders apart.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Target:
     mode: Callable[[Any], jax.Array] | None = None  # its index
     masses: tuple[float, ...] | None = None  # where symmetry says them
     exact: Callable[[np.random.Generator, int], Any] | None = None  # independent draws (draw, ...)
-    truth: Any = None  # parameters that made the data; long NUTS runs of the reference start there
+    truth: Any = None  # parameters that made the data; the reference starts there
     num_steps: int = 30_000
     num_replicas: int = 8
 
