@@ -51,8 +51,8 @@ def kept_energies(posterior: Any) -> np.ndarray:
 def _falling_energy(posterior: Any) -> str | None:
     """A trend downwards in every block, far beyond the spread in a block, and without an end."""
     energies = np.asarray(posterior.energies, float)
-    finite = np.isfinite(energies).all(axis=0)
-    energies = energies[:, : np.append(np.flatnonzero(~finite), len(finite))[0]]
+    broken = np.flatnonzero(~np.isfinite(energies).all(axis=0))
+    energies = energies[:, : np.append(broken, energies.shape[1])[0]]
     length = energies.shape[1] // _BLOCKS
     if _is_training(posterior) or length < 4:
         return None

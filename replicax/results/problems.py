@@ -68,12 +68,17 @@ def _collapsed_ladder(posterior: Any) -> str | None:
     chain = int(np.argmax(same.sum(axis=1)))
     if same[chain].mean() <= _COLLAPSED:
         return None
-    pairs = ", ".join(f"{pair} and {pair + 1}" for pair in np.flatnonzero(same[chain]))
     return (
-        f"The ladder has collapsed: rungs {pairs} of chain {chain} have nearly the same learning "
-        "rate and temperature. Write adapt=False to keep the ladder that you give, or other ends "
-        "or a smaller target_swap_rate, with which all pairs can reach the same rate."
+        f"The ladder has collapsed: rungs {_runs(same[chain])} of chain {chain} have nearly the "
+        "same learning rate and temperature. Write adapt=False to keep the ladder that you give, "
+        "or other ends or a smaller target_swap_rate, with which all pairs can reach the same rate."
     )
+
+
+def _runs(same: np.ndarray) -> str:
+    """Return the rungs that are the same as their neighbours, (pair,), in words."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(int)))
+    return ", ".join(f"{first} to {last}" for first, last in edges.reshape(-1, 2))
 
 
 def _distances(values: np.ndarray) -> np.ndarray:

@@ -26,12 +26,17 @@ class Visits(NamedTuple):
     chain: np.ndarray  # shape (visit,)
 
 
-def replica_rhat(posterior: Any, components: dict[str, np.ndarray]) -> dict[str, float]:
-    """Return R-hat over replicas of each component, (chain, draw), by name.
+def replica_rhat(
+    posterior: Any, components: dict[str, np.ndarray] | None = None
+) -> dict[str, float]:
+    """Return R-hat over replicas of each component, (chain, draw), by name; of the parameters
+    unless others are given.
 
     1 where chance explains the differences between replicas, and NaN where there were too few
     visits to tell.
     """
+    if components is None:
+        return replica_rhat(posterior, posterior.components())
     visits = find_visits(posterior)
     if visits is None:
         return dict.fromkeys(components, float("nan"))
