@@ -103,7 +103,7 @@ def sample(
     \b
     This energy is exact, so temperatures and the Metropolis rule can be used:
       replicax sample model.py:energy --chains 4 --replicas 4 \\
-          --learning-rate 0.01 --temperature 1 10 --rule metropolis
+          --learning-rate 0.01 --temperature 1 10 --rule metropolis --window 1
 
     \b
     A noisy energy, for example of mini-batches, needs no temperatures:
