@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,11 @@ SIZES = st.sampled_from([2, 3, 5, 8])
 SEEDS = st.integers(0, 2**32 - 1)
 FINITE = st.floats(-50, 50, width=32)
 few = settings(max_examples=25)
+
+
+def slow(*values: Any) -> Any:
+    """One set of values for `parametrize`, for `make slow` alone."""
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def rng_of(seed: int) -> np.random.Generator:

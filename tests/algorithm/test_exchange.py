@@ -216,12 +216,14 @@ def test_the_unit_of_the_energy_does_not_matter() -> None:
         "kernel": "momentum",
         "seed": 2,
         "progress": False,
+        "programs": rx.Programs(),
     }
+    plain = rx.targets.modes25()
+    target = plain._replace(energy=lambda x, batch, noise: batch * plain.energy(x, None, noise))
 
     def scaled(factor: float) -> rx.Posterior:
-        target = rx.targets.modes25()
         return rx.sample(
-            target._replace(energy=lambda x, batch, noise: batch * target.energy(x, None, noise)),
+            target,
             rx.targets.modes25_start,
             batches=lambda step: np.float32(factor),
             **options,
@@ -239,12 +241,12 @@ def test_the_unit_of_the_energy_does_not_matter() -> None:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_energy_temperature_and_rates_scale_together() -> None:
     """c U at temperature c tau and rates eta / c is the same law, and the same run."""
-    factor = 2.0**13
+    factor, programs, plain = 2.0**13, rx.Programs(), bowl_target(False)
+    target = plain._replace(energy=lambda x, batch, noise: batch * plain.energy(x, None, noise))
 
     def scaled(factor: float) -> rx.Posterior:
-        target = bowl_target(False)
         return rx.sample(
-            target._replace(energy=lambda x, batch, noise: batch * target.energy(x, None, noise)),
+            target,
             jnp.ones(2),
             batches=lambda step: np.float32(factor),
             num_steps=600,
@@ -252,6 +254,7 @@ def test_energy_temperature_and_rates_scale_together() -> None:
             learning_rate=(0.01 / factor, 0.2 / factor),
             temperature=factor,
             window=3,
+            programs=programs,
             progress=False,
         )
 

@@ -177,12 +177,12 @@ def random_paths(num_replicas: int, num_steps: int, seed: int, wild: bool) -> np
 
 
 @given(
-    num_replicas=st.integers(2, 6),
-    num_steps=st.sampled_from([1, 2, 7, 200]),  # every length is compiled
+    num_replicas=st.sampled_from([2, 3, 6]),
+    num_steps=st.sampled_from([1, 7, 200]),  # every length is compiled
     seed=SEEDS,
     wild=st.booleans(),
 )
-@example(num_replicas=2, num_steps=30, seed=0, wild=False)
+@example(num_replicas=2, num_steps=200, seed=0, wild=False)
 def test_round_trips_are_those_of_the_oracle(num_replicas, num_steps, seed, wild) -> None:
     chains = [random_paths(num_replicas, num_steps, seed + i, wild) for i in range(2)]
     paths = np.stack(chains).astype(np.int8)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import slow
 
 import replicax as rx
 from replicax.algorithm import schedule, swap
@@ -205,7 +206,7 @@ def uninterrupted() -> rx.Posterior:
     return sample(programs=None)
 
 
-@pytest.mark.parametrize("stop", [150, 450, 740])
+@pytest.mark.parametrize("stop", [slow(150), 450, slow(740)])
 def test_a_run_goes_on_in_every_stage_as_if_it_had_not_stopped(tmp_path: Any, stop: int) -> None:
     whole = uninterrupted()
     stopped = sample(

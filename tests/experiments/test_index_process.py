@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import slow
 from mutants import always_odd, gate_that_never_closes
 
 from replicax import theory
@@ -51,7 +52,11 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("ladder", [*SIXTEEN.values(), *OTHERS], ids=str)
+QUICK = [SIXTEEN[1], SIXTEEN[8], OTHERS[1], OTHERS[4]]
+LADDERS = [*SIXTEEN.values(), *OTHERS]
+
+
+@pytest.mark.parametrize("ladder", [x if x in QUICK else slow(x) for x in LADDERS], ids=str)
 def test_windowed_deo_makes_the_round_trips_of_lemma_1(ladder: CoinLadder) -> None:
     expected = lemma_1(ladder)
     assert measured(ladder, expected) == pytest.approx(expected, rel=0.01)
@@ -64,7 +69,7 @@ def test_sixteen_replicas_at_rejection_rate_six_tenths_do_best_at_window_seven_o
     assert min(times, key=times.get) in (7, 8)
 
 
-@pytest.mark.parametrize("rates", [(0.6,) * 7, UNEQUAL], ids=["equal", "unequal"])
+@pytest.mark.parametrize("rates", [slow((0.6,) * 7), UNEQUAL], ids=["equal", "unequal"])
 def test_seo_makes_the_round_trips_of_its_closed_form(rates: tuple[float, ...]) -> None:
     expected = theory.round_trip_time_seo(rates)
     odds = sum(r / (1 - r) for r in rates)
@@ -72,7 +77,7 @@ def test_seo_makes_the_round_trips_of_its_closed_form(rates: tuple[float, ...]) 
     assert measured(CoinLadder(seo(), rates), expected) == pytest.approx(expected, rel=0.01)
 
 
-@pytest.mark.parametrize("rates", [(0.6,) * 7, UNEQUAL], ids=["equal", "unequal"])
+@pytest.mark.parametrize("rates", [slow((0.6,) * 7), UNEQUAL], ids=["equal", "unequal"])
 def test_adj_makes_the_round_trips_of_its_closed_form(rates: tuple[float, ...]) -> None:
     expected = theory.round_trip_time_adj(rates)
     odds = sum(r / (1 - r) for r in rates)
@@ -127,7 +132,15 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        slow("always_odd"),
+        "parity_one_step_late",
+        "gate_that_never_closes",
+        slow("gate_that_never_reopens"),
+    ],
+)
 def test_a_broken_schedule_does_not_make_the_round_trips_of_lemma_1(
     mutant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

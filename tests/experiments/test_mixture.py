@@ -5,6 +5,7 @@ broken rule, gate or sign is seen.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ import pytest
 from replicax.algorithm import swap
 from replicax.algorithm.schedule import WindowedDEO
 from replicax.experiments import load_study
-from replicax.experiments.mixture import auto, exact
+from replicax.experiments.mixture import auto, exact, figures
 from replicax.experiments.mixture import study as mixture
 from replicax.experiments.shared.runner import read_record, reproduce
-from replicax.experiments.shared.study import Scale, Work
+from replicax.experiments.shared.study import Cell, Scale, Work
 from replicax.run.program import Programs
 
 STUDY = load_study("mixture")
@@ -34,6 +35,7 @@ def record(quick: tuple[Path, dict[str, Any]], name: str) -> Any:
     return read_record(quick[0], STUDY, cell)
 
 
+@pytest.mark.slow
 def test_all_that_is_asked_for_is_met(quick: tuple[Path, dict[str, Any]]) -> None:
     folder, summary = quick
     unmet = [finding["what"] for finding in summary["findings"] if finding["met"] is False]
@@ -46,6 +48,7 @@ def test_all_that_is_asked_for_is_met(quick: tuple[Path, dict[str, Any]]) -> Non
     assert "third" in page  # what the reference costs
 
 
+@pytest.mark.slow
 def test_exact_and_sampled_values_are_those_of_the_reference(
     quick: tuple[Path, dict[str, Any]],
 ) -> None:
@@ -63,6 +66,7 @@ def test_exact_and_sampled_values_are_those_of_the_reference(
     assert short["swaps"].mean() == pytest.approx(0.0305, abs=0.002)
 
 
+@pytest.mark.slow
 def test_the_correction_that_the_run_finds_removes_the_bias(
     quick: tuple[Path, dict[str, Any]],
 ) -> None:
@@ -71,6 +75,31 @@ def test_the_correction_that_the_run_finds_removes_the_bias(
     assert cell["window_correction"].mean() == pytest.approx(3.07, abs=1.2)
     assert cell["left"].mean() == pytest.approx(mixture.UNBIASED, abs=0.04)
     assert cell["distance"] < 0.05  # without correction 0.083
+
+
+def shortened(scale: Scale) -> list[Cell]:
+    cells = STUDY.cells(scale)
+    return [
+        Cell(name, settings | {"num_steps": 12_000 if "auto" in settings else 3_000})
+        for name, settings in cells
+    ]
+
+
+def test_short_runs_leave_numbers_figures_and_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coarse = exact.OF_THE_PAPER._replace(grid=(-12.0, 9.5, 37))
+    for module in (mixture, figures):
+        monkeypatch.setattr(module, "_MODES", coarse)
+    study = replace(STUDY, cells=shortened)
+    summary = reproduce(study, tmp_path, Scale(quick=True), progress=False)
+    assert [cell["name"] for cell in summary["cells"]] == [
+        "sigma=3-W=1", "sigma=3-W=100", "auto-sigma=3-W=100"
+    ]  # fmt: skip
+    assert len(summary["figures"]) == 4
+    page = (tmp_path / "mixture.md").read_text()
+    for figure in summary["figures"]:
+        assert f"({figure})" in page and (tmp_path / figure).stat().st_size > 10_000
 
 
 def test_the_full_version_has_every_cell_that_is_asked_for() -> None:

@@ -1,5 +1,7 @@
 """The study of exactly one swap per window: its quick version, and mutants that it detects."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +17,7 @@ from replicax.algorithm.schedule import WindowedDEO
 from replicax.experiments import load_study
 from replicax.experiments.optimise import searches
 from replicax.experiments.shared.runner import reproduce
-from replicax.experiments.shared.study import Scale, Work
+from replicax.experiments.shared.study import Cell, Scale, Work
 from replicax.run.program import Programs
 
 STUDY = load_study("optimise")
@@ -37,11 +39,13 @@ def probabilities(summary: dict) -> dict[tuple[str, str], float]:
     return dict(zip(names, (float(f["ours"].split()[0]) for f in hits), strict=True))
 
 
+@pytest.mark.slow
 def test_every_window_of_every_pair_swaps(summary) -> None:
     rates = [f for f in summary["findings"] if "swaps per window" in f["what"]]
     assert [f["met"] for f in rates] == [True, True]
 
 
+@pytest.mark.slow
 def test_twenty_five_basins_are_few_for_restarts_and_for_exchange(summary) -> None:
     """Binomial standard errors at n = 24 are 0.04 to 0.1."""
     hits = probabilities(summary)
@@ -50,6 +54,7 @@ def test_twenty_five_basins_are_few_for_restarts_and_for_exchange(summary) -> No
     assert hits["25", "at most one (DEO*)"] >= 0.7
 
 
+@pytest.mark.slow
 def test_many_basins_are_too_many_for_restarts_but_not_for_exchange(summary) -> None:
     hits = probabilities(summary)
     assert hits["Rastrigin", "SGD restarts"] <= 0.1
@@ -57,9 +62,25 @@ def test_many_basins_are_too_many_for_restarts_but_not_for_exchange(summary) -> 
     assert hits["Rastrigin", "at most one (DEO*)"] >= 0.05
 
 
+@pytest.mark.slow
 def test_the_notes_say_where_the_paper_s_hope_is_met_and_where_not(summary) -> None:
     assert any("25 modes" in s and "exactly one minus at most one" in s for s in summary["notes"])
     assert any("luckiest draw" in sentence for sentence in summary["notes"])
+
+
+def shortened(scale: Scale) -> list[Cell]:
+    fewer = {"seeds": 3, "choosing": 1, "budgets": (200, 400)}
+    return [Cell(name, settings | fewer) for name, settings in STUDY.cells(scale)]
+
+
+def test_short_runs_leave_numbers_figures_and_a_page(tmp_path) -> None:
+    study = replace(STUDY, cells=shortened)
+    summary = reproduce(study, tmp_path, Scale(quick=True), progress=False)
+    assert len(summary["cells"]) == 6
+    page = (tmp_path / "optimise.md").read_text()
+    assert "exactly one swap" in page
+    for figure in summary["figures"]:
+        assert f"({figure})" in page and (tmp_path / figure).stat().st_size > 10_000
 
 
 def search_small(method: str) -> dict[str, np.ndarray]:

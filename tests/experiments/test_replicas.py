@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
+from common import slow
 from mutants import flipped_verdict, gate_that_never_closes
 
 from replicax.algorithm import swap
@@ -63,9 +64,9 @@ def half_the_noise(pair, window_correction=0.0):
 
 
 MUTANTS = [
-    (swap, "judge", flipped_verdict),
+    slow(swap, "judge", flipped_verdict),
     (swap, "log_swap_probability", half_the_noise),
-    (WindowedDEO, "swapping_pairs", gate_that_never_closes),
+    slow(WindowedDEO, "swapping_pairs", gate_that_never_closes),
 ]
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from common import slow
 from mutants import always_odd, flipped_verdict, gate_that_never_closes
 
 from replicax.algorithm import swap
@@ -68,11 +69,11 @@ def distances(schemes: list[str]) -> list[Finding]:
 
 
 MUTANTS = [
-    (StochasticEvenOdd, "active_pairs", always_odd, ["SEO"]),
-    (WindowedDEO, "active_pairs", always_odd, ["DEO", "DEO*"]),
+    slow(StochasticEvenOdd, "active_pairs", always_odd, ["SEO"]),
+    slow(WindowedDEO, "active_pairs", always_odd, ["DEO", "DEO*"]),
     (WindowedDEO, "swapping_pairs", gate_that_never_closes, ["DEO", "DEO*"]),
     (swap, "judge", flipped_verdict, ["ADJ"]),
-    (swap, "judge", flipped_verdict, ["DEO", "DEO*"]),
+    slow(swap, "judge", flipped_verdict, ["DEO", "DEO*"]),
 ]
 
 

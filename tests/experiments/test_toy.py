@@ -8,6 +8,7 @@ import functools
 from pathlib import Path
 
 import pytest
+from common import slow
 from mutants import flipped_verdict, gate_that_never_closes, parity_of_every_step
 
 from replicax.algorithm import swap
@@ -71,6 +72,7 @@ def test_lemma_1_with_measured_rates_is_an_upper_bound_within_a_third(run) -> No
         assert 0.66 < record["trips"].mean() / lemma < 1.02
 
 
+@pytest.mark.slow
 def test_deo_star_finds_the_modes_that_deo_misses(run) -> None:
     summary, _ = run("modes25")
     assert unmet(summary) == []
@@ -93,6 +95,7 @@ def test_the_bias_changes_sign_with_the_swap_rate(run) -> None:
     assert mean(numbers(summary, "S=0.6-W=8")["buffer"]) < -2
 
 
+@pytest.mark.slow
 def test_the_preset_has_less_bias_than_the_paper(run) -> None:
     summary, _ = run("preset")
     assert unmet(summary) == []
@@ -102,26 +105,24 @@ def test_the_preset_has_less_bias_than_the_paper(run) -> None:
     assert mean(tempered["trips"]) == pytest.approx(140, abs=15)
 
 
-def test_every_study_leaves_numbers_figures_and_a_page(run) -> None:
-    for name in ("window", "modes25", "swap-rate", "preset"):
-        summary, folder = run(name)
-        page = (folder / f"{name}.md").read_text()
-        assert summary["command"] in page
-        assert "quick version" in page
-        for figure in summary["figures"]:
-            assert f"({figure})" in page
-            assert (folder / figure).stat().st_size > 5_000
-
-
-MUTANTS = [
-    (swap, "judge", flipped_verdict),
-    (WindowedDEO, "active_pairs", parity_of_every_step),
-    (WindowedDEO, "swapping_pairs", gate_that_never_closes),
-]
+@pytest.mark.parametrize("name", ["window", "swap-rate", slow("modes25"), slow("preset")])
+def test_a_study_leaves_numbers_figures_and_a_page(run, name: str) -> None:
+    summary, folder = run(name)
+    page = (folder / f"{name}.md").read_text()
+    assert summary["command"] in page
+    assert "quick version" in page
+    for figure in summary["figures"]:
+        assert f"({figure})" in page
+        assert (folder / figure).stat().st_size > 5_000
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "mutant"), MUTANTS, ids=[m[2].__name__ for m in MUTANTS]
+    ("module", "name", "mutant"),
+    [
+        slow(swap, "judge", flipped_verdict),
+        slow(WindowedDEO, "active_pairs", parity_of_every_step),
+        (WindowedDEO, "swapping_pairs", gate_that_never_closes),
+    ],
 )
 def test_a_mutant_loses_the_round_trips_of_the_window(module, name, mutant, monkeypatch) -> None:
     monkeypatch.setattr(module, name, mutant)

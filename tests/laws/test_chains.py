@@ -10,6 +10,7 @@ import functools
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import slow
 
 import replicax as rx
 from replicax.algorithm import schedule as schedules
@@ -85,9 +86,9 @@ def sample_near(rule: Rule, energy_noise_std: float, window: int, swaps: str) ->
 @pytest.mark.parametrize(
     ("rule", "energy_noise_std", "window", "swaps"),
     [
-        (metropolis(), 0.0, 1, "at_most_one"),
+        slow(metropolis(), 0.0, 1, "at_most_one"),
         (metropolis(), 0.0, 5, "at_most_one"),
-        (bias_corrected(1.5), 1.5, 10, "at_most_one"),
+        slow(bias_corrected(1.5), 1.5, 10, "at_most_one"),
         (bias_corrected(1.5), 1.5, 10, "no_gate"),
         (window_corrected(1.0, 1.5), 1.5, 10, "at_most_one"),
     ],

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from common import ROWS, quietly
+from common import ROWS, quietly, slow
 
 import replicax as rx
 
@@ -61,7 +61,7 @@ def assert_same_bits(one: rx.Posterior, other: rx.Posterior) -> None:
         np.testing.assert_array_equal(values, other.history[name], err_msg=name)
 
 
-@pytest.mark.parametrize("chunk_steps", [1, 7, 64])
+@pytest.mark.parametrize("chunk_steps", [slow(1), 7, slow(64)])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_length_of_a_chunk_changes_nothing_and_traces_nothing(usual, chunk_steps) -> None:
     chunks = []
@@ -71,7 +71,7 @@ def test_the_length_of_a_chunk_changes_nothing_and_traces_nothing(usual, chunk_s
     assert_same_bits(posterior, usual[0])
 
 
-@pytest.mark.parametrize(("checkpoint_every", "chunk_steps"), [(3, 64), (50, None)])
+@pytest.mark.parametrize(("checkpoint_every", "chunk_steps"), [(3, 64), slow(50, None)])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_checkpoints_change_nothing(tmp_path, usual, checkpoint_every, chunk_steps) -> None:
     options = {"checkpoint_every": checkpoint_every, "chunk_steps": chunk_steps}

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import slow
 
 import replicax as rx
 from replicax.algorithm import energy_noise
@@ -68,9 +69,18 @@ def points_of(num_replicas: int) -> jax.Array:
     return jnp.asarray(MEAN + spread, jnp.float32)
 
 
-@pytest.mark.parametrize("kind", ["arrays", "epochs"])
-@pytest.mark.parametrize("batch_size", [50, 500, NUM_ROWS])
-def test_the_noise_of_two_states_is_that_of_their_difference(kind: str, batch_size: int) -> None:
+@pytest.mark.parametrize(
+    ("batch_size", "kind"),
+    [
+        (50, "arrays"),
+        slow(500, "arrays"),
+        (NUM_ROWS, "arrays"),
+        slow(50, "epochs"),
+        (500, "epochs"),
+        slow(NUM_ROWS, "epochs"),
+    ],
+)
+def test_the_noise_of_two_states_is_that_of_their_difference(batch_size: int, kind: str) -> None:
     make = as_batches if kind == "arrays" else as_epochs
     batches = make((INPUTS, OUTPUTS), batch_size)
     target, points = with_row_energies(as_target(energy)), points_of(3)

@@ -14,6 +14,8 @@ import replicax as rx
 from replicax import targets
 
 NUM_STEPS, NUM_SEEDS, BURN_IN, THIN = 20_000, 8, 100, 10
+TARGET = targets.modes25()
+PROGRAMS = rx.Programs()  # windows compile once
 
 
 @functools.cache
@@ -24,7 +26,7 @@ def truth() -> np.ndarray:
 @functools.cache
 def run(window: int, buffer: float | str = 4.0) -> rx.Posterior:
     return rx.sample(
-        targets.modes25(),
+        TARGET,
         targets.modes25_start,
         num_steps=NUM_STEPS,
         num_replicas=16,
@@ -38,6 +40,7 @@ def run(window: int, buffer: float | str = 4.0) -> rx.Posterior:
         burn_in=BURN_IN,
         thin=THIN,
         seed=1,
+        programs=PROGRAMS,
     )
 
 

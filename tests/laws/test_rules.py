@@ -100,6 +100,7 @@ def test_metropolis_keeps_neither_law_under_noise() -> None:
     assert max(p_values(by_rung)) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_correction_for_half_the_noise_keeps_neither_law() -> None:
     by_rung, _ = exchange_once(bias_corrected(1.0), energy_noise_std=2.0)
     assert max(p_values(by_rung)) < 1e-6

@@ -142,6 +142,7 @@ def test_networks_without_a_ladder_are_alike_and_have_a_mean(alone):
     assert "coldest" not in words(plotted["epochs"]) and "starts" not in words(plotted["epochs"])
 
 
+@pytest.mark.slow
 def test_a_single_network():
     plotted = run("cyc-sghmc", epochs=2, num_replicas=2, cycle_epochs=2).plot()
     assert list(plotted) == ["epochs", "reliability", "reliability-logits"]

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from common import assert_same_run
+from common import assert_same_run, slow
 from tiny_networks import (
     EXCHANGING,
     NETWORK,
@@ -32,7 +32,7 @@ def run_in(unit: str, temperature: float) -> tuple[Any, np.ndarray]:
     return last.state, trained.rung_of
 
 
-@pytest.mark.parametrize("temperature", [pytest.param(0.0, marks=pytest.mark.slow), 0.05])
+@pytest.mark.parametrize("temperature", [slow(0.0), 0.05])
 def test_the_unit_of_energies_does_not_change_the_path(temperature: float) -> None:
     (mean, mean_path), (total, total_path) = (run_in(u, temperature) for u in ("mean", "total"))
     assert len(np.unique(mean_path[0], axis=0)) > 2, "replicas must have exchanged"
@@ -109,7 +109,9 @@ def gaussian_problem(unit: str) -> Supervised:
     return supervised(loss_fn, MEASURED, batch_size=NUM_ROWS_OF_GAUSSIAN, unit=unit)
 
 
-@pytest.mark.parametrize(("unit", "temperature"), [("mean", 1.0), ("total", 1.0), ("mean", 0.25)])
+@pytest.mark.parametrize(
+    ("unit", "temperature"), [slow("mean", 1.0), ("total", 1.0), ("mean", 0.25)]
+)
 def test_sampling_a_problem_gives_its_posterior(unit: str, temperature: float) -> None:
     """SGLD at the rate eta leaves the exact variance, T / N here, divided by 1 - eta / 2."""
     posterior = rx.sample(
@@ -127,7 +129,7 @@ def test_sampling_a_problem_gives_its_posterior(unit: str, temperature: float) -
     np.testing.assert_allclose(draws.var(), exact / (1 - RATE / 2), rtol=0.12)
 
 
-@pytest.mark.parametrize(("unit", "scale"), [("mean", 1.0), ("total", 200.0)])
+@pytest.mark.parametrize(("unit", "scale"), [slow("mean", 1.0), ("total", 200.0)])
 def test_units_are_converted_when_a_run_starts_and_not_when_it_resumes(
     unit: str, scale: float, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from tiny_networks import NETWORK, tiny_problem
 
 from replicax.networks import evaluate, swag, swag_cycles
@@ -162,6 +163,7 @@ def test_a_training_draws_around_the_networks_of_its_cycles() -> None:
     assert np.abs(found - np.mean(stale, axis=0)).max() > 10 * error.max()
 
 
+@pytest.mark.slow
 def test_a_training_averages_nothing_of_its_burn_in() -> None:
     options = SWAG | {"epochs": 7, "cycle_epochs": 7, "burn_in": 7}
     weights = train(PROBLEM, NETWORK.init, **options).epochs["weight"].tolist()

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from common import assert_same_run
+from common import assert_same_run, slow
 from reference import adapt_ladder
 from tiny_networks import EXCHANGING, NETWORK, Last, tiny_problem
 
@@ -49,13 +49,13 @@ def assert_trees_close(one: Any, other: Any, tolerance: float = 2e-3) -> None:
 
 def deo_star_by_hand(
     problem: Supervised,
+    evaluate: Any,
     starts: Any,
     num_steps: int,
     on_swap: str,
     travels: tuple[str, ...] = ("label", "params", "state", "velocity"),
 ) -> SimpleNamespace:
     """Algorithm 1 on networks that really move from rung to rung; all lists are by rung."""
-    evaluate = jax.jit(jax.value_and_grad(problem.target.energy, has_aux=True))
     ((key,), _) = seed_keys(0, 1)
     orders = [np.asarray(problem.batches.order(key, epoch)) for epoch in range(num_steps)]
     options, num_rungs = EXCHANGING, NUM_REPLICAS
@@ -96,14 +96,21 @@ def deo_star_by_hand(
     return SimpleNamespace(**on, rates=rates, buffer=buffer, num_swaps=num_swaps)
 
 
-@pytest.mark.parametrize("on_swap", ["keep", pytest.param("reset", marks=pytest.mark.slow)])
-def test_training_is_algorithm_1_with_networks_that_move(on_swap: str) -> None:
-    network = small_cnn(3, widths=(4, 4))
+CNN = small_cnn(3, widths=(4, 4))
+
+
+@pytest.mark.parametrize(
+    ("network", "on_swap"),
+    [(NETWORK, "keep"), slow(CNN, "keep"), slow(CNN, "reset")],
+    ids=["keep", "cnn-keep", "cnn-reset"],
+)
+def test_training_is_algorithm_1_with_networks_that_move(network: Any, on_swap: str) -> None:
     problem, starts, last = tiny_problem(network), starts_of(network), Last()
     options = EXCHANGING | {"epochs": 10, "on_swap": on_swap, "callback": last}
     train(problem, rx.per_replica(starts), **options)
     found = last.state
-    wanted = deo_star_by_hand(problem, starts, 10 * STEPS_PER_EPOCH, on_swap)
+    evaluate = jax.jit(jax.value_and_grad(problem.target.energy, has_aux=True))
+    wanted = deo_star_by_hand(problem, evaluate, starts, 10 * STEPS_PER_EPOCH, on_swap)
     assert wanted.num_swaps >= 5
     assert found.replica_at[0].tolist() == wanted.label
     at_rung = [
@@ -118,7 +125,7 @@ def test_training_is_algorithm_1_with_networks_that_move(on_swap: str) -> None:
     np.testing.assert_allclose(found.buffer[0], wanted.buffer, atol=1e-5)
 
     def agrees(travels: tuple[str, ...]) -> bool:
-        other = deo_star_by_hand(problem, starts, 10 * STEPS_PER_EPOCH, on_swap, travels)
+        other = deo_star_by_hand(problem, evaluate, starts, 10 * STEPS_PER_EPOCH, on_swap, travels)
         try:
             for rung, (replica, state) in enumerate(at_rung):
                 assert_trees_close(state, other.state[rung])
@@ -166,7 +173,10 @@ def stop_at(step: int) -> Any:
     return lambda progress: "stop" if progress.step >= step else None
 
 
-@pytest.mark.parametrize("method", METHODS)
+QUICK = ("deo", "ensemble", "cyc-sghmc")  # with a ladder, without one, one network in cycles
+
+
+@pytest.mark.parametrize("method", [name if name in QUICK else slow(name) for name in METHODS])
 def test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit(
     method: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,7 +269,7 @@ def test_rows_of_an_epoch_are_by_rung(folder: Path) -> None:
     np.testing.assert_allclose(trained.epochs["accuracy"][-1], accuracy, rtol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["ensemble", "sgld"])
+@pytest.mark.parametrize("method", ["ensemble", slow("sgld")])
 def test_independent_networks_are_averaged_all_at_once(method: str, folder: Path) -> None:
     """In so short a run, at its end; in longer ones every `pick_every` epochs."""
     trained, state = whole(folder, method)
@@ -323,7 +333,7 @@ def test_starts_that_do_not_fit_get_a_sentence(folder: Path) -> None:
         train(PROBLEM, NETWORK.init, epochs=1, method="sgd")
 
 
-@pytest.mark.parametrize("unit", ["mean", "total"])
+@pytest.mark.parametrize("unit", [slow("mean"), "total"])
 def test_gains_may_be_numbers(unit: str) -> None:
     """With the buffer so high that no pair agrees, each step takes gain x target from it."""
     high, gain = 50.0, 0.1
@@ -337,7 +347,7 @@ def test_gains_may_be_numbers(unit: str) -> None:
 
 @pytest.mark.parametrize(
     "gain",
-    [pytest.param(ConstantGain(0.02), marks=pytest.mark.slow), lambda step: 0.02 / (1 + step)],
+    [slow(ConstantGain(0.02)), lambda step: 0.02 / (1 + step)],
 )
 def test_gains_of_ones_own_go_on(gain: Any, tmp_path: Path) -> None:
     options = options_of("deo-star") | {"buffer_gain": gain, "keep_networks": True}
@@ -384,14 +394,7 @@ def test_parameters_in_containers_of_ones_own_get_a_sentence_on_resuming(tmp_pat
 BREAKING = {"epochs": 4, "method": "ensemble", "num_replicas": 2, "progress": False}
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        9,
-        11,
-        15,
-    ],
-)
+@pytest.mark.parametrize("step", [9, slow(11), slow(15)])
 def test_a_coldest_network_that_breaks_ends_the_run(step: int) -> None:
     trained = train(counting(step), (jnp.ones(2), jnp.array(0)), **BREAKING)
     assert (trained.result.code, trained.num_steps) == ("nonfinite", step + 1)

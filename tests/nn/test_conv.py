@@ -5,7 +5,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import pytest
-from common import quick_jit
+from common import quick_jit, slow
 from conv_cases import CASES, POINTWISE, WIDE, assert_close
 from jax import lax
 
@@ -41,15 +41,31 @@ def values_and_gradients(operation, options, axes, images, filters):
     return quick_jit(lambda *both: (of_each(*both), of_all(*both)))(images, filters)
 
 
-@pytest.mark.parametrize("mapped", MAPPED)
+QUICK = {  # every case, and every layout with each way of mapping
+    *itertools.product(WIDE, ["grouped"], ["both"]),
+    *itertools.product(POINTWISE, ["product"], ["both"]),
+    ("same", "dense", "both"),
+    ("groups", "dense", "both"),
+    ("transposed", "unrolled", "both"),
+    ("strided", "grouped", "images"),
+    ("valid", "dense", "images"),
+    ("pointwise", "unrolled", "images"),
+    ("pointwise", "product", "images"),
+    ("groups", "grouped", "filters"),
+    ("dilated", "dense", "filters"),
+    ("same", "unrolled", "filters"),
+    ("pointwise, strided", "product", "filters"),
+}
+CELLS = [
+    *itertools.product(WIDE, ("grouped", "dense", "unrolled"), MAPPED),
+    *itertools.product(POINTWISE, ("product", "unrolled"), MAPPED),
+]
+
+
 @pytest.mark.parametrize(
-    ("case", "name"),
-    [
-        *itertools.product(WIDE, ("grouped", "dense", "unrolled")),
-        *itertools.product(POINTWISE, ("product", "unrolled")),
-    ],
+    ("case", "name", "mapped"), [cell if cell in QUICK else slow(*cell) for cell in CELLS]
 )
-def test_values_and_gradients_are_those_of_lax(case: str, mapped: str, name: str) -> None:
+def test_values_and_gradients_are_those_of_lax(case: str, name: str, mapped: str) -> None:
     options, axes = CASES[case], MAPPED[mapped]
     window = 1 if case in POINTWISE else 3
     images, filters = arrays(options.get("feature_group_count", 1), window=window)
@@ -63,8 +79,8 @@ def test_values_and_gradients_are_those_of_lax(case: str, mapped: str, name: str
 @pytest.mark.parametrize(
     ("name", "window"),
     [
-        pytest.param("grouped", 3, marks=pytest.mark.slow),
-        pytest.param("dense", 3, marks=pytest.mark.slow),
+        slow("grouped", 3),
+        slow("dense", 3),
         ("product", 1),
         ("unrolled", 3),
     ],
@@ -81,7 +97,7 @@ def test_low_precision_stays_low(name: str, window: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "window"),
-    [("grouped", 3), ("dense", 3), ("product", 1), ("unrolled", 3), ("auto", 3)],
+    [("grouped", 3), slow("dense", 3), ("product", 1), slow("unrolled", 3), ("auto", 3)],
 )
 def test_chains_of_replicas_fold_twice(name: str, window: int) -> None:
     images, filters = (jnp.stack([x, x[::-1]]) for x in arrays(window=window))

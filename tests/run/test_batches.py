@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from common import assert_same_run
+from common import assert_same_run, slow
 
 import replicax as rx
 
@@ -30,7 +30,7 @@ def batch_of(step: int):
     "batches",
     [
         lambda: dict(batches=DATA, batch_size=8),
-        pytest.param(lambda: dict(batches=batch_of), marks=pytest.mark.slow),
+        slow(lambda: dict(batches=batch_of)),
         lambda: dict(batches=(batch_of(step) for step in range(10_000))),
     ],
     ids=["arrays", "function", "iterable"],
@@ -61,7 +61,9 @@ def test_batches_that_end_stop_the_run_and_keep_what_was_drawn():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("again", [lambda: [batch_of(k) for k in range(20)], lambda: iter([])])
+@pytest.mark.parametrize(
+    "again", [lambda: [batch_of(k) for k in range(20)], slow(lambda: iter([]))]
+)
 def test_a_finished_run_needs_no_more_batches(tmp_path, again):
     folder, feed = tmp_path / "run", [batch_of(step) for step in range(20)]
     whole = rx.sample(linear_energy, START, num_steps=20, run_dir=folder, batches=feed, **LINEAR)
@@ -107,6 +109,7 @@ def test_what_a_folder_cannot_hold_must_be_given_again(tmp_path):
     assert_same_run(resumed, whole)
 
 
+@pytest.mark.slow  # much like the one above
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_transform_of_optax_is_given_again(tmp_path):
     transform = optax.sgd(1.0)

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import slow
 
 import replicax as rx
 from replicax.run.round_trips import trip_ends
@@ -18,7 +19,7 @@ def sample(**options) -> rx.Posterior:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize(
     ("options", "counted_from"),
-    [({}, 100), ({"burn_in": 250}, 250)],
+    [slow({}, 100), ({"burn_in": 250}, 250)],
 )
 def test_rates_and_trips_are_those_of_the_counted_steps(options, counted_from) -> None:
     """The first 100 steps measure the unit of energy and exchange nothing: counted, they would

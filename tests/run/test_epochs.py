@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import slow
 
 import replicax as rx
 from replicax.run.batches import as_epochs
@@ -92,7 +93,9 @@ def test_a_batch_is_prepared_with_luck_of_its_own() -> None:
     assert len(np.unique(luck)) == 2 * NUM_STEPS
 
 
-@pytest.mark.parametrize("options", [{"chunk_steps": 3}, {"chunk_steps": 7, "history_every": 2}])
+@pytest.mark.parametrize(
+    "options", [slow({"chunk_steps": 3}), {"chunk_steps": 7, "history_every": 2}]
+)
 def test_how_a_run_is_cut_changes_nothing(options: dict[str, int]) -> None:
     """All 20 steps, of more than six epochs, lie in one segment unless a run is cut."""
     whole, cut = run(24, 8), run(24, 8, **options)
@@ -127,7 +130,9 @@ def fresh_rows(num_rows: int, batch_size: int, num_draws: int = 6000) -> np.ndar
     return np.asarray(jax.jit(jax.vmap(batches.fresh(batches.data)))(keys))
 
 
-@pytest.mark.parametrize(("num_rows", "batch_size"), [(6, 1), (6, 2), (6, 3), (6, 4), (6, 5)])
+@pytest.mark.parametrize(
+    ("num_rows", "batch_size"), [slow(6, 1), (6, 2), slow(6, 3), (6, 4), slow(6, 5)]
+)
 def test_every_subset_of_rows_is_an_equally_likely_further_batch(
     num_rows: int, batch_size: int
 ) -> None:
@@ -154,7 +159,7 @@ def test_a_further_batch_is_prepared_with_a_key_of_its_own() -> None:
 LOSSES = np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0, 36.0, 49.0, 64.0, 100.0])
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 5, 9, 10])
+@pytest.mark.parametrize("batch_size", [slow(1), 3, slow(5), 9, slow(10)])
 def test_the_noise_of_energies_is_that_of_a_finite_population(batch_size: int) -> None:
     """N times the mean of n of N losses has the variance N^2 (1 - n/N) S^2 / n."""
     num_rows = len(LOSSES)

@@ -12,7 +12,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from common import assert_same_run
+from common import assert_same_run, slow
 
 import replicax as rx
 from replicax.run import records
@@ -65,7 +65,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_in_a_new_process(tmp_path, wh
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("stop", [1, 203, 350])
+@pytest.mark.parametrize("stop", [slow(1), 203, slow(350)])
 def test_where_a_run_is_cut_changes_nothing(tmp_path, whole, stop):
     run_modes25(stop, history_every=50, run_dir=tmp_path / "run", checkpoint_every=60)
     resumed = rx.resume(tmp_path / "run", rx.targets.modes25(), num_steps=406, chunk_steps=33)
@@ -212,7 +212,7 @@ def test_a_callback_that_fails_loses_nothing(tmp_path, whole):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("bad", [np.nan, slow(np.inf), slow(-np.inf)])
 def test_a_non_finite_energy_ends_the_run_with_its_place_and_keeps_the_draws(tmp_path, bad):
     def energy(x):
         return jnp.sum(x**2) / 2 + jnp.where(jnp.abs(x[0]) > 2.5, bad, 0.0)
