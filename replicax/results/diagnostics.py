@@ -97,5 +97,6 @@ def ladder_moved(posterior: Any) -> float:
     kept = history["step"] >= max(posterior.options["burn_in"], 1)
     if name is None or not kept.any():
         return 0.0
-    rungs = history[name][:, kept]
-    return float(np.abs(rungs / rungs[:, :1] - 1).max())
+    rungs, first = history[name][:, kept], history[name][:, kept][:, :1]
+    stands = rungs == first  # also where both are infinite: the prior alone
+    return float(np.abs(np.where(stands, 1.0, rungs) / np.where(stands, 1.0, first) - 1).max())

@@ -10,6 +10,7 @@ import pytest
 from altered_runs import with_properties
 
 import replicax as rx
+from replicax.results import diagnostics
 from replicax.run.batches import EpochBatches, as_batches
 
 
@@ -170,6 +171,16 @@ def test_a_large_movement_of_the_ladder_is_told_as_a_factor(good) -> None:
     assert "12.3%" in str(summary)
     summary["ladder_moved"] = 7.409
     assert "by a factor of 8.4" in str(summary)
+
+
+def test_a_rung_of_infinite_temperature_stands_still(good) -> None:
+    history = good.history
+    rungs = np.broadcast_to([1.0, 4.0, np.inf], history["temperature"].shape).copy()
+    options = {**good.options, "adapts": "temperature"}
+    adapted = with_properties(good, history={**history, "temperature": rungs}, options=options)
+    assert diagnostics.ladder_moved(adapted) == 0
+    rungs[2, -1, 1] = 5.0
+    assert diagnostics.ladder_moved(adapted) == 0.25
 
 
 def test_a_start_from_one_point_is_told_beside_the_rhat_over_replicas(good) -> None:
