@@ -52,10 +52,10 @@ def _stuck_replicas(posterior: Any, components: dict[str, np.ndarray]) -> str | 
     if not worst > REPLICA_RHAT_GOOD:
         return None
     return (
-        f"R-hat over replicas is {worst:.2f} for {name}: each replica brings other draws to the "
-        "coldest rung, so that the starts decide how much mass a mode has. The hottest rung does "
-        "not move between modes: raise the highest temperature (or learning rate), add replicas, "
-        "or run longer."
+        f"R-hat over replicas is {worst:.2f} for {name} (above {REPLICA_RHAT_GOOD}): replicas "
+        "bring different draws to the coldest rung. If they keep their modes, the starts decide "
+        "how much mass a mode has: raise the highest temperature (or learning rate), or add "
+        "replicas. If they only move slowly, run longer."
     )
 
 
