@@ -93,7 +93,8 @@ def _table(runs: list[dict[str, Any]], samplers: list[str], names: tuple[str, ..
             warned = sum(bool(run["warnings"]) for run in own)
             rows.append((
                 first, sampler, f"{sum(of('passes'))} of {len(own)}",
-                f"{max(of('mean_error')):.2f}", f"{min(of('sd_low')):.2f} to {max(of('sd_high')):.2f}", mass,
+                f"{max(of('mean_error')):.2f}",
+                f"{min(of('sd_low')):.2f} to {max(of('sd_high')):.2f}", mass,
                 f"{np.median(of('ess')):.0f}", str(warned), str(sum(of("silent_miss"))),
                 f"{np.median(of('seconds')):.0f}", f"{np.median(of('compile_seconds')):.0f}",
             ))  # fmt: skip

@@ -24,7 +24,7 @@ def logistic(batch: int | None = None, rows: int = 10_000, size: int = 10) -> Ta
         lambda key: jax.random.normal(key, (size,)),
         lambda coef: {f"coef {i}": coef[i] for i in range(size)}, log_likelihood=log_likelihood,
         log_prior=lambda coef: jnp.sum(normal(coef, 0.0, 2.5)), data=data, batch_size=batch,
-        truth=jnp.asarray(truth), num_steps=20_000,
+        truth=jnp.asarray(truth), num_steps=20_000 if batch else 3_000,
     )  # fmt: skip
 
 
