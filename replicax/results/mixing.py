@@ -19,7 +19,8 @@ def checked_components(posterior: Any) -> dict[str, np.ndarray]:
     All, or evenly spaced ones where that would take long. None of networks: their weights have
     many equivalent arrangements, between which no chain needs to move.
     """
-    if posterior.metadata.kind == "train" or posterior.num_draws < _FEW_DRAWS:
+    optimises = not float(posterior.temperatures[:, 0].max()) > 0  # and draws are no sample
+    if posterior.metadata.kind == "train" or optimises or posterior.num_draws < _FEW_DRAWS:
         return {}
     components = posterior.components()
     most = int(np.clip(_WORK // (posterior.num_chains * posterior.num_draws), 8, 100))

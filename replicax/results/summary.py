@@ -145,7 +145,8 @@ def _over_replicas(summary: dict[str, Any]) -> str:
     rhats = [row["replica_rhat"] for row in summary["parameters"].values()]
     known = [rhat for rhat in rhats if not np.isnan(rhat)]
     if not known:
-        return "replicas came down too rarely to tell" if summary["num_replicas"] > 1 else "-"
+        exchanges = summary["num_replicas"] > 1 and summary["schedule"] != "none"
+        return "replicas came down too rarely to tell" if rhats and exchanges else "-"
     blind = "; all started at one point: modes that none has seen do not show"
     return f"{max(known):.3f}{blind if summary['one_start'] else ''}"
 

@@ -99,6 +99,8 @@ def test_chains_that_do_not_agree_are_a_warning_that_names_the_worst_parameter(g
     assert with_draws(good, noise).problems() == []
     moved = with_draws(good, noise + 0.5 * np.arange(4)[:, None])
     assert says(moved, "R-hat over chains is 1.1") and says(moved, "for worst (above 1.01)")
+    optimised = with_properties(moved, temperatures=np.zeros((4, 3)))
+    assert not says(optimised, "R-hat over chains")
     drifts = {"worst": noise[:1] + np.linspace(0, 2, good.num_draws)}
     alone = {"num_chains": 1, "energies": noise[:1], "rung_of": good.rung_of[:1]}
     alone = with_properties(good, components=lambda: drifts, **alone)
