@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from replicax.algorithm import schedule
-from replicax.algorithm.state import Info
+from replicax.algorithm.state import Info, Settings
 from replicax.run import counters
 from replicax.run.counters import PAIR_COUNTS, Counters
 from replicax.run.round_trips import completed_trips
@@ -39,7 +39,7 @@ def count(before: Counters, step: int = 0, gate: Any = (True, True), **seen: Any
     rungs = jnp.argsort(REPLICA_AT)
     old: Any = SimpleNamespace(step=jnp.array(step), gate=jnp.array(gate), replica_at=REPLICA_AT)
     new: Any = SimpleNamespace(step=jnp.array(step + 1), rung_of=rungs, replica_at=REPLICA_AT)
-    made = schedule.windowed_deo(4)
+    made = Settings(schedule.windowed_deo(4))
     return counters.count(before, old, new, Info(**told), made, 6, POINTS)
 
 

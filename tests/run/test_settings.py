@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.algorithm import schedule, swap
+from replicax.algorithm import kernels, schedule, swap
 from replicax.algorithm.tuning import ConstantGain
 from replicax.run import settings
 from replicax.run.options import Options
@@ -20,7 +20,8 @@ def options(**given: Any) -> Options:
 
 
 def tuning(rule: swap.Rule = DETERMINISTIC, num_replicas: int = 5, made: Any = None, **given: Any):
-    return settings.tuning(options(**given), num_replicas, rule, made or schedule.deo())
+    made = made or schedule.deo()
+    return settings.tuning(options(**given), num_replicas, rule, made, kernels.sgld())
 
 
 def test_a_ladder_is_geometric_and_hot_without_noise() -> None:
