@@ -1,6 +1,6 @@
 """Kernels x schedules x rules: every combination that is allowed runs, and runs the same.
 
-By default a pairwise cover: every two parts meet in some combination. All of them under `slow`.
+By default half of a pairwise cover, in which every two parts meet. All of them under `slow`.
 """
 
 import functools
@@ -67,6 +67,8 @@ def pairwise_cover(*axes: list[str]) -> list[tuple[str, ...]]:
 
 AXES = (list(KERNELS), list(SCHEDULES), list(RULES))
 COVER = pairwise_cover(*AXES)
+# Of the kernels and schedules like the black fields of a chessboard.
+QUICK = [row for row in COVER if (AXES[0].index(row[0]) + AXES[1].index(row[1])) % 2 == 0]
 REST = sorted(set(itertools.product(*AXES)) - set(COVER))
 
 
@@ -75,6 +77,8 @@ def test_the_cover_holds_every_two_parts_and_little_more() -> None:
         met = {(row[one], row[other]) for row in COVER}
         assert met == set(itertools.product(AXES[one], AXES[other]))
     assert len(COVER) < 1.3 * len(KERNELS) * len(SCHEDULES)
+    for axis, parts in enumerate(AXES):
+        assert {row[axis] for row in QUICK} == set(parts)
 
 
 class Counted:
@@ -165,7 +169,7 @@ def check_combination(parts: Parts) -> None:
     assert not np.allclose(end.replicas.params["layer"]["w"], start.replicas.params["layer"]["w"])
 
 
-@pytest.mark.parametrize("parts", COVER, ids="-".join)
+@pytest.mark.parametrize("parts", [x if x in QUICK else slow(x) for x in COVER], ids="-".join)
 def test_a_combination_runs_in_one_trace(parts: Parts) -> None:
     check_combination(parts)
 
@@ -194,7 +198,7 @@ def test_a_step_is_the_same_without_jit(parts: Parts) -> None:
     with jax.disable_jit():
         eager = advance(random, state)
     for ours, theirs in zip(jax.tree.leaves(compiled), jax.tree.leaves(eager), strict=True):
-        assert ours.dtype == theirs.dtype
+        assert ours.dtype == jnp.asarray(theirs).dtype  # what does not depend on the step is plain
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-6)
 
 
