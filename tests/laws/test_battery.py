@@ -67,8 +67,7 @@ def pairwise_cover(*axes: list[str]) -> list[tuple[str, ...]]:
 
 AXES = (list(KERNELS), list(SCHEDULES), list(RULES))
 COVER = pairwise_cover(*AXES)
-# Of the kernels and schedules like the black fields of a chessboard.
-QUICK = [row for row in COVER if (AXES[0].index(row[0]) + AXES[1].index(row[1])) % 2 == 0]
+QUICK = [row for place, row in enumerate(COVER) if place % 4 < 2]
 REST = sorted(set(itertools.product(*AXES)) - set(COVER))
 
 
@@ -78,7 +77,7 @@ def test_the_cover_holds_every_two_parts_and_little_more() -> None:
         assert met == set(itertools.product(AXES[one], AXES[other]))
     assert len(COVER) < 1.3 * len(KERNELS) * len(SCHEDULES)
     for axis, parts in enumerate(AXES):
-        assert {row[axis] for row in QUICK} == set(parts)
+        assert all(sum(row[axis] == part for row in QUICK) >= 2 for part in parts)
 
 
 class Counted:
