@@ -18,6 +18,7 @@ from target import Target
 
 _CHAINS = 4
 _MOST_DRAWS = 20_000  # kept of each chain
+_TOLERANCE = 1.3  # times the processor time given; a run that took more is repeated, shorter
 _TFP_CHUNK, _TFP_LEAPFROG, _TFP_ACCEPTANCE = 50, 8, 0.75
 _SMC_PILOT, _SMC_MOVES, _SMC_LEAPFROG, _SMC_ESS = 200, 10, 5, 0.7
 _INSTALL = {
@@ -85,7 +86,12 @@ def nuts(target: Target, seconds: float, seed: int = 0, **_: Any) -> PeerRun:
     of_short, of_long = run(short, seed + 100)[1], run(long, seed + 100)[1]
     per_step = max((of_long - of_short) / (long - short), 1e-5)
     compiling = max(of_short - short * per_step, 0.0)
-    sampler, total = run(int(np.clip(seconds / per_step, 50, _MOST_DRAWS)), seed)
+    for _attempt in range(3):  # steps of a short run may be cheaper
+        steps = int(np.clip(seconds / per_step, 50, _MOST_DRAWS))
+        sampler, total = run(steps, seed)
+        per_step = max(total - compiling, 1e-3) / steps
+        if total - compiling < _TOLERANCE * seconds or steps == 50:
+            break
     draws = jax.tree.map(np.asarray, sampler.get_samples(group_by_chain=True))
     diverging = int(np.sum(sampler.get_extra_fields()["diverging"]))
     rhat = max(float(np.max(split_gelman_rubin(leaf))) for leaf in jax.tree.leaves(draws))
@@ -200,13 +206,18 @@ def tempered_smc(target: Target, seconds: float, seed: int = 0, **_: Any) -> Pee
     program, _ = prepare(_SMC_PILOT)
     once(program, _SMC_PILOT, seed + 50)  # the first run is slower
     cost = once(program, _SMC_PILOT, seed + 51)[1] / _SMC_PILOT
-    particles = int(np.clip(seconds / _CHAINS / cost, _SMC_PILOT, _MOST_DRAWS))
-    program, compiling = prepare(particles)
-    stuck.clear()
-    runs = [once(program, particles, seed * _CHAINS + i) for i in range(_CHAINS)]
+    for _attempt in range(3):  # more particles may cost more each
+        particles = int(np.clip(seconds / _CHAINS / cost, _SMC_PILOT, _MOST_DRAWS))
+        program, compiling = prepare(particles)
+        stuck.clear()
+        runs = [once(program, particles, seed * _CHAINS + i) for i in range(_CHAINS)]
+        spent = sum(run[1] for run in runs)
+        cost = spent / _CHAINS / particles
+        if spent < _TOLERANCE * seconds or particles == _SMC_PILOT:
+            break
     draws = _unflatten(unravel, np.stack([run[0] for run in runs]))
     said = tuple(f"stopped at inverse temperature {value:.2g}" for value in stuck[:1])
-    return PeerRun(draws, said, sum(run[1] for run in runs), compiling)
+    return PeerRun(draws, said, spent, compiling)
 
 
 PEERS: dict[str, Callable[..., PeerRun]] = {
