@@ -24,8 +24,8 @@ solve = functools.cache(exact.solve)
 @pytest.mark.parametrize(
     ("energy_noise_std", "window", "window_correction", "left", "swaps"),
     [
-        (3.0, 1, 0.0, 0.4034, 0.0305),
-        (2.0, 10, 0.0, 0.452, 0.566),
+        slow(3.0, 1, 0.0, 0.4034, 0.0305),
+        slow(2.0, 10, 0.0, 0.452, 0.566),
         (3.0, 10, 0.0, 0.425, 0.249),
         (3.0, 10, 1.13, 0.4034, 0.147),
     ],
@@ -38,6 +38,7 @@ def test_the_grid_solution_is_that_of_the_window_correction_table(
     assert solution.swaps_per_window == pytest.approx(swaps, abs=0.001)
 
 
+@pytest.mark.slow
 def test_a_long_window_of_the_table_is_solved_too() -> None:
     solution = solve(OF_THE_PAPER, 3.0, 100)
     found = (solution.left, solution.distance, solution.swaps_per_window)
@@ -112,7 +113,9 @@ def test_the_chain_on_two_modes_has_the_law_of_its_grid_solution(
     assert rates.mean() == pytest.approx(solution.swaps_per_window, abs=0.005 if gated else 0.02)
 
 
-def test_the_bias_of_a_gate_is_large_enough_to_be_seen_above() -> None:
-    for energy_noise_std, window in ((0.0, 5), (1.5, 10)):
-        gated = solve(NEAR, energy_noise_std, window).left
-        assert gated - solve(NEAR, energy_noise_std, window, gated=False).left > 0.04
+@pytest.mark.parametrize(("energy_noise_std", "window"), [(0.0, 5), slow(1.5, 10)])
+def test_the_bias_of_a_gate_is_large_enough_to_be_seen_above(
+    energy_noise_std: float, window: int
+) -> None:
+    gated = solve(NEAR, energy_noise_std, window).left
+    assert gated - solve(NEAR, energy_noise_std, window, gated=False).left > 0.04
