@@ -14,7 +14,7 @@ from replicax.run import defaults, pytrees
 from replicax.run.batches import Batches, as_batches
 from replicax.run.bayesian import Bayesian
 from replicax.run.host_loop import Progress, run
-from replicax.run.initial import initial_carry, use_rows
+from replicax.run.initial import have_one_start, initial_carry, use_rows
 from replicax.run.metadata import Metadata, describe_machine
 from replicax.run.options import Options
 from replicax.run.program import Programs, build_program
@@ -172,7 +172,7 @@ def sample(
         Metadata(
             kind="sample",
             options=options.to_json(),
-            resolved=program.describe(),
+            resolved={**program.describe(), "one_start": have_one_start(carry)},
             params=pytrees.describe(like),
             batches=source.describe(),
             machine=describe_machine(),
@@ -279,7 +279,7 @@ def resume(
             f"The run was started with batches: {metadata.batches}; resume was given: "
             f"{source.describe()}. Give the same batches again."
         )
-    if metadata.resolved["row_energies"]:
+    if metadata.resolved["row_energies"] and resolved.row_energies is None:
         resolved = with_row_energies(resolved)
     program = build_program(options, resolved, source)
     like = point_like(records, params)

@@ -13,7 +13,7 @@ Pair i joins rungs i and i+1 and is the paper's p = i+1. Steps count from k = 0.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -88,6 +88,7 @@ class Settings:
     target_swap_rate: float = 0.4  # blackboard S
     gain: Callable[[int], float] = gain_of_25_modes
     buffer_gain: Callable[[int], float] = gain_of_25_modes
+    round_ends: Sequence[int] = tuple(64 * 2**i for i in range(8))  # of tuning temperatures
 
     def __post_init__(self) -> None:
         pairwise = self.schedule in ("deo", "windowed") and self.rule == "deterministic"
@@ -119,6 +120,7 @@ class Rungs:
     temperature: Array  # by rung
     gate: list[bool]  # by pair
     buffer: float
+    verdicts: list = field(default_factory=list)  # of this round of tuning
 
     def swap(self, cold: int, hot: int, rule: str) -> None:
         """Exchange two particles; where temperatures count, momentum is N(0, tau / eta) again."""
@@ -166,7 +168,10 @@ def step(s: Settings, rungs: Rungs, noise: Noise, k: int) -> tuple:
         rungs.learning_rate = adapt_ladder(rungs.learning_rate, wanted, target, s.gain(k))
         rungs.buffer += s.buffer_gain(k) * (sum(wanted) / len(wanted) - target)  # Eq. 12
     elif s.adapt:
-        rungs.temperature = adapt_ladder(rungs.temperature, wanted, target, s.gain(k))
+        rungs.verdicts.append(wanted)
+        if k + 1 in s.round_ends:
+            rungs.temperature = equal_rejection(rungs.temperature, np.mean(rungs.verdicts, axis=0))
+            rungs.verdicts = []
 
     labels = [particle.label for particle in rungs.particle]
     rung_of = [labels.index(replica) for replica in range(len(labels))]
@@ -272,7 +277,7 @@ def fresh_energies(s: Settings, rungs: Rungs, pair: Pair, noise: Any) -> Energie
 
 
 def adapt_ladder(values: Array, wanted: list[bool], target: float, gain: float) -> Array:
-    """Eq. 11 for learning rates or temperatures: both ends fixed, the rest kept in order.
+    """Eq. 11 for learning rates: both ends fixed, the rest kept in order.
 
     A gap and its verdict belong to the same pair; Eq. 10-11 as printed mix two indices.
     """
@@ -284,6 +289,24 @@ def adapt_ladder(values: Array, wanted: list[bool], target: float, gain: float) 
         # Without the clip a rung that overshoots an end would be sorted into its place.
         adapted[rung] = min(max((forward + backward) / 2, values[0]), values[-1])
     return np.sort(adapted)
+
+
+def equal_rejection(temperature: Array, rate: Array) -> Array:
+    """Temperatures that cut the barrier, the sum of rejection rates, into equal parts.
+
+    Between two rungs the barrier grows evenly in (1 / temperature)^(1/4). Rates are kept away from
+    1, where the barrier would be flat.
+    """
+    rejection = 1.01 - rate
+    barrier = [sum(rejection[:i]) for i in range(len(temperature))]
+    place = [tau**-0.25 for tau in temperature]
+    adapted = temperature.copy()
+    for rung in range(1, len(temperature) - 1):
+        wanted = barrier[-1] * rung / (len(temperature) - 1)
+        pair = max(i for i in range(len(rejection)) if barrier[i] <= wanted)
+        share = (wanted - barrier[pair]) / rejection[pair]
+        adapted[rung] = (place[pair] + share * (place[pair + 1] - place[pair])) ** -4
+    return adapted
 
 
 def round_trips(rung_of: Array) -> int:

@@ -14,7 +14,8 @@ from jax import Array
 from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica, draw_normal
 from replicax.algorithm.ladder import Ladder
 
-_SHORTEST = 0.25  # of the step size: a step takes a random part of it, down to this
+_SPREAD = 0.9  # standard deviation of the logarithm of the step size
+_LONGEST, _SHORTEST = 1.0, -6.0  # of that logarithm, beside the rung's own
 
 
 class Drawn(NamedTuple):
@@ -22,7 +23,7 @@ class Drawn(NamedTuple):
 
     velocity: Any  # standard normal, in the tree of the parameters
     log_uniform: Array  # of the accept step
-    shorter: Array  # uniform, for the length of the step
+    length: Array  # standard normal, for the length of the step
 
 
 def mala(target_acceptance: float = 0.574) -> Kernel:
@@ -39,9 +40,9 @@ def mala(target_acceptance: float = 0.574) -> Kernel:
 def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
     """Hamiltonian Monte Carlo with `num_leapfrog` leapfrog steps of size sqrt(2 eta).
 
-    Every move draws a new velocity and a random part of the step size, from a quarter to all of it
-    and evenly on a logarithmic scale, so that no orbit closes and narrow places are entered, too.
-    A proposal with an energy that is not finite is rejected. `target_acceptance` is what
+    Every move draws a new velocity and a step size around one that suits the place: large gradients
+    make it shorter, so that narrow places are entered and left, and the accept step corrects for
+    that. A proposal with an energy that is not finite is rejected. `target_acceptance` is what
     `learning_rate="auto"` tunes the step size of every rung to.
     """
     if isinstance(num_leapfrog, bool) or not isinstance(num_leapfrog, int) or num_leapfrog < 1:
@@ -62,17 +63,22 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
         return Drawn(
             draw_normal(velocity_key, replica),
             -jax.random.exponential(accept_key),
-            jax.random.uniform(length_key),
+            jax.random.normal(length_key),
         )
 
     def step(drawn: Drawn, replica: Replica, evaluate: Callable, rung: Ladder):
         slope = 1 / rung.temperature
-        length = jnp.sqrt(2 * rung.learning_rate) * _SHORTEST**drawn.shorter
         scale = _square_roots(rung.scale, replica.params)
         start = replica.memory
 
         def gradient(at: Evaluated) -> Any:
             return jax.tree.map(lambda u, v: slope * u + v, at.gradient, at.prior_gradient)
+
+        def log_length(at: Evaluated) -> Array:
+            return _log_length(jax.tree.map(jnp.multiply, scale, gradient(at)))
+
+        log_factor = log_length(start) + _SPREAD * drawn.length
+        length = jnp.sqrt(2 * rung.learning_rate) * jnp.exp(log_factor)
 
         def kick(velocity: Any, at: Evaluated, share: float) -> Any:
             return jax.tree.map(
@@ -101,6 +107,8 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
 
         change = slope * (end.energy - start.energy) + (end.prior - start.prior)
         change = change + (_energy_of(velocity) - _energy_of(drawn.velocity))
+        back = (log_factor - log_length(end)) / _SPREAD  # the length that leads back from there
+        change = change + (back**2 - drawn.length**2) / 2
         log_ratio = jnp.where(jnp.isfinite(end.energy), -change, -jnp.inf)
         log_ratio = jnp.where(jnp.isnan(log_ratio), -jnp.inf, jnp.minimum(log_ratio, 0.0))
         accepted = drawn.log_uniform < log_ratio
@@ -108,7 +116,7 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
         acceptance = jnp.exp(log_ratio)
         observed = Observed(
             acceptance - target_acceptance,
-            gradient(after.memory),
+            jax.tree.map(jnp.square, gradient(after.memory)),
             acceptance,
             jnp.zeros_like(acceptance),
         )
@@ -124,6 +132,18 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
         adjusted=True,
         prepare=prepare,
     )
+
+
+def _log_length(whitened: Any) -> Array:
+    """Return the logarithm of the step size that suits a place, by the gradient there.
+
+    Where the density is d-dimensional and narrower by a factor, gradients are larger by it.
+    """
+    leaves = jax.tree.leaves(whitened)
+    size = sum(leaf.size for leaf in leaves)
+    square = sum(jnp.sum(jnp.square(leaf)) for leaf in leaves) / size
+    log_length = -jnp.log((square + 0.3) / 1.3) / 2
+    return jnp.clip(jnp.nan_to_num(log_length, nan=_SHORTEST), _SHORTEST, _LONGEST)
 
 
 def _square_roots(scale: Any, params: Any) -> Any:

@@ -29,10 +29,12 @@ class Verdicts(NamedTuple):
 class BarrierTuning:
     """Rounds of tuning, and the highest temperature that the hottest rung may get.
 
-    The hottest temperature is free in rounds that end before step `free_until`, and fixed then.
+    Verdicts count from step `first_step` on, when replicas have left their starts. The hottest
+    temperature is free in rounds that end before step `free_until`, and fixed then.
     """
 
     round_ends: tuple[int, ...] = tuple(64 * 2**i for i in range(25))
+    first_step: int = 0
     hottest: float = 1.0
     free_until: int = 0
 
@@ -51,6 +53,8 @@ def tune(
     attempted: Array | bool = True,
 ) -> tuple[Array, Verdicts]:
     """Return temperatures and statistics after one step."""
+    if tuning.first_step:
+        attempted = attempted & (step >= tuning.first_step)
     added = Verdicts(
         verdicts.count + jnp.asarray(attempted, jnp.int32),
         verdicts.wanted + (wanted & attempted).astype(verdicts.wanted.dtype),
@@ -72,7 +76,7 @@ def _equalised(tuning: BarrierTuning, step: Array, temperature: Array, verdicts:
     num_pairs = temperature.shape[0] - 1
     count = verdicts.count.astype(temperature.dtype)
     # A pair that never rejected would make the barrier flat there and not invertible.
-    rejection = 1 - (verdicts.wanted + 0.5) / (count + 1) + 0.01
+    rejection = 1.01 - verdicts.wanted / count
     barrier = jnp.concatenate([jnp.zeros(1, rejection.dtype), jnp.cumsum(rejection)])
     place = (1 / temperature) ** _POWER
     end, hot = barrier[-1], place[-1]

@@ -38,7 +38,7 @@ class Observed(NamedTuple):
     """Observations of one move, from which step sizes are tuned and problems are found."""
 
     step_error: Array  # 0 where the learning rate is right, negative where it is too large
-    gradient: Any  # of U / tau + V
+    steepness: Any  # an estimate of the curvature of U / tau + V by parameter, from gradients
     acceptance: Array  # probability that the proposal was accepted; 1 without a proposal
     heating: Array  # excess of the temperature by the gradient's noise; 0 for exact gradients
 
@@ -58,7 +58,7 @@ class Kernel(NamedTuple):
     Ladders of two scalars. It must change nothing where `old` equals `new`.
 
     What `evaluate` and `step` return depends on `needs`. With "split", `evaluate` returns an
-    `Evaluated`; with "halves", one with the difference of two halves of the mini-batch. Such kernels
+    `Evaluated`; with "halves", one with the difference of two halves of the mini-batch. They
     preserve exp(-U / tau - V) also where the likelihood alone is tempered, and `step` returns the
     moved replica, an energy and an `Observed`. An `adjusted` kernel accepts or rejects, keeps the
     `Evaluated` of its point in its memory (`prepare(replica, evaluate)` puts the first one there)

@@ -30,9 +30,9 @@ def langevin(subtract_noise: bool = True) -> Kernel:
 
     C is the scale of the parameters on the rung. n is the variance of g over mini-batches, by
     parameter, estimated from two halves of each mini-batch: without subtracting it from the
-    injected noise the rung is too hot by eta C n / 2. `learning_rate="auto"` keeps that, and the
-    error of the step itself, below 10 %: eta times the largest curvature and the largest variance
-    of the noise in any direction, in the unit of C, is 0.2.
+    injected noise the rung is too hot by eta C n / 2. `learning_rate="auto"` keeps eta times the
+    largest curvature and the largest variance of the noise in any direction, in the unit of C, at
+    0.2: the rung would be too hot by at most 10 %, most of which is subtracted.
     """
 
     def init(params: Any) -> Replica:
@@ -55,6 +55,9 @@ def langevin(subtract_noise: bool = True) -> Kernel:
         whitened = jax.tree.map(lambda d, c: jnp.sqrt(c) * d, half, scale)
         along = _dot(whitened, memory.noisiest)
         curvature, steepest = evaluate.curvature(replica.params, memory.steepest, scale, slope)
+        size = rate * (curvature + along**2)
+        # Far from where it will be, a replica must not be thrown farther while steps are tuned.
+        rate = jnp.minimum(rate, 2 * _LARGEST_STEP / (curvature + 1e-30))
 
         taken = jax.tree.map(lambda c, n: jnp.minimum(rate * c * n / 2, 0.9), scale, noise_var)
         if not subtract_noise:
@@ -65,10 +68,13 @@ def langevin(subtract_noise: bool = True) -> Kernel:
 
         params = jax.tree.map(move, replica.params, gradient, scale, taken, noise)
         left = jax.tree.map(lambda u, t: u * jnp.sqrt(t), memory.noisiest, taken)
-        size = rate * (jnp.abs(curvature) + along**2)
         observed = Observed(
             step_error=jnp.clip(1 - size / _LARGEST_STEP, -3.0, 1.0) / 2,
-            gradient=gradient,
+            steepness=jax.tree.map(
+                lambda d, v: evaluate.batch_share / slope * jnp.square(d) + jnp.square(v),
+                half,
+                at.prior_gradient,
+            ),
             acceptance=jnp.ones(()),
             heating=rate * along**2 / 2 - _dot(left, left),
         )
@@ -100,6 +106,13 @@ class HalvesOfBatch:
     batch: Any
     noise: Any
     tunes: Any  # whether step sizes still adapt, which needs the curvature
+
+    @property
+    def batch_share(self) -> float:
+        """The rows of the mini-batch as a share of all: that times the variance of its gradient is
+        the information of all rows."""
+        rows = jax.tree.leaves(self.batch)[0].shape[0]
+        return rows / (self.target.num_rows or rows)
 
     def __call__(self, params: Any) -> Evaluated:
         return self.target.evaluate_halves(params, self.batch, self.noise)

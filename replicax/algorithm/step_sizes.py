@@ -18,16 +18,17 @@ class StepSizes(NamedTuple):
     """Statistics of one round of tuning."""
 
     count: Array  # steps of the round so far                         shape ()
-    log_square: Any  # sum of log g^2 over the round                  leading axis: rung
+    log_steepness: Any  # sum over the round                          leading axis: rung
 
 
 @dataclass(frozen=True)
 class StepSizeTuning:
     """How step sizes are tuned: in rounds that end at given steps.
 
-    At the end of a round the scale of each parameter becomes 1 / g^2, the geometric mean of the
-    round: that is the posterior's own variance where it is a Gaussian with independent parameters,
-    does not see how far modes are apart, and a few steep places hardly move it.
+    At the end of a round the scale of each parameter becomes 1 / steepness, of which the kernel
+    observes an estimate such as g^2 at every step, by the geometric mean of the round. That is the
+    posterior's own variance where it is a Gaussian with independent parameters, does not see how
+    far modes are apart, and a few steep places hardly move it.
     """
 
     round_ends: tuple[int, ...]
@@ -50,13 +51,11 @@ def tune(
     def tuned() -> tuple[Ladder, StepSizes]:
         dtype = ladder.learning_rate.dtype
         gain = jnp.maximum(1.5 / (1 + sizes.count.astype(dtype)) ** 0.6, 0.02)
-        rate = ladder.learning_rate * jnp.exp(gain * observed.step_error.astype(dtype))
-        log_square = jax.tree.map(
-            lambda total, g: total + jnp.log(jnp.square(g.astype(total.dtype)) + 1e-30),
-            sizes.log_square,
-            observed.gradient,
-        )
-        added = StepSizes(sizes.count + 1, log_square)
+        error = observed.step_error.astype(dtype)
+        error = jnp.where(jnp.isfinite(error), error, -1.0)  # a step that broke was too long
+        rate = ladder.learning_rate * jnp.exp(gain * error)
+        log_steepness = jax.tree.map(_add_log, sizes.log_steepness, observed.steepness)
+        added = StepSizes(sizes.count + 1, log_steepness)
         after = ladder._replace(learning_rate=rate)
         ends = jnp.any(step == jnp.array(tuning.round_ends) - 1)
         return jax.lax.cond(ends, lambda: _end_round(after, added), lambda: (after, added))
@@ -64,9 +63,14 @@ def tune(
     return jax.lax.cond(step < tuning.until, tuned, lambda: (ladder, sizes))
 
 
+def _add_log(total: Array, value: Array) -> Array:
+    log = jnp.log(value.astype(total.dtype) + 1e-30)
+    return total + jnp.where(jnp.isfinite(log), log, 0.0)
+
+
 def _end_round(ladder: Ladder, sizes: StepSizes) -> tuple[Ladder, StepSizes]:
-    """Set the scales from the round's gradients, the learning rate so that steps stay as long."""
-    mean = jax.tree.map(lambda total: total / sizes.count, sizes.log_square)
+    """Set the scales from the round's steepness, the learning rate so that steps stay as long."""
+    mean = jax.tree.map(lambda total: total / sizes.count, sizes.log_steepness)
     log_scale = jax.tree.map(lambda log: -log + jnp.log(_SQUARE_OF_NORMAL), mean)
     centre = _mean_by_rung(log_scale)
     widest = jnp.log(_WIDEST)

@@ -26,7 +26,7 @@ class Target(NamedTuple):
     `prior(params)`, where given, is felt by moves and not seen by swaps. With `tempers_likelihood`
     the energy is minus the log likelihood, `prior` minus the log prior, and a rung of temperature
     tau samples prior x likelihood^(1 / tau): the swap rule is then exact without the prior.
-    `whole_energy(params, data)`, where given, is the energy over all rows.
+    `whole_energy(params, data)`, where given, is the energy over all `num_rows` rows.
     `row_energies(params, batch, key) -> (row,)`, where given, has the energy as its mean: the
     variance of its differences tells how noisy a comparison of two states is.
     """
@@ -39,6 +39,7 @@ class Target(NamedTuple):
     row_energies: Callable[..., Array] | None = None
     tempers_likelihood: bool = False
     whole_energy: Callable[..., Array] | None = None
+    num_rows: int | None = None
 
     def evaluate(
         self, params: Any, batch: Any, noise: Any, temperature: Any = 1.0

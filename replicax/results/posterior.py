@@ -2,7 +2,7 @@
 
 import warnings
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from replicax.run.counters import PAIR_COUNTS
 from replicax.run.host_loop import Result
 from replicax.run.metadata import Metadata
 from replicax.run.records import Records
+
+if TYPE_CHECKING:
+    from replicax.results.evidence import Evidence
 
 _MAX_COMPONENTS = 1000  # of the parameters, for R-hat and effective size
 
@@ -138,9 +141,14 @@ class Posterior:
         return max(self.num_steps - self.metadata.resolved["counted_from"], 1)
 
     @property
+    def counted_attempts(self) -> int:
+        """Counted steps at which swaps were attempted."""
+        return max(self.counted_steps // self.metadata.resolved["swap_every"], 1)
+
+    @property
     def verdict_rate(self) -> np.ndarray:
-        """How often the rule said yes, per counted step  (chain, pair)."""
-        return self._final("verdicts") / self.counted_steps
+        """How often the rule said yes, per counted attempt  (chain, pair)."""
+        return self._final("verdicts") / self.counted_attempts
 
     @property
     def window_swap_rate(self) -> np.ndarray:
@@ -151,6 +159,56 @@ class Posterior:
     def restart_rate(self) -> np.ndarray:
         """In how many of all steps the replica on a rung broke and was restarted  (chain, rung)."""
         return self._final("restarts") / max(self.num_steps, 1)
+
+    @property
+    def acceptance(self) -> np.ndarray | None:
+        """How often an adjusted kernel accepted its moves; None for others  (chain, rung)."""
+        if not self.metadata.resolved["adjusted"]:
+            return None
+        return self._final("acceptance") / self.counted_steps
+
+    @property
+    def excess_temperature(self) -> np.ndarray | None:
+        """By which share the noise of gradients makes each rung too hot, in the direction of its
+        largest noise; None where the kernel does not measure it  (chain, rung)."""
+        heating = self._final("heating")
+        if self.metadata.resolved["adjusted"] or heating.shape[1] == 0:
+            return None
+        return heating / self.counted_steps
+
+    @property
+    def barrier(self) -> np.ndarray:
+        """Sum of the rejection rates of all pairs, for rules with temperatures  (chain,).
+
+        About twice as many rungs, and one, are enough.
+        """
+        return np.sum(1 - self.verdict_rate, axis=1)
+
+    def log_evidence(self) -> "Evidence":
+        """Log of the integral of prior x likelihood, with its standard error.
+
+        For `rx.bayesian` posteriors of all rows, with the prior on the hottest rung.
+        """
+        from replicax.results.evidence import log_evidence
+
+        resolved = self.metadata.resolved
+        if not resolved["tempers_likelihood"]:
+            raise ValueError(
+                "The evidence needs prior and likelihood apart: sample an rx.bayesian posterior."
+            )
+        if not resolved["adjusted"]:
+            raise ValueError(
+                "The evidence needs exact energies: leave out batch_size in rx.bayesian, so that "
+                "moves are adjusted."
+            )
+        if not np.all(np.isinf(self.temperatures[:, -1])):
+            raise ValueError(
+                "The evidence needs the prior on the hottest rung, and the ladder ends at "
+                f"temperature {self.temperatures[:, -1].min():.3g}: write more replicas (about "
+                f"{int(np.ceil(2 * self.barrier.max())) + 4}) or temperature=(1, np.inf)."
+            )
+        energies = np.moveaxis(self._records.read("draws", "rung_energy"), 0, 1)
+        return log_evidence(energies, self.temperatures)
 
     @property
     def learning_rates(self) -> np.ndarray:

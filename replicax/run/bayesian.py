@@ -161,6 +161,7 @@ def bayesian(
         row_energies=row_energies,
         tempers_likelihood=True,
         whole_energy=_in_pieces(of_rows, num_rows),
+        num_rows=num_rows,
     )
     return Bayesian(target, batches, log_likelihood)
 

@@ -84,7 +84,7 @@ def count(
         turns=jnp.where(starts, round_trips.forget_trips(turns), turns),
         nonfinite=counters.nonfinite + ~jnp.all(jnp.isfinite(info.energy) | mended),
         restarts=counters.restarts + mended,
-        energy=energy if every == 1 else jnp.where(info.attempted, energy, counters.energy),
+        energy=jnp.where(info.attempted | ~jnp.isfinite(energy), energy, counters.energy),
         acceptance=acceptance.astype(counters.acceptance.dtype),
         heating=heating.astype(counters.heating.dtype),
         best_energy=best_energy,

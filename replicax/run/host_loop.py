@@ -181,11 +181,13 @@ def _ending(program: Program, carry: Carry, interrupted: bool, step: int) -> Res
         energy = np.asarray(carry.counters.energy)
         chain, rung = np.argwhere(~np.isfinite(energy))[0]
         replica = int(carry.state.replica_at[chain, rung])
+        remedy = 'A smaller learning rate there, or on_nonfinite="restart", lets the run go on.'
+        if rung == 0:
+            remedy = "A smaller learning rate lets the run go on."
         return Result(
             "nonfinite",
             f"The energy of replica {replica} on rung {rung} of chain {chain} became "
-            f"{energy[chain, rung]} at step {step - 1}. Draws up to there are kept. A smaller "
-            'learning rate on the hot rungs, or on_nonfinite="ignore", lets the run go on.',
+            f"{energy[chain, rung]} at step {step - 1}. Draws up to there are kept. {remedy}",
         )
     if interrupted:
         return Result("interrupted", f"The run was interrupted at step {step}; all is saved.")
@@ -196,6 +198,7 @@ def _progress(
     program: Program, carry: Carry, step: int, num_steps: int, rate: float, row: dict
 ) -> Progress:
     verdicts = np.asarray(carry.counters.pairs[:, PAIR_COUNTS.index("verdicts")])
+    attempts = (step - int(program.counted_from)) // program.settings.swap_every
     return Progress(
         step=step,
         num_steps=num_steps,
@@ -203,7 +206,7 @@ def _progress(
         seconds_left=(num_steps - step) / max(rate, 1e-9),
         cold_energy=np.asarray(carry.counters.energy[:, 0]),
         round_trips=completed_trips(np.asarray(carry.counters.turns)).sum(axis=1),
-        verdict_rate=verdicts / max(step - int(program.counted_from), 1),
+        verdict_rate=verdicts / max(attempts, 1),
         carry=carry,
         evaluation=row,
     )

@@ -130,6 +130,12 @@ def initial_carry(program: Program, params: Any, programs: Programs | None = Non
     return _build_carry(program, programs)(points)
 
 
+def have_one_start(carry: Carry) -> bool:
+    """Return whether all replicas of all chains start at one point."""
+    leaves = jax.tree.leaves(carry.state.points)
+    return all(bool(jnp.all(leaf == leaf[:1, :1])) for leaf in leaves)
+
+
 def use_rows(program: Program, carry: Carry) -> Program:
     """Return the program with energies by row, if the rule estimates their noise and the energy of
     a batch is the mean of those of its rows (as at the starting points)."""

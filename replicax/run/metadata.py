@@ -9,7 +9,8 @@ import jax
 
 from replicax.version import __version__
 
-FORMAT_VERSION = 2  # of run folders; 1 had no number, and checkpoints by position
+# Of run folders. 1 had no number, and checkpoints by position; 2 attempted swaps at every step.
+FORMAT_VERSION = 3
 FILE = "run.json"
 
 

@@ -205,16 +205,14 @@ def _check_posterior(options: Options, target: Target, batches: Batches, kernel:
         )
     if options.swap_energy == "full" and target.whole_energy is None:
         raise ValueError('swap_energy="full" needs an rx.bayesian posterior, which knows its rows.')
-    if (
-        np.any(np.isinf(np.asarray(options.temperature, float)))
-        if not isinstance(options.temperature, str)
-        else False
-    ):
-        if not (target.tempers_likelihood and kernel.adjusted):
-            raise ValueError(
-                "An infinite temperature is the prior alone: it needs an rx.bayesian posterior of "
-                "all rows (no batch_size)."
-            )
+    reaches_prior = not isinstance(options.temperature, str) and np.any(
+        np.isinf(np.asarray(options.temperature, float))
+    )
+    if reaches_prior and not (target.tempers_likelihood and kernel.adjusted):
+        raise ValueError(
+            "An infinite temperature is the prior alone: it needs an rx.bayesian posterior of all "
+            "rows (no batch_size)."
+        )
 
 
 def _check_law(options: Options, rule: Rule, kernel: Kernel) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from replicax.algorithm import kernels, swap
-from replicax.algorithm.barrier import BarrierTuning
 from replicax.algorithm import schedule as schedules
+from replicax.algorithm.barrier import BarrierTuning
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.ladder import Ladder, geometric
 from replicax.algorithm.schedule import AllPairs, Schedule
@@ -176,7 +176,7 @@ def ladder(
         rates = _per_rung("learning_rate", options.learning_rate, num_replicas)
     if not np.all(np.isfinite(rates)) or np.any(rates <= 0):
         raise ValueError(f"learning_rate is {options.learning_rate}; rates must be positive.")
-    if np.any(np.diff(rates) < 0):
+    if not rule.uses_temperature and np.any(np.diff(rates) < 0):
         raise ValueError(
             f"learning_rate is {options.learning_rate}; rates must not decrease: the first belongs "
             "to the coldest rung, the last to the hottest."
@@ -191,12 +191,12 @@ def ladder(
         return Ladder(rates, _temperatures(options.temperature, num_replicas, rule))
     if not np.isinf(hottest) or num_replicas == 2:
         return Ladder(rates, geometric(1.0, min(hottest, 100.0), num_replicas))
-    return Ladder(rates, np.append(geometric(1.0, 1000.0, num_replicas - 1), np.inf))
+    return Ladder(rates, _per_rung("temperature", (1.0, np.inf), num_replicas))
 
 
 def _is_auto(value: Any) -> bool:
-    """Return whether a choice is left to the run; raise where it is another word."""
-    return isinstance(value, str) and choose("The value", value, (AUTO,)) == AUTO
+    """Return whether a choice is left to the run."""
+    return isinstance(value, str) and value == AUTO
 
 
 def _per_rung(name: str, value: Any, num_replicas: int) -> np.ndarray:
@@ -204,7 +204,7 @@ def _per_rung(name: str, value: Any, num_replicas: int) -> np.ndarray:
         values = np.asarray(value, float)
     except (TypeError, ValueError):
         raise ValueError(
-            f"{name} is {value!r}; give one number, a pair (cold, hot), or one per rung."
+            f'{name} is {value!r}; give one number, a pair (cold, hot), one per rung, or "auto".'
         ) from None
     if values.ndim == 0:
         return np.full(num_replicas, float(values))
@@ -213,6 +213,8 @@ def _per_rung(name: str, value: Any, num_replicas: int) -> np.ndarray:
     if values.shape == (2,):
         if np.any(values <= 0):
             raise ValueError(f"{name} is {value}; the two ends of a ladder must be positive.")
+        if values[1] == np.inf:  # the prior, above the hottest of the others
+            return np.append(geometric(values[0], 1000.0 * values[0], num_replicas - 1), np.inf)
         return geometric(values[0], values[1], num_replicas)
     raise ValueError(
         f"{name} has shape {values.shape}; with {num_replicas} replicas give one number, a pair "
@@ -279,9 +281,10 @@ def tuning(
 def _barrier(options: Options, until: int | None, hottest: float) -> BarrierTuning:
     if until is None:
         return BarrierTuning()
+    ends = _round_ends(until)[-4:]
     if not _is_auto(options.temperature):
-        return BarrierTuning(_round_ends(until))
-    return BarrierTuning(_round_ends(until), hottest, free_until=until // 4 + 1)
+        return BarrierTuning(ends, until // 16)
+    return BarrierTuning(ends, until // 16, hottest, free_until=until // 2 + 1)
 
 
 def _step_sizes(options: Options, kernel: Kernel) -> StepSizeTuning | None:

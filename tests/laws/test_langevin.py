@@ -1,0 +1,96 @@
+"""Langevin steps on mini-batches: their noise is measured, reported and subtracted."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import replicax as rx
+from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.langevin import HalvesOfBatch
+
+ROWS, BATCH, PARTICLES, STEPS = 400, 20, 3_000, 300
+DATA = np.random.default_rng(0).normal(size=ROWS).astype(np.float32)
+CURVATURE = ROWS + 1.0  # of rows of variance 1 and a prior of variance 1
+NOISE = ROWS**2 / BATCH * DATA.var()  # variance of the gradient over mini-batches
+
+
+def posterior() -> rx.Bayesian:
+    return rx.bayesian(
+        lambda mean, rows: -((rows - mean) ** 2) / 2,
+        lambda mean: -(mean**2) / 2,
+        DATA,
+        batch_size=BATCH,
+    )
+
+
+def stationary(rate: float, temperature: float, **options) -> tuple[float, float]:
+    """Return variance and reported heating of many particles after many steps."""
+    target, kernel = posterior().target, rx.kernels.langevin(**options)
+    rung = Ladder(jnp.array(rate), jnp.array(temperature))
+
+    @jax.jit
+    @jax.vmap
+    def chain(key):
+        def step(replica, key):
+            batch_key, noise_key = jax.random.split(key)
+            rows = jnp.asarray(DATA)[jax.random.randint(batch_key, (BATCH,), 0, ROWS)]
+            evaluate = HalvesOfBatch(target, rows, None, False)
+            drawn = kernel.draw(noise_key, replica)
+            replica, _, observed = kernel.step(drawn, replica, evaluate, rung)
+            return replica, observed.heating
+
+        replica, heating = jax.lax.scan(
+            step, kernel.init(jnp.array(0.0)), jax.random.split(key, STEPS)
+        )
+        return replica.params, heating[STEPS // 2 :].mean()
+
+    mean, heating = chain(jax.random.split(jax.random.key(1), PARTICLES))
+    return float(np.var(mean)), float(np.mean(heating))
+
+
+def expected(rate: float, temperature: float, injected: float) -> float:
+    """Variance of x <- x - rate (g / tau of U + g of V) + noise, in closed form."""
+    curvature, noise = ROWS / temperature + 1, NOISE / temperature**2
+    return (injected * 2 * rate + rate**2 * noise) / (1 - (1 - rate * curvature) ** 2)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 4.0])
+def test_the_noise_of_gradients_heats_as_theory_says_and_is_reported(temperature) -> None:
+    rate = 0.5 * temperature**2 / NOISE
+    variance, heating = stationary(rate, temperature, subtract_noise=False)
+    assert variance == pytest.approx(expected(rate, temperature, 1.0), rel=0.08)
+    assert heating == pytest.approx(0.25, rel=0.05)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 4.0])
+def test_subtracting_the_noise_leaves_the_variance_of_the_step_alone(temperature) -> None:
+    rate = 0.5 * temperature**2 / NOISE
+    variance, heating = stationary(rate, temperature)
+    exact = 2 * rate / (1 - (1 - rate * (ROWS / temperature + 1)) ** 2)
+    assert variance == pytest.approx(exact, rel=0.08)
+    assert abs(heating) < 0.03
+    assert expected(rate, temperature, 1.0) > 1.2 * exact, "there was something to subtract"
+
+
+def test_the_noise_follows_its_replica_to_another_temperature() -> None:
+    kernel = rx.kernels.langevin()
+    replica = kernel.init(jnp.ones(2))
+    replica = replica._replace(memory=replica.memory._replace(noise_var=jnp.array([2.0, 8.0])))
+    rungs = (Ladder(jnp.array(0.1), jnp.array(tau)) for tau in (1.0, 2.0))
+    changed = kernel.change_rung(replica, *rungs)
+    np.testing.assert_allclose(changed.memory.noise_var, [0.5, 2.0])
+
+
+def test_the_curvature_is_found_while_step_sizes_are_tuned() -> None:
+    target = rx.Target(lambda x, batch, key: x @ jnp.diag(jnp.array([1.0, 9.0])) @ x / 2)
+    direction, scale = jnp.array([0.6, 0.8]), jnp.array([1.0, 4.0])
+    evaluate = HalvesOfBatch(target, jnp.zeros(2), None, True)
+    for _ in range(20):
+        curvature, direction = evaluate.curvature(jnp.ones(2), direction, scale, jnp.array(0.5))
+    assert float(curvature) == pytest.approx(18.0, rel=1e-3)
+    frozen, same = HalvesOfBatch(target, jnp.zeros(2), None, False).curvature(
+        jnp.ones(2), direction, scale, jnp.array(0.5)
+    )
+    assert float(frozen) == 0
+    np.testing.assert_array_equal(same, direction)
