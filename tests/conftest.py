@@ -22,9 +22,10 @@ TESTS = Path(__file__).parent
 # Here runs are long enough that quick programs matter more than quick compilation.
 LONG_RUNS = {
     TESTS / "cli/test_demo.py",
+    TESTS / "run/test_bayesian.py",
     *[
         TESTS / f"laws/test_{name}.py"
-        for name in ("chains", "judgement", "kernels", "memory", "modes25")
+        for name in ("chains", "judgement", "kernels", "langevin", "memory", "modes25")
     ],
     *[
         TESTS / f"experiments/test_{name}.py"

@@ -39,6 +39,8 @@ def is_exact(choices: dict[str, Any], target: Target) -> bool:
 
 def fill_in(choices: dict[str, Any], target: Target, batches: Batches) -> dict[str, Any]:
     """Return the choices with values in the place of None, for the law of the target."""
+    if not isinstance(choices["num_steps"], int | np.integer):
+        return choices  # which the options refuse
     exact_energy = batches.is_whole and target.noise is None and batches.can_refresh
     if isinstance(choices["learning_rate"], str) and not target.tempers_likelihood:
         _check_bare(choices, target, batches)
@@ -49,7 +51,6 @@ def fill_in(choices: dict[str, Any], target: Target, batches: Batches) -> dict[s
         "num_replicas": None if _has_rungs(choices) else _NUM_REPLICAS,
         "kernel": "hmc" if exact_energy else "langevin",
         "temperature": AUTO,
-        "burn_in": num_steps // 3,
         "adapt": True,
         "on_nonfinite": "stop" if adjusted else "restart",
         "swap_energy": "batch" if exact_energy else AUTO,
@@ -58,7 +59,9 @@ def fill_in(choices: dict[str, Any], target: Target, batches: Batches) -> dict[s
         defaults |= {"schedule": "none", "temperature": 1.0, "adapt": False}
     chosen = {**defaults, **chosen}
     energy, every, rule = _judging(chosen, batches, exact_energy, num_steps)
-    defaults = {"swap_energy": energy, "swap_every": every, "rule": rule, "thin": every}
+    # Draws are taken where swaps are attempted, and energies are those of all rows.
+    burn_in = num_steps // 3 // every * every
+    defaults = {"burn_in": burn_in, "swap_every": every, "rule": rule, "thin": every}
     chosen = {**defaults, **chosen, "swap_energy": energy}
     if "schedule" not in chosen:
         chosen["schedule"] = "deo" if chosen.get("window") in (None, 1) else "no_gate"
