@@ -25,16 +25,19 @@ labels. Other samplers have the processor time that replicax took (without compi
 are given apart) and see all rows in every step; their warnings are R-hat above 1.01, divergent
 transitions, and a temperature that did not reach 1.
 
-`python benchmarks/truth/run.py --seeds 5 --peers --out docs/results`, {machine}. References:
-`python benchmarks/truth/references.py`. This page is written by the first of these commands.
+{commands}, {machine}. References: `python benchmarks/truth/references.py`. This page is written by
+the first command.
 """
 
 
-def write_page(runs: list[dict[str, Any]], out: Path, machine: dict[str, Any]) -> None:
+def write_page(
+    runs: list[dict[str, Any]], commands: list[str], out: Path, machine: dict[str, Any]
+) -> None:
     """Write truth.md and truth-errors.png into a folder."""
     if not runs:
         return
     text = _INTRO.format(
+        commands=", ".join(f"`{command}`" for command in commands),
         mean=MEAN_BOUND, low=SD_BOUNDS[0], high=SD_BOUNDS[1], mass=MASS_BOUND,
         machine=f"{machine['cpu']}, {machine['cores_used']} cores, jax {machine.get('jax')}, "
         f"Python {machine['python']}",

@@ -105,7 +105,9 @@ def main() -> None:
     arguments = parse_arguments()
     warnings.simplefilter("ignore")
     file = arguments.json or arguments.out / "truth.json"
-    runs = json.loads(file.read_text())["runs"] if file.exists() else []
+    stored = json.loads(file.read_text()) if file.exists() else {"commands": [], "runs": []}
+    runs, command = stored["runs"], " ".join(["python", *sys.argv])
+    commands = [*(line for line in stored["commands"] if line != command), command]
     done = {(run["target"], run["sampler"], run["seed"]): run for run in runs}
     if arguments.targets:
         stale = [key for key in done if key[0] in arguments.targets and key[2] < arguments.seeds]
@@ -122,7 +124,7 @@ def main() -> None:
             done[key] = {"target": key[0], "sampler": key[1], "seed": key[2], **entry}
             print(f"{key[0]}, {key[1]}, seed {key[2]}: {describe(done[key])}", flush=True)
             content = {
-                "command": " ".join(["python", *sys.argv]),
+                "commands": commands,
                 "machine": describe_machine(),
                 "runs": list(done.values()),
             }
@@ -138,7 +140,7 @@ def main() -> None:
             for peer in arguments.peers or PEERS:
                 arguments_of = (peer, target, seed, ours)
                 keep((name, peer, seed), lambda given=arguments_of: run_peer(*given))
-    write_page(list(done.values()), arguments.out, describe_machine())
+    write_page(list(done.values()), commands, arguments.out, describe_machine())
 
 
 if __name__ == "__main__":
