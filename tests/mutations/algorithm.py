@@ -391,11 +391,6 @@ KERNELS = mutations_of(
         _PRECONDITIONED,
     ),
     (
-        "else jax.random.split(key, len(leaves))",
-        "else [key] * len(leaves)",
-        f"{_RUNGS}::test_every_parameter_has_noise_of_its_own",
-    ),
-    (
         "return momentum(1 - friction,",
         "return momentum(friction,",
         f"{_RUNGS}::test_the_defaults_of_kernels",
@@ -505,12 +500,12 @@ STEP = mutations_of(
         f"{_REPLICAS}::test_parameters_that_break_in_the_move_are_caught",
     ),
     (
-        "restarted=broken[state.replica_at])",
-        "restarted=broken)",
+        "swapped, active, broken[at], attempted, observed)",
+        "swapped, active, broken, attempted, observed)",
         f"{_REPLICAS}::test_a_restart_is_told_by_rung_wherever_replicas_are",
     ),
     ("may_swap = ~settings.tuning.measuring(state.step)", "may_swap = True", _STAGES),
-    ("gate = state.gate | schedule.window_opens(state.step)", "gate = state.gate", _WINDOWED),
+    ("gate = state.gate | schedule.window_opens(attempt)", "gate = state.gate", _WINDOWED),
     (
         "has_swapped = after.rung_of != state.rung_of",
         "has_swapped = after.rung_of == state.rung_of",
@@ -537,8 +532,8 @@ STEP = mutations_of(
         f"{_RUNGS}::test_a_swap_gives_momentum_the_law_of_the_new_rung",
     ),
     (
-        "judging_batch = fresh_batch(energy_noise.batch_key(random.judge))",
-        "judging_batch = batch",
+        "return fresh_batch(energy_noise.batch_key(random.judge))",
+        "return batch",
         f"{_RUNGS}::test_swaps_are_judged_on_another_batch",
     ),
 )

@@ -35,8 +35,8 @@ HOST_LOOP = mutations_of(
         f"{_CUT}[203]",
     ),
     (
-        "verdicts / max(step - int(program.counted_from), 1)",
-        "verdicts / max(step, 1)",
+        "attempts = (step - int(program.counted_from)) //",
+        "attempts = step //",
         _PROGRESS,
     ),
     (
@@ -350,7 +350,7 @@ COUNTERS = mutations_of(
     "run/counters.py",
     ("counted = before.step >= counted_from", "counted = before.step > counted_from", _COUNTED),
     (
-        "window_counted = schedule.window_start(before.step) >= counted_from",
+        "window_counted = schedule.window_start(attempt) * every >= counted_from",
         "window_counted = before.step >= counted_from",
         _COUNTED,
     ),
@@ -434,7 +434,7 @@ SETTINGS = mutations_of(
         _WINDOW,
     ),
     ("_MEASURE_STEPS = 100", "_MEASURE_STEPS = 10", _ADAPTS),
-    ("if adapts and num_replicas > 2:", "if adapts:", _ADAPTS),
+    ("if adapts and (num_replicas > 2 or free_end):", "if adapts:", _ADAPTS),
     ('if adapts_rungs == "learning_rate" and ladder_is_scalar:', "if False:", _ADAPTS),
     (
         "return schedule.exchanges and not rule.uses_temperature, None",

@@ -72,6 +72,22 @@ def test_the_evidence_is_that_of_the_conjugate_model(exact) -> None:
     assert abs(value - expected) < 4 * error + 0.01
 
 
+def test_the_standard_error_of_the_evidence_is_that_of_repeated_runs() -> None:
+    """Independent draws of the exact laws of the rungs, many times."""
+    from replicax.results.evidence import log_evidence
+
+    rng, temperatures = np.random.default_rng(1), np.array([[1.0, 8.0, 60.0, np.inf]] * 2)
+    mean, variance = moments(temperatures)
+    found = []
+    for _ in range(40):
+        means = mean + variance**0.5 * rng.normal(size=(300, 2, 4))
+        centred = (means - DATA.mean()) ** 2
+        energies = ROWS * (centred / 2 - NORMAL) + ((DATA - DATA.mean()) ** 2).sum() / 2
+        found.append(log_evidence(np.moveaxis(energies, 0, 1), temperatures))
+    values, errors = np.array(found).T
+    assert 0.7 < errors.mean() / values.std() < 1.4
+
+
 @pytest.fixture(scope="module")
 def noisy() -> rx.Posterior:
     options = {"num_steps": 20_000, "num_replicas": 3, "num_chains": 4}

@@ -1,0 +1,105 @@
+"""Temperatures that tune themselves: equal rejection along the ladder, and a free hottest rung."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import betainc
+
+import replicax as rx
+from replicax.algorithm import barrier
+from replicax.algorithm.barrier import BarrierTuning
+
+DIMENSIONS = 8
+
+
+def swap_rate(cold: np.ndarray, hot: np.ndarray) -> np.ndarray:
+    """Acceptance of neighbours on N(0, tau I): the ratio of two Gamma energies is a Beta."""
+    half = DIMENSIONS / 2
+    return 2 * betainc(half, half, 1 / (1 + hot / cold))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def run(tuning: BarrierTuning, temperature: jax.Array) -> jax.Array:
+    """Tune on verdicts drawn with the exact rates of the ladder as it is at every step."""
+    half = DIMENSIONS / 2
+
+    def step(carry, k):
+        temperature, verdicts = carry
+        share = 1 / (1 + temperature[1:] / temperature[:-1])
+        rate = 2 * jax.scipy.special.betainc(half, half, share)
+        wanted = jax.random.uniform(jax.random.fold_in(jax.random.key(0), k), rate.shape) < rate
+        wanted = wanted & ((k >= 500) | (tuning.first_step == 0))
+        return barrier.tune(tuning, k, temperature, verdicts, wanted), None
+
+    start = temperature, barrier.start(temperature.shape[0] - 1, temperature.dtype)
+    (temperature, _), _ = jax.lax.scan(step, start, jnp.arange(40_000))
+    return temperature
+
+
+ENDS = (2_500, 5_000, 10_000, 20_000, 32_000)
+
+
+def tuned(temperature, **options) -> np.ndarray:
+    ladder = jnp.asarray(temperature, jnp.float32)
+    return np.asarray(run(BarrierTuning(ENDS, **options), ladder), float)
+
+
+@pytest.mark.parametrize("bad", [[1, 1.05, 1.1, 1.2, 30], [1, 20, 24, 27, 30]])
+def test_a_bad_ladder_ends_with_equal_rates(bad) -> None:
+    ladder = tuned(bad)
+    rates = swap_rate(ladder[:-1], ladder[1:])
+    assert ladder[0] == 1 and ladder[-1] == 30
+    assert np.ptp(rates) < 0.1 * rates.mean()
+    before = swap_rate(np.array(bad[:-1], float), np.array(bad[1:], float))
+    assert rates.min() > 4 * before.min(), "no pair blocks the ladder"
+
+
+def test_a_ladder_that_is_too_long_is_made_shorter() -> None:
+    ladder = tuned(np.geomspace(1, 1e4, 5), hottest=1e4, free_until=20_001)
+    rates = swap_rate(ladder[:-1], ladder[1:])
+    assert 0.35 < rates.mean() < 0.65 and np.ptp(rates) < 0.1
+
+
+def test_a_ladder_that_is_too_short_is_made_longer() -> None:
+    ladder = tuned(np.geomspace(1, 1.2, 5), hottest=1e4, free_until=20_001)
+    rates = swap_rate(ladder[:-1], ladder[1:])
+    assert 0.35 < rates.mean() < 0.65 and np.ptp(rates) < 0.1
+    assert tuned(np.geomspace(1, 1.2, 5), hottest=2.0, free_until=20_001)[-1] <= 2.001
+
+
+def test_the_hottest_temperature_is_fixed_in_the_end() -> None:
+    early = tuned(np.geomspace(1, 1.2, 5), hottest=1e4, free_until=2_501)
+    assert 1.2 < early[-1] < 2.5, "one round may double the barrier, and no other followed"
+
+
+def test_an_infinite_temperature_stays_the_prior() -> None:
+    tuning = BarrierTuning((10,))
+    temperature = jnp.array([1.0, 10.0, jnp.inf])
+    verdicts = barrier.Verdicts(jnp.array(9), jnp.array([1.0, 8.0]))
+    after, _ = barrier.tune(tuning, jnp.array(9), temperature, verdicts, jnp.array([False, True]))
+    assert after[0] == 1 and np.isinf(after[2]) and 1 < after[1] < 10
+
+
+def test_verdicts_count_from_their_first_step() -> None:
+    late = tuned(np.geomspace(1, 30, 5), first_step=500)
+    rates = swap_rate(late[:-1], late[1:])
+    assert np.ptp(rates) < 0.1 * rates.mean()
+    tuning, wanted = BarrierTuning((9,), first_step=5), jnp.array([True, False])
+    verdicts = barrier.start(2, jnp.float32)
+    for step in range(7):
+        _, verdicts = barrier.tune(tuning, jnp.array(step), jnp.ones(3), verdicts, wanted)
+    assert int(verdicts.count) == 2 and verdicts.wanted.tolist() == [2, 0]
+
+
+def test_two_replicas_find_their_hottest_temperature() -> None:
+    posterior = rx.sample(
+        lambda x: jnp.sum(x**2) / 2,
+        lambda key: jax.random.normal(key, (DIMENSIONS,)),
+        num_steps=3_000,
+        num_replicas=2,
+        progress=False,
+    )
+    assert 0.3 < posterior.verdict_rate[0, 0] < 0.7

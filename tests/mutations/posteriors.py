@@ -1,0 +1,153 @@
+"""Mutations of what samples posteriors whose structure is known: kernels, ladders, defaults."""
+
+from mutations import mutations_of
+
+_ADJUSTED = "laws/test_adjusted_kernels.py"
+_PRESERVED = f"{_ADJUSTED}::test_the_density_of_the_rung_is_preserved"
+_LANGEVIN = "laws/test_langevin.py"
+_HEATS = f"{_LANGEVIN}::test_the_noise_of_gradients_heats_as_theory_says_and_is_reported"
+_SUBTRACTED = f"{_LANGEVIN}::test_subtracting_the_noise_leaves_the_variance_of_the_step_alone"
+_CURVATURE = f"{_LANGEVIN}::test_the_curvature_is_found_while_step_sizes_are_tuned"
+_BAYESIAN = "run/test_bayesian.py"
+_RUNGS = f"{_BAYESIAN}::test_every_rung_has_the_prior_and_a_part_of_the_likelihood"
+_EQUAL = f"{_BAYESIAN}::test_pairs_reject_equally_often"
+_CALL = f"{_BAYESIAN}::test_the_only_call_needs_no_choice_and_ends_without_a_warning"
+_EVIDENCE = f"{_BAYESIAN}::test_the_evidence_is_that_of_the_conjugate_model"
+_WHOLE = f"{_BAYESIAN}::test_energies_of_draws_are_those_of_all_rows"
+_PIECES = f"{_BAYESIAN}::test_pieces_of_the_data_add_up"
+_OTHERS = f"{_BAYESIAN}::test_other_kernels_temper_the_likelihood_alone"
+_ORACLE = "algorithm/test_step.py::test_the_library_equals_the_oracle"
+_BARRIER = f"{_ORACLE}[at_most_one-metropolis-momentum-moved]"
+_TUNED = "algorithm/test_barrier.py"
+
+ADJUSTED = mutations_of(
+    "algorithm/adjusted_kernels.py",
+    (
+        "accepted = drawn.log_uniform < log_ratio",
+        "accepted = drawn.log_uniform > log_ratio",
+        _PRESERVED,
+    ),
+    (
+        "change = slope * (end.energy - start.energy) +",
+        "change = (end.energy - start.energy) +",
+        _PRESERVED,
+    ),
+    ("+ (end.prior - start.prior)", "+ 0 * end.prior", _PRESERVED),
+    ("(back**2 - drawn.length**2) / 2", "(back**2 - drawn.length**2) / 4", _PRESERVED),
+    (
+        "orbit = replica.params, kick(drawn.velocity, start, 0.5), start",
+        "orbit = replica.params, kick(drawn.velocity, start, 1.0), start",
+        _PRESERVED,
+    ),
+    ("velocity = kick(velocity, end, 0.5)", "velocity = kick(velocity, end, 0.0)", _PRESERVED),
+    (
+        "jnp.where(jnp.isfinite(end.energy), -change, -jnp.inf)",
+        "-change",
+        f"{_ADJUSTED}::test_a_proposal_that_is_not_finite_is_rejected",
+    ),
+    ("acceptance - target_acceptance,", "target_acceptance - acceptance,", _CALL),
+)
+
+LANGEVIN = mutations_of(
+    "algorithm/langevin.py",
+    ("jnp.minimum(rate * c * n / 2, 0.9)", "jnp.minimum(rate * c * n, 0.9)", _SUBTRACTED),
+    ("taken = jax.tree.map(jnp.zeros_like, taken)", "pass", _HEATS),
+    (
+        "heating=rate * along**2 / 2 - _dot(left, left)",
+        "heating=rate * along**2 - _dot(left, left)",
+        _HEATS,
+    ),
+    (
+        "half = jax.tree.map(lambda d: slope * d, at.half_difference)",
+        "half = at.half_difference",
+        f"{_HEATS}[4.0]",
+    ),
+    (
+        "factor = jnp.square(old.temperature / new.temperature)",
+        "factor = old.temperature / new.temperature",
+        f"{_LANGEVIN}::test_the_noise_follows_its_replica_to_another_temperature",
+    ),
+    ("jnp.sqrt(2 * rate * c * (1 - t)) * z", "jnp.sqrt(2 * rate * c) * z", _SUBTRACTED),
+    ("turned = jax.tree.map(lambda p: p / length, product)", "turned = direction", _CURVATURE),
+    ("return jax.tree.map(lambda u: slope * u, of_energy)", "return of_energy", _CURVATURE),
+)
+
+LADDERS = mutations_of(
+    "algorithm/barrier.py",
+    (
+        "rejection = 1.01 - verdicts.wanted / count",
+        "rejection = 0.01 + verdicts.wanted / count",
+        _BARRIER,
+    ),
+    ("tuned = tuned.at[0].set(temperature[0])", "tuned = tuned * 1.01", _BARRIER),
+    (
+        "jnp.any(step == jnp.array(tuning.round_ends) - 1)",
+        "jnp.any(step == jnp.array(tuning.round_ends))",
+        _BARRIER,
+    ),
+    (
+        "span = jnp.where(end > most, best, jnp.maximum(end, longer))",
+        "span = jnp.maximum(end, longer)",
+        f"{_TUNED}::test_a_ladder_that_is_too_long_is_made_shorter",
+    ),
+    (
+        "attempted = attempted & (step >= tuning.first_step)",
+        "pass",
+        f"{_TUNED}::test_verdicts_count_from_their_first_step",
+    ),
+    (
+        "free = step < tuning.free_until",
+        "free = step >= 0",
+        f"{_TUNED}::test_the_hottest_temperature_is_fixed_in_the_end",
+    ),
+)
+
+TARGETS = [
+    *mutations_of(
+        "algorithm/target.py",
+        (
+            "prior = jax.tree.map(lambda g: (temperature * g).astype(g.dtype), prior)",
+            "pass",
+            _OTHERS,
+        ),
+    ),
+    *mutations_of(
+        "algorithm/kernel.py",
+        (
+            "[key] if len(leaves) == 1 else jax.random.split(key, len(leaves))",
+            "[key] * len(leaves)",
+            "algorithm/test_kernel_rungs.py::test_every_parameter_has_noise_of_its_own",
+        ),
+    ),
+    *mutations_of(
+        "run/bayesian.py",
+        (
+            "return -(num_rows / values.shape[0]) * jnp.sum(values)",
+            "return -jnp.sum(values)",
+            f"{_BAYESIAN}::test_mini_batches_leave_mean_and_variance_right",
+        ),
+        ("if rest:", "if False:", _PIECES),
+        ("return -total", "return total", _PIECES),
+    ),
+    *mutations_of(
+        "run/defaults.py",
+        ("burn_in = num_steps // 3 // every * every", "burn_in = num_steps // 3", _WHOLE),
+        ('"temperature": AUTO,', '"temperature": (1.0, 2.0),', _RUNGS),
+    ),
+    *mutations_of(
+        "results/evidence.py",
+        ("gaps = inverse[:-1] - inverse[1:]", "gaps = inverse[1:] - inverse[:-1]", _EVIDENCE),
+        (
+            "expit(-hot - middle).sum() > expit(cold + middle).sum()",
+            "expit(-hot - middle).sum() < expit(cold + middle).sum()",
+            _EVIDENCE,
+        ),
+        (
+            "np.std(blocks, ddof=1) / np.sqrt(len(blocks))",
+            "np.std(blocks, ddof=1)",
+            f"{_BAYESIAN}::test_the_standard_error_of_the_evidence_is_that_of_repeated_runs",
+        ),
+    ),
+]
+
+MUTATIONS = [*ADJUSTED, *LANGEVIN, *LADDERS, *TARGETS]
