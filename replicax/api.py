@@ -67,32 +67,40 @@ def sample(
     swap_energy: Any = None,
     programs: Programs | None = None,
 ) -> Posterior:
-    """Sample exp(-energy) by replica exchange; the defaults are the paper's DEO*-SGD.
+    """Sample exp(-energy), or an `rx.bayesian` posterior, by replica exchange.
+
+    Without a learning rate, or for an `rx.bayesian` posterior, the defaults are those under which
+    draws have the law of the target: moves are adjusted (`kernels.hmc`; on mini-batches
+    `kernels.langevin`), swaps are Metropolis's on all the data, step sizes and temperatures tune
+    themselves in the burn-in, a third of the run, and are then frozen. With a learning rate of a
+    bare energy they are the paper's: SGD above the cold rung, the deterministic rule, DEO*.
 
     Args:
-        target_or_energy: `energy(params, batch, key)`, a (stochastic) minus-log-posterior, the
-            last two arguments optional; an `rx.Target`; or an `rx.supervised` problem.
+        target_or_energy: an `rx.bayesian` posterior; `energy(params, batch, key)`, a (stochastic)
+            minus-log-posterior, the last two arguments optional; an `rx.Target`; or an
+            `rx.supervised` problem.
         params: one start (any pytree), `rx.per_replica(tree)`, or a function `params(key)`; for
             `rx.supervised` problems a start is a pair (params, model_state).
         num_steps: steps of every replica.
-        learning_rate: (cold, hot), geometric and adapted; one value per rung; or one for all. In
-            the unit of the energy, of `rx.supervised` problems per mean loss.
+        learning_rate: "auto": tuned by rung in the burn-in, to the kernel's own error; (cold, hot),
+            geometric and adapted; one value per rung; or one for all. In the unit of the energy, of `rx.supervised` problems per mean loss.
         num_replicas: rungs of the ladder.
         num_chains: independent runs side by side, so that R-hat and effective size mean something.
         batches: arrays (with `batch_size`), a function of the step, or an iterable.
-        temperature: the cold rung's (SGD above); (cold, hot); or one per rung. In the unit of the
-            energy, of `rx.supervised` problems that of the posterior, 1 the exact one.
+        temperature: "auto": from 1 to where neighbours swap half of their attempts, for rungs of
+            equal rejection; the cold rung's (SGD above); (cold, hot), up to `inf`, the prior, for
+            `rx.bayesian` posteriors of all rows; or one per rung. In the unit of the energy, of `rx.supervised` problems that of the posterior, 1 the exact one.
         target_swap_rate: how often the swap rule should say yes, S.
         window: steps of a window; the optimal one of Theorem 1 unless given.
         schedule: "deo_star", "deo", "seo", "adj", "ape", "exactly_one", "no_gate", "none", or one
             made with `rx.schedule`.
         rule: "deterministic", "metropolis", "bias_corrected", or one made with `rx.swap`.
-        kernel: "sgld", "momentum", "sghmc", "preconditioned", an optax transform of learning rate
-            1, or one made with `rx.kernels`.
+        kernel: "hmc", "mala", "langevin", "sgld", "momentum", "sghmc", "preconditioned", an optax
+            transform of learning rate 1, or one made with `rx.kernels`.
         gain, buffer_gain: step sizes of the self-tuning of ladder and buffer.
         buffer: where the buffer starts, in the unit of the energy, or "auto".
         adapt: False, or the number of steps after which ladder and buffer freeze. With rules that
-            use temperatures, True adapts those.
+            use temperatures, True adapts those, to equal rejection, until `burn_in`.
         energy_at: "moved": the energy that decides a swap is that of the moved state; "before":
             the value that the gradient computed anyway.
         on_swap: "keep": momentum travels with its replica, and is scaled to the law of the new rung
@@ -109,6 +117,10 @@ def sample(
             "restart" its replica from the nearest colder one (the coldest has none: stop).
         chunk_steps, checkpoint_every: steps of a compiled chunk and between two checkpoints; they
             change no result.
+        swap_every: steps from one attempt to swap to the next.
+        swap_energy: on mini-batches of an `rx.bayesian` posterior, "full": swaps are judged on all
+            rows; a number of rows, or "batch": on a fresh mini-batch, by the bias-corrected rule.
+            By default all rows, as rarely as keeps the cost below half of that of the moves.
         programs: an `rx.Programs()` that several calls share, so that they compile once.
 
     >>> import jax.numpy as jnp, replicax as rx

@@ -186,12 +186,12 @@ def _listing(names: list[str]) -> str:
 
 
 def _energies(module: ModuleType) -> list[str]:
-    """Return names that may be targets: functions defined in the module, and `Target`s."""
+    """Return names that may be targets: functions of the module, `Target`s and posteriors."""
     return [
         name
         for name in _public(vars(module))
         for value in (vars(module)[name],)
-        if type(value).__name__ == "Target"
+        if type(value).__name__ in ("Target", "Bayesian")
         or (callable(value) and getattr(value, "__module__", None) == module.__name__)
     ]
 

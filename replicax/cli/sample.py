@@ -31,39 +31,70 @@ BatchSize = Annotated[
 def sample(
     target: Annotated[str, typer.Argument(metavar="MODEL.PY:NAME", help="Or package.module:NAME.")],
     learning_rate: Annotated[
-        str,
-        typer.Option(metavar="COLD HOT", help="Coldest and hottest, one per rung, or one for all."),
-    ],
+        str | None,
+        typer.Option(
+            metavar="COLD HOT",
+            help="Coldest and hottest, one per rung, or one for all.",
+            show_default="tuned, for the exact posterior",
+        ),
+    ] = None,
     params: Params = None,
     batches: Batches = None,
     batch_size: BatchSize = None,
     steps: Annotated[int, typer.Option(metavar="N", help="Steps of every replica.")] = 20000,
     replicas: Annotated[
         int | None,
-        typer.Option(metavar="P", help="Replicas.", show_default="16, or one per learning rate"),
+        typer.Option(
+            metavar="P",
+            help="Replicas.",
+            show_default="16, or one per learning rate; 8 without learning rates",
+        ),
     ] = None,
     chains: Annotated[
         int, typer.Option(metavar="N", help="Independent runs; use 4 for R-hat.")
     ] = 1,
     temperature: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="T",
             help="Of the coldest rung (the others are SGD); coldest and hottest; or one per rung.",
+            show_default="1; tuned without learning rates",
         ),
-    ] = "1",
+    ] = None,
     swap_rate: Annotated[float, typer.Option(metavar="S", help="Target swap rate per step.")] = 0.4,
     window: Window = None,
     schedule: Annotated[
-        str,
-        typer.Option(help="deo_star, deo, seo, adj, ape, exactly_one, no_gate or none."),
-    ] = "deo_star",
+        str | None,
+        typer.Option(
+            help="deo_star, deo, seo, adj, ape, exactly_one, no_gate or none.",
+            show_default="deo_star; deo without learning rates",
+        ),
+    ] = None,
     rule: Annotated[
-        str, typer.Option(help="deterministic, metropolis or bias_corrected.")
-    ] = "deterministic",
-    kernel: Annotated[str, typer.Option(help="sgld, momentum, sghmc or preconditioned.")] = "sgld",
-    burn_in: Annotated[int, typer.Option(metavar="N", help="Steps before the first draw.")] = 0,
-    thin: Annotated[int, typer.Option(metavar="N", help="Steps between draws.")] = 1,
+        str | None,
+        typer.Option(
+            help="deterministic, metropolis or bias_corrected.",
+            show_default="deterministic; metropolis without learning rates",
+        ),
+    ] = None,
+    kernel: Annotated[
+        str | None,
+        typer.Option(
+            help="sgld, momentum, sghmc, preconditioned; langevin, mala or hmc.",
+            show_default="sgld; hmc or langevin without learning rates",
+        ),
+    ] = None,
+    burn_in: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Steps before the first draw.",
+            show_default="0; a third without learning rates",
+        ),
+    ] = None,
+    thin: Annotated[
+        int | None, typer.Option(metavar="N", help="Steps between draws.", show_default="1")
+    ] = None,
     seed: Seed = 0,
     adapt: Annotated[
         bool | None,
@@ -78,8 +109,12 @@ def sample(
         str, typer.Option(help="Energy that decides swaps: of the moved state, or before the move.")
     ] = "moved",
     on_nonfinite: Annotated[
-        str, typer.Option(help="If an energy is not finite: stop, or ignore.")
-    ] = "stop",
+        str | None,
+        typer.Option(
+            help="If an energy is not finite: stop, restart (hot rungs) or ignore.",
+            show_default="stop",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="The run folder.", show_default="runs/NAME-1, -2, ..."),
@@ -89,9 +124,9 @@ def sample(
 ) -> int:
     """Sample exp(-energy) for an energy that you write.
 
-    NAME is a function energy(params, batch, key), of which the last two arguments are optional, or
-    a replicax.Target. The same file defines params, the initial parameters (arrays,
-    rx.per_replica(...) or a function of a key), and batches, if the energy needs data.
+    NAME is a function energy(params, batch, key), of which the last two arguments are optional, an
+    rx.bayesian posterior or an rx.Target. The same file defines params, the initial parameters
+    (arrays, rx.per_replica(...) or a function of a key), and batches, if the energy needs data.
 
     \b
     Example: model.py
@@ -101,7 +136,11 @@ def sample(
           return jnp.sum((x**2 - 4) ** 2) / 8
 
     \b
-    This energy is exact, so temperatures and the Metropolis rule can be used:
+    This energy is exact, so nothing else has to be chosen:
+      replicax sample model.py:energy --chains 4
+
+    \b
+    With temperatures and learning rates of your own:
       replicax sample model.py:energy --chains 4 --replicas 4 \\
           --learning-rate 0.01 --temperature 1 10 --rule metropolis --window 1
 
@@ -118,7 +157,8 @@ def sample(
         raise ValueError("--no-adapt and --adapt-steps contradict each other; use one of them.")
     rates = read_numbers("--learning-rate", learning_rate)
     temperatures = read_numbers("--temperature", temperature)
-    if replicas is None and not any(_is_ladder(values) for values in (rates, temperatures)):
+    is_given = rates is not None and replicas is None
+    if is_given and not any(_is_ladder(values) for values in (rates, temperatures)):
         replicas = 16
     with shared.quietly(as_json):
         spec = TargetSpec.from_command_line(target, params, batches, batch_size)
@@ -130,7 +170,7 @@ def sample(
             batches=loaded.batches,
             batch_size=loaded.batch_size,
             num_steps=steps,
-            learning_rate=rates,
+            learning_rate="auto" if rates is None else rates,
             num_replicas=replicas,
             num_chains=chains,
             temperature=temperatures,

@@ -165,8 +165,7 @@ def _heated_target(posterior: Any) -> str | None:
         return None
     return (
         f"Gradient noise heats the cold rung by {np.nanmax(excess[:, 0]):.0%}, and the draws are "
-        "too wide: write a smaller learning_rate, a larger batch_size, or "
-        "kernel=rx.kernels.sgld(subtract_noise=True)."
+        'too wide: write a larger batch_size, learning_rate="auto" or a smaller one.'
     )
 
 
