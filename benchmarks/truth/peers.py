@@ -19,6 +19,7 @@ from target import Target
 _CHAINS = 4
 _MOST_DRAWS = 20_000  # kept of each chain
 _TOLERANCE = 1.3  # times the processor time given; a run that took more is repeated, shorter
+_HOTTEST = 1_000.0  # a geometric ladder cannot reach the prior itself
 _TFP_CHUNK, _TFP_LEAPFROG, _TFP_ACCEPTANCE = 50, 8, 0.75
 _SMC_PILOT, _SMC_MOVES, _SMC_LEAPFROG, _SMC_ESS = 200, 10, 5, 0.7
 _INSTALL = {
@@ -113,7 +114,7 @@ def replica_exchange(
         raise _need(error, "tensorflow_probability") from error
     unravel, size = _flat(target)
     rungs = target.num_replicas
-    betas = jnp.geomspace(1.0, 1.0 / hottest, rungs)
+    betas = jnp.geomspace(1.0, 1.0 / min(hottest, _HOTTEST), rungs)
     mapped = lambda function: jnp.vectorize(  # noqa: E731
         lambda vector: function(unravel(vector)), signature="(n)->()"
     )

@@ -4,7 +4,7 @@
 
 Every target gets the one call `rx.sample(target, start, num_steps=..., num_replicas=...,
 num_chains=4, seed=...)`. Results go to truth.json after every run; a run that is there already is
-not repeated unless its target is named, so that a long study may be done in parts.
+not repeated, so that a long study may be done in parts, unless --targets names it without --peers.
 """
 
 import argparse
