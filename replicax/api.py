@@ -83,13 +83,15 @@ def sample(
             `rx.supervised` problems a start is a pair (params, model_state).
         num_steps: steps of every replica.
         learning_rate: "auto": tuned by rung in the burn-in, to the kernel's own error; (cold, hot),
-            geometric and adapted; one value per rung; or one for all. In the unit of the energy, of `rx.supervised` problems per mean loss.
+            geometric and adapted; one value per rung; or one for all. In the unit of the energy, of
+            `rx.supervised` problems per mean loss.
         num_replicas: rungs of the ladder.
         num_chains: independent runs side by side, so that R-hat and effective size mean something.
         batches: arrays (with `batch_size`), a function of the step, or an iterable.
         temperature: "auto": from 1 to where neighbours swap half of their attempts, for rungs of
             equal rejection; the cold rung's (SGD above); (cold, hot), up to `inf`, the prior, for
-            `rx.bayesian` posteriors of all rows; or one per rung. In the unit of the energy, of `rx.supervised` problems that of the posterior, 1 the exact one.
+            `rx.bayesian` posteriors of all rows; or one per rung. In the unit of the energy, of
+            `rx.supervised` problems that of the posterior, 1 the exact one.
         target_swap_rate: how often the swap rule should say yes, S.
         window: steps of a window; the optimal one of Theorem 1 unless given.
         schedule: "deo_star", "deo", "seo", "adj", "ape", "exactly_one", "no_gate", "none", or one

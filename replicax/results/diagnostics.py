@@ -30,8 +30,14 @@ def bulk_size(values: np.ndarray) -> float:
 def tail_size(values: np.ndarray) -> float:
     """Return the effective sample size of (chain, draw) for its tails: the smaller of those of the
     5 % and 95 % quantiles."""
+    return min(tail_sizes(values))
+
+
+def tail_sizes(values: np.ndarray) -> tuple[float, float]:
+    """Return the effective sample sizes of (chain, draw) for its lower and its upper tail."""
     halves, whole = _halves(values), np.asarray(values, float)
-    return min(_effective_size(halves <= np.quantile(whole, q)) for q in (0.05, 0.95))
+    lower, upper = (_effective_size(halves <= np.quantile(whole, q)) for q in (0.05, 0.95))
+    return lower, upper
 
 
 def split_rhat(values: np.ndarray) -> float:

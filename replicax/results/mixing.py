@@ -9,6 +9,8 @@ from replicax.results import diagnostics
 RHAT_GOOD = 1.01  # over chains
 REPLICA_RHAT_GOOD = 1.05  # over replicas
 ENOUGH_DRAWS = 100  # effective, per chain
+_STICKY = 1 / 20  # of the effective size of the other tail
+_MANY_DRAWS = 2_000  # effective, per chain: a tail that is seen so often hides nothing
 _WORK = 1_000_000  # values that the checks look at
 _FEW_DRAWS = 4  # nothing can be said of fewer
 
@@ -38,6 +40,7 @@ def find_mixing_problems(posterior: Any) -> list[str | None]:
         _no_round_trip(posterior, rhats),
         _chains_differ(posterior, rhats),
         _few_draws(posterior, components),
+        sticky_tail(components),
     ]
 
 
@@ -96,6 +99,28 @@ def _few_draws(posterior: Any, components: dict[str, np.ndarray]) -> str | None:
         f"The effective size of {name} in its {part} is {-size:.0f} per chain (below "
         f"{ENOUGH_DRAWS}, of {posterior.num_draws} draws): means and quantiles are imprecise. Run "
         "longer, or use a kernel that moves further in a step."
+    )
+
+
+def sticky_tail(components: dict[str, np.ndarray]) -> str | None:
+    """Return a sentence about a tail that is entered rarely and left slowly: a narrow place, such
+    as the neck of a funnel, of which the deeper part may not have been visited."""
+    sizes = {}
+    for name, values in components.items():
+        if name != "energy":
+            lower, upper = (size / len(values) for size in diagnostics.tail_sizes(values))
+            sizes[name, "lower", lower, upper] = lower / upper
+            sizes[name, "upper", upper, lower] = upper / lower
+    known = {key: ratio for key, ratio in sizes.items() if ratio < _STICKY}
+    known = {key: ratio for key, ratio in known.items() if key[2] < _MANY_DRAWS}
+    if not known:
+        return None
+    name, side, size, other = min(known, key=known.__getitem__)
+    return (
+        f"The {side} tail of {name} has an effective size of {size:.0f} per chain, the other one "
+        f"{other:.0f}: draws enter it rarely and leave it slowly, as with the neck of a funnel, "
+        "and it may reach farther. Write the model in parameters of one scale (of a hierarchy, "
+        "the non-centred ones), or run much longer."
     )
 
 

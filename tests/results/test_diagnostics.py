@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from replicax.results import mixing
 from replicax.results.diagnostics import bulk_size, effective_size, rhat, split_rhat, tail_size
 from replicax.run.round_trips import completed_trips, count_turns, round_trips, start_turns
 
@@ -167,3 +168,15 @@ def test_round_trips_agree_with_a_count_by_hand() -> None:
     for step in range(1, 601):
         turns = count_turns(turns, rung_of[:, step], hottest=2)
     assert completed_trips(turns).sum(axis=1).tolist() == expected
+
+
+def test_a_tail_that_is_left_slowly_is_told() -> None:
+    rng = np.random.default_rng(0)
+    even = rng.normal(size=(4, 4_000))
+    neck = even.copy()
+    for chain in neck:  # a few long stays far below
+        for first in rng.integers(0, 3_900, 5):
+            chain[first : first + 60] = -4 + 0.1 * rng.normal(size=60)
+    assert mixing.sticky_tail({"x": even, "energy": neck}) is None
+    assert "lower tail of x" in mixing.sticky_tail({"x": neck})
+    assert "upper tail of x" in mixing.sticky_tail({"x": -neck})
