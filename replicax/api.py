@@ -141,7 +141,7 @@ def sample(
     >>> bool(0.3 < (posterior.draws > 0).mean() < 0.7)
     True
     """
-    choices = dict(
+    choices: dict[str, Any] = dict(
         num_steps=num_steps,
         learning_rate=learning_rate,
         num_replicas=num_replicas,

@@ -153,7 +153,8 @@ def _square_roots(scale: Any, params: Any) -> Any:
 
 
 def _energy_of(velocity: Any) -> Array:
-    return sum(jnp.sum(jnp.square(leaf)) / 2 for leaf in jax.tree.leaves(velocity))
+    squares = [jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(velocity)]
+    return jnp.sum(jnp.stack(squares)) / 2
 
 
 def _same_types(tree: Any, like: Any) -> Any:

@@ -66,7 +66,7 @@ class Kernel(NamedTuple):
     """
 
     init: Callable[[Any], Any]
-    step: Callable[[Any, Any, Callable, Ladder], tuple[Any, Array]]
+    step: Callable[[Any, Any, Any, Ladder], tuple]
     draw: Callable[[Array, Any], Any]
     exploits: Callable[[Any], Any] | None = None  # step -> may a draw be taken? None: always
     has_own_prior: bool = False  # weight decay or prior: moves feel it, energies do not

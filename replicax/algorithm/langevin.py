@@ -163,4 +163,4 @@ def _turned(direction: Any, gradient: Any, along: Array) -> Any:
 
 def _dot(one: Any, other: Any) -> Array:
     products = jax.tree.map(lambda x, y: jnp.sum(x * y), one, other)
-    return sum(jax.tree.leaves(products))
+    return jnp.sum(jnp.stack(jax.tree.leaves(products)))

@@ -100,11 +100,12 @@ def init(
     num_replicas = ladder.learning_rate.shape[0]
     dtype = ladder.learning_rate.dtype
     particles = jax.vmap(kernel.init)(params)
-    if kernel.prepare is not None:
+    prepare = kernel.prepare
+    if prepare is not None:
         if target is None:
             raise ValueError("An adjusted kernel evaluates its start: give init(..., target=...).")
         evaluate = replicas.build_evaluate(as_target(target), kernel, batch, None, None)
-        particles = jax.vmap(lambda replica: kernel.prepare(replica, evaluate))(particles)
+        particles = jax.vmap(lambda replica: prepare(replica, evaluate))(particles)
     tuning, sizes = settings.tuning, ()
     if tuning.step_sizes is not None:
         ladder, sizes = step_sizes.start(ladder, params)

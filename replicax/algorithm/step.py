@@ -86,8 +86,8 @@ def build_parts(
                 energies = source.whole_energies().astype(energy_of.dtype)
             elif moved and not always and not kernel.adjusted:
                 energies = source.batch_energies(random.energy).astype(energy_of.dtype)
-            after, *pairs = exchange(settings, random, state, energies, source)
-            return settle(after), energies, *pairs
+            after, wanted, swapped, active = exchange(settings, random, state, energies, source)
+            return settle(after), energies, wanted, swapped, active
 
         def settle(after: State) -> State:
             """Fit the memory of replicas that swapped to their new rungs."""

@@ -51,17 +51,17 @@ class Options:
     adapt: Any = None
     energy_at: str = "moved"
     on_swap: str = "keep"
-    burn_in: int | None = None
-    thin: int | None = None
+    burn_in: Any = None  # a whole number once filled in, as the next
+    thin: Any = None
     seed: int = 0
     draw_rungs: Any = (0,)
     keep_draws: bool = True
     history_every: int | None = None
     track_best: bool | None = None
-    on_nonfinite: str | None = None
+    on_nonfinite: Any = None
     chunk_steps: int | None = None
     checkpoint_every: int | None = None
-    swap_every: int | None = None
+    swap_every: Any = None
     swap_energy: Any = None
 
     def __post_init__(self) -> None:
