@@ -37,7 +37,8 @@ def cyclical(
         # cos(pi t / 2) as a sine of what is left of the cycle: never rounded to 0, by which
         # noise would be divided; 1 + cos(pi t) is 0 in float32 at the end of long cycles.
         rate = jnp.sin(0.5 * jnp.pi * (cycle_length - place) / cycle_length) ** 2
-        return Ladder(rung.learning_rate * rate, rung.temperature * exploits(count))
+        temperature = rung.temperature * exploits(count)
+        return rung._replace(learning_rate=rung.learning_rate * rate, temperature=temperature)
 
     options = {"cycle_length": cycle_length, "exploitation": exploitation, "hold": hold}
     caveat = "It moves without noise in most of a cycle: it is for runs without exchange."
@@ -62,8 +63,9 @@ def annealed(
 
     def rung_at(rung: Ladder, count: Array) -> Ladder:
         done = jnp.minimum(count / num_steps, 1.0)
-        return Ladder(
-            rung.learning_rate * learning_rate**done, rung.temperature * temperature**done
+        return rung._replace(
+            learning_rate=rung.learning_rate * learning_rate**done,
+            temperature=rung.temperature * temperature**done,
         )
 
     options = {
@@ -87,7 +89,7 @@ def stepwise(kernel: Kernel, falls: Sequence[int], factor: float) -> Kernel:
 
     def rung_at(rung: Ladder, count: Array) -> Ladder:
         passed = jnp.sum(count >= jnp.array(falls, jnp.int32))
-        return Ladder(rung.learning_rate * factor**passed, rung.temperature)
+        return rung._replace(learning_rate=rung.learning_rate * factor**passed)
 
     return _timed(kernel, rung_at, "stepwise", {"falls": list(falls), "factor": factor})
 
@@ -99,6 +101,11 @@ def _timed(
 
     The one way to wrap a kernel in a schedule of rates; `name` and `options` make it again.
     """
+    if kernel.observes:
+        raise ValueError(
+            f'kernels.{name} changes the learning rate with time, and "hmc", "mala" and "langevin" '
+            "tune their own: wrap another kernel."
+        )
 
     def init(params: Any) -> Replica:
         replica = kernel.init(params)

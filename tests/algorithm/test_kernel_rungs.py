@@ -36,7 +36,7 @@ def rungs_of(kernel: Kernel, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
 
     start = kernel.init(jnp.zeros(2))
     _, seen = jax.lax.scan(one, start, length=num_steps)
-    return tuple(np.asarray(seen / jnp.stack(RUNG)).T)
+    return tuple(np.asarray(seen / jnp.stack(RUNG[:2])).T)
 
 
 @pytest.mark.parametrize("hold", [False, True])

@@ -186,6 +186,7 @@ def test_a_rung_of_infinite_temperature_stands_still(good) -> None:
 
 
 def test_a_start_from_one_point_is_told_beside_the_rhat_over_replicas(good) -> None:
-    assert "started at one point" not in str(good.summary())
-    metadata = replace(good.metadata, resolved={**good.metadata.resolved, "one_start": True})
-    assert "started at one point" in str(with_properties(good, metadata=metadata).summary())
+    assert good.metadata.resolved["one_start"]
+    assert "started at one point" in str(good.summary())
+    metadata = replace(good.metadata, resolved={**good.metadata.resolved, "one_start": False})
+    assert "started at one point" not in str(with_properties(good, metadata=metadata).summary())

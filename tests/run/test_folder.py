@@ -82,7 +82,7 @@ def test_another_format_is_refused_by_its_version(folder, tmp_path, version) -> 
         ("[]", "was not written by replicax"),
         ('{"options": 1}', "was not written by replicax"),
         (
-            '{"options": {}, "resolved": {}, "params": {}, "format_version": 2}',
+            '{"options": {}, "resolved": {}, "params": {}, "format_version": 3}',
             "entries are not those of a run",
         ),
     ],
