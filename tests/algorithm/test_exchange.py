@@ -238,6 +238,7 @@ def test_the_unit_of_the_energy_does_not_matter() -> None:
     np.testing.assert_allclose(large.buffer, 1e4 * one.buffer, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_energy_temperature_and_rates_scale_together() -> None:
     """c U at temperature c tau and rates eta / c is the same law, and the same run."""

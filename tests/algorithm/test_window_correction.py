@@ -182,6 +182,7 @@ def test_once_frozen_it_acts_like_a_number_that_is_given() -> None:
     np.testing.assert_array_equal(state.rung_of, other.rung_of)
 
 
+@pytest.mark.slow
 def test_without_windows_there_is_nothing_to_correct() -> None:
     for options in ({"window": 1}, {"schedule": "no_gate"}):
         posterior = sample(num_steps=60, burn_in=0, **options)

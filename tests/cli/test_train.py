@@ -261,6 +261,7 @@ def test_resume_makes_a_run_longer_from_anywhere(copied, capsys, tmp_path, monke
     assert "the run was made for 5" in run_failing(capsys, "resume", "run", "--epochs", 4)
 
 
+@pytest.mark.slow
 def test_a_run_stopped_by_ctrl_c_resumes_bit_for_bit(here, capsys, tmp_path, monkeypatch):
     """Stopped in the first epochs and resumed: the same as the run that was not stopped."""
     build = evaluate.build

@@ -117,6 +117,7 @@ def test_the_full_version_has_every_cell_that_is_asked_for() -> None:
             assert auto.stage_steps(settings) >= 100 * window
 
 
+@pytest.mark.slow
 def test_swap_rates_of_the_strongest_noise() -> None:
     one = exact.solve(exact.OF_THE_PAPER, 6.0, 1)
     assert one.swaps_per_window == pytest.approx(7.6e-5, rel=0.01)

@@ -73,6 +73,7 @@ def shortened(scale: Scale) -> list[Cell]:
     return [Cell(name, settings | fewer) for name, settings in STUDY.cells(scale)]
 
 
+@pytest.mark.slow
 def test_short_runs_leave_numbers_figures_and_a_page(tmp_path) -> None:
     study = replace(STUDY, cells=shortened)
     summary = reproduce(study, tmp_path, Scale(quick=True), progress=False)

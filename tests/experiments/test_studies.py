@@ -208,6 +208,7 @@ def test_the_index_lists_what_is_there(tmp_path) -> None:
     assert "[squares](squares.md) | Squares | 0 met, **1 not met**" in line
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice_keeps_finished_cells_and_ends_in_a_sentence(tmp_path) -> None:
     command = [sys.executable, "-m", "replicax", "reproduce", "buffer", "--out", str(tmp_path)]
     process = subprocess.Popen(

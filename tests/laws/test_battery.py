@@ -229,6 +229,7 @@ def test_a_kernel_keeps_the_dtype_of_every_parameter(name: str, dtype: str) -> N
         assert (before.shape, before.dtype) == (after.shape, after.dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_draws_have_the_tree_of_the_parameters_and_bfloat16_stays() -> None:
     params = {

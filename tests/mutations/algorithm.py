@@ -416,7 +416,7 @@ TIMED_KERNELS = mutations_of(
         _CYCLE,
     ),
     ("place = jnp.minimum(place, begins) if hold else place", "place = place", _CYCLE),
-    ("rung.temperature * exploits(count))", "rung.temperature)", _CYCLE),
+    ("temperature = rung.temperature * exploits(count)", "temperature = rung.temperature", _CYCLE),
     ("return step % cycle_length >= begins", "return step % cycle_length > begins", _CYCLE),
     (
         "(cycle_length - place) / cycle_length) ** 2",

@@ -122,6 +122,7 @@ def test_rows_after_the_checkpoint_are_dropped(killed: tuple[rx.Trained, Path]) 
     assert_same_run(rx.load(folder), straight)
 
 
+@pytest.mark.slow
 def test_a_killed_extension_is_not_finished(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     train(PROBLEM, NETWORK.init, **options_of("deo", 1), run_dir=folder)

@@ -86,6 +86,7 @@ def test_a_strided_convolution_computes_every_other_pixel() -> None:
     np.testing.assert_allclose(strided, whole[:, ::2, ::2], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_network_learns_and_its_replicas_are_independent() -> None:
     network = nn.resnet(8, num_classes=2)
     keys = jax.random.split(jax.random.key(0), 2)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from common import assert_same_run
+from common import assert_same_run, slow
 
 import replicax as rx
 
@@ -118,7 +118,7 @@ def test_the_evidence_is_refused_where_it_is_not_known(noisy, exact) -> None:
         noisy.log_evidence()
 
 
-@pytest.mark.parametrize("swap_energy", ["full", 30])
+@pytest.mark.parametrize("swap_energy", ["full", slow(30)])
 def test_a_run_on_mini_batches_resumes_bit_for_bit(tmp_path, swap_energy) -> None:
     options = {"num_replicas": 3, "num_chains": 2, "swap_energy": swap_energy, "swap_every": 3}
     target, call = posterior_of(batch_size=12), {"burn_in": 40, "progress": False}

@@ -46,6 +46,7 @@ def whole() -> rx.Posterior:
     return posterior
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_resumed_run_equals_an_uninterrupted_one_in_a_new_process(tmp_path, whole):
     """Step 203 is exactly the end of a window, 200 lies inside one; both are tried."""
