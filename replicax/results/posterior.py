@@ -184,6 +184,14 @@ class Posterior:
         """
         return np.sum(1 - self.verdict_rate, axis=1)
 
+    @property
+    def replicas_advised(self) -> int | None:
+        """How many replicas would do for this ladder, by its barrier: pairs then reject half of
+        their attempts. None for rules without temperatures."""
+        if self.options["rule"] == "deterministic" or self.num_replicas < 2:
+            return None
+        return int(np.ceil(2 * self.barrier.max())) + 1
+
     def log_evidence(self) -> "Evidence":
         """Log of the integral of prior x likelihood, with its standard error.
 
@@ -205,7 +213,7 @@ class Posterior:
             raise ValueError(
                 "The evidence needs the prior on the hottest rung, and the ladder ends at "
                 f"temperature {self.temperatures[:, -1].min():.3g}: write more replicas (about "
-                f"{int(np.ceil(2 * self.barrier.max())) + 4}) or temperature=(1, np.inf)."
+                f"{(self.replicas_advised or 0) + 3}) or temperature=(1, np.inf)."
             )
         energies = np.moveaxis(self._records.read("draws", "rung_energy"), 0, 1)
         return log_evidence(energies, self.temperatures)

@@ -142,8 +142,15 @@ def _rare_swaps(posterior: Any) -> str | None:
     chain, pair = np.unravel_index(int(np.argmin(rate)), rate.shape)
     return (
         f"Pair {pair} of chain {chain} hardly ever swaps ({rate.min():.2%} of its windows): the "
-        "ladder is broken there. Add replicas or narrow the ladder."
+        f"ladder is broken there. Add replicas{_advice(posterior)} or narrow the ladder."
     )
+
+
+def _advice(posterior: Any) -> str:
+    advised = posterior.replicas_advised
+    if advised is None or advised <= posterior.num_replicas:
+        return ""
+    return f" ({advised} would do; you have {posterior.num_replicas})"
 
 
 def _early_end(posterior: Any) -> str | None:

@@ -53,6 +53,7 @@ def summarise(posterior: Any) -> Summary:
         round_trips=posterior.round_trips.tolist(),
         round_trips_per_1000_steps=per_1000.tolist(),
         round_trips_per_1000_steps_expected=expected_trips(posterior),
+        replicas_advised=posterior.replicas_advised,
         verdict_rate=posterior.verdict_rate.tolist(),
         window_swap_rate=posterior.window_swap_rate.tolist(),
         learning_rates=posterior.learning_rates.tolist(),
@@ -128,6 +129,8 @@ def _run_table(summary: dict[str, Any]) -> Any:
     table.add_row("round trips per 1,000 steps", _join(summary["round_trips_per_1000_steps"]))
     if expected:
         table.add_row("  Lemma 1 at the measured swap rates", _join(expected))
+    if summary["replicas_advised"] is not None:
+        table.add_row("replicas that would do, by the barrier", str(summary["replicas_advised"]))
     table.add_row("buffer", _join(summary["buffer"]))
     table.add_row("ladder moved while draws were kept", _movement(summary["ladder_moved"]))
     table.add_row("R-hat over replicas, largest", _over_replicas(summary))

@@ -115,9 +115,10 @@ def test_a_broken_accept_step_is_detected(inverted) -> None:
     assert errors(x).max() > 6
 
 
-def test_a_proposal_that_is_not_finite_is_rejected() -> None:
+@pytest.mark.parametrize("beyond", [np.nan, np.inf, -np.inf])
+def test_a_proposal_that_is_not_finite_is_rejected(beyond) -> None:
     kernel = rx.kernels.mala()
-    wall = Target(lambda x, batch, key: jnp.where(x > 0, jnp.nan, x**2))
+    wall = Target(lambda x, batch, key: jnp.where(x > 0, beyond, x**2))
     evaluate = lambda params: wall.evaluate_split(params, None, None)  # noqa: E731
     replica = kernel.prepare(kernel.init(jnp.array(-0.1)), evaluate)
     rung = Ladder(jnp.array(5.0), jnp.array(1.0))

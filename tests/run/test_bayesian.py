@@ -61,6 +61,9 @@ def test_the_only_call_needs_no_choice_and_ends_without_a_warning(exact) -> None
 
 def test_pairs_reject_equally_often(exact) -> None:
     assert np.ptp(exact.verdict_rate, axis=1).max() < 0.1
+    rejected = 4 * (1 - exact.verdict_rate.min(axis=1).max())
+    assert abs(exact.replicas_advised - (2 * rejected + 1)) < 2
+    assert f" {exact.replicas_advised} " in str(exact.summary())
 
 
 def test_the_evidence_is_that_of_the_conjugate_model(exact) -> None:
