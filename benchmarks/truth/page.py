@@ -46,7 +46,8 @@ def write_page(
     parts = [text, "## Silent misses\n", _count_table(runs, samplers), "![](truth-errors.png)\n"]
     extra = tuple(name for name in TARGETS if name not in SHOWN)
     for title, names in (("Targets", SHOWN), ("More targets", extra)):
-        parts += [f"## {title}\n", _table(runs, samplers, names)]
+        if any(run["target"] in names for run in runs):
+            parts += [f"## {title}\n", _table(runs, samplers, names)]
     parts += ["## How the truth is known\n", _references()]
     warned = [run for run in runs if run["sampler"] == samplers[0] and run.get("warnings")]
     if warned:
