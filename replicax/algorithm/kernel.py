@@ -94,7 +94,7 @@ def has_memory(init: Callable[[Any], Any]) -> bool:
     """
     try:
         start = jax.eval_shape(init, jnp.zeros(()))
-    except Exception:  # an `init` of the user's own may need parameters of its own kind
+    except (TypeError, ValueError, AttributeError, LookupError):  # needs parameters of its own kind
         return True
     params = getattr(start, "params", None)
     return len(jax.tree.leaves(start)) > len(jax.tree.leaves(params))

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import barrier, replicas, step_sizes, window_correction
+from replicax.algorithm import barrier, prng, replicas, step_sizes, window_correction
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.schedule import Schedule, windowed_deo
@@ -104,7 +104,9 @@ def init(
     if prepare is not None:
         if target is None:
             raise ValueError("An adjusted kernel evaluates its start: give init(..., target=...).")
-        evaluate = replicas.build_evaluate(as_target(target), kernel, batch, None, None)
+        target = as_target(target)
+        noise = target.draw(prng.make_key(0))  # of an exact energy, which does not depend on it
+        evaluate = replicas.build_evaluate(target, kernel, batch, noise, None)
         particles = jax.vmap(lambda replica: prepare(replica, evaluate))(particles)
     tuning, sizes = settings.tuning, ()
     if tuning.step_sizes is not None:

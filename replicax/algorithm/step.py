@@ -63,8 +63,9 @@ def build_parts(
         draw_batch=draw_batch,
     )
     always = settings.swap_every == 1  # else energies are evaluated where swaps are attempted
+    on_batch = moved and always and settings.energy_at != "whole"
     move_all = replicas.build_move(
-        target, kernel, moved=moved and always, map_replicas=settings.map_replicas
+        target, kernel, moved=on_batch, map_replicas=settings.map_replicas
     )
 
     def advance(random: Randomness, state: State, batch: Any = None, fresh_batch=None):

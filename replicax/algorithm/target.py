@@ -166,6 +166,11 @@ class _Padded:
         return self.function(*(params, batch, key)[: self.count])
 
 
+def takes_key(target: Target) -> bool:
+    """Return whether the energy is a function of the user's own that is given a key."""
+    return not target.tempers_likelihood and not isinstance(target.energy, _Padded)
+
+
 def check_energy(target: Target, point: Any, batch: Any, key: Array) -> None:
     """Raise a sentence unless the energy of one replica is a real floating-point scalar."""
     if target.has_state:

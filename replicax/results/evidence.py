@@ -4,7 +4,7 @@ Neighbouring rungs of inverse temperatures a > b have log Z_a / Z_b from the ene
 Bennett's acceptance ratio; the sum from the prior (b = 0) to the posterior (a = 1) is the evidence.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,27 @@ class Evidence(NamedTuple):
 
     value: float
     standard_error: float
+
+
+def evidence_of(posterior: Any) -> Evidence:
+    """Return the log evidence of a run; raise a sentence where it is not known."""
+    resolved, temperatures = posterior.metadata.resolved, posterior.temperatures
+    if not resolved["tempers_likelihood"]:
+        raise ValueError(
+            "The evidence needs prior and likelihood apart: sample an rx.bayesian posterior."
+        )
+    if not resolved["adjusted"]:
+        raise ValueError(
+            "The evidence needs exact energies: leave out batch_size in rx.bayesian, so that moves "
+            "are adjusted."
+        )
+    if not np.all(np.isinf(temperatures[:, -1])):
+        raise ValueError(
+            "The evidence needs the prior on the hottest rung, and the ladder ends at temperature "
+            f"{temperatures[:, -1].min():.3g}: write more replicas (about "
+            f"{(posterior.replicas_advised or 0) + 3}) or temperature=(1, np.inf)."
+        )
+    return log_evidence(posterior.rung_energies, temperatures)
 
 
 def log_evidence(energies: np.ndarray, temperatures: np.ndarray) -> Evidence:

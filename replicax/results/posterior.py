@@ -197,26 +197,15 @@ class Posterior:
 
         For `rx.bayesian` posteriors of all rows, with the prior on the hottest rung.
         """
-        from replicax.results.evidence import log_evidence
+        from replicax.results.evidence import evidence_of
 
-        resolved = self.metadata.resolved
-        if not resolved["tempers_likelihood"]:
-            raise ValueError(
-                "The evidence needs prior and likelihood apart: sample an rx.bayesian posterior."
-            )
-        if not resolved["adjusted"]:
-            raise ValueError(
-                "The evidence needs exact energies: leave out batch_size in rx.bayesian, so that "
-                "moves are adjusted."
-            )
-        if not np.all(np.isinf(self.temperatures[:, -1])):
-            raise ValueError(
-                "The evidence needs the prior on the hottest rung, and the ladder ends at "
-                f"temperature {self.temperatures[:, -1].min():.3g}: write more replicas (about "
-                f"{(self.replicas_advised or 0) + 3}) or temperature=(1, np.inf)."
-            )
-        energies = np.moveaxis(self._records.read("draws", "rung_energy"), 0, 1)
-        return log_evidence(energies, self.temperatures)
+        return evidence_of(self)
+
+    @property
+    def rung_energies(self) -> np.ndarray:
+        """Energies of all rungs before the swap, at each draw, of `rx.bayesian` posteriors  (chain,
+        draw, rung)."""
+        return np.moveaxis(self._records.read("draws", "rung_energy"), 0, 1)
 
     @property
     def learning_rates(self) -> np.ndarray:

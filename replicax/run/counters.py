@@ -18,10 +18,8 @@ class Counters(NamedTuple):
     nonfinite: Array  # steps with a non-finite energy      shape ()
     restarts: Array  # restarts from a colder neighbour     shape (rung,)
     energy: Array  # of each rung at the last attempt to swap     shape (rung,)
-    acceptance: (
-        Array  # sum over the counted steps         shape (rung,), or (0,) where not observed
-    )
-    heating: Array  # sum over the counted steps            shape (rung,), or (0,)
+    acceptance: Array  # sum over the counted steps         shape (rung,); (0,) if not observed
+    heating: Array  # sum over the counted steps            shape (rung,); (0,) if not observed
     best_energy: Array  #                                   shape ()
     best: Any  # the point that had it, or None where not tracked
 

@@ -12,7 +12,7 @@ from jax import Array
 
 from replicax.algorithm import prng, state
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.target import check_energy, with_row_energies
+from replicax.algorithm.target import check_energy, takes_key, with_row_energies
 from replicax.run import compiled_loop, pytrees
 from replicax.run.program import Program, Programs
 from replicax.run.rows import Carry
@@ -127,6 +127,8 @@ def initial_carry(program: Program, params: Any, programs: Programs | None = Non
     check_energy(program.target, jax.eval_shape(pytrees.first, points), batch, keys[0])
     if not has_state:  # of networks, the first step tells
         _check_finite(program, points, batch, keys, programs)
+    if program.kernel.adjusted and takes_key(program.target):
+        _check_exact(program, points, batch, keys)
     return _build_carry(program, programs)(points)
 
 
@@ -214,6 +216,19 @@ def _check_finite(
         raise ValueError(
             f"The energy at the start is {energy[chain, replica]} for replica {replica}{where}; "
             "start where the posterior has mass."
+        )
+
+
+def _check_exact(program: Program, points: Any, batch: Any, keys: Array) -> None:
+    """Raise unless the energy is the same for two keys."""
+    target, point = program.target, pytrees.first(points)
+    energy = jax.jit(lambda p, b, key: target.energy(p, b, target.draw(key)))
+    one, other = (float(energy(point, batch, key)) for key in jax.random.split(keys[0]))
+    if one != other:
+        raise ValueError(
+            f"The energy at the start is {one:.6g} with one key and {other:.6g} with another, and "
+            "an adjusted kernel (mala, hmc, the default without a learning rate) needs an exact "
+            "one. For noisy energies give learning_rate=(cold, hot)."
         )
 
 

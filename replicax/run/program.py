@@ -193,10 +193,11 @@ def _check_posterior(options: Options, target: Target, batches: Batches, kernel:
             "An adjusted kernel (mala, hmc) needs an exact energy that JAX can differentiate, "
             "without a model state, gradient or noise of its own."
         )
-    if kernel.adjusted and not batches.is_whole:
+    if kernel.adjusted and not (batches.is_whole and batches.can_refresh):
         raise ValueError(
             "An adjusted kernel (mala, hmc) needs exact energies, and mini-batches make them "
-            'noisy: leave batch_size out, or write kernel="langevin".'
+            "noisy: let every batch be all the data (batch_size), or write rx.bayesian(..., "
+            'batch_size=...) with kernel="langevin".'
         )
     if kernel.needs == "halves" and (target.has_state or getattr(batches, "batch_size", 0) < 2):
         raise ValueError(

@@ -192,6 +192,32 @@ def test_an_energy_with_noise_is_not_given_a_learning_rate() -> None:
         )
 
 
+def test_an_energy_that_depends_on_its_key_is_not_taken_as_exact() -> None:
+    def energy(x, batch, key, noise=3.0):
+        return x**2 / 2 + noise * jax.random.normal(key)
+
+    with pytest.raises(ValueError, match="with one key"):
+        rx.sample(energy, 0.0, num_steps=9, progress=False)
+    exact = rx.sample(
+        lambda x, batch, key: energy(x, batch, key, 0.0), 0.0, num_steps=9, progress=False
+    )
+    assert exact.num_draws == 6
+
+
+def test_batches_of_the_host_are_not_taken_as_all_the_data() -> None:
+    options = {"learning_rate": 0.1, "temperature": (1.0, 4.0), "rule": "metropolis", "window": 1}
+    with pytest.raises(ValueError, match="exact energies"):
+        rx.sample(
+            lambda x, rows: jnp.mean((rows - x) ** 2),
+            0.0,
+            num_steps=9,
+            num_replicas=2,
+            kernel="hmc",
+            batches=lambda step: DATA,
+            **options,
+        )
+
+
 def test_other_kernels_temper_the_likelihood_alone() -> None:
     """SGLD with a rate of the user's own: the prior's gradient grows with the temperature."""
     options = {"learning_rate": 1e-3, "kernel": "sgld", "temperature": (1.0, 400.0), "adapt": False}
