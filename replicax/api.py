@@ -10,15 +10,15 @@ import jax
 from replicax.algorithm.target import Target, as_target, with_row_energies
 from replicax.algorithm.tuning import Gain
 from replicax.results.posterior import Posterior
-from replicax.run import defaults, pytrees
+from replicax.run import defaults, fingerprint, pytrees
 from replicax.run.batches import Batches, as_batches
 from replicax.run.bayesian import Bayesian
+from replicax.run.folder import FolderRecords, new_records, open_records, resumed_records
 from replicax.run.host_loop import Progress, run
 from replicax.run.initial import have_one_start, initial_carry, use_rows
 from replicax.run.metadata import Metadata, describe_machine
 from replicax.run.options import Options
-from replicax.run.program import Programs, build_program
-from replicax.run.records import create_records, open_records
+from replicax.run.program import Program, Programs, build_program
 from replicax.run.restore import point_like, restore, rewind
 
 if TYPE_CHECKING:
@@ -62,10 +62,12 @@ def sample(
     track_best: bool | None = None,
     on_nonfinite: str | None = None,
     chunk_steps: int | None = None,
-    checkpoint_every: int | None = None,
+    checkpoint_every: int | str | None = None,
+    keep_checkpoints: int = 2,
     swap_every: int | None = None,
     swap_energy: Any = None,
     programs: Programs | None = None,
+    note: dict[str, Any] | None = None,
 ) -> Posterior:
     """Sample exp(-energy), or an `rx.bayesian` posterior, by replica exchange.
 
@@ -117,13 +119,16 @@ def sample(
         track_best: keep the lowest-energy point seen; on by default for "exactly_one".
         on_nonfinite: "stop" at an energy that is not finite; "ignore" it (it never swaps); or
             "restart" its replica from the nearest colder one (the coldest has none: stop).
-        chunk_steps, checkpoint_every: steps of a compiled chunk and between two checkpoints; they
-            change no result.
+        chunk_steps: steps of a compiled chunk; they change no result, as the next two.
+        checkpoint_every: from one checkpoint to the next, in steps or as a time: "30s", "10m",
+            "2h"; 30 seconds unless given.
+        keep_checkpoints: as many of the last checkpoints stay in the folder.
         swap_every: steps from one attempt to swap to the next.
         swap_energy: on mini-batches of an `rx.bayesian` posterior, "full": swaps are judged on all
             rows; a number of rows, or "batch": on a fresh mini-batch, by the bias-corrected rule.
             By default all rows, as rarely as keeps the cost below half of that of the moves.
         programs: an `rx.Programs()` that several calls share, so that they compile once.
+        note: plain data to keep in the run folder.
 
     >>> import jax.numpy as jnp, replicax as rx
     >>> posterior = rx.sample(
@@ -168,6 +173,7 @@ def sample(
         on_nonfinite=on_nonfinite,
         chunk_steps=chunk_steps,
         checkpoint_every=checkpoint_every,
+        keep_checkpoints=keep_checkpoints,
         swap_every=swap_every,
         swap_energy=swap_energy,
     )
@@ -181,27 +187,30 @@ def sample(
     carry = initial_carry(program, params, programs)
     program = use_rows(program, carry)
     like = jax.eval_shape(pytrees.first, carry.state.points)
-    records = create_records(run_dir)
-    records.write_metadata(
-        Metadata(
-            kind="sample",
-            options=options.to_json(),
-            resolved={**program.describe(), "one_start": have_one_start(carry)},
-            params=pytrees.describe(like),
-            batches=source.describe(),
-            machine=describe_machine(),
+    with new_records(run_dir) as records:
+        records.write_metadata(
+            Metadata(
+                kind="sample",
+                options=options.to_json(),
+                resolved={**program.describe(), "one_start": have_one_start(carry)},
+                params=pytrees.describe(like),
+                batches=source.describe(),
+                note=note or {},
+                machine=describe_machine(),
+                fingerprint=fingerprint.write(records.folder, program, carry.state.points),
+            )
         )
-    )
-    run(
-        program,
-        carry,
-        records,
-        num_steps,
-        checkpoint_every=checkpoint_every,
-        progress=progress,
-        callback=callback,
-        programs=programs,
-    )
+        run(
+            program,
+            carry,
+            records,
+            num_steps,
+            checkpoint_every=checkpoint_every,
+            keep_checkpoints=keep_checkpoints,
+            progress=progress,
+            callback=callback,
+            programs=programs,
+        )
     return Posterior(records, like).warned()
 
 
@@ -251,42 +260,89 @@ def resume(
     progress: bool | None = None,
     callback: Callable[[Progress], Any] | None = None,
     chunk_steps: int | None = None,
-    checkpoint_every: int | None = None,
+    checkpoint_every: int | str | None = None,
+    keep_checkpoints: int | None = None,
+    force: bool = False,
+    note: dict[str, Any] | None = None,
     **given: Any,
 ) -> Posterior:
     """Continue the run in a folder, bit for bit as if it had never stopped.
 
     `num_steps` extends the run to that many steps in all. Batches are not stored: give the same
     again. `params` is needed only where its containers are not dicts, lists and tuples; a kernel,
-    gain, schedule or rule of your own must be given again, too.
+    gain, schedule or rule of your own must be given again, too. A target or data that do not fit
+    the run are refused; `force=True` goes on with them.
     """
-    records = open_records(run_dir)
-    metadata = records.metadata
-    if metadata.kind == "train":
-        from replicax.networks.problem import Supervised
-        from replicax.networks.train import resume_records
+    with resumed_records(run_dir) as records:
+        if records.metadata.kind == "train":
+            if num_steps is not None:
+                given["num_steps"] = num_steps
+            return _resume_training(records, target, progress, callback, force, given)
+        _check_given(given)
+        given |= {
+            "num_steps": num_steps,
+            "chunk_steps": chunk_steps,
+            "checkpoint_every": checkpoint_every,
+            "keep_checkpoints": keep_checkpoints,
+        }
+        options = Options.from_json(records.metadata.options, given)
+        program = _program_again(records, options, target, batches, batch_size)
+        like = point_like(records, params)
+        if not force:
+            fingerprint.check(records.folder, program, like, records.metadata.fingerprint)
+        step, carry, _ = restore(records, program, like)
+        if step > options.num_steps:
+            raise ValueError(f"num_steps is {num_steps}, but the run stands at step {step}.")
+        rewind(records, program, step)
+        noted = records.metadata.note if note is None else note
+        records.write_metadata(
+            replace(records.metadata, options=options.to_json(), note=noted, result=None)
+        )
+        run(
+            program,
+            carry,
+            records,
+            options.num_steps,
+            checkpoint_every=options.checkpoint_every,
+            keep_checkpoints=options.keep_checkpoints,
+            progress=progress,
+            callback=callback,
+        )
+    return Posterior(records, like).warned()
 
-        extends, others = num_steps is not None, set(given) - {"gain", "buffer_gain"}
-        if not isinstance(target, Supervised) or extends or others:
-            raise ValueError(
-                f"{run_dir} was made by rx.train; continue it by rx.resume({str(run_dir)!r}, "
-                "problem), the problem being the one it was started with (and gain and "
-                "buffer_gain where they were functions), or make it longer by "
-                "rx.resume_training(..., epochs=...)."
-            )
-        return resume_records(records, target, progress=progress, callback=callback, **given)
+
+def _resume_training(
+    records: FolderRecords, problem: Any, progress: Any, callback: Any, force: bool, given: dict
+) -> Posterior:
+    from replicax.networks.problem import Supervised
+    from replicax.networks.train import resume_records
+
+    if not isinstance(problem, Supervised) or set(given) - {"gain", "buffer_gain"}:
+        folder = str(records.folder)
+        raise ValueError(
+            f"{folder} was made by rx.train; continue it by rx.resume({folder!r}, problem), the "
+            "problem being the one it was started with (and gain and buffer_gain where they were "
+            "functions), or make it longer by rx.resume_training(..., epochs=...)."
+        )
+    return resume_records(
+        records, problem, progress=progress, callback=callback, force=force, **given
+    )
+
+
+def _check_given(given: dict[str, Any]) -> None:
     for name in given:
         if name not in _GIVEN_AGAIN:
             raise ValueError(
                 f"resume takes no {name}: it continues with the options of the run. Only what a "
                 f"folder cannot hold may be given again: {', '.join(_GIVEN_AGAIN)}."
             )
-    given |= {
-        "num_steps": num_steps,
-        "chunk_steps": chunk_steps,
-        "checkpoint_every": checkpoint_every,
-    }
-    options = Options.from_json(metadata.options, given)
+
+
+def _program_again(
+    records: FolderRecords, options: Options, target: Any, batches: Any, batch_size: int | None
+) -> Program:
+    """Return the program of a run that resumes, if the batches fit it."""
+    metadata = records.metadata
     resolved, source = _target_and_batches(target, batches, batch_size, options.swap_energy)
     if source.describe() != metadata.batches:
         raise ValueError(
@@ -295,30 +351,14 @@ def resume(
         )
     if metadata.resolved["row_energies"] and resolved.row_energies is None:
         resolved = with_row_energies(resolved)
-    program = build_program(options, resolved, source)
-    like = point_like(records, params)
-    step, carry, _ = restore(records, program, like)
-    if step > options.num_steps:
-        raise ValueError(f"num_steps is {num_steps}, but the run stands at step {step} already.")
-    rewind(records, program, step)
-    records.write_metadata(replace(metadata, options=options.to_json(), result=None))
-    run(
-        program,
-        carry,
-        records,
-        options.num_steps,
-        checkpoint_every=options.checkpoint_every,
-        progress=progress,
-        callback=callback,
-    )
-    return Posterior(records, like).warned()
+    return build_program(options, resolved, source)
 
 
 def load(folder: str | Path) -> Posterior:
     """Open a run folder, or what `Posterior.save` wrote."""
     records = open_records(folder)
-    if not records.final:
-        raise ValueError(f"{folder} holds a run that ended before it saved anything.")
+    if not records.final or int(records.final["step"]) == 0:
+        raise ValueError(f"{folder} holds a run that ended before its first step was saved.")
     if records.metadata.kind == "train":
         from replicax.networks.trained import Trained
 

@@ -10,6 +10,7 @@ from typing import Any
 import replicax as rx
 from replicax import presets
 from replicax.results.posterior import Posterior
+from replicax.run.metadata import read_metadata
 from replicax.user_code import TargetSpec
 
 target = rx.targets.modes25()
@@ -17,8 +18,8 @@ params = rx.targets.modes25_start
 
 SETTINGS = presets.get("modes25")  # the paper's
 TARGET_SPEC = TargetSpec("replicax.demo:target", params="params")
-_RUN_FILES = ("run.json", "target.json", "summary.json", "final.npz", "records.zarr",
-              "records", "checkpoints", "figures")  # fmt: skip
+_RUN_FILES = ("run.json", "start.npz", "lock", "summary.json", "records.zarr", "commits",
+              "checkpoints", "figures")  # fmt: skip
 
 
 def run_demo(folder: Path, num_steps: int, num_chains: int, seed: int,
@@ -26,10 +27,9 @@ def run_demo(folder: Path, num_steps: int, num_chains: int, seed: int,
     """Sample the 25 modes into `folder`, and replace an earlier demo there."""
     settings = presets.get(preset)
     clear(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    TARGET_SPEC.write(folder)
     return rx.sample(target, params, num_steps=num_steps, num_chains=num_chains, seed=seed,
-                     run_dir=folder, progress=progress, **settings)  # fmt: skip
+                     run_dir=folder, progress=progress, note=TARGET_SPEC.to_note(),
+                     **settings)  # fmt: skip
 
 
 def clear(folder: Path) -> None:
@@ -38,9 +38,10 @@ def clear(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise ValueError(f"{folder} is a file; choose another folder with --out.")
-    if TargetSpec.read(folder) != TARGET_SPEC:
+    is_run = (folder / "run.json").exists()
+    if not is_run or TargetSpec.from_note(read_metadata(folder).note) != TARGET_SPEC:
         if any(folder.iterdir()):
-            what = "a run of another target" if (folder / "run.json").exists() else "other files"
+            what = "a run of another target" if is_run else "other files"
             raise ValueError(
                 f"{folder} contains {what}, which the demo does not overwrite; choose another "
                 "folder with --out."

@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import json
 import os
 import sys
 import traceback
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 
 from replicax.errors import suggest
 
-_FILE = "target.json"  # beside run.json, so that `replicax resume` can load the target again
+_NOTE = "target"  # in the note of a run, so that `replicax resume` can load the target again
 _PARAMS_NAMES = ("params", "start")
 
 
@@ -57,18 +56,16 @@ class TargetSpec:
     def name(self) -> str:
         return _split(self.target)[1]
 
-    def write(self, folder: Path) -> None:
-        (folder / _FILE).write_text(json.dumps(asdict(self), indent=1) + "\n")
+    def to_note(self) -> dict[str, Any]:
+        """Return the spec as the note of a run."""
+        return {_NOTE: asdict(self)}
 
     @classmethod
-    def read(cls, folder: Path) -> "TargetSpec | None":
-        """Return the spec that `write` stored in the folder, or None."""
-        path = folder / _FILE
-        if not path.is_file():
-            return None
+    def from_note(cls, note: dict[str, Any]) -> "TargetSpec | None":
+        """Return the spec that the note of a run contains, or None."""
         try:
-            return cls(**json.loads(path.read_text()))
-        except (TypeError, ValueError):  # damaged, or not written by replicax
+            return cls(**note[_NOTE])
+        except (KeyError, TypeError):  # of a run that was started in Python
             return None
 
     def load(self, needs_params: bool = True) -> LoadedTarget:

@@ -1,14 +1,23 @@
 """The commands `replicax sample` and `replicax resume`."""
 
-import functools
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from replicax.cli import shared, train
-from replicax.cli.shared import Json, Progress, RunDir, Seed, Window, finish, read_numbers
+from replicax.cli.shared import (
+    CheckpointEvery,
+    Json,
+    KeepCheckpoints,
+    Progress,
+    RunDir,
+    Seed,
+    Window,
+    finish,
+    read_interval,
+    read_numbers,
+)
 from replicax.user_code import TargetSpec
 
 Params = Annotated[
@@ -119,6 +128,8 @@ def sample(
         Path | None,
         typer.Option(metavar="DIR", help="The run folder.", show_default="runs/NAME-1, -2, ..."),
     ] = None,
+    checkpoint_every: CheckpointEvery = None,
+    keep_checkpoints: KeepCheckpoints = 2,
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
@@ -149,7 +160,8 @@ def sample(
       replicax sample replicax.demo:target --chains 4 --learning-rate 0.003 0.6
 
     Exit codes: 0 finished; 2 wrong input; 3 an energy became non-finite (earlier draws are
-    kept); 130 stopped with Ctrl-C (everything is saved; continue with `replicax resume RUN_DIR`).
+    kept); 130 stopped with Ctrl-C, 143 with SIGTERM, 138 with SIGUSR1 (everything is saved;
+    continue with `replicax resume RUN_DIR`).
     """
     import replicax as rx
 
@@ -187,7 +199,9 @@ def sample(
             on_nonfinite=on_nonfinite,
             run_dir=folder,
             progress=progress,
-            callback=_write_once(spec, folder),
+            checkpoint_every=read_interval(checkpoint_every),
+            keep_checkpoints=keep_checkpoints,
+            note=spec.to_note(),
         )
     return finish(posterior, as_json)
 
@@ -209,6 +223,14 @@ def resume(
         int | None,
         typer.Option(metavar="N", help="Total epochs, for networks.", show_default="as before"),
     ] = None,
+    checkpoint_every: CheckpointEvery = None,
+    keep_checkpoints: Annotated[
+        int | None,
+        typer.Option(metavar="K", help="Checkpoints to keep.", show_default="as before"),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Go on with a target or data that do not fit the run.")
+    ] = False,
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
@@ -228,8 +250,13 @@ def resume(
     if metadata.kind == "train":
         if steps is not None:
             raise ValueError("This run is measured in epochs: use --epochs N instead of --steps.")
-        return train.resume(run_dir, metadata, epochs, progress, as_json)
-    spec = TargetSpec.read(run_dir)
+        saving = {
+            "checkpoint_every": read_interval(checkpoint_every),
+            "keep_checkpoints": keep_checkpoints,
+            "force": force,
+        }
+        return train.resume(run_dir, metadata, epochs, progress, as_json, saving)
+    spec = TargetSpec.from_note(metadata.note)
     if target is not None:
         spec = TargetSpec.from_command_line(target, params, batches, batch_size)
     elif spec is None:
@@ -239,6 +266,7 @@ def resume(
         )
     else:
         spec = spec.updated(params, batches, batch_size)
+        shared.say_what_runs(spec.target, run_dir)
     with shared.quietly(as_json):
         needs_params = metadata.params["structure"] is None  # a tree of the user's own types
         loaded = spec.load(needs_params)
@@ -250,7 +278,10 @@ def resume(
             batches=loaded.batches,
             batch_size=loaded.batch_size,
             progress=progress,
-            callback=_write_once(spec, run_dir),
+            checkpoint_every=read_interval(checkpoint_every),
+            keep_checkpoints=keep_checkpoints,
+            force=force,
+            note=spec.to_note(),
         )
     if steps is None and shared.is_finished(metadata):
         typer.echo("This run was already finished; make it longer with --steps N.", err=True)
@@ -260,9 +291,3 @@ def resume(
 def _is_ladder(values: float | tuple[float, ...] | None) -> bool:
     """Return whether there is one value per rung, so that the number of rungs is known."""
     return isinstance(values, tuple) and len(values) > 2
-
-
-def _write_once(spec: TargetSpec, folder: Path) -> Callable[[Any], None]:
-    """Return a callback that writes `spec` to the folder when the run has begun."""
-    write = functools.cache(lambda: spec.write(folder))
-    return lambda progress: write()

@@ -34,6 +34,13 @@ Progress = Annotated[
     bool | None,
     typer.Option(help="Show progress on stderr.", show_default="if stderr is a terminal"),
 ]
+CheckpointEvery = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|TIME", help="Steps, or a time: 30s, 10m, 2h.", show_default="30s; or as before"
+    ),
+]
+KeepCheckpoints = Annotated[int, typer.Option(min=1, metavar="K", help="Checkpoints to keep.")]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run folder.")]
 
 
@@ -94,12 +101,33 @@ def new_run_folder(out: Path | None, name: str) -> Path:
     if out is None:
         folders = (Path("runs") / f"{name}-{number}" for number in itertools.count(1))
         return next(folder for folder in folders if not folder.exists())
-    if (out / "run.json").exists():
+    from replicax.run.folder import has_begun
+
+    if (out / "run.json").exists() and has_begun(out):
         raise ValueError(
             f"{out} already contains a run; continue it with `replicax resume {out}`, or choose "
             "another folder with --out."
         )
     return out
+
+
+def say_what_runs(name: str, run_dir: Path) -> None:
+    """Say on stderr which file of the user's runs, as the folder asks for; refuse one that came
+    with the folder."""
+    place = name.rpartition(":")[0]
+    if not place:
+        return
+    if run_dir.resolve() in Path(place).resolve().parents:
+        raise ValueError(
+            f"{run_dir} asks to run {place}, which lies in the folder itself; if you trust it, "
+            "name it with --target."
+        )
+    typer.echo(f"Running {name}, as {run_dir} asks for.", err=True)
+
+
+def read_interval(text: str | None) -> int | str | None:
+    """Return the value of --checkpoint-every: steps, or a time such as 30s."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text
 
 
 def read_metadata(folder: Path) -> "Metadata":
@@ -209,10 +237,8 @@ def finish(posterior: Any, as_json: bool, extra: dict[str, Any] | None = None, *
     (folder / "summary.json").write_text(to_json(summary) + "\n")
     show_summary(summary, as_json, *more)
     code, sentence = posterior.result
-    if code == "nonfinite":
+    if code in ("nonfinite", "interrupted"):
         print_error(sentence)
-    elif code == "interrupted":
-        print_error(f"{sentence} Continue with: replicax resume {folder}")
     if not as_json:
         typer.echo(f"Results are in {folder}{os.sep}")
     return {"nonfinite": NONFINITE, "interrupted": INTERRUPTED}.get(code, FINISHED)

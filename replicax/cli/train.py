@@ -7,7 +7,17 @@ from typing import Annotated, Any
 import typer
 
 from replicax.cli import shared
-from replicax.cli.shared import Json, Progress, Seed, Window, finish, read_numbers
+from replicax.cli.shared import (
+    CheckpointEvery,
+    Json,
+    KeepCheckpoints,
+    Progress,
+    Seed,
+    Window,
+    finish,
+    read_interval,
+    read_numbers,
+)
 from replicax.networks.tasks import AUGMENTED, DEFAULTS, MODELS, Task, absolute
 
 Data = Annotated[str, typer.Option(help="cifar10, cifar100, digits, or FILE.PY:NAME.")]
@@ -100,6 +110,8 @@ def train(
     download: Download = False,
     seed: Seed = 0,
     out: Out = None,
+    checkpoint_every: CheckpointEvery = None,
+    keep_checkpoints: KeepCheckpoints = 2,
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
@@ -143,6 +155,8 @@ def train(
         "keep_networks": keep_networks,
         "average_starts": init_from is not None,
         "seed": seed,
+        "checkpoint_every": read_interval(checkpoint_every),
+        "keep_checkpoints": keep_checkpoints,
     }
     task = _task(model, data, batch_size, augment, bf16, weight_decay, unit, data_dir, download)
     return _train(task, _fill(options, defaults), init_from, out, progress, as_json)
@@ -163,6 +177,8 @@ def pretrain(
     download: Download = False,
     seed: Seed = 0,
     out: Out = None,
+    checkpoint_every: CheckpointEvery = None,
+    keep_checkpoints: KeepCheckpoints = 2,
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
@@ -182,20 +198,30 @@ def pretrain(
         "learning_rate": learning_rate,
         "momentum": momentum,
         "seed": seed,
+        "checkpoint_every": read_interval(checkpoint_every),
+        "keep_checkpoints": keep_checkpoints,
     }
     task = _task(model, data, batch_size, augment, bf16, weight_decay, "mean", data_dir, download)
     return _train(task, _fill(options, _defaults(data)), None, out, progress, as_json)
 
 
 def resume(
-    run_dir: Path, metadata: Any, epochs: int | None, progress: bool | None, as_json: bool
+    run_dir: Path,
+    metadata: Any,
+    epochs: int | None,
+    progress: bool | None,
+    as_json: bool,
+    saving: dict[str, Any],
 ) -> int:
     """Continue a run of `replicax train`, for `replicax resume`."""
     from replicax.networks.train import resume_training
 
     with shared.quietly(as_json):
-        problem, _ = read_task(run_dir).problem()
-        trained = resume_training(run_dir, problem, epochs=epochs, progress=progress)
+        task = read_task(run_dir)
+        for name in (task.model, task.data):
+            shared.say_what_runs(name, run_dir)
+        problem, _ = task.problem()
+        trained = resume_training(run_dir, problem, epochs=epochs, progress=progress, **saving)
     if epochs is None and shared.is_finished(metadata):
         typer.echo("This run was already finished; make it longer with --epochs N.", err=True)
     return finish(trained, as_json)

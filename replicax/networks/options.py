@@ -39,7 +39,8 @@ class TrainOptions:
     burn_in: int = 0
     cycle_epochs: int = 100
     seed: int = 0
-    checkpoint_every: int | None = None
+    checkpoint_every: int | str | None = None
+    keep_checkpoints: int = 2
 
     def __post_init__(self) -> None:
         for name in ("epochs", "num_replicas", "cycle_epochs"):
@@ -141,6 +142,7 @@ class TrainOptions:
             history_every=steps,
             on_nonfinite=self.on_nonfinite or restart,
             checkpoint_every=self.checkpoint_every,
+            keep_checkpoints=self.keep_checkpoints,
         )
 
     def _temperature(self, problem: Supervised) -> Any:

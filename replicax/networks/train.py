@@ -13,12 +13,12 @@ from replicax.networks import evaluate, swag_cycles
 from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised
 from replicax.networks.trained import Trained
-from replicax.run import pytrees
+from replicax.run import fingerprint, pytrees
+from replicax.run.folder import FolderRecords, new_records, open_records, resumed_records
 from replicax.run.host_loop import Progress, run
 from replicax.run.initial import initial_carry, per_replica
 from replicax.run.metadata import Metadata, describe_machine
 from replicax.run.program import Program, build_program
-from replicax.run.records import FolderRecords, create_records, open_records
 from replicax.run.restore import Restored, point_like, restore, rewind
 from replicax.run.saver import Evaluation
 
@@ -48,7 +48,8 @@ def train(
     run_dir: str | Path | None = None,
     progress: bool | None = None,
     callback: Callable[[Progress], Any] | None = None,
-    checkpoint_every: int | None = None,
+    checkpoint_every: int | str | None = None,
+    keep_checkpoints: int = 2,
     note: dict[str, Any] | None = None,
 ) -> Trained:
     """Sample networks; the defaults are the paper's DEO*-mSGD for CIFAR-100 (section 5.2).
@@ -73,6 +74,7 @@ def train(
         keep_networks: store the coldest network of every epoch; else only predictions are kept.
         burn_in: epochs before the average begins.
         cycle_epochs: of the methods that go in cycles.
+        checkpoint_every, keep_checkpoints: as in `rx.sample`.
         note: plain data to keep in the run folder.
     """
     options = TrainOptions(
@@ -94,6 +96,7 @@ def train(
         cycle_epochs=cycle_epochs,
         seed=seed,
         checkpoint_every=checkpoint_every,
+        keep_checkpoints=keep_checkpoints,
     )
     program = build_training(problem, options)
     if isinstance(start, str | Path):
@@ -102,32 +105,34 @@ def train(
     starts = _first_chain(carry.state.points) if average_starts else None
     like = jax.eval_shape(pytrees.first, carry.state.points)
     evaluation = build_evaluation(problem, options, like, starts)
-    records = create_records(run_dir)
-    records.write_metadata(
-        Metadata(
-            kind="train",
-            options=options.sampler(problem).to_json(),
-            resolved=program.describe(),
-            params=pytrees.describe(like),
-            batches=problem.batches.describe(),
-            training=options.to_json(),
-            steps_per_epoch=problem.steps_per_epoch,
-            num_rows=problem.num_rows,
-            unit=problem.unit,
-            note=note or {},
-            machine=describe_machine(),
+    with new_records(run_dir) as records:
+        records.write_metadata(
+            Metadata(
+                kind="train",
+                options=options.sampler(problem).to_json(),
+                resolved=program.describe(),
+                params=pytrees.describe(like),
+                batches=problem.batches.describe(),
+                training=options.to_json(),
+                steps_per_epoch=problem.steps_per_epoch,
+                num_rows=problem.num_rows,
+                unit=problem.unit,
+                note=note or {},
+                machine=describe_machine(),
+                fingerprint=fingerprint.write(records.folder, program, carry.state.points),
+            )
         )
-    )
-    run(
-        program,
-        carry,
-        records,
-        options.run_epochs * problem.steps_per_epoch,
-        evaluation=evaluation,
-        checkpoint_every=checkpoint_every,
-        progress=progress,
-        callback=callback,
-    )
+        run(
+            program,
+            carry,
+            records,
+            options.run_epochs * problem.steps_per_epoch,
+            evaluation=evaluation,
+            checkpoint_every=checkpoint_every,
+            keep_checkpoints=keep_checkpoints,
+            progress=progress,
+            callback=callback,
+        )
     return Trained(records, like).warned()
 
 
@@ -163,23 +168,31 @@ def resume_training(
     callback: Callable[[Progress], Any] | None = None,
     gain: Any = None,
     buffer_gain: Any = None,
+    checkpoint_every: int | str | None = None,
+    keep_checkpoints: int | None = None,
+    force: bool = False,
 ) -> Trained:
     """Continue the training in a folder, bit for bit; more `epochs` make it longer.
 
     The latter is refused where a longer run would begin in another way: with a learning rate or
     cycle that follows the length, or with an average at its end.
 
-    `gain` and `buffer_gain` are given again where they were functions of your own.
+    `gain` and `buffer_gain` are given again where they were functions of your own. A problem that
+    does not fit the run is refused; `force=True` goes on with it.
     """
-    return resume_records(
-        open_records(run_dir),
-        problem,
-        epochs=epochs,
-        progress=progress,
-        callback=callback,
-        gain=gain,
-        buffer_gain=buffer_gain,
-    )
+    with resumed_records(run_dir) as records:
+        return resume_records(
+            records,
+            problem,
+            epochs=epochs,
+            progress=progress,
+            callback=callback,
+            force=force,
+            gain=gain,
+            buffer_gain=buffer_gain,
+            checkpoint_every=checkpoint_every,
+            keep_checkpoints=keep_checkpoints,
+        )
 
 
 def resume_records(
@@ -188,6 +201,7 @@ def resume_records(
     *,
     progress: bool | None = None,
     callback: Callable[[Progress], Any] | None = None,
+    force: bool = False,
     **given: Any,
 ) -> Trained:
     """Continue the training whose records were opened; see `resume_training`."""
@@ -199,6 +213,8 @@ def resume_records(
             "the same problem again."
         )
     program, like = build_training(problem, options), point_like(records)
+    if not force:
+        fingerprint.check(records.folder, program, like, records.metadata.fingerprint)
     restored = _restore(records, problem, options, program, like)
     evaluation = build_evaluation(problem, options, like)
     evaluation.state = restored.evaluation
@@ -214,6 +230,7 @@ def resume_records(
         chosen.num_steps,
         evaluation=evaluation,
         checkpoint_every=options.checkpoint_every,
+        keep_checkpoints=options.keep_checkpoints,
         progress=progress,
         callback=callback,
     )
@@ -223,7 +240,7 @@ def resume_records(
 def networks_of(run_dir: str | Path, problem: Supervised, num_replicas: int | None = None) -> Any:
     """Return the last networks of a run, (params, model_state) with a leading axis from cold to
     hot."""
-    records = open_records(run_dir)
+    records = open_records(run_dir, with_checkpoint=True)
     # Gains do not matter here: any take the place of functions that a folder cannot hold.
     options = _stored_options(records, problem, {"gain": 0.0, "buffer_gain": 0.0})
     program, like = build_training(problem, options), point_like(records)

@@ -8,6 +8,7 @@ import numpy as np
 
 from replicax.run import pytrees
 from replicax.run.counters import PAIR_COUNTS
+from replicax.run.folder import save_copy
 from replicax.run.host_loop import Result
 from replicax.run.metadata import Metadata
 from replicax.run.records import Records
@@ -331,7 +332,7 @@ class Posterior:
 
     def save(self, folder: str | Path) -> Path:
         """Write everything into a new folder that `rx.load` opens."""
-        self._records.save(Path(folder))
+        save_copy(self._records, Path(folder))
         return Path(folder)
 
     def problems(self) -> list[str]:

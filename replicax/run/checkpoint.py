@@ -1,6 +1,7 @@
 """Checkpoints by Orbax: arrays saved by their path in a tree, restored into a tree of shapes."""
 
 import logging
+import shutil
 import urllib.parse
 from pathlib import Path
 from typing import Any
@@ -8,40 +9,56 @@ from typing import Any
 import jax
 import numpy as np
 
+from replicax.run import files
+from replicax.run.files import Damaged
 
-def save(folder: Path, step: int, tree: Any) -> None:
-    """Commit a checkpoint atomically; the one before it is kept, older ones go."""
-    import orbax.checkpoint as ocp
-
-    with _manager(folder) as manager:
-        if step in manager.all_steps():  # a step has one state only
-            return
-        arrays = {name: np.asarray(leaf) for name, leaf in _by_path(tree).items()}
-        manager.save(step, args=ocp.args.StandardSave(arrays), force=True)
-        manager.wait_until_finished()
+FOLDER = "checkpoints"
 
 
-def latest_step(folder: Path) -> int:
-    """Return the step of the newest checkpoint."""
-    with _manager(folder) as manager:
-        step = manager.latest_step()
-    if step is None:
-        raise ValueError(f"{folder} holds no checkpoint: the run ended before it saved one.")
-    return step
+def copy_arrays(tree: Any) -> dict[str, np.ndarray]:
+    """Return the leaves by path, copied: the loop may write over its own. Empty ones, which Orbax
+    does not take, are left out."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {_name(path): np.array(leaf) for path, leaf in leaves if leaf.size}
+
+
+def save(folder: Path, step: int, arrays: dict[str, np.ndarray]) -> str:
+    """Write a checkpoint and wait until it is on the disk; return its digest."""
+    path = _path(folder, step)
+    with _checkpointer() as checkpointer:
+        checkpointer.save(path, arrays, force=True)
+        checkpointer.wait_until_finished()
+    digest = files.digest_folder(path, synced=True)
+    files.sync(path)
+    files.sync(path.parent)
+    return digest
+
+
+def check(folder: Path, step: int, digest: str | None) -> None:
+    """Raise `Damaged` unless the checkpoint is as it was written."""
+    path = _path(folder, step)
+    if digest is None:
+        raise Damaged(f"{folder} holds a copy of the results, without a checkpoint.")
+    if not path.is_dir():
+        raise Damaged(f"{path} is missing.")
+    if files.digest_folder(path) != digest:
+        raise Damaged(f"{path} is damaged: its content is not what its digest says.")
 
 
 def restore(folder: Path, step: int, like: Any) -> Any:
     """Return the checkpoint of `step` as a tree like `like`, a tree of shapes or arrays."""
-    import orbax.checkpoint as ocp
-
-    with _manager(folder) as manager:
-        saved = manager.restore(step, args=ocp.args.StandardRestore())
-    expected = {name: (x.shape, x.dtype) for name, x in _by_path(like).items()}
-    if {name: (x.shape, x.dtype) for name, x in saved.items()} != expected:
-        raise ValueError(
-            f"The checkpoint in {folder} does not fit: the params, the kernel or the precision is "
-            "not the one this run was started with."
-        )
+    leaves = jax.tree_util.tree_leaves_with_path(like)
+    expected = {_name(path): (x.shape, str(x.dtype)) for path, x in leaves if x.size}
+    path = _path(folder, step)
+    with _checkpointer() as checkpointer:
+        stored = checkpointer.metadata(path).item_metadata.tree
+        found = {name: (tuple(x.shape), str(np.dtype(x.dtype))) for name, x in stored.items()}
+        if found != expected:
+            raise ValueError(
+                f"The checkpoint in {folder} does not fit: the params, the kernel or the precision "
+                "is not the one this run was started with."
+            )
+        saved = checkpointer.restore(path)
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: (
             np.asarray(saved[_name(path)]) if leaf.size else np.empty(leaf.shape, leaf.dtype)
@@ -50,19 +67,24 @@ def restore(folder: Path, step: int, like: Any) -> Any:
     )
 
 
-def _by_path(tree: Any) -> dict[str, Any]:
-    """Return the leaves by path; Orbax does not take empty ones."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {_name(path): leaf for path, leaf in leaves if leaf.size}
+def delete_others(folder: Path, steps: list[int]) -> None:
+    """Remove all checkpoints but those of `steps`, half-written ones too."""
+    kept = {str(step) for step in steps}
+    for path in (folder / FOLDER).glob("*"):
+        if path.name not in kept:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _path(folder: Path, step: int) -> Path:
+    return (folder / FOLDER / str(step)).absolute()
 
 
 def _name(path: tuple) -> str:
     return urllib.parse.quote(jax.tree_util.keystr(path), safe="")
 
 
-def _manager(folder: Path) -> Any:
+def _checkpointer() -> Any:
     logging.getLogger("absl").setLevel(logging.ERROR)
     import orbax.checkpoint as ocp
 
-    options = ocp.CheckpointManagerOptions(max_to_keep=2, create=True)
-    return ocp.CheckpointManager((folder / "checkpoints").absolute(), options=options)
+    return ocp.StandardCheckpointer()

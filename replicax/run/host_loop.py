@@ -2,9 +2,10 @@
 
 import contextlib
 import signal
-import threading
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from replicax.run.records import Records
 from replicax.run.round_trips import completed_trips
 from replicax.run.rows import Carry
 from replicax.run.saver import Evaluation, Saver
+from replicax.run.signals import ends_process, interruptible
 
 _FIRST_STEPS = 64
 _CHUNK_SECONDS = 0.5
@@ -79,20 +81,28 @@ def run(
     num_steps: int,
     *,
     evaluation: Evaluation | None = None,
-    checkpoint_every: int | None = None,
+    checkpoint_every: int | str | None = None,
+    keep_checkpoints: int = 2,
     progress: bool | None = None,
     callback: Callable[[Progress], Any] | None = None,
     programs: Programs | None = None,
 ) -> None:
     """Run from the step of `carry` to `num_steps`, and write down how that ended.
 
-    An interrupt, a callback's "stop", the end of the batches or a non-finite energy end it before.
+    A signal, a callback's "stop", the end of the batches or a non-finite energy end it before;
+    SIGTERM and SIGUSR1 end the process as well, once all is saved.
     """
-    saver = Saver(records, checkpoint_every)
-    with display_progress(progress, num_steps, int(carry.state.step)) as display:
-        watchers = [watch for watch in (display, callback) if watch is not None]
-        result = _loop(program, carry, num_steps, saver, evaluation, watchers, programs)
-    records.write_metadata(records.metadata.with_result(*result))
+    start = int(carry.state.step)
+    with interruptible() as signals, Saver(records, checkpoint_every, keep_checkpoints) as saver:
+        with display_progress(progress, num_steps, start) as display:
+            watchers = [watch for watch in (display, callback) if watch is not None]
+            result = _loop(
+                program, carry, num_steps, saver, evaluation, watchers, programs, signals
+            )
+        saver.finish(result)
+    if ends_process(signals):
+        print(result.sentence, file=sys.stderr, flush=True)
+        raise SystemExit(128 + signals[0])
 
 
 def _loop(
@@ -103,6 +113,7 @@ def _loop(
     evaluation: Evaluation | None,
     watchers: list[Callable[[Progress], Any]],
     programs: Programs | None,
+    signals: list[int],
 ) -> Result:
     step = int(carry.state.step)
     keys, _ = seed_keys(program.seed, program.num_chains)
@@ -110,35 +121,35 @@ def _loop(
     chunk = build_chunk(program, keys, capacity, programs)
     pace = Pace(program.chunk_steps or min(capacity, _FIRST_STEPS), capacity)
     result = None
-    saver.start(step)
-    with interruptible() as interrupts:
-        while step < num_steps and result is None:
-            count = min(pace.length, num_steps - step, _until_evaluation(program, step))
-            count, data = program.batches.feed(step, count, capacity)
-            if count == 0:
-                result = Result("batches_ended", str(BatchesEnded(step)))
-                break
-            began = time.monotonic()
-            slots = layout.draw_slots(program, step, count, capacity)
-            carry, rows = chunk(carry, data, count, slots)
-            done = int(rows.count)
-            seconds = max(time.monotonic() - began, 1e-9)
-            for group, arrays in layout.to_records(program, rows, step, done).items():
-                saver.records.append(group, arrays)
-            step += done
-            if program.chunk_steps is None:
-                pace = pace.after(done, seconds)
-            result = _ending(program, carry, bool(interrupts), step)
-            row = {}
-            if evaluation is not None and done and not _is_broken(program, carry):
-                row = _evaluate(program, evaluation, carry, step, saver.records)
-            progress = _progress(program, carry, step, num_steps, done / seconds, row)
-            with _saving_on_error(saver, program, carry, evaluation):
-                answers = [watch(progress) for watch in watchers]
-            if "stop" in answers and result is None:
-                result = Result("stopped", f"The callback stopped the run at step {step}.")
-            if saver.is_due(step):
-                saver.save(program, carry, evaluation)
+    if saver.records.folder is not None:
+        saver.save(program, carry, evaluation)  # so that the folder can be resumed from now on
+    while step < num_steps and result is None:
+        count = min(pace.length, num_steps - step, _until_evaluation(program, step))
+        count, data = program.batches.feed(step, count, capacity)
+        if count == 0:
+            result = Result("batches_ended", str(BatchesEnded(step)))
+            break
+        began = time.monotonic()
+        slots = layout.draw_slots(program, step, count, capacity)
+        carry, rows = chunk(carry, data, count, slots)
+        done = int(rows.count)
+        seconds = max(time.monotonic() - began, 1e-9)
+        for group, arrays in layout.to_records(program, rows, step, done).items():
+            saver.records.append(group, arrays)
+        step += done
+        if program.chunk_steps is None:
+            pace = pace.after(done, seconds)
+        result = _ending(program, carry, signals, step, saver.records.folder)
+        row = {}
+        if evaluation is not None and done and not _is_broken(program, carry):
+            row = _evaluate(program, evaluation, carry, step, saver.records)
+        progress = _progress(program, carry, step, num_steps, done / seconds, row)
+        with _saving_on_error(saver, program, carry, evaluation):
+            answers = [watch(progress) for watch in watchers]
+        if "stop" in answers and result is None:
+            result = Result("stopped", f"The callback stopped the run at step {step}.")
+        if saver.is_due(step):
+            saver.save(program, carry, evaluation)
     saver.save(program, carry, evaluation)
     return result or Result("finished", f"All {num_steps} steps were done.")
 
@@ -175,7 +186,9 @@ def _is_broken(program: Program, carry: Carry) -> bool:
     return program.stop_on_nonfinite and bool(np.any(carry.counters.nonfinite))
 
 
-def _ending(program: Program, carry: Carry, interrupted: bool, step: int) -> Result | None:
+def _ending(
+    program: Program, carry: Carry, signals: list[int], step: int, folder: Path | None
+) -> Result | None:
     """Return how the run ends at this step, or None."""
     if _is_broken(program, carry):
         energy = np.asarray(carry.counters.energy)
@@ -189,8 +202,15 @@ def _ending(program: Program, carry: Carry, interrupted: bool, step: int) -> Res
             f"The energy of replica {replica} on rung {rung} of chain {chain} became "
             f"{energy[chain, rung]} at step {step - 1}. Draws up to there are kept. {remedy}",
         )
-    if interrupted:
-        return Result("interrupted", f"The run was interrupted at step {step}; all is saved.")
+    if signals:
+        name = "" if signals[0] == signal.SIGINT else f" by {signal.Signals(signals[0]).name}"
+        saved = (
+            "it has no run_dir, so nothing is saved."
+            if folder is None
+            else f"all is saved. Continue it with: replicax resume {folder}, or "
+            f"rx.resume({str(folder)!r}, target)."
+        )
+        return Result("interrupted", f"The run was interrupted{name} at step {step}; {saved}")
     return None
 
 
@@ -210,23 +230,3 @@ def _progress(
         carry=carry,
         evaluation=row,
     )
-
-
-@contextlib.contextmanager
-def interruptible() -> Iterator[list]:
-    """Collect Ctrl-C in a list instead of raising; a second one raises as usual."""
-    signals: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield signals
-        return
-
-    def note(number: int, frame: Any) -> None:
-        if signals:
-            raise KeyboardInterrupt
-        signals.append(number)
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield signals
-    finally:
-        signal.signal(signal.SIGINT, before)

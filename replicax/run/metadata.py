@@ -1,16 +1,18 @@
 """The metadata of a run, `run.json` of a run folder: typed, with the version of the format."""
 
-import json
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from replicax.run import files
+from replicax.run.files import Damaged
 from replicax.version import __version__
 
-# Of run folders. 1 had no number, and checkpoints by position; 2 attempted swaps at every step.
-FORMAT_VERSION = 3
+# Of run folders. 1 had no number, and checkpoints by position; 2 attempted swaps at every step;
+# 3 had no commits.
+FORMAT_VERSION = 4
 FILE = "run.json"
 
 
@@ -28,13 +30,14 @@ class Metadata:
     num_rows: int | None = None
     unit: str | None = None
     note: dict[str, Any] = field(default_factory=dict)  # the user's
+    fingerprint: dict[str, Any] | None = None  # of target and data, `fingerprint.write`
     result: dict[str, str] | None = None  # code and sentence, once the run has ended
     machine: str = ""
     version: str = __version__
     format_version: int = FORMAT_VERSION
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1)
+    def write(self, folder: Path) -> None:
+        files.write_json(folder / FILE, asdict(self))
 
     def with_result(self, code: str, sentence: str) -> "Metadata":
         return replace(self, result={"code": code, "sentence": sentence})
@@ -50,11 +53,8 @@ def read_metadata(folder: Path) -> Metadata:
     path = folder / FILE
     if not path.is_file():
         raise ValueError(f"{folder} is not a run folder: there is no {FILE} in it.")
-    try:
-        content = json.loads(path.read_text())
-    except ValueError:
-        raise ValueError(f"{path} is damaged: it does not hold JSON.") from None
-    if not isinstance(content, dict) or not {"options", "resolved", "params"} <= set(content):
+    content = files.read_json(path)
+    if not {"options", "resolved", "params"} <= set(content):
         raise ValueError(f"{path} was not written by replicax; give another folder.")
     version = content.get("format_version", 1)
     if version != FORMAT_VERSION:
@@ -63,8 +63,9 @@ def read_metadata(folder: Path) -> Metadata:
             f"{content.get('version', '?')}; this is replicax {__version__}, which reads format "
             f"version {FORMAT_VERSION}. Open it with the version that wrote it."
         )
+    content = files.check_digest(path, content)
     known = {entry.name for entry in fields(Metadata)}
     missing = {"kind", "batches"} - set(content)
     if missing or not set(content) <= known:
-        raise ValueError(f"{path} is damaged: its entries are not those of a run.")
+        raise Damaged(f"{path} is damaged: its entries are not those of a run.")
     return Metadata(**content)

@@ -1,5 +1,6 @@
 """The options of `rx.sample`: their defaults and checks, and their form in a run folder."""
 
+import re
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from replicax.algorithm.tuning import ConstantGain, Gain
 from replicax.errors import choose
 from replicax.run.defaults import AUTO, PAPER
 
+_CHECKPOINT_SECONDS = 30.0
 _CUSTOM = "custom"  # stands in a run folder for an object that only the user can give again
 _CLASSES = {
     made.__name__: made
@@ -60,7 +62,8 @@ class Options:
     track_best: bool | None = None
     on_nonfinite: Any = None
     chunk_steps: int | None = None
-    checkpoint_every: int | None = None
+    checkpoint_every: int | str | None = None
+    keep_checkpoints: int = 2
     swap_every: Any = None
     swap_energy: Any = None
 
@@ -68,10 +71,11 @@ class Options:
         for name, value in PAPER.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
-        for name in ("num_steps", "num_chains", "thin", "swap_every"):
+        for name in ("num_steps", "num_chains", "thin", "swap_every", "keep_checkpoints"):
             at_least(name, getattr(self, name), 1)
         at_least("burn_in", self.burn_in, 0)
-        for name in ("window", "history_every", "chunk_steps", "checkpoint_every"):
+        checkpoint_interval(self.checkpoint_every)
+        for name in ("window", "history_every", "chunk_steps"):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 1)
         at_least("seed", self.seed, -(2**63))
@@ -168,6 +172,27 @@ def _from_plain(value: Any) -> Any:
         ((name, content),) = value.items()
         return kernels.from_spec(content) if name == "kernel" else _CLASSES[name](**content)
     return value
+
+
+def checkpoint_interval(every: Any) -> tuple[int | None, float]:
+    """Return steps and seconds between two checkpoints; the seconds count where steps is None.
+
+    >>> checkpoint_interval(500), checkpoint_interval("90s"), checkpoint_interval("2h")
+    ((500, 0.0), (None, 90.0), (None, 7200.0))
+    """
+    if every is None:
+        return None, _CHECKPOINT_SECONDS
+    if isinstance(every, str):
+        number, unit = every[:-1], every[-1:]
+        seconds = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(unit, 0.0)
+        if seconds and re.fullmatch(r"\d{1,9}(\.\d{1,9})?", number):
+            return None, float(number) * seconds
+    elif isinstance(every, int | np.integer) and not isinstance(every, bool) and every >= 1:
+        return int(every), 0.0
+    raise ValueError(
+        f'checkpoint_every is {every!r}; give a number of steps, or a time such as "30s", "10m" '
+        'or "2h".'
+    )
 
 
 def is_number(value: Any) -> bool:

@@ -2,20 +2,34 @@
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+
+from replicax.run.memory import format_bytes, memory_in_use
+
+_LINE_SECONDS = 5.0  # between two lines of a log; more in a run of hours
 
 
 @contextlib.contextmanager
 def display_progress(
     wanted: bool | None, num_steps: int, start: int
 ) -> Iterator[Callable[[Any], None] | None]:
-    """Show a progress bar on standard error; `None` shows it where a terminal is attached."""
-    if wanted is False or (wanted is None and not sys.stderr.isatty()):
+    """Show progress on standard error; `None` shows it where a terminal is attached."""
+    is_terminal = sys.stderr.isatty()
+    if wanted is False or (wanted is None and not is_terminal):
         yield None
-        return
+    elif is_terminal:
+        with _bar(num_steps, start) as show:
+            yield show
+    else:
+        yield LogLines(num_steps, start)
+
+
+@contextlib.contextmanager
+def _bar(num_steps: int, start: int) -> Iterator[Callable[[Any], None]]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -25,27 +39,58 @@ def display_progress(
         TimeRemainingColumn,
     )
 
-    console = Console(stderr=True)
-    if not console.is_terminal:  # a log file: room for the whole line
-        console = Console(stderr=True, width=140)
-    picture = (BarColumn(), TimeRemainingColumn()) if console.is_terminal else ()
-    columns = (*picture, MofNCompleteColumn(), TextColumn("{task.fields[status]}"))
-    with Progress(*columns, console=console) as bar:
+    columns = (
+        BarColumn(),
+        TimeRemainingColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[status]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=num_steps, completed=start, status="compiling ...")
 
         def show(progress: Any) -> None:
             if progress.evaluation:
-                bar.console.print(epoch_line(progress), highlight=False)
-            rates = progress.verdict_rate
-            pairs = f" | pair rates {rates.min():.2f}-{rates.max():.2f}" if rates.size else ""
-            status = (
-                f"{progress.steps_per_second:,.0f} steps/s | cold energy "
-                f"{np.mean(progress.cold_energy):.4g} | round trips "
-                f"{int(progress.round_trips.sum())}{pairs}"
-            )
-            bar.update(task, completed=progress.step, status=status)
+                line = f"step {progress.step:,} | {epoch_line(progress)}"
+                bar.console.print(line, highlight=False)
+            bar.update(task, completed=progress.step, status=status(progress))
 
         yield show
+
+
+class LogLines:
+    """Writes a line every few seconds, after every evaluation of networks, and at the end."""
+
+    def __init__(self, num_steps: int, start: int) -> None:
+        self.began = self.last = time.monotonic()
+        self.num_steps = num_steps
+        print(f"step {start:,} of {num_steps:,}: compiling", file=sys.stderr, flush=True)
+
+    def __call__(self, progress: Any) -> None:
+        now = time.monotonic()
+        seconds = now - self.began
+        is_due = now - self.last >= max(_LINE_SECONDS, 0.01 * seconds)
+        if not (is_due or progress.evaluation or progress.step == self.num_steps):
+            return
+        self.last = now
+        words = f"{epoch_line(progress)} | " if progress.evaluation else ""
+        print(
+            f"step {progress.step:,} of {self.num_steps:,} | {format_seconds(seconds)}, "
+            f"{format_seconds(progress.seconds_left)} left | "
+            f"{format_bytes(memory_in_use())} | {words}{status(progress)}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def status(progress: Any) -> str:
+    """Return speed, energy and exchange of a run in a few words."""
+    rates = progress.verdict_rate
+    pairs = f" | pair rates {rates.min():.2f}-{rates.max():.2f}" if rates.size else ""
+    return (
+        f"{progress.steps_per_second:,.0f} steps/s | cold energy "
+        f"{np.mean(progress.cold_energy):.4g} | round trips "
+        f"{int(progress.round_trips.sum())}{pairs}"
+    )
 
 
 def epoch_line(progress: Any) -> str:
@@ -55,4 +100,14 @@ def epoch_line(progress: Any) -> str:
     if row["weight"] > 0:
         accuracy, nll = (row[f"average_{name}_probabilities"] for name in ("accuracy", "nll"))
         words += f" | average of {row['weight']:g}: {100 * accuracy:.2f} % {nll:.4f}"
-    return f"step {progress.step:,} | {words} | round trips {int(progress.round_trips.sum())}"
+    return words
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a time as h:mm:ss.
+
+    >>> format_seconds(3725.4)
+    '1:02:05'
+    """
+    whole = int(min(seconds, 1e9))
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

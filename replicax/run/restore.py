@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from replicax.run import checkpoint, pytrees, rows
+from replicax.run import checkpoint, pytrees
+from replicax.run.folder import FolderRecords
 from replicax.run.initial import carry_like
 from replicax.run.program import Program
-from replicax.run.records import FolderRecords
 from replicax.run.rows import Carry
 
 
 class Restored(NamedTuple):
-    """The newest checkpoint of a run."""
+    """The checkpoint that a run continues from."""
 
     step: int
     carry: Carry
@@ -39,11 +39,11 @@ def point_like(records: FolderRecords, params: Any = None) -> Any:
 def restore(
     records: FolderRecords, program: Program, like: Any, evaluation_like: Any = None
 ) -> Restored:
-    """Return the newest checkpoint of the folder, as arrays on the device.
+    """Return the checkpoint that the records stand at, as arrays on the device.
 
     `like` and `evaluation_like` are the shapes of one point and of the evaluation's state.
     """
-    step = checkpoint.latest_step(records.folder)
+    step = records.commit.step
     shapes = {"carry": carry_like(program, like), "evaluation": evaluation_like}
     arrays = checkpoint.restore(records.folder, step, shapes)
     arrays = jax.tree.map(jnp.asarray, arrays)
@@ -53,4 +53,4 @@ def restore(
 def rewind(records: FolderRecords, program: Program, step: int) -> None:
     """Bring records and batches to the step of a checkpoint: later rows are dropped."""
     program.batches.skip_to(step)
-    records.truncate(rows.lengths(program, step))
+    records.rewind()

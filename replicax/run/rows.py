@@ -17,8 +17,6 @@ from replicax.run import pytrees
 from replicax.run.counters import Counters
 from replicax.run.program import Program
 
-_BLOCK_STEPS = 2**16  # steps whose draws are counted at once
-
 
 class Carry(NamedTuple):
     """All that the rest of the run depends on; a checkpoint holds it."""
@@ -133,29 +131,6 @@ def to_records(program: Program, rows: Rows, step: int, done: int) -> dict[str, 
         "draws": draws,
         "history": {name: first_rows(x, num_points) for name, x in rows.history.items()},
     }
-
-
-def lengths(program: Program, step: int) -> dict[str, int]:
-    """Return how many rows each group of records has once `step` steps are done."""
-    every = program.evaluate_every
-    return {
-        "steps": step,
-        "draws": _count_draws(program, step),
-        "history": step // program.history_every,
-        "epochs": step // every if every else 0,
-    }
-
-
-def _count_draws(program: Program, step: int) -> int:
-    """Return how many of the first `step` steps leave a draw."""
-    first = program.burn_in
-    if program.kernel.exploits is None:
-        return max(0, -(-(step - first) // program.thin))
-    blocks = range(first, step, _BLOCK_STEPS)
-    return sum(
-        int(program.is_drawn(np.arange(block, min(block + _BLOCK_STEPS, step))).sum())
-        for block in blocks
-    )
 
 
 def first_rows(rows: Any, count: int) -> np.ndarray:

@@ -1,8 +1,10 @@
-"""Saving a run: records are flushed and a checkpoint is committed when one is due."""
+"""Saving a run: records and a checkpoint are written and committed when that is due."""
 
+import errno
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -10,12 +12,14 @@ import numpy as np
 
 from replicax.run import checkpoint
 from replicax.run.counters import PAIR_COUNTS
+from replicax.run.folder import FolderRecords
+from replicax.run.memory import peak_memory
+from replicax.run.options import checkpoint_interval
 from replicax.run.program import Program
-from replicax.run.records import FolderRecords, Records
+from replicax.run.records import Records
 from replicax.run.round_trips import completed_trips
 from replicax.run.rows import Carry
 
-_CHECKPOINT_SECONDS = 30.0
 _PENDING_BYTES = 2**28
 
 
@@ -32,38 +36,96 @@ class Evaluation:
     final: Callable[[Any], dict[str, np.ndarray]]  # state -> values that the run leaves at its end
 
 
+class SavingFailed(OSError):
+    """The state of a run could not be written; the one before it is intact."""
+
+
 @dataclass
 class Saver:
-    """Flushes records and commits a checkpoint when it is due."""
+    """Writes records and a checkpoint when one is due, beside the loop, one at a time."""
 
     records: Records
-    every: int | None = None  # steps; None: by the clock
-    step: int = 0
-    clock: float = 0.0
+    every: int | str | None = None  # steps, or seconds as "30s"
+    keep: int = 2  # commits
+    step: int = -1  # of the last save
+    worker: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "replicax"))
+    writing: Future | None = None
 
-    def start(self, step: int) -> None:
-        self.step, self.clock = step, time.monotonic()
+    def __post_init__(self) -> None:
+        self.began = self.clock = time.monotonic()
+        if isinstance(self.records, FolderRecords):
+            self.step = self.records.commit.step
+        self.before = float(self.records.final.get("seconds", 0.0))  # of earlier processes
+
+    def __enter__(self) -> "Saver":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.worker.shutdown()
 
     def is_due(self, step: int) -> bool:
         if self.records.folder is None:
             return False
         if self.records.pending_bytes > _PENDING_BYTES:
             return True
-        if self.every is not None:
-            return step - self.step >= self.every
-        return time.monotonic() - self.clock >= _CHECKPOINT_SECONDS
+        steps, seconds = checkpoint_interval(self.every)
+        if steps is not None:
+            return step - self.step >= steps
+        return time.monotonic() - self.clock >= seconds
 
     def save(self, program: Program, carry: Carry, evaluation: Evaluation | None) -> None:
-        """Flush the records, then commit the checkpoint: rows beyond it are dropped on resume."""
+        """Begin to write the state; wait first until the one before it is written."""
+        step = int(carry.state.step)
+        if step == self.step:  # a step has one state only
+            return
+        self.wait()
         values = final_values(program, carry)
         if evaluation is not None:
             values |= evaluation.final(evaluation.state)
-        self.records.flush(values)
-        step = int(carry.state.step)
-        if isinstance(self.records, FolderRecords):
-            state = None if evaluation is None else evaluation.state
-            checkpoint.save(self.records.folder, step, {"carry": carry, "evaluation": state})
-        self.start(step)
+        values["seconds"] = np.asarray(self.before + time.monotonic() - self.began)
+        values["peak_bytes"] = np.asarray(peak_memory())
+        values = {name: np.array(value) for name, value in values.items()}  # the loop goes on
+        self.step, self.clock = step, time.monotonic()
+        if not isinstance(self.records, FolderRecords):
+            self.records.keep(values)
+            return
+        state = None if evaluation is None else evaluation.state
+        arrays = checkpoint.copy_arrays({"carry": carry, "evaluation": state})
+        rows = self.records.take_pending()
+        self.writing = self.worker.submit(self.records.write, step, rows, values, arrays, self.keep)
+
+    def wait(self) -> None:
+        """Wait until all is written, or say why it could not be."""
+        if self.writing is None:
+            return
+        writing, self.writing = self.writing, None
+        try:
+            writing.result()
+        except Exception as error:
+            raise SavingFailed(_failure(self.records, self.step, error)) from error
+
+    def finish(self, result: tuple[str, str]) -> None:
+        """Wait until all is written, and write down how the run ended."""
+        self.wait()
+        try:
+            self.records.write_metadata(self.records.metadata.with_result(*result))
+        except OSError as error:
+            raise SavingFailed(_failure(self.records, self.step, error)) from error
+
+
+def _failure(records: Any, step: int, error: Exception) -> str:
+    """Return one sentence about a state that could not be written."""
+    folder, before = records.folder, records.commit.step
+    full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
+    lines = str(error).splitlines() or [""]
+    reason = "no space is left on the disk" if full else f"{type(error).__name__}: {lines[0][:200]}"
+    kept = (
+        f"The state of step {before} is intact: once that is mended, continue by "
+        f"rx.resume({str(folder)!r}, target)."
+        if before >= 0
+        else "Nothing was saved before."
+    )
+    return f"The state of step {step} could not be saved in {folder}: {reason}. {kept}"
 
 
 def final_values(program: Program, carry: Carry) -> dict[str, np.ndarray]:

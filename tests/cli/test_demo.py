@@ -31,7 +31,7 @@ def test_demo_samples_25_modes_and_replaces_an_earlier_demo(tmp_path, capsys, mo
     (out / "notes.txt").write_text("mine")
 
     def sample_again(*args, **options):
-        assert {path.name for path in options["run_dir"].iterdir()} == {"notes.txt", "target.json"}
+        assert {path.name for path in options["run_dir"].iterdir()} == {"notes.txt"}
         return rx.load(kept)
 
     monkeypatch.setattr(rx, "sample", sample_again)
@@ -52,7 +52,7 @@ def test_a_comparison_before_the_first_draw():
     assert demo.render(accuracy).row_count == 1
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "run.json", "target.json"])
+@pytest.mark.parametrize("name", ["notes.txt", "records.zarr"])
 def test_demo_refuses_folders_that_are_not_its_own(tmp_path, capsys, name):
     (tmp_path / name).write_text("{}")
     assert main(["demo", "--out", str(tmp_path)]) == 2

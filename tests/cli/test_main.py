@@ -64,11 +64,11 @@ def model(tmp_path, monkeypatch):
     Path("model.py").write_text(MODEL)
 
 
-def write_run(folder, structure):
+def write_run(folder, structure, note=None):
     """Write as much of a run folder as commands read before they load the run."""
-    Path(folder).mkdir(parents=True)
-    metadata = Metadata("sample", {}, {}, {"structure": structure}, "")
-    Path(folder, "run.json").write_text(metadata.to_json())
+    Path(folder, "commits").mkdir(parents=True, exist_ok=True)
+    Path(folder, "commits", "10.json").write_text("{}")
+    Metadata("sample", {}, {}, {"structure": structure}, "", note=note or {}).write(Path(folder))
 
 
 def run_program(*args):
@@ -266,13 +266,12 @@ def test_a_module_is_found_by_name_and_again_from_elsewhere(model, monkeypatch, 
 def test_a_target_can_be_named_again(model, capsys, asked):
     write_run("run", {"leaf": 0})
     assert "--target model.py:energy" in run_failing(capsys, "resume", "run")
-    TargetSpec.from_command_line("moved.py:energy").write(Path("run"))
+    write_run("run", {"leaf": 0}, TargetSpec.from_command_line("moved.py:energy").to_note())
     assert "no file" in run_failing(capsys, "resume", "run")
     assert "not run" in run_failing(capsys, "resume", "run", "--target", "model.py:well")
     folder, target = asked["args"]
     assert folder == Path("run") and isinstance(target, rx.Target)
-    asked["callback"](None)
-    assert TargetSpec.read(Path("run")).name == "well"
+    assert TargetSpec.from_note(asked["note"]).name == "well"
 
 
 def test_params_of_a_users_own_type_are_passed_again(model, capsys, asked):
@@ -377,7 +376,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(model, capsys):
     process = run_program("sample", "model.py:energy", *QUICK[:-1], "1000000000", "--thin", "1000",
                           "--out", "run")  # fmt: skip
     deadline = time.monotonic() + 120
-    while not Path("run/target.json").exists():  # written when the first chunk is done
+    while not Path("run/commits/0.json").exists():  # from now on signals are heard
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -407,9 +406,7 @@ def test_json_has_no_nan():
     assert strict_json(shared.to_json(value)) == {"a": [1.0, None], "b": [2.0, None], "c": "x"}
 
 
-def test_a_target_spec_is_read_as_it_was_written(tmp_path):
+def test_a_target_spec_is_read_as_it_was_written():
     spec = TargetSpec.from_command_line("replicax.demo:target", "params", None, 5)
-    spec.write(tmp_path)
-    assert TargetSpec.read(tmp_path) == spec
-    (tmp_path / "target.json").write_text("{}")
-    assert TargetSpec.read(tmp_path) is None
+    assert TargetSpec.from_note({"mine": 1, **spec.to_note()}) == spec
+    assert TargetSpec.from_note({}) is None

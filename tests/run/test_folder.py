@@ -24,9 +24,9 @@ class After(NamedTuple):  # the same fields, of the same shapes, in another orde
 
 def test_a_checkpoint_is_restored_by_path_not_by_position(tmp_path) -> None:
     saved = {"state": Before(up=np.arange(3.0), down=-np.arange(3.0)), "more": [np.ones(2)]}
-    checkpoint.save(tmp_path, 7, saved)
+    checkpoint.save(tmp_path, 7, checkpoint.copy_arrays(saved))
     like = {"state": After(down=np.empty(3), up=np.empty(3)), "more": [np.empty(2)]}
-    restored = checkpoint.restore(tmp_path, checkpoint.latest_step(tmp_path), like)
+    restored = checkpoint.restore(tmp_path, 7, like)
     np.testing.assert_array_equal(restored["state"].up, np.arange(3.0))
     np.testing.assert_array_equal(restored["state"].down, -np.arange(3.0))
     np.testing.assert_array_equal(restored["more"][0], np.ones(2))
@@ -35,14 +35,14 @@ def test_a_checkpoint_is_restored_by_path_not_by_position(tmp_path) -> None:
 def test_names_that_look_alike_are_kept_apart(tmp_path) -> None:
     """By path means by the whole path: quotes, dots and slashes in names included."""
     saved = {"a.b": np.ones(1), "a": {"b": np.zeros(1)}, "a/b": np.full(1, 2.0), "c": np.zeros(0)}
-    checkpoint.save(tmp_path, 0, saved)
+    checkpoint.save(tmp_path, 0, checkpoint.copy_arrays(saved))
     restored = checkpoint.restore(tmp_path, 0, jax.tree.map(np.empty_like, saved))
     jax.tree.map(np.testing.assert_array_equal, restored, saved)
 
 
 @pytest.mark.parametrize("like", [{"a": np.empty(2), "c": np.empty(1)}, {"a": np.empty(3)}])
 def test_a_checkpoint_of_other_arrays_is_refused(tmp_path, like) -> None:
-    checkpoint.save(tmp_path, 0, {"a": np.ones(2), "b": np.ones(1)})
+    checkpoint.save(tmp_path, 0, checkpoint.copy_arrays({"a": np.ones(2), "b": np.ones(1)}))
     with pytest.raises(ValueError, match="does not fit"):
         checkpoint.restore(tmp_path, 0, like)
 
@@ -79,11 +79,12 @@ def test_another_format_is_refused_by_its_version(folder, tmp_path, version) -> 
     ("text", "said"),
     [
         ("{", "does not hold JSON"),
-        ("[]", "was not written by replicax"),
+        ("[]", "does not hold a JSON object"),
+        ("[" * 100_000, "does not hold JSON"),
         ('{"options": 1}', "was not written by replicax"),
         (
-            '{"options": {}, "resolved": {}, "params": {}, "format_version": 3}',
-            "entries are not those of a run",
+            '{"options": {}, "resolved": {}, "params": {}, "format_version": 4}',
+            "not what its digest says",
         ),
     ],
 )

@@ -12,12 +12,15 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xarray
 from common import assert_same_run, slow
 
 import replicax as rx
-from replicax.run import records
+from replicax.run import commits
+from replicax.run.folder import FolderRecords, open_records
 from replicax.run.host_loop import Pace
 from replicax.run.metadata import Metadata
+from replicax.run.zarr_arrays import chunk_shape
 
 SETTINGS = dict(
     num_replicas=6,
@@ -76,56 +79,55 @@ def test_where_a_run_is_cut_changes_nothing(tmp_path, whole, stop):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_records_beyond_the_checkpoint_are_dropped(tmp_path, whole, monkeypatch):
     """A run killed after its records were written but before the checkpoint was committed."""
-    from replicax.run import checkpoint
+    folder = tmp_path / "run"
+    write = commits.write
 
-    folder, saved = tmp_path / "run", []
-    real_save = checkpoint.save
-
-    def dies_at_the_second(folder, step, tree):
-        if saved:
+    def dies_at_the_third(folder, commit):
+        if commit.step > 100:
             raise OSError("the disk went away")
-        saved.append(step)
-        real_save(folder, step, tree)
+        write(folder, commit)
 
-    monkeypatch.setattr(checkpoint, "save", dies_at_the_second)
-    with pytest.raises(OSError, match="went away"):
+    monkeypatch.setattr(commits, "write", dies_at_the_third)
+    with pytest.raises(OSError, match="step 200 could not be saved.*went away.*step 100 is intact"):
         run_modes25(406, history_every=50, run_dir=folder, chunk_steps=100, checkpoint_every=100)
     monkeypatch.undo()
-    assert records.open_records(folder).length("steps") > saved[0]
-    assert rx.load(folder).result.code == "running"
+    assert (
+        xarray.open_zarr(folder / "records.zarr", group="steps", consolidated=False).sizes["step"]
+        == 200
+    )
+    assert rx.load(folder).result.code == "running" and rx.load(folder).num_steps == 100
     assert_same_run(rx.resume(folder, rx.targets.modes25()), whole)
 
 
 def test_records_grow_and_are_cut_at_any_row(tmp_path):
     rng = np.random.default_rng(0)
-    kept = records.create_records(tmp_path / "run")
-    assert isinstance(kept, records.FolderRecords)
+    kept = FolderRecords(tmp_path)
     kept.write_metadata(Metadata("sample", {}, {}, {}, "none"))
     rows = [
         {"rung_of": rng.integers(0, 9, (n, 2, 3)).astype(np.int8), "empty": np.zeros((n, 2, 0))}
         for n in (4, 1, 7, 3)
     ]
-    for part in rows:
-        kept.append("steps", part)
-        kept.flush({"step": np.array(0)})
+    for step, part in enumerate(rows):
+        kept.write(step, {"steps": part}, {"step": np.array(step)}, None, keep=9)
     everything = np.concatenate([part["rung_of"] for part in rows])
     np.testing.assert_array_equal(kept.read("steps", "rung_of"), everything)
     assert kept.read("steps", "empty").shape == (15, 2, 0)
-    for length in (14, 9, 5, 0):
-        kept.truncate({"steps": length})
-        again = records.open_records(tmp_path / "run")
-        assert again.length("steps") == length
-        if length:
-            np.testing.assert_array_equal(again.read("steps", "rung_of"), everything[:length])
-    kept.append("steps", rows[0])
-    kept.flush({"step": np.array(0)})
-    np.testing.assert_array_equal(kept.read("steps", "rung_of"), rows[0]["rung_of"])
+    for step, length in ((2, 12), (1, 5), (0, 4)):
+        kept.commit = commits.read(tmp_path, step)
+        kept.rewind()
+        again = open_records(tmp_path)
+        assert again.length("steps") == length and again.final["step"] == step
+        np.testing.assert_array_equal(again.read("steps", "rung_of"), everything[:length])
+    kept.write(1, {"steps": rows[3]}, {}, None, keep=9)
+    expected = np.concatenate([everything[:4], rows[3]["rung_of"]])
+    np.testing.assert_array_equal(open_records(tmp_path).read("steps", "rung_of"), expected)
 
 
 def test_chunks_on_disk_are_never_empty():
-    assert records._chunks(np.zeros((4, 1, 0))) == (2**20, 1, 1)  # newer versions of zarr insist
-    assert records._chunks(np.zeros((4, 2, 8))) == (2**13, 2, 8)
-    assert records._chunks(np.zeros((2, 2**18))) == (1, 2**18), "a row may be large"
+    assert chunk_shape((4, 1, 0), 8) == (2**17, 1, 1)  # newer versions of zarr insist
+    assert chunk_shape((4, 2, 8), 8) == (2**13, 2, 8)
+    assert chunk_shape((2, 2**18), 8) == (1, 2**18), "a row may be large"
+    assert chunk_shape((2, 2**20, 2**10), 4) == (1, 2**18, 2**10), "but not too large to compress"
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

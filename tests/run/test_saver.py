@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.run import checkpoint, saver
+from replicax.run import checkpoint, commits, saver
 from replicax.run.records import Records
 from replicax.run.restore import rewind
 from replicax.run.saver import Saver
@@ -31,23 +31,28 @@ def clock(monkeypatch) -> Clock:
 
 
 def folder_records(pending_bytes: int = 0) -> SimpleNamespace:
-    return SimpleNamespace(folder="somewhere", pending_bytes=pending_bytes)
+    return SimpleNamespace(folder="somewhere", pending_bytes=pending_bytes, final={})
 
 
 def test_a_checkpoint_is_due_every_thirty_seconds(clock: Clock) -> None:
     made = Saver(folder_records())
-    made.start(step=50)
     clock.now += 29.9
     assert not made.is_due(10_000)
     clock.now += 0.2
     assert made.is_due(51)
-    made.start(step=51)
-    assert not made.is_due(52), "the clock starts anew"
+
+
+@pytest.mark.parametrize(("every", "seconds"), [("5s", 5), ("0.5m", 30), ("2h", 7200)])
+def test_a_checkpoint_may_be_due_by_another_time(clock: Clock, every: str, seconds: int) -> None:
+    made = Saver(folder_records(), every)
+    clock.now += seconds - 0.1
+    assert not made.is_due(10_000)
+    clock.now += 0.2
+    assert made.is_due(1)
 
 
 def test_a_checkpoint_may_be_due_by_steps_instead(clock: Clock) -> None:
-    made = Saver(folder_records(), every=100)
-    made.start(step=50)
+    made = Saver(folder_records(), every=100, step=50)
     clock.now += 1e6
     assert not made.is_due(149) and made.is_due(150) and made.is_due(151)
 
@@ -55,14 +60,12 @@ def test_a_checkpoint_may_be_due_by_steps_instead(clock: Clock) -> None:
 @pytest.mark.parametrize("every", [None, 100])
 def test_a_quarter_of_a_gigabyte_is_not_kept_waiting(clock: Clock, every: int | None) -> None:
     for pending, due in ((2**28, False), (2**28 + 1, True)):
-        made = Saver(folder_records(pending), every=every)
-        made.start(step=0)
+        made = Saver(folder_records(pending), every=every, step=0)
         assert made.is_due(1) is due
 
 
 def test_records_in_memory_are_never_due(clock: Clock) -> None:
     made = Saver(Records(), every=1)
-    made.start(step=0)
     clock.now += 1e6
     assert not made.is_due(10)
 
@@ -103,35 +106,32 @@ def test_the_best_point_survives_saving(tracked: rx.Posterior, tmp_path) -> None
     assert energy == energies.min()
 
 
-def test_the_newest_two_checkpoints_are_kept(tmp_path) -> None:
-    for step in (3, 20, 100):
-        checkpoint.save(tmp_path, step, {"a": np.full(2, step)})
-    assert checkpoint.latest_step(tmp_path) == 100
-    like = {"a": np.empty(2, int)}
-    for step in (20, 100):
-        assert checkpoint.restore(tmp_path, step, like)["a"].tolist() == [step, step]
-    assert sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir()) == [20, 100]
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("keep", [1, 3])
+def test_the_newest_checkpoints_are_kept(tmp_path, keep: int) -> None:
+    rx.sample(
+        rugged, jnp.zeros(2), num_steps=50, num_replicas=2, learning_rate=(0.01, 0.1), buffer=0.1,
+        run_dir=tmp_path, chunk_steps=10, checkpoint_every=10, keep_checkpoints=keep,
+        progress=False,
+    )  # fmt: skip
+    newest = [10, 20, 30, 40, 50][-keep:]
+    assert sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir()) == newest
+    assert sorted(commits.steps(tmp_path)) == newest
+    for step in newest:
+        checkpoint.check(tmp_path, step, commits.read(tmp_path, step).checkpoint)
 
 
 @pytest.mark.parametrize("like", [np.empty(3), np.empty(2, np.float32)])
 def test_a_checkpoint_of_other_shapes_is_refused(tmp_path, like) -> None:
-    checkpoint.save(tmp_path, 0, {"a": np.ones(2)})
+    checkpoint.save(tmp_path, 0, checkpoint.copy_arrays({"a": np.ones(2)}))
     with pytest.raises(ValueError, match="does not fit"):
         checkpoint.restore(tmp_path, 0, {"a": like})
 
 
 def test_batches_go_forward_when_a_run_is_rewound() -> None:
     """One batch at a time, so that a resumed iterable does not hold all that went before."""
-    skipped, cut = [], []
-    program: Any = SimpleNamespace(
-        batches=SimpleNamespace(skip_to=skipped.append),
-        burn_in=10,
-        thin=4,
-        kernel=SimpleNamespace(exploits=None),
-        history_every=7,
-        evaluate_every=None,
-    )
-    records: Any = SimpleNamespace(truncate=cut.append)
+    skipped: list[int] = []
+    program: Any = SimpleNamespace(batches=SimpleNamespace(skip_to=skipped.append))
+    records: Any = SimpleNamespace(rewind=lambda: skipped.append(-1))
     rewind(records, program, 40)
-    assert skipped == [40]
-    assert cut == [{"steps": 40, "draws": 8, "history": 5, "epochs": 0}]
+    assert skipped == [40, -1]

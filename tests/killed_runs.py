@@ -1,0 +1,87 @@
+"""Runs in processes of their own that are killed at random moments and begun again.
+
+    python tests/killed_runs.py KIND FOLDER
+
+starts the run, or resumes what is in the folder. Checkpoints follow each other so closely that the
+process writes nearly all of the time.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+EVERY = 4  # steps from one checkpoint to the next
+
+
+def sample(folder: Path | None) -> Any:
+    """Sample a mixture into `folder`, or continue there."""
+    import jax.numpy as jnp
+
+    import replicax as rx
+
+    def energy(x):
+        one, other = jnp.sum((x["a"] - 2) ** 2), jnp.sum((x["a"] + 2) ** 2)
+        return x["b"] ** 2 - jnp.logaddexp(-one, -other)
+
+    if folder is not None and (folder / "run.json").exists() and any(folder.glob("commits/*.json")):
+        return rx.resume(folder, energy, progress=False)
+    return rx.sample(
+        energy, {"a": jnp.zeros(3), "b": jnp.array(0.5)}, num_steps=140, num_replicas=4,
+        num_chains=2, learning_rate=(0.01, 0.1), history_every=7, thin=3, burn_in=5, chunk_steps=4,
+        run_dir=folder, checkpoint_every=EVERY, progress=False, track_best=True, seed=5,
+    )  # fmt: skip
+
+
+def train(folder: Path | None) -> Any:
+    """Train tiny networks into `folder`, or continue there."""
+    from tiny_networks import EXCHANGING, NETWORK, tiny_problem
+
+    import replicax as rx
+
+    problem = tiny_problem()
+    if folder is not None and (folder / "run.json").exists() and any(folder.glob("commits/*.json")):
+        return rx.resume(folder, problem, progress=False)
+    return rx.train(
+        problem, NETWORK.init, run_dir=folder, checkpoint_every=EVERY, keep_networks=True,
+        **EXCHANGING | {"epochs": 30},
+    )  # fmt: skip
+
+
+KINDS = {"sample": sample, "train": train}
+
+
+def run_with_kills(kind: str, folder: Path, num_kills: int, seed: int) -> int:
+    """Run to the end through `num_kills` kills; return the number of kills that hit the run."""
+    moments = random.Random(seed)
+    command = [sys.executable, "-W", "ignore", __file__, kind, str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    hits = 0
+    for _ in range(num_kills):
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        newest = _newest(folder)
+        while process.poll() is None and _newest(folder) == newest:
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0, 0.4))
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            hits += 1
+        _, errors = process.communicate()
+        if process.returncode not in (0, -signal.SIGKILL):
+            raise AssertionError(errors)
+    subprocess.run(command, env=environment, check=True)
+    return hits
+
+
+def _newest(folder: Path) -> int:
+    return max((int(path.stem) for path in folder.glob("commits/*.json")), default=-1)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    KINDS[sys.argv[1]](Path(sys.argv[2]))

@@ -1,0 +1,367 @@
+"""Run folders that are damaged, full, in use or of another target: a sentence, and nothing lost."""
+
+import errno
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from common import assert_same_run
+
+import replicax as rx
+from replicax.run import checkpoint, commits, files
+from replicax.run.lock import locked
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*(R-hat|effective|round trip|chain|trips|start)")
+OPTIONS: dict[str, Any] = dict(
+    num_replicas=3, num_chains=2, learning_rate=(0.01, 0.1), buffer=0.1, seed=2, progress=False
+)
+STEPS = 60
+
+
+def energy(x, rows):
+    return jnp.sum((x["a"] - jnp.mean(rows)) ** 2) + 0.1 * x["b"] ** 2
+
+
+START = {"a": jnp.zeros(2), "b": jnp.array(1.0)}
+ROWS = jnp.arange(40.0)
+
+
+def run(num_steps: int = STEPS, rows: Any = ROWS, **options: Any) -> rx.Posterior:
+    return rx.sample(
+        energy, START, num_steps=num_steps, batches=rows, batch_size=8, history_every=10,
+        **OPTIONS | options,
+    )  # fmt: skip
+
+
+def resume(folder: Path, target: Any = energy, rows: Any = ROWS, **options: Any) -> rx.Posterior:
+    return rx.resume(folder, target, batches=rows, batch_size=8, progress=False, **options)
+
+
+@pytest.fixture(scope="module")
+def whole() -> rx.Posterior:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return run()
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory) -> Path:
+    """A run with commits at steps 20 and 40, of 60."""
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+
+    def stop(progress: rx.Progress) -> str | None:
+        return "stop" if progress.step == 40 else None
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run(run_dir=folder, chunk_steps=20, checkpoint_every=20, callback=stop)
+    return folder
+
+
+@pytest.fixture
+def folder(stopped: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(stopped, tmp_path / "run"))
+
+
+def flip(path: Path, place: float = 0.5) -> None:
+    """Change one byte in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[int(place * (len(content) - 1))] ^= 0x40
+    path.write_bytes(bytes(content))
+
+
+def newest_array(folder: Path) -> Path:
+    return max((folder / "checkpoints/40").rglob("d/*"), key=lambda path: path.stat().st_size)
+
+
+NEWEST = {
+    "a commit that is missing a half": lambda f: (f / "commits/40.json").write_text("{"),
+    "a commit with a flipped byte": lambda f: flip(f / "commits/40.json"),
+    "values that are missing": lambda f: (f / "commits/40.npz").unlink(),
+    "values with a flipped byte": lambda f: flip(f / "commits/40.npz"),
+    "no checkpoint": lambda f: shutil.rmtree(f / "checkpoints/40"),
+    "a file of the checkpoint with a flipped byte": lambda f: flip(newest_array(f)),
+    "a file of the checkpoint that is missing": lambda f: newest_array(f).unlink(),
+    "a checkpoint that is a file": lambda f: (
+        shutil.rmtree(f / "checkpoints/40"),
+        (f / "checkpoints/40").write_text(""),
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", NEWEST.values(), ids=NEWEST)
+def test_a_damaged_newest_state_goes_back_to_the_last_good_one(
+    damage: Any, folder: Path, whole: rx.Posterior
+) -> None:
+    damage(folder)
+    with pytest.warns(UserWarning, match="goes back to step 20"):
+        assert_same_run(resume(folder), whole)
+
+
+def test_where_no_state_is_left_there_is_one_sentence(folder: Path) -> None:
+    for path in (folder / "commits").glob("*.json"):
+        flip(path)
+    for call in (rx.load, resume):
+        with pytest.raises(ValueError, match="Nothing in .* is left to go back to"):
+            call(folder)
+
+
+def chunk(folder: Path, name: str) -> Path:
+    return next((folder / "records.zarr" / name).glob("c.*"))
+
+
+RECORDS = {
+    "a group is missing": (lambda f: shutil.rmtree(f / "records.zarr/draws"), "draws"),
+    "an array is missing": (lambda f: shutil.rmtree(f / "records.zarr/draws/energy"), "energy"),
+    "a chunk is missing": (lambda f: chunk(f, "draws/params.a").unlink(), "missing"),
+    "a chunk has a flipped byte": (lambda f: flip(chunk(f, "draws/params.a"), 0.9), "damaged"),
+    "a chunk is cut": (lambda f: chunk(f, "steps/rung_of").write_bytes(b"12345"), "damaged"),
+    "a chunk is empty": (lambda f: chunk(f, "steps/rung_of").write_bytes(b""), "damaged"),
+    "the shape is another": (lambda f: reshape(f / "records.zarr/draws/energy"), "damaged"),
+    "no metadata": (lambda f: (f / "records.zarr/draws/energy/zarr.json").unlink(), "energy"),
+    "broken metadata": (
+        lambda f: (f / "records.zarr/draws/energy/zarr.json").write_text("{"),
+        "energy",
+    ),
+}
+
+
+def reshape(array: Path) -> None:
+    content = json.loads((array / "zarr.json").read_text())
+    content["shape"] = [3, *content["shape"][1:]]
+    (array / "zarr.json").write_text(json.dumps(content))
+
+
+def read_all(folder: Path) -> None:
+    posterior = rx.load(folder)
+    _ = posterior.draws, posterior.energies, posterior.rung_of, posterior.history
+
+
+@pytest.mark.parametrize(("damage", "word"), RECORDS.values(), ids=RECORDS)
+def test_damaged_records_are_said(damage: Any, word: str, folder: Path) -> None:
+    damage(folder)
+    for call in (read_all, resume):
+        with pytest.raises(ValueError, match=word) as caught:
+            call(folder)
+        assert len(str(caught.value)) < 600
+
+
+def test_metadata_with_a_flipped_number_are_refused(folder: Path) -> None:
+    path = folder / "run.json"
+    path.write_text(path.read_text().replace('"seed": 2', '"seed": 3'))
+    for call in (rx.load, resume):
+        with pytest.raises(ValueError, match="run.json is damaged"):
+            call(folder)
+
+
+# hostile files
+
+
+def test_a_chunk_that_would_fill_the_memory_is_refused(folder: Path) -> None:
+    path = chunk(folder, "draws/params.a")
+    content = bytearray(path.read_bytes())
+    content[4:8] = (2**31 - 1).to_bytes(4, "little")  # what Blosc says that it holds
+    path.write_bytes(bytes(content))
+    with pytest.raises(ValueError, match="does not hold"):
+        read_all(folder)
+
+
+def test_values_that_are_compressed_or_pickled_are_refused(tmp_path: Path) -> None:
+    for name, write in (
+        ("bomb", lambda path: np.savez_compressed(path, zeros=np.zeros(10**7))),
+        ("pickle", lambda path: np.savez(path, code=np.array([print], object))),
+        ("nothing", lambda path: path.write_bytes(b"PK\x03\x04")),
+    ):
+        path = tmp_path / f"{name}.npz"
+        write(path)
+        with pytest.raises(ValueError, match="holds no arrays"):
+            files.read_arrays(path, files.digest(path.read_bytes()))
+
+
+@pytest.mark.parametrize("name", ["../../elsewhere", "..", "/etc/passwd", "a/b", ".hidden"])
+def test_names_that_lead_out_of_the_folder_are_refused(folder: Path, name: str) -> None:
+    path = folder / "commits/40.json"
+    content = json.loads(path.read_text())
+    del content["digest"]
+    columns = content["groups"]["draws"]["columns"]
+    columns[name] = columns["energy"]
+    files.write_json(path, content)
+    with pytest.raises(ValueError, match="not those of a commit"):
+        commits.read(folder, 40)
+
+
+def test_a_file_of_a_million_entries_is_refused(folder: Path) -> None:
+    (folder / "run.json").write_text("[" + "1," * (2**25) + "1]")
+    with pytest.raises(ValueError, match="larger than 64 MiB"):
+        rx.load(folder)
+
+
+@pytest.mark.parametrize("change", [{"dtype": "object"}, {"dtype": "O8"}, {"shape": [-1]}])
+def test_columns_of_other_types_are_refused(folder: Path, change: dict) -> None:
+    path = folder / "commits/40.json"
+    content = json.loads(path.read_text())
+    del content["digest"]
+    dtype, shape = content["groups"]["draws"]["columns"]["energy"]
+    column = [change.get("dtype", dtype), change.get("shape", shape)]
+    content["groups"]["draws"]["columns"]["energy"] = column
+    files.write_json(path, content)
+    with pytest.raises(ValueError, match="not those of a commit"):
+        commits.read(folder, 40)
+
+
+# another target
+
+
+def other(x, rows):
+    return energy(x, rows) + jnp.sum(x["a"])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"target": other}, "energies near its start"),
+        ({"rows": ROWS[::-1]}, "the data are not those"),
+        ({"rows": ROWS.at[39].add(1.0)}, "the data are not those"),
+        ({"rows": ROWS.astype(jnp.float16)}, "the data are not those"),
+    ],
+)
+def test_another_target_or_other_data_are_refused(folder: Path, change: dict, said: str) -> None:
+    with pytest.raises(ValueError, match=f"{said}.*force=True"):
+        resume(folder, **change)
+
+
+def test_force_goes_on_with_another_target(folder: Path) -> None:
+    assert resume(folder, other, force=True).num_steps == STEPS
+
+
+# a full disk
+
+
+def test_a_full_disk_keeps_the_last_state(
+    tmp_path: Path, whole: rx.Posterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, folder = checkpoint.save, tmp_path / "run"
+
+    def fills_up(folder: Path, step: int, arrays: Any) -> str:
+        if step > 20:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return save(folder, step, arrays)
+
+    monkeypatch.setattr(checkpoint, "save", fills_up)
+    said = "step 40 could not be saved.*no space is left on the disk.*step 20 is intact"
+    with pytest.raises(OSError, match=said):
+        run(run_dir=folder, chunk_steps=20, checkpoint_every=20)
+    monkeypatch.undo()
+    assert_same_run(resume(folder), whole)
+
+
+# one process at a time
+
+
+def test_a_folder_in_use_names_the_process(folder: Path) -> None:
+    with locked(folder):
+        who = f"in use by process {os.getpid()} on {socket.gethostname()}"
+        with pytest.raises(ValueError, match=who):
+            resume(folder)
+        with pytest.raises(ValueError, match=who):
+            run(run_dir=folder)
+        rx.load(folder)  # which only reads
+    assert resume(folder).num_steps == STEPS
+
+
+def _hold(folder: Path, ready: Any) -> None:
+    with locked(folder):
+        ready.set()
+        signal.pause()
+
+
+def test_a_dead_process_does_not_keep_the_lock(tmp_path: Path) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    ready = spawn.Event()
+    process = spawn.Process(target=_hold, args=(tmp_path, ready))
+    process.start()
+    assert ready.wait(120)
+    with pytest.raises(ValueError, match=f"process {process.pid}"), locked(tmp_path):
+        pass
+    process.kill()
+    process.join()
+    with locked(tmp_path):
+        pass
+
+
+# a folder is never blocked
+
+
+def test_a_run_that_was_killed_before_its_first_step_starts_anew_or_resumes(
+    tmp_path: Path, whole: rx.Posterior
+) -> None:
+    def die(progress: rx.Progress) -> None:
+        raise MemoryError
+
+    folder = tmp_path / "run"
+    with pytest.raises(MemoryError):
+        run(run_dir=folder, chunk_steps=20, callback=die)
+    (folder / "commits/20.json").unlink()
+    with pytest.raises(ValueError, match="before its first step"):
+        rx.load(folder)
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    assert_same_run(resume(copy), whole)
+    assert_same_run(run(run_dir=folder), whole)
+    with pytest.raises(ValueError, match="already holds a run"):
+        run(run_dir=folder)
+
+
+# signals
+
+SIGNALLED = """
+    import os, sys, time
+    sys.path[:0] = {paths!r}
+    import test_damage
+
+    def send(progress):
+        if progress.step == 20:
+            os.kill(os.getpid(), {number})
+            time.sleep(0.05)
+
+    posterior = test_damage.run(run_dir={folder!r}, chunk_steps=20, callback=send)
+    print("went on")
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
+def test_a_signal_saves_and_ends_the_process(name: str, tmp_path: Path, whole) -> None:
+    number, folder = getattr(signal, name), tmp_path / "run"
+    paths = [str(path) for path in (Path(__file__).parents[2], *Path(__file__).parents[:2])]
+    program = SIGNALLED.format(paths=paths, number=int(number), folder=str(folder))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 128 + number and "went on" not in done.stdout, done.stderr
+    assert f"interrupted by {name} at step" in done.stderr
+    assert f"replicax resume {folder}" in done.stderr and "Traceback" not in done.stderr
+    assert rx.load(folder).result.code == "interrupted"
+    assert_same_run(resume(folder), whole)
+
+
+def test_a_handler_of_the_users_own_stays() -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
+    try:
+        run(20, chunk_steps=10, callback=lambda progress: os.kill(os.getpid(), signal.SIGUSR1))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(seen) == 2
