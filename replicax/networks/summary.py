@@ -6,6 +6,7 @@ import numpy as np
 
 from replicax.networks import evaluate, predict
 from replicax.networks.trained import START_WEIGHT, Trained
+from replicax.results.summary import machine_use, render_machine_use
 
 
 def summarise(trained: Trained) -> dict[str, Any]:
@@ -14,7 +15,7 @@ def summarise(trained: Trained) -> dict[str, Any]:
     numbers: dict[str, Any] = {
         "method": trained.method,
         "task": trained.metadata.note.get("task"),
-        "machine": trained.metadata.machine,
+        **machine_use(trained),
         "epochs": trained.num_epochs,
         "networks": trained.num_replicas,
         "averaged": float(trained.average.weight),
@@ -58,7 +59,8 @@ def render(numbers: dict[str, Any]) -> Any:
     """Return the numbers as rich tables."""
     from rich.console import Group
 
-    lines = [f"{numbers['epochs']} epochs, {numbers['machine']}; {numbers['result']['sentence']}"]
+    use, ending = render_machine_use(numbers), numbers["result"]["sentence"]
+    lines = [f"{numbers['epochs']} epochs, {use}; {ending}"]
     if any(numbers["restarts"]):
         lines.append(f"Restarts of diverged networks, by rung: {numbers['restarts']}")
     lines += numbers["problems"]

@@ -7,6 +7,8 @@ import numpy as np
 from replicax import theory
 from replicax.results import diagnostics
 from replicax.results.energy_problems import kept_energies, measured
+from replicax.run.memory import format_bytes
+from replicax.run.progress import format_seconds
 
 
 class Summary(dict):
@@ -43,6 +45,7 @@ def summarise(posterior: Any) -> Summary:
     }
     return Summary(
         result=posterior.result._asdict(),
+        **machine_use(posterior),
         num_steps=num_steps,
         num_replicas=posterior.num_replicas,
         num_chains=posterior.num_chains,
@@ -70,6 +73,21 @@ def summarise(posterior: Any) -> Summary:
         parameters=parameters,
         problems=posterior.problems(),
     )
+
+
+def machine_use(posterior: Any) -> dict[str, Any]:
+    """Return the devices of a run, its wall time in all processes and its peak memory in bytes."""
+    return {
+        "machine": posterior.metadata.machine,
+        "seconds": float(posterior._final("seconds")),
+        "peak_bytes": int(posterior._final("peak_bytes")),
+    }
+
+
+def render_machine_use(summary: dict[str, Any]) -> str:
+    """Return what `machine_use` gives in words."""
+    time, memory = format_seconds(summary["seconds"]), format_bytes(summary["peak_bytes"])
+    return f"{time} on {summary['machine']}, {memory}"
 
 
 def _mean_energies(posterior: Any) -> list[list[float]]:
@@ -123,6 +141,7 @@ def _run_table(summary: dict[str, Any]) -> Any:
     expected = summary["round_trips_per_1000_steps_expected"]
     table = Table("", "value", title="The run", title_justify="left")
     table.add_row("ended", summary["result"]["sentence"])
+    table.add_row("time, machine, peak memory", render_machine_use(summary))
     table.add_row("steps x replicas x chains", sizes)
     table.add_row("draws of the coldest rung, per chain", f"{summary['num_draws']:,}")
     table.add_row("schedule, rule", schedule)
