@@ -218,8 +218,6 @@ def resume(
 
     with shared.quietly(as_json):
         task = read_task(run_dir)
-        for name in (task.model, task.data):
-            shared.say_what_runs(name, run_dir)
         problem, _ = task.problem()
         trained = resume_training(run_dir, problem, epochs=epochs, progress=progress, **saving)
     if epochs is None and shared.is_finished(metadata):
@@ -235,6 +233,8 @@ def read_task(run_dir: Path) -> Task:
             f"The network of {run_dir} is unknown (was the run started in Python?); continue it "
             "there with rx.resume_training(run_dir, problem)."
         )
+    for name in ("model", "data"):
+        shared.say_what_runs(str(task.get(name, "")), run_dir)
     return Task(**task)
 
 
