@@ -7,19 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from replicax.algorithm.target import Target, as_target, with_row_energies
+from replicax.algorithm.target import Target, as_target, check_energy, with_row_energies
 from replicax.algorithm.tuning import Gain
+from replicax.errors import check_folder, show
 from replicax.results.posterior import Posterior
 from replicax.run import defaults, pytrees
 from replicax.run.batches import Batches, as_batches
 from replicax.run.bayesian import Bayesian
 from replicax.run.host_loop import Progress, run
-from replicax.run.initial import have_one_start, initial_carry, use_rows
+from replicax.run.initial import (
+    check_memory,
+    have_one_start,
+    initial_carry,
+    seed_keys,
+    use_rows,
+)
 from replicax.run.metadata import Metadata, describe_machine
-from replicax.run.options import Options
+from replicax.run.options import Options, check_watchers
 from replicax.run.program import Programs, build_program
 from replicax.run.records import create_records, open_records
 from replicax.run.restore import point_like, restore, rewind
+from replicax.run.settings import num_replicas as resolve_num_replicas
 
 if TYPE_CHECKING:
     from replicax.networks.problem import Supervised
@@ -171,12 +179,16 @@ def sample(
         swap_every=swap_every,
         swap_energy=swap_energy,
     )
-    if callback is not None and not callable(callback):
-        raise ValueError(f"callback is {callback!r}; give a function that takes an rx.Progress.")
+    check_watchers(progress, callback)
+    if run_dir is not None:
+        check_folder("run_dir", run_dir)
+    if programs is not None and not isinstance(programs, Programs):
+        raise ValueError(f"programs is {show(programs)}; give an rx.Programs(), or leave it out.")
     target, source = _target_and_batches(target_or_energy, batches, batch_size, swap_energy)
     if defaults.is_exact(choices, target):
         choices = defaults.fill_in(choices, target, source)
     options = _in_unit_of(target_or_energy, Options(**choices).complete())
+    check_memory(params, num_chains, resolve_num_replicas(options))
     program = build_program(options, target, source)
     carry = initial_carry(program, params, programs)
     program = use_rows(program, carry)
@@ -260,7 +272,8 @@ def resume(
     again. `params` is needed only where its containers are not dicts, lists and tuples; a kernel,
     gain, schedule or rule of your own must be given again, too.
     """
-    records = open_records(run_dir)
+    check_watchers(progress, callback)
+    records = open_records(check_folder("run_dir", run_dir))
     metadata = records.metadata
     if metadata.kind == "train":
         from replicax.networks.problem import Supervised
@@ -297,6 +310,8 @@ def resume(
         resolved = with_row_energies(resolved)
     program = build_program(options, resolved, source)
     like = point_like(records, params)
+    keys, _ = seed_keys(program.seed, program.num_chains)
+    check_energy(program.target, like, source.first(keys[0]), keys[0])
     step, carry, _ = restore(records, program, like)
     if step > options.num_steps:
         raise ValueError(f"num_steps is {num_steps}, but the run stands at step {step} already.")
@@ -316,7 +331,7 @@ def resume(
 
 def load(folder: str | Path) -> Posterior:
     """Open a run folder, or what `Posterior.save` wrote."""
-    records = open_records(folder)
+    records = open_records(check_folder("folder", folder))
     if not records.final:
         raise ValueError(f"{folder} holds a run that ended before it saved anything.")
     if records.metadata.kind == "train":

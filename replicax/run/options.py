@@ -9,9 +9,12 @@ import numpy as np
 from replicax.algorithm import kernels, schedule, swap
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.tuning import ConstantGain, Gain
-from replicax.errors import choose
+from replicax.errors import at_least, check_flag, check_function, choose, is_number, is_whole, show
 from replicax.run.defaults import AUTO, PAPER
 
+_MOST_STEPS = 2**31 - 1  # steps are counted in 32 bits
+_SEEDS = -(2**31), 2**32 - 1  # others would equal one of these: JAX takes the last 32 bits
+_NUMERIC = "iufV"  # kinds of NumPy's types; V: bfloat16 and its kin
 _CUSTOM = "custom"  # stands in a run folder for an object that only the user can give again
 _CLASSES = {
     made.__name__: made
@@ -68,24 +71,32 @@ class Options:
         for name, value in PAPER.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
-        for name in ("num_steps", "num_chains", "thin", "swap_every"):
+        at_least("num_steps", self.num_steps, 1, _MOST_STEPS)
+        for name in ("num_chains", "thin", "swap_every"):
             at_least(name, getattr(self, name), 1)
         at_least("burn_in", self.burn_in, 0)
         for name in ("window", "history_every", "chunk_steps", "checkpoint_every"):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 1)
-        at_least("seed", self.seed, -(2**63))
-        if self.num_replicas is not None:
-            at_least("num_replicas", self.num_replicas, -(2**63))
+        at_least("seed", self.seed, *_SEEDS)
+        if self.num_replicas is not None and not is_whole(self.num_replicas):
+            at_least("num_replicas", self.num_replicas, 1)  # of fewer the schedule tells more
+        for name in ("learning_rate", "temperature"):
+            check_rungs(name, getattr(self, name))
+        _check_leaves_draws(self)
+        check_flag("keep_draws", self.keep_draws)
+        check_flag("track_best", self.track_best, None)
         if not is_number(self.target_swap_rate) or not 0 < self.target_swap_rate < 1:
             raise ValueError(
-                f"target_swap_rate is {self.target_swap_rate!r}; it is the rate at which the rule "
+                f"target_swap_rate is {show(self.target_swap_rate)}; it is the rate at which the rule "
                 "says yes and must lie in (0, 1), such as 0.4."
             )
-        if not isinstance(self.draw_rungs, tuple | list | range) and self.draw_rungs != "all":
-            raise ValueError(
-                f'draw_rungs is {self.draw_rungs!r}; give a list such as (0, 3), or "all".'
-            )
+        rungs = self.draw_rungs
+        is_all = isinstance(rungs, str) and rungs == "all"
+        if not is_all and not (
+            isinstance(rungs, tuple | list | range) and all(map(is_whole, rungs))
+        ):
+            raise ValueError(f'draw_rungs is {show(rungs)}; give a list such as (0, 3), or "all".')
         choose("energy_at", self.energy_at, ("moved", "before"))
         choose("on_swap", self.on_swap, ("keep", "reset"))
         choose("on_nonfinite", self.on_nonfinite, ("stop", "ignore", "restart"))
@@ -170,14 +181,37 @@ def _from_plain(value: Any) -> Any:
     return value
 
 
-def is_number(value: Any) -> bool:
-    """Return whether `value` is one finite real number."""
-    real = isinstance(value, int | float | np.integer | np.floating)
-    return real and not isinstance(value, bool) and bool(np.isfinite(value))
+def check_watchers(progress: Any, callback: Any) -> None:
+    """Raise unless `progress` and `callback` can watch a run."""
+    check_flag("progress", progress, None)
+    if callback is not None:
+        check_function("callback", callback, "progress")
 
 
-def at_least(name: str, value: Any, lowest: int) -> None:
-    """Raise unless `value` is a whole number of at least `lowest`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < lowest:
-        bound = f" of at least {lowest}" if lowest >= 0 else ""
-        raise ValueError(f"{name} is {value!r}; it must be a whole number{bound}.")
+def check_rungs(name: str, value: Any) -> None:
+    """Raise unless `value` is "auto", a number, or several: how many is the ladder's affair."""
+    if isinstance(value, str) and value == AUTO:
+        return
+    try:
+        values = np.asarray(value)
+    except ValueError:  # lists of unequal lengths
+        values = np.asarray(None)
+    if values.dtype.kind not in _NUMERIC or values.dtype.names:
+        raise ValueError(
+            f'{name} is {show(value)}; give one number, a pair (cold, hot), one per rung, or "auto".'
+        )
+
+
+def _check_leaves_draws(options: Options) -> None:
+    """Raise unless at least one draw is left after burn-in and thinning."""
+    num_steps = options.num_steps
+    if options.burn_in >= num_steps:
+        raise ValueError(
+            f"burn_in is {options.burn_in} and num_steps {num_steps}, which leaves no draw: write a "
+            "burn_in below num_steps."
+        )
+    if options.thin > num_steps:
+        raise ValueError(
+            f"thin is {options.thin} and num_steps {num_steps}: draws would be further apart than the "
+            "run is long. Write a smaller thin."
+        )
