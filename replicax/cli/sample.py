@@ -9,6 +9,7 @@ import typer
 
 from replicax.cli import shared, train
 from replicax.cli.shared import Json, Progress, RunDir, Seed, Window, finish, read_numbers
+from replicax.errors import at_least
 from replicax.user_code import TargetSpec
 
 Params = Annotated[
@@ -155,6 +156,8 @@ def sample(
 
     if adapt_steps is not None and adapt is False:
         raise ValueError("--no-adapt and --adapt-steps contradict each other; use one of them.")
+    if adapt_steps is not None:
+        at_least("--adapt-steps", adapt_steps, 0)
     rates = read_numbers("--learning-rate", learning_rate)
     temperatures = read_numbers("--temperature", temperature)
     is_given = rates is not None and replicas is None

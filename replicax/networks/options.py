@@ -55,7 +55,8 @@ class TrainOptions:
         check_flag("keep_networks", self.keep_networks)
         if self.parts.picks and self.burn_in >= self.run_epochs:
             raise ValueError(
-                f"burn_in is {self.burn_in} and there are {self.run_epochs} epochs, so that no "
+                f"burn_in is {self.burn_in}, and a network takes {self.run_epochs} epochs "
+                f"(epochs={self.epochs}), so that no "
                 "network would be averaged: write a smaller burn_in, or more epochs."
             )
 

@@ -125,8 +125,8 @@ def _worth_having(
         return None
     if energy_noise_std is None or temperatures is None:
         raise ValueError(
-            "the optimal number of replicas depends on energy_noise_std and temperatures; give "
-            "both or neither."
+            "Give energy_noise_std=... and temperatures=... together, or neither: the optimal "
+            "number of replicas depends on both."
         )
     num_temperatures = check_temperatures(temperatures).size
     levels = check_non_negative(energy_noise_std, "energy_noise_std")
