@@ -9,6 +9,8 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
+_LARGEST = 2**63 - 1
+
 
 def choose(what: str, value: Any, known: Iterable[str]) -> Any:
     """Return `value` if it is one of `known`; otherwise raise and suggest the closest name."""
@@ -35,6 +37,8 @@ def show(value: Any) -> str:
         return f"the class {value.__name__}"
     if inspect.isroutine(value):
         return "a function"
+    if is_whole(value) and abs(value) > _LARGEST:
+        return "a number beyond 2**63"
     text = " ".join(repr(value).split())
     if len(text) > 60 or text.startswith("<") or "object at 0x" in text:
         return f"of type {type(value).__name__}"
@@ -56,11 +60,11 @@ def is_number(value: Any) -> bool:
         return False
 
 
-def at_least(name: str, value: Any, lowest: int, highest: int | None = None) -> None:
+def at_least(name: str, value: Any, lowest: int, highest: int = _LARGEST) -> None:
     """Raise unless `value` is a whole number from `lowest` to `highest`."""
-    if is_whole(value) and value >= lowest and (highest is None or value <= highest):
+    if is_whole(value) and lowest <= value <= highest:
         return
-    bound = f" of at least {lowest}" if highest is None else f" from {lowest} to {highest}"
+    bound = f" of at least {lowest}" if highest == _LARGEST else f" from {lowest} to {highest}"
     raise ValueError(f"{name} is {show(value)}; it must be a whole number{bound}.")
 
 

@@ -161,7 +161,9 @@ def _pickled_rows(key: bytes) -> Callable[[str, bytes], Rows]:
     def read(file: str, content: bytes) -> Rows:
         batch = read_pickle(file, content)
         pixels, labels = _entry(file, batch, b"data"), _entry(file, batch, key)
-        plain = isinstance(labels, list) and all(type(label) is int for label in labels)
+        plain = isinstance(labels, list) and all(
+            type(label) is int and 0 <= label < 256 for label in labels
+        )
         rows = isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8
         if not (plain and rows and pixels.shape == (len(labels), _NUM_PIXELS)):
             raise ValueError(

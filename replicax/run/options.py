@@ -79,8 +79,9 @@ class Options:
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 1)
         at_least("seed", self.seed, *_SEEDS)
-        if self.num_replicas is not None and not is_whole(self.num_replicas):
-            at_least("num_replicas", self.num_replicas, 1)  # of fewer the schedule tells more
+        few = is_whole(self.num_replicas) and self.num_replicas < 1  # the schedule tells more
+        if self.num_replicas is not None and not few:
+            at_least("num_replicas", self.num_replicas, 1)
         for name in ("learning_rate", "temperature"):
             check_rungs(name, getattr(self, name))
         _check_leaves_draws(self)
@@ -147,7 +148,7 @@ def from_plain(
     for entry in fields(kind):
         value = given.get(entry.name)
         if value is None:
-            value = _from_plain(data[entry.name])
+            value = _stored(entry.name, data)
         if isinstance(value, str) and value == _CUSTOM:
             raise ValueError(
                 f"This run was started with a {entry.name} of your own, which a folder cannot "
@@ -174,11 +175,20 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else _CUSTOM
 
 
-def _from_plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        ((name, content),) = value.items()
-        return kernels.from_spec(content) if name == "kernel" else _CLASSES[name](**content)
-    return value
+def _stored(name: str, data: Any) -> Any:
+    """Return the option `name` of a run folder; raise where it is missing or damaged."""
+    if not isinstance(data, dict) or name not in data:
+        raise ValueError(f"The options of the run lack {name}: its run.json is damaged.")
+    value = data[name]
+    if not isinstance(value, dict):
+        return value
+    try:
+        ((kind, content),) = value.items()
+        return kernels.from_spec(content) if kind == "kernel" else _CLASSES[kind](**content)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        raise ValueError(
+            f"The option {name} of the run is none of replicax: its run.json is damaged."
+        ) from None
 
 
 def check_watchers(progress: Any, callback: Any) -> None:

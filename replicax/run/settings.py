@@ -25,6 +25,7 @@ from replicax.run.options import Options
 from replicax.theory import optimal_window
 
 _MEASURE_STEPS = 100  # steps that measure the unit of energy for buffer="auto"
+_LONGEST_WINDOW = 2**31 - 1  # as long as any run
 _TUNING_WINDOWS = 10  # the least in which lambda_W may be tuned
 _SCHEDULE_NAMES = ("deo_star", "deo", "seo", "adj", "ape", "exactly_one", "no_gate", "none")
 
@@ -64,7 +65,7 @@ def schedule(options: Options, num_replicas: int) -> Schedule:
     windowed = {"deo_star": "at_most_one", "exactly_one": "exactly_one", "no_gate": "no_gate"}
     if name in windowed:
         if window is None and num_replicas >= 2:
-            window = optimal_window(num_replicas, options.target_swap_rate)
+            window = min(optimal_window(num_replicas, options.target_swap_rate), _LONGEST_WINDOW)
         resolved = schedules.windowed_deo(window or 1, windowed[name])
     else:
         if window not in (None, 1):

@@ -128,7 +128,11 @@ OPTIONS = mutations_of(
     ("alone = method.has_ladder or method.is_single", "alone = method.is_single", _HOT),
     ('restart = "restart" if method.has_ladder else "stop"', 'restart = "stop"', _RESTART),
     ('restart = "restart" if method.has_ladder else "stop"', 'restart = "restart"', _RESTART),
-    ("on_nonfinite=restart if self.on_nonfinite is None else self.on_nonfinite,", "on_nonfinite=restart,", _RESTART),
+    (
+        "on_nonfinite=restart if self.on_nonfinite is None else self.on_nonfinite,",
+        "on_nonfinite=restart,",
+        _RESTART,
+    ),
     (
         "self.epochs * self.num_replicas if self.parts.is_single else self.epochs",
         "self.epochs",
