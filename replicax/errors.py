@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 _LARGEST = 2**63 - 1
 
@@ -45,12 +45,12 @@ def show(value: Any) -> str:
     return text
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> TypeGuard[int]:
     """Return whether `value` is one whole number, of Python or NumPy; True is none."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     """Return whether `value` is one finite real number, of Python or NumPy; True is none."""
     if not isinstance(value, Real) or isinstance(value, bool):
         return False

@@ -168,7 +168,7 @@ def from_optax(
     rate = own_rate(transform.update)
     if abs(rate - 1) > 1e-6:
         raise ValueError(
-            f"The kernel is an optax transform with a learning rate (or scale) of its own, {rate:g}, "
+            f"The kernel is an optax transform with a learning rate or scale of its own, {rate:g}, "
             "by which the rates of all rungs would be multiplied: write 1.0 there, as in "
             "optax.adam(1.0), and give learning_rate."
         )

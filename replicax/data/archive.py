@@ -80,7 +80,8 @@ def read_archive(
         # EOFError and zlib.error: gzip data that are truncated or corrupt.
         except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
             raise ValueError(
-                f"{path} cannot be read as a .tar.gz archive ({error}): {_NOT_AS_PUBLISHED}."
+                f"{path} cannot be read as a .tar.gz archive ({_one_line(error)}): "
+                f"{_NOT_AS_PUBLISHED}."
             ) from error
     missing = sorted(set(members) - set(contents))
     if missing:
@@ -117,8 +118,12 @@ def read_pickle(name: str, content: bytes) -> Any:
     # A corrupt pickle can raise any exception.
     except Exception as error:
         raise ValueError(
-            f"{name} cannot be read as a pickle ({error}): {_NOT_AS_PUBLISHED}."
+            f"{name} cannot be read as a pickle ({_one_line(error)}): {_NOT_AS_PUBLISHED}."
         ) from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:150]
 
 
 class _Refused(Exception):

@@ -28,8 +28,8 @@ class Dataset(NamedTuple):
         """Return the data set itself, or raise a `ValueError` if it is inconsistent."""
         if not is_whole(self.num_classes) or self.num_classes < 1:
             raise ValueError(
-                f"{self.name}: num_classes is {show(self.num_classes)}; it must be a whole number of "
-                "at least 1."
+                f"{self.name}: num_classes is {show(self.num_classes)}; it must be a whole number "
+                "of at least 1."
             )
         _check_part(self.name, "train", self.train_images, self.train_labels, self.num_classes)
         _check_part(self.name, "test", self.test_images, self.test_labels, self.num_classes)

@@ -172,8 +172,8 @@ def classification(
     """
     if not isinstance(network, Network) or not isinstance(dataset, Dataset):
         raise ValueError(
-            f"The network is {show(network)} and the dataset {show(dataset)}; give an rx.nn.Network "
-            "first and an rx.data.Dataset second."
+            f"The network is {show(network)} and the dataset {show(dataset)}; give an "
+            "rx.nn.Network first and an rx.data.Dataset second."
         )
     check_flag("augment", augment)
     dataset.check()

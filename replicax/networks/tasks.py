@@ -109,7 +109,7 @@ class Task:
         depth = int(matched.group(1))
         if depth < 8 or (depth - 2) % 6:
             raise ValueError(
-                f"--model is {self.model!r}; the depth of a ResNet is 6 n + 2, such as 20, 32 or 56."
+                f"--model is {self.model!r}; the depth of a ResNet is 6 n + 2, such as 20 or 56."
             )
         words = matched.group(2).split("-")[1:]
         block = next((word for word in words if word != "frn"), None)

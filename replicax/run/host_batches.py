@@ -36,8 +36,8 @@ class UnequalBatches(ValueError):
         shapes = [", ".join(map(str, kinds[i][1])) for i in (0, place)]
         super().__init__(
             f"batches differ: at step {start} their shapes are {shapes[0]}, at step "
-            f"{start + place} {shapes[1]}, and all steps need the same shapes and containers. Leave "
-            "out the incomplete batch (drop_last), or fill it up."
+            f"{start + place} {shapes[1]}, and all steps need the same shapes and containers. "
+            "Leave out the incomplete batch (drop_last), or fill it up."
         )
 
 

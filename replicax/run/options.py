@@ -89,8 +89,8 @@ class Options:
         check_flag("track_best", self.track_best, None)
         if not is_number(self.target_swap_rate) or not 0 < self.target_swap_rate < 1:
             raise ValueError(
-                f"target_swap_rate is {show(self.target_swap_rate)}; it is the rate at which the rule "
-                "says yes and must lie in (0, 1), such as 0.4."
+                f"target_swap_rate is {show(self.target_swap_rate)}; it is the rate at which the "
+                "rule says yes and must lie in (0, 1), such as 0.4."
             )
         rungs = self.draw_rungs
         is_all = isinstance(rungs, str) and rungs == "all"
@@ -208,7 +208,8 @@ def check_rungs(name: str, value: Any) -> None:
         values = np.asarray(None)
     if values.dtype.kind not in _NUMERIC or values.dtype.names:
         raise ValueError(
-            f'{name} is {show(value)}; give one number, a pair (cold, hot), one per rung, or "auto".'
+            f"{name} is {show(value)}; give one number, a pair (cold, hot), one per rung, or "
+            '"auto".'
         )
 
 
@@ -217,11 +218,11 @@ def _check_leaves_draws(options: Options) -> None:
     num_steps = options.num_steps
     if options.burn_in >= num_steps:
         raise ValueError(
-            f"burn_in is {options.burn_in} and num_steps {num_steps}, which leaves no draw: write a "
-            "burn_in below num_steps."
+            f"burn_in is {options.burn_in} and num_steps {num_steps}, which leaves no draw: write "
+            "a burn_in below num_steps."
         )
     if options.thin > num_steps:
         raise ValueError(
-            f"thin is {options.thin} and num_steps {num_steps}: draws would be further apart than the "
-            "run is long. Write a smaller thin."
+            f"thin is {options.thin} and num_steps {num_steps}: draws would be further apart than "
+            "the run is long. Write a smaller thin."
         )

@@ -145,8 +145,8 @@ def _check_draws(program: Program, num_steps: int) -> None:
     first = np.arange(program.burn_in, min(num_steps, program.burn_in + _LONGEST_CYCLE))
     if not program.is_drawn(first).any():
         raise ValueError(
-            f"No draw would be taken in num_steps={num_steps}: the kernel takes draws at the end of "
-            "its cycles only. Write a longer run, a shorter cycle_length or a thin of 1."
+            f"No draw would be taken in num_steps={num_steps}: the kernel takes draws at the end "
+            "of its cycles only. Write a longer run, a shorter cycle_length or a thin of 1."
         )
 
 

@@ -341,7 +341,8 @@ def adapts_until(options: Options, rule: Rule, schedule: Schedule) -> tuple[bool
 def _gain(name: str, gain: Any) -> Callable:
     if isinstance(gain, Gain | ConstantGain):
         return gain
-    if callable(gain) and not isinstance(gain, type):
+    is_class = isinstance(gain, type)
+    if callable(gain) and not is_class:
         check_function(name, gain, "step")
         with explained(name, "It must return one number."):
             value = jax.eval_shape(gain, jax.ShapeDtypeStruct((), jnp.int32))
