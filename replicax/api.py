@@ -7,19 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from replicax.algorithm.target import Target, as_target, with_row_energies
+from replicax.algorithm.target import Target, as_target, check_energy, with_row_energies
 from replicax.algorithm.tuning import Gain
+from replicax.errors import check_folder, show
 from replicax.results.posterior import Posterior
 from replicax.run import defaults, fingerprint, pytrees
 from replicax.run.batches import Batches, as_batches
 from replicax.run.bayesian import Bayesian
 from replicax.run.folder import FolderRecords, new_records, open_records, resumed_records
 from replicax.run.host_loop import Progress, run
-from replicax.run.initial import have_one_start, initial_carry, use_rows
+from replicax.run.initial import (
+    check_memory,
+    have_one_start,
+    initial_carry,
+    seed_keys,
+    use_rows,
+)
 from replicax.run.metadata import Metadata, describe_machine
-from replicax.run.options import Options
+from replicax.run.options import Options, check_watchers
 from replicax.run.program import Program, Programs, build_program
 from replicax.run.restore import point_like, restore, rewind
+from replicax.run.settings import num_replicas as resolve_num_replicas
 
 if TYPE_CHECKING:
     from replicax.networks.problem import Supervised
@@ -177,12 +185,16 @@ def sample(
         swap_every=swap_every,
         swap_energy=swap_energy,
     )
-    if callback is not None and not callable(callback):
-        raise ValueError(f"callback is {callback!r}; give a function that takes an rx.Progress.")
+    check_watchers(progress, callback)
+    if run_dir is not None:
+        check_folder("run_dir", run_dir)
+    if programs is not None and not isinstance(programs, Programs):
+        raise ValueError(f"programs is {show(programs)}; give an rx.Programs(), or leave it out.")
     target, source = _target_and_batches(target_or_energy, batches, batch_size, swap_energy)
     if defaults.is_exact(choices, target):
         choices = defaults.fill_in(choices, target, source)
     options = _in_unit_of(target_or_energy, Options(**choices).complete())
+    check_memory(params, num_chains, resolve_num_replicas(options))
     program = build_program(options, target, source)
     carry = initial_carry(program, params, programs)
     program = use_rows(program, carry)
@@ -273,7 +285,8 @@ def resume(
     gain, schedule or rule of your own must be given again, too. A target or data that do not fit
     the run are refused; `force=True` goes on with them.
     """
-    with resumed_records(run_dir) as records:
+    check_watchers(progress, callback)
+    with resumed_records(check_folder("run_dir", run_dir)) as records:
         if records.metadata.kind == "train":
             if num_steps is not None:
                 given["num_steps"] = num_steps
@@ -288,6 +301,8 @@ def resume(
         options = Options.from_json(records.metadata.options, given)
         program = _program_again(records, options, target, batches, batch_size)
         like = point_like(records, params)
+        keys, _ = seed_keys(program.seed, program.num_chains)
+        check_energy(program.target, like, program.batches.first(keys[0]), keys[0])
         if not force:
             fingerprint.check(records.folder, program, like, records.metadata.fingerprint)
         step, carry, _ = restore(records, program, like)
@@ -356,7 +371,7 @@ def _program_again(
 
 def load(folder: str | Path) -> Posterior:
     """Open a run folder, or what `Posterior.save` wrote."""
-    records = open_records(folder)
+    records = open_records(check_folder("folder", folder))
     if not records.final or int(records.final["step"]) == 0:
         raise ValueError(f"{folder} holds a run that ended before its first step was saved.")
     if records.metadata.kind == "train":

@@ -34,4 +34,4 @@ NAMES = tuple(_PRESETS)
 
 def get(name: str) -> dict[str, Any]:
     """Return the keyword arguments for `rx.sample` of the preset `name`."""
-    return dict(_PRESETS[choose("The preset", name, NAMES)])
+    return dict(_PRESETS[choose("The name of a preset", name, NAMES)])

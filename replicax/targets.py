@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from replicax.algorithm.target import Target, as_target
+from replicax.errors import at_least, check_number, is_number, not_negative, show
 
 
 def averaged(target_or_energy: Any, num_evaluations: int) -> Target:
@@ -21,8 +22,7 @@ def averaged(target_or_energy: Any, num_evaluations: int) -> Target:
     >>> noise.shape
     (4, 2)
     """
-    if num_evaluations < 1:
-        raise ValueError(f"num_evaluations is {num_evaluations}; it must be at least 1.")
+    at_least("num_evaluations", num_evaluations, 1)
     target = as_target(target_or_energy)
     one_gradient = target.gradient or jax.grad(target.energy)
 
@@ -59,6 +59,8 @@ def modes25(noise_std: float = 2.0, stretch: tuple[float, float] = (1.0, 1.0)) -
     >>> float(modes25(noise_std=0.0).energy(jnp.zeros(2), None, jnp.zeros(2)))
     -4.0
     """
+    not_negative("noise_std", noise_std)
+    _check_positive("stretch", stretch, 2)
     unit = np.asarray(stretch, np.float32)
 
     def energy(position: Array, batch: Any, noise: Array) -> Array:
@@ -114,6 +116,11 @@ def modes25_draws(rng: np.random.Generator, count: int) -> np.ndarray:
     return (bins + rng.random((count, 2))) * (2 * span / num_bins) - span
 
 
+def _check_positive(name: str, values: Any, count: int) -> None:
+    if np.size(values) != count or not all(is_number(x) and x > 0 for x in np.ravel(values)):
+        raise ValueError(f"{name} is {show(values)}; give {count} numbers above 0.")
+
+
 def _midpoints(span: float, count: int) -> np.ndarray:
     return (np.arange(count) + 0.5) * (2 * span / count) - span
 
@@ -152,11 +159,14 @@ def rastrigin(amplitude: float = 10.0) -> Target:
     >>> float(rastrigin().energy(jnp.zeros(10), None, None))
     0.0
     """
+    not_negative("amplitude", amplitude)
     return Target(lambda position, batch, key: rastrigin_energy(position, amplitude))
 
 
 def gaussian(mean: float = 0.0, std: float = 1.0) -> Target:
     """Return the target U = |x - mean|^2 / (2 std^2), without noise."""
+    check_number("mean", mean, lambda x: True, "it must be a finite number")
+    check_number("std", std, lambda x: x > 0, "it must be a number above 0")
     return Target(lambda x, batch, key: jnp.sum((x - mean) ** 2) / (2 * std**2))
 
 
@@ -167,6 +177,13 @@ def gaussian_mixture(
     energy_noise_std: float = 0.0,
 ) -> Target:
     """Return the mixture of appendix C.3: exact gradients, Gaussian noise on energies."""
+    not_negative("energy_noise_std", energy_noise_std)
+    if not np.size(means) == np.size(stds) == np.size(weights):
+        raise ValueError(
+            "means, stds and weights differ in length: give one of each for every part."
+        )
+    for name, values in (("stds", stds), ("weights", weights)):
+        _check_positive(name, values, np.size(means))
     mean, std, weight = (jnp.array(values) for values in (means, stds, weights))
 
     def exact(x: Array) -> Array:

@@ -13,6 +13,7 @@ from jax import Array
 
 from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica, draw_normal
 from replicax.algorithm.ladder import Ladder
+from replicax.errors import at_least, check_number
 
 _SPREAD = 0.9  # standard deviation of the logarithm of the step size
 _LONGEST, _SHORTEST = 1.0, -6.0  # of that logarithm, beside the rung's own
@@ -45,10 +46,10 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
     that. A proposal with an energy that is not finite is rejected. `target_acceptance` is what
     `learning_rate="auto"` tunes the step size of every rung to.
     """
-    if isinstance(num_leapfrog, bool) or not isinstance(num_leapfrog, int) or num_leapfrog < 1:
-        raise ValueError(f"num_leapfrog is {num_leapfrog!r}; it must be a whole number from 1 on.")
-    if not 0 < target_acceptance < 1:
-        raise ValueError(f"target_acceptance is {target_acceptance}; it must lie in (0, 1).")
+    at_least("num_leapfrog", num_leapfrog, 1)
+    check_number(
+        "target_acceptance", target_acceptance, lambda x: 0 < x < 1, "it must lie in (0, 1)"
+    )
 
     def init(params: Any) -> Replica:
         zeros = jax.tree.map(jnp.zeros_like, params)

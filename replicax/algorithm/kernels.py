@@ -8,6 +8,7 @@ A kernel is one gradient, one optax transform and one rung:
 Temperature 0 is plain SGD, momentum SGD, ...: the same kernel, without noise.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ from replicax.algorithm.langevin import langevin as langevin
 from replicax.algorithm.timed_kernels import annealed as annealed
 from replicax.algorithm.timed_kernels import cyclical as cyclical
 from replicax.algorithm.timed_kernels import stepwise as stepwise
+from replicax.errors import at_least, check_function, check_number, not_negative, show
 
 
 def sgld(*, weight_decay: float = 0.0, prior: Callable | None = None) -> Kernel:
@@ -50,8 +52,7 @@ def momentum(
     once. When a replica swaps under a rule that uses temperatures, its momentum is multiplied by
     sqrt((tau' / eta') / (tau / eta)) and so has the law of the new rung.
     """
-    if not 0 <= decay < 1:
-        raise ValueError(f"decay is {decay}; momentum needs 0 <= decay < 1.")
+    check_number("decay", decay, lambda x: 0 <= x < 1, "momentum needs 0 <= decay < 1")
     spec = {"name": "momentum", "decay": decay}
     kernel = _noise_in_gradient(optax.trace(decay), decay, spec, weight_decay, prior)
     return kernel._replace(change_rung=_scale_momentum)
@@ -71,8 +72,7 @@ def sghmc(
     friction: float = 0.1, *, weight_decay: float = 0.0, prior: Callable | None = None
 ) -> Kernel:
     """Stochastic gradient Hamiltonian Monte Carlo: `momentum` with decay 1 - friction."""
-    if not 0 < friction <= 1:
-        raise ValueError(f"friction is {friction}; sghmc needs 0 < friction <= 1.")
+    check_number("friction", friction, lambda x: 0 < x <= 1, "sghmc needs 0 < friction <= 1")
     return momentum(1 - friction, weight_decay=weight_decay, prior=prior)
 
 
@@ -96,10 +96,10 @@ def preconditioned(
     temperatures `rx.sample` fills in half of `burn_in`. Where a gradient is 0 at the start, G is
     eps^(-1/2) and the first step is long: start elsewhere, or choose a larger eps.
     """
-    if not 0 <= decay < 1:
-        raise ValueError(f"decay is {decay}; preconditioned needs 0 <= decay < 1.")
-    if freeze_after is not None and freeze_after < 1:
-        raise ValueError(f"freeze_after is {freeze_after}; give a step of at least 1, or None.")
+    check_number("decay", decay, lambda x: 0 <= x < 1, "preconditioned needs 0 <= decay < 1")
+    check_number("eps", eps, lambda x: x > 0, "preconditioned needs eps > 0")
+    if freeze_after is not None:
+        at_least("freeze_after", freeze_after, 1)
     rms = optax.scale_by_rms(decay, eps)
     transform = rms if freeze_after is None else _frozen_after(rms, freeze_after)
 
@@ -160,6 +160,19 @@ def from_optax(
     >>> kernel = from_optax(optax.adam(1.0))
     """
 
+    if not (hasattr(transform, "init") and hasattr(transform, "update")):
+        raise ValueError(
+            f"The optax transform is {show(transform)}; give one that is made, such as "
+            "optax.adam(1.0)."
+        )
+    rate = own_rate(transform.update)
+    if abs(rate - 1) > 1e-6:
+        raise ValueError(
+            f"The kernel is an optax transform with a learning rate or scale of its own, {rate:g}, "
+            "by which the rates of all rungs would be multiplied: write 1.0 there, as in "
+            "optax.adam(1.0), and give learning_rate."
+        )
+
     def move(replica: Replica, gradient: Any, noise: Any, rung: Ladder) -> Replica:
         update, memory = transform.update(gradient, replica.memory, replica.params)
         params = jax.tree.map(lambda p, u: p + rung.learning_rate * u, replica.params, update)
@@ -174,6 +187,30 @@ def from_optax(
         caveat="The optax transform keeps a state, and the law of such a kernel is not known: "
         'write kernel="momentum", "sghmc" or "preconditioned" instead.'
     )
+
+
+def own_rate(update: Callable) -> float:
+    """Return the product of all constant factors of an optax transform, by its `update`.
+
+    They are found in the functions that optax chained; what is not found there counts as 1.
+
+    >>> own_rate(optax.chain(optax.clip(1.0), optax.sgd(0.5)).update)
+    0.5
+    """
+    product, found = 1.0, [update]
+    while found:
+        function = found.pop()
+        if not (inspect.isfunction(function) and function.__module__.startswith("optax")):
+            continue
+        inside = inspect.getclosurevars(function).nonlocals
+        if function.__qualname__.startswith("scale.<locals>") and "step_size" in inside:
+            product *= abs(float(inside["step_size"]))
+        for value in inside.values():
+            if hasattr(value, "init") and hasattr(value, "update"):
+                found.append(value.update)
+            elif isinstance(value, tuple | list):
+                found += value
+    return product
 
 
 def from_spec(spec: dict) -> Kernel:
@@ -212,8 +249,9 @@ def _noise_in_gradient(transform, decay, spec, weight_decay, prior) -> Kernel:
 
 
 def _kernel(transform, move, weight_decay, prior, spec) -> Kernel:
-    if weight_decay < 0:
-        raise ValueError(f"weight_decay is {weight_decay}; it must be at least 0.")
+    not_negative("weight_decay", weight_decay)
+    if prior is not None:
+        check_function("prior", prior, "params")
     if spec is not None:
         spec = None if prior is not None else {**spec, "weight_decay": weight_decay}
     decayed = optax.add_decayed_weights(weight_decay) if weight_decay else optax.identity()

@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from replicax.errors import at_least, check_number
+
 
 class Ladder(NamedTuple):
     """Hyper-parameters of each rung, coldest first."""
@@ -19,6 +21,9 @@ def geometric(cold: float, hot: float, num_replicas: int) -> np.ndarray:
     >>> geometric(1.0, 8.0, 4).tolist()
     [1.0, 2.0, 4.0, 8.0]
     """
+    at_least("num_replicas", num_replicas, 1)
+    for name, end in (("cold", cold), ("hot", hot)):
+        check_number(name, end, lambda x: x > 0, "the ends of a ladder must be positive numbers")
     if num_replicas == 1:
         return np.array([cold])
     # Rounding must not carry an inner rung beyond an end: equal ends give equal rungs.
@@ -52,16 +57,17 @@ def equal_rejection_temperatures(
 
     temperature = np.asarray(temperature, float)
     rejection_rate = np.asarray(rejection_rate, float)
-    if np.any(temperature <= 0) or np.any(np.diff(temperature) <= 0):
-        raise ValueError("The temperatures must be positive and strictly increasing.")
+    if not (np.all(temperature > 0) and np.all(np.diff(temperature) > 0)):  # NaN fails too
+        raise ValueError("temperature must be positive and strictly increasing, one per rung.")
     if rejection_rate.shape != (temperature.size - 1,):
         raise ValueError(
             f"{temperature.size} temperatures have {temperature.size - 1} pairs, but "
             f"rejection_rate has shape {rejection_rate.shape}: give one rate per pair."
         )
-    if np.any((rejection_rate < 0) | (rejection_rate > 1)):
-        raise ValueError("Rejection rates are probabilities: they must lie in [0, 1].")
+    if not np.all((rejection_rate >= 0) & (rejection_rate <= 1)):
+        raise ValueError("rejection_rate holds probabilities: they must lie in [0, 1].")
     num_replicas = temperature.size if num_replicas is None else num_replicas
+    at_least("num_replicas", num_replicas, 2)
     # A pair that never rejected would make the barrier flat there and not invertible.
     steps = np.maximum(rejection_rate, 1e-6)
     at_rung = np.concatenate([[0.0], np.cumsum(steps)])

@@ -9,6 +9,7 @@ from jax import Array
 
 from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica, draw_normal
 from replicax.algorithm.ladder import Ladder
+from replicax.errors import check_flag
 
 _FORGET = 0.01  # weight of the latest gradient in the estimate of the noise
 _TURN = 0.1  # weight of the latest gradient in the direction of the largest noise
@@ -34,6 +35,8 @@ def langevin(subtract_noise: bool = True) -> Kernel:
     largest curvature and the largest variance of the noise in any direction, in the unit of C, at
     0.2: the rung would be too hot by at most 10 %, most of which is subtracted.
     """
+
+    check_flag("subtract_noise", subtract_noise)
 
     def init(params: Any) -> Replica:
         size = sum(leaf.size for leaf in jax.tree.leaves(params))

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from replicax.algorithm.swap import Index, swap_adjacent, swap_two
-from replicax.errors import choose, is_concrete
+from replicax.errors import at_least, check_flag, choose, is_concrete
 
 SWAPS_PER_WINDOW = ("at_most_one", "exactly_one", "no_gate")
 
@@ -34,8 +34,10 @@ class Schedule:
     swaps: ClassVar[str] = "at_most_one"
 
     def __post_init__(self) -> None:
-        if is_concrete(self.window) and (int(self.window) != self.window or self.window < 1):
-            raise ValueError(f"window is {self.window}; it must be a whole number of at least 1.")
+        if not is_concrete(self.window):
+            return
+        window = self.window.item() if isinstance(self.window, jax.Array) else self.window
+        at_least("window", window, 1)
 
     def check(self, num_replicas: int) -> None:
         """Raise where the schedule cannot serve this number of replicas."""
@@ -87,6 +89,7 @@ class WindowedDEO(Schedule):
     def __post_init__(self) -> None:
         super().__post_init__()
         choose("swaps", self.swaps, SWAPS_PER_WINDOW)
+        check_flag("alternate", self.alternate)
 
     def check(self, num_replicas: int) -> None:
         super().check(num_replicas)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax.errors import choose, is_concrete
+from replicax.errors import at_least, choose, is_concrete, show
 
 RULES = ("deterministic", "metropolis", "bias_corrected", "window_corrected")
 
@@ -107,13 +107,13 @@ class BiasCorrected(Metropolis):
         if isinstance(std, str):
             choose("energy_noise_std", std, ("estimate",))
             object.__setattr__(self, "energy_noise_std", None)
-        elif std is not None and is_concrete(std) and np.any(np.asarray(std) < 0):
+        elif std is not None and is_concrete(std) and not _are_levels(std):
             raise ValueError(
-                f"energy_noise_std is {std}; a standard deviation is at least 0: "
-                'write a number, one per pair, or "estimate".'
+                f"energy_noise_std is {show(std)}; a standard deviation is a finite number of at "
+                'least 0: write one, one per pair, or "estimate".'
             )
-        if self.estimate_every < 1 or self.estimate_draws < 2:
-            raise ValueError("Estimating sigma needs estimate_every >= 1 and estimate_draws >= 2.")
+        at_least("estimate_every", self.estimate_every, 1)
+        at_least("estimate_draws", self.estimate_draws, 2)
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,8 @@ class WindowCorrected(BiasCorrected):
             object.__setattr__(self, "window_correction", None)
         elif correction is not None and is_concrete(correction) and not _is_finite(correction):
             raise ValueError(
-                f'window_correction is {correction!r}; give lambda_W as a finite number, or "auto".'
+                f"window_correction is {show(correction)}; give lambda_W as a finite number, or "
+                '"auto".'
             )
         for name in ("reference_steps", "tuning_steps"):
             steps = getattr(self, name)
@@ -144,8 +145,7 @@ class WindowCorrected(BiasCorrected):
                 raise ValueError(
                     f'{name} belongs to window_correction="auto"; with a number leave it out.'
                 )
-            if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-                raise ValueError(f"{name} is {steps!r}; it must be a whole number of at least 1.")
+            at_least(name, steps, 1)
 
 
 _ESTIMATE = ["estimate_every", "estimate_draws"]
@@ -211,6 +211,15 @@ def log_swap_probability(proposal: Proposal, window_correction: Any = 0.0) -> Ar
     slope = proposal.inverse_temperature_gap
     exponent = slope * difference - slope**2 * proposal.energy_noise_var - window_correction
     return jnp.minimum(0.0, exponent)
+
+
+def _are_levels(value: Any) -> bool:
+    """Return whether these are finite numbers of at least 0."""
+    try:
+        values = np.asarray(value)
+    except ValueError:  # lists of unequal lengths
+        return False
+    return values.dtype.kind in "iuf" and bool(np.all((values >= 0) & (values < np.inf)))
 
 
 def _is_finite(value: Any) -> bool:

@@ -11,6 +11,8 @@ from jax import Array
 
 from replicax.algorithm import prng
 from replicax.algorithm.kernel import Evaluated
+from replicax.algorithm.tracing import explained
+from replicax.errors import check_function, show
 
 
 class Target(NamedTuple):
@@ -111,9 +113,14 @@ def as_target(target_or_energy: Any) -> Target:
     """Return a `Target` of a target or a function of (params), (params, batch) or all three."""
     if isinstance(target_or_energy, Target):
         target = target_or_energy
+        for name in ("noise", "prior"):
+            if getattr(target, name) is not None:
+                check_function(name, getattr(target, name), "key" if name == "noise" else "params")
         if target.has_state:
             return target
-        gradient = None if target.gradient is None else _three_arguments(target.gradient)
+        gradient = target.gradient
+        if gradient is not None:
+            gradient = _three_arguments(gradient, "gradient")
         return target._replace(energy=_three_arguments(target.energy), gradient=gradient)
     return Target(_three_arguments(target_or_energy))
 
@@ -135,13 +142,17 @@ def _in_halves(rows: Array) -> Array:
     return rows[: 2 * half].reshape(2, half, *rows.shape[1:])
 
 
-def _three_arguments(function: Callable) -> Callable:
+def _three_arguments(function: Callable, name: str = "energy") -> Callable:
     if not callable(function):
+        what = "The target" if name == "energy" else f"The {name} of the target"
         raise ValueError(
-            f"The target is {function!r}; give a function energy(params, batch, key), with the "
+            f"{what} is {show(function)}; give a function {name}(params, batch, key), with the "
             "last two optional, or rx.Target(energy, gradient, noise)."
         )
-    parameters = inspect.signature(function).parameters.values()
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # no signature, as some built-in functions
+        return _Padded(function, 1)
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return function
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -166,6 +177,12 @@ class _Padded:
         return self.function(*(params, batch, key)[: self.count])
 
 
+def takes_batch(target: Target) -> bool:
+    """Return whether the energy or its gradient is given the batch."""
+    functions = (target.energy, target.gradient)
+    return any(f is not None and not (isinstance(f, _Padded) and f.count == 1) for f in functions)
+
+
 def takes_key(target: Target) -> bool:
     """Return whether the energy is a function of the user's own that is given a key."""
     return not target.tempers_likelihood and not isinstance(target.energy, _Padded)
@@ -175,30 +192,70 @@ def check_energy(target: Target, point: Any, batch: Any, key: Array) -> None:
     """Raise a sentence unless the energy of one replica is a real floating-point scalar."""
     if target.has_state:
         _check_state(target, point, batch, key)
+    what = "The loss" if target.has_state else "The energy"
     evaluate = lambda p, b, k: target.energy_at(p, b, target.draw(k))  # noqa: E731
-    energy = jax.eval_shape(evaluate, point, batch, key)
-    leaves = jax.tree.leaves(energy)
-    if len(leaves) != 1 or jax.tree.structure(energy) != jax.tree.structure(0):
+    with _explained(what, target, point, batch):
+        energy = jax.eval_shape(evaluate, point, batch, key)
+    _check_scalar(what, energy)
+    if target.tempers_likelihood and target.prior is not None:
+        _check_scalar("log_prior", jax.eval_shape(target.prior, point))
+    if target.gradient is not None and not target.has_state:
+        _check_gradient(target, point, batch, key)
+
+
+def _explained(what: str, target: Target, point: Any, batch: Any) -> Any:
+    """Return the context that turns errors of the user's function into sentences."""
+    if target.has_state:
+        return explained(what, "Does the start belong to this loss and these data?")
+    shapes = ", ".join(str(leaf.shape) for leaf in jax.tree.leaves(point)[:4])
+    if_none = ""
+    if batch is None and takes_batch(target):
+        if_none = "it takes a batch, and none is given; write batches=..., or energy(params) alone."
+    return explained(what, f"The params have shape {shapes}.", if_none)
+
+
+def _check_scalar(what: str, value: Any) -> None:
+    """Raise a sentence unless the shape of a value is that of a real floating-point scalar."""
+    if not hasattr(value, "shape"):
+        count = len(jax.tree.leaves(value))
+        returned = f"{count} values" if count else "nothing"
+        raise ValueError(f"{what} returns {returned}; it must return one scalar.")
+    if value.shape != ():
         raise ValueError(
-            f"The energy returns {jax.tree.structure(energy)}; it must return one scalar."
+            f"{what} returns shape {value.shape}; it must return a scalar: sum (or average) it "
+            "over its axes."
         )
-    if leaves[0].shape != ():
+    if not jnp.issubdtype(value.dtype, jnp.floating):
         raise ValueError(
-            f"The energy returns shape {leaves[0].shape}; it must return a scalar: sum (or "
-            "average) it over its axes."
+            f"{what} returns dtype {value.dtype}; it must be a real floating-point number."
         )
-    if not jnp.issubdtype(leaves[0].dtype, jnp.floating):
+
+
+def _check_gradient(target: Target, point: Any, batch: Any, key: Array) -> None:
+    """Raise a sentence unless the gradient of the user's own has the shapes of the params."""
+    evaluate = lambda p, b, k: target.gradient(p, b, target.draw(k))  # noqa: E731  # type: ignore
+    with _explained("The gradient", target, point, batch):
+        gradient = jax.eval_shape(evaluate, point, batch, key)
+    same = jax.tree.structure(gradient) == jax.tree.structure(point)
+    pairs = zip(jax.tree.leaves(gradient), jax.tree.leaves(point))
+    if not same or any(one.shape != other.shape for one, other in pairs):
         raise ValueError(
-            f"The energy returns dtype {leaves[0].dtype}; it must be a real floating-point number."
+            "The gradient of the target must have the containers and shapes of the params: one "
+            "number for each parameter."
         )
 
 
 def _check_state(target: Target, point: Any, batch: Any, key: Array) -> None:
     """Raise a sentence unless the loss returns a model state of the shape it was given."""
     params, model_state = point
-    returned = jax.eval_shape(
-        lambda p, s, b, k: target.energy(p, s, b, target.draw(k)), params, model_state, batch, key
-    )
+    with _explained("The loss", target, point, batch):
+        returned = jax.eval_shape(
+            lambda p, s, b, k: target.energy(p, s, b, target.draw(k)),
+            params,
+            model_state,
+            batch,
+            key,
+        )
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise ValueError(
             "The loss must return (loss, model_state); with nothing to remember, return the "

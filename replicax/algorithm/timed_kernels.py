@@ -8,6 +8,9 @@ from jax import Array
 
 from replicax.algorithm.kernel import Kernel, Replica, TimedMemory
 from replicax.algorithm.ladder import Ladder
+from replicax.errors import at_least, check_flag, check_number, is_whole, show
+
+_SHARE = lambda x: 0 < x <= 1, "it must lie in (0, 1]"
 
 
 def cyclical(
@@ -20,12 +23,9 @@ def cyclical(
     Noise is injected and draws are taken only in the last part of a cycle, `exploitation` of it.
     With `hold` the learning rate falls no further in that part. For single-chain baselines.
     """
-    if cycle_length < 2 or not 0 < exploitation <= 1:
-        raise ValueError(
-            f"cycle_length is {cycle_length} and exploitation {exploitation}; a cycle needs at "
-            "least 2 steps and exploitation in (0, 1]."
-        )
-
+    at_least("cycle_length", cycle_length, 2)
+    check_number("exploitation", exploitation, *_SHARE)
+    check_flag("hold", hold)
     begins = cycle_length - max(1, round(exploitation * cycle_length))
 
     def exploits(step: Any) -> Any:
@@ -55,11 +55,9 @@ def annealed(
 
     `learning_rate` and `temperature` are what is left of the rung's own after `num_steps`.
     """
-    if num_steps < 1 or not (0 < learning_rate <= 1 and 0 < temperature <= 1):
-        raise ValueError(
-            f"num_steps is {num_steps}, learning_rate {learning_rate} and temperature "
-            f"{temperature}; annealing needs at least one step, and what is left in (0, 1]."
-        )
+    at_least("num_steps", num_steps, 1)
+    check_number("learning_rate", learning_rate, *_SHARE)
+    check_number("temperature", temperature, *_SHARE)
 
     def rung_at(rung: Ladder, count: Array) -> Ladder:
         done = jnp.minimum(count / num_steps, 1.0)
@@ -82,10 +80,9 @@ def annealed(
 
 def stepwise(kernel: Kernel, falls: Sequence[int], factor: float) -> Kernel:
     """Return a kernel whose learning rate is multiplied by `factor` at the steps `falls`."""
-    if factor <= 0 or any(fall < 0 for fall in falls):
-        raise ValueError(
-            f"falls is {falls} and factor {factor}; give steps of at least 0 and a factor above 0."
-        )
+    if not isinstance(falls, Sequence) or any(not is_whole(fall) or fall < 0 for fall in falls):
+        raise ValueError(f"falls is {show(falls)}; give a list of steps of at least 0.")
+    check_number("factor", factor, lambda x: x > 0, "it must be a number above 0")
 
     def rung_at(rung: Ladder, count: Array) -> Ladder:
         passed = jnp.sum(count >= jnp.array(falls, jnp.int32))
@@ -101,6 +98,11 @@ def _timed(
 
     The one way to wrap a kernel in a schedule of rates; `name` and `options` make it again.
     """
+    if not isinstance(kernel, Kernel):
+        raise ValueError(
+            f"The kernel in kernels.{name} is {show(kernel)}; give one that is made, such as "
+            "rx.kernels.sgld()."
+        )
     if kernel.observes:
         raise ValueError(
             f'kernels.{name} changes the learning rate with time, and "hmc", "mala" and "langevin" '

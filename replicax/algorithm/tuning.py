@@ -11,6 +11,7 @@ from jax import Array
 from replicax.algorithm.barrier import BarrierTuning
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.step_sizes import StepSizeTuning
+from replicax.errors import check_number, not_negative
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,11 @@ class Gain:
     cap: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.scale < 0 or self.offset <= 0 or not 0 <= self.power <= 1 or self.cap <= 0:
-            raise ValueError(
-                f"{self} is no gain schedule; it needs scale >= 0, offset > 0, 0 <= power <= 1 "
-                "and cap > 0."
-            )
+        not_negative("scale", self.scale)
+        check_number("power", self.power, lambda x: 0 <= x <= 1, "a gain needs 0 <= power <= 1")
+        for name in ("offset", "cap"):
+            value = getattr(self, name)
+            check_number(name, value, lambda x: x > 0, f"a gain needs a {name} above 0")
 
     def __call__(self, step: Array | float) -> Array:
         growth = jnp.asarray(step, jnp.float32) ** self.power

@@ -7,6 +7,7 @@ import typer
 
 from replicax.cli import shared
 from replicax.cli.shared import Json, Seed
+from replicax.errors import choose
 
 _DEFAULT_OUT = Path("replicax-demo")
 
@@ -36,8 +37,9 @@ def demo(
       replicax demo --preset modes25-tempered
       replicax resume demo-run --steps 40000
     """
-    from replicax import demo
+    from replicax import demo, presets
 
+    choose("--preset", preset, presets.NAMES)
     with shared.quietly(as_json):
         posterior = demo.run_demo(out, steps, chains, seed, preset=preset)
         accuracy = demo.compare_with_truth(posterior)

@@ -4,7 +4,7 @@ A command imports heavy modules only when it runs, so that `--help` stays fast.
 """
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -80,8 +80,16 @@ def main(args: list[str] | None = None) -> int:
     except (ValueError, OSError, ImportError, shared.UsageError) as error:
         if with_traceback:
             raise
-        shared.print_error(shared.describe_error(error))
+        sentence = shared.describe_error(error)
+        shared.print_error(shared.as_written(sentence, _options_of(args)))
         return FAULTY_INPUT
+
+
+def _options_of(args: list[str]) -> dict[str, str]:
+    """Return the options of the command that was called, by their names in Python."""
+    known: Any = typer.main.get_command(app)
+    command = known.commands.get(next((arg for arg in args if arg in known.commands), ""))
+    return {} if command is None else {p.name: p.opts[0] for p in command.params}
 
 
 if __name__ == "__main__":

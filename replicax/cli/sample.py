@@ -18,6 +18,7 @@ from replicax.cli.shared import (
     read_interval,
     read_numbers,
 )
+from replicax.errors import at_least
 from replicax.user_code import TargetSpec
 
 Params = Annotated[
@@ -167,6 +168,8 @@ def sample(
 
     if adapt_steps is not None and adapt is False:
         raise ValueError("--no-adapt and --adapt-steps contradict each other; use one of them.")
+    if adapt_steps is not None:
+        at_least("--adapt-steps", adapt_steps, 0)
     rates = read_numbers("--learning-rate", learning_rate)
     temperatures = read_numbers("--temperature", temperature)
     is_given = rates is not None and replicas is None

@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -23,6 +24,15 @@ if TYPE_CHECKING:
 FINISHED, FAULTY_INPUT, NONFINITE, INTERRUPTED = 0, 2, 3, 130  # exit codes
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of click, or of the copy in typer
 _PACKAGE = Path(__file__).parents[1]
+_SHORT = {  # options of Python that have another name on the command line
+    "num_steps": "steps",
+    "num_replicas": "replicas",
+    "num_chains": "chains",
+    "target_swap_rate": "swap_rate",
+    "energy_noise_std": "noise_std",
+    "num_params": "params",
+    "run_dir": "out",
+}
 _NUMERIC_OPTIONS = ("--learning-rate", "--temperature", "--temperatures", "--noise-std")
 
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
@@ -264,6 +274,31 @@ def describe_error(error: Exception) -> str:
     sentence = str(error) or type(error).__name__
     if isinstance(error, ValueError) and not _is_ours(error):
         return f"{_end(sentence)} (`replicax --traceback ...` shows where.)"
+    return sentence
+
+
+def as_written(sentence: str, options: dict[str, str]) -> str:
+    """Return a sentence with the names of Python as the command line has them.
+
+    Names that are also words are replaced only where a value follows, or where they begin.
+
+    >>> as_written('window is 9; write schedule="deo".', {"window": "--window", "schedule": "-s"})
+    '--window is 9; write -s deo.'
+    """
+    flags = {name: flag for name, flag in options.items() if flag.startswith("-")}
+    flags |= {name: flags[short] for name, short in _SHORT.items() if short in flags}
+    for name, flag in flags.items():
+        alone = rf"(?<![\w.-]){name}"
+        sentence = re.sub(
+            rf"{alone}=\(?\"?([\w.+-]+(?:, [\w.+-]+)*)\"?\)?", rf"{flag} \1", sentence
+        )
+        follows = r"(?=[\d('\"\[-]|nan\b|inf\b|None\b)"
+        sentence = re.sub(rf"{alone} is {follows}", f"{flag} is ", sentence)
+        sentence = re.sub(
+            rf"^{alone} (?=(?:must|holds|has|gives|are|differ)\b)", f"{flag} ", sentence
+        )
+        if "_" in name:
+            sentence = re.sub(rf"{alone}(?![\w(])", flag, sentence)
     return sentence
 
 

@@ -80,7 +80,8 @@ def read_archive(
         # EOFError and zlib.error: gzip data that are truncated or corrupt.
         except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
             raise ValueError(
-                f"{path} cannot be read as a .tar.gz archive ({error}): {_NOT_AS_PUBLISHED}."
+                f"{path} cannot be read as a .tar.gz archive ({_one_line(error)}): "
+                f"{_NOT_AS_PUBLISHED}."
             ) from error
     missing = sorted(set(members) - set(contents))
     if missing:
@@ -117,8 +118,12 @@ def read_pickle(name: str, content: bytes) -> Any:
     # A corrupt pickle can raise any exception.
     except Exception as error:
         raise ValueError(
-            f"{name} cannot be read as a pickle ({error}): {_NOT_AS_PUBLISHED}."
+            f"{name} cannot be read as a pickle ({_one_line(error)}): {_NOT_AS_PUBLISHED}."
         ) from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:150]
 
 
 class _Refused(Exception):
@@ -132,11 +137,21 @@ def _encode(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
-_RECONSTRUCT = np.empty(0).__reduce__()[0]  # its module depends on the version of NumPy
+class _Array:
+    """Stands for `numpy.ndarray` in a pickle, which could make arrays of any size by it."""
+
+
+def _reconstruct(kind: Any, shape: Any, letter: Any) -> np.ndarray:
+    """Return the empty array that NumPy's pickles begin with; their content follows."""
+    if kind is not _Array or shape != (0,):
+        raise _Refused("A pickle asks for an array without its content, which no data set needs.")
+    return np.empty(0, np.int8)
+
+
 _ALLOWED = {
-    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,  # as NumPy 1 writes it
-    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,  # as NumPy 2 writes it
-    ("numpy", "ndarray"): np.ndarray,
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,  # as NumPy 1 writes it
+    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,  # as NumPy 2 writes it
+    ("numpy", "ndarray"): _Array,
     ("numpy", "dtype"): np.dtype,
     ("_codecs", "encode"): _encode,
 }

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from replicax.errors import check_flag, check_number, is_number, is_whole, show
+
 Size = tuple[int, int]  # height, width
 Range = tuple[float, float]  # lowest, highest
 
@@ -196,10 +198,11 @@ def augmentation(
     `pad=0`, `flip=False` and `erase=0` leave out one of them. `fill` is in normalised units.
     """
     _check_moments(mean, std)
-    if pad < 0:
-        raise ValueError(f"pad is {pad}; give a number of pixels, or 0 for no crops.")
-    if not 0 <= erase <= 1:
-        raise ValueError(f"erase is {erase}; give the probability of erasing, from 0 to 1.")
+    if not is_whole(pad) or pad < 0:
+        raise ValueError(f"pad is {show(pad)}; give a number of pixels, or 0 for no crops.")
+    probability = "give the probability of erasing, from 0 to 1"
+    check_number("erase", erase, lambda x: 0 <= x <= 1, probability)
+    check_flag("flip", flip)
 
     def prepare(key: Array, images: Array) -> Array:
         _check_images(images)
@@ -251,8 +254,10 @@ def _check_ranges(area: Range, aspect: Range) -> None:
 
 
 def _check_moments(mean: Sequence[float], std: Sequence[float]) -> None:
-    if len(mean) != len(std) or not all(value > 0 for value in std):
+    sequences = isinstance(mean, Sequence) and isinstance(std, Sequence)
+    numbers = sequences and all(is_number(value) for value in (*mean, *std))
+    if not numbers or len(mean) != len(std) or not all(value > 0 for value in std):
         raise ValueError(
-            f"mean is {tuple(mean)} and std {tuple(std)}; give one of each per channel, and "
+            f"mean is {show(mean)} and std {show(std)}; give a number of each per channel, and "
             "every std above 0."
         )

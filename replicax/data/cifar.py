@@ -11,7 +11,7 @@ from replicax.data.archive import read_archive, read_file, read_pickle
 from replicax.data.dataset import Dataset
 from replicax.data.fetch import default_folder
 from replicax.data.fetch import download as fetch
-from replicax.errors import choose
+from replicax.errors import check_folder, choose
 
 URL = "https://www.cs.toronto.edu/~kriz/"
 
@@ -51,6 +51,7 @@ MEAN = (0.4914, 0.4822, 0.4465)
 STD = (0.2023, 0.1994, 0.2010)
 
 _NUM_PIXELS = 3 * 32 * 32
+_AGAIN = "Fetch its archive again."
 Rows = tuple[np.ndarray, np.ndarray]  # uint8 (image, 3072), int32 (image,)
 
 
@@ -82,7 +83,7 @@ def load_cifar(
     files must have the published checksums. `download` fetches a missing archive.
     """
     editions = EDITIONS[choose("The name of a CIFAR data set", name, EDITIONS)]
-    folder = default_folder() if folder is None else Path(folder).expanduser()
+    folder = default_folder() if folder is None else check_folder("folder", folder).expanduser()
     if download and _find(editions, folder) is None:
         archive = editions[0].archive
         fetch(URL + archive, checksums[archive][-1], folder)
@@ -160,7 +161,9 @@ def _pickled_rows(key: bytes) -> Callable[[str, bytes], Rows]:
     def read(file: str, content: bytes) -> Rows:
         batch = read_pickle(file, content)
         pixels, labels = _entry(file, batch, b"data"), _entry(file, batch, key)
-        plain = isinstance(labels, list) and all(type(label) is int for label in labels)
+        plain = isinstance(labels, list) and all(
+            type(label) is int and 0 <= label < 256 for label in labels
+        )
         rows = isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8
         if not (plain and rows and pixels.shape == (len(labels), _NUM_PIXELS)):
             raise ValueError(
@@ -174,14 +177,27 @@ def _pickled_rows(key: bytes) -> Callable[[str, bytes], Rows]:
 
 def _pickled_names(key: bytes) -> Callable[[str, bytes], tuple[str, ...]]:
     def read(file: str, content: bytes) -> tuple[str, ...]:
-        return tuple(name.decode() for name in _entry(file, read_pickle(file, content), key))
+        names = _entry(file, read_pickle(file, content), key)
+        if not isinstance(names, list) or not all(isinstance(name, bytes) for name in names):
+            raise ValueError(f"{file} has no list of names: it is another file. {_AGAIN}")
+        return tuple(_decoded(file, name) for name in names)
 
     return read
 
 
 def _listed_names(file: str, content: bytes) -> tuple[str, ...]:
     """Read one name per line; blank lines do not count."""
-    return tuple(line.strip() for line in content.decode().splitlines() if line.strip())
+    lines = _decoded(file, content).splitlines()
+    return tuple(line.strip() for line in lines if line.strip())
+
+
+def _decoded(file: str, content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise ValueError(
+            f"{file} has names that are no text: it is another file. {_AGAIN}"
+        ) from None
 
 
 def _entry(file: str, batch, key: bytes):

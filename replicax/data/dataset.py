@@ -1,8 +1,11 @@
 """Images with labels, as bytes in memory."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from replicax.errors import at_least, is_number, is_whole, show
 
 
 class Dataset(NamedTuple):
@@ -23,6 +26,11 @@ class Dataset(NamedTuple):
 
     def check(self) -> "Dataset":
         """Return the data set itself, or raise a `ValueError` if it is inconsistent."""
+        if not is_whole(self.num_classes) or self.num_classes < 1:
+            raise ValueError(
+                f"{self.name}: num_classes is {show(self.num_classes)}; it must be a whole number "
+                "of at least 1."
+            )
         _check_part(self.name, "train", self.train_images, self.train_labels, self.num_classes)
         _check_part(self.name, "test", self.test_images, self.test_labels, self.num_classes)
         shape, other = self.train_images.shape[1:], self.test_images.shape[1:]
@@ -83,6 +91,11 @@ def _check_part(name: str, part: str, images, labels, num_classes: int) -> None:
 
 
 def _check_pixel_moments(name: str, mean, std, num_channels: int) -> None:
+    if not all(isinstance(x, Sequence) and all(map(is_number, x)) for x in (mean, std)):
+        raise ValueError(
+            f"{name}: mean is {show(mean)} and std {show(std)}; give a tuple of numbers each, one "
+            "per channel."
+        )
     if len(mean) != num_channels or len(std) != num_channels:
         raise ValueError(
             f"{name}: mean has {len(mean)} and std {len(std)} entries for {num_channels} "
@@ -97,11 +110,12 @@ def _check_pixel_moments(name: str, mean, std, num_channels: int) -> None:
 
 
 def _choose_rows(name: str, part: str, num_rows: int, count: int, seed: int) -> np.ndarray:
-    if not 0 < count <= num_rows:
+    if not is_whole(count) or not 0 < count <= num_rows:
         raise ValueError(
-            f"{name} has {num_rows} {part} images; num_{part} is {count}, and must be "
-            f"between 1 and {num_rows}."
+            f"{name} has {num_rows} {part} images; num_{part} is {show(count)}, and must be "
+            f"a whole number between 1 and {num_rows}."
         )
+    at_least("seed", seed, 0, 2**32 - 1)
     # NumPy guarantees the numbers of RandomState for ever, unlike those of its newer generators.
     return np.sort(np.random.RandomState(seed).permutation(num_rows)[:count])
 
@@ -109,4 +123,4 @@ def _choose_rows(name: str, part: str, num_rows: int, count: int, seed: int) -> 
 def _describe(value) -> str:
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} with shape {value.shape}"
-    return f"of type {type(value).__name__}"
+    return show(value)

@@ -11,6 +11,7 @@ import numpy as np
 import optax
 from jax import Array
 
+from replicax.algorithm.tracing import explained
 from replicax.networks import predict
 from replicax.networks.predict import Average
 from replicax.networks.problem import Supervised, Test
@@ -42,6 +43,19 @@ def build_logits(test: Test) -> Callable[[Any], Array]:
 
     compiled = jax.jit(logits)
     return lambda points: compiled(points, test.inputs)
+
+
+def check_logits(test: Test, like: Any) -> None:
+    """Raise unless one network, of which `like` has the shapes, gives logits for every class."""
+    inputs = jax.tree.map(lambda x: jax.ShapeDtypeStruct((2, *x.shape[1:]), x.dtype), test.inputs)
+    with explained("The logits of the test"):
+        logits = jax.eval_shape(test.logits, *like, inputs)
+    shape = getattr(logits, "shape", None)
+    if shape != (2, test.num_classes):
+        raise ValueError(
+            f"The logits of the test have shape {shape} for 2 inputs; num_classes is "
+            f"{test.num_classes}, so that they need shape (2, {test.num_classes})."
+        )
 
 
 def build(

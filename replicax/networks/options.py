@@ -10,10 +10,10 @@ import numpy as np
 
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.tuning import ConstantGain, Gain
-from replicax.errors import choose
+from replicax.errors import at_least, check_flag, check_number, choose, is_number
 from replicax.networks.methods import METHODS, Clock, Method
 from replicax.networks.problem import Supervised
-from replicax.run.options import Options, at_least, from_plain, to_plain
+from replicax.run.options import Options, check_rungs, from_plain, to_plain
 
 _PICK_EVERY = 10  # epochs between two averages of all networks of an ensemble
 
@@ -47,6 +47,29 @@ class TrainOptions:
             at_least(name, getattr(self, name), 1)
         at_least("burn_in", self.burn_in, 0)
         choose("method", self.method, METHODS)
+        one = (lambda x: 0 <= x < 1), "it must be a number of at least 0 and below 1"
+        check_number("momentum", self.momentum, *one)
+        if self.temperature is not None:
+            needed = "give one number of at least 0, for the coldest rung"
+            check_number("temperature", self.temperature, lambda x: x >= 0, needed)
+        self._check_rates()
+        check_flag("keep_networks", self.keep_networks)
+        if self.parts.picks and self.burn_in >= self.run_epochs:
+            raise ValueError(
+                f"burn_in is {self.burn_in}, and a network takes {self.run_epochs} epochs "
+                f"(epochs={self.epochs}), so that no "
+                "network would be averaged: write a smaller burn_in, or more epochs."
+            )
+
+    def _check_rates(self) -> None:
+        if self.learning_rate is None:
+            return
+        check_rungs("learning_rate", self.learning_rate)
+        if isinstance(self.learning_rate, str):
+            raise ValueError(
+                'learning_rate is "auto", which networks do not have: give (cold, hot), or None '
+                "for those of the method."
+            )
         if np.ndim(self.learning_rate) and not self.parts.has_ladder:
             raise ValueError(
                 f'learning_rate is {self.learning_rate}; the method "{self.method}" has no ladder: '
@@ -130,7 +153,7 @@ class TrainOptions:
             schedule=method.schedule,
             kernel=self.kernel(problem),
             gain=self.gain,
-            buffer=scale * self.buffer,
+            buffer=_scaled(self.buffer, scale),
             buffer_gain=_scaled(self.buffer_gain, scale),
             adapt=method.has_ladder,
             energy_at="before",
@@ -140,7 +163,7 @@ class TrainOptions:
             seed=self.seed,
             keep_draws=self.keep_networks,
             history_every=steps,
-            on_nonfinite=self.on_nonfinite or restart,
+            on_nonfinite=restart if self.on_nonfinite is None else self.on_nonfinite,
             checkpoint_every=self.checkpoint_every,
             keep_checkpoints=self.keep_checkpoints,
         )
@@ -155,11 +178,11 @@ class TrainOptions:
 
 
 def _scaled(gain: Any, scale: float) -> Any:
-    """Return the gain of a buffer in the unit of the energies."""
+    """Return a buffer or its gain in the unit of the energies."""
     if isinstance(gain, Gain):
         return replace(gain, scale=gain.scale * scale, cap=gain.cap * scale)
     if isinstance(gain, ConstantGain):
         return ConstantGain(gain.value * scale)
     if callable(gain):
         return lambda step: scale * gain(step)  # type: ignore[operator]
-    return scale * gain
+    return scale * gain if is_number(gain) else gain  # "auto", or what the settings refuse

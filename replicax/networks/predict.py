@@ -25,7 +25,7 @@ from jax import Array
 from scipy.special import entr, logsumexp
 from scipy.stats import rankdata
 
-from replicax.errors import choose, is_concrete
+from replicax.errors import at_least, choose, is_concrete, not_negative, show
 from replicax.results import figure_style
 
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ class Average(NamedTuple):
 
 def add(average: Average, logits: Any, weight: Any = 1.0) -> Average:
     """Return the average with one more network, given its logits (image, class)."""
-    logits = jnp.asarray(logits)
+    logits = _as_logits(logits)
+    if is_concrete(weight):
+        not_negative("weight", weight.item() if hasattr(weight, "item") else weight)
     if logits.shape != average.logits.shape:
         raise ValueError(
             f"The logits have shape {logits.shape}, those of the average {average.logits.shape}: "
@@ -64,6 +66,13 @@ def add(average: Average, logits: Any, weight: Any = 1.0) -> Average:
     )
 
 
+def _as_logits(logits: Any) -> Array:
+    try:
+        return jnp.asarray(logits)
+    except (TypeError, ValueError):
+        raise ValueError(f"The logits are {show(logits)}; give arrays of numbers.") from None
+
+
 def merge(one: Average, other: Average) -> Average:
     """Return the average over the networks of both, for example of two chains."""
     if one.logits.shape != other.logits.shape:
@@ -76,8 +85,8 @@ def merge(one: Average, other: Average) -> Average:
 
 def average(logits: Any, weights: Any = None) -> Average:
     """Return the average of logits (network, image, class) with weights (network,)."""
-    logits = jnp.asarray(logits)
-    if logits.ndim != 3:
+    logits = _as_logits(logits)
+    if logits.ndim != 3 or not logits.size:
         raise ValueError(
             f"The logits have shape {logits.shape}; rx.predict.average takes (network, image, "
             "class). For a single network use jax.nn.log_softmax(logits)."
@@ -174,8 +183,7 @@ class Reliability(NamedTuple):
 
 def reliability(log_probs: Any, labels: Any, num_bins: int = 15) -> Reliability:
     """Bin images by the probability of their top class, in equal bins (edge_b, edge_b+1]."""
-    if num_bins < 1:
-        raise ValueError(f"num_bins is {num_bins}; it must be 1 or more.")
+    at_least("num_bins", num_bins, 1)
     log_probs, labels = _check(log_probs, labels)
     edges = np.linspace(0, 1, num_bins + 1)
     top = log_probs.argmax(axis=-1)
@@ -203,7 +211,10 @@ def entropy(log_probs: Any) -> np.ndarray:
 
 def auroc(inside_scores: Any, outside_scores: Any) -> float:
     """Return P(outside > inside) + P(outside = inside) / 2: 1/2 is chance, 1 is perfect."""
-    inside, outside = (np.asarray(x, np.float64).ravel() for x in (inside_scores, outside_scores))
+    try:
+        inside, outside = (np.asarray(x, float).ravel() for x in (inside_scores, outside_scores))
+    except (TypeError, ValueError):
+        raise ValueError("The scores are no numbers: give one for each image.") from None
     if not inside.size or not outside.size:
         raise ValueError("One of the two sets of scores is empty: give at least one score each.")
     both = np.concatenate([inside, outside])
@@ -267,7 +278,10 @@ def _check(log_probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _check_log_probs(log_probs: Any) -> np.ndarray:
-    log_probs = np.asarray(log_probs, np.float64)
+    try:
+        log_probs = np.asarray(log_probs, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("The log-probabilities are no numbers: give (image, class).") from None
     if log_probs.ndim != 2 or not log_probs.size:
         raise ValueError(
             f"The log-probabilities have shape {log_probs.shape}; give (image, class), with at "

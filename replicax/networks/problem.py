@@ -21,12 +21,14 @@ import optax
 from jax import Array
 
 from replicax.algorithm.target import Target
+from replicax.algorithm.tracing import explained
 from replicax.data import Dataset, augmentation, plain
-from replicax.errors import choose
+from replicax.errors import at_least, check_flag, check_function, choose, not_negative, show
 from replicax.nn.network import Network
 from replicax.run.batches import EpochBatches, as_epochs
 
 UNITS = ("mean", "total")
+_FITS = "Do the start, the network and the data belong together?"
 
 
 class Test(NamedTuple):
@@ -37,6 +39,29 @@ class Test(NamedTuple):
     inputs: Any  # leading axis: image
     labels: Array  # (image,)
     num_classes: int
+
+
+def check_test(test: Any) -> None:
+    """Raise unless inputs and labels of a test fit each other."""
+    if not isinstance(test, Test):
+        raise ValueError(
+            f"test is {show(test)}; give rx.Test(logits, inputs, labels, num_classes)."
+        )
+    check_function("logits", test.logits, "params", "model_state", "inputs")
+    at_least("num_classes", test.num_classes, 1)
+    labels = np.asarray(test.labels)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not labels.size:
+        raise ValueError(
+            f"The labels of the test are {labels.dtype} of shape {labels.shape}; give one whole "
+            "number for each input, of one-hot labels labels.argmax(-1)."
+        )
+    if labels.min() < 0 or labels.max() >= test.num_classes:
+        raise ValueError(
+            f"The labels of the test go from {labels.min()} to {labels.max()}; with "
+            f"num_classes={test.num_classes} they must count from 0 to {test.num_classes - 1}."
+        )
+    if any(len(leaf) != len(labels) for leaf in jax.tree.leaves(test.inputs)):
+        raise ValueError("The inputs and labels of the test differ in length; give one of each.")
 
 
 @dataclass(frozen=True)
@@ -102,9 +127,12 @@ def supervised(
     >>> problem.steps_per_epoch, problem.scale
     (4, 64.0)
     """
+    check_function("loss_fn", loss_fn, "params", "model_state", "batch", "key")
     choose("unit", unit, UNITS)
-    if weight_decay < 0:
-        raise ValueError(f"weight_decay is {weight_decay}; it must be at least 0.")
+    not_negative("weight_decay", weight_decay)
+    check_flag("prior_in_energy", prior_in_energy)
+    if test is not None:
+        check_test(test)
     batches = as_epochs(data, batch_size, prepare)
     scale = float(batches.num_rows) if unit == "total" else 1.0
 
@@ -113,7 +141,8 @@ def supervised(
         return jnp.asarray(0.5 * scale * weight_decay * square)
 
     def energy(params: Any, model_state: Any, batch: Any, key: Array) -> tuple[Array, Any]:
-        returned = loss_fn(params, model_state, batch, key)
+        with explained("loss_fn", _FITS):
+            returned = loss_fn(params, model_state, batch, key)
         if not isinstance(returned, tuple | list) or len(returned) != 2:
             raise ValueError(
                 "The loss must return (loss, model_state); with nothing to remember, return the "
@@ -141,6 +170,13 @@ def classification(
     Images stay uint8 on the device and are normalised, and with `augment` cropped, flipped and
     partly erased, inside the compiled step. Further options are those of `supervised`.
     """
+    if not isinstance(network, Network) or not isinstance(dataset, Dataset):
+        raise ValueError(
+            f"The network is {show(network)} and the dataset {show(dataset)}; give an "
+            "rx.nn.Network first and an rx.data.Dataset second."
+        )
+    check_flag("augment", augment)
+    dataset.check()
     mean, std = dataset.mean, dataset.std
     normalised = plain(mean, std)
     augmented = augmentation(mean, std) if augment else None
@@ -149,14 +185,27 @@ def classification(
         images, labels = batch
         return (augmented(key, images) if augmented else normalised(images)), labels
 
+    def outputs(params: Any, model_state: Any, images: Array, train: bool) -> tuple[Array, Any]:
+        with explained("The network", _FITS):
+            returned = network.apply(params, model_state, images, train)
+        if not isinstance(returned, tuple | list) or len(returned) != 2:
+            raise ValueError("network.apply must return (logits, state) of a batch of images.")
+        logits, model_state = returned
+        if jnp.ndim(logits) != 2 or logits.shape[-1] != dataset.num_classes:
+            raise ValueError(
+                f"The network has outputs of shape {jnp.shape(logits)} for {len(images)} images; "
+                f"{dataset.name} has {dataset.num_classes} classes: let it have as many outputs."
+            )
+        return logits, model_state
+
     def loss_fn(params: Any, model_state: Any, batch: Any, key: Array) -> tuple[Array, Any]:
         images, labels = batch
-        logits, model_state = network.apply(params, model_state, images, True)
+        logits, model_state = outputs(params, model_state, images, True)
         losses = optax.softmax_cross_entropy_with_integer_labels(logits.astype(jnp.float32), labels)
         return jnp.mean(losses), model_state
 
     def logits(params: Any, model_state: Any, images: Array) -> Array:
-        return network.apply(params, model_state, normalised(images), False)[0]
+        return outputs(params, model_state, normalised(images), False)[0]
 
     labels = jnp.asarray(dataset.test_labels)
     test = Test(logits, jnp.asarray(dataset.test_images), labels, dataset.num_classes)

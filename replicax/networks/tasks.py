@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from replicax import user_code
-from replicax.errors import suggest
+from replicax.errors import choose, suggest
 
 MODELS = (
     "small, resnet20, resnet32, resnet56 (resnetN, resnetN-basic, resnetN-frn), or FILE.PY:NAME"
@@ -70,7 +70,8 @@ class Task:
         from replicax import data
 
         if ":" not in self.data:
-            return data.load(self.data, self.data_dir, self.download)
+            name = choose("--data", self.data, data.NAMES)
+            return data.load(name, self.data_dir, self.download)
         dataset = user_code.find_object(self.data, self.directory)
         if callable(dataset) and not isinstance(dataset, data.Dataset):
             dataset = dataset()
@@ -105,12 +106,15 @@ class Task:
         if matched is None:
             near = suggest(self.model, ("small", "resnet20", "resnet32", "resnet56"))
             raise ValueError(f"--model is {self.model!r}; write {MODELS}.{near}")
+        depth = int(matched.group(1))
+        if depth < 8 or (depth - 2) % 6:
+            raise ValueError(
+                f"--model is {self.model!r}; the depth of a ResNet is 6 n + 2, such as 20 or 56."
+            )
         words = matched.group(2).split("-")[1:]
         block = next((word for word in words if word != "frn"), None)
         norm = "frn" if "frn" in words else "batch"
-        return nn.resnet(
-            int(matched.group(1)), dataset.num_classes, block=block, norm=norm, dtype=dtype
-        )
+        return nn.resnet(depth, dataset.num_classes, block=block, norm=norm, dtype=dtype)
 
 
 def absolute(name: str) -> str:

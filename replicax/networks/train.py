@@ -1,5 +1,6 @@
 """`train`: sample networks epoch by epoch; `resume_training`: continue from a run folder."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,15 +10,18 @@ import jax
 import numpy as np
 
 from replicax.algorithm.tuning import Gain
+from replicax.errors import check_flag, check_folder, show
 from replicax.networks import evaluate, swag_cycles
 from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised
 from replicax.networks.trained import Trained
+from replicax.nn.network import Network
 from replicax.run import fingerprint, pytrees
 from replicax.run.folder import FolderRecords, new_records, open_records, resumed_records
 from replicax.run.host_loop import Progress, run
-from replicax.run.initial import initial_carry, per_replica
+from replicax.run.initial import check_memory, initial_carry, per_replica
 from replicax.run.metadata import Metadata, describe_machine
+from replicax.run.options import check_watchers
 from replicax.run.program import Program, build_program
 from replicax.run.restore import Restored, point_like, restore, rewind
 from replicax.run.saver import Evaluation
@@ -77,6 +81,11 @@ def train(
         checkpoint_every, keep_checkpoints: as in `rx.sample`.
         note: plain data to keep in the run folder.
     """
+    _check_call(problem, start, note)
+    check_watchers(progress, callback)
+    check_flag("average_starts", average_starts)
+    if run_dir is not None:
+        check_folder("run_dir", run_dir)
     options = TrainOptions(
         epochs=epochs,
         method=method,
@@ -98,12 +107,16 @@ def train(
         checkpoint_every=checkpoint_every,
         keep_checkpoints=keep_checkpoints,
     )
+    from_folder = isinstance(start, str | Path)
+    check_memory(None if from_folder else start, 1, options.num_replicas)
     program = build_training(problem, options)
-    if isinstance(start, str | Path):
+    if from_folder:
         start = per_replica(networks_of(start, problem, program.num_replicas), by_chain=False)
     carry = initial_carry(program, start)
     starts = _first_chain(carry.state.points) if average_starts else None
     like = jax.eval_shape(pytrees.first, carry.state.points)
+    if problem.test is not None:
+        evaluate.check_logits(problem.test, like)
     evaluation = build_evaluation(problem, options, like, starts)
     with new_records(run_dir) as records:
         records.write_metadata(
@@ -134,6 +147,32 @@ def train(
             callback=callback,
         )
     return Trained(records, like).warned()
+
+
+def _check_call(problem: Any, start: Any, note: Any) -> None:
+    """Refuse what stands in the wrong place."""
+    if isinstance(start, Supervised):
+        raise ValueError("The start is a problem: write rx.train(problem, start, ...).")
+    check_problem(problem)
+    if isinstance(start, Network):
+        raise ValueError("The start is a network; give its networks by network.init, a function.")
+    if isinstance(start, str | Path):
+        check_folder("start", start)
+    try:
+        valid = note is None or (isinstance(note, dict) and bool(json.dumps(note)))
+    except (TypeError, ValueError):
+        valid = False
+    if not valid:
+        raise ValueError("note must be a dict of plain data: numbers, text, lists and dicts.")
+
+
+def check_problem(problem: Any) -> None:
+    """Raise unless this is a problem of networks."""
+    if not isinstance(problem, Supervised):
+        raise ValueError(
+            f"The problem is {show(problem)}; make one by rx.classification(network, dataset) or "
+            "rx.supervised(loss_fn, data, ...)."
+        )
 
 
 def build_training(problem: Supervised, options: TrainOptions) -> Program:
@@ -180,7 +219,8 @@ def resume_training(
     `gain` and `buffer_gain` are given again where they were functions of your own. A problem that
     does not fit the run is refused; `force=True` goes on with it.
     """
-    with resumed_records(run_dir) as records:
+    check_problem(problem)
+    with resumed_records(check_folder("run_dir", run_dir)) as records:
         return resume_records(
             records,
             problem,
@@ -205,6 +245,7 @@ def resume_records(
     **given: Any,
 ) -> Trained:
     """Continue the training whose records were opened; see `resume_training`."""
+    check_watchers(progress, callback)
     options = _stored_options(records, problem, given)
     batches, before = problem.batches.describe(), records.metadata.batches
     if batches != before:
@@ -240,7 +281,8 @@ def resume_records(
 def networks_of(run_dir: str | Path, problem: Supervised, num_replicas: int | None = None) -> Any:
     """Return the last networks of a run, (params, model_state) with a leading axis from cold to
     hot."""
-    records = open_records(run_dir, with_checkpoint=True)
+    records = open_records(check_folder("run_dir", run_dir), with_checkpoint=True)
+    check_problem(problem)
     # Gains do not matter here: any take the place of functions that a folder cannot hold.
     options = _stored_options(records, problem, {"gain": 0.0, "buffer_gain": 0.0})
     program, like = build_training(problem, options), point_like(records)

@@ -88,8 +88,9 @@ class Trained(Posterior):
         """Return figures by name, written to the folder `out` if given: epochs, ladder and
         exchange where there is one, and the calibration of the average."""
         from replicax.networks.plots import plot_training
+        from replicax.results.figure_style import figure_folder
 
-        return plot_training(self, out)
+        return plot_training(self, None if out is None else figure_folder(out))
 
     @property
     def restarts(self) -> np.ndarray:

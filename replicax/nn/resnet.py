@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.errors import choose
+from replicax.errors import at_least, choose, is_whole, show
 from replicax.nn.network import (
     NORMS,
     Network,
@@ -41,8 +41,9 @@ def resnet(
     >>> sum(leaf.size for leaf in jax.tree.leaves(params))
     278324
     """
-    if (depth - 2) % 6 or depth < 8:
-        raise ValueError(f"depth is {depth}; it must be 6 n + 2, such as 20, 32, 44 or 56.")
+    at_least("num_classes", num_classes, 1)
+    if not is_whole(depth) or (depth - 2) % 6 or depth < 8:
+        raise ValueError(f"depth is {show(depth)}; it must be 6 n + 2, such as 20, 32, 44 or 56.")
     kind = choose("block", block or ("bottleneck" if depth >= 44 else "basic"), _EXPANSION)
     normalise = NORMS[choose("norm", norm, NORMS)]()
     plan = plan_blocks((depth - 2) // 6, kind)

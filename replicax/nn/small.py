@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.errors import choose
+from replicax.errors import at_least, choose, is_whole, show
 from replicax.nn.network import (
     NORMS,
     Network,
@@ -35,6 +35,14 @@ def small_cnn(
     >>> sum(leaf.size for leaf in jax.tree.leaves(params))
     14458
     """
+    at_least("num_classes", num_classes, 1)
+    at_least("num_channels", num_channels, 1)
+    if (
+        not isinstance(widths, Sequence)
+        or not widths
+        or not all(is_whole(w) and w > 0 for w in widths)
+    ):
+        raise ValueError(f"widths is {show(widths)}; give the channels of each layer, as (16, 32).")
     normalise = NORMS[choose("norm", norm, NORMS)]()
 
     def init(key: Array) -> tuple[Tree, Tree]:

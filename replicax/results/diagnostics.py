@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from replicax.errors import show
 from replicax.results.replica_rhat import replica_rhat as replica_rhat
 from replicax.run.round_trips import round_trips as round_trips
 
@@ -83,9 +84,20 @@ def _effective_size(halves: np.ndarray) -> float:
 
 
 def _halves(values: np.ndarray) -> np.ndarray:
-    values = np.asarray(values, float)
+    values = as_draws(values)
     half = values.shape[1] // 2
     return np.concatenate([values[:, :half], values[:, values.shape[1] - half :]])
+
+
+def as_draws(values: Any) -> np.ndarray:
+    """Return numbers (chain, draw); raise unless they are."""
+    try:
+        draws = np.asarray(values, float)
+    except (TypeError, ValueError):
+        draws = np.zeros(())
+    if draws.ndim != 2:
+        raise ValueError(f"values is {show(values)}; give numbers as an array (chain, draw).")
+    return draws
 
 
 def rank_normalised(halves: np.ndarray) -> np.ndarray:

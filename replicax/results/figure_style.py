@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from replicax.errors import check_folder
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -29,6 +31,16 @@ def new_figure(width: float, height: float) -> "Figure":
     figure = Figure(figsize=(width, height), layout=layout)
     FigureCanvasAgg(figure)
     return figure
+
+
+def figure_folder(out: str | Path) -> Path:
+    """Return the folder `out`, made where it is missing; raise where it cannot be one."""
+    folder = check_folder("out", out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ValueError(f"{out} is or lies below a file; out must be a folder.") from None
+    return folder
 
 
 def save(figure: "Figure", path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from replicax.errors import check_folder, is_whole, show
 from replicax.run import pytrees
 from replicax.run.counters import PAIR_COUNTS
 from replicax.run.folder import save_copy
@@ -84,10 +85,10 @@ class Posterior:
     def _draws(self, name: str, rung: int) -> np.ndarray:
         """(draw, chain, rung, ...) -> (chain, draw, ...)."""
         rungs = self.metadata.resolved["draw_rungs"]
-        if rung not in rungs:
+        if not is_whole(rung) or rung not in rungs:
             raise ValueError(
-                f"Draws of rung {rung} were not kept, only of {rungs}; sample with "
-                f'draw_rungs=(0, {rung}) or "all".'
+                f"Draws of rung {show(rung)} were not kept, only of {rungs}; sample with "
+                f'draw_rungs=(0, {show(rung)}) or "all".'
             )
         if name != "energy" and not self.options["keep_draws"]:
             raise ValueError(
@@ -320,9 +321,10 @@ class Posterior:
 
     def plot(self, out: str | Path | None = None) -> Any:
         """Figures of the run; written to the folder `out` if given, and returned by name."""
+        from replicax.results.figure_style import figure_folder
         from replicax.results.plots import plot_posterior
 
-        return plot_posterior(self, out)
+        return plot_posterior(self, None if out is None else figure_folder(out))
 
     def to_arviz(self) -> Any:
         """Draws, energies and ladder as ArviZ data (needs the extra `arviz`)."""
@@ -332,8 +334,9 @@ class Posterior:
 
     def save(self, folder: str | Path) -> Path:
         """Write everything into a new folder that `rx.load` opens."""
-        save_copy(self._records, Path(folder))
-        return Path(folder)
+        path = check_folder("folder", folder)
+        save_copy(self._records, path)
+        return path
 
     def problems(self) -> list[str]:
         """Reasons not to trust the run, as sentences."""

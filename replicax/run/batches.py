@@ -11,6 +11,8 @@ from jax import Array
 
 from replicax.algorithm import prng
 from replicax.algorithm.energy_noise import FreshBatches
+from replicax.algorithm.tracing import explained
+from replicax.errors import check_function, is_whole, show
 
 _ORDERS = 2**32 - 1  # a number that no step has: keys of epochs are not those of steps
 
@@ -181,7 +183,10 @@ class EpochBatches(Batches):
 
     def _prepared(self, data: Any, rows: Array, key: Array) -> Any:
         batch = _rows(data, rows)
-        return batch if self.prepare is None else self.prepare(key, batch)
+        if self.prepare is None:
+            return batch
+        with explained("prepare", "It turns (key, rows) into a batch."):
+            return self.prepare(key, batch)
 
 
 def as_batches(batches: Any, batch_size: int | None) -> Batches:
@@ -195,8 +200,9 @@ def as_batches(batches: Any, batch_size: int | None) -> Batches:
     if isinstance(batches, Batches):
         return batches
     if batch_size is not None:
-        return _from_arrays(batches, batch_size)
+        return as_rows(batches, batch_size, "batches")
     if callable(batches):
+        check_function("batches", batches, "step")
         return HostBatches(batches, is_function=True)
     if isinstance(batches, list) or hasattr(batches, "__next__"):
         return HostBatches(batches, is_function=False)
@@ -206,7 +212,7 @@ def as_batches(batches: Any, batch_size: int | None) -> Batches:
             "batches are arrays, so the size of a mini-batch must be said: batch_size=..., or "
             "the number of rows for full-batch energies."
         )
-    if not hasattr(batches, "__iter__"):
+    if not hasattr(batches, "__iter__") or isinstance(batches, str | bytes | dict):
         raise ValueError(
             f"batches is {type(batches).__name__}; give arrays with batch_size, a function of "
             "the step, or an iterable."
@@ -218,24 +224,45 @@ def as_epochs(
     data: Any, batch_size: int, prepare: Callable[[Array, Any], Any] | None = None
 ) -> EpochBatches:
     """Return arrays, checked, as batches that go through all rows in every epoch."""
-    rows = _from_arrays(data, batch_size)
+    if prepare is not None:
+        check_function("prepare", prepare, "key", "batch")
+    rows = as_rows(data, batch_size, "data")
     return EpochBatches(rows.data, rows.batch_size, prepare)
 
 
-def _from_arrays(data: Any, batch_size: int) -> ArrayBatches:
+def as_rows(data: Any, batch_size: int | None, name: str) -> ArrayBatches:
+    """Return arrays, checked, as batches of so many rows, or of all; `name` is the argument's."""
     leaves = jax.tree.leaves(data)
     if not leaves or not all(hasattr(x, "shape") and len(x.shape) >= 1 for x in leaves):
-        raise ValueError("With batch_size, batches must be arrays with rows on their first axis.")
+        raise ValueError(f"{name} must be arrays with rows on their first axis.")
+    check_numeric(name, leaves)
     rows = {x.shape[0] for x in leaves}
     if len(rows) != 1:
-        raise ValueError(f"The arrays in batches differ in their number of rows: {sorted(rows)}.")
+        raise ValueError(f"The arrays in {name} differ in their number of rows: {sorted(rows)}.")
     (num_rows,) = rows
-    if not isinstance(batch_size, int | np.integer) or not 1 <= batch_size <= num_rows:
+    if num_rows == 0:
+        raise ValueError(f"{name} has no rows; give at least one.")
+    size = num_rows if batch_size is None else batch_size
+    if not is_whole(size) or not 1 <= size <= num_rows:
         raise ValueError(
-            f"batch_size is {batch_size!r}; with {num_rows} rows it must be a whole number from 1 "
+            f"batch_size is {show(size)}; with {num_rows} rows it must be a whole number from 1 "
             f"to {num_rows}."
         )
-    return ArrayBatches(jax.tree.map(jnp.asarray, data), int(batch_size))
+    return ArrayBatches(jax.tree.map(jnp.asarray, data), int(size))
+
+
+def check_numeric(name: str, leaves: list[Any]) -> None:
+    """Raise unless all leaves are numbers or arrays of numbers that JAX knows."""
+    for leaf in leaves:
+        kind = getattr(leaf, "dtype", None)
+        if kind is None:
+            kind = np.asarray(leaf).dtype
+        if not jnp.issubdtype(kind, jnp.number) and not jnp.issubdtype(kind, jnp.bool_):
+            words = {"U": "text", "S": "text", "O": "Python objects", "M": "dates", "m": "times"}
+            what = words.get(getattr(kind, "kind", ""), str(kind))
+            raise ValueError(
+                f"{name} holds {what}; give arrays of numbers (code categories as whole numbers)."
+            )
 
 
 def _rows(data: Any, rows: Any) -> Any:

@@ -1,6 +1,5 @@
 """`bayesian`: a posterior whose likelihood, prior and rows are known apart."""
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +11,9 @@ from jax import Array
 
 from replicax.algorithm.energy_noise import FreshBatches
 from replicax.algorithm.target import Target
-from replicax.run.batches import ArrayBatches, as_batches
+from replicax.algorithm.tracing import explained
+from replicax.errors import check_function
+from replicax.run.batches import ArrayBatches, as_rows
 
 _PIECE_ROWS = 4096  # rows whose likelihoods are evaluated at once
 
@@ -117,21 +118,20 @@ def bayesian(
     >>> bool(abs(run.draws.mean() - 1.2 / (1 + 1 / 300)) < 0.1)
     True
     """
-    for name, function in (("log_likelihood", log_likelihood), ("log_prior", log_prior)):
-        if not callable(function):
-            raise ValueError(f"{name} is {function!r}; give a function.")
-    leaves = jax.tree.leaves(data)
-    shapes = [np.shape(leaf) for leaf in leaves]
-    if not leaves or any(not shape for shape in shapes):
-        raise ValueError("data must be arrays with rows on their first axis.")
-    num_rows = shapes[0][0]
-    rows = as_batches(data, num_rows if batch_size is None else batch_size)
-    batches = RowBatches(rows.data, rows.batch_size)  # type: ignore[attr-defined]
-    _check_arguments(log_likelihood, log_prior)
+    check_function("log_likelihood", log_likelihood, "params", "rows")
+    check_function("log_prior", log_prior, "params")
+    rows = as_rows(data, batch_size, "data")
+    batches, num_rows = RowBatches(rows.data, rows.batch_size), rows.num_rows
 
     def of_rows(params: Any, batch: Any) -> Array:
         count = jax.tree.leaves(batch)[0].shape[0]
-        values = jnp.asarray(log_likelihood(params, batch))
+        with explained("log_likelihood", "It must return one number for each row."):
+            values = jnp.asarray(log_likelihood(params, batch))
+        if not jnp.issubdtype(values.dtype, jnp.floating):
+            raise ValueError(
+                f"log_likelihood returns dtype {values.dtype}; it must return real floating-point "
+                "numbers."
+            )
         if values.shape != (count,):
             raise ValueError(
                 f"log_likelihood returns shape {values.shape} for {count} rows; it must return one "
@@ -147,7 +147,8 @@ def bayesian(
         return -num_rows * of_rows(params, batch)
 
     def prior(params: Any) -> Array:
-        value = jnp.asarray(log_prior(params))
+        with explained("log_prior", "It must return one number."):
+            value = jnp.asarray(log_prior(params))
         if value.shape != ():
             raise ValueError(
                 f"log_prior returns shape {value.shape}; it must return a scalar: sum it over the "
@@ -164,19 +165,6 @@ def bayesian(
         num_rows=num_rows,
     )
     return Bayesian(target, batches, log_likelihood)
-
-
-def _check_arguments(log_likelihood: Callable, log_prior: Callable) -> None:
-    for name, function, count in (
-        ("log_likelihood(params, rows)", log_likelihood, 2),
-        ("log_prior(params)", log_prior, 1),
-    ):
-        try:
-            inspect.signature(function).bind(*range(count))
-        except TypeError:
-            raise ValueError(f"{name} must take {count} argument{'s'[: count - 1]}.") from None
-        except ValueError:  # no signature, as some built-in functions
-            pass
 
 
 def _in_pieces(of_rows: Callable[[Any, Any], Array], num_rows: int) -> Callable[..., Array]:

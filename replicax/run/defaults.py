@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from replicax.algorithm.target import Target
+from replicax.errors import is_whole
 from replicax.run.batches import Batches
 
 AUTO = "auto"
@@ -39,7 +40,7 @@ def is_exact(choices: dict[str, Any], target: Target) -> bool:
 
 def fill_in(choices: dict[str, Any], target: Target, batches: Batches) -> dict[str, Any]:
     """Return the choices with values in the place of None, for the law of the target."""
-    if not isinstance(choices["num_steps"], int | np.integer):
+    if not is_whole(choices["num_steps"]) or not is_whole(choices["swap_every"] or 1):
         return choices  # which the options refuse
     exact_energy = batches.is_whole and target.noise is None and batches.can_refresh
     if isinstance(choices["learning_rate"], str) and not target.tempers_likelihood:
@@ -61,7 +62,12 @@ def fill_in(choices: dict[str, Any], target: Target, batches: Batches) -> dict[s
     energy, every, rule = _judging(chosen, batches, exact_energy, num_steps)
     # Draws are taken where swaps are attempted, and energies are those of all rows.
     burn_in = num_steps // 3 // every * every
-    defaults = {"burn_in": burn_in, "swap_every": every, "rule": rule, "thin": every}
+    defaults = {
+        "burn_in": burn_in,
+        "swap_every": every,
+        "rule": rule,
+        "thin": min(every, num_steps),
+    }
     chosen = {**defaults, **chosen, "swap_energy": energy}
     if "schedule" not in chosen:
         chosen["schedule"] = "deo" if chosen.get("window") in (None, 1) else "no_gate"
@@ -69,7 +75,10 @@ def fill_in(choices: dict[str, Any], target: Target, batches: Batches) -> dict[s
 
 
 def _has_rungs(choices: dict[str, Any]) -> bool:
-    return any(np.size(choices[name]) > 2 for name in ("learning_rate", "temperature"))
+    try:
+        return any(np.size(choices[name]) > 2 for name in ("learning_rate", "temperature"))
+    except ValueError:  # lists of unequal lengths, which the options refuse
+        return False
 
 
 def _judging(

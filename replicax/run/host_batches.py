@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax.run.batches import Batches
+from replicax.run.batches import Batches, check_numeric
 
 
 class BatchesEnded(ValueError):
@@ -21,6 +21,23 @@ class BatchesEnded(ValueError):
         super().__init__(
             f"The batches ended at step {step}; give an iterable that goes on (itertools.cycle), a "
             "function of the step, or arrays with batch_size."
+        )
+
+
+class UnequalBatches(ValueError):
+    """Batches of different steps have other shapes or containers."""
+
+    def __init__(self, start: int, batches: list[Any]) -> None:
+        kinds = [
+            (jax.tree.structure(batch), [np.shape(leaf) for leaf in jax.tree.leaves(batch)])
+            for batch in batches
+        ]
+        place = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
+        shapes = [", ".join(map(str, kinds[i][1])) for i in (0, place)]
+        super().__init__(
+            f"batches differ: at step {start} their shapes are {shapes[0]}, at step "
+            f"{start + place} {shapes[1]}, and all steps need the same shapes and containers. "
+            "Leave out the incomplete batch (drop_last), or fill it up."
         )
 
 
@@ -44,7 +61,12 @@ class HostBatches(Batches):
         return jax.tree.map(lambda leaf: leaf[place], data)
 
     def first(self, key: Array) -> Any:
-        return jax.tree.map(jnp.asarray, self.at(0))
+        batch = self.at(0)
+        leaves = jax.tree.leaves(batch)
+        if not leaves:
+            raise ValueError("batches gives nothing at step 0; it must give the rows of a step.")
+        check_numeric("batches", leaves)
+        return jax.tree.map(jnp.asarray, batch)
 
     def bytes_per_step(self, step: int) -> int:
         try:
@@ -80,7 +102,12 @@ class HostBatches(Batches):
             return 0, None
         self._forget(start + len(batches))
         padded = batches + [batches[-1]] * (capacity - len(batches))
-        stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *padded)
+        try:
+            stacked = jax.tree.map(
+                lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *padded
+            )
+        except (ValueError, TypeError):
+            raise UnequalBatches(start, batches) from None
         return len(batches), stacked
 
     def skip_to(self, step: int) -> None:

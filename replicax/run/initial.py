@@ -1,6 +1,7 @@
 """The start of a run: points of all replicas, checked, and the carry of the loop made from them."""
 
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -13,9 +14,13 @@ from jax import Array
 from replicax.algorithm import prng, state
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.target import check_energy, takes_key, with_row_energies
+from replicax.algorithm.tracing import explained
+from replicax.errors import check_flag, check_function, show
 from replicax.run import compiled_loop, pytrees
 from replicax.run.program import Program, Programs
 from replicax.run.rows import Carry
+
+_RUNG_BYTES = 64  # of a rung beside its parameters: ladder, index, energies, counts
 
 
 class PerReplica(NamedTuple):
@@ -31,6 +36,7 @@ def per_replica(tree: Any, by_chain: bool | None = None) -> PerReplica:
     `by_chain=True` says that the leading axes are (chain, replica, ...), `by_chain=False` that
     there is no axis of chains. Without it the shapes decide; where they fit both, it is needed.
     """
+    check_flag("by_chain", by_chain, None)
     return PerReplica(tree, by_chain)
 
 
@@ -42,15 +48,18 @@ def initial_points(
     `params` is one start for all, `per_replica(...)`, or a function of a key. With `with_state` a
     start is a pair (params, model_state).
     """
+    name = "start" if with_state else "params"
     if isinstance(params, PerReplica):
         starts = _spread(params, num_chains, num_replicas)
     elif callable(params) and not _is_array_tree(params):
+        check_function(name, params, "key")
 
         def draw_chain(chain: Array) -> Any:
             keys = jax.random.split(jax.random.fold_in(key, chain), num_replicas)
             return jax.vmap(params)(keys)
 
-        starts = jax.jit(jax.vmap(draw_chain))(jnp.arange(num_chains))
+        with explained(f"{name}(key)", "It must return the point where sampling starts."):
+            starts = jax.jit(jax.vmap(draw_chain))(jnp.arange(num_chains))
     else:
         one = jax.tree.map(_as_array, params)
         starts = jax.tree.map(
@@ -62,7 +71,7 @@ def initial_points(
             "one; where there is nothing to remember, model_state is {}."
         )
     leaves = jax.tree.leaves(starts[0] if with_state else starts)
-    if not leaves:
+    if not sum(leaf.size for leaf in leaves):
         raise ValueError("params holds no arrays; give the point where sampling starts.")
     for leaf in leaves:
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
@@ -78,9 +87,9 @@ def initial_points(
 def _as_array(leaf: Any) -> Array:
     try:
         return jnp.asarray(leaf)
-    except TypeError:
+    except (TypeError, ValueError):
         raise ValueError(
-            f"params holds {leaf!r}; give numbers and arrays: the point where sampling starts."
+            f"params holds {show(leaf)}; give numbers and arrays: the point where sampling starts."
         ) from None
 
 
@@ -116,6 +125,45 @@ def _spread(starts: PerReplica, num_chains: int, num_replicas: int) -> Any:
     )
 
 
+def check_memory(params: Any, num_chains: int, num_replicas: int) -> None:
+    """Raise where the states of all replicas need more memory than there is.
+
+    Counted are three copies of the parameters (themselves, gradient, memory of the kernel) and a
+    few numbers of each rung; activations and records come on top.
+    """
+    needed = num_chains * num_replicas * (3 * _bytes_of(params) + _RUNG_BYTES)
+    present = _memory_bytes()
+    if needed > present:
+        raise ValueError(
+            f"num_replicas is {num_replicas} and num_chains {num_chains}: their states need about "
+            f"{needed / 1e9:,.1f} GB of memory, and there are {present / 1e9:,.1f} GB. Write fewer."
+        )
+
+
+def _bytes_of(params: Any) -> int:
+    """Return the size of one start as far as it is known without making it."""
+    if isinstance(params, PerReplica):
+        return 0  # the starts of all are in memory already
+    if callable(params) and not _is_array_tree(params):
+        try:
+            params = jax.eval_shape(params, jax.random.key(0))
+        except Exception:  # which is explained where the starts are made
+            return 0
+    leaves = jax.tree.leaves(params)
+    return sum(getattr(leaf, "size", 1) * 4 for leaf in leaves)
+
+
+def _memory_bytes() -> float:
+    """Return the memory of the device, or of the machine where devices do not tell."""
+    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+    if limit is not None:
+        return float(limit)
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):  # not known on this platform
+        return float("inf")
+
+
 def initial_carry(program: Program, params: Any, programs: Programs | None = None) -> Carry:
     """Return the carry of all chains at step 0, once the energy is known to be usable there."""
     keys, start_key = seed_keys(program.seed, program.num_chains)
@@ -123,7 +171,8 @@ def initial_carry(program: Program, params: Any, programs: Programs | None = Non
     points = initial_points(
         params, start_key, program.num_chains, program.num_replicas, with_state=has_state
     )
-    batch = program.batches.first(keys[0])
+    with explained("batches", "Does it suit the rows?"):
+        batch = program.batches.first(keys[0])
     check_energy(program.target, jax.eval_shape(pytrees.first, points), batch, keys[0])
     if not has_state:  # of networks, the first step tells
         _check_finite(program, points, batch, keys, programs)
@@ -203,20 +252,28 @@ def _check_finite(
     program: Program, points: Any, batch: Any, keys: Array, programs: Programs | None
 ) -> None:
     target, num_replicas = program.target, program.num_replicas
+    prior: Any = target.prior
+    with_prior = target.tempers_likelihood and prior is not None
 
     def energies(params, batch, keys):
-        one = lambda p, k: target.energy(p, batch, target.draw(k))  # noqa: E731
+        def one(point, key):
+            energy = target.energy(point, batch, target.draw(key))
+            return (energy, prior(point)) if with_prior else (energy,)
+
         keys = jax.vmap(lambda key: jax.random.split(key, num_replicas))(keys)
         return jax.vmap(jax.vmap(one))(params, keys)
 
-    energy = np.asarray(_compiled("energies", energies, program, programs)(points, batch, keys))
-    if not np.all(np.isfinite(energy)):
-        chain, replica = np.argwhere(~np.isfinite(energy))[0]
-        where = f" of chain {chain}" if program.num_chains > 1 else ""
-        raise ValueError(
-            f"The energy at the start is {energy[chain, replica]} for replica {replica}{where}; "
-            "start where the posterior has mass."
-        )
+    values = _compiled("energies", energies, program, programs)(points, batch, keys)
+    names = ("log_likelihood of the data", "log_prior") if with_prior else ("energy",)
+    for name, value in zip(names, values):
+        value = np.asarray(-value if with_prior else value)
+        if not np.all(np.isfinite(value)):
+            chain, replica = np.argwhere(~np.isfinite(value))[0]
+            where = f" of chain {chain}" if program.num_chains > 1 else ""
+            raise ValueError(
+                f"The {name} at the start is {value[chain, replica]} for replica {replica}{where}; "
+                "start where the posterior has mass."
+            )
 
 
 def _check_exact(program: Program, points: Any, batch: Any, keys: Array) -> None:

@@ -10,10 +10,13 @@ import numpy as np
 from replicax.algorithm import kernels, schedule, swap
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.tuning import ConstantGain, Gain
-from replicax.errors import choose
+from replicax.errors import at_least, check_flag, check_function, choose, is_number, is_whole, show
 from replicax.run.defaults import AUTO, PAPER
 
 _CHECKPOINT_SECONDS = 30.0
+_MOST_STEPS = 2**31 - 1  # steps are counted in 32 bits
+_SEEDS = -(2**31), 2**32 - 1  # others would equal one of these: JAX takes the last 32 bits
+_NUMERIC = "iufV"  # kinds of NumPy's types; V: bfloat16 and its kin
 _CUSTOM = "custom"  # stands in a run folder for an object that only the user can give again
 _CLASSES = {
     made.__name__: made
@@ -71,25 +74,34 @@ class Options:
         for name, value in PAPER.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
-        for name in ("num_steps", "num_chains", "thin", "swap_every", "keep_checkpoints"):
+        at_least("num_steps", self.num_steps, 1, _MOST_STEPS)
+        for name in ("num_chains", "thin", "swap_every", "keep_checkpoints"):
             at_least(name, getattr(self, name), 1)
         at_least("burn_in", self.burn_in, 0)
         checkpoint_interval(self.checkpoint_every)
         for name in ("window", "history_every", "chunk_steps"):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 1)
-        at_least("seed", self.seed, -(2**63))
-        if self.num_replicas is not None:
-            at_least("num_replicas", self.num_replicas, -(2**63))
+        at_least("seed", self.seed, *_SEEDS)
+        few = is_whole(self.num_replicas) and self.num_replicas < 1  # the schedule tells more
+        if self.num_replicas is not None and not few:
+            at_least("num_replicas", self.num_replicas, 1)
+        for name in ("learning_rate", "temperature"):
+            check_rungs(name, getattr(self, name))
+        _check_leaves_draws(self)
+        check_flag("keep_draws", self.keep_draws)
+        check_flag("track_best", self.track_best, None)
         if not is_number(self.target_swap_rate) or not 0 < self.target_swap_rate < 1:
             raise ValueError(
-                f"target_swap_rate is {self.target_swap_rate!r}; it is the rate at which the rule "
-                "says yes and must lie in (0, 1), such as 0.4."
+                f"target_swap_rate is {show(self.target_swap_rate)}; it is the rate at which the "
+                "rule says yes and must lie in (0, 1), such as 0.4."
             )
-        if not isinstance(self.draw_rungs, tuple | list | range) and self.draw_rungs != "all":
-            raise ValueError(
-                f'draw_rungs is {self.draw_rungs!r}; give a list such as (0, 3), or "all".'
-            )
+        rungs = self.draw_rungs
+        is_all = isinstance(rungs, str) and rungs == "all"
+        if not is_all and not (
+            isinstance(rungs, tuple | list | range) and all(map(is_whole, rungs))
+        ):
+            raise ValueError(f'draw_rungs is {show(rungs)}; give a list such as (0, 3), or "all".')
         choose("energy_at", self.energy_at, ("moved", "before"))
         choose("on_swap", self.on_swap, ("keep", "reset"))
         choose("on_nonfinite", self.on_nonfinite, ("stop", "ignore", "restart"))
@@ -140,7 +152,7 @@ def from_plain(
     for entry in fields(kind):
         value = given.get(entry.name)
         if value is None:
-            value = _from_plain(data[entry.name])
+            value = _stored(entry.name, data)
         if isinstance(value, str) and value == _CUSTOM:
             raise ValueError(
                 f"This run was started with a {entry.name} of your own, which a folder cannot "
@@ -167,11 +179,20 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else _CUSTOM
 
 
-def _from_plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        ((name, content),) = value.items()
-        return kernels.from_spec(content) if name == "kernel" else _CLASSES[name](**content)
-    return value
+def _stored(name: str, data: Any) -> Any:
+    """Return the option `name` of a run folder; raise where it is missing or damaged."""
+    if not isinstance(data, dict) or name not in data:
+        raise ValueError(f"The options of the run lack {name}: its run.json is damaged.")
+    value = data[name]
+    if not isinstance(value, dict):
+        return value
+    try:
+        ((kind, content),) = value.items()
+        return kernels.from_spec(content) if kind == "kernel" else _CLASSES[kind](**content)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        raise ValueError(
+            f"The option {name} of the run is none of replicax: its run.json is damaged."
+        ) from None
 
 
 def checkpoint_interval(every: Any) -> tuple[int | None, float]:
@@ -187,22 +208,46 @@ def checkpoint_interval(every: Any) -> tuple[int | None, float]:
         seconds = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(unit, 0.0)
         if seconds and re.fullmatch(r"\d{1,9}(\.\d{1,9})?", number):
             return None, float(number) * seconds
-    elif isinstance(every, int | np.integer) and not isinstance(every, bool) and every >= 1:
+    elif is_whole(every) and every >= 1:
         return int(every), 0.0
     raise ValueError(
-        f'checkpoint_every is {every!r}; give a number of steps, or a time such as "30s", "10m" '
-        'or "2h".'
+        f'checkpoint_every is {show(every)}; give a number of steps, or a time such as "30s", '
+        '"10m" or "2h".'
     )
 
 
-def is_number(value: Any) -> bool:
-    """Return whether `value` is one finite real number."""
-    real = isinstance(value, int | float | np.integer | np.floating)
-    return real and not isinstance(value, bool) and bool(np.isfinite(value))
+def check_watchers(progress: Any, callback: Any) -> None:
+    """Raise unless `progress` and `callback` can watch a run."""
+    check_flag("progress", progress, None)
+    if callback is not None:
+        check_function("callback", callback, "progress")
 
 
-def at_least(name: str, value: Any, lowest: int) -> None:
-    """Raise unless `value` is a whole number of at least `lowest`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < lowest:
-        bound = f" of at least {lowest}" if lowest >= 0 else ""
-        raise ValueError(f"{name} is {value!r}; it must be a whole number{bound}.")
+def check_rungs(name: str, value: Any) -> None:
+    """Raise unless `value` is "auto", a number, or several: how many is the ladder's affair."""
+    if isinstance(value, str) and value == AUTO:
+        return
+    try:
+        values = np.asarray(value)
+    except ValueError:  # lists of unequal lengths
+        values = np.asarray(None)
+    if values.dtype.kind not in _NUMERIC or values.dtype.names:
+        raise ValueError(
+            f"{name} is {show(value)}; give one number, a pair (cold, hot), one per rung, or "
+            '"auto".'
+        )
+
+
+def _check_leaves_draws(options: Options) -> None:
+    """Raise unless at least one draw is left after burn-in and thinning."""
+    num_steps = options.num_steps
+    if options.burn_in >= num_steps:
+        raise ValueError(
+            f"burn_in is {options.burn_in} and num_steps {num_steps}, which leaves no draw: write "
+            "a burn_in below num_steps."
+        )
+    if options.thin > num_steps:
+        raise ValueError(
+            f"thin is {options.thin} and num_steps {num_steps}: draws would be further apart than "
+            "the run is long. Write a smaller thin."
+        )

@@ -15,11 +15,12 @@ from replicax.algorithm.kernel import Kernel, has_memory
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.state import Settings
 from replicax.algorithm.swap import Rule
-from replicax.algorithm.target import Target
+from replicax.algorithm.target import Target, takes_batch
 from replicax.run import settings as resolve
 from replicax.run.batches import Batches, NoBatches
 from replicax.run.options import Options
 
+_LONGEST_CYCLE = 1_000_000  # steps in which a draw is looked for
 _HOTTEST = 1e3  # the highest temperature that an automatic ladder gives a rung of finite energy
 
 
@@ -113,7 +114,7 @@ def build_program(
         map_replicas=_map_replicas(target),
     )
     forces = schedule.swaps == "exactly_one"
-    return Program(
+    program = Program(
         target,
         kernel,
         settings,
@@ -133,6 +134,20 @@ def build_program(
         chunk_steps=options.chunk_steps,
         evaluate_every=evaluate_every,
     )
+    _check_draws(program, options.num_steps)
+    return program
+
+
+def _check_draws(program: Program, num_steps: int) -> None:
+    """Raise if a kernel that takes draws in some steps alone takes none in this run."""
+    if program.kernel.exploits is None:
+        return
+    first = np.arange(program.burn_in, min(num_steps, program.burn_in + _LONGEST_CYCLE))
+    if not program.is_drawn(first).any():
+        raise ValueError(
+            f"No draw would be taken in num_steps={num_steps}: the kernel takes draws at the end "
+            "of its cycles only. Write a longer run, a shorter cycle_length or a thin of 1."
+        )
 
 
 def _map_replicas(target: Target) -> Callable:
@@ -147,6 +162,11 @@ def _map_replicas(target: Target) -> Callable:
 def _check_combination(
     options: Options, target: Target, batches: Batches, rule: Rule, kernel: Kernel
 ) -> None:
+    if not (takes_batch(target) or isinstance(batches, NoBatches)):
+        raise ValueError(
+            "batches are given, but the energy takes (params) alone: write it as energy(params, "
+            "batch), or leave batches out."
+        )
     if options.energy_at == "before":
         if rule.uses_temperature:
             raise ValueError(

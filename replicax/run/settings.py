@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from replicax.algorithm import kernels, swap
@@ -15,13 +17,15 @@ from replicax.algorithm.ladder import Ladder, geometric
 from replicax.algorithm.schedule import AllPairs, Schedule
 from replicax.algorithm.step_sizes import StepSizeTuning
 from replicax.algorithm.swap import Rule, WindowCorrected
-from replicax.algorithm.tuning import ConstantGain, Tuning
-from replicax.errors import choose
+from replicax.algorithm.tracing import explained
+from replicax.algorithm.tuning import ConstantGain, Gain, Tuning
+from replicax.errors import at_least, check_function, choose, is_number, show
 from replicax.run.defaults import AUTO
-from replicax.run.options import Options, at_least, is_number
+from replicax.run.options import Options
 from replicax.theory import optimal_window
 
 _MEASURE_STEPS = 100  # steps that measure the unit of energy for buffer="auto"
+_LONGEST_WINDOW = 2**31 - 1  # as long as any run
 _TUNING_WINDOWS = 10  # the least in which lambda_W may be tuned
 _SCHEDULE_NAMES = ("deo_star", "deo", "seo", "adj", "ape", "exactly_one", "no_gate", "none")
 
@@ -53,14 +57,15 @@ def schedule(options: Options, num_replicas: int) -> Schedule:
             raise ValueError(
                 f"window is {window} but the schedule has window {chosen.window}; say it once."
             )
+        _check_window(chosen.window, options)
         chosen.check(num_replicas)
         return chosen
-    name = str(chosen).lower().replace("-", "_").replace("*", "_star")
-    choose("schedule", name, _SCHEDULE_NAMES)
+    name = choose("schedule", _plain_name(chosen), _SCHEDULE_NAMES)
+    _check_window(window or 1, options)
     windowed = {"deo_star": "at_most_one", "exactly_one": "exactly_one", "no_gate": "no_gate"}
     if name in windowed:
         if window is None and num_replicas >= 2:
-            window = optimal_window(num_replicas, options.target_swap_rate)
+            window = min(optimal_window(num_replicas, options.target_swap_rate), _LONGEST_WINDOW)
         resolved = schedules.windowed_deo(window or 1, windowed[name])
     else:
         if window not in (None, 1):
@@ -73,11 +78,26 @@ def schedule(options: Options, num_replicas: int) -> Schedule:
     return resolved
 
 
+def _plain_name(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return value.lower().replace("-", "_").replace("*", "_star")
+
+
+def _check_window(window: int, options: Options) -> None:
+    """Raise if a window that the user chose does not fit into the run."""
+    if window > options.num_steps:
+        raise ValueError(
+            f"window is {window}, and the run has {options.num_steps} steps: not one window would "
+            "end. Write a shorter window, or leave it out."
+        )
+
+
 def rule(options: Options, num_replicas: int, schedule: Schedule) -> Rule:
     """Return the rule of a name or itself, checked against ladder and schedule."""
     rule = options.rule
     if not isinstance(rule, Rule):
-        name = choose("rule", str(rule).lower().replace("-", "_"), swap.RULES)
+        name = choose("rule", _plain_name(rule), swap.RULES)
         if name == "window_corrected":
             raise ValueError(
                 'rule="window_corrected" needs its lambda_W: write '
@@ -200,18 +220,13 @@ def _is_auto(value: Any) -> bool:
 
 
 def _per_rung(name: str, value: Any, num_replicas: int) -> np.ndarray:
-    try:
-        values = np.asarray(value, float)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f'{name} is {value!r}; give one number, a pair (cold, hot), one per rung, or "auto".'
-        ) from None
+    values = np.asarray(value, float)
     if values.ndim == 0:
         return np.full(num_replicas, float(values))
     if values.shape == (num_replicas,):
         return values
     if values.shape == (2,):
-        if np.any(values <= 0):
+        if not np.all(values > 0):  # NaN fails too
             raise ValueError(f"{name} is {value}; the two ends of a ladder must be positive.")
         if values[1] == np.inf:  # the prior, above the hottest of the others
             return np.append(geometric(values[0], 1000.0 * values[0], num_replicas - 1), np.inf)
@@ -228,6 +243,12 @@ def _temperatures(value: Any, num_replicas: int, rule: Rule) -> np.ndarray:
         temperatures[1:] = 0
     if np.any(np.isnan(temperatures)) or np.any(temperatures < 0):
         raise ValueError(f"temperature is {value}; temperatures must be at least 0.")
+    warm = temperatures[temperatures > 0]  # rungs of temperature 0 are SGD, and stand anywhere
+    if np.any(np.diff(warm) < 0) and not rule.uses_temperature:
+        raise ValueError(
+            f"temperature is {value}; temperatures must not decrease: the first belongs to the "
+            "coldest rung, the last to the hottest."
+        )
     increasing = np.all(temperatures > 0) and np.all(np.diff(temperatures) > 0)
     if rule.uses_temperature and not increasing:
         raise ValueError(
@@ -254,7 +275,7 @@ def tuning(
         if auto:
             choose(name, getattr(options, name), ("auto",))
     if not buffer_auto and not is_number(options.buffer):
-        raise ValueError(f'buffer is {options.buffer!r}; give a finite number or "auto".')
+        raise ValueError(f'buffer is {show(options.buffer)}; give a finite number or "auto".')
     measures_buffer = buffer_auto and not rule.uses_temperature
     measures = measures_buffer or (gain_auto and not fixed)
     ladder_is_scalar = np.ndim(options.learning_rate) == 0  # or "auto"
@@ -318,11 +339,19 @@ def adapts_until(options: Options, rule: Rule, schedule: Schedule) -> tuple[bool
 
 
 def _gain(name: str, gain: Any) -> Callable:
-    if callable(gain):
+    if isinstance(gain, Gain | ConstantGain):
+        return gain
+    is_class = isinstance(gain, type)
+    if callable(gain) and not is_class:
+        check_function(name, gain, "step")
+        with explained(name, "It must return one number."):
+            value = jax.eval_shape(gain, jax.ShapeDtypeStruct((), jnp.int32))
+        if getattr(value, "shape", None) != ():
+            raise ValueError(f"{name} must return one number for a step.")
         return gain
     if not is_number(gain) or gain < 0:
         raise ValueError(
-            f"{name} is {gain!r}; give a number, a function of the step, or rx.Gain(...)."
+            f"{name} is {show(gain)}; give a number, a function of the step, or rx.Gain(...)."
         )
     return ConstantGain(float(gain))
 
@@ -330,7 +359,7 @@ def _gain(name: str, gain: Any) -> Callable:
 def draw_rungs(options: Options, num_replicas: int) -> tuple[int, ...]:
     """Return the rungs whose draws are kept, the target first."""
     chosen = options.draw_rungs
-    rungs = tuple(range(num_replicas) if chosen == "all" else chosen)
+    rungs = tuple(range(num_replicas) if isinstance(chosen, str) else chosen)
     if not rungs or rungs[0] != 0 or len(set(rungs)) < len(rungs):
         raise ValueError(
             f"draw_rungs is {rungs}; it must start with 0, the target, and name each rung once."

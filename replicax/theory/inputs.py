@@ -7,15 +7,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from replicax.errors import is_number, show
+
 Array = NDArray[np.float64]
 Numbers = float | Array
+
+
+def as_floats(name: str, value: ArrayLike) -> Array:
+    """Return numbers as an array of floats."""
+    try:
+        return np.asarray(value, float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} is {show(value)}; give numbers.") from None
 
 
 def check_rejection_rates(
     rejection_rate: ArrayLike, num_replicas: int | None
 ) -> tuple[Array, int, int]:
     """Return the rates, the number of pairs that share each, and the number of replicas."""
-    rates = np.asarray(rejection_rate, float)
+    rates = as_floats("rejection_rate", rejection_rate)
     if not np.all((rates >= 0) & (rates < 1)):
         raise ValueError(
             f"rejection_rate must lie in [0, 1), got {rejection_rate}; it is 1 - swap rate, and "
@@ -41,7 +51,7 @@ def check_rejection_rates(
 def check_swap_inputs(
     energy_gap: ArrayLike, inverse_temperature_gap: ArrayLike, energy_noise_std: ArrayLike
 ) -> tuple[Array, Array, Array]:
-    gap = np.asarray(energy_gap, float)
+    gap = as_floats("energy_gap", energy_gap)
     if not np.all(np.isfinite(gap)):
         raise ValueError(f"energy_gap must be finite, got {energy_gap}; leave diverged pairs out.")
     slope = check_non_negative(inverse_temperature_gap, "inverse_temperature_gap")
@@ -49,21 +59,21 @@ def check_swap_inputs(
 
 
 def check_non_negative(value: ArrayLike, name: str) -> Array:
-    array = np.asarray(value, float)
+    array = as_floats(name, value)
     if not np.all((array >= 0) & np.isfinite(array)):
         raise ValueError(f"{name} must be finite and not negative, got {value}.")
     return array
 
 
 def check_window(window: ArrayLike) -> Array:
-    windows = np.asarray(window, float)
+    windows = as_floats("window", window)
     if not np.all((windows >= 1) & np.isfinite(windows)):
         raise ValueError(f"window must be at least 1, got {window}; window=1 is plain DEO.")
     return windows
 
 
 def check_fraction(x: ArrayLike) -> Array:
-    fractions = np.asarray(x, float)
+    fractions = as_floats("x", x)
     if not np.all((fractions > 0) & (fractions <= 1)):
         raise ValueError(f"x must lie in (0, 1], got {x}; it stands for rejection_rate**window.")
     return fractions
@@ -80,16 +90,16 @@ def check_num_replicas(num_replicas: int) -> int:
 
 
 def check_swap_rate(swap_rate: float) -> float:
-    if not 0 < swap_rate < 1:
+    if not is_number(swap_rate) or not 0 < swap_rate < 1:
         raise ValueError(
-            f"target_swap_rate must lie strictly between 0 and 1, got {swap_rate}; try 0.4."
+            f"target_swap_rate must lie strictly between 0 and 1, got {show(swap_rate)}; try 0.4."
         )
     return float(swap_rate)
 
 
 def check_temperatures(temperatures: ArrayLike) -> Array:
     """Return (cold, hot) or one temperature per rung, positive and increasing."""
-    array = np.asarray(temperatures, float)
+    array = as_floats("temperatures", temperatures)
     increasing = array.ndim == 1 and array.size >= 2 and bool(np.all(np.diff(array) > 0))
     if not increasing or array[0] <= 0 or not np.isfinite(array[-1]):
         raise ValueError(

@@ -5,8 +5,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from replicax.errors import at_least
 from replicax.theory import noise, round_trips
-from replicax.theory.inputs import check_num_replicas, check_swap_rate, check_temperatures
+from replicax.theory.inputs import (
+    check_non_negative,
+    check_num_replicas,
+    check_swap_rate,
+    check_temperatures,
+)
 
 SCHEMES = {"adj": "ADJ", "seo": "SEO", "deo": "DEO", "deo_star": "DEO*"}
 
@@ -119,10 +125,11 @@ def _worth_having(
         return None
     if energy_noise_std is None or temperatures is None:
         raise ValueError(
-            "the optimal number of replicas depends on energy_noise_std and temperatures; give "
-            "both or neither."
+            "Give energy_noise_std=... and temperatures=... together, or neither: the optimal "
+            "number of replicas depends on both."
         )
-    num_temperatures, levels = check_temperatures(temperatures).size, np.asarray(energy_noise_std)
+    num_temperatures = check_temperatures(temperatures).size
+    levels = check_non_negative(energy_noise_std, "energy_noise_std")
     if num_temperatures not in (2, num_replicas):
         raise ValueError(
             f"{num_temperatures} temperatures for {num_replicas} replicas; give (cold, hot) or one "
@@ -149,8 +156,7 @@ def _memory(
         ("bytes_per_param", bytes_per_param),
         ("copies_per_replica", copies),
     ):
-        if int(value) != value or value < 1:
-            raise ValueError(f"{name} must be a positive integer, got {value}.")
+        at_least(name, value, 1)
     return int(num_replicas) * int(copies) * int(num_params) * int(bytes_per_param)
 
 

@@ -349,9 +349,8 @@ def test_traceback_on_request(model, capsys):
         with pytest.raises(ValueError, match="no folder"):
             main(args)
     assert "--traceback" not in run_failing(capsys, "summary", "absent")
-    assert "It broke. (`replicax --traceback" in run_failing(
-        capsys, "sample", "model.py:broken", *QUICK
-    )
+    line = run_failing(capsys, "sample", "model.py:broken", *QUICK)
+    assert "of model.py `raise ValueError" in line and "It broke." in line
 
 
 @pytest.mark.parametrize("text, sentence", [("{", "is damaged"), ("{}", "not written by replicax")])

@@ -33,7 +33,7 @@ good = small()
 WRONG = {
     "floats": ({"train_images": good.train_images / 255}, "train_images is an array of float64"),
     "no channels": ({"test_images": good.test_images[..., 0]}, "test_images is .*shape .10, 4, 5."),
-    "a list": ({"test_images": [1, 2]}, "test_images is of type list"),
+    "a list": ({"test_images": [1, 2]}, r"test_images is \[1, 2\]"),
     "wide labels": ({"train_labels": good.train_labels.astype(np.int64)}, "array of int64"),
     "one-hot labels": ({"train_labels": np.eye(20, 3, dtype=np.int32)}, r"with shape \(20, 3\)"),
     "too few": ({"train_labels": good.train_labels[1:]}, "20 train images and 19 train labels"),
@@ -47,7 +47,7 @@ WRONG = {
     "one mean": ({"mean": (0.5,)}, "mean has 1 and std 2 entries for 2 channels"),
     "mean of bytes": ({"mean": (125.0, 125.0)}, "divide the pixels by 255"),
     "no spread": ({"std": (0.2, 0.0)}, "do not belong to pixels"),
-    "not a number": ({"std": (0.2, float("nan"))}, "do not belong to pixels"),
+    "not a number": ({"std": (0.2, float("nan"))}, "a tuple of numbers"),
     "names": ({"class_names": ("a", "b")}, "2 class names for 3 classes"),
 }
 

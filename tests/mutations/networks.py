@@ -55,8 +55,8 @@ PROBLEM = mutations_of(
         _AUGMENTED,
     ),
     (
-        "network.apply(params, model_state, images, True)",
-        "network.apply(params, model_state, images, False)",
+        "outputs(params, model_state, images, True)",
+        "outputs(params, model_state, images, False)",
         _LOSS,
     ),
     ("normalised(images), False)[0]", "normalised(images), True)[0]", _LOSS),
@@ -109,7 +109,7 @@ METHODS = mutations_of(
 
 OPTIONS = mutations_of(
     "networks/options.py",
-    ("buffer=scale * self.buffer,", "buffer=self.buffer,", _SCALED),
+    ("buffer=_scaled(self.buffer, scale),", "buffer=self.buffer,", _SCALED),
     ("buffer_gain=_scaled(self.buffer_gain, scale),", "buffer_gain=self.buffer_gain,", _SCALED),
     (
         "replace(gain, scale=gain.scale * scale, cap=gain.cap * scale)",
@@ -128,7 +128,11 @@ OPTIONS = mutations_of(
     ("alone = method.has_ladder or method.is_single", "alone = method.is_single", _HOT),
     ('restart = "restart" if method.has_ladder else "stop"', 'restart = "stop"', _RESTART),
     ('restart = "restart" if method.has_ladder else "stop"', 'restart = "restart"', _RESTART),
-    ("on_nonfinite=self.on_nonfinite or restart,", "on_nonfinite=restart,", _RESTART),
+    (
+        "on_nonfinite=restart if self.on_nonfinite is None else self.on_nonfinite,",
+        "on_nonfinite=restart,",
+        _RESTART,
+    ),
     (
         "self.epochs * self.num_replicas if self.parts.is_single else self.epochs",
         "self.epochs",

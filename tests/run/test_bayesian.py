@@ -155,7 +155,7 @@ BAD = {
     "no function": ({"log_prior": 3.0}, "log_prior is 3.0"),
     "one argument": (
         {"log_likelihood": lambda m: m},
-        r"log_likelihood\(params, rows\) must take 2",
+        r"log_likelihood must take 2 arguments: write it as log_likelihood\(params, rows\)",
     ),
     "no rows": ({"data": 3.0}, "rows on their first axis"),
     "too many rows a batch": ({"batch_size": 61}, "batch_size is 61"),

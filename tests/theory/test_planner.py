@@ -88,12 +88,12 @@ def test_notes(num_replicas, swap_rate, note):
     [
         ((1, 0.4), {}, "at least 2"),
         ((8, 1.4), {}, "strictly between 0 and 1"),
-        ((8, 0.4), {"energy_noise_std": 2.0}, "give both or neither"),
-        ((8, 0.4), {"temperatures": (1, 2)}, "give both or neither"),
+        ((8, 0.4), {"energy_noise_std": 2.0}, "together, or neither"),
+        ((8, 0.4), {"temperatures": (1, 2)}, "together, or neither"),
         ((8, 0.4), {"energy_noise_std": 2.0, "temperatures": (1, 2, 3)}, "one per rung"),
         ((8, 0.4), {"energy_noise_std": [1, 2], "temperatures": (1, 2)}, "one per pair"),
         ((8, 0.4), {"energy_noise_std": 2.0, "temperatures": (2, 1)}, "increasing"),
-        ((8, 0.4), {"num_params": 0}, "num_params must be a positive integer"),
+        ((8, 0.4), {"num_params": 0}, "num_params is 0; it must be a whole number of at least 1"),
         ((8, 0.4), {"num_params": 10, "bytes_per_param": 1.5}, "bytes_per_param"),
     ],
 )

@@ -1,0 +1,334 @@
+"""Steps, ladders, names and flags of `rx.sample`."""
+
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import replicax as rx
+from bad_inputs import (
+    INF,
+    NAN,
+    NOT_FLAGS,
+    NOT_NAMES,
+    NOT_NUMBERS,
+    NOT_WHOLE,
+    Meant,
+    Thing,
+    bowl,
+    crossed,
+    listed,
+    sample,
+)
+from replicax.algorithm.target import as_target
+from replicax.run.batches import NoBatches
+from replicax.run.options import Options
+from replicax.run.program import Program, build_program
+
+COUNTS = (
+    "num_steps",
+    "num_replicas",
+    "num_chains",
+    "window",
+    "burn_in",
+    "thin",
+    "history_every",
+    "chunk_steps",
+    "checkpoint_every",
+    "swap_every",
+    "seed",
+)
+TEMPERED: dict[str, Any] = {"rule": "metropolis", "temperature": (1.0, 2.0)}
+
+STEPS = {
+    "no steps": ({"num_steps": 0}, "num_steps"),
+    "fewer than no steps": ({"num_steps": -5}, "num_steps"),
+    "steps not given": ({"num_steps": None}, "num_steps"),
+    "more steps than are counted": ({"num_steps": 2**31}, "num_steps"),
+    "no replicas": ({"num_replicas": 0}, "num_replicas"),
+    "one replica": ({"num_replicas": 1}, "num_replicas"),
+    "fewer than no replicas": ({"num_replicas": -3}, "num_replicas"),
+    "replicas not given": ({"num_replicas": None}, "num_replicas"),
+    "a billion replicas": ({"num_replicas": 10**9}, "num_replicas memory"),
+    "a billion replicas of an exact run": (
+        {"num_replicas": 10**9, "learning_rate": "auto"},
+        "num_replicas memory",
+    ),
+    "a trillion chains": ({"num_chains": 10**12}, "num_chains memory"),
+    "no chains": ({"num_chains": 0}, "num_chains"),
+    "window 0": ({"window": 0}, "window"),
+    "window negative": ({"window": -1}, "window"),
+    "a window longer than the run": ({"window": 41}, "window 40"),
+    "a schedule longer than the run": ({"schedule": rx.schedule.windowed_deo(41)}, "window 40"),
+    "burn_in negative": ({"burn_in": -1}, "burn_in"),
+    "burn_in of the whole run": ({"burn_in": 40}, "burn_in num_steps"),
+    "burn_in beyond the run": ({"burn_in": 1000}, "burn_in num_steps"),
+    "thin 0": ({"thin": 0}, "thin"),
+    "thin beyond the run": ({"thin": 41}, "thin num_steps"),
+    "no draw in a cycle": (
+        {"kernel": rx.kernels.cyclical(rx.kernels.sgld(), 1000)},
+        "draw num_steps",
+    ),
+    "history_every 0": ({"history_every": 0}, "history_every"),
+    "chunk_steps 0": ({"chunk_steps": 0}, "chunk_steps"),
+    "checkpoint_every 0": ({"checkpoint_every": 0}, "checkpoint_every"),
+    "swap_every 0": ({"swap_every": 0}, "swap_every"),
+    "seed of 2**70": ({"seed": 2**70}, "seed"),
+    "seed of -2**70": ({"seed": -(2**70)}, "seed"),
+    "seed that another seed equals": ({"seed": 2**32}, "seed"),
+    "seed not given": ({"seed": None}, "seed"),
+}
+LADDERS = {
+    "rate 0": ({"learning_rate": 0.0}, "learning_rate"),
+    "rate negative": ({"learning_rate": -0.1}, "learning_rate"),
+    "rate infinite": ({"learning_rate": (0.1, INF)}, "learning_rate"),
+    "rate nan in a pair": ({"learning_rate": (NAN, 0.1)}, "learning_rate"),
+    "rate not given": ({"learning_rate": None}, "learning_rate"),
+    "rates decrease": ({"learning_rate": (0.1, 0.01)}, "learning_rate"),
+    "rates equal": ({"learning_rate": (0.1, 0.1)}, "learning_rate adapt"),
+    "rates up and down": ({"learning_rate": (0.1, 0.3, 0.2)}, "learning_rate"),
+    "no rates": ({"learning_rate": ()}, "learning_rate"),
+    "one rate in a list": ({"learning_rate": [0.1]}, "learning_rate"),
+    "too many rates": ({"learning_rate": (0.1, 0.2, 0.3, 0.4)}, "learning_rate"),
+    "rates in a table": ({"learning_rate": np.ones((3, 2))}, "learning_rate"),
+    "rates of words": ({"learning_rate": ("a", "b")}, "learning_rate"),
+    "rates of unequal lists": ({"learning_rate": [[0.1], [0.2, 0.3]]}, "learning_rate"),
+    "a function as rate": ({"learning_rate": lambda step: 0.1}, "learning_rate"),
+    "rate auto for sgld": ({"learning_rate": "auto", "kernel": "sgld"}, "learning_rate"),
+    "rate automatic": ({"learning_rate": "automatic"}, "learning_rate"),
+    "temperature negative": ({"temperature": -1.0}, "temperature"),
+    "temperatures decrease": ({"temperature": (2.0, 1.0)}, "temperature"),
+    "temperatures decrease by rung": ({"temperature": (3.0, 2.0, 1.0)}, "temperature"),
+    "temperatures decrease, metropolis": (
+        {**TEMPERED, "temperature": (2.0, 1.0)},
+        "temperature increasing",
+    ),
+    "temperatures equal, metropolis": ({**TEMPERED, "temperature": (1.0, 1.0)}, "temperature"),
+    "temperature of one, metropolis": ({**TEMPERED, "temperature": 1.0}, "temperature"),
+    "temperature infinite": ({"temperature": INF}, "temperature"),
+    "temperatures up to the prior": ({**TEMPERED, "temperature": (1.0, INF)}, "temperature"),
+    "temperature 0 in a pair": ({"temperature": (0.0, 1.0)}, "temperature"),
+    "no temperatures": ({"temperature": []}, "temperature"),
+    "too many temperatures": ({"temperature": (1, 2, 3, 4)}, "temperature"),
+    "temperatures of words": ({"temperature": ("cold", "hot")}, "temperature"),
+    "temperature nan by rung": ({"temperature": (1.0, NAN, 2.0)}, "temperature"),
+    "swap rate 0": ({"target_swap_rate": 0}, "target_swap_rate"),
+    "swap rate 1": ({"target_swap_rate": 1}, "target_swap_rate"),
+    "swap rate in per cent": ({"target_swap_rate": 40}, "target_swap_rate"),
+    "swap rate negative": ({"target_swap_rate": -0.4}, "target_swap_rate"),
+    "swap rate by pair": ({"target_swap_rate": (0.4, 0.4)}, "target_swap_rate"),
+    "swap rate not given": ({"target_swap_rate": None}, "target_swap_rate"),
+    "buffer infinite": ({"buffer": INF}, "buffer"),
+    "buffer not given": ({"buffer": None}, "buffer"),
+    "buffer by pair": ({"buffer": (0.1, 0.2)}, "buffer"),
+    "gain negative": ({"gain": -1.0}, "gain"),
+    "gain infinite": ({"gain": INF}, "gain"),
+    "gain not given": ({"gain": None}, "gain"),
+    "gain uncalled": ({"gain": rx.Gain}, "gain"),
+    "gain of two arguments": ({"gain": lambda step, rung: 0.1}, "gain"),
+    "gain that returns words": ({"gain": lambda step: "fast"}, "gain"),
+    "gain that returns an array": ({"gain": lambda step: jnp.ones(3)}, "gain"),
+    "buffer gain negative": ({"buffer_gain": -0.5}, "buffer_gain"),
+    "buffer gain that returns nothing": ({"buffer_gain": lambda step: None}, "buffer_gain"),
+    "adapt negative": ({"adapt": -1}, "adapt"),
+    "adapt in words": ({"adapt": "yes"}, "adapt"),
+    "adapt half a step": ({"adapt": 2.5}, "adapt"),
+    "adapt a list": ({"adapt": [True]}, "adapt"),
+}
+PARTS = {
+    "schedule uncalled": ({"schedule": rx.schedule.deo}, "schedule"),
+    "schedule a class": ({"schedule": rx.schedule.WindowedDEO}, "schedule"),
+    "a rule as schedule": ({"schedule": rx.swap.metropolis()}, "schedule"),
+    "a window of deo": ({"schedule": "deo", "window": 2}, "window schedule"),
+    "a window said twice": (
+        {"schedule": rx.schedule.windowed_deo(3), "window": 2},
+        "window schedule",
+    ),
+    "alternate with three": (
+        {"schedule": rx.schedule.windowed_deo(3, alternate=False)},
+        "alternate",
+    ),
+    "rule uncalled": ({"rule": rx.swap.metropolis}, "rule"),
+    "rule a class": ({"rule": rx.swap.Metropolis}, "rule"),
+    "a schedule as rule": ({"rule": rx.schedule.deo()}, "rule"),
+    "rule without its number": ({"rule": "window_corrected"}, "rule window_correction"),
+    "noise of too many pairs": (
+        {**TEMPERED, "rule": rx.swap.bias_corrected((0.1, 0.2, 0.3))},
+        "energy_noise_std",
+    ),
+    "kernel uncalled": ({"kernel": rx.kernels.sgld}, "kernel"),
+    "an optimiser uncalled": ({"kernel": optax.sgd}, "kernel"),
+    "an optimiser with a rate": ({"kernel": optax.sgd(0.1)}, "kernel learning rate 0.1"),
+    "adam with a rate": ({"kernel": optax.adam(1e-3)}, "kernel learning rate 0.001"),
+    "a chain with a rate": (
+        {"kernel": optax.chain(optax.clip(1.0), optax.sgd(0.5, momentum=0.9))},
+        "kernel learning rate 0.5",
+    ),
+    "adamw with a rate": ({"kernel": optax.adamw(0.01)}, "kernel learning rate 0.01"),
+    "hmc with mini-batch rules": (
+        {"kernel": "hmc", "energy_at": "before", **TEMPERED},
+        "energy_at",
+    ),
+    "before with metropolis": ({**TEMPERED, "energy_at": "before"}, "energy_at"),
+    "a reset under metropolis": (
+        {**TEMPERED, "kernel": "momentum", "on_swap": "reset"},
+        "on_swap",
+    ),
+    "weight decay unseen": (
+        {**TEMPERED, "kernel": rx.kernels.sgld(weight_decay=0.1)},
+        "weight decay",
+    ),
+    "preconditioned without burn-in": ({**TEMPERED, "kernel": "preconditioned"}, "burn_in"),
+    "swap_energy without rows": ({"swap_energy": "full"}, "swap_energy"),
+    "swap_energy 0": ({"swap_energy": 0}, "swap_energy"),
+    "draws of one rung": ({"draw_rungs": 0}, "draw_rungs"),
+    "draws without the target": ({"draw_rungs": (1,)}, "draw_rungs"),
+    "draws of a rung twice": ({"draw_rungs": (0, 1, 1)}, "draw_rungs"),
+    "draws of no such rung": ({"draw_rungs": (0, 3)}, "draw_rungs"),
+    "draws of no rung": ({"draw_rungs": ()}, "draw_rungs"),
+    "draws of half a rung": ({"draw_rungs": (0, 1.5)}, "draw_rungs"),
+    "draws of rungs in words": ({"draw_rungs": (0, "hot")}, "draw_rungs"),
+    "draws of some": ({"draw_rungs": "some"}, "draw_rungs"),
+    "draws of an object": ({"draw_rungs": Thing()}, "draw_rungs"),
+    "no folder": ({"run_dir": ""}, "run_dir"),
+    "a folder of blanks": ({"run_dir": "  "}, "run_dir"),
+    "a number as folder": ({"run_dir": 3}, "run_dir"),
+    "a flag as folder": ({"run_dir": True}, "run_dir"),
+    "a list as folder": ({"run_dir": ["a"]}, "run_dir"),
+    "a folder below a file": ({"run_dir": Path(__file__) / "run"}, "run_dir"),
+    "a file as folder": ({"run_dir": __file__}, "run_dir"),
+    "a folder with a zero byte": ({"run_dir": "a\0b"}, "run_dir"),
+    "callback no function": ({"callback": 3}, "callback"),
+    "callback in words": ({"callback": "stop"}, "callback"),
+    "callback without an argument": ({"callback": lambda: None}, "callback"),
+    "programs in a dict": ({"programs": {}}, "programs"),
+    "programs uncalled": ({"programs": rx.Programs}, "programs"),
+    "programs a number": ({"programs": 3}, "programs"),
+}
+
+
+def program(**options: Any) -> Program:
+    options = {"num_steps": 40, "num_replicas": 3, "learning_rate": (0.01, 0.1), **options}
+    return build_program(Options(**options).complete(), as_target(bowl), NoBatches())
+
+
+def _rates(program: Program) -> list[float]:
+    return np.round(program.ladder.learning_rate, 6).tolist()
+
+
+def _temperatures(program: Program) -> list[float]:
+    return np.asarray(program.ladder.temperature).tolist()
+
+
+MEANT = [
+    Meant(
+        "sample: one rate",
+        lambda: program(learning_rate=0.1),
+        "every rung has it",
+        lambda p: _rates(p) == [0.1, 0.1, 0.1],
+    ),
+    Meant(
+        "sample: a list of two rates",
+        lambda: program(learning_rate=[0.01, 1]),
+        "coldest and hottest, as a tuple would be",
+        lambda p: _rates(p) == [0.01, 0.1, 1.0],
+    ),
+    Meant(
+        "sample: numbers of NumPy",
+        lambda: program(num_steps=np.int32(40), seed=np.int64(3), burn_in=np.uint8(2)),
+        "they are whole numbers",
+        lambda p: (p.seed, p.burn_in) == (3, 2),
+    ),
+    Meant(
+        "sample: one temperature",
+        lambda: program(temperature=2),
+        "that of the coldest rung, SGD above",
+        lambda p: _temperatures(p) == [2.0, 0.0, 0.0],
+    ),
+    Meant(
+        "sample: temperatures that fall to 0",
+        lambda: program(temperature=(1.0, 0.0, 0.0)),
+        "rungs of temperature 0 are SGD, above a cold one with noise",
+        lambda p: _temperatures(p) == [1.0, 0.0, 0.0],
+    ),
+    Meant(
+        "sample: draw_rungs all",
+        lambda: program(draw_rungs="all"),
+        "every rung",
+        lambda p: p.draw_rungs == (0, 1, 2),
+    ),
+    Meant(
+        "sample: draw_rungs a range",
+        lambda: program(draw_rungs=range(2)),
+        "the rungs in it",
+        lambda p: p.draw_rungs == (0, 1),
+    ),
+    Meant(
+        "sample: the schedule DEO*",
+        lambda: program(schedule="DEO*", window=2),
+        "as the paper writes it: deo_star",
+        lambda p: (p.settings.schedule.name, p.settings.schedule.window) == ("windowed_deo", 2),
+    ),
+    Meant(
+        "sample: the rule Bias-Corrected",
+        lambda: program(rule="Bias-Corrected", temperature=(1.0, 2.0)),
+        "case and hyphens do not matter",
+        lambda p: p.settings.rule.name == "bias_corrected",
+    ),
+    Meant(
+        "sample: a window of the whole run",
+        lambda: program(window=40),
+        "one window",
+        lambda p: p.settings.schedule.window == 40,
+    ),
+    Meant(
+        "sample: a buffer of 0",
+        lambda: program(buffer=0),
+        "a number, not left out",
+        lambda p: p.buffer == 0 and not p.settings.tuning.measure_buffer,
+    ),
+    Meant(
+        "sample: adapt 0",
+        lambda: program(adapt=0),
+        "nothing adapts",
+        lambda p: p.settings.tuning.adapts is None,
+    ),
+    Meant(
+        "sample: an optimiser of rate 1",
+        lambda: program(kernel=optax.chain(optax.clip(0.1), optax.adam(1.0))),
+        "the rung supplies the rate",
+        lambda p: p.kernel.spec is None,
+    ),
+    Meant(
+        "sample: one replica without exchange",
+        lambda: program(num_replicas=1, schedule="none", learning_rate=0.1),
+        "a single chain",
+        lambda p: p.num_replicas == 1,
+    ),
+    Meant(
+        "sample: seed negative",
+        lambda: program(seed=-1),
+        "a seed like others",
+        lambda p: p.seed == -1,
+    ),
+    Meant(
+        "sample: as many rates as rungs",
+        lambda: program(num_replicas=None, learning_rate=(0.1, 0.2, 0.3, 0.4)),
+        "they tell the number of replicas",
+        lambda p: p.num_replicas == 4,
+    ),
+]
+ROWS = [
+    *crossed("sample", sample, COUNTS, NOT_WHOLE),
+    *crossed("sample", sample, ("learning_rate", "temperature", "target_swap_rate"), NOT_NUMBERS),
+    *crossed("sample", sample, ("buffer", "gain", "buffer_gain"), NOT_NUMBERS),
+    *crossed("sample", sample, ("schedule", "rule", "kernel"), NOT_NAMES),
+    *crossed("sample", sample, ("energy_at", "on_swap", "on_nonfinite"), NOT_NAMES),
+    *crossed("sample", sample, ("keep_draws", "track_best", "progress"), NOT_FLAGS),
+    *listed("sample", sample, STEPS),
+    *listed("sample", sample, LADDERS),
+    *listed("sample", sample, PARTS),
+    *MEANT,
+]
