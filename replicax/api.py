@@ -11,6 +11,7 @@ from replicax.algorithm.target import Target, as_target, with_row_energies
 from replicax.algorithm.tuning import Gain
 from replicax.results.posterior import Posterior
 from replicax.run import defaults, pytrees
+from replicax.run.devices import spread_over
 from replicax.run.batches import Batches, as_batches
 from replicax.run.bayesian import Bayesian
 from replicax.run.host_loop import Progress, run
@@ -66,6 +67,7 @@ def sample(
     swap_every: int | None = None,
     swap_energy: Any = None,
     programs: Programs | None = None,
+    devices: Any = None,
 ) -> Posterior:
     """Sample exp(-energy), or an `rx.bayesian` posterior, by replica exchange.
 
@@ -124,6 +126,9 @@ def sample(
             rows; a number of rows, or "batch": on a fresh mini-batch, by the bias-corrected rule.
             By default all rows, as rarely as keeps the cost below half of that of the moves.
         programs: an `rx.Programs()` that several calls share, so that they compile once.
+        devices: "all", a number of them, or a `jax.sharding.Mesh` with the axes "chain" and
+            "replica": replicas and chains are spread over them. By default all accelerators, or one
+            CPU.
 
     >>> import jax.numpy as jnp, replicax as rx
     >>> posterior = rx.sample(
@@ -177,7 +182,7 @@ def sample(
     if defaults.is_exact(choices, target):
         choices = defaults.fill_in(choices, target, source)
     options = _in_unit_of(target_or_energy, Options(**choices).complete())
-    program = build_program(options, target, source)
+    program = spread_over(build_program(options, target, source), devices)
     carry = initial_carry(program, params, programs)
     program = use_rows(program, carry)
     like = jax.eval_shape(pytrees.first, carry.state.points)
@@ -252,13 +257,14 @@ def resume(
     callback: Callable[[Progress], Any] | None = None,
     chunk_steps: int | None = None,
     checkpoint_every: int | None = None,
+    devices: Any = None,
     **given: Any,
 ) -> Posterior:
     """Continue the run in a folder, bit for bit as if it had never stopped.
 
     `num_steps` extends the run to that many steps in all. Batches are not stored: give the same
     again. `params` is needed only where its containers are not dicts, lists and tuples; a kernel,
-    gain, schedule or rule of your own must be given again, too.
+    gain, schedule or rule of your own must be given again, too. `devices` may be others than before.
     """
     records = open_records(run_dir)
     metadata = records.metadata
@@ -274,7 +280,9 @@ def resume(
                 "buffer_gain where they were functions), or make it longer by "
                 "rx.resume_training(..., epochs=...)."
             )
-        return resume_records(records, target, progress=progress, callback=callback, **given)
+        return resume_records(
+            records, target, progress=progress, callback=callback, devices=devices, **given
+        )
     for name in given:
         if name not in _GIVEN_AGAIN:
             raise ValueError(
@@ -295,7 +303,7 @@ def resume(
         )
     if metadata.resolved["row_energies"] and resolved.row_energies is None:
         resolved = with_row_energies(resolved)
-    program = build_program(options, resolved, source)
+    program = spread_over(build_program(options, resolved, source), devices)
     like = point_like(records, params)
     step, carry, _ = restore(records, program, like)
     if step > options.num_steps:

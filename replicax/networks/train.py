@@ -14,6 +14,7 @@ from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised
 from replicax.networks.trained import Trained
 from replicax.run import pytrees
+from replicax.run.devices import spread_over
 from replicax.run.host_loop import Progress, run
 from replicax.run.initial import initial_carry, per_replica
 from replicax.run.metadata import Metadata, describe_machine
@@ -50,6 +51,7 @@ def train(
     callback: Callable[[Progress], Any] | None = None,
     checkpoint_every: int | None = None,
     note: dict[str, Any] | None = None,
+    devices: Any = None,
 ) -> Trained:
     """Sample networks; the defaults are the paper's DEO*-mSGD for CIFAR-100 (section 5.2).
 
@@ -74,6 +76,7 @@ def train(
         burn_in: epochs before the average begins.
         cycle_epochs: of the methods that go in cycles.
         note: plain data to keep in the run folder.
+        devices: as in `rx.sample`.
     """
     options = TrainOptions(
         epochs=epochs,
@@ -95,7 +98,7 @@ def train(
         seed=seed,
         checkpoint_every=checkpoint_every,
     )
-    program = build_training(problem, options)
+    program = spread_over(build_training(problem, options), devices)
     if isinstance(start, str | Path):
         start = per_replica(networks_of(start, problem, program.num_replicas), by_chain=False)
     carry = initial_carry(program, start)
@@ -163,6 +166,7 @@ def resume_training(
     callback: Callable[[Progress], Any] | None = None,
     gain: Any = None,
     buffer_gain: Any = None,
+    devices: Any = None,
 ) -> Trained:
     """Continue the training in a folder, bit for bit; more `epochs` make it longer.
 
@@ -179,6 +183,7 @@ def resume_training(
         callback=callback,
         gain=gain,
         buffer_gain=buffer_gain,
+        devices=devices,
     )
 
 
@@ -188,6 +193,7 @@ def resume_records(
     *,
     progress: bool | None = None,
     callback: Callable[[Progress], Any] | None = None,
+    devices: Any = None,
     **given: Any,
 ) -> Trained:
     """Continue the training whose records were opened; see `resume_training`."""
@@ -198,7 +204,8 @@ def resume_records(
             f"{records.folder} was trained on batches: {before}; the problem has: {batches}. Give "
             "the same problem again."
         )
-    program, like = build_training(problem, options), point_like(records)
+    program = spread_over(build_training(problem, options), devices)
+    like = point_like(records)
     restored = _restore(records, problem, options, program, like)
     evaluation = build_evaluation(problem, options, like)
     evaluation.state = restored.evaluation

@@ -15,7 +15,7 @@ from jax import Array
 from replicax.algorithm.randomness import draw_block
 from replicax.algorithm.state import State
 from replicax.algorithm.step import build_parts
-from replicax.run import counters
+from replicax.run import counters, devices
 from replicax.run import rows as layout
 from replicax.run.program import Program, Programs, numbers, with_numbers
 from replicax.run.rows import Carry, Rows, get
@@ -59,6 +59,8 @@ def build_chunk(
 
     `slots[i]` is the row that the draw of step i goes to, as of `rows.draw_slots`.
     """
+    if program.mesh is not None:
+        return _build_spread_chunk(program, keys, capacity)
     if programs is None:  # constants make faster code
         compiled = jax.jit(_build(program, capacity), donate_argnums=0)
         return lambda carry, *rest: compiled(carry, keys, *rest)
@@ -70,9 +72,28 @@ def build_chunk(
     return lambda carry, *rest: shared(carry, numbers(program), keys, *rest)
 
 
+def _build_spread_chunk(program: Program, keys: Array, capacity: int) -> Callable:
+    """Compile the chunk for the devices of the program's mesh.
+
+    Draws and the best point stay on the devices that found them until the chunk ends.
+    """
+    spread, chunk = program.settings.spread, _build(program, capacity)
+
+    def part(carry: Carry, *rest: Any) -> tuple[Carry, Rows]:
+        counts = carry.counters
+        counts = counts._replace(best=spread.on_first(counts.best))
+        carry, rows = chunk(carry._replace(counters=counts), *rest)
+        counts = carry.counters
+        counts = counts._replace(best=spread.join(counts.best))
+        return carry._replace(counters=counts), rows._replace(draws=spread.join(rows.draws))
+
+    return devices.compile_chunk(program, part, keys)
+
+
 def _build(program: Program, capacity: int) -> Callable:
     """Build the chunk: segments, each up to the next point of history, made of single steps."""
     one_chain, every = program.num_chains == 1, program.history_every
+    spread = program.settings.spread
     draw_chains, step_chains, plan_chains = _build_chains(program, capacity)
 
     def chunk(carry: Carry, keys: Array, data: Any, count: Array, slots: Array):
@@ -80,6 +101,7 @@ def _build(program: Program, capacity: int) -> Callable:
             carry, keys = _per_chain(lambda leaf: leaf[0], carry), keys[0]
         start = carry.state.step
         size = _num_bytes(jax.eval_shape(draw_chains, keys, start, carry.state.replicas))
+        size *= spread.parts * spread.chain_parts
         ahead = size <= _AHEAD_BYTES
         # XLA compiles a block of a single step differently, to the last bit: never make one.
         block = max(2, min(_BLOCK_STEPS, every, capacity)) if ahead else capacity
@@ -130,6 +152,7 @@ def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, 
     A single chain is spared its axis: without it XLA gathers faster and updates in place.
     """
     settings, batches, rungs = program.settings, program.batches, jnp.array(program.draw_rungs)
+    spread = settings.spread
     draw, advance = build_parts(program.target, program.kernel, settings, batches.draw)
     longest = min(program.history_every, capacity)
 
@@ -142,7 +165,7 @@ def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, 
         )
         drawn = after.replica_at[rungs]
         kept = after.points if program.keep_draws else None
-        point = jax.tree.map(lambda leaf: leaf[drawn], kept)
+        point = spread.rows(kept, drawn)
         return after, counts, (point, info.energy[state.rung_of[drawn]], info.energy)
 
     def plan(key, step):
@@ -150,12 +173,13 @@ def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, 
 
     if program.num_chains == 1:
         return draw, step, plan
-    step_chains = jax.vmap(step, (0, STATE_AXES, 0, 0, None, None), (STATE_AXES, 0, 0))
+    step_chains = spread.map_chains(step, (0, STATE_AXES, 0, 0, None, None), (STATE_AXES, 0, 0))
     return jax.vmap(draw, (0, None, 0)), step_chains, jax.vmap(plan, (0, None))
 
 
 def _is_healthy(program: Program, carry: Carry) -> Array:
-    return jnp.all((carry.counters.nonfinite == 0) | (not program.stop_on_nonfinite))
+    healthy = jnp.all((carry.counters.nonfinite == 0) | (not program.stop_on_nonfinite))
+    return program.settings.spread.everywhere(healthy)
 
 
 def _per_chain(change: Callable[[Array], Array], carry: Carry) -> Carry:

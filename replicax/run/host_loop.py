@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from replicax.run import devices
 from replicax.run import rows as layout
 from replicax.run.compiled_loop import build_chunk, chunk_capacity
 from replicax.run.counters import PAIR_COUNTS
@@ -107,6 +108,7 @@ def _loop(
     step = int(carry.state.step)
     keys, _ = seed_keys(program.seed, program.num_chains)
     capacity = chunk_capacity(program, carry)
+    carry = devices.place(program, carry)
     chunk = build_chunk(program, keys, capacity, programs)
     pace = Pace(program.chunk_steps or min(capacity, _FIRST_STEPS), capacity)
     result = None
