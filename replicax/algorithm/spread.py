@@ -42,7 +42,7 @@ class Spread:
         """Return the rows of the replicas that are here; leading axis: replica."""
         if self.is_whole:
             return tree
-        return jax.tree.map(self._part, tree)
+        return jax.tree.map(lambda leaf: _part(leaf, REPLICA, self.parts), tree)
 
     def whole(self, tree: Any) -> Any:
         """Return the rows of all replicas on every device, from those of each."""
@@ -100,19 +100,34 @@ class Spread:
             return holds
         return jax.lax.pmin(holds.astype(jnp.int32), CHAIN) > 0
 
+    def own_chains(self, tree: Any) -> Any:
+        """Return the rows of the chains of this device; leading axis: chain."""
+        if self.chain_parts == 1:
+            return tree
+        return jax.tree.map(lambda leaf: _part(leaf, CHAIN, self.chain_parts), tree)
+
+    def all_chains(self, tree: Any, axis: int = 0) -> Any:
+        """Return the rows of all chains on every device."""
+        if self.chain_parts == 1:
+            return tree
+        return jax.tree.map(
+            lambda leaf: jax.lax.all_gather(leaf, CHAIN, axis=axis, tiled=True), tree
+        )
+
     def map_chains(self, function: Callable, in_axes: Any, out_axes: Any = 0) -> Callable:
         """Map a function of one chain over those of this device."""
         if self.is_whole:
             return jax.vmap(function, in_axes, out_axes)
         return jax.vmap(function, in_axes, out_axes, axis_name=_CHAINS_HERE)
 
-    def _part(self, leaf: Array) -> Array:
-        length = leaf.shape[0] // self.parts
-        first = jax.lax.axis_index(REPLICA) * length
-        return jax.lax.dynamic_slice_in_dim(leaf, first, length)
-
 
 WHOLE = Spread()  # all replicas in one place
+
+
+def _part(leaf: Array, axis: str, parts: int) -> Array:
+    """Return the rows of this device, one of the parts along an axis of devices."""
+    length = leaf.shape[0] // parts
+    return jax.lax.dynamic_slice_in_dim(leaf, jax.lax.axis_index(axis) * length, length)
 
 
 def _sum_bits(leaf: Array) -> Array:

@@ -26,6 +26,7 @@ STATE_AXES: Any = State._make([None] + [0] * (len(State._fields) - 1))
 _AHEAD_BYTES = 2**16  # of randomness a step: up to here it is drawn many steps ahead
 _BLOCK_STEPS = 1024  # steps drawn ahead at once, to stay in the cache
 _CHUNK_BYTES = 2**26  # of records on the device
+_SPREAD_CHUNK_BYTES = 2**22  # of records that devices send each other at the end of a chunk
 _CHUNK_STEPS = 2**16
 
 
@@ -49,7 +50,8 @@ def chunk_capacity(program: Program, carry: Carry) -> int:
         draw_bytes = _num_bytes(carry.state.points) // num_replicas * len(program.draw_rungs)
     per_step = num_chains * num_replicas + -(-draw_bytes // program.thin)
     per_step += program.batches.bytes_per_step(int(carry.state.step))
-    return int(np.clip(_CHUNK_BYTES // max(per_step, 1), 1, _CHUNK_STEPS))
+    most = _CHUNK_BYTES if program.mesh is None else _SPREAD_CHUNK_BYTES
+    return int(np.clip(most // max(per_step, 1), 1, _CHUNK_STEPS))
 
 
 def build_chunk(
@@ -75,19 +77,24 @@ def build_chunk(
 def _build_spread_chunk(program: Program, keys: Array, capacity: int) -> Callable:
     """Compile the chunk for the devices of the program's mesh.
 
-    Draws and the best point stay on the devices that found them until the chunk ends.
+    Draws and the best point stay on the devices that found them until the chunk ends. Outside of
+    the chunk every device has all of the carry but the replicas.
     """
     spread, chunk = program.settings.spread, _build(program, capacity)
 
     def part(carry: Carry, *rest: Any) -> tuple[Carry, Rows]:
+        carry = _but_replicas(spread.own_chains, carry)
         counts = carry.counters
         counts = counts._replace(best=spread.on_first(counts.best))
         carry, rows = chunk(carry._replace(counters=counts), *rest)
         counts = carry.counters
         counts = counts._replace(best=spread.join(counts.best))
-        return carry._replace(counters=counts), rows._replace(draws=spread.join(rows.draws))
+        rows = rows._replace(count=None, draws=spread.join(rows.draws)), rows.count
+        carry = _but_replicas(spread.all_chains, carry._replace(counters=counts))
+        return carry, spread.all_chains(rows[0], axis=1)._replace(count=rows[1])
 
-    return devices.compile_chunk(program, part, keys)
+    assert program.mesh is not None
+    return devices.SpreadChunk(program.mesh, part, keys)
 
 
 def _build(program: Program, capacity: int) -> Callable:
@@ -190,6 +197,15 @@ def _per_chain(change: Callable[[Array], Array], carry: Carry) -> Carry:
         carry,
         is_leaf=lambda axis: axis is None,
     )
+
+
+def _but_replicas(change: Callable[[Array], Array], carry: Carry) -> Carry:
+    """Change every array that has a value per chain, but not those of the replicas."""
+    state = carry.state
+    rest = carry._replace(state=state._replace(replicas=None, model_state=None))
+    changed = _per_chain(change, rest)
+    own = {"replicas": state.replicas, "model_state": state.model_state}
+    return changed._replace(state=changed.state._replace(**own))
 
 
 def _num_bytes(tree: Any) -> int:

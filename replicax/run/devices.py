@@ -2,9 +2,10 @@
 
 Replicas are spread over the axis "replica" of a mesh of devices, chains over the axis "chain".
 Points, kernel memory and model states stay on the device of their replica for the whole run; all
-else (ladder, index process, energies, counters) is small and the same on all devices of a chain.
+else (ladder, index process, energies, counters) is small and the same on all devices.
 """
 
+import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +21,7 @@ from replicax.algorithm.spread import CHAIN, REPLICA, Spread
 from replicax.algorithm.state import State
 from replicax.run.counters import Counters
 from replicax.run.program import Program
-from replicax.run.rows import Carry, Rows
+from replicax.run.rows import Carry
 
 _EVERYWHERE = PartitionSpec()
 _BY_CHAIN = PartitionSpec(CHAIN)
@@ -47,9 +48,17 @@ def choose_mesh(num_chains: int, num_replicas: int, devices: Any = None) -> Mesh
     """
     if isinstance(devices, Mesh):
         return _checked_mesh(devices, num_chains, num_replicas)
-    available = jax.devices()
-    wanted = _number_of(devices, available)
-    sizes = _largest_mesh(num_chains, num_replicas, wanted)
+    sizes = chosen_sizes(num_chains, num_replicas, devices)
+    if sizes == (1, 1) and jax.process_count() == 1:
+        return None
+    used = first_devices(jax.devices(), sizes[0] * sizes[1])
+    return Mesh(np.array(used).reshape(sizes), (CHAIN, REPLICA))
+
+
+def chosen_sizes(num_chains: int, num_replicas: int, devices: Any) -> tuple[int, int]:
+    """Return the sizes of the axes "chain" and "replica" for the devices that are asked for."""
+    wanted = _number_of(devices, jax.devices())
+    sizes = largest_mesh(num_chains, num_replicas, wanted)
     used = sizes[0] * sizes[1]
     if used < wanted:
         work = f"{num_chains} chains of {num_replicas} replicas"
@@ -61,11 +70,9 @@ def choose_mesh(num_chains: int, num_replicas: int, devices: Any = None) -> Mesh
         warnings.warn(
             f"Only {used} of {wanted} devices are used: {work} cannot be shared out evenly among "
             "more. Let the number of replicas be a multiple of the devices.",
-            stacklevel=3,
+            stacklevel=5,
         )
-    if used == 1 and jax.process_count() == 1:
-        return None
-    return Mesh(np.array(_first_devices(available, used)).reshape(sizes), (CHAIN, REPLICA))
+    return sizes
 
 
 def _number_of(devices: Any, available: list) -> int:
@@ -87,7 +94,7 @@ def _number_of(devices: Any, available: list) -> int:
     return int(devices)
 
 
-def _largest_mesh(num_chains: int, num_replicas: int, devices: int) -> tuple[int, int]:
+def largest_mesh(num_chains: int, num_replicas: int, devices: int) -> tuple[int, int]:
     """Return parts of the chains and of the replicas, as many as there are devices if possible;
     replicas are spread before chains."""
     choices = [
@@ -100,7 +107,7 @@ def _largest_mesh(num_chains: int, num_replicas: int, devices: int) -> tuple[int
     return chain_parts, parts
 
 
-def _first_devices(available: list, count: int) -> list:
+def first_devices(available: list, count: int) -> list:
     """Return the first devices, equally many of each process."""
     processes = sorted({device.process_index for device in available})
     if count % len(processes):
@@ -141,26 +148,55 @@ def place(program: Program, carry: Carry) -> Carry:
     return _put(carry, program.mesh, _carry_parts())
 
 
-def compile_chunk(program: Program, part: Callable, keys: Array) -> Callable:
-    """Compile `chunk(carry, data, count, slots) -> carry, rows` from the share of one device,
-    `part(carry, keys, data, count, slots)`."""
-    mesh, carry, rows = program.mesh, _carry_parts(), _row_parts()
-    assert mesh is not None
-    inputs = (carry, _BY_CHAIN, _EVERYWHERE, _EVERYWHERE, _EVERYWHERE)
+class SpreadChunk:
+    """A compiled chunk for the devices of a mesh, `chunk(carry, data, count, slots) -> carry, rows`,
+    made from the share of one device, `part(carry, keys, data, count, slots)`."""
+
+    def __init__(self, mesh: Mesh, part: Callable, keys: Array) -> None:
+        carry = _carry_parts()
+        inputs = (carry, _BY_CHAIN, _EVERYWHERE, _EVERYWHERE, _EVERYWHERE)
+        spread = jax.shard_map(
+            part, mesh=mesh, in_specs=inputs, out_specs=(carry, _EVERYWHERE), check_vma=False
+        )
+        self.compiled = jax.jit(spread, donate_argnums=0)
+        self._mesh, self._data = mesh, _Placed(mesh)
+        self._keys = _put(keys, mesh, _BY_CHAIN)
+
+    def __call__(self, carry: Carry, data: Any, count: int, slots: np.ndarray) -> tuple[Carry, Any]:
+        return self.compiled(*self.arguments(carry, data, count, slots))
+
+    def arguments(self, carry: Carry, data: Any, count: int, slots: np.ndarray) -> tuple:
+        """Return the arguments of `compiled`, on its devices."""
+        numbers = _put((np.int32(count), slots), self._mesh, _EVERYWHERE)
+        return carry, self._keys, self._data.of(data), *numbers
+
+
+def map_replicas(function: Callable, replicas: Any, shared: Any) -> Any:
+    """Return `function(replicas, shared)` for the first chain, leading axes: replica.
+
+    It is computed where the replicas are, whose leaves have the axes (chain, replica, ...); the
+    result is on one device.
+    """
+    sharding = jax.tree.leaves(replicas)[0].sharding
+    if not isinstance(sharding, NamedSharding):
+        return function(jax.tree.map(lambda leaf: leaf[0], replicas), shared)
+    mapped, data = _mapped(function, sharding.mesh)
+    values = mapped(replicas, data.of(shared))
+    return jax.tree.map(lambda leaf: leaf.addressable_data(0), values)
+
+
+@functools.lru_cache(maxsize=8)
+def _mapped(function: Callable, mesh: Mesh) -> tuple[Callable, "_Placed"]:
+    def part(replicas: Any, shared: Any) -> Any:
+        values = function(jax.tree.map(lambda leaf: leaf[0], replicas), shared)
+        values = jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, REPLICA, tiled=True), values)
+        is_first = jax.lax.axis_index(CHAIN) == 0
+        return jax.tree.map(lambda leaf: jax.lax.psum(leaf * is_first, CHAIN), values)
+
     spread = jax.shard_map(
-        part, mesh=mesh, in_specs=inputs, out_specs=(carry, rows), check_vma=False
+        part, mesh=mesh, in_specs=(_BY_REPLICA, _EVERYWHERE), out_specs=_EVERYWHERE, check_vma=False
     )
-    compiled = jax.jit(spread, donate_argnums=0)
-    keys, data = _put(keys, mesh, _BY_CHAIN), _Placed(mesh)
-
-    def chunk(carry: Carry, fed: Any, count: int, slots: np.ndarray) -> tuple[Carry, Any]:
-        numbers = _put((np.int32(count), slots), mesh, _EVERYWHERE)
-        return compiled(carry, keys, data.of(fed), *numbers)
-
-    chunk.lower = lambda carry, fed, count, slots: compiled.lower(  # type: ignore[attr-defined]
-        carry, keys, data.of(fed), np.int32(count), slots
-    )
-    return chunk
+    return jax.jit(spread), _Placed(mesh)
 
 
 class _Placed:
@@ -198,15 +234,9 @@ def _is_local(leaf: Any) -> bool:
 
 def _carry_parts() -> Carry:
     """Return where the arrays of a carry are, by field."""
-    state = State._make([_BY_CHAIN] * len(State._fields))
-    state = state._replace(step=_EVERYWHERE, replicas=_BY_REPLICA, model_state=_BY_REPLICA)
-    return Carry(state, Counters._make([_BY_CHAIN] * len(Counters._fields)))
-
-
-def _row_parts() -> Rows:
-    """Return where the rows of a chunk are, by field; their second axis is the chain."""
-    parts = Rows._make([PartitionSpec(None, CHAIN)] * len(Rows._fields))
-    return parts._replace(count=_EVERYWHERE)
+    state = State._make([_EVERYWHERE] * len(State._fields))
+    state = state._replace(replicas=_BY_REPLICA, model_state=_BY_REPLICA)
+    return Carry(state, Counters._make([_EVERYWHERE] * len(Counters._fields)))
 
 
 def _put(tree: Any, mesh: Mesh, parts: Any) -> Any:

@@ -1,0 +1,111 @@
+"""Short runs on several layouts of devices, for tests: `python layouts.py FOLDER CASE LAYOUT ...`.
+
+A layout is a number of devices, "1" to "4", or "2x2", two parts of the chains by two parts of the
+replicas. Each run leaves FOLDER/CASE-LAYOUT.npz. As one of several processes, with the variables
+that `replicax launch` sets, the layout is "all".
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+DEVICES = "--xla_force_host_platform_device_count={}"
+# Without fused multiply-add, programs for other shapes round alike: see docs/scaling.md.
+SAME_ROUNDING = "--xla_cpu_max_isa=AVX"
+NUM_REPLICAS, NUM_CHAINS = 4, 2
+NAMES = ("draws", "energies", "rung_of", "learning_rates", "temperatures", "buffer", "round_trips")
+
+
+def run_layouts(folder: Path, case: str, *layouts: str, devices: int = 4) -> list[dict]:
+    """Run a case in a process of its own, and return what each layout left."""
+    flags = f"{DEVICES.format(devices)} {SAME_ROUNDING}"
+    command = [sys.executable, __file__, str(folder), case, *layouts]
+    done = subprocess.run(
+        command, env=os.environ | {"XLA_FLAGS": flags}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [load(folder, case, layout) for layout in layouts]
+
+
+def load(folder: Path, case: str, layout: str) -> dict[str, np.ndarray]:
+    with np.load(folder / f"{case}-{layout}.npz") as arrays:
+        return dict(arrays)
+
+
+def paper(devices: Any, **options: Any) -> Any:
+    """The paper's recipe on the 25 modes, one replica a device at four."""
+    import replicax as rx
+
+    chosen = {"num_replicas": NUM_REPLICAS, "learning_rate": (0.003, 0.6), "num_steps": 400, "burn_in": 50}
+    return rx.sample(
+        rx.targets.modes25(),
+        rx.targets.modes25_start,
+        track_best=True,
+        devices=devices,
+        progress=False,
+        **chosen | options,
+    )
+
+
+def hmc(devices: Any, **options: Any) -> Any:
+    """The defaults without a learning rate: step sizes and temperatures are tuned."""
+    import jax.numpy as jnp
+
+    import replicax as rx
+
+    chosen = {"num_replicas": NUM_REPLICAS, "num_chains": NUM_CHAINS, "num_steps": 300}
+    return rx.sample(
+        lambda x: jnp.sum((x**2 - 4) ** 2) / 2,
+        jnp.zeros(3),
+        devices=devices,
+        progress=False,
+        **chosen | options,
+    )
+
+
+def network(devices: Any, **options: Any) -> Any:
+    """A tiny network that swaps, with restarts of broken replicas."""
+    from tiny_networks import EXCHANGING, NETWORK, tiny_problem
+
+    import replicax as rx
+
+    chosen = EXCHANGING | {"num_replicas": NUM_REPLICAS, "keep_networks": True, "temperature": 1e-3}
+    return rx.train(tiny_problem(), NETWORK.init, devices=devices, **chosen | options)
+
+
+CASES = {"paper": paper, "hmc": hmc, "network": network}
+
+
+def numbers(posterior: Any) -> dict[str, np.ndarray]:
+    """Return what must be the same however a run is laid out."""
+    import jax
+
+    found = {}
+    for name in NAMES:
+        for i, leaf in enumerate(jax.tree.leaves(getattr(posterior, name))):
+            found[f"{name}.{i}"] = np.asarray(leaf)
+    final = posterior._records.final
+    return found | {f"final.{name}": final[name] for name in final if name.startswith("best")}
+
+
+def devices_of(layout: str) -> Any:
+    import jax
+
+    if layout == "2x2":
+        return jax.make_mesh((2, 2), ("chain", "replica"))
+    return layout if layout == "all" else int(layout)
+
+
+def main() -> None:
+    folder, case, *layouts = sys.argv[1:]
+    for layout in layouts:
+        found = numbers(CASES[case](devices_of(layout)))
+        np.savez(Path(folder) / f"{case}-{layout}.npz", **found)
+
+
+if __name__ == "__main__":
+    main()
