@@ -10,7 +10,7 @@ import jax
 from replicax.algorithm.target import Target, as_target, with_row_energies
 from replicax.algorithm.tuning import Gain
 from replicax.results.posterior import Posterior
-from replicax.run import defaults, pytrees
+from replicax.run import defaults, processes, pytrees
 from replicax.run.devices import spread_over
 from replicax.run.batches import Batches, as_batches
 from replicax.run.bayesian import Bayesian
@@ -186,7 +186,7 @@ def sample(
     carry = initial_carry(program, params, programs)
     program = use_rows(program, carry)
     like = jax.eval_shape(pytrees.first, carry.state.points)
-    records = create_records(run_dir)
+    records = create_records(processes.own_folder(run_dir))
     records.write_metadata(
         Metadata(
             kind="sample",
@@ -308,6 +308,7 @@ def resume(
     step, carry, _ = restore(records, program, like)
     if step > options.num_steps:
         raise ValueError(f"num_steps is {num_steps}, but the run stands at step {step} already.")
+    records = processes.records_to_continue(records)
     rewind(records, program, step)
     records.write_metadata(replace(metadata, options=options.to_json(), result=None))
     run(
@@ -319,7 +320,7 @@ def resume(
         progress=progress,
         callback=callback,
     )
-    return Posterior(records, like).warned()
+    return Posterior(processes.whole_records(records, run_dir), like).warned()
 
 
 def load(folder: str | Path) -> Posterior:

@@ -1,8 +1,8 @@
 """Short runs on several layouts of devices, for tests: `python layouts.py FOLDER CASE LAYOUT ...`.
 
 A layout is a number of devices, "1" to "4", or "2x2", two parts of the chains by two parts of the
-replicas. Each run leaves FOLDER/CASE-LAYOUT.npz. As one of several processes, with the variables
-that `replicax launch` sets, the layout is "all".
+replicas. Each run leaves FOLDER/CASE-LAYOUT.npz. Under `replicax launch` the layout is "all", and
+every process leaves FOLDER/CASE-all-NUMBER.npz.
 """
 
 import os
@@ -29,6 +29,21 @@ def run_layouts(folder: Path, case: str, *layouts: str, devices: int = 4) -> lis
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return [load(folder, case, layout) for layout in layouts]
+
+
+def launch(folder: Path, case: str, processes: int = 2, devices: int = 2) -> list[dict]:
+    """Run a case in several processes, and return what each has."""
+    command = [sys.executable, "-m", "replicax", "launch", "--processes", str(processes), "--"]
+    flags = f"{DEVICES.format(devices)} {SAME_ROUNDING}"
+    done = subprocess.run(
+        [*command, sys.executable, __file__, str(folder), case, "all"],
+        env=os.environ | {"XLA_FLAGS": flags},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [load(folder, case, f"all-{number}") for number in range(processes)]
 
 
 def load(folder: Path, case: str, layout: str) -> dict[str, np.ndarray]:
@@ -101,10 +116,16 @@ def devices_of(layout: str) -> Any:
 
 
 def main() -> None:
+    import jax
+
+    import replicax as rx
+
     folder, case, *layouts = sys.argv[1:]
+    shared = rx.connect()
     for layout in layouts:
         found = numbers(CASES[case](devices_of(layout)))
-        np.savez(Path(folder) / f"{case}-{layout}.npz", **found)
+        name = f"{layout}-{jax.process_index()}" if shared else layout
+        np.savez(Path(folder) / f"{case}-{name}.npz", **found)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,19 @@ from typing import Annotated, Any
 import typer
 
 from replicax.cli import shared, train
-from replicax.cli.shared import Json, Progress, RunDir, Seed, Window, finish, read_numbers
+from replicax.cli.shared import (
+    Coordinator,
+    Devices,
+    Json,
+    NumProcesses,
+    ProcessId,
+    Progress,
+    RunDir,
+    Seed,
+    Window,
+    finish,
+    read_numbers,
+)
 from replicax.user_code import TargetSpec
 
 Params = Annotated[
@@ -119,6 +131,10 @@ def sample(
         Path | None,
         typer.Option(metavar="DIR", help="The run folder.", show_default="runs/NAME-1, -2, ..."),
     ] = None,
+    devices: Devices = None,
+    coordinator: Coordinator = None,
+    num_processes: NumProcesses = None,
+    process_id: ProcessId = None,
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
@@ -160,6 +176,7 @@ def sample(
     is_given = rates is not None and replicas is None
     if is_given and not any(_is_ladder(values) for values in (rates, temperatures)):
         replicas = 16
+    shared.join_processes(coordinator, num_processes, process_id)
     with shared.quietly(as_json):
         spec = TargetSpec.from_command_line(target, params, batches, batch_size)
         folder = shared.new_run_folder(out, spec.name)
@@ -188,6 +205,7 @@ def sample(
             run_dir=folder,
             progress=progress,
             callback=_write_once(spec, folder),
+            devices=shared.read_devices(devices),
         )
     return finish(posterior, as_json)
 
@@ -209,6 +227,10 @@ def resume(
         int | None,
         typer.Option(metavar="N", help="Total epochs, for networks.", show_default="as before"),
     ] = None,
+    devices: Devices = None,
+    coordinator: Coordinator = None,
+    num_processes: NumProcesses = None,
+    process_id: ProcessId = None,
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
@@ -224,11 +246,14 @@ def resume(
     """
     import replicax as rx
 
+    shared.join_processes(coordinator, num_processes, process_id)
     metadata = shared.read_metadata(run_dir)
     if metadata.kind == "train":
         if steps is not None:
             raise ValueError("This run is measured in epochs: use --epochs N instead of --steps.")
-        return train.resume(run_dir, metadata, epochs, progress, as_json)
+        return train.resume(
+            run_dir, metadata, epochs, progress, as_json, shared.read_devices(devices)
+        )
     spec = TargetSpec.read(run_dir)
     if target is not None:
         spec = TargetSpec.from_command_line(target, params, batches, batch_size)
@@ -251,8 +276,9 @@ def resume(
             batch_size=loaded.batch_size,
             progress=progress,
             callback=_write_once(spec, run_dir),
+            devices=shared.read_devices(devices),
         )
-    if steps is None and shared.is_finished(metadata):
+    if steps is None and shared.is_finished(metadata) and shared.writes():
         typer.echo("This run was already finished; make it longer with --steps N.", err=True)
     return finish(posterior, as_json)
 
@@ -264,5 +290,5 @@ def _is_ladder(values: float | tuple[float, ...] | None) -> bool:
 
 def _write_once(spec: TargetSpec, folder: Path) -> Callable[[Any], None]:
     """Return a callback that writes `spec` to the folder when the run has begun."""
-    write = functools.cache(lambda: spec.write(folder))
+    write = functools.cache(lambda: spec.write(folder) if shared.writes() else None)
     return lambda progress: write()

@@ -34,6 +34,24 @@ Progress = Annotated[
     bool | None,
     typer.Option(help="Show progress on stderr.", show_default="if stderr is a terminal"),
 ]
+Devices = Annotated[
+    str | None,
+    typer.Option(
+        metavar="all|N",
+        help="Devices that share the replicas.",
+        show_default="all accelerators, or one CPU",
+    ),
+]
+Coordinator = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT", help="Address of process 0.", show_default="found out on clusters"
+    ),
+]
+NumProcesses = Annotated[
+    int | None, typer.Option(metavar="N", help="Processes that share the run.")
+]
+ProcessId = Annotated[int | None, typer.Option(metavar="I", help="Number of this one, from 0.")]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run folder.")]
 
 
@@ -89,8 +107,35 @@ def _as_numbers(text: str) -> tuple[float, ...]:
         return ()
 
 
+def join_processes(
+    coordinator: str | None, num_processes: int | None, process_id: int | None
+) -> None:
+    """Join the other processes of this run; only the first prints."""
+    from replicax.run import processes
+
+    if processes.connect(coordinator, num_processes, process_id) and not processes.is_first():
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        warnings.showwarning = lambda *warning, **more: None
+
+
+def read_devices(text: str | None) -> str | int | None:
+    """Return the value of --devices."""
+    return int(text) if text is not None and text.isdigit() else text
+
+
+def writes() -> bool:
+    """Return whether this process prints and writes, the first of those that share a run."""
+    if "jax" not in sys.modules:  # which takes long to import, and this process is alone
+        return True
+    from replicax.run import processes
+
+    return processes.is_first()
+
+
 def new_run_folder(out: Path | None, name: str) -> Path:
     """Return `out`, which must not contain a run, or the first free of runs/name-1, name-2, ..."""
+    if not writes():
+        return out or Path("runs")  # of no use
     if out is None:
         folders = (Path("runs") / f"{name}-{number}" for number in itertools.count(1))
         return next(folder for folder in folders if not folder.exists())
@@ -149,7 +194,7 @@ def quietly(as_json: bool) -> Iterator[None]:
         if as_json:
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         stack.enter_context(warnings.catch_warnings())
-        warnings.showwarning = _show_warning
+        warnings.showwarning = _show_warning if writes() else lambda *warning, **more: None
         yield
 
 
@@ -204,6 +249,9 @@ def show_summary(summary: dict[str, Any], as_json: bool, *more: Any) -> None:
 
 def finish(posterior: Any, as_json: bool, extra: dict[str, Any] | None = None, *more: Any) -> int:
     """Write and print the summary of a run, and return the exit code of its result."""
+    codes = {"nonfinite": NONFINITE, "interrupted": INTERRUPTED}
+    if not writes():
+        return codes.get(posterior.result[0], FINISHED)
     folder = posterior.run_dir
     summary = {"run_dir": str(folder), **posterior.summary(), **(extra or {})}
     (folder / "summary.json").write_text(to_json(summary) + "\n")
@@ -215,7 +263,7 @@ def finish(posterior: Any, as_json: bool, extra: dict[str, Any] | None = None, *
         print_error(f"{sentence} Continue with: replicax resume {folder}")
     if not as_json:
         typer.echo(f"Results are in {folder}{os.sep}")
-    return {"nonfinite": NONFINITE, "interrupted": INTERRUPTED}.get(code, FINISHED)
+    return codes.get(code, FINISHED)
 
 
 def print_error(sentence: str) -> None:

@@ -7,7 +7,18 @@ from typing import Annotated, Any
 import typer
 
 from replicax.cli import shared
-from replicax.cli.shared import Json, Progress, Seed, Window, finish, read_numbers
+from replicax.cli.shared import (
+    Coordinator,
+    Devices,
+    Json,
+    NumProcesses,
+    ProcessId,
+    Progress,
+    Seed,
+    Window,
+    finish,
+    read_numbers,
+)
 from replicax.networks.tasks import AUGMENTED, DEFAULTS, MODELS, Task, absolute
 
 Data = Annotated[str, typer.Option(help="cifar10, cifar100, digits, or FILE.PY:NAME.")]
@@ -100,6 +111,10 @@ def train(
     download: Download = False,
     seed: Seed = 0,
     out: Out = None,
+    devices: Devices = None,
+    coordinator: Coordinator = None,
+    num_processes: NumProcesses = None,
+    process_id: ProcessId = None,
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
@@ -121,6 +136,7 @@ def train(
     for --data, an rx.data.Dataset or a function that returns one. Exit codes are those of
     `replicax sample`. Continue a run with `replicax resume RUN_DIR`.
     """
+    shared.join_processes(coordinator, num_processes, process_id)
     defaults = _defaults(data)
     rate = read_numbers("--learning-rate", learning_rate)
     if rate is None and method in ("deo-star", "deo"):
@@ -143,6 +159,7 @@ def train(
         "keep_networks": keep_networks,
         "average_starts": init_from is not None,
         "seed": seed,
+        "devices": shared.read_devices(devices),
     }
     task = _task(model, data, batch_size, augment, bf16, weight_decay, unit, data_dir, download)
     return _train(task, _fill(options, defaults), init_from, out, progress, as_json)
@@ -188,15 +205,22 @@ def pretrain(
 
 
 def resume(
-    run_dir: Path, metadata: Any, epochs: int | None, progress: bool | None, as_json: bool
+    run_dir: Path,
+    metadata: Any,
+    epochs: int | None,
+    progress: bool | None,
+    as_json: bool,
+    devices: Any = None,
 ) -> int:
     """Continue a run of `replicax train`, for `replicax resume`."""
     from replicax.networks.train import resume_training
 
     with shared.quietly(as_json):
         problem, _ = read_task(run_dir).problem()
-        trained = resume_training(run_dir, problem, epochs=epochs, progress=progress)
-    if epochs is None and shared.is_finished(metadata):
+        trained = resume_training(
+            run_dir, problem, epochs=epochs, progress=progress, devices=devices
+        )
+    if epochs is None and shared.is_finished(metadata) and shared.writes():
         typer.echo("This run was already finished; make it longer with --epochs N.", err=True)
     return finish(trained, as_json)
 

@@ -13,7 +13,7 @@ from replicax.networks import evaluate, swag_cycles
 from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised
 from replicax.networks.trained import Trained
-from replicax.run import pytrees
+from replicax.run import processes, pytrees
 from replicax.run.devices import spread_over
 from replicax.run.host_loop import Progress, run
 from replicax.run.initial import initial_carry, per_replica
@@ -105,7 +105,7 @@ def train(
     starts = _first_chain(carry.state.points) if average_starts else None
     like = jax.eval_shape(pytrees.first, carry.state.points)
     evaluation = build_evaluation(problem, options, like, starts)
-    records = create_records(run_dir)
+    records = create_records(processes.own_folder(run_dir))
     records.write_metadata(
         Metadata(
             kind="train",
@@ -209,6 +209,7 @@ def resume_records(
     restored = _restore(records, problem, options, program, like)
     evaluation = build_evaluation(problem, options, like)
     evaluation.state = restored.evaluation
+    folder, records = records.folder, processes.records_to_continue(records)
     rewind(records, program, restored.step)
     chosen = options.sampler(problem)
     records.write_metadata(
@@ -224,7 +225,7 @@ def resume_records(
         progress=progress,
         callback=callback,
     )
-    return Trained(records, like).warned()
+    return Trained(processes.whole_records(records, folder), like).warned()
 
 
 def networks_of(run_dir: str | Path, problem: Supervised, num_replicas: int | None = None) -> Any:

@@ -64,5 +64,17 @@ def _manager(folder: Path) -> Any:
     logging.getLogger("absl").setLevel(logging.ERROR)
     import orbax.checkpoint as ocp
 
-    options = ocp.CheckpointManagerOptions(max_to_keep=2, create=True)
+    options = ocp.CheckpointManagerOptions(
+        max_to_keep=2, create=True, multiprocessing_options=_alone(ocp)
+    )
     return ocp.CheckpointManager((folder / "checkpoints").absolute(), options=options)
+
+
+def _alone(ocp: Any) -> Any:
+    """Return options under which this process waits for no other: one writes, all may read."""
+    number = jax.process_index()
+    if jax.process_count() == 1:
+        return ocp.options.MultiprocessingOptions()
+    return ocp.options.MultiprocessingOptions(
+        primary_host=number, active_processes={number}, barrier_sync_key_prefix=f"replicax{number}"
+    )

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from replicax.run import devices
+from replicax.run import devices, processes
 from replicax.run import rows as layout
 from replicax.run.compiled_loop import build_chunk, chunk_capacity
 from replicax.run.counters import PAIR_COUNTS
@@ -90,6 +91,7 @@ def run(
     An interrupt, a callback's "stop", the end of the batches or a non-finite energy end it before.
     """
     saver = Saver(records, checkpoint_every)
+    progress = progress if processes.is_first() else False
     with display_progress(progress, num_steps, int(carry.state.step)) as display:
         watchers = [watch for watch in (display, callback) if watch is not None]
         result = _loop(program, carry, num_steps, saver, evaluation, watchers, programs)
@@ -116,6 +118,7 @@ def _loop(
     with interruptible() as interrupts:
         while step < num_steps and result is None:
             count = min(pace.length, num_steps - step, _until_evaluation(program, step))
+            count = processes.follow(count)
             count, data = program.batches.feed(step, count, capacity)
             if count == 0:
                 result = Result("batches_ended", str(BatchesEnded(step)))
@@ -130,16 +133,18 @@ def _loop(
             step += done
             if program.chunk_steps is None:
                 pace = pace.after(done, seconds)
-            result = _ending(program, carry, bool(interrupts), step)
+            (interrupted,) = processes.agree(bool(interrupts))
+            result = _ending(program, carry, bool(interrupted), step)
             row = {}
             if evaluation is not None and done and not _is_broken(program, carry):
                 row = _evaluate(program, evaluation, carry, step, saver.records)
             progress = _progress(program, carry, step, num_steps, done / seconds, row)
             with _saving_on_error(saver, program, carry, evaluation):
                 answers = [watch(progress) for watch in watchers]
-            if "stop" in answers and result is None:
+            stops, due = processes.agree("stop" in answers, saver.is_due(step))
+            if stops and result is None:
                 result = Result("stopped", f"The callback stopped the run at step {step}.")
-            if saver.is_due(step):
+            if due:
                 saver.save(program, carry, evaluation)
     saver.save(program, carry, evaluation)
     return result or Result("finished", f"All {num_steps} steps were done.")
@@ -152,7 +157,8 @@ def _saving_on_error(
     try:
         yield
     except BaseException:
-        saver.save(program, carry, evaluation)
+        if jax.process_count() == 1:  # else the others would have to take part
+            saver.save(program, carry, evaluation)
         raise
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from replicax.run import checkpoint
+from replicax.run import checkpoint, devices, processes
 from replicax.run.counters import PAIR_COUNTS
 from replicax.run.program import Program
 from replicax.run.records import FolderRecords, Records
@@ -60,15 +60,19 @@ class Saver:
             values |= evaluation.final(evaluation.state)
         self.records.flush(values)
         step = int(carry.state.step)
-        if isinstance(self.records, FolderRecords):
+        (has_folder,) = processes.agree(self.records.folder is not None)
+        if has_folder:  # the first process writes what all have
             state = None if evaluation is None else evaluation.state
-            checkpoint.save(self.records.folder, step, {"carry": carry, "evaluation": state})
+            saved = devices.to_host({"carry": carry, "evaluation": state})
+            if isinstance(self.records, FolderRecords):
+                checkpoint.save(self.records.folder, step, saved)
         self.start(step)
 
 
 def final_values(program: Program, carry: Carry) -> dict[str, np.ndarray]:
     """Return what the posterior reports of the end of the run; leading axis: chain."""
-    state, counters = jax.device_get(carry)
+    state = carry.state._replace(replicas=None, model_state=None)
+    state, counters = jax.device_get((state, carry.counters))
     values = {
         "step": np.asarray(state.step),
         "learning_rates": state.ladder.learning_rate,
