@@ -92,7 +92,79 @@ def network(devices: Any, **options: Any) -> Any:
     return rx.train(tiny_problem(), NETWORK.init, devices=devices, **chosen | options)
 
 
-CASES = {"paper": paper, "hmc": hmc, "network": network}
+def sequential(devices: Any) -> Any:
+    """One pair after another, each judged on fresh energies."""
+    return paper(devices, schedule="adj")
+
+
+def rows(devices: Any) -> Any:
+    """Mini-batches whose rows tell the noise of the energies."""
+    import jax.numpy as jnp
+
+    import replicax as rx
+
+    data = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+    return rx.sample(
+        lambda x, batch: 40 * jnp.mean(jnp.sum((x - batch) ** 2, axis=1)),
+        jnp.zeros(2),
+        batches=data,
+        batch_size=8,
+        num_steps=200,
+        num_replicas=NUM_REPLICAS,
+        learning_rate=1e-3,
+        temperature=(1.0, 4.0),
+        rule="bias_corrected",
+        swap_every=2,
+        kernel="sghmc",
+        devices=devices,
+        progress=False,
+    )
+
+
+def broken(devices: Any) -> Any:
+    """Hot replicas that break and restart from colder ones on other devices."""
+    import jax.numpy as jnp
+
+    import replicax as rx
+
+    return rx.sample(
+        lambda x: jnp.where(jnp.abs(x[0]) < 2.5, jnp.sum((x**2 - 1) ** 2), jnp.nan),
+        jnp.zeros(2),
+        num_steps=300,
+        num_replicas=NUM_REPLICAS,
+        num_chains=NUM_CHAINS,
+        learning_rate=(0.01, 0.5),
+        temperature=(0.5, 3.0),
+        rule="metropolis",
+        on_nonfinite="restart",
+        draw_rungs="all",
+        devices=devices,
+        progress=False,
+    )
+
+
+def resumed(devices: Any) -> Any:
+    """A run that begins on all devices and is continued on the given ones."""
+    import tempfile
+
+    import replicax as rx
+
+    folder = tempfile.mkdtemp()
+    paper("all", num_steps=150, run_dir=folder)
+    return rx.resume(
+        folder, rx.targets.modes25(), num_steps=400, devices=devices, progress=False
+    )
+
+
+CASES = {
+    "paper": paper,
+    "hmc": hmc,
+    "network": network,
+    "sequential": sequential,
+    "rows": rows,
+    "broken": broken,
+    "resumed": resumed,
+}
 
 
 def numbers(posterior: Any) -> dict[str, np.ndarray]:
@@ -104,7 +176,8 @@ def numbers(posterior: Any) -> dict[str, np.ndarray]:
         for i, leaf in enumerate(jax.tree.leaves(getattr(posterior, name))):
             found[f"{name}.{i}"] = np.asarray(leaf)
     final = posterior._records.final
-    return found | {f"final.{name}": final[name] for name in final if name.startswith("best")}
+    kept = [name for name in final if name.startswith("best") or name == "restarts"]
+    return found | {f"final.{name}": final[name] for name in kept}
 
 
 def devices_of(layout: str) -> Any:

@@ -13,10 +13,11 @@ from typing import IO, Annotated
 
 import typer
 
-from replicax.cli.shared import FAULTY_INPUT, FINISHED, print_error
+from replicax.cli.shared import FINISHED, print_error
 
 _POLL_SECONDS = 0.1
-_GRACE_SECONDS = 20.0  # for the others to end by themselves, and then after SIGTERM
+_GRACE_SECONDS = 20.0  # to end after SIGTERM
+_SAVING_SECONDS = 120.0  # to save and end after a signal that the user sent
 _TAIL_LINES = 15  # of what a process that failed wrote to stderr
 _STARTS_RUNS = ("sample", "train", "pretrain")
 
@@ -56,18 +57,20 @@ def _run_once(command: list[str], count: int) -> tuple[int, str | None]:
         children = [_start(command, number, count, port, errors[number]) for number in range(count)]
         stack.callback(_end, children)
         with _forwarding(children) as signals:
-            while all(child.poll() in (None, 0) for child in children):
+            while all(child.poll() in (None, 0) for child in children) and not signals:
                 if all(child.poll() == 0 for child in children):
                     return FINISHED, None
                 time.sleep(_POLL_SECONDS)
-            _wait(children, _GRACE_SECONDS if signals else 1.0)  # some fail together: who is first?
-            number = next(i for i, child in enumerate(children) if child.poll() not in (None, 0))
-            code = int(children[number].poll() or 0)
+            _wait(children, _SAVING_SECONDS if signals else 1.0)
+        _end(children if signals else [])
+        ends = [(number, int(child.poll() or 0)) for number, child in enumerate(children)]
+        number, code = next((end for end in ends if end[1]), (0, FINISHED))
+        shown = code if code >= 0 else 128 - code
         if signals or all(child.poll() == code and code > 0 for child in children):
-            return code if code > 0 else 128 - code, None  # all ended alike, as they meant to
+            return shown, None  # all ended alike, as they meant to
         ended = f"signal {-code}" if code < 0 else f"exit code {code}"
         message = f"Process {number} of {count} ended with {ended}; the others were stopped."
-        return (code if code > 0 else 128 - code), message + _tail(number, errors[number])
+        return shown, message + _tail(number, errors[number])
 
 
 def _start(
@@ -154,5 +157,6 @@ def _tail(number: int, errors: IO[bytes]) -> str:
     if number == 0:
         return ""
     errors.seek(0)
-    lines = errors.read().decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
+    lines = errors.read().decode(errors="replace").strip().splitlines()
+    lines = [line for line in lines if not line.startswith("[Gloo]")][-_TAIL_LINES:]
     return f" It wrote: {' | '.join(lines)}" if lines else ""

@@ -113,9 +113,12 @@ def join_processes(
     """Join the other processes of this run; only the first prints."""
     from replicax.run import processes
 
-    if processes.connect(coordinator, num_processes, process_id) and not processes.is_first():
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        warnings.showwarning = lambda *warning, **more: None
+    if not processes.connect(coordinator, num_processes, process_id):
+        return
+    sys.stdout.flush()
+    own = os.dup(1) if processes.is_first() else os.open(os.devnull, os.O_WRONLY)
+    os.dup2(2, 1)  # libraries print there how processes connect
+    sys.stdout = os.fdopen(own, "w")
 
 
 def read_devices(text: str | None) -> str | int | None:

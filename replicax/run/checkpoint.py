@@ -65,9 +65,11 @@ def _manager(folder: Path) -> Any:
     import orbax.checkpoint as ocp
 
     options = ocp.CheckpointManagerOptions(
-        max_to_keep=2, create=True, multiprocessing_options=_alone(ocp)
+        max_to_keep=2, create=False, multiprocessing_options=_alone(ocp)
     )
-    return ocp.CheckpointManager((folder / "checkpoints").absolute(), options=options)
+    path = (folder / "checkpoints").absolute()
+    path.mkdir(exist_ok=True)  # which Orbax does not do for one of several processes
+    return ocp.CheckpointManager(path, options=options)
 
 
 def _alone(ocp: Any) -> Any:

@@ -34,6 +34,7 @@ def connect(
     if given is None and not _is_in_cluster(os.environ):
         return False
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.config.update("jax_enable_preemption_service", False)  # it would swallow SIGTERM
     try:
         jax.distributed.initialize(*given or (), heartbeat_timeout_seconds=_HEARTBEAT_SECONDS)
     except RuntimeError as error:

@@ -7,6 +7,7 @@ import jax
 import layouts
 import numpy as np
 import pytest
+from common import slow
 from crossings import crossings, crossings_of
 
 from replicax.run.devices import choose_mesh, chosen_sizes, first_devices, largest_mesh
@@ -18,25 +19,64 @@ def assert_same(one: dict, other: dict) -> None:
         np.testing.assert_array_equal(one[name], other[name], err_msg=name)
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("layouts")
+
+
+@pytest.fixture(scope="module")
+def paper(folder):
+    """What the paper's recipe gives on one device and on four."""
+    return layouts.run_layouts(folder, "paper", "1", "4")
+
+
+def test_four_devices_give_the_numbers_of_one(paper):
+    one, four = paper
+    assert np.ptp(one["rung_of.0"][..., 0]) > 0  # replicas moved along the ladder
+    assert_same(one, four)
+
+
+def test_two_processes_give_the_numbers_of_one(paper, folder):
+    for process in layouts.launch(folder, "paper"):
+        assert_same(paper[0], process)
+
+
 @pytest.mark.parametrize(
     ("case", "others"),
     [
-        ("paper", ["4"]),
         ("hmc", ["2x2"]),
-        ("network", ["2"]),
-        pytest.param("paper", ["2"], marks=pytest.mark.slow),
-        pytest.param("hmc", ["2", "4"], marks=pytest.mark.slow),
-        pytest.param("network", ["4"], marks=pytest.mark.slow),
+        slow("paper", ["2"]),
+        slow("hmc", ["2", "4"]),
+        slow("network", ["2", "4"]),
+        slow("sequential", ["4"]),
+        slow("rows", ["2", "4"]),
+        slow("broken", ["2x2", "4"]),
     ],
 )
-def test_every_layout_gives_the_same_numbers(tmp_path, case, others):
-    one, *rest = layouts.run_layouts(tmp_path, case, "1", *others)
-    assert np.ptp(one["rung_of.0"][..., 0]) > 0  # replicas moved along the ladder
+def test_every_layout_gives_the_same_numbers(folder, case, others):
+    one, *rest = layouts.run_layouts(folder, case, "1", *others)
+    assert np.ptp(one["rung_of.0"], axis=1).max() > 0
+    if case == "broken":
+        assert one["final.restarts"].sum() > 0
     for other in rest:
         assert_same(one, other)
 
 
-@pytest.mark.parametrize("case", ["paper", "network", pytest.param("hmc", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["hmc", "network"])
+def test_processes_give_the_same_numbers(folder, case):
+    (one,) = layouts.run_layouts(folder, case, "1")
+    for process in layouts.launch(folder, case):
+        assert_same(one, process)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_the_same_numbers_on_other_devices(paper, folder):
+    for resumed in layouts.run_layouts(folder, "resumed", "1", "2"):
+        assert_same(paper[0], resumed)
+
+
+@pytest.mark.parametrize("case", ["network", slow("paper"), slow("hmc")])
 def test_only_energies_cross_in_a_step(case):
     found = crossings_of(case)
     at_every_step = [one for one in found if one.in_loop and not one.in_branch]
