@@ -13,12 +13,13 @@ from typing import IO, Annotated
 
 import typer
 
-from replicax.cli.shared import FINISHED, print_error
+from replicax.cli.shared import FAULTY_INPUT, FINISHED, INTERRUPTED, NONFINITE, print_error
 
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 20.0  # to end after SIGTERM
 _SAVING_SECONDS = 120.0  # to save and end after a signal that the user sent
 _TAIL_LINES = 15  # of what a process that failed wrote to stderr
+_MEANT = (FAULTY_INPUT, NONFINITE, INTERRUPTED)  # exit codes of processes that end together
 _STARTS_RUNS = ("sample", "train", "pretrain")
 
 
@@ -61,16 +62,16 @@ def _run_once(command: list[str], count: int) -> tuple[int, str | None]:
                 if all(child.poll() == 0 for child in children):
                     return FINISHED, None
                 time.sleep(_POLL_SECONDS)
+            first = next((i for i, child in enumerate(children) if child.poll()), 0)
             _wait(children, _SAVING_SECONDS if signals else 1.0)
         _end(children if signals else [])
-        ends = [(number, int(child.poll() or 0)) for number, child in enumerate(children)]
-        number, code = next((end for end in ends if end[1]), (0, FINISHED))
+        code = int(children[first].poll() or FINISHED)
         shown = code if code >= 0 else 128 - code
-        if signals or all(child.poll() == code and code > 0 for child in children):
-            return shown, None  # all ended alike, as they meant to
+        if signals or all(child.poll() == code and code in _MEANT for child in children):
+            return shown, None
         ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-        message = f"Process {number} of {count} ended with {ended}; the others were stopped."
-        return shown, message + _tail(number, errors[number])
+        message = f"Process {first} of {count} ended with {ended}; the others were stopped."
+        return shown, message + _tail(first, errors[first])
 
 
 def _start(
