@@ -15,6 +15,7 @@ from replicax.algorithm.target import as_target
 from replicax.algorithm.tuning import Tuning
 from replicax.run import compiled_loop
 from replicax.run.batches import NoBatches
+from replicax.run.devices import place, spread_over
 from replicax.run.initial import initial_carry, seed_keys
 from replicax.run.options import Options
 from replicax.run.program import build_program
@@ -32,11 +33,14 @@ TOY: dict[str, Any] = {  # the paper's 25 modes, section 5.1, as `replicax demo`
 class Loop:
     """The compiled chunk of `rx.sample`: each call does `steps` more steps."""
 
-    def __init__(self, target: Any, params: Any, steps: int, **given: Any) -> None:
+    def __init__(
+        self, target: Any, params: Any, steps: int, devices: int = 1, **given: Any
+    ) -> None:
         options = Options(**{"num_steps": 200_000, **given}).complete()
-        self.program, self.steps = build_program(options, as_target(target), NoBatches()), steps
+        program = build_program(options, as_target(target), NoBatches())
+        self.program, self.steps = spread_over(program, devices), steps
         self.keys, _ = seed_keys(options.seed, options.num_chains)
-        self.carry = initial_carry(self.program, params)
+        self.carry = place(self.program, initial_carry(self.program, params))
         self._chunk = compiled_loop.build_chunk(self.program, self.keys, steps)
 
     @property

@@ -11,9 +11,10 @@ from replicax.algorithm.target import Target, as_target, check_energy, with_row_
 from replicax.algorithm.tuning import Gain
 from replicax.errors import check_folder, show
 from replicax.results.posterior import Posterior
-from replicax.run import defaults, fingerprint, pytrees
+from replicax.run import defaults, fingerprint, processes, pytrees
 from replicax.run.batches import Batches, as_batches
 from replicax.run.bayesian import Bayesian
+from replicax.run.devices import spread_over
 from replicax.run.folder import FolderRecords, new_records, open_records, resumed_records
 from replicax.run.host_loop import Progress, run
 from replicax.run.initial import (
@@ -76,6 +77,7 @@ def sample(
     swap_energy: Any = None,
     programs: Programs | None = None,
     note: dict[str, Any] | None = None,
+    devices: Any = None,
 ) -> Posterior:
     """Sample exp(-energy), or an `rx.bayesian` posterior, by replica exchange.
 
@@ -137,6 +139,9 @@ def sample(
             By default all rows, as rarely as keeps the cost below half of that of the moves.
         programs: an `rx.Programs()` that several calls share, so that they compile once.
         note: plain data to keep in the run folder.
+        devices: "all", a number of them, or a `jax.sharding.Mesh` with the axes "chain" and
+            "replica": replicas and chains are spread over them. By default all accelerators, or one
+            CPU.
 
     >>> import jax.numpy as jnp, replicax as rx
     >>> posterior = rx.sample(
@@ -195,11 +200,11 @@ def sample(
         choices = defaults.fill_in(choices, target, source)
     options = _in_unit_of(target_or_energy, Options(**choices).complete())
     check_memory(params, num_chains, resolve_num_replicas(options))
-    program = build_program(options, target, source)
+    program = spread_over(build_program(options, target, source), devices)
     carry = initial_carry(program, params, programs)
     program = use_rows(program, carry)
     like = jax.eval_shape(pytrees.first, carry.state.points)
-    with new_records(run_dir) as records:
+    with new_records(processes.own_folder(run_dir)) as records:
         records.write_metadata(
             Metadata(
                 kind="sample",
@@ -276,6 +281,7 @@ def resume(
     keep_checkpoints: int | None = None,
     force: bool = False,
     note: dict[str, Any] | None = None,
+    devices: Any = None,
     **given: Any,
 ) -> Posterior:
     """Continue the run in a folder, bit for bit as if it had never stopped.
@@ -283,13 +289,14 @@ def resume(
     `num_steps` extends the run to that many steps in all. Batches are not stored: give the same
     again. `params` is needed only where its containers are not dicts, lists and tuples; a kernel,
     gain, schedule or rule of your own must be given again, too. A target or data that do not fit
-    the run are refused; `force=True` goes on with them.
+    the run are refused; `force=True` goes on with them. `devices` may be others than before.
     """
     check_watchers(progress, callback)
     with resumed_records(check_folder("run_dir", run_dir)) as records:
         if records.metadata.kind == "train":
             if num_steps is not None:
                 given["num_steps"] = num_steps
+            given |= {"devices": devices}
             return _resume_training(records, target, progress, callback, force, given)
         _check_given(given)
         given |= {
@@ -300,6 +307,7 @@ def resume(
         }
         options = Options.from_json(records.metadata.options, given)
         program = _program_again(records, options, target, batches, batch_size)
+        program = spread_over(program, devices)
         like = point_like(records, params)
         keys, _ = seed_keys(program.seed, program.num_chains)
         check_energy(program.target, like, program.batches.first(keys[0]), keys[0])
@@ -308,22 +316,23 @@ def resume(
         step, carry, _ = restore(records, program, like)
         if step > options.num_steps:
             raise ValueError(f"num_steps is {num_steps}, but the run stands at step {step}.")
-        rewind(records, program, step)
+        kept = processes.records_to_continue(records)
+        rewind(kept, program, step)
         noted = records.metadata.note if note is None else note
-        records.write_metadata(
+        kept.write_metadata(
             replace(records.metadata, options=options.to_json(), note=noted, result=None)
         )
         run(
             program,
             carry,
-            records,
+            kept,
             options.num_steps,
             checkpoint_every=options.checkpoint_every,
             keep_checkpoints=options.keep_checkpoints,
             progress=progress,
             callback=callback,
         )
-    return Posterior(records, like).warned()
+    return Posterior(processes.whole_records(kept, run_dir), like).warned()
 
 
 def _resume_training(
@@ -332,7 +341,7 @@ def _resume_training(
     from replicax.networks.problem import Supervised
     from replicax.networks.train import resume_records
 
-    if not isinstance(problem, Supervised) or set(given) - {"gain", "buffer_gain"}:
+    if not isinstance(problem, Supervised) or set(given) - {"gain", "buffer_gain", "devices"}:
         folder = str(records.folder)
         raise ValueError(
             f"{folder} was made by rx.train; continue it by rx.resume({folder!r}, problem), the "

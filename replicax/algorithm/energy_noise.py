@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from replicax.algorithm.spread import WHOLE, Spread
 from replicax.algorithm.target import Target
 
 _BATCH = 2**32 - 1  # apart from the numbers of the keys of an estimate
@@ -43,9 +44,10 @@ class EnergySource(NamedTuple):
     """Further evaluations of the energy: at the points of all replicas, on other mini-batches."""
 
     target: Target
-    points: Any  # leading axis: replica
+    points: Any  # leading axis: replica, those that are here
     batch: Any  # the one that judges swaps
     fresh_batch: FreshBatches | None
+    spread: Spread = WHOLE
 
     @property
     def has_rows(self) -> bool:
@@ -55,12 +57,12 @@ class EnergySource(NamedTuple):
         """Evaluate all replicas on all rows  -> (replica,)."""
         evaluate, rows = self.target.whole_energy, self.fresh_batch
         assert evaluate is not None and rows is not None
-        return jax.vmap(lambda point: evaluate(point, rows.whole))(self.points)
+        return self.spread.whole(jax.vmap(lambda point: evaluate(point, rows.whole))(self.points))
 
     def batch_energies(self, noise: Any) -> Array:
         """Evaluate all replicas on the mini-batch that judges swaps  -> (replica,)."""
         evaluate = jax.vmap(self.target.energy_at, (0, None, 0))
-        return evaluate(self.points, self.batch, noise)
+        return self.spread.whole(evaluate(self.points, self.batch, noise))
 
     def another_batch(self, key: Array) -> Any:
         """Return a further mini-batch, or this step's where there are no others."""
@@ -69,10 +71,11 @@ class EnergySource(NamedTuple):
     def energies(self, key: Array) -> Array:
         """Evaluate all replicas on one further mini-batch  -> (replica,)."""
         batch_key, noise_key = jax.random.split(key)
-        num_replicas = jax.tree.leaves(self.points)[0].shape[0]
-        noise = jax.vmap(self.target.draw)(jax.random.split(noise_key, num_replicas))
+        keys = jax.random.split(noise_key, self.spread.count(self.points))
+        noise = jax.vmap(self.target.draw)(self.spread.here(keys))
         batch = self.another_batch(batch_key)
-        return jax.vmap(self.target.energy_at, (0, None, 0))(self.points, batch, noise)
+        energies = jax.vmap(self.target.energy_at, (0, None, 0))(self.points, batch, noise)
+        return self.spread.whole(energies)
 
     def row_noise(self, noise: Any, dtype: Any) -> Array:
         """Return sigma^2 of every two replicas on the judging batch  -> (replica, replica).
@@ -82,16 +85,18 @@ class EnergySource(NamedTuple):
         assert self.target.row_energies is not None and self.fresh_batch is not None
         rows = jax.vmap(self.target.row_energies, (0, None, 0))(self.points, self.batch, noise)
         scale = self.fresh_batch.noise_share / rows.shape[1]
-        return scale * difference_variance(rows.T.astype(dtype))
+        return scale * difference_variance(self.spread.whole(rows).T.astype(dtype))
 
     def energy_pair(self, attempt: Any, cold_replica: Array, hot_replica: Array, dtype: Any):
         """Evaluate the two replicas of one attempt in sequence, on a mini-batch of its own."""
         batch = self.another_batch(attempt.batch)
 
         def energy(replica: Array, side: int) -> Array:
-            point = jax.tree.map(lambda leaf: leaf[replica], self.points)
+            point = self.spread.rows(self.points, replica)
             noise = jax.tree.map(lambda leaf: leaf[side], attempt.energy)
-            return self.target.energy_at(point, batch, noise).astype(dtype)
+            energy = self.target.energy_at(point, batch, noise).astype(dtype)
+            is_here = self.spread.has(replica, self.points)
+            return self.spread.join(jnp.where(is_here, energy, jnp.zeros_like(energy)))
 
         return energy(cold_replica, 0), energy(hot_replica, 1)
 

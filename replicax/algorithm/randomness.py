@@ -13,6 +13,7 @@ from jax import Array
 
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.schedule import Schedule, Sequential
+from replicax.algorithm.spread import WHOLE, Spread
 from replicax.algorithm.swap import Rule
 from replicax.algorithm.target import Target
 
@@ -48,13 +49,14 @@ def build_draw(
     moved: bool,
     langevin: bool,
     draw_batch: Callable[[Array], Any] | None = None,
+    spread: Spread = WHOLE,
 ) -> Callable[[Array, Array, Any], Randomness]:
     """Build `draw(key, step, replicas) -> Randomness`; of `replicas` only the shapes matter."""
 
     def draw(key: Array, step: Array, replicas: Any) -> Randomness:
-        num_replicas = jax.tree.leaves(replicas)[0].shape[0]
+        num_replicas = spread.count(replicas)
         replica_key, exchange_key = jax.random.split(jax.random.fold_in(key, step))
-        keys = jax.random.split(replica_key, (num_replicas, 3))
+        keys = spread.here(jax.random.split(replica_key, (num_replicas, 3)))
         pair_key, schedule_key, attempt_key, judge_key, batch_key = jax.random.split(
             exchange_key, 5
         )

@@ -11,6 +11,7 @@ from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.langevin import HalvesOfBatch
 from replicax.algorithm.randomness import Randomness
+from replicax.algorithm.spread import WHOLE, Spread
 from replicax.algorithm.target import Target
 
 _SMALL = 4096  # arrays up to this size are checked together
@@ -113,7 +114,7 @@ def _is_floating(leaf: Array) -> bool:
     return jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
-def restart(tree: Any, broken: Array, replica_at: Array) -> Any:
+def restart(tree: Any, broken: Array, replica_at: Array, spread: Spread = WHOLE) -> Any:
     """Overwrite every broken replica with a copy of its nearest sound neighbour on a colder rung.
 
     Where no colder rung is sound, nothing is copied: the run must stop.
@@ -124,9 +125,9 @@ def restart(tree: Any, broken: Array, replica_at: Array) -> Any:
         sound_below = jax.lax.cummax(jnp.where(broken[replica_at], -1, rungs))
         source = jnp.where(sound_below >= 0, sound_below, rungs)
         source_of = jnp.zeros_like(replica_at).at[replica_at].set(replica_at[source])
-        return jax.tree.map(lambda leaf: leaf[source_of], tree)
+        return spread.take(tree, source_of)
 
-    return jax.lax.cond(jnp.any(broken), copied, lambda: tree)
+    return jax.lax.cond(spread.of_any_chain(jnp.any(broken)), copied, lambda: tree)
 
 
 def change_rungs(

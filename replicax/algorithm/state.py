@@ -12,6 +12,7 @@ from replicax.algorithm import barrier, prng, replicas, step_sizes, window_corre
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.schedule import Schedule, windowed_deo
+from replicax.algorithm.spread import WHOLE, Spread
 from replicax.algorithm.swap import Rule, deterministic
 from replicax.algorithm.target import as_target
 from replicax.algorithm.tuning import EnergyUnit, Tuning
@@ -65,6 +66,7 @@ class Settings:
     langevin: bool = True  # False: no rung has a temperature, draw no noise
     swap_every: int = 1  # steps from one attempt to swap to the next
     map_replicas: Callable = jax.vmap
+    spread: Spread = WHOLE  # where the replicas are
 
     def attempts_swap(self, step: Array) -> Array | bool:
         """Return whether swaps are attempted at this step."""
@@ -78,7 +80,7 @@ class Settings:
 jax.tree_util.register_dataclass(
     Settings,
     ["schedule", "rule", "tuning"],
-    ["energy_at", "on_swap", "restarts", "langevin", "swap_every", "map_replicas"],
+    ["energy_at", "on_swap", "restarts", "langevin", "swap_every", "map_replicas", "spread"],
 )
 
 

@@ -61,7 +61,9 @@ def build_parts(
         moved=moved,
         langevin=settings.langevin,
         draw_batch=draw_batch,
+        spread=settings.spread,
     )
+    spread = settings.spread
     always = settings.swap_every == 1  # else energies are evaluated where swaps are attempted
     on_batch = moved and always and settings.energy_at != "whole"
     move_all = replicas.build_move(
@@ -81,7 +83,7 @@ def build_parts(
 
         def attempt() -> tuple[State, Array, Array, Array, Array]:
             batch = judged_on if always else judging_batch()
-            source = EnergySource(target, state.points, batch, fresh_batch)
+            source = EnergySource(target, state.points, batch, fresh_batch, spread)
             energies = energy_of
             if settings.energy_at == "whole":
                 energies = source.whole_energies().astype(energy_of.dtype)
@@ -94,11 +96,10 @@ def build_parts(
             """Fit the memory of replicas that swapped to their new rungs."""
             if settings.on_swap == "reset":
                 has_swapped = after.rung_of != state.rung_of
-                particles = replicas.reset_memory(kernel, after.replicas, has_swapped)
+                particles = replicas.reset_memory(kernel, after.replicas, spread.here(has_swapped))
             elif settings.rule.uses_temperature and kernel.change_rung is not None:
-                particles = replicas.change_rungs(
-                    kernel, after.replicas, state.ladder, state.rung_of, after.rung_of
-                )
+                rungs = spread.here(state.rung_of), spread.here(after.rung_of)
+                particles = replicas.change_rungs(kernel, after.replicas, state.ladder, *rungs)
             else:
                 return after
             return after._replace(replicas=particles)
@@ -111,6 +112,8 @@ def build_parts(
         chosen = attempt() if always else jax.lax.cond(attempted, attempt, skip)
         after, energy_of, wanted, swapped, active = chosen
         at = state.replica_at
+        if not spread.is_whole:
+            observed = step_sizes.gather(settings.tuning.step_sizes, spread, state.step, observed)
         observed = jax.tree.map(lambda by_replica: by_replica[at], observed)
         info = Info(energy_of[at], wanted, swapped, active, broken[at], attempted, observed)
         return adapt(settings, after, info), info
@@ -126,20 +129,25 @@ def move(
     `batches` are the mini-batch of the gradients and that of the energies. Returns the state and,
     for each replica, its energy, whether it broke and was restarted, and what its kernel observed.
     """
-    rung = jax.tree.map(lambda by_rung: by_rung[state.rung_of], state.ladder)
+    spread = settings.spread
+    rung_of = spread.here(state.rung_of)
+    rung = jax.tree.map(lambda by_rung: by_rung[rung_of], state.ladder)
     sizes = settings.tuning.step_sizes
     tunes = False if sizes is None else state.step < sizes.until
     particles, model_state, energy_of, observed = move_all(
         random, state.replicas, state.model_state, rung, *batches, tunes
     )
     energy_of = energy_of.astype(state.buffer.dtype)
-    broken = jnp.zeros(energy_of.shape, bool)
     if settings.restarts:
         broken = replicas.find_broken(particles, energy_of, model_state)
-        energy_of = jnp.where(broken, jnp.nan, energy_of)
+        energy_of = spread.whole(jnp.where(broken, jnp.nan, energy_of))
+        broken = broken if spread.is_whole else jnp.isnan(energy_of)
         particles, model_state = replicas.restart(
-            (particles, model_state), broken, state.replica_at
+            (particles, model_state), broken, state.replica_at, spread
         )
+    else:
+        energy_of = spread.whole(energy_of)
+        broken = jnp.zeros(energy_of.shape, bool)
     moved = state._replace(replicas=particles, model_state=model_state)
     return moved, energy_of, broken, observed
 

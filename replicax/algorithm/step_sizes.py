@@ -9,6 +9,7 @@ from jax import Array
 
 from replicax.algorithm.kernel import Observed
 from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.spread import Spread
 
 _SQUARE_OF_NORMAL = 0.281  # exp(E log z^2) of a standard normal z
 _WIDEST = 1e6  # between the scale of a parameter and their geometric mean
@@ -61,6 +62,31 @@ def tune(
         return jax.lax.cond(ends, lambda: _end_round(after, added), lambda: (after, added))
 
     return jax.lax.cond(step < tuning.until, tuned, lambda: (ladder, sizes))
+
+
+def gather(
+    tuning: StepSizeTuning | None, spread: Spread, step: Array, observed: Observed | None
+) -> Observed | None:
+    """Return on every device what the replicas of all observed.
+
+    The steepness has the size of the parameters: it is sent while step sizes are tuned, and is zero
+    thereafter.
+    """
+    if observed is None:
+        return None
+    numbers = spread.whole(observed._replace(steepness=None))
+    if tuning is None:
+        return numbers
+
+    def none() -> Any:
+        count = spread.parts
+        return jax.tree.map(
+            lambda leaf: jnp.zeros((leaf.shape[0] * count, *leaf.shape[1:]), leaf.dtype),
+            observed.steepness,
+        )
+
+    sent = jax.lax.cond(step < tuning.until, lambda: spread.whole(observed.steepness), none)
+    return numbers._replace(steepness=sent)
 
 
 def _add_log(total: Array, value: Array) -> Array:

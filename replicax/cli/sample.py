@@ -8,8 +8,12 @@ import typer
 from replicax.cli import shared, train
 from replicax.cli.shared import (
     CheckpointEvery,
+    Coordinator,
+    Devices,
     Json,
     KeepCheckpoints,
+    NumProcesses,
+    ProcessId,
     Progress,
     RunDir,
     Seed,
@@ -131,6 +135,10 @@ def sample(
     ] = None,
     checkpoint_every: CheckpointEvery = None,
     keep_checkpoints: KeepCheckpoints = 2,
+    devices: Devices = None,
+    coordinator: Coordinator = None,
+    num_processes: NumProcesses = None,
+    process_id: ProcessId = None,
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
@@ -175,6 +183,7 @@ def sample(
     is_given = rates is not None and replicas is None
     if is_given and not any(_is_ladder(values) for values in (rates, temperatures)):
         replicas = 16
+    shared.join_processes(coordinator, num_processes, process_id)
     with shared.quietly(as_json):
         spec = TargetSpec.from_command_line(target, params, batches, batch_size)
         folder = shared.new_run_folder(out, spec.name)
@@ -205,6 +214,7 @@ def sample(
             checkpoint_every=read_interval(checkpoint_every),
             keep_checkpoints=keep_checkpoints,
             note=spec.to_note(),
+            devices=shared.read_devices(devices),
         )
     return finish(posterior, as_json)
 
@@ -234,6 +244,10 @@ def resume(
     force: Annotated[
         bool, typer.Option("--force", help="Go on with a target or data that do not fit the run.")
     ] = False,
+    devices: Devices = None,
+    coordinator: Coordinator = None,
+    num_processes: NumProcesses = None,
+    process_id: ProcessId = None,
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
@@ -249,6 +263,7 @@ def resume(
     """
     import replicax as rx
 
+    shared.join_processes(coordinator, num_processes, process_id)
     metadata = shared.read_metadata(run_dir)
     if metadata.kind == "train":
         if steps is not None:
@@ -257,6 +272,7 @@ def resume(
             "checkpoint_every": read_interval(checkpoint_every),
             "keep_checkpoints": keep_checkpoints,
             "force": force,
+            "devices": shared.read_devices(devices),
         }
         return train.resume(run_dir, metadata, epochs, progress, as_json, saving)
     spec = TargetSpec.from_note(metadata.note)
@@ -285,8 +301,9 @@ def resume(
             keep_checkpoints=keep_checkpoints,
             force=force,
             note=spec.to_note(),
+            devices=shared.read_devices(devices),
         )
-    if steps is None and shared.is_finished(metadata):
+    if steps is None and shared.is_finished(metadata) and shared.writes():
         typer.echo("This run was already finished; make it longer with --steps N.", err=True)
     return finish(posterior, as_json)
 

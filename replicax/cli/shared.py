@@ -51,6 +51,24 @@ CheckpointEvery = Annotated[
     ),
 ]
 KeepCheckpoints = Annotated[int, typer.Option(min=1, metavar="K", help="Checkpoints to keep.")]
+Devices = Annotated[
+    str | None,
+    typer.Option(
+        metavar="all|N",
+        help="Devices that share the replicas.",
+        show_default="all accelerators, or one CPU",
+    ),
+]
+Coordinator = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT", help="Address of process 0.", show_default="found out on clusters"
+    ),
+]
+NumProcesses = Annotated[
+    int | None, typer.Option(metavar="N", help="Processes that share the run.")
+]
+ProcessId = Annotated[int | None, typer.Option(metavar="I", help="Number of this one, from 0.")]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run folder.")]
 
 
@@ -106,8 +124,38 @@ def _as_numbers(text: str) -> tuple[float, ...]:
         return ()
 
 
+def join_processes(
+    coordinator: str | None, num_processes: int | None, process_id: int | None
+) -> None:
+    """Join the other processes of this run; only the first prints."""
+    from replicax.run import processes
+
+    if not processes.connect(coordinator, num_processes, process_id):
+        return
+    sys.stdout.flush()
+    own = os.dup(1) if processes.is_first() else os.open(os.devnull, os.O_WRONLY)
+    os.dup2(2, 1)  # libraries print there how processes connect
+    sys.stdout = os.fdopen(own, "w")
+
+
+def read_devices(text: str | None) -> str | int | None:
+    """Return the value of --devices."""
+    return int(text) if text is not None and text.isdigit() else text
+
+
+def writes() -> bool:
+    """Return whether this process prints and writes, the first of those that share a run."""
+    if "jax" not in sys.modules:  # which takes long to import, and this process is alone
+        return True
+    from replicax.run import processes
+
+    return processes.is_first()
+
+
 def new_run_folder(out: Path | None, name: str) -> Path:
     """Return `out`, which must not contain a run, or the first free of runs/name-1, name-2, ..."""
+    if not writes():
+        return out or Path("runs")  # of no use
     if out is None:
         folders = (Path("runs") / f"{name}-{number}" for number in itertools.count(1))
         return next(folder for folder in folders if not folder.exists())
@@ -187,7 +235,7 @@ def quietly(as_json: bool) -> Iterator[None]:
         if as_json:
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         stack.enter_context(warnings.catch_warnings())
-        warnings.showwarning = _show_warning
+        warnings.showwarning = _show_warning if writes() else lambda *warning, **more: None
         yield
 
 
@@ -242,6 +290,9 @@ def show_summary(summary: dict[str, Any], as_json: bool, *more: Any) -> None:
 
 def finish(posterior: Any, as_json: bool, extra: dict[str, Any] | None = None, *more: Any) -> int:
     """Write and print the summary of a run, and return the exit code of its result."""
+    codes = {"nonfinite": NONFINITE, "interrupted": INTERRUPTED}
+    if not writes():
+        return codes.get(posterior.result[0], FINISHED)
     folder = posterior.run_dir
     summary = {"run_dir": str(folder), **posterior.summary(), **(extra or {})}
     (folder / "summary.json").write_text(to_json(summary) + "\n")
@@ -251,7 +302,7 @@ def finish(posterior: Any, as_json: bool, extra: dict[str, Any] | None = None, *
         print_error(sentence)
     if not as_json:
         typer.echo(f"Results are in {folder}{os.sep}")
-    return {"nonfinite": NONFINITE, "interrupted": INTERRUPTED}.get(code, FINISHED)
+    return codes.get(code, FINISHED)
 
 
 def print_error(sentence: str) -> None:

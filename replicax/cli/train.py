@@ -9,8 +9,12 @@ import typer
 from replicax.cli import shared
 from replicax.cli.shared import (
     CheckpointEvery,
+    Coordinator,
+    Devices,
     Json,
     KeepCheckpoints,
+    NumProcesses,
+    ProcessId,
     Progress,
     Seed,
     Window,
@@ -112,6 +116,10 @@ def train(
     out: Out = None,
     checkpoint_every: CheckpointEvery = None,
     keep_checkpoints: KeepCheckpoints = 2,
+    devices: Devices = None,
+    coordinator: Coordinator = None,
+    num_processes: NumProcesses = None,
+    process_id: ProcessId = None,
     progress: Progress = None,
     as_json: Json = False,
 ) -> int:
@@ -133,6 +141,7 @@ def train(
     for --data, an rx.data.Dataset or a function that returns one. Exit codes are those of
     `replicax sample`. Continue a run with `replicax resume RUN_DIR`.
     """
+    shared.join_processes(coordinator, num_processes, process_id)
     defaults = _defaults(data)
     rate = read_numbers("--learning-rate", learning_rate)
     if rate is None and method in ("deo-star", "deo"):
@@ -157,6 +166,7 @@ def train(
         "seed": seed,
         "checkpoint_every": read_interval(checkpoint_every),
         "keep_checkpoints": keep_checkpoints,
+        "devices": shared.read_devices(devices),
     }
     task = _task(model, data, batch_size, augment, bf16, weight_decay, unit, data_dir, download)
     return _train(task, _fill(options, defaults), init_from, out, progress, as_json)
@@ -217,10 +227,9 @@ def resume(
     from replicax.networks.train import resume_training
 
     with shared.quietly(as_json):
-        task = read_task(run_dir)
-        problem, _ = task.problem()
+        problem, _ = read_task(run_dir).problem()
         trained = resume_training(run_dir, problem, epochs=epochs, progress=progress, **saving)
-    if epochs is None and shared.is_finished(metadata):
+    if epochs is None and shared.is_finished(metadata) and shared.writes():
         typer.echo("This run was already finished; make it longer with --epochs N.", err=True)
     return finish(trained, as_json)
 

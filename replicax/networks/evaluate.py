@@ -15,6 +15,7 @@ from replicax.algorithm.tracing import explained
 from replicax.networks import predict
 from replicax.networks.predict import Average
 from replicax.networks.problem import Supervised, Test
+from replicax.run.devices import map_replicas
 from replicax.run.rows import Carry
 from replicax.run.saver import Evaluation
 
@@ -31,6 +32,11 @@ class Averages(NamedTuple):
 
 def build_logits(test: Test) -> Callable[[Any], Array]:
     """Build `logits(points) -> (replica, image, class)`; points are (params, model_state)."""
+    compiled = _build_logits(test)
+    return lambda points: compiled(points, test.inputs)
+
+
+def _build_logits(test: Test) -> Callable[[Any, Any], Array]:
     num_images = len(test.labels)
     size = max(n for n in range(1, min(_BATCH, num_images) + 1) if num_images % n == 0)
     one_batch = jax.vmap(test.logits, (0, 0, None))
@@ -41,8 +47,7 @@ def build_logits(test: Test) -> Callable[[Any], Array]:
         values = jax.lax.map(lambda batch: one_batch(params, model_state, batch), batches)
         return jnp.moveaxis(values, 1, 0).reshape(-1, num_images, values.shape[-1])
 
-    compiled = jax.jit(logits)
-    return lambda points: compiled(points, test.inputs)
+    return jax.jit(logits)
 
 
 def check_logits(test: Test, like: Any) -> None:
@@ -73,19 +78,20 @@ def build(
     test = problem.test
     if test is None:
         raise ValueError("The problem has no test; write supervised(..., test=rx.Test(...)).")
-    compute_logits = build_logits(test)
+    compute_logits = _build_logits(test)
     score_all = jax.jit(functools.partial(_score_all, test.labels))
 
     def evaluate(averages: Averages, carry: Carry) -> tuple[Averages, dict[str, Any]]:
         state = carry.state
-        points, replica_at = jax.tree.map(lambda leaf: leaf[0], (state.points, state.replica_at))
+        logits = map_replicas(compute_logits, state.points, test.inputs)
+        replica_at = np.asarray(state.replica_at)[0]
         epoch = every * (int(averages.count) + 1)
-        weight = jnp.asarray(weights(epoch, replica_at.shape[0]), jnp.float32)
-        sampled, row = score_all(averages.sampled, compute_logits(points)[replica_at], weight)
+        weight = jnp.asarray(weights(epoch, len(replica_at)), jnp.float32)
+        sampled, row = score_all(averages.sampled, logits[replica_at], weight)
         return Averages(sampled, averages.starts, averages.count + 1), row
 
     empty = Average.empty(len(test.labels), test.num_classes)
-    at_start = empty if starts is None else predict.average(compute_logits(starts))
+    at_start = empty if starts is None else predict.average(compute_logits(starts, test.inputs))
     labels = {"labels": np.asarray(test.labels)}
     final = lambda averages: {**final_values(averages), **labels}  # noqa: E731
     return Evaluation(Averages(empty, at_start, jnp.array(0, jnp.int32)), evaluate, final)

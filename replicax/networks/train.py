@@ -16,7 +16,8 @@ from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised
 from replicax.networks.trained import Trained
 from replicax.nn.network import Network
-from replicax.run import fingerprint, pytrees
+from replicax.run import fingerprint, processes, pytrees
+from replicax.run.devices import spread_over
 from replicax.run.folder import FolderRecords, new_records, open_records, resumed_records
 from replicax.run.host_loop import Progress, run
 from replicax.run.initial import check_memory, initial_carry, per_replica
@@ -55,6 +56,7 @@ def train(
     checkpoint_every: int | str | None = None,
     keep_checkpoints: int = 2,
     note: dict[str, Any] | None = None,
+    devices: Any = None,
 ) -> Trained:
     """Sample networks; the defaults are the paper's DEO*-mSGD for CIFAR-100 (section 5.2).
 
@@ -80,6 +82,7 @@ def train(
         cycle_epochs: of the methods that go in cycles.
         checkpoint_every, keep_checkpoints: as in `rx.sample`.
         note: plain data to keep in the run folder.
+        devices: as in `rx.sample`.
     """
     _check_call(problem, start, note)
     check_watchers(progress, callback)
@@ -109,7 +112,7 @@ def train(
     )
     from_folder = isinstance(start, str | Path)
     check_memory(None if from_folder else start, 1, options.num_replicas)
-    program = build_training(problem, options)
+    program = spread_over(build_training(problem, options), devices)
     if from_folder:
         start = per_replica(networks_of(start, problem, program.num_replicas), by_chain=False)
     carry = initial_carry(program, start)
@@ -118,7 +121,7 @@ def train(
     if problem.test is not None:
         evaluate.check_logits(problem.test, like)
     evaluation = build_evaluation(problem, options, like, starts)
-    with new_records(run_dir) as records:
+    with new_records(processes.own_folder(run_dir)) as records:
         records.write_metadata(
             Metadata(
                 kind="train",
@@ -210,6 +213,7 @@ def resume_training(
     checkpoint_every: int | str | None = None,
     keep_checkpoints: int | None = None,
     force: bool = False,
+    devices: Any = None,
 ) -> Trained:
     """Continue the training in a folder, bit for bit; more `epochs` make it longer.
 
@@ -228,6 +232,7 @@ def resume_training(
             progress=progress,
             callback=callback,
             force=force,
+            devices=devices,
             gain=gain,
             buffer_gain=buffer_gain,
             checkpoint_every=checkpoint_every,
@@ -242,6 +247,7 @@ def resume_records(
     progress: bool | None = None,
     callback: Callable[[Progress], Any] | None = None,
     force: bool = False,
+    devices: Any = None,
     **given: Any,
 ) -> Trained:
     """Continue the training whose records were opened; see `resume_training`."""
@@ -253,12 +259,14 @@ def resume_records(
             f"{records.folder} was trained on batches: {before}; the problem has: {batches}. Give "
             "the same problem again."
         )
-    program, like = build_training(problem, options), point_like(records)
+    program = spread_over(build_training(problem, options), devices)
+    like = point_like(records)
     if not force:
         fingerprint.check(records.folder, program, like, records.metadata.fingerprint)
     restored = _restore(records, problem, options, program, like)
     evaluation = build_evaluation(problem, options, like)
     evaluation.state = restored.evaluation
+    folder, records = records.folder, processes.records_to_continue(records)
     rewind(records, program, restored.step)
     chosen = options.sampler(problem)
     records.write_metadata(
@@ -275,7 +283,7 @@ def resume_records(
         progress=progress,
         callback=callback,
     )
-    return Trained(records, like).warned()
+    return Trained(processes.whole_records(records, folder), like).warned()
 
 
 def networks_of(run_dir: str | Path, problem: Supervised, num_replicas: int | None = None) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from replicax.errors import check_folder, is_whole, show
-from replicax.run import pytrees
+from replicax.run import processes, pytrees
 from replicax.run.counters import PAIR_COUNTS
 from replicax.run.folder import save_copy
 from replicax.run.host_loop import Result
@@ -346,7 +346,7 @@ class Posterior:
 
     def warn(self) -> None:
         """Issue a warning for each of the `problems`."""
-        for sentence in self.problems():
+        for sentence in self.problems() if processes.is_first() else ():
             warnings.warn(sentence, stacklevel=4)
 
     def warned(self) -> Self:

@@ -87,4 +87,14 @@ def _checkpointer() -> Any:
     logging.getLogger("absl").setLevel(logging.ERROR)
     import orbax.checkpoint as ocp
 
-    return ocp.StandardCheckpointer()
+    return ocp.StandardCheckpointer(multiprocessing_options=_alone(ocp))
+
+
+def _alone(ocp: Any) -> Any:
+    """Return options under which this process waits for no other: one writes, all may read."""
+    number = jax.process_index()
+    if jax.process_count() == 1:
+        return ocp.options.MultiprocessingOptions()
+    return ocp.options.MultiprocessingOptions(
+        primary_host=number, active_processes={number}, barrier_sync_key_prefix=f"replicax{number}"
+    )

@@ -15,7 +15,7 @@ from jax import Array
 from replicax.algorithm.randomness import draw_block
 from replicax.algorithm.state import State
 from replicax.algorithm.step import build_parts
-from replicax.run import counters
+from replicax.run import counters, devices
 from replicax.run import rows as layout
 from replicax.run.program import Program, Programs, numbers, with_numbers
 from replicax.run.rows import Carry, Rows, get
@@ -26,6 +26,7 @@ STATE_AXES: Any = State._make([None] + [0] * (len(State._fields) - 1))
 _AHEAD_BYTES = 2**16  # of randomness a step: up to here it is drawn many steps ahead
 _BLOCK_STEPS = 1024  # steps drawn ahead at once, to stay in the cache
 _CHUNK_BYTES = 2**26  # of records on the device
+_SPREAD_CHUNK_BYTES = 2**22  # of records that devices send each other at the end of a chunk
 _CHUNK_STEPS = 2**16
 
 
@@ -49,7 +50,8 @@ def chunk_capacity(program: Program, carry: Carry) -> int:
         draw_bytes = _num_bytes(carry.state.points) // num_replicas * len(program.draw_rungs)
     per_step = num_chains * num_replicas + -(-draw_bytes // program.thin)
     per_step += program.batches.bytes_per_step(int(carry.state.step))
-    return int(np.clip(_CHUNK_BYTES // max(per_step, 1), 1, _CHUNK_STEPS))
+    most = _CHUNK_BYTES if program.mesh is None else _SPREAD_CHUNK_BYTES
+    return int(np.clip(most // max(per_step, 1), 1, _CHUNK_STEPS))
 
 
 def build_chunk(
@@ -59,6 +61,8 @@ def build_chunk(
 
     `slots[i]` is the row that the draw of step i goes to, as of `rows.draw_slots`.
     """
+    if program.mesh is not None:
+        return _build_spread_chunk(program, keys, capacity)
     if programs is None:  # constants make faster code
         compiled = jax.jit(_build(program, capacity), donate_argnums=0)
         return lambda carry, *rest: compiled(carry, keys, *rest)
@@ -70,9 +74,33 @@ def build_chunk(
     return lambda carry, *rest: shared(carry, numbers(program), keys, *rest)
 
 
+def _build_spread_chunk(program: Program, keys: Array, capacity: int) -> Callable:
+    """Compile the chunk for the devices of the program's mesh.
+
+    Draws and the best point stay on the devices that found them until the chunk ends. Outside of
+    the chunk every device has all of the carry but the replicas.
+    """
+    spread, chunk = program.settings.spread, _build(program, capacity)
+
+    def part(carry: Carry, *rest: Any) -> tuple[Carry, Rows]:
+        carry = _but_replicas(spread.own_chains, carry)
+        counts = carry.counters
+        counts = counts._replace(best=spread.on_first(counts.best))
+        carry, rows = chunk(carry._replace(counters=counts), *rest)
+        counts = carry.counters
+        counts = counts._replace(best=spread.join(counts.best))
+        rows = rows._replace(count=None, draws=spread.join(rows.draws)), rows.count
+        carry = _but_replicas(spread.all_chains, carry._replace(counters=counts))
+        return carry, spread.all_chains(rows[0], axis=1)._replace(count=rows[1])
+
+    assert program.mesh is not None
+    return devices.SpreadChunk(program.mesh, part, keys)
+
+
 def _build(program: Program, capacity: int) -> Callable:
     """Build the chunk: segments, each up to the next point of history, made of single steps."""
     one_chain, every = program.num_chains == 1, program.history_every
+    spread = program.settings.spread
     draw_chains, step_chains, plan_chains = _build_chains(program, capacity)
 
     def chunk(carry: Carry, keys: Array, data: Any, count: Array, slots: Array):
@@ -80,6 +108,7 @@ def _build(program: Program, capacity: int) -> Callable:
             carry, keys = _per_chain(lambda leaf: leaf[0], carry), keys[0]
         start = carry.state.step
         size = _num_bytes(jax.eval_shape(draw_chains, keys, start, carry.state.replicas))
+        size *= spread.parts * spread.chain_parts
         ahead = size <= _AHEAD_BYTES
         # XLA compiles a block of a single step differently, to the last bit: never make one.
         block = max(2, min(_BLOCK_STEPS, every, capacity)) if ahead else capacity
@@ -130,6 +159,7 @@ def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, 
     A single chain is spared its axis: without it XLA gathers faster and updates in place.
     """
     settings, batches, rungs = program.settings, program.batches, jnp.array(program.draw_rungs)
+    spread = settings.spread
     draw, advance = build_parts(program.target, program.kernel, settings, batches.draw)
     longest = min(program.history_every, capacity)
 
@@ -142,7 +172,7 @@ def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, 
         )
         drawn = after.replica_at[rungs]
         kept = after.points if program.keep_draws else None
-        point = jax.tree.map(lambda leaf: leaf[drawn], kept)
+        point = spread.rows(kept, drawn)
         return after, counts, (point, info.energy[state.rung_of[drawn]], info.energy)
 
     def plan(key, step):
@@ -150,12 +180,13 @@ def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, 
 
     if program.num_chains == 1:
         return draw, step, plan
-    step_chains = jax.vmap(step, (0, STATE_AXES, 0, 0, None, None), (STATE_AXES, 0, 0))
+    step_chains = spread.map_chains(step, (0, STATE_AXES, 0, 0, None, None), (STATE_AXES, 0, 0))
     return jax.vmap(draw, (0, None, 0)), step_chains, jax.vmap(plan, (0, None))
 
 
 def _is_healthy(program: Program, carry: Carry) -> Array:
-    return jnp.all((carry.counters.nonfinite == 0) | (not program.stop_on_nonfinite))
+    healthy = jnp.all((carry.counters.nonfinite == 0) | (not program.stop_on_nonfinite))
+    return program.settings.spread.everywhere(healthy)
 
 
 def _per_chain(change: Callable[[Array], Array], carry: Carry) -> Carry:
@@ -166,6 +197,15 @@ def _per_chain(change: Callable[[Array], Array], carry: Carry) -> Carry:
         carry,
         is_leaf=lambda axis: axis is None,
     )
+
+
+def _but_replicas(change: Callable[[Array], Array], carry: Carry) -> Carry:
+    """Change every array that has a value per chain, but not those of the replicas."""
+    state = carry.state
+    rest = carry._replace(state=state._replace(replicas=None, model_state=None))
+    changed = _per_chain(change, rest)
+    own = {"replicas": state.replicas, "model_state": state.model_state}
+    return changed._replace(state=changed.state._replace(**own))
 
 
 def _num_bytes(tree: Any) -> int:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from replicax.algorithm.spread import Spread
 from replicax.algorithm.state import Info, Settings, State
 from replicax.run import round_trips
 
@@ -69,7 +70,7 @@ def count(
     )
     turns = round_trips.count_turns(counters.turns, after.rung_of, after.rung_of.shape[0] - 1)
     starts = after.step == counted_from
-    best_energy, best = _update_best(counters, before, info, scored)
+    best_energy, best = _update_best(counters, before, info, scored, settings.spread)
     # A restarted replica is no reason to stop; the coldest has no neighbour to restart from.
     mended = info.restarted.at[0].set(False)
     acceptance, heating = counters.acceptance, counters.heating
@@ -90,7 +91,9 @@ def count(
     )
 
 
-def _update_best(counters: Counters, before: State, info: Info, scored: Any) -> tuple[Array, Any]:
+def _update_best(
+    counters: Counters, before: State, info: Info, scored: Any, spread: Spread
+) -> tuple[Array, Any]:
     if counters.best is None:
         return counters.best_energy, None
     energy = jnp.where(jnp.isfinite(info.energy), info.energy, jnp.inf)
@@ -98,6 +101,6 @@ def _update_best(counters: Counters, before: State, info: Info, scored: Any) -> 
     better = energy[rung] < counters.best_energy
     replica = before.replica_at[rung]
     best = jax.tree.map(
-        lambda old, new: jnp.where(better, new[replica], old), counters.best, scored
+        lambda old, new: jnp.where(better, new, old), counters.best, spread.rows(scored, replica)
     )
     return jnp.minimum(counters.best_energy, energy[rung]), best

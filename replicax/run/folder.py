@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from replicax.run import checkpoint, commits, zarr_arrays
+from replicax.run import checkpoint, commits, processes, zarr_arrays
 from replicax.run.commits import Column, Commit, Group
 from replicax.run.files import Damaged
 from replicax.run.lock import locked
@@ -132,9 +132,12 @@ def open_records(folder: str | Path, with_checkpoint: bool = False) -> FolderRec
 
 @contextlib.contextmanager
 def resumed_records(folder: str | Path) -> Iterator[FolderRecords]:
-    """Yield the records of a run folder that is to be continued, locked meanwhile."""
+    """Yield the records of a run folder that is to be continued, locked meanwhile.
+
+    Of several processes the first locks the folder, and the others read.
+    """
     read_metadata(Path(folder))  # no run, no lock
-    with locked(Path(folder)):
+    with locked(Path(folder)) if processes.is_first() else contextlib.nullcontext():
         records = open_records(folder, with_checkpoint=True)
         records.verify()
         yield records

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
+from replicax.run import devices, processes
 from replicax.run import rows as layout
 from replicax.run.compiled_loop import build_chunk, chunk_capacity
 from replicax.run.counters import PAIR_COUNTS
@@ -93,6 +95,7 @@ def run(
     SIGTERM and SIGUSR1 end the process as well, once all is saved.
     """
     start = int(carry.state.step)
+    progress = progress if processes.is_first() else False
     with interruptible() as signals, Saver(records, checkpoint_every, keep_checkpoints) as saver:
         with display_progress(progress, num_steps, start) as display:
             watchers = [watch for watch in (display, callback) if watch is not None]
@@ -101,7 +104,8 @@ def run(
             )
         saver.finish(result)
     if ends_process(signals):
-        print(result.sentence, file=sys.stderr, flush=True)
+        if processes.is_first():
+            print(result.sentence, file=sys.stderr, flush=True)
         raise SystemExit(128 + signals[0])
 
 
@@ -118,13 +122,15 @@ def _loop(
     step = int(carry.state.step)
     keys, _ = seed_keys(program.seed, program.num_chains)
     capacity = chunk_capacity(program, carry)
+    carry = devices.place(program, carry)
     chunk = build_chunk(program, keys, capacity, programs)
     pace = Pace(program.chunk_steps or min(capacity, _FIRST_STEPS), capacity)
     result = None
-    if saver.records.folder is not None:
+    if saver.has_folder:
         saver.save(program, carry, evaluation)  # so that the folder can be resumed from now on
     while step < num_steps and result is None:
         count = min(pace.length, num_steps - step, _until_evaluation(program, step))
+        count = processes.follow(count)
         count, data = program.batches.feed(step, count, capacity)
         if count == 0:
             result = Result("batches_ended", str(BatchesEnded(step)))
@@ -139,16 +145,19 @@ def _loop(
         step += done
         if program.chunk_steps is None:
             pace = pace.after(done, seconds)
-        result = _ending(program, carry, signals, step, saver.records.folder)
+        (number,) = processes.agree(signals[0] if signals else 0)
+        signals += [number] if number and not signals else []
+        result = _ending(program, carry, number, step, saver.records.folder)
         row = {}
         if evaluation is not None and done and not _is_broken(program, carry):
             row = _evaluate(program, evaluation, carry, step, saver.records)
         progress = _progress(program, carry, step, num_steps, done / seconds, row)
         with _saving_on_error(saver, program, carry, evaluation):
             answers = [watch(progress) for watch in watchers]
-        if "stop" in answers and result is None:
+        stops, due = processes.agree("stop" in answers, saver.is_due(step))
+        if stops and result is None:
             result = Result("stopped", f"The callback stopped the run at step {step}.")
-        if saver.is_due(step):
+        if due:
             saver.save(program, carry, evaluation)
     saver.save(program, carry, evaluation)
     return result or Result("finished", f"All {num_steps} steps were done.")
@@ -161,7 +170,8 @@ def _saving_on_error(
     try:
         yield
     except BaseException:
-        saver.save(program, carry, evaluation)
+        if jax.process_count() == 1:  # else the others would have to take part
+            saver.save(program, carry, evaluation)
         raise
 
 
@@ -187,9 +197,9 @@ def _is_broken(program: Program, carry: Carry) -> bool:
 
 
 def _ending(
-    program: Program, carry: Carry, signals: list[int], step: int, folder: Path | None
+    program: Program, carry: Carry, number: int, step: int, folder: Path | None
 ) -> Result | None:
-    """Return how the run ends at this step, or None."""
+    """Return how the run ends at this step, or None; `number` is that of a signal, or 0."""
     if _is_broken(program, carry):
         energy = np.asarray(carry.counters.energy)
         chain, rung = np.argwhere(~np.isfinite(energy))[0]
@@ -202,8 +212,8 @@ def _ending(
             f"The energy of replica {replica} on rung {rung} of chain {chain} became "
             f"{energy[chain, rung]} at step {step - 1}. Draws up to there are kept. {remedy}",
         )
-    if signals:
-        name = "" if signals[0] == signal.SIGINT else f" by {signal.Signals(signals[0]).name}"
+    if number:
+        name = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
         saved = (
             "it has no run_dir, so nothing is saved."
             if folder is None

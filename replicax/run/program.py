@@ -46,6 +46,7 @@ class Program:
     stop_on_nonfinite: bool = True
     chunk_steps: int | None = None
     evaluate_every: int | None = None  # steps between two evaluations of networks
+    mesh: jax.sharding.Mesh | None = None  # the devices that share the work; None: one device
 
     def is_drawn(self, steps: np.ndarray) -> np.ndarray:
         """Return which steps leave a draw: after burn-in, thinned, where the kernel exploits."""

@@ -9,6 +9,7 @@ from replicax.run import checkpoint, pytrees
 from replicax.run.folder import FolderRecords
 from replicax.run.initial import carry_like
 from replicax.run.program import Program
+from replicax.run.records import Records
 from replicax.run.rows import Carry
 
 
@@ -50,7 +51,8 @@ def restore(
     return Restored(step, arrays["carry"], arrays["evaluation"])
 
 
-def rewind(records: FolderRecords, program: Program, step: int) -> None:
+def rewind(records: Records, program: Program, step: int) -> None:
     """Bring records and batches to the step of a checkpoint: later rows are dropped."""
     program.batches.skip_to(step)
-    records.rewind()
+    if isinstance(records, FolderRecords):
+        records.rewind()

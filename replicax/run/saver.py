@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from replicax.run import checkpoint
+from replicax.run import checkpoint, devices, processes
 from replicax.run.counters import PAIR_COUNTS
 from replicax.run.folder import FolderRecords
 from replicax.run.memory import peak_memory
@@ -53,8 +53,9 @@ class Saver:
 
     def __post_init__(self) -> None:
         self.began = self.clock = time.monotonic()
-        if isinstance(self.records, FolderRecords):
-            self.step = self.records.commit.step
+        own = self.records if isinstance(self.records, FolderRecords) else None
+        step = self.step if own is None else own.commit.step
+        self.step, self.has_folder = processes.agree(step, own is not None)
         self.before = float(self.records.final.get("seconds", 0.0))  # of earlier processes
 
     def __enter__(self) -> "Saver":
@@ -86,11 +87,14 @@ class Saver:
         values["peak_bytes"] = np.asarray(peak_memory())
         values = {name: np.array(value) for name, value in values.items()}  # the loop goes on
         self.step, self.clock = step, time.monotonic()
-        if not isinstance(self.records, FolderRecords):
+        if not self.has_folder:
             self.records.keep(values)
             return
         state = None if evaluation is None else evaluation.state
-        arrays = checkpoint.copy_arrays({"carry": carry, "evaluation": state})
+        arrays = checkpoint.copy_arrays(devices.to_host({"carry": carry, "evaluation": state}))
+        if not isinstance(self.records, FolderRecords):  # the first process writes what all have
+            self.records.keep(values)
+            return
         rows = self.records.take_pending()
         self.writing = self.worker.submit(self.records.write, step, rows, values, arrays, self.keep)
 
@@ -130,7 +134,8 @@ def _failure(records: Any, step: int, error: Exception) -> str:
 
 def final_values(program: Program, carry: Carry) -> dict[str, np.ndarray]:
     """Return what the posterior reports of the end of the run; leading axis: chain."""
-    state, counters = jax.device_get(carry)
+    state = carry.state._replace(replicas=None, model_state=None)
+    state, counters = jax.device_get((state, carry.counters))
     values = {
         "step": np.asarray(state.step),
         "learning_rates": state.ladder.learning_rate,

@@ -82,6 +82,12 @@ def test_scaling_runs(tmp_path):
 
 
 @pytest.mark.slow
+def test_devices_runs(tmp_path):
+    content = run_quick("bench_devices", tmp_path)
+    assert "  the exchange between 2 devices" in [row["name"] for row in content["rows"]]
+
+
+@pytest.mark.slow
 def test_startup_runs(tmp_path):
     content = run_quick("bench_startup", tmp_path)
     assert {"import replicax", "replicax --help", "demo: imports"} <= set(names(content))

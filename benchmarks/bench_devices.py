@@ -1,0 +1,58 @@
+"""Weak scaling: time per step where every device has the same number of replicas.
+
+The devices are virtual, threads of one process that share its cores, so that times by the wall
+clock grow once there are more devices than cores; what a device adds is seen in the processor time
+of a replica, and what an exchange costs on the 25 modes, where a move costs next to nothing.
+"""
+
+import os
+
+_MOST = 8
+os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={_MOST}"
+
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from bench_overhead import logistic_regression  # noqa: E402
+from loop import TOY, Loop  # noqa: E402
+from timing import Row, interleave, parse_arguments, report  # noqa: E402
+
+import replicax as rx  # noqa: E402
+
+_UNIT = "us/iteration"
+_NUM_FEATURES = 50
+_PER_DEVICE = 2
+
+
+def main() -> None:
+    arguments = parse_arguments(__doc__, repeats=7)
+    devices = (1, 2) if arguments.quick else (1, 2, 4, _MOST)
+    rows = []
+    steps = 50 if arguments.quick else 2_000
+    modes, start = rx.targets.modes25(), rx.targets.modes25_start
+    cases = {}
+    for count in devices:
+        toy = {**TOY, "num_replicas": _PER_DEVICE * _MOST}
+        cases[count] = Loop(modes, start, steps, devices=count, **toy)
+    timings = interleave(cases, arguments.repeats)
+    for count, timing in timings.items():
+        name = f"25 modes, {_PER_DEVICE * _MOST} replicas on {count} devices"
+        rows.append(Row.of(name, _UNIT, timing))
+        if count > 1:
+            name = f"  the exchange between {count} devices"
+            rows.append(Row.of(name, _UNIT, timing - timings[1]))
+
+    energy = logistic_regression(num_rows=100 if arguments.quick else 20_000)
+    steps = 10 if arguments.quick else 100
+    cases = {}
+    for count in devices:
+        given = {**TOY, "learning_rate": (1e-6, 1e-5), "num_replicas": _PER_DEVICE * count}
+        cases[count] = Loop(energy, jnp.zeros(_NUM_FEATURES), steps, devices=count, **given)
+    for count, timing in interleave(cases, arguments.repeats).items():
+        each = np.median(timing.cpu) / (_PER_DEVICE * count)
+        name = f"logistic regression, {_PER_DEVICE * count} replicas on {count} devices"
+        rows.append(Row.of(name, _UNIT, timing, f"{each:.3g} a replica (cpu)"))
+    report(rows, [], arguments)
+
+
+if __name__ == "__main__":
+    main()

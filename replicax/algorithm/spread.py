@@ -1,0 +1,140 @@
+"""Where the replicas of a chain are: all in one place, or an equal part of them on each device.
+
+In a program for several devices, each has the arrays of its own replicas. What belongs to rungs, to
+pairs or to the chain is the same on all of them, because each takes the same decisions from the
+same energies.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+REPLICA = "replica"  # the axis of devices over which the replicas of a chain are spread
+CHAIN = "chain"  # the axis of devices over which chains are spread
+_CHAINS_HERE = "chains_here"  # the chains of one device, mapped over
+
+
+@dataclass(frozen=True)
+class Spread:
+    """An equal part of the replicas on each of `parts` devices, in their order.
+
+    By default all replicas are in one place, and every function returns what it is given.
+    """
+
+    parts: int = 1
+    chain_parts: int = 1
+    several_chains: bool = False  # whether a device maps over chains, in `map_chains`
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether one device has all replicas of its chains."""
+        return self.parts == 1
+
+    def count(self, replicas: Any) -> int:
+        """Return the number of all replicas, given those that are here."""
+        return jax.tree.leaves(replicas)[0].shape[0] * self.parts
+
+    def here(self, tree: Any) -> Any:
+        """Return the rows of the replicas that are here; leading axis: replica."""
+        if self.is_whole:
+            return tree
+        return jax.tree.map(lambda leaf: _part(leaf, REPLICA, self.parts), tree)
+
+    def whole(self, tree: Any) -> Any:
+        """Return the rows of all replicas on every device, from those of each."""
+        if self.is_whole:
+            return tree
+        return jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, REPLICA, tiled=True), tree)
+
+    def take(self, tree: Any, replicas: Array) -> Any:
+        """Return rows of replicas wherever they are, one for each replica that is here."""
+        replicas = self.here(replicas)
+        return jax.tree.map(lambda leaf: leaf[replicas], self.whole(tree))
+
+    def rows(self, tree: Any, replicas: Array) -> Any:
+        """Return the rows of the given replicas; of those elsewhere, zeros (see `join`)."""
+        if self.is_whole:
+            return jax.tree.map(lambda leaf: leaf[replicas], tree)
+
+        def known(leaf: Array) -> Array:
+            place = replicas - jax.lax.axis_index(REPLICA) * leaf.shape[0]
+            is_here = (place >= 0) & (place < leaf.shape[0])
+            values = leaf[jnp.clip(place, 0, leaf.shape[0] - 1)]
+            is_here = is_here.reshape(is_here.shape + (1,) * (values.ndim - is_here.ndim))
+            return jnp.where(is_here, values, jnp.zeros_like(values))
+
+        return jax.tree.map(known, tree)
+
+    def join(self, tree: Any) -> Any:
+        """Return the rows of `rows` in full on every device: each is zero but where it is known."""
+        return tree if self.is_whole else jax.tree.map(_sum_bits, tree)
+
+    def on_first(self, tree: Any) -> Any:
+        """Return arrays that all devices have as they are on the first one, zeros on the others."""
+        if self.is_whole:
+            return tree
+        is_first = jax.lax.axis_index(REPLICA) == 0
+        return jax.tree.map(lambda leaf: jnp.where(is_first, leaf, jnp.zeros_like(leaf)), tree)
+
+    def has(self, replica: Array, replicas: Any) -> Array | bool:
+        """Return whether a replica is here, given those that are."""
+        if self.is_whole:
+            return True
+        length = jax.tree.leaves(replicas)[0].shape[0]
+        return replica // length == jax.lax.axis_index(REPLICA)
+
+    def of_any_chain(self, happened: Array) -> Array:
+        """Return whether something happened in any chain of this device, one value for them all:
+        a branch that moves arrays between devices is then not taken for nothing."""
+        if self.is_whole or not self.several_chains:
+            return happened
+        return jax.lax.pmax(happened.astype(jnp.int32), _CHAINS_HERE) > 0
+
+    def everywhere(self, holds: Array) -> Array:
+        """Return whether something holds for the chains of all devices."""
+        if self.chain_parts == 1:
+            return holds
+        return jax.lax.pmin(holds.astype(jnp.int32), CHAIN) > 0
+
+    def own_chains(self, tree: Any) -> Any:
+        """Return the rows of the chains of this device; leading axis: chain."""
+        if self.chain_parts == 1:
+            return tree
+        return jax.tree.map(lambda leaf: _part(leaf, CHAIN, self.chain_parts), tree)
+
+    def all_chains(self, tree: Any, axis: int = 0) -> Any:
+        """Return the rows of all chains on every device."""
+        if self.chain_parts == 1:
+            return tree
+        return jax.tree.map(
+            lambda leaf: jax.lax.all_gather(leaf, CHAIN, axis=axis, tiled=True), tree
+        )
+
+    def map_chains(self, function: Callable, in_axes: Any, out_axes: Any = 0) -> Callable:
+        """Map a function of one chain over those of this device."""
+        if self.is_whole:
+            return jax.vmap(function, in_axes, out_axes)
+        return jax.vmap(function, in_axes, out_axes, axis_name=_CHAINS_HERE)
+
+
+WHOLE = Spread()  # all replicas in one place
+
+
+def _part(leaf: Array, axis: str, parts: int) -> Array:
+    """Return the rows of this device, one of the parts along an axis of devices."""
+    length = leaf.shape[0] // parts
+    return jax.lax.dynamic_slice_in_dim(leaf, jax.lax.axis_index(axis) * length, length)
+
+
+def _sum_bits(leaf: Array) -> Array:
+    """Sum over devices the bits of values of which all but one are zero; -0.0 stays what it is."""
+    if leaf.dtype == bool or not jnp.issubdtype(leaf.dtype, jnp.floating):
+        return jax.lax.psum(leaf.astype(jnp.int32), REPLICA).astype(leaf.dtype)
+    bits = jax.lax.bitcast_convert_type(leaf, f"uint{8 * leaf.dtype.itemsize}")
+    wide = bits.astype(jnp.uint32) if leaf.dtype.itemsize < 4 else bits
+    total = jax.lax.psum(wide, REPLICA).astype(bits.dtype)
+    return jax.lax.bitcast_convert_type(total, leaf.dtype)

@@ -1,0 +1,258 @@
+"""The devices of a run: which of them share the work, and where its arrays are.
+
+Replicas are spread over the axis "replica" of a mesh of devices, chains over the axis "chain".
+Points, kernel memory and model states stay on the device of their replica for the whole run; all
+else (ladder, index process, energies, counters) is small and the same on all devices.
+"""
+
+import functools
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from replicax.algorithm.spread import CHAIN, REPLICA, Spread
+from replicax.algorithm.state import State
+from replicax.run.counters import Counters
+from replicax.run.program import Program
+from replicax.run.rows import Carry
+
+_EVERYWHERE = PartitionSpec()
+_BY_CHAIN = PartitionSpec(CHAIN)
+_BY_REPLICA = PartitionSpec(CHAIN, REPLICA)
+
+
+def spread_over(program: Program, devices: Any = None) -> Program:
+    """Return the program for the devices that are asked for: "all", a number, or a mesh.
+
+    None is all devices where they are accelerators or belong to several processes, else one.
+    """
+    mesh = choose_mesh(program.num_chains, program.num_replicas, devices)
+    if mesh is None:
+        return program
+    spread = Spread(mesh.shape[REPLICA], mesh.shape[CHAIN], program.num_chains > 1)
+    return replace(program, mesh=mesh, settings=replace(program.settings, spread=spread))
+
+
+def choose_mesh(num_chains: int, num_replicas: int, devices: Any = None) -> Mesh | None:
+    """Return a mesh with the axes "chain" and "replica", or None for a single device.
+
+    >>> choose_mesh(num_chains=1, num_replicas=8, devices=1) is None
+    True
+    """
+    if isinstance(devices, Mesh):
+        return _checked_mesh(devices, num_chains, num_replicas)
+    sizes = chosen_sizes(num_chains, num_replicas, devices)
+    if sizes == (1, 1) and jax.process_count() == 1:
+        return None
+    used = first_devices(jax.devices(), sizes[0] * sizes[1])
+    return Mesh(np.array(used).reshape(sizes), (CHAIN, REPLICA))
+
+
+def chosen_sizes(num_chains: int, num_replicas: int, devices: Any) -> tuple[int, int]:
+    """Return the sizes of the axes "chain" and "replica" for the devices that are asked for."""
+    wanted = _number_of(devices, jax.devices())
+    sizes = largest_mesh(num_chains, num_replicas, wanted)
+    used = sizes[0] * sizes[1]
+    if used < wanted:
+        work = f"{num_chains} chains of {num_replicas} replicas"
+        if devices is not None and devices != "all":
+            raise ValueError(
+                f"devices is {devices}, but {work} cannot be shared out evenly among them; "
+                f"{used} would do. Or let the number of replicas be a multiple of the devices."
+            )
+        warnings.warn(
+            f"Only {used} of {wanted} devices are used: {work} cannot be shared out evenly among "
+            "more. Let the number of replicas be a multiple of the devices.",
+            stacklevel=5,
+        )
+    return sizes
+
+
+def _number_of(devices: Any, available: list) -> int:
+    """Return how many devices are asked for."""
+    if devices is None:
+        many = available[0].platform != "cpu" or jax.process_count() > 1
+        return len(available) if many else 1
+    if isinstance(devices, str):
+        if devices != "all":
+            raise ValueError(f'devices is {devices!r}; write "all", a number or a mesh.')
+        return len(available)
+    if isinstance(devices, bool) or not isinstance(devices, int | np.integer) or devices < 1:
+        raise ValueError(f'devices is {devices!r}; write "all", a number from 1 on, or a mesh.')
+    if devices > len(available):
+        raise ValueError(
+            f"devices is {devices}, but there are {len(available)} devices of the kind "
+            f'"{available[0].platform}".'
+        )
+    return int(devices)
+
+
+def largest_mesh(num_chains: int, num_replicas: int, devices: int) -> tuple[int, int]:
+    """Return parts of the chains and of the replicas, as many as there are devices if possible;
+    replicas are spread before chains."""
+    choices = [
+        (parts, chain_parts)
+        for parts in range(1, min(num_replicas, devices) + 1)
+        for chain_parts in range(1, min(num_chains, devices // parts) + 1)
+        if num_replicas % parts == 0 and num_chains % chain_parts == 0
+    ]
+    parts, chain_parts = max(choices, key=lambda sizes: (sizes[0] * sizes[1], sizes[0]))
+    return chain_parts, parts
+
+
+def first_devices(available: list, count: int) -> list:
+    """Return the first devices, equally many of each process."""
+    processes = sorted({device.process_index for device in available})
+    if count % len(processes):
+        raise ValueError(
+            f"{len(processes)} processes cannot share {count} devices evenly; let the number of "
+            "replicas be a multiple of the processes."
+        )
+    each = count // len(processes)
+    own = {p: [d for d in available if d.process_index == p] for p in processes}
+    if any(len(devices) < each for devices in own.values()):
+        raise ValueError(f"Not every process has {each} devices; give each the same number.")
+    return [device for process in processes for device in own[process][:each]]
+
+
+def _checked_mesh(mesh: Mesh, num_chains: int, num_replicas: int) -> Mesh:
+    """Return the mesh with both axes, if chains and replicas can be spread over them evenly."""
+    unknown = set(mesh.axis_names) - {CHAIN, REPLICA}
+    if unknown or not mesh.axis_names:
+        raise ValueError(
+            f"The mesh has the axes {mesh.axis_names}; they must be among {(CHAIN, REPLICA)}."
+        )
+    for axis, count in ((CHAIN, num_chains), (REPLICA, num_replicas)):
+        parts = mesh.shape.get(axis, 1)
+        if count % parts:
+            raise ValueError(
+                f'The axis "{axis}" of the mesh has {parts} devices, over which {count} '
+                f"{axis}s cannot be spread evenly."
+            )
+    sizes = mesh.shape.get(CHAIN, 1), mesh.shape.get(REPLICA, 1)
+    grid = mesh.devices if mesh.axis_names != (REPLICA, CHAIN) else mesh.devices.T
+    return Mesh(grid.reshape(sizes), (CHAIN, REPLICA))
+
+
+def place(program: Program, carry: Carry) -> Carry:
+    """Return the carry with its arrays on the devices where they stay."""
+    if program.mesh is None:
+        return carry
+    return _put(carry, program.mesh, _carry_parts())
+
+
+class SpreadChunk:
+    """A compiled chunk for the devices of a mesh, `chunk(carry, data, count, slots) -> carry, rows`,
+    made from the share of one device, `part(carry, keys, data, count, slots)`."""
+
+    def __init__(self, mesh: Mesh, part: Callable, keys: Array) -> None:
+        carry = _carry_parts()
+        inputs = (carry, _BY_CHAIN, _EVERYWHERE, _EVERYWHERE, _EVERYWHERE)
+        spread = jax.shard_map(
+            part, mesh=mesh, in_specs=inputs, out_specs=(carry, _EVERYWHERE), check_vma=False
+        )
+        self.compiled = jax.jit(spread, donate_argnums=0)
+        self._mesh, self._data = mesh, _Placed(mesh)
+        self._keys = _put(keys, mesh, _BY_CHAIN)
+
+    def __call__(self, carry: Carry, data: Any, count: int, slots: np.ndarray) -> tuple[Carry, Any]:
+        return self.compiled(*self.arguments(carry, data, count, slots))
+
+    def arguments(self, carry: Carry, data: Any, count: int, slots: np.ndarray) -> tuple:
+        """Return the arguments of `compiled`, on its devices."""
+        numbers = _put((np.int32(count), slots), self._mesh, _EVERYWHERE)
+        return carry, self._keys, self._data.of(data), *numbers
+
+
+def map_replicas(function: Callable, replicas: Any, shared: Any) -> Any:
+    """Return `function(replicas, shared)` for the first chain, leading axes: replica.
+
+    It is computed where the replicas are, whose leaves have the axes (chain, replica, ...); the
+    result is on one device.
+    """
+    sharding = jax.tree.leaves(replicas)[0].sharding
+    if not isinstance(sharding, NamedSharding):
+        return function(jax.tree.map(lambda leaf: leaf[0], replicas), shared)
+    mapped, data = _mapped(function, sharding.mesh)
+    values = mapped(replicas, data.of(shared))
+    return jax.tree.map(lambda leaf: leaf.addressable_data(0), values)
+
+
+@functools.lru_cache(maxsize=8)
+def _mapped(function: Callable, mesh: Mesh) -> tuple[Callable, "_Placed"]:
+    def part(replicas: Any, shared: Any) -> Any:
+        values = function(jax.tree.map(lambda leaf: leaf[0], replicas), shared)
+        values = jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, REPLICA, tiled=True), values)
+        is_first = jax.lax.axis_index(CHAIN) == 0
+        return jax.tree.map(lambda leaf: jax.lax.psum(leaf * is_first, CHAIN), values)
+
+    spread = jax.shard_map(
+        part, mesh=mesh, in_specs=(_BY_REPLICA, _EVERYWHERE), out_specs=_EVERYWHERE, check_vma=False
+    )
+    return jax.jit(spread), _Placed(mesh)
+
+
+class _Placed:
+    """Data on all devices, sent again only when they change."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._mesh, self._data, self._copy = mesh, None, None
+
+    def of(self, data: Any) -> Any:
+        if data is None:
+            return None
+        if data is not self._data:
+            self._data, self._copy = data, _put(data, self._mesh, _EVERYWHERE)
+        return self._copy
+
+
+def to_host(tree: Any) -> Any:
+    """Return arrays as NumPy arrays, whichever devices and processes have their parts.
+
+    Every process has to call this, at the same time.
+    """
+    if all(_is_local(leaf) for leaf in jax.tree.leaves(tree)):
+        return jax.tree.map(np.asarray, tree)
+    from jax.experimental.multihost_utils import process_allgather
+
+    return jax.tree.map(
+        lambda leaf: np.asarray(leaf if _is_local(leaf) else process_allgather(leaf, tiled=True)),
+        tree,
+    )
+
+
+def _is_local(leaf: Any) -> bool:
+    return not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated
+
+
+def _carry_parts() -> Carry:
+    """Return where the arrays of a carry are, by field."""
+    state = State._make([_EVERYWHERE] * len(State._fields))
+    state = state._replace(replicas=_BY_REPLICA, model_state=_BY_REPLICA)
+    return Carry(state, Counters._make([_EVERYWHERE] * len(Counters._fields)))
+
+
+def _put(tree: Any, mesh: Mesh, parts: Any) -> Any:
+    """Return arrays on the devices of the mesh; every process has all of each array before."""
+
+    def put(part: PartitionSpec, branch: Any) -> Any:
+        return jax.tree.map(lambda leaf: _put_one(leaf, NamedSharding(mesh, part)), branch)
+
+    return jax.tree.map(put, parts, tree, is_leaf=lambda part: isinstance(part, PartitionSpec))
+
+
+def _put_one(leaf: Any, sharding: NamedSharding) -> Array:
+    if jax.process_count() == 1:
+        return jax.device_put(leaf, sharding)
+    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        data = _put_one(jax.random.key_data(leaf), sharding)
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
+    host = np.asarray(leaf)
+    return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])

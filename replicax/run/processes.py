@@ -1,0 +1,135 @@
+"""Several processes that share a run: how they join, agree, and who writes.
+
+Every process runs the same program on its own devices. The first one alone prints and writes; the
+others keep their records in memory.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+COORDINATOR, COUNT, NUMBER = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
+_HEARTBEAT_SECONDS = 30  # after which a process that does not answer is taken for dead
+
+
+def connect(
+    coordinator: str | None = None, num_processes: int | None = None, process_id: int | None = None
+) -> bool:
+    """Join the other processes of this run, before JAX is used; return whether there are others.
+
+    Without arguments, what `replicax launch` says is taken, or what JAX finds out about SLURM, Open
+    MPI or Kubernetes; a process that is alone stays alone.
+
+    Args:
+        coordinator: "host:port" of process 0.
+        num_processes: of all of them.
+        process_id: the number of this one, from 0 on.
+    """
+    if jax.distributed.is_initialized():
+        return jax.process_count() > 1
+    given = _given(coordinator, num_processes, process_id)
+    if given is None and not _is_in_cluster(os.environ):
+        return False
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.config.update("jax_enable_preemption_service", False)  # it would swallow SIGTERM
+    try:
+        jax.distributed.initialize(*given or (), heartbeat_timeout_seconds=_HEARTBEAT_SECONDS)
+    except RuntimeError as error:
+        if "before" not in str(error):
+            raise
+        raise ValueError(
+            "JAX was used before the processes joined; write rx.connect() at the top of the script."
+        ) from None
+    return jax.process_count() > 1
+
+
+def _given(*values: Any) -> tuple[str, int, int] | None:
+    """Return coordinator, number and id from the arguments or, without any, the environment."""
+    if all(value is None for value in values):
+        values = tuple(os.environ.get(name) for name in (COORDINATOR, COUNT, NUMBER))
+        if values[1] is None or values[2] is None:
+            return None
+    coordinator, count, number = values
+    if coordinator is None or count is None or number is None:
+        raise ValueError(
+            "To join several processes give all three: the coordinator (host:port of process 0), "
+            "the number of processes and the id of this one."
+        )
+    host, _, port = str(coordinator).rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(
+            f'The coordinator is {coordinator!r}; write "host:port", as in "node1:6789".'
+        )
+    count, number = int(count), int(number)
+    if not 0 <= number < count:
+        raise ValueError(
+            f"The process id is {number}; with {count} processes it must be from 0 to {count - 1}."
+        )
+    return str(coordinator), count, number
+
+
+def _is_in_cluster(environment: Any) -> bool:
+    """Return whether this is one of several tasks of SLURM, Open MPI or Kubernetes."""
+    tasks = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
+    several = any(environment.get(name, "1") not in ("", "1") for name in tasks)
+    in_kubernetes = {"KUBERNETES_SERVICE_HOST", "JOB_COMPLETION_INDEX"} <= set(environment)
+    return several or in_kubernetes
+
+
+def is_first() -> bool:
+    """Return whether this process prints and writes."""
+    return not jax.distributed.is_initialized() or jax.process_index() == 0
+
+
+def own_folder(folder: Any) -> Any:
+    """Return the folder in the first process, None in the others."""
+    return folder if is_first() else None
+
+
+def agree(*values: int | bool) -> list[int]:
+    """Return the largest of each value over all processes, which must all ask at the same time."""
+    return _gather(values).max(axis=0).tolist()
+
+
+def follow(value: int) -> int:
+    """Return the value of the first process."""
+    return int(_gather([value])[0, 0])
+
+
+def wait() -> None:
+    """Wait until all processes are here."""
+    _gather([0])
+
+
+def _gather(values: Any) -> np.ndarray:
+    """Return the values of all processes  -> (process, value)."""
+    mine = np.asarray(values, np.int64)
+    if not jax.distributed.is_initialized() or jax.process_count() == 1:
+        return mine[None]
+    from jax.experimental.multihost_utils import process_allgather
+
+    return np.asarray(process_allgather(mine.astype(np.int32)))
+
+
+def records_to_continue(records: Any) -> Any:
+    """Return the records in the first process, and new ones in memory in the others, once all have
+    read what they need."""
+    from replicax.run.records import Records
+
+    wait()
+    if is_first():
+        return records
+    copy = Records()
+    copy.write_metadata(records.metadata)
+    return copy
+
+
+def whole_records(records: Any, folder: str | Path) -> Any:
+    """Return the records of all of a run that was resumed: the others read what the first wrote."""
+    from replicax.run.folder import open_records
+
+    wait()
+    return records if is_first() else open_records(folder)
