@@ -266,7 +266,7 @@ def as_written(sentence: str, options: dict[str, str]) -> str:
         sentence = re.sub(
             rf"{alone}=\(?\"?([\w.+-]+(?:, [\w.+-]+)*)\"?\)?", rf"{flag} \1", sentence
         )
-        follows = r"(?=[\d('\"\[-]|nan\b|inf\b|None\b)"
+        follows = r"(?=[\d('\"\[-]|nan\b|inf\b|None\b|a number\b)"
         sentence = re.sub(rf"{alone} is {follows}", f"{flag} is ", sentence)
         sentence = re.sub(
             rf"^{alone} (?=(?:must|holds|has|gives|are|differ)\b)", f"{flag} ", sentence

@@ -44,9 +44,8 @@ def run(*args: Any) -> str:
 
 
 def row(words: str, *args: Any) -> Refused:
-    return Refused(
-        f"replicax {' '.join(str(a) for a in args)}", lambda: run(*args), tuple(words.split())
-    )
+    name = " ".join(str(arg) for arg in args).replace(_FOLDER.name, "FOLDER")
+    return Refused(f"replicax {name}", lambda: run(*args), tuple(words.split()))
 
 
 def sample(words: str, *args: Any) -> Refused:
