@@ -128,6 +128,7 @@ ROWS = [
     row("run", "summary", _FOLDER.name),
     row("--preset", "demo", "--preset", "modes52", "--out", OUT),
     row("--steps", "demo", "--steps", "0", "--out", OUT),
+    row("--steps", "demo", "--steps", "100", "--out", OUT),
     row("--chains", "demo", "--chains", "0", "--out", OUT),
     row("--method", "train", "--method", "deo-stra", "--out", OUT),
     row("--data", "train", "--data", "digit", "--out", OUT),
