@@ -7,7 +7,7 @@ import typer
 
 from replicax.cli import shared
 from replicax.cli.shared import Json, Seed
-from replicax.errors import choose
+from replicax.errors import at_least, choose
 
 _DEFAULT_OUT = Path("replicax-demo")
 
@@ -40,6 +40,7 @@ def demo(
     from replicax import demo, presets
 
     choose("--preset", preset, presets.NAMES)
+    at_least("--steps", steps, presets.get(preset)["burn_in"] + 1)
     with shared.quietly(as_json):
         posterior = demo.run_demo(out, steps, chains, seed, preset=preset)
         accuracy = demo.compare_with_truth(posterior)

@@ -34,12 +34,10 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def figure_folder(out: str | Path) -> Path:
-    """Return the folder `out`, made where it is missing; raise where it cannot be one."""
+    """Return the folder `out`, which may be missing; raise where it cannot be one."""
     folder = check_folder("out", out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise ValueError(f"{out} is or lies below a file; out must be a folder.") from None
+    if any(place.is_file() for place in (folder, *folder.parents)):
+        raise ValueError(f"{out} is or lies below a file; out must be a folder.")
     return folder
 
 

@@ -252,13 +252,12 @@ def _check_finite(
     program: Program, points: Any, batch: Any, keys: Array, programs: Programs | None
 ) -> None:
     target, num_replicas = program.target, program.num_replicas
-    prior: Any = target.prior
-    with_prior = target.tempers_likelihood and prior is not None
+    with_prior = target.tempers_likelihood and target.prior is not None
 
     def energies(params, batch, keys):
         def one(point, key):
             energy = target.energy(point, batch, target.draw(key))
-            return (energy, prior(point)) if with_prior else (energy,)
+            return (energy, target.prior(point)) if with_prior else (energy,)  # type: ignore
 
         keys = jax.vmap(lambda key: jax.random.split(key, num_replicas))(keys)
         return jax.vmap(jax.vmap(one))(params, keys)

@@ -65,7 +65,8 @@ def schedule(options: Options, num_replicas: int) -> Schedule:
     windowed = {"deo_star": "at_most_one", "exactly_one": "exactly_one", "no_gate": "no_gate"}
     if name in windowed:
         if window is None and num_replicas >= 2:
-            window = min(optimal_window(num_replicas, options.target_swap_rate), _LONGEST_WINDOW)
+            window = optimal_window(num_replicas, options.target_swap_rate)
+            window = min(window, _LONGEST_WINDOW)
         resolved = schedules.windowed_deo(window or 1, windowed[name])
     else:
         if window not in (None, 1):

@@ -44,9 +44,8 @@ def run(*args: Any) -> str:
 
 
 def row(words: str, *args: Any) -> Refused:
-    return Refused(
-        f"replicax {' '.join(str(a) for a in args)}", lambda: run(*args), tuple(words.split())
-    )
+    name = " ".join(str(arg) for arg in args).replace(_FOLDER.name, "FOLDER")
+    return Refused(f"replicax {name}", lambda: run(*args), tuple(words.split()))
 
 
 def sample(words: str, *args: Any) -> Refused:
@@ -129,6 +128,7 @@ ROWS = [
     row("run", "summary", _FOLDER.name),
     row("--preset", "demo", "--preset", "modes52", "--out", OUT),
     row("--steps", "demo", "--steps", "0", "--out", OUT),
+    row("--steps", "demo", "--steps", "100", "--out", OUT),
     row("--chains", "demo", "--chains", "0", "--out", OUT),
     row("--method", "train", "--method", "deo-stra", "--out", OUT),
     row("--data", "train", "--data", "digit", "--out", OUT),

@@ -165,7 +165,7 @@ def test_an_annealed_kernel_is_made_again_from_its_spec() -> None:
     again = kernels.from_spec(kernel.spec)
     assert again.spec == kernel.spec and kernel.spec["kernel"]["decay"] == 0.8
     assert kernels.annealed(kernels.sgld(prior=jnp.sum), 10).spec is None
-    with pytest.raises(ValueError, match=r"what is left in \(0, 1\]"):
+    with pytest.raises(ValueError, match=r"temperature is 0.0; it must lie in \(0, 1\]"):
         kernels.annealed(kernels.sgld(), 10, temperature=0.0)
 
 

@@ -233,17 +233,17 @@ REFUSED = {
     "no burn-in": ("preconditioned", {}, r"burn_in is 0\. .*write burn_in=200 or more"),
     "a short burn-in under a schedule": (
         kernels.stepwise(kernels.preconditioned(0.98), [5], 0.5),
-        {"burn_in": 99},
+        {"burn_in": 99, "num_steps": 600},
         "averages over 50 steps: write burn_in=100",
     ),
     "draws before the freeze": (
         kernels.preconditioned(freeze_after=300),
-        {"burn_in": 299},
+        {"burn_in": 299, "num_steps": 600},
         "freeze_after is 300 and burn_in is 299",
     ),
     "a prior and no freeze": (
         kernels.preconditioned(prior=bowl),
-        {"burn_in": 500},
+        {"burn_in": 500, "num_steps": 600},
         r"preconditioned\(freeze_after=",
     ),
 }
