@@ -11,9 +11,9 @@ from replicax.algorithm.target import Target, as_target, with_row_energies
 from replicax.algorithm.tuning import Gain
 from replicax.results.posterior import Posterior
 from replicax.run import defaults, processes, pytrees
-from replicax.run.devices import spread_over
 from replicax.run.batches import Batches, as_batches
 from replicax.run.bayesian import Bayesian
+from replicax.run.devices import spread_over
 from replicax.run.host_loop import Progress, run
 from replicax.run.initial import have_one_start, initial_carry, use_rows
 from replicax.run.metadata import Metadata, describe_machine
@@ -264,7 +264,8 @@ def resume(
 
     `num_steps` extends the run to that many steps in all. Batches are not stored: give the same
     again. `params` is needed only where its containers are not dicts, lists and tuples; a kernel,
-    gain, schedule or rule of your own must be given again, too. `devices` may be others than before.
+    gain, schedule or rule of your own must be given again, too. `devices` need not be those of
+    before.
     """
     records = open_records(run_dir)
     metadata = records.metadata

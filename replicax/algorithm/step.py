@@ -96,9 +96,7 @@ def build_parts(
             """Fit the memory of replicas that swapped to their new rungs."""
             if settings.on_swap == "reset":
                 has_swapped = after.rung_of != state.rung_of
-                particles = replicas.reset_memory(
-                    kernel, after.replicas, spread.here(has_swapped)
-                )
+                particles = replicas.reset_memory(kernel, after.replicas, spread.here(has_swapped))
             elif settings.rule.uses_temperature and kernel.change_rung is not None:
                 rungs = spread.here(state.rung_of), spread.here(after.rung_of)
                 particles = replicas.change_rungs(kernel, after.replicas, state.ladder, *rungs)
