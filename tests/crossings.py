@@ -2,13 +2,12 @@
 `python crossings.py CASE` writes a JSON list of the collective operations."""
 
 import json
-import os
 import re
 import subprocess
 import sys
 from typing import NamedTuple
 
-from layouts import CASES, DEVICES
+from layouts import CASES, DEVICES, environment
 
 _COLLECTIVE = re.compile(
     r"= (\(.*?\)|\S+) (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter"
@@ -79,7 +78,7 @@ def _size(shapes: str) -> int:
 
 def crossings_of(case: str, layout: str = "4") -> list[Crossing]:
     """Compile a case in a process of its own with four devices."""
-    flags = os.environ | {"XLA_FLAGS": DEVICES.format(4)}
+    flags = environment(DEVICES.format(4))
     command = [sys.executable, __file__, case, layout]
     done = subprocess.run(command, env=flags, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -20,13 +20,19 @@ NUM_REPLICAS, NUM_CHAINS = 4, 2
 NAMES = ("draws", "energies", "rung_of", "learning_rates", "temperatures", "buffer", "round_trips")
 
 
+def environment(*flags: str) -> dict[str, str]:
+    """Return the environment of a process that imports the same package, with flags of XLA."""
+    import replicax
+
+    package = str(Path(replicax.__file__).parents[1])
+    return os.environ | {"XLA_FLAGS": " ".join(flags), "PYTHONPATH": package}
+
+
 def run_layouts(folder: Path, case: str, *layouts: str, devices: int = 4) -> list[dict]:
     """Run a case in a process of its own, and return what each layout left."""
-    flags = f"{DEVICES.format(devices)} {SAME_ROUNDING}"
     command = [sys.executable, __file__, str(folder), case, *layouts]
-    done = subprocess.run(
-        command, env=os.environ | {"XLA_FLAGS": flags}, capture_output=True, text=True, timeout=300
-    )
+    flags = environment(DEVICES.format(devices), SAME_ROUNDING)
+    done = subprocess.run(command, env=flags, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     return [load(folder, case, layout) for layout in layouts]
 
@@ -34,10 +40,9 @@ def run_layouts(folder: Path, case: str, *layouts: str, devices: int = 4) -> lis
 def launch(folder: Path, case: str, processes: int = 2, devices: int = 2) -> list[dict]:
     """Run a case in several processes, and return what each has."""
     command = [sys.executable, "-m", "replicax", "launch", "--processes", str(processes), "--"]
-    flags = f"{DEVICES.format(devices)} {SAME_ROUNDING}"
     done = subprocess.run(
         [*command, sys.executable, __file__, str(folder), case, "all"],
-        env=os.environ | {"XLA_FLAGS": flags},
+        env=environment(DEVICES.format(devices), SAME_ROUNDING),
         capture_output=True,
         text=True,
         timeout=300,

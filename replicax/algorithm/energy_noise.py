@@ -95,6 +95,8 @@ class EnergySource(NamedTuple):
             point = self.spread.rows(self.points, replica)
             noise = jax.tree.map(lambda leaf: leaf[side], attempt.energy)
             energy = self.target.energy_at(point, batch, noise).astype(dtype)
+            if self.spread.is_whole:
+                return energy
             is_here = self.spread.has(replica, self.points)
             return self.spread.join(jnp.where(is_here, energy, jnp.zeros_like(energy)))
 

@@ -15,6 +15,7 @@ from jax import Array
 
 REPLICA = "replica"  # the axis of devices over which the replicas of a chain are spread
 CHAIN = "chain"  # the axis of devices over which chains are spread
+_FEW = 2**14  # numbers that are summed rather than gathered
 _CHAINS_HERE = "chains_here"  # the chains of one device, mapped over
 
 
@@ -48,7 +49,7 @@ class Spread:
         """Return the rows of all replicas on every device, from those of each."""
         if self.is_whole:
             return tree
-        return jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, REPLICA, tiled=True), tree)
+        return jax.tree.map(self._gather, tree)
 
     def take(self, tree: Any, replicas: Array) -> Any:
         """Return rows of replicas wherever they are, one for each replica that is here."""
@@ -119,6 +120,17 @@ class Spread:
         if self.is_whole:
             return jax.vmap(function, in_axes, out_axes)
         return jax.vmap(function, in_axes, out_axes, axis_name=_CHAINS_HERE)
+
+    def _gather(self, leaf: Array) -> Array:
+        """Return the rows of all devices. A few numbers are summed instead, each device having
+        zeros in the rows of the others: that takes a number of messages in sequence that grows
+        with the logarithm of the number of devices, and not with the number."""
+        length = leaf.shape[0]
+        if leaf.size * self.parts > _FEW:
+            return jax.lax.all_gather(leaf, REPLICA, tiled=True)
+        rows = jnp.zeros((length * self.parts, *leaf.shape[1:]), leaf.dtype)
+        first = jax.lax.axis_index(REPLICA) * length
+        return _sum_bits(jax.lax.dynamic_update_slice_in_dim(rows, leaf, first, 0))
 
 
 WHOLE = Spread()  # all replicas in one place

@@ -149,8 +149,10 @@ def place(program: Program, carry: Carry) -> Carry:
 
 
 class SpreadChunk:
-    """A compiled chunk for the devices of a mesh, `chunk(carry, data, count, slots) -> carry, rows`,
-    made from the share of one device, `part(carry, keys, data, count, slots)`."""
+    """A chunk compiled for a mesh of devices, `chunk(carry, data, count, slots) -> carry, rows`.
+
+    It is made from the share of one device, `part(carry, keys, data, count, slots)`.
+    """
 
     def __init__(self, mesh: Mesh, part: Callable, keys: Array) -> None:
         carry = _carry_parts()

@@ -36,7 +36,10 @@ def connect(
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.config.update("jax_enable_preemption_service", False)  # it would swallow SIGTERM
     try:
-        jax.distributed.initialize(*given or (), heartbeat_timeout_seconds=_HEARTBEAT_SECONDS)
+        address, count, number = given or (None, None, None)  # None: JAX finds out
+        jax.distributed.initialize(
+            address, count, number, heartbeat_timeout_seconds=_HEARTBEAT_SECONDS
+        )
     except RuntimeError as error:
         if "before" not in str(error):
             raise

@@ -492,11 +492,11 @@ REPLICAS = mutations_of(
 
 STEP = mutations_of(
     "algorithm/step.py",
-    ("by_rung[state.rung_of], state.ladder)", "by_rung[state.replica_at], state.ladder)", _DEO),
+    ("rung_of = spread.here(state.rung_of)", "rung_of = spread.here(state.replica_at)", _DEO),
     ("gate=gate & ~swapped,", "gate=gate,", _WINDOWED),
     (
-        "energy_of = jnp.where(broken, jnp.nan, energy_of)",
-        "energy_of = energy_of",
+        "spread.whole(jnp.where(broken, jnp.nan, energy_of))",
+        "spread.whole(energy_of)",
         f"{_REPLICAS}::test_parameters_that_break_in_the_move_are_caught",
     ),
     (
@@ -522,8 +522,8 @@ STEP = mutations_of(
         _APE,
     ),
     (
-        "state.ladder, state.rung_of, after.rung_of",
-        "state.ladder, after.rung_of, state.rung_of",
+        "spread.here(state.rung_of), spread.here(after.rung_of)",
+        "spread.here(after.rung_of), spread.here(state.rung_of)",
         f"{_RUNGS}::test_a_swap_gives_momentum_the_law_of_the_new_rung",
     ),
     (

@@ -170,7 +170,11 @@ EVALUATE = mutations_of(
         _EVALUATION,
     ),
     ("epoch = every * (int(averages.count) + 1)", "epoch = int(averages.count) + 1", _EVALUATION),
-    ("compute_logits(points)[replica_at], weight)", "compute_logits(points), weight)", _EVALUATION),
+    (
+        "averages.sampled, logits[replica_at], weight)",
+        "averages.sampled, logits, weight)",
+        _EVALUATION,
+    ),
     (
         "jnp.where(weight[:, None, None] > 0, logits, 0.0)",
         "logits",

@@ -20,6 +20,35 @@ _NONFINITE = (
     "test_a_non_finite_energy_ends_the_run_with_its_place_and_keeps_the_draws"
 )
 
+_FOUR = "run/test_devices.py::test_four_devices_give_the_numbers_of_one"
+_LARGEST = "run/test_devices.py::test_the_largest_even_mesh_is_chosen"
+_REFUSED = "run/test_devices.py::test_devices_that_cannot_be_used_are_refused"
+_CROSSING = "run/test_devices.py::test_only_energies_cross_in_a_step[network]"
+
+SPREAD = mutations_of(
+    "algorithm/spread.py",
+    ("return jnp.where(is_here, values, jnp.zeros_like(values))", "return values", _FOUR),
+    ("is_first = jax.lax.axis_index(REPLICA) == 0", "is_first = True", _FOUR),
+    ("jax.lax.axis_index(axis) * length, length)", "0 * length, length)", _FOUR),
+)
+
+DEVICES = mutations_of(
+    "run/devices.py",
+    ("and num_chains % chain_parts == 0", "", _LARGEST),
+    ("(sizes[0] * sizes[1], sizes[0]))", "(sizes[0] * sizes[1], sizes[1]))", _LARGEST),
+    ("if count % len(processes):", "if False:", _REFUSED),
+    ("if devices > len(available):", "if False:", _REFUSED),
+)
+
+SPREAD_LOOP = mutations_of(
+    "run/compiled_loop.py",
+    (
+        "point = spread.rows(kept, drawn)",
+        "point = spread.join(spread.rows(kept, drawn))",
+        _CROSSING,
+    ),
+)
+
 HOST_LOOP = mutations_of(
     "run/host_loop.py",
     ("_CHUNK_SECONDS = 0.5", "_CHUNK_SECONDS = 5.0", _PACE),
@@ -51,11 +80,11 @@ HOST_LOOP = mutations_of(
     ),
     ("at step {step - 1}. Draws", "at step {step}. Draws", f"{_NONFINITE}[nan]"),
     (
-        'if "stop" in answers and result is None:',
-        'if "stop" in answers and result is not None:',
+        "if stops and result is None:",
+        "if stops and result is not None:",
         _CALLBACK,
     ),
-    ("if saver.is_due(step):", "if saver.is_due(step) and False:", _BEYOND),
+    ("if due:", "if due and False:", _BEYOND),
     (
         "if program.evaluate_every is None or step % program.evaluate_every:",
         "if program.evaluate_every is None:",
@@ -538,6 +567,9 @@ HOST_BATCHES = mutations_of(
 )
 
 MUTATIONS = [
+    *SPREAD,
+    *DEVICES,
+    *SPREAD_LOOP,
     *HOST_LOOP,
     *SAVER,
     *ROWS,

@@ -44,7 +44,7 @@ def test_two_processes_give_the_numbers_of_one(paper, folder):
 @pytest.mark.parametrize(
     ("case", "others"),
     [
-        ("hmc", ["2x2"]),
+        slow("hmc", ["2x2"]),
         slow("paper", ["2"]),
         slow("hmc", ["2", "4"]),
         slow("network", ["2", "4"]),
