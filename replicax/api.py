@@ -15,7 +15,6 @@ from replicax.run import defaults, fingerprint, processes, pytrees
 from replicax.run.batches import Batches, as_batches
 from replicax.run.bayesian import Bayesian
 from replicax.run.devices import spread_over
-from replicax.run.folder import FolderRecords, new_records, open_records, resumed_records
 from replicax.run.host_loop import Progress, run
 from replicax.run.initial import (
     check_memory,
@@ -24,11 +23,12 @@ from replicax.run.initial import (
     seed_keys,
     use_rows,
 )
-from replicax.run.metadata import Metadata, describe_machine
 from replicax.run.options import Options, check_watchers
 from replicax.run.program import Program, Programs, build_program
 from replicax.run.restore import point_like, restore, rewind
 from replicax.run.settings import num_replicas as resolve_num_replicas
+from replicax.run.storage.folder import FolderRecords, new_records, open_records, resumed_records
+from replicax.run.storage.metadata import Metadata, describe_machine
 
 if TYPE_CHECKING:
     from replicax.networks.problem import Supervised

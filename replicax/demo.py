@@ -10,7 +10,7 @@ from typing import Any
 import replicax as rx
 from replicax import presets
 from replicax.results.posterior import Posterior
-from replicax.run.metadata import read_metadata
+from replicax.run.storage.metadata import read_metadata
 from replicax.user_code import TargetSpec
 
 target = rx.targets.modes25()

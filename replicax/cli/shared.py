@@ -19,7 +19,7 @@ from typer.core import TyperCommand
 from replicax.errors import suggest
 
 if TYPE_CHECKING:
-    from replicax.run.metadata import Metadata
+    from replicax.run.storage.metadata import Metadata
 
 FINISHED, FAULTY_INPUT, NONFINITE, INTERRUPTED = 0, 2, 3, 130  # exit codes
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of click, or of the copy in typer
@@ -159,7 +159,7 @@ def new_run_folder(out: Path | None, name: str) -> Path:
     if out is None:
         folders = (Path("runs") / f"{name}-{number}" for number in itertools.count(1))
         return next(folder for folder in folders if not folder.exists())
-    from replicax.run.folder import has_begun
+    from replicax.run.storage.folder import has_begun
 
     if (out / "run.json").exists() and has_begun(out):
         raise ValueError(
@@ -191,7 +191,7 @@ def read_interval(text: str | None) -> int | str | None:
 def read_metadata(folder: Path) -> "Metadata":
     """Return the metadata of a run folder; suggest others if there is no run in it."""
     if (folder / "run.json").is_file():
-        from replicax.run import metadata
+        from replicax.run.storage import metadata
 
         return metadata.read_metadata(folder)
     remedy = "give a folder that `replicax sample` or `replicax demo` has written."

@@ -18,14 +18,14 @@ from replicax.networks.trained import Trained
 from replicax.nn.network import Network
 from replicax.run import fingerprint, processes, pytrees
 from replicax.run.devices import spread_over
-from replicax.run.folder import FolderRecords, new_records, open_records, resumed_records
 from replicax.run.host_loop import Progress, run
 from replicax.run.initial import check_memory, initial_carry, per_replica
-from replicax.run.metadata import Metadata, describe_machine
 from replicax.run.options import check_watchers
 from replicax.run.program import Program, build_program
 from replicax.run.restore import Restored, point_like, restore, rewind
 from replicax.run.saver import Evaluation
+from replicax.run.storage.folder import FolderRecords, new_records, open_records, resumed_records
+from replicax.run.storage.metadata import Metadata, describe_machine
 
 
 def train(

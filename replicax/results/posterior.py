@@ -9,10 +9,10 @@ import numpy as np
 from replicax.errors import check_folder, is_whole, show
 from replicax.run import processes, pytrees
 from replicax.run.counters import PAIR_COUNTS
-from replicax.run.folder import save_copy
 from replicax.run.host_loop import Result
-from replicax.run.metadata import Metadata
-from replicax.run.records import Records
+from replicax.run.storage.folder import save_copy
+from replicax.run.storage.metadata import Metadata
+from replicax.run.storage.records import Records
 
 if TYPE_CHECKING:
     from replicax.results.evidence import Evidence

@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from replicax.run import files, pytrees
+from replicax.run import pytrees
 from replicax.run.initial import seed_keys
-from replicax.run.metadata import describe_machine
 from replicax.run.program import Program
+from replicax.run.storage import files
+from replicax.run.storage.metadata import describe_machine
 
 _FILE = "start.npz"  # in the run folder: the start of one replica
 _ROWS = 4096  # as many rows of the data, evenly spaced, are digested

@@ -19,11 +19,11 @@ from replicax.run.host_batches import BatchesEnded
 from replicax.run.initial import seed_keys
 from replicax.run.program import Program, Programs
 from replicax.run.progress import display_progress
-from replicax.run.records import Records
 from replicax.run.round_trips import completed_trips
 from replicax.run.rows import Carry
 from replicax.run.saver import Evaluation, Saver
 from replicax.run.signals import ends_process, interruptible
+from replicax.run.storage.records import Records
 
 _FIRST_STEPS = 64
 _CHUNK_SECONDS = 0.5

@@ -120,7 +120,7 @@ def _gather(values: Any) -> np.ndarray:
 def records_to_continue(records: Any) -> Any:
     """Return the records in the first process, and new ones in memory in the others, once all have
     read what they need."""
-    from replicax.run.records import Records
+    from replicax.run.storage.records import Records
 
     wait()
     if is_first():
@@ -132,7 +132,7 @@ def records_to_continue(records: Any) -> Any:
 
 def whole_records(records: Any, folder: str | Path) -> Any:
     """Return the records of all of a run that was resumed: the others read what the first wrote."""
-    from replicax.run.folder import open_records
+    from replicax.run.storage.folder import open_records
 
     wait()
     return records if is_first() else open_records(folder)

@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from replicax.run import checkpoint, pytrees
-from replicax.run.folder import FolderRecords
+from replicax.run import pytrees
 from replicax.run.initial import carry_like
 from replicax.run.program import Program
-from replicax.run.records import Records
 from replicax.run.rows import Carry
+from replicax.run.storage import checkpoint
+from replicax.run.storage.folder import FolderRecords
+from replicax.run.storage.records import Records
 
 
 class Restored(NamedTuple):

@@ -10,15 +10,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from replicax.run import checkpoint, devices, processes
+from replicax.run import devices, processes
 from replicax.run.counters import PAIR_COUNTS
-from replicax.run.folder import FolderRecords
 from replicax.run.memory import peak_memory
 from replicax.run.options import checkpoint_interval
 from replicax.run.program import Program
-from replicax.run.records import Records
 from replicax.run.round_trips import completed_trips
 from replicax.run.rows import Carry
+from replicax.run.storage import checkpoint
+from replicax.run.storage.folder import FolderRecords
+from replicax.run.storage.records import Records
 
 _PENDING_BYTES = 2**28
 

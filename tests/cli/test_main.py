@@ -17,7 +17,7 @@ from replicax import api
 from replicax.cli import main as cli
 from replicax.cli import shared
 from replicax.cli.main import main
-from replicax.run.metadata import Metadata
+from replicax.run.storage.metadata import Metadata
 from replicax.user_code import TargetSpec
 
 REPOSITORY = Path(__file__).parents[2]

@@ -14,14 +14,16 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from common import assert_same_run
 
 import replicax as rx
-from replicax.run import checkpoint, commits, files
-from replicax.run.lock import locked
+from replicax.run.storage import checkpoint, commits, files
+from replicax.run.storage.folder import open_records
+from replicax.run.storage.lock import locked
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(R-hat|effective|round trip|chain|trips|start)")
 OPTIONS: dict[str, Any] = dict(
@@ -158,6 +160,48 @@ def test_damaged_records_are_said(damage: Any, word: str, folder: Path) -> None:
         assert len(str(caught.value)) < 600
 
 
+def test_every_flipped_byte_of_a_chunk_is_seen(folder: Path) -> None:
+    path = chunk(folder, "draws/params.a")
+    content, records = path.read_bytes(), open_records(folder)
+    for place in np.linspace(0, 1, 30):
+        path.write_bytes(content)
+        flip(path, place)
+        with pytest.raises(ValueError, match="damaged"):
+            records.read("draws", "params.a")
+
+
+def numbers_of(folder: Path) -> list[np.ndarray]:
+    posterior = rx.load(folder)
+    parts = posterior.draws, posterior.energies, posterior.rung_of, posterior.history
+    finals = [posterior.learning_rates, posterior.buffer, posterior.round_trips]
+    return [np.asarray(leaf) for leaf in jax.tree.leaves((parts, finals))]
+
+
+def test_every_flipped_byte_of_a_folder_is_seen(folder: Path) -> None:
+    """An error, a warning that the run went back, or the very numbers as before."""
+    before = numbers_of(folder)
+    places = np.random.default_rng(0)
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    paths = [path for path in paths if "checkpoints" not in path.parts]
+    seen = 0
+    for path in paths:
+        content = path.read_bytes()
+        flip(path, places.uniform())
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                after = numbers_of(folder)
+            except ValueError:
+                seen += 1
+            else:
+                went_back = any("goes back" in str(warning.message) for warning in said)
+                seen += went_back
+                for one, other in zip(before, after, strict=True) if not went_back else ():
+                    np.testing.assert_array_equal(one, other, err_msg=str(path))
+        path.write_bytes(content)
+    assert seen > 15, f"of {len(paths)} files"
+
+
 def test_metadata_with_a_flipped_number_are_refused(folder: Path) -> None:
     path = folder / "run.json"
     path.write_text(path.read_text().replace('"seed": 2', '"seed": 3'))
@@ -249,20 +293,28 @@ def test_force_goes_on_with_another_target(folder: Path) -> None:
 # a full disk
 
 
+FULL = {
+    "disk": OSError(errno.ENOSPC, "No space left on device"),
+    "orbax": ValueError("RESOURCE_EXHAUSTED: Error writing file: No space left on device\n" * 40),
+}
+
+
+@pytest.mark.parametrize("error", FULL.values(), ids=FULL)
 def test_a_full_disk_keeps_the_last_state(
-    tmp_path: Path, whole: rx.Posterior, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, whole: rx.Posterior, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     save, folder = checkpoint.save, tmp_path / "run"
 
     def fills_up(folder: Path, step: int, arrays: Any) -> str:
         if step > 20:
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise error
         return save(folder, step, arrays)
 
     monkeypatch.setattr(checkpoint, "save", fills_up)
     said = "step 40 could not be saved.*no space is left on the disk.*step 20 is intact"
-    with pytest.raises(OSError, match=said):
+    with pytest.raises(OSError, match=said) as caught:
         run(run_dir=folder, chunk_steps=20, checkpoint_every=20)
+    assert "\n" not in str(caught.value)
     monkeypatch.undo()
     assert_same_run(resume(folder), whole)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.run import checkpoint, metadata
+from replicax.run.storage import checkpoint, metadata
 
 
 class Before(NamedTuple):

@@ -16,11 +16,11 @@ import xarray
 from common import assert_same_run, slow
 
 import replicax as rx
-from replicax.run import commits
-from replicax.run.folder import FolderRecords, open_records
 from replicax.run.host_loop import Pace
-from replicax.run.metadata import Metadata
-from replicax.run.zarr_arrays import chunk_shape
+from replicax.run.storage import commits
+from replicax.run.storage.folder import FolderRecords, open_records
+from replicax.run.storage.metadata import Metadata
+from replicax.run.storage.zarr_arrays import chunk_shape
 
 SETTINGS = dict(
     num_replicas=6,
@@ -104,7 +104,11 @@ def test_records_grow_and_are_cut_at_any_row(tmp_path):
     kept = FolderRecords(tmp_path)
     kept.write_metadata(Metadata("sample", {}, {}, {}, "none"))
     rows = [
-        {"rung_of": rng.integers(0, 9, (n, 2, 3)).astype(np.int8), "empty": np.zeros((n, 2, 0))}
+        {
+            "rung_of": rng.integers(0, 9, (n, 2, 3)).astype(np.int8),
+            "empty": np.zeros((n, 2, 0)),
+            "zero": np.zeros((n, 1)),
+        }
         for n in (4, 1, 7, 3)
     ]
     for step, part in enumerate(rows):

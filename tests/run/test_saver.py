@@ -1,17 +1,20 @@
 """When a run is saved, and what is saved: checkpoints by clock and by size, the best point."""
 
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.run import checkpoint, commits, saver
-from replicax.run.records import Records
+from replicax.run import saver
 from replicax.run.restore import rewind
 from replicax.run.saver import Saver
+from replicax.run.storage import checkpoint, commits
+from replicax.run.storage.folder import FolderRecords
+from replicax.run.storage.records import Records
 
 
 class Clock:
@@ -76,6 +79,32 @@ def test_pending_rows_are_counted_in_bytes() -> None:
     records.append("draws", {"energy": np.zeros((2, 4), np.float32), "x": np.zeros((2, 1))})
     records.append("draws", {"energy": np.zeros((0, 4), np.float32)})
     assert records.pending_bytes == 30 + 32 + 16
+
+
+class Writes(FolderRecords):
+    """Records that note what would be written."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("somewhere"))
+        self.steps: list[int] = []
+
+    def write(self, step: int, *rest: Any) -> None:
+        self.steps.append(step)
+
+
+def test_a_state_is_written_once(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    """At the end of a run the last state may have been written already."""
+    monkeypatch.setattr(saver, "final_values", lambda program, carry: {})
+    monkeypatch.setattr(checkpoint, "copy_arrays", lambda tree: {})
+    records, program = Writes(), cast(Any, None)
+    with Saver(records) as made:
+        for step in (0, 5, 5, 7):
+            clock.now += 31
+            assert made.is_due(step)
+            state = SimpleNamespace(step=np.array(step))
+            made.save(program, cast(Any, SimpleNamespace(state=state)), None)
+        assert not made.is_due(8), "the clock starts anew"
+    assert records.steps == [0, 5, 7]
 
 
 def rugged(x):

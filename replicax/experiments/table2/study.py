@@ -16,7 +16,7 @@ from typing import Any
 
 from replicax.networks.tasks import AUGMENTED, DEFAULTS, Task, absolute
 from replicax.networks.trained import Trained
-from replicax.run.metadata import read_metadata
+from replicax.run.storage.metadata import read_metadata
 
 STARTS = "starts"
 METHODS = {STARTS: "pretrain", **{name: name for name in

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from replicax.run import files
-from replicax.run.commits import Column, Group
-from replicax.run.files import Damaged
+from replicax.run.storage import files
+from replicax.run.storage.commits import Column, Group
+from replicax.run.storage.files import Damaged
 
 _CHUNK_BYTES = 2**20
 _LARGEST_CHUNK = 2**30  # Blosc takes less than 2 GiB

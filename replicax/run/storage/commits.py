@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from replicax.run import files
-from replicax.run.files import Damaged
+from replicax.run.storage import files
+from replicax.run.storage.files import Damaged
 
 FOLDER = "commits"
 Arrays = dict[str, np.ndarray]

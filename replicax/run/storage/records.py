@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from replicax.run.metadata import Metadata
+from replicax.run.storage.metadata import Metadata
 
 # The groups, each with its growing axis.
 GROUPS = {"steps": "step", "draws": "draw", "history": "point", "epochs": "epoch"}

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from replicax.run import files
-from replicax.run.files import Damaged
+from replicax.run.storage import files
+from replicax.run.storage.files import Damaged
 
 FOLDER = "checkpoints"
 

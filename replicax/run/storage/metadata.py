@@ -6,8 +6,8 @@ from typing import Any
 
 import jax
 
-from replicax.run import files
-from replicax.run.files import Damaged
+from replicax.run.storage import files
+from replicax.run.storage.files import Damaged
 from replicax.version import __version__
 
 # Of run folders. 1 had no number, and checkpoints by position; 2 attempted swaps at every step;

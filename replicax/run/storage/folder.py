@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from replicax.run import checkpoint, commits, processes, zarr_arrays
-from replicax.run.commits import Column, Commit, Group
-from replicax.run.files import Damaged
-from replicax.run.lock import locked
-from replicax.run.metadata import FILE, Metadata, read_metadata
-from replicax.run.records import GROUPS, Arrays, Records, storable
+from replicax.run import processes
+from replicax.run.storage import checkpoint, commits, zarr_arrays
+from replicax.run.storage.commits import Column, Commit, Group
+from replicax.run.storage.files import Damaged
+from replicax.run.storage.lock import locked
+from replicax.run.storage.metadata import FILE, Metadata, read_metadata
+from replicax.run.storage.records import GROUPS, Arrays, Records, storable
 
 _STORE = "records.zarr"
 

@@ -1,0 +1,1 @@
+"""Run folders: records, commits and checkpoints, and what keeps them whole."""
