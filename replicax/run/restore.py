@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from replicax.run import checkpoint, pytrees, rows
+from replicax.run import checkpoint, processes, pytrees, rows
 from replicax.run.initial import carry_like
 from replicax.run.program import Program
-from replicax.run.records import FolderRecords, Records
+from replicax.run.records import FolderRecords
 from replicax.run.rows import Carry
 
 
@@ -50,8 +50,8 @@ def restore(
     return Restored(step, arrays["carry"], arrays["evaluation"])
 
 
-def rewind(records: Records, program: Program, step: int) -> None:
+def rewind(records: Any, program: Program, step: int) -> None:
     """Bring records and batches to the step of a checkpoint: later rows are dropped."""
     program.batches.skip_to(step)
-    if isinstance(records, FolderRecords):
+    if processes.is_first():
         records.truncate(rows.lengths(program, step))

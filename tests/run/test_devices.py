@@ -121,6 +121,8 @@ ENTRY %main (x: f32[4]) -> f32[4] {
         (1, 6, 4, (1, 3)),
         (1, 7, 4, (1, 1)),
         (3, 10, 8, (3, 2)),
+        (3, 2, 4, (3, 1)),
+        (2, 2, 2, (1, 2)),
     ],
 )
 def test_the_largest_even_mesh_is_chosen(chains, replicas, devices, sizes):
