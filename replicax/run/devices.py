@@ -60,8 +60,10 @@ def chosen_sizes(num_chains: int, num_replicas: int, devices: Any) -> tuple[int,
     wanted = _number_of(devices, jax.devices())
     sizes = largest_mesh(num_chains, num_replicas, wanted)
     used = sizes[0] * sizes[1]
-    if used < wanted:
-        work = f"{num_chains} chains of {num_replicas} replicas"
+    if used < wanted and (num_chains * num_replicas > 1 or devices is not None):
+        work = f"{num_replicas} replicas"
+        if num_chains > 1:
+            work = f"{num_chains} chains of {work}"
         if devices is not None and devices != "all":
             raise ValueError(
                 f"devices is {devices}, but {work} cannot be shared out evenly among them; "

@@ -121,6 +121,8 @@ ENTRY %main (x: f32[4]) -> f32[4] {
         (1, 6, 4, (1, 3)),
         (1, 7, 4, (1, 1)),
         (3, 10, 8, (3, 2)),
+        (3, 2, 4, (3, 1)),
+        (2, 2, 2, (1, 2)),
     ],
 )
 def test_the_largest_even_mesh_is_chosen(chains, replicas, devices, sizes):
@@ -148,7 +150,7 @@ def eight(monkeypatch):
         (True, "a number from 1 on"),
         (2.0, "a number from 1 on"),
         ("some", 'write "all", a number or a mesh'),
-        (5, "devices is 5, but 1 chains of 4 replicas cannot be shared out evenly"),
+        (5, "devices is 5, but 4 replicas cannot be shared out evenly among them; 4 would do"),
         (1, "2 processes cannot share 1 devices evenly"),
     ],
 )
@@ -160,7 +162,7 @@ def test_devices_that_cannot_be_used_are_refused(eight, monkeypatch, devices, me
 
 
 def test_devices_that_stay_idle_are_reported(eight):
-    with pytest.warns(UserWarning, match="Only 4 of 8 devices are used: 1 chains of 4 replicas"):
+    with pytest.warns(UserWarning, match="Only 4 of 8 devices are used: 4 replicas cannot"):
         devices = first_devices(eight, np.prod(chosen_sizes(1, 4, "all")))
     assert devices == eight[:2] + eight[4:6]
 
