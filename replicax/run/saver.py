@@ -18,6 +18,7 @@ from replicax.run.program import Program
 from replicax.run.round_trips import completed_trips
 from replicax.run.rows import Carry
 from replicax.run.storage import checkpoint
+from replicax.run.storage.files import NotWritten
 from replicax.run.storage.folder import FolderRecords
 from replicax.run.storage.records import Records
 
@@ -35,10 +36,6 @@ class Evaluation:
     state: Any  # pytree of arrays
     evaluate: Callable[[Any, Carry], tuple[Any, dict[str, Any]]]  # state, carry -> state, row
     final: Callable[[Any], dict[str, np.ndarray]]  # state -> values that the run leaves at its end
-
-
-class SavingFailed(OSError):
-    """The state of a run could not be written; the one before it is intact."""
 
 
 @dataclass
@@ -107,7 +104,7 @@ class Saver:
         try:
             writing.result()
         except Exception as error:
-            raise SavingFailed(_failure(self.records, self.step, error)) from error
+            raise NotWritten(_failure(self.records, self.step, error)) from error
 
     def finish(self, result: tuple[str, str]) -> None:
         """Wait until all is written, and write down how the run ended."""
@@ -115,7 +112,7 @@ class Saver:
         try:
             self.records.write_metadata(self.records.metadata.with_result(*result))
         except OSError as error:
-            raise SavingFailed(_failure(self.records, self.step, error)) from error
+            raise NotWritten(_failure(self.records, self.step, error)) from error
 
 
 def _failure(records: Any, step: int, error: Exception) -> str:

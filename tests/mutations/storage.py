@@ -122,7 +122,12 @@ FILES = mutations_of(
     (
         "if digest(content) != expected:",
         "if not expected:",
-        "run/test_damage.py::test_every_flipped_byte_of_a_folder_is_seen",
+        f"{_BACK}[values of another step]",
+    ),
+    (
+        "if shutil.disk_usage(folder).free < num_bytes:",
+        "if shutil.disk_usage(folder).free < 0:",
+        "run/test_damage.py::test_a_disk_without_room_is_seen_before_anything_is_written",
     ),
     (
         "if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):",

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -93,6 +94,7 @@ NEWEST = {
     "a commit with a flipped byte": lambda f: flip(f / "commits/40.json"),
     "values that are missing": lambda f: (f / "commits/40.npz").unlink(),
     "values with a flipped byte": lambda f: flip(f / "commits/40.npz"),
+    "values of another step": lambda f: shutil.copy(f / "commits/20.npz", f / "commits/40.npz"),
     "no checkpoint": lambda f: shutil.rmtree(f / "checkpoints/40"),
     "a file of the checkpoint with a flipped byte": lambda f: flip(newest_array(f)),
     "a file of the checkpoint that is missing": lambda f: newest_array(f).unlink(),
@@ -319,6 +321,15 @@ def test_a_full_disk_keeps_the_last_state(
     assert_same_run(resume(folder), whole)
 
 
+def test_a_disk_without_room_is_seen_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
+    with pytest.raises(OSError, match="step 0 could not be saved.*no space is left on the disk"):
+        run(run_dir=tmp_path / "run")
+    assert not (tmp_path / "run/commits").exists()
+
+
 # one process at a time
 
 
@@ -411,9 +422,14 @@ def test_a_signal_saves_and_ends_the_process(name: str, tmp_path: Path, whole) -
 
 def test_a_handler_of_the_users_own_stays() -> None:
     seen: list[int] = []
+
+    def send(progress: rx.Progress) -> None:
+        if progress.step == 10:
+            os.kill(os.getpid(), signal.SIGUSR1)
+
     before = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
     try:
-        run(20, chunk_steps=10, callback=lambda progress: os.kill(os.getpid(), signal.SIGUSR1))
+        assert run(20, chunk_steps=10, callback=send).result.code == "finished"
     finally:
         signal.signal(signal.SIGUSR1, before)
-    assert len(seen) == 2
+    assert seen == [signal.SIGUSR1]

@@ -1,8 +1,10 @@
 """Checkpoints by Orbax: arrays saved by their path in a tree, restored into a tree of shapes."""
 
+import contextlib
 import logging
 import shutil
 import urllib.parse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,6 @@ def save(folder: Path, step: int, arrays: dict[str, np.ndarray]) -> str:
     path = _path(folder, step)
     with _checkpointer() as checkpointer:
         checkpointer.save(path, arrays, force=True)
-        checkpointer.wait_until_finished()
     digest = files.digest_folder(path, synced=True)
     files.sync(path)
     files.sync(path.parent)
@@ -83,11 +84,20 @@ def _name(path: tuple) -> str:
     return urllib.parse.quote(jax.tree_util.keystr(path), safe="")
 
 
-def _checkpointer() -> Any:
-    logging.getLogger("absl").setLevel(logging.ERROR)
+@contextlib.contextmanager
+def _checkpointer() -> Iterator[Any]:
+    """Yield a checkpointer that logs nothing: what goes wrong is raised."""
     import orbax.checkpoint as ocp
 
-    return ocp.StandardCheckpointer(multiprocessing_options=_alone(ocp))
+    handler = ocp.StandardCheckpointHandler(multiprocessing_options=_alone(ocp))
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with ocp.Checkpointer(handler, multiprocessing_options=_alone(ocp)) as checkpointer:
+            yield checkpointer
+    finally:
+        logger.setLevel(level)
 
 
 def _alone(ocp: Any) -> Any:

@@ -1,9 +1,11 @@
 """Files that are whole or absent, on the disk before they are relied on, and their digests."""
 
+import errno
 import hashlib
 import io
 import json
 import os
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -18,15 +20,28 @@ class Damaged(ValueError):
     """A file of a run folder that is missing, or not what was written."""
 
 
+class NotWritten(OSError):
+    """A file that could not be written, or the state of a run."""
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write under another name, wait for the disk, rename: a reader never sees half a file."""
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync(path.parent)
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        sync(path.parent)
+    except OSError as error:
+        raise NotWritten(f"{path} could not be written: {error.strerror}.") from error
+
+
+def check_room(folder: Path, num_bytes: int) -> None:
+    """Raise if the disk has no room for so many bytes, before half of them are written."""
+    if shutil.disk_usage(folder).free < num_bytes:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
 def sync(path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from replicax.run import processes
-from replicax.run.storage import checkpoint, commits, zarr_arrays
+from replicax.run.storage import checkpoint, commits, files, zarr_arrays
 from replicax.run.storage.commits import Column, Commit, Group
 from replicax.run.storage.files import Damaged
 from replicax.run.storage.lock import locked
@@ -17,6 +17,7 @@ from replicax.run.storage.metadata import FILE, Metadata, read_metadata
 from replicax.run.storage.records import GROUPS, Arrays, Records, storable
 
 _STORE = "records.zarr"
+_SPARE_BYTES = 2**19  # for small files, which also the smallest state has
 
 
 class FolderRecords(Records):
@@ -52,6 +53,9 @@ class FolderRecords(Records):
     ) -> None:
         """Write rows, final values and the arrays of a checkpoint, then commit them; commits
         before the last `keep` go."""
+        written = [final, state or {}, *rows.values()]
+        num_bytes = sum(x.nbytes for arrays in written for x in arrays.values())
+        files.check_room(self.folder, num_bytes + _SPARE_BYTES)
         groups = dict(self.commit.groups)
         for group, arrays in rows.items():
             zarr_arrays.append(self._store, group, GROUPS[group], arrays)
