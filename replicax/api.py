@@ -128,7 +128,8 @@ def sample(
         history_every: steps between two points of the histories.
         track_best: keep the lowest-energy point seen; on by default for "exactly_one".
         on_nonfinite: "stop" at an energy that is not finite; "ignore" it (it never swaps); or
-            "restart" its replica from the nearest colder one (the coldest has none: stop).
+            "restart" its replica from the nearest colder one (the coldest has none: stop), which is
+            the default where replicas exchange, but not for "hmc" and "mala".
         chunk_steps: steps of a compiled chunk; they change no result, as the next two.
         checkpoint_every: from one checkpoint to the next, in steps or as a time: "30s", "10m",
             "2h"; 30 seconds unless given.

@@ -125,8 +125,8 @@ def sample(
     on_nonfinite: Annotated[
         str | None,
         typer.Option(
-            help="If an energy is not finite: stop, restart (hot rungs) or ignore.",
-            show_default="stop",
+            help="If an energy is not finite: restart (hot rungs), stop or ignore.",
+            show_default="restart; hmc, mala: stop",
         ),
     ] = None,
     out: Annotated[

@@ -22,7 +22,7 @@ PAPER = {
     "temperature": 1.0,
     "burn_in": 0,
     "thin": 1,
-    "on_nonfinite": "stop",
+    "on_nonfinite": "restart",
     "swap_every": 1,
     "swap_energy": "batch",
 }

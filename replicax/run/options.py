@@ -71,7 +71,11 @@ class Options:
     swap_energy: Any = None
 
     def __post_init__(self) -> None:
-        for name, value in PAPER.items():
+        defaults = dict(PAPER)
+        named = isinstance(self.schedule, str) and self.schedule.lower() == "none"
+        if named or isinstance(self.schedule, schedule.NoExchange):
+            defaults["on_nonfinite"] = "stop"  # there is no ladder: replicas would become twins
+        for name, value in defaults.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
         at_least("num_steps", self.num_steps, 1, _MOST_STEPS)

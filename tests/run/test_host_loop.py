@@ -226,13 +226,18 @@ def test_a_non_finite_energy_ends_the_run_with_its_place_and_keeps_the_draws(tmp
 
     options = dict(num_steps=3000, num_replicas=4, learning_rate=(0.01, 0.5), seed=1,
                    temperature=(1.0, 9.0), buffer=0.1, progress=False)  # fmt: skip
-    posterior = rx.sample(energy, jnp.zeros(1), run_dir=tmp_path / "r", **options)
+    posterior = rx.sample(
+        energy, jnp.zeros(1), run_dir=tmp_path / "r", on_nonfinite="stop", **options
+    )
     code, sentence = posterior.result
     assert code == "nonfinite" and 0 < posterior.num_steps < 3000
     assert f"step {posterior.num_steps - 1}" in sentence and "rung" in sentence
     assert posterior.draws.shape[1] == posterior.num_steps == rx.load(tmp_path / "r").num_draws
     ignored = rx.sample(energy, jnp.zeros(1), on_nonfinite="ignore", **options)
     assert ignored.result.code == "finished" and ignored.num_steps == 3000
+    restarted = rx.sample(energy, jnp.zeros(1), **options)
+    assert restarted.result.code in ("finished", "nonfinite"), "the coldest rung has no neighbour"
+    assert restarted.num_steps > posterior.num_steps and restarted.restart_rate[0].max() > 0
 
 
 def test_an_energy_that_is_not_finite_at_the_start_stops_before_compilation():

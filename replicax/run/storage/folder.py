@@ -116,6 +116,10 @@ def has_begun(folder: Path) -> bool:
     """Return whether a run folder holds a commit beyond step 0, or files of another version."""
     if (folder / commits.FOLDER).exists():
         return any(step > 0 for step in commits.steps(folder))
+    try:
+        read_metadata(folder)
+    except ValueError:  # not ours, or of another version
+        return True
     return any((folder / name).exists() for name in (_STORE, checkpoint.FOLDER))
 
 
