@@ -152,6 +152,7 @@ def test_metropolis_takes_all_rows_and_refuses_mini_batches() -> None:
         rx.sample(energy, start, batches=lambda step: data, **WHOLE | {"rule": "bias_corrected"})
 
 
+@pytest.mark.slow
 def test_a_ladder_that_claims_a_target_is_frozen_at_burn_in() -> None:
     options = WHOLE | {"num_steps": 600, "adapt": True, "history_every": 50, "num_replicas": 4}
     options |= {"learning_rate": 0.05, "temperature": (1.0, 10.0)}
