@@ -114,7 +114,8 @@ def test_the_chain_on_two_modes_has_the_law_of_its_grid_solution(
     assert rates.mean() == pytest.approx(solution.swaps_per_window, abs=0.005 if gated else 0.02)
 
 
-@pytest.mark.parametrize(("energy_noise_std", "window"), [(0.0, 5), slow(1.5, 10)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("energy_noise_std", "window"), [(0.0, 5), (1.5, 10)])
 def test_the_bias_of_a_gate_is_large_enough_to_be_seen_above(
     energy_noise_std: float, window: int
 ) -> None:

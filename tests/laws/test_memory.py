@@ -203,8 +203,9 @@ def short(kernel: Any, **options: Any) -> rx.Posterior:
     return sample(bowl, options.pop("rule"), kernel, 0.01, 2, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("stops_at", [60, slow(130)])  # while the preconditioner adapts, and after
+@pytest.mark.parametrize("stops_at", [60, 130])  # while the preconditioner adapts, and after
 def test_a_frozen_preconditioner_resumes_bit_for_bit(tmp_path, stops_at: int) -> None:
     kernel = kernels.preconditioned(0.98)
     whole = short(kernel, num_steps=200, burn_in=160)
