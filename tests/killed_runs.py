@@ -1,22 +1,21 @@
 """Runs in processes of their own that are killed at random moments and begun again.
 
-    python tests/killed_runs.py KIND FOLDER
-
-starts the run, or resumes what is in the folder. Checkpoints follow each other so closely that the
-process writes nearly all of the time.
+Each process starts the run, or resumes what is in the folder. Checkpoints follow each other so
+closely that it writes nearly all of the time.
 """
 
-import os
+import multiprocessing
 import random
 import signal
-import subprocess
-import sys
 import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 EVERY = 4  # steps from one checkpoint to the next
+# Every process is forked from one that has imported these, which takes most of its time.
+PRELOADED = ["jax", "optax", "scipy.stats", "xarray", "zarr", "orbax.checkpoint"]
+PROCESSES = multiprocessing.get_context("forkserver")
 
 
 def sample(folder: Path | None) -> Any:
@@ -58,30 +57,32 @@ KINDS = {"sample": sample, "train": train}
 
 def run_with_kills(kind: str, folder: Path, num_kills: int, seed: int) -> int:
     """Run to the end through `num_kills` kills; return the number of kills that hit the run."""
+    PROCESSES.set_forkserver_preload(PRELOADED)
     moments = random.Random(seed)
-    command = [sys.executable, "-W", "ignore", __file__, kind, str(folder)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     hits = 0
     for _ in range(num_kills):
-        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         newest = _newest(folder)
-        while process.poll() is None and _newest(folder) == newest:
+        process = PROCESSES.Process(target=_start_or_resume, args=(kind, folder))
+        process.start()
+        while process.is_alive() and _newest(folder) == newest:
             time.sleep(0.01)
         time.sleep(moments.uniform(0, 0.4))
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
+        if process.is_alive():
+            process.kill()
             hits += 1
-        _, errors = process.communicate()
-        if process.returncode not in (0, -signal.SIGKILL):
-            raise AssertionError(errors)
-    subprocess.run(command, env=environment, check=True)
+        process.join()
+        assert process.exitcode in (0, -signal.SIGKILL), "its traceback is above"
+    process = PROCESSES.Process(target=_start_or_resume, args=(kind, folder))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
     return hits
+
+
+def _start_or_resume(kind: str, folder: Path) -> None:
+    warnings.simplefilter("ignore")
+    KINDS[kind](folder)
 
 
 def _newest(folder: Path) -> int:
     return max((int(path.stem) for path in folder.glob("commits/*.json")), default=-1)
-
-
-if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    KINDS[sys.argv[1]](Path(sys.argv[2]))

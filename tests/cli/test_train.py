@@ -292,12 +292,13 @@ def test_a_run_stopped_by_ctrl_c_resumes_bit_for_bit(here, capsys, tmp_path, mon
         assert_array_equal(one, other)
 
 
-def test_a_run_started_in_python_says_how_to_continue(here, capsys, tmp_path):
+def test_a_run_started_in_python_says_how_to_continue_and_that_works(here, capsys, tmp_path):
     task = Task("model.py:dense", "model.py:shades", batch_size=8, augment=False)
     problem, init = task.problem()
     train(problem, init, epochs=1, num_replicas=2, method="ensemble", progress=False,
              run_dir=tmp_path / "mine")  # fmt: skip
     assert "started in Python" in run_failing(capsys, "resume", tmp_path / "mine")
+    assert rx.resume(tmp_path / "mine", problem).num_epochs == 1
 
 
 # wrong input
@@ -360,14 +361,6 @@ def test_a_short_run_on_digits_has_an_average(asked):
     pytest.importorskip("sklearn")
     main(["train", "--epochs", "5"])
     assert asked["burn_in"] < 5
-
-
-def test_the_remedy_for_a_run_of_python_works(here, tmp_path):
-    task = Task("model.py:dense", "model.py:shades", batch_size=8, augment=False)
-    problem, init = task.problem()
-    options = {"method": "ensemble", "num_replicas": 2, "progress": False}
-    train(problem, init, epochs=1, run_dir=tmp_path / "mine", **options)
-    assert rx.resume(tmp_path / "mine", problem).num_epochs == 1
 
 
 def test_the_folder_of_the_data_is_found_from_elsewhere(asked, monkeypatch):

@@ -52,7 +52,7 @@ OTHERS = [
 ]
 
 
-QUICK = [SIXTEEN[8], OTHERS[1]]
+QUICK = [SIXTEEN[8]]
 LADDERS = [*SIXTEEN.values(), *OTHERS]
 
 
@@ -136,7 +136,7 @@ MUTANTS = {
     "mutant",
     [
         slow("always_odd"),
-        "parity_one_step_late",
+        slow("parity_one_step_late"),
         "gate_that_never_closes",
         slow("gate_that_never_reopens"),
     ],

@@ -29,6 +29,7 @@ def ours(summary: dict) -> dict:
     return {finding["what"]: finding["ours"] for finding in summary["findings"]}
 
 
+@pytest.mark.slow
 def test_all_kernels_make_round_trips_at_the_target_swap_rate(summary) -> None:
     """The standard deviation over seeds is below 2."""
     numbers = ours(summary)
@@ -37,6 +38,7 @@ def test_all_kernels_make_round_trips_at_the_target_swap_rate(summary) -> None:
     assert numbers["verdicts per step, farthest from the target"] == pytest.approx(0.4, abs=0.02)
 
 
+@pytest.mark.slow
 def test_preconditioning_crosses_the_long_coordinate_and_the_others_do_not(summary) -> None:
     """Eight seeds: standard errors are about 0.03."""
     numbers = ours(summary)
@@ -63,6 +65,7 @@ def test_a_small_run_is_sound() -> None:
     assert is_sound(measure_small())
 
 
+@pytest.mark.slow
 def test_a_flipped_verdict_is_not_sound(monkeypatch) -> None:
     monkeypatch.setattr(swap, "judge", flipped_verdict)
     assert not is_sound(measure_small())

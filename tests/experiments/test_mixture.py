@@ -5,8 +5,8 @@ broken rule, gate or sign is seen.
 """
 
 import json
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from replicax.experiments import load_study
 from replicax.experiments.mixture import auto, exact, figures
 from replicax.experiments.mixture import study as mixture
 from replicax.experiments.shared.runner import read_record, reproduce
-from replicax.experiments.shared.study import Cell, Scale, Work
+from replicax.experiments.shared.study import Scale, Work
 from replicax.run.program import Programs
 
 STUDY = load_study("mixture")
@@ -77,22 +77,21 @@ def test_the_correction_that_the_run_finds_removes_the_bias(
     assert cell["distance"] < 0.05  # without correction 0.083
 
 
-def shortened(scale: Scale) -> list[Cell]:
-    cells = STUDY.cells(scale)
-    return [
-        Cell(name, settings | {"num_steps": 12_000 if "auto" in settings else 3_000})
-        for name, settings in cells
-    ]
-
-
-def test_short_runs_leave_numbers_figures_and_a_page(
+def test_draws_of_the_target_leave_numbers_figures_and_a_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Without the chains, whose draws are compared with exact values below."""
     coarse = exact.OF_THE_PAPER._replace(grid=(-12.0, 9.5, 37))
     for module in (mixture, figures):
         monkeypatch.setattr(module, "_MODES", coarse)
-    study = replace(STUDY, cells=shortened)
-    summary = reproduce(study, tmp_path, Scale(quick=True), progress=False)
+
+    def sample(work: Work, settings: dict[str, Any], window_correction: Any, **more: Any) -> Any:
+        drawn = np.random.default_rng(0).choice(coarse.points(), (16, 300), p=coarse.truth())
+        each = np.full(16, 3.0 if window_correction == "auto" else window_correction)
+        return SimpleNamespace(draws=drawn, window_swap_rate=each[:, None], window_correction=each)
+
+    monkeypatch.setattr(mixture, "sample", sample)
+    summary = reproduce(STUDY, tmp_path, Scale(quick=True), progress=False)
     assert [cell["name"] for cell in summary["cells"]] == [
         "sigma=3-W=1", "sigma=3-W=100", "auto-sigma=3-W=100"
     ]  # fmt: skip
@@ -150,6 +149,7 @@ def test_a_rule_turned_around_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not agrees(0.0)
 
 
+@pytest.mark.slow
 def test_a_gate_that_never_closes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     right = WindowedDEO.swapping_pairs
 
@@ -160,6 +160,7 @@ def test_a_gate_that_never_closes_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     assert not agrees(0.0)
 
 
+@pytest.mark.slow
 def test_a_correction_of_the_wrong_sign_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     right = swap.log_swap_probability
     wrong = lambda pair, window_correction: right(pair, -window_correction)  # noqa: E731

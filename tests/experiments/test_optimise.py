@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import slow
 from mutants import flipped_verdict, swap_that_never_comes
 from scipy.optimize import brentq
 
@@ -99,7 +100,7 @@ def is_sound(method: str, record: dict[str, np.ndarray]) -> bool:
     return bool(record["cold_energy"].mean() < 12) and all_swap == (method == "exactly_one")
 
 
-@pytest.mark.parametrize("method", ["exactly_one", "deo_star"])
+@pytest.mark.parametrize("method", ["exactly_one", slow("deo_star")])
 def test_a_small_search_is_sound(method) -> None:
     assert is_sound(method, search_small(method))
 
@@ -108,8 +109,8 @@ def test_a_small_search_is_sound(method) -> None:
     ("module", "name", "mutant", "method"),
     [
         # Where swaps are forced the verdict hardly matters: "exactly one" would not tell.
-        (swap, "judge", flipped_verdict, "deo_star"),
-        (WindowedDEO, "swapping_pairs", swap_that_never_comes, "exactly_one"),
+        slow(swap, "judge", flipped_verdict, "deo_star"),
+        slow(WindowedDEO, "swapping_pairs", swap_that_never_comes, "exactly_one"),
     ],
     ids=["flipped_verdict", "swap_that_never_comes"],
 )
@@ -183,7 +184,7 @@ def test_an_annealed_run_resumes_bit_for_bit(tmp_path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("track_best", [True, False])
+@pytest.mark.parametrize("track_best", [True, slow(False)])
 def test_each_chain_has_its_best_point(track_best) -> None:
     target = targets.rastrigin(2.0)
     posterior = rx.sample(

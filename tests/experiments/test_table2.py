@@ -94,6 +94,7 @@ def row_of(page: str, model: str, method: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
+@pytest.mark.slow
 def test_runs_are_made_with_the_papers_settings(runs: Path) -> None:
     starts, deo, star = (table2.open_run(runs / "tiny" / name) for name in RUN)
     assert starts is not None and deo is not None and star is not None
@@ -111,10 +112,26 @@ def test_runs_are_made_with_the_papers_settings(runs: Path) -> None:
         "replicax train --method deo-star --model FILE.PY:tiny --data FILE.PY:blobs --replicas 10 "
         f"--epochs {EPOCHS} --bf16 --on-swap reset --init-from runs/starts"
     )
+
+
+def test_the_settings_are_the_papers() -> None:
     assert Settings().options("ensemble")["epochs"] == 500
     assert Settings().options("starts") == {
         "method": "pretrain", "seed": 0, "num_replicas": 10, "epochs": 300
     }  # fmt: skip
+    assert [Settings().options(m)["on_swap"] for m in ("deo", "deo-star")] == ["reset"] * 2
+
+
+def test_without_runs_the_page_has_the_numbers_of_the_paper_alone(tmp_path: Path) -> None:
+    summary = table2.reproduce(Settings(), tmp_path / "out", tmp_path / "runs", assemble=True)
+    page = (tmp_path / "out" / "table2.md").read_text()
+    for model in table2.PAPER_MODELS:
+        states = {run["state"] for run in summary["models"][model]["runs"].values()}
+        assert states == {"not run"} and f"No run of {model} is there: **not run**." in page
+        cells = row_of(page, model, "DEO⋆-mSGD×P10")[1:]
+        assert not re.search(r"\d", " ".join(cells[:7]))
+        assert cells[7].startswith(f"{paper.RESULTS[model]['deo-star'][2]:.2f} ")
+    assert summary["figures"] == []
 
 
 @pytest.mark.slow
@@ -132,6 +149,7 @@ def test_the_command_makes_all_six(place: Path) -> None:
             assert float(row[5]) == pytest.approx(run.epochs["average_nll_logits"][-1], abs=2e-4)
 
 
+@pytest.mark.slow
 def test_the_page_has_the_numbers_of_the_last_epoch(out: Path, runs: Path) -> None:
     page, summary = (out / "table2.md").read_text(), read_summary(out)["models"]["tiny"]
     for method in ("deo", "deo-star"):
@@ -148,6 +166,7 @@ def test_the_page_has_the_numbers_of_the_last_epoch(out: Path, runs: Path) -> No
         assert summary["runs"][method]["averages"][0]["nll"] == pytest.approx(nll[-1], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_page_of_the_best_epoch_would_be_noticed(place, runs, undrawn, monkeypatch) -> None:
     def best(run: Trained, by: str = "probabilities", start_weight: float = 0.0) -> Metrics:
         lowest = float(np.nanmin(run.epochs[f"average_nll_{by}"]))
@@ -161,6 +180,7 @@ def test_a_page_of_the_best_epoch_would_be_noticed(place, runs, undrawn, monkeyp
         test_the_page_has_the_numbers_of_the_last_epoch(elsewhere, runs)
 
 
+@pytest.mark.slow
 def test_no_path_of_this_machine_is_told(place: Path, out: Path) -> None:
     for name in ("table2.md", "table2.json"):
         text = (out / name).read_text()
@@ -171,6 +191,7 @@ def test_no_path_of_this_machine_is_told(place: Path, out: Path) -> None:
     assert "table2.md" in (out / "index.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_second_call_runs_nothing(place: Path, out: Path, undrawn, monkeypatch) -> None:
     def never(*args: Any, **options: Any) -> None:
         raise AssertionError("all runs are finished")
@@ -183,6 +204,7 @@ def test_a_second_call_runs_nothing(place: Path, out: Path, undrawn, monkeypatch
         table2.run_all(settings_of(place, "ensemble"), runs)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_resumes_from_a_copied_folder(place, runs, undrawn) -> None:
     here, settings = place / "here", settings_of(place, "starts", "deo-star")
     shutil.copytree(runs / "tiny" / "starts", here / "tiny" / "starts")
@@ -218,6 +240,7 @@ def test_unfinished_runs_are_named_so_where_they_are_compared() -> None:
     assert [finding.met for finding in claims] == [True, True]
 
 
+@pytest.mark.slow
 def test_a_run_killed_before_it_saved_anything_begins_again(place, runs, monkeypatch) -> None:
     folder = place / "killed" / "tiny" / "deo-star"
     shutil.copytree(runs / "tiny" / "starts", folder.parent / "starts")
@@ -237,6 +260,7 @@ def test_a_run_killed_before_it_saved_anything_begins_again(place, runs, monkeyp
         table2.run_all(settings_of(place, "starts", "deo-star"), place / "killed")
 
 
+@pytest.mark.slow
 def test_missing_runs_are_named_and_have_no_numbers(place, runs, undrawn) -> None:
     here, elsewhere = place / "few", place / "few-out"
     for name in ("starts", "deo"):

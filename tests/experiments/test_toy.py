@@ -121,7 +121,7 @@ def test_a_study_leaves_numbers_figures_and_a_page(run, name: str) -> None:
     [
         slow(swap, "judge", flipped_verdict),
         slow(WindowedDEO, "active_pairs", parity_of_every_step),
-        (WindowedDEO, "swapping_pairs", gate_that_never_closes),
+        slow(WindowedDEO, "swapping_pairs", gate_that_never_closes),
     ],
 )
 def test_a_mutant_loses_the_round_trips_of_the_window(module, name, mutant, monkeypatch) -> None:

@@ -1,6 +1,6 @@
 """Kernels x schedules x rules: every combination that is allowed runs, and runs the same.
 
-By default half of a pairwise cover, in which every two parts meet. All of them under `slow`.
+By default every part at least once. Under `slow` all, first a pairwise cover: any two parts meet.
 """
 
 import functools
@@ -67,7 +67,15 @@ def pairwise_cover(*axes: list[str]) -> list[tuple[str, ...]]:
 
 AXES = (list(KERNELS), list(SCHEDULES), list(RULES))
 COVER = pairwise_cover(*AXES)
-QUICK = [row for place, row in enumerate(COVER) if place % 4 < 2]
+QUICK = [
+    ("sgld", "no_gate", "bias_corrected"),
+    ("sgld", "seo", "estimated"),
+    ("momentum", "at_most_one", "metropolis"),
+    ("momentum", "ape", "window_corrected"),
+    ("preconditioned", "none", "window_corrected"),
+    ("cyclical", "exactly_one", "bias_corrected"),
+    ("adam", "adj", "deterministic"),
+]
 REST = sorted(set(itertools.product(*AXES)) - set(COVER))
 
 
@@ -77,7 +85,8 @@ def test_the_cover_holds_every_two_parts_and_little_more() -> None:
         assert met == set(itertools.product(AXES[one], AXES[other]))
     assert len(COVER) < 1.3 * len(KERNELS) * len(SCHEDULES)
     for axis, parts in enumerate(AXES):
-        assert all(sum(row[axis] == part for row in QUICK) >= 2 for part in parts)
+        assert {row[axis] for row in QUICK} == set(parts)
+    assert set(QUICK) <= set(COVER)
 
 
 class Counted:
@@ -179,8 +188,8 @@ def test_any_combination_runs_in_one_trace(parts: Parts) -> None:
     check_combination(parts)
 
 
-EAGER = [("sgld", "at_most_one", "deterministic")]
-EAGER_TOO = [
+EAGER = [
+    ("sgld", "at_most_one", "deterministic"),
     ("preconditioned", "adj", "bias_corrected"),
     ("momentum", "exactly_one", "window_corrected"),
     ("cyclical", "seo", "metropolis"),
@@ -188,7 +197,8 @@ EAGER_TOO = [
 ]
 
 
-@pytest.mark.parametrize("parts", [*EAGER, *map(slow, EAGER_TOO)], ids="-".join)
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", EAGER, ids="-".join)
 def test_a_step_is_the_same_without_jit(parts: Parts) -> None:
     _, advance, state = built(parts, Counted().target())
     state = state._replace(step=state.step + 3)  # past the measurement
@@ -275,6 +285,7 @@ def test_an_energy_may_be_of_low_precision() -> None:
     assert posterior.energies.dtype == np.float32
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_unit_of_energy_is_measured_in_double_precision_too() -> None:
     with jax.enable_x64(True):

@@ -21,11 +21,12 @@ from replicax.experiments.mixture.exact import OF_THE_PAPER, TwoModes
 solve = functools.cache(exact.solve)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("energy_noise_std", "window", "window_correction", "left", "swaps"),
     [
-        slow(3.0, 1, 0.0, 0.4034, 0.0305),
-        slow(2.0, 10, 0.0, 0.452, 0.566),
+        (3.0, 1, 0.0, 0.4034, 0.0305),
+        (2.0, 10, 0.0, 0.452, 0.566),
         (3.0, 10, 0.0, 0.425, 0.249),
         (3.0, 10, 1.13, 0.4034, 0.147),
     ],
@@ -88,7 +89,7 @@ def sample_near(rule: Rule, energy_noise_std: float, window: int, swaps: str) ->
     ("rule", "energy_noise_std", "window", "swaps"),
     [
         slow(metropolis(), 0.0, 1, "at_most_one"),
-        (metropolis(), 0.0, 5, "at_most_one"),
+        slow(metropolis(), 0.0, 5, "at_most_one"),
         slow(bias_corrected(1.5), 1.5, 10, "at_most_one"),
         (bias_corrected(1.5), 1.5, 10, "no_gate"),
         (window_corrected(1.0, 1.5), 1.5, 10, "at_most_one"),
@@ -113,7 +114,8 @@ def test_the_chain_on_two_modes_has_the_law_of_its_grid_solution(
     assert rates.mean() == pytest.approx(solution.swaps_per_window, abs=0.005 if gated else 0.02)
 
 
-@pytest.mark.parametrize(("energy_noise_std", "window"), [(0.0, 5), slow(1.5, 10)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("energy_noise_std", "window"), [(0.0, 5), (1.5, 10)])
 def test_the_bias_of_a_gate_is_large_enough_to_be_seen_above(
     energy_noise_std: float, window: int
 ) -> None:

@@ -2,6 +2,7 @@
 of the two states that meet. Bayesian linear regression has an exact posterior to compare with."""
 
 import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -16,6 +17,9 @@ from replicax.algorithm.energy_noise import EnergySource
 from replicax.algorithm.swap import BiasCorrected
 from replicax.algorithm.target import Target, as_target, with_row_energies
 from replicax.run.batches import as_batches, as_epochs
+from replicax.run.initial import use_rows
+from replicax.run.options import Options
+from replicax.run.program import build_program
 
 NUM_ROWS, NOISE_VAR, PRIOR_VAR = 1000, 4.0, 100.0
 _RNG = np.random.default_rng(0)
@@ -49,6 +53,7 @@ def std_ratio(num_steps: int = 5_000) -> float:
         progress=False,
         rule="bias_corrected",
     )
+    assert posterior.options["row_energies"]
     assert posterior.verdict_rate.min() > 0.02
     draws = posterior.draws.reshape(-1, 3)
     return float(np.mean(draws.std(axis=0) / np.sqrt(np.diag(COVARIANCE))))
@@ -109,12 +114,15 @@ def test_energies_that_are_no_mean_over_rows_are_estimated_by_further_batches() 
     def fixed_scale(x: Any, rows: Any) -> jax.Array:
         return 10.0 * jnp.sum((rows - x) ** 2)
 
-    options = {"batches": OUTPUTS[:100], "batch_size": 10, "rule": "bias_corrected"}
-    options |= {"num_steps": 20, "num_replicas": 2, "learning_rate": 1e-5}
-    options |= {"temperature": (1.0, 2.0), "window": 1, "progress": False}
-    assert not rx.sample(fixed_scale, 0.0, **options).options["row_energies"]
-    by_mean = lambda x, rows: 100.0 * jnp.mean((rows - x) ** 2)  # noqa: E731
-    assert rx.sample(by_mean, 0.0, **options).options["row_energies"]
+    def has_rows(energy: Any) -> bool:
+        rule = {"rule": "bias_corrected", "temperature": (1.0, 2.0), "window": 1}
+        options = Options(20, 1e-5, num_replicas=2, **rule).complete()
+        program = build_program(options, as_target(energy), as_batches(OUTPUTS[:100], 10))
+        carry: Any = SimpleNamespace(state=SimpleNamespace(points=jnp.zeros((1, 2))))
+        return use_rows(program, carry).target.row_energies is not None
+
+    assert not has_rows(fixed_scale)
+    assert has_rows(lambda x, rows: 100.0 * jnp.mean((rows - x) ** 2))
 
 
 def test_one_energy_that_is_not_finite_does_not_spoil_the_noise_for_good() -> None:
@@ -146,12 +154,18 @@ def test_metropolis_takes_all_rows_and_refuses_mini_batches() -> None:
     assert posterior.result.code == "finished"
     with pytest.raises(ValueError, match="metropolis.*bias_corrected"):
         rx.sample(energy, start, batches=data, batch_size=NUM_ROWS - 1, **WHOLE)
-    with pytest.warns(UserWarning, match="unless each holds all the data"):
-        rx.sample(energy, start, batches=lambda step: data, **WHOLE)
     with pytest.raises(ValueError, match="other mini-batches.*arrays with batch_size"):
         rx.sample(energy, start, batches=lambda step: data, **WHOLE | {"rule": "bias_corrected"})
 
 
+@pytest.mark.slow
+def test_metropolis_warns_of_batches_that_it_cannot_look_into() -> None:
+    start, data = jnp.asarray(MEAN, jnp.float32), (INPUTS, OUTPUTS)
+    with pytest.warns(UserWarning, match="unless each holds all the data"):
+        rx.sample(energy, start, batches=lambda step: data, **WHOLE)
+
+
+@pytest.mark.slow
 def test_a_ladder_that_claims_a_target_is_frozen_at_burn_in() -> None:
     options = WHOLE | {"num_steps": 600, "adapt": True, "history_every": 50, "num_replicas": 4}
     options |= {"learning_rate": 0.05, "temperature": (1.0, 10.0)}

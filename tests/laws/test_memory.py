@@ -66,10 +66,7 @@ RULES: dict[str, tuple[Any, swap.Rule]] = {
     "window_corrected": (NOISY, swap.window_corrected(0.0, ENERGY_NOISE)),
     "own": (energy, Barker()),
 }
-QUICK = [
-    *[(name, "metropolis") for name in ("momentum", "stepwise")],
-    *[("momentum", rule) for rule in ("estimated", "own")],
-]
+QUICK = [("momentum", rule) for rule in ("metropolis", "estimated")]
 SLOW = sorted(set(itertools.product(KERNELS, RULES)) - set(QUICK))
 
 
@@ -138,13 +135,14 @@ def scaled_the_wrong_way(kernel, particles, ladder, old, new, true=replicas.chan
     return true(kernel, particles, ladder, new, old)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize(
     ("mutant", "low", "high"),
     [
         (kept, 1.07, 1.15),
-        slow(reset, 0.3, 0.5),
-        slow(scaled_the_wrong_way, 1.2, 1.5),
+        (reset, 0.3, 0.5),
+        (scaled_the_wrong_way, 1.2, 1.5),
     ],
 )
 def test_momentum_without_the_law_of_its_rung_is_detected(
@@ -182,7 +180,7 @@ def preconditioned(rate: float, **options: Any) -> tuple[float, np.ndarray]:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize(
     ("freezes", "rate", "tolerance"),  # standard errors 0.004 and 0.012
-    [(True, 0.1, 0.02), slow(True, 0.01, 0.05), slow(False, 0.1, 0.02), (False, 0.01, 0.05)],
+    [(True, 0.1, 0.02), slow(True, 0.01, 0.05), slow(False, 0.1, 0.02), slow(False, 0.01, 0.05)],
 )
 def test_the_preconditioned_kernel_of_users_has_the_exact_variance(
     freezes: bool, rate: float, tolerance: float, monkeypatch: pytest.MonkeyPatch
@@ -205,8 +203,9 @@ def short(kernel: Any, **options: Any) -> rx.Posterior:
     return sample(bowl, options.pop("rule"), kernel, 0.01, 2, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("stops_at", [60, slow(130)])  # while the preconditioner adapts, and after
+@pytest.mark.parametrize("stops_at", [60, 130])  # while the preconditioner adapts, and after
 def test_a_frozen_preconditioner_resumes_bit_for_bit(tmp_path, stops_at: int) -> None:
     kernel = kernels.preconditioned(0.98)
     whole = short(kernel, num_steps=200, burn_in=160)
@@ -263,7 +262,7 @@ def test_a_memory_without_a_law_is_refused_where_temperatures_decide(name: str) 
         ("sgld", {"on_swap": "reset"}),  # nothing to reset
         slow(optax.sgd(1.0), {}),
         slow("momentum", {"rule": "deterministic", "on_swap": "reset"}),
-        ("preconditioned", {"rule": "deterministic"}),
+        slow("preconditioned", {"rule": "deterministic"}),
         (optax.adam(1.0), {"rule": "deterministic"}),
     ],
 )

@@ -87,6 +87,7 @@ def test_ladder_is_the_history_by_epoch(trained, figures):
     assert_allclose(buffer.get_lines()[1].get_ydata(), trained.history["buffer"][0])
 
 
+@pytest.mark.slow
 def test_ladder_is_per_mean_loss_in_either_unit(trained, figures):
     total = run(problem=tiny_problem(unit="total"), **EXCHANGING | {"epochs": EPOCHS, "burn_in": 2})
     ratio = trained.learning_rates / total.learning_rates
@@ -149,6 +150,7 @@ def test_a_single_network():
     assert len(named(plotted["epochs"].axes[0], "the network").get_xdata()) == 4
 
 
+@pytest.mark.slow
 def test_nothing_is_averaged():
     plotted = run("pretrain", epochs=10).plot()
     assert list(plotted) == ["epochs"]

@@ -32,7 +32,8 @@ def run_in(unit: str, temperature: float) -> tuple[Any, np.ndarray]:
     return last.state, trained.rung_of
 
 
-@pytest.mark.parametrize("temperature", [slow(0.0), 0.05])
+@pytest.mark.slow
+@pytest.mark.parametrize("temperature", [0.0, 0.05])
 def test_the_unit_of_energies_does_not_change_the_path(temperature: float) -> None:
     (mean, mean_path), (total, total_path) = (run_in(u, temperature) for u in ("mean", "total"))
     assert len(np.unique(mean_path[0], axis=0)) > 2, "replicas must have exchanged"
@@ -110,7 +111,7 @@ def gaussian_problem(unit: str) -> Supervised:
 
 
 @pytest.mark.parametrize(
-    ("unit", "temperature"), [slow("mean", 1.0), ("total", 1.0), ("mean", 0.25)]
+    ("unit", "temperature"), [slow("mean", 1.0), slow("total", 1.0), ("mean", 0.25)]
 )
 def test_sampling_a_problem_gives_its_posterior(unit: str, temperature: float) -> None:
     """SGLD at the rate eta leaves the exact variance, T / N here, divided by 1 - eta / 2."""

@@ -34,13 +34,8 @@ def options_of(method: str, epochs: int) -> dict[str, Any]:
     return LENGTHS[method][2] | {"method": method, "epochs": epochs, "average_starts": True}
 
 
-SLOW = ("deo", "deo-star", "sgld", "cyc-sghmc", "cyc-swag")  # each is much like another
-
-
-@pytest.mark.parametrize(
-    "method",
-    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in LENGTHS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("method", LENGTHS)
 def test_a_run_that_is_made_longer_is_a_long_run(method: str, tmp_path: Path) -> None:
     short, long, _ = LENGTHS[method]
     straight = train(PROBLEM, NETWORK.init, **options_of(method, long), keep_networks=True)
@@ -137,10 +132,10 @@ def test_a_killed_extension_is_not_finished(tmp_path: Path) -> None:
     assert rx.resume(folder, PROBLEM, progress=False).result.code == "finished"
 
 
-def test_a_training_is_resumed_with_its_batch_size_and_kernel(tmp_path: Path) -> None:
-    folder, other = tmp_path / "run", tiny_problem(batch_size=16)
-    options = options_of("deo", 2) | {"callback": lambda progress: "stop"}
-    train(PROBLEM, NETWORK.init, **options, run_dir=folder)
+def test_a_training_is_resumed_with_its_batch_size_and_kernel(
+    killed: tuple[rx.Trained, Path],
+) -> None:
+    (_, folder), other = killed, tiny_problem(batch_size=16)
     with pytest.raises(ValueError, match="32 rows, 8 a batch; .*32 rows, 16 a batch"):
         resume_training(folder, other)
     with pytest.raises(ValueError, match="was made by rx.train.*gain and buffer_gain"):

@@ -138,6 +138,7 @@ PROBLEM = tiny_problem()
 SWAG: dict[str, Any] = {"method": "cyc-swag", "num_replicas": 2, "progress": False}
 
 
+@pytest.mark.slow
 def test_a_training_draws_around_the_networks_of_its_cycles() -> None:
     """The batch statistics of draws are those of their parameters, on the training data."""
     trained = train(

@@ -193,6 +193,7 @@ def test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit(
     jax.tree.map(np.testing.assert_array_equal, last.state, state)
 
 
+@pytest.mark.slow
 def test_a_run_stopped_after_an_epoch_goes_on_bit_for_bit(folder: Path, tmp_path: Path) -> None:
     straight, state = whole(folder, "deo-star")
     assert len(np.unique(straight.rung_of[0], axis=0)) > 1, "replicas must have exchanged"
@@ -230,7 +231,7 @@ def assert_average_of(average: Any, logits: np.ndarray) -> None:
 
 
 def test_the_average_is_that_of_the_networks_kept(folder: Path) -> None:
-    trained, _ = whole(folder, "deo-star")
+    trained, _ = whole(folder, "deo")
     kept = jax.tree.map(lambda leaf: leaf[0], trained.draws)
     assert_average_of(trained.average, logits_of(kept, 2))
     assert trained.epochs["weight"].tolist() == [1.0, 2.0]
@@ -242,7 +243,7 @@ def test_the_average_is_that_of_the_networks_kept(folder: Path) -> None:
 
 
 def test_start_networks_are_averaged_apart(folder: Path) -> None:
-    trained, _ = whole(folder, "deo-star")
+    trained, _ = whole(folder, "deo")
     _, start_key = seed_keys(0, 1)
     keys = jax.random.split(jax.random.fold_in(start_key, 0), NUM_REPLICAS)
     assert_average_of(trained.starts, logits_of(jax.vmap(NETWORK.init)(keys), NUM_REPLICAS))
@@ -258,7 +259,7 @@ def test_an_average_may_begin_after_a_burn_in() -> None:
 
 
 def test_rows_of_an_epoch_are_by_rung(folder: Path) -> None:
-    trained, state = whole(folder, "deo-star")
+    trained, state = whole(folder, "deo")
     points = jax.tree.map(lambda leaf: leaf[0][state.replica_at[0]], state.points)
     logits = logits_of(points, NUM_REPLICAS).astype(np.float64)
     labels = np.asarray(PROBLEM.test.labels)  # type: ignore[union-attr]
@@ -295,6 +296,7 @@ def test_cycles_are_averaged_where_they_are_slow() -> None:
     assert picked == [9, 10, 19, 20]
 
 
+@pytest.mark.slow
 def test_a_pretraining_keeps_no_average_and_starts_the_next_run(folder: Path) -> None:
     pretrained, state = whole(folder, "pretrain")
     assert float(pretrained.average.weight) == 0
@@ -310,30 +312,31 @@ def test_a_pretraining_keeps_no_average_and_starts_the_next_run(folder: Path) ->
 
 
 def test_networks_of_a_run_come_from_cold_to_hot(folder: Path) -> None:
-    _, state = whole(folder, "deo-star")
+    _, state = whole(folder, "deo")
     replica_at = state.replica_at[0]
     assert replica_at.tolist() != list(range(NUM_REPLICAS))
-    found = networks_of(folder / "deo-star", PROBLEM, 2)
+    found = networks_of(folder / "deo", PROBLEM, 2)
     wanted = jax.tree.map(lambda leaf: leaf[0][replica_at[:2]], state.points)
     jax.tree.map(np.testing.assert_array_equal, found, wanted)
 
 
 def test_starts_that_do_not_fit_get_a_sentence(folder: Path) -> None:
-    whole(folder, "pretrain")
+    whole(folder, "ensemble")
     options = options_of("deo-star")
     with pytest.raises(ValueError, match="holds 2 networks, but 3 are needed"):
-        train(PROBLEM, folder / "pretrain", **options)
+        train(PROBLEM, folder / "ensemble", **options)
     with pytest.raises(ValueError, match="in the unit 'mean'"):
-        train(tiny_problem(unit="total"), folder / "pretrain", **options)
+        train(tiny_problem(unit="total"), folder / "ensemble", **options)
     with pytest.raises(ValueError, match="in the unit 'mean'"):
-        resume_training(folder / "pretrain", tiny_problem(unit="total"))
+        resume_training(folder / "ensemble", tiny_problem(unit="total"))
     with pytest.raises(ValueError, match="has no ladder"):
         train(PROBLEM, NETWORK.init, epochs=1, method="ensemble", learning_rate=(0.1, 0.2))
     with pytest.raises(ValueError, match="one of deo-star"):
         train(PROBLEM, NETWORK.init, epochs=1, method="sgd")
 
 
-@pytest.mark.parametrize("unit", [slow("mean"), "total"])
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["mean", "total"])
 def test_gains_may_be_numbers(unit: str) -> None:
     """With the buffer so high that no pair agrees, each step takes gain x target from it."""
     high, gain = 50.0, 0.1
@@ -345,9 +348,10 @@ def test_gains_may_be_numbers(unit: str) -> None:
     np.testing.assert_allclose(trained.buffer, problem.scale * (high - fallen), rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "gain",
-    [slow(ConstantGain(0.02)), lambda step: 0.02 / (1 + step)],
+    [ConstantGain(0.02), lambda step: 0.02 / (1 + step)],
 )
 def test_gains_of_ones_own_go_on(gain: Any, tmp_path: Path) -> None:
     options = options_of("deo-star") | {"buffer_gain": gain, "keep_networks": True}
@@ -378,6 +382,7 @@ class Own(NamedTuple):
     both: Any
 
 
+@pytest.mark.slow
 def test_parameters_in_containers_of_ones_own_get_a_sentence_on_resuming(tmp_path: Path) -> None:
     def loss_fn(params: Any, state: Any, batch: Any, key: Any) -> tuple[Any, Any]:
         return jnp.mean((params.both - batch) ** 2), state

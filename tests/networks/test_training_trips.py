@@ -41,6 +41,7 @@ def start(key: Any) -> tuple[Any, Any]:
     return jax.random.normal(key, (2,)), {}
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_with_its_round_trips_and_epochs(tmp_path: Path) -> None:
     """Two replicas that swap whenever they may: round trips begin before and after the stop."""
     problem = quick_problem()

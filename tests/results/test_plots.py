@@ -268,6 +268,7 @@ def test_lemma_1_is_left_out_where_it_does_not_apply(posterior, figures):
     assert "Lemma" not in words(alter(posterior, schedule="seo").plot()["trips"])
 
 
+@pytest.mark.slow
 def test_many_replicas_are_thinned_out():
     rates = dict(learning_rate=(0.01, 0.3), history_every=10)
     plotted = quick(num_steps=30, num_replicas=1024, **rates).plot()
@@ -279,6 +280,7 @@ def test_many_replicas_are_thinned_out():
     assert len(lines(plotted["paths"].axes[0])) <= 33
 
 
+@pytest.mark.slow
 def test_two_replicas_many_chains_and_parameters():
     run = quick(
         lambda tree: sum(bowl(leaf) for leaf in jax.tree.leaves(tree)),

@@ -29,7 +29,7 @@ def batch_of(step: int):
 @pytest.mark.parametrize(
     "batches",
     [
-        lambda: dict(batches=DATA, batch_size=8),
+        slow(lambda: dict(batches=DATA, batch_size=8)),
         slow(lambda: dict(batches=batch_of)),
         lambda: dict(batches=(batch_of(step) for step in range(10_000))),
     ],

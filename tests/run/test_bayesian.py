@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from common import assert_same_run, slow
+from common import assert_same_run
 
 import replicax as rx
 
@@ -121,7 +121,8 @@ def test_the_evidence_is_refused_where_it_is_not_known(noisy, exact) -> None:
         noisy.log_evidence()
 
 
-@pytest.mark.parametrize("swap_energy", ["full", slow(30)])
+@pytest.mark.slow
+@pytest.mark.parametrize("swap_energy", ["full", 30])
 def test_a_run_on_mini_batches_resumes_bit_for_bit(tmp_path, swap_energy) -> None:
     options = {"num_replicas": 3, "num_chains": 2, "swap_energy": swap_energy, "swap_every": 3}
     target, call = posterior_of(batch_size=12), {"burn_in": 40, "progress": False}
@@ -193,15 +194,21 @@ def test_an_energy_with_noise_is_not_given_a_learning_rate() -> None:
 
 
 def test_an_energy_that_depends_on_its_key_is_not_taken_as_exact() -> None:
-    def energy(x, batch, key, noise=3.0):
-        return x**2 / 2 + noise * jax.random.normal(key)
-
     with pytest.raises(ValueError, match="with one key"):
-        rx.sample(energy, 0.0, num_steps=9, progress=False)
-    exact = rx.sample(
-        lambda x, batch, key: energy(x, batch, key, 0.0), 0.0, num_steps=9, progress=False
-    )
-    assert exact.num_draws == 6
+        rx.sample(
+            lambda x, batch, key: x**2 / 2 + 3 * jax.random.normal(key),
+            0.0,
+            num_steps=9,
+            progress=False,
+        )
+
+
+@pytest.mark.slow
+def test_an_energy_that_only_takes_a_key_is_exact() -> None:
+    def energy(x, batch, key):
+        return x**2 / 2 + 0 * jax.random.normal(key)
+
+    assert rx.sample(energy, 0.0, num_steps=9, progress=False).num_draws == 6
 
 
 def test_batches_of_the_host_are_not_taken_as_all_the_data() -> None:

@@ -42,6 +42,7 @@ def test_rates_and_trips_are_those_of_the_counted_steps(options, counted_from) -
     assert posterior.round_trips.min() > 5
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_all_steps_count_where_nothing_is_measured() -> None:
     posterior = sample(buffer=0.1, buffer_gain=0.01)

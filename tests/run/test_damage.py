@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from common import assert_same_run
+from common import assert_same_run, slow
 
 import replicax as rx
 from replicax.run.storage import checkpoint, commits, files
@@ -403,7 +403,7 @@ SIGNALLED = """
 """
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
+@pytest.mark.parametrize("name", ["SIGTERM", slow("SIGUSR1")])
 def test_a_signal_saves_and_ends_the_process(name: str, tmp_path: Path, whole) -> None:
     number, folder = getattr(signal, name), tmp_path / "run"
     paths = [str(path) for path in (Path(__file__).parents[2], *Path(__file__).parents[:2])]

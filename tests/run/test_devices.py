@@ -76,7 +76,7 @@ def test_a_run_goes_on_with_the_same_numbers_on_other_devices(paper, folder):
         assert_same(paper[0], resumed)
 
 
-@pytest.mark.parametrize("case", ["network", slow("paper"), slow("hmc")])
+@pytest.mark.parametrize("case", ["paper", slow("network"), slow("hmc")])
 def test_only_energies_cross_in_a_step(case):
     found = crossings_of(case)
     at_every_step = [one for one in found if one.in_loop and not one.in_branch]

@@ -106,6 +106,7 @@ def test_how_a_run_is_cut_changes_nothing(options: dict[str, int]) -> None:
     np.testing.assert_array_equal(whole.learning_rates, cut.learning_rates)
 
 
+@pytest.mark.slow
 def test_the_order_follows_from_seed_and_chain_alone() -> None:
     first = shown(run(24, 8))["rows"]
     alone, other = (shown(run(24, 8, num_chains=1, seed=seed))["rows"] for seed in (0, 1))

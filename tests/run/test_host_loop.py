@@ -173,6 +173,7 @@ def test_a_callback_sees_progress_and_can_stop_the_run():
     assert posterior.draws.shape == (2, len(range(5, 120, 3)), 2)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_ctrl_c_saves_everything_and_the_run_goes_on_from_there(tmp_path, whole):
     folder = tmp_path / "run"
@@ -248,6 +249,7 @@ def test_an_energy_that_is_not_finite_at_the_start_stops_before_compilation():
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_draws_of_other_rungs_come_on_request(tmp_path):
     posterior = run_modes25(60, draw_rungs=(0, 3), run_dir=tmp_path / "r")
@@ -260,6 +262,7 @@ def test_draws_of_other_rungs_come_on_request(tmp_path):
         posterior.draws_at(2)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_best_point_seen_is_kept_for_optimisation():
     rugged = rx.targets.modes25(noise_std=0.0)

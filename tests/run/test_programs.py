@@ -33,7 +33,7 @@ DIFFERENT = [
     slow({"target_swap_rate": 0.2, "window": 1, "learning_rate": (0.001, 0.1)}),
     slow({"buffer": 2.0, "buffer_gain": rx.Gain(), "window": 2}),
     slow({"schedule": "seo"}),
-    {"rule": rx.swap.window_corrected(0.7, 2.0), "temperature": (1.0, 4.0), "window": 3},
+    slow({"rule": rx.swap.window_corrected(0.7, 2.0), "temperature": (1.0, 4.0), "window": 3}),
     slow({"rule": rx.swap.bias_corrected(1.0), "temperature": (1.0, 4.0), "window": 1}),
 ]
 
@@ -61,6 +61,7 @@ def test_runs_that_differ_in_numbers_compile_once() -> None:
     assert target.count == traced + 2
 
 
+@pytest.mark.slow
 def test_other_targets_and_kernels_do_not_share() -> None:
     programs = rx.Programs()
     cold = run(programs, rx.targets.gaussian(std=0.1), learning_rate=0.001, temperature=(1.0, 2.0))
