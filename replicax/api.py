@@ -261,7 +261,7 @@ def _target_and_batches(
             raise ValueError(
                 "The posterior has its own data: give no batches (and rx.bayesian its batch_size)."
             )
-        if isinstance(target, Bayesian) and isinstance(swap_energy, int):
+        if isinstance(target, Bayesian):
             target = target.judged_on(swap_energy)
         return target.target, target.batches
     return as_target(target), as_batches(batches, batch_size)
@@ -314,11 +314,11 @@ def resume(
         check_energy(program.target, like, program.batches.first(keys[0]), keys[0])
         if not force:
             fingerprint.check(records.folder, program, like, records.metadata.fingerprint)
-        step, carry, _ = restore(records, program, like)
+        step, carry, _, position = restore(records, program, like)
         if step > options.num_steps:
             raise ValueError(f"num_steps is {num_steps}, but the run stands at step {step}.")
         kept = processes.records_to_continue(records)
-        rewind(kept, program, step)
+        rewind(kept, program, step, position)
         noted = records.metadata.note if note is None else note
         kept.write_metadata(
             replace(records.metadata, options=options.to_json(), note=noted, result=None)

@@ -26,6 +26,7 @@ from replicax.data import Dataset, augmentation, plain
 from replicax.errors import at_least, check_flag, check_function, choose, not_negative, show
 from replicax.nn.network import Network
 from replicax.run.batches import EpochBatches, as_epochs
+from replicax.run.source_batches import SourceBatches, as_source, is_source
 
 UNITS = ("mean", "total")
 _FITS = "Do the start, the network and the data belong together?"
@@ -69,7 +70,7 @@ class Supervised:
     """A target, its mini-batches and its test; `supervised` and `classification` return one."""
 
     target: Target
-    batches: EpochBatches
+    batches: EpochBatches | SourceBatches
     unit: str
     test: Test | None = None
 
@@ -100,6 +101,7 @@ def supervised(
     data: Any,
     *,
     batch_size: int,
+    num_rows: int | None = None,
     unit: str = "mean",
     weight_decay: float = 0.0,
     prior_in_energy: bool = False,
@@ -112,7 +114,11 @@ def supervised(
         loss_fn: `loss_fn(params, model_state, batch, key) -> loss, model_state`, the loss being a
             mean over the batch. The model state (batch statistics, ...) belongs to the replica and
             travels with it; without one, pass {} through.
-        data: arrays with a row for every example, in a new order each epoch.
+        data: arrays with a row for every example, in a new order each epoch; or a source, any
+            object whose `iter()` gives an epoch of mini-batches, trees of arrays of `batch_size`
+            rows, in an order of its own.
+        num_rows: of all the data, for a source; its number of batches times `batch_size` unless
+            given. An epoch has as many steps as there are whole batches of them.
         unit: of energies, "mean" or "total".
         weight_decay: of the Gaussian prior, per mean loss; always part of the gradient.
         prior_in_energy: whether swaps see the prior, too.
@@ -133,7 +139,10 @@ def supervised(
     check_flag("prior_in_energy", prior_in_energy)
     if test is not None:
         check_test(test)
-    batches = as_epochs(data, batch_size, prepare)
+    if is_source(data, num_rows):
+        batches = as_source(data, batch_size, num_rows, prepare)
+    else:
+        batches = as_epochs(data, batch_size, prepare)
     scale = float(batches.num_rows) if unit == "total" else 1.0
 
     def prior(params: Any) -> Array:

@@ -76,7 +76,9 @@ def _build_draws(problem: Supervised):
     def draws(key: jax.Array, moments: Moments, state: Any, data: Any) -> tuple[Any, Any]:
         def apply(params: Any, state: Any, key: jax.Array, train: bool):
             # A key stands for images, so that no more than one batch is in memory at a time.
-            return target.energy(params, state, batches.fresh(data)(key), key)
+            fresh = batches.fresh(data)
+            assert fresh is not None  # sources are refused
+            return target.energy(params, state, fresh(key), key)
 
         def one(key: jax.Array) -> tuple[Any, Any]:
             draw_key, key = jax.random.split(key)

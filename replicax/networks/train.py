@@ -196,6 +196,11 @@ def build_evaluation(
     evaluation = evaluate.build(problem, weights, options.test_every, starts)
     if not options.parts.draws_gaussian:
         return evaluation
+    if problem.batches.data is None:
+        raise ValueError(
+            f'The method "{options.method}" takes batch statistics anew from rows in memory, and '
+            "the data are a source: give arrays, or another method."
+        )
     return swag_cycles.build(
         evaluation, problem, clock, kernel, like[0], options.seed, options.burn_in
     )
@@ -267,7 +272,7 @@ def resume_records(
     evaluation = build_evaluation(problem, options, like)
     evaluation.state = restored.evaluation
     folder, records = records.folder, processes.records_to_continue(records)
-    rewind(records, program, restored.step)
+    rewind(records, program, restored.step, restored.source)
     chosen = options.sampler(problem)
     records.write_metadata(
         replace(records.metadata, options=chosen.to_json(), training=options.to_json(), result=None)

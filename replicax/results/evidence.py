@@ -28,8 +28,8 @@ def evidence_of(posterior: Any) -> Evidence:
         )
     if not resolved["adjusted"]:
         raise ValueError(
-            "The evidence needs exact energies: leave out batch_size in rx.bayesian, so that moves "
-            "are adjusted."
+            "The evidence needs exact energies: give rx.bayesian all rows as arrays and no "
+            "batch_size, so that moves are adjusted."
         )
     if not np.all(np.isinf(temperatures[:, -1])):
         raise ValueError(

@@ -25,12 +25,21 @@ class Batches:
     """
 
     data: Any  # arrays that the compiled loop reads; None where `feed` brings them
-    can_refresh: ClassVar[bool] = True  # whether there are further mini-batches, or none are needed
+
+    @property
+    def can_refresh(self) -> bool:
+        """Whether there are further mini-batches, or none are needed."""
+        return True
 
     @property
     def is_whole(self) -> bool:
         """Whether every batch has all rows of the data, as far as is known."""
         return True
+
+    def for_run(self, judged_every: int | None) -> "Batches":
+        """Return the batches of one run, whose swaps are judged on further ones at so many steps'
+        distance, or never."""
+        return self
 
     def describe(self) -> str:
         """Return a description that tells two sources apart when a run resumes."""
@@ -48,8 +57,10 @@ class Batches:
         """Return the mini-batch of `step`, the `place`-th of its chunk."""
         return None
 
-    def fresh(self, data: Any) -> FreshBatches | None:
-        """Return further mini-batches, a function of a key; None where there are none."""
+    def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches | None:
+        """Return further mini-batches, a function of a key; None where there are none.
+
+        `step`, the `place`-th of its chunk, is needed where `feed` brings the data."""
         return None
 
     def first(self, key: Array) -> Any:
@@ -64,8 +75,22 @@ class Batches:
         """Return for how many of `count` steps from `start` on there are batches, and the data."""
         return count, self.data
 
-    def skip_to(self, step: int) -> None:
-        """Go forward to `step`, for a run that resumes there."""
+    def read_ahead(self, start: int, count: int) -> None:
+        """Begin to make the batches of `count` steps from `start` on, beside the loop."""
+
+    def ending(self, step: int) -> str:
+        """Return a sentence about batches that ended at `step`."""
+        return f"The batches ended at step {step}."
+
+    def close(self) -> None:
+        """End what goes on beside the loop."""
+
+    def state(self, step: int) -> bytes | None:
+        """Return what `skip_to` needs to know besides the step."""
+        return None
+
+    def skip_to(self, step: int, state: bytes | None = None) -> None:
+        """Go forward to `step`, for a run that resumes there; `state` was that of the step."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +127,7 @@ class ArrayBatches(Batches):
     def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
         return _rows(data, drawn)
 
-    def fresh(self, data: Any) -> FreshBatches:
+    def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches:
         share = 0.0 if self.batch_size == self.num_rows else 1.0
         return FreshBatches(lambda key: _rows(data, self.draw(key)), share)
 
@@ -167,7 +192,7 @@ class EpochBatches(Batches):
         places = (first + jnp.arange(self.batch_size)) % self.num_rows
         return self._prepared(data, order[places], drawn)
 
-    def fresh(self, data: Any) -> FreshBatches:
+    def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches:
         """Return a function of a key that gives further batches, like those of an epoch: rows
         drawn without replacement, all rows in order when the batch is everything."""
 

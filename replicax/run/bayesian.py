@@ -12,8 +12,9 @@ from jax import Array
 from replicax.algorithm.energy_noise import FreshBatches
 from replicax.algorithm.target import Target
 from replicax.algorithm.tracing import explained
-from replicax.errors import check_function
+from replicax.errors import check_function, show
 from replicax.run.batches import ArrayBatches, as_rows
+from replicax.run.source_batches import SourceBatches, as_source, is_source
 
 _PIECE_ROWS = 4096  # rows whose likelihoods are evaluated at once
 
@@ -33,7 +34,7 @@ class RowBatches(ArrayBatches):
     def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
         return data if self.is_whole else super().take(data, plan, drawn, step, place)
 
-    def fresh(self, data: Any) -> FreshBatches:
+    def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches:
         if self.is_whole:
             return FreshBatches(lambda key: data, 0.0, data)
         size = self.judging_size or self.batch_size
@@ -53,7 +54,7 @@ class Bayesian:
     """A posterior for `rx.sample`; `rx.bayesian` returns one."""
 
     target: Target
-    batches: RowBatches
+    batches: RowBatches | SourceBatches
     log_likelihood: Callable[[Any, Any], Array]
 
     @property
@@ -68,9 +69,19 @@ class Bayesian:
         """Return temperatures in the unit of the energies, which is that of the posterior."""
         return temperature
 
-    def judged_on(self, rows: int | None) -> "Bayesian":
-        """Return the posterior with swaps judged on so many rows."""
-        return replace(self, batches=replace(self.batches, judging_size=rows))
+    def judged_on(self, swap_energy: Any) -> "Bayesian":
+        """Return the posterior with swaps judged as `swap_energy` says, on so many rows."""
+        if isinstance(self.batches, SourceBatches):
+            if swap_energy in (None, "batch"):
+                return self
+            raise ValueError(
+                f"swap_energy is {show(swap_energy)}, and the data are a source, of which there is "
+                'one batch at a time: write swap_energy="batch", which judges swaps on a further '
+                "batch, or give all rows as arrays."
+            )
+        if not isinstance(swap_energy, int):
+            return self
+        return replace(self, batches=replace(self.batches, judging_size=swap_energy))
 
     def pointwise(self, draws: Any) -> np.ndarray:
         """Return the log likelihood of every row under every draw, (chain, draw, row).
@@ -78,6 +89,11 @@ class Bayesian:
         `draws` are those of a `Posterior`, leading axes (chain, draw).
         """
         data = self.batches.data
+        if data is None:
+            raise ValueError(
+                "pointwise needs rows in memory, and the data are a source: take some as arrays, "
+                "rx.bayesian(log_likelihood, log_prior, rows).pointwise(draws), a part at a time."
+            )
 
         @jax.jit
         def of_chain(chain: Any) -> Array:
@@ -94,6 +110,7 @@ def bayesian(
     data: Any,
     *,
     batch_size: int | None = None,
+    num_rows: int | None = None,
 ) -> Bayesian:
     """Return the posterior prior x likelihood of rows of data, for `rx.sample`.
 
@@ -103,10 +120,13 @@ def bayesian(
     Args:
         log_likelihood: `log_likelihood(params, rows) -> (row,)`, one number for each row.
         log_prior: `log_prior(params) -> ()`.
-        data: arrays, or a tree of them, with rows on the first axis.
+        data: arrays, or a tree of them, with rows on the first axis; or a source, any object whose
+            `iter()` gives an epoch of mini-batches, trees of arrays of `batch_size` rows. Of a
+            source swaps are judged on a further mini-batch.
         batch_size: rows that a step sees, drawn at random; all of them unless given. With all rows
             moves are adjusted, and draws are exact; with fewer they are Langevin steps whose error
             is estimated and kept small.
+        num_rows: of all the data, for a source; arrays have their own.
 
     >>> import jax.numpy as jnp, replicax as rx
     >>> posterior = rx.bayesian(
@@ -120,8 +140,8 @@ def bayesian(
     """
     check_function("log_likelihood", log_likelihood, "params", "rows")
     check_function("log_prior", log_prior, "params")
-    rows = as_rows(data, batch_size, "data")
-    batches, num_rows = RowBatches(rows.data, rows.batch_size), rows.num_rows
+    batches = _batches(data, batch_size, num_rows)
+    num_rows = batches.num_rows
 
     def of_rows(params: Any, batch: Any) -> Array:
         count = jax.tree.leaves(batch)[0].shape[0]
@@ -161,10 +181,17 @@ def bayesian(
         prior=prior,
         row_energies=row_energies,
         tempers_likelihood=True,
-        whole_energy=_in_pieces(of_rows, num_rows),
+        whole_energy=None if batches.data is None else _in_pieces(of_rows, num_rows),
         num_rows=num_rows,
     )
     return Bayesian(target, batches, log_likelihood)
+
+
+def _batches(data: Any, batch_size: Any, num_rows: Any) -> RowBatches | SourceBatches:
+    if is_source(data, num_rows):
+        return as_source(data, batch_size, num_rows, judges=True)
+    rows = as_rows(data, batch_size, "data")
+    return RowBatches(rows.data, rows.batch_size)
 
 
 def _in_pieces(of_rows: Callable[[Any, Any], Array], num_rows: int) -> Callable[..., Array]:

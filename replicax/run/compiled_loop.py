@@ -165,7 +165,7 @@ def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, 
 
     def step(random, state, counts, plan, data, place):
         batch = batches.take(data, plan, random.batch, state.step, place)
-        after, info = advance(random, state, batch, batches.fresh(data))
+        after, info = advance(random, state, batch, batches.fresh(data, state.step, place))
         scored = state if settings.energy_at == "before" else after
         counts = counters.count(
             counts, state, after, info, settings, program.counted_from, scored.points

@@ -93,7 +93,8 @@ def _judging(
     dear = int(np.ceil(num_rows / (3 * size * _JUDGING_SHARE)))
     every = chosen.get("swap_every", max(_USUAL_SWAP_EVERY, dear))
     if energy == AUTO:
-        energy = "full" if num_steps >= _FEWEST_ATTEMPTS * every else "batch"
+        affordable = batches.data is not None and num_steps >= _FEWEST_ATTEMPTS * every
+        energy = "full" if affordable else "batch"
     if energy == "full":
         return energy, every, "metropolis"
     return energy, chosen.get("swap_every", _USUAL_SWAP_EVERY), "bias_corrected"

@@ -52,7 +52,10 @@ class HostBatches(Batches):
     iterator: Iterator | None = None
 
     data: ClassVar[Any] = None
-    can_refresh: ClassVar[bool] = False
+
+    @property
+    def can_refresh(self) -> bool:
+        return False
 
     def describe(self) -> str:
         return "a function of the step" if self.is_function else "an iterable"
@@ -110,7 +113,10 @@ class HostBatches(Batches):
             raise UnequalBatches(start, batches) from None
         return len(batches), stacked
 
-    def skip_to(self, step: int) -> None:
+    def ending(self, step: int) -> str:
+        return str(BatchesEnded(step))
+
+    def skip_to(self, step: int, state: bytes | None = None) -> None:
         """Drop the batches of the steps before `step`, one at a time; there may be fewer."""
         if self.is_function or step <= self.position:
             return

@@ -15,7 +15,6 @@ from replicax.run import devices, processes
 from replicax.run import rows as layout
 from replicax.run.compiled_loop import build_chunk, chunk_capacity
 from replicax.run.counters import PAIR_COUNTS
-from replicax.run.host_batches import BatchesEnded
 from replicax.run.initial import seed_keys
 from replicax.run.program import Program, Programs
 from replicax.run.progress import display_progress
@@ -97,7 +96,8 @@ def run(
     start = int(carry.state.step)
     progress = progress if processes.is_first() else False
     with interruptible() as signals, Saver(records, checkpoint_every, keep_checkpoints) as saver:
-        with display_progress(progress, num_steps, start) as display:
+        watched = display_progress(progress, num_steps, start)
+        with watched as display, contextlib.closing(program.batches):
             watchers = [watch for watch in (display, callback) if watch is not None]
             result = _loop(
                 program, carry, num_steps, saver, evaluation, watchers, programs, signals
@@ -131,13 +131,15 @@ def _loop(
     while step < num_steps and result is None:
         count = min(pace.length, num_steps - step, _until_evaluation(program, step))
         count = processes.follow(count)
-        count, data = program.batches.feed(step, count, capacity)
+        with _saving_on_error(saver, program, carry, evaluation):
+            count, data = program.batches.feed(step, count, capacity)
         if count == 0:
-            result = Result("batches_ended", str(BatchesEnded(step)))
+            result = Result("batches_ended", program.batches.ending(step))
             break
         began = time.monotonic()
         slots = layout.draw_slots(program, step, count, capacity)
         carry, rows = chunk(carry, data, count, slots)
+        program.batches.read_ahead(step + count, min(count, num_steps - step - count))
         done = int(rows.count)
         seconds = max(time.monotonic() - began, 1e-9)
         for group, arrays in layout.to_records(program, rows, step, done).items():

@@ -13,12 +13,14 @@ import numpy as np
 
 from replicax.algorithm.kernel import Kernel, has_memory
 from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.schedule import Schedule, Sequential
 from replicax.algorithm.state import Settings
 from replicax.algorithm.swap import Rule
 from replicax.algorithm.target import Target, takes_batch
 from replicax.run import settings as resolve
 from replicax.run.batches import Batches, NoBatches
 from replicax.run.options import Options
+from replicax.run.source_batches import SourceBatches
 
 _LONGEST_CYCLE = 1_000_000  # steps in which a draw is looked for
 _HOTTEST = 1e3  # the highest temperature that an automatic ladder gives a rung of finite energy
@@ -102,13 +104,14 @@ def build_program(
     adapts, _ = resolve.adapts_until(options, rule, schedule)
     hottest = np.inf if target.tempers_likelihood and kernel.adjusted else _HOTTEST
     ladder = resolve.ladder(options, num_replicas, rule, adapts, kernel.first_rate, hottest)
-    _check_combination(options, target, batches, rule, kernel)
+    _check_combination(options, target, batches, rule, kernel, schedule)
+    every = options.swap_every or 1
     settings = Settings(
         schedule=schedule,
         rule=rule,
         tuning=resolve.tuning(options, num_replicas, rule, schedule, kernel, hottest),
         energy_at="whole" if options.swap_energy == "full" else options.energy_at,
-        swap_every=options.swap_every or 1,
+        swap_every=every,
         on_swap=options.on_swap,
         restarts=options.on_nonfinite == "restart",
         langevin=bool(np.any(ladder.temperature > 0)),
@@ -119,7 +122,7 @@ def build_program(
         target,
         kernel,
         settings,
-        batches,
+        batches.for_run(every if rule.judges_afresh else None),
         ladder=ladder,
         buffer=0.0 if isinstance(options.buffer, str) else float(options.buffer),
         seed=options.seed,
@@ -161,7 +164,12 @@ def _map_replicas(target: Target) -> Callable:
 
 
 def _check_combination(
-    options: Options, target: Target, batches: Batches, rule: Rule, kernel: Kernel
+    options: Options,
+    target: Target,
+    batches: Batches,
+    rule: Rule,
+    kernel: Kernel,
+    schedule: Schedule,
 ) -> None:
     if not (takes_batch(target) or isinstance(batches, NoBatches)):
         raise ValueError(
@@ -195,8 +203,14 @@ def _check_combination(
     if rule.judges_afresh and not batches.can_refresh:
         raise ValueError(
             f'The rule "{rule.name}" judges swaps on other mini-batches than those that moved the '
-            "replicas, which a function of the step or an iterable cannot give: pass arrays with "
-            "batch_size."
+            "replicas, which a function of the step, an iterable or a source of rx.supervised "
+            "cannot give: pass arrays with batch_size."
+        )
+    is_source = isinstance(batches, SourceBatches)
+    if rule.judges_afresh and isinstance(schedule, Sequential) and is_source:
+        raise ValueError(
+            f'The schedule "{schedule.name}" judges one pair after another, each on a mini-batch '
+            'of its own, and a source gives one for all: write schedule="deo" or "seo".'
         )
     _check_posterior(options, target, batches, kernel)
     exact = batches.is_whole or options.swap_energy == "full"
@@ -226,7 +240,10 @@ def _check_posterior(options: Options, target: Target, batches: Batches, kernel:
             "batch_size of at least 2 and no model state."
         )
     if options.swap_energy == "full" and target.whole_energy is None:
-        raise ValueError('swap_energy="full" needs an rx.bayesian posterior, which knows its rows.')
+        raise ValueError(
+            'swap_energy="full" needs an rx.bayesian posterior of arrays, which has all rows in '
+            "memory."
+        )
     reaches_prior = not isinstance(options.temperature, str) and np.any(
         np.isinf(np.asarray(options.temperature, float))
     )

@@ -20,6 +20,7 @@ class Restored(NamedTuple):
     step: int
     carry: Carry
     evaluation: Any  # state of the evaluation of networks, or None
+    source: bytes | None = None  # state of the batches, where they have one
 
 
 def point_like(records: FolderRecords, params: Any = None) -> Any:
@@ -49,11 +50,13 @@ def restore(
     shapes = {"carry": carry_like(program, like), "evaluation": evaluation_like}
     arrays = checkpoint.restore(records.folder, step, shapes)
     arrays = jax.tree.map(jnp.asarray, arrays)
-    return Restored(step, arrays["carry"], arrays["evaluation"])
+    source = records.final.get("source")
+    source = None if source is None else source.tobytes()
+    return Restored(step, arrays["carry"], arrays["evaluation"], source)
 
 
-def rewind(records: Records, program: Program, step: int) -> None:
+def rewind(records: Records, program: Program, step: int, source: bytes | None = None) -> None:
     """Bring records and batches to the step of a checkpoint: later rows are dropped."""
-    program.batches.skip_to(step)
+    program.batches.skip_to(step, source)
     if isinstance(records, FolderRecords):
         records.rewind()

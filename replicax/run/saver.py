@@ -83,6 +83,9 @@ class Saver:
             values |= evaluation.final(evaluation.state)
         values["seconds"] = np.asarray(self.before + time.monotonic() - self.began)
         values["peak_bytes"] = np.asarray(peak_memory())
+        source = program.batches.state(step)
+        if source is not None:
+            values["source"] = np.frombuffer(source, np.uint8)
         values = {name: np.array(value) for name, value in values.items()}  # the loop goes on
         self.step, self.clock = step, time.monotonic()
         if not self.has_folder:

@@ -210,7 +210,7 @@ TRAIN = mutations_of(
     ),
     ("evaluation.state = restored.evaluation", "restored.evaluation", f"{_WITHIN_EPOCH}[deo]"),
     (
-        "rewind(records, program, restored.step)",
+        "rewind(records, program, restored.step, restored.source)",
         "restored.step",
         "networks/test_resume.py::test_rows_after_the_checkpoint_are_dropped",
     ),

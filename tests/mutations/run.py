@@ -293,8 +293,8 @@ INITIAL = mutations_of(
 RESTORE = mutations_of(
     "run/restore.py",
     (
-        "program.batches.skip_to(step)",
-        "program.batches.skip_to(0)",
+        "program.batches.skip_to(step, source)",
+        "program.batches.skip_to(0, source)",
         "run/test_saver.py::test_batches_go_forward_when_a_run_is_rewound",
     ),
     ("records.rewind()", "records.folder", _BEYOND),
