@@ -110,10 +110,11 @@ def expected_trips(posterior: Any) -> list[float] | None:
     gated = options["swaps"] != "no_gate" and options["alternate"]
     if options["schedule"] != "windowed_deo" or not gated:
         return None
+    steps = posterior.window * options["swap_every"]  # of a window
     trips = []
     for rate in posterior.window_swap_rate:
         if np.all(rate > 0):
-            trips.append(1000 * theory.round_trip_rate(1 - rate) / posterior.window)
+            trips.append(1000 * theory.round_trip_rate(1 - rate) / steps)
         else:  # nothing passes a pair that never swaps
             trips.append(0.0)
     return trips

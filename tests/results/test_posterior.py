@@ -50,3 +50,18 @@ def test_means_rhat_effective_sizes_and_energies_are_those_of_arviz() -> None:
         assert ours["rhat"] == pytest.approx(float(az.rhat(values)), rel=1e-6)
         assert ours["effective_size"] == pytest.approx(float(az.ess(values)), rel=1e-6)
         assert ours["tail_size"] == pytest.approx(float(az.ess(values, method="tail")), rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_expected_trips_count_steps_and_not_attempts() -> None:
+    """Lemma 1 where swaps are attempted every fifth step: near what was counted."""
+    posterior = rx.sample(
+        rx.targets.gaussian(), jnp.zeros(2), num_steps=12_000, num_replicas=4, num_chains=2,
+        learning_rate=0.3, temperature=(1.0, 8.0), rule="metropolis", window=1, swap_every=5,
+        adapt=False, burn_in=500, progress=False,
+    )  # fmt: skip
+    summary = posterior.summary()
+    ratio = np.divide(
+        summary["round_trips_per_1000_steps"], summary["round_trips_per_1000_steps_expected"]
+    )
+    assert np.all((ratio > 0.7) & (ratio < 1.3)), ratio
