@@ -227,6 +227,7 @@ def test_a_run_goes_on_in_every_stage_as_if_it_had_not_stopped(tmp_path: Any, st
     np.testing.assert_array_equal(whole.history[name], resumed.history[name])
 
 
+@pytest.mark.slow
 def test_a_longer_run_keeps_the_stages_it_began_with(tmp_path: Any) -> None:
     rule = swap.window_corrected("auto", 1.0)
     sample(rule, run_dir=tmp_path, num_steps=300, burn_in=200, programs=None)
