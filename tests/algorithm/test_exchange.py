@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference
-from common import quick_jit, quietly
+from common import quick_jit, quietly, slow
 from oracle_cases import bowl_target
 
 import replicax as rx
@@ -71,10 +71,10 @@ def orbit_trips(num_replicas: int, num_windows: int) -> int:
     [
         (2, 1, "wanted"),
         (3, 1, "metropolis"),
-        (4, 3, "wanted"),
-        (5, 1, "wanted"),
+        slow(4, 3, "wanted"),
+        slow(5, 1, "wanted"),
         (5, 3, "forced"),
-        (6, 2, "forced"),
+        slow(6, 2, "forced"),
     ],
 )
 def test_where_every_swap_happens_paths_are_straight(num_replicas, window, why) -> None:
@@ -144,8 +144,8 @@ def test_a_lone_pair_that_never_rests_goes_round_in_two_windows() -> None:
     ("made", "rule"),
     [
         (schedule.windowed_deo(1, "exactly_one"), swap.deterministic()),
-        (schedule.windowed_deo(1, "exactly_one"), swap.bias_corrected(0.1)),
-        (schedule.windowed_deo(2, "no_gate"), swap.metropolis()),
+        slow(schedule.windowed_deo(1, "exactly_one"), swap.bias_corrected(0.1)),
+        slow(schedule.windowed_deo(2, "no_gate"), swap.metropolis()),
         (schedule.adj(), swap.deterministic()),
         (schedule.ape(), swap.metropolis()),
     ],
@@ -267,6 +267,7 @@ def test_energy_temperature_and_rates_scale_together() -> None:
     np.testing.assert_allclose(large.buffer / factor, one.buffer, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_replicas_that_do_not_exchange_keep_their_learning_rates() -> None:
     target, start = bowl_target(own_gradient=False), np.zeros(2)
     alone = quietly(target, start, schedule="none")

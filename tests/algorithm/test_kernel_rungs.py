@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from common import FIXED
+from common import FIXED, quick_jit
 
 import replicax as rx
 from replicax.algorithm import kernels, prng, schedule, swap
@@ -126,7 +126,7 @@ def one_step(kernel: Kernel, target: Any, rule: swap.Rule, fresh: Any = None, ba
     rungs = Ladder(jnp.array([0.1, 0.4]), jnp.array([2.0, 3.0]))
     state = rx.init(kernel, jnp.array([1.0, 3.0]), rungs, settings)
     random = draw(prng.make_key(0), state.step, state.replicas)
-    return state, *advance(random, state, batch, fresh)
+    return state, *quick_jit(lambda *both: advance(*both, batch, fresh))(random, state)
 
 
 @pytest.mark.parametrize("swaps", [True, False])

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from common import quick_jit
+from common import quick_jit, slow
 
 import replicax as rx
 from replicax.algorithm import kernels, replicas
@@ -184,7 +184,7 @@ def broken_and_moved(schedule: Schedule) -> tuple[int, int]:
     return breaks, moves
 
 
-@pytest.mark.parametrize("schedule", [deo(), windowed_deo(2, "exactly_one")])
+@pytest.mark.parametrize("schedule", [slow(deo()), windowed_deo(2, "exactly_one")])
 def test_a_replica_does_not_swap_as_it_breaks(schedule: Schedule, monkeypatch) -> None:
     breaks, moves = broken_and_moved(schedule)
     assert breaks >= 5 and moves == 0
@@ -210,7 +210,7 @@ def restarts_by_hand(rates: list[float], num_steps: int, moved: bool) -> np.ndar
     return count
 
 
-@pytest.mark.parametrize("energy_at", ["moved", "before"])
+@pytest.mark.parametrize("energy_at", ["moved", slow("before")])
 def test_restarts_are_counted_by_rung(energy_at: str) -> None:
     rates = [0.01, 0.5, 2.0]
     posterior = rx.sample(

@@ -61,7 +61,7 @@ def follow(mean_energy: Any, window: int = 1000, sign: float = 1.0, offset: floa
     return last, np.asarray(values)
 
 
-@pytest.mark.parametrize(("slope", "root"), [(0.03, 3.0), (0.03, -1.0), (0.1, 5.0)])
+@pytest.mark.parametrize(("slope", "root"), [(0.03, 3.0), slow(0.03, -1.0), slow(0.1, 5.0)])
 def test_the_recursion_finds_the_correction_at_which_energies_agree(
     slope: float, root: float
 ) -> None:
@@ -192,6 +192,7 @@ def test_without_windows_there_is_nothing_to_correct() -> None:
     assert given.window_correction.tolist() == [0.7, 0.7]
 
 
+@pytest.mark.slow
 def test_more_than_two_replicas_share_one_correction() -> None:
     posterior = sample(num_replicas=4, window=20)
     assert posterior.window_correction.shape == (2,)
@@ -207,7 +208,8 @@ def uninterrupted() -> rx.Posterior:
     return sample(programs=None)
 
 
-@pytest.mark.parametrize("stop", [slow(150), 450, slow(740)])
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [150, 450, 740])
 def test_a_run_goes_on_in_every_stage_as_if_it_had_not_stopped(tmp_path: Any, stop: int) -> None:
     whole = uninterrupted()
     stopped = sample(
@@ -225,6 +227,7 @@ def test_a_run_goes_on_in_every_stage_as_if_it_had_not_stopped(tmp_path: Any, st
     np.testing.assert_array_equal(whole.history[name], resumed.history[name])
 
 
+@pytest.mark.slow
 def test_a_longer_run_keeps_the_stages_it_began_with(tmp_path: Any) -> None:
     rule = swap.window_corrected("auto", 1.0)
     sample(rule, run_dir=tmp_path, num_steps=300, burn_in=200, programs=None)

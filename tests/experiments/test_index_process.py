@@ -77,7 +77,8 @@ def test_seo_makes_the_round_trips_of_its_closed_form(rates: tuple[float, ...]) 
     assert measured(CoinLadder(seo(), rates), expected) == pytest.approx(expected, rel=0.01)
 
 
-@pytest.mark.parametrize("rates", [slow((0.6,) * 7), UNEQUAL], ids=["equal", "unequal"])
+@pytest.mark.slow
+@pytest.mark.parametrize("rates", [(0.6,) * 7, UNEQUAL], ids=["equal", "unequal"])
 def test_adj_makes_the_round_trips_of_its_closed_form(rates: tuple[float, ...]) -> None:
     expected = theory.round_trip_time_adj(rates)
     odds = sum(r / (1 - r) for r in rates)
@@ -85,6 +86,7 @@ def test_adj_makes_the_round_trips_of_its_closed_form(rates: tuple[float, ...]) 
     assert measured(CoinLadder(adj(), rates), expected) == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_ladder_under_noise_makes_the_round_trips_of_its_closed_form() -> None:
     ladder = NoisyLadder(windowed_deo(11), 6, energy_noise_std=10.0)
     expected = theory.round_trip_time(ladder.rejection_rate, 11, 6)
@@ -132,15 +134,8 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "mutant",
-    [
-        slow("always_odd"),
-        slow("parity_one_step_late"),
-        "gate_that_never_closes",
-        slow("gate_that_never_reopens"),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_broken_schedule_does_not_make_the_round_trips_of_lemma_1(
     mutant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,6 +143,7 @@ def test_a_small_cell_has_its_exact_values(window_correction: float) -> None:
     assert agrees(window_correction)
 
 
+@pytest.mark.slow
 def test_a_rule_turned_around_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     right = swap.judge
     monkeypatch.setattr(swap, "judge", lambda rule, proposal: ~right(rule, proposal))

@@ -64,6 +64,7 @@ def test_exchange_on_mini_batches_does_not_widen_the_posterior() -> None:
     assert 1.0 < std_ratio() < 1.09
 
 
+@pytest.mark.slow
 def test_judged_on_the_batch_that_moved_the_replicas_it_does(monkeypatch) -> None:
     monkeypatch.setattr(BiasCorrected, "judges_afresh", False)
     assert std_ratio() > 1.1

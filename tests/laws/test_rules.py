@@ -147,6 +147,7 @@ def test_sigma_is_estimated_from_the_noise_of_keys() -> None:
     assert estimate[0, 1] == estimate[1, 0] == pytest.approx(5.0, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")  # nothing swaps here, nor should it
 def test_what_a_common_mini_batch_cancels_does_not_count_as_noise() -> None:
     # U = N/b sum_rows (x - d)^2 / 2: two replicas on the same mini-batch differ by

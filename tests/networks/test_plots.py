@@ -134,6 +134,7 @@ def test_reliability_is_that_of_both_averages(trained, figures):
         assert f"Average of {EPOCHS - 2} networks by {by}" in words(figures[name])
 
 
+@pytest.mark.slow
 def test_networks_without_a_ladder_are_alike_and_have_a_mean(alone):
     plotted = alone.plot()
     assert list(plotted) == ["epochs", "reliability", "reliability-logits"]
