@@ -74,12 +74,12 @@ class SourceBatches(Batches):
         return self._prepared(jax.tree.map(lambda leaf: leaf[first], data), drawn)
 
     def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches | None:
-        """Return the one further batch of a step at which swaps are attempted."""
+        """Return the one further batch of a step at which swaps are attempted; its rows are taken
+        as drawn independently."""
         if self.judged_every is None:
             return None
         further = self.batches_before(step) - self.batches_before(step - place) + 1
-        share = 1 - self.batch_size / self.num_rows
-        return FreshBatches(lambda key: jax.tree.map(lambda leaf: leaf[further], data), share)
+        return FreshBatches(lambda key: jax.tree.map(lambda leaf: leaf[further], data))
 
     def first(self, key: Array) -> Any:
         batches = self.reader.read(self.reader.number, 1)
@@ -145,7 +145,7 @@ class SourceBatches(Batches):
 
 def is_source(data: Any, num_rows: Any) -> bool:
     """Return whether data are a source: told to be one by `num_rows`, or iterable and no arrays."""
-    leaves = jax.tree.leaves(data)
+    leaves = jax.tree.leaves(data, is_leaf=lambda part: hasattr(part, "__next__"))
     alone = len(leaves) == 1 and leaves[0] is data
     iterable = hasattr(data, "__iter__") and not isinstance(data, str | bytes)
     return num_rows is not None or (alone and iterable and not hasattr(data, "shape"))
