@@ -83,9 +83,6 @@ class Saver:
             values |= evaluation.final(evaluation.state)
         values["seconds"] = np.asarray(self.before + time.monotonic() - self.began)
         values["peak_bytes"] = np.asarray(peak_memory())
-        source = program.batches.state(step)
-        if source is not None:
-            values["source"] = np.frombuffer(source, np.uint8)
         values = {name: np.array(value) for name, value in values.items()}  # the loop goes on
         self.step, self.clock = step, time.monotonic()
         if not self.has_folder:
@@ -134,7 +131,8 @@ def _failure(records: Any, step: int, error: Exception) -> str:
 
 
 def final_values(program: Program, carry: Carry) -> dict[str, np.ndarray]:
-    """Return what the posterior reports of the end of the run; leading axis: chain."""
+    """Return what the posterior reports of the end of the run, leading axis: chain; and the state
+    of the source of its batches."""
     state = carry.state._replace(replicas=None, model_state=None)
     state, counters = jax.device_get((state, carry.counters))
     values = {
@@ -153,6 +151,9 @@ def final_values(program: Program, carry: Carry) -> dict[str, np.ndarray]:
         "round_trips": completed_trips(counters.turns).sum(axis=1),
         **{name: counters.pairs[:, row] for row, name in enumerate(PAIR_COUNTS)},
     }
+    source = program.batches.state(int(state.step))
+    if source is not None:
+        values["source"] = np.frombuffer(source, np.uint8)
     best = jax.tree.leaves(counters.best)
     return {**values, **{f"best.{i:06d}": leaf for i, leaf in enumerate(best)}}
 

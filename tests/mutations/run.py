@@ -498,6 +498,32 @@ HOST_BATCHES = mutations_of(
     ),
 )
 
+_JUDGED = "run/test_sources.py::test_swaps_are_judged_on_the_batch_after_that_of_the_move"
+_PLACES = "run/test_sources.py::test_a_run_that_stops_within_a_chunk_is_saved_at_a_place_before"
+_RESUMED = "run/test_sources.py::test_a_posterior_of_a_source_resumes_bit_for_bit"
+
+SOURCES = [
+    *mutations_of(
+        "run/source_batches.py",
+        ("further = self.batches_before(step) - self.batches_before(step - place) + 1",
+         "further = self.batches_before(step) - self.batches_before(step - place)", _JUDGED),
+        ("step - (-step // self.judged_every)", "step + step // self.judged_every", _JUDGED),
+    ),
+    *mutations_of(
+        "run/source_reader.py",
+        ("first = self.place(self.number)", "first = self.place(number)", _PLACES),
+        ("self._batch, self.number = place.batch, place.number",
+         "self._batch, self.number = place.batch, number", _PLACES),
+        ("self.source.set_epoch(epoch)", "self.source.set_epoch(0)", _JUDGED),
+        ("np.array(leaf) for leaf in leaves]", "np.asarray(leaf) for leaf in leaves]",
+         "run/test_sources.py::test_a_source_may_write_over_its_batches"),
+    ),
+    *mutations_of(
+        "run/restore.py",
+        ("None if source is None else source.tobytes()", "None", f"{_RESUMED}[Stateful]"),
+    ),
+]  # fmt: skip
+
 MUTATIONS = [
     *SPREAD,
     *DEVICES,
@@ -515,4 +541,5 @@ MUTATIONS = [
     *SETTINGS,
     *BATCHES,
     *HOST_BATCHES,
+    *SOURCES,
 ]

@@ -95,7 +95,13 @@ class StatefulIterator:
 
 
 def stream(source: Any, count: int) -> list[Any]:
-    return SourceReader(source, SIZE).read(0, count)
+    """The batches of a source, epoch after epoch, read plainly."""
+    batches, epoch = [], 0
+    while len(batches) < count:
+        if isinstance(source, ByEpoch):
+            source.set_epoch(epoch)
+        batches, epoch = batches + list(source), epoch + 1
+    return batches[:count]
 
 
 # Runs
@@ -159,6 +165,17 @@ def test_a_source_gives_the_numbers_of_a_function_of_the_step() -> None:
     other = rx.sample(network.target, start, batches=lambda step: of_step[step], **options)
     assert_same_run(one, other)
     assert len(np.unique(one.energies)) == 47
+
+
+def test_a_source_may_write_over_its_batches() -> None:
+    def overwriting() -> Iterator[Any]:
+        rows = np.zeros(SIZE)
+        for number in range(4):
+            rows[:] = number
+            yield rows
+
+    batches = SourceReader(overwriting(), SIZE).read(0, 4)
+    assert [rows[0] for rows in batches] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("every", [1, 3, 10])
@@ -269,7 +286,7 @@ def test_a_run_that_stops_within_a_chunk_is_saved_at_a_place_before() -> None:
     batches = as_source(Stateful(), SIZE, NUM_ROWS, judges=True).for_run(3)
     expected = stream(Stateful(), 80)
     batches.feed(0, 20, 20)
-    batches.read_ahead(20, 20)
+    batches.read_ahead(20, 5)
     batches.feed(20, 20, 20)
     batches.read_ahead(40, 5)
     batches.close()
