@@ -131,6 +131,7 @@ def test_the_energy_of_the_coldest_rung_is_compared() -> None:
 # The stages of a run
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The rule")
 def test_the_reference_is_the_run_without_windows() -> None:
     auto = sample()

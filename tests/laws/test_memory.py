@@ -263,7 +263,7 @@ def test_a_memory_without_a_law_is_refused_where_temperatures_decide(name: str) 
         slow(optax.sgd(1.0), {}),
         slow("momentum", {"rule": "deterministic", "on_swap": "reset"}),
         slow("preconditioned", {"rule": "deterministic"}),
-        (optax.adam(1.0), {"rule": "deterministic"}),
+        slow(optax.adam(1.0), {"rule": "deterministic"}),
     ],
 )
 def test_what_has_a_law_or_needs_none_is_accepted(kernel: Any, options: dict) -> None:

@@ -92,6 +92,7 @@ def test_resume_refuses_what_is_not_the_run_it_continues(tmp_path):
         rx.sample(linear_energy, START, num_steps=20, run_dir=folder, batches=batch_of, **LINEAR)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_what_a_folder_cannot_hold_must_be_given_again(tmp_path):
     kernel = rx.kernels.from_optax(optax.adam(1.0))
