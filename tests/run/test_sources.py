@@ -465,6 +465,7 @@ def test_a_list_with_num_rows_is_a_source_and_its_length_counts() -> None:
 # The law
 
 
+@pytest.mark.slow
 @quiet
 def test_a_source_has_the_law_of_the_posterior() -> None:
     """Standard deviations within 20 % of the exact ones, means within 0.3 of them: about five times
