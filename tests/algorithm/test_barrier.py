@@ -94,6 +94,7 @@ def test_verdicts_count_from_their_first_step() -> None:
     assert int(verdicts.count) == 2 and verdicts.wanted.tolist() == [2, 0]
 
 
+@pytest.mark.slow
 def test_two_replicas_find_their_hottest_temperature() -> None:
     posterior = rx.sample(
         lambda x: jnp.sum(x**2) / 2,

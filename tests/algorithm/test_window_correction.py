@@ -160,6 +160,7 @@ def test_tuning_moves_the_correction_and_then_it_stays() -> None:
     assert "window correction" in str(summary)
 
 
+@pytest.mark.slow
 def test_once_frozen_it_acts_like_a_number_that_is_given() -> None:
     """From the same state on, with the same chance, both go the same way."""
     rule = swap.window_corrected("auto", 1.0, reference_steps=20, tuning_steps=50)

@@ -292,6 +292,7 @@ def test_a_run_stopped_by_ctrl_c_resumes_bit_for_bit(here, capsys, tmp_path, mon
         assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_a_run_started_in_python_says_how_to_continue_and_that_works(here, capsys, tmp_path):
     task = Task("model.py:dense", "model.py:shades", batch_size=8, augment=False)
     problem, init = task.problem()

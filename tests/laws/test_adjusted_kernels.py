@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import slow
 from scipy.special import digamma, polygamma
 
 import replicax as rx
@@ -91,7 +92,7 @@ def no_length_back(true=adjusted_kernels._log_length):
 
 @pytest.mark.parametrize(
     ("name", "mutant"),
-    [("_log_length", no_length_back()), ("_energy_of", lambda velocity: 0.0)],
+    [("_log_length", no_length_back()), slow("_energy_of", lambda velocity: 0.0)],
     ids=["no length back", "no kinetic energy"],
 )
 def test_a_part_missing_in_the_accept_step_is_detected(name, mutant, monkeypatch) -> None:
@@ -100,7 +101,7 @@ def test_a_part_missing_in_the_accept_step_is_detected(name, mutant, monkeypatch
     assert errors(x).max() > 6
 
 
-@pytest.mark.parametrize("inverted", [True, False], ids=["inverted", "always yes"])
+@pytest.mark.parametrize("inverted", [True, slow(False)], ids=["inverted", "always yes"])
 def test_a_broken_accept_step_is_detected(inverted) -> None:
     kernel = rx.kernels.hmc(2)
 

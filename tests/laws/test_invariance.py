@@ -81,6 +81,7 @@ def test_checkpoints_change_nothing(tmp_path, usual, checkpoint_every, chunk_ste
     assert_same_bits(rx.load(tmp_path / "run"), usual[0])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_chain_does_not_know_of_the_others(usual) -> None:
     several, (alone, _) = usual[0], regress(num_chains=1)

@@ -80,6 +80,7 @@ def test_rounds_of_retuning_lead_to_equal_rejection_rates() -> None:
     assert np.log(retuned()) == pytest.approx(np.linspace(0.0, np.log(HOTTEST), 8), abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:R-hat|Pair")
 def test_the_barrier_hardly_depends_on_the_number_of_replicas() -> None:
     eight = measure_rejections(retuned(), seed=3)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import slow
 
 import replicax as rx
 from replicax.algorithm.ladder import Ladder
@@ -55,7 +56,7 @@ def expected(rate: float, temperature: float, injected: float) -> float:
     return (injected * 2 * rate + rate**2 * noise) / (1 - (1 - rate * curvature) ** 2)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 4.0])
+@pytest.mark.parametrize("temperature", [slow(1.0), 4.0])
 def test_the_noise_of_gradients_heats_as_theory_says_and_is_reported(temperature) -> None:
     rate = 0.5 * temperature**2 / NOISE
     variance, heating = stationary(rate, temperature, subtract_noise=False)
@@ -63,7 +64,7 @@ def test_the_noise_of_gradients_heats_as_theory_says_and_is_reported(temperature
     assert heating == pytest.approx(0.25, rel=0.05)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 4.0])
+@pytest.mark.parametrize("temperature", [slow(1.0), 4.0])
 def test_subtracting_the_noise_leaves_the_variance_of_the_step_alone(temperature) -> None:
     rate = 0.5 * temperature**2 / NOISE
     variance, heating = stationary(rate, temperature)

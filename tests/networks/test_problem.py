@@ -130,7 +130,8 @@ def test_sampling_a_problem_gives_its_posterior(unit: str, temperature: float) -
     np.testing.assert_allclose(draws.var(), exact / (1 - RATE / 2), rtol=0.12)
 
 
-@pytest.mark.parametrize(("unit", "scale"), [slow("mean", 1.0), ("total", 200.0)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("unit", "scale"), [("mean", 1.0), ("total", 200.0)])
 def test_units_are_converted_when_a_run_starts_and_not_when_it_resumes(
     unit: str, scale: float, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import quick_jit
 from conv_cases import assert_close
 from jax import lax
 
@@ -70,7 +71,7 @@ def results(operation: Any, options: dict[str, Any], dtype: Any = jnp.float32) -
         return jnp.sum(jnp.sin(out.astype(jnp.float32))), out
 
     evaluate = jax.value_and_grad(loss, (0, 1), has_aux=True)
-    return jax.vmap(evaluate)(*arrays(options, dtype))
+    return quick_jit(jax.vmap(evaluate))(*arrays(options, dtype))
 
 
 @pytest.mark.parametrize("case", [*GUARDED, *ALLOWED])

@@ -25,12 +25,13 @@ def batch_of(step: int):
     return tuple(x[rows] for x in DATA)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize(
     "batches",
     [
-        slow(lambda: dict(batches=DATA, batch_size=8)),
-        slow(lambda: dict(batches=batch_of)),
+        lambda: dict(batches=DATA, batch_size=8),
+        lambda: dict(batches=batch_of),
         lambda: dict(batches=(batch_of(step) for step in range(10_000))),
     ],
     ids=["arrays", "function", "iterable"],

@@ -52,6 +52,7 @@ def test_all_steps_count_where_nothing_is_measured() -> None:
     ))  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_energies_before_the_move_do_not_tell_the_best_draw() -> None:
     bowl = lambda x: jnp.sum((x - 1.0) ** 2)  # noqa: E731

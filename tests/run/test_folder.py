@@ -102,6 +102,7 @@ def test_metadata_are_read_as_they_were_written(folder) -> None:
     assert posterior.metadata.version == rx.__version__
 
 
+@pytest.mark.slow
 def test_a_killed_extension_is_not_finished(tmp_path) -> None:
     target, folder = rx.targets.gaussian(), tmp_path / "run"
     options: Any = {"num_replicas": 2, "learning_rate": (0.1, 0.2), "progress": False}
