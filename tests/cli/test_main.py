@@ -372,7 +372,7 @@ def test_runs_are_not_overwritten_and_the_right_folder_is_suggested(model, capsy
 
 
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(model, capsys):
-    process = run_program("sample", "model.py:energy", *QUICK[:-1], "1000000000", "--thin", "1000",
+    process = run_program("sample", "model.py:energy", *QUICK[:-1], "1000000000", "--thin", "20",
                           "--out", "run")  # fmt: skip
     deadline = time.monotonic() + 120
     while not Path("run/commits/0.json").exists():  # from now on signals are heard
