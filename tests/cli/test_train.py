@@ -130,6 +130,7 @@ def test_train_writes_the_summary_that_the_command_prints(here, capsys):
     assert printed == {name: value for name, value in written.items() if name != "run_dir"}
 
 
+@pytest.mark.slow
 def test_train_is_a_table_for_people(here, capsys, tmp_path):
     assert main(["train", *TINY, "--method", "ensemble", "--out", str(tmp_path / "e")]) == 0
     shown = " ".join(capsys.readouterr().out.split())
@@ -181,6 +182,7 @@ def test_digits_have_defaults_of_their_own(asked):
     assert "learning_rate" not in asked  # a pair means nothing without a ladder
 
 
+@pytest.mark.slow
 def test_pretrain_and_start_from_it(here, capsys, tmp_path):
     starts = tmp_path / "starts"
     summary = run_json(capsys, "pretrain", *TINY, "--learning-rate", "0.05", "--out", starts)

@@ -244,6 +244,7 @@ def cliff(x: jax.Array, steps: jax.Array) -> jax.Array:
     return jnp.where(steps >= 20, jnp.nan, 0.0) + 0.0 * jnp.sum(x)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("on_nonfinite", ["stop", "ignore"])
 def test_a_non_finite_energy_later_stops_the_run_or_is_ignored(on_nonfinite: str) -> None:

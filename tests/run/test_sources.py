@@ -216,7 +216,7 @@ def test_the_batch_that_moves_never_judges() -> None:
 
 
 @quiet
-@pytest.mark.parametrize("make", [Plain, slow(ByEpoch), Stateful, slow(InBytes)])
+@pytest.mark.parametrize("make", [slow(Plain), slow(ByEpoch), Stateful, slow(InBytes)])
 def test_a_posterior_of_a_source_resumes_bit_for_bit(tmp_path: Any, make: Any) -> None:
     whole = whole_run(make)
     folder, options = tmp_path / "run", SHORT | {"chunk_steps": 5}
