@@ -28,11 +28,19 @@ def environment(*flags: str) -> dict[str, str]:
     return os.environ | {"XLA_FLAGS": " ".join(flags), "PYTHONPATH": package}
 
 
+def optimised(devices: int) -> dict[str, str]:
+    """Return the environment of a process whose programs are optimised as those of users are:
+    that is where rounding could differ."""
+    chosen = environment(DEVICES.format(devices), SAME_ROUNDING)
+    return chosen | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "False"}
+
+
 def run_layouts(folder: Path, case: str, *layouts: str, devices: int = 4) -> list[dict]:
     """Run a case in a process of its own, and return what each layout left."""
     command = [sys.executable, __file__, str(folder), case, *layouts]
-    flags = environment(DEVICES.format(devices), SAME_ROUNDING)
-    done = subprocess.run(command, env=flags, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        command, env=optimised(devices), capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return [load(folder, case, layout) for layout in layouts]
 
@@ -42,7 +50,7 @@ def launch(folder: Path, case: str, processes: int = 2, devices: int = 2) -> lis
     command = [sys.executable, "-m", "replicax", "launch", "--processes", str(processes), "--"]
     done = subprocess.run(
         [*command, sys.executable, __file__, str(folder), case, "all"],
-        env=environment(DEVICES.format(devices), SAME_ROUNDING),
+        env=optimised(devices),
         capture_output=True,
         text=True,
         timeout=300,
