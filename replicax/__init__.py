@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from replicax.algorithm.tuning import Gain as Gain
     from replicax.algorithm.tuning import Tuning as Tuning
     from replicax.api import load as load
-    from replicax.api import resume as resume
     from replicax.api import sample as sample
     from replicax.networks import predict as predict
     from replicax.networks import swag as swag
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from replicax.results import diagnostics as diagnostics
     from replicax.results import plots as plots
     from replicax.results.posterior import Posterior as Posterior
+    from replicax.resume_run import resume as resume
     from replicax.run import batches as batches
     from replicax.run.bayesian import Bayesian as Bayesian
     from replicax.run.bayesian import bayesian as bayesian
@@ -83,11 +83,12 @@ _NAMES = {
     "algorithm.step": "build_step",
     "algorithm.target": "Target",
     "algorithm.tuning": "Gain Tuning",
-    "api": "load resume sample",
+    "api": "load sample",
     "networks.problem": "Supervised Test classification supervised",
     "networks.train": "networks_of resume_training train",
     "networks.trained": "Trained",
     "results.posterior": "Posterior",
+    "resume_run": "resume",
     "run.bayesian": "Bayesian bayesian",
     "run.host_loop": "Progress Result",
     "run.initial": "per_replica",

@@ -1,40 +1,28 @@
-"""The calls most people make: `sample`, `resume` and `load`."""
+"""The calls most people make: `sample` and `load`; `resume` is in `resume_run.py`."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
 
-from replicax.algorithm.target import Target, as_target, check_energy, with_row_energies
+from replicax.algorithm.target import Target
 from replicax.algorithm.tuning import Gain
 from replicax.errors import check_folder, show
 from replicax.results.posterior import Posterior
 from replicax.run import defaults, fingerprint, processes, pytrees
-from replicax.run.batches import Batches, as_batches
-from replicax.run.bayesian import Bayesian
 from replicax.run.devices import spread_over
 from replicax.run.host_loop import Progress, run
-from replicax.run.initial import (
-    check_memory,
-    have_one_start,
-    initial_carry,
-    seed_keys,
-    use_rows,
-)
+from replicax.run.initial import check_memory, have_one_start, initial_carry, use_rows
+from replicax.run.inputs import in_unit_of, target_and_batches
 from replicax.run.options import Options, check_watchers
-from replicax.run.program import Program, Programs, build_program
-from replicax.run.restore import point_like, restore, rewind
+from replicax.run.program import Programs, build_program
 from replicax.run.settings import num_replicas as resolve_num_replicas
-from replicax.run.storage.folder import FolderRecords, new_records, open_records, resumed_records
+from replicax.run.storage.folder import new_records, open_records
 from replicax.run.storage.metadata import Metadata, describe_machine
 
 if TYPE_CHECKING:
     from replicax.networks.problem import Supervised
-
-# Objects that a run folder cannot hold may be given again to `resume`.
-_GIVEN_AGAIN = ("kernel", "gain", "buffer_gain", "schedule", "rule")
 
 
 def sample(
@@ -196,10 +184,10 @@ def sample(
         check_folder("run_dir", run_dir)
     if programs is not None and not isinstance(programs, Programs):
         raise ValueError(f"programs is {show(programs)}; give an rx.Programs(), or leave it out.")
-    target, source = _target_and_batches(target_or_energy, batches, batch_size, swap_energy)
+    target, source = target_and_batches(target_or_energy, batches, batch_size, swap_energy)
     if defaults.is_exact(choices, target):
         choices = defaults.fill_in(choices, target, source)
-    options = _in_unit_of(target_or_energy, Options(**choices).complete())
+    options = in_unit_of(target_or_energy, Options(**choices).complete())
     check_memory(params, num_chains, resolve_num_replicas(options))
     program = spread_over(build_program(options, target, source), devices)
     carry = initial_carry(program, params, programs)
@@ -222,161 +210,12 @@ def sample(
             program,
             carry,
             records,
-            num_steps,
-            checkpoint_every=checkpoint_every,
-            keep_checkpoints=keep_checkpoints,
+            options,
             progress=progress,
             callback=callback,
             programs=programs,
         )
     return Posterior(records, like).warned()
-
-
-def _is_supervised(target: Any) -> bool:
-    """Return whether this is an `rx.supervised` problem, without an import of networks."""
-    return isinstance(getattr(target, "batches", None), Batches)
-
-
-def _in_unit_of(target: Any, options: Options) -> Options:
-    """Return the options with rates and temperatures in the unit of the target's energies.
-
-    Only once, when a run starts: a run folder stores the converted ones.
-    """
-    if not _is_supervised(target):
-        return options
-    try:
-        rates = target.learning_rate(options.learning_rate)
-        temperatures = target.temperature(options.temperature)
-    except (TypeError, ValueError):  # not numbers, which the settings of the run refuse
-        return options
-    return replace(options, learning_rate=rates, temperature=temperatures)
-
-
-def _target_and_batches(
-    target: Any, batches: Any, batch_size: int | None, swap_energy: Any = None
-) -> tuple[Target, Batches]:
-    """Return a target and its mini-batches; posteriors and networks bring their own."""
-    if _is_supervised(target):
-        if batches is not None or (isinstance(target, Bayesian) and batch_size is not None):
-            raise ValueError(
-                "The posterior has its own data: give no batches (and rx.bayesian its batch_size)."
-            )
-        if isinstance(target, Bayesian):
-            target = target.judged_on(swap_energy)
-        return target.target, target.batches
-    return as_target(target), as_batches(batches, batch_size)
-
-
-def resume(
-    run_dir: str | Path,
-    target: "Target | Supervised | Callable",
-    *,
-    num_steps: int | None = None,
-    params: Any = None,
-    batches: Any = None,
-    batch_size: int | None = None,
-    progress: bool | None = None,
-    callback: Callable[[Progress], Any] | None = None,
-    chunk_steps: int | None = None,
-    checkpoint_every: int | str | None = None,
-    keep_checkpoints: int | None = None,
-    force: bool = False,
-    note: dict[str, Any] | None = None,
-    devices: Any = None,
-    **given: Any,
-) -> Posterior:
-    """Continue the run in a folder, bit for bit as if it had never stopped.
-
-    `num_steps` extends the run to that many steps in all. Batches are not stored: give the same
-    again. `params` is needed only where its containers are not dicts, lists and tuples; a kernel,
-    gain, schedule or rule of your own must be given again, too. A target or data that do not fit
-    the run are refused; `force=True` goes on with them. `devices` may be others than before.
-    """
-    check_watchers(progress, callback)
-    with resumed_records(check_folder("run_dir", run_dir)) as records:
-        if records.metadata.kind == "train":
-            if num_steps is not None:
-                given["num_steps"] = num_steps
-            given |= {"devices": devices}
-            return _resume_training(records, target, progress, callback, force, given)
-        _check_given(given)
-        given |= {
-            "num_steps": num_steps,
-            "chunk_steps": chunk_steps,
-            "checkpoint_every": checkpoint_every,
-            "keep_checkpoints": keep_checkpoints,
-        }
-        options = Options.from_json(records.metadata.options, given)
-        program = _program_again(records, options, target, batches, batch_size)
-        program = spread_over(program, devices)
-        like = point_like(records, params)
-        keys, _ = seed_keys(program.seed, program.num_chains)
-        check_energy(program.target, like, program.batches.first(keys[0]), keys[0])
-        if not force:
-            fingerprint.check(records.folder, program, like, records.metadata.fingerprint)
-        step, carry, _, position = restore(records, program, like)
-        if step > options.num_steps:
-            raise ValueError(f"num_steps is {num_steps}, but the run stands at step {step}.")
-        kept = processes.records_to_continue(records)
-        rewind(kept, program, step, position)
-        noted = records.metadata.note if note is None else note
-        kept.write_metadata(
-            replace(records.metadata, options=options.to_json(), note=noted, result=None)
-        )
-        run(
-            program,
-            carry,
-            kept,
-            options.num_steps,
-            checkpoint_every=options.checkpoint_every,
-            keep_checkpoints=options.keep_checkpoints,
-            progress=progress,
-            callback=callback,
-        )
-    return Posterior(processes.whole_records(kept, run_dir), like).warned()
-
-
-def _resume_training(
-    records: FolderRecords, problem: Any, progress: Any, callback: Any, force: bool, given: dict
-) -> Posterior:
-    from replicax.networks.problem import Supervised
-    from replicax.networks.train import resume_records
-
-    if not isinstance(problem, Supervised) or set(given) - {"gain", "buffer_gain", "devices"}:
-        folder = str(records.folder)
-        raise ValueError(
-            f"{folder} was made by rx.train; continue it by rx.resume({folder!r}, problem), the "
-            "problem being the one it was started with (and gain and buffer_gain where they were "
-            "functions), or make it longer by rx.resume_training(..., epochs=...)."
-        )
-    return resume_records(
-        records, problem, progress=progress, callback=callback, force=force, **given
-    )
-
-
-def _check_given(given: dict[str, Any]) -> None:
-    for name in given:
-        if name not in _GIVEN_AGAIN:
-            raise ValueError(
-                f"resume takes no {name}: it continues with the options of the run. Only what a "
-                f"folder cannot hold may be given again: {', '.join(_GIVEN_AGAIN)}."
-            )
-
-
-def _program_again(
-    records: FolderRecords, options: Options, target: Any, batches: Any, batch_size: int | None
-) -> Program:
-    """Return the program of a run that resumes, if the batches fit it."""
-    metadata = records.metadata
-    resolved, source = _target_and_batches(target, batches, batch_size, options.swap_energy)
-    if source.describe() != metadata.batches:
-        raise ValueError(
-            f"The run was started with batches: {metadata.batches}; resume was given: "
-            f"{source.describe()}. Give the same batches again."
-        )
-    if metadata.resolved["row_energies"] and resolved.row_energies is None:
-        resolved = with_row_energies(resolved)
-    return build_program(options, resolved, source)
 
 
 def load(folder: str | Path) -> Posterior:

@@ -12,6 +12,10 @@ from typing import Any, TypeGuard
 _LARGEST = 2**63 - 1
 
 
+class RunProblem(UserWarning):
+    """A reason not to trust a run, which its summary tells, too."""
+
+
 def choose(what: str, value: Any, known: Iterable[str]) -> Any:
     """Return `value` if it is one of `known`; otherwise raise and suggest the closest name."""
     known = tuple(known)

@@ -23,6 +23,7 @@ RANKS = {
     "user_code": 6,
     "networks": 7,
     "api": 8,
+    "resume_run": 8,
     "presets": 8,
     "demo": 9,
     "experiments": 10,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from replicax.errors import suggest
+from replicax.errors import RunProblem, suggest
 
 if TYPE_CHECKING:
     from replicax.run.storage.metadata import Metadata
@@ -239,10 +239,9 @@ def quietly(as_json: bool) -> Iterator[None]:
         yield
 
 
-def _show_warning(message: Any, category: Any, filename: str, *others: Any) -> None:
-    if _PACKAGE in Path(filename).parents and category is UserWarning:
-        return  # a problem of the run, which its summary shows
-    typer.secho(_one_line(f"Warning: {message}"), fg="yellow", err=True)
+def _show_warning(message: Any, category: type[Warning], *others: Any) -> None:
+    if not issubclass(category, RunProblem):  # which the summary shows
+        typer.secho(_one_line(f"Warning: {message}"), fg="yellow", err=True)
 
 
 def print_json(value: Any) -> None:
@@ -298,7 +297,7 @@ def finish(posterior: Any, as_json: bool, extra: dict[str, Any] | None = None, *
     (folder / "summary.json").write_text(to_json(summary) + "\n")
     show_summary(summary, as_json, *more)
     code, sentence = posterior.result
-    if code in ("nonfinite", "interrupted"):
+    if code == "nonfinite":
         print_error(sentence)
     if not as_json:
         typer.echo(f"Results are in {folder}{os.sep}")

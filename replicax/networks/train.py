@@ -121,11 +121,12 @@ def train(
     if problem.test is not None:
         evaluate.check_logits(problem.test, like)
     evaluation = build_evaluation(problem, options, like, starts)
+    sampler = options.sampler(problem)
     with new_records(processes.own_folder(run_dir)) as records:
         records.write_metadata(
             Metadata(
                 kind="train",
-                options=options.sampler(problem).to_json(),
+                options=sampler.to_json(),
                 resolved=program.describe(),
                 params=pytrees.describe(like),
                 batches=problem.batches.describe(),
@@ -142,10 +143,8 @@ def train(
             program,
             carry,
             records,
-            options.run_epochs * problem.steps_per_epoch,
+            sampler,
             evaluation=evaluation,
-            checkpoint_every=checkpoint_every,
-            keep_checkpoints=keep_checkpoints,
             progress=progress,
             callback=callback,
         )
@@ -273,18 +272,18 @@ def resume_records(
     evaluation.state = restored.evaluation
     folder, records = records.folder, processes.records_to_continue(records)
     rewind(records, program, restored.step, restored.source)
-    chosen = options.sampler(problem)
+    sampler = options.sampler(problem)
     records.write_metadata(
-        replace(records.metadata, options=chosen.to_json(), training=options.to_json(), result=None)
+        replace(
+            records.metadata, options=sampler.to_json(), training=options.to_json(), result=None
+        )
     )
     run(
         program,
         restored.carry,
         records,
-        chosen.num_steps,
+        sampler,
         evaluation=evaluation,
-        checkpoint_every=options.checkpoint_every,
-        keep_checkpoints=options.keep_checkpoints,
         progress=progress,
         callback=callback,
     )

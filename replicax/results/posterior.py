@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from replicax.errors import check_folder, is_whole, show
+from replicax.errors import RunProblem, check_folder, is_whole, show
 from replicax.run import processes, pytrees
 from replicax.run.counters import PAIR_COUNTS
 from replicax.run.host_loop import Result
@@ -347,7 +347,7 @@ class Posterior:
     def warn(self) -> None:
         """Issue a warning for each of the `problems`."""
         for sentence in self.problems() if processes.is_first() else ():
-            warnings.warn(sentence, stacklevel=4)
+            warnings.warn(sentence, RunProblem, stacklevel=4)
 
     def warned(self) -> Self:
         """Issue the warnings, and return the posterior."""

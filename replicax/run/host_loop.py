@@ -16,6 +16,7 @@ from replicax.run import rows as layout
 from replicax.run.compiled_loop import build_chunk, chunk_capacity
 from replicax.run.counters import PAIR_COUNTS
 from replicax.run.initial import seed_keys
+from replicax.run.options import Options
 from replicax.run.program import Program, Programs
 from replicax.run.progress import display_progress
 from replicax.run.round_trips import completed_trips
@@ -79,33 +80,31 @@ def run(
     program: Program,
     carry: Carry,
     records: Records,
-    num_steps: int,
+    options: Options,
     *,
     evaluation: Evaluation | None = None,
-    checkpoint_every: int | str | None = None,
-    keep_checkpoints: int = 2,
     progress: bool | None = None,
     callback: Callable[[Progress], Any] | None = None,
     programs: Programs | None = None,
 ) -> None:
-    """Run from the step of `carry` to `num_steps`, and write down how that ended.
+    """Run from the step of `carry` to `options.num_steps`, and write down how that ended.
 
     A signal, a callback's "stop", the end of the batches or a non-finite energy end it before;
     SIGTERM and SIGUSR1 end the process as well, once all is saved.
     """
-    start = int(carry.state.step)
-    progress = progress if processes.is_first() else False
-    with interruptible() as signals, Saver(records, checkpoint_every, keep_checkpoints) as saver:
-        watched = display_progress(progress, num_steps, start)
-        with watched as display, contextlib.closing(program.batches):
+    num_steps, is_first = options.num_steps, processes.is_first()
+    saving = Saver(records, options.checkpoint_every, options.keep_checkpoints)
+    with interruptible() as signals, saving as saver:
+        shown = display_progress(progress if is_first else False, num_steps, int(carry.state.step))
+        with shown as display, contextlib.closing(program.batches):
             watchers = [watch for watch in (display, callback) if watch is not None]
             result = _loop(
                 program, carry, num_steps, saver, evaluation, watchers, programs, signals
             )
         saver.finish(result)
+    if signals and is_first:
+        print(result.sentence, file=sys.stderr, flush=True)
     if ends_process(signals):
-        if processes.is_first():
-            print(result.sentence, file=sys.stderr, flush=True)
         raise SystemExit(128 + signals[0])
 
 
@@ -217,7 +216,7 @@ def _ending(
     if number:
         name = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
         saved = (
-            "it has no run_dir, so nothing is saved."
+            "it has no run_dir, so nothing is on the disk."
             if folder is None
             else f"all is saved. Continue it with: replicax resume {folder}, or "
             f"rx.resume({str(folder)!r}, target)."

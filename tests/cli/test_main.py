@@ -172,7 +172,11 @@ def test_sample_resume_summary_plot(model, capsys, tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert "same batches again" in run_failing(capsys, "resume", "../run", "--batch-size", 4)
-    resumed = run_json(capsys, "resume", "../run", "--steps", 100)
+    Path("../run/commits/60.json").write_text("{")
+    assert main(["resume", "../run", "--steps", "100", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert "The run goes back to step 0, which is whole." in " ".join(shown.err.split())
+    resumed = strict_json(shown.out)
     assert resumed["num_steps"] == 100 and resumed["num_draws"] == 18
     summary = run_json(capsys, "summary", "../run")
     assert summary == {name: value for name, value in resumed.items() if name != "run_dir"}

@@ -147,6 +147,11 @@ OPTIONS = mutations_of(
     ("_PICK_EVERY = 10", "_PICK_EVERY = 1", _TENS),
     ("return min(_PICK_EVERY, self.run_epochs)", "return _PICK_EVERY", _TENS),
     ("return min(self.parts.test_every, self.run_epochs)", "return self.parts.test_every", _TENS),
+    (
+        "num_steps=self.run_epochs * steps,",
+        "num_steps=self.epochs * steps,",
+        "networks/test_train.py::test_a_cycle_is_averaged_at_its_end",
+    ),
     ("burn_in=steps - 1,", "burn_in=steps,", _DRAWN),
     ("thin=steps,", "thin=1,", _DRAWN),
     ('energy_at="before",', 'energy_at="moved",', _DRAWN),
@@ -198,16 +203,6 @@ EVALUATE = mutations_of(
 
 TRAIN = mutations_of(
     "networks/train.py",
-    (
-        "options.run_epochs * problem.steps_per_epoch,",
-        "options.epochs * problem.steps_per_epoch,",
-        "networks/test_train.py::test_a_cycle_is_averaged_at_its_end",
-    ),
-    (
-        "        chosen.num_steps,",
-        "        options.epochs * problem.steps_per_epoch,",
-        f"{_WITHIN_EPOCH}[cyc-sghmc]",
-    ),
     ("evaluation.state = restored.evaluation", "restored.evaluation", f"{_WITHIN_EPOCH}[deo]"),
     (
         "rewind(records, program, restored.step, restored.source)",

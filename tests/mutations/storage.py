@@ -9,12 +9,13 @@ _BEST_SAVED = "run/test_saver.py::test_the_best_point_survives_saving"
 _KEPT = "run/test_saver.py::test_the_newest_checkpoints_are_kept"
 _BACK = "run/test_damage.py::test_a_damaged_newest_state_goes_back_to_the_last_good_one"
 _SAID = "run/test_damage.py::test_damaged_records_are_said"
-_IN_USE = "run/test_damage.py::test_a_folder_in_use_names_the_process"
-_OTHER = "run/test_damage.py::test_another_target_or_other_data_are_refused"
-_FULL = "run/test_damage.py::test_a_full_disk_keeps_the_last_state"
-_SIGNAL = "run/test_damage.py::test_a_signal_saves_and_ends_the_process[SIGTERM]"
+_IN_USE = "run/test_interruptions.py::test_a_folder_in_use_names_the_process"
+_OTHER = "run/test_interruptions.py::test_another_target_or_other_data_are_refused"
+_FULL = "run/test_interruptions.py::test_a_full_disk_keeps_the_last_state"
+_SIGNAL = "run/test_interruptions.py::test_a_signal_saves_and_ends_the_process[SIGTERM]"
 _ANEW = (
-    "run/test_damage.py::test_a_run_that_was_killed_before_its_first_step_starts_anew_or_resumes"
+    "run/test_interruptions.py"
+    "::test_a_run_that_was_killed_before_its_first_step_starts_anew_or_resumes"
 )
 
 RECORDS = mutations_of(
@@ -127,7 +128,7 @@ FILES = mutations_of(
     (
         "if shutil.disk_usage(folder).free < num_bytes:",
         "if shutil.disk_usage(folder).free < 0:",
-        "run/test_damage.py::test_a_disk_without_room_is_seen_before_anything_is_written",
+        "run/test_interruptions.py::test_a_disk_without_room_is_seen_before_anything_is_written",
     ),
     (
         "if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):",
@@ -205,7 +206,7 @@ SIGNALS = mutations_of(
     (
         "if signal.getsignal(number) is signal.SIG_DFL]",
         "if signal.getsignal(number)]",
-        "run/test_damage.py::test_a_handler_of_the_users_own_stays",
+        "run/test_interruptions.py::test_a_handler_of_the_users_own_stays",
     ),
 )
 

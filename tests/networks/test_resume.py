@@ -141,7 +141,8 @@ def test_a_training_is_resumed_with_its_batch_size_and_kernel(
     (_, folder), other = killed, tiny_problem(batch_size=16)
     with pytest.raises(ValueError, match="32 rows, 8 a batch; .*32 rows, 16 a batch"):
         resume_training(folder, other)
-    with pytest.raises(ValueError, match="was made by rx.train.*gain and buffer_gain"):
-        rx.resume(folder, PROBLEM, kernel="momentum")
+    for given in ({"kernel": "momentum"}, {"batch_size": 8}, {"chunk_steps": 4}, {"note": {}}):
+        with pytest.raises(ValueError, match="was made by rx.train.*gain and buffer_gain"):
+            rx.resume(folder, PROBLEM, **given)
     params, _ = networks_of(folder, other)  # another run may start from its networks
     assert np.shape(params["first"]["bias"])[0] == 3
