@@ -31,6 +31,7 @@ def ordinary(key: Array) -> Array:
     return jax.random.wrap_key_data(jax.random.key_data(key), impl="threefry2x32")
 
 
+@functools.partial(jax.jit, inline=True)  # traced once for each shape, not at each draw
 def threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
     """Threefry-2x32 with twenty rounds, of a counter of two words."""
     words = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)

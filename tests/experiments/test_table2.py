@@ -134,6 +134,18 @@ def test_without_runs_the_page_has_the_numbers_of_the_paper_alone(tmp_path: Path
     assert summary["figures"] == []
 
 
+def test_models_whose_folders_are_elsewhere_keep_their_results(tmp_path: Path) -> None:
+    results, out = Path(__file__).parents[2] / "docs/results", tmp_path / "out"
+    out.mkdir()
+    for path in results.glob("table2*"):
+        shutil.copy(path, out)
+    command = read_summary(out)["command"]
+    table2.reproduce(Settings(), out, tmp_path / "runs", assemble=True, command=command)
+    (out / "index.md").unlink(missing_ok=True)
+    assert {path.name for path in out.iterdir()} == {path.name for path in results.glob("table2*")}
+    assert (out / "table2.md").read_text() == (results / "table2.md").read_text()
+
+
 @pytest.mark.slow
 def test_the_command_makes_all_six(place: Path) -> None:
     folder = place / "six"

@@ -1,5 +1,6 @@
 """The page and the JSON of Table 2, written from its runs."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ from replicax.experiments.shared.page import findings_section, markdown_table, t
 from replicax.experiments.shared.study import Finding
 from replicax.experiments.table2 import figures, numbers, paper
 from replicax.experiments.table2.findings import claims, sentences, trip_findings
-from replicax.experiments.table2.numbers import Trips
 from replicax.experiments.table2.paper import COMPARED, NAMES
 from replicax.experiments.table2.study import ABOUT, STARTS, TITLE, folder_of, wall_seconds
 from replicax.networks.trained import START_WEIGHT, Trained
@@ -21,33 +21,32 @@ Runs = dict[str, Trained | None]
 
 
 def write(runs_of: dict[str, Runs], folder: Path, out: Path, command: str) -> dict[str, Any]:
-    """Write `table2.md`, `table2.json` and `table2-*.png`; return the JSON as a dict."""
+    """Write `table2.md`, `table2.json` and `table2-*.png`; return the JSON as a dict.
+
+    A model without run folders keeps what an earlier `table2.json` says about it.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    for old in out.glob("table2-*.png"):
-        old.unlink()
-    models, captions, machines, seconds = {}, {}, [], 0.0
+    earlier, models = _earlier_models(out), {}
     for model, runs in runs_of.items():
-        trips = {
-            name: numbers.trips_of(run)
-            for name, run in runs.items()
-            if run is not None and run.options["schedule"] == "windowed_deo"
-        }
-        models[model] = describe(model, runs, trips, folder)
-        for name, figure in figures.draw_all(model, runs, trips).items():
-            save(figure, out / f"table2-{name}.png")
-            captions[f"table2-{name}.png"] = figure.get_label()
-        machines += [run.metadata.machine for run in runs.values() if run is not None]
-        seconds += sum(run.get("seconds") or 0.0 for run in models[model]["runs"].values())
-    findings = [finding for model in models.values() for finding in model.pop("findings")]
+        missing = all(run is None for run in runs.values())
+        models[model] = (
+            earlier[model] if missing and model in earlier else describe(model, runs, folder, out)
+        )
+    findings = [Finding(**one) for model in models.values() for one in model["findings"]]
+    captions = {file: text for model in models.values() for file, text in model["captions"].items()}
+    for old in set(out.glob("table2-*.png")) - {out / file for file in captions}:
+        old.unlink()
+    described = [run for model in models.values() for run in model["runs"].values()]
+    machines = dict.fromkeys(run["machine"] for run in described if "machine" in run)
     summary = to_plain(
         {
             "study": "table2",
             "title": TITLE,
             "command": command,
             "version": __version__,
-            "machine": "; ".join(dict.fromkeys(machines)) or NOT_RUN,
+            "machine": "; ".join(machines) or NOT_RUN,
             "quick": False,
-            "seconds": round(seconds, 1),
+            "seconds": round(sum(run.get("seconds") or 0.0 for run in described), 1),
             "findings": [finding._asdict() for finding in findings],
             "models": models,
             "figures": list(captions),
@@ -58,8 +57,24 @@ def write(runs_of: dict[str, Runs], folder: Path, out: Path, command: str) -> di
     return summary
 
 
-def describe(model: str, runs: Runs, trips: dict[str, Trips], folder: Path) -> dict[str, Any]:
-    """Return everything about the runs of one model as plain data."""
+def _earlier_models(out: Path) -> dict[str, Any]:
+    """Return the models of the `table2.json` that is there, if it has what a page needs."""
+    path = out / "table2.json"
+    models = json.loads(path.read_text())["models"] if path.exists() else {}
+    return {name: model for name, model in models.items() if "captions" in model}
+
+
+def describe(model: str, runs: Runs, folder: Path, out: Path) -> dict[str, Any]:
+    """Return everything about the runs of one model as plain data, and draw its figures."""
+    trips = {
+        name: numbers.trips_of(run)
+        for name, run in runs.items()
+        if run is not None and run.options["schedule"] == "windowed_deo"
+    }
+    captions = {}
+    for name, figure in figures.draw_all(model, runs, trips).items():
+        save(figure, out / f"table2-{name}.png")
+        captions[f"table2-{name}.png"] = figure.get_label()
     described = {name: _describe_run(model, name, run, folder) for name, run in runs.items()}
     for name, count in trips.items():
         described[name]["round_trips"] = {
@@ -74,11 +89,13 @@ def describe(model: str, runs: Runs, trips: dict[str, Trips], folder: Path) -> d
         one, other = (runs.get(name) for name in pair)
         if one is not None and other is not None and all(map(numbers.has_average, (one, other))):
             compared[" - ".join(pair)] = numbers.compare(one, other)._asdict()
+    found = [*claims(model, compared, described), *trip_findings(model, trips)]
     return {
         "runs": described,
         "starts_alone": numbers.starts_alone(runs),
         "compared": compared,
-        "findings": [*claims(model, compared, described), *trip_findings(model, trips)],
+        "findings": [finding._asdict() for finding in found],
+        "captions": captions,
     }
 
 
