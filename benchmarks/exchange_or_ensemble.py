@@ -1,0 +1,180 @@
+"""Does exchange beat a plain ensemble? Networks of every rung, averaged in many ways.
+
+All runs start from the same pretrained networks and have the same length. After every epoch the
+predictions of all networks are kept, so that one run tells every way to average: of an ensemble
+all networks every tenth epoch, of a ladder one network an epoch, from its K coldest rungs in turn.
+Both average as many networks as there are epochs. With `--validation N` the networks are trained
+without N training images and tested on them: settings are chosen that way.
+
+    python benchmarks/exchange_or_ensemble.py --data-dir DIR --validation 5000 --out found.json
+    python benchmarks/exchange_or_ensemble.py --model small --data digits --epochs 10 --quick
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import replicax as rx
+from replicax.networks.evaluate import build_logits, score
+from replicax.networks.tasks import Task
+from replicax.run.storage.metadata import describe_machine
+
+PICK_EVERY = 10  # epochs between two averages of a whole ensemble
+LAST = 5  # epochs over which single networks are judged
+SETTINGS: dict[str, dict[str, Any]] = {
+    "ensemble .005": {"method": "ensemble", "learning_rate": 0.005},
+    "ensemble .01": {"method": "ensemble", "learning_rate": 0.01},
+    "ensemble .02": {"method": "ensemble", "learning_rate": 0.02},
+    "S .02, .005-.02": {"learning_rate": (0.005, 0.02), "target_swap_rate": 0.02},
+    "S .02, .005-.05": {"learning_rate": (0.005, 0.05), "target_swap_rate": 0.02},
+    "S .05, .005-.05": {"learning_rate": (0.005, 0.05), "target_swap_rate": 0.05},
+    "S .02, .01-.05": {"learning_rate": (0.01, 0.05), "target_swap_rate": 0.02},
+    "S .05, .01-.05": {"learning_rate": (0.01, 0.05), "target_swap_rate": 0.05},
+    "scratch, S .02, .005-.1": {"learning_rate": (0.005, 0.1), "target_swap_rate": 0.02},
+}
+
+
+class Recorder:
+    """Keeps the logits of all networks after every epoch, coldest rung first."""
+
+    def __init__(self, test: Any) -> None:
+        self.logits_of = build_logits(test)
+        self.labels = jnp.asarray(test.labels)
+        self.epochs: list[np.ndarray] = []  # (rung, image, class) each
+
+    def __call__(self, epoch: Any) -> dict[str, Any]:
+        self.epochs.append(np.asarray(self.logits_of(epoch.networks).astype(jnp.float16)))
+        return {}
+
+    def average(self, chosen: list[tuple[int, int]]) -> dict[str, float]:
+        """Return the scores of an average over networks (epoch, rung), the epochs from 0."""
+        total = rx.predict.Average.empty(*self.epochs[0].shape[1:])
+        for epoch, rung in chosen:
+            total = _add(total, jnp.asarray(self.epochs[epoch][rung], jnp.float32))
+        found: dict[str, float] = {"networks": len(chosen)}
+        for by in ("logits", "probabilities"):
+            log_probs = rx.predict.log_probabilities(total, by)
+            nll, right = score(log_probs, self.labels)
+            found |= {f"nll_{by}": float(nll), f"accuracy_{by}": float(right)}
+        return found
+
+    def alone(self) -> list[dict[str, float]]:
+        """Return the scores of single networks by rung, mean over the last epochs."""
+        last = [jnp.asarray(logits, jnp.float32) for logits in self.epochs[-LAST:]]
+        rows = [[score(one, self.labels) for one in logits] for logits in last]
+        means = np.mean(np.asarray(rows, float), axis=0)
+        return [{"nll": nll, "accuracy": right} for nll, right in means.tolist()]
+
+
+_add = jax.jit(rx.predict.add)
+
+
+def ways(recorder: Recorder, is_ensemble: bool) -> dict[str, dict[str, float]]:
+    """Return the scores of every way to average a run."""
+    num_epochs, num_rungs = len(recorder.epochs), len(recorder.epochs[0])
+    if is_ensemble:
+        every = min(PICK_EVERY, num_epochs)
+        picked = range(every - 1, num_epochs, every)
+        chosen = [(epoch, rung) for epoch in picked for rung in range(num_rungs)]
+        return {"all": recorder.average(chosen)}
+    return {
+        f"{k} coldest": recorder.average([(epoch, epoch % k) for epoch in range(num_epochs)])
+        for k in range(1, num_rungs + 1)
+    }
+
+
+def run_setting(name: str, problem: Any, start: Any, seed: int, args: Any) -> dict[str, Any]:
+    options, recorder = SETTINGS[name], Recorder(problem.test)
+    epochs = args.epochs + args.start_epochs if name.startswith("scratch") else args.epochs
+    began = time.monotonic()
+    trained = rx.train(
+        problem, start, epochs=epochs, num_replicas=args.replicas, seed=seed, evaluate=recorder,
+        progress=False, **options,
+    )  # fmt: skip
+    seconds = time.monotonic() - began
+    if name.startswith("scratch"):
+        del recorder.epochs[: args.start_epochs]
+    return {
+        "setting": name,
+        "seed": seed,
+        "options": options,
+        "epochs": epochs,
+        "seconds": round(seconds, 1),
+        "round_trips": int(np.sum(trained.round_trips)),
+        "restarts": np.asarray(trained.restarts).tolist(),
+        "learning_rates": np.asarray(trained.learning_rates)[0].tolist(),
+        "alone": recorder.alone(),
+        "ways": ways(recorder, options.get("method") == "ensemble"),
+    }
+
+
+def show(row: dict[str, Any]) -> None:
+    alone = row["alone"][0]
+    print(
+        f"\n{row['setting']}, seed {row['seed']}: {row['seconds']:.0f} s, {row['round_trips']} "
+        f"round trips, {sum(row['restarts'])} restarts; "
+        f"one network {100 * alone['accuracy']:.2f} % / {alone['nll']:.4f}",
+        flush=True,
+    )
+    for way, found in row["ways"].items():
+        print(
+            f"  {way:>12}, {found['networks']:3d} networks: "
+            f"logits {100 * found['accuracy_logits']:.2f} % / {found['nll_logits']:.4f}, "
+            f"probabilities {100 * found['accuracy_probabilities']:.2f} % / "
+            f"{found['nll_probabilities']:.4f}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="resnet20")
+    parser.add_argument("--data", default="cifar100")
+    parser.add_argument("--data-dir")
+    parser.add_argument("--validation", type=int, default=0)
+    parser.add_argument("--start-epochs", type=int, default=80)
+    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--replicas", type=int, default=10)
+    parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--settings", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--starts", type=Path, help="run folder of the start networks")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--quick", action="store_true", help="float32, no augmentation")
+    args = parser.parse_args()
+    task = Task(
+        args.model, args.data, args.data_dir, batch_size=args.batch_size, augment=not args.quick,
+        bf16=not args.quick, validation=args.validation,
+    )  # fmt: skip
+    problem, init = task.problem()
+    starts = args.starts
+    if starts is None or not (starts / "run.json").exists():
+        began = time.monotonic()
+        pretrained = rx.train(
+            problem, init, method="pretrain", epochs=args.start_epochs,
+            num_replicas=args.replicas, run_dir=starts, progress=False,
+        )  # fmt: skip
+        right = pretrained.epochs["accuracy"][-1]
+        print(f"starts: {time.monotonic() - began:.0f} s, {100 * right.mean():.2f} %", flush=True)
+        if starts is None:
+            raise SystemExit("Give --starts FOLDER, so that the start networks can be kept.")
+    rows = []
+    for seed in args.seeds:
+        for name in args.settings:
+            start = init if name.startswith("scratch") else starts
+            rows.append(run_setting(name, problem, start, seed, args))
+            show(rows[-1])
+            if args.out:
+                settings = {key: str(value) for key, value in vars(args).items() if key != "out"}
+                found = {"machine": describe_machine(), "arguments": settings, "rows": rows}
+                args.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
