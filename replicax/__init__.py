@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from replicax.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from replicax import callbacks as callbacks
     from replicax import data as data
     from replicax import interop as adapters
     from replicax import interop as interop
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "adapters": "interop",
     "batches": "run.batches",
+    "callbacks": "callbacks",
     "data": "data",
     "diagnostics": "results.diagnostics",
     "interop": "interop",

@@ -22,6 +22,7 @@ RANKS = {
     "results": 6,
     "user_code": 6,
     "networks": 7,
+    "callbacks": 7,
     "api": 8,
     "resume_run": 8,
     "presets": 8,
