@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from replicax.networks.train import resume_training as resume_training
     from replicax.networks.train import train as train
     from replicax.networks.trained import Trained as Trained
+    from replicax.report_run import report as report
     from replicax.results import diagnostics as diagnostics
     from replicax.results import plots as plots
     from replicax.results.posterior import Posterior as Posterior
@@ -89,6 +90,7 @@ _NAMES = {
     "networks.problem": "Supervised Test classification supervised",
     "networks.train": "networks_of resume_training train",
     "networks.trained": "Trained",
+    "report_run": "report",
     "results.posterior": "Posterior",
     "resume_run": "resume",
     "run.bayesian": "Bayesian bayesian",
