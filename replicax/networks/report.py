@@ -174,7 +174,7 @@ def _uncertain(trained: Trained, images: Any) -> Section | None:
     return Section("uncertain", "Most uncertain images", [words, pictures])
 
 
-def _class(names: tuple[str, ...] | None, label: int) -> str:
+def _class(names: tuple[str, ...] | None, label: Any) -> str:
     return names[label] if names else f"class {label}"
 
 

@@ -100,8 +100,9 @@ class Trained(Posterior):
 
         Args:
             out: an HTML file, or a folder; by default `report.html` in the run folder.
-            images: the test images as bytes (image, row, column, channel), or the `rx.data.Dataset`,
-                for a look at the most uncertain ones; runs of the command line know theirs.
+            images: the test images as bytes (image, row, column, channel), or the
+                `rx.data.Dataset`, for a look at the most uncertain ones; runs of the command line
+                know theirs.
         """
         from replicax.networks.report import build_page
         from replicax.results.report.build import check_out, write_page

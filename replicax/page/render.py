@@ -176,7 +176,7 @@ def _paths(paths: Paths) -> str:
 <label>Show <select id="paths-width">{shown}</select></label>
 </div>
 <div class="controls"><label class="grow" for="paths-step">Up to step
-<input type="range" id="paths-step" min="1" max="{num_points}" step="1" value="{num_points}"></label>
+<input type="range" id="paths-step" min="1" max="{num_points}" value="{num_points}"></label>
 </div>
 <output id="paths-words" for="paths-step paths-replica" aria-live="polite"></output>
 <div class="plot" id="paths" role="img" aria-label="{label}" style="height:340px"></div>

@@ -116,7 +116,7 @@ def _mode_masses(posterior: Any) -> Chart:
             "truth",
             10,
             marker={"symbol": "line-ew-open", "line": {"width": 2}},
-        ),  # fmt: skip
+        ),
     ]
     rows = [(name, f"{masses[mode]:.4f}", f"{truth[mode]:.4f}") for name, mode in zip(names, order)]
     words = f"Masses of the 25 modes; their total variation from the truth is {distance:.3f}."
