@@ -14,6 +14,7 @@ INK, SOFT, ACCENT = "#010203", "#010204", "#010205"
 CHAINS = ("#3a7bd5", "#c8612f", "#2b9468", "#a855b8", "#9a8420", "#d6478a", "#3f8fa5", "#8a7a6d")
 _COLD_TO_HOT = ("#3f73d8", "#7f5fd0", "#b04fae", "#cc4a72", "#cf5a2c")
 _MOST_LINES = 12
+_LONGEST_TITLE = 30
 _DASHED = {"color": INK, "width": 1.5, "dash": "dash"}
 
 
@@ -31,8 +32,10 @@ def figure(traces: list[dict[str, Any]], x: str, y: str, **layout: Any) -> dict[
 
 
 def _plain(text: str) -> str:
-    """Return a text that Plotly, which knows some tags of HTML, shows as it is."""
-    return html.escape(text, quote=False)
+    """Return a text that Plotly, which knows some tags of HTML, shows as it is; the end of a long
+    one."""
+    short = text if len(text) <= _LONGEST_TITLE else f"…{text[1 - _LONGEST_TITLE :]}"
+    return html.escape(short, quote=False)
 
 
 def line(x: Any, y: Any, colour: str, name: str = "", width: float = 1.6, **more: Any) -> dict:

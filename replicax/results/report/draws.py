@@ -29,7 +29,7 @@ def draw_sections(posterior: Any, summary: dict[str, Any], truth: Truth) -> list
     traces = {name: _trace(posterior, name, values) for name, values in components.items()}
     ranks = {name: _ranks(values) for name, values in components.items()}
     marginal = Chart("marginals", "Marginal", "Histogram of the draws, by chain", marginals)
-    trace = Chart("traces", "Trace", "Draws in their order, by chain", traces)
+    trace = Chart("traces", "Trace", "Draws in their order, by chain", traces, wide=True)
     even = "Even where all chains have the same distribution, up to chance."
     if posterior.num_chains == 1:
         even = "Even where both halves of the run have the same distribution, up to chance."
@@ -37,7 +37,7 @@ def draw_sections(posterior: Any, summary: dict[str, Any], truth: Truth) -> list
     section = Section(
         "draws",
         "Draws",
-        [_which(posterior, names), marginal, trace, rank, _table(summary)],
+        [_which(posterior, names), trace, marginal, rank, _table(summary)],
         "Parameter",
         names,
     )

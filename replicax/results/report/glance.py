@@ -8,8 +8,12 @@ from replicax.page.content import Section, Table, Warnings
 from replicax.results.summary import Summary, render_machine_use
 
 _NO_PROBLEM = (
-    "No check found a reason not to trust this run: the law of the draws, the ladder, the swap "
-    "rates, round trips, R-hat over chains and over replicas, and effective sizes."
+    "No check found a reason not to trust this run: neither of its law, ladder, swap rates and "
+    "round trips, nor of R-hat over chains and replicas and effective sizes."
+)
+_NO_PROBLEM_OF_NETWORKS = (
+    "No check found a reason not to trust this run: neither of its losses nor of its ladder, swap "
+    "rates and round trips."
 )
 _RUNNING = "No check has found a problem so far; the run goes on."
 
@@ -24,8 +28,10 @@ def glance_section(posterior: Any, summary: Summary) -> Section:
 def warnings_of(posterior: Any, summary: dict[str, Any]) -> Warnings:
     """Return the problems of a run, or that there are none."""
     sentences = [split_remedy(sentence) for sentence in summary["problems"]]
-    runs = posterior.result.code == "running"
-    return Warnings(sentences, _RUNNING if runs else _NO_PROBLEM)
+    if posterior.result.code == "running":
+        return Warnings(sentences, _RUNNING)
+    trains = posterior.metadata.kind == "train"
+    return Warnings(sentences, _NO_PROBLEM_OF_NETWORKS if trains else _NO_PROBLEM)
 
 
 def split_remedy(sentence: str) -> tuple[str, str]:
