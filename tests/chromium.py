@@ -11,6 +11,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,6 +23,17 @@ PROGRAM = next((p for p in map(shutil.which, ("chromium", "google-chrome", "chro
 needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="no Chromium is installed")
 
 
+# Chromium reads from 3 and writes to 4: arranged in a process of its own, JAX's threads not forked.
+_START = """
+import os, sys
+read, write = os.dup(int(sys.argv[1])), os.dup(int(sys.argv[2]))
+while min(read, write) <= 4:
+    read, write = os.dup(read), os.dup(write)
+os.dup2(read, 3), os.dup2(write, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
 class Browser:
     """A browser process; use it in a `with`."""
 
@@ -30,18 +42,13 @@ class Browser:
         to_read, self._write = os.pipe()
         self._read, to_write = os.pipe()
         assert PROGRAM is not None
-
-        def arrange() -> None:  # Chromium reads from 3 and writes to 4
-            one, other = os.dup(to_read), os.dup(to_write)
-            os.dup2(one, 3)
-            os.dup2(other, 4)
-
         self._process = subprocess.Popen(
-            [PROGRAM, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
+            [sys.executable, "-SEc", _START, str(to_read), str(to_write), PROGRAM, "--headless",
+             "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
              f"--user-data-dir={self._folder.name}", "--no-first-run", "--hide-scrollbars",
              "--disable-dev-shm-usage"],
-            preexec_fn=arrange, pass_fds=(3, 4, to_read, to_write), stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            pass_fds=(to_read, to_write), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(to_read)
         os.close(to_write)

@@ -131,7 +131,8 @@ def _ranks(values: np.ndarray) -> dict[str, Any]:
         names = ["first half", "second half"]
     else:
         names = [f"chain {chain}" for chain in range(len(values))]
-    ranks = values.ravel().argsort(kind="stable").argsort().reshape(values.shape) / values.size
+    order = values.ravel().argsort(kind="stable").argsort().reshape(values.shape)
+    ranks = (order + 0.5) / values.size
     edges = np.linspace(0, 1, _RANK_BINS + 1)
     styles = list(charts.chain_styles(len(values)))
     traces = [
