@@ -126,6 +126,10 @@ def test_columns_of_another_run_are_not_mixed_in(tmp_path):
     path.write_text("step,time\n20,1.5\n")
     with pytest.raises(ValueError, match="other columns"):
         logs._Csv(path, "csv").write({"step": 40, "other": 3.0})
+    log = logs._Csv(path, "csv")
+    log.go_back(0)  # a new run
+    log.write({"step": 40, "other": 3.0})
+    assert table_of(path) == {"step": [40.0], "other": [3.0]}
 
 
 def test_infinite_temperatures_and_nan_are_null_in_json(tmp_path):

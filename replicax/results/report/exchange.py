@@ -89,21 +89,25 @@ def _rates(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
     if not steps.size:
         return None
     mean = rates.mean(axis=0) * posterior.options["swap_every"]
+    shown = charts.some(posterior.num_replicas - 1)
     colours = charts.cold_to_hot(posterior.num_replicas - 1)
     traces = [
         charts.line(steps, mean[:, pair], colours[pair],
                     mode="lines" if len(steps) > 1 else "markers",
                     hovertemplate=f"pair {pair}: %{{y:.3f}} at step %{{x}}<extra></extra>")
-        for pair in charts.some(posterior.num_replicas - 1)
+        for pair in shown
     ]  # fmt: skip
     words = (
         f"How often each pair says yes; at last from {mean[-1].min():.2f} to {mean[-1].max():.2f}"
     )
     layout = {"yaxis": {"range": [0, 1.03]}, "showlegend": False}
     figure = charts.figure(traces, "step", "says yes, per attempt", **layout)
-    return Chart(
-        "rates", "Pair rates over time", words, {"": figure}, None, f"{_KEY} Mean of chains."
-    )
+    rows = [
+        (f"{step:,}", *(f"{rate[pair]:.3f}" for pair in shown)) for step, rate in zip(steps, mean)
+    ]
+    table = Table(("up to step", *(f"pair {pair}" for pair in shown)), rows)
+    note = f"{_KEY} Mean of chains."
+    return Chart("rates", "Pair rates over time", words, {"": figure}, table, note)
 
 
 def _pair_rates(posterior: Any) -> Chart:
