@@ -67,6 +67,9 @@ class _Log:
     back to the step at which a run begins."""
 
     def __init__(self, path: Path) -> None:
+        above = next(folder for folder in path.absolute().parents if folder.exists())
+        if not above.is_dir():
+            raise ValueError(f"{path} lies below {above}, which is a file; give another path.")
         self.path = path
         self.step: int | None = None  # that was seen last
 
@@ -162,6 +165,8 @@ def _finite(value: Any) -> Any:
 class _TensorBoard(_Log):
     def __init__(self, folder: Any) -> None:
         super().__init__(check_folder("folder", folder))
+        if self.path.is_file():
+            raise ValueError(f"folder is {self.path}, which is a file; give the path of a folder.")
         self.open, self.writer = _writer(), None
 
     def go_back(self, step: int) -> None:

@@ -154,6 +154,14 @@ def test_a_path_that_is_none(path):
         rx.callbacks.csv(path)
 
 
+def test_a_path_below_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="which is a file"):
+        rx.callbacks.json_lines(tmp_path / "file" / "new" / "log.jsonl")
+    with pytest.raises(ValueError, match="which is a file"):
+        rx.callbacks.tensorboard(tmp_path / "file")
+
+
 def test_networks_leave_a_row_after_every_test(tmp_path, stopped):
     log, progress = rx.callbacks.json_lines(tmp_path / "log.jsonl"), copied(stopped[1][0])
     progress = progress._replace(metadata=replace(progress.metadata, kind="train"))

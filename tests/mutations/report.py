@@ -72,11 +72,6 @@ PAGE = mutations_of(
         "return str(text)",
         f"{_PAGE}::test_no_text_becomes_html",
     ),
-    (
-        '.replace("<", "\\\\u003c")',
-        "",
-        f"{_PAGE}::test_no_text_becomes_html",
-    ),
 )
 SERVER = mutations_of(
     "page/server.py",
