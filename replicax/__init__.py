@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from replicax.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from replicax import callbacks as callbacks
     from replicax import data as data
     from replicax import interop as adapters
     from replicax import interop as interop
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from replicax.networks.train import resume_training as resume_training
     from replicax.networks.train import train as train
     from replicax.networks.trained import Trained as Trained
+    from replicax.report_run import report as report
     from replicax.results import diagnostics as diagnostics
     from replicax.results import plots as plots
     from replicax.results.posterior import Posterior as Posterior
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "adapters": "interop",
     "batches": "run.batches",
+    "callbacks": "callbacks",
     "data": "data",
     "diagnostics": "results.diagnostics",
     "interop": "interop",
@@ -87,6 +90,7 @@ _NAMES = {
     "networks.problem": "Supervised Test classification supervised",
     "networks.train": "networks_of resume_training train",
     "networks.trained": "Trained",
+    "report_run": "report",
     "results.posterior": "Posterior",
     "resume_run": "resume",
     "run.bayesian": "Bayesian bayesian",

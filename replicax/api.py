@@ -1,6 +1,6 @@
 """The calls most people make: `sample` and `load`; `resume` is in `resume_run.py`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from replicax.errors import check_folder, show
 from replicax.results.posterior import Posterior
 from replicax.run import defaults, fingerprint, processes, pytrees
 from replicax.run.devices import spread_over
-from replicax.run.host_loop import Progress, run
+from replicax.run.host_loop import Callback, run
 from replicax.run.initial import check_memory, have_one_start, initial_carry, use_rows
 from replicax.run.inputs import in_unit_of, target_and_batches
 from replicax.run.options import Options, check_watchers
@@ -52,7 +52,7 @@ def sample(
     seed: int = 0,
     run_dir: str | Path | None = None,
     progress: bool | None = None,
-    callback: Callable[[Progress], Any] | None = None,
+    callback: Callback | Sequence[Callback] | None = None,
     draw_rungs: tuple[int, ...] | str = (0,),
     keep_draws: bool = True,
     history_every: int | None = None,
@@ -110,7 +110,8 @@ def sample(
         burn_in, thin: draws are kept from step `burn_in` on, every `thin`-th.
         run_dir: a folder for draws, records and checkpoints; without it all stays in memory.
         progress: show a progress bar; by default where a terminal is attached.
-        callback: called between chunks with a `Progress`; returns "stop" to end the run.
+        callback: called between chunks with a `Progress`; returns "stop" to end the run. Or a list
+            of such functions; `rx.callbacks` has ready ones.
         draw_rungs: rungs whose draws are kept, or "all"; the first is 0, the target.
         keep_draws: False keeps the energies of draws and not their parameters.
         history_every: steps between two points of the histories.

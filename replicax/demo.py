@@ -19,7 +19,7 @@ params = rx.targets.modes25_start
 SETTINGS = presets.get("modes25")  # the paper's
 TARGET_SPEC = TargetSpec("replicax.demo:target", params="params")
 _RUN_FILES = ("run.json", "start.npz", "lock", "summary.json", "records.zarr", "commits",
-              "checkpoints", "figures")  # fmt: skip
+              "checkpoints", "figures", "report.html")  # fmt: skip
 
 
 def run_demo(folder: Path, num_steps: int, num_chains: int, seed: int,

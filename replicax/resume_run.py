@@ -1,6 +1,6 @@
 """`resume`: continue the run in a folder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from replicax.networks.train import resume_records
 from replicax.results.posterior import Posterior
 from replicax.run import fingerprint, processes
 from replicax.run.devices import spread_over
-from replicax.run.host_loop import Progress, run
+from replicax.run.host_loop import Callback, run
 from replicax.run.initial import seed_keys
 from replicax.run.inputs import target_and_batches
 from replicax.run.options import Options, check_watchers
@@ -35,7 +35,7 @@ def resume(
     batches: Any = None,
     batch_size: int | None = None,
     progress: bool | None = None,
-    callback: Callable[[Progress], Any] | None = None,
+    callback: Callback | Sequence[Callback] | None = None,
     chunk_steps: int | None = None,
     checkpoint_every: int | str | None = None,
     keep_checkpoints: int | None = None,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from replicax.cli import demo, launch, plan, reproduce, results, sample, shared, train
+from replicax.cli import demo, launch, plan, report, reproduce, results, sample, shared, train
 from replicax.cli.shared import FAULTY_INPUT, FINISHED, INTERRUPTED
 from replicax.version import __version__
 
@@ -53,6 +53,7 @@ def replicax(
       replicax pretrain, train, evaluate               ResNets on CIFAR: the paper and baselines
     After a run
       replicax summary, plot, resume RUN_DIR           examine a run, or continue it
+      replicax report, watch RUN_DIR                   look at it in a browser, also while it runs
     On several devices
       replicax launch --processes 2 -- COMMAND         processes that share one run
     The paper
@@ -64,7 +65,8 @@ def replicax(
 
 for function in (
     demo.demo, plan.plan, sample.sample, sample.resume, train.train, train.pretrain, launch.launch,
-    results.summary, results.plot, results.evaluate, reproduce.reproduce,
+    results.summary, results.plot, report.report, report.watch, results.evaluate,
+    reproduce.reproduce,
 ):  # fmt: skip
     app.command(cls=shared.Command)(function)
 

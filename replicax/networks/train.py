@@ -1,7 +1,7 @@
 """`train`: sample networks epoch by epoch; `resume_training`: continue from a run folder."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from replicax.networks.trained import Trained
 from replicax.nn.network import Network
 from replicax.run import fingerprint, processes, pytrees
 from replicax.run.devices import spread_over
-from replicax.run.host_loop import Progress, run
+from replicax.run.host_loop import Callback, run
 from replicax.run.initial import check_memory, initial_carry, per_replica
 from replicax.run.options import check_watchers
 from replicax.run.program import Program, build_program
@@ -52,7 +52,7 @@ def train(
     seed: int = 0,
     run_dir: str | Path | None = None,
     progress: bool | None = None,
-    callback: Callable[[Progress], Any] | None = None,
+    callback: Callback | Sequence[Callback] | None = None,
     checkpoint_every: int | str | None = None,
     keep_checkpoints: int = 2,
     note: dict[str, Any] | None = None,
@@ -80,7 +80,7 @@ def train(
         keep_networks: store the coldest network of every epoch; else only predictions are kept.
         burn_in: epochs before the average begins.
         cycle_epochs: of the methods that go in cycles.
-        checkpoint_every, keep_checkpoints: as in `rx.sample`.
+        callback, checkpoint_every, keep_checkpoints: as in `rx.sample`.
         note: plain data to keep in the run folder.
         devices: as in `rx.sample`.
     """
@@ -211,7 +211,7 @@ def resume_training(
     *,
     epochs: int | None = None,
     progress: bool | None = None,
-    callback: Callable[[Progress], Any] | None = None,
+    callback: Callback | Sequence[Callback] | None = None,
     gain: Any = None,
     buffer_gain: Any = None,
     checkpoint_every: int | str | None = None,
@@ -249,7 +249,7 @@ def resume_records(
     problem: Supervised,
     *,
     progress: bool | None = None,
-    callback: Callable[[Progress], Any] | None = None,
+    callback: Callback | Sequence[Callback] | None = None,
     force: bool = False,
     devices: Any = None,
     **given: Any,

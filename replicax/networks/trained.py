@@ -92,6 +92,24 @@ class Trained(Posterior):
 
         return plot_training(self, None if out is None else figure_folder(out))
 
+    def report(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, out: str | Path | None = None, images: Any = None
+    ) -> Path:
+        """Write the training as one HTML page to look at, and return its path (needs the extra
+        `report`).
+
+        Args:
+            out: an HTML file, or a folder; by default `report.html` in the run folder.
+            images: the test images as bytes (image, row, column, channel), or the
+                `rx.data.Dataset`, for a look at the most uncertain ones; runs of the command line
+                know theirs.
+        """
+        from replicax.networks.report import build_page
+        from replicax.results.report.build import check_out, write_page
+
+        check_out(self, out)
+        return write_page(self, out, build_page(self, images))
+
     @property
     def restarts(self) -> np.ndarray:
         """How often a network on each rung broke and was restarted  (rung,)."""

@@ -326,6 +326,21 @@ class Posterior:
 
         return plot_posterior(self, None if out is None else figure_folder(out))
 
+    def report(self, out: str | Path | None = None, truth: Any = None) -> Path:
+        """Write the run as one HTML page to look at, and return its path (needs the extra
+        `report`).
+
+        Args:
+            out: an HTML file, or a folder; by default `report.html` in the run folder.
+            truth: what is known about the target, to be drawn beside: exact draws in the tree of
+                the parameters, with a leading axis; a dict from names of components to draws or
+                numbers; or "modes25", which the demo knows by itself.
+        """
+        from replicax.results.report.build import build_page, check_out, write_page
+
+        check_out(self, out)
+        return write_page(self, out, build_page(self, truth))
+
     def to_arviz(self) -> Any:
         """Draws, energies and ladder as ArviZ data (needs the extra `arviz`)."""
         from replicax.interop.arviz import to_arviz

@@ -4,7 +4,7 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,8 @@ from replicax.run.round_trips import completed_trips
 from replicax.run.rows import Carry
 from replicax.run.saver import Evaluation, Saver
 from replicax.run.signals import ends_process, interruptible
-from replicax.run.storage.records import Records
+from replicax.run.storage.metadata import Metadata
+from replicax.run.storage.records import Arrays, Records
 
 _FIRST_STEPS = 64
 _CHUNK_SECONDS = 0.5
@@ -37,7 +38,8 @@ class Result(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The state of a run between two chunks; a callback that returns "stop" ends the run."""
+    """The state of a run between two chunks; a callback that returns "stop", or "stop: " and a
+    reason, ends the run."""
 
     step: int
     num_steps: int
@@ -48,6 +50,17 @@ class Progress(NamedTuple):
     verdict_rate: np.ndarray  # shape (chain, pair)
     carry: Carry  # on the device
     evaluation: dict[str, np.ndarray]  # of networks, in the step that it was made
+    rows: dict[str, Arrays]  # what the chunk added to the records: "steps", "draws", "history"
+    metadata: Metadata  # of the run
+    run_dir: Path | None
+
+    @property
+    def start(self) -> int:
+        """The step at which the chunk began."""
+        return self.step - len(self.rows["steps"]["rung_of"])
+
+
+Callback = Callable[[Progress], Any]
 
 
 class Pace(NamedTuple):
@@ -84,7 +97,7 @@ def run(
     *,
     evaluation: Evaluation | None = None,
     progress: bool | None = None,
-    callback: Callable[[Progress], Any] | None = None,
+    callback: Callback | Sequence[Callback] | None = None,
     programs: Programs | None = None,
 ) -> None:
     """Run from the step of `carry` to `options.num_steps`, and write down how that ended.
@@ -97,7 +110,8 @@ def run(
     with interruptible() as signals, saving as saver:
         shown = display_progress(progress if is_first else False, num_steps, int(carry.state.step))
         with shown as display, contextlib.closing(program.batches):
-            watchers = [watch for watch in (display, callback) if watch is not None]
+            callbacks = [callback] if callback is None or callable(callback) else callback
+            watchers = [watch for watch in (display, *callbacks) if watch is not None]
             result = _loop(
                 program, carry, num_steps, saver, evaluation, watchers, programs, signals
             )
@@ -141,7 +155,8 @@ def _loop(
         program.batches.read_ahead(step + count, min(count, num_steps - step - count))
         done = int(rows.count)
         seconds = max(time.monotonic() - began, 1e-9)
-        for group, arrays in layout.to_records(program, rows, step, done).items():
+        added = layout.to_records(program, rows, step, done)
+        for group, arrays in added.items():
             saver.records.append(group, arrays)
         step += done
         if program.chunk_steps is None:
@@ -152,16 +167,27 @@ def _loop(
         row = {}
         if evaluation is not None and done and not _is_broken(program, carry):
             row = _evaluate(program, evaluation, carry, step, saver.records)
-        progress = _progress(program, carry, step, num_steps, done / seconds, row)
+        progress = _progress(program, carry, num_steps, done / seconds, row, added, saver.records)
         with _saving_on_error(saver, program, carry, evaluation):
             answers = [watch(progress) for watch in watchers]
-        stops, due = processes.agree("stop" in answers, saver.is_due(step))
+        reason = _reason_to_stop(answers)
+        stops, due = processes.agree(reason is not None, saver.is_due(step))
         if stops and result is None:
-            result = Result("stopped", f"The callback stopped the run at step {step}.")
+            result = Result(
+                "stopped", f"The callback stopped the run at step {step}{reason or '.'}"
+            )
         if due:
             saver.save(program, carry, evaluation)
     saver.save(program, carry, evaluation)
     return result or Result("finished", f"All {num_steps} steps were done.")
+
+
+def _reason_to_stop(answers: list[Any]) -> str | None:
+    """Return the end of the sentence about why callbacks stop the run; None if none does."""
+    for answer in answers:
+        if isinstance(answer, str) and (answer == "stop" or answer.startswith("stop: ")):
+            return f"{answer.removeprefix('stop')}."
+    return None
 
 
 @contextlib.contextmanager
@@ -226,8 +252,15 @@ def _ending(
 
 
 def _progress(
-    program: Program, carry: Carry, step: int, num_steps: int, rate: float, row: dict
+    program: Program,
+    carry: Carry,
+    num_steps: int,
+    rate: float,
+    row: dict[str, np.ndarray],
+    added: dict[str, Arrays],
+    records: Records,
 ) -> Progress:
+    step = int(carry.state.step)
     verdicts = np.asarray(carry.counters.pairs[:, PAIR_COUNTS.index("verdicts")])
     attempts = (step - int(program.counted_from)) // program.settings.swap_every
     return Progress(
@@ -240,4 +273,7 @@ def _progress(
         verdict_rate=verdicts / max(attempts, 1),
         carry=carry,
         evaluation=row,
+        rows=added,
+        metadata=records.metadata,
+        run_dir=records.folder,
     )

@@ -223,8 +223,10 @@ def checkpoint_interval(every: Any) -> tuple[int | None, float]:
 def check_watchers(progress: Any, callback: Any) -> None:
     """Raise unless `progress` and `callback` can watch a run."""
     check_flag("progress", progress, None)
-    if callback is not None:
-        check_function("callback", callback, "progress")
+    several = isinstance(callback, list | tuple)
+    for function in callback if several else [callback]:
+        if several or function is not None:
+            check_function("callback", function, "progress")
 
 
 def check_rungs(name: str, value: Any) -> None:

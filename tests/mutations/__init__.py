@@ -28,7 +28,18 @@ def mutations_of(file: str, *changes: tuple[str, ...]) -> list[Mutation]:
 
 def all_mutations() -> list[Mutation]:
     """Return the lists of all rooms."""
-    from mutations import algorithm, data, inputs, networks, nn, posteriors, results, run, storage
+    from mutations import (
+        algorithm,
+        data,
+        inputs,
+        networks,
+        nn,
+        posteriors,
+        report,
+        results,
+        run,
+        storage,
+    )
 
-    rooms = (algorithm, posteriors, run, storage, results, networks, nn, data, inputs)
+    rooms = (algorithm, posteriors, run, storage, results, report, networks, nn, data, inputs)
     return [mutation for room in rooms for mutation in room.MUTATIONS]

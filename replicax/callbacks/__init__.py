@@ -1,0 +1,7 @@
+"""Ready callbacks of `rx.sample` and `rx.train`: logs, and reasons to stop early.
+
+Give one, or several as a list: `callback=[rx.callbacks.csv("log.csv"), my_function]`.
+"""
+
+from replicax.callbacks.logs import csv, flat, json_lines, numbers, tensorboard
+from replicax.callbacks.stopping import stop_after

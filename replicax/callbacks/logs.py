@@ -1,0 +1,221 @@
+"""Logs of a run: CSV, JSON lines, TensorBoard.
+
+They survive kills: when a run resumes, rows of steps that it does again are dropped first.
+"""
+
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from replicax.errors import check_folder, show
+from replicax.run import processes
+from replicax.run.host_loop import Progress
+from replicax.run.storage.files import write_whole
+
+Numbers = dict[str, float | list[float]]
+
+
+def numbers(progress: Progress) -> Numbers:
+    """Return what the logs write: numbers, and lists by chain, pair or rung.
+
+    `cold_energy`, `round_trips` and `buffer` have a value per chain; `verdict_rate` per pair and
+    `learning_rate` and `temperature` per rung are means over chains. After an epoch of networks,
+    their `nll`, `accuracy` and those of the average are added.
+    """
+    state = progress.carry.state
+    ladder, buffer = jax.device_get((state.ladder, state.buffer))
+    by_name = {
+        "cold_energy": progress.cold_energy,
+        "round_trips": progress.round_trips,
+        "verdict_rate": progress.verdict_rate.mean(axis=0),
+        "learning_rate": ladder.learning_rate.mean(axis=0),
+        "temperature": ladder.temperature.mean(axis=0),
+        "buffer": buffer,
+        **progress.evaluation,
+    }
+    return {
+        "step": progress.step,
+        "time": round(time.time(), 3),
+        "steps_per_second": progress.steps_per_second,
+        **{name: np.asarray(value).tolist() for name, value in by_name.items()},
+    }
+
+
+def flat(row: Numbers, name: str = "{}[{}]") -> dict[str, float]:
+    """Return numbers with one name each.
+
+    >>> flat({"step": 3, "cold_energy": [1.5, 2.0]})
+    {'step': 3, 'cold_energy[0]': 1.5, 'cold_energy[1]': 2.0}
+    """
+    values: dict[str, float] = {}
+    for key, value in row.items():
+        if isinstance(value, list):
+            values |= {name.format(key, index): part for index, part in enumerate(value)}
+        else:
+            values[key] = value
+    return values
+
+
+class _Log:
+    """Writes a row after every chunk, of networks after every test, into something that is taken
+    back to the step at which a run begins."""
+
+    def __init__(self, path: Path) -> None:
+        above = next(folder for folder in path.absolute().parents if folder.exists())
+        if not above.is_dir():
+            raise ValueError(f"{path} lies below {above}, which is a file; give another path.")
+        self.path = path
+        self.step: int | None = None  # that was seen last
+
+    def __call__(self, progress: Progress) -> None:
+        if not processes.is_first():
+            return
+        if progress.start != self.step:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.go_back(progress.start)
+        self.step = progress.step
+        if progress.evaluation or progress.metadata.kind != "train":
+            self.write(numbers(progress))
+
+    def go_back(self, step: int) -> None:
+        """Drop all rows after `step`."""
+        raise NotImplementedError
+
+    def write(self, row: Numbers) -> None:
+        raise NotImplementedError
+
+
+class _Lines(_Log):
+    """A text file with one line per row; a line that a kill cut off is dropped."""
+
+    def __init__(self, path: Any, caller: str) -> None:
+        if not isinstance(path, str | Path) or not str(path).strip() or Path(path).is_dir():
+            raise ValueError(f"path is {show(path)}; give the path of a file.")
+        super().__init__(Path(path))
+        lines = self._lines()
+        if lines and self.step_of(lines[0]) is None:
+            raise ValueError(
+                f"path is {path}, a file that rx.callbacks.{caller} did not write; give another."
+            )
+
+    def _lines(self) -> list[str]:
+        """Return the lines that are whole."""
+        if not self.path.exists():
+            return []
+        return self.path.read_text(errors="replace").splitlines(keepends=True)
+
+    def go_back(self, step: int) -> None:
+        whole = [line for line in self._lines() if line.endswith("\n")]
+        steps = [self.step_of(line) for line in whole]
+        kept = [line for line, at in zip(whole, steps) if at is not None and at <= step]
+        write_whole(self.path, "".join(kept if step else []).encode())
+
+    def append(self, line: str) -> None:
+        with self.path.open("a") as file:
+            file.write(f"{line}\n")
+
+    def step_of(self, line: str) -> int | None:
+        """Return the step of a line, -1 for a head; None for a line that is not ours."""
+        raise NotImplementedError
+
+
+class _Csv(_Lines):
+    def step_of(self, line: str) -> int | None:
+        first = line.split(",")[0]
+        return -1 if first == "step" else int(first) if first.isdigit() else None
+
+    def write(self, row: Numbers) -> None:
+        values = flat(row)
+        head, lines = ",".join(values), self._lines()
+        if not lines:
+            self.append(head)
+        elif lines[0].rstrip("\n") != head:
+            raise ValueError(
+                f"{self.path} has other columns than this run; give rx.callbacks.csv another path."
+            )
+        self.append(",".join(str(value) for value in values.values()))
+
+
+class _JsonLines(_Lines):
+    def step_of(self, line: str) -> int | None:
+        try:
+            return int(json.loads(line)["step"])
+        except (ValueError, TypeError, KeyError):
+            return None
+
+    def write(self, row: Numbers) -> None:
+        self.append(json.dumps(_finite(row), allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """Replace NaN and infinity, which JSON does not have, by None."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return value if math.isfinite(value) else None
+
+
+class _TensorBoard(_Log):
+    def __init__(self, folder: Any) -> None:
+        super().__init__(check_folder("folder", folder))
+        if self.path.is_file():
+            raise ValueError(f"folder is {self.path}, which is a file; give the path of a folder.")
+        self.open, self.writer = _writer(), None
+
+    def go_back(self, step: int) -> None:
+        if self.writer is not None:
+            self.writer.close()
+        name = f".{time.time_ns()}"  # else writers of the same second would share a file
+        self.writer = self.open(str(self.path), purge_step=step + 1, filename_suffix=name)
+
+    def write(self, row: Numbers) -> None:
+        assert self.writer is not None
+        for name, value in flat(row, "{}/{}").items():
+            if name not in ("step", "time"):
+                self.writer.add_scalar(name, value, row["step"])
+        self.writer.flush()
+
+
+def _writer() -> Callable[..., Any]:
+    """Return a class that writes event files: tensorboardX's, or that of PyTorch, which needs
+    tensorboard."""
+    try:
+        from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        try:
+            from torch.utils.tensorboard import SummaryWriter  # pyright: ignore
+        except ImportError:
+            raise ImportError(
+                "rx.callbacks.tensorboard() needs tensorboardX (or PyTorch with tensorboard): "
+                'install it with pip install "replicax[tensorboard]".'
+            ) from None
+    return SummaryWriter
+
+
+def csv(path: str | Path) -> Callable[[Progress], None]:
+    """Return a callback that writes `numbers` as a table with one column for each, such as
+    `cold_energy[0]`.
+
+    A row after every chunk, of networks after every test. A new run begins the file anew; one that
+    resumes goes on in it.
+    """
+    return _Csv(path, "csv")
+
+
+def json_lines(path: str | Path) -> Callable[[Progress], None]:
+    """Return a callback that writes `numbers` as a JSON object per line; NaN and infinity become
+    null. Rows are those of `csv`."""
+    return _JsonLines(path, "json_lines")
+
+
+def tensorboard(folder: str | Path) -> Callable[[Progress], None]:
+    """Return a callback that writes event files for TensorBoard, with tags such as
+    `cold_energy/0` (needs the extra `tensorboard`)."""
+    return _TensorBoard(folder)

@@ -1,0 +1,105 @@
+"""The commands `replicax report` and `replicax watch`: a run as a page to look at."""
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from replicax.cli import shared
+from replicax.cli.shared import Json, RunDir
+
+Truth = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE.PY:NAME",
+        help="Exact draws, or a dict of true values, to compare with.",
+        show_default="what the demo knows",
+    ),
+]
+
+
+def report(
+    run_dir: RunDir,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The page.", show_default="RUN_DIR/report.html"),
+    ] = None,
+    truth: Truth = None,
+    as_json: Json = False,
+) -> None:
+    """Write one HTML page about a run, to look at in any browser.
+
+    Warnings and what to do, draws beside the truth where it is known, index paths to scrub, the
+    ladder and pair rates over time, round trips beside Lemma 1, traces and ranks; of networks, the
+    epochs, the calibration and the most uncertain images. The page needs no network. It needs
+    Plotly: pip install "replicax[report]".
+
+    \b
+    Example
+      replicax report runs/energy-1
+      replicax report runs/energy-1 --out report.html --truth model.py:true_draws
+    """
+    _stay_on_cpu()
+    import replicax as rx
+
+    shared.read_metadata(run_dir)
+    with shared.quietly(as_json):
+        path = rx.report(run_dir, out, truth=_find(truth))
+    if as_json:
+        shared.print_json({"report": str(path), "bytes": path.stat().st_size})
+    else:
+        typer.echo(str(path))
+
+
+def watch(
+    run_dir: RunDir,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 takes a free one.")
+    ] = 8642,
+    truth: Truth = None,
+    as_json: Json = False,
+) -> None:
+    """Show a run in the browser while it goes on, until Ctrl-C.
+
+    Serves the page of `replicax report` on this machine alone, as of the newest state that the run
+    has saved (--checkpoint-every says how often it does). The run itself is not disturbed.
+
+    \b
+    Example
+      replicax watch runs/energy-1
+    """
+    _stay_on_cpu()
+    from replicax.page.render import plotly_script
+    from replicax.page.server import address, open_server
+    from replicax.report_run import LivePages
+
+    if not run_dir.is_dir():
+        shared.read_metadata(run_dir)  # says what is wrong
+    plotly_script()  # or says what to install
+    with shared.quietly(as_json):
+        pages = LivePages(run_dir, _find(truth))
+        server = open_server(pages.page, pages.version, port)
+    with server:
+        place = address(server)
+        if as_json:
+            shared.print_json({"address": place, "run_dir": str(run_dir)})
+        else:
+            typer.echo(f"{run_dir} is shown at {place} (Ctrl-C ends this).")
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever(poll_interval=0.2)
+
+
+def _stay_on_cpu() -> None:
+    """Leave the accelerator to the run that is watched: JAX would take most of its memory."""
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+def _find(name: str | None) -> Any:
+    """Return the truth that is known by a name, or the object FILE.PY:NAME."""
+    if name is None or ":" not in name:
+        return name
+    from replicax.user_code import find_object
+
+    return find_object(name, os.getcwd())

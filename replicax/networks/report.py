@@ -1,0 +1,211 @@
+"""The report of a training: epochs, calibration, and the images that the average is least sure
+of."""
+
+from typing import Any
+
+import numpy as np
+
+from replicax.data import NAMES, Dataset
+from replicax.errors import show
+from replicax.networks import predict
+from replicax.networks.summary import summarise
+from replicax.networks.tasks import Task
+from replicax.networks.trained import Trained
+from replicax.page import charts
+from replicax.page.content import Chart, Page, Picture, Section, Table
+from replicax.results.mixing import exchanges
+from replicax.results.report.build import page_of
+from replicax.results.report.exchange import exchange_section
+from replicax.results.report.glance import warnings_of
+from replicax.results.summary import render_machine_use
+
+_MOST_IMAGES = 24
+_MOST_ROWS = 60  # of the table of epochs
+
+
+def build_page(trained: Trained, images: Any = None) -> Page:
+    """Return the page of a training; see `Trained.report`."""
+    numbers = summarise(trained)
+    sections = [
+        Section("glance", "At a glance", [warnings_of(trained, numbers), *_tables(numbers)]),
+        _epochs(trained),
+        _predictions(trained),
+        _uncertain(trained, images),
+        exchange_section(trained),
+    ]
+    return page_of(trained, [section for section in sections if section is not None])
+
+
+def _tables(numbers: dict[str, Any]) -> list[Table]:
+    """Return what the run did, and how good its predictions are."""
+    facts = [
+        ("Result", numbers["result"]["sentence"]),
+        ("Method, networks", f"{numbers['method']}, {numbers['networks']}"),
+        ("Epochs; networks averaged", f"{numbers['epochs']:,}; {numbers['averaged']:g}"),
+    ]
+    if "exchange" in numbers:
+        exchange = numbers["exchange"]
+        facts.append(("Window, round trips", f"{exchange['window']}, {exchange['round_trips']:,}"))
+    if any(numbers["restarts"]):
+        facts.append(("Restarts by rung", ", ".join(map(str, numbers["restarts"]))))
+    facts += [("Seed", str(numbers["seed"])), ("Time and machine", render_machine_use(numbers))]
+    head = ("", "accuracy", "NLL", "Brier", "calibration error")
+    rows = []
+    if "coldest" in numbers:
+        first = "coldest network" if "exchange" in numbers else "first network"
+        rows.append((first, *_scores(numbers["coldest"])))
+    for part in numbers["averages"]:
+        starts = part["start_weight"]
+        name = f"and starts x {starts:g}" if starts else f"average of {numbers['averaged']:g}"
+        rows.append((f"{name}, {part['by']}", *_scores(part)))
+    tables = [Table(("", ""), facts)]
+    return [*tables, Table(head, rows, "On the test data")] if rows else tables
+
+
+def _scores(part: dict[str, Any]) -> list[str]:
+    others = (f"{part[key]:.4f}" if key in part else "" for key in ("brier", "calibration_error"))
+    return [f"{part['accuracy']:.2%}", f"{part['nll']:.4f}", *others]
+
+
+def _epochs(trained: Trained) -> Section | None:
+    epochs = trained.epochs
+    if not len(epochs["epoch"]):
+        return None
+    parts = [_epoch_chart(trained, epochs, name) for name in ("accuracy", "nll")]
+    return Section("epochs", "Epochs", list(parts))
+
+
+def _epoch_chart(trained: Trained, epochs: dict[str, np.ndarray], name: str) -> Chart:
+    """Accuracy or NLL of every network and of the average so far."""
+    title = {"accuracy": "Accuracy", "nll": "Negative log-likelihood"}[name]
+    x, values, ladder = epochs["epoch"], epochs[name], exchanges(trained)
+    count = values.shape[1]
+    colours = charts.cold_to_hot(count) if ladder else [charts.CHAINS[0]] * count
+    mode = {"mode": "lines" if len(x) > 1 else "markers"}
+    names = {0: "coldest network", count - 1: "hottest network"} if ladder else {0: "networks"}
+    traces = [
+        charts.line(x, values[:, rung], colours[rung], names.get(rung, ""),
+                    2.4 if ladder and rung == 0 else 1.0, **mode)
+        for rung in reversed(charts.some(count))
+    ]  # fmt: skip
+    averaged = epochs["weight"] > 0
+    average = np.where(averaged, epochs[f"average_{name}_probabilities"], np.nan)
+    if averaged.any():
+        traces.append(charts.line(x, average, charts.INK, "average so far", 2.4, **mode))
+    shown = np.unique(np.linspace(0, len(x) - 1, min(len(x), _MOST_ROWS)).astype(int))
+    rows = [
+        (str(x[i]), f"{values[i, 0]:.4f}", f"{average[i]:.4f}" if averaged[i] else "")
+        for i in shown
+    ]
+    table = Table(("epoch", "coldest" if ladder else "first", "average"), rows)
+    words = (
+        f"{title} on the test data after every epoch; the first network ends at {values[-1, 0]:.4f}"
+    )
+    figure = charts.figure(traces, "epoch", title.lower(), yaxis=_range(values, average))
+    return Chart(f"epochs-{name}", title, words, {"": figure}, table, height=340)
+
+
+def _range(values: np.ndarray, average: np.ndarray) -> dict[str, Any]:
+    """Return an axis on which the first fifth of the epochs may lie off the scale."""
+    settled = np.concatenate([values[len(values) // 5 :].ravel(), average])
+    settled = settled[np.isfinite(settled)]
+    if not settled.size:
+        return {}
+    room = 0.08 * float(np.ptp(settled)) or 1e-3
+    return {"range": [float(settled.min()) - room, float(settled.max()) + room]}
+
+
+def _predictions(trained: Trained) -> Section | None:
+    """How sure the average is, and how often it is right."""
+    if not float(trained.average.weight):
+        return None
+    bins = predict.reliability(trained.log_probabilities(), trained.labels)
+    middle, width = (bins.edges[1:] + bins.edges[:-1]) / 2, float(np.diff(bins.edges)[0])
+    filled = bins.count > 0
+    error = np.nansum(bins.count * np.abs(bins.accuracy - bins.confidence)) / bins.count.sum()
+    blue = charts.CHAINS[0]
+    accuracies = charts.bars(middle[filled], bins.accuracy[filled], blue, "accuracy", width=width)
+    means = charts.points(bins.confidence[filled], bins.accuracy[filled], charts.CHAINS[1],
+                          "at their mean confidence", 7)  # fmt: skip
+    right = charts.dashed([0, 1], [0, 1], "calibrated")
+    rows = [
+        (f"{low:.2f} to {high:.2f}", f"{count:,}", _share(confidence), _share(accuracy))
+        for low, high, confidence, accuracy, count in zip(bins.edges, bins.edges[1:], *bins[1:])
+        if count
+    ]
+    head = ("confidence", "images", "mean confidence", "accuracy")
+    axis = {"range": [0, 1]}
+    diagram = charts.figure([accuracies, right, means], "confidence", "accuracy", xaxis=axis,
+                            yaxis={"range": [0, 1.02]})  # fmt: skip
+    counts = charts.figure([charts.bars(middle, bins.count, blue, width=width)], "confidence",
+                           "images", xaxis=axis, showlegend=False)  # fmt: skip
+    words = f"Accuracy by confidence; the expected calibration error is {error:.3f}"
+    words_of_counts = f"How many of {bins.count.sum():,} images have which confidence"
+    parts = [
+        Chart("reliability", "Reliability", words, {"": diagram}, Table(head, rows), f"{words}."),
+        Chart("counts", "Images by confidence", words_of_counts, {"": counts}),
+    ]
+    return Section("predictions", "Predictions of the average", list(parts))
+
+
+def _share(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _uncertain(trained: Trained, images: Any) -> Section | None:
+    """The test images with the largest entropy of the averaged prediction."""
+    if not float(trained.average.weight):
+        return None
+    pixels, names = _test_images(trained, images)
+    if pixels is None:
+        return None
+    log_probs, labels = trained.log_probabilities(), trained.labels
+    entropies = predict.entropy(log_probs)
+    pictures = []
+    for image in np.argsort(-entropies)[:_MOST_IMAGES]:
+        top = int(log_probs[image].argmax())
+        is_right = "right" if top == labels[image] else "wrong"
+        caption = (
+            f"Image {image}, {_class(names, labels[image])}: said {_class(names, top)} "
+            f"({np.exp(log_probs[image, top]):.0%}, {is_right}), entropy {entropies[image]:.2f}"
+        )
+        pictures.append(Picture(pixels[image], caption))
+    words = "Test images of the largest predictive entropy, in nats, the most uncertain first."
+    return Section("uncertain", "Most uncertain images", [words, pictures])
+
+
+def _class(names: tuple[str, ...] | None, label: Any) -> str:
+    return names[label] if names else f"class {label}"
+
+
+def _test_images(trained: Trained, images: Any) -> tuple[np.ndarray | None, Any]:
+    """Return the test images as bytes and the names of classes: as given, or of the data set that
+    the run folder names, if it is on this machine and the labels are the same."""
+    names = None
+    if images is None:
+        images = _noted_data(trained)
+    if isinstance(images, Dataset):
+        same = np.array_equal(images.test_labels, trained.labels)
+        names, images = images.class_names, images.test_images if same else None
+    if images is None:
+        return None, names
+    pixels = np.asarray(images)
+    num_images = len(trained.labels)
+    is_image = pixels.ndim == 4 and pixels.shape[-1] in (1, 3) and len(pixels) == num_images
+    if not is_image or pixels.dtype != np.uint8:
+        raise ValueError(
+            f"images is {show(images)}; give the {num_images} test images as bytes (image, row, "
+            "column, channel), or the rx.data.Dataset."
+        )
+    return pixels, names
+
+
+def _noted_data(trained: Trained) -> Dataset | None:
+    """Return the data set of the run's note, without running code of the user's or a download."""
+    task = trained.metadata.note.get("task")
+    if not isinstance(task, dict) or task.get("data") not in NAMES:
+        return None
+    try:
+        return Task(**{**task, "download": False}).dataset()
+    except (ValueError, OSError, TypeError):  # not on this machine
+        return None

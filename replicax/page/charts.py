@@ -1,0 +1,139 @@
+"""Figures of Plotly as plain data: lines, steps, bars, points and maps in colours that can be seen
+on light and on dark paper."""
+
+import html
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from replicax.interop.extras import import_extra
+
+# Replaced in the page, by `page.js`, by colours of its theme.
+INK, SOFT, ACCENT = "#010203", "#010204", "#010205"
+CHAINS = ("#3a7bd5", "#c8612f", "#2b9468", "#a855b8", "#9a8420", "#d6478a", "#3f8fa5", "#8a7a6d")
+_COLD_TO_HOT = ("#3f73d8", "#7f5fd0", "#b04fae", "#cc4a72", "#cf5a2c")
+_MOST_LINES = 12
+_LONGEST_TITLE = 30
+_DASHED = {"color": INK, "width": 1.5, "dash": "dash"}
+
+
+def figure(traces: list[dict[str, Any]], x: str, y: str, **layout: Any) -> dict[str, Any]:
+    """Return a checked figure with titled axes; `layout` may say more about them."""
+    graphs = import_extra("plotly.graph_objects", "report", "report")
+    both = {
+        "xaxis": {"title": {"text": _plain(x)}, **layout.pop("xaxis", {})},
+        "yaxis": {"title": {"text": _plain(y)}, **layout.pop("yaxis", {})},
+    }
+    layout.setdefault("showlegend", any("name" in trace for trace in traces))
+    made = graphs.Figure(traces, {**both, **layout}).to_dict()
+    made["layout"].pop("template", None)
+    return made
+
+
+def _plain(text: str) -> str:
+    """Return a text that Plotly, which knows some tags of HTML, shows as it is; the end of a long
+    one."""
+    short = text if len(text) <= _LONGEST_TITLE else f"…{text[1 - _LONGEST_TITLE :]}"
+    return html.escape(short, quote=False)
+
+
+def line(x: Any, y: Any, colour: str, name: str = "", width: float = 1.6, **more: Any) -> dict:
+    """Return a line; without a name it is not in the legend."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": small(x),
+        "y": small(y),
+        "line": {"color": colour, "width": width, **more.pop("line", {})},
+        **_named(name),
+        **more,
+    }
+
+
+def dashed(x: Any, y: Any, name: str = "") -> dict:
+    """Return a dashed line, of something to compare with."""
+    return line(x, y, INK, name, line=_DASHED, hoverinfo="skip")
+
+
+def points(x: Any, y: Any, colour: Any, name: str = "", size: float = 4, **more: Any) -> dict:
+    """Return points."""
+    marker = {"color": colour, "size": size, **more.pop("marker", {})}
+    place = {"type": "scatter", "mode": "markers", "x": small(x), "y": small(y)}
+    return {**place, "marker": marker, **_named(name), **more}
+
+
+def stairs(
+    edges: np.ndarray, heights: np.ndarray, colour: str, name: str = "", **more: Any
+) -> dict:
+    """Return the outline of a histogram."""
+    x, y = np.repeat(edges, 2), np.concatenate([[0], np.repeat(heights, 2), [0]])
+    return line(x, y, colour, name, **more)
+
+
+def bars(x: Any, y: Any, colour: str, name: str = "", **more: Any) -> dict:
+    """Return bars."""
+    return {
+        "type": "bar",
+        "x": small(x),
+        "y": small(y),
+        "marker": {"color": colour, "line": {"width": 0}},
+        **_named(name),
+        **more,
+    }
+
+
+def density_map(x: np.ndarray, y: np.ndarray, values: np.ndarray, top: float) -> dict:
+    """Return a map of densities (x, y) at the middles of their cells."""
+    return {
+        "type": "heatmap",
+        "x": small(x),
+        "y": small(y),
+        "z": small(values.T),
+        "zmin": 0,
+        "zmax": top,
+        "colorscale": "Magma",
+        "showscale": False,
+        "hovertemplate": "%{x:.3g}, %{y:.3g}: density %{z:.3g}<extra></extra>",
+    }
+
+
+def _named(name: str) -> dict[str, Any]:
+    return {"name": name, "showlegend": True} if name else {"showlegend": False}
+
+
+def small(values: Any) -> Any:
+    """Return numbers in few bytes; texts as they are."""
+    values = np.asarray(values)
+    if values.dtype.kind == "f":
+        return values.astype(np.float32)
+    if values.dtype.kind in "iu" and values.size and np.abs(values).max() < 2**31:
+        return values.astype(np.int32)
+    return values.tolist() if values.dtype.kind not in "iub" else values
+
+
+def chain_styles(num_chains: int) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yield chains, each with its colour and further style: many share one colour."""
+    few = num_chains <= len(CHAINS)
+    for chain in range(num_chains):
+        name = {"name": f"chain {chain}"} if few and num_chains > 1 else {}
+        yield chain, CHAINS[chain if few else 0], {**name, "opacity": 0.9 if few else 0.35}
+
+
+def cold_to_hot(count: int) -> list[str]:
+    """Return colours from cold to hot.
+
+    >>> cold_to_hot(2)
+    ['#3f73d8', '#cf5a2c']
+    """
+    stops = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in _COLD_TO_HOT])
+    places = np.linspace(0, len(stops) - 1, count) if count > 1 else np.zeros(count)
+    mixed = [np.interp(places, range(len(stops)), stops[:, channel]) for channel in range(3)]
+    return ["#" + "".join(f"{round(part):02x}" for part in rgb) for rgb in zip(*mixed)]
+
+
+def some(count: int) -> list[int]:
+    """Return a few of `count` indices, both ends included."""
+    return np.unique(
+        np.linspace(0, count - 1, min(count, _MOST_LINES)).round().astype(int)
+    ).tolist()

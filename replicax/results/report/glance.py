@@ -1,0 +1,100 @@
+"""The run at a glance: its warnings, what it did, how much its draws are worth."""
+
+from typing import Any
+
+import numpy as np
+
+from replicax.page.content import Section, Table, Warnings
+from replicax.results.summary import Summary, render_machine_use
+
+_NO_PROBLEM = (
+    "No check found a reason not to trust this run: neither of its law, ladder, swap rates and "
+    "round trips, nor of R-hat over chains and replicas and effective sizes."
+)
+_NO_PROBLEM_OF_NETWORKS = (
+    "No check found a reason not to trust this run: neither of its losses nor of its ladder, swap "
+    "rates and round trips."
+)
+_RUNNING = "No check has found a problem so far; the run goes on."
+
+
+def glance_section(posterior: Any, summary: Summary) -> Section:
+    """Return the first section of a page."""
+    return Section(
+        "glance", "At a glance", [warnings_of(posterior, summary), _numbers(posterior, summary)]
+    )
+
+
+def warnings_of(posterior: Any, summary: dict[str, Any]) -> Warnings:
+    """Return the problems of a run, or that there are none."""
+    sentences = [split_remedy(sentence) for sentence in summary["problems"]]
+    if posterior.result.code == "running":
+        return Warnings(sentences, _RUNNING)
+    trains = posterior.metadata.kind == "train"
+    return Warnings(sentences, _NO_PROBLEM_OF_NETWORKS if trains else _NO_PROBLEM)
+
+
+def split_remedy(sentence: str) -> tuple[str, str]:
+    """Return what a problem is, and what to do about it: its other sentences, or what follows the
+    colon.
+
+    >>> split_remedy("R-hat is 1.2: chains differ. Run longer.")
+    ('R-hat is 1.2: chains differ.', 'Run longer.')
+    >>> split_remedy("Its law is not known: write temperature=1.")
+    ('Its law is not known.', 'Write temperature=1.')
+    """
+    what, stop, remedy = sentence.partition(". ")
+    if stop:
+        return f"{what}.", remedy
+    what, colon, remedy = sentence.partition(": ")
+    return (f"{what}.", remedy[:1].upper() + remedy[1:]) if colon else (sentence, "")
+
+
+def subtitle(posterior: Any) -> str:
+    """Return what was run, in one line."""
+    note = posterior.metadata.note
+    named = note.get("target") or note.get("task") or {}
+    names = [named[key] for key in ("target", "model", "data") if isinstance(named, dict)
+             and isinstance(named.get(key), str)]  # fmt: skip
+    what = f"{' on '.join(names)}; " if names else ""
+    done = f"{posterior.num_steps:,} of {posterior.options['num_steps']:,} steps"
+    return f"{what}{done}, {posterior.num_replicas} replicas. {posterior.result.sentence}"
+
+
+def _numbers(posterior: Any, summary: Summary) -> Table:
+    options = posterior.options
+    trips, expected = summary["round_trips_per_1000_steps"], expected_words(summary)
+    parameters = summary["parameters"].values()
+    rows = [
+        ("Result", posterior.result.sentence),
+        ("Chains, replicas", f"{posterior.num_chains}, {posterior.num_replicas}"),
+        ("Steps; draws of each chain", f"{posterior.num_steps:,}; {posterior.num_draws:,}"),
+        ("Burn-in, thinning", f"{options['burn_in']:,}, {options['thin']:,}"),
+        (
+            "Schedule, rule, window",
+            f"{options['schedule']}, {options['rule']}, {summary['window']}",
+        ),
+        ("Round trips of all chains", f"{sum(summary['round_trips']):,}"),
+        ("Round trips per 1,000 steps", f"{np.mean(trips):.3g}{expected}"),
+        ("Largest R-hat over chains", _extreme(max, parameters, "rhat", ".3f")),
+        ("Largest R-hat over replicas", _extreme(max, parameters, "replica_rhat", ".3f")),
+        (
+            "Smallest effective size, all chains",
+            _extreme(min, parameters, "effective_size", ",.0f"),
+        ),
+        ("Seed", str(options["seed"])),
+        ("Time and machine", render_machine_use(summary)),
+        ("Version", posterior.metadata.version),
+    ]
+    return Table(("", ""), rows)
+
+
+def expected_words(summary: dict[str, Any]) -> str:
+    """Return the round trips that Lemma 1 expects in words, if it says something."""
+    expected = summary["round_trips_per_1000_steps_expected"]
+    return "" if expected is None else f" (Lemma 1: {np.mean(expected):.3g})"
+
+
+def _extreme(choose: Any, parameters: Any, name: str, form: str) -> str:
+    known = [row[name] for row in parameters if not np.isnan(row[name])]
+    return format(choose(known), form) if known else "not known"

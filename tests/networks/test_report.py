@@ -1,0 +1,85 @@
+"""The report of a training: epochs, calibration, the most uncertain images."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from tiny_networks import EXCHANGING, NETWORK, tiny_data, tiny_problem
+
+import replicax as rx
+from replicax.networks import predict
+from replicax.networks.report import build_page
+from replicax.page.content import Chart
+
+pytest.importorskip("plotly")
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+@pytest.fixture(scope="module")
+def trained() -> rx.Trained:
+    """As the figures have it, so that it is compiled once."""
+    options = EXCHANGING | {"epochs": 6, "burn_in": 2, "average_starts": True}
+    return rx.train(tiny_problem(), NETWORK.init, method="deo-star", **options)
+
+
+@pytest.fixture(scope="module")
+def page(trained):
+    return build_page(trained, tiny_data())
+
+
+def chart(page, name) -> Chart:
+    parts = [part for section in page.sections for part in section.parts]
+    return next(part for part in parts if isinstance(part, Chart) and part.name == name)
+
+
+def rows(chart: Chart) -> list[tuple[str, ...]]:
+    assert chart.table is not None
+    return chart.table.rows
+
+
+def test_sections(page):
+    names = ["glance", "epochs", "predictions", "uncertain", "exchange"]
+    assert [section.name for section in page.sections] == names
+    average = page.sections[0].parts[2].rows[1]
+    assert average[0] == "average of 4, probabilities"
+
+
+def test_epochs_are_those_of_the_records(trained, page):
+    for name in ("accuracy", "nll"):
+        table = rows(chart(page, f"epochs-{name}"))
+        assert_allclose([float(row[1]) for row in table], trained.epochs[name][:, 0], atol=6e-5)
+        assert [row[2] for row in table[:2]] == ["", ""], "burn-in"
+        average = trained.epochs[f"average_{name}_probabilities"][2:]
+        assert_allclose([float(row[2]) for row in table[2:]], average, atol=6e-5)
+
+
+def test_reliability_has_counts(trained, page):
+    bins = predict.reliability(trained.log_probabilities(), trained.labels)
+    table = rows(chart(page, "reliability"))
+    assert sum(int(row[1]) for row in table) == len(trained.labels) == 12
+    filled = bins.count > 0
+    assert_allclose([float(row[3]) for row in table], bins.accuracy[filled], atol=6e-4)
+    assert [int(row[1]) for row in table] == bins.count[filled].tolist()
+
+
+def test_the_most_uncertain_images_come_first(trained, page):
+    _, pictures = page.sections[3].parts
+    entropies = predict.entropy(trained.log_probabilities())
+    order = np.argsort(-entropies)
+    assert [int(p.caption.split(",")[0].split()[1]) for p in pictures] == order.tolist()
+    np.testing.assert_array_equal(pictures[0].pixels, tiny_data().test_images[order[0]])
+    top = trained.log_probabilities()[order[0]].argmax()
+    assert f"said class {top} (" in pictures[0].caption
+    assert f"class {trained.labels[order[0]]}: said" in pictures[0].caption
+
+
+def test_images_that_are_not_known_or_do_not_fit(trained, tmp_path):
+    assert "uncertain" not in [section.name for section in build_page(trained).sections]
+    other = tiny_data(num_test=11)
+    assert "uncertain" not in [section.name for section in build_page(trained, other).sections]
+    for wrong in (other.test_images, tiny_data().test_images / 255, 3):
+        with pytest.raises(ValueError, match="images is .* give the 12 test images"):
+            build_page(trained, wrong)
+    with pytest.raises(ValueError, match="truth is given"):
+        rx.report(trained, tmp_path, truth={"a": 1.0})
+    path = rx.report(trained, tmp_path, images=tiny_data())
+    assert path.read_text().count('<img src="data:image/png;base64,') == 12
