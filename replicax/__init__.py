@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from replicax import presets as presets
     from replicax import targets as targets
     from replicax import theory as theory
+    from replicax import torch as torch
     from replicax.algorithm import kernels as kernels
     from replicax.algorithm import ladder as ladder
     from replicax.algorithm import schedule as schedule
@@ -75,6 +76,7 @@ _MODULES = {
     "swap": "algorithm.swap",
     "targets": "targets",
     "theory": "theory",
+    "torch": "torch",
 }
 _NAMES = {
     "algorithm.kernels": "Kernel Replica",

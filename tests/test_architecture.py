@@ -25,6 +25,7 @@ RANKS = {
     "api": 8,
     "resume_run": 8,
     "presets": 8,
+    "torch": 8,
     "demo": 9,
     "experiments": 10,
     "cli": 11,
