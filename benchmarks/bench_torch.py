@@ -1,66 +1,67 @@
-"""What `rx.torch.Exchange.step` adds to a training step in PyTorch, in microseconds.
+"""What `rx.torch.Exchange.step` adds to a training step in PyTorch.
 
-    python benchmarks/bench_torch.py
-
-Losses come as floats, as scalar tensors of the CPU, and, where there is one, as scalar tensors of a GPU;
-beside each the time of the copy to the host alone, which any loop that prints its losses pays.
+Losses come as floats, and as scalar tensors of the CPU and, where there is one, of a GPU; beside
+each stands the copy of the losses to the host alone, which a loop that prints them pays anyway.
 """
 
-import os
-import platform
-import time
+import sys
+from typing import Any
 
 import numpy as np
-import torch
+from timing import Check, Row, interleave, parse_arguments, report, use_one_core
 
 import replicax as rx
 
-REPEATS, STEPS = 7, 2000
+try:
+    import torch
+except ImportError:
+    torch: Any = None
 
-
-def copy_to_host(losses: list) -> list:
-    """The copy alone: one for all losses."""
-    if not torch.is_tensor(losses[0]):
-        return losses
-    return torch.stack(losses).tolist()
-
-
-def time_calls(function, rows: list) -> np.ndarray:
-    """Median microseconds of a call, for each of the repeats."""
-    medians = []
-    for _ in range(REPEATS):
-        seconds = []
-        for row in rows:
-            if torch.is_tensor(row[0]) and row[0].is_cuda:
-                torch.cuda.synchronize()
-            began = time.perf_counter()
-            function(row)
-            seconds.append(time.perf_counter() - began)
-        medians.append(1e6 * np.median(seconds))
-    return np.array(medians)
+BOUND = 100.0  # microseconds
 
 
 def main() -> None:
-    devices = ["floats", "cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load "
-          f"{os.getloadavg()[0]:.1f}; torch {torch.__version__}; {REPEATS} x {STEPS} steps; "
-          "median of a step, mean +- std over repeats")  # fmt: skip
-    print(f"{'losses':8} {'replicas':>8} {'step':>16} {'copy alone':>16} {'added':>8}")
-    for num_replicas in (4, 10, 32):
-        made = [torch.nn.Linear(2, 2) for _ in range(num_replicas)]
-        optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in made]
+    arguments = parse_arguments(__doc__, repeats=9)
+    if torch is None:
+        print("torch is not installed: nothing to time.")
+        sys.exit(0)
+    use_one_core()
+    num_steps = 20 if arguments.quick else 2000
+    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    rows, checks = [], []
+    for num_replicas in (4,) if arguments.quick else (4, 10, 32):
+        models = [torch.nn.Linear(2, 2) for _ in range(num_replicas)]
+        optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
         exchange = rx.torch.Exchange(optimizers, learning_rate=(0.005, 0.02))
-        values = np.random.default_rng(0).normal(size=(STEPS, num_replicas)).astype(np.float32)
-        for device in devices:
-            rows = values.tolist()
-            if device != "floats":
-                rows = [list(torch.tensor(row, device=device)) for row in values]
-            steps = time_calls(exchange.step, rows)
-            copies = time_calls(copy_to_host, rows)
-            print(
-                f"{device:8} {num_replicas:8} {steps.mean():9.1f} +- {steps.std():3.1f} "
-                f"{copies.mean():9.1f} +- {copies.std():3.1f} {steps.mean() - copies.mean():8.1f}"
-            )
+        values = np.random.default_rng(0).normal(size=(num_steps, num_replicas))
+        losses = {"floats": values.tolist()}
+        losses |= {x: [list(torch.tensor(row, device=x)) for row in values] for x in devices}
+        cases = {}
+        for kind, told in losses.items():
+            cases[kind] = lambda told=told, step=exchange.step: each(step, told)
+            cases[kind, "copy"] = lambda told=told: each(copy_to_host, told)
+        timings = interleave(cases, arguments.repeats)
+        for kind in losses:
+            added = timings[kind] - timings[kind, "copy"]
+            rows += [
+                Row.of(f"{num_replicas} replicas, {kind}", "us", timings[kind]),
+                Row.of("  the copy alone", "us", timings[kind, "copy"]),
+                Row.of(f"  added by the exchange of {num_replicas}, {kind}", "us", added),
+            ]
+            if num_replicas <= 10:
+                checks.append(Check.of(rows[-1], bound=BOUND))
+    report(rows, checks, arguments, torch=torch.__version__)
+
+
+def each(function: Any, told: list) -> int:
+    for losses in told:
+        function(losses)
+    return len(told)
+
+
+def copy_to_host(losses: list) -> Any:
+    """One copy for all losses."""
+    return torch.stack(losses).tolist() if torch.is_tensor(losses[0]) else losses
 
 
 if __name__ == "__main__":

@@ -44,10 +44,7 @@ class Place(NamedTuple):
     part: slice
     shape: tuple[int, ...]
     dtype: np.dtype
-
-    @property
-    def is_floating(self) -> bool:
-        return self.dtype.kind == "f"
+    is_floating: bool
 
 
 class Decisions:
@@ -69,10 +66,10 @@ class Decisions:
 
     def read(self, name: str) -> np.ndarray:
         """Return one array of the state, such as ".state.rung_of"."""
-        part, shape, dtype = place = self._places[name]
+        part, shape, dtype, is_floating = self._places[name]
         values = self._host[part]
-        values = values.view(dtype) if place.is_floating else values.astype(dtype, copy=False)
-        return values.reshape(shape)
+        values = values.view(dtype) if is_floating else values.astype(dtype, copy=False)
+        return values if values.shape == shape else values.reshape(shape)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the whole state."""
@@ -132,9 +129,10 @@ def _places(carry: Carry) -> tuple[dict[str, Place], Any]:
     leaves, structure = jax.tree_util.tree_flatten_with_path(carry)
     places, end = {}, 0
     for path, leaf in leaves:
-        dtype = np.dtype(leaf.dtype)
-        first, end = end, end + leaf.size * (dtype.itemsize // 4 if dtype.kind == "f" else 1)
-        places[jax.tree_util.keystr(path)] = Place(slice(first, end), leaf.shape, dtype)
+        dtype, is_floating = np.dtype(leaf.dtype), jnp.issubdtype(leaf.dtype, jnp.floating)
+        first, end = end, end + leaf.size * (dtype.itemsize // 4 if is_floating else 1)
+        name = jax.tree_util.keystr(path)
+        places[name] = Place(slice(first, end), leaf.shape, dtype, bool(is_floating))
     return places, structure
 
 

@@ -5,6 +5,7 @@ where they are, and learning rates move between the optimizers.
 """
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,7 @@ class Exchange:
                     reset_memory(self._torch, optimizer)
 
     def _check_finite(self, losses: np.ndarray) -> None:
-        if not np.isfinite(losses).all():
+        if not all(map(math.isfinite, losses.tolist())):
             number = int(np.argmin(np.isfinite(losses)))
             raise ValueError(
                 f"losses[{number}] is {losses[number]}: that model has diverged, or its batch is "

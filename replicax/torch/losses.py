@@ -18,9 +18,11 @@ def to_host(torch: Any, losses: Any, count: int) -> np.ndarray:
         raise ValueError(_wrong_number(show(losses), count))
     if len(losses) != count:
         raise ValueError(_wrong_number(f"{len(losses)} numbers", count))
+    if all(type(value) is float for value in losses):
+        return np.array(losses)
     on_device = False
     for number, value in enumerate(losses):
-        if torch.is_tensor(value):
+        if isinstance(value, torch.Tensor):
             if value.numel() != 1:
                 raise ValueError(
                     f"losses[{number}] has shape {tuple(value.shape)}; give one number, such as "
@@ -35,7 +37,7 @@ def to_host(torch: Any, losses: Any, count: int) -> np.ndarray:
         device = next(value.device for value in losses if torch.is_tensor(value))
         parts = [torch.as_tensor(value).detach().reshape(()) for value in losses]
         return torch.stack([part.to(device, torch.float32) for part in parts]).cpu().numpy()
-    return np.array([x.item() if hasattr(x, "item") else x for x in losses], np.float64)
+    return np.array([x.item() if isinstance(x, torch.Tensor) else x for x in losses], np.float64)
 
 
 def _wrong_number(given: str, count: int) -> str:

@@ -80,46 +80,46 @@ class Rates:
     LR schedulers multiplied all of them."""
 
     def __init__(self, torch: Any, optimizers: list[Any], first: int) -> None:
-        self._is_tensor, self._optimizers, self._first = torch.is_tensor, optimizers, first
-        self._no_grad = torch.no_grad
+        self._torch, self._optimizers, self._first = torch, optimizers, first
         self._written: list[float] = []
-        self._versions: list[Any] = []
+        self._versions: dict[int, int] = {}  # of rates that are tensors, by id
         self.factor = 1.0
 
     def changed(self) -> float:
         """Return the factor by which all rates were multiplied since they were written; raise where
         they were changed in another way."""
-        if all(map(self._is_untouched, range(len(self._optimizers)))):
-            return 1.0
+        for optimizer, written in zip(self._optimizers, self._written):
+            for group in optimizer.param_groups:
+                rate = group["lr"]
+                if rate != written if type(rate) is float else self._is_touched(rate, written):
+                    return self._find_factor()
+        return 1.0
+
+    def _is_touched(self, rate: Any, written: float) -> bool:
+        """Return whether a rate is not as it was written, without a copy from the device."""
+        if not self._torch.is_tensor(rate):
+            return rate != written
+        return self._versions.get(id(rate)) != rate._version
+
+    def _find_factor(self) -> float:
         names = [f"optimizers[{number}]" for number in range(len(self._optimizers))]
         rates = map(common_rate, self._optimizers, names)
         return check_factors([now / old for now, old in zip(rates, self._written)], self._first)
 
-    def _is_untouched(self, number: int) -> bool:
-        written, version = self._written[number], self._versions[number]
-        for group in self._optimizers[number].param_groups:
-            rate = group["lr"]
-            if not self._is_tensor(rate):
-                if rate != written:
-                    return False
-            elif (id(rate), rate._version) not in version:  # no copy from the device
-                return False
-        return True
-
     def write(self, rates: list[float]) -> None:
         """Set the learning rates of the replicas of this process, times the factor."""
         self._written = [rate * self.factor for rate in rates]
-        self._versions = []
         for optimizer, rate in zip(self._optimizers, self._written):
-            versions = []
             for group in optimizer.param_groups:
-                if self._is_tensor(group["lr"]):
-                    with self._no_grad():
-                        group["lr"].fill_(rate)
-                    versions.append((id(group["lr"]), group["lr"]._version))
+                if type(group["lr"]) is not float and self._torch.is_tensor(group["lr"]):
+                    self._fill(group["lr"], rate)
                 else:
                     group["lr"] = rate
-            self._versions.append(versions)
+
+    def _fill(self, tensor: Any, rate: float) -> None:
+        with self._torch.no_grad():
+            tensor.fill_(rate)
+        self._versions[id(tensor)] = tensor._version
 
 
 def check_factors(factors: Sequence[float], first: int = 0) -> float:
