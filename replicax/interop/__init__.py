@@ -3,3 +3,4 @@
 from replicax.interop.arviz import to_arviz
 from replicax.interop.equinox import from_equinox
 from replicax.interop.flax import from_flax
+from replicax.interop.numpyro import from_numpyro

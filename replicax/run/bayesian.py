@@ -56,6 +56,10 @@ class Bayesian:
     target: Target
     batches: RowBatches | SourceBatches
     log_likelihood: Callable[[Any, Any], Array]
+    # From models of other libraries:
+    start: Callable[[Array], Any] | None = None  # a draw from the prior, where replicas start
+    constrain: Callable[[Any], Any] | None = None  # params -> the values that draws show
+    predict: Callable[..., Any] | None = None  # see `Posterior.predictive`
 
     @property
     def num_rows(self) -> int:
