@@ -63,6 +63,8 @@ def from_numpyro(
         start=lambda key: {_POSITION: made.start(key)},
         constrain=lambda params: made.constrain(params[_POSITION]),
         predict=made.predict,
+        dims=made.dims,
+        observed=made.observed,
     )
 
 
@@ -80,6 +82,8 @@ class _Model:
     subsample_size: int | None = None
     row_arguments: tuple[int, ...] = ()  # leaves of the arguments that have rows
     why_whole: str | None = None  # why there can be no mini-batches
+    dims: Any = None  # names of plates by site, None for other axes
+    observed: Any = None  # values of observed sites
 
     @property
     def rows(self) -> Any:
@@ -234,7 +238,19 @@ def _read_model(numpyro: Any, model: Callable, args: tuple, kwargs: dict) -> _Mo
     samples = {name: site for name, site in sites.items() if site["type"] == "sample"}
     latent = tuple(name for name, site in samples.items() if not site["is_observed"])
     _check_sites(sites, samples, latent)
-    whole = _Model(numpyro, model, (args, kwargs), latent, 1)
+    whole = _Model(
+        numpyro,
+        model,
+        (args, kwargs),
+        latent,
+        1,
+        dims={name: _plates_of(samples[name]) for name in latent},
+        observed={
+            name: site["value"]
+            for name, site in samples.items()
+            if site["is_observed"] and site["value"] is not None
+        },
+    )
     subsampled = {
         name: site["args"]
         for name, site in sites.items()
@@ -271,6 +287,13 @@ def _read_model(numpyro: Any, model: Callable, args: tuple, kwargs: dict) -> _Mo
     return replace(
         whole, num_rows=num_rows, why_whole=f"the latent site {local!r} has a value for every row"
     )
+
+
+def _plates_of(site: dict[str, Any]) -> list[str | None]:
+    """Return the plate of each axis of a site, None where there is none."""
+    batch = len(site["fn"].batch_shape)
+    plates = {batch + frame.dim: frame.name for frame in site["cond_indep_stack"]}
+    return [plates.get(axis) for axis in range(np.ndim(site["value"]))]
 
 
 def _check_sites(sites: dict, samples: dict, latent: tuple[str, ...]) -> None:

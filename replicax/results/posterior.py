@@ -105,9 +105,10 @@ class Posterior:
 
     def draws_at(self, rung: int) -> Any:
         """Draws of another rung that was asked for with `draw_rungs`."""
-        description = self.metadata.params  # of the numbers that were sampled
-        leaves = [self._draws(f"params.{name}", rung) for name in description["names"]]
-        return self._values(leaves, 2)
+        return self._values(self._leaves(rung), 2)
+
+    def _leaves(self, rung: int) -> list[np.ndarray]:
+        return [self._draws(f"params.{name}", rung) for name in self.metadata.params["names"]]
 
     @property
     def _constrains(self) -> bool:
@@ -363,11 +364,23 @@ class Posterior:
             )
         return predict(self.draws, seed, args, kwargs)
 
-    def to_arviz(self) -> Any:
-        """Draws, energies and ladder as ArviZ data (needs the extra `arviz`)."""
+    def log_likelihood(self) -> np.ndarray:
+        """Log likelihood of every row under every draw, of `rx.bayesian` posteriors whose target is
+        known: of a run just made, or `rx.load(folder, target)`  (chain, draw, row)."""
+        if not hasattr(self._target, "pointwise"):
+            raise ValueError(
+                "log_likelihood needs an rx.bayesian posterior, which has rows; after rx.load give "
+                "it, rx.load(folder, target)."
+            )
+        tree = pytrees.rebuild(self.metadata.params, self._leaves(0), self._like)
+        return self._target.pointwise(tree)
+
+    def to_arviz(self, log_likelihood: bool = True) -> Any:
+        """Draws, statistics of the sampler, log likelihoods and data as ArviZ data (needs the extra
+        `arviz`)."""
         from replicax.interop.arviz import to_arviz
 
-        return to_arviz(self)
+        return to_arviz(self, log_likelihood)
 
     def save(self, folder: str | Path) -> Path:
         """Write everything into a new folder that `rx.load` opens."""
