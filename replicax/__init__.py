@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from replicax.algorithm.tuning import Tuning as Tuning
     from replicax.api import load as load
     from replicax.api import sample as sample
+    from replicax.interop.blackjax import as_sampling_algorithm as as_sampling_algorithm
     from replicax.networks import predict as predict
     from replicax.networks import swag as swag
     from replicax.networks.problem import Supervised as Supervised
@@ -86,6 +87,7 @@ _NAMES = {
     "algorithm.target": "Target",
     "algorithm.tuning": "Gain Tuning",
     "api": "load sample",
+    "interop.blackjax": "as_sampling_algorithm",
     "networks.problem": "Supervised Test classification supervised",
     "networks.train": "networks_of resume_training train",
     "networks.trained": "Trained",
