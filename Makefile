@@ -14,7 +14,7 @@ INPUTS  := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test slow mutants lint format types docs reproduce bench dev clean distclean
+.PHONY: help demo test slow torch torch-tests mutants lint format types docs reproduce bench dev clean distclean
 
 help: ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -30,6 +30,12 @@ test: $(VENV)/.test ## run the tests (PYTEST_ARGS="-n 2 -k swap" and the like)
 
 slow: $(VENV)/.test ## run the tests that take long
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+torch: ## run the tests of the bridge to PyTorch, in an environment of their own
+	@$(MAKE) --no-print-directory VENV=$(VENV)-torch torch-tests
+
+torch-tests: $(VENV)/.test-torch
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/torch_bridge
 
 mutants: $(VENV)/.test ## change one line of the core at a time; a test must fail (MUTANTS="--only swap")
 	$(BIN)/python tests/run_mutants.py $(MUTANTS)
@@ -64,7 +70,7 @@ clean: ## remove what runs, tests and builds left behind; the environment stays
 	find replicax tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## remove the environment as well
-	rm -rf .venv
+	rm -rf .venv .venv-torch
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info[:2] <= (3, 13); sys.exit(0 if ok else \
@@ -78,7 +84,7 @@ $(VENV)/.core: $(VENV)/.made $(INPUTS)
 	@$(INSTALL) -e .
 	@touch $@
 
-# .test, .lint, .docs, .bench, .dev: replicax with the extra of that name.
+# .test, .test-torch, .lint, .docs, .bench, .dev: replicax with the extra of that name.
 $(VENV)/.%: $(VENV)/.made $(INPUTS)
 	@echo "Installing replicax[$*] into $(VENV) (the first time takes a minute or two)"
 	@$(INSTALL) -e '.[$*]'

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from replicax import presets as presets
     from replicax import targets as targets
     from replicax import theory as theory
+    from replicax import torch as torch
     from replicax.algorithm import kernels as kernels
     from replicax.algorithm import ladder as ladder
     from replicax.algorithm import schedule as schedule
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from replicax.algorithm.tuning import Tuning as Tuning
     from replicax.api import load as load
     from replicax.api import sample as sample
+    from replicax.interop.blackjax import as_sampling_algorithm as as_sampling_algorithm
     from replicax.networks import predict as predict
     from replicax.networks import swag as swag
     from replicax.networks.problem import Supervised as Supervised
@@ -78,6 +80,7 @@ _MODULES = {
     "swap": "algorithm.swap",
     "targets": "targets",
     "theory": "theory",
+    "torch": "torch",
 }
 _NAMES = {
     "algorithm.kernels": "Kernel Replica",
@@ -87,6 +90,7 @@ _NAMES = {
     "algorithm.target": "Target",
     "algorithm.tuning": "Gain Tuning",
     "api": "load sample",
+    "interop.blackjax": "as_sampling_algorithm",
     "networks.problem": "Supervised Test classification supervised",
     "networks.train": "networks_of resume_training train",
     "networks.trained": "Trained",

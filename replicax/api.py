@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def sample(
     target_or_energy: "Target | Supervised | Callable",
-    params: Any,
+    params: Any = None,
     *,
     num_steps: int,
     learning_rate: Any = "auto",
@@ -80,7 +80,8 @@ def sample(
             minus-log-posterior, the last two arguments optional; an `rx.Target`; or an
             `rx.supervised` problem.
         params: one start (any pytree), `rx.per_replica(tree)`, or a function `params(key)`; for
-            `rx.supervised` problems a start is a pair (params, model_state).
+            `rx.supervised` problems a start is a pair (params, model_state). A posterior of
+            `rx.interop.from_numpyro` starts at draws from its prior unless this is given.
         num_steps: steps of every replica.
         learning_rate: "auto": tuned by rung in the burn-in, to the kernel's own error; (cold, hot),
             geometric and adapted; one value per rung; or one for all. In the unit of the energy, of
@@ -189,6 +190,7 @@ def sample(
     if defaults.is_exact(choices, target):
         choices = defaults.fill_in(choices, target, source)
     options = in_unit_of(target_or_energy, Options(**choices).complete())
+    params = getattr(target_or_energy, "start", None) if params is None else params
     check_memory(params, num_chains, resolve_num_replicas(options))
     program = spread_over(build_program(options, target, source), devices)
     carry = initial_carry(program, params, programs)
@@ -216,11 +218,14 @@ def sample(
             callback=callback,
             programs=programs,
         )
-    return Posterior(records, like).warned()
+    return Posterior(records, like, target_or_energy).warned()
 
 
-def load(folder: str | Path) -> Posterior:
-    """Open a run folder, or what `Posterior.save` wrote."""
+def load(folder: str | Path, target: Any = None) -> Posterior:
+    """Open a run folder, or what `Posterior.save` wrote.
+
+    Give the `target` of a run of `rx.interop.from_numpyro`, and draws are constrained.
+    """
     records = open_records(check_folder("folder", folder))
     if not records.final or int(records.final["step"]) == 0:
         raise ValueError(f"{folder} holds a run that ended before its first step was saved.")
@@ -228,4 +233,4 @@ def load(folder: str | Path) -> Posterior:
         from replicax.networks.trained import Trained
 
         return Trained(records)
-    return Posterior(records)
+    return Posterior(records, target=target)

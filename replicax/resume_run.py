@@ -97,7 +97,7 @@ def resume(
             progress=progress,
             callback=callback,
         )
-    return Posterior(processes.whole_records(kept, run_dir), like).warned()
+    return Posterior(processes.whole_records(kept, run_dir), like, target).warned()
 
 
 def _as_problem(records: FolderRecords, target: Any, given: dict[str, Any]) -> Supervised:

@@ -28,6 +28,7 @@ RANKS = {
     "resume_run": 8,
     "presets": 8,
     "report_run": 9,
+    "torch": 8,
     "demo": 9,
     "experiments": 10,
     "cli": 11,

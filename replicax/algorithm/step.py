@@ -1,4 +1,4 @@
-"""Algorithm 1, one step: move, exchange, adapt.
+"""Algorithm 1, one step: move (here), exchange and adapt (`exchange.py`).
 
 A *replica* is a particle, a *rung* a place on the ladder (0 is the coldest, the target), pair i
 joins rungs i and i+1. A swap exchanges the rungs of two replicas; parameters never move.
@@ -11,15 +11,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import barrier, energy_noise, replicas, step_sizes, window_correction
+from replicax.algorithm import energy_noise, replicas, step_sizes
 from replicax.algorithm.energy_noise import EnergySource
+from replicax.algorithm.exchange import decide
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.randomness import Randomness, build_draw
-from replicax.algorithm.schedule import Sequential
 from replicax.algorithm.state import Info, Settings, State
-from replicax.algorithm.swap import Index, Judge
 from replicax.algorithm.target import Target, as_target
-from replicax.algorithm.tuning import tune
 
 
 def build_step(target: Target, kernel: Kernel, settings: Settings) -> Callable:
@@ -81,7 +79,7 @@ def build_parts(
             settings, move_all, random, state, (batch, judged_on)
         )
 
-        def attempt() -> tuple[State, Array, Array, Array, Array]:
+        def judge() -> tuple[Array, EnergySource]:
             batch = judged_on if always else judging_batch()
             source = EnergySource(target, state.points, batch, fresh_batch, spread)
             energies = energy_of
@@ -89,8 +87,7 @@ def build_parts(
                 energies = source.whole_energies().astype(energy_of.dtype)
             elif moved and not always and not kernel.adjusted:
                 energies = source.batch_energies(random.energy).astype(energy_of.dtype)
-            after, wanted, swapped, active = exchange(settings, random, state, energies, source)
-            return settle(after), energies, wanted, swapped, active
+            return energies, source
 
         def settle(after: State) -> State:
             """Fit the memory of replicas that swapped to their new rungs."""
@@ -104,19 +101,18 @@ def build_parts(
                 return after
             return after._replace(replicas=particles)
 
-        def skip() -> tuple[State, Array, Array, Array, Array]:
-            none = jnp.zeros(state.gate.shape, bool)
-            return state, energy_of, none, none, none
-
-        attempted = settings.attempts_swap(state.step)
-        chosen = attempt() if always else jax.lax.cond(attempted, attempt, skip)
-        after, energy_of, wanted, swapped, active = chosen
-        at = state.replica_at
         if not spread.is_whole:
             observed = step_sizes.gather(settings.tuning.step_sizes, spread, state.step, observed)
-        observed = jax.tree.map(lambda by_replica: by_replica[at], observed)
-        info = Info(energy_of[at], wanted, swapped, active, broken[at], attempted, observed)
-        return adapt(settings, after, info), info
+        return decide(
+            settings,
+            random,
+            state,
+            energy_of,
+            judge=judge,
+            settle=settle,
+            broken=broken,
+            observed=observed,
+        )
 
     return draw, advance
 
@@ -150,90 +146,3 @@ def move(
         broken = jnp.zeros(energy_of.shape, bool)
     moved = state._replace(replicas=particles, model_state=model_state)
     return moved, energy_of, broken, observed
-
-
-def exchange(
-    settings: Settings, random: Randomness, state: State, energy_of: Array, source: EnergySource
-) -> tuple[State, Array, Array, Array]:
-    """Communication phase: active pairs with an open gate swap when the rule says so.
-
-    Returns the state and, for each pair, whether it wanted to swap, swapped and was active.
-    """
-    num_pairs = state.gate.shape[0]
-    rule, schedule, attempt = settings.rule, settings.schedule, settings.attempt(state.step)
-    noise = energy_noise.estimate(rule, random, state, source) if rule.estimates_noise else None
-    if rule.tunes_correction:
-        rule, schedule = window_correction.in_force(rule, schedule, state.step, state.correction)
-    judge = Judge(rule, state.ladder.temperature, state.buffer)
-    energy, cold = energy_of[state.replica_at], jnp.arange(num_pairs)
-    may_swap = ~settings.tuning.measuring(state.step)
-    wanted = may_swap & judge.verdict(
-        cold,
-        cold + 1,
-        energy[:-1],
-        energy[1:],
-        random.log_uniform,
-        None if noise is None else noise.of_pairs(state.replica_at),
-    )
-    active = schedule.active_pairs(attempt, random.schedule, num_pairs)
-    gate = state.gate | schedule.window_opens(attempt)
-    index = Index(state.rung_of, state.replica_at)
-    if isinstance(schedule, Sequential):
-
-        def verdict(attempt: Any, cold_replica: Array, hot_replica: Array) -> Array:
-            (cold, hot), pair = attempt.order, (cold_replica, hot_replica)
-            if rule.assumes_exact_energies:
-                cold_energy, hot_energy = (energy_of[replica] for replica in pair)
-            else:
-                cold_energy, hot_energy = source.energy_pair(attempt, *pair, energy_of.dtype)
-            noise_var = None if noise is None else noise.of_two(attempt.order, pair)
-            return may_swap & judge.verdict(
-                cold, hot, cold_energy, hot_energy, attempt.log_uniform, noise_var
-            )
-
-        index, swapped = schedule.sweep(index, random.attempts, verdict)
-    else:
-        finite = may_swap & jnp.isfinite(energy[:-1]) & jnp.isfinite(energy[1:])
-        index, swapped = schedule.exchange(index, attempt, active, gate, wanted, finite)
-    after = state._replace(
-        rung_of=index.rung_of,
-        replica_at=index.replica_at,
-        gate=gate & ~swapped,
-        energy_noise_var=state.energy_noise_var if noise is None else noise.by_rung,
-    )
-    return after, wanted, swapped, active
-
-
-def adapt(settings: Settings, state: State, info: Info) -> State:
-    """Adaptation: equal swap rates along the ladder, their mean equal to the target where it has
-    one, and step sizes that suit their rungs."""
-    tuning, energy, wanted = settings.tuning, info.energy, info.wanted
-    ladder, buffer, unit = tune(
-        tuning, state.step, state.ladder, state.buffer, state.energy_unit, energy, wanted
-    )
-    correction, verdicts, sizes = state.correction, state.verdicts, state.step_sizes
-    if tuning.step_sizes is not None:
-        ladder, sizes = step_sizes.tune(tuning.step_sizes, state.step, ladder, sizes, info.observed)
-    if tuning.adapts == "temperature":
-        temperature, verdicts = barrier.tune(
-            tuning.barrier, state.step, ladder.temperature, verdicts, wanted, info.attempted
-        )
-        ladder = ladder._replace(temperature=temperature)
-    if settings.rule.tunes_correction:
-        correction = window_correction.update(
-            settings.rule,
-            settings.schedule.window,
-            state.step,
-            correction,
-            energy[0],
-            state.ladder.temperature,
-        )
-    return state._replace(
-        step=state.step + 1,
-        ladder=ladder,
-        buffer=buffer,
-        energy_unit=unit,
-        correction=correction,
-        verdicts=verdicts,
-        step_sizes=sizes,
-    )

@@ -1,9 +1,11 @@
 """`Posterior`: the result of a run, in memory or read lazily from its folder."""
 
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import jax
 import numpy as np
 
 from replicax.errors import RunProblem, check_folder, is_whole, show
@@ -23,8 +25,8 @@ _MAX_COMPONENTS = 1000  # of the parameters, for R-hat and effective size
 class Posterior:
     """Draws of the coldest rung and the history of the run; every array has a chain axis first."""
 
-    def __init__(self, records: Records, like: Any = None) -> None:
-        self._records, self._like = records, like
+    def __init__(self, records: Records, like: Any = None, target: Any = None) -> None:
+        self._records, self._like, self._target = records, like, target
 
     def __repr__(self) -> str:
         trips = ", ".join(str(n) for n in self.round_trips)
@@ -103,9 +105,24 @@ class Posterior:
 
     def draws_at(self, rung: int) -> Any:
         """Draws of another rung that was asked for with `draw_rungs`."""
-        description = self.metadata.params
-        leaves = [self._draws(f"params.{name}", rung) for name in description["names"]]
-        return pytrees.rebuild(description, leaves, self._like)
+        return self._values(self._leaves(rung), 2)
+
+    def _leaves(self, rung: int) -> list[np.ndarray]:
+        return [self._draws(f"params.{name}", rung) for name in self.metadata.params["names"]]
+
+    @property
+    def _constrains(self) -> bool:
+        return getattr(self._target, "constrain", None) is not None
+
+    def _values(self, leaves: list[np.ndarray], num_axes: int) -> Any:
+        """Return sampled numbers as the user's values, constrained where the target says how."""
+        tree = pytrees.rebuild(self.metadata.params, leaves, self._like)
+        if not self._constrains:
+            return tree
+        constrain = self._target.constrain
+        for _ in range(num_axes):
+            constrain = jax.vmap(constrain)
+        return jax.tree.map(np.asarray, jax.jit(constrain)(tree))
 
     def energies_at(self, rung: int) -> np.ndarray:
         """Energies of draws of another rung that was asked for with `draw_rungs`."""
@@ -255,8 +272,7 @@ class Posterior:
         """
         points, energies = self._best_leaves()
         chain = int(np.argmin(energies))
-        leaves = [leaf[chain] for leaf in points]
-        return pytrees.rebuild(self.metadata.params, leaves, self._like), float(energies[chain])
+        return self._values([leaf[chain] for leaf in points], 0), float(energies[chain])
 
     @property
     def best_by_chain(self) -> tuple[Any, np.ndarray]:
@@ -265,7 +281,7 @@ class Posterior:
         Of noisy energies the lowest belongs to the luckiest draw: judge the point again.
         """
         leaves, energies = self._best_leaves()
-        return pytrees.rebuild(self.metadata.params, leaves, self._like), energies
+        return self._values(leaves, 1), energies
 
     def _best_leaves(self) -> tuple[list[np.ndarray], np.ndarray]:
         names = self.metadata.params["names"]
@@ -290,16 +306,24 @@ class Posterior:
         components: dict[str, np.ndarray] = {}
         if self.num_draws == 0 or not self.options["keep_draws"]:
             return components
-        for name in self.metadata.params["names"]:
+        for name, values in self._named_draws():
             if len(components) >= _MAX_COMPONENTS:
                 break
-            values = self._draws(f"params.{name}", 0)
             shape = values.shape[2:]
             flat = values.reshape(*values.shape[:2], -1)
             for i in range(min(flat.shape[2], _MAX_COMPONENTS - len(components))):
                 place = ", ".join(str(n) for n in np.unravel_index(i, shape)) if shape else ""
                 components[f"{name}[{place}]" if shape else name] = flat[:, :, i]
         return components
+
+    def _named_draws(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Give the arrays of draws by name, one in memory at a time where they are as sampled."""
+        if self._constrains:
+            draws = self.draws
+            yield from zip(pytrees.leaf_names(draws), jax.tree.leaves(draws), strict=True)
+        else:
+            for name in self.metadata.params["names"]:
+                yield name, self._draws(f"params.{name}", 0)
 
     def replica_rhat(self) -> dict[str, float]:
         """R-hat over replicas, each followed through the ladder, of every component by name.
@@ -341,11 +365,37 @@ class Posterior:
         check_out(self, out)
         return write_page(self, out, build_page(self, truth))
 
-    def to_arviz(self) -> Any:
-        """Draws, energies and ladder as ArviZ data (needs the extra `arviz`)."""
+    def predictive(self, *args: Any, seed: int = 0, **kwargs: Any) -> dict[str, np.ndarray]:
+        """Draw what the model predicts given each draw, by site  (chain, draw, ...).
+
+        For `rx.interop.from_numpyro`: `args` and `kwargs` are those of the model, by default its
+        own without the observed ones.
+        """
+        predict = getattr(self._target, "predict", None)
+        if predict is None:
+            raise ValueError(
+                "predictive needs a model that can draw its data: a run of "
+                "rx.interop.from_numpyro; after rx.load give it, rx.load(folder, target)."
+            )
+        return predict(self.draws, seed, args, kwargs)
+
+    def log_likelihood(self) -> np.ndarray:
+        """Log likelihood of every row under every draw, of `rx.bayesian` posteriors whose target is
+        known: of a run just made, or `rx.load(folder, target)`  (chain, draw, row)."""
+        if not hasattr(self._target, "pointwise"):
+            raise ValueError(
+                "log_likelihood needs an rx.bayesian posterior, which has rows; after rx.load give "
+                "it, rx.load(folder, target)."
+            )
+        tree = pytrees.rebuild(self.metadata.params, self._leaves(0), self._like)
+        return self._target.pointwise(tree)
+
+    def to_arviz(self, log_likelihood: bool = True) -> Any:
+        """Draws, statistics of the sampler, log likelihoods and data as ArviZ data (needs the extra
+        `arviz`)."""
         from replicax.interop.arviz import to_arviz
 
-        return to_arviz(self)
+        return to_arviz(self, log_likelihood)
 
     def save(self, folder: str | Path) -> Path:
         """Write everything into a new folder that `rx.load` opens."""

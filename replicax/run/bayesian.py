@@ -56,6 +56,12 @@ class Bayesian:
     target: Target
     batches: RowBatches | SourceBatches
     log_likelihood: Callable[[Any, Any], Array]
+    # From models of other libraries:
+    start: Callable[[Array], Any] | None = None  # a draw from the prior, where replicas start
+    constrain: Callable[[Any], Any] | None = None  # params -> the values that draws show
+    predict: Callable[..., Any] | None = None  # see `Posterior.predictive`
+    dims: Any = None  # names of the axes of values, by name
+    observed: Any = None  # observed values, by name
 
     @property
     def num_rows(self) -> int:
@@ -86,7 +92,7 @@ class Bayesian:
     def pointwise(self, draws: Any) -> np.ndarray:
         """Return the log likelihood of every row under every draw, (chain, draw, row).
 
-        `draws` are those of a `Posterior`, leading axes (chain, draw).
+        `draws` are those of a `Posterior`, leading axes (chain, draw), as they were sampled.
         """
         data = self.batches.data
         if data is None:

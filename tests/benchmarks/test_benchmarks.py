@@ -119,3 +119,11 @@ def test_operations_of_a_loop_body_are_counted():
     hlo = jax.jit(double_each).lower(np.ones(1000, np.float32)).compile().as_text()
     assert sum(count_body_ops(hlo).values()) >= 1
     assert count_body_ops("") == {}
+
+
+@pytest.mark.slow
+def test_torch_runs(tmp_path):
+    pytest.importorskip("torch")
+    content = run_quick("bench_torch", tmp_path)
+    assert "added by the exchange of 4, floats" in names(content)
+    assert {check["bound"] for check in content["checks"]} == {100.0}

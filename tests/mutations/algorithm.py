@@ -493,33 +493,15 @@ REPLICAS = mutations_of(
 STEP = mutations_of(
     "algorithm/step.py",
     ("rung_of = spread.here(state.rung_of)", "rung_of = spread.here(state.replica_at)", _DEO),
-    ("gate=gate & ~swapped,", "gate=gate,", _WINDOWED),
     (
         "spread.whole(jnp.where(broken, jnp.nan, energy_of))",
         "spread.whole(energy_of)",
         f"{_REPLICAS}::test_parameters_that_break_in_the_move_are_caught",
     ),
     (
-        "swapped, active, broken[at], attempted, observed)",
-        "swapped, active, broken, attempted, observed)",
-        f"{_REPLICAS}::test_a_restart_is_told_by_rung_wherever_replicas_are",
-    ),
-    ("may_swap = ~settings.tuning.measuring(state.step)", "may_swap = True", _STAGES),
-    ("gate = state.gate | schedule.window_opens(attempt)", "gate = state.gate", _WINDOWED),
-    (
         "has_swapped = after.rung_of != state.rung_of",
         "has_swapped = after.rung_of == state.rung_of",
         f"{_REPLICAS}::test_a_swap_costs_the_momentum_of_those_that_swapped[reset]",
-    ),
-    (
-        "            energy[0],",
-        "            energy[1],",
-        "algorithm/test_window_correction.py::test_the_energy_of_the_coldest_rung_is_compared",
-    ),
-    (
-        "cold_energy, hot_energy = (energy_of[replica] for replica in pair)",
-        "cold_energy, hot_energy = energy[cold], energy[hot]",
-        _APE,
     ),
     (
         "spread.here(state.rung_of), spread.here(after.rung_of)",
@@ -538,6 +520,28 @@ STEP = mutations_of(
     ),
 )
 
+EXCHANGE = mutations_of(
+    "algorithm/exchange.py",
+    ("gate=gate & ~swapped,", "gate=gate,", _WINDOWED),
+    (
+        "else broken[at]",
+        "else broken",
+        f"{_REPLICAS}::test_a_restart_is_told_by_rung_wherever_replicas_are",
+    ),
+    ("may_swap = ~settings.tuning.measuring(state.step)", "may_swap = True", _STAGES),
+    ("gate = state.gate | schedule.window_opens(attempt)", "gate = state.gate", _WINDOWED),
+    (
+        "            energy[0],",
+        "            energy[1],",
+        "algorithm/test_window_correction.py::test_the_energy_of_the_coldest_rung_is_compared",
+    ),
+    (
+        "cold_energy, hot_energy = (energy_of[replica] for replica in pair)",
+        "cold_energy, hot_energy = energy[cold], energy[hot]",
+        _APE,
+    ),
+)
+
 MUTATIONS = [
     *SCHEDULE,
     *SWAP,
@@ -551,4 +555,5 @@ MUTATIONS = [
     *TIMED_KERNELS,
     *REPLICAS,
     *STEP,
+    *EXCHANGE,
 ]

@@ -1,0 +1,164 @@
+"""BlackJAX: replica exchange as one of its sampling algorithms, and its kernels as kernels here."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from replicax.algorithm import prng
+from replicax.algorithm.kernel import Kernel, Observed, Replica
+from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.state import Info, State, init
+from replicax.algorithm.step import build_parts
+from replicax.errors import check_function, check_number, suggest
+from replicax.run import defaults
+from replicax.run.batches import NoBatches
+from replicax.run.bayesian import RowBatches
+from replicax.run.initial import initial_points
+from replicax.run.inputs import target_and_batches
+from replicax.run.options import Options
+from replicax.run.program import build_program
+
+
+class SamplingAlgorithm(NamedTuple):
+    """A pair of pure functions, as `blackjax.base.SamplingAlgorithm`."""
+
+    init: Callable[..., Any]
+    step: Callable[[Array, Any], tuple[Any, Any]]
+
+
+class ExchangeState(NamedTuple):
+    """The state of a replica exchange, with the draw of its latest step."""
+
+    position: Any  # of the replica on the coldest rung
+    energy: Array  # as it was evaluated in the step
+    replicas: State  # all replicas, the ladder and the index process
+
+
+def as_sampling_algorithm(
+    target_or_energy: Any,
+    *,
+    num_steps: int,
+    batch_size: int | None = None,
+    **options: Any,
+) -> SamplingAlgorithm:
+    """Return `init(position, rng_key=None)` and `step(rng_key, state)` of a replica exchange.
+
+    They are what `blackjax.util.run_inference_algorithm` takes; `state.position` is a draw of the
+    coldest rung, and `info` an `rx.Info`. Give it `transform=lambda state, info: state.position`,
+    and the other replicas are not kept.
+
+    Args:
+        target_or_energy: as of `rx.sample`: an `rx.bayesian` posterior, an energy, an `rx.Target`.
+        num_steps: as many as you will run. As in `rx.sample`, without a learning rate the first
+            third of them tunes step sizes and temperatures: leave those draws out.
+        options: of `rx.sample`, those of the algorithm: `num_replicas`, `learning_rate`,
+            `temperature`, `kernel`, `rule`, `schedule`, `window`, `adapt`, `burn_in`, ...
+
+    >>> import jax, jax.numpy as jnp, replicax as rx
+    >>> algorithm = as_sampling_algorithm(
+    ...     lambda x: jnp.sum(x**2) / 2, num_steps=600, num_replicas=3
+    ... )
+    >>> state, step = algorithm.init(jnp.zeros(2)), jax.jit(algorithm.step)
+    >>> state, info = step(jax.random.key(0), state)
+    >>> state.position.shape, int(state.replicas.step)
+    ((2,), 1)
+    """
+    known = [field.name for field in fields(Options)]
+    for name in options:
+        if name not in known:
+            raise ValueError(f"{name} is no option of an algorithm.{suggest(name, known)}")
+    choices = {field.name: field.default for field in fields(Options)}
+    choices |= {"num_steps": num_steps, **options}
+    target, batches = target_and_batches(target_or_energy, None, batch_size, choices["swap_energy"])
+    if target.has_state or not isinstance(batches, NoBatches | RowBatches):
+        raise ValueError(
+            "as_sampling_algorithm takes an energy, an rx.Target or an rx.bayesian posterior of "
+            "arrays; for others use rx.sample or rx.train."
+        )
+    if defaults.is_exact(choices, target):
+        choices = defaults.fill_in(choices, target, batches)
+    program = build_program(Options(**choices).complete(), target, batches)
+    target, settings, data = program.target, program.settings, program.batches.data
+    draw, advance = build_parts(target, program.kernel, settings, program.batches.draw)
+
+    def start(position: Any = None, rng_key: Any = None) -> ExchangeState:
+        if position is None:
+            position = getattr(target_or_energy, "start", None)
+        key = jax.random.key(0) if rng_key is None else rng_key
+        points = initial_points(position, key, 1, program.num_replicas)
+        points = jax.tree.map(lambda leaf: leaf[0], points)
+        ladder = jax.tree.map(jnp.asarray, program.ladder)
+        state = init(program.kernel, points, ladder, settings, program.buffer, None, target, data)
+        return ExchangeState(_coldest(state), jnp.full((), jnp.nan, state.buffer.dtype), state)
+
+    def step(rng_key: Array, state: ExchangeState) -> tuple[ExchangeState, Info]:
+        before, place = state.replicas, jnp.array(0)
+        random = draw(rng_key, before.step, before.replicas)
+        batch = program.batches.take(data, None, random.batch, before.step, place)
+        fresh = program.batches.fresh(data, before.step, place)
+        after, info = advance(random, before, batch, fresh)
+        energy = info.energy[before.rung_of[after.replica_at[0]]]
+        return ExchangeState(_coldest(after), energy.astype(state.energy.dtype), after), info
+
+    return SamplingAlgorithm(start, step)
+
+
+def _coldest(state: State) -> Any:
+    return jax.tree.map(lambda leaf: leaf[state.replica_at[0]], state.points)
+
+
+def from_blackjax(make: Callable[[Callable, Array], Any], target_acceptance: float = 0.8) -> Kernel:
+    """Return a BlackJAX algorithm as a kernel, for `rx.sample(..., kernel=...)`.
+
+    `make(logdensity, step_size)` returns the algorithm, one that preserves `logdensity`: `hmc`,
+    `nuts`, `mala` and others that accept or reject. On a rung of temperature tau the log density is
+    -U / tau, for `rx.bayesian` posteriors log prior + log likelihood / tau; the step size is
+    sqrt(2 learning_rate), which `learning_rate="auto"` tunes to the target acceptance. The state of
+    the algorithm is made anew at every step, so that a new rung acts at once.
+
+    >>> import blackjax, jax.numpy as jnp, replicax as rx
+    >>> kernel = from_blackjax(
+    ...     lambda logdensity, step_size: blackjax.nuts(logdensity, step_size, jnp.ones(2))
+    ... )
+    >>> run = rx.sample(
+    ...     lambda x: jnp.sum(x**2) / 2, jnp.zeros(2), num_steps=60, num_replicas=2, kernel=kernel
+    ... )
+    >>> run.draws.shape
+    (1, 40, 2)
+    """
+    check_function("make", make, "logdensity", "step_size")
+    needed = "it must lie in (0, 1)"
+    check_number("target_acceptance", target_acceptance, lambda x: 0 < x < 1, needed)
+
+    def step(keys: Array, replica: Replica, evaluate: Callable, rung: Ladder):
+        def logdensity(params: Any) -> Array:
+            at = evaluate(params)
+            return -at.energy / rung.temperature - at.prior
+
+        algorithm = make(logdensity, jnp.sqrt(2 * rung.learning_rate))
+        state = algorithm.init(replica.params, keys[0])
+        state, info = algorithm.step(keys[1], state)
+        params = jax.tree.map(
+            lambda new, old: new.astype(old.dtype), state.position, replica.params
+        )
+        energy = evaluate(params).energy
+        acceptance = jnp.asarray(getattr(info, "acceptance_rate", target_acceptance), energy.dtype)
+        observed = Observed(
+            acceptance - target_acceptance,
+            jax.tree.map(jnp.ones_like, params),  # the scale of parameters is the algorithm's own
+            acceptance,
+            jnp.zeros_like(acceptance),
+        )
+        return Replica(params, ()), energy, observed
+
+    return Kernel(
+        init=lambda params: Replica(params, ()),
+        step=step,
+        draw=lambda key, replica: jax.random.split(prng.ordinary(key), 2),
+        needs="split",
+        adjusted=True,
+    )

@@ -1,0 +1,344 @@
+"""Models of NumPyro as `rx.bayesian` posteriors: likelihood and prior apart, rows as mini-batches.
+
+Sampling moves unconstrained numbers, stored as `unconstrained.NAME`; draws come back constrained,
+under the names of the sites, with the deterministic ones.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from replicax.interop.extras import import_extra
+from replicax.run.bayesian import Bayesian, bayesian
+
+_POSITION = "unconstrained"
+
+
+def from_numpyro(
+    model: Callable, *args: Any, batch_size: int | None = None, **kwargs: Any
+) -> Bayesian:
+    """Return the posterior of a NumPyro model called with these arguments, for `rx.sample`.
+
+    Log densities of observed sites are the likelihood, which hot rungs temper; those of latent
+    sites, with the Jacobians of their constraints, are the prior. Replicas start at draws from the
+    prior: `rx.sample(rx.interop.from_numpyro(model, x, y=y), num_steps=...)`.
+
+    Args:
+        model: a function with NumPyro's primitives; latent sites are continuous.
+        batch_size: rows of a mini-batch. Rows are the first axis of the arguments that are as long
+            as the observed site, or the indices of a plate with a `subsample_size`, which is then
+            the default. The library scales the likelihood, and not the prior.
+
+    >>> import numpyro, numpyro.distributions as dist, jax.numpy as jnp, replicax as rx
+    >>> def model(y):
+    ...     scale = numpyro.sample("scale", dist.HalfNormal(2.0))
+    ...     numpyro.deterministic("variance", scale**2)
+    ...     with numpyro.plate("rows", len(y)):
+    ...         numpyro.sample("y", dist.Normal(0.0, scale), obs=y)
+    >>> target = from_numpyro(model, jnp.array([1.0, -2.0, 0.5]))
+    >>> run = rx.sample(target, num_steps=600, num_replicas=3, num_chains=2)
+    >>> sorted(run.draws), bool(run.draws["scale"].min() > 0)
+    (['scale', 'variance'], True)
+    """
+    made = _read_model(import_extra("numpyro", "numpyro", "from_numpyro"), model, args, kwargs)
+    if batch_size is None:
+        batch_size = made.subsample_size
+    elif made.why_whole is not None:
+        raise ValueError(f"batch_size is {batch_size}, but {made.why_whole}; leave batch_size out.")
+
+    def log_likelihood(params: Any, rows: Any) -> Array:
+        return made.row_log_likelihood(params[_POSITION], rows)
+
+    def log_prior(params: Any) -> Array:
+        return made.log_prior(params[_POSITION])
+
+    posterior = bayesian(log_likelihood, log_prior, made.rows, batch_size=batch_size)
+    return replace(
+        posterior,
+        start=lambda key: {_POSITION: made.start(key)},
+        constrain=lambda params: made.constrain(params[_POSITION]),
+        predict=made.predict,
+        dims=made.dims,
+        observed=made.observed,
+    )
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A model with its arguments, and what its rows are: arguments, indices of a plate, or indices
+    of the observed site of the whole model."""
+
+    numpyro: Any
+    model: Callable
+    arguments: Any  # (args, kwargs)
+    latent: tuple[str, ...]
+    num_rows: int
+    plate: str | None = None  # whose indices are the rows
+    subsample_size: int | None = None
+    row_arguments: tuple[int, ...] = ()  # leaves of the arguments that have rows
+    why_whole: str | None = None  # why there can be no mini-batches
+    dims: Any = None  # names of plates by site, None for other axes
+    observed: Any = None  # values of observed sites
+
+    @property
+    def rows(self) -> Any:
+        """All rows, the data of the posterior."""
+        if not self.row_arguments:
+            return jnp.arange(self.num_rows)
+        leaves = jax.tree.leaves(self.arguments)
+        return tuple(jnp.asarray(leaves[number]) for number in self.row_arguments)
+
+    def row_log_likelihood(self, position: dict[str, Array], rows: Any) -> Array:
+        """Return the log likelihood of every row  (row,); what belongs to no row is spread."""
+        sites = self.trace(position, rows)
+        count = jax.tree.leaves(rows)[0].shape[0]
+        size = self.num_rows if self._is_whole else count
+        total = jnp.zeros(size)
+        for site in sites.values():
+            if site["type"] != "sample" or not site["is_observed"]:
+                continue
+            value, axis = self._log_prob(site, size), self.row_axis(site, size)
+            if axis is None:
+                total = total + jnp.sum(value) / self.num_rows
+            else:
+                others = tuple(i for i in range(-value.ndim, 0) if i != axis)
+                total = total + jnp.sum(value, axis=others)
+        return total[rows] if self._is_whole else total
+
+    def log_prior(self, position: dict[str, Array]) -> Array:
+        """Return the log density of latent sites, on the scale of the unconstrained numbers."""
+        sites, total = self.trace(position, self._some_rows()), jnp.zeros(())
+        for name in self.latent:
+            site, moved = sites[name], position[name]
+            total = total + jnp.sum(self._log_prob(site, None))
+            transform = self.numpyro.distributions.biject_to(site["fn"].support)
+            total = total + jnp.sum(transform.log_abs_det_jacobian(moved, site["value"]))
+        return total
+
+    def start(self, key: Array) -> dict[str, Array]:
+        """Return unconstrained numbers of a draw from the prior."""
+        handlers, biject_to = self.numpyro.handlers, self.numpyro.distributions.biject_to
+        seeded = handlers.seed(self._using(self._some_rows())[0], key)
+        drawn = handlers.substitute(seeded, substitute_fn=self.numpyro.infer.init_to_sample)
+        sites = self._run(drawn, self._some_rows())
+        return {
+            name: jnp.asarray(biject_to(sites[name]["fn"].support).inv(sites[name]["value"]), float)
+            for name in self.latent
+        }
+
+    def constrain(self, position: dict[str, Array]) -> dict[str, Array]:
+        """Return the values of latent and deterministic sites."""
+        sites = self.trace(position, self.rows)
+        return {
+            name: jnp.asarray(site["value"])
+            for name, site in sites.items()
+            if name in self.latent or site["type"] == "deterministic"
+        }
+
+    def predict(self, draws: Any, seed: int, args: tuple, kwargs: dict) -> dict[str, np.ndarray]:
+        """Draw all other sites of the model given draws (chain, draw, ...); see `Posterior`."""
+        if not args and not kwargs:
+            args, kwargs = self._without_observed()
+        latent = {name: jnp.asarray(draws[name]) for name in self.latent}
+        predictive = self.numpyro.infer.Predictive(self.model, latent, batch_ndims=2)
+        found = predictive(jax.random.key(seed), *args, **kwargs)
+        return {name: np.asarray(value) for name, value in found.items()}
+
+    def trace(self, position: dict[str, Array], rows: Any) -> dict[str, Any]:
+        """Run the model at unconstrained numbers, on some rows; returns its sites."""
+        biject_to = self.numpyro.distributions.biject_to
+
+        def value_of(site: dict[str, Any]) -> Any:
+            if site["type"] == "sample" and site["name"] in position:
+                return biject_to(site["fn"].support)(position[site["name"]])
+            return None
+
+        model = self._using(rows)[0]
+        return self._run(self.numpyro.handlers.substitute(model, substitute_fn=value_of), rows)
+
+    def row_axis(self, site: dict[str, Any], size: int) -> int | None:
+        """Return the axis of the rows in the log density of a site, from the end; None if none."""
+        shape = tuple(site["fn"].batch_shape)
+        shape = np.broadcast_shapes(shape, np.shape(site["value"])[: len(shape)]) or shape
+        frames = site["cond_indep_stack"]
+        if self.plate is not None:
+            return next((frame.dim for frame in frames if frame.name == self.plate), None)
+        dims = [frame.dim for frame in frames if frame.size == size]
+        if dims:
+            return dims[-1] if self.row_arguments else min(dims)
+        return next((i - len(shape) for i, length in enumerate(shape) if length == size), None)
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.plate is None and not self.row_arguments
+
+    def _some_rows(self) -> Any:
+        """Return rows for what does not depend on them: one; all where rows have latent sites."""
+        return self.rows if self._is_whole else jax.tree.map(lambda leaf: leaf[:1], self.rows)
+
+    def _using(self, rows: Any) -> tuple[Callable, tuple, dict]:
+        """Return the model and its arguments with these rows."""
+        leaves, structure = jax.tree.flatten(self.arguments)
+        if self.row_arguments:
+            for number, leaf in zip(self.row_arguments, rows, strict=True):
+                leaves[number] = leaf
+        args, kwargs = structure.unflatten(leaves)
+        model = self.model
+        if self.plate is not None:
+            model = _with_indices(self.numpyro, model, self.plate, rows)
+        return model, args, kwargs
+
+    def _run(self, model: Callable, rows: Any) -> dict[str, Any]:
+        _, args, kwargs = self._using(rows)
+        return self.numpyro.handlers.trace(model).get_trace(*args, **kwargs)
+
+    def _log_prob(self, site: dict[str, Any], size: int | None) -> Array:
+        """Return the log density of a site, without the scale of the plate of rows."""
+        value, intermediates = site["value"], site["intermediates"]
+        fn = site["fn"]
+        log_prob = fn.log_prob(value, intermediates) if intermediates else fn.log_prob(value)
+        scale = 1.0 if site["scale"] is None else site["scale"]
+        in_plate = any(frame.name == self.plate for frame in site["cond_indep_stack"])
+        if size is not None and in_plate:
+            scale = scale * size / self.num_rows
+        return log_prob * scale
+
+    def _without_observed(self) -> tuple[tuple, dict]:
+        """Return the arguments with None in the place of those that were observed."""
+        args, kwargs = self.arguments
+        seeded = self.numpyro.handlers.seed(self.model, 0)
+        sites = self.numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
+        seen = [site["value"] for site in sites.values() if site.get("is_observed")]
+
+        def hide(value: Any) -> Any:
+            return None if any(value is observed for observed in seen) else value
+
+        return tuple(map(hide, args)), {name: hide(value) for name, value in kwargs.items()}
+
+
+def _with_indices(numpyro: Any, model: Callable, plate: str, indices: Array) -> Callable:
+    """Return the model with given indices in a plate, whatever its subsample_size."""
+
+    class WithIndices(numpyro.primitives.Messenger):
+        def process_message(self, msg: dict[str, Any]) -> None:
+            if msg["type"] == "plate" and msg["name"] == plate:
+                msg["value"], msg["args"] = indices, (msg["args"][0], len(indices))
+
+    return WithIndices(model)
+
+
+def _read_model(numpyro: Any, model: Callable, args: tuple, kwargs: dict) -> _Model:
+    """Find the sites of a model and its rows; raise for what cannot be sampled."""
+    sites = numpyro.handlers.trace(numpyro.handlers.seed(model, 0)).get_trace(*args, **kwargs)
+    samples = {name: site for name, site in sites.items() if site["type"] == "sample"}
+    latent = tuple(name for name, site in samples.items() if not site["is_observed"])
+    _check_sites(sites, samples, latent)
+    whole = _Model(
+        numpyro,
+        model,
+        (args, kwargs),
+        latent,
+        1,
+        dims={name: _plates_of(samples[name]) for name in latent},
+        observed={
+            name: site["value"]
+            for name, site in samples.items()
+            if site["is_observed"] and site["value"] is not None
+        },
+    )
+    subsampled = {
+        name: site["args"]
+        for name, site in sites.items()
+        if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0])
+    }
+    if len(subsampled) > 1:
+        raise ValueError(
+            f"The plates {', '.join(subsampled)} have a subsample_size; one of them can be the "
+            "rows: leave out the others'."
+        )
+    if subsampled:
+        ((plate, (size, subsample)),) = subsampled.items()
+        inside = _sites_in(plate, samples, latent)
+        if inside:
+            raise ValueError(
+                f"The site {inside[0]!r} is latent in the plate {plate!r} with a subsample_size, "
+                "and so would have a value for every row. Leave out subsample_size."
+            )
+        return replace(whole, plate=plate, num_rows=int(size), subsample_size=int(subsample))
+    leaves = jax.tree.leaves((args, kwargs))
+    lengths = [leaf.shape[0] if getattr(leaf, "ndim", 0) else None for leaf in leaves]
+    num_rows = _count_rows(samples, lengths)
+    rowed = tuple(i for i, length in enumerate(lengths) if length == num_rows)
+    if num_rows is None or not rowed:
+        return replace(
+            whole,
+            num_rows=num_rows or 1,
+            why_whole="no argument of the model is an array with a row for each observation",
+        )
+    by_row = replace(whole, num_rows=num_rows, row_arguments=rowed)
+    local = _local_latent(by_row, samples)
+    if local is None:
+        return by_row
+    return replace(
+        whole, num_rows=num_rows, why_whole=f"the latent site {local!r} has a value for every row"
+    )
+
+
+def _plates_of(site: dict[str, Any]) -> list[str | None]:
+    """Return the plate of each axis of a site, None where there is none."""
+    batch = len(site["fn"].batch_shape)
+    plates = {batch + frame.dim: frame.name for frame in site["cond_indep_stack"]}
+    return [plates.get(axis) for axis in range(np.ndim(site["value"]))]
+
+
+def _check_sites(sites: dict, samples: dict, latent: tuple[str, ...]) -> None:
+    params = [name for name, site in sites.items() if site["type"] in ("param", "mutable")]
+    if params:
+        raise ValueError(
+            f"The model has the {sites[params[0]]['type']} site {params[0]!r}, which has no prior: "
+            "give it one with numpyro.sample."
+        )
+    if not latent:
+        raise ValueError("The model has no latent site: nothing to sample.")
+    if len(latent) == len(samples):
+        raise ValueError("The model observes nothing: give its data, as in model(x, y=y).")
+    for name in latent:
+        if samples[name]["fn"].support.is_discrete:
+            raise ValueError(
+                f"The latent site {name!r} is discrete, and sampling moves real numbers: sum over "
+                "its values in the model, as numpyro.distributions.MixtureSameFamily does."
+            )
+
+
+def _sites_in(plate: str, samples: dict, names: tuple[str, ...]) -> list[str]:
+    frames = {name: samples[name]["cond_indep_stack"] for name in names}
+    return [name for name in names if any(frame.name == plate for frame in frames[name])]
+
+
+def _count_rows(samples: dict, lengths: list[int | None]) -> int | None:
+    """Return the number of observations, by the first observed site that has an axis of them:
+    one that is as long as an argument where there is one."""
+    shapes = [tuple(s["fn"].batch_shape) for s in samples.values() if s["is_observed"]]
+    fits = [length for shape in shapes for length in shape if length in lengths and length > 1]
+    others = [shape[0] for shape in shapes if shape]
+    return next(iter(fits + others), None)
+
+
+def _local_latent(model: _Model, samples: dict) -> str | None:
+    """Return a latent site whose shape depends on the rows, if there is one."""
+    try:
+        one_row = jax.eval_shape(model.start, jax.random.key(0))
+    except (TypeError, ValueError, IndexError):
+        return model.latent[0]
+    for name in model.latent:
+        site = samples[name]
+        biject_to = model.numpyro.distributions.biject_to
+        whole = jax.eval_shape(biject_to(site["fn"].support).inv, site["value"])
+        if one_row[name].shape != whole.shape:
+            return name
+    return None

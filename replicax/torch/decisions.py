@@ -1,0 +1,147 @@
+"""The decisions of the JAX engine on P energies that come from elsewhere, compiled once for a CPU.
+
+Between two steps the state is one array, the bits of its numbers: a call with twenty small arrays
+takes more than twice the time.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from replicax.algorithm import kernels
+from replicax.algorithm.exchange import decide
+from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.randomness import build_draw
+from replicax.algorithm.state import Settings, State, init
+from replicax.algorithm.target import as_target
+from replicax.run import counters
+from replicax.run.counters import Counters
+from replicax.run.initial import seed_keys
+
+
+def prepare_jax() -> None:
+    """Set JAX up as a guest of PyTorch, if it has not begun to work: it takes no memory of a GPU in
+    advance, and decides in the thread that asks, which is quicker for few numbers."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
+class Carry(NamedTuple):
+    """The state of the algorithm, of replicas without parameters, and the counts of the run."""
+
+    state: State
+    counters: Counters
+
+
+class Place(NamedTuple):
+    """Where an array is in the packed state, an array of int32."""
+
+    part: slice
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    is_floating: bool
+
+
+class Decisions:
+    """Exchange and adaptation, a step at a time; the state is read by the names of its arrays."""
+
+    def __init__(self, settings: Settings, ladder: Ladder, buffer: float, seed: int) -> None:
+        self._cpu = jax.local_devices(backend="cpu")[0]  # on which all that follows is computed
+        with jax.default_device(self._cpu):
+            key = np.asarray(jax.random.key_data(seed_keys(seed, 1)[0][0]))
+            start = jax.jit(lambda: _start(settings, ladder, buffer))()
+            self._places, self._structure = _places(start)
+            self._set(np.asarray(_pack(jax.tree.leaves(start))))
+        self._advance = jax.jit(_build_advance(settings, key, self._unpack))
+
+    def advance(self, energy_of: np.ndarray) -> None:
+        """Decide on the energies of all replicas, float32."""
+        self._packed = self._advance(self._packed, energy_of)
+        self._host = np.asarray(self._packed)
+
+    def read(self, name: str) -> np.ndarray:
+        """Return one array of the state, such as ".state.rung_of"."""
+        part, shape, dtype, is_floating = self._places[name]
+        values = self._host[part]
+        values = values.view(dtype) if is_floating else values.astype(dtype, copy=False)
+        return values if values.shape == shape else values.reshape(shape)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the whole state."""
+        return {name: self.read(name) for name in self._places}
+
+    def load(self, arrays: dict[str, np.ndarray]) -> None:
+        """Set the whole state, as of `arrays`."""
+        leaves = []
+        for name, place in self._places.items():
+            if name not in arrays or np.shape(arrays[name]) != place.shape:
+                raise ValueError(f"The saved state lacks {name}, or it has another shape.")
+            leaves.append(np.asarray(arrays[name], place.dtype))
+        with jax.default_device(self._cpu):
+            self._set(np.asarray(_pack(leaves)))
+
+    def _set(self, packed: np.ndarray) -> None:
+        self._host, self._packed = packed, jax.device_put(packed, self._cpu)
+
+    def _unpack(self, packed: Array) -> Carry:
+        def leaf(place: Place) -> Array:
+            words = packed[place.part]
+            if not place.is_floating:
+                return words.reshape(place.shape).astype(place.dtype)
+            words = words if place.dtype.itemsize == 4 else words.reshape(-1, 2)
+            return jax.lax.bitcast_convert_type(words, place.dtype).reshape(place.shape)
+
+        return jax.tree.unflatten(self._structure, map(leaf, self._places.values()))
+
+
+def _start(settings: Settings, ladder: Ladder, buffer: float) -> Carry:
+    ladder = jax.tree.map(jnp.asarray, ladder)
+    no_params = jnp.zeros((ladder.learning_rate.shape[0], 0))
+    state = init(kernels.sgld(), no_params, ladder, settings, buffer)
+    return Carry(state, counters.start(state, track_best=False))
+
+
+def _build_advance(settings: Settings, key_data: np.ndarray, unpack: Callable) -> Callable:
+    no_target, no_kernel = as_target(lambda params: jnp.zeros(())), kernels.sgld()
+    draw = build_draw(
+        no_target, no_kernel, settings.schedule, settings.rule, moved=False, langevin=False
+    )
+
+    def advance(packed: Array, energy_of: Array) -> Array:
+        before, counts = unpack(packed)
+        key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
+        random = draw(key, before.step, before.replicas)
+        energy_of = energy_of.astype(before.buffer.dtype)
+        after, info = decide(settings, random, before, energy_of)
+        counted_from = settings.tuning.measure_steps
+        counts = counters.count(counts, before, after, info, settings, counted_from, before.points)
+        return _pack(jax.tree.leaves(Carry(after, counts)))
+
+    return advance
+
+
+def _places(carry: Carry) -> tuple[dict[str, Place], Any]:
+    leaves, structure = jax.tree_util.tree_flatten_with_path(carry)
+    places, end = {}, 0
+    for path, leaf in leaves:
+        dtype, is_floating = np.dtype(leaf.dtype), jnp.issubdtype(leaf.dtype, jnp.floating)
+        first, end = end, end + leaf.size * (dtype.itemsize // 4 if is_floating else 1)
+        name = jax.tree_util.keystr(path)
+        places[name] = Place(slice(first, end), leaf.shape, dtype, bool(is_floating))
+    return places, structure
+
+
+def _pack(leaves: list[Any]) -> Array:
+    """Return the bits of all floats, and whole numbers and truth values as they are."""
+    words = [
+        jax.lax.bitcast_convert_type(leaf, jnp.int32)
+        if jnp.issubdtype(leaf.dtype, jnp.floating)
+        else jnp.asarray(leaf, jnp.int32)
+        for leaf in leaves
+    ]
+    return jnp.concatenate([word.ravel() for word in words])

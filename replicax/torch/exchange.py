@@ -1,0 +1,304 @@
+"""`Exchange`: replica exchange in a training loop of PyTorch.
+
+Swaps, ladder and buffer are those of the JAX engine (`decisions.py`); models and optimizers stay
+where they are, and learning rates move between the optimizers.
+"""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from replicax.errors import at_least, check_number, choose, show
+from replicax.interop.extras import import_extra
+from replicax.networks.options import TrainOptions
+from replicax.run.counters import PAIR_COUNTS
+from replicax.run.options import to_plain
+from replicax.run.round_trips import completed_trips
+from replicax.torch.decisions import Decisions, prepare_jax
+from replicax.torch.langevin import Langevin
+from replicax.torch.losses import to_host
+from replicax.torch.optimizers import (
+    Rates,
+    check_factors,
+    check_langevin,
+    check_optimizers,
+    reset_memory,
+    scheduled_factor,
+)
+from replicax.torch.ranks import Ranks
+from replicax.torch.records import Rows
+from replicax.torch.settings import build_options, build_settings
+
+_FORMAT = 1  # of state_dict
+
+
+class Exchange:
+    """Replica exchange between models that a loop in PyTorch trains, each with its own optimizer.
+
+    Call `step(losses)` after the optimizers have stepped. Two models that swap exchange rungs:
+    learning rates are set in place in the `param_groups`, and nothing else changes.
+
+    Args:
+        optimizers: one for each model; under `torchrun` those of this rank.
+        learning_rate: (cold, hot), geometric and adapted; or one for each rung.
+        target_swap_rate: how often the rule should say yes, in a step.
+        window: steps of a window; the optimal one of Theorem 1 unless given.
+        schedule: "deo_star", "deo", "seo", "exactly_one", "no_gate", "none", or one made with
+            `rx.schedule`.
+        gain, buffer_gain: step sizes of the self-tuning of ladder and buffer.
+        buffer: where the buffer starts, in the unit of the losses, or "auto".
+        adapt: False, or the number of steps after which ladder and buffer freeze.
+        temperature: of Langevin noise on the coldest rung, in the unit of the losses: 1 / rows for
+            the posterior of a mean loss; or one for each rung. For `torch.optim.SGD`.
+        on_swap: "keep": what an optimizer remembers travels with its model; "reset": a swap sets it
+            to zero.
+        on_nonfinite: "stop": a loss that is not finite is an error; "ignore": it never swaps.
+        seed: of Langevin noise and of schedules that draw.
+        history_every: steps between two points of the history.
+        process_group: of `torch.distributed`, whose ranks share the replicas; all ranks unless
+            given. False: this process has all replicas.
+    """
+
+    def __init__(
+        self,
+        optimizers: Any,
+        learning_rate: Any,
+        *,
+        target_swap_rate: float = TrainOptions.target_swap_rate,
+        window: int | None = TrainOptions.window,
+        schedule: Any = "deo_star",
+        gain: Any = TrainOptions.gain,
+        buffer: float | str = TrainOptions.buffer,
+        buffer_gain: Any = TrainOptions.buffer_gain,
+        adapt: bool | int = True,
+        temperature: Any = 0.0,
+        on_swap: str = TrainOptions.on_swap,
+        on_nonfinite: str = "stop",
+        seed: int = TrainOptions.seed,
+        history_every: int = 100,
+        process_group: Any = None,
+    ) -> None:
+        self._torch = torch = import_extra("torch", "torch", "rx.torch.Exchange")
+        prepare_jax()
+        choices = dict(
+            learning_rate=learning_rate,
+            target_swap_rate=target_swap_rate,
+            window=window,
+            schedule=schedule,
+            gain=gain,
+            buffer=buffer,
+            buffer_gain=buffer_gain,
+            adapt=adapt,
+            temperature=temperature,
+            on_swap=on_swap,
+            on_nonfinite=on_nonfinite,
+            seed=seed,
+            history_every=history_every,
+        )
+        self._ranks = Ranks(torch, process_group)
+        self._optimizers, told, scheduled, error = [], "", 1.0, None
+        try:
+            self._optimizers = check_optimizers(torch, optimizers)
+            scheduled = scheduled_factor(self._optimizers)
+            at_least("history_every", history_every, 1)
+            choose("on_nonfinite", on_nonfinite, ("stop", "ignore"))
+            told = json.dumps(to_plain(build_options(2, **choices)))
+            if np.any(np.asarray(temperature, float) > 0):
+                check_langevin(torch, self._optimizers)
+        except ValueError as problem:  # which the other ranks must hear of
+            error = problem
+        factors = self._ranks.agree(len(self._optimizers), told, scheduled, error)
+        options = build_options(int(self._ranks.counts.sum()), **choices)
+        self._settings, ladder = build_settings(options)
+        self._plain = json.dumps(to_plain(options))
+        self._history_every, self._ignores = history_every, on_nonfinite == "ignore"
+        start = 0.0 if isinstance(buffer, str) else float(buffer)
+        self._decisions = Decisions(self._settings, ladder, start, seed)
+        self._paths = Rows((self.num_replicas,), np.int16)
+        self._points = {name: Rows(shape, float) for name, shape in self._point_shapes().items()}
+        self._rates = Rates(torch, self._optimizers, self._ranks.first)
+        self._rates.factor = check_factors(factors)
+        self.num_steps = 0  # done
+        self._set_rates()
+        self._langevin = Langevin(torch, self, seed) if self._settings.langevin else None
+
+    def step(self, losses: Any) -> None:
+        """Decide which models swap rungs, given the losses of this step, and set learning rates.
+
+        `losses` are numbers or scalar tensors, one for each optimizer of this process; or a tensor
+        of as many. Where something is wrong, nothing changes.
+        """
+        here, factor, error = None, 1.0, None
+        try:
+            here = to_host(self._torch, losses, len(self._optimizers))
+            if not self._ignores:
+                self._check_finite(here)
+            factor = self._rates.changed()
+        except ValueError as problem:  # which the other ranks must hear of
+            error = problem
+        told = self._ranks.gather(here, self.num_steps, factor, error)
+        if any(factor != 1.0 for factor in told.factors):
+            factor = check_factors(told.factors)
+        factor = self._rates.factor * factor
+        before = self._rung_of
+        self._decisions.advance(told.losses.astype(np.float32))
+        self._rates.factor = factor
+        self.num_steps += 1
+        self._set_rates()
+        self._paths.append(self._rung_of)
+        if self.num_steps % self._history_every == 0:
+            self._record()
+        if self._settings.on_swap == "reset":
+            for number, optimizer in enumerate(self._optimizers, self._ranks.first):
+                if before[number] != self._rung_of[number]:
+                    reset_memory(self._torch, optimizer)
+
+    def _check_finite(self, losses: np.ndarray) -> None:
+        if not all(map(math.isfinite, losses.tolist())):
+            number = int(np.argmin(np.isfinite(losses)))
+            raise ValueError(
+                f"losses[{number}] is {losses[number]}: that model has diverged, or its batch is "
+                "broken. Lower the hot learning rate, or load an earlier checkpoint; "
+                'on_nonfinite="ignore" goes on, and a loss that is not finite never swaps.'
+            )
+
+    def _set_rates(self) -> None:
+        """Read the rungs and the ladder, and set the learning rates of the optimizers here."""
+        self._rung_of = self._decisions.read(".state.rung_of")
+        rates = self._decisions.read(".state.ladder.learning_rate")[self._rung_of].tolist()
+        first = self._ranks.first
+        self._rates.write(rates[first : first + len(self._optimizers)])
+
+    def _point_shapes(self) -> dict[str, tuple[int, ...]]:
+        pairs, rungs = (self.num_replicas - 1,), (self.num_replicas,)
+        counts = {name: pairs for name in PAIR_COUNTS}
+        return {"step": (), "learning_rate": rungs, "buffer": (), "energy": rungs, **counts}
+
+    def _record(self) -> None:
+        read = self._decisions.read
+        point = {
+            "step": self.num_steps,
+            "learning_rate": self.learning_rates,
+            "buffer": self.buffer,
+            "energy": read(".counters.energy"),
+            **dict(zip(PAIR_COUNTS, read(".counters.pairs"))),
+        }
+        for name, values in point.items():
+            self._points[name].append(values)
+
+    @property
+    def num_replicas(self) -> int:
+        """Models of all ranks."""
+        return int(self._ranks.counts.sum())
+
+    @property
+    def rung_of(self) -> list[int]:
+        """The rung of every model, 0 the coldest."""
+        return self._rung_of.tolist()
+
+    @property
+    def cold(self) -> int:
+        """The number of the model now on the cold rung; under `torchrun` counted over all ranks."""
+        return int(np.argmin(self._rung_of))
+
+    @property
+    def cold_here(self) -> int | None:
+        """The place of that model among the optimizers of this rank; None where it is elsewhere."""
+        place = self.cold - self._ranks.first
+        return place if 0 <= place < len(self._optimizers) else None
+
+    @property
+    def learning_rates(self) -> np.ndarray:
+        """The ladder  (rung,)."""
+        return self._decisions.read(".state.ladder.learning_rate")
+
+    @property
+    def buffer(self) -> float:
+        """The buffer of the rule, in the unit of the losses."""
+        return float(self._decisions.read(".state.buffer"))
+
+    @property
+    def window(self) -> int:
+        """Steps in which a pair swaps at most once."""
+        return int(self._settings.schedule.window)
+
+    @property
+    def factor(self) -> float:
+        """A number that multiplies all learning rates: that of LR schedulers, or one that you set,
+        which counts from the next step on."""
+        return self._rates.factor
+
+    @factor.setter
+    def factor(self, value: float) -> None:
+        check_number("factor", value, lambda x: x > 0, "it must be a number above 0")
+        self._rates.factor = float(value)
+        self._set_rates()
+
+    @property
+    def index_paths(self) -> np.ndarray:
+        """The rung of every model after every step  (step, replica)."""
+        return self._paths.values.copy()
+
+    @property
+    def history(self) -> dict[str, np.ndarray]:
+        """Histories by name, each (point, ...), every `history_every` steps, as of `rx.Posterior`:
+        learning rates and losses by rung, the buffer, and counts so far by pair."""
+        return {name: rows.values.copy() for name, rows in self._points.items()}
+
+    def summary(self) -> dict[str, Any]:
+        """Return rates, round trips and the ladder as plain data."""
+        read, steps = self._decisions.read, self.num_steps
+        verdicts, windows, swaps = read(".counters.pairs")
+        counted = max(steps - self._settings.tuning.measure_steps, 1)
+        trips = int(completed_trips(read(".counters.turns")).sum())
+        return {
+            "num_steps": steps,
+            "num_replicas": self.num_replicas,
+            "schedule": self._settings.schedule.name,
+            "window": self.window,
+            "target_swap_rate": self._settings.tuning.target_swap_rate,
+            "verdict_rate": (verdicts / counted).tolist(),
+            "window_swap_rate": (swaps / np.maximum(windows, 1)).tolist(),
+            "round_trips": trips,
+            "round_trips_per_1000_steps": 1000 * trips / counted,
+            "learning_rates": self.learning_rates.tolist(),
+            "factor": self.factor,
+            "buffer": self.buffer,
+            "cold": self.cold,
+            "rung_of": self.rung_of,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that the exchange needs to go on exactly; the same on all ranks."""
+        tensor = self._torch.tensor
+        points = {name: tensor(rows.values) for name, rows in self._points.items()}
+        return {
+            "format": _FORMAT,
+            "options": self._plain,
+            "factor": self.factor,
+            "arrays": {name: tensor(value) for name, value in self._decisions.arrays().items()},
+            "paths": tensor(self._paths.values),
+            "history": points,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a `state_dict` of an exchange with the same arguments, and set learning rates.
+
+        Load the optimizers, too: what they remember is theirs.
+        """
+        if not isinstance(state, dict) or state.get("format") != _FORMAT:
+            raise ValueError(f"state is {show(state)}; give what state_dict() returned.")
+        if state["options"] != self._plain:
+            raise ValueError(
+                f"The state is that of an exchange with {state['options']}, and this one has "
+                f"{self._plain}: give the same arguments."
+            )
+        self._decisions.load({name: part.numpy() for name, part in state["arrays"].items()})
+        self._rates.factor = float(state["factor"])
+        self._paths.replace(state["paths"].numpy())
+        for name, rows in self._points.items():
+            rows.replace(state["history"][name].numpy())
+        self.num_steps = int(self._decisions.read(".state.step"))
+        self._set_rates()

@@ -1,0 +1,158 @@
+"""The optimizers of replicas: checked, their learning rates read and set in place."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from replicax.errors import show
+
+_SAME = 1e-6  # relative difference of factors that rounding explains
+
+
+def check_optimizers(torch: Any, optimizers: Any) -> list[Any]:
+    """Return the optimizers as a list; raise unless each can be the optimizer of one replica."""
+    if not isinstance(optimizers, Sequence) or not len(optimizers):
+        raise ValueError(f"optimizers is {show(optimizers)}; give a list, one for each replica.")
+    owner: dict[int, int] = {}
+    for number, optimizer in enumerate(optimizers):
+        name = f"optimizers[{number}]"
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise ValueError(f"{name} is {show(optimizer)}; give an optimizer of torch.optim.")
+        if isinstance(optimizer, torch.optim.LBFGS):
+            raise ValueError(
+                f"{name} is LBFGS, which chooses the length of its steps itself, so that a rung "
+                "has no learning rate to give it: use SGD or Adam."
+            )
+        common_rate(optimizer, name)
+        for param in params_of(optimizer):
+            if owner.setdefault(id(param), number) != number:
+                raise ValueError(
+                    f"{name} and optimizers[{owner[id(param)]}] have a parameter in common; "
+                    "replicas are models of their own, each with its own optimizer."
+                )
+    return list(optimizers)
+
+
+def check_langevin(torch: Any, optimizers: Sequence[Any]) -> None:
+    """Raise unless noise in the gradient makes Langevin dynamics of these optimizers."""
+    for number, optimizer in enumerate(optimizers):
+        plain = isinstance(optimizer, torch.optim.SGD) and not any(
+            group["nesterov"] or group["dampening"] or group["maximize"]
+            for group in optimizer.param_groups
+        )
+        if not plain:
+            raise ValueError(
+                f"temperature is above 0, and optimizers[{number}] is {type(optimizer).__name__}: "
+                "Langevin noise needs torch.optim.SGD, with momentum or without, and no nesterov, "
+                "dampening or maximize. Use it, or write temperature=0."
+            )
+
+
+def params_of(optimizer: Any) -> list[Any]:
+    """Return all parameters of an optimizer."""
+    return [param for group in optimizer.param_groups for param in group["params"]]
+
+
+def common_rate(optimizer: Any, name: str) -> float:
+    """Return the learning rate of all groups; raise where they differ."""
+    rates = {float(group["lr"]) for group in optimizer.param_groups}
+    if len(rates) > 1:
+        raise ValueError(
+            f"The parameter groups of {name} have the learning rates {sorted(rates)}; a rung has "
+            "one for all parameters: give all groups the same."
+        )
+    return rates.pop()
+
+
+def scheduled_factor(optimizers: Sequence[Any]) -> float:
+    """Return the factor by which LR schedulers have multiplied the rates since they were made."""
+    factors = []
+    for number, optimizer in enumerate(optimizers):
+        now = common_rate(optimizer, f"optimizers[{number}]")
+        first = float(optimizer.param_groups[0].get("initial_lr", now))
+        factors.append(now / first if first else 1.0)
+    return check_factors(factors)
+
+
+class Rates:
+    """The learning rates of the optimizers of this process, set in place, and the factor by which
+    LR schedulers multiplied all of them."""
+
+    def __init__(self, torch: Any, optimizers: list[Any], first: int) -> None:
+        self._torch, self._optimizers, self._first = torch, optimizers, first
+        self._written: list[float] = []
+        self._versions: dict[int, int] = {}  # of rates that are tensors, by id
+        self.factor = 1.0
+
+    def changed(self) -> float:
+        """Return the factor by which all rates were multiplied since they were written; raise where
+        they were changed in another way."""
+        for optimizer, written in zip(self._optimizers, self._written):
+            for group in optimizer.param_groups:
+                rate = group["lr"]
+                if rate != written if type(rate) is float else self._is_touched(rate, written):
+                    return self._find_factor()
+        return 1.0
+
+    def _is_touched(self, rate: Any, written: float) -> bool:
+        """Return whether a rate is not as it was written, without a copy from the device."""
+        if not self._torch.is_tensor(rate):
+            return rate != written
+        return self._versions.get(id(rate)) != rate._version
+
+    def _find_factor(self) -> float:
+        names = [f"optimizers[{number}]" for number in range(len(self._optimizers))]
+        rates = map(common_rate, self._optimizers, names)
+        return check_factors([now / old for now, old in zip(rates, self._written)], self._first)
+
+    def write(self, rates: list[float]) -> None:
+        """Set the learning rates of the replicas of this process, times the factor."""
+        self._written = [rate * self.factor for rate in rates]
+        for optimizer, rate in zip(self._optimizers, self._written):
+            for group in optimizer.param_groups:
+                if type(group["lr"]) is not float and self._torch.is_tensor(group["lr"]):
+                    self._fill(group["lr"], rate)
+                else:
+                    group["lr"] = rate
+
+    def _fill(self, tensor: Any, rate: float) -> None:
+        with self._torch.no_grad():
+            tensor.fill_(rate)
+        self._versions[id(tensor)] = tensor._version
+
+
+def check_factors(factors: Sequence[float], first: int = 0) -> float:
+    """Return the factor that all learning rates were multiplied by; raise unless there is one.
+
+    A factor of one replica is the rate that its optimizer has now by the one that was written.
+    """
+    factor = factors[0]
+    if any(other != factor for other in factors):  # NaN, too
+        factor = float(np.exp(np.mean(np.log(np.maximum(factors, 1e-300)))))
+        off = np.abs(np.asarray(factors) / factor - 1)
+        if not np.all(off < _SAME):
+            worst = int(np.argmax(np.nan_to_num(off, nan=np.inf)))
+            raise ValueError(
+                f"The learning rate of replica {first + worst} was multiplied by "
+                f"{factors[worst]:.4g} since the last step, and those of others by other factors. "
+                "The exchange sets learning rates: use LR schedulers that multiply them (StepLR, "
+                "ExponentialLR, MultiplicativeLR), the same for all, or set exchange.factor."
+            )
+    if not 0 < factor < np.inf:
+        raise ValueError(
+            f"The learning rates were multiplied by {factor:g}, which nothing "
+            "could undo: use an LR scheduler that keeps them finite and above 0."
+        )
+    return factor
+
+
+def reset_memory(torch: Any, optimizer: Any) -> None:
+    """Set all that an optimizer remembers to zero, in place: momentum, averages, counts."""
+    with torch.no_grad():
+        for memory in optimizer.state.values():
+            for name, value in memory.items():
+                if torch.is_tensor(value):
+                    value.zero_()
+                elif isinstance(value, int | float) and not isinstance(value, bool):
+                    memory[name] = type(value)(0)

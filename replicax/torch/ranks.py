@@ -1,0 +1,97 @@
+"""Replicas spread over the ranks of `torch.distributed`: one gather in a step, one decision.
+
+An error of one rank is told to the others in the same gather, so that none waits for it.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_HEAD = 3  # numbers of a rank before its losses: whether it failed, its step, its factor
+
+
+class Gathered(NamedTuple):
+    """What all ranks told at one step."""
+
+    losses: np.ndarray  # (replica,)
+    factors: list[float]  # by which learning rates were multiplied, by rank
+
+
+class Ranks:
+    """The ranks that share the replicas, each with the same number of them or another."""
+
+    def __init__(self, torch: Any, process_group: Any) -> None:
+        dist = torch.distributed
+        self._torch, self._dist, self._group = torch, dist, process_group
+        alone = process_group is False or not (dist.is_available() and dist.is_initialized())
+        if not alone and process_group is None:
+            self._group = dist.group.WORLD
+        self.size = 1 if alone else dist.get_world_size(self._group)
+        self.rank = 0 if alone else dist.get_rank(self._group)
+        self.counts = np.ones(self.size, int)  # replicas of each rank
+        self.first = 0  # number of the first replica of this rank
+
+    def agree(
+        self, count: int, options: str, factor: float, error: Exception | None
+    ) -> list[float]:
+        """Tell the other ranks how many replicas are here, and return the factors of all; raise on
+        all of them where one failed, or where they disagree."""
+        if self.size == 1:
+            self.counts = np.array([count])
+            if error is not None:
+                raise error
+            return [factor]
+        told: list[Any] = [None] * self.size
+        mine = count, options, factor, None if error is None else str(error)
+        self._dist.all_gather_object(told, mine, group=self._group)
+        if error is not None:
+            raise error
+        for rank, (*_, message) in enumerate(told):
+            if message is not None:
+                raise ValueError(f"Rank {rank} failed: {message}")
+        self.counts = np.array([count for count, *_ in told])
+        self.first = int(self.counts[: self.rank].sum())
+        other = next((rank for rank in range(self.size) if told[rank][1] != told[0][1]), None)
+        if other is not None:
+            raise ValueError(
+                f"Ranks 0 and {other} disagree on the exchange: {told[0][1]} and {told[other][1]}. "
+                "Give the same arguments on all ranks (the optimizers are those of each)."
+            )
+        return [factor for _, _, factor, _ in told]
+
+    def gather(
+        self, losses: np.ndarray | None, step: int, factor: float, error: Exception | None
+    ) -> Gathered:
+        """Return the losses of all replicas; raise on all ranks where one failed."""
+        if self.size == 1:
+            if error is not None:
+                raise error
+            assert losses is not None
+            return Gathered(losses, [factor])
+        mine = np.zeros(_HEAD + self.counts.max())
+        mine[:_HEAD] = error is not None, step, factor
+        if losses is not None:
+            mine[_HEAD : _HEAD + len(losses)] = losses
+        told = self._all_gather(mine)
+        if error is not None:
+            raise error
+        if told[:, 0].any():
+            rank = int(told[:, 0].argmax())
+            raise ValueError(f"Rank {rank} failed in this step, see its message; no rank swaps.")
+        if np.any(told[:, 1] != step):
+            rank = int(np.argmax(told[:, 1] != step))
+            raise ValueError(
+                f"This rank is at step {step} and rank {rank} at step {int(told[rank, 1])}: load "
+                "the same state_dict on all ranks, and call step() equally often."
+            )
+        ends = zip(told, self.counts)
+        losses = np.concatenate([row[_HEAD : _HEAD + count] for row, count in ends])
+        return Gathered(losses, told[:, 2].tolist())
+
+    def _all_gather(self, mine: np.ndarray) -> np.ndarray:
+        torch, backend = self._torch, self._dist.get_backend(self._group)
+        device = "cuda" if "nccl" in backend and "gloo" not in backend else "cpu"
+        here = torch.from_numpy(mine).to(device)
+        told = [torch.empty_like(here) for _ in range(self.size)]
+        self._dist.all_gather(told, here, group=self._group)
+        return torch.stack(told).cpu().numpy()
