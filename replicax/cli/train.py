@@ -49,6 +49,14 @@ Augment = Annotated[
     bool | None,
     typer.Option(help="Crop, flip and erase training images.", show_default="on for CIFAR"),
 ]
+Validation = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Hold out N training images, and test on them instead of the test images.",
+    ),
+]
 DataDir = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Folder of CIFAR.", show_default="$REPLICAX_DATA"),
@@ -94,6 +102,14 @@ def train(
             metavar="N", help="Epochs to discard.", show_default="0; digits: 40, or a third"
         ),
     ] = None,
+    average_rungs: Annotated[
+        int,
+        typer.Option(min=1, metavar="K", help="Average the K coldest rungs, one an epoch in turn."),
+    ] = 1,
+    settle_epochs: Annotated[
+        float,
+        typer.Option(metavar="N", help="Epochs on these rungs before a network is averaged."),
+    ] = 0.0,
     cycle_epochs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Epochs per cycle of cyclical methods.")
     ] = 100,
@@ -110,6 +126,7 @@ def train(
     keep_networks: Annotated[
         bool, typer.Option("--keep-networks", help="Save the coldest network of every epoch.")
     ] = False,
+    validation: Validation = 0,
     data_dir: DataDir = None,
     download: Download = False,
     seed: Seed = 0,
@@ -158,6 +175,8 @@ def train(
         "window": window,
         "momentum": momentum,
         "temperature": temperature,
+        "average_rungs": average_rungs,
+        "settle_epochs": settle_epochs,
         "cycle_epochs": cycle_epochs,
         "on_swap": on_swap,
         "on_nonfinite": on_nonfinite,
@@ -168,7 +187,9 @@ def train(
         "keep_checkpoints": keep_checkpoints,
         "devices": shared.read_devices(devices),
     }
-    task = _task(model, data, batch_size, augment, bf16, weight_decay, unit, data_dir, download)
+    task = _task(
+        model, data, batch_size, augment, bf16, weight_decay, unit, validation, data_dir, download
+    )
     return _train(task, _fill(options, defaults), init_from, out, progress, as_json)
 
 
@@ -183,6 +204,7 @@ def pretrain(
     batch_size: BatchSize = None,
     bf16: Bf16 = False,
     augment: Augment = None,
+    validation: Validation = 0,
     data_dir: DataDir = None,
     download: Download = False,
     seed: Seed = 0,
@@ -211,7 +233,9 @@ def pretrain(
         "checkpoint_every": read_interval(checkpoint_every),
         "keep_checkpoints": keep_checkpoints,
     }
-    task = _task(model, data, batch_size, augment, bf16, weight_decay, "mean", data_dir, download)
+    task = _task(
+        model, data, batch_size, augment, bf16, weight_decay, "mean", validation, data_dir, download
+    )
     return _train(task, _fill(options, _defaults(data)), None, out, progress, as_json)
 
 
@@ -247,7 +271,9 @@ def read_task(run_dir: Path) -> Task:
     return Task(**task)
 
 
-def _task(model, data, batch_size, augment, bf16, weight_decay, unit, data_dir, download) -> Task:
+def _task(
+    model, data, batch_size, augment, bf16, weight_decay, unit, validation, data_dir, download
+) -> Task:
     defaults = _defaults(data)
     return Task(
         model=absolute(model or defaults["model"]),
@@ -259,6 +285,7 @@ def _task(model, data, batch_size, augment, bf16, weight_decay, unit, data_dir, 
         bf16=bf16,
         weight_decay=weight_decay,
         unit=unit,
+        validation=validation,
         directory=os.getcwd(),
     )
 

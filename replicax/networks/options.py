@@ -10,7 +10,8 @@ import numpy as np
 
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.tuning import ConstantGain, Gain
-from replicax.errors import at_least, check_flag, check_number, choose, is_number
+from replicax.errors import at_least, check_flag, check_number, choose, is_number, not_negative
+from replicax.networks.cold_part import ColdPart
 from replicax.networks.methods import METHODS, Clock, Method
 from replicax.networks.problem import Supervised
 from replicax.run.options import Options, check_rungs, from_plain, to_plain
@@ -41,6 +42,8 @@ class TrainOptions:
     seed: int = 0
     checkpoint_every: int | str | None = None
     keep_checkpoints: int = 2
+    average_rungs: int = 1
+    settle_epochs: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("epochs", "num_replicas", "cycle_epochs"):
@@ -53,6 +56,7 @@ class TrainOptions:
             needed = "give one number of at least 0, for the coldest rung"
             check_number("temperature", self.temperature, lambda x: x >= 0, needed)
         self._check_rates()
+        self._check_cold_part()
         check_flag("keep_networks", self.keep_networks)
         if self.parts.picks and self.burn_in >= self.run_epochs:
             raise ValueError(
@@ -76,11 +80,37 @@ class TrainOptions:
                 "give one."
             )
 
+    def _check_cold_part(self) -> None:
+        at_least("average_rungs", self.average_rungs, 1)
+        not_negative("settle_epochs", self.settle_epochs)
+        if self.average_rungs > 1 and not self.parts.has_ladder:
+            raise ValueError(
+                f'average_rungs is {self.average_rungs}; the method "{self.method}" has no ladder: '
+                "leave it out."
+            )
+        if self.settle_epochs and not self.parts.has_ladder:
+            raise ValueError(
+                f'settle_epochs is {self.settle_epochs}; the method "{self.method}" has no ladder '
+                "on which networks could arrive: leave it out."
+            )
+        if self.average_rungs > self.num_replicas:
+            raise ValueError(
+                f"average_rungs is {self.average_rungs}, and there are {self.num_replicas} rungs: "
+                "write at most as many."
+            )
+        if self.average_rungs == self.num_replicas and self.settle_epochs:
+            raise ValueError(
+                f"average_rungs is {self.average_rungs}, which is all rungs, so that no network "
+                "ever arrives: leave out settle_epochs, or write fewer."
+            )
+
     def to_json(self) -> dict[str, Any]:
         return to_plain(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any], given: dict[str, Any]) -> "TrainOptions":
+        added = {"average_rungs": 1, "settle_epochs": 0.0}  # since folders of this format were made
+        data = {**added, **data} if isinstance(data, dict) else data
         return from_plain(cls, data, given, call="rx.resume_training(run_dir, problem, {}=...)")
 
     @property
@@ -134,6 +164,12 @@ class TrainOptions:
 
     def clock(self, problem: Supervised) -> Clock:
         return Clock(self.run_epochs, problem.steps_per_epoch, self.run_cycle_epochs)
+
+    def cold_part(self, problem: Supervised) -> ColdPart | None:
+        """Return the rungs that are averaged, unless that is the coldest alone and at once."""
+        if self.average_rungs == 1 and not self.settle_epochs:
+            return None
+        return ColdPart(self.average_rungs, round(self.settle_epochs * problem.steps_per_epoch))
 
     def kernel(self, problem: Supervised) -> Kernel:
         return self.parts.kernel(self.momentum, self.clock(problem))

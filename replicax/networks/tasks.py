@@ -45,6 +45,7 @@ class Task:
     bf16: bool = False
     weight_decay: float = 5e-4
     unit: str = "mean"
+    validation: int = 0  # training images to test on instead of the test images
     directory: str = ""  # modules are also imported from here
 
     def to_json(self) -> dict[str, Any]:
@@ -67,6 +68,10 @@ class Task:
         return problem, network.init
 
     def dataset(self) -> Any:
+        dataset = self._whole_dataset()
+        return dataset.validation_split(self.validation) if self.validation else dataset
+
+    def _whole_dataset(self) -> Any:
         from replicax import data
 
         if ":" not in self.data:

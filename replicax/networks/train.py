@@ -48,6 +48,8 @@ def train(
     average_starts: bool = False,
     keep_networks: bool = False,
     burn_in: int = 0,
+    average_rungs: int = 1,
+    settle_epochs: float = 0.0,
     cycle_epochs: int = 100,
     seed: int = 0,
     run_dir: str | Path | None = None,
@@ -79,6 +81,10 @@ def train(
         average_starts: average the predictions of the start networks, too (apart).
         keep_networks: store the coldest network of every epoch; else only predictions are kept.
         burn_in: epochs before the average begins.
+        average_rungs: how many of the coldest rungs are averaged, of methods with a ladder: one
+            network in an epoch as ever, of these rungs in turn.
+        settle_epochs: for how long a network must have been on these rungs to be averaged, since it
+            last was on a hotter one.
         cycle_epochs: of the methods that go in cycles.
         checkpoint_every, keep_checkpoints: as in `rx.sample`.
         note: plain data to keep in the run folder.
@@ -105,6 +111,8 @@ def train(
         on_nonfinite=on_nonfinite,
         keep_networks=keep_networks,
         burn_in=burn_in,
+        average_rungs=average_rungs,
+        settle_epochs=settle_epochs,
         cycle_epochs=cycle_epochs,
         seed=seed,
         checkpoint_every=checkpoint_every,
@@ -192,7 +200,14 @@ def build_evaluation(
     """
     clock, kernel = options.clock(problem), options.kernel(problem)
     weights = options.parts.weights(clock, kernel, options.pick_every, options.burn_in)
-    evaluation = evaluate.build(problem, weights, options.test_every, starts)
+    evaluation = evaluate.build(
+        problem,
+        weights,
+        options.test_every,
+        starts,
+        options.cold_part(problem),
+        options.num_replicas,
+    )
     if not options.parts.draws_gaussian:
         return evaluation
     if problem.batches.data is None:

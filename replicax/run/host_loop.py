@@ -141,8 +141,11 @@ def _loop(
         program.batches.read_ahead(step + count, min(count, num_steps - step - count))
         done = int(rows.count)
         seconds = max(time.monotonic() - began, 1e-9)
-        for group, arrays in layout.to_records(program, rows, step, done).items():
+        recorded = layout.to_records(program, rows, step, done)
+        for group, arrays in recorded.items():
             saver.records.append(group, arrays)
+        if evaluation is not None and evaluation.follow is not None:
+            evaluation.state = evaluation.follow(evaluation.state, recorded["steps"]["rung_of"])
         step += done
         if program.chunk_steps is None:
             pace = pace.after(done, seconds)

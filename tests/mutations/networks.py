@@ -19,6 +19,10 @@ _RESTART = f"{_OPTIONS}::test_a_broken_network_restarts_by_default_where_there_i
 _EPOCHS = f"{_OPTIONS}::test_one_network_takes_the_epochs_of_all"
 _TENS = f"{_OPTIONS}::test_tests_and_averages_are_ten_epochs_apart"
 _DRAWN = f"{_OPTIONS}::test_draws_and_history_are_those_at_the_end_of_an_epoch"
+_STAY = "networks/test_cold_part.py::test_a_stay_begins_with_the_last_arrival_from_a_hotter_rung"
+_TURNS = (
+    "networks/test_cold_part.py::test_the_rungs_take_turns_and_leave_them_where_nobody_has_settled"
+)
 _EVALUATION = "networks/test_evaluate.py::test_an_evaluation_by_hand"
 _LONG = "networks/test_training_trips.py::test_a_training_goes_on_with_its_round_trips_and_epochs"
 
@@ -190,7 +194,7 @@ EVALUATE = mutations_of(
         "sampled = predict.average(weighed, weight)",
         _EVALUATION,
     ),
-    ("averages.starts, averages.count + 1)", "averages.starts, averages.count)", _EVALUATION),
+    ("count=averages.count + 1)", "count=averages.count)", _EVALUATION),
     ("return jnp.moveaxis(values, 1, 0).reshape(", "return values.reshape(", _EVALUATION),
     ("jnp.argmax(logits, axis=1) == labels", "jnp.argmin(logits, axis=1) == labels", _EVALUATION),
     ('"weight": sampled.weight}', '"weight": jnp.sum(weight)}', _EVALUATION),
@@ -331,4 +335,14 @@ SWAG_CYCLES = mutations_of(
     ),
 )
 
-MUTATIONS = [*PROBLEM, *METHODS, *OPTIONS, *EVALUATE, *TRAIN, *SWAG, *SWAG_CYCLES]
+COLD_PART = mutations_of(
+    "networks/cold_part.py",
+    ("stay + len(rung_of))", "len(rung_of))", _STAY),
+    ("rung_of >= self.num_rungs)[::-1]", "rung_of > self.num_rungs)[::-1]", _STAY),
+    ("rung_of >= self.num_rungs)[::-1]", "rung_of >= self.num_rungs)", _STAY),
+    ("(turn + place) % self.num_rungs", "place % self.num_rungs", _TURNS),
+    ("stay[rung] >= self.settle_steps", "stay[rung] >= 0", _TURNS),
+    ("stay[rung] >= self.settle_steps", "stay[rung] > self.settle_steps", _TURNS),
+)
+
+MUTATIONS = [*COLD_PART, *PROBLEM, *METHODS, *OPTIONS, *EVALUATE, *TRAIN, *SWAG, *SWAG_CYCLES]
