@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from replicax.api import sample as sample
     from replicax.networks import predict as predict
     from replicax.networks import swag as swag
+    from replicax.networks.hooks import Epoch as Epoch
+    from replicax.networks.methods import Method as Method
     from replicax.networks.problem import Supervised as Supervised
     from replicax.networks.problem import Test as Test
     from replicax.networks.problem import classification as classification
@@ -84,6 +86,8 @@ _NAMES = {
     "algorithm.target": "Target",
     "algorithm.tuning": "Gain Tuning",
     "api": "load sample",
+    "networks.hooks": "Epoch",
+    "networks.methods": "Method",
     "networks.problem": "Supervised Test classification supervised",
     "networks.train": "networks_of resume_training train",
     "networks.trained": "Trained",

@@ -103,14 +103,15 @@ def build(
     at_start = empty if starts is None else predict.average(compute_logits(starts, test.inputs))
     labels = {"labels": np.asarray(test.labels)}
     final = lambda averages: {**final_values(averages), **labels}  # noqa: E731
+    running = lambda averages: averages.sampled  # noqa: E731
     averages = Averages(empty, at_start, jnp.array(0, jnp.int32))
     if cold_part is None:
-        return Evaluation(averages, evaluate, final)
+        return Evaluation(averages, evaluate, final, running=running)
     follow = lambda averages, rung_of: averages._replace(  # noqa: E731
         stay=cold_part.follow(averages.stay, rung_of[:, 0])
     )
     averages = averages._replace(stay=cold_part.start(num_replicas))
-    return Evaluation(averages, evaluate, final, follow)
+    return Evaluation(averages, evaluate, final, follow, running)
 
 
 def _score_all(labels: Array, sampled: Average, logits: Array, weight: Array):

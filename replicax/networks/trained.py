@@ -24,12 +24,12 @@ class Trained(Posterior):
 
     @property
     def method(self) -> str:
-        return self.train_options.method
+        return self.train_options.method_name
 
     @property
     def train_options(self) -> TrainOptions:
         """The options of `rx.train`, gains as plain data."""
-        return TrainOptions(**(self.metadata.training or {}))
+        return TrainOptions.recorded(self.metadata.training or {})
 
     @property
     def num_epochs(self) -> int:

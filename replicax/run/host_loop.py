@@ -48,6 +48,7 @@ class Progress(NamedTuple):
     verdict_rate: np.ndarray  # shape (chain, pair)
     carry: Carry  # on the device
     evaluation: dict[str, np.ndarray]  # of networks, in the step that it was made
+    average: Any = None  # of networks: running sums of the predictions of those picked so far
 
 
 class Pace(NamedTuple):
@@ -156,6 +157,8 @@ def _loop(
         if evaluation is not None and done and not _is_broken(program, carry):
             row = _evaluate(program, evaluation, carry, step, saver.records)
         progress = _progress(program, carry, step, num_steps, done / seconds, row)
+        if evaluation is not None and evaluation.running is not None:
+            progress = progress._replace(average=evaluation.running(evaluation.state))
         with _saving_on_error(saver, program, carry, evaluation):
             answers = [watch(progress) for watch in watchers]
         stops, due = processes.agree("stop" in answers, saver.is_due(step))

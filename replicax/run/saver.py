@@ -38,6 +38,7 @@ class Evaluation:
     final: Callable[[Any], dict[str, np.ndarray]]  # state -> values that the run leaves at its end
     # state, rung_of (step, chain, replica) of the steps just done -> state
     follow: Callable[[Any, np.ndarray], Any] | None = None
+    running: Callable[[Any], Any] | None = None  # state -> the average so far, for callbacks
 
 
 @dataclass
