@@ -29,8 +29,8 @@ def with_hook(
     running = evaluation.running
     assert running is not None
 
-    def evaluate(state: Any, carry: Carry) -> tuple[Any, dict[str, Any]]:
-        state, row = inner(state, carry)
+    def evaluate(state: Any, carry: Carry) -> Any:
+        state, row, *more = inner(state, carry)
         order = np.asarray(carry.state.replica_at)[0]
         epoch = Epoch(
             int(carry.state.step) // steps_per_epoch,
@@ -46,7 +46,7 @@ def with_hook(
                 "before (names and shapes): return the same numbers after every epoch."
             )
         shapes.update(found)
-        return state, {**row, **numbers}
+        return state, {**row, **numbers}, *more
 
     return Evaluation(evaluation.state, evaluate, evaluation.final, evaluation.follow, running)
 
