@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from replicax.algorithm.kernel import Kernel
 from replicax.algorithm.ladder import Ladder
@@ -35,8 +34,8 @@ def clipped(kernel: Kernel, max_norm: float) -> Kernel:
     def step(noise: Any, replica: Any, evaluate: Callable, rung: Ladder):
         def evaluate_clipped(params: Any) -> tuple[Any, Any]:
             energy, gradient = evaluate(params)
-            norm = optax.global_norm(gradient)
-            scale = jnp.minimum(1.0, max_norm / jnp.maximum(norm, 1e-30))
+            square = sum(jnp.sum(jnp.square(g)) for g in jax.tree.leaves(gradient))
+            scale = jnp.minimum(1.0, max_norm * jax.lax.rsqrt(jnp.maximum(square, 1e-30)))
             return energy, jax.tree.map(lambda g: g * scale.astype(g.dtype), gradient)
 
         return kernel.step(noise, replica, evaluate_clipped, rung)

@@ -17,7 +17,7 @@ from replicax.networks.trained import Trained
 from replicax.run import fingerprint, processes
 from replicax.run.devices import spread_over
 from replicax.run.host_loop import Progress, run
-from replicax.run.options import check_watchers
+from replicax.run.options import CUSTOM, check_watchers
 from replicax.run.program import Program
 from replicax.run.restore import Restored, point_like, restore, restore_points, rewind
 from replicax.run.storage.folder import FolderRecords, open_records, resumed_records
@@ -88,6 +88,7 @@ def resume_records(
     """Continue the training whose records were opened; see `resume_training`."""
     check_watchers(progress, callback)
     training = _check_fits(records, problem)
+    _check_given(records, training, given)
     options = TrainOptions.from_json(training, given)
     options.check_extends(training["epochs"])
     batches, before = problem.batches.describe(), records.metadata.batches
@@ -123,6 +124,18 @@ def resume_records(
         callback=callback,
     )
     return Trained(processes.whole_records(records, folder), like).warned()
+
+
+def _check_given(records: FolderRecords, training: dict[str, Any], given: dict[str, Any]) -> None:
+    """Raise if an object is given in the place of one that the folder holds."""
+    for name in ("method", "kernel", "rate_schedule", "schedule", "rule", "evaluate"):
+        stored = training.get(name)
+        own = CUSTOM in stored.values() if isinstance(stored, dict) else stored == CUSTOM
+        if given.get(name) is not None and not own:
+            raise ValueError(
+                f"{name} is given, but the run in {records.folder} goes on with what it was "
+                f"started with, which its folder holds: leave out {name}."
+            )
 
 
 def networks_of(run_dir: str | Path, problem: Supervised, num_replicas: int | None = None) -> Any:

@@ -87,12 +87,12 @@ METHODS = mutations_of(
     ("temperature=1e-3,", "temperature=1e-2,", _TABLE),
     ("temperature=1.0,", "temperature=0.1,", _TABLE),
     (
-        "momentum=0.0,",
-        "momentum=None,",
+        'kernel="sgld",',
+        'kernel="momentum",',
         f"{_METHODS}::test_sgld_has_no_momentum_and_the_others_have_the_users",
     ),
-    ('(0.005, 0.02), schedule="deo_star")', '(0.005, 0.05), schedule="deo_star")', _TABLE),
-    ("picks=False, test_every=10,", "picks=True, test_every=10,", _PICKED),
+    ('(0.005, 0.02), schedule="deo_star",', '(0.005, 0.05), schedule="deo_star",', _TABLE),
+    ('averages="nothing",', 'averages="coldest",', _PICKED),
     (
         "or self.draws_gaussian or epoch <= burn_in:",
         "or self.draws_gaussian or epoch < burn_in:",
@@ -138,7 +138,7 @@ OPTIONS = mutations_of(
         _RESTART,
     ),
     (
-        "self.epochs * self.num_replicas if self.parts.is_single else self.epochs",
+        "self.epochs * self.num_replicas if self.base.is_single else self.epochs",
         "self.epochs",
         _EPOCHS,
     ),
@@ -150,7 +150,7 @@ OPTIONS = mutations_of(
     ),
     ("_PICK_EVERY = 10", "_PICK_EVERY = 1", _TENS),
     ("return min(_PICK_EVERY, self.run_epochs)", "return _PICK_EVERY", _TENS),
-    ("return min(self.parts.test_every, self.run_epochs)", "return self.parts.test_every", _TENS),
+    ("return min(self.base.test_every, self.run_epochs)", "return self.base.test_every", _TENS),
     (
         "num_steps=self.run_epochs * steps,",
         "num_steps=self.epochs * steps,",
@@ -158,7 +158,7 @@ OPTIONS = mutations_of(
     ),
     ("burn_in=steps - 1,", "burn_in=steps,", _DRAWN),
     ("thin=steps,", "thin=1,", _DRAWN),
-    ('energy_at="before",', 'energy_at="moved",', _DRAWN),
+    ('if self.uses_temperature else "before",', 'if True else "before",', _DRAWN),
     (
         "target_swap_rate: float = 0.005",
         "target_swap_rate: float = 0.05",
@@ -207,6 +207,15 @@ EVALUATE = mutations_of(
 
 TRAIN = mutations_of(
     "networks/train.py",
+    (
+        "points) if average_starts else None",
+        "points)",
+        "networks/test_train.py::test_an_average_may_begin_after_a_burn_in",
+    ),
+)
+
+CONTINUED = mutations_of(
+    "networks/continued.py",
     ("evaluation.state = restored.evaluation", "restored.evaluation", f"{_WITHIN_EPOCH}[deo]"),
     (
         "rewind(records, program, restored.step, restored.source)",
@@ -214,29 +223,48 @@ TRAIN = mutations_of(
         "networks/test_resume.py::test_rows_after_the_checkpoint_are_dropped",
     ),
     (
-        "options.pick_every, options.burn_in)",
-        "options.pick_every)",
-        "networks/test_train.py::test_an_average_may_begin_after_a_burn_in",
-    ),
-    (
-        "wanted = replica_at[:num_replicas]",
-        "wanted = np.arange(len(replica_at))[:num_replicas]",
+        "wanted = replica_at[0][:num_replicas]",
+        "wanted = list(range(len(replica_at[0])))[:num_replicas]",
         "networks/test_train.py::test_networks_of_a_run_come_from_cold_to_hot",
-    ),
-    (
-        "every = options.test_every * problem.steps_per_epoch",
-        "every = problem.steps_per_epoch",
-        _TENS,
-    ),
-    (
-        "starts = _first_chain(carry.state.points) if average_starts else None",
-        "starts = _first_chain(carry.state.points)",
-        "networks/test_train.py::test_an_average_may_begin_after_a_burn_in",
     ),
     (
         "if (problem.unit, problem.num_rows) != (metadata.unit, metadata.num_rows):",
         "if problem.num_rows != metadata.num_rows:",
         "networks/test_train.py::test_starts_that_do_not_fit_get_a_sentence",
+    ),
+)
+
+BUILD = mutations_of(
+    "networks/build.py",
+    (
+        "options.pick_every, options.burn_in)",
+        "options.pick_every)",
+        "networks/test_train.py::test_an_average_may_begin_after_a_burn_in",
+    ),
+    (
+        "every, posed = options.test_every * problem.steps_per_epoch,",
+        "every, posed = problem.steps_per_epoch,",
+        _TENS,
+    ),
+)
+
+_LAW = "networks/test_tempered.py::test_every_rung_samples_prior_times_tempered_likelihood[full]"
+_POSED = "networks/test_tempered.py::test_energies_are_in_the_unit_of_the_posterior"
+
+TEMPERED = mutations_of(
+    "networks/tempered.py",
+    ("return ratio * value, model_state", "return value, model_state", _POSED),
+    ("prior=lambda params: ratio * prior(params),", "prior=prior,", _POSED),
+    ("tempers_likelihood=True,", "tempers_likelihood=False,", _LAW),
+    ("return total / num_rows", "return total", _POSED),
+    ("total = total + rest * of_rows", "total = total + of_rows", _POSED),
+)
+TEMPERED_MOVES = mutations_of(
+    "algorithm/target.py",
+    (
+        "self._with_prior(gradient, params, temperature), model_state",
+        "self._with_prior(gradient, params, 1.0), model_state",
+        _LAW,
     ),
 )
 
@@ -345,4 +373,17 @@ COLD_PART = mutations_of(
     ("stay[rung] >= self.settle_steps", "stay[rung] > self.settle_steps", _TURNS),
 )
 
-MUTATIONS = [*COLD_PART, *PROBLEM, *METHODS, *OPTIONS, *EVALUATE, *TRAIN, *SWAG, *SWAG_CYCLES]
+MUTATIONS = [
+    *COLD_PART,
+    *CONTINUED,
+    *BUILD,
+    *TEMPERED,
+    *TEMPERED_MOVES,
+    *PROBLEM,
+    *METHODS,
+    *OPTIONS,
+    *EVALUATE,
+    *TRAIN,
+    *SWAG,
+    *SWAG_CYCLES,
+]

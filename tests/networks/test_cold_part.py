@@ -1,17 +1,13 @@
 """The cold part of a ladder: who has settled there, whose turn it is, and the average of a run."""
 
-from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
-from tiny_networks import EXCHANGING, NETWORK, tiny_problem
+from tiny_networks import EXCHANGING, tiny_problem
 
-import replicax as rx
 from replicax.networks.cold_part import ColdPart
 from replicax.networks.options import TrainOptions
-from replicax.run import host_loop
 
 STEPS = 4  # of an epoch
 PROBLEM = tiny_problem()
@@ -52,46 +48,6 @@ def test_the_rungs_take_turns_and_leave_them_where_nobody_has_settled() -> None:
         [0, 0, 1, 0],
     ]
     assert not part.weights(0, np.array([1, 0, 0, 9])).any(), "nobody has settled on the part"
-
-
-class EveryEpoch:
-    """A callback that keeps the networks of every epoch, by rung, and stops after a step."""
-
-    def __init__(self) -> None:
-        self.points: list[Any] = []
-        self.last = 9
-
-    def __call__(self, progress: rx.Progress) -> str | None:
-        if progress.evaluation:
-            state = jax.device_get(progress.carry.state)
-            order = state.replica_at[0]
-            self.points.append(jax.tree.map(lambda leaf: leaf[0][order], state.points))
-        return "stop" if progress.step >= self.last else None
-
-
-def test_the_average_of_a_run_that_was_interrupted_within_an_epoch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(host_loop, "_FIRST_STEPS", 3)  # the host looks every three steps
-    monkeypatch.setattr(host_loop.Pace, "after", lambda pace, steps, seconds: pace)
-    watch = EveryEpoch()
-    stopped = rx.train(PROBLEM, NETWORK.init, **OPTIONS, run_dir=tmp_path / "run", callback=watch)
-    assert stopped.num_steps % STEPS, "it must stop within an epoch"
-    watch.last = 100
-    trained = rx.resume_training(tmp_path / "run", PROBLEM, progress=False, callback=watch)
-    rung_of = trained.rung_of[0]
-    logits, picked = 0.0, []
-    for epoch in range(1, 7):
-        until = rung_of[: epoch * STEPS]
-        stay = stay_by_hand(until, 2)[np.argsort(until[-1])]  # by rung
-        settled = [rung for rung in ((epoch - 1) % 2, epoch % 2) if stay[rung] >= 1.5 * STEPS]
-        if epoch > 1 and settled:
-            picked.append(settled[0])
-            network = jax.tree.map(lambda leaf: leaf[settled[0]], watch.points[epoch - 1])  # noqa: B023
-            logits = logits + PROBLEM.test.logits(*network, PROBLEM.test.inputs)
-    assert set(picked) == {0, 1} and picked != [1, 0, 1, 0, 1], "some must not have settled"
-    assert float(trained.average.weight) == len(picked)
-    np.testing.assert_allclose(trained.average.logits, logits, rtol=1e-4, atol=1e-5)
 
 
 def test_what_cannot_be_averaged_is_refused() -> None:
