@@ -8,6 +8,7 @@ from replicax.networks import evaluate, hooks, swag_cycles
 from replicax.networks.methods import Clock
 from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised
+from replicax.networks.problems import checked_first
 from replicax.run.program import Program, build_program
 from replicax.run.saver import Evaluation
 
@@ -46,6 +47,7 @@ def build_evaluation(
         options.cold_part(problem),
         options.num_replicas,
     )
+    evaluation = checked_first(evaluation)
     if method.draws_gaussian:
         evaluation = _draw_gaussian(problem, options, evaluation, like)
     if options.evaluate is None:

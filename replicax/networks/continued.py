@@ -13,6 +13,7 @@ from replicax.networks.build import build_evaluation, build_training, check_prob
 from replicax.networks.hooks import Epoch
 from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised
+from replicax.networks.problems import check_start
 from replicax.networks.trained import Trained
 from replicax.run import fingerprint, processes
 from replicax.run.devices import spread_over
@@ -123,7 +124,9 @@ def resume_records(
         progress=progress,
         callback=callback,
     )
-    return Trained(processes.whole_records(records, folder), like).warned()
+    trained = Trained(processes.whole_records(records, folder), like)
+    check_start(trained)
+    return trained.warned()
 
 
 def _check_given(records: FolderRecords, training: dict[str, Any], given: dict[str, Any]) -> None:

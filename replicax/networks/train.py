@@ -18,6 +18,7 @@ from replicax.networks.hooks import Epoch
 from replicax.networks.methods import MOMENTUM, Method
 from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised
+from replicax.networks.problems import check_start
 from replicax.networks.tempered import check_posterior
 from replicax.networks.trained import Trained
 from replicax.nn.network import Network
@@ -200,7 +201,9 @@ def train(
             progress=progress,
             callback=callback,
         )
-    return Trained(records, like).warned()
+    trained = Trained(records, like)
+    check_start(trained)
+    return trained.warned()
 
 
 def _check_call(problem: Any, start: Any, note: Any) -> None:

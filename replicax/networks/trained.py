@@ -78,6 +78,12 @@ class Trained(Posterior):
         """Return accuracy, likelihood and calibration of the average on the test."""
         return predict.evaluate(self.log_probabilities(by, start_weight), self.labels)
 
+    def problems(self) -> list[str]:
+        """Reasons not to trust the run, as sentences."""
+        from replicax.networks.problems import find_training_problems
+
+        return [*find_training_problems(self), *super().problems()]
+
     def summary(self) -> dict[str, Any]:
         """Return the numbers of the run as plain data."""
         from replicax.networks.summary import summarise

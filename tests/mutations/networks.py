@@ -29,13 +29,13 @@ _LONG = "networks/test_training_trips.py::test_a_training_goes_on_with_its_round
 PROBLEM = mutations_of(
     "networks/problem.py",
     (
-        "jnp.asarray(0.5 * scale * weight_decay * square)",
-        "jnp.asarray(0.5 * weight_decay * square)",
+        "jnp.asarray(0.5 * scale * decayed_square(",
+        "jnp.asarray(0.5 * decayed_square(",
         _DECAY,
     ),
     ("total = scale * loss", "total = loss", _DECAY),
     ("(total + prior(params) if prior_in_energy else total)", "(total)", _DECAY),
-    ("apart = weight_decay > 0 and not prior_in_energy", "apart = weight_decay > 0", _DECAY),
+    ("apart = has_decay and not prior_in_energy", "apart = has_decay", _DECAY),
     ("prior=prior if apart else None)", "prior=None)", _DECAY),
     (
         "return np.asarray(per_mean_loss, float) / self.scale",
