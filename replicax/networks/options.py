@@ -101,7 +101,7 @@ class TrainOptions:
         if isinstance(method, dict):
             data["method"] = CUSTOM
             if CUSTOM not in method.values():
-                given = {**given, "method": given.get("method") or Method(**method)}
+                given = {**given, "method": given.get("method") or _stored_method(method)}
         return from_plain(cls, data, given, call="rx.resume_training(run_dir, problem, {}=...)")
 
     @classmethod
@@ -252,6 +252,15 @@ class TrainOptions:
             return temperature
         alone = method.has_ladder or method.is_single
         return float(temperature) if alone else np.full(self.num_replicas, float(temperature))
+
+
+def _stored_method(data: dict[str, Any]) -> Method:
+    try:
+        return Method(**data)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "The option method of the run is none of replicax: its run.json is damaged."
+        ) from None
 
 
 def _added(kind: type) -> dict[str, Any]:

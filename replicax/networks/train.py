@@ -169,6 +169,8 @@ def train(
     points = carry.state.points
     starts = jax.tree.map(lambda leaf: leaf[0], points) if average_starts else None
     like = jax.eval_shape(pytrees.first, points)
+    if problem.target.prior is not None:
+        jax.eval_shape(problem.target.prior, like[0])  # which refuses weight decay of nothing
     if problem.test is not None:
         check_logits(problem.test, like)
     if options.base.tempers_likelihood:
