@@ -72,7 +72,7 @@ def train(
     model: Model = None,
     data: Data = "digits",
     method: Annotated[
-        str, typer.Option(help="deo-star, deo, ensemble, sgld, cyc-sghmc or cyc-swag.")
+        str, typer.Option(help="deo-star, deo, sghmc-pt, ensemble, sgld, cyc-sghmc or cyc-swag.")
     ] = "deo-star",
     replicas: Replicas = None,
     epochs: Epochs = None,
@@ -88,9 +88,52 @@ def train(
     ] = None,
     momentum: Momentum = 0.9,
     weight_decay: WeightDecay = 5e-4,
+    kernel: Annotated[
+        str | None,
+        typer.Option(help="momentum, sghmc, sgld or preconditioned.", show_default="the method's"),
+    ] = None,
+    rate_schedule: Annotated[
+        str | None,
+        typer.Option(
+            help="Of learning rates in time: constant, cosine, cyclical or stepwise.",
+            show_default="the method's",
+        ),
+    ] = None,
+    warmup_epochs: Annotated[
+        float, typer.Option(metavar="N", help="Epochs in which a cosine rises first.")
+    ] = 0.0,
+    clip_norm: Annotated[
+        float | None, typer.Option(metavar="L", help="Cut gradients to this length.")
+    ] = None,
     temperature: Annotated[
-        float | None,
-        typer.Option(help="Of the posterior; 0: no noise.", show_default="the method's"),
+        str | None,
+        typer.Option(
+            metavar="COLD HOT",
+            help="Of the posterior: of the coldest network, or of both ends; 0: no noise.",
+            show_default="the method's",
+        ),
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(help="Of exchange, as of `replicax sample`.", show_default="the method's"),
+    ] = None,
+    rule: Annotated[
+        str | None,
+        typer.Option(
+            help="deterministic, bias_corrected or metropolis.", show_default="the method's"
+        ),
+    ] = None,
+    swap_every: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Steps between attempts.", show_default="1; sghmc-pt: 10"
+        ),
+    ] = None,
+    swap_energy: Annotated[
+        str, typer.Option(help="Of sghmc-pt: batch, or full for all training images.")
+    ] = "batch",
+    adapt: Annotated[
+        bool | None, typer.Option(help="Adapt ladder and buffer.", show_default="on")
     ] = None,
     batch_size: BatchSize = None,
     bf16: Bf16 = False,
@@ -174,7 +217,16 @@ def train(
         "burn_in": burn_in,
         "window": window,
         "momentum": momentum,
-        "temperature": temperature,
+        "kernel": kernel,
+        "rate_schedule": rate_schedule,
+        "warmup_epochs": warmup_epochs,
+        "clip_norm": clip_norm,
+        "temperature": read_numbers("--temperature", temperature),
+        "schedule": schedule,
+        "rule": rule,
+        "swap_every": swap_every,
+        "swap_energy": swap_energy,
+        "adapt": adapt,
         "average_rungs": average_rungs,
         "settle_epochs": settle_epochs,
         "cycle_epochs": cycle_epochs,
