@@ -121,14 +121,14 @@ def _named_network(model: str, dataset: Any, sizes: dict[str, Any]) -> Any:
     dense, resnet, wide = (pattern.fullmatch(model) for pattern in (_DENSE, _RESNET, _WIDE))
     if dense is not None:
         hidden = [int(width) for width in dense.group(1).split("-")[1:]]
-        num_inputs, options = math.prod(dataset.train_images.shape[1:]), {"dtype": sizes["dtype"]}
-        options |= {"hidden": hidden} if hidden else {}
-        return nn.mlp(num_inputs, dataset.num_classes, **options)
+        given: dict[str, Any] = {"hidden": hidden} if hidden else {}
+        num_inputs = math.prod(dataset.train_images.shape[1:])
+        return nn.mlp(num_inputs, dataset.num_classes, dtype=sizes["dtype"], **given)
     if resnet is None and wide is None:
         near = suggest(model, ("small", "mlp", "resnet20", "resnet32", "resnet56", "wrn28-10"))
         raise ValueError(f"--model is {model!r}; write {MODELS}.{near}")
     words = (resnet or wide).group(3 if wide else 2).split("-")[1:]  # type: ignore[union-attr]
-    options = sizes | {
+    options: dict[str, Any] = sizes | {
         "norm": "frn" if "frn" in words else "batch",
         "activation": "silu" if "silu" in words else "relu",
     }

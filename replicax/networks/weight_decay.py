@@ -29,14 +29,14 @@ def check_weight_decay(weight_decay: Any) -> bool:
         check_function("weight_decay", weight_decay, "name")
         return True
     not_negative("weight_decay", weight_decay)
-    return weight_decay > 0
+    return float(weight_decay) > 0  # type: ignore[arg-type]
 
 
 def decayed_square(weight_decay: Any, params: Any) -> Array:
     """Return the sum over parameters of their weight decay times their square."""
     squares = [jnp.sum(leaf**2) for leaf in jax.tree.leaves(params)]
     if is_number(weight_decay):
-        return weight_decay * sum(squares)
+        return jnp.asarray(weight_decay * sum(squares))
     names = leaf_names(params)
     decays = [_decay_of(weight_decay, name) for name in names]
     if isinstance(weight_decay, dict):

@@ -207,6 +207,18 @@ def test_what_an_evaluation_may_return() -> None:
             row(*returned)
 
 
+def test_folders_from_before_these_options_can_be_read() -> None:
+    options = TrainOptions(epochs=9, method="ensemble", learning_rate=0.1)
+    stored = options.to_json()
+    names = list(stored)
+    old = {name: stored[name] for name in names[: names.index("average_rungs")]}
+    assert TrainOptions.from_json(old, {}) == TrainOptions.from_json(stored, {}) == options
+    assert TrainOptions.recorded(old).run_epochs == 9
+    plain = rx.Method("two", schedule="deo", learning_rate=(0.1, 0.2))
+    again = TrainOptions.from_json(TrainOptions(epochs=9, method=plain).to_json(), {})
+    assert again.base.schedule == "deo" and again.method_name == "two"
+
+
 def test_choices_that_do_not_go_together_are_refused() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"kernel": "hmc"}, "kernel is 'hmc'"),
