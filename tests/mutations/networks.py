@@ -268,6 +268,59 @@ TEMPERED_MOVES = mutations_of(
     ),
 )
 
+_GROUPS = "networks/test_weight_decay.py::test_each_group_has_its_own"
+_SILENCE = "networks/test_silence.py"
+_IN_TIME = "networks/test_choices.py::test_rates_change_in_time_as_their_names_say"
+_CLIPPED = "networks/test_choices.py::test_gradients_are_cut_to_their_greatest_length"
+_LENGTHS = "networks/test_choices.py::test_lengths_of_gradients_are_per_mean_loss"
+
+CHOICES = [
+    *mutations_of(
+        "networks/weight_decay.py",
+        ("if fnmatchcase(name, pattern):", "if True:", _GROUPS),
+        ("(decay * square for decay", "(square for decay", _GROUPS),
+    ),
+    *mutations_of(
+        "algorithm/timed_kernels.py",
+        ("start = 1 / (warmup_steps + 1)", "start = 0.0", _IN_TIME),
+        (
+            "jnp.asarray(factor(count), rung.learning_rate.dtype), _SMALLEST)",
+            "jnp.asarray(factor(count), rung.learning_rate.dtype), 0.0)",
+            _IN_TIME,
+        ),
+    ),
+    *mutations_of(
+        "algorithm/clipping.py",
+        ("scale = jnp.minimum(1.0, max_norm", "scale = jnp.maximum(1.0, max_norm", _CLIPPED),
+        ("jax.lax.rsqrt(jnp.maximum(square", "(1 / jnp.maximum(square", _CLIPPED),
+    ),
+    *mutations_of(
+        "networks/options.py",
+        ("self.clip_norm * self.posed(problem).scale", "self.clip_norm", _LENGTHS),
+    ),
+    *mutations_of(
+        "networks/problems.py",
+        (
+            "if not has_tested and not np.isfinite(nll).any():",
+            "if not has_tested and not np.isfinite(nll).all():",
+            f"{_SILENCE}::test_a_test_that_is_not_finite_is_an_error_after_the_first_epoch",
+        ),
+        (
+            'ended = trained.result.code == "finished" and options.base.picks',
+            "ended = options.base.picks",
+            f"{_SILENCE}::test_an_average_of_nothing_is_a_problem",
+        ),
+    ),
+    *mutations_of(
+        "networks/build.py",
+        (
+            "if method.picks:",
+            "if False:",
+            f"{_SILENCE}::test_a_burn_in_after_the_last_average_is_refused",
+        ),
+    ),
+]
+
 _MOMENTS = "networks/test_swag.py::test_moments_are_those_of_numpy"
 _COVARIANCE = "networks/test_swag.py::test_draws_have_the_mean_and_covariance_of_the_formula"
 _STATISTICS = "networks/test_swag.py::test_statistics_are_those_of_the_batches[array]"
@@ -374,6 +427,7 @@ COLD_PART = mutations_of(
 )
 
 MUTATIONS = [
+    *CHOICES,
     *COLD_PART,
     *CONTINUED,
     *BUILD,
