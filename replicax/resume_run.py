@@ -23,7 +23,14 @@ from replicax.run.storage.folder import FolderRecords, resumed_records
 # Objects that a run folder cannot hold may be given again.
 _GIVEN_AGAIN = ("kernel", "gain", "buffer_gain", "schedule", "rule")
 _MAY_CHANGE = ("num_steps", "chunk_steps", "checkpoint_every", "keep_checkpoints")
-_GIVEN_TO_TRAININGS = {"gain", "buffer_gain", "checkpoint_every", "keep_checkpoints"}
+_GIVEN_TO_TRAININGS = {
+    *_GIVEN_AGAIN,
+    "method",
+    "rate_schedule",
+    "evaluate",
+    "checkpoint_every",
+    "keep_checkpoints",
+}
 
 
 def resume(
@@ -106,8 +113,8 @@ def _as_problem(records: FolderRecords, target: Any, given: dict[str, Any]) -> S
         folder = str(records.folder)
         raise ValueError(
             f"{folder} was made by rx.train; continue it by rx.resume({folder!r}, problem), the "
-            "problem being the one it was started with (and gain and buffer_gain where they were "
-            "functions), or make it longer by rx.resume_training(..., epochs=...)."
+            "problem being the one it was started with (and kernel, gain and others "
+            "where they were your own), or make it longer by rx.resume_training(..., epochs=...)."
         )
     return target
 

@@ -19,13 +19,16 @@ from jax import Array
 
 from replicax.algorithm.adjusted_kernels import hmc as hmc
 from replicax.algorithm.adjusted_kernels import mala as mala
+from replicax.algorithm.clipping import clipped as clipped
 from replicax.algorithm.kernel import Kernel as Kernel
 from replicax.algorithm.kernel import Replica as Replica
 from replicax.algorithm.kernel import TimedMemory, draw_normal, has_memory
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.langevin import langevin as langevin
 from replicax.algorithm.timed_kernels import annealed as annealed
+from replicax.algorithm.timed_kernels import cosine as cosine
 from replicax.algorithm.timed_kernels import cyclical as cyclical
+from replicax.algorithm.timed_kernels import scheduled as scheduled
 from replicax.algorithm.timed_kernels import stepwise as stepwise
 from replicax.errors import at_least, check_function, check_number, not_negative, show
 
@@ -221,7 +224,13 @@ def from_spec(spec: dict) -> Kernel:
     return NAMED[spec["name"]](**options)
 
 
-_AROUND = {"cyclical": cyclical, "annealed": annealed, "stepwise": stepwise}  # another kernel
+_AROUND = {  # another kernel
+    "annealed": annealed,
+    "clipped": clipped,
+    "cosine": cosine,
+    "cyclical": cyclical,
+    "stepwise": stepwise,
+}
 NAMED = {
     "sgld": sgld,
     "sgd": sgld,  # temperature 0

@@ -33,7 +33,7 @@ def build_move(
         move_noise, gradient_noise, energy_noise = random
         if target.has_state:
             energy, gradient, model_state = target.evaluate_state(
-                replica.params, model_state, batch, gradient_noise
+                replica.params, model_state, batch, gradient_noise, rung.temperature
             )
             evaluate = _evaluated(replica.params, energy, gradient)
         else:

@@ -82,12 +82,12 @@ class Target(NamedTuple):
         return jax.value_and_grad(self.prior)(params)
 
     def evaluate_state(
-        self, params: Any, model_state: Any, batch: Any, noise: Any
+        self, params: Any, model_state: Any, batch: Any, noise: Any, temperature: Any = 1.0
     ) -> tuple[Array, Any, Any]:
         """Return energy, gradient and renewed model state of one replica that has one."""
         evaluate = jax.value_and_grad(self.energy, has_aux=True)
         (energy, model_state), gradient = evaluate(params, model_state, batch, noise)
-        return energy, self._with_prior(gradient, params, 1.0), model_state
+        return energy, self._with_prior(gradient, params, temperature), model_state
 
     def energy_at(self, point: Any, batch: Any, noise: Any) -> Array:
         """Return the energy at a point: `params`, or (params, model_state) with `has_state`."""

@@ -3,14 +3,25 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import optax
 from jax import Array
 
 from replicax.algorithm.kernel import Kernel, Replica, TimedMemory
 from replicax.algorithm.ladder import Ladder
-from replicax.errors import at_least, check_flag, check_number, is_whole, show
+from replicax.algorithm.tracing import explained
+from replicax.errors import (
+    at_least,
+    check_flag,
+    check_function,
+    check_number,
+    is_whole,
+    show,
+)
 
 _SHARE = lambda x: 0 < x <= 1, "it must lie in (0, 1]"
+_SMALLEST = 1e-6  # of a factor of the learning rate, by which noise is divided
 
 
 def cyclical(
@@ -91,12 +102,59 @@ def stepwise(kernel: Kernel, falls: Sequence[int], factor: float) -> Kernel:
     return _timed(kernel, rung_at, "stepwise", {"falls": list(falls), "factor": factor})
 
 
+def cosine(kernel: Kernel, num_steps: int, warmup_steps: int = 0, final: float = 0.0) -> Kernel:
+    """Return a kernel whose learning rate falls along half a cosine, to `final` of it.
+
+    For `warmup_steps` steps before it rises from 0 in a straight line.
+    """
+    at_least("num_steps", num_steps, 1)
+    at_least("warmup_steps", warmup_steps, 0)
+    if warmup_steps >= num_steps:
+        raise ValueError(
+            f"warmup_steps is {warmup_steps} of num_steps={num_steps}: write fewer, so that there "
+            "is a time in which the learning rate falls."
+        )
+    check_number("final", final, lambda x: 0 <= x <= 1, "it must lie in [0, 1]")
+    start = 1 / (warmup_steps + 1)  # the first step is one of the warm-up, not one of rate 0
+    factor = optax.warmup_cosine_decay_schedule(start, 1.0, warmup_steps, num_steps, final)
+    options = {"num_steps": num_steps, "warmup_steps": warmup_steps, "final": final}
+    return _timed(kernel, _times(factor), "cosine", options)
+
+
+def scheduled(kernel: Kernel, schedule: Callable[[Any], Any]) -> Kernel:
+    """Return a kernel whose learning rate is multiplied by `schedule(step)`, any of optax's.
+
+    A factor below a millionth counts as that: noise is divided by the learning rate.
+
+    >>> import optax, replicax as rx
+    >>> fall = optax.exponential_decay(1.0, transition_steps=1000, decay_rate=0.5)
+    >>> kernel = scheduled(rx.kernels.momentum(), fall)
+    """
+    check_function("schedule", schedule, "step")
+    with explained("The schedule", "It must return one number."):
+        value = jax.eval_shape(schedule, jax.ShapeDtypeStruct((), jnp.int32))
+    if getattr(value, "shape", None) != ():
+        raise ValueError("The schedule of learning rates must return one number for a step.")
+    return _timed(kernel, _times(schedule), "scheduled", None)
+
+
+def _times(factor: Callable[[Any], Any]) -> Callable[[Ladder, Array], Ladder]:
+    """Return the rung with its learning rate multiplied by `factor(step)`."""
+
+    def rung_at(rung: Ladder, count: Array) -> Ladder:
+        change = jnp.maximum(jnp.asarray(factor(count), rung.learning_rate.dtype), _SMALLEST)
+        return rung._replace(learning_rate=rung.learning_rate * change)
+
+    return rung_at
+
+
 def _timed(
-    kernel: Kernel, rung_at: Callable[[Ladder, Array], Ladder], name: str, options: dict
+    kernel: Kernel, rung_at: Callable[[Ladder, Array], Ladder], name: str, options: dict | None
 ) -> Kernel:
     """Return a kernel whose rung depends on how many steps its replica has taken.
 
-    The one way to wrap a kernel in a schedule of rates; `name` and `options` make it again.
+    The one way to wrap a kernel in a schedule of rates; `name` and `options` make it again, unless
+    they are None.
     """
     if not isinstance(kernel, Kernel):
         raise ValueError(
@@ -126,7 +184,9 @@ def _timed(
         inner = kernel.change_rung(inner, rung_at(old, count), rung_at(new, count))
         return Replica(inner.params, TimedMemory(count, inner.memory))
 
-    spec = None if kernel.spec is None else {"name": name, **options, "kernel": kernel.spec}
+    spec = None
+    if kernel.spec is not None and options is not None:
+        spec = {"name": name, **options, "kernel": kernel.spec}
     return kernel._replace(
         init=init,
         step=step,

@@ -49,6 +49,14 @@ Augment = Annotated[
     bool | None,
     typer.Option(help="Crop, flip and erase training images.", show_default="on for CIFAR"),
 ]
+Validation = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Hold out N training images, and test on them instead of the test images.",
+    ),
+]
 DataDir = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Folder of CIFAR.", show_default="$REPLICAX_DATA"),
@@ -64,7 +72,7 @@ def train(
     model: Model = None,
     data: Data = "digits",
     method: Annotated[
-        str, typer.Option(help="deo-star, deo, ensemble, sgld, cyc-sghmc or cyc-swag.")
+        str, typer.Option(help="deo-star, deo, sghmc-pt, ensemble, sgld, cyc-sghmc or cyc-swag.")
     ] = "deo-star",
     replicas: Replicas = None,
     epochs: Epochs = None,
@@ -80,9 +88,52 @@ def train(
     ] = None,
     momentum: Momentum = 0.9,
     weight_decay: WeightDecay = 5e-4,
+    kernel: Annotated[
+        str | None,
+        typer.Option(help="momentum, sghmc, sgld or preconditioned.", show_default="the method's"),
+    ] = None,
+    rate_schedule: Annotated[
+        str | None,
+        typer.Option(
+            help="Of learning rates in time: constant, cosine, cyclical or stepwise.",
+            show_default="the method's",
+        ),
+    ] = None,
+    warmup_epochs: Annotated[
+        float, typer.Option(metavar="N", help="Epochs in which a cosine rises first.")
+    ] = 0.0,
+    clip_norm: Annotated[
+        float | None, typer.Option(metavar="L", help="Cut gradients to this length.")
+    ] = None,
     temperature: Annotated[
-        float | None,
-        typer.Option(help="Of the posterior; 0: no noise.", show_default="the method's"),
+        str | None,
+        typer.Option(
+            metavar="COLD HOT",
+            help="Of the posterior: of the coldest network, or of both ends; 0: no noise.",
+            show_default="the method's",
+        ),
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(help="Of exchange, as of `replicax sample`.", show_default="the method's"),
+    ] = None,
+    rule: Annotated[
+        str | None,
+        typer.Option(
+            help="deterministic, bias_corrected or metropolis.", show_default="the method's"
+        ),
+    ] = None,
+    swap_every: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Steps between attempts.", show_default="1; sghmc-pt: 10"
+        ),
+    ] = None,
+    swap_energy: Annotated[
+        str, typer.Option(help="Of sghmc-pt: batch, or full for all training images.")
+    ] = "batch",
+    adapt: Annotated[
+        bool | None, typer.Option(help="Adapt ladder and buffer.", show_default="on")
     ] = None,
     batch_size: BatchSize = None,
     bf16: Bf16 = False,
@@ -94,6 +145,14 @@ def train(
             metavar="N", help="Epochs to discard.", show_default="0; digits: 40, or a third"
         ),
     ] = None,
+    average_rungs: Annotated[
+        int,
+        typer.Option(min=1, metavar="K", help="Average the K coldest rungs, one an epoch in turn."),
+    ] = 1,
+    settle_epochs: Annotated[
+        float,
+        typer.Option(metavar="N", help="Epochs on these rungs before a network is averaged."),
+    ] = 0.0,
     cycle_epochs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Epochs per cycle of cyclical methods.")
     ] = 100,
@@ -110,6 +169,7 @@ def train(
     keep_networks: Annotated[
         bool, typer.Option("--keep-networks", help="Save the coldest network of every epoch.")
     ] = False,
+    validation: Validation = 0,
     data_dir: DataDir = None,
     download: Download = False,
     seed: Seed = 0,
@@ -157,7 +217,18 @@ def train(
         "burn_in": burn_in,
         "window": window,
         "momentum": momentum,
-        "temperature": temperature,
+        "kernel": kernel,
+        "rate_schedule": rate_schedule,
+        "warmup_epochs": warmup_epochs,
+        "clip_norm": clip_norm,
+        "temperature": read_numbers("--temperature", temperature),
+        "schedule": schedule,
+        "rule": rule,
+        "swap_every": swap_every,
+        "swap_energy": swap_energy,
+        "adapt": adapt,
+        "average_rungs": average_rungs,
+        "settle_epochs": settle_epochs,
         "cycle_epochs": cycle_epochs,
         "on_swap": on_swap,
         "on_nonfinite": on_nonfinite,
@@ -168,7 +239,9 @@ def train(
         "keep_checkpoints": keep_checkpoints,
         "devices": shared.read_devices(devices),
     }
-    task = _task(model, data, batch_size, augment, bf16, weight_decay, unit, data_dir, download)
+    task = _task(
+        model, data, batch_size, augment, bf16, weight_decay, unit, validation, data_dir, download
+    )
     return _train(task, _fill(options, defaults), init_from, out, progress, as_json)
 
 
@@ -183,6 +256,7 @@ def pretrain(
     batch_size: BatchSize = None,
     bf16: Bf16 = False,
     augment: Augment = None,
+    validation: Validation = 0,
     data_dir: DataDir = None,
     download: Download = False,
     seed: Seed = 0,
@@ -211,7 +285,9 @@ def pretrain(
         "checkpoint_every": read_interval(checkpoint_every),
         "keep_checkpoints": keep_checkpoints,
     }
-    task = _task(model, data, batch_size, augment, bf16, weight_decay, "mean", data_dir, download)
+    task = _task(
+        model, data, batch_size, augment, bf16, weight_decay, "mean", validation, data_dir, download
+    )
     return _train(task, _fill(options, _defaults(data)), None, out, progress, as_json)
 
 
@@ -247,7 +323,9 @@ def read_task(run_dir: Path) -> Task:
     return Task(**task)
 
 
-def _task(model, data, batch_size, augment, bf16, weight_decay, unit, data_dir, download) -> Task:
+def _task(
+    model, data, batch_size, augment, bf16, weight_decay, unit, validation, data_dir, download
+) -> Task:
     defaults = _defaults(data)
     return Task(
         model=absolute(model or defaults["model"]),
@@ -259,6 +337,7 @@ def _task(model, data, batch_size, augment, bf16, weight_decay, unit, data_dir, 
         bf16=bf16,
         weight_decay=weight_decay,
         unit=unit,
+        validation=validation,
         directory=os.getcwd(),
     )
 

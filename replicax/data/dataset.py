@@ -65,6 +65,27 @@ class Dataset(NamedTuple):
             test_labels=self.test_labels[test],
         )
 
+    def validation_split(self, num_images: int, seed: int = 0) -> "Dataset":
+        """Return the training images alone, `num_images` of them at random as the test part.
+
+        To choose settings without a look at the test images. Train on the rest, and at last with
+        the chosen settings on the whole data set. The order of the images stays.
+        """
+        num_all = len(self.train_labels)
+        if not is_whole(num_images) or not 0 < num_images < num_all:
+            raise ValueError(
+                f"{self.name} has {num_all} training images; num_images of the validation is "
+                f"{show(num_images)}, and must be a whole number between 1 and {num_all - 1}."
+            )
+        is_held = np.zeros(num_all, bool)
+        is_held[_choose_rows(self.name, "train", num_all, num_images, seed)] = True
+        return self._replace(
+            train_images=self.train_images[~is_held],
+            train_labels=self.train_labels[~is_held],
+            test_images=self.train_images[is_held],
+            test_labels=self.train_labels[is_held],
+        )
+
 
 def _check_part(name: str, part: str, images, labels, num_classes: int) -> None:
     if getattr(images, "dtype", None) != np.uint8 or images.ndim != 4:

@@ -3,6 +3,7 @@
 Parameters and state become dicts of plain arrays, as in `replicax.interop.flax`.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,8 @@ def from_equinox(make_model: Callable[[Array], Any], channels: str = "first") ->
 
     Inexact arrays are the parameters; all other arrays and the state of layers are the state, both
     named by their path in the module. `train` sets `eqx.nn.inference_mode`; without it the state is
-    returned unchanged. The module gets no random key, so dropout cannot be used in training.
+    returned unchanged. A module whose `__call__` has an argument `key`, as dropout needs, gets one
+    for each image in training; it comes from a key in the state, which is split in every step.
     `rx.swag.refresh_statistics` fits batch norm of mode "batch", which in testing divides its
     averages by 1 - momentum^count, after many batches; it does not fit mode "ema", which trains
     with its averages. Equinox's convolutions have no hook for `replicax.nn.conv`: in a wide network
@@ -53,6 +55,7 @@ def from_equinox(make_model: Callable[[Array], Any], channels: str = "first") ->
     }
     state_names, state_structure = _names(state_shape), jax.tree.structure(state_shape)
     is_stateful = returns_state or bool(state_names)
+    needs_key, default_key = _key_argument(eqx, shape)
 
     def init(key: Array) -> tuple[Tree, Tree]:
         model, state = make(key)
@@ -61,7 +64,8 @@ def from_equinox(make_model: Callable[[Array], Any], channels: str = "first") ->
         params = {name: leaf for name, leaf in arrays.items() if name in param_names}
         fixed = {name: leaf for name, leaf in arrays.items() if name not in param_names}
         layers = dict(zip(state_names, jax.tree.leaves(state), strict=True))
-        return params, {"fixed": fixed, "layers": layers}
+        keys = {"key": jax.random.key_data(jax.random.fold_in(key, 1))} if needs_key else {}
+        return params, {"fixed": fixed, "layers": layers, **keys}
 
     def assemble(arrays: Tree) -> Any:
         parts = zip(names, leaves, is_array)
@@ -71,17 +75,42 @@ def from_equinox(make_model: Callable[[Array], Any], channels: str = "first") ->
     def apply(params: Tree, state: Tree, images: Array, train: bool) -> tuple[Array, Tree]:
         model = eqx.nn.inference_mode(assemble(params | state["fixed"]), not train)
         images = jnp.moveaxis(images, -1, 1) if channels == "first" else images
+        keys, after = None, {}
+        if needs_key and train:
+            key, use = jax.random.split(jax.random.wrap_key_data(state["key"]))
+            keys, after = jax.random.split(use, len(images)), {"key": jax.random.key_data(key)}
+
+        def call(image: Array, key: Any, *layers: Any) -> Any:
+            if not needs_key:
+                return model(image, *layers)
+            return model(image, *layers, key=default_key if key is None else key)
+
         if not is_stateful:
-            return jax.vmap(model, axis_name="batch")(images), state
+            return jax.vmap(call, axis_name="batch")(images, keys), {**state, **after}
         layers = [state["layers"][name] for name in state_names]
-        batched = jax.vmap(model, (0, None), (0, None), axis_name="batch")
-        logits, new_layers = batched(images, jax.tree.unflatten(state_structure, layers))
+        batched = jax.vmap(call, (0, 0, None), (0, None), axis_name="batch")
+        logits, new_layers = batched(images, keys, jax.tree.unflatten(state_structure, layers))
         if train:
             new = dict(zip(state_names, jax.tree.leaves(new_layers), strict=True))
-            state = {**state, "layers": new}
+            state = {**state, "layers": new, **after}
         return logits, state
 
     return Network(init, apply)
+
+
+def _key_argument(eqx: Any, model: Any) -> tuple[bool, Any]:
+    """Return whether a module is to be given random keys, and what it gets in testing.
+
+    Equinox's own layers take a key in any case; they need one if there is dropout among them.
+    """
+    parameter = inspect.signature(type(model).__call__).parameters.get("key")
+    if parameter is None:
+        return False, None
+    is_dropout = lambda part: isinstance(part, eqx.nn.Dropout)  # noqa: E731
+    has_dropout = any(map(is_dropout, jax.tree.leaves(model, is_leaf=is_dropout)))
+    is_required = parameter.default is parameter.empty
+    is_own = not type(model).__module__.startswith("equinox")
+    return is_own or has_dropout, jax.random.key(0) if is_required else None
 
 
 def _names(tree: Any) -> list[str]:

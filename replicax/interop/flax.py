@@ -1,4 +1,4 @@
-"""Networks written with Flax NNX as `replicax.nn.Network`: two pure functions.
+"""Networks written with Flax, NNX or Linen, as `replicax.nn.Network`: two pure functions.
 
 Parameters and state become dicts of plain arrays, which `jax.vmap` maps over replicas and
 checkpoints can store; the rest of the model (layers, sizes, activations) stays in the functions.
@@ -12,11 +12,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from replicax.interop.extras import import_extra
+from replicax.interop.linen import from_linen
 from replicax.nn.network import Network, Tree
 
 
-def from_flax(make_model: Callable[[Any], Any]) -> Network:
-    """Return the network of `make_model(rngs: nnx.Rngs) -> nnx.Module`.
+def from_flax(make_model: Callable[[Any], Any], inputs: Any = None) -> Network:
+    """Return the network of `make_model(rngs: nnx.Rngs) -> nnx.Module`, or of a Linen module.
 
     The model maps images (image, height, width, channel) to logits (image, class). Its `nnx.Param`
     variables are the parameters; all others, such as batch statistics and the counters and keys of
@@ -24,17 +25,31 @@ def from_flax(make_model: Callable[[Any], Any]) -> Network:
     `eval()`, which set batch norm and dropout; without `train` the state is returned unchanged.
     Intermediates that a model sows are dropped.
 
+    A Linen module is given as it is, with `inputs` to initialise it by, an array or a shape. Its
+    collection "params" are the parameters, all others, such as "batch_stats", the state, which
+    training updates. Whether it trains is told to it by an argument of its `__call__`: `train`,
+    `training` or `is_training`; or the other way round by `deterministic`, `use_running_average` or
+    `inference`. The key of dropout is part of the state, and is split in every step.
+
     Convolutions stay fast under `vmap` over replicas if the model builds them as
     `nnx.Conv(..., conv_general_dilated=replicax.nn.conv)`.
     """
     nnx = import_extra("flax.nnx", "flax", "from_flax")
+    linen = import_extra("flax.linen", "flax", "from_flax")
+    if isinstance(make_model, linen.Module):
+        return from_linen(make_model, inputs)
+    if isinstance(make_model, type) and issubclass(make_model, linen.Module):
+        raise ValueError(
+            f"make_model is the class {make_model.__name__}; give a Linen module that is made: "
+            f"from_flax({make_model.__name__}(...), inputs=...)."
+        )
 
     def make(key: Array) -> Any:
         model = make_model(nnx.Rngs(key))
         if not isinstance(model, nnx.Module):
             raise ValueError(
-                f"make_model returned {type(model).__name__}; from_flax needs an nnx.Module. For "
-                "Linen modules wrap it: nnx.bridge.ToNNX(module, rngs=rngs)."
+                f"make_model returned {type(model).__name__}; from_flax needs an nnx.Module. Give "
+                "a Linen module itself: from_flax(module, inputs=...)."
             )
         return model
 

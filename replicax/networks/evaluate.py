@@ -13,6 +13,7 @@ from jax import Array
 
 from replicax.algorithm.tracing import explained
 from replicax.networks import predict
+from replicax.networks.cold_part import ColdPart
 from replicax.networks.predict import Average
 from replicax.networks.problem import Supervised, Test
 from replicax.run.devices import map_replicas
@@ -28,6 +29,7 @@ class Averages(NamedTuple):
     sampled: Average  # over the networks that were picked
     starts: Average  # over the networks that the run started from
     count: Array  # evaluations so far, shape ()
+    stay: Any = ()  # steps of each replica on the cold part of the ladder, where that is averaged
 
 
 def build_logits(test: Test) -> Callable[[Any], Array]:
@@ -68,12 +70,15 @@ def build(
     weights: Callable[[int, int], np.ndarray],
     every: int = 1,
     starts: Any = None,
+    cold_part: ColdPart | None = None,
+    num_replicas: int = 1,
 ) -> Evaluation:
     """Build the evaluation of all networks after every `every` epochs; those with a weight are
     averaged.
 
     `weights(epoch, num_replicas) -> (rung,)`, epochs counted from 1. `starts`: points (params,
-    model_state) by replica, to be averaged apart.
+    model_state) by replica, to be averaged apart. With a `cold_part`, the weight of the coldest
+    network goes to one of that part.
     """
     test = problem.test
     if test is None:
@@ -86,15 +91,27 @@ def build(
         logits = map_replicas(compute_logits, state.points, test.inputs)
         replica_at = np.asarray(state.replica_at)[0]
         epoch = every * (int(averages.count) + 1)
-        weight = jnp.asarray(weights(epoch, len(replica_at)), jnp.float32)
+        weight = weights(epoch, len(replica_at))
+        if cold_part is not None:
+            stay = np.asarray(averages.stay)[replica_at]
+            weight = weight[0] * cold_part.weights(epoch - 1, stay)
+        weight = jnp.asarray(weight, jnp.float32)
         sampled, row = score_all(averages.sampled, logits[replica_at], weight)
-        return Averages(sampled, averages.starts, averages.count + 1), row
+        return averages._replace(sampled=sampled, count=averages.count + 1), row
 
     empty = Average.empty(len(test.labels), test.num_classes)
     at_start = empty if starts is None else predict.average(compute_logits(starts, test.inputs))
     labels = {"labels": np.asarray(test.labels)}
     final = lambda averages: {**final_values(averages), **labels}  # noqa: E731
-    return Evaluation(Averages(empty, at_start, jnp.array(0, jnp.int32)), evaluate, final)
+    running = lambda averages: averages.sampled  # noqa: E731
+    averages = Averages(empty, at_start, jnp.array(0, jnp.int32))
+    if cold_part is None:
+        return Evaluation(averages, evaluate, final, running=running)
+    follow = lambda averages, rung_of: averages._replace(  # noqa: E731
+        stay=cold_part.follow(averages.stay, rung_of[:, 0])
+    )
+    averages = averages._replace(stay=cold_part.start(num_replicas))
+    return Evaluation(averages, evaluate, final, follow, running)
 
 
 def _score_all(labels: Array, sampled: Average, logits: Array, weight: Array):

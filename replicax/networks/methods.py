@@ -1,16 +1,24 @@
-"""Methods to sample networks: DEO*, its baselines, and the training of start networks.
+"""Methods to sample networks: DEO*, its baselines, tempered SGHMC, and the training of starts.
 
-A method says which replicas there are, how they move and exchange, and which networks are
-averaged. Learning rates are per mean loss, temperatures those of the posterior.
+A `Method` is plain data: which replicas there are, how they move and exchange, and which networks
+are averaged. Learning rates are per mean loss, temperatures those of the posterior.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from replicax.algorithm import kernels
 from replicax.algorithm.kernels import Kernel
+from replicax.algorithm.schedule import NoExchange
+from replicax.errors import at_least, check_flag, check_function, choose, show
+
+MOMENTUM = 0.9  # of SGD, by default
+AVERAGES = ("coldest", "all", "gaussian", "nothing")
+KERNELS = ("momentum", "sghmc", "sgld", "sgd", "preconditioned")
+RATE_SCHEDULES = ("constant", "cosine", "cyclical", "stepwise")
 
 
 class Clock(NamedTuple):
@@ -19,40 +27,102 @@ class Clock(NamedTuple):
     epochs: int
     steps_per_epoch: int
     cycle_epochs: int  # of methods that go in cycles
+    warmup_epochs: float = 0.0  # in which the learning rate rises, of a cosine
 
 
-class Method(NamedTuple):
-    """One method to sample networks."""
+@dataclass(frozen=True)
+class Method:
+    """One method to sample networks; every field but the name may be left out.
 
-    about: str
-    learning_rate: Any  # by default: one, or (cold, hot)
-    schedule: str = "none"
-    temperature: float = 0.0
-    momentum: float | None = None  # None: the user's
-    is_single: bool = False  # one network, for as many epochs as all replicas would have together
-    picks_all: bool = False  # average all networks now and then, not the coldest every epoch
-    picks: bool = True  # False: nothing is averaged
-    test_every: int = 1  # epochs
-    draws_gaussian: bool = False  # SWAG: networks are drawn around each cycle's mean
-    around: Callable[[Kernel, Clock], Kernel] = lambda kernel, clock: kernel
+    Args:
+        name: what results and messages call it.
+        learning_rate: by default, per mean loss: one, or (cold, hot) where there is a ladder.
+        temperature: of the posterior by default: one number, of the coldest rung of a ladder or of
+            all networks without one; (cold, hot), one per rung, or "auto" for a ladder.
+        kernel: "momentum" and "sghmc" (with the `momentum` of `rx.train`), "sgld",
+            "preconditioned", a kernel of `rx.kernels`, or an optax transform of learning rate 1.
+        rate_schedule: of the learning rate in time: "constant", "cosine", "cyclical", "stepwise",
+            or a function of the step that returns what the rates of all rungs are multiplied by.
+        schedule, rule, swap_every: as in `rx.sample`; the schedule "none" has no ladder.
+        averages: the "coldest" network of every epoch, "all" networks every tenth epoch, networks
+            of a "gaussian" fitted to each cycle, or "nothing".
+        is_single: one network, for as many epochs as all replicas would have together.
+        tempers_likelihood: rungs sample prior x likelihood^(1 / temperature).
+        test_every: epochs between two tests.
+        about: a few words.
+    """
+
+    name: str
+    learning_rate: Any = 0.005
+    temperature: Any = 0.0
+    kernel: Any = "momentum"
+    rate_schedule: Any = "constant"
+    schedule: Any = "none"
+    rule: Any = "deterministic"
+    swap_every: int = 1
+    averages: str = "coldest"
+    is_single: bool = False
+    tempers_likelihood: bool = False
+    test_every: int = 1
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ValueError(f"name is {show(self.name)}; give the method a name, as text.")
+        choose("averages", self.averages, AVERAGES)
+        for name in ("is_single", "tempers_likelihood"):
+            check_flag(name, getattr(self, name))
+        for name in ("test_every", "swap_every"):
+            at_least(name, getattr(self, name), 1)
+        if isinstance(self.kernel, str):
+            choose("kernel", self.kernel, KERNELS)
+        check_rate_schedule(self.rate_schedule)
+        if self.is_single and self.has_ladder:
+            raise ValueError(
+                f"schedule is {show(self.schedule)}, but is_single means one network, which has no "
+                'ladder: write schedule="none".'
+            )
+        if self.draws_gaussian and not self.is_cyclical:
+            raise ValueError(
+                'averages is "gaussian", of the end of each cycle: write rate_schedule="cyclical".'
+            )
+
+    @property
+    def picks(self) -> bool:
+        """Whether anything is averaged."""
+        return self.averages != "nothing"
+
+    @property
+    def picks_all(self) -> bool:
+        """Whether all networks are averaged now and then, not the coldest of every epoch."""
+        return self.averages == "all"
+
+    @property
+    def draws_gaussian(self) -> bool:
+        """SWAG: networks are drawn around each cycle's mean."""
+        return self.averages == "gaussian"
 
     @property
     def is_cyclical(self) -> bool:
-        return self.around is _cycles
+        return self.rate_schedule == "cyclical"
 
     @property
     def follows_length(self) -> bool:
         """Whether the learning rate depends on the number of epochs."""
-        return self.around is _stepwise
+        return self.rate_schedule in ("stepwise", "cosine")
 
     @property
     def has_ladder(self) -> bool:
-        return self.schedule != "none"
+        return not (self.schedule == "none" or isinstance(self.schedule, NoExchange))
 
-    def kernel(self, momentum: float, clock: Clock) -> Kernel:
-        decay = momentum if self.momentum is None else self.momentum
-        inner = kernels.momentum(decay) if decay else kernels.sgld()
-        return self.around(inner, clock)
+    def build_kernel(self, momentum: float, clock: Clock, clip_norm: float | None = None) -> Kernel:
+        """Return the kernel, with gradients clipped and rates changed in time as is asked for."""
+        kernel = _inner_kernel(self.kernel, momentum)
+        if clip_norm is not None:
+            kernel = kernels.clipped(kernel, clip_norm)
+        if callable(self.rate_schedule):
+            return kernels.scheduled(kernel, self.rate_schedule)
+        return _IN_TIME[self.rate_schedule](kernel, clock)
 
     def weights(
         self, clock: Clock, kernel: Kernel, pick_every: int, burn_in: int = 0
@@ -73,6 +143,24 @@ class Method(NamedTuple):
         return weights
 
 
+def check_rate_schedule(schedule: Any) -> None:
+    """Raise unless this is the name of a schedule of learning rates, or a function of the step."""
+    if callable(schedule) and not isinstance(schedule, type):
+        check_function("rate_schedule", schedule, "step")
+    else:
+        choose("rate_schedule", schedule, RATE_SCHEDULES)
+
+
+def _inner_kernel(kernel: Any, momentum: float) -> Kernel:
+    if isinstance(kernel, Kernel):
+        return kernel
+    if not isinstance(kernel, str):
+        return kernels.from_optax(kernel)
+    if kernel in ("momentum", "sghmc"):
+        return kernels.momentum(momentum) if momentum else kernels.sgld()
+    return kernels.NAMED[kernel]()
+
+
 def _cycles(kernel: Kernel, clock: Clock) -> Kernel:
     """The learning rate falls along a cosine until the last 15 % of a cycle, and stays there."""
     length = clock.cycle_epochs * clock.steps_per_epoch
@@ -85,32 +173,63 @@ def _stepwise(kernel: Kernel, clock: Clock) -> Kernel:
     return kernels.stepwise(kernel, falls, factor=0.2)
 
 
-METHODS = {
-    "deo-star": Method("windowed even-odd exchange", (0.005, 0.02), schedule="deo_star"),
-    "deo": Method("even-odd exchange", (0.005, 0.02), schedule="deo"),
-    "ensemble": Method("independent networks", 0.005, picks_all=True),
-    "sgld": Method(
-        "independent networks with Langevin noise",
+def _cosine(kernel: Kernel, clock: Clock) -> Kernel:
+    """The learning rate rises in the warm-up, and falls along half a cosine to the end."""
+    warmup = round(clock.warmup_epochs * clock.steps_per_epoch)
+    return kernels.cosine(kernel, clock.epochs * clock.steps_per_epoch, warmup)
+
+
+_IN_TIME: dict[str, Callable[[Kernel, Clock], Kernel]] = {
+    "constant": lambda kernel, clock: kernel,
+    "cosine": _cosine,
+    "cyclical": _cycles,
+    "stepwise": _stepwise,
+}
+_ALL = (
+    Method("deo-star", (0.005, 0.02), schedule="deo_star", about="windowed even-odd exchange"),
+    Method("deo", (0.005, 0.02), schedule="deo", about="even-odd exchange"),
+    Method(
+        "sghmc-pt",
         0.005,
-        temperature=1.0,
-        momentum=0.0,
-        picks_all=True,
+        kernel="sghmc",
+        temperature="auto",
+        schedule="deo",
+        rule="bias_corrected",
+        swap_every=10,
+        tempers_likelihood=True,
+        about="the posterior at temperature 1: tempered likelihoods, swaps on further mini-batches",
     ),
-    "cyc-sghmc": Method(
-        "one network in cycles, averaged where they are slow",
+    Method("ensemble", averages="all", about="independent networks"),
+    Method(
+        "sgld",
+        kernel="sgld",
+        temperature=1.0,
+        averages="all",
+        about="independent networks with Langevin noise",
+    ),
+    Method(
+        "cyc-sghmc",
         0.1,
         temperature=1e-3,
         is_single=True,
-        around=_cycles,
+        rate_schedule="cyclical",
+        about="one network in cycles, averaged where they are slow",
     ),
-    "cyc-swag": Method(
-        "one network in cycles, a Gaussian fitted to each",
+    Method(
+        "cyc-swag",
         0.1,
         is_single=True,
-        draws_gaussian=True,
-        around=_cycles,
+        averages="gaussian",
+        rate_schedule="cyclical",
+        about="one network in cycles, a Gaussian fitted to each",
     ),
-    "pretrain": Method(
-        "start networks from nothing", 0.1, picks=False, test_every=10, around=_stepwise
+    Method(
+        "pretrain",
+        0.1,
+        averages="nothing",
+        test_every=10,
+        rate_schedule="stepwise",
+        about="start networks from nothing",
     ),
-}
+)
+METHODS = {method.name: method for method in _ALL}

@@ -23,7 +23,8 @@ from jax import Array
 from replicax.algorithm.target import Target
 from replicax.algorithm.tracing import explained
 from replicax.data import Dataset, augmentation, plain
-from replicax.errors import at_least, check_flag, check_function, choose, not_negative, show
+from replicax.errors import at_least, check_flag, check_function, choose, show
+from replicax.networks.weight_decay import Decay, check_weight_decay, decayed_square
 from replicax.nn.network import Network
 from replicax.run.batches import EpochBatches, as_epochs
 from replicax.run.source_batches import SourceBatches, as_source, is_source
@@ -103,7 +104,7 @@ def supervised(
     batch_size: int,
     num_rows: int | None = None,
     unit: str = "mean",
-    weight_decay: float = 0.0,
+    weight_decay: Decay = 0.0,
     prior_in_energy: bool = False,
     prepare: Callable[[Array, Any], Any] | None = None,
     test: Test | None = None,
@@ -120,7 +121,9 @@ def supervised(
         num_rows: of all the data, for a source; its number of batches times `batch_size` unless
             given. An epoch has as many steps as there are whole batches of them.
         unit: of energies, "mean" or "total".
-        weight_decay: of the Gaussian prior, per mean loss; always part of the gradient.
+        weight_decay: of the Gaussian prior, per mean loss; always part of the gradient. A number;
+            one for each pattern of names, the first that fits, as in {"*bias": 0.0, "*": 5e-4}; or
+            a function of the name. Names are those of `params`, such as "blocks.0.convs.1".
         prior_in_energy: whether swaps see the prior, too.
         prepare: `prepare(key, batch)` turns rows into the batch of the loss, once for all replicas.
         test: an `rx.Test`, which `rx.train` evaluates networks on.
@@ -135,7 +138,7 @@ def supervised(
     """
     check_function("loss_fn", loss_fn, "params", "model_state", "batch", "key")
     choose("unit", unit, UNITS)
-    not_negative("weight_decay", weight_decay)
+    has_decay = check_weight_decay(weight_decay)
     check_flag("prior_in_energy", prior_in_energy)
     if test is not None:
         check_test(test)
@@ -146,8 +149,7 @@ def supervised(
     scale = float(batches.num_rows) if unit == "total" else 1.0
 
     def prior(params: Any) -> Array:
-        square = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params))
-        return jnp.asarray(0.5 * scale * weight_decay * square)
+        return jnp.asarray(0.5 * scale * decayed_square(weight_decay, params))
 
     def energy(params: Any, model_state: Any, batch: Any, key: Array) -> tuple[Array, Any]:
         with explained("loss_fn", _FITS):
@@ -161,7 +163,7 @@ def supervised(
         total = scale * loss
         return (total + prior(params) if prior_in_energy else total), model_state
 
-    apart = weight_decay > 0 and not prior_in_energy
+    apart = has_decay and not prior_in_energy
     target = Target(energy, has_state=True, prior=prior if apart else None)
     return Supervised(target, batches, unit, test)
 

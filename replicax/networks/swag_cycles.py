@@ -66,6 +66,7 @@ def build(
         CycleState(evaluation.state, no_moments()),
         evaluate_cycle,
         lambda state: evaluation.final(state.averages),
+        running=lambda state: state.averages.sampled,
     )
 
 

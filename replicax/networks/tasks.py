@@ -1,5 +1,6 @@
 """Networks and data by name, for the command line and for run folders."""
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -10,9 +11,12 @@ from replicax import user_code
 from replicax.errors import choose, suggest
 
 MODELS = (
-    "small, resnet20, resnet32, resnet56 (resnetN, resnetN-basic, resnetN-frn), or FILE.PY:NAME"
+    "small, mlp (mlp-100-100), resnet20 (resnetN, resnetN-basic, resnetN-frn, resnetN-frn-silu), "
+    "wrn28-10 (wrnN-K, wrnN-K-frn-silu), or FILE.PY:NAME"
 )
-_RESNET = re.compile(r"resnet(\d+)((?:-(?:basic|bottleneck|frn))*)")
+_RESNET = re.compile(r"resnet(\d+)((?:-(?:basic|bottleneck|frn|silu))*)")
+_WIDE = re.compile(r"wrn(\d+)-(\d+)((?:-(?:frn|silu))*)")
+_DENSE = re.compile(r"mlp((?:-[1-9]\d*)*)")
 
 # Defaults of a training: the paper's settings, and others for small data.
 _PAPER = {"model": "resnet20", "num_replicas": 10, "epochs": 500, "batch_size": 256}
@@ -45,6 +49,7 @@ class Task:
     bf16: bool = False
     weight_decay: float = 5e-4
     unit: str = "mean"
+    validation: int = 0  # training images to test on instead of the test images
     directory: str = ""  # modules are also imported from here
 
     def to_json(self) -> dict[str, Any]:
@@ -67,6 +72,10 @@ class Task:
         return problem, network.init
 
     def dataset(self) -> Any:
+        dataset = self._whole_dataset()
+        return dataset.validation_split(self.validation) if self.validation else dataset
+
+    def _whole_dataset(self) -> Any:
         from replicax import data
 
         if ":" not in self.data:
@@ -100,21 +109,39 @@ class Task:
                     "and Equinox)."
                 )
             return network
-        if self.model == "small":
-            return nn.small_cnn(dataset.num_classes, num_channels, dtype=dtype)
-        matched = _RESNET.fullmatch(self.model)
-        if matched is None:
-            near = suggest(self.model, ("small", "resnet20", "resnet32", "resnet56"))
-            raise ValueError(f"--model is {self.model!r}; write {MODELS}.{near}")
-        depth = int(matched.group(1))
-        if depth < 8 or (depth - 2) % 6:
-            raise ValueError(
-                f"--model is {self.model!r}; the depth of a ResNet is 6 n + 2, such as 20 or 56."
+        sizes = {"num_channels": num_channels, "dtype": dtype}
+        return _named_network(self.model, dataset, sizes)
+
+
+def _named_network(model: str, dataset: Any, sizes: dict[str, Any]) -> Any:
+    from replicax import nn
+
+    if model == "small":
+        return nn.small_cnn(dataset.num_classes, **sizes)
+    dense, resnet, wide = (pattern.fullmatch(model) for pattern in (_DENSE, _RESNET, _WIDE))
+    if dense is not None:
+        hidden = [int(width) for width in dense.group(1).split("-")[1:]]
+        given: dict[str, Any] = {"hidden": hidden} if hidden else {}
+        num_inputs = math.prod(dataset.train_images.shape[1:])
+        return nn.mlp(num_inputs, dataset.num_classes, dtype=sizes["dtype"], **given)
+    if resnet is None and wide is None:
+        near = suggest(model, ("small", "mlp", "resnet20", "resnet32", "resnet56", "wrn28-10"))
+        raise ValueError(f"--model is {model!r}; write {MODELS}.{near}")
+    words = (resnet or wide).group(3 if wide else 2).split("-")[1:]  # type: ignore[union-attr]
+    options: dict[str, Any] = sizes | {
+        "norm": "frn" if "frn" in words else "batch",
+        "activation": "silu" if "silu" in words else "relu",
+    }
+    try:
+        if wide is not None:
+            return nn.wide_resnet(
+                int(wide.group(1)), int(wide.group(2)), dataset.num_classes, **options
             )
-        words = matched.group(2).split("-")[1:]
-        block = next((word for word in words if word != "frn"), None)
-        norm = "frn" if "frn" in words else "batch"
-        return nn.resnet(depth, dataset.num_classes, block=block, norm=norm, dtype=dtype)
+        block = next((word for word in words if word in ("basic", "bottleneck")), None)
+        depth = int(resnet.group(1))  # type: ignore[union-attr]
+        return nn.resnet(depth, dataset.num_classes, block=block, **options)
+    except ValueError as error:
+        raise ValueError(f"--model is {model!r}: {error}") from None
 
 
 def absolute(name: str) -> str:

@@ -24,12 +24,12 @@ class Trained(Posterior):
 
     @property
     def method(self) -> str:
-        return self.train_options.method
+        return self.train_options.method_name
 
     @property
     def train_options(self) -> TrainOptions:
         """The options of `rx.train`, gains as plain data."""
-        return TrainOptions(**(self.metadata.training or {}))
+        return TrainOptions.recorded(self.metadata.training or {})
 
     @property
     def num_epochs(self) -> int:
@@ -77,6 +77,12 @@ class Trained(Posterior):
     def metrics(self, by: str = "probabilities", start_weight: float = 0.0) -> Metrics:
         """Return accuracy, likelihood and calibration of the average on the test."""
         return predict.evaluate(self.log_probabilities(by, start_weight), self.labels)
+
+    def problems(self) -> list[str]:
+        """Reasons not to trust the run, as sentences."""
+        from replicax.networks.problems import find_training_problems
+
+        return [*find_training_problems(self), *super().problems()]
 
     def summary(self) -> dict[str, Any]:
         """Return the numbers of the run as plain data."""

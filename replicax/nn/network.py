@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from replicax.errors import choose
 from replicax.nn.conv import conv
 
 _DIMS = ("NHWC", "HWIO", "NHWC")
@@ -27,11 +28,14 @@ class Network(NamedTuple):
 class Norm(NamedTuple):
     """A normalisation and the activation that follows it.
 
-    `apply(params, state, x, train, activate) -> x, state`.
+    `apply(params, state, x, train, activate) -> x, state`; `bias`: whether the convolution before
+    it has one.
     """
 
     init: Callable[[int], tuple[Tree, Tree]]
     apply: Callable[..., tuple[Array, Tree]]
+    activation: Callable[[Array], Array]
+    bias: bool = False
 
 
 def he_normal(key: Array, shape: tuple[int, ...], fan: int) -> Array:
@@ -39,16 +43,25 @@ def he_normal(key: Array, shape: tuple[int, ...], fan: int) -> Array:
     return jnp.sqrt(2.0 / fan) * jax.random.normal(key, shape)
 
 
-def init_conv(key: Array, size: int, num_in: int, num_out: int) -> Array:
-    """Draw filters (height, width, in, out), with the fan of outgoing connections."""
-    return he_normal(key, (size, size, num_in, num_out), fan=size * size * num_out)
+def init_conv(key: Array, size: int, num_in: int, num_out: int, bias: bool = False) -> Any:
+    """Draw filters (height, width, in, out), with the fan of outgoing connections; with a `bias`,
+    they are the weight of a dict."""
+    filters = he_normal(key, (size, size, num_in, num_out), fan=size * size * num_out)
+    return {"weight": filters, "bias": jnp.zeros(num_out)} if bias else filters
 
 
-def apply_conv(filters: Array, x: Array, stride: int = 1) -> Array:
-    """Convolve `x` in its own precision, padded so that stride 1 keeps the size."""
+def apply_conv(params: Any, x: Array, stride: int = 1) -> Array:
+    """Convolve `x` in its own precision, padded so that stride 1 keeps the size.
+
+    With a bias the padding is "SAME", as in the networks that have them: at stride 2 it pads an
+    even image at its end alone.
+    """
+    has_bias = isinstance(params, dict)
+    filters = params["weight"] if has_bias else params
     pad = (filters.shape[0] - 1) // 2
-    padding = ((pad, pad), (pad, pad))
-    return conv(x, filters.astype(x.dtype), (stride, stride), padding, dimension_numbers=_DIMS)
+    padding = "SAME" if has_bias else ((pad, pad), (pad, pad))
+    x = conv(x, filters.astype(x.dtype), (stride, stride), padding, dimension_numbers=_DIMS)
+    return x + params["bias"].astype(x.dtype) if has_bias else x
 
 
 def init_dense(key: Array, num_in: int, num_out: int) -> Tree:
@@ -65,7 +78,9 @@ def apply_dense(params: Tree, x: Array) -> Array:
     return x @ params["weight"].astype(x.dtype) + params["bias"].astype(x.dtype)
 
 
-def batch_norm(momentum: float = 0.1, eps: float = 1e-5) -> Norm:
+def batch_norm(
+    activation: Callable[[Array], Array] = jax.nn.relu, momentum: float = 0.1, eps: float = 1e-5
+) -> Norm:
     """Return batch normalisation; its state holds running means and (unbiased) variances.
 
         running <- (1 - momentum) running + momentum batch
@@ -90,17 +105,21 @@ def batch_norm(momentum: float = 0.1, eps: float = 1e-5) -> Norm:
         scale = params["scale"] * jax.lax.rsqrt(var + eps)
         shift = params["shift"] - mean * scale
         x = x * scale.astype(x.dtype) + shift.astype(x.dtype)
-        return (jax.nn.relu(x) if activate else x), state
+        return (activation(x) if activate else x), state
 
-    return Norm(init, apply)
+    return Norm(init, apply, activation)
 
 
-def filter_response_norm(eps: float = 1e-6) -> Norm:
+def filter_response_norm(
+    activation: Callable[[Array], Array] = jax.nn.relu, eps: float = 1e-6
+) -> Norm:
     """Return filter response normalisation with its thresholded unit (Singh and Krishnan, 2020).
 
         x <- max(scale x / sqrt(mean over space of x^2 + eps) + shift, threshold)
 
-    Each image is normalised by itself: the state is empty, and train and test are the same.
+    Each image is normalised by itself: the state is empty, and train and test are the same. The
+    threshold is there also where no activation follows, as in the networks of Izmailov et al.
+    (2021), "What are Bayesian neural network posteriors really like?".
     """
 
     def init(num_channels: int) -> tuple[Tree, Tree]:
@@ -111,9 +130,22 @@ def filter_response_norm(eps: float = 1e-6) -> Norm:
         square = jnp.mean(x.astype(jnp.float32) ** 2, axis=(1, 2), keepdims=True)
         x = x * jax.lax.rsqrt(square + eps).astype(x.dtype)
         x = x * params["scale"].astype(x.dtype) + params["shift"].astype(x.dtype)
-        return (jnp.maximum(x, params["threshold"].astype(x.dtype)) if activate else x), state
+        x = jnp.maximum(x, params["threshold"].astype(x.dtype))
+        return (activation(x) if activate else x), state
 
-    return Norm(init, apply)
+    return Norm(init, apply, activation, bias=True)
 
 
-NORMS: dict[str, Callable[[], Norm]] = {"batch": batch_norm, "frn": filter_response_norm}
+NORMS: dict[str, Callable[..., Norm]] = {"batch": batch_norm, "frn": filter_response_norm}
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "relu": jax.nn.relu,
+    "silu": jax.nn.silu,
+    "gelu": jax.nn.gelu,
+    "tanh": jnp.tanh,
+}
+
+
+def make_norm(norm: str, activation: str) -> Norm:
+    """Return the normalisation and the activation of these names."""
+    chosen = NORMS[choose("norm", norm, NORMS)]
+    return chosen(ACTIVATIONS[choose("activation", activation, ACTIVATIONS)])

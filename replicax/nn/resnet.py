@@ -8,7 +8,6 @@ from jax import Array
 
 from replicax.errors import at_least, choose, is_whole, show
 from replicax.nn.network import (
-    NORMS,
     Network,
     Norm,
     Tree,
@@ -16,6 +15,7 @@ from replicax.nn.network import (
     apply_dense,
     init_conv,
     init_dense,
+    make_norm,
 )
 
 _WIDTHS = (16, 32, 64)
@@ -26,31 +26,43 @@ def resnet(
     depth: int,
     num_classes: int = 100,
     *,
+    num_channels: int = 3,
     block: str | None = None,
     norm: str = "batch",
+    activation: str = "relu",
     dtype: Any = jnp.float32,
 ) -> Network:
-    """Return a residual network of `depth` layers in three stages of 16, 32 and 64 channels.
+    """Return a residual network of `depth` layers in three stages of 16, 32 and 64 channels, for
+    images of `num_channels` channels.
 
     `block` is "basic" (two 3 x 3 convolutions) or "bottleneck" (1 x 1, 3 x 3, 1 x 1), by default
     "bottleneck" from depth 44 on, as in the authors' code; both have (depth - 2) / 6 blocks per
-    stage, so that ResNet56 with bottlenecks has 9. `norm` is "batch" or "frn". Convolutions run in
-    `dtype`; parameters, statistics and logits are float32.
+    stage, so that ResNet56 with bottlenecks has 9. `norm` is "batch" or "frn", `activation` "relu",
+    "silu", "gelu" or "tanh". Convolutions run in `dtype`; parameters, statistics and logits are
+    float32.
+
+    With "frn" convolutions have biases and the padding "SAME", and the threshold of the norm comes
+    after each, as in the ResNet20-FRN of Izmailov et al. (2021), of which the activation is "silu":
+
+    >>> params, _ = jax.eval_shape(resnet(20, 10, norm="frn").init, jax.random.key(0))
+    >>> sum(leaf.size for leaf in jax.tree.leaves(params))
+    274042
 
     >>> params, state = jax.eval_shape(resnet(20).init, jax.random.key(0))
     >>> sum(leaf.size for leaf in jax.tree.leaves(params))
     278324
     """
     at_least("num_classes", num_classes, 1)
+    at_least("num_channels", num_channels, 1)
     if not is_whole(depth) or (depth - 2) % 6 or depth < 8:
         raise ValueError(f"depth is {show(depth)}; it must be 6 n + 2, such as 20, 32, 44 or 56.")
     kind = choose("block", block or ("bottleneck" if depth >= 44 else "basic"), _EXPANSION)
-    normalise = NORMS[choose("norm", norm, NORMS)]()
+    normalise = make_norm(norm, activation)
     plan = plan_blocks((depth - 2) // 6, kind)
 
     def init(key: Array) -> tuple[Tree, Tree]:
         first, last, *keys = jax.random.split(key, len(plan) + 2)
-        params: Tree = {"conv": init_conv(first, 3, 3, _WIDTHS[0])}
+        params: Tree = {"conv": init_conv(first, 3, num_channels, _WIDTHS[0], normalise.bias)}
         params["norm"], state = normalise.init(_WIDTHS[0])
         blocks = [_init_block(k, normalise, *sizes) for k, sizes in zip(keys, plan, strict=True)]
         params["blocks"] = [block_params for block_params, _ in blocks]
@@ -92,11 +104,11 @@ def _init_block(key: Array, normalise: Norm, num_in: int, convs: tuple, stride: 
     state: Tree = {"norms": []}
     channels = num_in
     for conv_key, (size, num_out) in zip(keys[1:], convs, strict=True):
-        params["convs"].append(init_conv(conv_key, size, channels, num_out))
+        params["convs"].append(init_conv(conv_key, size, channels, num_out, normalise.bias))
         _append_norm(params, state, normalise, num_out)
         channels = num_out
     if stride != 1 or num_in != channels:
-        params["shortcut"] = init_conv(keys[0], 1, num_in, channels)
+        params["shortcut"] = init_conv(keys[0], 1, num_in, channels, normalise.bias)
         _append_norm(params, state, normalise, channels)
     return params, state
 
@@ -110,7 +122,7 @@ def _append_norm(params: Tree, state: Tree, normalise: Norm, num_channels: int) 
 def _apply_block(
     normalise: Norm, params: Tree, state: Tree, x: Array, convs: tuple, stride: int, train: bool
 ) -> tuple[Array, Tree]:
-    """Compute relu(shortcut(x) + convolutions(x)); the first 3 x 3 convolution has the stride."""
+    """Compute activation(shortcut(x) + convolutions(x)); the first 3 x 3 one has the stride."""
     shortcut, states = x, []
     strided = next(layer for layer, (size, _) in enumerate(convs) if size == 3)
     for layer in range(len(convs)):
@@ -123,4 +135,4 @@ def _apply_block(
         norms = params["norms"][-1], state["norms"][-1]
         shortcut, norm_state = normalise.apply(*norms, shortcut, train, activate=False)
         states.append(norm_state)
-    return jax.nn.relu(shortcut + x), {"norms": states}
+    return normalise.activation(shortcut + x), {"norms": states}

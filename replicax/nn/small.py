@@ -7,15 +7,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.errors import at_least, choose, is_whole, show
+from replicax.errors import at_least, is_whole, show
 from replicax.nn.network import (
-    NORMS,
     Network,
     Tree,
     apply_conv,
     apply_dense,
     init_conv,
     init_dense,
+    make_norm,
 )
 
 
@@ -25,6 +25,7 @@ def small_cnn(
     *,
     widths: Sequence[int] = (16, 32, 32),
     norm: str = "batch",
+    activation: str = "relu",
     dtype: Any = jnp.float32,
 ) -> Network:
     """Return a network of 3 x 3 convolutions with `widths` channels and a mean over pixels.
@@ -43,7 +44,7 @@ def small_cnn(
         or not all(is_whole(w) and w > 0 for w in widths)
     ):
         raise ValueError(f"widths is {show(widths)}; give the channels of each layer, as (16, 32).")
-    normalise = NORMS[choose("norm", norm, NORMS)]()
+    normalise = make_norm(norm, activation)
 
     def init(key: Array) -> tuple[Tree, Tree]:
         last, *keys = jax.random.split(key, len(widths) + 1)
@@ -52,7 +53,7 @@ def small_cnn(
         num_in = num_channels
         for conv_key, width in zip(keys, widths, strict=True):
             norm_params, norm_state = normalise.init(width)
-            params["convs"].append(init_conv(conv_key, 3, num_in, width))
+            params["convs"].append(init_conv(conv_key, 3, num_in, width, normalise.bias))
             params["norms"].append(norm_params)
             state["norms"].append(norm_state)
             num_in = width

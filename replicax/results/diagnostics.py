@@ -112,7 +112,10 @@ def rank_normalised(halves: np.ndarray) -> np.ndarray:
 def ladder_moved(posterior: Any) -> float:
     """Return how far any rung moved while draws were kept, relative to where it was at burn-in."""
     name, history = posterior.options["adapts"], posterior.history
-    kept = history["step"] >= max(posterior.options["burn_in"], 1)
+    metadata = posterior.metadata
+    epochs = (metadata.training or {}).get("burn_in", 0)  # of networks, after which they count
+    burn_in = max(posterior.options["burn_in"], epochs * (metadata.steps_per_epoch or 0), 1)
+    kept = history["step"] >= burn_in
     if name is None or not kept.any():
         return 0.0
     rungs, first = history[name][:, kept], history[name][:, kept][:, :1]

@@ -201,7 +201,7 @@ class EpochBatches(Batches):
             rows = _different_rows(rows_key, self.batch_size, self.num_rows)
             return self._prepared(data, rows, key)
 
-        return FreshBatches(draw, 1 - self.batch_size / self.num_rows)
+        return FreshBatches(draw, 1 - self.batch_size / self.num_rows, data)
 
     def first(self, key: Array) -> Any:
         return self.fresh(self.data)(prng.ordinary(key))

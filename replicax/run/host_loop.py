@@ -53,6 +53,7 @@ class Progress(NamedTuple):
     rows: dict[str, Arrays]  # what the chunk added to the records: "steps", "draws", "history"
     metadata: Metadata  # of the run
     run_dir: Path | None
+    average: Any = None  # of networks: running sums of the predictions of those picked so far
 
     @property
     def start(self) -> int:
@@ -158,6 +159,8 @@ def _loop(
         added = layout.to_records(program, rows, step, done)
         for group, arrays in added.items():
             saver.records.append(group, arrays)
+        if evaluation is not None and evaluation.follow is not None:
+            evaluation.state = evaluation.follow(evaluation.state, added["steps"]["rung_of"])
         step += done
         if program.chunk_steps is None:
             pace = pace.after(done, seconds)
@@ -168,6 +171,8 @@ def _loop(
         if evaluation is not None and done and not _is_broken(program, carry):
             row = _evaluate(program, evaluation, carry, step, saver.records)
         progress = _progress(program, carry, num_steps, done / seconds, row, added, saver.records)
+        if evaluation is not None and evaluation.running is not None:
+            progress = progress._replace(average=evaluation.running(evaluation.state))
         with _saving_on_error(saver, program, carry, evaluation):
             answers = [watch(progress) for watch in watchers]
         reason = _reason_to_stop(answers)

@@ -17,7 +17,7 @@ _CHECKPOINT_SECONDS = 30.0
 _MOST_STEPS = 2**31 - 1  # steps are counted in 32 bits
 _SEEDS = -(2**31), 2**32 - 1  # others would equal one of these: JAX takes the last 32 bits
 _NUMERIC = "iufV"  # kinds of NumPy's types; V: bfloat16 and its kin
-_CUSTOM = "custom"  # stands in a run folder for an object that only the user can give again
+CUSTOM = "custom"  # stands in a run folder for an object that only the user can give again
 _CLASSES = {
     made.__name__: made
     for made in (
@@ -157,7 +157,7 @@ def from_plain(
         value = given.get(entry.name)
         if value is None:
             value = _stored(entry.name, data)
-        if isinstance(value, str) and value == _CUSTOM:
+        if isinstance(value, str) and value == CUSTOM:
             raise ValueError(
                 f"This run was started with a {entry.name} of your own, which a folder cannot "
                 f"hold; give it again: {call.format(entry.name)}."
@@ -168,19 +168,19 @@ def from_plain(
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Kernel):
-        return {"kernel": value.spec} if value.spec is not None else _CUSTOM
+        return {"kernel": value.spec} if value.spec is not None else CUSTOM
     if is_dataclass(value):
         name = type(value).__name__
         if _CLASSES.get(name) is not type(value):
-            return _CUSTOM
+            return CUSTOM
         return {name: {key: _plain(part) for key, part in asdict(value).items()}}  # type: ignore
     if isinstance(value, np.ndarray | jax.Array | np.generic):
         return np.asarray(value).tolist()
     if hasattr(value, "_fields"):  # a named tuple, such as a transform of optax
-        return _CUSTOM
+        return CUSTOM
     if isinstance(value, tuple | list | range):
         return [_plain(part) for part in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else _CUSTOM
+    return value if value is None or isinstance(value, bool | int | float | str) else CUSTOM
 
 
 def _stored(name: str, data: Any) -> Any:

@@ -4,7 +4,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from replicax.algorithm.kernel import Replica
+from replicax.algorithm.state import State
 from replicax.run import pytrees
 from replicax.run.initial import carry_like
 from replicax.run.program import Program
@@ -53,6 +56,27 @@ def restore(
     source = records.final.get("source")
     source = None if source is None else source.tobytes()
     return Restored(step, arrays["carry"], arrays["evaluation"], source)
+
+
+def restore_points(records: FolderRecords, like: Any) -> tuple[Any, np.ndarray]:
+    """Return the points of the checkpoint, leading axes (chain, replica), and `replica_at`.
+
+    Of targets with a model state; whatever kernel moved them. `like` is one point.
+    """
+    lead = records.final["learning_rates"].shape  # (chain, rung)
+    params, model_state = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((*lead, *x.shape), x.dtype), like
+    )
+    nothing = State(*(None for _ in State._fields))  # type: ignore[arg-type]
+    state = nothing._replace(
+        replicas=Replica(params, None),
+        model_state=model_state,
+        replica_at=jax.ShapeDtypeStruct(lead, jnp.int32),
+    )
+    wanted = {"carry": Carry(state, None)}  # type: ignore[arg-type]
+    arrays = checkpoint.restore(records.folder, records.commit.step, wanted, part=True)
+    state = arrays["carry"].state
+    return jax.tree.map(jnp.asarray, state.points), np.asarray(state.replica_at)
 
 
 def rewind(records: Records, program: Program, step: int, source: bytes | None = None) -> None:

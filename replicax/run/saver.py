@@ -36,6 +36,9 @@ class Evaluation:
     state: Any  # pytree of arrays
     evaluate: Callable[[Any, Carry], tuple[Any, dict[str, Any]]]  # state, carry -> state, row
     final: Callable[[Any], dict[str, np.ndarray]]  # state -> values that the run leaves at its end
+    # state, rung_of (step, chain, replica) of the steps just done -> state
+    follow: Callable[[Any, np.ndarray], Any] | None = None
+    running: Callable[[Any], Any] | None = None  # state -> the average so far, for callbacks
 
 
 @dataclass

@@ -84,7 +84,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "momentum 1": ({"momentum": 1}, "momentum"),
     "momentum negative": ({"momentum": -0.9}, "momentum"),
     "momentum not given": ({"momentum": None}, "momentum"),
-    "temperatures": ({"temperature": (1, 2)}, "temperature"),
+    "temperatures that fall": ({"temperature": (2, 1)}, "temperature"),
     "temperature negative": ({"temperature": -1.0}, "temperature"),
     "temperature infinite": ({"temperature": INF}, "temperature"),
     "rates of an ensemble": ({"method": "ensemble", "learning_rate": (0.1, 0.2)}, "learning_rate"),
@@ -252,7 +252,7 @@ MEANT = [
     ),
     Meant(
         "train: momentum 0",
-        lambda: TrainOptions(epochs=2, momentum=0).kernel(PROBLEM),
+        lambda: TrainOptions(epochs=2, momentum=0).kernel_of(PROBLEM),
         "plain SGD",
         lambda kernel: kernel.spec["name"] == "sgld",
     ),

@@ -81,6 +81,21 @@ def test_subsets_are_nested_and_follow_the_seed() -> None:
     assert len(small().subset(5).test_labels) == 10
 
 
+def test_a_validation_part_is_held_out_of_the_training_images() -> None:
+    whole = small()
+    split = whole.validation_split(6).check()
+    train, held = numbers(split.train_images), numbers(split.test_images)
+    assert len(held) == 6 and sorted(train + held) == list(range(20))
+    assert train == sorted(train) and held == sorted(held)
+    assert held != list(range(6)) and held != list(range(14, 20)), "not a random choice"
+    np.testing.assert_array_equal(split.train_labels, np.array(train) % 3)
+    np.testing.assert_array_equal(split.test_labels, np.array(held) % 3)
+    assert held != numbers(whole.validation_split(6, seed=1).test_images)
+    for count in (0, 20, 2.5):
+        with pytest.raises(ValueError, match="small has 20 training images; num_images .*is"):
+            whole.validation_split(count)
+
+
 @pytest.mark.parametrize("count", (0, 21, -1))
 def test_a_subset_has_images_and_no_more_than_there_are(count: int) -> None:
     with pytest.raises(ValueError, match="small has 20 train images; num_train is"):

@@ -93,3 +93,31 @@ def test_without_state(channels: str) -> None:
 def test_unknown_channels_are_refused() -> None:
     with pytest.raises(ValueError, match="Did you mean 'first'"):
         interop.from_equinox(make_model, channels="firsts")
+
+
+class Dropped(eqx.Module):
+    dense: eqx.nn.Linear
+    dropout: eqx.nn.Dropout
+
+    def __init__(self, key):
+        self.dense = eqx.nn.Linear(6 * 7 * 3, NUM_CLASSES, key=key)
+        self.dropout = eqx.nn.Dropout(0.5)
+
+    def __call__(self, image, key=None):
+        return self.dense(self.dropout(image.ravel(), key=key))
+
+
+def test_dropout_has_a_key_for_each_image_and_step() -> None:
+    network, images = compiled(interop.from_equinox(Dropped)), make_images()
+    images = jnp.broadcast_to(images[:1], images.shape)
+    params, state = network.init(jax.random.key(3))
+    first, after = network.apply(params, state, images, True)
+    second, _ = network.apply(params, after, images, True)
+    again, _ = network.apply(params, state, images, True)
+    assert np.array_equal(first, again) and np.abs(first - second).max() > 0.01
+    assert np.abs(first[0] - first[1]).max() > 0.01, "each image has a mask of its own"
+    tested, same = network.apply(params, after, images, False)
+    model = eqx.nn.inference_mode(Dropped(jax.random.key(3)))
+    wanted = jax.vmap(model)(jnp.moveaxis(images, -1, 1))
+    np.testing.assert_allclose(tested, wanted, rtol=1e-5)
+    assert same is not None and np.array_equal(same["key"], after["key"])

@@ -19,19 +19,23 @@ _RESTART = f"{_OPTIONS}::test_a_broken_network_restarts_by_default_where_there_i
 _EPOCHS = f"{_OPTIONS}::test_one_network_takes_the_epochs_of_all"
 _TENS = f"{_OPTIONS}::test_tests_and_averages_are_ten_epochs_apart"
 _DRAWN = f"{_OPTIONS}::test_draws_and_history_are_those_at_the_end_of_an_epoch"
+_STAY = "networks/test_cold_part.py::test_a_stay_begins_with_the_last_arrival_from_a_hotter_rung"
+_TURNS = (
+    "networks/test_cold_part.py::test_the_rungs_take_turns_and_leave_them_where_nobody_has_settled"
+)
 _EVALUATION = "networks/test_evaluate.py::test_an_evaluation_by_hand"
 _LONG = "networks/test_training_trips.py::test_a_training_goes_on_with_its_round_trips_and_epochs"
 
 PROBLEM = mutations_of(
     "networks/problem.py",
     (
-        "jnp.asarray(0.5 * scale * weight_decay * square)",
-        "jnp.asarray(0.5 * weight_decay * square)",
+        "jnp.asarray(0.5 * scale * decayed_square(",
+        "jnp.asarray(0.5 * decayed_square(",
         _DECAY,
     ),
     ("total = scale * loss", "total = loss", _DECAY),
     ("(total + prior(params) if prior_in_energy else total)", "(total)", _DECAY),
-    ("apart = weight_decay > 0 and not prior_in_energy", "apart = weight_decay > 0", _DECAY),
+    ("apart = has_decay and not prior_in_energy", "apart = has_decay", _DECAY),
     ("prior=prior if apart else None)", "prior=None)", _DECAY),
     (
         "return np.asarray(per_mean_loss, float) / self.scale",
@@ -83,12 +87,12 @@ METHODS = mutations_of(
     ("temperature=1e-3,", "temperature=1e-2,", _TABLE),
     ("temperature=1.0,", "temperature=0.1,", _TABLE),
     (
-        "momentum=0.0,",
-        "momentum=None,",
+        'kernel="sgld",',
+        'kernel="momentum",',
         f"{_METHODS}::test_sgld_has_no_momentum_and_the_others_have_the_users",
     ),
-    ('(0.005, 0.02), schedule="deo_star")', '(0.005, 0.05), schedule="deo_star")', _TABLE),
-    ("picks=False, test_every=10,", "picks=True, test_every=10,", _PICKED),
+    ('(0.005, 0.02), schedule="deo_star",', '(0.005, 0.05), schedule="deo_star",', _TABLE),
+    ('averages="nothing",', 'averages="coldest",', _PICKED),
     (
         "or self.draws_gaussian or epoch <= burn_in:",
         "or self.draws_gaussian or epoch < burn_in:",
@@ -134,7 +138,7 @@ OPTIONS = mutations_of(
         _RESTART,
     ),
     (
-        "self.epochs * self.num_replicas if self.parts.is_single else self.epochs",
+        "self.epochs * self.num_replicas if self.base.is_single else self.epochs",
         "self.epochs",
         _EPOCHS,
     ),
@@ -146,7 +150,7 @@ OPTIONS = mutations_of(
     ),
     ("_PICK_EVERY = 10", "_PICK_EVERY = 1", _TENS),
     ("return min(_PICK_EVERY, self.run_epochs)", "return _PICK_EVERY", _TENS),
-    ("return min(self.parts.test_every, self.run_epochs)", "return self.parts.test_every", _TENS),
+    ("return min(self.base.test_every, self.run_epochs)", "return self.base.test_every", _TENS),
     (
         "num_steps=self.run_epochs * steps,",
         "num_steps=self.epochs * steps,",
@@ -154,7 +158,7 @@ OPTIONS = mutations_of(
     ),
     ("burn_in=steps - 1,", "burn_in=steps,", _DRAWN),
     ("thin=steps,", "thin=1,", _DRAWN),
-    ('energy_at="before",', 'energy_at="moved",', _DRAWN),
+    ('if self.uses_temperature else "before",', 'if True else "before",', _DRAWN),
     (
         "target_swap_rate: float = 0.005",
         "target_swap_rate: float = 0.05",
@@ -190,7 +194,7 @@ EVALUATE = mutations_of(
         "sampled = predict.average(weighed, weight)",
         _EVALUATION,
     ),
-    ("averages.starts, averages.count + 1)", "averages.starts, averages.count)", _EVALUATION),
+    ("count=averages.count + 1)", "count=averages.count)", _EVALUATION),
     ("return jnp.moveaxis(values, 1, 0).reshape(", "return values.reshape(", _EVALUATION),
     ("jnp.argmax(logits, axis=1) == labels", "jnp.argmin(logits, axis=1) == labels", _EVALUATION),
     ('"weight": sampled.weight}', '"weight": jnp.sum(weight)}', _EVALUATION),
@@ -203,6 +207,15 @@ EVALUATE = mutations_of(
 
 TRAIN = mutations_of(
     "networks/train.py",
+    (
+        "points) if average_starts else None",
+        "points)",
+        "networks/test_train.py::test_an_average_may_begin_after_a_burn_in",
+    ),
+)
+
+CONTINUED = mutations_of(
+    "networks/continued.py",
     ("evaluation.state = restored.evaluation", "restored.evaluation", f"{_WITHIN_EPOCH}[deo]"),
     (
         "rewind(records, program, restored.step, restored.source)",
@@ -210,24 +223,9 @@ TRAIN = mutations_of(
         "networks/test_resume.py::test_rows_after_the_checkpoint_are_dropped",
     ),
     (
-        "options.pick_every, options.burn_in)",
-        "options.pick_every)",
-        "networks/test_train.py::test_an_average_may_begin_after_a_burn_in",
-    ),
-    (
-        "wanted = replica_at[:num_replicas]",
-        "wanted = np.arange(len(replica_at))[:num_replicas]",
+        "wanted = replica_at[0][:num_replicas]",
+        "wanted = list(range(len(replica_at[0])))[:num_replicas]",
         "networks/test_train.py::test_networks_of_a_run_come_from_cold_to_hot",
-    ),
-    (
-        "every = options.test_every * problem.steps_per_epoch",
-        "every = problem.steps_per_epoch",
-        _TENS,
-    ),
-    (
-        "starts = _first_chain(carry.state.points) if average_starts else None",
-        "starts = _first_chain(carry.state.points)",
-        "networks/test_train.py::test_an_average_may_begin_after_a_burn_in",
     ),
     (
         "if (problem.unit, problem.num_rows) != (metadata.unit, metadata.num_rows):",
@@ -235,6 +233,93 @@ TRAIN = mutations_of(
         "networks/test_train.py::test_starts_that_do_not_fit_get_a_sentence",
     ),
 )
+
+BUILD = mutations_of(
+    "networks/build.py",
+    (
+        "options.pick_every, options.burn_in)",
+        "options.pick_every)",
+        "networks/test_train.py::test_an_average_may_begin_after_a_burn_in",
+    ),
+    (
+        "every, posed = options.test_every * problem.steps_per_epoch,",
+        "every, posed = problem.steps_per_epoch,",
+        _TENS,
+    ),
+)
+
+_LAW = "networks/test_tempered.py::test_every_rung_samples_prior_times_tempered_likelihood[full]"
+_POSED = "networks/test_tempered.py::test_energies_are_in_the_unit_of_the_posterior"
+
+TEMPERED = mutations_of(
+    "networks/tempered.py",
+    ("return ratio * value, model_state", "return value, model_state", _POSED),
+    ("prior=lambda params: ratio * prior(params),", "prior=prior,", _POSED),
+    ("tempers_likelihood=True,", "tempers_likelihood=False,", _LAW),
+    ("return total / num_rows", "return total", _POSED),
+    ("total = total + rest * of_rows", "total = total + of_rows", _POSED),
+)
+TEMPERED_MOVES = mutations_of(
+    "algorithm/target.py",
+    (
+        "self._with_prior(gradient, params, temperature), model_state",
+        "self._with_prior(gradient, params, 1.0), model_state",
+        _LAW,
+    ),
+)
+
+_GROUPS = "networks/test_weight_decay.py::test_each_group_has_its_own"
+_SILENCE = "networks/test_silence.py"
+_IN_TIME = "networks/test_choices.py::test_rates_change_in_time_as_their_names_say"
+_CLIPPED = "networks/test_choices.py::test_gradients_are_cut_to_their_greatest_length"
+_LENGTHS = "networks/test_choices.py::test_lengths_of_gradients_are_per_mean_loss"
+
+CHOICES = [
+    *mutations_of(
+        "networks/weight_decay.py",
+        ("if fnmatchcase(name, pattern):", "if True:", _GROUPS),
+        ("(decay * square for decay", "(square for decay", _GROUPS),
+    ),
+    *mutations_of(
+        "algorithm/timed_kernels.py",
+        ("start = 1 / (warmup_steps + 1)", "start = 0.0", _IN_TIME),
+        (
+            "jnp.asarray(factor(count), rung.learning_rate.dtype), _SMALLEST)",
+            "jnp.asarray(factor(count), rung.learning_rate.dtype), 0.0)",
+            _IN_TIME,
+        ),
+    ),
+    *mutations_of(
+        "algorithm/clipping.py",
+        ("scale = jnp.minimum(1.0, max_norm", "scale = jnp.maximum(1.0, max_norm", _CLIPPED),
+        ("jax.lax.rsqrt(jnp.maximum(square", "(1 / jnp.maximum(square", _CLIPPED),
+    ),
+    *mutations_of(
+        "networks/options.py",
+        ("self.clip_norm * self.posed(problem).scale", "self.clip_norm", _LENGTHS),
+    ),
+    *mutations_of(
+        "networks/problems.py",
+        (
+            "if not has_tested and not np.isfinite(nll).any():",
+            "if not has_tested and not np.isfinite(nll).all():",
+            f"{_SILENCE}::test_a_test_that_is_not_finite_is_an_error_after_the_first_epoch",
+        ),
+        (
+            'ended = trained.result.code == "finished" and options.base.picks',
+            "ended = options.base.picks",
+            f"{_SILENCE}::test_an_average_of_nothing_is_a_problem",
+        ),
+    ),
+    *mutations_of(
+        "networks/build.py",
+        (
+            "if method.picks:",
+            "if False:",
+            f"{_SILENCE}::test_a_burn_in_after_the_last_average_is_refused",
+        ),
+    ),
+]
 
 _MOMENTS = "networks/test_swag.py::test_moments_are_those_of_numpy"
 _COVARIANCE = "networks/test_swag.py::test_draws_have_the_mean_and_covariance_of_the_formula"
@@ -331,4 +416,28 @@ SWAG_CYCLES = mutations_of(
     ),
 )
 
-MUTATIONS = [*PROBLEM, *METHODS, *OPTIONS, *EVALUATE, *TRAIN, *SWAG, *SWAG_CYCLES]
+COLD_PART = mutations_of(
+    "networks/cold_part.py",
+    ("stay + len(rung_of))", "len(rung_of))", _STAY),
+    ("rung_of >= self.num_rungs)[::-1]", "rung_of > self.num_rungs)[::-1]", _STAY),
+    ("rung_of >= self.num_rungs)[::-1]", "rung_of >= self.num_rungs)", _STAY),
+    ("(turn + place) % self.num_rungs", "place % self.num_rungs", _TURNS),
+    ("stay[rung] >= self.settle_steps", "stay[rung] >= 0", _TURNS),
+    ("stay[rung] >= self.settle_steps", "stay[rung] > self.settle_steps", _TURNS),
+)
+
+MUTATIONS = [
+    *CHOICES,
+    *COLD_PART,
+    *CONTINUED,
+    *BUILD,
+    *TEMPERED,
+    *TEMPERED_MOVES,
+    *PROBLEM,
+    *METHODS,
+    *OPTIONS,
+    *EVALUATE,
+    *TRAIN,
+    *SWAG,
+    *SWAG_CYCLES,
+]

@@ -90,4 +90,33 @@ CANONICAL = mutations_of(
     ),
 )
 
-MUTATIONS = [*POINTWISE, *CONV, *CONV_SPEC, *CANONICAL]
+_FRN = "nn/test_networks.py::test_a_resnet_with_frn_is_that_of_the_literature[silu]"
+_WIDE = "nn/test_networks.py::test_a_wide_resnet_is_that_of_the_literature"
+
+NETWORKS = [
+    *mutations_of(
+        "nn/network.py",
+        ('x = jnp.maximum(x, params["threshold"].astype(x.dtype))', "pass", _FRN),
+        ('padding = "SAME" if has_bias else', "padding =", _FRN),
+        ('return x + params["bias"].astype(x.dtype) if has_bias else x', "return x", _FRN),
+    ),
+    *mutations_of(
+        "nn/resnet.py",
+        ("return normalise.activation(shortcut + x),", "return jax.nn.relu(shortcut + x),", _FRN),
+    ),
+    *mutations_of(
+        "nn/wide_resnet.py",
+        (
+            'apply_conv(params["shortcut"], y, stride)',
+            'apply_conv(params["shortcut"], x, stride)',
+            _WIDE,
+        ),
+        (
+            'x, norm_state = normalise.apply(params["norm"], state["norm"], x, train)',
+            'norm_state = state["norm"]',
+            _WIDE,
+        ),
+    ),
+]
+
+MUTATIONS = [*POINTWISE, *CONV, *CONV_SPEC, *CANONICAL, *NETWORKS]

@@ -478,8 +478,8 @@ BATCHES = mutations_of(
         "run/test_epochs.py::test_a_further_batch_is_prepared_with_a_key_of_its_own",
     ),
     (
-        "return FreshBatches(draw, 1 - self.batch_size / self.num_rows)",
-        "return FreshBatches(draw, 1.0)",
+        "return FreshBatches(draw, 1 - self.batch_size / self.num_rows, data)",
+        "return FreshBatches(draw, 1.0, data)",
         "laws/test_judgement.py::test_the_noise_of_two_states_is_that_of_their_difference[500-epochs]",
     ),
     (

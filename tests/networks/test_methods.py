@@ -13,17 +13,17 @@ CLOCK = Clock(epochs=200, steps_per_epoch=5, cycle_epochs=50)
 
 
 def test_start_networks_are_trained_at_a_fifth_after_70_and_90_percent() -> None:
-    spec = METHODS["pretrain"].kernel(0.9, CLOCK).spec
+    spec = METHODS["pretrain"].build_kernel(0.9, CLOCK).spec
     assert spec is not None
     assert (spec["name"], spec["falls"], spec["factor"]) == ("stepwise", [700, 900], 0.2)
     assert spec["kernel"]["name"] == "momentum" and spec["kernel"]["decay"] == 0.9
-    short = METHODS["pretrain"].kernel(0.9, Clock(13, 4, 13)).spec
+    short = METHODS["pretrain"].build_kernel(0.9, Clock(13, 4, 13)).spec
     assert short is not None and short["falls"] == [4 * 9, 4 * 12], "whole epochs, the nearest"
 
 
 @pytest.mark.parametrize("method", ["cyc-sghmc", "cyc-swag"])
 def test_cycles_hold_their_last_15_percent(method: str) -> None:
-    spec = METHODS[method].kernel(0.9, CLOCK).spec
+    spec = METHODS[method].build_kernel(0.9, CLOCK).spec
     assert spec is not None
     del spec["kernel"]
     assert spec == {"name": "cyclical", "cycle_length": 250, "exploitation": 0.15, "hold": True}
@@ -37,6 +37,7 @@ def test_temperatures_rates_and_schedules_of_the_methods() -> None:
     assert table == {
         "deo-star": ((0.005, 0.02), 0.0, "deo_star", False),
         "deo": ((0.005, 0.02), 0.0, "deo", False),
+        "sghmc-pt": (0.005, "auto", "deo", False),
         "ensemble": (0.005, 0.0, "none", False),
         "sgld": (0.005, 1.0, "none", False),
         "cyc-sghmc": (0.1, 0.001, "none", True),
@@ -52,12 +53,12 @@ def test_temperatures_rates_and_schedules_of_the_methods() -> None:
 
 def test_sgld_has_no_momentum_and_the_others_have_the_users() -> None:
     for name, method in METHODS.items():
-        spec = method.kernel(0.8, CLOCK).spec
+        spec = method.build_kernel(0.8, CLOCK).spec
         assert spec is not None
         inner = spec.get("kernel", spec)
         assert (inner["name"] == "sgld") == (name == "sgld")
         assert inner.get("decay", 0.8) == 0.8
-        plain = method.kernel(0.0, CLOCK).spec
+        plain = method.build_kernel(0.0, CLOCK).spec
         assert plain is not None and plain.get("kernel", plain)["name"] == "sgld"
 
 
@@ -65,7 +66,7 @@ def weights_of(name: str, **options: int) -> list[list[float]]:
     """Of two networks in epochs 1 to 12."""
     method = METHODS[name]
     clock = Clock(epochs=12, steps_per_epoch=5, cycle_epochs=6)
-    weights = method.weights(clock, method.kernel(0.9, clock), **options)
+    weights = method.weights(clock, method.build_kernel(0.9, clock), **options)
     return [weights(epoch, 2).tolist() for epoch in range(1, 13)]
 
 

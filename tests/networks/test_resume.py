@@ -52,13 +52,13 @@ def test_a_run_that_is_made_longer_is_a_long_run(method: str, tmp_path: Path) ->
 
 
 def test_every_method_is_made_longer_or_refused() -> None:
-    assert set(METHODS) - set(LENGTHS) == {"pretrain"}
+    assert set(METHODS) - set(LENGTHS) == {"pretrain", "sghmc-pt"}  # which test_choices.py has
 
 
 @pytest.mark.parametrize(
     ("method", "options", "epochs", "sentence"),
     [
-        ("pretrain", {}, (20, 30), "learning rate of a pretraining follows its length"),
+        ("pretrain", {}, (20, 30), "learning rate.*stepwise.*follows its length"),
         ("ensemble", {}, (2, 20), "every 10 epochs.*such as this of 2.*at least 10 epochs"),
         ("sgld", {}, (9, 10), "every 10 epochs"),
         ("cyc-sghmc", {}, (9, 11), "18 epochs.*a cycle of 100.*train with cycle_epochs=18"),
@@ -141,8 +141,10 @@ def test_a_training_is_resumed_with_its_batch_size_and_kernel(
     (_, folder), other = killed, tiny_problem(batch_size=16)
     with pytest.raises(ValueError, match="32 rows, 8 a batch; .*32 rows, 16 a batch"):
         resume_training(folder, other)
-    for given in ({"kernel": "momentum"}, {"batch_size": 8}, {"chunk_steps": 4}, {"note": {}}):
-        with pytest.raises(ValueError, match="was made by rx.train.*gain and buffer_gain"):
+    for given in ({"batch_size": 8}, {"chunk_steps": 4}, {"note": {}}):
+        with pytest.raises(ValueError, match="was made by rx.train.*where they were your own"):
             rx.resume(folder, PROBLEM, **given)
+    with pytest.raises(ValueError, match="kernel is given, but the run .* leave out kernel"):
+        rx.resume(folder, PROBLEM, kernel="momentum")
     params, _ = networks_of(folder, other)  # another run may start from its networks
     assert np.shape(params["first"]["bias"])[0] == 3

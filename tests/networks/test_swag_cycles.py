@@ -50,7 +50,7 @@ def make_path(seed: int = 0) -> np.ndarray:
 def follow(path: np.ndarray, seed: int = 0, burn_in: int = 0) -> list[Average]:
     """The average after every epoch."""
     problem, method = predicting_itself(), METHODS["cyc-swag"]
-    kernel = method.kernel(0.9, CLOCK)
+    kernel = method.build_kernel(0.9, CLOCK)
     inner = evaluate.build(problem, method.weights(CLOCK, kernel, 10))
     evaluation = swag_cycles.build(inner, problem, CLOCK, kernel, path[0], seed, burn_in)
     averages = []

@@ -291,7 +291,7 @@ def test_a_cycle_is_averaged_at_its_end(folder: Path) -> None:
 
 def test_cycles_are_averaged_where_they_are_slow() -> None:
     method, clock = METHODS["cyc-sghmc"], Clock(epochs=20, steps_per_epoch=5, cycle_epochs=10)
-    weights = method.weights(clock, method.kernel(DECAY, clock), pick_every=10)
+    weights = method.weights(clock, method.build_kernel(DECAY, clock), pick_every=10)
     picked = [epoch for epoch in range(1, 21) if weights(epoch, 1).sum()]
     assert picked == [9, 10, 19, 20]
 

@@ -46,14 +46,19 @@ def check(folder: Path, step: int, digest: str | None) -> None:
         raise Damaged(f"{path} is damaged: its content is not what its digest says.")
 
 
-def restore(folder: Path, step: int, like: Any) -> Any:
-    """Return the checkpoint of `step` as a tree like `like`, a tree of shapes or arrays."""
+def restore(folder: Path, step: int, like: Any, part: bool = False) -> Any:
+    """Return the checkpoint of `step` as a tree like `like`, a tree of shapes or arrays.
+
+    With `part` the checkpoint may hold more than that.
+    """
     leaves = jax.tree_util.tree_leaves_with_path(like)
     expected = {_name(path): (x.shape, str(x.dtype)) for path, x in leaves if x.size}
     path = _path(folder, step)
     with _checkpointer() as checkpointer:
         stored = checkpointer.metadata(path).item_metadata.tree
         found = {name: (tuple(x.shape), str(np.dtype(x.dtype))) for name, x in stored.items()}
+        if part:
+            found = {name: value for name, value in found.items() if name in expected}
         if found != expected:
             raise ValueError(
                 f"The checkpoint in {folder} does not fit: the params, the kernel or the precision "

@@ -1,0 +1,88 @@
+"""From a problem and its options to the program of a training and its evaluation."""
+
+from typing import Any
+
+from replicax.algorithm.kernels import Kernel
+from replicax.errors import show
+from replicax.networks import evaluate, hooks, swag_cycles
+from replicax.networks.methods import Clock
+from replicax.networks.options import TrainOptions
+from replicax.networks.problem import Supervised
+from replicax.networks.problems import checked_first
+from replicax.run.program import Program, build_program
+from replicax.run.saver import Evaluation
+
+
+def check_problem(problem: Any) -> None:
+    """Raise unless this is a problem of networks."""
+    if not isinstance(problem, Supervised):
+        raise ValueError(
+            f"The problem is {show(problem)}; make one by rx.classification(network, dataset) or "
+            "rx.supervised(loss_fn, data, ...)."
+        )
+
+
+def build_training(problem: Supervised, options: TrainOptions) -> Program:
+    """Return the program of a training."""
+    every, posed = options.test_every * problem.steps_per_epoch, options.posed(problem)
+    return build_program(options.sampler(problem), posed.target, posed.batches, every)
+
+
+def build_evaluation(
+    problem: Supervised, options: TrainOptions, like: Any, starts: Any = None
+) -> Evaluation:
+    """Return the tests after every epoch, and the average of networks that the method asks for.
+
+    `like` has the shapes of one network, (params, model_state).
+    """
+    clock, kernel, method = options.clock(problem), options.kernel_of(problem), options.parts
+    weights = method.weights(clock, kernel, options.pick_every, options.burn_in)
+    if method.picks:
+        _check_picks(options, clock, kernel, weights)
+    evaluation = evaluate.build(
+        problem,
+        weights,
+        options.test_every,
+        starts,
+        options.cold_part(problem),
+        options.num_replicas,
+    )
+    evaluation = checked_first(evaluation)
+    if method.draws_gaussian:
+        evaluation = _draw_gaussian(problem, options, evaluation, like)
+    if options.evaluate is None:
+        return evaluation
+    return hooks.with_hook(evaluation, options.evaluate, problem.steps_per_epoch)
+
+
+def _check_picks(options: TrainOptions, clock: Clock, kernel: Kernel, weights: Any) -> None:
+    """Raise if no network of the run would be averaged."""
+    epochs = range(options.burn_in + 1, options.run_epochs + 1)
+    if options.parts.draws_gaussian:
+        last = options.run_epochs // clock.cycle_epochs * clock.cycle_epochs
+        ends = (epoch * clock.steps_per_epoch - 1 for epoch in epochs if epoch <= last)
+        picked = any(bool(kernel.exploits(end)) for end in ends)  # type: ignore[misc]
+    else:
+        picked = any(weights(epoch, 1).any() for epoch in epochs)
+    if picked:
+        return
+    when = f"every {options.pick_every} epochs" if options.parts.picks_all else "at cycles' ends"
+    raise ValueError(
+        f"burn_in is {options.burn_in} of {options.run_epochs} epochs; the method "
+        f'"{options.method_name}" averages networks {when}, and none would be left to average: '
+        "write a smaller burn_in, or more epochs."
+    )
+
+
+def _draw_gaussian(
+    problem: Supervised, options: TrainOptions, evaluation: Evaluation, like: Any
+) -> Evaluation:
+    if problem.batches.data is None:
+        raise ValueError(
+            f'The method "{options.method_name}" takes batch statistics anew from rows in memory, '
+            "and the data are a source: give arrays, or another method."
+        )
+    clock, kernel = options.clock(problem), options.kernel_of(problem)
+    return swag_cycles.build(
+        evaluation, problem, clock, kernel, like[0], options.seed, options.burn_in
+    )

@@ -1,0 +1,177 @@
+"""`resume_training`: continue a training from its folder; `networks_of`: its last networks."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from replicax.algorithm.target import with_row_energies
+from replicax.errors import check_folder
+from replicax.networks.build import build_evaluation, build_training, check_problem
+from replicax.networks.hooks import Epoch
+from replicax.networks.options import TrainOptions
+from replicax.networks.problem import Supervised
+from replicax.networks.problems import check_start
+from replicax.networks.trained import Trained
+from replicax.run import fingerprint, processes
+from replicax.run.devices import spread_over
+from replicax.run.host_loop import Callback, run
+from replicax.run.options import CUSTOM, check_watchers
+from replicax.run.program import Program
+from replicax.run.restore import Restored, point_like, restore, restore_points, rewind
+from replicax.run.storage.folder import FolderRecords, open_records, resumed_records
+
+
+def resume_training(
+    run_dir: str | Path,
+    problem: Supervised,
+    *,
+    epochs: int | None = None,
+    progress: bool | None = None,
+    callback: Callback | Sequence[Callback] | None = None,
+    method: Any = None,
+    kernel: Any = None,
+    rate_schedule: Any = None,
+    schedule: Any = None,
+    rule: Any = None,
+    gain: Any = None,
+    buffer_gain: Any = None,
+    evaluate: Callable[[Epoch], dict[str, Any]] | None = None,
+    checkpoint_every: int | str | None = None,
+    keep_checkpoints: int | None = None,
+    force: bool = False,
+    devices: Any = None,
+) -> Trained:
+    """Continue the training in a folder, bit for bit; more `epochs` make it longer.
+
+    The latter is refused where a longer run would begin in another way: with a learning rate or
+    cycle that follows the length, or with an average at its end.
+
+    What a folder cannot hold, functions and objects of your own, is given again: `method`,
+    `kernel`, `rate_schedule`, `schedule`, `rule`, `gain`, `buffer_gain`, `evaluate`. A problem that
+    does not fit the run is refused; `force=True` goes on with it.
+    """
+    check_problem(problem)
+    with resumed_records(check_folder("run_dir", run_dir)) as records:
+        return resume_records(
+            records,
+            problem,
+            epochs=epochs,
+            progress=progress,
+            callback=callback,
+            force=force,
+            devices=devices,
+            method=method,
+            kernel=kernel,
+            rate_schedule=rate_schedule,
+            schedule=schedule,
+            rule=rule,
+            gain=gain,
+            buffer_gain=buffer_gain,
+            evaluate=evaluate,
+            checkpoint_every=checkpoint_every,
+            keep_checkpoints=keep_checkpoints,
+        )
+
+
+def resume_records(
+    records: FolderRecords,
+    problem: Supervised,
+    *,
+    progress: bool | None = None,
+    callback: Callback | Sequence[Callback] | None = None,
+    force: bool = False,
+    devices: Any = None,
+    **given: Any,
+) -> Trained:
+    """Continue the training whose records were opened; see `resume_training`."""
+    check_watchers(progress, callback)
+    training = _check_fits(records, problem)
+    _check_given(records, training, given)
+    options = TrainOptions.from_json(training, given)
+    options.check_extends(training["epochs"])
+    batches, before = problem.batches.describe(), records.metadata.batches
+    if batches != before:
+        raise ValueError(
+            f"{records.folder} was trained on batches: {before}; the problem has: {batches}. Give "
+            "the same problem again."
+        )
+    program = build_training(problem, options)
+    if records.metadata.resolved["row_energies"]:
+        program = replace(program, target=with_row_energies(program.target))
+    program, like = spread_over(program, devices), point_like(records)
+    if not force:
+        fingerprint.check(records.folder, program, like, records.metadata.fingerprint)
+    restored = _restore(records, problem, options, program, like)
+    evaluation = build_evaluation(problem, options, like)
+    evaluation.state = restored.evaluation
+    folder, records = records.folder, processes.records_to_continue(records)
+    rewind(records, program, restored.step, restored.source)
+    sampler = options.sampler(problem)
+    records.write_metadata(
+        replace(
+            records.metadata, options=sampler.to_json(), training=options.to_json(), result=None
+        )
+    )
+    run(
+        program,
+        restored.carry,
+        records,
+        sampler,
+        evaluation=evaluation,
+        progress=progress,
+        callback=callback,
+    )
+    trained = Trained(processes.whole_records(records, folder), like)
+    check_start(trained)
+    return trained.warned()
+
+
+def _check_given(records: FolderRecords, training: dict[str, Any], given: dict[str, Any]) -> None:
+    """Raise if an object is given in the place of one that the folder holds."""
+    for name in ("method", "kernel", "rate_schedule", "schedule", "rule", "evaluate"):
+        stored = training.get(name)
+        own = CUSTOM in stored.values() if isinstance(stored, dict) else stored == CUSTOM
+        if given.get(name) is not None and not own:
+            raise ValueError(
+                f"{name} is given, but the run in {records.folder} goes on with what it was "
+                f"started with, which its folder holds: leave out {name}."
+            )
+
+
+def networks_of(run_dir: str | Path, problem: Supervised, num_replicas: int | None = None) -> Any:
+    """Return the last networks of a run, (params, model_state) with a leading axis from cold to
+    hot."""
+    records = open_records(check_folder("run_dir", run_dir), with_checkpoint=True)
+    check_problem(problem)
+    _check_fits(records, problem)
+    points, replica_at = restore_points(records, point_like(records))
+    if num_replicas is not None and num_replicas > len(replica_at[0]):
+        raise ValueError(
+            f"{run_dir} holds {len(replica_at[0])} networks, but {num_replicas} are needed to "
+            "start from: write fewer replicas, or pretrain more networks."
+        )
+    wanted = replica_at[0][:num_replicas]
+    return jax.tree.map(lambda leaf: leaf[0][wanted], points)
+
+
+def _check_fits(records: FolderRecords, problem: Supervised) -> dict[str, Any]:
+    """Return the options of a training as they are stored, if the problem fits it."""
+    folder, metadata = records.folder, records.metadata
+    if metadata.training is None:
+        raise ValueError(f"{folder} was not made by rx.train; rx.resume continues it.")
+    if (problem.unit, problem.num_rows) != (metadata.unit, metadata.num_rows):
+        raise ValueError(
+            f"{folder} was trained on {metadata.num_rows} rows in the unit {metadata.unit!r}; the "
+            f"problem has {problem.num_rows} in {problem.unit!r}. Give the same problem again."
+        )
+    return metadata.training
+
+
+def _restore(
+    records: FolderRecords, problem: Supervised, options: TrainOptions, program: Program, like: Any
+) -> Restored:
+    evaluation = jax.eval_shape(lambda: build_evaluation(problem, options, like).state)
+    return restore(records, program, like, evaluation)

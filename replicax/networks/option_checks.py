@@ -1,0 +1,148 @@
+"""Checks of the options of `rx.train` against each other, before anything is built.
+
+`options` is a `TrainOptions`: `options.base` is its method, `options.parts` the method as changed.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from replicax.errors import at_least, check_flag, check_number, choose, not_negative, show
+from replicax.networks.methods import KERNELS, MOMENTUM, check_rate_schedule
+from replicax.run.options import check_rungs
+
+
+def check_moves(options: Any) -> None:
+    """Raise unless kernel, momentum, clipping and the change of rates in time go together."""
+    kernel, warmup = options.kernel, options.warmup_epochs
+    if isinstance(kernel, str):
+        choose("kernel", kernel, KERNELS)
+    elif kernel is not None and options.momentum != MOMENTUM:
+        raise ValueError(
+            f"momentum is {options.momentum}, and the kernel is an object that has its own: leave "
+            'out the one, or write kernel="momentum".'
+        )
+    if options.rate_schedule is not None:
+        check_rate_schedule(options.rate_schedule)
+    if options.clip_norm is not None:
+        positive = (lambda x: x > 0), "it must be a number above 0, or None"
+        check_number("clip_norm", options.clip_norm, *positive)
+    not_negative("warmup_epochs", warmup)
+    if warmup and options.parts.rate_schedule != "cosine":
+        raise ValueError(
+            f"warmup_epochs is {warmup}, and the rate_schedule is "
+            f'{show(options.parts.rate_schedule)}: only "cosine" has a warm-up. Write that, or a '
+            "function of the step that has one, such as one of optax."
+        )
+    if warmup >= options.run_epochs:
+        raise ValueError(
+            f"warmup_epochs is {warmup}, and a network takes {options.run_epochs} epochs: write "
+            "fewer."
+        )
+
+
+def check_exchange(options: Any) -> None:
+    """Raise unless what belongs to an exchange is given to a method that has one."""
+    has_ladder, method = options.base.has_ladder, options.method_name
+    for name in ("schedule", "rule", "adapt", "swap_every"):
+        value = getattr(options, name)
+        if value is not None and not has_ladder:
+            raise ValueError(
+                f'{name} is {show(value)}; the method "{method}" has no ladder, and nothing to '
+                'exchange: leave it out, or write method="deo-star".'
+            )
+    if has_ladder and not options.parts.has_ladder:
+        raise ValueError(
+            f'schedule is {show(options.schedule)}, without exchange: write method="ensemble" for '
+            "independent networks."
+        )
+    check_flag("adapt", options.adapt, None)
+    if options.swap_every is not None:
+        at_least("swap_every", options.swap_every, 1)
+    choose("swap_energy", options.swap_energy, ("batch", "full"))
+    if options.swap_energy == "full" and not options.base.tempers_likelihood:
+        raise ValueError(
+            f'swap_energy is "full"; the method "{method}" judges swaps on mini-batches: leave it '
+            'out, or write method="sghmc-pt".'
+        )
+
+
+def check_rates(options: Any) -> None:
+    """Raise unless the learning rate is one, or one of a ladder where there is one."""
+    rate = options.learning_rate
+    if rate is None:
+        return
+    if callable(rate):
+        raise ValueError(
+            "learning_rate is a function; give the rate itself, and its change in time as "
+            "rate_schedule, a function of the step that begins at 1.0, such as "
+            "optax.cosine_decay_schedule(1.0, num_steps)."
+        )
+    check_rungs("learning_rate", rate)
+    if isinstance(rate, str):
+        raise ValueError(
+            'learning_rate is "auto", which networks do not have: give (cold, hot), or None for '
+            "those of the method."
+        )
+    if np.ndim(rate) and not options.base.has_ladder:
+        raise ValueError(
+            f'learning_rate is {rate}; the method "{options.method_name}" has no ladder: give one.'
+        )
+
+
+def check_temperature(options: Any) -> None:
+    """Raise unless the temperatures are those that method and rule can use."""
+    given, method, rule = options.temperature, options.method_name, options.parts.rule
+    value = options.base.temperature if given is None else given
+    if isinstance(value, str):
+        choose("temperature", value, ("auto",))
+        if not (options.base.tempers_likelihood and options.uses_temperature):
+            raise ValueError(
+                'temperature is "auto", which finds a ladder of temperatures by its swaps; the '
+                f'method "{method}" with the rule {show(rule)} does not: give numbers, such as '
+                "(1.0, 2.0)."
+            )
+        if options.burn_in == 0 or options.adapt is False:
+            raise ValueError(
+                'temperature is "auto", which is found in the burn-in: write burn_in=..., a third '
+                "of the epochs, say, without adapt=False; or temperature=(1.0, hot)."
+            )
+        return
+    if np.ndim(value) and not options.base.has_ladder:
+        raise ValueError(
+            f'temperature is {show(value)}; the method "{method}" has no ladder: give one number.'
+        )
+    check_rungs("temperature", value)
+    numbers = np.asarray(value, float)
+    if not np.all((numbers >= 0) & (numbers < np.inf)):  # NaN fails too
+        raise ValueError(
+            f"temperature is {show(value)}; give one number of at least 0, for the coldest rung, "
+            "or (cold, hot)."
+        )
+    if options.uses_temperature and not numbers.ndim:
+        raise ValueError(
+            f"temperature is {show(value)}, and the rule {show(rule)} compares the temperatures of "
+            "all rungs: give (cold, hot), such as (1.0, 2.0)."
+        )
+
+
+def check_cold_part(options: Any) -> None:
+    """Raise unless the rungs that are averaged are a part of the ladder."""
+    rungs, settle = options.average_rungs, options.settle_epochs
+    at_least("average_rungs", rungs, 1)
+    not_negative("settle_epochs", settle)
+    if not options.base.has_ladder and (rungs > 1 or settle):
+        name, value = ("average_rungs", rungs) if rungs > 1 else ("settle_epochs", settle)
+        raise ValueError(
+            f'{name} is {value}; the method "{options.method_name}" has no ladder: leave it out.'
+        )
+    if rungs > options.num_replicas:
+        raise ValueError(
+            f"average_rungs is {rungs}, and there are {options.num_replicas} rungs: write at most "
+            "as many."
+        )
+    if rungs == options.num_replicas and settle:
+        raise ValueError(
+            f"average_rungs is {rungs}, which is all rungs, so that no network ever arrives: leave "
+            "out settle_epochs, or write fewer."
+        )

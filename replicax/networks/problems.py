@@ -1,0 +1,59 @@
+"""Trainings that cannot come to anything: told at once where that is known, else at the end."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from replicax.run.rows import Carry
+from replicax.run.saver import Evaluation
+
+
+def checked_first(evaluation: Evaluation) -> Evaluation:
+    """Return the evaluation, which raises if its first test is not finite for any network."""
+    inner, has_tested = evaluation.evaluate, False
+
+    def evaluate(state: Any, carry: Carry) -> Any:
+        nonlocal has_tested
+        state, row, *more = inner(state, carry)
+        nll = np.asarray(row.get("nll", 0.0))
+        if not has_tested and not np.isfinite(nll).any():
+            raise ValueError(
+                f"The predictions of all {nll.size} networks on the test are not finite, though "
+                "their losses were: are the inputs of the test finite, and prepared like those of "
+                "the training?"
+            )
+        has_tested = True
+        return state, row, *more
+
+    return replace(evaluation, evaluate=evaluate)
+
+
+def check_start(trained: Any) -> None:
+    """Raise if the loss was not finite at the start, before a network had moved."""
+    code, _ = trained.result
+    if code != "nonfinite" or trained.num_steps > 1:
+        return
+    energy = np.asarray(trained._records.final["energy"])[0]
+    rung = int(np.argmin(np.isfinite(energy)))
+    raise ValueError(
+        f"The loss of the start is {energy[rung]} for network {rung}, before it has moved: are "
+        "inputs and labels finite, and is the loss defined for all of them?"
+    )
+
+
+def find_training_problems(trained: Any) -> list[str]:
+    """Return what makes the average of a training useless, as sentences."""
+    options, done, problems = trained.train_options, trained.num_epochs, []
+    ended = trained.result.code == "finished" and options.base.picks
+    if ended and float(trained.average.weight) == 0:
+        remedy = "a smaller settle_epochs" if options.settle_epochs else "more epochs"
+        problems.append(f"No network was averaged in {done} epochs: write {remedy}.")
+    nll = trained.epochs.get("nll", np.zeros((0, 1)))
+    if len(nll) and nll.ndim == 2 and not np.isfinite(nll[-1]).all():
+        broken = np.flatnonzero(~np.isfinite(nll[-1])).tolist()
+        problems.append(
+            f"The networks on rungs {broken} predict nothing finite at the end: write a smaller "
+            "hot end of learning_rate."
+        )
+    return problems

@@ -1,0 +1,96 @@
+"""The posterior of a network with its likelihood tempered and its prior exact.
+
+On a rung of temperature T
+
+    exp(-N L(theta) / T - N weight_decay |theta|^2 / 2),
+
+so that the coldest, T = 1, samples the posterior, and hot ones cannot leave the prior. Energies are
+in the unit "total" whatever the problem's, and hold the likelihood alone: in a swap the prior
+cancels.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from replicax.networks.problem import Supervised
+from replicax.run.batches import EpochBatches
+
+
+def tempered(problem: Supervised) -> Supervised:
+    """Return the problem with a tempered likelihood, if it is that of a posterior."""
+    target, ratio = problem.target, problem.num_rows / problem.scale
+    if target.tempers_likelihood:
+        return problem
+    prior, energy = target.prior, target.energy
+    if prior is None:
+        raise ValueError(
+            "The likelihood alone is tempered, and the problem has no prior apart from it: give "
+            "weight_decay=... to rx.supervised or rx.classification, and no prior_in_energy."
+        )
+
+    def total(params: Any, model_state: Any, batch: Any, key: Any) -> tuple[Array, Any]:
+        value, model_state = energy(params, model_state, batch, key)
+        return ratio * value, model_state
+
+    made = target._replace(
+        energy=total,
+        prior=lambda params: ratio * prior(params),
+        tempers_likelihood=True,
+        num_rows=problem.num_rows,
+    )
+    batches = problem.batches
+    if isinstance(batches, EpochBatches):
+        made = made._replace(whole_energy=_whole_energy(made.energy_at, batches))
+    return replace(problem, target=made, unit="total")
+
+
+def check_posterior(problem: Supervised, like: Any, name: str) -> None:
+    """Raise unless energies are a function of parameters and rows alone; `like` has the shapes of
+    one network, `name` is the method's."""
+    floating = [x for x in jax.tree.leaves(like[1]) if jnp.issubdtype(x.dtype, jnp.floating)]
+    if floating:
+        raise ValueError(
+            f'The method "{name}" samples the posterior of the parameters, and this network has a '
+            "model state, such as batch statistics, on which its loss depends: take one without, "
+            'such as rx.nn.resnet(20, norm="frn").'
+        )
+    batches = problem.batches
+    if not isinstance(batches, EpochBatches) or batches.prepare is None:
+        return
+    rows = jax.tree.map(lambda leaf: leaf[: batches.batch_size], batches.data)
+    one, other = (batches.prepare(jax.random.key(seed), rows) for seed in (0, 1))
+    leaves = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    if any(not np.array_equal(a, b) for a, b in leaves):
+        raise ValueError(
+            f'The method "{name}" samples the posterior of the data, and these are augmented at '
+            "random, which makes another likelihood: write augment=False, or a prepare that does "
+            "not depend on its key."
+        )
+
+
+def _whole_energy(energy_at: Any, batches: EpochBatches) -> Any:
+    """Return the energy over all rows, evaluated in batches and in a rest."""
+    num_rows, size = batches.num_rows, batches.batch_size
+    num_whole, rest = divmod(num_rows, size)
+    key = jax.random.key(0)  # on which neither batch nor energy depends
+
+    def of_rows(point: Any, rows: Any) -> Array:
+        prepared = rows if batches.prepare is None else batches.prepare(key, rows)
+        return energy_at(point, prepared, key)
+
+    def energy(point: Any, data: Any) -> Array:
+        whole = num_whole * size
+        pieces = jax.tree.map(
+            lambda leaf: leaf[:whole].reshape(num_whole, size, *leaf.shape[1:]), data
+        )
+        total = size * jnp.sum(jax.lax.map(lambda piece: of_rows(point, piece), pieces))
+        if rest:
+            total = total + rest * of_rows(point, jax.tree.map(lambda leaf: leaf[whole:], data))
+        return total / num_rows
+
+    return energy

@@ -1,0 +1,249 @@
+"""The choices of `rx.train`: kernels, rates in time, clipping, own methods and evaluations."""
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from common import assert_same_run
+from tiny_networks import EXCHANGING, tiny_data
+
+import replicax as rx
+from replicax.algorithm import kernels
+from replicax.algorithm.ladder import Ladder
+from replicax.networks.hooks import with_hook
+from replicax.networks.methods import METHODS, Clock, Method
+from replicax.networks.options import TrainOptions
+from replicax.nn.network import Network, apply_dense, init_dense
+from replicax.run import host_loop
+from replicax.run.saver import Evaluation
+
+
+def stay_by_hand(rung_of: np.ndarray, num_rungs: int) -> np.ndarray:
+    """Steps since each replica came to the coldest rungs, of paths (step, replica)."""
+    stay = np.zeros(rung_of.shape[1], int)
+    for row in rung_of:
+        stay = np.where(row < num_rungs, stay + 1, 0)
+    return stay
+
+
+CLOCK = Clock(epochs=10, steps_per_epoch=4, cycle_epochs=5, warmup_epochs=2)
+
+
+def moved(kernel: Any, gradients: list[float], rate: float = 0.5) -> list[float]:
+    """The steps that one parameter takes under these gradients, per learning rate."""
+    replica, taken = kernel.init(jnp.zeros(())), []
+    rung = Ladder(jnp.array(rate), jnp.array(0.0))
+    for gradient in gradients:
+        before = float(replica.params)
+        evaluate = lambda params, g=gradient: (jnp.zeros(()), jnp.array(g))  # noqa: E731
+        replica, _ = kernel.step(None, replica, evaluate, rung)
+        taken.append((float(replica.params) - before) / -rate)
+    return taken
+
+
+def test_rates_change_in_time_as_their_names_say() -> None:
+    def factors(schedule: Any) -> list[float]:
+        method = Method("own", kernel="sgld", rate_schedule=schedule)
+        return moved(method.build_kernel(0.0, CLOCK), [1.0] * 40)
+
+    np.testing.assert_allclose(factors("constant"), 1.0, rtol=1e-5)
+    cosine = factors("cosine")  # eight steps of warm-up, then half a cosine
+    np.testing.assert_allclose(cosine[:9], 1 / 9 + np.arange(9) / 9, rtol=1e-4)
+    fall = [(1 + math.cos(math.pi * k / 32)) / 2 for k in range(32)]
+    np.testing.assert_allclose(cosine[8:], fall, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(factors("stepwise"), [1.0] * 28 + [0.2] * 8 + [0.04] * 4, rtol=1e-4)
+    cycles = factors("cyclical")
+    np.testing.assert_allclose(cycles[:20], cycles[20:], rtol=1e-4)
+    own = factors(optax.exponential_decay(1.0, 10, 0.5))
+    np.testing.assert_allclose(own, 0.5 ** (np.arange(40) / 10), rtol=1e-4)
+    assert factors(lambda step: 0.0)[0] == pytest.approx(1e-6), "noise is divided by the rate"
+
+
+def test_gradients_are_cut_to_their_greatest_length() -> None:
+    clipped = METHODS["ensemble"].build_kernel(0.0, CLOCK, clip_norm=2.0)
+    np.testing.assert_allclose(moved(clipped, [1.0, -1.9, 5.0, -8.0]), [1, -1.9, 2, -2], rtol=1e-5)
+    both = kernels.clipped(kernels.sgld(), 5.0)
+    replica = both.init({"a": jnp.zeros(2), "b": jnp.zeros(1)})
+    slope = {"a": jnp.array([6.0, 0.0]), "b": jnp.array([8.0])}  # of length 10
+    rung = Ladder(jnp.array(1.0), jnp.array(0.0))
+    replica, _ = both.step(None, replica, lambda params: (jnp.zeros(()), slope), rung)
+    np.testing.assert_allclose(replica.params["a"], [-3.0, 0.0], rtol=1e-5)
+    np.testing.assert_allclose(replica.params["b"], [-4.0], rtol=1e-5)
+    again = kernels.from_spec(both.spec)  # type: ignore[arg-type]
+    assert again.spec == both.spec and again.caveat is not None
+
+
+def test_lengths_of_gradients_are_per_mean_loss() -> None:
+    for unit, scale in (("mean", 1), ("total", 32)):
+        problem = rx.classification(PLAIN, tiny_data(), batch_size=8, augment=False, unit=unit)
+        spec = TrainOptions(epochs=3, clip_norm=0.5).kernel_of(problem).spec
+        assert spec is not None and spec["max_norm"] == 0.5 * scale
+
+
+def plain_network() -> Network:
+    """Two dense layers without a state."""
+
+    def init(key: Any) -> tuple[Any, Any]:
+        first, last = jax.random.split(key)
+        return {"first": init_dense(first, 36, 4), "last": init_dense(last, 4, 3)}, {}
+
+    def apply(params: Any, state: Any, images: Any, train: bool) -> tuple[Any, Any]:
+        x = jnp.tanh(apply_dense(params["first"], images.reshape(len(images), -1)))
+        return apply_dense(params["last"], x), state
+
+    return Network(init, apply)
+
+
+PLAIN = plain_network()
+PROBLEM = rx.classification(PLAIN, tiny_data(), batch_size=8, augment=False, weight_decay=0.1)
+
+
+class Watch:
+    """An evaluation that keeps all networks, and tells how far they lie apart."""
+
+    def __init__(self) -> None:
+        self.networks: dict[int, Any] = {}
+
+    def __call__(self, epoch: rx.Epoch) -> dict[str, Any]:
+        self.networks[epoch.number] = epoch.networks
+        spread = jnp.std(epoch.networks[0]["last"]["bias"], axis=0)
+        return {"spread": spread, "picked": epoch.average.weight, "n": epoch.number}
+
+
+OWN = rx.Method(
+    "adam-pt", (0.01, 0.05), kernel=optax.adam(1.0), schedule="deo_star", rate_schedule="cosine"
+)
+OWN_OPTIONS = EXCHANGING | {"method": OWN, "learning_rate": None, "epochs": 6, "seed": 1}
+OWN_OPTIONS |= {"average_rungs": 2, "settle_epochs": 1.5, "burn_in": 1, "keep_networks": True}
+
+
+def stop_at(step: int, seen: list[float]) -> Any:
+    def callback(progress: rx.Progress) -> str | None:
+        seen.append(float(progress.average.weight))
+        return "stop" if progress.step >= step else None
+
+    return callback
+
+
+def test_a_method_of_ones_own_goes_on_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_loop, "_FIRST_STEPS", 3)  # the host looks every three steps
+    monkeypatch.setattr(host_loop.Pace, "after", lambda pace, steps, seconds: pace)
+    watch, folder, seen = Watch(), tmp_path / "run", []
+    options = OWN_OPTIONS | {"evaluate": watch}
+    straight = rx.train(PROBLEM, PLAIN.init, **options)
+    whole = watch.networks
+    watch.networks = {}
+    stopped = rx.train(PROBLEM, PLAIN.init, **options, run_dir=folder, callback=stop_at(9, seen))
+    assert stopped.num_steps % 4, "it must stop within an epoch"
+    assert seen[-1] == float(stopped.average.weight)
+    for missing, given in (("method", {"evaluate": watch}), ("evaluate", {"method": OWN})):
+        with pytest.raises(ValueError, match=f"{missing} of your own"):
+            rx.resume_training(folder, PROBLEM, **given)
+    resumed = rx.resume_training(folder, PROBLEM, progress=False, method=OWN, evaluate=watch)
+    assert_same_run(resumed, straight)
+    jax.tree.map(np.testing.assert_array_equal, watch.networks, whole)
+    assert resumed.method == rx.load(folder).method == "adam-pt"  # type: ignore[attr-defined]
+    assert resumed.epochs["n"].tolist() == [1, 2, 3, 4, 5, 6]
+    assert resumed.epochs["spread"].shape == (6, 3)
+    np.testing.assert_array_equal(resumed.epochs["picked"], straight.epochs["weight"])
+    assert_average_of_the_cold_part(straight, whole)
+    networks = rx.networks_of(folder, PROBLEM)  # whatever kernel moved them
+    jax.tree.map(np.testing.assert_array_equal, networks, whole[6])
+
+
+def assert_average_of_the_cold_part(trained: rx.Trained, networks: dict[int, Any]) -> None:
+    """Rungs 0 and 1 in turn, of networks that have been there for six steps."""
+    rung_of, logits, picked = trained.rung_of[0], 0.0, []
+    for epoch in range(2, 7):
+        until = rung_of[: epoch * 4]
+        stay = stay_by_hand(until, 2)[np.argsort(until[-1])]  # by rung
+        settled = [rung for rung in ((epoch - 1) % 2, epoch % 2) if stay[rung] >= 6]
+        if settled:
+            picked.append(settled[0])
+            network = jax.tree.map(lambda leaf, rung=settled[0]: leaf[rung], networks[epoch])
+            logits = logits + PROBLEM.test.logits(*network, PROBLEM.test.inputs)
+    assert picked and picked != [1, 0, 1, 0, 1], "some must not have settled"
+    assert float(trained.average.weight) == len(picked)
+    np.testing.assert_allclose(trained.average.logits, logits, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_tempered_sghmc_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"method": "sghmc-pt", "num_replicas": 3, "epochs": 4, "burn_in": 2}
+    options |= {"swap_every": 2, "learning_rate": 0.01, "keep_networks": True, "progress": False}
+    straight = rx.train(PROBLEM, PLAIN.init, **options)
+    rx.train(PROBLEM, PLAIN.init, **options, run_dir=tmp_path / "run", callback=stop_at(8, []))
+    resumed = rx.resume_training(tmp_path / "run", PROBLEM, progress=False)
+    assert_same_run(resumed, straight)
+
+
+def test_what_an_evaluation_may_return() -> None:
+    state = SimpleNamespace(step=4, replica_at=[[0]], points=jnp.zeros((1, 1)))
+    inner = Evaluation(None, lambda state, carry: (state, {"nll": 1.0}), None, running=str)  # type: ignore
+
+    def row(*returned: Any) -> Any:
+        values = iter(returned)
+        made = with_hook(inner, lambda epoch: next(values), steps_per_epoch=4)
+        for _ in returned:
+            _, row = made.evaluate(None, SimpleNamespace(state=state))  # type: ignore[arg-type]
+        return row
+
+    assert row({"f1": 0.5}) == {"nll": 1.0, "f1": 0.5}
+    for returned, message in (
+        ([3.0], "evaluate returned 3.0; return a dict"),
+        ([{"nll": 1.0}], "nll, which the table of epochs has already"),
+        ([{"name": "good"}], "return numbers"),
+        ([{"a": 1.0}, {"b": 1.0}], "the same numbers after every epoch"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            row(*returned)
+
+
+def test_folders_from_before_these_options_can_be_read() -> None:
+    options = TrainOptions(epochs=9, method="ensemble", learning_rate=0.1)
+    stored = options.to_json()
+    names = list(stored)
+    old = {name: stored[name] for name in names[: names.index("average_rungs")]}
+    assert TrainOptions.from_json(old, {}) == TrainOptions.from_json(stored, {}) == options
+    assert TrainOptions.recorded(old).run_epochs == 9
+    plain = rx.Method("two", schedule="deo", learning_rate=(0.1, 0.2))
+    again = TrainOptions.from_json(TrainOptions(epochs=9, method=plain).to_json(), {})
+    assert again.base.schedule == "deo" and again.method_name == "two"
+
+
+def test_choices_that_do_not_go_together_are_refused() -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"kernel": "hmc"}, "kernel is 'hmc'"),
+        ({"kernel": optax.adam(1.0), "momentum": 0.5}, "an object that has its own"),
+        ({"rate_schedule": "cosin"}, "Did you mean 'cosine'"),
+        ({"learning_rate": optax.constant_schedule(0.1)}, "rate_schedule, a function of the step"),
+        ({"warmup_epochs": 1}, 'only "cosine" has a warm-up'),
+        ({"warmup_epochs": 9, "rate_schedule": "cosine"}, "write fewer"),
+        ({"clip_norm": 0}, "clip_norm is 0"),
+        ({"method": "ensemble", "rule": "deterministic"}, "nothing to exchange"),
+        ({"method": "ensemble", "schedule": "deo"}, "nothing to exchange"),
+        ({"schedule": "none"}, 'write method="ensemble"'),
+        ({"method": "sgd"}, "one of deo-star"),
+        ({"method": rx.Method}, "method is the class Method"),
+        ({"evaluate": 3}, "evaluate is 3"),
+        ({"on_nonfinite": "ignore"}, "one of restart, stop"),
+    ]
+    for options, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            TrainOptions(**({"epochs": 9} | options))
+    for fields, message in (
+        ({"averages": "some"}, "averages is 'some'"),
+        ({"averages": "gaussian"}, 'rate_schedule="cyclical"'),
+        ({"is_single": True, "schedule": "deo"}, "one network"),
+        ({"name": ""}, "give the method a name"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Method(**({"name": "own"} | fields))

@@ -1,0 +1,94 @@
+"""Trainings that cannot come to anything are told: at once, or as problems at the end."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import replicax as rx
+from replicax.networks.build import build_evaluation
+from replicax.networks.options import TrainOptions
+from replicax.networks.problems import checked_first, find_training_problems
+from replicax.results.problems import _restarts
+from replicax.run.saver import Evaluation
+
+
+def problem_of(loss: Any, logits: Any = lambda params, state, x: x * params) -> rx.Supervised:
+    test = rx.Test(logits, jnp.ones((2, 2)), jnp.array([0, 1]), 2)
+    return rx.supervised(
+        lambda params, state, batch, key: (loss(params, batch), state),
+        np.ones((8, 2), np.float32),
+        batch_size=4,
+        test=test,
+    )
+
+
+BRIEF: dict[str, Any] = {"epochs": 3, "num_replicas": 2, "progress": False}
+
+
+def test_a_loss_that_is_not_finite_at_the_start_is_an_error() -> None:
+    problem = problem_of(lambda params, batch: jnp.mean(jnp.log(params) * batch))
+    with pytest.raises(ValueError, match="loss of the start is nan for network 0, before it has"):
+        rx.train(problem, (jnp.array(-1.0), {}), **BRIEF)
+
+
+def test_a_test_that_is_not_finite_is_an_error_after_the_first_epoch() -> None:
+    def tests(nll: list[float]) -> Evaluation:
+        rows = iter(nll)
+        evaluate = lambda state, carry: (state, {"nll": np.array([next(rows), np.nan])})  # noqa: E731
+        return checked_first(Evaluation(None, evaluate, None))  # type: ignore[arg-type]
+
+    with pytest.raises(ValueError, match="predictions of all 2 networks on the test are not fin"):
+        tests([np.nan]).evaluate(None, None)  # type: ignore[arg-type]
+    later = tests([1.0, np.nan])  # what was once finite is told at the end
+    for _ in range(2):
+        later.evaluate(None, None)  # type: ignore[arg-type]
+    problem = problem_of(lambda params, batch: jnp.mean((params - batch) ** 2))
+    made = build_evaluation(problem, TrainOptions(epochs=3, num_replicas=2), (jnp.zeros(()), {}))
+    assert made.evaluate.__qualname__.startswith("checked_first"), "a training has the check"
+
+
+def trained_of(weight: float, nll: list[float], code: str = "finished", **options: Any) -> Any:
+    return SimpleNamespace(
+        train_options=TrainOptions(epochs=3, num_replicas=2, **options),
+        num_epochs=3,
+        average=SimpleNamespace(weight=weight),
+        epochs={"nll": np.array([nll])},
+        result=SimpleNamespace(code=code),
+    )
+
+
+def test_an_average_of_nothing_is_a_problem() -> None:
+    assert find_training_problems(trained_of(3, [1.0, 2.0])) == []
+    assert find_training_problems(trained_of(0, [1.0, 2.0], "stopped")) == []
+    assert find_training_problems(trained_of(0, [1.0, 2.0], method="pretrain")) == []
+    (sentence,) = find_training_problems(trained_of(0, [1.0, 2.0], settle_epochs=2))
+    assert "No network was averaged in 3 epochs: write a smaller settle_epochs" in sentence
+    (sentence,) = find_training_problems(trained_of(3, [1.0, np.nan]))
+    assert "networks on rungs [1] predict nothing finite" in sentence
+
+
+def test_replicas_that_break_again_and_again_are_a_problem() -> None:
+    def found(count: int, num_steps: int) -> str | None:
+        records = SimpleNamespace(final={"restarts": np.array([[0, 1, count]])})
+        return _restarts(SimpleNamespace(_records=records, num_steps=num_steps))
+
+    assert found(9, 100) is None and found(50, 100_000) is None
+    assert "rung 2 of chain 0 broke 50 times in 1000 steps" in (found(50, 1000) or "")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "ensemble", "epochs": 25, "burn_in": 21}, "every 10 epochs, and none"),
+        ({"method": "cyc-sghmc", "epochs": 6, "cycle_epochs": 10, "burn_in": 10}, "cycles' ends"),
+        ({"method": "cyc-swag", "epochs": 6, "cycle_epochs": 10, "burn_in": 10}, "cycles' ends"),
+    ],
+)
+def test_a_burn_in_after_the_last_average_is_refused(options: Any, message: str) -> None:
+    problem = problem_of(lambda params, batch: jnp.mean((params - batch) ** 2))
+    chosen = TrainOptions(num_replicas=2, **options)
+    with pytest.raises(ValueError, match=message):
+        build_evaluation(problem, chosen, (jnp.zeros(()), {}))

@@ -1,0 +1,121 @@
+"""`sghmc-pt`: the law of its rungs where the posterior is known, and what it refuses."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from common import slow
+from tiny_networks import NETWORK, tiny_problem
+
+import replicax as rx
+from replicax.networks.options import TrainOptions
+from replicax.networks.tempered import tempered
+
+NUM_ROWS, SIZE, DECAY, BURN_IN = 64, 256, 1.0, 10
+ROWS = 0.5 * np.random.default_rng(0).normal(size=(NUM_ROWS, SIZE)).astype(np.float32)
+
+
+def mean_problem(**options: Any) -> rx.Supervised:
+    """The mean of Gaussian rows, and a Gaussian prior of the precision of DECAY x NUM_ROWS."""
+
+    def loss_fn(params: Any, state: Any, batch: Any, key: Any) -> tuple[Any, Any]:
+        return jnp.mean(jnp.sum((params - batch) ** 2, axis=1)) / 2, state
+
+    logits = lambda params, state, inputs: inputs * params[0]  # noqa: E731
+    test = rx.Test(logits, jnp.ones((2, 2)), jnp.array([0, 1]), 2)
+    chosen: dict[str, Any] = {"batch_size": 16, "weight_decay": DECAY, "test": test} | options
+    return rx.supervised(loss_fn, ROWS, **chosen)
+
+
+FULL = {"rule": "metropolis", "swap_energy": "full"}
+FRESH = {"rule": "bias_corrected"}  # the default: on a further mini-batch
+
+
+@pytest.mark.parametrize("judging", [FULL, slow(FRESH)], ids=["full", "fresh"])
+def test_every_rung_samples_prior_times_tempered_likelihood(judging: dict[str, Any]) -> None:
+    """With rows x_i of unit variance, rung T is Gaussian of precision N (1 / T + decay)."""
+    trained = rx.train(
+        mean_problem(unit="mean" if judging is FULL else "total"),
+        (jnp.zeros(SIZE), {}),
+        method="sghmc-pt",
+        num_replicas=3,
+        epochs=110,
+        burn_in=BURN_IN,
+        learning_rate=0.03,
+        temperature=(1.0, 1.5),
+        swap_every=1,
+        adapt=False,
+        keep_networks=True,
+        progress=False,
+        **judging,
+    )
+    temperature = trained.temperatures[0][:, None]
+    np.testing.assert_allclose(temperature[:, 0], [1.0, 1.5**0.5, 1.5], rtol=1e-5)
+    variance = 1 / (NUM_ROWS * (1 / temperature + DECAY))
+    mean = ROWS.sum(axis=0) / temperature * variance
+    draws = np.asarray(jax.tree.leaves(trained.draws)[0])[0, BURN_IN:]
+    assert 0.93 < np.mean((draws - mean[0]) ** 2) / variance[0, 0] < 1.09
+    rate = trained.verdict_rate[0]
+    assert np.all((rate > 0.05) & (rate < 0.9)), "the rungs must exchange"
+    assert trained.round_trips[0] > 0
+    if judging is FULL:  # whose energies are exact
+        energies = trained._records.read("draws", "rung_energy")[BURN_IN:, 0]
+        least = NUM_ROWS / 2 * np.mean(np.sum((mean[:, None] - ROWS) ** 2, axis=2), axis=1)
+        excess = (energies.mean(axis=0) - least) / (NUM_ROWS * SIZE * variance[:, 0] / 2)
+        np.testing.assert_allclose(excess, 1.0, atol=0.12)
+
+
+@pytest.mark.parametrize("unit", ["mean", "total"])
+def test_energies_are_in_the_unit_of_the_posterior(unit: str) -> None:
+    posed = tempered(mean_problem(unit=unit, batch_size=24))
+    assert (posed.unit, posed.scale) == ("total", NUM_ROWS)
+    params = jnp.linspace(-1.0, 1.0, SIZE)
+    total = np.sum((np.asarray(params) - ROWS) ** 2) / 2
+    energy, _ = posed.target.energy(params, {}, ROWS, None)
+    np.testing.assert_allclose(energy, total, rtol=1e-5)
+    whole = posed.target.whole_energy((params, {}), jnp.asarray(ROWS))  # two batches and a rest
+    np.testing.assert_allclose(whole, total, rtol=1e-5)
+    square = NUM_ROWS * DECAY * np.sum(np.asarray(params) ** 2) / 2
+    np.testing.assert_allclose(posed.target.prior(params), square, rtol=1e-5)
+    assert tempered(posed) is posed
+
+
+def test_what_is_no_posterior_is_refused() -> None:
+    options: dict[str, Any] = {"method": "sghmc-pt", "epochs": 2, "num_replicas": 2}
+    options |= {"temperature": (1.0, 1.5), "progress": False}
+    start = (jnp.zeros(SIZE), {})
+    with pytest.raises(ValueError, match="has no prior apart"):
+        rx.train(mean_problem(weight_decay=0.0), start, **options)
+    with pytest.raises(ValueError, match="has no prior apart"):
+        rx.train(mean_problem(prior_in_energy=True), start, **options)
+    shaken = mean_problem(prepare=lambda key, rows: rows + jax.random.normal(key))
+    with pytest.raises(ValueError, match="augmented at random"):
+        rx.train(shaken, start, **options)
+    with pytest.raises(ValueError, match="batch statistics"):
+        rx.train(tiny_problem(), NETWORK.init, **options)
+    with pytest.raises(ValueError, match="clipped"):
+        rx.train(mean_problem(), start, clip_norm=1.0, **options)
+
+
+def test_temperatures_must_suit_the_rule() -> None:
+    auto = TrainOptions(epochs=30, method="sghmc-pt", burn_in=10)
+    sampler = auto.sampler(mean_problem())
+    assert (sampler.temperature, sampler.adapt, sampler.energy_at) == ("auto", 10 * 4, "moved")
+    assert (sampler.rule, sampler.swap_every, sampler.schedule) == ("bias_corrected", 10, "deo")
+    pair = TrainOptions(epochs=30, temperature=(0.5, 2.0)).sampler(mean_problem())
+    np.testing.assert_allclose(pair.temperature, np.array([0.5, 2.0]) / NUM_ROWS)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"method": "sghmc-pt"}, "is found in the burn-in"),
+        ({"method": "sghmc-pt", "rule": "deterministic", "burn_in": 5}, "give numbers"),
+        ({"method": "sghmc-pt", "temperature": 1.0}, "of all rungs"),
+        ({"rule": "bias_corrected"}, "of all rungs"),
+        ({"temperature": "auto", "burn_in": 5}, "does not: give numbers"),
+        ({"temperature": (1.0, -2.0)}, "at least 0"),
+        ({"temperature": (1.0, 2.0), "method": "ensemble"}, "has no ladder"),
+        ({"swap_energy": "full"}, "judges swaps on mini-batches"),
+    ]
+    for options, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            TrainOptions(epochs=30, **options)
