@@ -218,13 +218,19 @@ def sample(
     return Posterior(records, like).warned()
 
 
-def load(folder: str | Path) -> Posterior:
-    """Open a run folder, or what `Posterior.save` wrote."""
+def load(folder: str | Path, problem: Any = None) -> Posterior:
+    """Open a run folder, or what `Posterior.save` wrote.
+
+    `problem` is that of a training, with which `trained.predict` works: a folder does not hold the
+    function of its network.
+    """
     records = open_records(check_folder("folder", folder))
     if not records.final or int(records.final["step"]) == 0:
         raise ValueError(f"{folder} holds a run that ended before its first step was saved.")
     if records.metadata.kind == "train":
         from replicax.networks.trained import Trained
 
-        return Trained(records)
+        return Trained(records, problem=problem)
+    if problem is not None:
+        raise ValueError(f"{folder} was not made by rx.train; write rx.load(folder) alone.")
     return Posterior(records)

@@ -10,10 +10,11 @@ import jax
 import numpy as np
 
 from replicax.algorithm.tuning import Gain
-from replicax.errors import check_flag, check_folder, show
+from replicax.errors import check_flag, check_folder
 from replicax.networks import evaluate, swag_cycles
+from replicax.networks.kept import Keeper
 from replicax.networks.options import TrainOptions
-from replicax.networks.problem import Supervised
+from replicax.networks.problem import Supervised, check_problem
 from replicax.networks.trained import Trained
 from replicax.nn.network import Network
 from replicax.run import fingerprint, processes, pytrees
@@ -47,6 +48,7 @@ def train(
     on_nonfinite: str | None = None,
     average_starts: bool = False,
     keep_networks: bool = False,
+    keep_averaged: int = 100,
     burn_in: int = 0,
     cycle_epochs: int = 100,
     seed: int = 0,
@@ -63,7 +65,7 @@ def train(
     All numbers are per mean loss, whatever the problem's unit.
 
     Args:
-        problem: made by `rx.supervised` or `rx.classification`, with a test.
+        problem: made by `rx.classification`, `rx.regression` or `rx.supervised`.
         start: (params, model_state); a function of a key that returns it, such as `network.init`;
             `rx.per_replica((params, model_state))`; or the folder of a run, for its last networks.
         epochs: of each replica. Methods that have one network take `num_replicas` times as many.
@@ -77,7 +79,9 @@ def train(
             by default the former with a ladder and the latter without, where networks would
             become twins.
         average_starts: average the predictions of the start networks, too (apart).
-        keep_networks: store the coldest network of every epoch; else only predictions are kept.
+        keep_networks: store the coldest network of every epoch, as draws.
+        keep_averaged: of the networks that are averaged at most so many, evenly spaced, and at most
+            256 MB, are kept for `trained.predict`; 0 keeps none.
         burn_in: epochs before the average begins.
         cycle_epochs: of the methods that go in cycles.
         checkpoint_every, keep_checkpoints: as in `rx.sample`.
@@ -104,6 +108,7 @@ def train(
         on_swap=on_swap,
         on_nonfinite=on_nonfinite,
         keep_networks=keep_networks,
+        keep_averaged=keep_averaged,
         burn_in=burn_in,
         cycle_epochs=cycle_epochs,
         seed=seed,
@@ -115,11 +120,11 @@ def train(
     program = spread_over(build_training(problem, options), devices)
     if from_folder:
         start = per_replica(networks_of(start, problem, program.num_replicas), by_chain=False)
-    carry = initial_carry(program, start)
+    carry = initial_carry(program, problem.start(start))
     starts = _first_chain(carry.state.points) if average_starts else None
     like = jax.eval_shape(pytrees.first, carry.state.points)
-    if problem.test is not None:
-        evaluate.check_logits(problem.test, like)
+    if problem.predictor is not None:
+        problem.predictor.check(like)
     evaluation = build_evaluation(problem, options, like, starts)
     sampler = options.sampler(problem)
     with new_records(processes.own_folder(run_dir)) as records:
@@ -127,7 +132,7 @@ def train(
             Metadata(
                 kind="train",
                 options=sampler.to_json(),
-                resolved=program.describe(),
+                resolved={**program.describe(), "likelihood": problem.likelihood},
                 params=pytrees.describe(like),
                 batches=problem.batches.describe(),
                 training=options.to_json(),
@@ -148,7 +153,7 @@ def train(
             progress=progress,
             callback=callback,
         )
-    return Trained(records, like).warned()
+    return Trained(records, like, problem).warned()
 
 
 def _check_call(problem: Any, start: Any, note: Any) -> None:
@@ -168,15 +173,6 @@ def _check_call(problem: Any, start: Any, note: Any) -> None:
         raise ValueError("note must be a dict of plain data: numbers, text, lists and dicts.")
 
 
-def check_problem(problem: Any) -> None:
-    """Raise unless this is a problem of networks."""
-    if not isinstance(problem, Supervised):
-        raise ValueError(
-            f"The problem is {show(problem)}; make one by rx.classification(network, dataset) or "
-            "rx.supervised(loss_fn, data, ...)."
-        )
-
-
 def build_training(problem: Supervised, options: TrainOptions) -> Program:
     """Return the program of a training."""
     every = options.test_every * problem.steps_per_epoch
@@ -192,7 +188,8 @@ def build_evaluation(
     """
     clock, kernel = options.clock(problem), options.kernel(problem)
     weights = options.parts.weights(clock, kernel, options.pick_every, options.burn_in)
-    evaluation = evaluate.build(problem, weights, options.test_every, starts)
+    keeper = Keeper.of(like, options.keep_averaged)
+    evaluation = evaluate.build(problem, weights, options.test_every, starts, keeper)
     if not options.parts.draws_gaussian:
         return evaluation
     if problem.batches.data is None:
@@ -201,7 +198,7 @@ def build_evaluation(
             "the data are a source: give arrays, or another method."
         )
     return swag_cycles.build(
-        evaluation, problem, clock, kernel, like[0], options.seed, options.burn_in
+        evaluation, problem, clock, kernel, like[0], options.seed, options.burn_in, keeper
     )
 
 
@@ -287,7 +284,7 @@ def resume_records(
         progress=progress,
         callback=callback,
     )
-    return Trained(processes.whole_records(records, folder), like).warned()
+    return Trained(processes.whole_records(records, folder), like, problem).warned()
 
 
 def networks_of(run_dir: str | Path, problem: Supervised, num_replicas: int | None = None) -> Any:
