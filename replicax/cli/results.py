@@ -71,8 +71,8 @@ def evaluate(
 
     Prints accuracy, negative log-likelihood, Brier score and calibration error after the last
     epoch, for single networks and for averages of probabilities and of logits. With --outside,
-    also how well the entropy of the predictions separates other images (of the same size) from
-    the test images.
+    also how well the uncertainty of the average, its entropy or the disagreement of its networks,
+    separates other images (of the same size) from the test images.
 
     \b
     Example

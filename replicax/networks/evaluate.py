@@ -114,16 +114,15 @@ def build(
     model_state) by replica, to be averaged apart.
     """
     judge = judge_of(problem)
-    count_picks = kept.count_picks(weights, every)
+    pick = kept.numbered(weights, every)
 
     def evaluate(averages: Averages, carry: Carry) -> tuple[Averages, dict[str, Any], Any]:
         points = carry.state.points
         replica_at = np.asarray(carry.state.replica_at)[0]
         epoch = every * (int(averages.count) + 1)
-        weight = np.asarray(weights(epoch, len(replica_at)), np.float32)
+        weight, number = pick(epoch, len(replica_at))
         sampled, row = judge.score(averages.sampled, points, replica_at, jnp.asarray(weight))
         rungs = np.flatnonzero(weight > 0)
-        number = count_picks(epoch, len(replica_at))
         take = lambda: kept.take(points, replica_at[rungs])  # noqa: E731
         networks = keeper.rows(number, epoch, weight[rungs], rungs, take)
         return Averages(sampled, averages.starts, averages.count + 1), row, networks

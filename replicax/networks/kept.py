@@ -73,18 +73,25 @@ class Keeper:
         }
 
 
-def count_picks(weights: Callable[[int, int], np.ndarray], every: int) -> Callable[[int, int], int]:
-    """Build `number(epoch, num_replicas)`: how many picks there are up to an epoch."""
-    seen = [0, 0]  # epoch, picks
+def numbered(
+    weights: Callable[[int, int], np.ndarray], every: int
+) -> Callable[[int, int], tuple[np.ndarray, int]]:
+    """Build `pick(epoch, num_replicas)`: weights of networks, and how many picks there were up to
+    then, in epochs that are a multiple of `every`."""
+    epoch_before, number = 0, 0
 
-    def number(epoch: int, num_replicas: int) -> int:
-        if epoch < seen[0]:
-            seen[:] = [0, 0]
-        for tested in range(seen[0] + every, epoch + 1, every):
-            seen[:] = [tested, seen[1] + bool(np.any(weights(tested, num_replicas) > 0))]
-        return seen[1]
+    def pick(epoch: int, num_replicas: int) -> tuple[np.ndarray, int]:
+        nonlocal epoch_before, number
+        if epoch <= epoch_before:
+            epoch_before, number = 0, 0
+        weight = np.zeros(num_replicas, np.float32)
+        for tested in range(epoch_before + every, epoch + 1, every):
+            weight = np.asarray(weights(tested, num_replicas), np.float32)
+            number += bool(np.any(weight > 0))
+        epoch_before = epoch
+        return weight, number
 
-    return number
+    return pick
 
 
 @jax.jit

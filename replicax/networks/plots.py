@@ -68,9 +68,8 @@ def _plot_epochs(trained: "Trained", likelihood: Likelihood) -> "Figure":
                       marker="." if len(values) == 1 else "", zorder=4,
                       label=f"average so far{way}")  # fmt: skip
         if float(starts.weight):
-            at_start = likelihood.score_average(
-                starts, trained._final("labels"), likelihood.ways[0]
-            )
+            truth = trained._final("labels")
+            at_start = likelihood.score_average(starts, truth, "probabilities")
             value = score.factor * float(at_start[score.name])
             always_shown.append(np.full((len(epochs["epoch"]), 1), value))
             dotted: Any = {"color": figure_style.SOFT, "lw": 1.2, "ls": ":"}

@@ -55,23 +55,23 @@ class Predictor:
         for start in range(0, num_rows, size):
             rows = np.minimum(np.arange(start, start + size), num_rows - 1)  # the last is repeated
             piece = jax.tree.map(lambda x: jnp.asarray(x[rows]), inputs)  # noqa: B023
-            predicted = self._piece(points, jnp.asarray(weights), piece, members=members, by=by)
+            predicted = self._compiled(points, jnp.asarray(weights), piece, members, by)
             kept, axis = min(size, num_rows - start), int(members)
             pieces.append(jax.tree.map(lambda x: _cut(x, kept, axis), predicted))  # noqa: B023
         return jax.tree.map(lambda *parts: np.concatenate(parts, axis=int(members)), *pieces)
 
     @functools.cached_property
-    def _piece(self) -> Any:
-        """Compute the predictions for one piece of the inputs."""
+    def _compiled(self) -> Callable[[Any, Array, Any, bool, str], Any]:
+        """The predictions for one piece of the inputs."""
 
-        def piece(points: Any, weights: Array, inputs: Any, *, members: bool, by: str) -> Any:
-            one = lambda point: self.outputs(*point, inputs)  # noqa: E731
+        def predict(points: Any, weights: Array, inputs: Any, members: bool, by: str) -> Any:
+            one = lambda point: self.outputs(point[0], point[1], inputs)  # noqa: E731
             outputs = jax.lax.map(one, points, batch_size=min(_TOGETHER, len(weights)))
             if members:
                 return self.likelihood.members(outputs)
             return self.likelihood.combine(outputs, weights, by)
 
-        return jax.jit(piece, static_argnames=("members", "by"))
+        return jax.jit(predict, static_argnums=(3, 4))
 
 
 def _row(leaf: Any) -> jax.ShapeDtypeStruct:
