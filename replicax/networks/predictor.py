@@ -58,7 +58,8 @@ class Predictor:
             predicted = self._compiled(points, jnp.asarray(weights), piece, members, by)
             kept, axis = min(size, num_rows - start), int(members)
             pieces.append(jax.tree.map(lambda x: _cut(x, kept, axis), predicted))  # noqa: B023
-        return jax.tree.map(lambda *parts: np.concatenate(parts, axis=int(members)), *pieces)
+        joined = jax.tree.map(lambda *parts: np.concatenate(parts, axis=int(members)), *pieces)
+        return self.likelihood.finished(joined)
 
     @functools.cached_property
     def _compiled(self) -> Callable[[Any, Array, Any, bool, str], Any]:

@@ -35,7 +35,7 @@ class RegressionTest(NamedTuple):
 
     outputs: Callable[[Any, Any, Any], Array]  # (params, model_state, inputs) -> (row, target, 2)
     inputs: Any  # leading axis: row
-    targets: Array  # (row, target)
+    targets: Array  # (row, target), standardised
     likelihood: Likelihood
 
 
@@ -99,6 +99,8 @@ def regression(
 ) -> Supervised:
     """Return the posterior of a network that predicts real numbers.
 
+    Start it from `network.init` or from (params, model_state) as usual; `rx.train` adds the noise.
+
     Args:
         network: an `rx.nn.Network`, or a function `network(params, inputs)`; it has one output for
             each target, (row,) or (row, target).
@@ -119,17 +121,23 @@ def regression(
     >>> x = jnp.linspace(-1.0, 1.0, 64)[:, None]
     >>> line = lambda params, inputs: params["slope"] * inputs[:, 0]
     >>> problem = regression(line, (x, 3 * x[:, 0]), batch_size=16, noise=0.5)
-    >>> problem.predictor.outputs({"slope": jnp.array(1.0)}, {}, x[-1:]).round(2)  # mean, scale
-    Array([[[1.76, 0.5 ]]], dtype=float32)
+    >>> networks = {"slope": jnp.array([1.0, 1.2])}, {}
+    >>> predicted = problem.predictor.predict(networks, np.ones(2), x[-1:], by="probabilities")
+    >>> predicted.mean.round(2), predicted.sd.round(2)
+    (array([1.94]), array([0.53]))
     """
     apply = _as_apply(network)
     inputs, targets = check_pair("data", data, "targets")
     targets = _as_columns("data", targets)
     check_flag("standardise", standardise)
     choose("likelihood", likelihood, _KINDS)
-    law = Gaussian() if likelihood == "gaussian" else Student(float(degrees))
-    centre, spread = _moments(targets) if standardise else (0.0, np.ones(targets.shape[1]))
-    scales = _as_noise(noise, spread, targets.shape[1])
+    num_targets = targets.shape[1]
+    centre, spread = (
+        _moments(targets) if standardise else (np.zeros(num_targets), np.ones(num_targets))
+    )
+    unit = {"centre": tuple(centre.tolist()), "spread": tuple(spread.tolist())}
+    law = Gaussian(**unit) if likelihood == "gaussian" else Student(degrees, **unit)
+    scales = _as_noise(noise, spread, num_targets)
 
     def values(params: Any, model_state: Any, inputs: Any, train: bool) -> tuple[Any, Any]:
         """Return mean and scale of the standardised targets (row, target, 2), and the state."""
@@ -152,16 +160,16 @@ def regression(
         return -jnp.mean(jnp.sum(law.log_density(predicted, targets), axis=-1)), model_state
 
     def outputs(params: Any, model_state: Any, inputs: Any) -> Array:
-        predicted, _ = values(params, model_state, inputs, False)
-        mean, scale = predicted[..., 0], predicted[..., 1]
-        return jnp.stack([centre + spread * mean, spread * scale], axis=-1)
+        return values(params, model_state, inputs, False)[0]
 
-    standard = ((targets - centre) / spread).astype(np.float32)
-    problem = supervised(loss_fn, (inputs, standard), batch_size=batch_size, **options)
+    def standard(targets: np.ndarray) -> np.ndarray:
+        return ((targets - centre) / spread).astype(np.float32)
+
+    problem = supervised(loss_fn, (inputs, standard(targets)), batch_size=batch_size, **options)
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), inputs)
     return replace(
         problem,
-        test=None if test is None else _as_test(test, inputs, targets, outputs, law),
+        test=None if test is None else _as_test(test, inputs, num_targets, standard, outputs, law),
         predictor=Predictor(outputs, law, like),
         adds=scales.add if scales.is_learned else None,
     )
@@ -216,14 +224,14 @@ def _as_noise(noise: Any, spread: np.ndarray, num_targets: int) -> _Noise:
 
 
 def _as_test(
-    test: Any, train_inputs: Any, train_targets: np.ndarray, outputs: Callable, law: Likelihood
+    test: Any, like: Any, num_targets: int, standard: Callable, outputs: Callable, law: Likelihood
 ) -> RegressionTest:
     inputs, targets = check_pair("test", test, "targets")
     targets = _as_columns("test", targets)
-    check_like("test", inputs, train_inputs)
-    if targets.shape[1] != train_targets.shape[1]:
+    check_like("test", inputs, like)
+    if targets.shape[1] != num_targets:
         raise ValueError(
-            f"The targets of test have {targets.shape[1]} columns, those of data "
-            f"{train_targets.shape[1]}: give the same."
+            f"The targets of test have {targets.shape[1]} columns, those of data {num_targets}: "
+            "give the same."
         )
-    return RegressionTest(outputs, inputs, jnp.asarray(targets, jnp.float32), law)
+    return RegressionTest(outputs, inputs, jnp.asarray(standard(targets)), law)

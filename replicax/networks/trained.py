@@ -119,8 +119,7 @@ class Trained(Posterior):
     @property
     def labels(self) -> np.ndarray:
         """The truth of the test: class numbers (row,), or numbers (row,) or (row, target)."""
-        labels = self._final("labels")
-        return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+        return self._judged().restored(self._final("labels"))
 
     def metrics(self, by: str = "probabilities", start_weight: float = 0.0) -> Any:
         """Return the metrics of the average on the test: accuracy, likelihood and calibration of

@@ -285,12 +285,15 @@ class Posterior:
         points = [self._draws(f"params.{name}", 0)[chains, draw] for name in names]
         return points, energies[chains, draw]
 
-    def components(self) -> dict[str, np.ndarray]:
-        """The first scalar components of the parameters by name, each (chain, draw)."""
+    def components(self, names: Any = None) -> dict[str, np.ndarray]:
+        """The first scalar components of the parameters by name, each (chain, draw).
+
+        `names`: only of these arrays of the parameters.
+        """
         components: dict[str, np.ndarray] = {}
         if self.num_draws == 0 or not self.options["keep_draws"]:
             return components
-        for name in self.metadata.params["names"]:
+        for name in self.metadata.params["names"] if names is None else names:
             if len(components) >= _MAX_COMPONENTS:
                 break
             values = self._draws(f"params.{name}", 0)
@@ -319,12 +322,16 @@ class Posterior:
 
         return summarise(self)
 
-    def plot(self, out: str | Path | None = None) -> Any:
-        """Figures of the run; written to the folder `out` if given, and returned by name."""
+    def plot(self, out: str | Path | None = None, var_names: Any = None) -> Any:
+        """Figures of the run; written to the folder `out` if given, and returned by name.
+
+        `var_names` are the parameters whose draws are shown, such as ["mu", "theta[3]"]; without
+        them, the first few.
+        """
         from replicax.results.figure_style import figure_folder
         from replicax.results.plots import plot_posterior
 
-        return plot_posterior(self, None if out is None else figure_folder(out))
+        return plot_posterior(self, None if out is None else figure_folder(out), var_names)
 
     def to_arviz(self) -> Any:
         """Draws, energies and ladder as ArviZ data (needs the extra `arviz`)."""

@@ -14,4 +14,6 @@ from replicax.networks.likelihoods.real import Student as Student
 def from_json(content: dict[str, Any]) -> Likelihood:
     """Return the likelihood that `Likelihood.to_json` described."""
     kinds = {"categorical": Categorical, "gaussian": Gaussian, "student": Student}
-    return kinds[content["kind"]](**{key: x for key, x in content.items() if key != "kind"})
+    values = {key: x for key, x in content.items() if key != "kind"}
+    values = {key: tuple(x) if isinstance(x, list) else x for key, x in values.items()}
+    return kinds[content["kind"]](**values)

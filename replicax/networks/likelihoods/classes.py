@@ -75,6 +75,12 @@ class Categorical:
     def members(self, outputs: Array) -> Array:
         return jax.nn.log_softmax(outputs, axis=-1)
 
+    def finished(self, predicted: Any) -> np.ndarray:
+        return np.asarray(predicted)
+
+    def restored(self, targets: Any) -> np.ndarray:
+        return np.asarray(targets)
+
     def figures(self, sums: Average, targets: Any) -> dict[str, Any]:
         figures = {}
         for by in self.ways:

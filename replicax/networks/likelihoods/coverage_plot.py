@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 _NUM_BINS = 10
 
 
-def plot_coverage(below: np.ndarray, title: str = "") -> "Figure":
+def plot_coverage(below: np.ndarray, error: float, title: str = "") -> "Figure":
     """Plot the coverage of central intervals by their level, with its own interval of 95 %; below,
     how many targets lie in each tenth of the predictive distribution.
 
-    `below` is the probability that was predicted below each target.
+    `below` is the probability that was predicted below each target, `error` the calibration error.
     """
     from scipy.stats import binom, binomtest
 
@@ -33,20 +33,18 @@ def plot_coverage(below: np.ndarray, title: str = "") -> "Figure":
     above.fill_between(levels, low, high, color=blue, alpha=0.2, lw=0, label="its interval, 95 %")
     above.plot(levels, inside / total, color=blue, lw=2, label="coverage")
     above.plot([0, 1], [0, 1], **figure_style.DASHED, label="calibrated")
-    inner = levels[1:-1]
-    error = np.mean(np.abs(inside[1:-1] / total - inner))
-    heading = f"Mean distance from calibration {error:.3f}"
+    heading = f"Calibration error {error:.3f}"
     figure_style.label(above, "level of the central interval", "targets in it", heading)
     for axis in (above.xaxis, above.yaxis):
         axis.set_major_formatter(lambda value, _: f"{value:.0%}")
     above.set(xlim=(0, 1), ylim=(0, 1.02))
     figure_style.legend(above, loc="upper left")
     counts, edges = np.histogram(below, _NUM_BINS, (0, 1))
-    bars: Any = {"color": figure_style.SOFT, "edgecolor": "white", "lw": 0.8}
-    under.bar(edges[:-1], counts, 1 / _NUM_BINS, align="edge", **bars)
     usual = binom.ppf((0.025, 0.975), total, 1 / _NUM_BINS)
-    under.axhspan(*usual, color=blue, alpha=0.2, lw=0)
-    under.axhline(total / _NUM_BINS, **figure_style.DASHED)
+    under.axhspan(*usual, color=blue, alpha=0.2, lw=0, zorder=1)
+    under.axhline(total / _NUM_BINS, **figure_style.DASHED, zorder=1)
+    bars: Any = {"color": figure_style.SOFT, "edgecolor": "white", "lw": 0.8, "zorder": 2}
+    under.bar(edges[:-1] + 0.15 / _NUM_BINS, counts, 0.7 / _NUM_BINS, align="edge", **bars)
     for place, number in zip(edges, counts):
         under.text(place + 0.5 / _NUM_BINS, number, f"{number:,}", ha="center", va="bottom",
                    fontsize=7.5, color=figure_style.INK)  # fmt: skip

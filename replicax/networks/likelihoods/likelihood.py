@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+import numpy as np
 from jax import Array
 
 
@@ -73,6 +74,14 @@ class Likelihood(Protocol):
 
     def members(self, outputs: Array) -> Any:
         """Return what every network predicts, leading axis: network."""
+        ...
+
+    def finished(self, predicted: Any) -> Any:
+        """Return what `combine` or `members` predicted, as NumPy arrays in the users' unit."""
+        ...
+
+    def restored(self, targets: Any) -> np.ndarray:
+        """Return targets of the test in the users' unit."""
         ...
 
     def figures(self, sums: Any, targets: Any) -> dict[str, Any]:

@@ -3,9 +3,12 @@
 A posterior predicts with the mixture of its networks' densities,
 
     p(y | x) = sum_n w_n p(y | mean_n(x), scale_n(x)) / sum_n w_n.
+
+Outputs, targets and sums are those of standardised targets, (y - centre) / spread, in which no
+digits are lost; scores and predictions are in the unit of the targets.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
@@ -76,20 +79,27 @@ def _moments(sums: Mixture) -> tuple[np.ndarray, np.ndarray]:
     return deviation, np.maximum(variance, 0.0)
 
 
-def _shaped(mean: Any, sd: Any) -> Prediction:
-    """Return a prediction; a single target has no axis of its own."""
-    return Prediction(mean[..., 0], sd[..., 0]) if mean.shape[-1] == 1 else Prediction(mean, sd)
+def _shaped(values: np.ndarray) -> np.ndarray:
+    """Return values (..., target); a single target has no axis of its own."""
+    return values[..., 0] if values.shape[-1] == 1 else values
 
 
 class _LocationScale:
     """What Gaussian and Student share."""
 
+    centre: tuple[float, ...]  # of every target
+    spread: tuple[float, ...]
     ways: ClassVar[tuple[str, ...]] = ("probabilities",)
     scores: ClassVar[tuple[Score, ...]] = _SCORES
     columns: ClassVar[tuple[Score, ...]] = _SCORES + _FURTHER
 
+    @property
+    def _log_volume(self) -> float:
+        """The log of the unit of targets, by which densities are divided."""
+        return float(np.sum(np.log(self.spread)))
+
     def log_density(self, outputs: Array, targets: Array) -> Array:
-        """Return the log density of every target  (..., target)."""
+        """Return the log density of every standardised target  (..., target)."""
         raise NotImplementedError
 
     def probability_below(self, outputs: Array, targets: Array) -> Array:
@@ -130,29 +140,33 @@ class _LocationScale:
         return scaled._replace(log_density=sums.log_density + np.log(factor))
 
     def score(self, outputs: Array, targets: Any) -> dict[str, Array]:
-        nll = -jnp.mean(jnp.sum(self.log_density(outputs, targets), axis=-1))
-        return {"nll": nll, "rmse": jnp.sqrt(jnp.mean((outputs[..., 0] - targets) ** 2))}
+        nll = self._log_volume - jnp.mean(jnp.sum(self.log_density(outputs, targets), axis=-1))
+        return {"nll": nll, "rmse": self._rmse(outputs[..., 0] - targets)}
+
+    def _rmse(self, deviation: Array) -> Array:
+        return jnp.sqrt(jnp.mean((jnp.asarray(self.spread) * deviation) ** 2))
 
     def score_average(self, sums: Mixture, targets: Any, by: str) -> dict[str, Array]:
-        rmse = jnp.sqrt(jnp.mean((sums.deviation / sums.weight) ** 2))
-        return {"nll": -jnp.mean(sums.log_density - jnp.log(sums.weight)), "rmse": rmse}
+        nll = self._log_volume - jnp.mean(sums.log_density - jnp.log(sums.weight))
+        return {"nll": nll, "rmse": self._rmse(sums.deviation / sums.weight)}
 
     def predictive(self, sums: Mixture, targets: Any, by: str) -> Prediction:
         deviation, variance = _moments(sums)
-        return _shaped(np.asarray(targets, float) + deviation, np.sqrt(variance))
+        return self.finished(Prediction(np.asarray(targets) + deviation, np.sqrt(variance)))
 
     def metrics(self, sums: Mixture, targets: Any, by: str) -> RegressionMetrics:
         if not float(sums.weight):
             raise ValueError("No network was averaged yet, so there is nothing to judge.")
-        losses = np.log(float(sums.weight)) - np.asarray(sums.log_density, float)
+        weight = np.log(float(sums.weight))
+        losses = self._log_volume + weight - np.asarray(sums.log_density, float)
         below = np.asarray(sums.below, float) / sums.weight
         deviation, variance = _moments(sums)
         half, most = coverage(below, (0.5, 0.9))
         return RegressionMetrics(
             nll=float(losses.mean()),
             nll_sum=float(losses.sum()),
-            rmse=float(np.sqrt(np.mean(deviation**2))),
-            sd=float(np.sqrt(np.mean(variance))),
+            rmse=float(np.sqrt(np.mean((np.asarray(self.spread) * deviation) ** 2))),
+            sd=float(np.sqrt(np.mean(np.square(self.spread) * variance))),
             coverage_50=float(half),
             coverage_90=float(most),
             calibration_error=float(np.mean(np.abs(coverage(below, _LEVELS) - _LEVELS))),
@@ -162,24 +176,36 @@ class _LocationScale:
         mean, scale, weights = outputs[..., 0], outputs[..., 1], weights / jnp.sum(weights)
         middle = jnp.tensordot(weights, mean, 1)
         spread = jnp.tensordot(weights, (mean - middle) ** 2 + self.variance(scale), 1)
-        return _shaped(middle, jnp.sqrt(spread))
+        return Prediction(middle, jnp.sqrt(spread))
 
     def members(self, outputs: Array) -> Prediction:
-        return _shaped(outputs[..., 0], jnp.sqrt(self.variance(outputs[..., 1])))
+        return Prediction(outputs[..., 0], jnp.sqrt(self.variance(outputs[..., 1])))
+
+    def finished(self, predicted: Prediction) -> Prediction:
+        mean, sd = (np.asarray(part, float) for part in predicted)
+        return Prediction(self.restored(mean), _shaped(np.asarray(self.spread) * sd))
+
+    def restored(self, targets: Any) -> np.ndarray:
+        return _shaped(np.asarray(self.spread) * np.asarray(targets, float) + self.centre)
 
     def figures(self, sums: Mixture, targets: Any) -> dict[str, Any]:
         from replicax.networks.likelihoods.coverage_plot import plot_coverage
 
+        error = self.metrics(sums, targets, "probabilities").calibration_error
+        below = np.asarray(sums.below, float) / sums.weight
         title = f"Average of {float(sums.weight):g} networks"
-        return {"coverage": plot_coverage(np.asarray(sums.below, float) / sums.weight, title)}
+        return {"coverage": plot_coverage(below, error, title)}
 
 
 @dataclass(frozen=True)
 class Gaussian(_LocationScale):
     """Normal noise; the scale is its standard deviation."""
 
+    centre: tuple[float, ...] = (0.0,)
+    spread: tuple[float, ...] = (1.0,)
+
     def to_json(self) -> dict[str, Any]:
-        return {"kind": "gaussian"}
+        return {"kind": "gaussian", **asdict(self)}
 
     def log_density(self, outputs: Array, targets: Array) -> Array:
         return norm.logpdf(targets, outputs[..., 0], outputs[..., 1])
@@ -196,13 +222,15 @@ class Student(_LocationScale):
     """Noise with heavy tails: Student's t, which outliers move less."""
 
     degrees: float = 4.0  # of freedom
+    centre: tuple[float, ...] = (0.0,)
+    spread: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
         needed = "give a number above 2, where the variance is finite"
         check_number("degrees", self.degrees, lambda x: x > 2, needed)
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": "student", "degrees": self.degrees}
+        return {"kind": "student", **asdict(self)}
 
     def log_density(self, outputs: Array, targets: Array) -> Array:
         return t.logpdf(targets, self.degrees, outputs[..., 0], outputs[..., 1])

@@ -1,0 +1,177 @@
+"""`trained.predict`: the model average for any inputs, in this process and after `rx.load`."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from tiny_networks import EXCHANGING, NETWORK, tiny_data, tiny_problem
+
+import replicax as rx
+from replicax.networks import predictor
+from replicax.networks.train import resume_training, train
+
+PROBLEM, DATA = tiny_problem(), tiny_data()
+IMAGES = DATA.test_images
+OPTIONS: dict[str, Any] = EXCHANGING | {"burn_in": 1}
+METHODS: dict[str, dict[str, Any]] = {
+    "deo-star": OPTIONS,
+    "ensemble": {"epochs": 20, "num_replicas": 3, "progress": False},
+    "sgld": {"epochs": 10, "num_replicas": 2, "progress": False},
+    "cyc-sghmc": {"epochs": 20, "num_replicas": 2, "cycle_epochs": 14, "progress": False},
+    "cyc-swag": {"epochs": 20, "num_replicas": 2, "cycle_epochs": 14, "progress": False},
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> rx.Trained:
+    """A run that is stopped after two epochs of four, and resumed."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+
+    def stop(progress: rx.Progress) -> str | None:
+        return "stop" if progress.step >= 8 else None
+
+    train(PROBLEM, NETWORK.init, **OPTIONS, run_dir=folder, callback=stop)
+    return resume_training(folder, PROBLEM, progress=False)
+
+
+def same_as_the_test(trained: rx.Trained) -> None:
+    for by in ("probabilities", "logits"):
+        predicted = trained.predict(IMAGES, by=by)
+        assert_allclose(predicted, trained.log_probabilities(by), atol=2e-6)
+
+
+def test_the_test_is_predicted_as_it_was_judged(trained: rx.Trained) -> None:
+    same_as_the_test(trained)
+    assert_array_equal(trained.networks.epoch, [2, 3, 4])
+    assert_array_equal(trained.networks.rung, 0)
+    assert float(trained.average.weight) == trained.networks.weight.sum() == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "deo-star"])
+def test_every_method_predicts_with_what_it_averages(method: str, tmp_path: Path) -> None:
+    options = METHODS[method] | {"method": method, "burn_in": 3}
+    run = train(PROBLEM, NETWORK.init, **options, run_dir=tmp_path / "run")
+    same_as_the_test(run)
+    assert run.networks.epoch.min() > 3
+    assert float(run.average.weight) == len(run.networks.weight) > 1
+    same_as_the_test(rx.load(tmp_path / "run", PROBLEM))  # type: ignore[arg-type]
+
+
+def test_members_average_to_the_prediction(trained: rx.Trained) -> None:
+    members = trained.predict(IMAGES[:5], members=True)
+    assert members.shape == (3, 5, 3)
+    weights = trained.networks.weight
+    average = rx.predict.log_probabilities(rx.predict.average(members, weights))
+    assert_allclose(average, trained.predict(IMAGES[:5]), atol=2e-6)
+    params, state = (
+        jax.tree.map(lambda leaf: leaf[1], tree)
+        for tree in (trained.networks.params, trained.networks.model_state)
+    )
+    assert PROBLEM.test is not None
+    alone = PROBLEM.test.logits(params, state, jnp.asarray(IMAGES[:5]))
+    assert_allclose(members[1], jax.nn.log_softmax(alone), atol=2e-6)
+
+
+def test_pieces_are_padded_and_compiled_once(trained: rx.Trained, monkeypatch) -> None:
+    whole = trained.predict(IMAGES)
+    monkeypatch.setattr(predictor, "_PIECE", 4)
+    assert PROBLEM.predictor is not None
+    compiled: Any = PROBLEM.predictor._compiled
+    assert_allclose(trained.predict(IMAGES[:9]), whole[:9], atol=2e-6)
+    before = compiled._cache_size()
+    for count in (3, 4, 7, 12):
+        assert_allclose(trained.predict(IMAGES[:count]), whole[:count], atol=2e-6)
+    assert compiled._cache_size() == before
+
+
+def test_a_copy_and_a_folder_predict_once_they_have_the_network(
+    trained: rx.Trained, tmp_path: Path
+) -> None:
+    wanted = trained.predict(IMAGES)
+    trained.save(tmp_path / "copy")
+    assert trained.run_dir is not None
+    for folder in (tmp_path / "copy", trained.run_dir):
+        loaded: Any = rx.load(folder)
+        with pytest.raises(ValueError, match=r"rx.load\(folder, problem\)"):
+            loaded.predict(IMAGES)
+        assert_array_equal(loaded.predict(IMAGES, problem=PROBLEM), wanted)
+        with_problem: Any = rx.load(folder, PROBLEM)
+        assert_array_equal(with_problem.predict(IMAGES), wanted)
+
+
+def test_few_networks_are_kept_evenly_spaced(trained: rx.Trained) -> None:
+    few = train(PROBLEM, NETWORK.init, **OPTIONS, keep_averaged=2)
+    assert float(few.average.weight) == 3, "the running sums go on"
+    assert_array_equal(few.networks.epoch, [3])  # the second pick; the third makes three
+    wanted = trained.predict(IMAGES, members=True)[1]
+    assert_allclose(few.predict(IMAGES), wanted, atol=2e-6)
+
+
+def test_shades_of_grey_are_recognised(trained: rx.Trained) -> None:
+    wanted = trained.predict(IMAGES)
+    for images in (IMAGES.astype(np.int64), IMAGES.astype(np.float32), IMAGES / 255.0):
+        assert_allclose(trained.predict(images), wanted, atol=1e-4)
+
+
+WRONG = {
+    "one image": (IMAGES[0], r"shape \(6, 6, 1\).*write inputs\[None\]"),
+    "of another size": (IMAGES[:, :3], r"the network takes \(row, 6, 6, 1\)"),
+    "none": (IMAGES[:0], "at least one row"),
+    "nan": (np.where(IMAGES > 9, IMAGES, np.nan), "float64 from nan"),
+    "normalised": (IMAGES / 128.0 - 1, "float64 from -1 .*uint8 images"),
+    "too bright": (IMAGES.astype(int) * 2, "uint8 images"),
+    "words": (np.array(["a"]), "holds text"),
+    "a dict": ({"images": IMAGES}, "takes one array"),
+    "nothing": (None, "are None; give arrays"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_inputs_that_do_not_fit_are_refused(case: str, trained: rx.Trained) -> None:
+    inputs, sentence = WRONG[case]
+    with pytest.raises(ValueError, match=sentence):
+        trained.predict(inputs)
+
+
+def test_what_cannot_be_asked_for_is_refused(trained: rx.Trained, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="by is 'logit'.*Did you mean 'logits'"):
+        trained.predict(IMAGES, by="logit")
+    with pytest.raises(ValueError, match="members is 3"):
+        trained.predict(IMAGES, members=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="The problem is 7"):
+        trained.predict(IMAGES, problem=7)
+    none = train(PROBLEM, NETWORK.init, **OPTIONS, keep_averaged=0)
+    with pytest.raises(ValueError, match="train with keep_averaged=100"):
+        none.predict(IMAGES)
+
+
+def linear_problem(**options: Any) -> rx.Supervised:
+    def loss_fn(params: Any, state: Any, batch: Any, key: Any) -> tuple[Any, Any]:
+        inputs, labels = batch
+        log_probs = jax.nn.log_softmax(inputs @ params)
+        return -jnp.mean(log_probs[jnp.arange(len(labels)), labels]), state
+
+    rows = np.random.default_rng(0).normal(size=(16, 2)).astype(np.float32)
+    return rx.supervised(
+        loss_fn, (rows, (rows[:, 0] > 0).astype(np.int32)), batch_size=8, **options
+    )
+
+
+def test_a_problem_without_a_test_is_trained_and_predicts(tmp_path: Path) -> None:
+    problem = linear_problem(logits=lambda params, state, inputs: inputs @ params)
+    options: Any = {"epochs": 3, "num_replicas": 2, "method": "ensemble", "progress": False}
+    run = train(problem, (jnp.zeros((2, 2)), {}), **options, learning_rate=0.5)
+    assert repr(run) == "Trained(ensemble, 3 epochs of 2 networks; 2 averaged; finished)"
+    probabilities = np.exp(run.predict(np.array([[2.0, 0.0], [-2.0, 0.0]])))
+    assert probabilities[0, 1] > 0.8 and probabilities[1, 0] > 0.8
+    assert run.plot(tmp_path / "figures") == {} and run.summary()["averages"] == []
+    for ask in (run.metrics, run.log_probabilities, lambda: run.labels):
+        with pytest.raises(ValueError, match="had no test"):
+            ask()
+    with pytest.raises(ValueError, match=r"rx.supervised\(..., logits=...\)"):
+        run.predict(np.zeros((1, 2)), problem=linear_problem())
