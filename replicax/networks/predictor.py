@@ -33,7 +33,7 @@ class Predictor:
         if rows is None:
             return
         two = jax.tree.map(lambda x: jax.ShapeDtypeStruct((2, *x.shape), x.dtype), rows)
-        with explained("The logits of the test"):
+        with explained("The logits of the test" if inputs is None else "The network"):
             outputs = jax.eval_shape(self.outputs, *like, two)
         self.likelihood.check(getattr(outputs, "shape", None), 2)
 

@@ -1,5 +1,7 @@
 """`trained.predict`: the model average for any inputs, in this process and after `rx.load`."""
 
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from rich.console import Console
 from tiny_networks import EXCHANGING, NETWORK, tiny_data, tiny_problem
 
 import replicax as rx
-from replicax.networks import predictor
+from replicax.networks import kept, predictor
+from replicax.networks.summary import render
 from replicax.networks.train import resume_training, train
 
 PROBLEM, DATA = tiny_problem(), tiny_data()
@@ -107,8 +111,9 @@ def test_a_copy_and_a_folder_predict_once_they_have_the_network(
 def test_few_networks_are_kept_evenly_spaced(trained: rx.Trained) -> None:
     few = train(PROBLEM, NETWORK.init, **OPTIONS, keep_averaged=2)
     assert float(few.average.weight) == 3, "the running sums go on"
-    assert_array_equal(few.networks.epoch, [3])  # the second pick; the third makes three
-    wanted = trained.predict(IMAGES, members=True)[1]
+    assert_array_equal(few.networks.epoch, [2, 3])
+    first = trained.predict(IMAGES, members=True)[:2]
+    wanted = rx.predict.log_probabilities(rx.predict.average(first))
     assert_allclose(few.predict(IMAGES), wanted, atol=2e-6)
 
 
@@ -138,40 +143,50 @@ def test_inputs_that_do_not_fit_are_refused(case: str, trained: rx.Trained) -> N
         trained.predict(inputs)
 
 
-def test_what_cannot_be_asked_for_is_refused(trained: rx.Trained, tmp_path: Path) -> None:
+def test_what_cannot_be_asked_for_is_refused(trained: rx.Trained, monkeypatch) -> None:
     with pytest.raises(ValueError, match="by is 'logit'.*Did you mean 'logits'"):
         trained.predict(IMAGES, by="logit")
     with pytest.raises(ValueError, match="members is 3"):
         trained.predict(IMAGES, members=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="The problem is 7"):
         trained.predict(IMAGES, problem=7)
-    none = train(PROBLEM, NETWORK.init, **OPTIONS, keep_averaged=0)
-    with pytest.raises(ValueError, match="train with keep_averaged=100"):
-        none.predict(IMAGES)
+    monkeypatch.setattr(kept, "read", lambda *records: None)
+    options: Any = trained.metadata.training
+    for changed, sentence in (
+        ({}, "train for more epochs than burn_in"),
+        ({"keep_averaged": 0}, "train with keep_averaged=100"),
+        ({"method": "pretrain", "learning_rate": None}, '"pretrain" averages no networks'),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(ValueError, match=sentence):
+            for name, value in changed.items():
+                patch.setitem(options, name, value)
+            rx.Trained(trained._records, None, PROBLEM).predict(IMAGES)
 
 
-def linear_problem(**options: Any) -> rx.Supervised:
+def test_a_loss_predicts_with_its_logits(trained: rx.Trained) -> None:
     def loss_fn(params: Any, state: Any, batch: Any, key: Any) -> tuple[Any, Any]:
-        inputs, labels = batch
-        log_probs = jax.nn.log_softmax(inputs @ params)
-        return -jnp.mean(log_probs[jnp.arange(len(labels)), labels]), state
+        return jnp.sum(params), state
 
-    rows = np.random.default_rng(0).normal(size=(16, 2)).astype(np.float32)
-    return rx.supervised(
-        loss_fn, (rows, (rows[:, 0] > 0).astype(np.int32)), batch_size=8, **options
-    )
+    assert PROBLEM.test is not None
+    rows = np.zeros((4, 1), np.float32)
+    problem = rx.supervised(loss_fn, rows, batch_size=2, logits=PROBLEM.test.logits)
+    assert_allclose(trained.predict(IMAGES, problem=problem), trained.predict(IMAGES), atol=2e-6)
+    with pytest.raises(ValueError, match=r"rx.supervised\(..., logits=...\)"):
+        trained.predict(IMAGES, problem=rx.supervised(loss_fn, rows, batch_size=2))
+    other = rx.supervised(loss_fn, rows, batch_size=2, logits=lambda params, state, x: params["a"])
+    with pytest.raises(ValueError, match="The network fails"):
+        trained.predict(IMAGES, problem=other)
 
 
-def test_a_problem_without_a_test_is_trained_and_predicts(tmp_path: Path) -> None:
-    problem = linear_problem(logits=lambda params, state, inputs: inputs @ params)
-    options: Any = {"epochs": 3, "num_replicas": 2, "method": "ensemble", "progress": False}
-    run = train(problem, (jnp.zeros((2, 2)), {}), **options, learning_rate=0.5)
-    assert repr(run) == "Trained(ensemble, 3 epochs of 2 networks; 2 averaged; finished)"
-    probabilities = np.exp(run.predict(np.array([[2.0, 0.0], [-2.0, 0.0]])))
-    assert probabilities[0, 1] > 0.8 and probabilities[1, 0] > 0.8
-    assert run.plot(tmp_path / "figures") == {} and run.summary()["averages"] == []
+def test_a_problem_without_a_test_is_trained_and_predicts(trained: rx.Trained) -> None:
+    run = train(replace(PROBLEM, test=None), NETWORK.init, **OPTIONS)
+    assert repr(run) == "Trained(deo-star, 4 epochs of 3 networks; 3 averaged; finished)"
+    assert_array_equal(run.predict(IMAGES), trained.predict(IMAGES))
+    summary = run.summary()
+    assert summary["averages"] == [] and summary["averaged"] == 3 and "by_rung" not in summary
+    console = Console(file=StringIO(), width=200)
+    console.print(render(summary))
+    assert "3 networks averaged; the problem has no test" in console.file.getvalue()  # type: ignore
     for ask in (run.metrics, run.log_probabilities, lambda: run.labels):
         with pytest.raises(ValueError, match="had no test"):
             ask()
-    with pytest.raises(ValueError, match=r"rx.supervised\(..., logits=...\)"):
-        run.predict(np.zeros((1, 2)), problem=linear_problem())
