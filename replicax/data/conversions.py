@@ -65,6 +65,6 @@ def as_bytes(what: str, images: Any) -> Any:
 
 def describe(value: Any) -> str:
     """Return an array in words, and anything else as `show` does."""
-    if isinstance(value, np.ndarray):
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
         return f"an array of {value.dtype} with shape {value.shape}"
     return show(value)

@@ -53,8 +53,10 @@ def _as_array(leaf: Any) -> np.ndarray:
 
 
 def _structure(tree: Any) -> str:
-    structure = jax.tree.structure(tree)
-    return "one array" if jax.tree_util.treedef_is_leaf(structure) else str(structure)
+    if jax.tree_util.treedef_is_leaf(jax.tree.structure(tree)):
+        return "one array"
+    names = f" {', '.join(map(str, tree))}" if isinstance(tree, dict) else ""
+    return f"a {type(tree).__name__} of {len(tree)} parts{names}"
 
 
 def _like(given: np.ndarray, row: Any) -> np.ndarray:

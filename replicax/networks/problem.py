@@ -67,7 +67,7 @@ def checked_test(test: Any) -> Test:
         )
     check_function("logits", test.logits, "params", "model_state", "inputs")
     at_least("num_classes", test.num_classes, 1)
-    labels = as_labels("The labels of the test", test.labels, test.num_classes)
+    labels = as_labels("test.labels", test.labels, test.num_classes)
     if any(len(leaf) != len(labels) for leaf in jax.tree.leaves(test.inputs)):
         raise ValueError("The inputs and labels of the test differ in length; give one of each.")
     return test._replace(labels=jnp.asarray(labels))
@@ -302,9 +302,9 @@ def _pairs(dataset: Any, test: Any, num_classes: int | None) -> tuple[Any, Any, 
     if num_classes is not None:
         at_least("num_classes", num_classes, 1)
         count = num_classes
-    data = inputs, as_labels("The labels of the dataset", labels, count)
+    data = inputs, as_labels("dataset[1]", labels, count)
     if test is None:
         return data, None, count
     inputs, labels = check_pair("test", test, "labels")
     check_like("test", inputs, data[0])
-    return data, (inputs, as_labels("The labels of the test", labels, count)), count
+    return data, (inputs, as_labels("test[1]", labels, count)), count

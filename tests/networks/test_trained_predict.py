@@ -16,7 +16,7 @@ from tiny_networks import EXCHANGING, NETWORK, tiny_data, tiny_problem
 import replicax as rx
 from replicax.networks import kept, predictor
 from replicax.networks.summary import render
-from replicax.networks.train import resume_training, train
+from replicax.networks.train import train
 
 PROBLEM, DATA = tiny_problem(), tiny_data()
 IMAGES = DATA.test_images
@@ -32,14 +32,9 @@ METHODS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> rx.Trained:
-    """A run that is stopped after two epochs of four, and resumed."""
+    """A short run in a folder."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-
-    def stop(progress: rx.Progress) -> str | None:
-        return "stop" if progress.step >= 8 else None
-
-    train(PROBLEM, NETWORK.init, **OPTIONS, run_dir=folder, callback=stop)
-    return resume_training(folder, PROBLEM, progress=False)
+    return train(PROBLEM, NETWORK.init, **OPTIONS, run_dir=folder)
 
 
 def same_as_the_test(trained: rx.Trained) -> None:
