@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from replicax.networks.problem import Test as Test
     from replicax.networks.problem import classification as classification
     from replicax.networks.problem import supervised as supervised
+    from replicax.networks.regression import regression as regression
     from replicax.networks.train import networks_of as networks_of
     from replicax.networks.train import resume_training as resume_training
     from replicax.networks.train import train as train
@@ -96,6 +97,7 @@ _NAMES = {
     "networks.hooks": "Epoch",
     "networks.methods": "Method",
     "networks.problem": "Supervised Test classification supervised",
+    "networks.regression": "regression",
     "networks.train": "networks_of resume_training train",
     "networks.trained": "Trained",
     "report_run": "report",

@@ -224,7 +224,9 @@ def sample(
 def load(folder: str | Path, target: Any = None) -> Posterior:
     """Open a run folder, or what `Posterior.save` wrote.
 
-    Give the `target` of a run of `rx.interop.from_numpyro`, and draws are constrained.
+    A folder holds no functions: give the `target` of `rx.interop.from_numpyro`, and draws are
+    constrained; that of `rx.bayesian`, for `log_likelihood`; the problem of a training, for
+    `trained.predict`.
     """
     records = open_records(check_folder("folder", folder))
     if not records.final or int(records.final["step"]) == 0:
@@ -232,5 +234,5 @@ def load(folder: str | Path, target: Any = None) -> Posterior:
     if records.metadata.kind == "train":
         from replicax.networks.trained import Trained
 
-        return Trained(records)
+        return Trained(records, target=target)
     return Posterior(records, target=target)

@@ -74,6 +74,11 @@ def assert_same_run(one: rx.Posterior, other: rx.Posterior) -> None:
         assert jax.tree.structure(a) == jax.tree.structure(b), name
         for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
             np.testing.assert_array_equal(x, y, err_msg=name)
+    columns = one._records.names("networks")
+    assert columns == other._records.names("networks")
+    for name in columns:
+        a, b = (run._records.read("networks", name) for run in (one, other))
+        np.testing.assert_array_equal(a, b, err_msg=f"networks: {name}")
 
 
 # A ladder that does not move, and many chains at once

@@ -8,7 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from replicax.cli import demo, launch, plan, report, reproduce, results, sample, shared, train
+from replicax.cli import (
+    demo,
+    launch,
+    plan,
+    predict,
+    report,
+    reproduce,
+    results,
+    sample,
+    shared,
+    train,
+)
 from replicax.cli.shared import FAULTY_INPUT, FINISHED, INTERRUPTED
 from replicax.version import __version__
 
@@ -51,6 +62,7 @@ def replicax(
     Networks
       replicax train                                   four small networks on digits, two minutes
       replicax pretrain, train, evaluate               ResNets on CIFAR: the paper and baselines
+      replicax predict RUN_DIR images.npy              classes of other images, with uncertainty
     After a run
       replicax summary, plot, resume RUN_DIR           examine a run, or continue it
       replicax report, watch RUN_DIR                   look at it in a browser, also while it runs
@@ -65,7 +77,7 @@ def replicax(
 
 for function in (
     demo.demo, plan.plan, sample.sample, sample.resume, train.train, train.pretrain, launch.launch,
-    results.summary, results.plot, report.report, report.watch, results.evaluate,
+    results.summary, results.plot, report.report, report.watch, results.evaluate, predict.predict,
     reproduce.reproduce,
 ):  # fmt: skip
     app.command(cls=shared.Command)(function)

@@ -1,6 +1,7 @@
 """The commands that examine a run: `replicax summary`, `plot` and `evaluate`."""
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,6 +37,10 @@ def plot(
         Path | None,
         typer.Option(metavar="DIR", help="Folder for figures.", show_default="RUN_DIR/figures"),
     ] = None,
+    var_names: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Parameters to draw: mu, or 'mu,theta[3]'."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Draw the figures of a run.
@@ -48,8 +53,12 @@ def plot(
       replicax plot runs/energy-1 --out figures
     """
     folder = run_dir / "figures" if out is None else out
+    chosen = {} if var_names is None else {"var_names": re.split(r",\s*(?![^\[]*\])", var_names)}
     with shared.quietly(as_json):
-        figures = _load(run_dir).plot(folder)
+        posterior = _load(run_dir)
+        if chosen and "networks" in type(posterior).__module__:
+            raise ValueError("--var-names chooses draws, of which a training has no figure.")
+        figures = posterior.plot(folder, **chosen)
     paths = [str(folder / f"{name}.png") for name in figures]
     if as_json:
         shared.print_json({"figures": paths})
@@ -71,8 +80,8 @@ def evaluate(
 
     Prints accuracy, negative log-likelihood, Brier score and calibration error after the last
     epoch, for single networks and for averages of probabilities and of logits. With --outside,
-    also how well the entropy of the predictions separates other images (of the same size) from
-    the test images.
+    also how well the uncertainty of the average, its entropy or the disagreement of its networks,
+    separates other images (of the same size) from the test images.
 
     \b
     Example

@@ -310,13 +310,14 @@ def resume(
     return finish(trained, as_json)
 
 
-def read_task(run_dir: Path) -> Task:
-    """Return the network and the data of a run folder, by name."""
+def read_task(
+    run_dir: Path, instead: str = "continue it there with rx.resume_training(run_dir, problem)"
+) -> Task:
+    """Return the network and the data of a run folder, by name; say what to do `instead`."""
     task = shared.read_metadata(run_dir).note.get("task")
     if task is None:
         raise ValueError(
-            f"The network of {run_dir} is unknown (was the run started in Python?); continue it "
-            "there with rx.resume_training(run_dir, problem)."
+            f"The network of {run_dir} is unknown (was the run started in Python?); {instead}."
         )
     for name in ("model", "data"):
         shared.say_what_runs(str(task.get(name, "")), run_dir)

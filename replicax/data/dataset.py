@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from replicax.data.conversions import as_bytes, as_labels
 from replicax.errors import at_least, is_number, is_whole, show
 
 
@@ -25,15 +26,23 @@ class Dataset(NamedTuple):
     class_names: tuple[str, ...] = ()  # (class,), or empty
 
     def check(self) -> "Dataset":
-        """Return the data set itself, or raise a `ValueError` if it is inconsistent."""
+        """Return the data set, labels as class numbers and images as bytes; raise a `ValueError`
+        if it is inconsistent.
+
+        Labels may be one-hot or of any width; images of floating point are recognised if they
+        hold bytes, or bytes divided by 255.
+        """
         if not is_whole(self.num_classes) or self.num_classes < 1:
             raise ValueError(
                 f"{self.name}: num_classes is {show(self.num_classes)}; it must be a whole number "
                 "of at least 1."
             )
-        _check_part(self.name, "train", self.train_images, self.train_labels, self.num_classes)
-        _check_part(self.name, "test", self.test_images, self.test_labels, self.num_classes)
-        shape, other = self.train_images.shape[1:], self.test_images.shape[1:]
+        parts = {
+            f"{part}_{kind}": array
+            for part in ("train", "test")
+            for kind, array in zip(("images", "labels"), self._checked(part), strict=True)
+        }
+        shape, other = (parts[f"{part}_images"].shape[1:] for part in ("train", "test"))
         if shape != other:
             raise ValueError(
                 f"{self.name}: training images have shape {shape}, test images {other}; bring both "
@@ -45,7 +54,20 @@ class Dataset(NamedTuple):
                 f"{self.name}: {len(self.class_names)} class names for {self.num_classes} classes; "
                 "name every class, or leave class_names empty."
             )
-        return self
+        same = all(array is getattr(self, name) for name, array in parts.items())
+        return self if same else self._replace(**parts)
+
+    def _checked(self, part: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return images and labels of a part."""
+        given, labels = (getattr(self, f"{part}_{kind}") for kind in ("images", "labels"))
+        lengths = [len(x) for x in (given, labels) if getattr(x, "ndim", 0)]
+        if len(lengths) == 2 and (lengths[0] != lengths[1] or not lengths[0]):
+            raise ValueError(
+                f"{self.name}: {lengths[0]} {part} images and {lengths[1]} {part} labels; give at "
+                "least one image, and one label for each."
+            )
+        images = as_bytes(f"{self.name}: {part}_images", given)
+        return images, as_labels(f"{self.name}: {part}_labels", labels, self.num_classes)
 
     def subset(self, num_train: int, num_test: int | None = None, seed: int = 0) -> "Dataset":
         """Return a random subset of each part, in the original order.
@@ -87,30 +109,6 @@ class Dataset(NamedTuple):
         )
 
 
-def _check_part(name: str, part: str, images, labels, num_classes: int) -> None:
-    if getattr(images, "dtype", None) != np.uint8 or images.ndim != 4:
-        raise ValueError(
-            f"{name}: {part}_images is {_describe(images)}; give an array of uint8 with axes "
-            "(image, height, width, channel), its values 0 to 255."
-        )
-    if getattr(labels, "dtype", None) != np.int32 or labels.ndim != 1:
-        raise ValueError(
-            f"{name}: {part}_labels is {_describe(labels)}; give an array of int32 with one class "
-            "number for each image, for instance labels.astype(np.int32)."
-        )
-    if len(images) != len(labels) or len(labels) == 0:
-        raise ValueError(
-            f"{name}: {len(images)} {part} images and {len(labels)} {part} labels; give at least "
-            "one image, and one label for each."
-        )
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= num_classes:
-        raise ValueError(
-            f"{name}: {part}_labels go from {low} to {high}, but {num_classes} classes count from "
-            f"0 to {num_classes - 1}; count classes from 0, or raise num_classes."
-        )
-
-
 def _check_pixel_moments(name: str, mean, std, num_channels: int) -> None:
     if not all(isinstance(x, Sequence) and all(map(is_number, x)) for x in (mean, std)):
         raise ValueError(
@@ -139,9 +137,3 @@ def _choose_rows(name: str, part: str, num_rows: int, count: int, seed: int) -> 
     at_least("seed", seed, 0, 2**32 - 1)
     # NumPy guarantees the numbers of RandomState for ever, unlike those of its newer generators.
     return np.sort(np.random.RandomState(seed).permutation(num_rows)[:count])
-
-
-def _describe(value) -> str:
-    if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype} with shape {value.shape}"
-    return show(value)

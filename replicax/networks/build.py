@@ -3,23 +3,14 @@
 from typing import Any
 
 from replicax.algorithm.kernels import Kernel
-from replicax.errors import show
 from replicax.networks import evaluate, hooks, swag_cycles
+from replicax.networks.kept import Keeper
 from replicax.networks.methods import Clock
 from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised
 from replicax.networks.problems import checked_first
 from replicax.run.program import Program, build_program
 from replicax.run.saver import Evaluation
-
-
-def check_problem(problem: Any) -> None:
-    """Raise unless this is a problem of networks."""
-    if not isinstance(problem, Supervised):
-        raise ValueError(
-            f"The problem is {show(problem)}; make one by rx.classification(network, dataset) or "
-            "rx.supervised(loss_fn, data, ...)."
-        )
 
 
 def build_training(problem: Supervised, options: TrainOptions) -> Program:
@@ -39,17 +30,19 @@ def build_evaluation(
     weights = method.weights(clock, kernel, options.pick_every, options.burn_in)
     if method.picks:
         _check_picks(options, clock, kernel, weights)
+    keeper = Keeper.of(like, options.keep_averaged)
     evaluation = evaluate.build(
         problem,
         weights,
         options.test_every,
         starts,
+        keeper,
         options.cold_part(problem),
         options.num_replicas,
     )
     evaluation = checked_first(evaluation)
     if method.draws_gaussian:
-        evaluation = _draw_gaussian(problem, options, evaluation, like)
+        evaluation = _draw_gaussian(problem, options, evaluation, like, keeper)
     if options.evaluate is None:
         return evaluation
     return hooks.with_hook(evaluation, options.evaluate, problem.steps_per_epoch)
@@ -75,7 +68,7 @@ def _check_picks(options: TrainOptions, clock: Clock, kernel: Kernel, weights: A
 
 
 def _draw_gaussian(
-    problem: Supervised, options: TrainOptions, evaluation: Evaluation, like: Any
+    problem: Supervised, options: TrainOptions, evaluation: Evaluation, like: Any, keeper: Keeper
 ) -> Evaluation:
     if problem.batches.data is None:
         raise ValueError(
@@ -84,5 +77,5 @@ def _draw_gaussian(
         )
     clock, kernel = options.clock(problem), options.kernel_of(problem)
     return swag_cycles.build(
-        evaluation, problem, clock, kernel, like[0], options.seed, options.burn_in
+        evaluation, problem, clock, kernel, like[0], options.seed, options.burn_in, keeper
     )

@@ -9,10 +9,10 @@ import jax
 
 from replicax.algorithm.target import with_row_energies
 from replicax.errors import check_folder
-from replicax.networks.build import build_evaluation, build_training, check_problem
+from replicax.networks.build import build_evaluation, build_training
 from replicax.networks.hooks import Epoch
 from replicax.networks.options import TrainOptions
-from replicax.networks.problem import Supervised
+from replicax.networks.problem import Supervised, check_problem
 from replicax.networks.problems import check_start
 from replicax.networks.trained import Trained
 from replicax.run import fingerprint, processes
@@ -124,7 +124,7 @@ def resume_records(
         progress=progress,
         callback=callback,
     )
-    trained = Trained(processes.whole_records(records, folder), like)
+    trained = Trained(processes.whole_records(records, folder), like, problem)
     check_start(trained)
     return trained.warned()
 

@@ -48,6 +48,7 @@ class TrainOptions:
     on_swap: str = "keep"
     on_nonfinite: str | None = None
     keep_networks: bool = False
+    keep_averaged: int = 100
     burn_in: int = 0
     cycle_epochs: int = 100
     seed: int = 0
@@ -70,6 +71,7 @@ class TrainOptions:
         for name in ("epochs", "num_replicas", "cycle_epochs"):
             at_least(name, getattr(self, name), 1)
         at_least("burn_in", self.burn_in, 0)
+        at_least("keep_averaged", self.keep_averaged, 0)
         if not isinstance(self.method, Method):
             choose("method", self.method, METHODS)
         one = (lambda x: 0 <= x < 1), "it must be a number of at least 0 and below 1"

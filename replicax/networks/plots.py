@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from replicax.networks import predict
+from replicax.networks.likelihoods import Likelihood
 from replicax.results import figure_style, plots
 
 if TYPE_CHECKING:
@@ -18,27 +18,25 @@ if TYPE_CHECKING:
 _SETTLED = 0.2  # fraction of epochs before which values may lie off the scale
 _RARE = 0.05  # fraction of values at either end that may lie off the scale
 _FEW = 8  # verdicts for a rate that is not mostly noise
-_BY = ("probabilities", "logits")
 
 
 def plot_training(trained: "Trained", out: str | Path | None = None) -> dict[str, "Figure"]:
     """Return figures by name; write them as PNG into the folder `out`.
 
-    `epochs`, `ladder`, `exchange`, `reliability` and `reliability-logits`, without those that the
-    run has no data for, such as `ladder` of a run without exchange.
+    `epochs`, `ladder`, `exchange`, and of the calibration `reliability` and `reliability-logits`,
+    or `coverage` of a regression; without those that the run has no data for, such as `ladder` of
+    a run without exchange.
     """
     figures: dict[str, Figure] = {}
-    if len(trained.epochs["epoch"]):
-        figures["epochs"] = _plot_epochs(trained)
+    likelihood = trained.likelihood
+    if likelihood is not None and len(trained.epochs["epoch"]):
+        figures["epochs"] = _plot_epochs(trained, likelihood)
     history = trained.history
     if _has_ladder(trained) and history["step"].size:
         figures["ladder"] = _plot_ladder(trained, history)
         figures["exchange"] = _plot_exchange(trained, history)
-    for by in _BY if float(trained.average.weight) else ():
-        reliability = predict.reliability(trained.log_probabilities(by), trained.labels)
-        name = "reliability" if by == "probabilities" else f"reliability-{by}"
-        title = f"Average of {float(trained.average.weight):g} networks by {by}"
-        figures[name] = predict.plot_reliability(reliability, title)
+    if likelihood is not None and float(trained.average.weight):
+        figures |= likelihood.figures(trained.average, trained._final("labels"))
     for name, figure in figures.items():
         if out is not None:
             figure_style.save(figure, Path(out) / f"{name}.png")
@@ -49,37 +47,38 @@ def _has_ladder(trained: "Trained") -> bool:
     return trained.options["schedule"] != "none" and trained.num_replicas > 1
 
 
-def _plot_epochs(trained: "Trained") -> "Figure":
-    """Plot accuracy and NLL on the test data: every network, and the average so far."""
-    epochs = trained.epochs
-    figure = figure_style.new_figure(10.5, 4.4)
-    for axes, name in zip(figure.subplots(1, 2), ("accuracy", "nll"), strict=True):
-        factor = 100 if name == "accuracy" else 1
-        title = "Accuracy" if name == "accuracy" else "Negative log-likelihood"
-        unit = ", %" if name == "accuracy" else ""
-        networks = factor * epochs[name]
+def _plot_epochs(trained: "Trained", likelihood: Likelihood) -> "Figure":
+    """Plot the scores on the test data, one panel each: every network, and the average so far."""
+    epochs, starts = trained.epochs, trained.starts
+    figure = figure_style.new_figure(10.5, 4.7)
+    panels = figure.subplots(1, len(likelihood.scores))
+    for axes, score in zip(panels, likelihood.scores, strict=True):
+        networks = score.factor * epochs[score.name]
         always_shown = [networks[:, :1]]
         for line, style in _networks(trained, networks):
             axes.plot(epochs["epoch"], line, **style)
-        if np.any(epochs["weight"] > 0):
-            for by, dashes in zip(_BY, ("-", (0, (3, 1.2))), strict=True):
-                average = factor * epochs[f"average_{name}_{by}"]
-                values = np.where(epochs["weight"] > 0, average, np.nan)
-                always_shown.append(values[:, None])
-                axes.plot(epochs["epoch"], values, color=figure_style.INK, lw=2, ls=dashes,
-                          marker="." if len(values) == 1 else "", zorder=4,
-                          label=f"average so far, by {by}")  # fmt: skip
-        if float(trained.starts.weight):
-            at_start = predict.evaluate(predict.log_probabilities(trained.starts), trained.labels)
-            value = factor * getattr(at_start, name)
+        for by, dashes in zip(likelihood.ways, ("-", (0, (3, 1.2)))):
+            if not np.any(epochs["weight"] > 0):
+                break
+            average = score.factor * epochs[f"average_{score.name}_{by}"]
+            values = np.where(epochs["weight"] > 0, average, np.nan)
+            always_shown.append(values[:, None])
+            way = f", by {by}" if len(likelihood.ways) > 1 else ""
+            axes.plot(epochs["epoch"], values, color=figure_style.INK, lw=2, ls=dashes,
+                      marker="." if len(values) == 1 else "", zorder=4,
+                      label=f"average so far{way}")  # fmt: skip
+        if float(starts.weight):
+            truth = trained._final("labels")
+            at_start = likelihood.score_average(starts, truth, "probabilities")
+            value = score.factor * float(at_start[score.name])
             always_shown.append(np.full((len(epochs["epoch"]), 1), value))
             dotted: Any = {"color": figure_style.SOFT, "lw": 1.2, "ls": ":"}
             axes.axhline(value, **dotted, label="average of the starts")
-        figure_style.label(axes, "epoch", title.lower() + unit, f"{title} on the test data")
+        title = f"{score.title} on the test data"
+        figure_style.label(axes, "epoch", score.title.lower() + score.unit, title)
         _count_epochs(axes, trained)
         _set_limits(axes, networks, np.concatenate(always_shown, axis=1))
-        if name == "nll":
-            figure_style.legend_below(axes)
+    figure_style.legend_below(panels[-1])
     return figure
 
 
@@ -92,10 +91,11 @@ def _networks(
     if count == 1:
         yield values[:, 0], {"color": blue, "lw": 1.6, "label": "the network", **marker}
     elif _has_ladder(trained):
-        names = {0: "coldest network", count - 1: "hottest network"}
-        for rung, colour in reversed(list(figure_style.cold_to_hot(count))):
+        ends = {0: " (coldest)", count - 1: " (hottest)"}
+        for rung, colour in figure_style.cold_to_hot(count):
             thick = {"lw": 2.2, "zorder": 3} if rung == 0 else {"lw": 0.8, "alpha": 0.85}
-            yield values[:, rung], {"color": colour, "label": names.get(rung), **thick, **marker}
+            name = {"label": f"rung {rung}{ends.get(rung, '')}"}
+            yield values[:, rung], {"color": colour, **name, **thick, **marker}
     else:
         for index in figure_style.spread(count):
             name = "networks" if index == 0 else None
@@ -108,8 +108,8 @@ def _networks(
 def _set_limits(axes: "Axes", networks: np.ndarray, always_shown: np.ndarray) -> None:
     """Set the limits for lines (epoch, line), where early and rare values may lie off the scale.
 
-    After the first epochs all of `always_shown` is visible, and the title names the peaks of
-    `networks` that are not.
+    After the first epochs all of `always_shown` is visible, and the title names the lowest and
+    highest of `networks` where they are not.
     """
     settled, kept = (x[int(_SETTLED * len(x)) :] for x in (networks, always_shown))
     settled, kept = settled[np.isfinite(settled)], kept[np.isfinite(kept)]
@@ -122,10 +122,13 @@ def _set_limits(axes: "Axes", networks: np.ndarray, always_shown: np.ndarray) ->
     if finite.max() > high + room or finite.min() < low - room:
         bottom, top = low - 0.08 * room, high + 0.08 * room
         axes.set_ylim(bottom, top)
-        far = [f"{x:.3g}" for x in (settled.min(), settled.max()) if not bottom <= x <= top]
+        dip, peak = settled.min(), settled.max()
+        far = [f"dips to {dip:.3g}"] * bool(dip < bottom) + [f"peaks to {peak:.3g}"] * bool(
+            peak > top
+        )
         if far:
             before = axes.get_title(loc="left")
-            axes.set_title(f"{before} (peaks to {', '.join(far)})", loc="left", fontsize=10.5)
+            axes.set_title(f"{before} ({', '.join(far)})", loc="left", fontsize=10.5)
 
 
 def _count_epochs(axes: "Axes", trained: "Trained") -> None:
@@ -153,6 +156,7 @@ def _plot_ladder(trained: "Trained", history: plots.History) -> "Figure":
     for rung, colour in figure_style.cold_to_hot(trained.num_replicas):
         left.plot(epochs, rates[:, rung], color=colour, lw=1.4, marker=marker)
     figure_style.label(left, "epoch", "learning rate (per mean loss)", "Learning rates of rungs")
+    figure_style.colour_key(left, trained.num_replicas, "rung (0 = coldest)")
     right.axhline(0, color=figure_style.INK, lw=1)
     line: Any = {"color": figure_style.CHAINS[0], "lw": 1.4, "marker": marker}
     right.plot(epochs, history["buffer"][0] / scale, **line)
@@ -182,6 +186,7 @@ def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
     figure_style.legend(over_time)
     figure_style.scatter(at_end, trained.verdict_rate, "o")
     figure_style.label(at_end, "pair (0 = coldest)", "", "The same, whole run")
+    figure_style.colour_key(at_end, trained.num_replicas - 1, "pair (0 = coldest)")
     over_time.set_ylim(bottom=0)
     figure_style.scatter(swaps, trained.window_swap_rate, "d", hollow=True)
     window = trained.window
@@ -189,7 +194,7 @@ def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
     figure_style.label(swaps, "pair (0 = coldest)", "", turn)
     swaps.set_ylim(0, 1.03 * max(0.05, 1.1 * float(np.max(trained.window_swap_rate))))
     trips = int(trained.round_trips.sum())
-    title = f"Index process: the rung of every replica; {trips} round trip{'s' * (trips != 1)}"
+    title = f"Index process: the rungs of replicas; {trips} round trip{'s' * (trips != 1)}"
     plots.draw_paths(paths, trained.rung_of[0], title)
     _mark_epochs(paths, trained)
     return figure

@@ -11,7 +11,7 @@ in either case, and `Supervised` turns them into the unit of the energies: the p
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -22,11 +22,15 @@ from jax import Array
 
 from replicax.algorithm.target import Target
 from replicax.algorithm.tracing import explained
-from replicax.data import Dataset, augmentation, plain
+from replicax.data import Dataset, as_labels, augmentation, plain
 from replicax.errors import at_least, check_flag, check_function, choose, show
+from replicax.networks.arrays import check_like, check_pair
+from replicax.networks.likelihoods import Categorical, Likelihood
+from replicax.networks.predictor import Predictor
 from replicax.networks.weight_decay import Decay, check_weight_decay, decayed_square
 from replicax.nn.network import Network
 from replicax.run.batches import EpochBatches, as_epochs
+from replicax.run.initial import PerReplica
 from replicax.run.source_batches import SourceBatches, as_source, is_source
 
 UNITS = ("mean", "total")
@@ -42,38 +46,51 @@ class Test(NamedTuple):
     labels: Array  # (image,)
     num_classes: int
 
+    # What the evaluation calls them, whatever the likelihood.
+    @property
+    def outputs(self) -> Callable[[Any, Any, Any], Array]:
+        return self.logits
 
-def check_test(test: Any) -> None:
-    """Raise unless inputs and labels of a test fit each other."""
+    @property
+    def targets(self) -> Array:
+        return self.labels
+
+    @property
+    def likelihood(self) -> Likelihood:
+        return Categorical(self.num_classes)
+
+
+def checked_test(test: Any) -> Test:
+    """Return a test with labels that are class numbers; raise unless they fit the inputs."""
     if not isinstance(test, Test):
         raise ValueError(
             f"test is {show(test)}; give rx.Test(logits, inputs, labels, num_classes)."
         )
     check_function("logits", test.logits, "params", "model_state", "inputs")
     at_least("num_classes", test.num_classes, 1)
-    labels = np.asarray(test.labels)
-    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not labels.size:
-        raise ValueError(
-            f"The labels of the test are {labels.dtype} of shape {labels.shape}; give one whole "
-            "number for each input, of one-hot labels labels.argmax(-1)."
-        )
-    if labels.min() < 0 or labels.max() >= test.num_classes:
-        raise ValueError(
-            f"The labels of the test go from {labels.min()} to {labels.max()}; with "
-            f"num_classes={test.num_classes} they must count from 0 to {test.num_classes - 1}."
-        )
+    labels = as_labels("test.labels", test.labels, test.num_classes)
     if any(len(leaf) != len(labels) for leaf in jax.tree.leaves(test.inputs)):
         raise ValueError("The inputs and labels of the test differ in length; give one of each.")
+    return test._replace(labels=jnp.asarray(labels))
+
+
+def predictor_of(test: Any) -> Predictor:
+    """Return the predictor that the networks of a test are."""
+    row = lambda x: jax.ShapeDtypeStruct(np.shape(x)[1:], jnp.asarray(x[:1]).dtype)  # noqa: E731
+    return Predictor(test.outputs, test.likelihood, jax.tree.map(row, test.inputs))
 
 
 @dataclass(frozen=True)
 class Supervised:
-    """A target, its mini-batches and its test; `supervised` and `classification` return one."""
+    """A target, its mini-batches and its test; `supervised`, `classification` and `regression`
+    return one."""
 
     target: Target
     batches: EpochBatches | SourceBatches
     unit: str
-    test: Test | None = None
+    test: Any = None  # outputs, inputs, targets and likelihood, such as `Test`; None: not judged
+    predictor: Predictor | None = None  # of any inputs
+    adds: Callable[[Any, int], Any] | None = None  # params with those of the problem; leading axes
 
     @property
     def num_rows(self) -> int:
@@ -88,6 +105,11 @@ class Supervised:
         """Energy per mean loss."""
         return float(self.num_rows) if self.unit == "total" else 1.0
 
+    @property
+    def likelihood(self) -> dict[str, Any] | None:
+        """The likelihood of the test as plain data; None where networks are not judged."""
+        return None if self.test is None else self.test.likelihood.to_json()
+
     def learning_rate(self, per_mean_loss: Any) -> Any:
         """Return learning rates in the unit of the energies."""
         return np.asarray(per_mean_loss, float) / self.scale
@@ -95,6 +117,29 @@ class Supervised:
     def temperature(self, of_posterior: Any) -> Any:
         """Return temperatures in the unit of the energies."""
         return np.asarray(of_posterior, float) * self.scale / self.num_rows
+
+    def start(self, start: Any) -> Any:
+        """Return a start of networks as one of this problem, which may have parameters beside
+        theirs, such as the noise of a regression; `rx.train` does this itself."""
+        if self.adds is None:
+            return start
+        if isinstance(start, PerReplica):
+            params, *others = start.tree
+            return start._replace(tree=(self.adds(params, 1 + bool(start.by_chain)), *others))
+        if callable(start) and not isinstance(start, tuple | list):
+            return lambda key: self.start(start(key))
+        if isinstance(start, tuple | list) and len(start) == 2:
+            return self.adds(start[0], 0), start[1]
+        return start
+
+
+def check_problem(problem: Any) -> None:
+    """Raise unless this is a problem of networks."""
+    if not isinstance(problem, Supervised):
+        raise ValueError(
+            f"The problem is {show(problem)}; make one by rx.classification(network, dataset) or "
+            "rx.supervised(loss_fn, data, ...)."
+        )
 
 
 def supervised(
@@ -107,7 +152,8 @@ def supervised(
     weight_decay: Decay = 0.0,
     prior_in_energy: bool = False,
     prepare: Callable[[Array, Any], Any] | None = None,
-    test: Test | None = None,
+    test: Any = None,
+    logits: Callable[[Any, Any, Any], Array] | None = None,
 ) -> Supervised:
     """Return the posterior of a network of any JAX library, given its loss.
 
@@ -126,7 +172,10 @@ def supervised(
             a function of the name. Names are those of `params`, such as "blocks.0.convs.1".
         prior_in_energy: whether swaps see the prior, too.
         prepare: `prepare(key, batch)` turns rows into the batch of the loss, once for all replicas.
-        test: an `rx.Test`, which `rx.train` evaluates networks on.
+        test: an `rx.Test`, which `rx.train` evaluates networks on; without one, networks are
+            trained and kept, and not judged.
+        logits: `logits(params, model_state, inputs)`, with which `trained.predict` works without a
+            test, too.
 
     >>> x = jnp.linspace(-1.0, 1.0, 64)
     >>> def loss_fn(params, model_state, batch, key):
@@ -140,8 +189,13 @@ def supervised(
     choose("unit", unit, UNITS)
     has_decay = check_weight_decay(weight_decay)
     check_flag("prior_in_energy", prior_in_energy)
+    predictor = None
+    if logits is not None:
+        check_function("logits", logits, "params", "model_state", "inputs")
+        predictor = Predictor(logits, Categorical())
     if test is not None:
-        check_test(test)
+        test = checked_test(test)
+        predictor = predictor_of(test)
     if is_source(data, num_rows):
         batches = as_source(data, batch_size, num_rows, prepare)
     else:
@@ -165,32 +219,49 @@ def supervised(
 
     apart = has_decay and not prior_in_energy
     target = Target(energy, has_state=True, prior=prior if apart else None)
-    return Supervised(target, batches, unit, test)
+    return Supervised(target, batches, unit, test, predictor)
 
 
 def classification(
     network: Network,
-    dataset: Dataset,
+    dataset: Any,
     *,
     batch_size: int = 256,
     augment: bool = True,
+    test: Any = None,
+    num_classes: int | None = None,
     **options: Any,
 ) -> Supervised:
     """Return the posterior of a `Network` on images: mean cross-entropy, tested on the test part.
 
     Images stay uint8 on the device and are normalised, and with `augment` cropped, flipped and
     partly erased, inside the compiled step. Further options are those of `supervised`.
+
+    Instead of an `rx.data.Dataset`, `dataset` may be a pair of arrays (inputs, labels), of any
+    inputs of floating point, which are used as they are: neither normalised nor augmented. Then
+    `test=(inputs, labels)` are what networks are tested on, if they are, and `num_classes` is the
+    highest label and one unless given.
     """
-    if not isinstance(network, Network) or not isinstance(dataset, Dataset):
+    is_pair = isinstance(dataset, tuple | list) and not isinstance(dataset, Dataset)
+    if not isinstance(network, Network) or not (isinstance(dataset, Dataset) or is_pair):
         raise ValueError(
             f"The network is {show(network)} and the dataset {show(dataset)}; give an "
-            "rx.nn.Network first and an rx.data.Dataset second."
+            "rx.nn.Network first and an rx.data.Dataset, or arrays (inputs, labels), second."
         )
     check_flag("augment", augment)
-    dataset.check()
-    mean, std = dataset.mean, dataset.std
-    normalised = plain(mean, std)
-    augmented = augmentation(mean, std) if augment else None
+    if not isinstance(dataset, Dataset):
+        data, tested, num_classes = _pairs(dataset, test, num_classes)
+        name, augmented, normalised = "The data", None, lambda images: images
+    elif test is not None or num_classes is not None:
+        raise ValueError("The dataset has a test and num_classes of its own: leave them out.")
+    else:
+        dataset = dataset.check()
+        name, num_classes = dataset.name, dataset.num_classes
+        data = dataset.train_images, dataset.train_labels
+        tested = jnp.asarray(dataset.test_images), dataset.test_labels
+        mean, std = dataset.mean, dataset.std
+        normalised = plain(mean, std)
+        augmented = augmentation(mean, std) if augment else None
 
     def prepare(key: Array, batch: tuple[Array, Array]) -> tuple[Array, Array]:
         images, labels = batch
@@ -202,10 +273,10 @@ def classification(
         if not isinstance(returned, tuple | list) or len(returned) != 2:
             raise ValueError("network.apply must return (logits, state) of a batch of images.")
         logits, model_state = returned
-        if jnp.ndim(logits) != 2 or logits.shape[-1] != dataset.num_classes:
+        if jnp.ndim(logits) != 2 or logits.shape[-1] != num_classes:
             raise ValueError(
                 f"The network has outputs of shape {jnp.shape(logits)} for {len(images)} images; "
-                f"{dataset.name} has {dataset.num_classes} classes: let it have as many outputs."
+                f"{name} has {num_classes} classes: let it have as many outputs."
             )
         return logits, model_state
 
@@ -218,7 +289,24 @@ def classification(
     def logits(params: Any, model_state: Any, images: Array) -> Array:
         return outputs(params, model_state, normalised(images), False)[0]
 
-    labels = jnp.asarray(dataset.test_labels)
-    test = Test(logits, jnp.asarray(dataset.test_images), labels, dataset.num_classes)
-    data = (dataset.train_images, dataset.train_labels)
-    return supervised(loss_fn, data, batch_size=batch_size, prepare=prepare, test=test, **options)
+    judged = None if tested is None else Test(logits, *tested, num_classes)  # type: ignore[arg-type]
+    options = {"batch_size": batch_size, "prepare": prepare, "test": judged, **options}
+    problem = supervised(loss_fn, data, **options)
+    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), data[0])
+    return replace(problem, predictor=Predictor(logits, Categorical(num_classes), like))
+
+
+def _pairs(dataset: Any, test: Any, num_classes: int | None) -> tuple[Any, Any, int]:
+    """Return arrays (inputs, labels) to train on and to test with, and the number of classes."""
+    inputs, labels = check_pair("dataset", dataset, "labels")
+    one_hot = labels.ndim == 2
+    count = int(labels.shape[1] if one_hot else labels.max() + 1)
+    if num_classes is not None:
+        at_least("num_classes", num_classes, 1)
+        count = num_classes
+    data = inputs, as_labels("dataset[1]", labels, count)
+    if test is None:
+        return data, None, count
+    inputs, labels = check_pair("test", test, "labels")
+    check_like("test", inputs, data[0])
+    return data, (inputs, as_labels("test[1]", labels, count)), count

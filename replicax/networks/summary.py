@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from replicax.networks import evaluate, predict
+from replicax.networks import likelihoods, predict
+from replicax.networks.likelihoods import Likelihood
 from replicax.networks.trained import START_WEIGHT, Trained
 from replicax.results.summary import machine_use, render_machine_use
 
@@ -24,11 +25,14 @@ def summarise(trained: Trained) -> dict[str, Any]:
         "problems": trained.problems(),
         "seed": trained.train_options.seed,
     }
-    if len(epochs["epoch"]):
-        last = {name: np.asarray(epochs[name][-1]).tolist() for name in ("accuracy", "nll")}
+    likelihood = trained.likelihood
+    numbers["likelihood"] = None if likelihood is None else likelihood.to_json()
+    if likelihood is not None and len(epochs["epoch"]):
+        names = [score.name for score in likelihood.scores]
+        last = {name: np.asarray(epochs[name][-1]).tolist() for name in names}
         numbers["by_rung"] = last
         numbers["coldest"] = {name: values[0] for name, values in last.items()}
-    numbers["averages"] = _averages(trained)
+    numbers["averages"] = [] if likelihood is None else _averages(trained, likelihood)
     if trained.options["schedule"] != "none":
         trips = int(trained.round_trips.sum())
         numbers["exchange"] = {
@@ -43,7 +47,7 @@ def summarise(trained: Trained) -> dict[str, Any]:
     return numbers
 
 
-def _averages(trained: Trained) -> list[dict[str, Any]]:
+def _averages(trained: Trained, likelihood: Likelihood) -> list[dict[str, Any]]:
     """Return the metrics of every way to average, with start networks where they are averaged."""
     weights = [0.0] if float(trained.starts.weight) == 0 else [0.0, START_WEIGHT]
     if float(trained.average.weight) == 0:
@@ -51,7 +55,7 @@ def _averages(trained: Trained) -> list[dict[str, Any]]:
     return [
         {"by": by, "start_weight": weight, **trained.metrics(by, weight)._asdict()}
         for weight in weights
-        for by in ("probabilities", "logits")
+        for by in likelihood.ways
     ]
 
 
@@ -69,23 +73,34 @@ def render(numbers: dict[str, Any]) -> Any:
     if "outside" in numbers:
         outside = numbers["outside"]
         lines.append(
-            f"Out-of-distribution detection of {outside['data']} by entropy: AUROC "
-            f"{outside['auroc']:.4f} ({outside['networks']} networks)"
+            f"Out-of-distribution detection of {outside['data']}: AUROC {outside['auroc']:.4f} by "
+            f"entropy, {outside['auroc_mutual_information']:.4f} by mutual information "
+            f"({outside['networks']} networks)"
         )
+    if numbers["likelihood"] is None:
+        lines.insert(0, f"{numbers['averaged']:g} networks averaged; the problem has no test.")
+        return Group(_title(numbers), *lines)
     return Group(_metrics_table(numbers), *lines)
+
+
+def _title(numbers: dict[str, Any]) -> str:
+    task = numbers["task"] or {}
+    title = " ".join(str(task[name]) for name in ("model", "data") if name in task)
+    return f"{numbers['method']} {title}".strip()
 
 
 def _metrics_table(numbers: dict[str, Any]) -> Any:
     from rich.table import Table
 
-    task = numbers["task"] or {}
-    title = " ".join(str(task[name]) for name in ("model", "data") if name in task)
-    heads = ("", "accuracy %", "NLL", "Brier", "calibration error")
-    table = Table(*heads, title=f"{numbers['method']} {title}".strip(), title_justify="left")
+    likelihood = likelihoods.from_json(numbers["likelihood"])
+    columns, ways = likelihood.columns, likelihood.ways
+    heads = ("", *(column.head for column in columns))
+    table = Table(*heads, title=_title(numbers), title_justify="left")
 
     def add_row(name: str, metrics: dict[str, Any]) -> None:
-        others = [metrics[key] for key in ("nll", "brier", "calibration_error") if key in metrics]
-        table.add_row(name, f"{100 * metrics['accuracy']:.2f}", *(f"{x:.4f}" for x in others))
+        shown = [column for column in columns if column.name in metrics]
+        values = [f"{x.factor * metrics[x.name]:.{x.digits}f}" for x in shown]
+        table.add_row(name, *values)
 
     if "coldest" in numbers:
         add_row("coldest network" if "exchange" in numbers else "first network", numbers["coldest"])
@@ -95,7 +110,7 @@ def _metrics_table(numbers: dict[str, Any]) -> Any:
     for part in numbers["averages"]:
         starts = part["start_weight"]
         name = f"and starts x {starts:g}" if starts else f"average of {numbers['averaged']:g}"
-        add_row(f"{name}, {part['by']}", part)
+        add_row(f"{name}, {part['by']}" if len(ways) > 1 else name, part)
     return table
 
 
@@ -110,34 +125,22 @@ def _exchange_line(exchange: dict[str, Any]) -> str:
 
 
 def judge_outside(trained: Trained, problem: Any, outside: Any) -> dict[str, Any]:
-    """Return how well predictive entropy separates the data set `outside` from the test images.
-
-    Predicts with the stored networks of the coldest rung, or with the last ones if none were kept.
-    """
-    import jax
-    import jax.numpy as jnp
-
-    from replicax.networks.train import networks_of
-
-    if trained.options["keep_draws"] and trained.num_draws:
-        networks = jax.tree.map(lambda leaf: leaf[0], trained.draws)
-    else:
-        assert trained.run_dir is not None, "a run folder has the last networks"
-        networks = networks_of(trained.run_dir, problem)
-    test = problem.test
+    """Return how well uncertainty separates the data set `outside` from the test images: total
+    entropy of the average, and mutual information of its networks."""
+    test, weights = problem.test, trained.networks.weight
     if outside.test_images.shape[1:] != test.inputs.shape[1:]:
         raise ValueError(
             f"The other images have shape {outside.test_images.shape[1:]}, the test images "
             f"{test.inputs.shape[1:]}: choose a data set of the same size."
         )
-    other = test._replace(
-        inputs=jnp.asarray(outside.test_images), labels=jnp.asarray(outside.test_labels)
+    inside, other = (
+        trained.predict(images, members=True, problem=problem)
+        for images in (test.inputs, outside.test_images)
     )
-
-    def log_probs(data: Any) -> np.ndarray:
-        logits = evaluate.build_logits(data)(networks)
-        return np.asarray(predict.log_probabilities(predict.average(logits)))
-
-    num_networks = jax.tree.leaves(networks)[0].shape[0]
-    auroc = predict.out_of_distribution(log_probs(test), log_probs(other))
-    return {"auroc": auroc, "networks": num_networks}
+    return {
+        "auroc": predict.out_of_distribution(inside, other, weights=weights),
+        "auroc_mutual_information": predict.out_of_distribution(
+            inside, other, by="mutual_information", weights=weights
+        ),
+        "networks": len(weights),
+    }

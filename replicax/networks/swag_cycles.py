@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from replicax.algorithm.kernels import Kernel
-from replicax.networks import evaluate, predict, swag
+from replicax.networks import evaluate, swag
 from replicax.networks.evaluate import Averages
+from replicax.networks.kept import Keeper
 from replicax.networks.methods import Clock
 from replicax.networks.problem import Supervised
 from replicax.networks.swag import Moments
@@ -34,13 +36,14 @@ def build(
     params: Any,
     seed: int,
     burn_in: int = 0,
+    keeper: Keeper = Keeper(0),  # noqa: B008
 ) -> Evaluation:
     """Build an evaluation around `evaluation`; `params` gives the shapes of one network.
 
     Networks of the first `burn_in` epochs are not collected.
     """
-    assert problem.test is not None and kernel.exploits is not None
-    compute_logits = evaluate.build_logits(problem.test)
+    assert kernel.exploits is not None
+    judge = evaluate.judge_of(problem)
     draw_networks = jax.jit(_build_draws(problem))
     collect = jax.jit(swag.collect)
     exploits = kernel.exploits
@@ -48,8 +51,9 @@ def build(
     def no_moments() -> Moments:
         return swag.start(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), params))
 
-    def evaluate_cycle(state: CycleState, carry: Carry) -> tuple[CycleState, dict[str, Any]]:
+    def evaluate_cycle(state: CycleState, carry: Carry) -> tuple[CycleState, dict[str, Any], Any]:
         averages, moments = state
+        kept: Any = {}
         epoch = int(averages.count) + 1
         network, model_state = jax.tree.map(lambda leaf: leaf[0, 0], carry.state.points)
         if epoch > burn_in and exploits(epoch * clock.steps_per_epoch - 1):
@@ -57,10 +61,13 @@ def build(
         if epoch % clock.cycle_epochs == 0 and int(moments.count):
             key = jax.random.fold_in(jax.random.key(seed), epoch)
             networks = draw_networks(key, moments, model_state, problem.batches.data)
-            sampled = predict.merge(averages.sampled, predict.average(compute_logits(networks)))
+            sampled = judge.add(averages.sampled, networks)
             averages, moments = averages._replace(sampled=sampled), no_moments()
-        averages, row = evaluation.evaluate(averages, carry)
-        return CycleState(averages, moments), row
+            number = round(float(sampled.weight)) // NUM_DRAWS
+            drawn = np.ones(NUM_DRAWS), np.full(NUM_DRAWS, -1)
+            kept = keeper.rows(number, epoch, *drawn, lambda: networks)
+        averages, row, _ = evaluation.evaluate(averages, carry)
+        return CycleState(averages, moments), row, kept
 
     return Evaluation(
         CycleState(evaluation.state, no_moments()),

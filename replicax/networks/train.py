@@ -9,15 +9,14 @@ import jax
 
 from replicax.algorithm.tuning import Gain
 from replicax.errors import check_flag, check_folder
-from replicax.networks.build import build_evaluation, build_training, check_problem
+from replicax.networks.build import build_evaluation, build_training
 from replicax.networks.continued import networks_of as networks_of
 from replicax.networks.continued import resume_records as resume_records
 from replicax.networks.continued import resume_training as resume_training
-from replicax.networks.evaluate import check_logits
 from replicax.networks.hooks import Epoch
 from replicax.networks.methods import MOMENTUM, Method
 from replicax.networks.options import TrainOptions
-from replicax.networks.problem import Supervised
+from replicax.networks.problem import Supervised, check_problem
 from replicax.networks.problems import check_start
 from replicax.networks.tempered import check_posterior
 from replicax.networks.trained import Trained
@@ -59,6 +58,7 @@ def train(
     on_nonfinite: str | None = None,
     average_starts: bool = False,
     keep_networks: bool = False,
+    keep_averaged: int = 100,
     burn_in: int = 0,
     average_rungs: int = 1,
     settle_epochs: float = 0.0,
@@ -78,7 +78,7 @@ def train(
     All numbers are per mean loss, whatever the problem's unit.
 
     Args:
-        problem: made by `rx.supervised` or `rx.classification`, with a test.
+        problem: made by `rx.classification`, `rx.regression` or `rx.supervised`.
         start: (params, model_state); a function of a key that returns it, such as `network.init`;
             `rx.per_replica((params, model_state))`; or the folder of a run, for its last networks.
         epochs: of each replica. Methods that have one network take `num_replicas` times as many.
@@ -105,7 +105,9 @@ def train(
             by default the former with a ladder and the latter without, where networks would
             become twins.
         average_starts: average the predictions of the start networks, too (apart).
-        keep_networks: store the coldest network of every epoch; else only predictions are kept.
+        keep_networks: store the coldest network of every epoch, as draws.
+        keep_averaged: of the networks that are averaged at most so many, evenly spaced, and at most
+            256 MB, are kept for `trained.predict`; 0 keeps none.
         burn_in: epochs before the average begins.
         average_rungs: how many of the coldest rungs are averaged, of methods with a ladder: one
             network in an epoch as ever, of these rungs in turn.
@@ -149,6 +151,7 @@ def train(
         on_swap=on_swap,
         on_nonfinite=on_nonfinite,
         keep_networks=keep_networks,
+        keep_averaged=keep_averaged,
         burn_in=burn_in,
         average_rungs=average_rungs,
         settle_epochs=settle_epochs,
@@ -163,7 +166,7 @@ def train(
     program = spread_over(build_training(problem, options), devices)
     if from_folder:
         start = per_replica(networks_of(start, problem, program.num_replicas), by_chain=False)
-    carry = initial_carry(program, start)
+    carry = initial_carry(program, problem.start(start))
     if program.settings.rule.estimates_noise:
         program = use_rows(program, carry)
     points = carry.state.points
@@ -171,8 +174,8 @@ def train(
     like = jax.eval_shape(pytrees.first, points)
     if problem.target.prior is not None:
         jax.eval_shape(problem.target.prior, like[0])  # which refuses weight decay of nothing
-    if problem.test is not None:
-        check_logits(problem.test, like)
+    if problem.predictor is not None:
+        problem.predictor.check(like)
     if options.base.tempers_likelihood:
         check_posterior(problem, like, options.method_name)
     evaluation = build_evaluation(problem, options, like, starts)
@@ -182,7 +185,7 @@ def train(
             Metadata(
                 kind="train",
                 options=sampler.to_json(),
-                resolved=program.describe(),
+                resolved={**program.describe(), "likelihood": problem.likelihood},
                 params=pytrees.describe(like),
                 batches=problem.batches.describe(),
                 training=options.to_json(),
@@ -203,7 +206,7 @@ def train(
             progress=progress,
             callback=callback,
         )
-    trained = Trained(records, like)
+    trained = Trained(records, like, problem)
     check_start(trained)
     return trained.warned()
 

@@ -1,20 +1,35 @@
 """`Trained`: the result of a training, the networks and their average on unseen data."""
 
+import functools
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from replicax.networks import predict
+from replicax.errors import choose
+from replicax.networks import kept, likelihoods
+from replicax.networks.evaluate import Count
+from replicax.networks.kept import Networks
+from replicax.networks.likelihoods import Categorical, Likelihood, Mixture
 from replicax.networks.options import TrainOptions
-from replicax.networks.predict import Average, Metrics
+from replicax.networks.predict import Average
+from replicax.networks.predictor import Predictor
+from replicax.networks.problem import check_problem
 from replicax.results.posterior import Posterior
+from replicax.run.storage.records import Records
 
 START_WEIGHT = 10.0  # of a start network beside the network of an epoch, as the authors have it
 
 
 class Trained(Posterior):
-    """A `Posterior` over networks, of which predictions are kept rather than parameters."""
+    """A `Posterior` over networks: their average on the test, and its networks for other inputs."""
+
+    def __init__(self, records: Records, like: Any = None, target: Any = None) -> None:
+        super().__init__(records, like, target)
+        if target is not None:
+            check_problem(target)
 
     def __repr__(self) -> str:
         return (
@@ -41,42 +56,155 @@ class Trained(Posterior):
         """Test results by name, each (test, ...): after every epoch, or every tenth where
         nothing is averaged; `epoch` says after which.
 
-        `nll` and `accuracy` of the network on each rung (epoch, rung); of the average so far,
-        `average_nll_probabilities`, `average_accuracy_logits` and so on; its `weight`.
+        `nll` and `accuracy`, or `rmse`, of the network on each rung (epoch, rung); of the average
+        so far, `average_nll_probabilities`, `average_accuracy_logits` and so on; its `weight`.
         """
         records, every = self._records, self.train_options.test_every
         columns = {name: records.read("epochs", name) for name in records.names("epochs")}
         return {"epoch": every * (1 + np.arange(records.length("epochs"))), **columns}
 
     @property
-    def average(self) -> Average:
-        """Running sums over the networks that were picked."""
+    def likelihood(self) -> Likelihood | None:
+        """What the outputs of networks say about targets; None where there is no test."""
+        usual = Categorical().to_json()  # of folders that do not say
+        content = self.metadata.resolved.get("likelihood", usual)
+        return None if content is None else likelihoods.from_json(content)
+
+    def _judged(self) -> Likelihood:
+        if self.likelihood is None:
+            raise ValueError(
+                "The problem had no test, so that networks were not judged: write test=..., or "
+                "predict with trained.predict(inputs)."
+            )
+        return self.likelihood
+
+    @property
+    def average(self) -> Any:
+        """Running sums over the networks that were picked, such as an `rx.predict.Average`."""
         return self._average("average")
 
     @property
-    def starts(self) -> Average:
+    def starts(self) -> Any:
         """Running sums over the start networks, where they were asked for."""
         return self._average("starts")
 
-    def _average(self, name: str) -> Average:
-        parts = {field: self._final(f"{name}.{field}") for field in Average._fields}
-        return Average(**parts)
+    def _average(self, name: str) -> Any:
+        if self.likelihood is None:
+            return Count(self._final(f"{name}.weight"))
+        kind = Mixture if f"{name}.deviation" in self._records.final else Average
+        return kind(**{field: self._final(f"{name}.{field}") for field in kind._fields})
+
+    def _sums(self, start_weight: float) -> Any:
+        """Return the average, in which start networks count `start_weight` each."""
+        if not start_weight:
+            return self.average
+        likelihood = self._judged()
+        return likelihood.merge(self.average, likelihood.scaled(self.starts, start_weight))
 
     def log_probabilities(self, by: str = "probabilities", start_weight: float = 0.0) -> np.ndarray:
-        """Return the predictions of the average, (image, class); start networks count
+        """Return the predictions of the average for the test, (image, class); start networks count
         `start_weight` each."""
-        starts = Average(*(start_weight * part for part in self.starts))
-        merged = predict.merge(self.average, starts) if start_weight else self.average
-        return np.asarray(predict.log_probabilities(merged, by))  # type: ignore[arg-type]
+        if not isinstance(self._judged(), Categorical):
+            raise ValueError("A regression has no classes: trained.predictions() has mean and sd.")
+        return self.predictions(by, start_weight)
+
+    def predictions(self, by: str = "probabilities", start_weight: float = 0.0) -> Any:
+        """Return what the average predicts for the test: log-probabilities of classes, or mean and
+        standard deviation of real numbers."""
+        likelihood = self._judged()
+        choose("by", by, likelihood.ways)
+        return likelihood.predictive(self._sums(start_weight), self._final("labels"), by)
 
     @property
     def labels(self) -> np.ndarray:
-        """The true classes of the test."""
-        return self._final("labels")
+        """The truth of the test: class numbers (row,), or numbers (row,) or (row, target)."""
+        return self._judged().restored(self._final("labels"))
 
-    def metrics(self, by: str = "probabilities", start_weight: float = 0.0) -> Metrics:
-        """Return accuracy, likelihood and calibration of the average on the test."""
-        return predict.evaluate(self.log_probabilities(by, start_weight), self.labels)
+    def metrics(self, by: str = "probabilities", start_weight: float = 0.0) -> Any:
+        """Return the metrics of the average on the test: accuracy, likelihood and calibration of
+        classes, or error, likelihood and coverage of real numbers."""
+        likelihood = self._judged()
+        choose("by", by, likelihood.ways)
+        return likelihood.metrics(self._sums(start_weight), self._final("labels"), by)
+
+    @functools.cached_property
+    def networks(self) -> Networks:
+        """The networks of the average, as far as they were kept: evenly spaced, none from before
+        `burn_in`."""
+        if self._like is None and self.metadata.params["structure"] is None:
+            raise ValueError(
+                f"The params of the run in {self.run_dir} have containers of their own kind, which "
+                "a folder cannot hold: train with params and model_state of dicts, lists and "
+                "tuples."
+            )
+        networks = kept.read(self._records, self._like)
+        if networks is None:
+            raise ValueError(self._why_none_kept())
+        return networks
+
+    def _why_none_kept(self) -> str:
+        if self.train_options.keep_averaged == 0:
+            return "No networks were kept: train with keep_averaged=100."
+        if not self.train_options.parts.picks:
+            return (
+                f'The method "{self.method}" averages no networks, so that there are none to '
+                "predict with: start another run from this one."
+            )
+        return (
+            "No network has joined the average yet, so that there is none to predict with: train "
+            "for more epochs than burn_in, and for a whole cycle where the method has cycles."
+        )
+
+    def predict(
+        self, inputs: Any, *, members: bool = False, by: str = "probabilities", problem: Any = None
+    ) -> Any:
+        """Return what the model average predicts for any inputs.
+
+        Of classes these are log-probabilities (row, class), of real numbers their mean and
+        standard deviation (row,). They are computed on the device, piece by piece.
+
+        Args:
+            inputs: as the networks were trained on them, with a row each; images as uint8, or as
+                floats from 0 to 1 or from 0 to 255.
+            members: return the predictions of every network of the average, with a leading axis
+                (network, ...), in the order of `trained.networks`, which has their weights.
+            by: average "probabilities", which is the Bayesian model average, or "logits".
+            problem: of which the network is; needed after `rx.load(folder)` alone, unless the
+                command line trained a network that it knows by name.
+        """
+        predictor = self._predictor(problem)
+        points = self._points
+        return predictor.predict(points, self.networks.weight, inputs, members, by)
+
+    @functools.cached_property
+    def _points(self) -> Any:
+        """The networks on the device, so that they are sent there once."""
+        return jax.tree.map(jnp.asarray, (self.networks.params, self.networks.model_state))
+
+    def _predictor(self, problem: Any) -> Predictor:
+        problem = problem or self._target or self._named_problem
+        if problem is None:
+            raise ValueError(
+                "A run folder does not hold the function of its network: open it with "
+                "rx.load(folder, problem), or write trained.predict(inputs, problem=problem)."
+            )
+        check_problem(problem)
+        if problem.predictor is None:
+            raise ValueError(
+                "The problem is a loss, which does not say what networks predict: write "
+                "rx.supervised(..., logits=...), a function logits(params, model_state, inputs)."
+            )
+        return problem.predictor
+
+    @functools.cached_property
+    def _named_problem(self) -> Any:
+        """The problem of a run of the command line, if it needs no code of the user's."""
+        from replicax.networks.tasks import Task
+
+        task = self.metadata.note.get("task")
+        if not isinstance(task, dict) or any(":" in str(task.get(x)) for x in ("model", "data")):
+            return None
+        return Task(**task).problem()[0]
 
     def problems(self) -> list[str]:
         """Reasons not to trust the run, as sentences."""

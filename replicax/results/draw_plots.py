@@ -1,9 +1,11 @@
 """The figure of the draws of a run: traces, marginals and a map."""
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from replicax.errors import show, suggest
 from replicax.results import figure_style
 
 if TYPE_CHECKING:
@@ -13,13 +15,16 @@ if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
 
 _MAX_POINTS = 4000  # along one trace
-_MAX_COMPONENTS = 4
+_MAX_COMPONENTS = 4  # that are shown without being asked for
+_MAX_ROWS = 20
+_NAMED = 6  # arrays that are named among those left out
 
 
-def plot_draws(posterior: "Posterior") -> "Figure":
-    """Plot traces and marginals of the first components and the energy; a map of two components."""
-    components = list(posterior.components().items())
-    rows = [*components[:_MAX_COMPONENTS], ("energy", posterior.energies)]
+def plot_draws(posterior: "Posterior", var_names: Any = None) -> "Figure":
+    """Plot traces and marginals of the first components, or of those of `var_names`, and the
+    energy; a map of two components. The title says what is left out."""
+    components, left_out = _chosen(posterior, var_names)
+    rows = [*components, ("energy", posterior.energies)]
     is_2d = len(components) == 2
     ratios = (3, 1, 2.3) if is_2d else (3, 1)
     figure = figure_style.new_figure(14 if is_2d else 9.5, 1 + 1.6 * len(rows))
@@ -41,7 +46,48 @@ def plot_draws(posterior: "Posterior") -> "Figure":
             marginal.set_xlabel("")
     if is_2d:
         _draw_map(figure.add_subplot(grid[:, 2]), components)
+    if left_out:
+        figure.suptitle(left_out, x=0.012, ha="left", fontsize=9, color=figure_style.SOFT)
     return figure
+
+
+def _chosen(posterior: "Posterior", var_names: Any) -> tuple[list[tuple[str, np.ndarray]], str]:
+    """Return the components to show, and a sentence about those that are not."""
+    names, shapes = (posterior.metadata.params[key] for key in ("names", "shapes"))
+    sizes = {name: int(np.prod(shape, dtype=int)) for name, shape in zip(names, shapes)}
+    asked = posterior.components() if var_names is None else _asked_for(posterior, names, var_names)
+    most = _MAX_COMPONENTS if var_names is None else _MAX_ROWS
+    components = list(asked.items())[:most]
+    shown = Counter(name if name in sizes else name.partition("[")[0] for name, _ in components)
+    rest = {name: size - shown[name] for name, size in sizes.items() if size > shown[name]}
+    if not components or not rest:
+        return components, ""
+    listed = [f"{count:,} of {name}" if shown[name] else name for name, count in rest.items()]
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return components, (
+        f"{len(components)} of {sum(sizes.values()):,} parameters; left out: "
+        f"{', '.join(listed[:_NAMED])}{more} (var_names chooses)"
+    )
+
+
+def _asked_for(posterior: "Posterior", names: list[str], var_names: Any) -> dict[str, np.ndarray]:
+    """Return the components of arrays, such as "theta", or single ones, such as "theta[3]"."""
+    wanted = [var_names] if isinstance(var_names, str) else var_names
+    if not isinstance(wanted, list | tuple) or not all(isinstance(x, str) for x in wanted):
+        raise ValueError(f"var_names is {show(var_names)}; give names of parameters: {names[:5]}.")
+    components: dict[str, np.ndarray] = {}
+    for name in wanted:
+        array = name if name in names else name.partition("[")[0]
+        if array not in names:
+            raise ValueError(
+                f"var_names has {name!r}; the parameters are {', '.join(names[:20])}."
+                f"{suggest(name, names)}"
+            )
+        own = posterior.components([array])
+        if name != array and name not in own:
+            raise ValueError(f"var_names has {name!r}; {array} has {', '.join(list(own)[:5])}, …")
+        components |= own if name == array else {name: own[name]}
+    return components
 
 
 def _draw_marginal(values: np.ndarray, trace: "Axes", marginal: "Axes") -> None:

@@ -18,6 +18,7 @@ DASHED: Any = {"color": INK, "lw": 1.2, "ls": (0, (5, 3))}
 CHAINS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
 _MAX_LINES = 32  # rungs, pairs or replicas drawn over time
 _SQUARE, _BINS = 2.9, 116  # the 25 modes are shown on [-2.9, 2.9]^2, in bins of width 0.05
+_MAX_COLUMNS = 7  # of a legend
 _COUNTS = ("step", "draw", "rung", "pair")  # axes of whole numbers
 
 
@@ -81,12 +82,12 @@ def legend(axes: "Axes", **place: Any) -> None:
 
 
 def legend_below(axes: "Axes") -> None:
-    """Put the legend of `axes` in one line under the figure."""
+    """Put the legend of `axes` under the figure, in lines of a few entries."""
     handles, labels = axes.get_legend_handles_labels()
     if labels:
         axes.get_figure(root=True).legend(  # pyright: ignore[reportOptionalMemberAccess]
-            handles, labels, loc="outside lower center", ncols=len(labels), frameon=False,
-            fontsize=9, labelcolor=INK)  # fmt: skip
+            handles, labels, loc="outside lower center", ncols=min(len(labels), _MAX_COLUMNS),
+            frameon=False, fontsize=9, labelcolor=INK)  # fmt: skip
 
 
 def note(axes: "Axes", sentence: str) -> None:
@@ -110,6 +111,24 @@ def cold_to_hot(count: int) -> Iterator[tuple[int, Any]]:
     """Yield the indices to draw, each with its colour."""
     shades = colours(count)
     return ((index, shades[index]) for index in spread(count))
+
+
+def colour_key(axes: "Axes", count: int, name: str) -> None:
+    """Add a bar beside `axes` that says which colour belongs to which rung or pair."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+    from matplotlib.ticker import MaxNLocator
+
+    norm = BoundaryNorm(np.arange(count + 1) - 0.5, count)
+    shades: Any = colours(count)
+    key = ScalarMappable(norm, ListedColormap(shades))
+    ticks = [n for n in MaxNLocator(8, integer=True).tick_values(0, count - 1) if 0 <= n < count]
+    figure: Any = axes.get_figure(root=True)
+    bar = figure.colorbar(key, ax=axes, pad=0.03, aspect=30, ticks=ticks, drawedges=count <= 32)
+    bar.set_label(name, color=INK)
+    bar.ax.tick_params(colors=SOFT, labelcolor=INK, labelsize=9)
+    bar.ax.minorticks_off()
+    bar.outline.set_visible(False)
 
 
 def scatter(

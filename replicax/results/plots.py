@@ -4,7 +4,7 @@ All are `matplotlib.figure.Figure` objects of their own: no pyplot, no global st
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,15 +19,20 @@ if TYPE_CHECKING:
 
 _MAX_POINTS = 4000  # along one line
 _MAX_INTERVALS = 50  # over each of which a rate is averaged
+_MAX_MOVES = 400  # of one replica in a figure, which are still seen apart
+_MAX_GREY_MOVES = 2000  # of all replicas in grey
 
 History = dict[str, np.ndarray]
 
 
-def plot_posterior(posterior: "Posterior", out: str | Path | None = None) -> dict[str, "Figure"]:
+def plot_posterior(
+    posterior: "Posterior", out: str | Path | None = None, var_names: Any = None
+) -> dict[str, "Figure"]:
     """Return figures by name; write them as PNG into the folder `out`.
 
     `ladder`, `rates`, `buffer`, `paths` (the index process), `trips` and `draws`, without those
-    that the run has no data for, such as `rates` of a run without exchange.
+    that the run has no data for, such as `rates` of a run without exchange. `var_names`: the
+    parameters in `draws`.
     """
     history, options = posterior.history, posterior.options
     figures = {"ladder": _plot_ladder(posterior, history)}
@@ -37,11 +42,11 @@ def plot_posterior(posterior: "Posterior", out: str | Path | None = None) -> dic
             figures["buffer"] = _plot_buffer(posterior, history)
         rung_of = posterior.rung_of
         figures["paths"] = figure_style.new_figure(10, 3.6)
-        title = f"Index process: the rung of every replica{_of_chain(posterior)}"
+        title = f"Index process: the rungs of replicas{_of_chain(posterior)}"
         draw_paths(figures["paths"].add_subplot(), rung_of[0], title)
         figures["trips"] = _plot_trips(posterior, rung_of)
     if posterior.num_draws:
-        figures["draws"] = draw_plots.plot_draws(posterior)
+        figures["draws"] = draw_plots.plot_draws(posterior, var_names)
     for name, figure in figures.items():
         if out is not None:
             figure_style.save(figure, Path(out) / f"{name}.png")
@@ -90,23 +95,28 @@ def draw_paths(
     """Draw the last steps of an index process (step, replica): one replica in colour, others grey.
 
     The coloured replica has the median number of round trips; dots mark their ends. By default
-    `num_steps` covers about six round trips of each replica.
+    `num_steps` covers about six round trips of each replica, or less where its line would be solid;
+    of the others as many are drawn as can be told apart.
     """
     total, num_replicas = rung_of.shape
     ends = trip_ends(rung_of)
     trips = sum(map(len, ends))
     if num_steps is None:
         num_steps = max(100, 6 * total * num_replicas // trips) if trips else total
+        moves = np.count_nonzero(np.diff(rung_of, axis=0)) / max(total * num_replicas, 1)
+        num_steps = int(min(num_steps, max(100, _MAX_MOVES / max(moves, 1e-9))))
     start = max(0, total - num_steps)
     ends = [steps[steps > start] for steps in ends]
     chosen = int(np.argsort([len(steps) for steps in ends], kind="stable")[num_replicas // 2])
     count = len(ends[chosen])
     steps = np.arange(start, total + 1, -(-(total - start) // _MAX_POINTS))
     paths = np.where(steps[:, None] == 0, np.arange(num_replicas), rung_of[steps - 1])
-    others = [replica for replica in figure_style.spread(num_replicas) if replica != chosen]
-    axes.plot(steps, paths[:, others], color="#b5b5b5", lw=0.4, alpha=0.6)
+    others = _distinguishable(paths, chosen)
+    axes.plot(steps, paths[:, others], color="#a5a5a5", lw=0.6, alpha=0.7)
     axes.plot(steps, paths[:, chosen], color=figure_style.ACCENT, lw=1.5)
     name = f"replica {chosen}: {count} round trip{'s' * (count != 1)}"
+    if len(others) < num_replicas - 1:
+        name += f"; {len(others)} of {num_replicas - 1} others in grey"
     axes.plot(ends[chosen], np.zeros(count), "o", ms=7, color=figure_style.ACCENT, mec="white",
               clip_on=False, in_layout=False, zorder=5, label=name)  # fmt: skip
     figure_style.label(axes, "step", "rung (0 = coldest)", title)
@@ -115,6 +125,20 @@ def draw_paths(
     axes.set_ylim(-0.02 * (num_replicas - 1), 1.02 * (num_replicas - 1))
     axes.set_yticks(np.unique(np.linspace(0, num_replicas - 1, 6).round().astype(int)))
     figure_style.legend(axes, loc="lower right", bbox_to_anchor=(1, 1), borderpad=0)
+
+
+def _distinguishable(paths: np.ndarray, chosen: int) -> list[int]:
+    """Return replicas beside the chosen one, evenly spaced, whose paths (point, replica) do not
+    fill the figure."""
+    moves = np.count_nonzero(np.diff(paths, axis=0), axis=0)
+    others = [replica for replica in figure_style.spread(paths.shape[1]) if replica != chosen]
+    if not others:
+        return others
+    usual = max(float(np.mean(moves[others])), 1e-9)
+    count = int(np.clip(_MAX_GREY_MOVES / usual, 2, len(others)))
+    return [
+        others[i] for i in np.unique(np.linspace(0, len(others) - 1, count).round().astype(int))
+    ]
 
 
 def _plot_ladder(posterior: "Posterior", history: History) -> "Figure":
@@ -140,6 +164,7 @@ def _plot_ladder(posterior: "Posterior", history: History) -> "Figure":
     over_time.set_xlim(0, posterior.num_steps)
     figure_style.scatter(at_end, end, "o")
     figure_style.label(at_end, "rung (0 = coldest)", "", f"At the end{_all_chains(posterior)}")
+    figure_style.colour_key(at_end, count, "rung (0 = coldest)")
     return figure
 
 
@@ -166,6 +191,7 @@ def _plot_rates(posterior: "Posterior", history: History) -> "Figure":
     figure_style.scatter(at_end, posterior.window_swap_rate, "d", turn, hollow=True)
     figure_style.label(at_end, "pair (0 = coldest)", "", f"After burn-in{_all_chains(posterior)}")
     figure_style.legend_below(at_end)
+    figure_style.colour_key(at_end, posterior.num_replicas - 1, "pair (0 = coldest)")
     return figure
 
 

@@ -301,12 +301,15 @@ class Posterior:
         points = [self._draws(f"params.{name}", 0)[chains, draw] for name in names]
         return points, energies[chains, draw]
 
-    def components(self) -> dict[str, np.ndarray]:
-        """The first scalar components of the parameters by name, each (chain, draw)."""
+    def components(self, names: Any = None) -> dict[str, np.ndarray]:
+        """The first scalar components of the parameters by name, each (chain, draw).
+
+        `names`: only of these arrays of the parameters.
+        """
         components: dict[str, np.ndarray] = {}
         if self.num_draws == 0 or not self.options["keep_draws"]:
             return components
-        for name, values in self._named_draws():
+        for name, values in self._named_draws(names):
             if len(components) >= _MAX_COMPONENTS:
                 break
             shape = values.shape[2:]
@@ -316,13 +319,17 @@ class Posterior:
                 components[f"{name}[{place}]" if shape else name] = flat[:, :, i]
         return components
 
-    def _named_draws(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Give the arrays of draws by name, one in memory at a time where they are as sampled."""
+    def _named_draws(self, names: Any = None) -> Iterator[tuple[str, np.ndarray]]:
+        """Give the arrays of draws by name, one in memory at a time where they are as sampled.
+
+        `names`: only these.
+        """
         if self._constrains:
             draws = self.draws
-            yield from zip(pytrees.leaf_names(draws), jax.tree.leaves(draws), strict=True)
+            named = zip(pytrees.leaf_names(draws), jax.tree.leaves(draws), strict=True)
+            yield from (pair for pair in named if names is None or pair[0] in names)
         else:
-            for name in self.metadata.params["names"]:
+            for name in self.metadata.params["names"] if names is None else names:
                 yield name, self._draws(f"params.{name}", 0)
 
     def replica_rhat(self) -> dict[str, float]:
@@ -343,12 +350,16 @@ class Posterior:
 
         return summarise(self)
 
-    def plot(self, out: str | Path | None = None) -> Any:
-        """Figures of the run; written to the folder `out` if given, and returned by name."""
+    def plot(self, out: str | Path | None = None, var_names: Any = None) -> Any:
+        """Figures of the run; written to the folder `out` if given, and returned by name.
+
+        `var_names` are the parameters whose draws are shown, such as ["mu", "theta[3]"]; without
+        them, the first few.
+        """
         from replicax.results.figure_style import figure_folder
         from replicax.results.plots import plot_posterior
 
-        return plot_posterior(self, None if out is None else figure_folder(out))
+        return plot_posterior(self, None if out is None else figure_folder(out), var_names)
 
     def report(self, out: str | Path | None = None, truth: Any = None) -> Path:
         """Write the run as one HTML page to look at, and return its path (needs the extra

@@ -218,9 +218,11 @@ def _evaluate(
     """Return the row of an evaluation that is due after `step` steps, or an empty one."""
     if program.evaluate_every is None or step % program.evaluate_every:
         return {}
-    evaluation.state, row = evaluation.evaluate(evaluation.state, carry)
+    evaluation.state, row, networks = evaluation.evaluate(evaluation.state, carry)
     row = {name: np.asarray(value) for name, value in row.items()}
     records.append("epochs", {name: value[None] for name, value in row.items()})
+    if networks:
+        records.append("networks", networks)
     return row
 
 

@@ -30,11 +30,13 @@ class Evaluation:
     """An evaluation of the replicas every `Program.evaluate_every` steps, such as a test of
     networks.
 
-    Its state is part of the checkpoint; each evaluation leaves a row of the records "epochs".
+    Its state is part of the checkpoint; each evaluation leaves a row of the records "epochs", and
+    rows of "networks" that are to be kept, or none.
     """
 
     state: Any  # pytree of arrays
-    evaluate: Callable[[Any, Carry], tuple[Any, dict[str, Any]]]  # state, carry -> state, row
+    # state, carry -> state, row, networks
+    evaluate: Callable[[Any, Carry], tuple[Any, dict[str, Any], dict[str, np.ndarray]]]
     final: Callable[[Any], dict[str, np.ndarray]]  # state -> values that the run leaves at its end
     # state, rung_of (step, chain, replica) of the steps just done -> state
     follow: Callable[[Any, np.ndarray], Any] | None = None

@@ -36,14 +36,9 @@ LISTED = [
     refused("folder a number", lambda: data.load("cifar10", 3), "folder"),  # type: ignore
     refused("cifar by another name", lambda: data.load_cifar("digits"), "name cifar10"),
     refused("images in a list", lambda: checked(train_images=[[1]]), "train_images"),
-    refused("images float", lambda: checked(train_images=IMAGES / 255), "train_images"),
+    refused("images of further shades", lambda: checked(test_images=IMAGES / 256), "test_images"),
     refused("images nothing", lambda: checked(test_images=None), "test_images"),
     refused("labels nothing", lambda: checked(test_labels=None), "test_labels"),
-    refused(
-        "labels of 64 bits",
-        lambda: checked(train_labels=DATA.train_labels.astype(int)),
-        "train_labels",
-    ),
     refused("labels negative", lambda: checked(test_labels=DATA.test_labels - 1), "test_labels"),
     refused("mean of two", lambda: checked(mean=(0.5, 0.5)), "mean"),
     refused("mean one number", lambda: checked(mean=0.5), "mean"),
@@ -86,6 +81,18 @@ LISTED = [
     refused("an object as images", lambda: checked(train_images=Thing()), "train_images"),
 ]
 MEANT = [
+    Meant(
+        "data: labels of 64 bits",
+        lambda: checked(train_labels=DATA.train_labels.astype(int)),
+        "class numbers",
+        lambda dataset: dataset.train_labels.dtype == np.int32,
+    ),
+    Meant(
+        "data: images from 0 to 1",
+        lambda: checked(train_images=DATA.train_images / 255),
+        "bytes divided by 255",
+        lambda dataset: np.array_equal(dataset.train_images, DATA.train_images),
+    ),
     Meant(
         "data: a subset of everything",
         lambda: DATA.subset(32),

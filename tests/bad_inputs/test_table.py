@@ -18,6 +18,7 @@ from bad_inputs import (
     command_line,
     data,
     parts,
+    regression,
     results,
     sample_options,
     sample_targets,
@@ -25,7 +26,16 @@ from bad_inputs import (
 )
 from replicax.run import host_loop
 
-ROOMS = (sample_options, sample_targets, training, parts, results, data, command_line)
+ROOMS = (
+    sample_options,
+    sample_targets,
+    training,
+    regression,
+    parts,
+    results,
+    data,
+    command_line,
+)
 ROWS = {row.name: row for room in ROOMS for row in room.ROWS}
 SECONDS = 20
 JARGON = re.compile(

@@ -112,10 +112,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "note a list": ({"note": [1]}, "note"),
     "note of objects": ({"note": {"a": Thing()}}, "note"),
     "checkpoint_every 0": ({"checkpoint_every": 0}, "checkpoint_every"),
-    "no test": (
-        {"problem": rx.supervised(loss_fn, np.ones(8), batch_size=4), "start": (0.5, {})},
-        "test",
-    ),
+    "keep_averaged negative": ({"keep_averaged": -1}, "keep_averaged"),
 }
 PROBLEMS: dict[str, tuple[dict[str, Any], str]] = {
     "a network": ({"problem": NETWORK}, "problem rx.classification"),
@@ -150,8 +147,12 @@ PROBLEMS: dict[str, tuple[dict[str, Any], str]] = {
     ),
 }
 CLASSES: dict[str, tuple[dict[str, Any], str]] = {
-    "labels one-hot": (
-        labelled(train_labels=np.eye(3, dtype=np.int32)[DATA.train_labels]),
+    "labels one-hot of others": (
+        labelled(train_labels=np.eye(4, dtype=np.int32)[DATA.train_labels]),
+        "train_labels",
+    ),
+    "labels of two": (
+        labelled(train_labels=np.ones((32, 3), np.int32)),
         "train_labels",
     ),
     "labels float": (labelled(train_labels=DATA.train_labels.astype(float)), "train_labels"),
@@ -159,11 +160,11 @@ CLASSES: dict[str, tuple[dict[str, Any], str]] = {
     "labels out of range": (labelled(train_labels=DATA.train_labels + 1), "train_labels"),
     "labels negative": (labelled(train_labels=DATA.train_labels - 1), "train_labels"),
     "labels too few": (labelled(train_labels=DATA.train_labels[:5]), "train labels"),
-    "test labels one-hot": (labelled(test_labels=np.eye(3, dtype=np.int32)[LABELS]), "test_labels"),
     "test labels float": (labelled(test_labels=LABELS.astype(np.float32)), "test_labels"),
     "test labels out of range": (labelled(test_labels=LABELS + 3), "test_labels"),
     "test images too few": (labelled(test_images=IMAGES[:3]), "test images"),
-    "images float": (labelled(train_images=DATA.train_images / 255), "train_images"),
+    "images normalised": (labelled(train_images=DATA.train_images / 255 - 0.5), "train_images"),
+    "images of further shades": (labelled(train_images=DATA.train_images / 256), "train_images"),
     "images flat": (labelled(train_images=DATA.train_images.reshape(32, -1)), "train_images"),
     "test images of another size": (labelled(test_images=IMAGES[:, :3]), "test images"),
     "no images": (
@@ -193,7 +194,21 @@ CLASSES: dict[str, tuple[dict[str, Any], str]] = {
     "network a function": ({"network": loss_fn}, "network"),
     "network nothing": ({"network": None}, "network"),
     "swapped": ({"network": DATA, "dataset": dense(3)}, "network dataset"),
-    "data arrays": ({"dataset": (IMAGES, LABELS)}, "dataset"),
+    "data bytes": ({"dataset": (IMAGES, LABELS)}, "dataset uint8"),
+    "data of three": ({"dataset": (IMAGES, LABELS, LABELS)}, "dataset"),
+    "data of unequal rows": ({"dataset": (IMAGES / 9.0, LABELS[:3])}, "dataset rows"),
+    "data nan": ({"dataset": (IMAGES * NAN, LABELS)}, "dataset NaN"),
+    "data labels float": ({"dataset": (IMAGES / 9.0, LABELS / 2)}, "dataset"),
+    "data labels out of range": (
+        {"dataset": (IMAGES / 9.0, LABELS), "num_classes": 2},
+        "dataset num_classes",
+    ),
+    "data test of another size": (
+        {"dataset": (IMAGES / 9.0, LABELS), "test": (IMAGES[:, :3] / 9.0, LABELS)},
+        "test",
+    ),
+    "data too few outputs": ({"network": dense(2), "dataset": (IMAGES / 9.0, LABELS)}, "outputs"),
+    "a test of its own": ({"test": (IMAGES, LABELS)}, "test"),
     "data in words": ({"dataset": "digits"}, "dataset"),
     "size 0": ({"batch_size": 0}, "batch_size"),
     "size too large": ({"batch_size": 33}, "batch_size"),
@@ -225,7 +240,8 @@ LOSSES: dict[str, tuple[dict[str, Any], str]] = {
     "prepare of one": ({"prepare": lambda batch: batch}, "prepare"),
     "prepare that fails": ({"prepare": lambda key, batch: batch["x"]}, "prepare"),
     "test no test": ({"test": (IMAGES, LABELS)}, "test rx.Test"),
-    "test labels one-hot": ({"test": TEST._replace(labels=jnp.eye(3)[LABELS])}, "labels"),
+    "test labels one-hot of four": ({"test": TEST._replace(labels=jnp.eye(4)[LABELS])}, "labels"),
+    "logits no function": ({"logits": 3}, "logits"),
     "test labels float": ({"test": TEST._replace(labels=LABELS.astype(float))}, "labels"),
     "test labels out of range": ({"test": TEST._replace(labels=LABELS + 1)}, "labels"),
     "test classes too few": ({"test": TEST._replace(num_classes=2)}, "num_classes"),
@@ -268,6 +284,37 @@ MEANT = [
         "one step is an epoch",
         lambda problem: problem.steps_per_epoch == 1,
     ),
+    Meant(
+        "classification: labels one-hot and of 64 bits",
+        lambda: rx.classification(
+            dense(3),
+            DATA._replace(
+                train_labels=np.eye(3)[DATA.train_labels], test_labels=LABELS.astype(np.int64)
+            ),
+            batch_size=8,
+        ),
+        "class numbers",
+        lambda problem: (
+            np.array_equal(problem.batches.data[1], DATA.train_labels)
+            and np.array_equal(problem.test.labels, LABELS)
+        ),
+    ),
+    Meant(
+        "classification: a pair",
+        lambda: rx.classification(
+            dense(3), (IMAGES / 9.0, LABELS), test=(IMAGES / 9.0, LABELS), batch_size=8
+        ),
+        "inputs as they are",
+        lambda problem: problem.test.num_classes == 3 and problem.num_rows == len(LABELS),
+    ),
+    Meant(
+        "supervised: test labels one-hot",
+        lambda: rx.supervised(
+            loss_fn, np.ones(8), batch_size=4, test=TEST._replace(labels=jnp.eye(3)[LABELS])
+        ),
+        "class numbers",
+        lambda problem: np.array_equal(problem.test.labels, LABELS),
+    ),
 ]
 TASKS: dict[str, tuple[dict[str, Any], str]] = {
     "model misspelt": ({"model": "resnet2O", "data": "digits"}, "model"),
@@ -276,6 +323,7 @@ TASKS: dict[str, tuple[dict[str, Any], str]] = {
 }
 ROWS = [
     *crossed("train", train, ("epochs", "num_replicas", "burn_in", "cycle_epochs"), NOT_WHOLE),
+    *crossed("train", train, ("keep_averaged",), NOT_WHOLE),
     *crossed("train", train, ("seed", "window", "checkpoint_every"), NOT_WHOLE),
     *crossed("train", train, ("momentum", "temperature", "target_swap_rate"), NOT_NUMBERS),
     *crossed("train", train, ("learning_rate", "buffer", "gain", "buffer_gain"), NOT_NUMBERS),

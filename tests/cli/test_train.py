@@ -105,7 +105,7 @@ def asked(here, monkeypatch):
     return arguments
 
 
-@pytest.mark.parametrize("command", ["train", "pretrain", "evaluate"])
+@pytest.mark.parametrize("command", ["train", "pretrain", "evaluate", "predict"])
 def test_help_explains_and_gives_an_example(command):
     result = CliRunner().invoke(cli.app, [command, "--help"])
     assert result.exit_code == 0
@@ -225,7 +225,9 @@ def test_a_loss_that_breaks_has_its_own_exit_code(here, capsys, tmp_path):
 def test_evaluate_prints_metrics_and_draws_figures(copied, capsys):
     numbers = run_json(capsys, "evaluate", copied, "--outside", "model.py:others")
     assert {"by", "nll", "accuracy", "brier", "calibration_error"} <= set(numbers["averages"][0])
-    assert numbers["outside"]["networks"] == 3 and 0 <= numbers["outside"]["auroc"] <= 1
+    outside = numbers["outside"]
+    assert outside["networks"] == rx.load(copied).average.weight == 3
+    assert 0 <= outside["auroc"] <= 1 and 0 <= outside["auroc_mutual_information"] <= 1
     drawn = {path.stem for path in (copied / "figures").iterdir()}
     assert drawn == {"epochs", "ladder", "exchange", "reliability", "reliability-logits"}
     assert main(["evaluate", str(copied), "--no-figures", "--outside", "model.py:others"]) == 0
@@ -236,6 +238,42 @@ def test_evaluate_prints_metrics_and_draws_figures(copied, capsys):
 def test_outside_images_must_have_the_size_of_those_of_the_test(here, capsys):
     message = run_failing(capsys, "evaluate", "run", "--no-figures", "--outside", "model.py:larger")
     assert "choose a data set of the same size" in message
+
+
+def test_predict_writes_probabilities_and_says_how_sure_they_are(here, capsys, tmp_path):
+    problem, _ = Task("model.py:dense", "model.py:shades", batch_size=8).problem()
+    images, trained = problem.test.inputs, rx.load("run", problem)
+    np.save(tmp_path / "images.npy", images)
+    out = tmp_path / "new" / "probs.npy"
+    numbers = run_json(capsys, "predict", "run", tmp_path / "images.npy", "--out", out)
+    assert np.load(out) == pytest.approx(np.exp(trained.predict(images)), abs=1e-6)
+    assert (numbers["images"], numbers["networks"], numbers["by"]) == (12, 3, "probabilities")
+    assert sum(numbers["classes"]) == 12 and len(numbers["classes"]) == 3
+    parts = numbers["uncertainty"]
+    assert parts["total"] == pytest.approx(parts["aleatoric"] + parts["epistemic"])
+    members = trained.predict(images, members=True)
+    wanted = rx.predict.uncertainty(members).epistemic.mean()
+    assert parts["epistemic"] == pytest.approx(wanted, abs=1e-6)
+    options = ["--members", "--by", "logits", "--out", str(out)]
+    assert main(["predict", "run", str(tmp_path / "images.npy"), *options]) == 0
+    assert np.load(out) == pytest.approx(np.exp(members), abs=1e-6)
+    assert "3 networks averaged by logits" in capsys.readouterr().out
+
+
+def test_predict_refuses_what_is_no_image(here, capsys, tmp_path):
+    np.save(tmp_path / "wrong.npy", np.zeros((3, 5, 5, 1), np.uint8))
+    (tmp_path / "text.npy").write_text("no array")
+    np.savez(tmp_path / "two.npz", a=np.zeros(1), b=np.zeros(1))
+    for name, sentence in (
+        ("wrong.npy", "the network takes (row, 6, 6, 1)"),
+        ("text.npy", "is no .npy file of numbers"),
+        ("two.npz", "holds 2 arrays (a, b)"),
+        ("none.npy", "There is no file"),
+    ):
+        assert sentence in run_failing(capsys, "predict", "run", tmp_path / name)
+    arguments = ["predict", "run", tmp_path / "wrong.npy"]
+    assert "--by is 'logit'" in run_failing(capsys, *arguments, "--by", "logit")
+    assert "--out is 'a.txt'" in run_failing(capsys, *arguments, "--out", "a.txt")
 
 
 def test_plot_names_its_figures(here, capsys, monkeypatch):

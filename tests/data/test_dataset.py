@@ -30,12 +30,32 @@ def test_a_valid_data_set_passes() -> None:
 
 
 good = small()
+CONVERTED = {
+    "shares of white": {"train_images": (good.train_images / 255).astype(np.float32)},
+    "floats of bytes": {"test_images": good.test_images.astype(float)},
+    "wide images": {"test_images": good.test_images.astype(np.int64)},
+    "wide labels": {"train_labels": good.train_labels.astype(np.int64)},
+    "one-hot": {"train_labels": np.eye(3)[good.train_labels]},
+    "one-hot of bools": {"test_labels": np.eye(3, dtype=bool)[good.test_labels]},
+}
+
+
+@pytest.mark.parametrize("case", CONVERTED)
+def test_labels_and_images_of_other_kinds_are_converted(case: str) -> None:
+    checked = small(**CONVERTED[case]).check()
+    for name in ("train_images", "train_labels", "test_images", "test_labels"):
+        one, other = getattr(checked, name), getattr(good, name)
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+
+
 WRONG = {
-    "floats": ({"train_images": good.train_images / 255}, "train_images is an array of float64"),
+    "further shades": ({"train_images": good.train_images / 254}, "train_images is .* float64"),
+    "normalised": ({"train_images": good.train_images / 255 - 0.5}, "np.round.255 . images"),
     "no channels": ({"test_images": good.test_images[..., 0]}, "test_images is .*shape .10, 4, 5."),
     "a list": ({"test_images": [1, 2]}, r"test_images is \[1, 2\]"),
-    "wide labels": ({"train_labels": good.train_labels.astype(np.int64)}, "array of int64"),
-    "one-hot labels": ({"train_labels": np.eye(20, 3, dtype=np.int32)}, r"with shape \(20, 3\)"),
+    "labels of floats": ({"train_labels": good.train_labels / 2}, "array of float64"),
+    "not one-hot": ({"train_labels": np.eye(20, 3, dtype=np.int32)}, r"with shape \(20, 3\)"),
     "too few": ({"train_labels": good.train_labels[1:]}, "20 train images and 19 train labels"),
     "none": (
         {"test_images": good.test_images[:0], "test_labels": good.test_labels[:0]},

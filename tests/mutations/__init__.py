@@ -35,11 +35,13 @@ def all_mutations() -> list[Mutation]:
         networks,
         nn,
         posteriors,
+        predictions,
         report,
         results,
         run,
         storage,
     )
 
-    rooms = (algorithm, posteriors, run, storage, results, report, networks, nn, data, inputs)
+    rooms = (algorithm, posteriors, run, storage, results, report, networks, predictions)
+    rooms += (nn, data, inputs)
     return [mutation for room in rooms for mutation in room.MUTATIONS]

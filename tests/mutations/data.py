@@ -1,4 +1,4 @@
-"""Mutations of `replicax/data/`: augmentation."""
+"""Mutations of `replicax/data/`: augmentation, and labels and images of other kinds."""
 
 from mutations import mutations_of
 
@@ -74,4 +74,16 @@ AUGMENT = mutations_of(
     ("    erase: float = 0.5,", "    erase: float = 0.0,", _IN_ORDER),
 )
 
-MUTATIONS = [*AUGMENT]
+_CONVERTED = "data/test_dataset.py::test_labels_and_images_of_other_kinds_are_converted"
+_REFUSED = "data/test_dataset.py::test_invalid_data_sets_are_refused"
+
+CONVERSIONS = mutations_of(
+    "data/conversions.py",
+    ("array.max() <= 1 else 1", "array.max() <= 0 else 1", _CONVERTED),
+    ("array = np.asarray(array).argmax(axis=-1)", "pass", _CONVERTED),
+    ("np.abs(factor * array - rounded).max() <= _ROUNDING", "array.size", _REFUSED),
+    ("and np.all(array.sum(axis=1) == 1)", "", _REFUSED),
+    ("if low < 0 or high >= num_classes:", "if low < 0 or high > num_classes:", _REFUSED),
+)
+
+MUTATIONS = [*AUGMENT, *CONVERSIONS]

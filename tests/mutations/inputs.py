@@ -25,7 +25,7 @@ MUTATIONS = [
     ),
     *mutations_of(
         "networks/problem.py",
-        ("    dataset.check()", "    pass", _TABLE),
+        ("dataset = dataset.check()", "dataset = dataset", _TABLE),
     ),
     *mutations_of(
         "data/archive.py",

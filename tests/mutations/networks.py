@@ -24,6 +24,7 @@ _TURNS = (
     "networks/test_cold_part.py::test_the_rungs_take_turns_and_leave_them_where_nobody_has_settled"
 )
 _EVALUATION = "networks/test_evaluate.py::test_an_evaluation_by_hand"
+_PREDICTED = "networks/test_trained_predict.py::test_the_test_is_predicted_as_it_was_judged"
 _LONG = "networks/test_training_trips.py::test_a_training_goes_on_with_its_round_trips_and_epochs"
 
 PROBLEM = mutations_of(
@@ -180,24 +181,28 @@ EVALUATE = mutations_of(
     ),
     ("epoch = every * (int(averages.count) + 1)", "epoch = int(averages.count) + 1", _EVALUATION),
     (
-        "averages.sampled, logits[replica_at], weight)",
-        "averages.sampled, logits, weight)",
+        "self._score(sums, outputs[replica_at], weight)",
+        "self._score(sums, outputs, weight)",
         _EVALUATION,
     ),
     (
-        "jnp.where(weight[:, None, None] > 0, logits, 0.0)",
-        "logits",
+        "jnp.where(has_weight, outputs, 1.0)",
+        "outputs",
         "networks/test_train.py::test_a_network_without_weight_cannot_spoil_the_average",
     ),
     (
-        "sampled = predict.merge(sampled, predict.average(weighed, weight))",
-        "sampled = predict.average(weighed, weight)",
+        "sampled = likelihood.merge(sampled, likelihood.average(weighed, targets, weight))",
+        "sampled = likelihood.average(weighed, targets, weight)",
         _EVALUATION,
     ),
     ("count=averages.count + 1)", "count=averages.count)", _EVALUATION),
     ("return jnp.moveaxis(values, 1, 0).reshape(", "return values.reshape(", _EVALUATION),
-    ("jnp.argmax(logits, axis=1) == labels", "jnp.argmin(logits, axis=1) == labels", _EVALUATION),
-    ('"weight": sampled.weight}', '"weight": jnp.sum(weight)}', _EVALUATION),
+    ('row["weight"] = sampled.weight', 'row["weight"] = jnp.sum(weight)', _EVALUATION),
+    (
+        "take = lambda: kept.take(points, replica_at[rungs])",
+        "take = lambda: kept.take(points, rungs)",
+        _PREDICTED,
+    ),
     (
         '"starts": averages.starts}',
         '"starts": averages.sampled}',
@@ -410,8 +415,8 @@ SWAG_CYCLES = mutations_of(
         "networks/test_methods.py::test_the_constants_of_swag",
     ),
     (
-        "sampled = predict.merge(averages.sampled, predict.average(compute_logits(networks)))",
-        "sampled = predict.average(compute_logits(networks))",
+        "sampled = judge.add(averages.sampled, networks)",
+        "sampled = judge.add(judge.empty(), networks)",
         _CYCLE_ENDS,
     ),
 )

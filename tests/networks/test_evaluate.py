@@ -41,8 +41,8 @@ def test_an_evaluation_by_hand(batch: int, monkeypatch) -> None:
     made = evaluate.build(problem(), weights, every=5)
     points = jnp.asarray(PARAMS)[None], jnp.zeros((1, 2))
     state = SimpleNamespace(points=points, replica_at=jnp.array([[1, 0]]))
-    averages, first = made.evaluate(made.state, Carry(state, None))  # type: ignore
-    averages, second = made.evaluate(averages, Carry(state, None))  # type: ignore
+    averages, first, _ = made.evaluate(made.state, Carry(state, None))  # type: ignore
+    averages, second, _ = made.evaluate(averages, Carry(state, None))  # type: ignore
     assert asked == [(5, 2), (10, 2)] and int(averages.count) == 2
 
     by_rung = (INPUTS * PARAMS[[1, 0], None]).astype(float)

@@ -57,10 +57,12 @@ def test_names(figures):
 @pytest.mark.parametrize("panel, name, factor", [(0, "accuracy", 100), (1, "nll", 1)])
 def test_epochs_show_every_network_and_the_average(trained, figures, panel, name, factor):
     epochs, axes = trained.epochs, figures["epochs"].axes[panel]
-    coldest = named(axes, "coldest network")
+    coldest = named(axes, "rung 0 (coldest)")
     assert_array_equal(coldest.get_xdata(), np.arange(1, EPOCHS + 1))
     assert_allclose(coldest.get_ydata(), factor * epochs[name][:, 0])
-    assert_allclose(named(axes, "hottest network").get_ydata(), factor * epochs[name][:, -1])
+    assert_allclose(named(axes, "rung 1").get_ydata(), factor * epochs[name][:, 1])
+    hottest = named(axes, "rung 2 (hottest)")
+    assert_allclose(hottest.get_ydata(), factor * epochs[name][:, -1])
     others = [line for line in axes.get_lines() if line is not coldest]
     assert coldest.get_linewidth() > 2 * min(line.get_linewidth() for line in others)
     for by in ("probabilities", "logits"):
@@ -74,7 +76,8 @@ def test_epochs_show_every_network_and_the_average(trained, figures, panel, name
 
 def test_colours_run_from_cold_to_hot(figures):
     axes = figures["epochs"].axes[0]
-    cold, hot = (named(axes, f"{end} network").get_color() for end in ("coldest", "hottest"))
+    ends = ("rung 0 (coldest)", "rung 2 (hottest)")
+    cold, hot = (named(axes, end).get_color() for end in ends)
     assert cold[2] > hot[2] and cold[0] < hot[0]  # blue, yellow
 
 
@@ -185,6 +188,10 @@ def test_early_rare_and_broken_values_do_not_squeeze_the_rest():
     low, high = axes.get_ylim()
     assert 0.4 < low < 0.5 and 1.4 < high < 1.7
     assert axes.get_title(loc="left") == "NLL (peaks to 40)"
+    axes.set_title("Accuracy", loc="left")
+    training_plots._set_limits(axes, -networks, -average)
+    assert axes.get_title(loc="left") == "Accuracy (dips to -40)"
+    axes.set_ylim(low, high)
     training_plots._set_limits(axes, networks[61:] + 3, networks[61:] + 3)
     training_plots._set_limits(axes, np.full((6, 1), np.nan), average)
     assert axes.get_ylim() == (low, high)  # neither has anything to leave out

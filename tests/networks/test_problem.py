@@ -240,8 +240,6 @@ def test_bad_input_gets_a_sentence() -> None:
         supervised(squared, BATCH, batch_size=2, unit="sum")
     with pytest.raises(ValueError, match="weight_decay is -1"):
         supervised(squared, BATCH, batch_size=2, weight_decay=-1.0)
-    with pytest.raises(ValueError, match="has no test"):
-        train(problem, ({"slope": jnp.ones(())}, {}), epochs=1, num_replicas=2)
 
 
 @pytest.mark.parametrize(("unit", "scale"), [("mean", 1.0), ("total", float(NUM_ROWS))])

@@ -57,7 +57,8 @@ def follow(path: np.ndarray, seed: int = 0, burn_in: int = 0) -> list[Average]:
     for network in path:
         points = (jnp.asarray(network)[None, None], {"level": jnp.full((1, 1), -77.0)})
         state: Any = SimpleNamespace(points=points, replica_at=jnp.array([[0]]))
-        evaluation.state, _ = evaluation.evaluate(evaluation.state, Carry(state, None))  # type: ignore
+        carry: Any = Carry(state, None)  # type: ignore
+        evaluation.state, _, _ = evaluation.evaluate(evaluation.state, carry)
         averages.append(evaluation.state.averages.sampled)
     return averages
 

@@ -411,5 +411,5 @@ def test_a_network_without_weight_cannot_spoil_the_average() -> None:
     evaluation = evaluate.build(counting(100), weights)
     points = (jnp.array([[[1.0, 2.0], [jnp.nan, 1.0]]]), jnp.zeros((1, 2)))
     state = SimpleNamespace(points=points, replica_at=jnp.array([[0, 1]]))
-    averages, _ = evaluation.evaluate(evaluation.state, Carry(state, None))  # type: ignore
+    averages, _, _ = evaluation.evaluate(evaluation.state, Carry(state, None))  # type: ignore
     np.testing.assert_allclose(averages.sampled.logits, [[1.0, 2.0], [1.0, 2.0]])

@@ -1,7 +1,8 @@
 """Records of a run, in memory or in a folder, behind one reader.
 
-Four groups grow along their first axis: `steps` (rung_of), `draws` (parameters and energies of
-the recorded rungs), `history` (ladder, buffer and counts) and `epochs` (evaluations of networks).
+Five groups grow along their first axis: `steps` (rung_of), `draws` (parameters and energies of
+the recorded rungs), `history` (ladder, buffer and counts), `epochs` (evaluations of networks) and
+`networks` (those of an average, which are kept to predict with).
 """
 
 from pathlib import Path
@@ -12,7 +13,13 @@ import numpy as np
 from replicax.run.storage.metadata import Metadata
 
 # The groups, each with its growing axis.
-GROUPS = {"steps": "step", "draws": "draw", "history": "point", "epochs": "epoch"}
+GROUPS = {
+    "steps": "step",
+    "draws": "draw",
+    "history": "point",
+    "epochs": "epoch",
+    "networks": "network",
+}
 Arrays = dict[str, np.ndarray]
 
 

@@ -1,0 +1,70 @@
+"""Labels and images as people have them, turned into class numbers and bytes."""
+
+from typing import Any
+
+import numpy as np
+
+from replicax.errors import show
+
+_WHITE = 255
+_ROUNDING = 0.01  # of a shade: float32 holds bytes / 255 far better
+
+
+def as_labels(what: str, labels: Any, num_classes: int) -> np.ndarray:
+    """Return labels as class numbers, int32 (row,); `what` names them in errors.
+
+    Whole numbers of any width and one-hot rows (row, class) are taken.
+
+    >>> as_labels("labels", np.array([[0, 1], [1, 0]]), num_classes=2)
+    array([1, 0], dtype=int32)
+    """
+    array = labels if hasattr(labels, "dtype") else None
+    if array is not None and array.ndim == 2 and _is_one_hot(np.asarray(array), num_classes):
+        array = np.asarray(array).argmax(axis=-1)
+    if array is None or array.ndim != 1 or np.dtype(array.dtype).kind not in "iu" or not len(array):
+        raise ValueError(
+            f"{what} is {describe(labels)}; give an array of whole numbers with one class number "
+            "for each row, or one-hot rows of as many columns as there are classes."
+        )
+    low, high = int(array.min()), int(array.max())
+    if low < 0 or high >= num_classes:
+        raise ValueError(
+            f"{what} go from {low} to {high}, but {num_classes} classes count from 0 to "
+            f"{num_classes - 1}; count classes from 0, or raise num_classes."
+        )
+    return array if array.dtype == np.int32 else np.asarray(array).astype(np.int32)
+
+
+def _is_one_hot(array: np.ndarray, num_classes: int) -> bool:
+    if array.shape[1] != num_classes or array.dtype.kind not in "biuf":
+        return False
+    return bool(np.all((array == 0) | (array == 1)) and np.all(array.sum(axis=1) == 1))
+
+
+def as_bytes(what: str, images: Any) -> Any:
+    """Return images as uint8 (image, height, width, channel); `what` names them in errors.
+
+    Whole numbers from 0 to 255, and those divided by 255, are taken in any dtype; what has further
+    shades is refused rather than rounded.
+    """
+    if getattr(images, "dtype", None) == np.uint8 and images.ndim == 4:
+        return images
+    if hasattr(images, "dtype") and images.ndim == 4 and np.dtype(images.dtype).kind in "iuf":
+        array = np.asarray(images)
+        if array.size and array.min() >= 0 and array.max() <= _WHITE:
+            factor = _WHITE if array.dtype.kind == "f" and array.max() <= 1 else 1
+            rounded = np.round(factor * array)
+            if np.abs(factor * array - rounded).max() <= _ROUNDING:
+                return rounded.astype(np.uint8)
+    raise ValueError(
+        f"{what} is {describe(images)}; give an array of uint8 with axes (image, height, width, "
+        "channel), its values 0 to 255. For floats from 0 to 1 that is np.round(255 * "
+        "images).astype(np.uint8)."
+    )
+
+
+def describe(value: Any) -> str:
+    """Return an array in words, and anything else as `show` does."""
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return f"an array of {value.dtype} with shape {value.shape}"
+    return show(value)

@@ -1,0 +1,101 @@
+"""Inputs that users give to predictions, as the networks take them."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from replicax.errors import show
+from replicax.run.batches import check_numeric
+
+_WHITE = 255
+
+
+def as_inputs(inputs: Any, like: Any = None) -> Any:
+    """Return inputs as arrays with the dtypes that the networks were trained on, or say what is
+    wrong with them.
+
+    `like` has the shapes and dtypes of a row of inputs, or is None where they are not known. For
+    networks of uint8 images, images of floating point from 0 to 1 or from 0 to 255 are recognised.
+    """
+    arrays = jax.tree.map(_as_array, inputs)
+    leaves = jax.tree.leaves(arrays)
+    if not leaves:
+        raise ValueError(f"The inputs are {show(inputs)}; give arrays with a row for each input.")
+    check_numeric("inputs", leaves)
+    if like is not None:
+        if jax.tree.structure(arrays) != jax.tree.structure(like):
+            raise ValueError(
+                f"The inputs are {_structure(arrays)}, and the network takes {_structure(like)}: "
+                "give them as the network was trained."
+            )
+        arrays = jax.tree.map(_like, arrays, like)
+    leaves = jax.tree.leaves(arrays)
+    lengths = sorted({leaf.shape[0] if leaf.ndim else -1 for leaf in leaves})
+    if lengths[0] < 1 or len(lengths) > 1:
+        raise ValueError(
+            f"The inputs have shapes {[leaf.shape for leaf in leaves]}; give at least one row, on "
+            "the first axis, and equally many in each array."
+        )
+    for leaf in leaves:
+        if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
+            row = int(np.argwhere(~np.isfinite(leaf))[0][0])
+            raise ValueError(f"The inputs are NaN or infinite, row {row} first: leave those out.")
+    return arrays
+
+
+def _as_array(leaf: Any) -> np.ndarray:
+    try:
+        return np.asarray(leaf)
+    except (TypeError, ValueError):
+        raise ValueError(f"The inputs hold {show(leaf)}; give arrays of numbers.") from None
+
+
+def _structure(tree: Any) -> str:
+    if jax.tree_util.treedef_is_leaf(jax.tree.structure(tree)):
+        return "one array"
+    names = f" {', '.join(map(str, tree))}" if isinstance(tree, dict) else ""
+    return f"a {type(tree).__name__} of {len(tree)} parts{names}"
+
+
+def _like(given: np.ndarray, row: Any) -> np.ndarray:
+    """Return an array with the dtype of those that the network knows."""
+    if given.shape[1:] != row.shape:
+        single = " For one input alone, write inputs[None]." if given.shape == row.shape else ""
+        raise ValueError(
+            f"The inputs have shape {given.shape}; the network takes (row, "
+            f"{', '.join(map(str, row.shape))}).{single}"
+        )
+    wanted = np.dtype(row.dtype)
+    if given.dtype == wanted or not given.size:
+        return given
+    if wanted == np.uint8:
+        return as_pixels(given)
+    if jnp.issubdtype(wanted, jnp.floating):
+        return given.astype(wanted)
+    limits = np.iinfo(wanted) if wanted.kind in "iu" else None
+    if (
+        given.dtype.kind in "iu"
+        and limits
+        and limits.min <= given.min() <= given.max() <= limits.max
+    ):
+        return given.astype(wanted)
+    raise ValueError(
+        f"The inputs are {given.dtype}; the network was trained on {wanted}: give those."
+    )
+
+
+def as_pixels(images: np.ndarray) -> np.ndarray:
+    """Return images as pixels from 0 (black) to 255 (white): uint8, or float32 where they have
+    fractions."""
+    low, high = images.min(), images.max()
+    if images.dtype.kind in "iu" and low >= 0 and high <= _WHITE:
+        return images.astype(np.uint8)
+    if images.dtype.kind == "f" and low >= 0 and high <= _WHITE:
+        factor = _WHITE if high <= 1 else 1
+        return (factor * images).astype(np.float32)
+    raise ValueError(
+        f"The inputs are {images.dtype} from {low:.4g} to {high:.4g}; the network was trained on "
+        "uint8 images: give pixels of 0 to 255, or of 0.0 to 1.0. It normalises them itself."
+    )

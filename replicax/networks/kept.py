@@ -1,0 +1,136 @@
+"""The networks of an average, kept so that it can predict for any inputs.
+
+They are rows of the records "networks", written when they join the average. Of many picks every
+second, fourth, ... is kept, so that the number of networks stays below a limit: which ones follows
+from how many there have been, and not from the length or the interruptions of a run.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from replicax.run import devices, pytrees
+from replicax.run.storage.records import Arrays, Records
+
+GROUP = "networks"
+MAX_BYTES = 2**28  # of all networks that are kept
+
+
+class Networks(NamedTuple):
+    """Networks of an average, leading axis: network, in the order in which they joined it."""
+
+    params: Any
+    model_state: Any
+    weight: np.ndarray  # (network,) in the average
+    epoch: np.ndarray  # (network,)
+    rung: np.ndarray  # (network,) -1: drawn from a Gaussian
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Decides which networks are kept, at most `limit` of them, or those of one pick."""
+
+    limit: int
+
+    @classmethod
+    def of(cls, like: Any, limit: int) -> "Keeper":
+        """Return the keeper of networks, of one of which `like` has the shapes."""
+        num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(like))
+        return cls(min(limit, max(1, MAX_BYTES // max(num_bytes, 1))))
+
+    def stride(self, number: int, members: int) -> int:
+        """Return how far picks of so many `members` that are kept lie apart, after `number` picks.
+
+        >>> [Keeper(limit=4).stride(number, members=1) for number in (1, 4, 5, 9, 10)]
+        [1, 1, 2, 2, 4]
+        """
+        stride, most = 1, max(1, self.limit // members)
+        while number // stride > most:
+            stride *= 2
+        return stride
+
+    def rows(
+        self, number: int, epoch: int, weights: np.ndarray, rungs: np.ndarray, points: Callable
+    ) -> Arrays:
+        """Return rows for the records, of the networks of the `number`-th pick; none where it is
+        not kept. `points()` gives them, (params, model_state), with a leading axis."""
+        if not self.limit or not len(weights):
+            return {}
+        stride = self.stride(number, len(weights))
+        if number % stride:
+            return {}
+        columns = {"pick": number, "stride": stride, "epoch": epoch}
+        rows = {name: np.full(len(weights), value, np.int32) for name, value in columns.items()}
+        return {
+            **rows,
+            "rung": np.asarray(rungs, np.int32),
+            "weight": np.asarray(weights, np.float32),
+            "bytes": _pack(points()),
+        }
+
+
+def numbered(
+    weights: Callable[[int, int], np.ndarray], every: int
+) -> Callable[[int, int], tuple[np.ndarray, int]]:
+    """Build `pick(epoch, num_replicas)`: weights of networks, and how many picks there were up to
+    then, in epochs that are a multiple of `every`."""
+    epoch_before, number = 0, 0
+
+    def pick(epoch: int, num_replicas: int) -> tuple[np.ndarray, int]:
+        nonlocal epoch_before, number
+        if epoch <= epoch_before:
+            epoch_before, number = 0, 0
+        weight = np.zeros(num_replicas, np.float32)
+        for tested in range(epoch_before + every, epoch + 1, every):
+            weight = np.asarray(weights(tested, num_replicas), np.float32)
+            number += bool(np.any(weight > 0))
+        epoch_before = epoch
+        return weight, number
+
+    return pick
+
+
+@jax.jit
+def _take(points: Any, replicas: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[0, replicas], points)
+
+
+def take(points: Any, replicas: np.ndarray) -> Any:
+    """Return some replicas of the first chain on the host; every process has to call this."""
+    return devices.to_host(_take(points, jnp.asarray(replicas)))
+
+
+def _pack(points: Any) -> np.ndarray:
+    """Return networks as bytes  (network, byte)."""
+    leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(points)]
+    flat = [leaf.reshape(len(leaf), -1).view(np.uint8) for leaf in leaves if leaf.size]
+    return np.concatenate(flat, axis=1)
+
+
+def read(records: Records, like: Any = None) -> Networks | None:
+    """Return the networks that the records hold; None where there are none.
+
+    `like` gives containers that a folder cannot describe.
+    """
+    if not records.length(GROUP):
+        return None
+    pick, stride = records.read(GROUP, "pick"), records.read(GROUP, "stride")
+    kept = pick % stride[-1] == 0
+    params, model_state = _unpack(records.metadata.params, records.read(GROUP, "bytes")[kept], like)
+    columns = [records.read(GROUP, name)[kept] for name in ("weight", "epoch", "rung")]
+    return Networks(params, model_state, *columns)
+
+
+def _unpack(description: dict[str, Any], packed: np.ndarray, like: Any) -> Any:
+    leaves, start = [], 0
+    for shape, name in zip(description["shapes"], description["dtypes"], strict=True):
+        dtype = jnp.dtype(name)
+        stop = start + int(np.prod(shape, dtype=int)) * dtype.itemsize
+        part = np.ascontiguousarray(packed[:, start:stop])
+        leaves.append(part.view(dtype).reshape(len(packed), *shape))
+        start = stop
+    return pytrees.rebuild(description, leaves, like)

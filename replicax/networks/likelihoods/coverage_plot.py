@@ -1,0 +1,56 @@
+"""The figure of the calibration of a regression: how many targets its intervals contain."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from replicax.results import figure_style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_NUM_BINS = 10
+
+
+def plot_coverage(below: np.ndarray, error: float, title: str = "") -> "Figure":
+    """Plot the coverage of central intervals by their level, with its own interval of 95 %; below,
+    how many targets lie in each tenth of the predictive distribution.
+
+    `below` is the probability that was predicted below each target, `error` the calibration error.
+    """
+    from scipy.stats import binom, binomtest
+
+    below = np.ravel(below)
+    total = below.size
+    off_centre = np.sort(2 * np.abs(below - 0.5))
+    levels = np.linspace(0, 1, 51)
+    inside = np.searchsorted(off_centre, levels, side="right")
+    ends = [binomtest(int(k), total).proportion_ci(0.95, method="wilson") for k in inside]
+    low, high = np.array([tuple(end) for end in ends]).T
+    figure = figure_style.new_figure(5.6, 6.2)
+    above, under = figure.subplots(2, 1, height_ratios=(3.2, 1.4))
+    blue = figure_style.CHAINS[0]
+    above.fill_between(levels, low, high, color=blue, alpha=0.2, lw=0, label="its interval, 95 %")
+    above.plot(levels, inside / total, color=blue, lw=2, label="coverage")
+    above.plot([0, 1], [0, 1], **figure_style.DASHED, label="calibrated")
+    heading = f"Calibration error {error:.3f}"
+    figure_style.label(above, "level of the central interval", "targets in it", heading)
+    for axis in (above.xaxis, above.yaxis):
+        axis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    above.set(xlim=(0, 1), ylim=(0, 1.02))
+    figure_style.legend(above, loc="upper left")
+    counts, edges = np.histogram(below, _NUM_BINS, (0, 1))
+    usual = binom.ppf((0.025, 0.975), total, 1 / _NUM_BINS)
+    under.axhspan(*usual, color=blue, alpha=0.2, lw=0, zorder=1)
+    under.axhline(total / _NUM_BINS, **figure_style.DASHED, zorder=1)
+    bars: Any = {"color": figure_style.SOFT, "edgecolor": "white", "lw": 0.8, "zorder": 2}
+    under.bar(edges[:-1] + 0.15 / _NUM_BINS, counts, 0.7 / _NUM_BINS, align="edge", **bars)
+    for place, number in zip(edges, counts):
+        under.text(place + 0.5 / _NUM_BINS, number, f"{number:,}", ha="center", va="bottom",
+                   fontsize=7.5, color=figure_style.INK)  # fmt: skip
+    figure_style.label(under, "predicted probability below the target", "targets")
+    under.set(xlim=(0, 1), ylim=(0, 1.25 * max(counts.max(), usual[1])))
+    figure.align_ylabels()
+    if title:
+        figure.suptitle(title, x=0.012, ha="left", weight="bold")
+    return figure

@@ -1,0 +1,89 @@
+"""What the evaluation of networks asks of a likelihood: scores, running sums and predictions."""
+
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from jax import Array
+
+
+class Score(NamedTuple):
+    """A number that judges networks, and how it is shown."""
+
+    name: str  # of a column of the epochs, or of a metric
+    head: str  # of a column of a table
+    title: str = ""  # of a figure; none: it has none
+    unit: str = ""
+    factor: float = 1.0
+    digits: int = 4
+
+
+class Likelihood(Protocol):
+    """The distribution of targets, given the outputs of a network (row, ...).
+
+    Networks are averaged by running sums, a NamedTuple of arrays with the field `weight`, so that
+    one network's outputs are in memory at a time.
+    """
+
+    ways: ClassVar[tuple[str, ...]]  # to average networks; the first is the Bayesian average
+    scores: ClassVar[tuple[Score, ...]]  # of every network after every epoch, columns of `epochs`
+    columns: ClassVar[tuple[Score, ...]]  # of the table of a summary: scores, and further metrics
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the likelihood as plain data, of which `from_json` makes it again."""
+        ...
+
+    def check(self, shape: tuple[int, ...] | None, num_rows: int) -> None:
+        """Raise unless a network's outputs for `num_rows` rows may have this shape."""
+        ...
+
+    def empty(self, targets: Any) -> Any:
+        """Return sums over no networks."""
+        ...
+
+    def average(self, outputs: Array, targets: Any, weights: Array) -> Any:
+        """Return sums over networks, given their outputs (network, row, ...)."""
+        ...
+
+    def merge(self, one: Any, other: Any) -> Any:
+        """Return the sums over the networks of both."""
+        ...
+
+    def scaled(self, sums: Any, factor: float) -> Any:
+        """Return the sums, every network with `factor` times its weight."""
+        ...
+
+    def score(self, outputs: Array, targets: Any) -> dict[str, Array]:
+        """Return the scores of one network, on the device."""
+        ...
+
+    def score_average(self, sums: Any, targets: Any, by: str) -> dict[str, Array]:
+        """Return the scores of an average, on the device."""
+        ...
+
+    def predictive(self, sums: Any, targets: Any, by: str) -> Any:
+        """Return what an average predicts for the rows of its sums."""
+        ...
+
+    def metrics(self, sums: Any, targets: Any, by: str) -> Any:
+        """Return all metrics of an average, a NamedTuple of numbers."""
+        ...
+
+    def combine(self, outputs: Array, weights: Array, by: str) -> Any:
+        """Return what the average of networks predicts, given their outputs (network, row, ...)."""
+        ...
+
+    def members(self, outputs: Array) -> Any:
+        """Return what every network predicts, leading axis: network."""
+        ...
+
+    def finished(self, predicted: Any) -> Any:
+        """Return what `combine` or `members` predicted, as NumPy arrays in the users' unit."""
+        ...
+
+    def restored(self, targets: Any) -> np.ndarray:
+        """Return targets of the test in the users' unit."""
+        ...
+
+    def figures(self, sums: Any, targets: Any) -> dict[str, Any]:
+        """Return figures of the calibration of an average, by name."""
+        ...

@@ -1,0 +1,244 @@
+"""Real numbers: the outputs of a network are mean and scale (row, target, 2) of every target.
+
+A posterior predicts with the mixture of its networks' densities,
+
+    p(y | x) = sum_n w_n p(y | mean_n(x), scale_n(x)) / sum_n w_n.
+
+Outputs, targets and sums are those of standardised targets, (y - centre) / spread, in which no
+digits are lost; scores and predictions are in the unit of the targets.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import betainc, logsumexp
+from jax.scipy.stats import norm, t
+
+from replicax.errors import check_number
+from replicax.networks.likelihoods.likelihood import Score
+
+_SCORES = (
+    Score("rmse", "RMSE", "Root mean square error"),
+    Score("nll", "NLL", "Negative log-likelihood"),
+)
+_FURTHER = (
+    Score("coverage_50", "in 50 %", factor=100.0, digits=1),
+    Score("coverage_90", "in 90 %", factor=100.0, digits=1),
+    Score("calibration_error", "calibration error"),
+)
+_LEVELS = np.linspace(0.05, 0.95, 19)  # of intervals, for the calibration error
+
+
+class Prediction(NamedTuple):
+    """Mean and standard deviation of a predictive distribution, in the unit of the targets."""
+
+    mean: Any  # (row,) or (row, target)
+    sd: Any
+
+
+class Mixture(NamedTuple):
+    """Weighted running sums over networks; deviations from the targets lose no digits."""
+
+    deviation: Any  # (row, target) of the means from the targets
+    square: Any  # (row, target) mean squares of deviation and scale
+    log_density: Any  # (row,) log of the sum of densities of the targets
+    below: Any  # (row, target) probabilities below the targets
+    weight: Any  # ()
+
+
+class RegressionMetrics(NamedTuple):
+    """Metrics of a predictive distribution of real numbers."""
+
+    nll: float  # of the mixture: mean over rows, nats
+    nll_sum: float
+    rmse: float  # of the predictive mean
+    sd: float  # root mean square of the predictive standard deviation
+    coverage_50: float  # fraction of targets in the central interval of 50 %
+    coverage_90: float
+    calibration_error: float  # mean |coverage - level| over levels of 5, 10, ... 95 %
+
+
+def coverage(below: Any, levels: Any) -> np.ndarray:
+    """Return which fraction of targets the central intervals of some levels contain, given the
+    probability that was predicted below each target.
+
+    >>> coverage([0.5, 0.04, 0.8], [0.5, 0.9]).round(2)
+    array([0.33, 0.67])
+    """
+    off_centre = 2 * np.abs(np.ravel(below) - 0.5)
+    return np.array([np.mean(off_centre <= level) for level in np.ravel(levels)])
+
+
+def _moments(sums: Mixture) -> tuple[np.ndarray, np.ndarray]:
+    """Return the deviation of the mean from the targets, and the variance, both (row, target)."""
+    deviation = np.asarray(sums.deviation, float) / sums.weight
+    variance = np.asarray(sums.square, float) / sums.weight - deviation**2
+    return deviation, np.maximum(variance, 0.0)
+
+
+def _shaped(values: np.ndarray) -> np.ndarray:
+    """Return values (..., target); a single target has no axis of its own."""
+    return values[..., 0] if values.shape[-1] == 1 else values
+
+
+class _LocationScale:
+    """What Gaussian and Student share."""
+
+    centre: tuple[float, ...]  # of every target
+    spread: tuple[float, ...]
+    ways: ClassVar[tuple[str, ...]] = ("probabilities",)
+    scores: ClassVar[tuple[Score, ...]] = _SCORES
+    columns: ClassVar[tuple[Score, ...]] = _SCORES + _FURTHER
+
+    @property
+    def _log_volume(self) -> float:
+        """The log of the unit of targets, by which densities are divided."""
+        return float(np.sum(np.log(self.spread)))
+
+    def log_density(self, outputs: Array, targets: Array) -> Array:
+        """Return the log density of every standardised target  (..., target)."""
+        raise NotImplementedError
+
+    def probability_below(self, outputs: Array, targets: Array) -> Array:
+        raise NotImplementedError
+
+    def variance(self, scale: Array) -> Array:
+        raise NotImplementedError
+
+    def check(self, shape: tuple[int, ...] | None, num_rows: int) -> None:
+        if shape is None or len(shape) != 3 or shape[0] != num_rows or shape[2] != 2:
+            raise ValueError(
+                f"The outputs of the regression have shape {shape} for {num_rows} inputs; they "
+                "need (row, target, 2): mean and scale of every target."
+            )
+
+    def empty(self, targets: Any) -> Mixture:
+        zeros = jnp.zeros(targets.shape)
+        return Mixture(zeros, zeros, jnp.full(len(targets), -jnp.inf), zeros, jnp.zeros(()))
+
+    def average(self, outputs: Array, targets: Any, weights: Array) -> Mixture:
+        mean, scale = outputs[..., 0], outputs[..., 1]
+        deviation = mean - targets
+        densities = jnp.sum(self.log_density(outputs, targets), axis=-1)  # (network, row)
+        return Mixture(
+            jnp.tensordot(weights, deviation, 1),
+            jnp.tensordot(weights, deviation**2 + self.variance(scale), 1),
+            logsumexp(densities, axis=0, b=weights[:, None]),
+            jnp.tensordot(weights, self.probability_below(outputs, targets), 1),
+            jnp.sum(weights),
+        )
+
+    def merge(self, one: Mixture, other: Mixture) -> Mixture:
+        added = Mixture(*(a + b for a, b in zip(one, other, strict=True)))
+        return added._replace(log_density=jnp.logaddexp(one.log_density, other.log_density))
+
+    def scaled(self, sums: Mixture, factor: float) -> Mixture:
+        scaled = Mixture(*(factor * part for part in sums))
+        return scaled._replace(log_density=sums.log_density + np.log(factor))
+
+    def score(self, outputs: Array, targets: Any) -> dict[str, Array]:
+        nll = self._log_volume - jnp.mean(jnp.sum(self.log_density(outputs, targets), axis=-1))
+        return {"nll": nll, "rmse": self._rmse(outputs[..., 0] - targets)}
+
+    def _rmse(self, deviation: Array) -> Array:
+        return jnp.sqrt(jnp.mean((jnp.asarray(self.spread) * deviation) ** 2))
+
+    def score_average(self, sums: Mixture, targets: Any, by: str) -> dict[str, Array]:
+        nll = self._log_volume - jnp.mean(sums.log_density - jnp.log(sums.weight))
+        return {"nll": nll, "rmse": self._rmse(sums.deviation / sums.weight)}
+
+    def predictive(self, sums: Mixture, targets: Any, by: str) -> Prediction:
+        deviation, variance = _moments(sums)
+        return self.finished(Prediction(np.asarray(targets) + deviation, np.sqrt(variance)))
+
+    def metrics(self, sums: Mixture, targets: Any, by: str) -> RegressionMetrics:
+        if not float(sums.weight):
+            raise ValueError("No network was averaged yet, so there is nothing to judge.")
+        weight = np.log(float(sums.weight))
+        losses = self._log_volume + weight - np.asarray(sums.log_density, float)
+        below = np.asarray(sums.below, float) / sums.weight
+        deviation, variance = _moments(sums)
+        half, most = coverage(below, (0.5, 0.9))
+        return RegressionMetrics(
+            nll=float(losses.mean()),
+            nll_sum=float(losses.sum()),
+            rmse=float(np.sqrt(np.mean((np.asarray(self.spread) * deviation) ** 2))),
+            sd=float(np.sqrt(np.mean(np.square(self.spread) * variance))),
+            coverage_50=float(half),
+            coverage_90=float(most),
+            calibration_error=float(np.mean(np.abs(coverage(below, _LEVELS) - _LEVELS))),
+        )
+
+    def combine(self, outputs: Array, weights: Array, by: str) -> Prediction:
+        mean, scale, weights = outputs[..., 0], outputs[..., 1], weights / jnp.sum(weights)
+        middle = jnp.tensordot(weights, mean, 1)
+        spread = jnp.tensordot(weights, (mean - middle) ** 2 + self.variance(scale), 1)
+        return Prediction(middle, jnp.sqrt(spread))
+
+    def members(self, outputs: Array) -> Prediction:
+        return Prediction(outputs[..., 0], jnp.sqrt(self.variance(outputs[..., 1])))
+
+    def finished(self, predicted: Prediction) -> Prediction:
+        mean, sd = (np.asarray(part, float) for part in predicted)
+        return Prediction(self.restored(mean), _shaped(np.asarray(self.spread) * sd))
+
+    def restored(self, targets: Any) -> np.ndarray:
+        return _shaped(np.asarray(self.spread) * np.asarray(targets, float) + self.centre)
+
+    def figures(self, sums: Mixture, targets: Any) -> dict[str, Any]:
+        from replicax.networks.likelihoods.coverage_plot import plot_coverage
+
+        error = self.metrics(sums, targets, "probabilities").calibration_error
+        below = np.asarray(sums.below, float) / sums.weight
+        title = f"Average of {float(sums.weight):g} networks"
+        return {"coverage": plot_coverage(below, error, title)}
+
+
+@dataclass(frozen=True)
+class Gaussian(_LocationScale):
+    """Normal noise; the scale is its standard deviation."""
+
+    centre: tuple[float, ...] = (0.0,)
+    spread: tuple[float, ...] = (1.0,)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "gaussian", **asdict(self)}
+
+    def log_density(self, outputs: Array, targets: Array) -> Array:
+        return norm.logpdf(targets, outputs[..., 0], outputs[..., 1])
+
+    def probability_below(self, outputs: Array, targets: Array) -> Array:
+        return norm.cdf(targets, outputs[..., 0], outputs[..., 1])
+
+    def variance(self, scale: Array) -> Array:
+        return scale**2
+
+
+@dataclass(frozen=True)
+class Student(_LocationScale):
+    """Noise with heavy tails: Student's t, which outliers move less."""
+
+    degrees: float = 4.0  # of freedom
+    centre: tuple[float, ...] = (0.0,)
+    spread: tuple[float, ...] = (1.0,)
+
+    def __post_init__(self) -> None:
+        needed = "give a number above 2, where the variance is finite"
+        check_number("degrees", self.degrees, lambda x: x > 2, needed)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "student", **asdict(self)}
+
+    def log_density(self, outputs: Array, targets: Array) -> Array:
+        return t.logpdf(targets, self.degrees, outputs[..., 0], outputs[..., 1])
+
+    def probability_below(self, outputs: Array, targets: Array) -> Array:
+        z = (targets - outputs[..., 0]) / outputs[..., 1]
+        tail = betainc(self.degrees / 2, 0.5, self.degrees / (self.degrees + z**2)) / 2
+        return jnp.where(z > 0, 1 - tail, tail)
+
+    def variance(self, scale: Array) -> Array:
+        return scale**2 * (self.degrees / (self.degrees - 2))

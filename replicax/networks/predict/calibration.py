@@ -1,0 +1,95 @@
+"""Calibration: how often predictions of a given confidence are right, and its figure."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from replicax.errors import at_least, check_number
+from replicax.networks.predict.checks import check
+from replicax.results import figure_style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Reliability(NamedTuple):
+    """Accuracy as a function of confidence; NaN in empty bins."""
+
+    edges: np.ndarray  # (bin + 1,)
+    confidence: np.ndarray  # (bin,) mean probability of the top class
+    accuracy: np.ndarray  # (bin,)
+    count: np.ndarray  # (bin,) images
+
+
+def reliability(log_probs: Any, labels: Any, num_bins: int = 15) -> Reliability:
+    """Bin images by the probability of their top class, in equal bins (edge_b, edge_b+1]."""
+    at_least("num_bins", num_bins, 1)
+    log_probs, labels = check(log_probs, labels)
+    edges = np.linspace(0, 1, num_bins + 1)
+    top = log_probs.argmax(axis=-1)
+    confidence = np.exp(log_probs[np.arange(len(top)), top])
+    # Inner edges only: a confidence rounded above 1 belongs to the last bin.
+    bins = np.digitize(confidence, edges[1:-1], right=True)
+    count = np.bincount(bins, minlength=num_bins)
+    with np.errstate(invalid="ignore"):
+        mean_confidence = np.bincount(bins, confidence, num_bins) / count
+        return Reliability(
+            edges, mean_confidence, np.bincount(bins, top == labels, num_bins) / count, count
+        )
+
+
+def calibration_error(log_probs: Any, labels: Any, num_bins: int = 15) -> float:
+    """Return the expected calibration error, sum_b count_b / count |accuracy_b - confidence_b|."""
+    bins = reliability(log_probs, labels, num_bins)
+    return float(np.nansum(bins.count * np.abs(bins.accuracy - bins.confidence)) / bins.count.sum())
+
+
+def accuracy_interval(reliability: Reliability, level: float = 0.95) -> np.ndarray:
+    """Return Wilson's interval of the accuracy in each bin, at a confidence level; NaN in empty
+    bins  (bin, 2)."""
+    from scipy.stats import binomtest
+
+    check_number("level", level, lambda x: 0 < x < 1, "it must be a number between 0 and 1")
+    _, _, accuracies, count = reliability
+
+    def of_bin(accuracy: float, count: int) -> tuple[float, float]:
+        if not count:
+            return np.nan, np.nan
+        right = binomtest(round(accuracy * count), int(count))
+        return tuple(right.proportion_ci(level, method="wilson"))
+
+    return np.array([of_bin(*one) for one in zip(accuracies, count, strict=True)])
+
+
+def plot_reliability(reliability: Reliability, title: str = "") -> "Figure":
+    """Plot accuracy by confidence, with intervals of 95 %, beside perfect calibration; below, how
+    many images each bin has."""
+    edges, confidence, accuracies, count = (np.asarray(part, float) for part in reliability)
+    middle, width, share = (edges[1:] + edges[:-1]) / 2, np.diff(edges), count / count.sum()
+    error = np.nansum(share * np.abs(accuracies - confidence))
+    figure = figure_style.new_figure(5.6, 6.2)
+    above, below = figure.subplots(2, 1, height_ratios=(3.2, 1.2), sharex=True)
+    bars: Any = {"width": width, "edgecolor": "white", "lw": 0.8}
+    blue = figure_style.CHAINS[0]
+    above.bar(middle, np.nan_to_num(accuracies), color=blue, alpha=0.75, **bars, label="accuracy")
+    low, high = accuracy_interval(reliability).T
+    whiskers: Any = {"color": figure_style.INK, "lw": 1.1, "zorder": 4}
+    above.vlines(middle, low, high, **whiskers, label="its interval, 95 %")
+    gaps: Any = {"color": figure_style.ACCENT, "ls": "", "marker": "_", "ms": 11, "mew": 2}
+    above.plot(middle, confidence, **gaps, zorder=5, label="mean confidence")
+    above.plot([0, 1], [0, 1], **figure_style.DASHED, label="calibrated")
+    figure_style.label(above, "", "accuracy", f"Expected calibration error {error:.3f}")
+    figure_style.legend(above, loc="upper left")
+    above.set(xlim=(0, 1), ylim=(0, 1.02))
+    below.bar(middle, share, color=figure_style.SOFT, **bars)
+    for place, height, number in zip(middle, share, count, strict=True):
+        if number:
+            below.text(place, height, f" {number:,.0f}", ha="center", va="bottom", fontsize=7.5,
+                       rotation=90, color=figure_style.INK)  # fmt: skip
+    figure_style.label(below, "confidence (probability of the top class)", "images")
+    below.set_ylim(0, 1.45 * share.max())
+    below.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    figure.align_ylabels()
+    if title:
+        figure.suptitle(title, x=0.012, ha="left", weight="bold")
+    return figure

@@ -1,0 +1,146 @@
+"""Uncertainty of predictions, how far two predictions agree, and images that are none of the data.
+
+An average over networks is uncertain for two reasons. Each network is unsure by itself, as of an
+image that could be either of two classes (aleatoric); and networks disagree, as of an image unlike
+all that they were trained on (epistemic):
+
+    total entropy = mean entropy of the networks + mutual information of class and network.
+
+>>> sure, unsure = [[1.0, 1e-9], [0.5, 0.5]]
+>>> disagreeing = np.log([[sure, unsure], [sure[::-1], unsure]])  # (network, image, class)
+>>> [part.round(3).tolist() for part in uncertainty(disagreeing)]
+[[0.693, 0.693], [0.0, 0.693], [0.693, 0.0]]
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.special import entr, logsumexp
+from scipy.stats import rankdata
+
+from replicax.errors import choose
+from replicax.networks.predict.checks import check_log_probs
+
+
+class Uncertainty(NamedTuple):
+    """Entropies in nats, by image."""
+
+    total: np.ndarray  # (image,) of the average
+    aleatoric: np.ndarray  # (image,) the mean of the networks'
+    epistemic: np.ndarray  # (image,) their difference, the mutual information
+
+
+def entropy(log_probs: Any) -> np.ndarray:
+    """Return the predictive entropy -sum_c p_c log p_c in nats  (image,)."""
+    return entr(np.exp(check_log_probs(log_probs))).sum(axis=-1)
+
+
+def uncertainty(member_log_probs: Any, weights: Any = None) -> Uncertainty:
+    """Return total, aleatoric and epistemic entropy of an average over networks.
+
+    Args:
+        member_log_probs: of every network, as `trained.predict(inputs, members=True)` returns them
+            (network, image, class).
+        weights: of the networks in the average; equal ones by default.
+    """
+    members, weights = _check_members(member_log_probs, weights)
+    total = entropy(_average(members, weights))
+    aleatoric = np.tensordot(weights, entr(np.exp(members)).sum(axis=-1), 1)
+    # Rounding may leave a mutual information, which is never negative, slightly below 0.
+    return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0.0))
+
+
+def mutual_information(member_log_probs: Any, weights: Any = None) -> np.ndarray:
+    """Return how much the networks disagree, the epistemic part of `uncertainty`  (image,)."""
+    return uncertainty(member_log_probs, weights).epistemic
+
+
+def agreement(log_probs: Any, other_log_probs: Any) -> float:
+    """Return for which fraction of images two predictions have the same most probable class."""
+    one, other = _check_pair(log_probs, other_log_probs)
+    return float(np.mean(one.argmax(axis=-1) == other.argmax(axis=-1)))
+
+
+def total_variation(log_probs: Any, other_log_probs: Any) -> float:
+    """Return the mean over images of sum_c |p_c - q_c| / 2, from 0 (the same) to 1."""
+    one, other = _check_pair(log_probs, other_log_probs)
+    return float(np.mean(np.abs(np.exp(one) - np.exp(other)).sum(axis=-1) / 2))
+
+
+def auroc(inside_scores: Any, outside_scores: Any) -> float:
+    """Return P(outside > inside) + P(outside = inside) / 2: 1/2 is chance, 1 is perfect."""
+    try:
+        inside, outside = (np.asarray(x, float).ravel() for x in (inside_scores, outside_scores))
+    except (TypeError, ValueError):
+        raise ValueError("The scores are no numbers: give one for each image.") from None
+    if not inside.size or not outside.size:
+        raise ValueError("One of the two sets of scores is empty: give at least one score each.")
+    both = np.concatenate([inside, outside])
+    if np.isnan(both).any():
+        raise ValueError("Some scores are NaN and cannot be ranked: leave them out.")
+    wins = rankdata(both)[inside.size :].sum() - outside.size * (outside.size + 1) / 2
+    return float(wins / (inside.size * outside.size))
+
+
+def out_of_distribution(
+    log_probs_inside: Any,
+    log_probs_outside: Any,
+    by: Literal["entropy", "mutual_information"] = "entropy",
+    weights: Any = None,
+) -> float:
+    """Return the AUROC of uncertainty for images outside against inside the data set.
+
+    Args:
+        log_probs_inside, log_probs_outside: of the average (image, class), or of every network
+            (network, image, class).
+        by: total "entropy", or "mutual_information", for which every network's are needed.
+        weights: of the networks.
+    """
+    choose("by", by, ("entropy", "mutual_information"))
+    scores = [_score(x, by, weights) for x in (log_probs_inside, log_probs_outside)]
+    inside, outside = (np.shape(x)[-1] for x in (log_probs_inside, log_probs_outside))
+    if inside != outside:
+        raise ValueError(
+            f"There are {inside} classes inside and {outside} outside: predict both with the same "
+            "networks."
+        )
+    return auroc(*scores)
+
+
+def _score(log_probs: Any, by: str, weights: Any) -> np.ndarray:
+    if by == "mutual_information":
+        return mutual_information(log_probs, weights)
+    return entropy(log_probs) if np.ndim(log_probs) != 3 else uncertainty(log_probs, weights).total
+
+
+def _check_pair(log_probs: Any, other_log_probs: Any) -> tuple[np.ndarray, np.ndarray]:
+    one, other = check_log_probs(log_probs), check_log_probs(other_log_probs)
+    if one.shape != other.shape:
+        raise ValueError(
+            f"The log-probabilities have shapes {one.shape} and {other.shape}: give two "
+            "predictions of the same images and classes."
+        )
+    return one, other
+
+
+def _check_members(member_log_probs: Any, weights: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return log-probabilities (network, image, class), and weights that sum to 1."""
+    shape = np.shape(member_log_probs)
+    if len(shape) != 3 or not shape[0]:
+        raise ValueError(
+            f"The log-probabilities have shape {shape}; give those of every network, (network, "
+            "image, class), as trained.predict(inputs, members=True) returns them."
+        )
+    members = np.stack([check_log_probs(one) for one in member_log_probs])
+    weights = np.ones(len(members)) if weights is None else np.asarray(weights, float)
+    if weights.shape != (len(members),) or not np.all(weights >= 0) or not weights.sum() > 0:
+        raise ValueError(
+            f"The weights have shape {weights.shape} for {len(members)} networks: give one of at "
+            "least 0 per network, and not all 0."
+        )
+    return members, weights / weights.sum()
+
+
+def _average(members: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the log of the mean probabilities  (image, class)."""
+    return logsumexp(members, axis=0, b=weights[:, None, None])

@@ -1,0 +1,237 @@
+"""`regression`: a network and real numbers as a posterior.
+
+Targets are standardised, (y - mean) / sd of those to train on, so that the network and its noise
+have the size that initialisations and priors expect; predictions, noise and scores are in the unit
+of the targets. With learned noise the parameters are {"network": ..., "log_noise": ...}, the log of
+the scale of the noise of every standardised target, and the Gaussian prior of `weight_decay`
+concerns that, too.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from replicax.algorithm.tracing import explained
+from replicax.errors import check_flag, check_function, choose, is_number, show
+from replicax.networks.arrays import check_like, check_pair
+from replicax.networks.likelihoods import Gaussian, Likelihood, Student
+from replicax.networks.predictor import Predictor
+from replicax.networks.problem import Supervised, supervised
+from replicax.nn.network import Network
+
+NOISES = ("learned", "network")
+_KINDS = ("gaussian", "student")
+_FITS = "Do the start, the network and the data belong together?"
+
+
+class RegressionTest(NamedTuple):
+    """Unseen data, and what networks are tested with on them."""
+
+    outputs: Callable[[Any, Any, Any], Array]  # (params, model_state, inputs) -> (row, target, 2)
+    inputs: Any  # leading axis: row
+    targets: Array  # (row, target), standardised
+    likelihood: Likelihood
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """Where the scale of the noise comes from, in the unit of the standardised targets."""
+
+    kind: Any  # "learned", "network", or scales (target,)
+    num_targets: int
+
+    @property
+    def num_outputs(self) -> int:
+        return self.num_targets * (2 if self.is_of_network else 1)
+
+    @property
+    def is_learned(self) -> bool:
+        return isinstance(self.kind, str) and self.kind == "learned"
+
+    @property
+    def is_of_network(self) -> bool:
+        return isinstance(self.kind, str) and self.kind == "network"
+
+    def add(self, params: Any, num_axes: int = 0) -> Any:
+        """Return params with those of the noise, which begins as large as the targets' spread."""
+        if isinstance(params, dict) and set(params) == {"network", "log_noise"}:
+            return params
+        leaves = jax.tree.leaves(params)
+        lead = np.shape(leaves[0])[:num_axes] if leaves else ()
+        return {"network": params, "log_noise": jnp.zeros((*lead, self.num_targets))}
+
+    def network_params(self, params: Any) -> Any:
+        if not self.is_learned:
+            return params
+        if not isinstance(params, dict) or set(params) != {"network", "log_noise"}:
+            raise ValueError(
+                'With noise="learned" the params have the noise beside the network: start from '
+                "problem.start(network.init)."
+            )
+        return params["network"]
+
+    def split(self, params: Any, values: Array) -> tuple[Array, Array]:
+        """Return means and scales (row, target), given the outputs of the network."""
+        mean = values[:, : self.num_targets]
+        if self.is_of_network:
+            return mean, jnp.exp(values[:, self.num_targets :])
+        scale = jnp.exp(params["log_noise"]) if self.is_learned else jnp.asarray(self.kind)
+        return mean, jnp.broadcast_to(scale.astype(mean.dtype), mean.shape)
+
+
+def regression(
+    network: Any,
+    data: Any,
+    *,
+    batch_size: int,
+    test: Any = None,
+    noise: str | float = "learned",
+    likelihood: str = "gaussian",
+    degrees: float = 4.0,
+    standardise: bool = True,
+    **options: Any,
+) -> Supervised:
+    """Return the posterior of a network that predicts real numbers.
+
+    Start it from `network.init` or from (params, model_state) as usual; `rx.train` adds the noise.
+
+    Args:
+        network: an `rx.nn.Network`, or a function `network(params, inputs)`; it has one output for
+            each target, (row,) or (row, target).
+        data: a pair of arrays (inputs, targets); targets are (row,) or (row, target). Inputs are
+            used as they are: bring them to a spread of about 1.
+        test: such a pair, to test networks on; without one, they are not judged.
+        noise: its standard deviation (of "student", its scale), in the unit of the targets;
+            "learned", one for each target, a parameter; or "network", whose further outputs, as
+            many as there are targets, are its logarithm for every row, of standardised targets.
+        likelihood: "gaussian", or "student", which outliers move less.
+        degrees: of freedom of "student".
+        standardise: whether the network sees targets minus their mean, divided by their standard
+            deviation. What is predicted and reported is in the unit of the targets in any case.
+
+    Further options are those of `rx.supervised`: `unit`, `weight_decay`, `prior_in_energy`,
+    `prepare`.
+
+    >>> x = jnp.linspace(-1.0, 1.0, 64)[:, None]
+    >>> line = lambda params, inputs: params["slope"] * inputs[:, 0]
+    >>> problem = regression(line, (x, 3 * x[:, 0]), batch_size=16, noise=0.5)
+    >>> networks = {"slope": jnp.array([1.0, 1.2])}, {}
+    >>> predicted = problem.predictor.predict(networks, np.ones(2), x[-1:], by="probabilities")
+    >>> predicted.mean.round(2), predicted.sd.round(2)
+    (array([1.94]), array([0.53]))
+    """
+    apply = _as_apply(network)
+    inputs, targets = check_pair("data", data, "targets")
+    targets = _as_columns("data", targets)
+    check_flag("standardise", standardise)
+    choose("likelihood", likelihood, _KINDS)
+    num_targets = targets.shape[1]
+    centre, spread = (
+        _moments(targets) if standardise else (np.zeros(num_targets), np.ones(num_targets))
+    )
+    unit = {"centre": tuple(centre.tolist()), "spread": tuple(spread.tolist())}
+    law = Gaussian(**unit) if likelihood == "gaussian" else Student(degrees, **unit)
+    scales = _as_noise(noise, spread, num_targets)
+
+    def values(params: Any, model_state: Any, inputs: Any, train: bool) -> tuple[Any, Any]:
+        """Return mean and scale of the standardised targets (row, target, 2), and the state."""
+        with explained("The network", _FITS):
+            out, model_state = apply(scales.network_params(params), model_state, inputs, train)
+        out = jnp.asarray(out, jnp.float32)
+        out = out[:, None] if out.ndim == 1 else out
+        num_rows = len(jax.tree.leaves(inputs)[0])
+        if out.shape != (num_rows, scales.num_outputs):
+            raise ValueError(
+                f"The network has outputs of shape {out.shape} for {num_rows} rows; with "
+                f"{scales.num_targets} targets and noise={show(noise)} it needs "
+                f"{scales.num_outputs} outputs for each row."
+            )
+        return jnp.stack(scales.split(params, out), axis=-1), model_state
+
+    def loss_fn(params: Any, model_state: Any, batch: Any, key: Array) -> tuple[Array, Any]:
+        inputs, targets = batch
+        predicted, model_state = values(params, model_state, inputs, True)
+        return -jnp.mean(jnp.sum(law.log_density(predicted, targets), axis=-1)), model_state
+
+    def outputs(params: Any, model_state: Any, inputs: Any) -> Array:
+        return values(params, model_state, inputs, False)[0]
+
+    def standard(targets: np.ndarray) -> np.ndarray:
+        return ((targets - centre) / spread).astype(np.float32)
+
+    problem = supervised(loss_fn, (inputs, standard(targets)), batch_size=batch_size, **options)
+    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), inputs)
+    return replace(
+        problem,
+        test=None if test is None else _as_test(test, inputs, num_targets, standard, outputs, law),
+        predictor=Predictor(outputs, law, like),
+        adds=scales.add if scales.is_learned else None,
+    )
+
+
+def _as_apply(network: Any) -> Callable[[Any, Any, Any, bool], tuple[Any, Any]]:
+    """Return `apply(params, model_state, inputs, train) -> outputs, model_state`."""
+    if isinstance(network, Network):
+        return _with_state(network.apply)
+    if not callable(network) or inspect.isclass(network):
+        raise ValueError(
+            f"The network is {show(network)}; give an rx.nn.Network, or a function "
+            "network(params, inputs)."
+        )
+    check_function("network", network, "params", "inputs")
+    return lambda params, model_state, inputs, train: (network(params, inputs), model_state)
+
+
+def _with_state(apply: Callable) -> Callable[[Any, Any, Any, bool], tuple[Any, Any]]:
+    def checked(params: Any, model_state: Any, inputs: Any, train: bool) -> tuple[Any, Any]:
+        returned = apply(params, model_state, inputs, train)
+        if not isinstance(returned, tuple | list) or len(returned) != 2:
+            raise ValueError("network.apply must return (outputs, state) of a batch of rows.")
+        return returned[0], returned[1]
+
+    return checked
+
+
+def _as_columns(name: str, targets: np.ndarray) -> np.ndarray:
+    if targets.ndim not in (1, 2) or not targets.size or targets.dtype.kind not in "biuf":
+        raise ValueError(
+            f"The targets of {name} are {targets.dtype} of shape {targets.shape}; give real "
+            "numbers, (row,) or (row, target)."
+        )
+    return (targets[:, None] if targets.ndim == 1 else targets).astype(np.float64)
+
+
+def _moments(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation of every target; 1 where all are the same."""
+    spread = targets.std(axis=0)
+    return targets.mean(axis=0), np.where(spread > 0, spread, 1.0)
+
+
+def _as_noise(noise: Any, spread: np.ndarray, num_targets: int) -> _Noise:
+    if isinstance(noise, str) and noise in NOISES:
+        return _Noise(noise, num_targets)
+    if not is_number(noise) or noise <= 0:
+        raise ValueError(
+            f'noise is {show(noise)}; give its standard deviation, "learned" or "network".'
+        )
+    return _Noise((noise / spread).astype(np.float32), num_targets)
+
+
+def _as_test(
+    test: Any, like: Any, num_targets: int, standard: Callable, outputs: Callable, law: Likelihood
+) -> RegressionTest:
+    inputs, targets = check_pair("test", test, "targets")
+    targets = _as_columns("test", targets)
+    check_like("test", inputs, like)
+    if targets.shape[1] != num_targets:
+        raise ValueError(
+            f"The targets of test have {targets.shape[1]} columns, those of data {num_targets}: "
+            "give the same."
+        )
+    return RegressionTest(outputs, inputs, jnp.asarray(standard(targets)), law)

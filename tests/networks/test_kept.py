@@ -1,0 +1,110 @@
+"""Which networks of an average are kept, and how they come back."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from replicax.networks import kept
+from replicax.networks.kept import MAX_BYTES, Keeper
+from replicax.run import pytrees
+from replicax.run.storage.records import Records
+
+
+def write(keeper: Keeper, num_picks: int, members: int = 1) -> list[dict[str, Any]]:
+    """The rows of every pick; network n holds the number of its pick."""
+    written = []
+    for number in range(1, num_picks + 1):
+        points = ({"w": np.full((members, 1), number, np.float32)}, {})
+        rungs = np.arange(members)
+        weights = np.full(members, 0.5)
+        written.append(keeper.rows(number, 10 * number, weights, rungs, lambda p=points: p))
+    return written
+
+
+def read(written: list[dict[str, Any]]) -> kept.Networks | None:
+    records: Any = Records()
+    like = ({"w": np.zeros(1, np.float32)}, {})
+    records.metadata = type("Metadata", (), {"params": pytrees.describe(like)})()
+    for rows in written:
+        if rows:
+            records.append("networks", rows)
+    return kept.read(records)
+
+
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("limit", [3, 8])
+def test_kept_networks_are_evenly_spaced_and_few(limit: int, members: int) -> None:
+    most = max(1, limit // members)
+    for num_picks in (1, most, most + 1, 37, 100):
+        networks = read(write(Keeper(limit), num_picks, members))
+        assert networks is not None
+        picks = np.unique(networks.params["w"])
+        assert len(networks.weight) == members * len(picks) <= max(limit, members)
+        assert len(picks) >= min(num_picks, most) // 2
+        assert_array_equal(picks, picks[0] * np.arange(1, len(picks) + 1))
+        assert picks[-1] > num_picks - 2 * picks[0], "the newest are among them"
+        assert_array_equal(networks.epoch, 10 * networks.params["w"][:, 0])
+        assert_array_equal(networks.rung, np.tile(np.arange(members), len(picks)))
+        assert set(networks.weight.tolist()) == {0.5}
+
+
+def test_all_are_kept_while_there_is_room() -> None:
+    networks = read(write(Keeper(8), 8))
+    assert networks is not None and len(networks.weight) == 8
+
+
+def test_rows_that_are_written_grow_slowly() -> None:
+    """Up to the limit all, then half of it whenever the number doubles."""
+    rows = [bool(row) for row in write(Keeper(8), 512)]
+    assert all(rows[:8]) and sum(rows) <= 8 + 4 * 6 + 1
+
+
+def test_a_limit_of_none_and_of_bytes() -> None:
+    assert not any(write(Keeper(0), 3)) and read([{}]) is None
+    large = {"w": jnp.zeros(MAX_BYTES // 4 // 5, jnp.float32)}  # a fifth of the room
+    assert Keeper.of(large, 100).limit == 5
+    assert Keeper.of({"w": jnp.zeros(3)}, 100).limit == 100
+    assert Keeper.of({"w": jnp.zeros(MAX_BYTES, jnp.int8)}, 0).limit == 0
+
+
+def test_networks_come_back_bit_for_bit() -> None:
+    rng = np.random.default_rng(0)
+    points = (
+        {"a": rng.normal(size=(4, 2, 3)).astype(np.float32), "none": np.zeros((4, 0), np.float32)},
+        {
+            "low": jnp.asarray(rng.normal(size=(4, 5)), jnp.bfloat16),
+            "count": np.arange(4, dtype=np.int32),
+            "flag": np.array([True, False, True, True]),
+        },
+    )
+    one = pytrees.describe(_first(points))
+    back = kept._unpack(one, kept._pack(points), None)
+    for x, y in zip(_leaves(back), _leaves(points), strict=True):
+        assert x.dtype == y.dtype and x.shape == y.shape
+        assert_array_equal(np.asarray(x), np.asarray(y))
+
+
+def _leaves(tree: Any) -> list[Any]:
+    import jax
+
+    return jax.tree.leaves(tree)
+
+
+def _first(tree: Any) -> Any:
+    import jax
+
+    return jax.tree.map(lambda leaf: leaf[0], tree)
+
+
+def test_picks_are_numbered_alike_from_any_epoch_on() -> None:
+    weights = lambda epoch, count: np.full(count, float(epoch % 3 == 0))  # noqa: E731
+    straight = kept.numbered(weights, 2)
+    numbers = [straight(epoch, 2)[1] for epoch in range(2, 40, 2)]
+    assert numbers == [epoch // 6 for epoch in range(2, 40, 2)]
+    for start in range(2, 40, 2):
+        weight, number = kept.numbered(weights, 2)(start, 2)
+        assert number == numbers[start // 2 - 1]
+        assert_array_equal(weight, weights(start, 2))

@@ -1,0 +1,187 @@
+"""`trained.predict`: the model average for any inputs, in this process and after `rx.load`."""
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from rich.console import Console
+from tiny_networks import EXCHANGING, NETWORK, tiny_data, tiny_problem
+
+import replicax as rx
+from replicax.networks import kept, predictor
+from replicax.networks.summary import render
+from replicax.networks.train import train
+
+PROBLEM, DATA = tiny_problem(), tiny_data()
+IMAGES = DATA.test_images
+OPTIONS: dict[str, Any] = EXCHANGING | {"burn_in": 1}
+METHODS: dict[str, dict[str, Any]] = {
+    "deo-star": OPTIONS,
+    "ensemble": {"epochs": 20, "num_replicas": 3, "progress": False},
+    "sgld": {"epochs": 10, "num_replicas": 2, "progress": False},
+    "cyc-sghmc": {"epochs": 20, "num_replicas": 2, "cycle_epochs": 14, "progress": False},
+    "cyc-swag": {"epochs": 20, "num_replicas": 2, "cycle_epochs": 14, "progress": False},
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> rx.Trained:
+    """A short run in a folder."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    return train(PROBLEM, NETWORK.init, **OPTIONS, run_dir=folder)
+
+
+def same_as_the_test(trained: rx.Trained) -> None:
+    for by in ("probabilities", "logits"):
+        predicted = trained.predict(IMAGES, by=by)
+        assert_allclose(predicted, trained.log_probabilities(by), atol=2e-6)
+
+
+def test_the_test_is_predicted_as_it_was_judged(trained: rx.Trained) -> None:
+    same_as_the_test(trained)
+    assert_array_equal(trained.networks.epoch, [2, 3, 4])
+    assert_array_equal(trained.networks.rung, 0)
+    assert float(trained.average.weight) == trained.networks.weight.sum() == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "deo-star"])
+def test_every_method_predicts_with_what_it_averages(method: str, tmp_path: Path) -> None:
+    options = METHODS[method] | {"method": method, "burn_in": 3}
+    run = train(PROBLEM, NETWORK.init, **options, run_dir=tmp_path / "run")
+    same_as_the_test(run)
+    assert run.networks.epoch.min() > 3
+    assert float(run.average.weight) == len(run.networks.weight) > 1
+    same_as_the_test(rx.load(tmp_path / "run", PROBLEM))  # type: ignore[arg-type]
+
+
+def test_members_average_to_the_prediction(trained: rx.Trained) -> None:
+    members = trained.predict(IMAGES[:5], members=True)
+    assert members.shape == (3, 5, 3)
+    weights = trained.networks.weight
+    average = rx.predict.log_probabilities(rx.predict.average(members, weights))
+    assert_allclose(average, trained.predict(IMAGES[:5]), atol=2e-6)
+    params, state = (
+        jax.tree.map(lambda leaf: leaf[1], tree)
+        for tree in (trained.networks.params, trained.networks.model_state)
+    )
+    assert PROBLEM.test is not None
+    alone = PROBLEM.test.logits(params, state, jnp.asarray(IMAGES[:5]))
+    assert_allclose(members[1], jax.nn.log_softmax(alone), atol=2e-6)
+
+
+def test_pieces_are_padded_and_compiled_once(trained: rx.Trained, monkeypatch) -> None:
+    whole = trained.predict(IMAGES)
+    monkeypatch.setattr(predictor, "_PIECE", 4)
+    assert PROBLEM.predictor is not None
+    compiled: Any = PROBLEM.predictor._compiled
+    assert_allclose(trained.predict(IMAGES[:9]), whole[:9], atol=2e-6)
+    before = compiled._cache_size()
+    for count in (3, 4, 7, 12):
+        assert_allclose(trained.predict(IMAGES[:count]), whole[:count], atol=2e-6)
+    assert compiled._cache_size() == before
+
+
+def test_a_copy_and_a_folder_predict_once_they_have_the_network(
+    trained: rx.Trained, tmp_path: Path
+) -> None:
+    wanted = trained.predict(IMAGES)
+    trained.save(tmp_path / "copy")
+    assert trained.run_dir is not None
+    for folder in (tmp_path / "copy", trained.run_dir):
+        loaded: Any = rx.load(folder)
+        with pytest.raises(ValueError, match=r"rx.load\(folder, problem\)"):
+            loaded.predict(IMAGES)
+        assert_array_equal(loaded.predict(IMAGES, problem=PROBLEM), wanted)
+        with_problem: Any = rx.load(folder, PROBLEM)
+        assert_array_equal(with_problem.predict(IMAGES), wanted)
+
+
+def test_few_networks_are_kept_evenly_spaced(trained: rx.Trained) -> None:
+    few = train(PROBLEM, NETWORK.init, **OPTIONS, keep_averaged=2)
+    assert float(few.average.weight) == 3, "the running sums go on"
+    assert_array_equal(few.networks.epoch, [2, 3])
+    first = trained.predict(IMAGES, members=True)[:2]
+    wanted = rx.predict.log_probabilities(rx.predict.average(first))
+    assert_allclose(few.predict(IMAGES), wanted, atol=2e-6)
+
+
+def test_shades_of_grey_are_recognised(trained: rx.Trained) -> None:
+    wanted = trained.predict(IMAGES)
+    for images in (IMAGES.astype(np.int64), IMAGES.astype(np.float32), IMAGES / 255.0):
+        assert_allclose(trained.predict(images), wanted, atol=1e-4)
+
+
+WRONG = {
+    "one image": (IMAGES[0], r"shape \(6, 6, 1\).*write inputs\[None\]"),
+    "of another size": (IMAGES[:, :3], r"the network takes \(row, 6, 6, 1\)"),
+    "none": (IMAGES[:0], "at least one row"),
+    "nan": (np.where(IMAGES > 9, IMAGES, np.nan), "float64 from nan"),
+    "normalised": (IMAGES / 128.0 - 1, "float64 from -1 .*uint8 images"),
+    "too bright": (IMAGES.astype(int) * 2, "uint8 images"),
+    "words": (np.array(["a"]), "holds text"),
+    "a dict": ({"images": IMAGES}, "takes one array"),
+    "nothing": (None, "are None; give arrays"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_inputs_that_do_not_fit_are_refused(case: str, trained: rx.Trained) -> None:
+    inputs, sentence = WRONG[case]
+    with pytest.raises(ValueError, match=sentence):
+        trained.predict(inputs)
+
+
+def test_what_cannot_be_asked_for_is_refused(trained: rx.Trained, monkeypatch) -> None:
+    with pytest.raises(ValueError, match="by is 'logit'.*Did you mean 'logits'"):
+        trained.predict(IMAGES, by="logit")
+    with pytest.raises(ValueError, match="members is 3"):
+        trained.predict(IMAGES, members=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="The problem is 7"):
+        trained.predict(IMAGES, problem=7)
+    monkeypatch.setattr(kept, "read", lambda *records: None)
+    options: Any = trained.metadata.training
+    for changed, sentence in (
+        ({}, "train for more epochs than burn_in"),
+        ({"keep_averaged": 0}, "train with keep_averaged=100"),
+        ({"method": "pretrain", "learning_rate": None}, '"pretrain" averages no networks'),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(ValueError, match=sentence):
+            for name, value in changed.items():
+                patch.setitem(options, name, value)
+            rx.Trained(trained._records, None, PROBLEM).predict(IMAGES)
+
+
+def test_a_loss_predicts_with_its_logits(trained: rx.Trained) -> None:
+    def loss_fn(params: Any, state: Any, batch: Any, key: Any) -> tuple[Any, Any]:
+        return jnp.sum(params), state
+
+    assert PROBLEM.test is not None
+    rows = np.zeros((4, 1), np.float32)
+    problem = rx.supervised(loss_fn, rows, batch_size=2, logits=PROBLEM.test.logits)
+    assert_allclose(trained.predict(IMAGES, problem=problem), trained.predict(IMAGES), atol=2e-6)
+    with pytest.raises(ValueError, match=r"rx.supervised\(..., logits=...\)"):
+        trained.predict(IMAGES, problem=rx.supervised(loss_fn, rows, batch_size=2))
+    other = rx.supervised(loss_fn, rows, batch_size=2, logits=lambda params, state, x: params["a"])
+    with pytest.raises(ValueError, match="The network fails"):
+        trained.predict(IMAGES, problem=other)
+
+
+def test_a_problem_without_a_test_is_trained_and_predicts(trained: rx.Trained) -> None:
+    run = train(replace(PROBLEM, test=None), NETWORK.init, **OPTIONS)
+    assert repr(run) == "Trained(deo-star, 4 epochs of 3 networks; 3 averaged; finished)"
+    assert_array_equal(run.predict(IMAGES), trained.predict(IMAGES))
+    summary = run.summary()
+    assert summary["averages"] == [] and summary["averaged"] == 3 and "by_rung" not in summary
+    console = Console(file=StringIO(), width=200)
+    console.print(render(summary))
+    assert "3 networks averaged; the problem has no test" in console.file.getvalue()  # type: ignore
+    for ask in (run.metrics, run.log_probabilities, lambda: run.labels):
+        with pytest.raises(ValueError, match="had no test"):
+            ask()
