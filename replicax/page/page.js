@@ -35,7 +35,8 @@
     const all = {
       margin: { l: 52, r: 12, t: 10, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: colours[INK], size: 12, family: getComputedStyle(document.body).fontFamily },
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", itemsizing: "constant" }, dragmode: narrow.matches ? false : "zoom", ...layout,
+      dragmode: narrow.matches ? false : "zoom", ...layout,
+      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", ...layout.legend },
       hoverlabel: { bgcolor: colours[INK], font: { color: getComputedStyle(document.body).backgroundColor } },
     };
     const config = { responsive: true, displayModeBar: false };

@@ -3,7 +3,9 @@
 import importlib.util
 import json
 import struct
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -213,3 +215,29 @@ def test_without_a_writer_tensorboard_says_what_to_install(monkeypatch):
 def test_a_callback_that_cannot_be_called_is_refused(callback):
     with pytest.raises(ValueError, match="callback"):
         run(callback=callback)
+
+
+KILLED = """
+import sys, time
+sys.path.insert(0, {tests!r})
+import replicax as rx
+from stopped_runs import run
+run(400, run_dir={folder!r}, chunk_steps=10, checkpoint_every=30, callback=[
+    rx.callbacks.csv({log!r}), lambda progress: time.sleep(0.05)])
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_leaves_every_row_once(tmp_path):
+    folder, log = tmp_path / "run", tmp_path / "log.csv"
+    tests = str(Path(__file__).parents[1])
+    program = KILLED.format(tests=tests, folder=str(folder), log=str(log))
+    with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL) as process:
+        while not log.exists() or len(log.read_text().splitlines()) < 12:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+    assert len(list((folder / "commits").glob("*.json"))) > 0
+    resume(folder, chunk_steps=10, callback=rx.callbacks.csv(log))
+    steps = table_of(log)["step"]
+    assert steps == list(range(10, 401, 10))

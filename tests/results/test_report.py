@@ -264,3 +264,24 @@ def test_a_browser_shows_the_page_and_the_slider_moves_the_path(folder):
         items = "[...document.querySelectorAll('#paths-rungs li')]"
         shown = tab.value(f"{items}.map(item => Number(item.textContent))")
         assert shown == np.argsort(rung).tolist()
+
+
+def test_the_demo_knows_its_truth(posterior):
+    """By the note of the command line, or by name; masses are those of all draws."""
+    demo = alter(posterior)
+    note = demo.metadata.note
+    draws = rx.targets.modes25_draws(np.random.default_rng(1), 5000).reshape(2, 2500, 2)
+    rows = {"energy": demo._records.read("draws", "energy")}
+    demo._records._pending["draws"] = [rows | {"params.x": np.moveaxis(draws, 0, 1)[:, :, None]}]
+    shape = {"names": ["x"], "shapes": [[2]], "dtypes": ["float64"], "structure": {"leaf": 0}}
+    demo.metadata.params.update(shape)
+    demo._like = None
+    assert "truth" not in [section.name for section in build_page(demo).sections]
+    note["target"] = {"target": "replicax.demo:target"}
+    for page in (build_page(demo), build_page(demo, "modes25")):
+        table = part(page, Chart, "masses").table
+        truth = rx.targets.modes25_truth()
+        assert sorted(float(row[2]) for row in table.rows) == sorted(truth[:25].round(4))
+        sampled = np.array([float(row[1]) for row in table.rows])
+        assert_allclose(np.sort(sampled), np.sort(rx.targets.mode_masses(draws)[:25]), atol=6e-5)
+        assert section(page, "truth").parts[0].startswith("All means")

@@ -20,7 +20,7 @@ def build_page(posterior: Any, truth: Any = None) -> Page:
     known = as_truth(posterior, truth)
     sections = [
         glance_section(posterior, summary),
-        truth_section(posterior, known),
+        truth_section(posterior, truth, known),
         *draw_sections(posterior, summary, known),
         exchange_section(posterior),
     ]

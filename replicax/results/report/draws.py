@@ -119,7 +119,8 @@ def _trace(posterior: Any, name: str, values: np.ndarray) -> dict[str, Any]:
         charts.points(x, values[chain, kept], colour, size=size, **style)
         for chain, colour, style in styles
     ]
-    return charts.figure(traces, "step" if x is not kept else "draw", name)
+    legend = {"itemsizing": "constant"}  # points are small
+    return charts.figure(traces, "step" if x is not kept else "draw", name, legend=legend)
 
 
 def _ranks(values: np.ndarray) -> dict[str, Any]:

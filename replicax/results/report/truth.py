@@ -25,10 +25,7 @@ def as_truth(posterior: Any, truth: Any) -> Truth:
     `truth` is "modes25"; draws in the tree of the parameters, with a leading axis; or a dict from
     names of components to draws or numbers.
     """
-    components = posterior.components()
-    if truth is None:
-        note = posterior.metadata.note.get("target")
-        truth = _NOTED.get(note.get("target", "")) if isinstance(note, dict) else None
+    components, truth = posterior.components(), _name_of(posterior, truth)
     if truth is None or not components:
         return {}
     if isinstance(truth, str):
@@ -39,6 +36,14 @@ def as_truth(posterior: Any, truth: Any) -> Truth:
     else:
         known = _from_tree(posterior, truth)
     return {name: known[name] for name in components if name in known}
+
+
+def _name_of(posterior: Any, truth: Any) -> Any:
+    """Return the truth that was given, or the name of the one that the run's note implies."""
+    note = posterior.metadata.note.get("target")
+    if truth is not None or not isinstance(note, dict):
+        return truth
+    return _NOTED.get(str(note.get("target")))
 
 
 def _numbers(name: str, values: Any) -> np.ndarray:
@@ -67,8 +72,9 @@ def _from_tree(posterior: Any, truth: Any) -> Truth:
     return known
 
 
-def truth_section(posterior: Any, truth: Truth) -> Section | None:
-    """Return the comparison of means and spreads, and of mode masses for the 25 modes."""
+def truth_section(posterior: Any, given: Any, truth: Truth) -> Section | None:
+    """Return the comparison of means and spreads, and of mode masses for the 25 modes; `truth` is
+    what `as_truth` made of what was `given`."""
     if not truth:
         return None
     components = posterior.components()
@@ -79,8 +85,8 @@ def truth_section(posterior: Any, truth: Truth) -> Section | None:
         words = f"All means and variances are within {_FAR:g} standard errors of the truth."
     head = ("parameter", "mean", "true mean", "errors away", "std", "true std", "errors away")
     parts: list[Any] = [words, Table(head, rows, "Draws beside the truth")]
-    note = posterior.metadata.note.get("target")
-    if isinstance(note, dict) and _NOTED.get(note.get("target", "")) == "modes25":
+    name = _name_of(posterior, given)
+    if isinstance(name, str) and name == "modes25":
         parts.append(_mode_masses(posterior))
     return Section("truth", "Against the truth", parts)
 
