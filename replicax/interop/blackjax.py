@@ -70,7 +70,7 @@ def as_sampling_algorithm(
     for name in options:
         if name not in known:
             raise ValueError(f"{name} is no option of an algorithm.{suggest(name, known)}")
-    choices = {field.name: field.default for field in fields(Options)}
+    choices: dict[str, Any] = {field.name: field.default for field in fields(Options)}
     choices |= {"num_steps": num_steps, **options}
     target, batches = target_and_batches(target_or_energy, None, batch_size, choices["swap_energy"])
     if target.has_state or not isinstance(batches, NoBatches | RowBatches):

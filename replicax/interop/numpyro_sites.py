@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from replicax.errors import is_concrete
+
 
 class Site(NamedTuple):
     """What is known of a sample site before the model is run on numbers."""
@@ -48,18 +50,19 @@ def read_sites(
 
 
 def _read_site(numpyro: Any, site: dict[str, Any]) -> Site:
-    fn, value, observed = site["fn"], site["value"], bool(site["is_observed"])
+    fn, observed = site["fn"], bool(site["is_observed"])
+    value: Any = site["value"]
     is_discrete = not observed and bool(fn.support.is_discrete)
     shape = np.shape(value)
     if not observed and not is_discrete:
         shape = np.shape(numpyro.distributions.biject_to(fn.support).inv(value))
-    concrete = observed and value is not None and not isinstance(value, jax.core.Tracer)
+    concrete = observed and value is not None and is_concrete(value)
     return Site(
         observed,
         is_discrete,
         tuple(fn.batch_shape),
         {frame.dim: frame.name for frame in site["cond_indep_stack"]},
-        np.shape(value),
+        jax.numpy.shape(value),
         shape,
         value if concrete else None,
     )
