@@ -53,7 +53,7 @@ def _read_site(numpyro: Any, site: dict[str, Any]) -> Site:
     fn, observed = site["fn"], bool(site["is_observed"])
     value: Any = site["value"]
     is_discrete = not observed and bool(fn.support.is_discrete)
-    shape = np.shape(value)
+    own = shape = np.shape(value)
     if not observed and not is_discrete:
         shape = np.shape(numpyro.distributions.biject_to(fn.support).inv(value))
     concrete = observed and value is not None and is_concrete(value)
@@ -62,7 +62,7 @@ def _read_site(numpyro: Any, site: dict[str, Any]) -> Site:
         is_discrete,
         tuple(fn.batch_shape),
         {frame.dim: frame.name for frame in site["cond_indep_stack"]},
-        jax.numpy.shape(value),
+        own,
         shape,
         value if concrete else None,
     )
