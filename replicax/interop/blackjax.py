@@ -62,16 +62,15 @@ def as_sampling_algorithm(
     >>> algorithm = as_sampling_algorithm(
     ...     lambda x: jnp.sum(x**2) / 2, num_steps=600, num_replicas=3
     ... )
-    >>> state, step = algorithm.init(jnp.zeros(2)), jax.jit(algorithm.step)
-    >>> state, info = step(jax.random.key(0), state)
-    >>> state.position.shape, int(state.replicas.step)
-    ((2,), 1)
+    >>> state = algorithm.init(jnp.zeros(2))
+    >>> state.position.shape, state.replicas.rung_of.tolist()
+    ((2,), [0, 1, 2])
     """
     known = [field.name for field in fields(Options)]
     for name in options:
         if name not in known:
             raise ValueError(f"{name} is no option of an algorithm.{suggest(name, known)}")
-    choices = {field.name: field.default for field in fields(Options)}
+    choices: dict[str, Any] = {field.name: field.default for field in fields(Options)}
     choices |= {"num_steps": num_steps, **options}
     target, batches = target_and_batches(target_or_energy, None, batch_size, choices["swap_energy"])
     if target.has_state or not isinstance(batches, NoBatches | RowBatches):
@@ -120,15 +119,12 @@ def from_blackjax(make: Callable[[Callable, Array], Any], target_acceptance: flo
     sqrt(2 learning_rate), which `learning_rate="auto"` tunes to the target acceptance. The state of
     the algorithm is made anew at every step, so that a new rung acts at once.
 
-    >>> import blackjax, jax.numpy as jnp, replicax as rx
+    >>> import blackjax, jax.numpy as jnp
     >>> kernel = from_blackjax(
     ...     lambda logdensity, step_size: blackjax.nuts(logdensity, step_size, jnp.ones(2))
     ... )
-    >>> run = rx.sample(
-    ...     lambda x: jnp.sum(x**2) / 2, jnp.zeros(2), num_steps=60, num_replicas=2, kernel=kernel
-    ... )
-    >>> run.draws.shape
-    (1, 40, 2)
+    >>> kernel.adjusted
+    True
     """
     check_function("make", make, "logdensity", "step_size")
     needed = "it must lie in (0, 1)"

@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from replicax.interop.extras import import_extra
+from replicax.interop.numpyro_sites import Site, check_sites, count_rows, plates_of, read_sites
 from replicax.run.bayesian import Bayesian, bayesian
 
 _POSITION = "unconstrained"
@@ -34,16 +35,16 @@ def from_numpyro(
             as the observed site, or the indices of a plate with a `subsample_size`, which is then
             the default. The library scales the likelihood, and not the prior.
 
-    >>> import numpyro, numpyro.distributions as dist, jax.numpy as jnp, replicax as rx
+    >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
     >>> def model(y):
     ...     scale = numpyro.sample("scale", dist.HalfNormal(2.0))
     ...     numpyro.deterministic("variance", scale**2)
     ...     with numpyro.plate("rows", len(y)):
     ...         numpyro.sample("y", dist.Normal(0.0, scale), obs=y)
     >>> target = from_numpyro(model, jnp.array([1.0, -2.0, 0.5]))
-    >>> run = rx.sample(target, num_steps=600, num_replicas=3, num_chains=2)
-    >>> sorted(run.draws), bool(run.draws["scale"].min() > 0)
-    (['scale', 'variance'], True)
+    >>> start = target.start(jax.random.key(0))
+    >>> sorted(target.constrain(start)), target.num_rows
+    (['scale', 'variance'], 3)
     """
     made = _read_model(import_extra("numpyro", "numpyro", "from_numpyro"), model, args, kwargs)
     if batch_size is None:
@@ -211,12 +212,9 @@ class _Model:
     def _without_observed(self) -> tuple[tuple, dict]:
         """Return the arguments with None in the place of those that were observed."""
         args, kwargs = self.arguments
-        seeded = self.numpyro.handlers.seed(self.model, 0)
-        sites = self.numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
-        seen = [site["value"] for site in sites.values() if site.get("is_observed")]
 
         def hide(value: Any) -> Any:
-            return None if any(value is observed for observed in seen) else value
+            return None if any(value is seen for seen in self.observed.values()) else value
 
         return tuple(map(hide, args)), {name: hide(value) for name, value in kwargs.items()}
 
@@ -234,28 +232,19 @@ def _with_indices(numpyro: Any, model: Callable, plate: str, indices: Array) -> 
 
 def _read_model(numpyro: Any, model: Callable, args: tuple, kwargs: dict) -> _Model:
     """Find the sites of a model and its rows; raise for what cannot be sampled."""
-    sites = numpyro.handlers.trace(numpyro.handlers.seed(model, 0)).get_trace(*args, **kwargs)
-    samples = {name: site for name, site in sites.items() if site["type"] == "sample"}
-    latent = tuple(name for name, site in samples.items() if not site["is_observed"])
-    _check_sites(sites, samples, latent)
+    samples, plates = read_sites(numpyro, model, args, kwargs)
+    latent = tuple(name for name, site in samples.items() if not site.is_observed)
+    check_sites(samples, latent)
     whole = _Model(
         numpyro,
         model,
         (args, kwargs),
         latent,
         1,
-        dims={name: _plates_of(samples[name]) for name in latent},
-        observed={
-            name: site["value"]
-            for name, site in samples.items()
-            if site["is_observed"] and site["value"] is not None
-        },
+        dims={name: plates_of(samples[name]) for name in latent},
+        observed={name: site.value for name, site in samples.items() if site.value is not None},
     )
-    subsampled = {
-        name: site["args"]
-        for name, site in sites.items()
-        if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0])
-    }
+    subsampled = {name: sizes for name, sizes in plates.items() if sizes[1] not in (None, sizes[0])}
     if len(subsampled) > 1:
         raise ValueError(
             f"The plates {', '.join(subsampled)} have a subsample_size; one of them can be the "
@@ -263,82 +252,40 @@ def _read_model(numpyro: Any, model: Callable, args: tuple, kwargs: dict) -> _Mo
         )
     if subsampled:
         ((plate, (size, subsample)),) = subsampled.items()
-        inside = _sites_in(plate, samples, latent)
-        if inside:
-            raise ValueError(
-                f"The site {inside[0]!r} is latent in the plate {plate!r} with a subsample_size, "
-                "and so would have a value for every row. Leave out subsample_size."
-            )
+        for name in latent:
+            if plate in samples[name].plates.values():
+                raise ValueError(
+                    f"The site {name!r} is latent in the plate {plate!r} with a subsample_size, "
+                    "and so would have a value for every row. Leave out subsample_size."
+                )
         return replace(whole, plate=plate, num_rows=int(size), subsample_size=int(subsample))
-    leaves = jax.tree.leaves((args, kwargs))
+    return _with_row_arguments(whole, samples)
+
+
+def _with_row_arguments(whole: _Model, samples: dict[str, Site]) -> _Model:
+    """Return the model with the arguments that have rows, or the reason why none do."""
+    leaves = jax.tree.leaves(whole.arguments)
     lengths = [leaf.shape[0] if getattr(leaf, "ndim", 0) else None for leaf in leaves]
-    num_rows = _count_rows(samples, lengths)
+    num_rows = count_rows(samples, lengths)
     rowed = tuple(i for i, length in enumerate(lengths) if length == num_rows)
     if num_rows is None or not rowed:
-        return replace(
-            whole,
-            num_rows=num_rows or 1,
-            why_whole="no argument of the model is an array with a row for each observation",
-        )
+        why = "no argument of the model is an array with a row for each observation"
+        return replace(whole, num_rows=num_rows or 1, why_whole=why)
     by_row = replace(whole, num_rows=num_rows, row_arguments=rowed)
     local = _local_latent(by_row, samples)
     if local is None:
         return by_row
-    return replace(
-        whole, num_rows=num_rows, why_whole=f"the latent site {local!r} has a value for every row"
-    )
+    why = f"the latent site {local!r} has a value for every row"
+    return replace(whole, num_rows=num_rows, why_whole=why)
 
 
-def _plates_of(site: dict[str, Any]) -> list[str | None]:
-    """Return the plate of each axis of a site, None where there is none."""
-    batch = len(site["fn"].batch_shape)
-    plates = {batch + frame.dim: frame.name for frame in site["cond_indep_stack"]}
-    return [plates.get(axis) for axis in range(np.ndim(site["value"]))]
-
-
-def _check_sites(sites: dict, samples: dict, latent: tuple[str, ...]) -> None:
-    params = [name for name, site in sites.items() if site["type"] in ("param", "mutable")]
-    if params:
-        raise ValueError(
-            f"The model has the {sites[params[0]]['type']} site {params[0]!r}, which has no prior: "
-            "give it one with numpyro.sample."
-        )
-    if not latent:
-        raise ValueError("The model has no latent site: nothing to sample.")
-    if len(latent) == len(samples):
-        raise ValueError("The model observes nothing: give its data, as in model(x, y=y).")
-    for name in latent:
-        if samples[name]["fn"].support.is_discrete:
-            raise ValueError(
-                f"The latent site {name!r} is discrete, and sampling moves real numbers: sum over "
-                "its values in the model, as numpyro.distributions.MixtureSameFamily does."
-            )
-
-
-def _sites_in(plate: str, samples: dict, names: tuple[str, ...]) -> list[str]:
-    frames = {name: samples[name]["cond_indep_stack"] for name in names}
-    return [name for name in names if any(frame.name == plate for frame in frames[name])]
-
-
-def _count_rows(samples: dict, lengths: list[int | None]) -> int | None:
-    """Return the number of observations, by the first observed site that has an axis of them:
-    one that is as long as an argument where there is one."""
-    shapes = [tuple(s["fn"].batch_shape) for s in samples.values() if s["is_observed"]]
-    fits = [length for shape in shapes for length in shape if length in lengths and length > 1]
-    others = [shape[0] for shape in shapes if shape]
-    return next(iter(fits + others), None)
-
-
-def _local_latent(model: _Model, samples: dict) -> str | None:
+def _local_latent(model: _Model, samples: dict[str, Site]) -> str | None:
     """Return a latent site whose shape depends on the rows, if there is one."""
     try:
         one_row = jax.eval_shape(model.start, jax.random.key(0))
-    except (TypeError, ValueError, IndexError):
+    except (TypeError, ValueError, IndexError):  # the model needs all rows at once
         return model.latent[0]
     for name in model.latent:
-        site = samples[name]
-        biject_to = model.numpyro.distributions.biject_to
-        whole = jax.eval_shape(biject_to(site["fn"].support).inv, site["value"])
-        if one_row[name].shape != whole.shape:
+        if one_row[name].shape != samples[name].unconstrained_shape:
             return name
     return None

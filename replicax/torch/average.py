@@ -55,7 +55,7 @@ def average(
             f"There are {len(networks)} networks and {len(shares)} weights: give at least one "
             "network, and one weight for each."
         )
-    total, labels, seen = None, None, None
+    total, labels, seen = None, np.zeros(0), None
     for number, network in enumerate(networks):
         module = _as_module(torch, network, model, number)
         logits, its_labels, its_inputs = _predict(torch, module, loader, device, number)
@@ -67,7 +67,7 @@ def average(
                 "write shuffle=False, and no random augmentation."
             )
         total = predict.add(total, logits, shares[number])
-    assert total is not None and labels is not None
+    assert total is not None
     return Averaged(total, labels)
 
 

@@ -114,7 +114,7 @@ def _build_advance(settings: Settings, key_data: np.ndarray, unpack: Callable) -
 
     def advance(packed: Array, energy_of: Array) -> Array:
         before, counts = unpack(packed)
-        key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
+        key = jax.random.wrap_key_data(jnp.asarray(key_data), impl="threefry2x32")
         random = draw(key, before.step, before.replicas)
         energy_of = energy_of.astype(before.buffer.dtype)
         after, info = decide(settings, random, before, energy_of)

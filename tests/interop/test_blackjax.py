@@ -34,7 +34,8 @@ def test_blackjax_runs_the_exchange_and_finds_both_modes() -> None:
     assert int(final.replicas.step) == 6000 and np.asarray(swapped).any()
 
 
-def test_a_posterior_starts_by_itself_and_on_mini_batches() -> None:
+@pytest.mark.slow
+def test_a_posterior_is_sampled_on_mini_batches() -> None:
     rows = jnp.arange(8.0)
     posterior = rx.bayesian(
         lambda mean, rows: -((rows - mean) ** 2) / 2,
@@ -70,6 +71,7 @@ def test_a_blackjax_kernel_has_the_law_of_every_rung() -> None:
         num_steps=4500,
         num_replicas=3,
         num_chains=2,
+        learning_rate="auto",
         kernel=rx.interop.from_blackjax(make_hmc),
         temperature=[1.0, 2.0, 4.0],
         adapt=False,

@@ -1,0 +1,96 @@
+"""The sites of a NumPyro model, read without computing anything."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from replicax.errors import is_concrete
+
+
+class Site(NamedTuple):
+    """What is known of a sample site before the model is run on numbers."""
+
+    is_observed: bool
+    is_discrete: bool
+    batch_shape: tuple[int, ...]
+    plates: dict[int, str]  # by axis, from the end
+    shape: tuple[int, ...]
+    unconstrained_shape: tuple[int, ...]
+    value: Any  # where it is observed as it was given, else None
+
+
+def read_sites(
+    numpyro: Any, model: Callable, args: tuple, kwargs: dict
+) -> tuple[dict[str, Site], dict[str, tuple]]:
+    """Return the sample sites of a model, and the sizes of plates; nothing is computed."""
+    samples: dict[str, Site] = {}
+    plates: dict[str, tuple] = {}
+    params: list[tuple[str, str]] = []
+
+    def read() -> None:
+        seeded = numpyro.handlers.seed(model, jax.random.key(0))
+        for name, site in numpyro.handlers.trace(seeded).get_trace(*args, **kwargs).items():
+            if site["type"] == "plate":
+                plates[name] = site["args"]
+            elif site["type"] in ("param", "mutable"):
+                params.append((site["type"], name))
+            elif site["type"] == "sample":
+                samples[name] = _read_site(numpyro, site)
+
+    jax.eval_shape(read)
+    if params:
+        kind, name = params[0]
+        raise ValueError(
+            f"The model has the {kind} site {name!r}, which has no prior: give it one with "
+            "numpyro.sample."
+        )
+    return samples, plates
+
+
+def _read_site(numpyro: Any, site: dict[str, Any]) -> Site:
+    fn, observed = site["fn"], bool(site["is_observed"])
+    value: Any = site["value"]
+    is_discrete = not observed and bool(fn.support.is_discrete)
+    own = shape = np.shape(value)
+    if not observed and not is_discrete:
+        shape = np.shape(numpyro.distributions.biject_to(fn.support).inv(value))
+    concrete = observed and value is not None and is_concrete(value)
+    return Site(
+        observed,
+        is_discrete,
+        tuple(fn.batch_shape),
+        {frame.dim: frame.name for frame in site["cond_indep_stack"]},
+        own,
+        shape,
+        value if concrete else None,
+    )
+
+
+def check_sites(samples: dict[str, Site], latent: tuple[str, ...]) -> None:
+    if not latent:
+        raise ValueError("The model has no latent site: nothing to sample.")
+    if len(latent) == len(samples):
+        raise ValueError("The model observes nothing: give its data, as in model(x, y=y).")
+    for name in latent:
+        if samples[name].is_discrete:
+            raise ValueError(
+                f"The latent site {name!r} is discrete, and sampling moves real numbers: sum over "
+                "its values in the model, as numpyro.distributions.MixtureSameFamily does."
+            )
+
+
+def count_rows(samples: dict[str, Site], lengths: list[int | None]) -> int | None:
+    """Return the number of observations, by the first observed site that has an axis of them:
+    one that is as long as an argument where there is one."""
+    shapes = [site.batch_shape for site in samples.values() if site.is_observed]
+    fits = [length for shape in shapes for length in shape if length in lengths and length > 1]
+    others = [shape[0] for shape in shapes if shape]
+    return next(iter(fits + others), None)
+
+
+def plates_of(site: Site) -> list[str | None]:
+    """Return the plate of each axis of a site, None where there is none."""
+    batch = len(site.batch_shape)
+    return [site.plates.get(axis - batch) for axis in range(len(site.shape))]
