@@ -9,8 +9,6 @@ from replicax.results.energy_problems import find_energy_problems
 from replicax.results.mixing import exchanges, find_mixing_problems
 
 _RARE_SWAPS = 0.01  # of windows
-_FEW_RESTARTS = 10
-_OFTEN = 0.001  # of steps
 _FEW_WINDOWS = 10  # too few to judge a pair by
 _FIXED = 0.01  # a ladder that moves by less stands still
 _SAME = 0.05  # of the distance that neighbours on an even ladder would have
@@ -21,7 +19,6 @@ _UNKNOWN_BATCHES = ("a function of the step", "an iterable")
 def find_problems(posterior: Any) -> list[str]:
     """Return the problems of a run, one sentence each: those first that may be causes."""
     checks = (
-        _restarts,
         _unknown_law,
         _negative_buffer,
         _window_bias,
@@ -37,20 +34,6 @@ def find_problems(posterior: Any) -> list[str]:
         *find_mixing_problems(posterior),
     ]
     return [sentence for sentence in sentences if sentence is not None]
-
-
-def _restarts(posterior: Any) -> str | None:
-    """Replicas that break again and again, where the learning rate is too large."""
-    restarts = np.asarray(posterior._records.final.get("restarts", np.zeros((1, 1))))
-    chain, rung = np.unravel_index(int(np.argmax(restarts)), restarts.shape)
-    count = int(restarts[chain, rung])
-    if count < _FEW_RESTARTS or count < _OFTEN * posterior.num_steps:
-        return None
-    return (
-        f"Replicas on rung {rung} of chain {chain} broke {count} times in {posterior.num_steps} "
-        "steps, and were restarted from colder ones: little comes down from there. Write a smaller "
-        "hot end of learning_rate."
-    )
 
 
 def _unknown_law(posterior: Any) -> str | None:

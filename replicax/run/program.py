@@ -198,7 +198,7 @@ def _check_combination(
     if rule.uses_temperature and (kernel.has_own_prior or unseen):
         raise ValueError(
             f'There is a weight decay or prior that the rule "{rule.name}" would not see; put '
-            "it into the energy instead."
+            "it into the energy instead (of rx.supervised: prior_in_energy=True)."
         )
     if rule.judges_afresh and not batches.can_refresh:
         raise ValueError(

@@ -11,7 +11,6 @@ import replicax as rx
 from replicax.networks.build import build_evaluation
 from replicax.networks.options import TrainOptions
 from replicax.networks.problems import checked_first, find_training_problems
-from replicax.results.problems import _restarts
 from replicax.run.saver import Evaluation
 
 
@@ -68,15 +67,6 @@ def test_an_average_of_nothing_is_a_problem() -> None:
     assert "No network was averaged in 3 epochs: write a smaller settle_epochs" in sentence
     (sentence,) = find_training_problems(trained_of(3, [1.0, np.nan]))
     assert "networks on rungs [1] predict nothing finite" in sentence
-
-
-def test_replicas_that_break_again_and_again_are_a_problem() -> None:
-    def found(count: int, num_steps: int) -> str | None:
-        records = SimpleNamespace(final={"restarts": np.array([[0, 1, count]])})
-        return _restarts(SimpleNamespace(_records=records, num_steps=num_steps))
-
-    assert found(9, 100) is None and found(50, 100_000) is None
-    assert "rung 2 of chain 0 broke 50 times in 1000 steps" in (found(50, 1000) or "")
 
 
 @pytest.mark.parametrize(
