@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from replicax.api import sample as sample
     from replicax.networks import predict as predict
     from replicax.networks import swag as swag
+    from replicax.networks.classification import classification as classification
     from replicax.networks.problem import Supervised as Supervised
     from replicax.networks.problem import Test as Test
-    from replicax.networks.problem import classification as classification
     from replicax.networks.problem import supervised as supervised
     from replicax.networks.regression import regression as regression
     from replicax.networks.train import networks_of as networks_of
@@ -85,7 +85,8 @@ _NAMES = {
     "algorithm.target": "Target",
     "algorithm.tuning": "Gain Tuning",
     "api": "load sample",
-    "networks.problem": "Supervised Test classification supervised",
+    "networks.classification": "classification",
+    "networks.problem": "Supervised Test supervised",
     "networks.regression": "regression",
     "networks.train": "networks_of resume_training train",
     "networks.trained": "Trained",
