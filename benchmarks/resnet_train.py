@@ -9,8 +9,8 @@ import numpy as np
 from resnet_rows import Case, Setup
 
 from replicax.data import Dataset
+from replicax.networks.classification import classification
 from replicax.networks.options import TrainOptions
-from replicax.networks.problem import classification
 from replicax.networks.train import build_training
 from replicax.run import rows as layout
 from replicax.run.compiled_loop import build_chunk

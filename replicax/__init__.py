@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from replicax.interop.blackjax import as_sampling_algorithm as as_sampling_algorithm
     from replicax.networks import predict as predict
     from replicax.networks import swag as swag
+    from replicax.networks.classification import classification as classification
     from replicax.networks.hooks import Epoch as Epoch
     from replicax.networks.methods import Method as Method
     from replicax.networks.problem import Supervised as Supervised
     from replicax.networks.problem import Test as Test
-    from replicax.networks.problem import classification as classification
     from replicax.networks.problem import supervised as supervised
     from replicax.networks.regression import regression as regression
     from replicax.networks.train import networks_of as networks_of
@@ -94,9 +94,10 @@ _NAMES = {
     "algorithm.tuning": "Gain Tuning",
     "api": "load sample",
     "interop.blackjax": "as_sampling_algorithm",
+    "networks.classification": "classification",
     "networks.hooks": "Epoch",
     "networks.methods": "Method",
-    "networks.problem": "Supervised Test classification supervised",
+    "networks.problem": "Supervised Test supervised",
     "networks.regression": "regression",
     "networks.train": "networks_of resume_training train",
     "networks.trained": "Trained",

@@ -7,7 +7,8 @@ import numpy as np
 
 import replicax as rx
 from replicax.data import Dataset
-from replicax.networks.problem import Supervised, classification
+from replicax.networks.classification import classification
+from replicax.networks.problem import Supervised
 from replicax.nn.network import Network, apply_dense, batch_norm, init_dense
 
 NUM_ROWS = 32  # a power of two: the unit "total" scales without rounding

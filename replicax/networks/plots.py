@@ -156,7 +156,6 @@ def _plot_ladder(trained: "Trained", history: plots.History) -> "Figure":
     for rung, colour in figure_style.cold_to_hot(trained.num_replicas):
         left.plot(epochs, rates[:, rung], color=colour, lw=1.4, marker=marker)
     figure_style.label(left, "epoch", "learning rate (per mean loss)", "Learning rates of rungs")
-    figure_style.colour_key(left, trained.num_replicas, "rung (0 = coldest)")
     right.axhline(0, color=figure_style.INK, lw=1)
     line: Any = {"color": figure_style.CHAINS[0], "lw": 1.4, "marker": marker}
     right.plot(epochs, history["buffer"][0] / scale, **line)
@@ -186,7 +185,6 @@ def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
     figure_style.legend(over_time)
     figure_style.scatter(at_end, trained.verdict_rate, "o")
     figure_style.label(at_end, "pair (0 = coldest)", "", "The same, whole run")
-    figure_style.colour_key(at_end, trained.num_replicas - 1, "pair (0 = coldest)")
     over_time.set_ylim(bottom=0)
     figure_style.scatter(swaps, trained.window_swap_rate, "d", hollow=True)
     window = trained.window

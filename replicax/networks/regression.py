@@ -22,12 +22,11 @@ from replicax.errors import check_flag, check_function, choose, is_number, show
 from replicax.networks.arrays import check_like, check_pair
 from replicax.networks.likelihoods import Gaussian, Likelihood, Student
 from replicax.networks.predictor import Predictor
-from replicax.networks.problem import Supervised, supervised
+from replicax.networks.problem import FITS, Supervised, supervised
 from replicax.nn.network import Network
 
 NOISES = ("learned", "network")
 _KINDS = ("gaussian", "student")
-_FITS = "Do the start, the network and the data belong together?"
 
 
 class RegressionTest(NamedTuple):
@@ -141,7 +140,7 @@ def regression(
 
     def values(params: Any, model_state: Any, inputs: Any, train: bool) -> tuple[Any, Any]:
         """Return mean and scale of the standardised targets (row, target, 2), and the state."""
-        with explained("The network", _FITS):
+        with explained("The network", FITS):
             out, model_state = apply(scales.network_params(params), model_state, inputs, train)
         out = jnp.asarray(out, jnp.float32)
         out = out[:, None] if out.ndim == 1 else out

@@ -57,7 +57,7 @@ class Task:
 
     def problem(self) -> tuple[Any, Callable]:
         """Return the posterior, and the function that initialises its networks."""
-        from replicax.networks.problem import classification
+        from replicax.networks.classification import classification
 
         dataset = self.dataset()
         network = self.network(dataset)

@@ -107,7 +107,7 @@ def train(
         average_starts: average the predictions of the start networks, too (apart).
         keep_networks: store the coldest network of every epoch, as draws.
         keep_averaged: of the networks that are averaged at most so many, evenly spaced, and at most
-            256 MB, are kept for `trained.predict`; 0 keeps none.
+            256 MiB, are kept for `trained.predict`; 0 keeps none.
         burn_in: epochs before the average begins.
         average_rungs: how many of the coldest rungs are averaged, of methods with a ladder: one
             network in an epoch as ever, of these rungs in turn.

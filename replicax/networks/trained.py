@@ -150,6 +150,11 @@ class Trained(Posterior):
                 f'The method "{self.method}" averages no networks, so that there are none to '
                 "predict with: start another run from this one."
             )
+        if float(self._final("average.weight")):
+            return (
+                "The networks of the average were not kept, as in folders of earlier versions: "
+                "train again to predict."
+            )
         return (
             "No network has joined the average yet, so that there is none to predict with: train "
             "for more epochs than burn_in, and for a whole cycle where the method has cycles."

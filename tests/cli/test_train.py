@@ -245,6 +245,7 @@ def test_predict_writes_probabilities_and_says_how_sure_they_are(here, capsys, t
     images, trained = problem.test.inputs, rx.load("run", problem)
     np.save(tmp_path / "images.npy", images)
     out = tmp_path / "new" / "probs.npy"
+    capsys.readouterr()  # what the model prints when it is imported
     numbers = run_json(capsys, "predict", "run", tmp_path / "images.npy", "--out", out)
     assert np.load(out) == pytest.approx(np.exp(trained.predict(images)), abs=1e-6)
     assert (numbers["images"], numbers["networks"], numbers["by"]) == (12, 3, "probabilities")

@@ -24,7 +24,7 @@ MUTATIONS = [
         ("if batch is None and takes_batch(target):", "if batch is None and False:", _TABLE),
     ),
     *mutations_of(
-        "networks/problem.py",
+        "networks/classification.py",
         ("dataset = dataset.check()", "dataset = dataset", _TABLE),
     ),
     *mutations_of(

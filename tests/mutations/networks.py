@@ -48,6 +48,10 @@ PROBLEM = mutations_of(
         "np.asarray(of_posterior, float) / self.num_rows",
         _UNITS,
     ),
+)
+
+CLASSIFICATION = mutations_of(
+    "networks/classification.py",
     (
         "augmentation(mean, std) if augment else None",
         "augmentation(mean, std) if not augment else None",
@@ -439,6 +443,7 @@ MUTATIONS = [
     *TEMPERED,
     *TEMPERED_MOVES,
     *PROBLEM,
+    *CLASSIFICATION,
     *METHODS,
     *OPTIONS,
     *EVALUATE,

@@ -6,7 +6,7 @@ import numpy as np
 from tiny_networks import NETWORK, tiny_data, tiny_problem
 
 from replicax.data import augmentation
-from replicax.networks.problem import classification
+from replicax.networks.classification import classification
 
 
 def test_augmentation_is_on_and_follows_its_key() -> None:

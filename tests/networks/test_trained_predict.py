@@ -148,7 +148,7 @@ def test_what_cannot_be_asked_for_is_refused(trained: rx.Trained, monkeypatch) -
     monkeypatch.setattr(kept, "read", lambda *records: None)
     options: Any = trained.metadata.training
     for changed, sentence in (
-        ({}, "train for more epochs than burn_in"),
+        ({}, "earlier versions"),
         ({"keep_averaged": 0}, "train with keep_averaged=100"),
         ({"method": "pretrain", "learning_rate": None}, '"pretrain" averages no networks'),
     ):
@@ -156,6 +156,12 @@ def test_what_cannot_be_asked_for_is_refused(trained: rx.Trained, monkeypatch) -
             for name, value in changed.items():
                 patch.setitem(options, name, value)
             rx.Trained(trained._records, None, PROBLEM).predict(IMAGES)
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(ValueError, match="more epochs than burn_in"),
+    ):
+        patch.setitem(trained._records.final, "average.weight", np.zeros(()))
+        rx.Trained(trained._records, None, PROBLEM).predict(IMAGES)
 
 
 def test_a_loss_predicts_with_its_logits(trained: rx.Trained) -> None:

@@ -11,7 +11,8 @@ from altered_runs import alter
 from numpy.testing import assert_allclose, assert_array_equal
 
 import replicax as rx
-from replicax.results import plots
+from replicax.results import figure_style, plots
+from replicax.results.draw_plots import plot_draws
 from replicax.run import round_trips
 
 NUM_STEPS, EVERY, BURN_IN = 600, 20, 110
@@ -97,7 +98,8 @@ def test_every_axis_is_named(figures):
 
 
 def test_ladder_is_the_history_of_learning_rates(posterior, figures):
-    over_time, at_end = figures["ladder"].axes
+    over_time, at_end, key = figures["ladder"].axes
+    assert key.get_ylabel() == "rung (0 = coldest)"
     drawn = lines(over_time)
     assert len(drawn) == 5
     assert over_time.get_yscale() == "log" and over_time.get_ylabel() == "learning rate"
@@ -116,7 +118,9 @@ def test_colours_run_from_cold_to_hot(figures):
 
 
 def test_rates_are_differences_of_counts(posterior, figures):
-    over_time, at_end = figures["rates"].axes
+    over_time, at_end, key = figures["rates"].axes
+    assert key.get_ylabel() == "pair (0 = coldest)" and key.get_ylim() == (-0.5, 3.5)
+    assert_array_equal(key.get_yticks(), [0, 1, 2, 3])
     drawn = lines(over_time)
     assert len(drawn) == 4
     steps = drawn[0].get_xdata()
@@ -177,6 +181,22 @@ def test_paths_show_all_replicas_and_mark_round_trips(posterior, figures):
     assert f"{len(marks.get_xdata())} round trip" in words(figures["paths"])
 
 
+def test_paths_thin_themselves_before_they_are_solid():
+    """30 replicas that go up and down without a pause: few are grey, over a part of the steps."""
+    walk = np.abs((np.arange(20_000)[:, None] + 2 * np.arange(30)) % 58 - 29)
+    axes = figure_style.new_figure(10, 3.6).add_subplot()
+    plots.draw_paths(axes, walk)
+    *drawn, _ = axes.get_lines()
+    assert 3 <= len(drawn) < 10
+    moves = [np.count_nonzero(np.diff(line.get_ydata())) for line in drawn]
+    assert max(moves) <= 450 and sum(moves) < 3000
+    (label,) = (text.get_text() for text in axes.get_legend().get_texts())
+    assert f"{len(drawn) - 1} of 29 others in grey" in label
+    calm = figure_style.new_figure(10, 3.6).add_subplot()
+    plots.draw_paths(calm, np.repeat(walk[:30], 500, axis=0))  # a move in 500 steps
+    assert len(calm.get_lines()) == 31 and calm.get_lines()[0].get_xdata()[0] == 0
+
+
 @pytest.mark.parametrize("num_replicas", [2, 3, 6])
 def test_trip_ends_agree_with_the_count_of_a_run(num_replicas):
     rng = np.random.default_rng(num_replicas)
@@ -207,6 +227,32 @@ def test_trips_end_at_the_counts_beside_lemma_1(posterior, figures):
     expected = posterior.summary()["round_trips_per_1000_steps_expected"]
     per_1000 = dashed(axes).get_ydata()[-1] / (NUM_STEPS - BURN_IN) * 1000
     assert per_1000 == pytest.approx(np.mean(expected), abs=1e-3)
+
+
+def test_draws_say_what_they_leave_out_and_take_names():
+    start = {"a": jnp.zeros(3), "b": jnp.zeros(()), "c": jnp.zeros((2, 2)), "d": jnp.zeros(1)}
+    run = quick(lambda x: sum(jnp.sum(leaf**2) for leaf in x.values()), start, num_replicas=2)
+
+    def shown(var_names=None):
+        figure = plot_draws(run, var_names)
+        return [a.get_ylabel() for a in figure.axes if a.get_ylabel()], figure._suptitle
+
+    labels, left_out = shown()
+    assert labels == ["a[0]", "a[1]", "a[2]", "b", "energy"]
+    assert left_out.get_text() == "4 of 9 parameters; left out: c, d (var_names chooses)"
+    labels, left_out = shown(["c[1, 0]", "b"])
+    assert labels[:3] == ["c[1, 0]", "b", "energy"]
+    assert "left out: a, 3 of c, d" in left_out.get_text()
+    assert shown("a")[0] == ["a[0]", "a[1]", "a[2]", "energy"]
+    assert shown(("a", "b", "c", "d"))[1] is None
+    for wrong, sentence in (
+        ("e", "the parameters are a, b, c, d"),
+        (["a[3]"], r"a has a\[0\]"),
+        (3, "var_names is 3"),
+        ([1], r"var_names is \[1\]"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            plot_draws(run, wrong)
 
 
 def test_draws_have_traces_marginals_and_a_map(posterior, figures):

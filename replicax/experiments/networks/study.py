@@ -22,8 +22,9 @@ from replicax.experiments.networks.numbers import (
 from replicax.experiments.shared.measured import stack
 from replicax.experiments.shared.study import Cell, Record, Results, Scale, Study, Work
 from replicax.networks import predict
+from replicax.networks.classification import classification
 from replicax.networks.options import TrainOptions
-from replicax.networks.problem import Supervised, classification
+from replicax.networks.problem import Supervised
 from replicax.nn.small import small_cnn
 from replicax.run.initial import per_replica
 

@@ -40,3 +40,29 @@ from replicax.networks.predict.uncertainty import mutual_information as mutual_i
 from replicax.networks.predict.uncertainty import out_of_distribution as out_of_distribution
 from replicax.networks.predict.uncertainty import total_variation as total_variation
 from replicax.networks.predict.uncertainty import uncertainty as uncertainty
+
+__all__ = [
+    "Average",
+    "Metrics",
+    "Reliability",
+    "Uncertainty",
+    "accuracy",
+    "accuracy_interval",
+    "add",
+    "agreement",
+    "auroc",
+    "average",
+    "brier",
+    "calibration_error",
+    "entropy",
+    "evaluate",
+    "log_probabilities",
+    "merge",
+    "mutual_information",
+    "nll",
+    "out_of_distribution",
+    "plot_reliability",
+    "reliability",
+    "total_variation",
+    "uncertainty",
+]
