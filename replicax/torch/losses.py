@@ -13,24 +13,22 @@ def to_host(torch: Any, losses: Any, count: int) -> np.ndarray:
     if isinstance(losses, torch.Tensor | np.ndarray):
         if losses.shape != (count,):
             raise ValueError(_wrong_number(f"of shape {tuple(losses.shape)}", count))
-        return _copy(losses) if isinstance(losses, torch.Tensor) else losses
+        return np.array(losses.tolist())
     if not isinstance(losses, list | tuple):
         raise ValueError(_wrong_number(show(losses), count))
     if len(losses) != count:
         raise ValueError(_wrong_number(f"{len(losses)} numbers", count))
     if all(type(value) is float for value in losses):
         return np.array(losses)
-    _check(torch, losses)
-    parts = [value if isinstance(value, torch.Tensor) else None for value in losses]
-    device = next((part.device for part in parts if part is not None), "cpu")
-    with torch.no_grad():
-        if any(part is None or part.device != device or part.ndim for part in parts):
-            parts = [torch.as_tensor(x, device=device).float().reshape(()) for x in losses]
-        return _copy(torch.stack(parts))
-
-
-def _copy(losses: Any) -> np.ndarray:
-    return losses.detach().float().cpu().numpy()
+    try:
+        stacked = torch.stack(losses)
+    except (TypeError, RuntimeError):  # numbers among them, or tensors of several devices
+        _check(torch, losses)
+        device = next((x.device for x in losses if isinstance(x, torch.Tensor)), "cpu")
+        stacked = torch.stack([torch.as_tensor(x, device=device).reshape(()) for x in losses])
+    if stacked.ndim > 1:
+        _check(torch, losses)
+    return np.array(stacked.flatten().tolist())  # one copy
 
 
 def _check(torch: Any, losses: Any) -> None:

@@ -5,6 +5,7 @@ every room of `replicax/` says which line, what it becomes, and which few quick 
 fail. `tests/run_mutants.py` applies them one after another to a copy of the package.
 """
 
+from importlib.util import find_spec
 from typing import NamedTuple
 
 
@@ -32,6 +33,7 @@ def all_mutations() -> list[Mutation]:
         algorithm,
         data,
         inputs,
+        interop,
         networks,
         nn,
         posteriors,
@@ -40,8 +42,9 @@ def all_mutations() -> list[Mutation]:
         results,
         run,
         storage,
+        torch_bridge,
     )
 
-    rooms = (algorithm, posteriors, run, storage, results, report, networks, predictions)
-    rooms += (nn, data, inputs)
+    rooms = [algorithm, posteriors, run, storage, results, report, networks, predictions, nn, data]
+    rooms += [inputs, interop] + ([torch_bridge] if find_spec("torch") else [])
     return [mutation for room in rooms for mutation in room.MUTATIONS]

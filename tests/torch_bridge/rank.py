@@ -9,7 +9,7 @@ import torch
 
 import replicax as rx
 
-COUNTS = {2: (1, 3)}  # replicas of each rank
+COUNTS = {2: (3, 1)}  # replicas of each rank
 
 
 def make(count: int) -> list[torch.optim.Optimizer]:

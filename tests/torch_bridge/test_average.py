@@ -63,6 +63,15 @@ def test_what_cannot_be_averaged_is_refused(case) -> None:
     shuffled = torch.utils.data.DataLoader(data, batch_size=16, shuffle=True)
     with pytest.raises(ValueError, match="shuffle=False"):
         rx.torch.average(models, shuffled)
+    labels = torch.zeros(4, dtype=torch.long)
+    passes = iter([[(torch.zeros(4, 4), labels)], [(torch.ones(4, 4), labels)]])
+
+    class Augmented:
+        def __iter__(self):
+            return iter(next(passes))
+
+    with pytest.raises(ValueError, match="no random augmentation"):
+        rx.torch.average(models[:2], Augmented())
     with pytest.raises(ValueError, match="0 networks"):
         rx.torch.average([], loader)
     with pytest.raises(ValueError, match="3 networks and 1 weights"):

@@ -17,4 +17,4 @@ def test_blocks_run(tmp_path, monkeypatch) -> None:
     for block in re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE):
         exec(compile(block, str(PAGE), "exec"), scope)
     assert scope["averaged"].metrics().accuracy > 0.8
-    assert scope["exchange"].num_steps == 80
+    assert scope["exchange"].num_steps == 240

@@ -1,0 +1,53 @@
+"""Mutations of `replicax/torch/`, which count where PyTorch is installed."""
+
+from mutations import mutations_of
+
+_FILE = "torch_bridge/test_exchange.py"
+_RATES = f"{_FILE}::test_every_optimizer_has_the_rate_of_its_rung"
+_RESUMED = f"{_FILE}::test_a_resumed_exchange_goes_on_exactly"
+_FACTOR = f"{_FILE}::test_schedulers_that_multiply_rates_multiply_the_ladder[step-before]"
+_NOISE = f"{_FILE}::test_langevin_noise_has_the_temperature_of_the_coldest_rung"
+_AGAIN = f"{_FILE}::test_langevin_noise_resumes_exactly"
+_BAD = f"{_FILE}::test_bad_losses_are_refused_and_nothing_swaps"
+_RANKS = "torch_bridge/test_ranks.py"
+
+EXCHANGE = mutations_of(
+    "torch/exchange.py",
+    ('learning_rate")[self._rung_of].tolist()', 'learning_rate").tolist()', _RATES),
+    ("if not all(map(math.isfinite, losses.tolist())):", "if False:", _BAD),
+    ("factor = self._rates.factor * factor", "factor = self._rates.factor", _FACTOR),
+    ('self._paths.replace(state["paths"].numpy())', "pass", _RESUMED),
+    (
+        "if before[number] != self._rung_of[number]:",
+        "if before[number] == self._rung_of[number]:",
+        f"{_FILE}::test_a_swap_keeps_memory_or_resets_it",
+    ),
+)
+
+PARTS = [
+    *mutations_of(
+        "torch/langevin.py",
+        ("2 * (1 - group", "2 * (1 + group", _NOISE),
+        ("[self._seed % 2**64, step, replica, times]", "[self._seed % 2**64, times]", _NOISE),
+    ),
+    *mutations_of(
+        "torch/optimizers.py",
+        (
+            "if not np.all(off < _SAME):",
+            "if False:",
+            f"{_FILE}::test_schedulers_that_set_rates_are_refused_and_nothing_swaps",
+        ),  # fmt: skip
+    ),
+    *mutations_of(
+        "torch/ranks.py",
+        ("self.first = int(self.counts[: self.rank].sum())", "self.first = self.rank", _RANKS),
+        ("if told[:, 0].any():", "if False:", _RANKS),
+    ),
+    *mutations_of(
+        "torch/average.py",
+        ("elif its_inputs != seen or", "elif", "torch_bridge/test_average.py"),
+        ("module.eval()", "module.train()", "torch_bridge/test_average.py"),
+    ),
+]
+
+MUTATIONS = [*EXCHANGE, *PARTS]
