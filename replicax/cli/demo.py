@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from replicax.cli import shared
-from replicax.cli.shared import Json, Seed
+from replicax.cli import output
+from replicax.cli.arguments import Json, Seed
 from replicax.errors import at_least, choose
 
 _DEFAULT_OUT = Path("replicax-demo")
@@ -41,9 +41,9 @@ def demo(
 
     choose("--preset", preset, presets.NAMES)
     at_least("--steps", steps, presets.get(preset)["burn_in"] + 1)
-    with shared.quietly(as_json):
+    with output.quietly(as_json):
         posterior = demo.run_demo(out, steps, chains, seed, preset=preset)
         accuracy = demo.compare_with_truth(posterior)
         figures = demo.plot_demo(posterior, out / "figures") if plots else []
     extra = {"demo": accuracy, "figures": [str(path) for path in figures]}
-    return shared.finish(posterior, as_json, extra, demo.render(accuracy))
+    return output.finish(posterior, as_json, extra, demo.render(accuracy))

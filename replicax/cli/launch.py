@@ -13,7 +13,8 @@ from typing import IO, Annotated
 
 import typer
 
-from replicax.cli.shared import FAULTY_INPUT, FINISHED, INTERRUPTED, NONFINITE, print_error
+from replicax.cli.messages import print_error
+from replicax.cli.output import FAULTY_INPUT, FINISHED, INTERRUPTED, NONFINITE
 
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 20.0  # to end after SIGTERM

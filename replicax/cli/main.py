@@ -9,18 +9,19 @@ from typing import Annotated, Any
 import typer
 
 from replicax.cli import (
+    arguments,
     demo,
     launch,
+    messages,
     plan,
     predict,
     report,
     reproduce,
     results,
     sample,
-    shared,
     train,
 )
-from replicax.cli.shared import FAULTY_INPUT, FINISHED, INTERRUPTED
+from replicax.cli.output import FAULTY_INPUT, FINISHED, INTERRUPTED
 from replicax.version import __version__
 
 app = typer.Typer(
@@ -80,7 +81,7 @@ for function in (
     results.summary, results.plot, report.report, report.watch, results.evaluate, predict.predict,
     reproduce.reproduce,
 ):  # fmt: skip
-    app.command(cls=shared.Command)(function)
+    app.command(cls=arguments.Command)(function)
 
 
 def main(args: list[str] | None = None) -> int:
@@ -90,14 +91,14 @@ def main(args: list[str] | None = None) -> int:
     args = [arg for arg in args if arg != "--traceback"]
     try:
         return app(args or ["--help"], prog_name="replicax", standalone_mode=False) or FINISHED
-    except shared.InterruptedByUser:
-        shared.print_error("Interrupted. Everything saved so far is kept.")
+    except arguments.InterruptedByUser:
+        messages.print_error("Interrupted. Everything saved so far is kept.")
         return INTERRUPTED
-    except (ValueError, OSError, ImportError, shared.UsageError) as error:
+    except (ValueError, OSError, ImportError, messages.UsageError) as error:
         if with_traceback:
             raise
-        sentence = shared.describe_error(error)
-        shared.print_error(shared.as_written(sentence, _options_of(args)))
+        sentence = messages.describe_error(error)
+        messages.print_error(messages.as_written(sentence, _options_of(args)))
         return FAULTY_INPUT
 
 

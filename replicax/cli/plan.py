@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from replicax.cli import shared
-from replicax.cli.shared import Json, read_numbers
+from replicax.cli import output
+from replicax.cli.arguments import Json, read_numbers
 
 
 def plan(
@@ -45,4 +45,4 @@ def plan(
         temperatures=read_numbers("--temperatures", temperatures),
         num_params=params,
     )
-    shared.show(prediction, as_json, planner.render)
+    output.show(prediction, as_json, planner.render)

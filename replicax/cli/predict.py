@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from replicax.cli import shared
-from replicax.cli.shared import Json, RunDir
+from replicax.cli import output
+from replicax.cli.arguments import Json, RunDir
 from replicax.cli.train import DataDir, absolute_folder, read_task
 
 _ROWS = 2048  # whose predictions by every network are in memory at once
@@ -48,13 +48,13 @@ def predict(
     if out is not None and out.suffix != ".npy":
         raise ValueError(f"--out is {str(out)!r}; write the name of a .npy file.")
     task = read_task(run_dir, "predict there with rx.load(run_dir, problem).predict(inputs)")
-    with shared.quietly(as_json):
+    with output.quietly(as_json):
         problem, _ = replace(task, data_dir=absolute_folder(data_dir) or task.data_dir).problem()
         numbers, predicted = _predict(run_dir, problem, inputs, members, by)
     if out is not None:
         _write(out, predicted)
     numbers["out"] = None if out is None else str(out)
-    shared.show(numbers, as_json, _render)
+    output.show(numbers, as_json, _render)
 
 
 def _predict(

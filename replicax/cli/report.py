@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from replicax.cli import shared
-from replicax.cli.shared import Json, RunDir
+from replicax.cli import folders, output
+from replicax.cli.arguments import Json, RunDir
 
 Truth = Annotated[
     str | None,
@@ -44,11 +44,11 @@ def report(
     _stay_on_cpu()
     import replicax as rx
 
-    shared.read_metadata(run_dir)
-    with shared.quietly(as_json):
+    folders.read_metadata(run_dir)
+    with output.quietly(as_json):
         path = rx.report(run_dir, out, truth=_find(truth))
     if as_json:
-        shared.print_json({"report": str(path), "bytes": path.stat().st_size})
+        output.print_json({"report": str(path), "bytes": path.stat().st_size})
     else:
         typer.echo(str(path))
 
@@ -76,15 +76,15 @@ def watch(
     from replicax.report_run import LivePages
 
     if not run_dir.is_dir():
-        shared.read_metadata(run_dir)  # says what is wrong
+        folders.read_metadata(run_dir)  # says what is wrong
     plotly_script()  # or says what to install
-    with shared.quietly(as_json):
+    with output.quietly(as_json):
         pages = LivePages(run_dir, _find(truth))
         server = open_server(pages.page, pages.version, port)
     with server:
         place = address(server)
         if as_json:
-            shared.print_json({"address": place, "run_dir": str(run_dir)})
+            output.print_json({"address": place, "run_dir": str(run_dir)})
         else:
             typer.echo(f"{run_dir} is shown at {place} (Ctrl-C ends this).")
         with contextlib.suppress(KeyboardInterrupt):

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from replicax.cli import shared
-from replicax.cli.shared import Json
+from replicax.cli import output
+from replicax.cli.arguments import Json
 
 _OUT = Path("results")
 
@@ -90,7 +90,7 @@ def reproduce(
 
     summaries, programs = [], Programs()
     for name in chosen:
-        with shared.quietly(as_json):
+        with output.quietly(as_json):
             if name == experiments.TABLE2:
                 summary = _reproduce_table2(table2_options, out)
             else:
@@ -101,11 +101,11 @@ def reproduce(
                 )  # fmt: skip
         summaries.append(summary)
         if not as_json:
-            shared.print_tables(_render(summary))
+            output.print_tables(_render(summary))
             typer.echo(f"Page: {out / summary['study']}.md\n")
         page.write_index(out, experiments.NAMES)
     if as_json:
-        shared.print_json(summaries)
+        output.print_json(summaries)
 
 
 def _choose_studies(names: list[str]) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ def _list_studies(as_json: bool) -> None:
     from replicax import experiments
 
     titles = {name: experiments.title_of(name) for name in experiments.NAMES}
-    shared.show(titles, as_json, _render_titles)
+    output.show(titles, as_json, _render_titles)
 
 
 def _render_titles(titles: dict[str, str]) -> Any:

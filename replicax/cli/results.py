@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from replicax.cli import shared
-from replicax.cli.shared import Json, RunDir
+from replicax.cli import folders, output
+from replicax.cli.arguments import Json, RunDir
 from replicax.cli.train import DataDir, absolute_folder, read_task
 from replicax.networks.tasks import absolute
 
@@ -26,9 +26,9 @@ def summary(run_dir: RunDir, as_json: Json = False) -> None:
       replicax summary runs/energy-1
       replicax summary runs/energy-1 --json | jq .round_trips
     """
-    with shared.quietly(as_json):
+    with output.quietly(as_json):
         numbers = _load(run_dir).summary()
-    shared.show_summary(numbers, as_json)
+    output.show_summary(numbers, as_json)
 
 
 def plot(
@@ -54,14 +54,14 @@ def plot(
     """
     folder = run_dir / "figures" if out is None else out
     chosen = {} if var_names is None else {"var_names": re.split(r",\s*(?![^\[]*\])", var_names)}
-    with shared.quietly(as_json):
+    with output.quietly(as_json):
         posterior = _load(run_dir)
         if chosen and "networks" in type(posterior).__module__:
             raise ValueError("--var-names chooses draws, of which a training has no figure.")
         figures = posterior.plot(folder, **chosen)
     paths = [str(folder / f"{name}.png") for name in figures]
     if as_json:
-        shared.print_json({"figures": paths})
+        output.print_json({"figures": paths})
     else:
         typer.echo("\n".join(paths))
 
@@ -94,13 +94,13 @@ def evaluate(
     trained = _load(run_dir)
     if not isinstance(trained, Trained):
         raise ValueError(f"{run_dir} contains no networks; use `replicax summary {run_dir}`.")
-    with shared.quietly(as_json):
+    with output.quietly(as_json):
         numbers = summarise(trained)
         if outside is not None:
             numbers["outside"] = _evaluate_outside(trained, outside, data_dir)
         if figures:
             trained.plot(run_dir / "figures")
-    shared.show(numbers, as_json, render)
+    output.show(numbers, as_json, render)
     if figures and not as_json:
         typer.echo(f"Figures are in {run_dir / 'figures'}{os.sep}")
 
@@ -108,7 +108,7 @@ def evaluate(
 def _load(run_dir: Path) -> Any:
     import replicax as rx
 
-    shared.read_metadata(run_dir)
+    folders.read_metadata(run_dir)
     return rx.load(run_dir)
 
 

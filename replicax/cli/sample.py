@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from replicax.cli import shared, train
-from replicax.cli.shared import (
+from replicax.cli import arguments, folders, output, train
+from replicax.cli.arguments import (
     CheckpointEvery,
     Coordinator,
     Devices,
@@ -18,10 +18,10 @@ from replicax.cli.shared import (
     RunDir,
     Seed,
     Window,
-    finish,
     read_interval,
     read_numbers,
 )
+from replicax.cli.output import finish
 from replicax.errors import at_least
 from replicax.user_code import TargetSpec
 
@@ -183,10 +183,10 @@ def sample(
     is_given = rates is not None and replicas is None
     if is_given and not any(_is_ladder(values) for values in (rates, temperatures)):
         replicas = 16
-    shared.join_processes(coordinator, num_processes, process_id)
-    with shared.quietly(as_json):
+    output.join_processes(coordinator, num_processes, process_id)
+    with output.quietly(as_json):
         spec = TargetSpec.from_command_line(target, params, batches, batch_size)
-        folder = shared.new_run_folder(out, spec.name)
+        folder = folders.new_run_folder(out, spec.name)
         loaded = spec.load()
         posterior = rx.sample(
             loaded.target,
@@ -214,7 +214,7 @@ def sample(
             checkpoint_every=read_interval(checkpoint_every),
             keep_checkpoints=keep_checkpoints,
             note=spec.to_note(),
-            devices=shared.read_devices(devices),
+            devices=arguments.read_devices(devices),
         )
     return finish(posterior, as_json)
 
@@ -263,8 +263,8 @@ def resume(
     """
     import replicax as rx
 
-    shared.join_processes(coordinator, num_processes, process_id)
-    metadata = shared.read_metadata(run_dir)
+    output.join_processes(coordinator, num_processes, process_id)
+    metadata = folders.read_metadata(run_dir)
     if metadata.kind == "train":
         if steps is not None:
             raise ValueError("This run is measured in epochs: use --epochs N instead of --steps.")
@@ -272,7 +272,7 @@ def resume(
             "checkpoint_every": read_interval(checkpoint_every),
             "keep_checkpoints": keep_checkpoints,
             "force": force,
-            "devices": shared.read_devices(devices),
+            "devices": arguments.read_devices(devices),
         }
         return train.resume(run_dir, metadata, epochs, progress, as_json, saving)
     spec = TargetSpec.from_note(metadata.note)
@@ -285,15 +285,15 @@ def resume(
         )
     else:
         spec = spec.updated(params, batches, batch_size)
-        shared.say_what_runs(spec.target, run_dir)
-    with shared.quietly(as_json):
+        folders.say_what_runs(spec.target, run_dir)
+    with output.quietly(as_json):
         needs_params = metadata.params["structure"] is None  # a tree of the user's own types
         loaded = spec.load(needs_params)
         posterior = rx.resume(
             run_dir,
             loaded.target,
             num_steps=steps,
-            params=shared.structure_of(loaded.params) if needs_params else None,
+            params=folders.structure_of(loaded.params) if needs_params else None,
             batches=loaded.batches,
             batch_size=loaded.batch_size,
             progress=progress,
@@ -301,9 +301,9 @@ def resume(
             keep_checkpoints=keep_checkpoints,
             force=force,
             note=spec.to_note(),
-            devices=shared.read_devices(devices),
+            devices=arguments.read_devices(devices),
         )
-    if steps is None and shared.is_finished(metadata) and shared.writes():
+    if steps is None and folders.is_finished(metadata) and output.writes():
         typer.echo("This run was already finished; make it longer with --steps N.", err=True)
     return finish(posterior, as_json)
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from replicax.cli import shared
-from replicax.cli.shared import (
+from replicax.cli import arguments, folders, output
+from replicax.cli.arguments import (
     CheckpointEvery,
     Coordinator,
     Devices,
@@ -18,10 +18,10 @@ from replicax.cli.shared import (
     Progress,
     Seed,
     Window,
-    finish,
     read_interval,
     read_numbers,
 )
+from replicax.cli.output import finish
 from replicax.networks.tasks import AUGMENTED, DEFAULTS, MODELS, Task, absolute
 
 Data = Annotated[str, typer.Option(help="cifar10, cifar100, digits, or FILE.PY:NAME.")]
@@ -201,7 +201,7 @@ def train(
     for --data, an rx.data.Dataset or a function that returns one. Exit codes are those of
     `replicax sample`. Continue a run with `replicax resume RUN_DIR`.
     """
-    shared.join_processes(coordinator, num_processes, process_id)
+    output.join_processes(coordinator, num_processes, process_id)
     defaults = _defaults(data)
     rate = read_numbers("--learning-rate", learning_rate)
     if rate is None and method in ("deo-star", "deo"):
@@ -237,7 +237,7 @@ def train(
         "seed": seed,
         "checkpoint_every": read_interval(checkpoint_every),
         "keep_checkpoints": keep_checkpoints,
-        "devices": shared.read_devices(devices),
+        "devices": arguments.read_devices(devices),
     }
     task = _task(
         model, data, batch_size, augment, bf16, weight_decay, unit, validation, data_dir, download
@@ -302,10 +302,10 @@ def resume(
     """Continue a run of `replicax train`, for `replicax resume`."""
     from replicax.networks.train import resume_training
 
-    with shared.quietly(as_json):
+    with output.quietly(as_json):
         problem, _ = read_task(run_dir).problem()
         trained = resume_training(run_dir, problem, epochs=epochs, progress=progress, **saving)
-    if epochs is None and shared.is_finished(metadata) and shared.writes():
+    if epochs is None and folders.is_finished(metadata) and output.writes():
         typer.echo("This run was already finished; make it longer with --epochs N.", err=True)
     return finish(trained, as_json)
 
@@ -314,13 +314,13 @@ def read_task(
     run_dir: Path, instead: str = "continue it there with rx.resume_training(run_dir, problem)"
 ) -> Task:
     """Return the network and the data of a run folder, by name; say what to do `instead`."""
-    task = shared.read_metadata(run_dir).note.get("task")
+    task = folders.read_metadata(run_dir).note.get("task")
     if task is None:
         raise ValueError(
             f"The network of {run_dir} is unknown (was the run started in Python?); {instead}."
         )
     for name in ("model", "data"):
-        shared.say_what_runs(str(task.get(name, "")), run_dir)
+        folders.say_what_runs(str(task.get(name, "")), run_dir)
     return Task(**task)
 
 
@@ -367,10 +367,10 @@ def _train(
     from replicax.networks.methods import METHODS
 
     choose("--method", options["method"], METHODS)
-    folder = shared.new_run_folder(out, options["method"])
+    folder = folders.new_run_folder(out, options["method"])
     if init_from is not None:
-        shared.read_metadata(init_from)
-    with shared.quietly(as_json):
+        folders.read_metadata(init_from)
+    with output.quietly(as_json):
         problem, init = task.problem()
         trained = train.train(
             problem,

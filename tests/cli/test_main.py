@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import replicax as rx
 from replicax import api
+from replicax.cli import folders, output
 from replicax.cli import main as cli
-from replicax.cli import shared
 from replicax.cli.main import main
 from replicax.run.storage.metadata import Metadata
 from replicax.user_code import TargetSpec
@@ -251,7 +251,7 @@ def test_ladders_on_the_command_line(model, asked, options, num_replicas, rates)
 
 def test_runs_get_folders_of_their_own(model):
     for number in (1, 2, 3):
-        assert shared.new_run_folder(None, "well") == Path(f"runs/well-{number}")
+        assert folders.new_run_folder(None, "well") == Path(f"runs/well-{number}")
         Path(f"runs/well-{number}").mkdir(parents=True)
 
 
@@ -397,7 +397,7 @@ def test_ctrl_c_outside_the_loop_is_a_sentence(monkeypatch, capsys):
     def interrupt(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(shared, "read_metadata", interrupt)
+    monkeypatch.setattr(folders, "read_metadata", interrupt)
     assert "Interrupted" in run_failing(capsys, "summary", "run", code=130)
 
 
@@ -406,7 +406,7 @@ def test_ctrl_c_outside_the_loop_is_a_sentence(monkeypatch, capsys):
 
 def test_json_has_no_nan():
     value = {"a": np.array([1.0, np.nan]), "b": (np.float32(2), float("inf")), "c": Path("x")}
-    assert strict_json(shared.to_json(value)) == {"a": [1.0, None], "b": [2.0, None], "c": "x"}
+    assert strict_json(output.to_json(value)) == {"a": [1.0, None], "b": [2.0, None], "c": "x"}
 
 
 def test_a_target_spec_is_read_as_it_was_written():

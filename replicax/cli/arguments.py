@@ -1,0 +1,106 @@
+"""Arguments that several commands have, and how their text is read."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+_NUMERIC_OPTIONS = ("--learning-rate", "--temperature", "--temperatures", "--noise-std")
+Json = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
+Seed = Annotated[int, typer.Option(metavar="N", help="Seed of all random numbers.")]
+Window = Annotated[
+    int | None, typer.Option(metavar="W", help="Steps per window.", show_default="Theorem 1")
+]
+Progress = Annotated[
+    bool | None,
+    typer.Option(help="Show progress on stderr.", show_default="if stderr is a terminal"),
+]
+CheckpointEvery = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|TIME", help="Steps, or a time: 30s, 10m, 2h.", show_default="30s; or as before"
+    ),
+]
+KeepCheckpoints = Annotated[int, typer.Option(min=1, metavar="K", help="Checkpoints to keep.")]
+Devices = Annotated[
+    str | None,
+    typer.Option(
+        metavar="all|N",
+        help="Devices that share the replicas.",
+        show_default="all accelerators, or one CPU",
+    ),
+]
+Coordinator = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT", help="Address of process 0.", show_default="found out on clusters"
+    ),
+]
+NumProcesses = Annotated[
+    int | None, typer.Option(metavar="N", help="Processes that share the run.")
+]
+ProcessId = Annotated[int | None, typer.Option(metavar="I", help="Number of this one, from 0.")]
+RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run folder.")]
+
+
+class InterruptedByUser(Exception):
+    """Ctrl-C outside the sampling loop, which would save the run first."""
+
+
+class Command(TyperCommand):
+    """A command whose numeric options accept `0.003 0.6` as well as `0.003,0.6`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, join_numbers(args))
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise InterruptedByUser from None
+
+
+def join_numbers(args: list[str]) -> list[str]:
+    """Join the numbers that follow a numeric option into one value of that option.
+
+    >>> join_numbers(["--learning-rate", "0.003", "0.6", "--steps", "10"])
+    ['--learning-rate=0.003,0.6', '--steps', '10']
+    """
+    joined: list[str] = []
+    for arg in args:
+        option, equals, values = joined[-1].partition("=") if joined else ("", "", "")
+        if option in _NUMERIC_OPTIONS and _as_numbers(arg):
+            joined[-1] = f"{option}={values},{arg}" if equals else f"{option}={arg}"
+        else:
+            joined.append(arg)
+    return joined
+
+
+def read_numbers(option: str, text: str | None) -> float | tuple[float, ...] | None:
+    """Return the value of a numeric option: one number, or a tuple of several."""
+    if text is None:
+        return None
+    values = _as_numbers(text)
+    if not values:
+        raise ValueError(
+            f"{option} is {text!r}; write numbers, such as {option} 1 or {option} 0.5 1.5."
+        )
+    return values[0] if len(values) == 1 else values
+
+
+def _as_numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        return ()
+
+
+def read_devices(text: str | None) -> str | int | None:
+    """Return the value of --devices."""
+    return int(text) if text is not None and text.isdigit() else text
+
+
+def read_interval(text: str | None) -> int | str | None:
+    """Return the value of --checkpoint-every: steps, or a time such as 30s."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text
