@@ -10,8 +10,9 @@ from common import slow
 from tiny_networks import NETWORK, tiny_problem
 
 import replicax as rx
+from replicax.networks.build import build_training
 from replicax.networks.options import TrainOptions
-from replicax.networks.tempered import tempered
+from replicax.networks.tempered import check_posterior, tempered
 
 NUM_ROWS, SIZE, DECAY, BURN_IN = 64, 256, 1.0, 10
 ROWS = 0.5 * np.random.default_rng(0).normal(size=(NUM_ROWS, SIZE)).astype(np.float32)
@@ -84,19 +85,19 @@ def test_energies_are_in_the_unit_of_the_posterior(unit: str) -> None:
 
 def test_what_is_no_posterior_is_refused() -> None:
     options: dict[str, Any] = {"method": "sghmc-pt", "epochs": 2, "num_replicas": 2}
-    options |= {"temperature": (1.0, 1.5), "progress": False}
-    start = (jnp.zeros(SIZE), {})
-    with pytest.raises(ValueError, match="has no prior apart"):
-        rx.train(mean_problem(weight_decay=0.0), start, **options)
-    with pytest.raises(ValueError, match="has no prior apart"):
-        rx.train(mean_problem(prior_in_energy=True), start, **options)
+    options |= {"temperature": (1.0, 1.5)}
+    like = (jnp.zeros(SIZE), {})
+    for problem in (mean_problem(weight_decay=0.0), mean_problem(prior_in_energy=True)):
+        with pytest.raises(ValueError, match="has no prior apart"):
+            build_training(problem, TrainOptions(**options))
+    with pytest.raises(ValueError, match="clipped"):
+        build_training(mean_problem(), TrainOptions(**options, clip_norm=1.0))
+    check_posterior(mean_problem(prepare=lambda key, rows: 2 * rows), like, "sghmc-pt")
     shaken = mean_problem(prepare=lambda key, rows: rows + jax.random.normal(key))
     with pytest.raises(ValueError, match="augmented at random"):
-        rx.train(shaken, start, **options)
-    with pytest.raises(ValueError, match="batch statistics"):
+        check_posterior(shaken, like, "sghmc-pt")
+    with pytest.raises(ValueError, match="batch statistics"):  # by the call itself
         rx.train(tiny_problem(), NETWORK.init, **options)
-    with pytest.raises(ValueError, match="clipped"):
-        rx.train(mean_problem(), start, clip_norm=1.0, **options)
 
 
 def test_temperatures_must_suit_the_rule() -> None:
