@@ -48,7 +48,6 @@ class TrainOptions:
     on_swap: str = "keep"
     on_nonfinite: str | None = None
     keep_networks: bool = False
-    keep_averaged: int = 100
     burn_in: int = 0
     cycle_epochs: int = 100
     seed: int = 0
@@ -56,6 +55,7 @@ class TrainOptions:
     keep_checkpoints: int = 2
     average_rungs: int = 1
     settle_epochs: float = 0.0
+    keep_averaged: int = 100
     kernel: Any = None
     rate_schedule: Any = None
     warmup_epochs: float = 0.0
