@@ -36,7 +36,7 @@ PARTS = [
             "if not np.all(off < _SAME):",
             "if False:",
             f"{_FILE}::test_schedulers_that_set_rates_are_refused_and_nothing_swaps",
-        ),  # fmt: skip
+        ),
     ),
     *mutations_of(
         "torch/ranks.py",
