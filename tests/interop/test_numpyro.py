@@ -73,7 +73,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", ["arguments", "plate", "local", "closed over", slow("factor")])
+@pytest.mark.parametrize("name", ["arguments", "factor", "local", "closed over", slow("plate")])
 def test_the_density_is_that_of_numpyro(name) -> None:
     model, args, kwargs, whole = CASES[name]
     posterior = rx.interop.from_numpyro(model, *args, **kwargs)

@@ -1,18 +1,21 @@
 """One rank of a run of several processes: `python rank.py CASE RANK SIZE FILE FOLDER`."""
 
+import importlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
 
 import replicax as rx
+
+torch: Any = None  # imported by `main`: pytest reads this file where there is none
 
 COUNTS = {2: (3, 1)}  # replicas of each rank
 
 
-def make(count: int) -> list[torch.optim.Optimizer]:
+def make(count: int) -> list:
     return [torch.optim.SGD(torch.nn.Linear(2, 1).parameters(), lr=0.1) for _ in range(count)]
 
 
@@ -52,6 +55,7 @@ def run(case: str, rank: int) -> dict:
 
 
 def main(cases: str, rank: int, size: int, file: str, folder: str) -> None:
+    globals()["torch"] = importlib.import_module("torch")
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{file}", rank=rank, world_size=size
     )
