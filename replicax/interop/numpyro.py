@@ -301,9 +301,9 @@ def _mixes_rows(model: _Model) -> str | None:
         return priors, [model.row_log_likelihood(position, part)[-1] for part in (last, rows)]
 
     priors, likelihoods = densities(model.rows)
-    if not np.allclose(*priors, 1e-5, 1e-5, equal_nan=True):
+    if not np.allclose(*priors, rtol=1e-5, atol=1e-5, equal_nan=True):
         return "the prior of its latent sites depends on all rows"
-    if not np.allclose(*likelihoods, 1e-2, 1e-2, equal_nan=True):
+    if not np.allclose(*likelihoods, rtol=1e-2, atol=1e-2, equal_nan=True):
         return "the likelihood of a row depends on other rows"
     return None
 
