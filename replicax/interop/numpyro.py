@@ -14,7 +14,14 @@ import numpy as np
 from jax import Array
 
 from replicax.interop.extras import import_extra
-from replicax.interop.numpyro_sites import Site, check_sites, count_rows, plates_of, read_sites
+from replicax.interop.numpyro_sites import (
+    Site,
+    check_draws_data,
+    check_sites,
+    count_rows,
+    plates_of,
+    read_sites,
+)
 from replicax.run.bayesian import Bayesian, bayesian
 
 _POSITION = "unconstrained"
@@ -111,9 +118,10 @@ class _Model:
                 total = total + jnp.sum(value, axis=others)
         return total[rows] if self._is_whole else total
 
-    def log_prior(self, position: dict[str, Array]) -> Array:
+    def log_prior(self, position: dict[str, Array], rows: Any = None) -> Array:
         """Return the log density of latent sites, on the scale of the unconstrained numbers."""
-        sites, total = self.trace(position, self._some_rows()), jnp.zeros(())
+        sites = self.trace(position, self.some_rows() if rows is None else rows)
+        total = jnp.zeros(())
         for name in self.latent:
             site, moved = sites[name], position[name]
             total = total + jnp.sum(self._log_prob(site, None))
@@ -124,9 +132,9 @@ class _Model:
     def start(self, key: Array) -> dict[str, Array]:
         """Return unconstrained numbers of a draw from the prior."""
         handlers, biject_to = self.numpyro.handlers, self.numpyro.distributions.biject_to
-        seeded = handlers.seed(self._using(self._some_rows())[0], key)
+        seeded = handlers.seed(self._using(self.some_rows())[0], key)
         drawn = handlers.substitute(seeded, substitute_fn=self.numpyro.infer.init_to_sample)
-        sites = self._run(drawn, self._some_rows())
+        sites = self._run(drawn, self.some_rows())
         return {
             name: jnp.asarray(biject_to(sites[name]["fn"].support).inv(sites[name]["value"]), float)
             for name in self.latent
@@ -145,6 +153,7 @@ class _Model:
         """Draw all other sites of the model given draws (chain, draw, ...); see `Posterior`."""
         if not args and not kwargs:
             args, kwargs = self._without_observed()
+            check_draws_data(self.numpyro, self.model, args, kwargs)
         latent = {name: jnp.asarray(draws[name]) for name in self.latent}
         predictive = self.numpyro.infer.Predictive(self.model, latent, batch_ndims=2)
         found = predictive(jax.random.key(seed), *args, **kwargs)
@@ -178,7 +187,7 @@ class _Model:
     def _is_whole(self) -> bool:
         return self.plate is None and not self.row_arguments
 
-    def _some_rows(self) -> Any:
+    def some_rows(self) -> Any:
         """Return rows for what does not depend on them: one; all where rows have latent sites."""
         return self.rows if self._is_whole else jax.tree.map(lambda leaf: leaf[:1], self.rows)
 
@@ -273,10 +282,30 @@ def _with_row_arguments(whole: _Model, samples: dict[str, Site]) -> _Model:
         return replace(whole, num_rows=num_rows or 1, why_whole=why)
     by_row = replace(whole, num_rows=num_rows, row_arguments=rowed)
     local = _local_latent(by_row, samples)
-    if local is None:
-        return by_row
-    why = f"the latent site {local!r} has a value for every row"
-    return replace(whole, num_rows=num_rows, why_whole=why)
+    why = (
+        _mixes_rows(by_row)
+        if local is None
+        else f"the latent site {local!r} has a value for every row"
+    )
+    return by_row if why is None else replace(whole, num_rows=num_rows, why_whole=why)
+
+
+def _mixes_rows(model: _Model) -> str | None:
+    """Return why one row alone gives another density than among all rows, if it does: the model
+    uses their mean, say, or another argument is as long as there are rows."""
+
+    @jax.jit  # NumPyro does not mind a scale of 0, of one row, where there are no numbers
+    def densities(rows: Any) -> Any:
+        position, last = model.start(jax.random.key(0)), jax.tree.map(lambda x: x[-1:], rows)
+        priors = [model.log_prior(position, part) for part in (last, rows)]
+        return priors, [model.row_log_likelihood(position, part)[-1] for part in (last, rows)]
+
+    priors, likelihoods = densities(model.rows)
+    if not np.allclose(*priors, rtol=1e-5, atol=1e-5, equal_nan=True):
+        return "the prior of its latent sites depends on all rows"
+    if not np.allclose(*likelihoods, rtol=1e-2, atol=1e-2, equal_nan=True):
+        return "the likelihood of a row depends on other rows"
+    return None
 
 
 def _local_latent(model: _Model, samples: dict[str, Site]) -> str | None:

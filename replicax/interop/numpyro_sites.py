@@ -81,6 +81,24 @@ def check_sites(samples: dict[str, Site], latent: tuple[str, ...]) -> None:
             )
 
 
+def check_draws_data(numpyro: Any, model: Callable, args: tuple, kwargs: dict) -> None:
+    """Raise unless the model, called with these arguments, draws what it had observed."""
+    hint = "call posterior.predictive with arguments of the model for which it draws its data"
+    try:
+        samples, _ = read_sites(numpyro, model, args, kwargs)
+    except (AttributeError, TypeError) as error:
+        raise ValueError(
+            f"The model fails with None in the place of what it observed ({error}): {hint}."
+        ) from error
+    # The value of a factor has no numbers.
+    seen = [name for name, x in samples.items() if x.is_observed and x.shape[-1:] != (0,)]
+    if seen:
+        raise ValueError(
+            f"The site {seen[0]!r} observes something else than an argument of the model as it is, "
+            f"and would not be drawn: {hint}."
+        )
+
+
 def count_rows(samples: dict[str, Site], lengths: list[int | None]) -> int | None:
     """Return the number of observations, by the first observed site that has an axis of them:
     one that is as long as an argument where there is one."""

@@ -30,7 +30,7 @@ def build_evaluation(
     weights = method.weights(clock, kernel, options.pick_every, options.burn_in)
     if method.picks:
         _check_picks(options, clock, kernel, weights)
-    keeper = Keeper.of(like, options.keep_averaged)
+    keeper = Keeper.of(like, options.keep_averaged, options.average_rungs)
     evaluation = evaluate.build(
         problem,
         weights,

@@ -32,15 +32,21 @@ class Networks(NamedTuple):
 
 @dataclass(frozen=True)
 class Keeper:
-    """Decides which networks are kept, at most `limit` of them, or those of one pick."""
+    """Decides which networks are kept, at most `limit` of them, or those of one pick.
+
+    Where rungs take turns, so many successive picks are a round, and rounds are kept whole: every
+    second pick would be of the same rung.
+    """
 
     limit: int
+    turns: int = 1
 
     @classmethod
-    def of(cls, like: Any, limit: int) -> "Keeper":
+    def of(cls, like: Any, limit: int, turns: int = 1) -> "Keeper":
         """Return the keeper of networks, of one of which `like` has the shapes."""
         num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(like))
-        return cls(min(limit, max(1, MAX_BYTES // max(num_bytes, 1))))
+        limit = min(limit, max(1, MAX_BYTES // max(num_bytes, 1)))
+        return cls(limit, max(1, min(turns, limit)))
 
     def stride(self, number: int, members: int) -> int:
         """Return how far picks of so many `members` that are kept lie apart, after `number` picks.
@@ -60,10 +66,11 @@ class Keeper:
         not kept. `points()` gives them, (params, model_state), with a leading axis."""
         if not self.limit or not len(weights):
             return {}
-        stride = self.stride(number, len(weights))
-        if number % stride:
+        round_number = -(-number // self.turns)
+        stride = self.stride(round_number, self.turns * len(weights))
+        if round_number % stride:
             return {}
-        columns = {"pick": number, "stride": stride, "epoch": epoch}
+        columns = {"pick": round_number, "stride": stride, "epoch": epoch}
         rows = {name: np.full(len(weights), value, np.int32) for name, value in columns.items()}
         return {
             **rows,

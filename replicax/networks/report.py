@@ -1,5 +1,5 @@
 """The report of a training: epochs, calibration, and the images that the average is least sure
-of."""
+of. Without a test there is only what the run did and how replicas exchanged."""
 
 from typing import Any
 
@@ -8,7 +8,9 @@ import numpy as np
 from replicax.data import NAMES, Dataset
 from replicax.errors import show
 from replicax.networks import predict
-from replicax.networks.summary import summarise
+from replicax.networks.likelihoods import Categorical
+from replicax.networks.likelihoods.real import coverage
+from replicax.networks.summary import metric_rows, summarise
 from replicax.networks.tasks import Task
 from replicax.networks.trained import Trained
 from replicax.page import charts
@@ -49,35 +51,23 @@ def _tables(numbers: dict[str, Any]) -> list[Table]:
     if any(numbers["restarts"]):
         facts.append(("Restarts by rung", ", ".join(map(str, numbers["restarts"]))))
     facts += [("Seed", str(numbers["seed"])), ("Time and machine", render_machine_use(numbers))]
-    head = ("", "accuracy", "NLL", "Brier", "calibration error")
-    rows = []
-    if "coldest" in numbers:
-        first = "coldest network" if "exchange" in numbers else "first network"
-        rows.append((first, *_scores(numbers["coldest"])))
-    for part in numbers["averages"]:
-        starts = part["start_weight"]
-        name = f"and starts x {starts:g}" if starts else f"average of {numbers['averaged']:g}"
-        rows.append((f"{name}, {part['by']}", *_scores(part)))
     tables = [Table(("", ""), facts)]
-    return [*tables, Table(head, rows, "On the test data")] if rows else tables
-
-
-def _scores(part: dict[str, Any]) -> list[str]:
-    others = (f"{part[key]:.4f}" if key in part else "" for key in ("brier", "calibration_error"))
-    return [f"{part['accuracy']:.2%}", f"{part['nll']:.4f}", *others]
+    if numbers["likelihood"] is None:
+        return tables
+    heads, rows = metric_rows(numbers)
+    return [*tables, Table(heads, rows, "On the test data")] if rows else tables
 
 
 def _epochs(trained: Trained) -> Section | None:
-    epochs = trained.epochs
-    if not len(epochs["epoch"]):
+    epochs, likelihood = trained.epochs, trained.likelihood
+    if likelihood is None or not len(epochs["epoch"]):
         return None
-    parts = [_epoch_chart(trained, epochs, name) for name in ("accuracy", "nll")]
+    parts = [_epoch_chart(trained, epochs, score.name, score.title) for score in likelihood.scores]
     return Section("epochs", "Epochs", list(parts))
 
 
-def _epoch_chart(trained: Trained, epochs: dict[str, np.ndarray], name: str) -> Chart:
-    """Accuracy or NLL of every network and of the average so far."""
-    title = {"accuracy": "Accuracy", "nll": "Negative log-likelihood"}[name]
+def _epoch_chart(trained: Trained, epochs: dict[str, np.ndarray], name: str, title: str) -> Chart:
+    """A score of every network and of the average so far."""
     x, values, ladder = epochs["epoch"], epochs[name], exchanges(trained)
     count = values.shape[1]
     colours = charts.cold_to_hot(count) if ladder else [charts.CHAINS[0]] * count
@@ -117,8 +107,40 @@ def _range(values: np.ndarray, average: np.ndarray) -> dict[str, Any]:
 
 def _predictions(trained: Trained) -> Section | None:
     """How sure the average is, and how often it is right."""
-    if not float(trained.average.weight):
+    if trained.likelihood is None or not float(trained.average.weight):
         return None
+    is_of_classes = isinstance(trained.likelihood, Categorical)
+    parts = _reliability(trained) if is_of_classes else _coverage(trained)
+    return Section("predictions", "Predictions of the average", list(parts))
+
+
+def _coverage(trained: Trained) -> list[Chart]:
+    """How many targets the intervals of a regression contain, and where targets lie."""
+    below = np.ravel(trained.average.below) / float(trained.average.weight)
+    levels = np.linspace(0, 1, 21)
+    inside, counts = coverage(below, levels), np.histogram(below, 10, (0, 1))[0]
+    blue, axis = charts.CHAINS[0], {"range": [0, 1]}
+    lines = [
+        charts.line(levels, inside, blue, "coverage"),
+        charts.dashed([0, 1], [0, 1], "calibrated"),
+    ]
+    diagram = charts.figure(lines, "level of the central interval", "targets in it", xaxis=axis,
+                            yaxis={"range": [0, 1.02]})  # fmt: skip
+    rows = [(f"{level:.2f}", _share(share)) for level, share in zip(levels, inside)]
+    places = charts.figure([charts.bars(np.arange(0.05, 1, 0.1), counts, blue, width=0.1)],
+                           "predicted probability below the target", "targets", xaxis=axis,
+                           showlegend=False)  # fmt: skip
+    error = trained.metrics().calibration_error
+    words = f"Targets in central intervals by their level; the calibration error is {error:.3f}"
+    words_of_places = f"Where {below.size:,} targets lie in their predictive distributions"
+    return [
+        Chart("coverage", "Coverage", words, {"": diagram}, Table(("level", "targets"), rows),
+              f"{words}."),
+        Chart("places", "Targets by predicted probability", words_of_places, {"": places}),
+    ]  # fmt: skip
+
+
+def _reliability(trained: Trained) -> list[Chart]:
     bins = predict.reliability(trained.log_probabilities(), trained.labels)
     middle, width = (bins.edges[1:] + bins.edges[:-1]) / 2, float(np.diff(bins.edges)[0])
     filled = bins.count > 0
@@ -141,11 +163,10 @@ def _predictions(trained: Trained) -> Section | None:
                            "images", xaxis=axis, showlegend=False)  # fmt: skip
     words = f"Accuracy by confidence; the expected calibration error is {error:.3f}"
     words_of_counts = f"How many of {bins.count.sum():,} images have which confidence"
-    parts = [
+    return [
         Chart("reliability", "Reliability", words, {"": diagram}, Table(head, rows), f"{words}."),
         Chart("counts", "Images by confidence", words_of_counts, {"": counts}),
     ]
-    return Section("predictions", "Predictions of the average", list(parts))
 
 
 def _share(value: float) -> str:
@@ -154,6 +175,10 @@ def _share(value: float) -> str:
 
 def _uncertain(trained: Trained, images: Any) -> Section | None:
     """The test images with the largest entropy of the averaged prediction."""
+    if not isinstance(trained.likelihood, Categorical):
+        if images is not None:
+            raise ValueError("images is given, but the run has no test of classes: leave it out.")
+        return None
     if not float(trained.average.weight):
         return None
     pixels, names = _test_images(trained, images)

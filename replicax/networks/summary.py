@@ -92,15 +92,25 @@ def _title(numbers: dict[str, Any]) -> str:
 def _metrics_table(numbers: dict[str, Any]) -> Any:
     from rich.table import Table
 
+    heads, rows = metric_rows(numbers)
+    table = Table(*heads, title=_title(numbers), title_justify="left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def metric_rows(numbers: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return heads and rows, as text, of a table of networks and averages on the test."""
     likelihood = likelihoods.from_json(numbers["likelihood"])
     columns, ways = likelihood.columns, likelihood.ways
-    heads = ("", *(column.head for column in columns))
-    table = Table(*heads, title=_title(numbers), title_justify="left")
+    rows = []
 
     def add_row(name: str, metrics: dict[str, Any]) -> None:
-        shown = [column for column in columns if column.name in metrics]
-        values = [f"{x.factor * metrics[x.name]:.{x.digits}f}" for x in shown]
-        table.add_row(name, *values)
+        values = [
+            f"{x.factor * metrics[x.name]:.{x.digits}f}" if x.name in metrics else ""
+            for x in columns
+        ]
+        rows.append((name, *values))
 
     if "coldest" in numbers:
         add_row("coldest network" if "exchange" in numbers else "first network", numbers["coldest"])
@@ -111,7 +121,7 @@ def _metrics_table(numbers: dict[str, Any]) -> Any:
         starts = part["start_weight"]
         name = f"and starts x {starts:g}" if starts else f"average of {numbers['averaged']:g}"
         add_row(f"{name}, {part['by']}" if len(ways) > 1 else name, part)
-    return table
+    return ("", *(column.head for column in columns)), rows
 
 
 def _exchange_line(exchange: dict[str, Any]) -> str:

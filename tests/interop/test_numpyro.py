@@ -195,6 +195,57 @@ def nothing_latent(y):
     numpyro.sample("y", dist.Normal(), obs=y)
 
 
+def prior_of_all(y):
+    centre = numpyro.sample("centre", dist.Normal(jnp.mean(y), 0.1))
+    numpyro.sample("y", dist.Normal(centre, jnp.ones(len(y))), obs=y)
+
+
+def as_long_as_rows(x, scales, y):
+    weight = numpyro.sample("weight", dist.Normal(jnp.zeros(2), scales).to_event(1))
+    numpyro.sample("y", dist.Normal(x @ weight, 1.0), obs=y)
+
+
+def standardising(x, y=None):
+    weight = numpyro.sample("weight", dist.Normal())
+    x = (x - jnp.mean(x)) / jnp.std(x)
+    numpyro.sample("y", dist.Normal(x * weight, 1.0), obs=None if y is None else 2 * y)
+
+
+@pytest.mark.parametrize(
+    ("model", "args"),
+    [
+        (prior_of_all, (3.0 + Y,)),
+        (as_long_as_rows, (X[:2], jnp.array([0.1, 9.0]), Y[:2])),
+        (standardising, (X[:, 0], Y)),
+    ],
+)
+def test_models_that_mix_rows_keep_their_density(model, args) -> None:
+    """Their prior or rows depend on all rows, where one row would do for other models."""
+    target = rx.interop.from_numpyro(model, *args)
+
+    def compare(key):
+        at = target.start(key)
+        ours = target.target.energy(at, target.batches.data) + target.target.prior(at)
+        return ours, potential_energy(model, args, {}, at["unconstrained"])
+
+    np.testing.assert_allclose(*quick_jit(compare)(jax.random.key(2)), rtol=1e-4)
+    with pytest.raises(ValueError, match="depends on (all|other) rows; leave batch_size out"):
+        rx.interop.from_numpyro(model, *args, batch_size=1)
+
+
+def test_predictions_are_never_the_data() -> None:
+    changed = rx.interop.from_numpyro(standardising, X[:, 0], Y)
+    assert changed.predict is not None
+    draws = {"weight": jnp.zeros((1, 3))}
+    with pytest.raises(ValueError, match="The site 'y' observes something else than an argument"):
+        changed.predict(draws, 0, (), {})
+    assert changed.predict(draws, 0, (X[:, 0],), {})["y"].std(axis=1).min() > 0
+    needs_rows = rx.interop.from_numpyro(grouped, GROUP, Y)
+    assert needs_rows.predict is not None
+    with pytest.raises(ValueError, match="fails with None in the place of what it observed"):
+        needs_rows.predict({}, 0, (), {})
+
+
 BAD = {
     "discrete": (discrete, (Y,), {}, "latent site 'coin' is discrete"),
     "param": (with_param, (Y,), {}, "param site 'mean'"),

@@ -18,6 +18,7 @@ _PIECES = f"{_BAYESIAN}::test_pieces_of_the_data_add_up"
 _OTHERS = f"{_BAYESIAN}::test_other_kernels_temper_the_likelihood_alone"
 _ORACLE = "algorithm/test_step.py::test_the_library_equals_the_oracle"
 _BARRIER = f"{_ORACLE}[at_most_one-metropolis-momentum-moved]"
+_MIXED = "interop/test_numpyro.py::test_models_that_mix_rows_keep_their_density"
 _TUNED = "algorithm/test_barrier.py"
 
 ADJUSTED = mutations_of(
@@ -128,6 +129,15 @@ TARGETS = [
         ),
         ("if rest:", "if False:", _PIECES),
         ("return -total", "return total", _PIECES),
+    ),
+    *mutations_of(
+        "interop/numpyro.py",
+        ("return by_row if why is None else", "return by_row if True else", _MIXED),
+        (
+            "check_draws_data(self.numpyro, self.model, args, kwargs)",
+            "pass",
+            "interop/test_numpyro.py::test_predictions_are_never_the_data",
+        ),
     ),
     *mutations_of(
         "run/defaults.py",

@@ -12,16 +12,21 @@ KEPT = mutations_of(
     "networks/kept.py",
     ("while number // stride > most:", "while number // stride > 2 * most:", _SPACED),
     (
-        "if number % stride:",
-        "if number % stride == 1:",
+        "if round_number % stride:",
+        "if round_number % stride == 1:",
         "networks/test_kept.py::test_rows_that_are_written_grow_slowly",
+    ),
+    (
+        "round_number = -(-number // self.turns)",
+        "round_number = number",
+        "networks/test_kept.py::test_rungs_that_take_turns_are_kept_alike",
     ),
     ("kept = pick % stride[-1] == 0", "kept = pick > 0", _SPACED),
     ("number += bool(np.any(weight > 0))", "number += 1", _NUMBERED),
     ("for tested in range(epoch_before + every,", "for tested in range(epoch,", _NUMBERED),
     (
-        "min(limit, max(1, MAX_BYTES // max(num_bytes, 1)))",
-        "limit",
+        "limit = min(limit, max(1, MAX_BYTES // max(num_bytes, 1)))",
+        "pass",
         "networks/test_kept.py::test_a_limit_of_none_and_of_bytes",
     ),
     (

@@ -114,6 +114,16 @@ REPORT = [
             "np.argsort(entropies)",
             "networks/test_report.py::test_the_most_uncertain_images_come_first",
         ),
+        (
+            "if likelihood is None or not len(",
+            "if not len(",
+            "networks/test_trained_predict.py::test_a_problem_without_a_test_is_trained_and_predicts",
+        ),
+        (
+            "_reliability(trained) if is_of_classes else _coverage(trained)",
+            "_reliability(trained)",
+            "networks/test_regression.py::test_a_training_with_learned_noise",
+        ),
     ),
     *mutations_of(
         "report_run.py",

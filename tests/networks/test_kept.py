@@ -51,6 +51,18 @@ def test_kept_networks_are_evenly_spaced_and_few(limit: int, members: int) -> No
         assert set(networks.weight.tolist()) == {0.5}
 
 
+@pytest.mark.parametrize(("limit", "turns"), [(8, 2), (9, 4), (3, 4)])
+def test_rungs_that_take_turns_are_kept_alike(limit: int, turns: int) -> None:
+    """Every second pick, or every fourth, would be of one rung alone."""
+    like = {"w": np.zeros(1, np.float32)}
+    for num_picks in (48, 100 * turns):
+        networks = read(write(Keeper.of(like, limit, turns), num_picks))
+        assert networks is not None and len(networks.weight) <= limit
+        picks = networks.params["w"][:, 0].astype(int)
+        counts = np.bincount(picks % turns, minlength=turns)
+        assert counts.max() - counts.min() <= 1 and len(picks) >= min(limit, turns)
+
+
 def test_all_are_kept_while_there_is_room() -> None:
     networks = read(write(Keeper(8), 8))
     assert networks is not None and len(networks.weight) == 8

@@ -14,6 +14,7 @@ import replicax as rx
 from replicax.networks import evaluate
 from replicax.networks.likelihoods import Gaussian, Student, from_json
 from replicax.networks.likelihoods.real import coverage
+from replicax.networks.report import build_page
 from replicax.networks.train import train
 from replicax.nn.network import Network, apply_dense, init_dense
 from replicax.run.batches import EpochBatches
@@ -209,6 +210,13 @@ def test_a_training_with_learned_noise(tmp_path: Path) -> None:
     assert loaded.metrics() == metrics
     (average,) = run.summary()["averages"]
     assert average["coverage_90"] == metrics.coverage_90
+    page = build_page(loaded)
+    assert [section.name for section in page.sections] == ["glance", "epochs", "predictions"]
+    table, shown = page.sections[0].parts[2], page.sections[2].parts[0]
+    assert table.rows[-1][1] == f"{metrics.rmse:.4f}"  # type: ignore[union-attr]
+    assert shown.table.rows[-3] == ("0.90", f"{metrics.coverage_90:.3f}")  # type: ignore[union-attr]
+    with pytest.raises(ValueError, match="images is given, but the run has no test of classes"):
+        build_page(loaded, TEST[0])
     with pytest.raises(ValueError, match="no classes"):
         run.log_probabilities()
     with pytest.raises(ValueError, match="by is 'logits'; it must be one of probabilities"):

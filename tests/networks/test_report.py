@@ -39,7 +39,7 @@ def rows(chart: Chart) -> list[tuple[str, ...]]:
 def test_sections(page):
     names = ["glance", "epochs", "predictions", "uncertain", "exchange"]
     assert [section.name for section in page.sections] == names
-    average = page.sections[0].parts[2].rows[1]
+    average = page.sections[0].parts[2].rows[2]
     assert average[0] == "average of 4, probabilities"
 
 

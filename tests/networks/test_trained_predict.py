@@ -15,6 +15,7 @@ from tiny_networks import EXCHANGING, NETWORK, tiny_data, tiny_problem
 
 import replicax as rx
 from replicax.networks import kept, predictor
+from replicax.networks.report import build_page
 from replicax.networks.summary import render
 from replicax.networks.train import train
 
@@ -188,6 +189,7 @@ def test_a_problem_without_a_test_is_trained_and_predicts(trained: rx.Trained) -
     console = Console(file=StringIO(), width=200)
     console.print(render(summary))
     assert "3 networks averaged; the problem has no test" in console.file.getvalue()  # type: ignore
+    assert [section.name for section in build_page(run).sections] == ["glance", "exchange"]
     for ask in (run.metrics, run.log_probabilities, lambda: run.labels):
         with pytest.raises(ValueError, match="had no test"):
             ask()
