@@ -1,3 +1,5 @@
+"""Where does a network not know? Replica exchange over small networks."""
+
 # %% [markdown]
 # # Where does a network not know? Replica exchange over small networks
 #

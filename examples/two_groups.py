@@ -1,3 +1,5 @@
+"""Which group is which? A mixture, sampled with replica exchange."""
+
 # %% [markdown]
 # # Which group is which? A mixture, sampled with replica exchange
 #

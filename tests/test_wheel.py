@@ -23,7 +23,8 @@ print(json.dumps({"code": code, "modules": sorted({m.partition(".")[0] for m in 
 
 def optional_packages() -> set[str]:
     """The names under which the packages of users' extras are imported."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
     ours = {"test", "test-torch", "lint", "docs", "dev", "bench"}
     wanted = [line for extra, lines in extras.items() if extra not in ours for line in lines]
     names = {re.split(r"[\[<>=]", line)[0] for line in wanted} - {"jax", "replicax"}
