@@ -68,6 +68,7 @@ for name, run in (("exchange", exchanged), ("ensemble", ensemble)):
 # what the networks do not agree on (epistemic).
 
 # %%
+doubt = {}
 places = {
     "inside a moon": [[0.0, 1.0]],
     "between the moons": [[0.5, 0.25]],
@@ -75,5 +76,5 @@ places = {
 }
 for place, point in places.items():
     members = exchanged.predict(np.array(point, np.float32), members=True)
-    parts = rx.predict.uncertainty(members, exchanged.networks.weight)
+    doubt[place] = parts = rx.predict.uncertainty(members, exchanged.networks.weight)
     print(f"{place:18} aleatoric {parts.aleatoric[0]:.3f}, epistemic {parts.epistemic[0]:.3f}")

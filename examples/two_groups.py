@@ -56,8 +56,9 @@ posterior = rx.sample(
     rx.bayesian(log_likelihood, log_prior, minutes),
     start,
     num_steps=6_000,
-    num_replicas=8,
+    num_replicas=10,
     num_chains=4,
+    temperature=(1.0, np.inf),  # the hottest rung is the prior, which the evidence needs
     seed=0,
 )
 
@@ -87,7 +88,7 @@ print("minutes:", ordered.mean(0).round(1), "+-", ordered.std(0).round(1))
 # %% [markdown]
 # ## Two groups, or one?
 #
-# The ladder reaches the prior, so the evidence comes with it, where likelihood and prior have
+# As the ladder reaches the prior, the evidence comes with it, where likelihood and prior have
 # their constants. One normal distribution is the same model with one mean.
 
 
@@ -108,8 +109,9 @@ single = rx.sample(
     rx.bayesian(of_one_group, prior_of_one_group, minutes),
     start_of_one_group,
     num_steps=3_000,
-    num_replicas=6,
+    num_replicas=10,
     num_chains=4,
+    temperature=(1.0, np.inf),
     seed=0,
 )
 print("one group: ", single.log_evidence())
