@@ -14,7 +14,7 @@ INPUTS  := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test slow torch torch-tests mutants lint format types docs reproduce bench dev clean distclean
+.PHONY: help demo test slow torch torch-tests mutants lint format types wheel docs reproduce bench dev clean distclean
 
 help: ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -35,7 +35,7 @@ torch: ## run the tests of the bridge to PyTorch, in an environment of their own
 	@$(MAKE) --no-print-directory VENV=$(VENV)-torch torch-tests
 
 torch-tests: $(VENV)/.test-torch
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/torch_bridge
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/torch_bridge tests/test_docs.py
 
 mutants: $(VENV)/.test ## change one line of the core at a time; a test must fail (MUTANTS="--only swap")
 	$(BIN)/python tests/run_mutants.py $(MUTANTS)
@@ -51,8 +51,11 @@ format: $(VENV)/.lint ## mend style and format
 types: $(VENV)/.lint ## check types
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-docs: $(VENV)/.docs ## run the examples of docs/developing.md, build the documentation into site/
-	$(BIN)/python -m doctest docs/developing.md
+wheel: $(VENV)/.test ## build the wheel into dist/, and try it in an empty environment
+	$(BIN)/python -m pip wheel -qq --disable-pip-version-check --no-deps -w dist .
+	$(BIN)/python -m pytest -m slow tests/test_wheel.py
+
+docs: $(VENV)/.docs ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Open site/index.html, or, to search the pages too, run $(BIN)/python -m http.server -d site"
 

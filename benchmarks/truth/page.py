@@ -13,6 +13,7 @@ _INTRO = """# The right answer, or a warning
 Posteriors whose answer is known, and one call for each, with no tuning beyond the number of steps
 and replicas:
 
+<!-- not run: the form of a call, with dots for its numbers -->
 ```python
 rx.sample(target, start, num_steps=..., num_replicas=..., num_chains=4, seed=...)
 ```
