@@ -20,7 +20,7 @@ import pytest
 import typer
 
 from replicax.cli.main import app
-from replicax.cli.shared import UsageError
+from replicax.cli.messages import UsageError
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "benchmarks/README.md", ROOT / "CONTRIBUTING.md"]
