@@ -47,7 +47,7 @@ def predict(
     inputs = _read(images)
     if out is not None and out.suffix != ".npy":
         raise ValueError(f"--out is {str(out)!r}; write the name of a .npy file.")
-    task = read_task(run_dir, "predict there with rx.load(run_dir, problem).predict(inputs)")
+    task = read_task(run_dir, "predict there with rx.load(folder, problem).predict(inputs)")
     with output.quietly(as_json):
         problem, _ = replace(task, data_dir=absolute_folder(data_dir) or task.data_dir).problem()
         numbers, predicted = _predict(run_dir, problem, inputs, members, by)

@@ -16,11 +16,11 @@ from jax import Array
 from replicax.interop.extras import import_extra
 from replicax.interop.numpyro_sites import (
     Site,
-    check_draws_data,
     check_sites,
     count_rows,
     plates_of,
     read_sites,
+    still_observed,
 )
 from replicax.run.bayesian import Bayesian, bayesian
 
@@ -151,13 +151,14 @@ class _Model:
 
     def predict(self, draws: Any, seed: int, args: tuple, kwargs: dict) -> dict[str, np.ndarray]:
         """Draw all other sites of the model given draws (chain, draw, ...); see `Posterior`."""
+        seen = []
         if not args and not kwargs:
             args, kwargs = self._without_observed()
-            check_draws_data(self.numpyro, self.model, args, kwargs)
+            seen = still_observed(self.numpyro, self.model, self.latent, args, kwargs)
         latent = {name: jnp.asarray(draws[name]) for name in self.latent}
         predictive = self.numpyro.infer.Predictive(self.model, latent, batch_ndims=2)
         found = predictive(jax.random.key(seed), *args, **kwargs)
-        return {name: np.asarray(value) for name, value in found.items()}
+        return {name: np.asarray(value) for name, value in found.items() if name not in seen}
 
     def trace(self, position: dict[str, Array], rows: Any) -> dict[str, Any]:
         """Run the model at unconstrained numbers, on some rows; returns its sites."""

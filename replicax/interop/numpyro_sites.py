@@ -81,8 +81,11 @@ def check_sites(samples: dict[str, Site], latent: tuple[str, ...]) -> None:
             )
 
 
-def check_draws_data(numpyro: Any, model: Callable, args: tuple, kwargs: dict) -> None:
-    """Raise unless the model, called with these arguments, draws what it had observed."""
+def still_observed(
+    numpyro: Any, model: Callable, latent: tuple[str, ...], args: tuple, kwargs: dict
+) -> list[str]:
+    """Return the sites that the model observes with these arguments, too; raise unless it draws
+    others than the latent ones."""
     hint = "call posterior.predictive with arguments of the model for which it draws its data"
     try:
         samples, _ = read_sites(numpyro, model, args, kwargs)
@@ -90,13 +93,13 @@ def check_draws_data(numpyro: Any, model: Callable, args: tuple, kwargs: dict) -
         raise ValueError(
             f"The model fails with None in the place of what it observed ({error}): {hint}."
         ) from error
-    # The value of a factor has no numbers.
-    seen = [name for name, x in samples.items() if x.is_observed and x.shape[-1:] != (0,)]
-    if seen:
+    seen = [name for name, site in samples.items() if site.is_observed]
+    if not set(samples) - set(seen) - set(latent):
         raise ValueError(
             f"The site {seen[0]!r} observes something else than an argument of the model as it is, "
             f"and would not be drawn: {hint}."
         )
+    return seen
 
 
 def count_rows(samples: dict[str, Site], lengths: list[int | None]) -> int | None:

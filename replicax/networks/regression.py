@@ -208,8 +208,8 @@ def _as_columns(name: str, targets: np.ndarray) -> np.ndarray:
 
 def _moments(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation of every target; 1 where all are the same."""
-    spread = targets.std(axis=0)
-    return targets.mean(axis=0), np.where(spread > 0, spread, 1.0)
+    differ = np.ptp(targets, axis=0) > 0  # by rounding, the deviation of equal numbers may not be 0
+    return targets.mean(axis=0), np.where(differ, targets.std(axis=0), 1.0)
 
 
 def _as_noise(noise: Any, spread: np.ndarray, num_targets: int) -> _Noise:

@@ -162,6 +162,15 @@ def test_a_mixture_of_two_by_hand() -> None:
     assert law.metrics(far, targets + 40, "probabilities").nll > 800
 
 
+def test_equal_targets_have_a_spread_of_one() -> None:
+    """By rounding, the standard deviation of equal numbers may be 1e-12."""
+    targets = np.stack([np.full(201, 1e4 + 0.1), np.arange(201.0)], axis=1)
+    assert targets[:, 0].std() > 0
+    problem = rx.regression(line, (np.ones((201, 1)), targets), batch_size=10)
+    assert problem.predictor is not None
+    assert_allclose(problem.predictor.likelihood.spread, [1.0, targets[:, 1].std()])  # type: ignore[attr-defined]
+
+
 def test_coverage_counts_targets_in_central_intervals() -> None:
     assert_allclose(coverage([0.5, 0.26, 0.74, 0.24, 0.01], [0.5, 0.9]), [0.6, 0.8])
 

@@ -74,7 +74,9 @@ def test_intervals_of_accuracy_are_wilsons() -> None:
 
 WRONG = {
     "members": (lambda: predict.uncertainty(log_probs(4, 3)), "of every network"),
-    "weights": (lambda: predict.uncertainty(log_probs(4, 3, 2), [1.0]), "weights have shape"),
+    "weights": (lambda: predict.uncertainty(log_probs(4, 3, 2), [1.0]), "weights are .* for 4"),
+    "weights of text": (lambda: predict.uncertainty(log_probs(1, 3, 2), ["a"]), "weights are"),
+    "infinite weight": (lambda: predict.uncertainty(log_probs(1, 3, 2), [np.inf]), "weights are"),
     "no weight": (lambda: predict.uncertainty(log_probs(2, 3, 2), [0.0, 0.0]), "not all 0"),
     "logits": (lambda: predict.uncertainty(np.ones((2, 3, 2))), "not log-probabilities"),
     "shapes": (lambda: predict.agreement(log_probs(3, 2), log_probs(4, 2)), "same images"),

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import entr, logsumexp
 from scipy.stats import rankdata
 
-from replicax.errors import choose
+from replicax.errors import choose, show
 from replicax.networks.predict.checks import check_log_probs
 
 
@@ -132,13 +132,18 @@ def _check_members(member_log_probs: Any, weights: Any) -> tuple[np.ndarray, np.
             "image, class), as trained.predict(inputs, members=True) returns them."
         )
     members = np.stack([check_log_probs(one) for one in member_log_probs])
-    weights = np.ones(len(members)) if weights is None else np.asarray(weights, float)
-    if weights.shape != (len(members),) or not np.all(weights >= 0) or not weights.sum() > 0:
+    if weights is None:
+        weights = np.ones(len(members))
+    try:
+        given = np.asarray(weights, float)
+    except (TypeError, ValueError):
+        given = np.zeros(0)
+    if given.shape != (len(members),) or not np.all(given >= 0) or not 0 < given.sum() < np.inf:
         raise ValueError(
-            f"The weights have shape {weights.shape} for {len(members)} networks: give one of at "
-            "least 0 per network, and not all 0."
+            f"The weights are {show(weights)} for {len(members)} networks: give one of at least 0 "
+            "per network, and not all 0."
         )
-    return members, weights / weights.sum()
+    return members, given / given.sum()
 
 
 def _average(members: np.ndarray, weights: np.ndarray) -> np.ndarray:
