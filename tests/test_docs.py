@@ -25,8 +25,12 @@ from replicax.cli.shared import UsageError
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "benchmarks/README.md", ROOT / "CONTRIBUTING.md"]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
-_LONG = ("callbacks", "developing", "networks", "numpyro", "report", "scaling", "start")
-SLOW = {f"{name}.md" for name in _LONG}
+SLOW = {
+    f"{name}.md"
+    for name in (
+        "callbacks", "developing", "networks", "numpyro", "report", "sampling", "scaling", "start",
+    )
+}  # fmt: skip
 NOT_RUN = 1  # blocks that are marked so
 MAY_BE_MISSING = {"torch"}  # all other packages that pages import come with the extra `test`
 
