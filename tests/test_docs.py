@@ -93,11 +93,8 @@ def compare(printed: str, stated: str) -> None:
         assert float(got) == pytest.approx(float(said), rel=0.4, abs=0.3), printed
 
 
-@pytest.mark.parametrize("page", parameters())
-@pytest.mark.filterwarnings("ignore")
-def test_python_blocks_run(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    name, scope = str(page.relative_to(ROOT)), {"__name__": "page"}
+def run_page(page: Path) -> None:
+    name, scope = page.name, {"__name__": "page"}
     blocks = blocks_of(page)
     for block, after in zip(blocks, [*blocks[1:], None]):
         if block.language not in ("python", "pycon") or block.marked:
@@ -114,6 +111,31 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
             exec(code, scope)
         if after and after.language == "text" and "print(" in block.code:
             compare(printed.getvalue(), after.code)
+
+
+@pytest.mark.parametrize("page", parameters())
+@pytest.mark.filterwarnings("ignore")
+def test_python_blocks_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_page(page)
+
+
+@pytest.mark.parametrize(
+    "text, fails",
+    [
+        ("```python\nx = 1\n```\n\n```python\nprint(x, 0.52)\n```\n\n```text\n1 0.5\n```\n", None),
+        ("```python\nprint(1, 0.52)\n```\n\n```text\n2 0.5\n```\n", AssertionError),
+        ("```python\nprint(1, 0.52)\n```\n\n```text\n1 1.5\n```\n", AssertionError),
+        ("```pycon\n>>> 1 + 1\n3\n```\n", AssertionError),
+        ("```python\nmissing\n```\n", NameError),
+        ("<!-- not run: nothing is there -->\n```python\nmissing\n```\n", None),
+    ],
+)
+def test_a_wrong_page_is_noticed(text, fails, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    with pytest.raises(fails) if fails else contextlib.nullcontext():
+        run_page(page)
 
 
 def parse(command: str) -> None:
