@@ -32,6 +32,15 @@ SLOW = {
     )
 }  # fmt: skip
 NOT_RUN = 1  # blocks that are marked so
+CLAIMS = {  # what sentences and comments of a page say about its results
+    "index.md": "0.3 < (posterior.draws > 0).mean() < 0.7",
+    "start.md": "0.3 < (posterior.draws['slope'] > 0).mean() < 0.7",
+    "sampling.md": "0.3 < (posterior.draws['x'] < 0).mean() < 0.5",
+    "numpyro.md": "0.25 < (draws[2_000:] < 0).mean() < 0.55",
+    "callbacks.md": "posterior.result.code == 'stopped'",
+    "report.md": "path.exists() and path.with_name('run').joinpath('report.html').exists()",
+    "pytorch.md": "averaged.metrics().accuracy > 0.8 and exchange.num_steps == 80",
+}
 MAY_BE_MISSING = {"torch"}  # all other packages that pages import come with the extra `test`
 
 FENCE = re.compile(
@@ -111,6 +120,7 @@ def run_page(page: Path) -> None:
             exec(code, scope)
         if after and after.language == "text" and "print(" in block.code:
             compare(printed.getvalue(), after.code)
+    assert eval(CLAIMS.get(name, "True"), scope)
 
 
 @pytest.mark.parametrize("page", parameters())
