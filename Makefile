@@ -35,7 +35,8 @@ torch: ## run the tests of the bridge to PyTorch, in an environment of their own
 	@$(MAKE) --no-print-directory VENV=$(VENV)-torch torch-tests
 
 torch-tests: $(VENV)/.test-torch
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/torch_bridge tests/test_docs.py
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/torch_bridge
+	$(BIN)/python -m pytest -m "slow or not slow" tests/test_docs.py -k "pytorch or start"
 
 mutants: $(VENV)/.test ## change one line of the core at a time; a test must fail (MUTANTS="--only swap")
 	$(BIN)/python tests/run_mutants.py $(MUTANTS)

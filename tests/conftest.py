@@ -31,6 +31,7 @@ TESTS = Path(__file__).parent
 LONG_RUNS = {
     TESTS / "cli/test_demo.py",
     TESTS / "run/test_bayesian.py",
+    TESTS / "test_examples.py",
     *[
         TESTS / f"laws/test_{name}.py"
         for name in ("chains", "judgement", "kernels", "langevin", "memory", "modes25")

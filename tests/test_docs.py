@@ -25,9 +25,22 @@ from replicax.cli.messages import UsageError
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "benchmarks/README.md", ROOT / "CONTRIBUTING.md"]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
-_LONG = ("callbacks", "developing", "networks", "numpyro", "report", "scaling", "start")
-SLOW = {f"{name}.md" for name in _LONG}
+SLOW = {
+    f"{name}.md"
+    for name in (
+        "callbacks", "developing", "networks", "numpyro", "report", "sampling", "scaling", "start",
+    )
+}  # fmt: skip
 NOT_RUN = 1  # blocks that are marked so
+CLAIMS = {  # what sentences and comments of a page say about its results
+    "index.md": "0.3 < (posterior.draws > 0).mean() < 0.7",
+    "start.md": "0.3 < (posterior.draws['slope'] > 0).mean() < 0.7",
+    "sampling.md": "0.3 < (posterior.draws['x'] < 0).mean() < 0.5",
+    "numpyro.md": "0.25 < (draws[2_000:] < 0).mean() < 0.55",
+    "callbacks.md": "posterior.result.code == 'stopped'",
+    "report.md": "path.exists() and path.with_name('run').joinpath('report.html').exists()",
+    "pytorch.md": "averaged.metrics().accuracy > 0.8 and exchange.num_steps == 240",
+}
 MAY_BE_MISSING = {"torch"}  # all other packages that pages import come with the extra `test`
 
 FENCE = re.compile(
@@ -89,11 +102,8 @@ def compare(printed: str, stated: str) -> None:
         assert float(got) == pytest.approx(float(said), rel=0.4, abs=0.3), printed
 
 
-@pytest.mark.parametrize("page", parameters())
-@pytest.mark.filterwarnings("ignore")
-def test_python_blocks_run(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    name, scope = str(page.relative_to(ROOT)), {"__name__": "page"}
+def run_page(page: Path) -> None:
+    name, scope = page.name, {"__name__": "page"}
     blocks = blocks_of(page)
     for block, after in zip(blocks, [*blocks[1:], None]):
         if block.language not in ("python", "pycon") or block.marked:
@@ -110,6 +120,32 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
             exec(code, scope)
         if after and after.language == "text" and "print(" in block.code:
             compare(printed.getvalue(), after.code)
+    assert eval(CLAIMS.get(name, "True"), scope)
+
+
+@pytest.mark.parametrize("page", parameters())
+@pytest.mark.filterwarnings("ignore")
+def test_python_blocks_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_page(page)
+
+
+@pytest.mark.parametrize(
+    "text, fails",
+    [
+        ("```python\nx = 1\n```\n\n```python\nprint(x, 0.52)\n```\n\n```text\n1 0.5\n```\n", None),
+        ("```python\nprint(1, 0.52)\n```\n\n```text\n2 0.5\n```\n", AssertionError),
+        ("```python\nprint(1, 0.52)\n```\n\n```text\n1 1.5\n```\n", AssertionError),
+        ("```pycon\n>>> 1 + 1\n3\n```\n", AssertionError),
+        ("```python\nmissing\n```\n", NameError),
+        ("<!-- not run: nothing is there -->\n```python\nmissing\n```\n", None),
+    ],
+)
+def test_a_wrong_page_is_noticed(text, fails, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    with pytest.raises(fails) if fails else contextlib.nullcontext():
+        run_page(page)
 
 
 def parse(command: str) -> None:
