@@ -66,7 +66,7 @@ LISTED: dict[str, tuple[dict[str, Any], str]] = {
     "noise infinite": ({"noise": INF}, "noise"),
     "degrees 2": ({"likelihood": "student", "degrees": 2.0}, "degrees"),
     "degrees in words": ({"likelihood": "student", "degrees": "many"}, "degrees"),
-    "likelihood misspelt": ({"likelihood": "gausian"}, "likelihood gaussian"),
+    "a likelihood that lacks a letter": ({"likelihood": "gausian"}, "likelihood gaussian"),
     "a misspelt option": ({"batchsize": 3}, "batchsize"),
     "start nothing": ({"start": None}, "start"),
     "size too large": ({"batch_size": 13}, "batch_size"),

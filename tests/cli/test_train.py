@@ -355,7 +355,7 @@ def test_a_run_started_in_python_says_how_to_continue_and_that_works(here, capsy
     "args, sentence",
     [
         (["--model", "smal", "--data", "model.py:shades"], "Did you mean 'small'?"),
-        (["--model", "resnet19x", "--data", "model.py:shades"], "write small, resnet20"),
+        (["--model", "resnet19x", "--data", "model.py:shades"], "write small, mlp"),
         (["--model", "model.py:dens", "--data", "model.py:shades"], "Did you mean 'dense'?"),
         (["--model", "model.py:fixed", *NAMES[2:]], "it must be an rx.nn.Network"),
         ([*TASK, "--data", "cifar11"], "Did you mean 'cifar10'?"),
