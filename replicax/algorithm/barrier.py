@@ -90,7 +90,9 @@ def _equalised(tuning: BarrierTuning, step: Array, temperature: Array, verdicts:
     # A ladder made longer has its last pair stretched; one made shorter ends inside.
     barrier = barrier.at[-1].max(end)
     cuts = jnp.linspace(0.0, end, num_pairs + 1, dtype=place.dtype)
-    tuned = jnp.interp(cuts, barrier, place.at[-1].set(hot)) ** (-1 / _POWER)
+    places = jnp.interp(cuts, barrier, place.at[-1].set(hot))
+    rounded = 16 * jnp.finfo(place.dtype).eps  # so near to 0, a place is that of the prior
+    tuned = jnp.where(places < rounded, 0.0, places) ** (-1 / _POWER)
     tuned = tuned.at[0].set(temperature[0])
     return tuned if tuning.free_until else tuned.at[-1].set(temperature[-1])
 

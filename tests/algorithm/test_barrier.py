@@ -83,6 +83,22 @@ def test_an_infinite_temperature_stays_the_prior() -> None:
     assert after[0] == 1 and np.isinf(after[2]) and 1 < after[1] < 10
 
 
+def test_a_free_ladder_that_reaches_the_prior_is_not_rounded_off_it() -> None:
+    tuning = BarrierTuning((100,), hottest=np.inf, free_until=1_000)
+    ladder = jnp.array([*np.geomspace(1, 50, 5), np.inf], jnp.float32)
+    rounds = np.random.default_rng(0).integers(20, 95, (400, 12, 5))  # of 100 verdicts each
+
+    def one_round(ladder, wanted):
+        verdicts = barrier.Verdicts(jnp.array(99, jnp.int32), wanted.astype(jnp.float32))
+        ladder, _ = barrier.tune(tuning, jnp.array(99), ladder, verdicts, jnp.zeros(5, bool))
+        return ladder, ladder[-1]
+
+    ends = jax.jit(jax.vmap(lambda wanted: jax.lax.scan(one_round, ladder, wanted)[1]))
+    hottest = np.asarray(ends(jnp.asarray(rounds)))
+    assert np.isinf(hottest).any() and np.isfinite(hottest).any()
+    assert not np.any(np.isfinite(hottest) & (hottest > 1e23))
+
+
 def test_verdicts_count_from_their_first_step() -> None:
     late = tuned(np.geomspace(1, 30, 5), first_step=500)
     rates = swap_rate(late[:-1], late[1:])

@@ -80,6 +80,11 @@ LADDERS = mutations_of(
         "rejection = 0.01 + verdicts.wanted / count",
         _BARRIER,
     ),
+    (
+        "jnp.where(places < rounded, 0.0, places)",
+        "places",
+        "algorithm/test_barrier.py::test_a_free_ladder_that_reaches_the_prior_is_not_rounded_off_it",
+    ),
     ("tuned = tuned.at[0].set(temperature[0])", "tuned = tuned * 1.01", _BARRIER),
     (
         "jnp.any(step == jnp.array(tuning.round_ends) - 1)",
