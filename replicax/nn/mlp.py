@@ -9,7 +9,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from replicax.errors import at_least, choose, is_whole, show
-from replicax.nn.network import ACTIVATIONS, Network, Tree, apply_dense, init_dense
+from replicax.nn.network import (
+    ACTIVATIONS,
+    Network,
+    Tree,
+    apply_dense,
+    in_precision,
+    init_dense,
+)
 
 
 def mlp(
@@ -23,7 +30,8 @@ def mlp(
     """Return a network of dense layers; inputs of any shape are made flat.
 
     `hidden` has the widths of the layers between, none of them for a linear model. `activation` is
-    "relu", "silu", "gelu" or "tanh". Layers run in `dtype`; parameters and outputs are float32.
+    "relu", "silu", "gelu" or "tanh". Layers run in `dtype` (on CPUs at least float32);
+    parameters and outputs are float32.
 
     >>> params, state = jax.eval_shape(mlp(784, 10).init, jax.random.key(0))
     >>> sum(leaf.size for leaf in jax.tree.leaves(params)), state
@@ -49,7 +57,7 @@ def mlp(
                 f"The inputs have shape {inputs.shape[1:]} each, and num_inputs is {num_inputs}: "
                 f"write rx.nn.mlp({math.prod(inputs.shape[1:])}, ...)."
             )
-        x = inputs.reshape(len(inputs), -1).astype(dtype)
+        x = in_precision(inputs.reshape(len(inputs), -1), dtype)
         *layers, last = params["layers"]
         for layer in layers:
             x = activate(apply_dense(layer, x))

@@ -38,6 +38,16 @@ class Norm(NamedTuple):
     bias: bool = False
 
 
+def in_precision(x: Array, dtype: Any) -> Array:
+    """Return inputs in the precision of a network's layers: `dtype`, on CPUs at least float32.
+
+    CPUs gain nothing from half precision, and the sums of bfloat16 layers that XLA fuses for them
+    in jaxlib 0.11.2 are infinite or 1e38.
+    """
+    half_on_cpu = jnp.dtype(dtype).itemsize < 4 and jax.default_backend() == "cpu"
+    return x.astype(jnp.float32 if half_on_cpu else dtype)
+
+
 def he_normal(key: Array, shape: tuple[int, ...], fan: int) -> Array:
     """Draw Gaussian weights of variance 2 / fan (He et al., 2015)."""
     return jnp.sqrt(2.0 / fan) * jax.random.normal(key, shape)

@@ -13,6 +13,7 @@ from replicax.nn.network import (
     Tree,
     apply_conv,
     apply_dense,
+    in_precision,
     init_conv,
     init_dense,
     make_norm,
@@ -38,8 +39,8 @@ def resnet(
     `block` is "basic" (two 3 x 3 convolutions) or "bottleneck" (1 x 1, 3 x 3, 1 x 1), by default
     "bottleneck" from depth 44 on, as in the authors' code; both have (depth - 2) / 6 blocks per
     stage, so that ResNet56 with bottlenecks has 9. `norm` is "batch" or "frn", `activation` "relu",
-    "silu", "gelu" or "tanh". Convolutions run in `dtype`; parameters, statistics and logits are
-    float32.
+    "silu", "gelu" or "tanh". Convolutions run in `dtype` (on CPUs at least float32);
+    parameters, statistics and logits are float32.
 
     With "frn" convolutions have biases and the padding "SAME", and the threshold of the norm comes
     after each, as in the ResNet20-FRN of Izmailov et al. (2021), of which the activation is "silu":
@@ -70,7 +71,7 @@ def resnet(
         return params, {"norm": state, "blocks": [block_state for _, block_state in blocks]}
 
     def apply(params: Tree, state: Tree, images: Array, train: bool) -> tuple[Array, Tree]:
-        x = apply_conv(params["conv"], images.astype(dtype))
+        x = apply_conv(params["conv"], in_precision(images, dtype))
         x, norm_state = normalise.apply(params["norm"], state["norm"], x, train)
         states = []
         parts = zip(plan, params["blocks"], state["blocks"], strict=True)

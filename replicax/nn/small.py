@@ -13,6 +13,7 @@ from replicax.nn.network import (
     Tree,
     apply_conv,
     apply_dense,
+    in_precision,
     init_conv,
     init_dense,
     make_norm,
@@ -60,7 +61,7 @@ def small_cnn(
         return {**params, "dense": init_dense(last, num_in, num_classes)}, state
 
     def apply(params: Tree, state: Tree, images: Array, train: bool) -> tuple[Array, Tree]:
-        x, states = images.astype(dtype), []
+        x, states = in_precision(images, dtype), []
         layers = zip(params["convs"], params["norms"], state["norms"], strict=True)
         for layer, (filters, norm_params, norm_state) in enumerate(layers):
             x = apply_conv(filters, x, stride=1 if layer == 0 else 2)

@@ -13,6 +13,7 @@ from replicax.nn.network import (
     Tree,
     apply_conv,
     apply_dense,
+    in_precision,
     init_conv,
     init_dense,
     make_norm,
@@ -62,7 +63,7 @@ def wide_resnet(
         return params, {"blocks": [block_state for _, block_state in blocks], "norm": norm_state}
 
     def apply(params: Tree, state: Tree, images: Array, train: bool) -> tuple[Array, Tree]:
-        x, states = apply_conv(params["conv"], images.astype(dtype)), []
+        x, states = apply_conv(params["conv"], in_precision(images, dtype)), []
         parts = zip(plan, params["blocks"], state["blocks"], strict=True)
         for (_, _, stride), block_params, block_state in parts:
             x, new = _apply_block(normalise, block_params, block_state, x, stride, train)

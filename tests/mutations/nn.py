@@ -91,12 +91,14 @@ CANONICAL = mutations_of(
 )
 
 _FRN = "nn/test_networks.py::test_a_resnet_with_frn_is_that_of_the_literature[silu]"
+_HALF = "nn/test_networks.py::test_on_a_cpu_half_precision_is_single_precision[mlp]"
 _WIDE = "nn/test_networks.py::test_a_wide_resnet_is_that_of_the_literature"
 
 NETWORKS = [
     *mutations_of(
         "nn/network.py",
         ('x = jnp.maximum(x, params["threshold"].astype(x.dtype))', "pass", _FRN),
+        ("x.astype(jnp.float32 if half_on_cpu else dtype)", "x.astype(dtype)", _HALF),
         ('padding = "SAME" if has_bias else', "padding =", _FRN),
         ('return x + params["bias"].astype(x.dtype) if has_bias else x', "return x", _FRN),
     ),

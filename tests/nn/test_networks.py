@@ -139,3 +139,25 @@ def test_networks_have_names(model: str, same: Any) -> None:
 def test_other_names_are_refused(model: str) -> None:
     with pytest.raises(ValueError, match=f"--model is '{model}'"):
         Task(model, "none").network(Shapes())
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda dtype: nn.mlp(192, 4, hidden=(5,), dtype=dtype),
+        lambda dtype: nn.small_cnn(4, 3, dtype=dtype),
+        lambda dtype: nn.resnet(8, 4, dtype=dtype),
+        lambda dtype: nn.wide_resnet(10, 1, 4, dtype=dtype),
+    ],
+    ids=["mlp", "small_cnn", "resnet", "wide_resnet"],
+)
+def test_on_a_cpu_half_precision_is_single_precision(build):
+    """bfloat16 sums that XLA fuses for CPUs are infinite in jaxlib 0.11.2."""
+    full, half = build(jnp.float32), build(jnp.bfloat16)
+    params, state = jax.eval_shape(full.init, jax.random.key(0))
+
+    def precisions(network):
+        traced = jax.make_jaxpr(lambda p, s: network.apply(p, s, IMAGES, train=True))(params, state)
+        return str(traced).count("bf16")
+
+    assert precisions(full) == precisions(half) == 0
