@@ -4,13 +4,20 @@ from typing import Any
 
 import numpy as np
 
-from replicax.experiments.table2.numbers import REPEATS, Trips, epoch_rates, has_average
+from replicax.experiments.table2.numbers import (
+    REPEATS,
+    Trips,
+    curve_of,
+    epoch_rates,
+    has_average,
+)
 from replicax.experiments.table2.paper import NAMES
 from replicax.networks import predict
 from replicax.networks.trained import Trained
 from replicax.results import figure_style
 
 _SMOOTHED = 5  # epochs
+_MARGIN = 0.15  # of the height of the averages' curves
 _SPAN = 20  # epochs over which verdicts are counted: about 20 of them at the paper's target
 _COLOURS = dict(zip(NAMES, (figure_style.INK, *figure_style.CHAINS), strict=False))
 
@@ -24,7 +31,8 @@ def draw_all(
     exchanged = {name: run for name, run in many.items() if name in trips}
     figures = {}
     if averaged:
-        figures["epochs"] = draw_epochs(model, averaged)
+        curves = {name: curve_of(run) for name, run in averaged.items()}
+        figures["epochs"] = draw_epochs(model, curves)
         figures["reliability"] = draw_reliability(model, averaged)
     if many:
         figures["rungs"] = draw_rungs(model, many)
@@ -46,29 +54,34 @@ def running_mean(values: np.ndarray, span: int) -> np.ndarray:
     return (sums - before) / count.reshape(-1, *[1] * (values.ndim - 1))
 
 
-def draw_epochs(model: str, runs: dict[str, Trained]) -> Any:
+def draw_epochs(model: str, curves: dict[str, dict[str, Any]]) -> Any:
+    """Draw the curves of `numbers.curve_of` by method, on one axis of equal budgets."""
     figure = figure_style.new_figure(11, 4.4)
     row = figure.subplots(1, 2)
     for axes, name, scale, y in zip(
         row, ("accuracy", "nll"), (100, 1), ("accuracy, %", "NLL per image, nats"), strict=True
     ):
-        for method, run in runs.items():
-            epochs, colour = run.epochs, _COLOURS[method]
-            averaged = epochs["weight"] > 0
-            axes.plot(epochs["epoch"][averaged], scale * epochs[f"average_{name}_logits"][averaged],
-                      color=colour, lw=1.8, label=f"{NAMES[method]}, average")  # fmt: skip
-            axes.plot(epochs["epoch"], scale * epochs[name][:, 0], color=colour, lw=0.8, alpha=0.6,
+        for method, curve in curves.items():
+            colour = _COLOURS[method]
+            lines = {key: scale * np.array(curve[key], float) for key in (name, f"average_{name}")}
+            axes.plot(curve["epochs"], lines[f"average_{name}"], color=colour, lw=2,
+                      label=f"{NAMES[method]}, average")  # fmt: skip
+            axes.plot(curve["epochs"], lines[name], color=colour, lw=0.8, alpha=0.5, zorder=1,
                       label=f"{NAMES[method]}, {_single_network(method)}")  # fmt: skip
-        figure_style.label(
-            axes, "epoch", y, f"{model}: {'accuracy' if name == 'accuracy' else 'NLL'}"
-        )
+        averages = [scale * np.array(one[f"average_{name}"], float) for one in curves.values()]
+        low, high = np.nanmin(np.concatenate(averages)), np.nanmax(np.concatenate(averages))
+        margin = _MARGIN * (high - low) or _MARGIN
+        axes.set_ylim(low - margin, high + margin)  # cycles begin far outside
+        title = f"{model}: {'accuracy' if name == 'accuracy' else 'NLL'}"
+        figure_style.label(axes, "epochs of all networks together", y, title)
     handles, labels = row[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(3, len(runs)),
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(3, len(curves)),
                   frameon=False, fontsize=9, labelcolor=figure_style.INK)  # fmt: skip
+    by = " and ".join(dict.fromkeys(curve["by"] for curve in curves.values()))
     figure.set_label(
-        f"{model}: test accuracy and NLL after every epoch, of the coldest network (thin) and of "
-        "the average of networks so far (bold), by logits, without the start networks. The table "
-        "takes the last point of each line."
+        f"{model}: test accuracy and NLL, of the coldest network (thin) and of the average of "
+        f"networks so far (bold), by {by}, without the start networks. Points of all methods above "
+        "each other have cost the same: ten networks take ten epochs for one of a single network."
     )
     return figure
 

@@ -92,6 +92,19 @@ def averages(run: Trained) -> list[dict[str, Any]]:
     ]
 
 
+def curve_of(run: Trained) -> dict[str, Any]:
+    """Return metrics by epoch, of the coldest network and of the average (NaN before its first
+    network), over the epochs of all networks together."""
+    epochs, by = run.epochs, "logits"
+    averaged = epochs["weight"] > 0
+    means = {
+        f"average_{name}": np.where(averaged, epochs[f"average_{name}_{by}"], np.nan)
+        for name in ("accuracy", "nll")
+    }
+    single = {name: epochs[name][:, 0] for name in ("accuracy", "nll")}
+    return {"by": by, "epochs": run.num_replicas * epochs["epoch"], **single, **means}
+
+
 def starts_alone(runs: dict[str, Trained | None]) -> list[dict[str, Any]]:
     """Return the metrics of the start networks alone, from any run that evaluated them."""
     for run in runs.values():

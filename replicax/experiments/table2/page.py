@@ -29,9 +29,11 @@ def write(runs_of: dict[str, Runs], folder: Path, out: Path, command: str) -> di
     earlier, models = _earlier_models(out), {}
     for model, runs in runs_of.items():
         missing = all(run is None for run in runs.values())
-        models[model] = (
-            earlier[model] if missing and model in earlier else describe(model, runs, folder, out)
-        )
+        if missing and model in earlier:
+            models[model] = earlier[model]
+            _redraw(model, models[model], out)
+        else:
+            models[model] = describe(model, runs, folder, out)
     findings = [Finding(**one) for model in models.values() for one in model["findings"]]
     captions = {file: text for model in models.values() for file, text in model["captions"].items()}
     for old in set(out.glob("table2-*.png")) - {out / file for file in captions}:
@@ -62,6 +64,15 @@ def _earlier_models(out: Path) -> dict[str, Any]:
     path = out / "table2.json"
     models = json.loads(path.read_text())["models"] if path.exists() else {}
     return {name: model for name, model in models.items() if "captions" in model}
+
+
+def _redraw(model: str, described: dict[str, Any], out: Path) -> None:
+    """Draw the curves of a model again, where they are stored."""
+    runs = described["runs"].items()
+    if curves := {name: run["curve"] for name, run in runs if "curve" in run}:
+        figure = figures.draw_epochs(model, curves)
+        save(figure, out / f"table2-{model}-epochs.png")
+        described["captions"][f"table2-{model}-epochs.png"] = figure.get_label()
 
 
 def describe(model: str, runs: Runs, folder: Path, out: Path) -> dict[str, Any]:
@@ -125,6 +136,8 @@ def _describe_run(model: str, name: str, run: Trained | None, folder: Path) -> d
         "averages": numbers.averages(run) if numbers.has_average(run) else [],
         "num_images": len(run.labels),
     }
+    if numbers.has_average(run):
+        described["curve"] = numbers.curve_of(run)
     if len(run.epochs["epoch"]):
         described["by_rung"] = {key: run.epochs[key][-1].tolist() for key in ("accuracy", "nll")}
     if name in ("deo", "deo-star"):
