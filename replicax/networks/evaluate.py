@@ -90,14 +90,20 @@ def judge_of(problem: Supervised) -> Judge | NoJudge:
 def _build_outputs(test: Any) -> Callable[[Any, Any], Array]:
     """Build `outputs(points, inputs) -> (replica, row, ...)`; points are (params, model_state)."""
     num_rows = len(test.targets)
-    size = max(n for n in range(1, min(_BATCH, num_rows) + 1) if num_rows % n == 0)
+    num_batches = -(-num_rows // _BATCH)
+    size = -(-num_rows // num_batches)
+    # The last row fills up batches of equal sizes.
+    rows = np.minimum(np.arange(num_batches * size), num_rows - 1).reshape(num_batches, size)
     one_batch = jax.vmap(test.outputs, (0, 0, None))
 
     def outputs(points: Any, inputs: Any) -> Array:
-        batches = jax.tree.map(lambda x: x.reshape(-1, size, *x.shape[1:]), inputs)
         params, model_state = points
-        values = jax.lax.map(lambda batch: one_batch(params, model_state, batch), batches)
-        return jnp.moveaxis(values, 1, 0).reshape(-1, num_rows, *values.shape[3:])
+
+        def of_batch(rows: Array) -> Array:
+            return one_batch(params, model_state, jax.tree.map(lambda x: x[rows], inputs))
+
+        values = jnp.moveaxis(jax.lax.map(of_batch, rows), 1, 0)
+        return values.reshape(len(values), rows.size, *values.shape[3:])[:, :num_rows]
 
     return jax.jit(outputs)
 

@@ -200,7 +200,8 @@ EVALUATE = mutations_of(
         _EVALUATION,
     ),
     ("count=averages.count + 1)", "count=averages.count)", _EVALUATION),
-    ("return jnp.moveaxis(values, 1, 0).reshape(", "return values.reshape(", _EVALUATION),
+    ("jnp.moveaxis(jax.lax.map(of_batch, rows), 1, 0)", "jax.lax.map(of_batch, rows)", _EVALUATION),
+    ("size = -(-num_rows // num_batches)", "size = num_rows // num_batches", _EVALUATION),
     ('row["weight"] = sampled.weight', 'row["weight"] = jnp.sum(weight)', _EVALUATION),
     (
         "take = lambda: kept.take(points, replica_at[rungs])",

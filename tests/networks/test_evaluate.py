@@ -1,4 +1,4 @@
-"""The evaluation of networks, two of them on six images, against NumPy."""
+"""The evaluation of networks, two of them on seven images, against NumPy."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +11,8 @@ from replicax.networks import evaluate
 from replicax.networks.problem import Test, supervised
 from replicax.run.rows import Carry
 
-INPUTS = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
-LABELS = np.array([0, 1, 1, 0, 0, 1])
+INPUTS = np.random.default_rng(0).normal(size=(7, 2)).astype(np.float32)
+LABELS = np.array([0, 1, 1, 0, 0, 1, 1])
 PARAMS = np.array([[1.0, -2.0], [0.5, 3.0]], np.float32)  # by replica
 
 
@@ -30,7 +30,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("batch", [500, 4])
 def test_an_evaluation_by_hand(batch: int, monkeypatch) -> None:
-    """Replica 1 is on rung 0. All images at once, or three batches of two (4 does not divide 6)."""
+    """Replica 1 is on rung 0. All images at once, or two batches of four with one filled up."""
     monkeypatch.setattr(evaluate, "_BATCH", batch)
     asked = []
 
@@ -47,7 +47,7 @@ def test_an_evaluation_by_hand(batch: int, monkeypatch) -> None:
 
     by_rung = (INPUTS * PARAMS[[1, 0], None]).astype(float)
     probabilities = softmax(by_rung)
-    nll = -np.log(probabilities[:, np.arange(6), LABELS]).mean(axis=1)
+    nll = -np.log(probabilities[:, np.arange(7), LABELS]).mean(axis=1)
     np.testing.assert_allclose(second["nll"], nll, rtol=1e-5)
     accuracy = (by_rung.argmax(axis=-1) == LABELS).mean(axis=1)
     assert accuracy[0] != accuracy[1]
@@ -64,7 +64,7 @@ def test_an_evaluation_by_hand(batch: int, monkeypatch) -> None:
         ("probabilities", total / 4),
         ("logits", softmax(final["average.logits"] / 4)),
     ):
-        wanted = -np.log(mean[np.arange(6), LABELS]).mean()
+        wanted = -np.log(mean[np.arange(7), LABELS]).mean()
         np.testing.assert_allclose(second[f"average_nll_{by}"], wanted, rtol=1e-4)
         wanted = (mean.argmax(axis=1) == LABELS).mean()
         np.testing.assert_allclose(second[f"average_accuracy_{by}"], wanted, rtol=1e-6)
