@@ -71,7 +71,7 @@ def test_rows_and_their_likelihoods_are_there(run, data) -> None:
     values = data["log_likelihood"]["rows"]
     assert values.dims == ("chain", "draw", "row")
     np.testing.assert_allclose(-values.sum("row"), run.energies, rtol=1e-4)
-    assert "log_likelihood" not in list(run.to_arviz(log_likelihood=False).groups())
+    assert not hasattr(run.to_arviz(log_likelihood=False), "log_likelihood")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -82,6 +82,7 @@ def test_arviz_summarises_plots_and_compares(run, data) -> None:
     assert table.loc["layer.shift", "r_hat"] == pytest.approx(
         ours["layer.shift"]["rhat"], abs=0.006
     )
-    assert np.isfinite(az.loo(data).elpd_loo)
+    loo = az.loo(data)
+    assert np.isfinite(loo.elpd if hasattr(loo, "elpd") else loo.elpd_loo)  # ArviZ 1, or before
     assert az.plot_trace(data) is not None
     matplotlib.pyplot.close("all")
