@@ -30,21 +30,28 @@ def mutations_of(file: str, *changes: tuple[str, ...]) -> list[Mutation]:
 def all_mutations() -> list[Mutation]:
     """Return the lists of all rooms."""
     from mutations import (
-        algorithm,
+        adaptation,
+        averages,
+        batches,
         data,
+        devices,
+        exchange,
         inputs,
         interop,
+        loop,
+        moves,
         networks,
         nn,
         posteriors,
         predictions,
         report,
         results,
-        run,
+        settings,
         storage,
         torch_bridge,
     )
 
-    rooms = [algorithm, posteriors, run, storage, results, report, networks, predictions, nn, data]
-    rooms += [inputs, interop] + ([torch_bridge] if find_spec("torch") else [])
+    rooms = [exchange, adaptation, moves, posteriors, devices, loop, settings, batches, storage]
+    rooms += [results, report, networks, averages, predictions, nn, data, inputs, interop]
+    rooms += [torch_bridge] if find_spec("torch") else []
     return [mutation for room in rooms for mutation in room.MUTATIONS]

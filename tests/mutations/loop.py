@@ -1,0 +1,303 @@
+"""Mutations of the loop: chunks, rows, counters, checkpoints."""
+
+from mutations import mutations_of
+
+_CUT = "run/test_host_loop.py::test_where_a_run_is_cut_changes_nothing"
+_BEYOND = "run/test_host_loop.py::test_records_beyond_the_checkpoint_are_dropped"
+_PACE = "run/test_host_loop.py::test_chunks_take_half_a_second_and_outweigh_their_fixed_cost"
+_CALLBACK = "run/test_host_loop.py::test_a_callback_sees_progress_and_can_stop_the_run"
+_PROGRESS = "run/test_progress.py::test_the_last_progress_is_what_the_posterior_says"
+_WITHIN_EPOCH = "networks/test_train.py::test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit"
+_BEST_SAVED = "run/test_saver.py::test_the_best_point_survives_saving"
+_TRIPS = "algorithm/test_ladder.py::test_round_trips_are_those_of_the_oracle"
+_SAMPLED = "algorithm/test_step.py::test_a_sampled_chain_equals_the_oracle"
+_BURN_IN = "run/test_progress.py::test_draws_follow_burn_in_and_thin"
+_NONFINITE = (
+    "run/test_host_loop.py::"
+    "test_a_non_finite_energy_ends_the_run_with_its_place_and_keeps_the_draws"
+)
+_COUNTED = (
+    "run/test_counters.py::"
+    "test_verdicts_count_from_their_first_step_and_windows_when_they_are_whole"
+)
+_LOWEST = "run/test_counters.py::test_the_best_point_is_the_lowest_finite_energy"
+_BROKEN = "run/test_counters.py::test_non_finite_energies_and_restarts"
+
+HOST_LOOP = mutations_of(
+    "run/host_loop.py",
+    ("_CHUNK_SECONDS = 0.5", "_CHUNK_SECONDS = 5.0", _PACE),
+    ("max(_CHUNK_SECONDS, 4 * fixed)", "max(_CHUNK_SECONDS, 0 * fixed)", _PACE),
+    (
+        "return 2**62 if every is None else every - step % every",
+        "return 2**62 if every is None else every",
+        f"{_WITHIN_EPOCH}[ensemble]",
+    ),
+    (
+        "count = min(pace.length, num_steps - step,",
+        "count = min(pace.length, num_steps,",
+        f"{_CUT}[203]",
+    ),
+    (
+        "attempts = (step - int(program.counted_from)) //",
+        "attempts = step //",
+        _PROGRESS,
+    ),
+    (
+        "seconds_left=(num_steps - step) / max(rate, 1e-9),",
+        "seconds_left=num_steps / max(rate, 1e-9),",
+        _PROGRESS,
+    ),
+    (
+        "cold_energy=np.asarray(carry.counters.energy[:, 0]),",
+        "cold_energy=np.asarray(carry.counters.energy[:, -1]),",
+        _PROGRESS,
+    ),
+    ("at step {step - 1}. Draws", "at step {step}. Draws", f"{_NONFINITE}[nan]"),
+    (
+        "if stops and result is None:",
+        "if stops and result is not None:",
+        _CALLBACK,
+    ),
+    ("if due:", "if due and False:", _BEYOND),
+    (
+        "if program.evaluate_every is None or step % program.evaluate_every:",
+        "if program.evaluate_every is None:",
+        f"{_WITHIN_EPOCH}[ensemble]",
+    ),
+)
+
+SAVER = mutations_of(
+    "run/saver.py",
+    (
+        "_PENDING_BYTES = 2**28",
+        "_PENDING_BYTES = 2**29",
+        "run/test_saver.py::test_a_quarter_of_a_gigabyte_is_not_kept_waiting",
+    ),
+    (
+        "if self.records.pending_bytes > _PENDING_BYTES:",
+        "if self.records.pending_bytes > _PENDING_BYTES and self.every is None:",
+        "run/test_saver.py::test_a_quarter_of_a_gigabyte_is_not_kept_waiting",
+    ),
+    (
+        "return step - self.step >= steps",
+        "return step - self.step > steps",
+        "run/test_saver.py::test_a_checkpoint_may_be_due_by_steps_instead",
+    ),
+    (
+        "self.step, self.clock = step, time.monotonic()",
+        "self.clock = time.monotonic()",
+        "run/test_saver.py::test_a_state_is_written_once",
+    ),
+    (
+        "if self.records.folder is None:",
+        "if self.records.folder is None and self.every is None:",
+        "run/test_saver.py::test_records_in_memory_are_never_due",
+    ),
+    (
+        'return {**values, **{f"best.{i:06d}": leaf for i, leaf in enumerate(best)}}',
+        "return values",
+        _BEST_SAVED,
+    ),
+    (
+        '"best_energy": counters.best_energy,',
+        '"best_energy": counters.energy.min(axis=1),',
+        _BEST_SAVED,
+    ),
+    (
+        "state = None if evaluation is None else evaluation.state",
+        "state = None",
+        f"{_WITHIN_EPOCH}[ensemble]",
+    ),
+    (
+        '"round_trips": completed_trips(counters.turns).sum(axis=1),',
+        '"round_trips": completed_trips(counters.turns).max(axis=1),',
+        _SAMPLED,
+    ),
+    ('"buffer": state.buffer,', '"buffer": 0 * state.buffer,', _SAMPLED),
+)
+
+ROWS = mutations_of(
+    "run/rows.py",
+    (
+        "number = step // every - start // every - 1",
+        "number = step // every - start // every",
+        _SAMPLED,
+    ),
+    (
+        "num_points = (step + done) // program.history_every - step // program.history_every",
+        "num_points = done // program.history_every",
+        _SAMPLED,
+    ),
+    (
+        "small = jnp.int8 if num_replicas <= 128 else jnp.int16",
+        "small = jnp.int8 if num_replicas <= 256 else jnp.int16",
+        "run/test_host_loop.py::test_the_index_process_is_stored_in_the_smallest_integer",
+    ),
+    ("return capacity // program.thin + 1", "return capacity // program.thin", _BURN_IN),
+    (
+        "return capacity // program.history_every + 1",
+        "return capacity // program.history_every",
+        _BURN_IN,
+    ),
+    (
+        "slots[:count][drawn] = np.arange(drawn.sum())",
+        "slots[:count][drawn] = np.arange(drawn.sum())[::-1]",
+        _BURN_IN,
+    ),
+)
+
+ROUND_TRIPS = mutations_of(
+    "run/round_trips.py",
+    ('return (rung_of == 0).astype("int32")', 'return (rung_of >= 0).astype("int32")', _TRIPS),
+    ("(rung_of == (turns % 2) * hottest)", "(rung_of == ((turns + 1) % 2) * hottest)", _TRIPS),
+    ("return (turns - (turns > 0)) // 2", "return turns // 2", _TRIPS),
+    (
+        "if hottest == 0:  # a single rung has no way",
+        "if hottest < 0:",
+        "run/test_progress.py::test_a_single_rung_has_no_round_trips",
+    ),
+    (
+        "return [np.flatnonzero(steps) + 1 for steps in ended.T]",
+        "return [np.flatnonzero(steps) for steps in ended.T]",
+        "results/test_plots.py::test_trip_ends_of_a_known_path",
+    ),
+    (
+        "np.diff(trips, axis=0, prepend=0) > 0",
+        "trips > 0",
+        "results/test_plots.py::test_trip_ends_of_a_known_path",
+    ),
+)
+
+FORGET = mutations_of(
+    "run/round_trips.py",
+    (
+        "return (turns > 0) * (2 - turns % 2)",
+        "return (turns > 0) * 1",
+        "run/test_counters.py::test_round_trips_begin_with_the_counted_steps",
+    ),
+)
+
+COMPILED_LOOP = mutations_of(
+    "run/compiled_loop.py",
+    ("drawn = after.replica_at[rungs]", "drawn = state.replica_at[rungs]", _SAMPLED),
+    ("info.energy[state.rung_of[drawn]]", "info.energy[after.rung_of[drawn]]", _SAMPLED),
+    (
+        "until_point = ((start + first) // every + 1) * every - start",
+        "until_point = ((start + first) // every + 1) * every",
+        _SAMPLED,
+    ),
+    (
+        "draw_block(draw_all, start + first + jnp.arange(block))",
+        "draw_block(draw_all, start + jnp.arange(block))",
+        _SAMPLED,
+    ),
+    (
+        "plan = plan_chains(keys, start + first)",
+        "plan = plan_chains(keys, start)",
+        "run/test_epochs.py::test_how_a_run_is_cut_changes_nothing",
+    ),
+    (
+        "lambda inner: (inner[2] < end) & _is_healthy(program, inner[0]),",
+        "lambda inner: inner[2] < end,",
+        "networks/test_train.py::test_a_coldest_network_that_breaks_ends_the_run[9]",
+    ),
+)
+
+INITIAL = mutations_of(
+    "run/initial.py",
+    (
+        "keys = jax.random.split(jax.random.fold_in(key, chain), num_replicas)",
+        "keys = jax.random.split(jax.random.fold_in(key, 0), num_replicas)",
+        "run/test_progress.py::test_drawn_starts_differ_by_chain_and_replica",
+    ),
+    (
+        "jax.vmap(lambda chain: jax.random.fold_in(run_key, chain))(chains), start_key",
+        "jax.vmap(lambda chain: jax.random.fold_in(run_key, 0 * chain))(chains), start_key",
+        "run/test_progress.py::test_chains_from_one_start_go_their_own_ways",
+    ),
+    (
+        "run_key, start_key = jax.random.split(key)",
+        "run_key, start_key = key, key",
+        _SAMPLED,
+    ),
+)
+
+RESTORE = mutations_of(
+    "run/restore.py",
+    (
+        "program.batches.skip_to(step, source)",
+        "program.batches.skip_to(0, source)",
+        "run/test_saver.py::test_batches_go_forward_when_a_run_is_rewound",
+    ),
+    ("records.rewind()", "records.folder", _BEYOND),
+)
+
+COUNTERS = mutations_of(
+    "run/counters.py",
+    ("counted = before.step >= counted_from", "counted = before.step > counted_from", _COUNTED),
+    (
+        "window_counted = schedule.window_start(attempt) * every >= counted_from",
+        "window_counted = before.step >= counted_from",
+        _COUNTED,
+    ),
+    ("info.active & opens & window_counted", "info.active & window_counted", _COUNTED),
+    (
+        "first_swap = info.swapped & (before.gate | opens)",
+        "first_swap = info.swapped",
+        "run/test_counters.py::test_a_window_counts_one_swap",
+    ),
+    (
+        "first_swap = info.swapped & (before.gate | opens)",
+        "first_swap = info.swapped & before.gate",
+        "run/test_counters.py::test_a_window_counts_one_swap",
+    ),
+    (
+        "energy = jnp.where(jnp.isfinite(info.energy), info.energy, jnp.inf)",
+        "energy = info.energy",
+        _LOWEST,
+    ),
+    (
+        "energy = jnp.where(jnp.isfinite(info.energy), info.energy, jnp.inf)",
+        "energy = jnp.nan_to_num(info.energy, nan=jnp.inf, neginf=-jnp.inf)",
+        _LOWEST,
+    ),
+    (
+        "better = energy[rung] < counters.best_energy",
+        "better = energy[rung] > counters.best_energy",
+        _LOWEST,
+    ),
+    ("replica = before.replica_at[rung]", "replica = rung", _LOWEST),
+    (
+        "return jnp.minimum(counters.best_energy, energy[rung]), best",
+        "return energy[rung], best",
+        _LOWEST,
+    ),
+    ("mended = info.restarted.at[0].set(False)", "mended = info.restarted", _BROKEN),
+    (
+        "nonfinite=counters.nonfinite + ~jnp.all(",
+        "nonfinite=0 * counters.nonfinite + ~jnp.all(",
+        _BROKEN,
+    ),
+    (
+        "~jnp.all(jnp.isfinite(info.energy) | mended)",
+        "~jnp.all(jnp.isfinite(info.energy))",
+        _BROKEN,
+    ),
+    (
+        "starts = after.step == counted_from",
+        "starts = after.step == 0",
+        "run/test_counters.py::test_round_trips_begin_with_the_counted_steps",
+    ),
+)
+
+MUTATIONS = [
+    *HOST_LOOP,
+    *SAVER,
+    *ROWS,
+    *ROUND_TRIPS,
+    *FORGET,
+    *COMPILED_LOOP,
+    *INITIAL,
+    *RESTORE,
+    *COUNTERS,
+]
