@@ -70,7 +70,7 @@ bench: $(VENV)/.bench ## time replicax beside its peers (BENCH="benchmarks/bench
 dev: $(VENV)/.dev ## install all that contributors need
 
 clean: ## remove what runs, tests and builds left behind; the environment stays
-	rm -rf demo-run build dist site .pytest_cache .ruff_cache .hypothesis .jax_cache
+	rm -rf demo-run build dist site .pytest_cache .ruff_cache .hypothesis .jax_cache .mutants.json
 	find replicax tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## remove the environment as well
