@@ -21,6 +21,7 @@ from replicax.algorithm.langevin import HalvesOfBatch, Memory
 TEMPERATURE = 1.6
 ROWS = np.random.default_rng(1).normal(size=(7, 3))  # the last of them is in neither half
 STEEP = np.array([1.0, 2.0, 0.5])
+X = np.array([0.6, -1.1, 0.8])  # where a move starts
 
 
 def as_tree(vector: Any) -> dict[str, Any]:
@@ -96,7 +97,7 @@ KERNELS = {  # and leapfrog steps, target acceptance, learning rate, scale
 @pytest.mark.parametrize("name", KERNELS)
 def test_an_adjusted_move_is_that_of_leapfrog_steps(name: str) -> None:
     kernel, num_leapfrog, target_acceptance, rate, scale = KERNELS[name]
-    x, velocity = np.array([0.6, -1.1, 0.8]), np.array([0.7, 0.2, -1.2])
+    x, velocity = X, np.array([0.7, 0.2, -1.2])
     scales = np.ones(3) if scale is None else np.array(scale)
     wanted = hmc_by_hand(x, velocity, -0.5, rate, scales, num_leapfrog)
     assert -3.0 < wanted.log_ratio < -0.1, "it shows in the probability of acceptance"
@@ -125,6 +126,35 @@ def test_the_length_of_a_step_has_bounds_and_a_place_without_one_has_the_shortes
         assert float(length({"a": jnp.full(2, gradient)})) == pytest.approx(wanted, rel=1e-5)
 
 
+def test_a_proposal_without_a_probability_is_rejected_and_counts_as_that() -> None:
+    """The prior of the place where it ends is not a number, although the energy is."""
+    nowhere = rx.Target(
+        lambda x, batch, key: 0 * x,
+        prior=lambda x: jnp.where(x > 1, jnp.nan, 0.0),
+        tempers_likelihood=True,
+    )
+    kernel = rx.kernels.mala()
+    evaluate = lambda x: nowhere.evaluate_split(x, None, None)  # noqa: E731
+    replica = kernel.prepare(kernel.init(jnp.array(0.5)), evaluate)
+    drawn = Drawn(jnp.float32(3.0), jnp.float32(-1e-6), jnp.float32(0.0))
+    rung = Ladder(jnp.array(0.5), jnp.array(1.0))
+    after, _, observed = kernel.step(drawn, replica, evaluate, rung)
+    assert float(after.params) == 0.5 and float(observed.acceptance) == 0
+
+
+def test_adjusted_kernels_begin_with_the_energies_of_their_starts() -> None:
+    starts = [X, X + 1, X - 1]
+    points = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(as_tree, starts))
+    ladder = Ladder(jnp.ones(3), jnp.array([1.0, 2.0, 4.0]))
+    state = rx.init(rx.kernels.hmc(), points, ladder, rx.Settings(), target=TARGET)
+    memory = state.replicas.memory
+    np.testing.assert_allclose(memory.energy, [energy_at(x) for x in starts], rtol=1e-5)
+    np.testing.assert_allclose(memory.prior, [prior_at(x) for x in starts], rtol=1e-5)
+    slopes = np.stack([STEEP * x**3 for x in starts])
+    np.testing.assert_allclose(memory.gradient["a"], slopes[:, :2], rtol=1e-5)
+    np.testing.assert_allclose(memory.gradient["b"], slopes[:, 2], rtol=1e-5)
+
+
 def halves() -> np.ndarray:
     """Half the difference of the gradients of two halves, of three rows each, over tau."""
     return 3 * (ROWS[:3].mean(axis=0) - ROWS[3:6].mean(axis=0)) / 2 / TEMPERATURE
@@ -147,7 +177,7 @@ BEFORE = Langevin(
     np.array([0.6, 0.0, 0.8]),
     np.array([0.0, 0.6, 0.8]),
 )
-X, NOISE = np.array([0.6, -1.1, 0.8]), np.array([0.5, -0.3, 1.1])
+NOISE = np.array([0.5, -0.3, 1.1])
 
 
 def langevin_by_hand(before: Langevin, tunes: bool) -> tuple[np.ndarray, Memory, Observed]:

@@ -32,7 +32,7 @@ EVALUATE = mutations_of(
     (
         "jnp.where(has_weight, outputs, 1.0)",
         "outputs",
-        "networks/test_train.py::test_a_network_without_weight_cannot_spoil_the_average",
+        "networks/test_training_runs.py::test_a_network_without_weight_cannot_spoil_the_average",
     ),
     (
         "sampled = likelihood.merge(sampled, likelihood.average(weighed, targets, weight))",
@@ -50,7 +50,7 @@ EVALUATE = mutations_of(
     (
         '"starts": averages.starts}',
         '"starts": averages.sampled}',
-        "networks/test_train.py::test_start_networks_are_averaged_apart",
+        "networks/test_training_runs.py::test_start_networks_are_averaged_apart",
     ),
 )
 

@@ -7,7 +7,9 @@ _BEYOND = "run/test_host_loop.py::test_records_beyond_the_checkpoint_are_dropped
 _PACE = "run/test_host_loop.py::test_chunks_take_half_a_second_and_outweigh_their_fixed_cost"
 _CALLBACK = "run/test_host_loop.py::test_a_callback_sees_progress_and_can_stop_the_run"
 _PROGRESS = "run/test_progress.py::test_the_last_progress_is_what_the_posterior_says"
-_WITHIN_EPOCH = "networks/test_train.py::test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit"
+_WITHIN_EPOCH = (
+    "networks/test_training_runs.py::test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit"
+)
 _BEST_SAVED = "run/test_saver.py::test_the_best_point_survives_saving"
 _TRIPS = "algorithm/test_ladder.py::test_round_trips_are_those_of_the_oracle"
 _SAMPLED = "algorithm/test_step.py::test_a_sampled_chain_equals_the_oracle"
@@ -199,7 +201,7 @@ COMPILED_LOOP = mutations_of(
     (
         "lambda inner: (inner[2] < end) & _is_healthy(program, inner[0]),",
         "lambda inner: inner[2] < end,",
-        "networks/test_train.py::test_a_coldest_network_that_breaks_ends_the_run[9]",
+        "networks/test_training_runs.py::test_a_coldest_network_that_breaks_ends_the_run[9]",
     ),
 )
 

@@ -2,7 +2,9 @@
 
 from mutations import mutations_of
 
-_WITHIN_EPOCH = "networks/test_train.py::test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit"
+_WITHIN_EPOCH = (
+    "networks/test_training_runs.py::test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit"
+)
 _DECAY = "networks/test_problem.py::test_weight_decay_is_felt_always_and_seen_when_asked"
 _UNITS = "networks/test_problem.py::test_rates_and_temperatures_are_given_once_for_both_units"
 _LOSS = "networks/test_problem.py::test_the_loss_of_a_classification_is_cross_entropy"
@@ -159,7 +161,7 @@ OPTIONS = mutations_of(
     (
         "num_steps=self.run_epochs * steps,",
         "num_steps=self.epochs * steps,",
-        "networks/test_train.py::test_a_cycle_is_averaged_at_its_end",
+        "networks/test_training_runs.py::test_a_cycle_is_averaged_at_its_end",
     ),
     ("burn_in=steps - 1,", "burn_in=steps,", _DRAWN),
     ("thin=steps,", "thin=1,", _DRAWN),
@@ -181,7 +183,7 @@ TRAIN = mutations_of(
     (
         "points) if average_starts else None",
         "points)",
-        "networks/test_train.py::test_an_average_may_begin_after_a_burn_in",
+        "networks/test_training_runs.py::test_an_average_may_begin_after_a_burn_in",
     ),
 )
 
@@ -196,12 +198,12 @@ CONTINUED = mutations_of(
     (
         "wanted = replica_at[0][:num_replicas]",
         "wanted = list(range(len(replica_at[0])))[:num_replicas]",
-        "networks/test_train.py::test_networks_of_a_run_come_from_cold_to_hot",
+        "networks/test_training_runs.py::test_networks_of_a_run_come_from_cold_to_hot",
     ),
     (
         "if (problem.unit, problem.num_rows) != (metadata.unit, metadata.num_rows):",
         "if problem.num_rows != metadata.num_rows:",
-        "networks/test_train.py::test_starts_that_do_not_fit_get_a_sentence",
+        "networks/test_training_runs.py::test_starts_that_do_not_fit_get_a_sentence",
     ),
 )
 
@@ -210,7 +212,7 @@ BUILD = mutations_of(
     (
         "options.pick_every, options.burn_in)",
         "options.pick_every)",
-        "networks/test_train.py::test_an_average_may_begin_after_a_burn_in",
+        "networks/test_training_runs.py::test_an_average_may_begin_after_a_burn_in",
     ),
     (
         "every, posed = options.test_every * problem.steps_per_epoch,",
