@@ -122,6 +122,26 @@ def test_a_pair_blocks_below_one_swap_in_a_hundred_windows(rate, target, windows
         assert "would do" not in problems._rare_swaps(posterior)
 
 
+def test_distances_of_rungs_are_those_of_logarithms_either_way() -> None:
+    values = np.array([[1.0, np.e, 1.0, 0.0, 2.0, 2.0, np.inf, np.inf]])
+    np.testing.assert_allclose(problems._distances(values), [[1, 1, 1, 1, 0, 1, 0]])
+    assert problems._runs(np.array([True, True, False, False, True])) == "0 to 2, 4 to 5"
+
+
+@pytest.mark.parametrize(
+    ("batches", "mini"),
+    [
+        ("arrays of 1,000 rows, 10 a batch", True),
+        ("arrays of 100 rows, 100 a batch", False),
+        ("epochs of 50 rows, 7 a batch", True),
+        ("an iterable", True),
+        ("none", False),
+    ],
+)
+def test_mini_batches_are_known_by_their_description(batches: str, mini: bool) -> None:
+    assert problems._has_mini_batches(batches) is mini
+
+
 @pytest.mark.parametrize(("moved", "warns"), [(0.0099, False), (0.0101, True)])
 def test_a_ladder_may_move_by_one_percent(moved, warns, monkeypatch) -> None:
     monkeypatch.setattr(diagnostics, "ladder_moved", lambda posterior: moved)
