@@ -54,6 +54,14 @@ def test_an_estimate_is_by_rung_and_its_weight_falls_to_a_twentieth() -> None:
         np.testing.assert_array_equal(estimated(step, MATRIX), MATRIX)
 
 
+def test_noise_is_estimated_every_hundred_steps_from_eight_draws_unless_it_is_told() -> None:
+    rule: Any = swap.bias_corrected()
+    assert (rule.estimates_noise, rule.estimate_every, rule.estimate_draws) == (True, 100, 8)
+    assert not swap.bias_corrected(2.0).estimates_noise
+    assert swap.window_corrected(0.1).estimates_noise
+    assert not swap.window_corrected(0.1, 2.0).estimates_noise
+
+
 def test_a_pair_that_is_not_finite_keeps_its_estimate() -> None:
     found = estimated(0, MATRIX, lambda key: noisy(key).at[0].set(jnp.nan))
     ill = REPLICA_AT == 0

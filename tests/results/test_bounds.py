@@ -129,6 +129,18 @@ def test_distances_of_rungs_are_those_of_logarithms_either_way() -> None:
 
 
 @pytest.mark.parametrize(
+    ("share", "warns"),  # of the distance that two pairs of four would have on an even ladder
+    [(0.049, True), (0.051, False)],
+)
+def test_rungs_are_the_same_at_a_twentieth_of_an_even_distance(share: float, warns: bool) -> None:
+    distance = np.array([share, 2 - share, share, 2 - share])
+    rates = np.exp(np.append(0.0, distance.cumsum()))
+    ladder = {"learning_rates": np.tile(rates, (2, 1)), "temperatures": np.ones((2, 5))}
+    found = problems._collapsed_ladder(made_up(num_replicas=5, **ladder))
+    assert (found is not None) == warns and (not warns or "rungs 0 to 1, 2 to 3" in found)
+
+
+@pytest.mark.parametrize(
     ("batches", "mini"),
     [
         ("arrays of 1,000 rows, 10 a batch", True),
