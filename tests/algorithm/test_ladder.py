@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from replicax.algorithm import ladder, tuning
-from replicax.algorithm.tuning import EnergyUnit
+from replicax.algorithm.tuning import ConstantGain, EnergyUnit
 from replicax.run import round_trips
 
 # Ladder.
@@ -106,6 +106,17 @@ def test_positive_doubles_are_sorted(size: int) -> None:
         ordered = tuning.sort_positive(jnp.asarray(values))
         assert ordered.dtype == jnp.float64
         np.testing.assert_array_equal(ordered, np.sort(values))
+
+
+def test_before_anything_is_measured_the_unit_is_one_and_two_of_five_swap() -> None:
+    assert float(EnergyUnit(jnp.array(0.0), jnp.array(0)).value()) == 1
+    assert tuning.Tuning().target_swap_rate == 0.4
+
+
+def test_a_constant_gain_is_its_value_at_every_step() -> None:
+    gain = ConstantGain(0.25)
+    assert float(gain(0)) == float(gain(10**6)) == 0.25
+    np.testing.assert_array_equal(gain(jnp.arange(3)), [0.25] * 3)
 
 
 @given(cold=st.floats(1e-4, 1.0), ratio=st.floats(1.0, 1e4), num_rungs=st.integers(1, 50))
