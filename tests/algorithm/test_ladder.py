@@ -225,6 +225,9 @@ def test_equal_rejection_by_hand() -> None:
     barrier = np.interp(1 / moved, [0.6, 0.8, 1.0], (at_rung[-1] - at_rung)[::-1])
     np.testing.assert_allclose(np.diff(barrier), -0.2, atol=0.06)
     assert moved[0] == 1.0 and moved[-1] == temperature[-1]
+    ends = ladder.equal_rejection_temperatures([1.0, 5.0, 49.0], [0.3, 0.2])[[0, -1]]
+    assert ends.tolist() == [1.0, 49.0], "not even rounded, as 1 / (1 / 49) is"
+    assert ladder.barrier(np.array([0.25, 0.5, 0.125])) == 0.875
 
 
 def test_equal_rejection_takes_a_pair_that_never_rejects() -> None:

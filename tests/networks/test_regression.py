@@ -173,6 +173,7 @@ def test_equal_targets_have_a_spread_of_one() -> None:
 
 def test_coverage_counts_targets_in_central_intervals() -> None:
     assert_allclose(coverage([0.5, 0.26, 0.74, 0.24, 0.01], [0.5, 0.9]), [0.6, 0.8])
+    assert_allclose(coverage([0.25, 0.75, 0.2], [0.5]), [2 / 3])  # its ends are in an interval
 
 
 def perceptron() -> Network:
