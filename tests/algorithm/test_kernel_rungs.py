@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from common import FIXED, quick_jit
 
@@ -101,6 +102,68 @@ def test_the_preconditioner_freezes_after_its_steps() -> None:
         seen.append(float(replica.memory.inner.nu[0]))
     wanted = [0.5, 0.25 + 2.0, 0.125 + 1.0 + 4.5]
     np.testing.assert_allclose(seen, [*wanted, *[wanted[-1]] * 3], rtol=1e-6)
+
+
+def moved(kernel: Kernel, x: Any, gradient: Any, noise: Any = None) -> Any:
+    """One step of a kernel from its start, on a rung of rate 1/2 and temperature 3."""
+    evaluate = lambda params: (jnp.zeros(()), gradient)  # noqa: E731
+    return kernel.step(noise, kernel.init(x), evaluate, RUNG)[0]
+
+
+def test_a_prior_and_a_weight_decay_of_the_kernel_are_added_to_the_gradient() -> None:
+    x, gradient = jnp.array([2.0, -1.0]), jnp.array([0.5, 3.0])
+    kernel = kernels.sgld(weight_decay=0.25, prior=lambda params: jnp.sum(params**3))
+    wanted = x - 0.5 * (gradient + 0.25 * x + 3 * x**2)
+    np.testing.assert_allclose(moved(kernel, x, gradient).params, wanted, rtol=1e-6)
+    assert kernel.has_own_prior and kernels.sgld(prior=jnp.sum).has_own_prior
+    assert kernels.sgld(prior=jnp.sum).spec is None, "a function is not stored"
+    assert kernels.sgld(weight_decay=0.25).has_own_prior and not kernels.sgld().has_own_prior
+
+
+@pytest.mark.parametrize("freeze_after", [None, 3])
+def test_a_preconditioned_move_has_the_newest_squares_of_its_gradient(freeze_after: Any) -> None:
+    x, gradient, noise = jnp.zeros(2), jnp.array([2.0, -4.0]), jnp.array([1.0, -2.0])
+    kernel = kernels.preconditioned(0.75, 1e-3, freeze_after=freeze_after)
+    scale = (0.25 * gradient**2 + 1e-3) ** -0.5
+    wanted = -0.5 * scale * gradient + np.sqrt(2 * 0.5 * 3.0 * scale) * noise
+    found = moved(kernel, x, gradient, noise)
+    np.testing.assert_allclose(found.params, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", [kernels.momentum(0.5), kernels.preconditioned(0.5)])
+def test_parameters_of_low_precision_stay_so(kernel: Kernel) -> None:
+    x = jnp.ones(2, jnp.bfloat16)
+    found = moved(kernel, x, x, x)
+    assert {leaf.dtype for leaf in jax.tree.leaves(found)} == {jnp.dtype(jnp.bfloat16)}
+
+
+def test_kernels_are_made_again_from_what_is_stored_of_them() -> None:
+    for kernel in (
+        kernels.sgld(weight_decay=0.1),
+        kernels.momentum(0.7),
+        kernels.preconditioned(0.9, 1e-4, freeze_after=7),
+        kernels.langevin(False),
+        kernels.mala(0.6),
+        kernels.hmc(5, 0.7),
+        kernels.clipped(kernels.stepwise(kernels.momentum(0.8), [3, 5], 0.5), 2.0),
+        kernels.cosine(kernels.annealed(kernels.sgld(), 9, 0.5, 0.25), 20, 4, 0.1),
+    ):
+        assert kernel.spec is not None
+        again = kernels.from_spec(kernel.spec)
+        assert again.spec == kernel.spec and again.keeps_time == kernel.keeps_time
+        assert (again.caveat, again.needs) == (kernel.caveat, kernel.needs)
+
+
+def test_rates_of_an_optax_chain_are_multiplied() -> None:
+    chain = optax.chain(optax.scale(0.5), optax.clip(1.0), optax.chain(optax.scale(-0.25)))
+    assert kernels.own_rate(chain.update) == 0.125
+    assert kernels.own_rate(optax.adam(1.0).update) == 1.0
+
+
+def test_which_kernels_count_their_steps() -> None:
+    timed = (kernels.preconditioned(freeze_after=3), kernels.stepwise(kernels.sgld(), [3], 0.5))
+    assert all(kernel.keeps_time for kernel in timed)
+    assert not kernels.preconditioned().keeps_time and not kernels.momentum().keeps_time
 
 
 def test_every_parameter_has_noise_of_its_own() -> None:

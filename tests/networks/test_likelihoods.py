@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replicax.networks.likelihoods.classes import Categorical
-from replicax.networks.likelihoods.real import Gaussian
+from replicax.networks.likelihoods.real import Gaussian, Mixture
 
 KEY = jax.random.key(0)
 LABELS = np.array([0, 2, 1, 1])
@@ -51,3 +51,14 @@ def test_one_network_is_judged_as_an_average_of_one(name: str) -> None:
             assert getattr(law.metrics(sums, targets, by), score) == pytest.approx(
                 float(alone[score]), rel=1e-4
             )
+
+
+def test_the_calibration_error_is_over_levels_of_5_to_95_percent() -> None:
+    """Of two targets, one in intervals of 30 % and more, the other in those of 80 % and more."""
+    zeros = np.zeros((2, 1))
+    sums = Mixture(zeros, zeros + 1, np.zeros(2), np.array([[0.36], [0.89]]), 1.0)
+    levels = np.arange(5, 96, 5) / 100
+    covered = ((levels > 0.299).astype(float) + (levels > 0.799)) / 2
+    found = Gaussian().metrics(sums, zeros, "probabilities")
+    assert found.calibration_error == pytest.approx(np.mean(np.abs(covered - levels)))
+    assert (found.coverage_50, found.coverage_90) == (0.5, 1.0)
