@@ -49,9 +49,23 @@ def test_a_cycle_is_a_cosine_with_noise_at_its_end(hold: bool) -> None:
     np.testing.assert_allclose(temperature, place >= 17)
 
 
+def test_a_short_cycle_exploits_its_last_step() -> None:
+    _, temperature = rungs_of(kernels.cyclical(telling(), 4, 0.05), 8)
+    np.testing.assert_allclose(temperature, [0, 0, 0, 1] * 2)
+    spec = kernels.cyclical(kernels.sgld(), 100).spec
+    assert spec is not None and (spec["exploitation"], spec["hold"]) == (0.05, False)
+
+
 def test_a_stepwise_rate_falls_at_its_steps() -> None:
     rate, temperature = rungs_of(kernels.stepwise(telling(), [3, 5], 0.2), 8)
     np.testing.assert_allclose(rate, [1, 1, 1, 0.2, 0.2, 0.04, 0.04, 0.04], rtol=1e-5)
+    np.testing.assert_allclose(temperature, 1)
+
+
+def test_a_cosine_rises_in_its_warm_up_and_falls_to_its_end() -> None:
+    rate, temperature = rungs_of(kernels.cosine(telling(), 12, warmup_steps=4, final=0.1), 15)
+    falls = 0.1 + 0.9 * (1 + np.cos(np.pi * np.minimum(np.arange(11) / 8, 1))) / 2
+    np.testing.assert_allclose(rate, [0.2, 0.4, 0.6, 0.8, *falls], rtol=1e-5)
     np.testing.assert_allclose(temperature, 1)
 
 
