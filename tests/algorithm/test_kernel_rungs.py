@@ -134,6 +134,18 @@ def test_a_prior_and_a_weight_decay_of_the_kernel_are_added_to_the_gradient() ->
     assert kernels.sgld(weight_decay=0.25).has_own_prior and not kernels.sgld().has_own_prior
 
 
+def test_clipping_cuts_gradients_and_not_energies() -> None:
+    """Of length 5, cut to 1, then with weight decay; a shorter one stays as it is."""
+    kernel = kernels.clipped(kernels.sgld(weight_decay=0.5), 1.0)
+    assert "Its gradients are clipped" in (kernel.caveat or "")
+    x = jnp.array([2.0, 0.0])
+    for gradient, cut in (([3.0, 4.0], [0.6, 0.8]), ([0.3, 0.4], [0.3, 0.4])):
+        evaluate = lambda params, g=gradient: (jnp.float32(7.0), jnp.array(g))  # noqa: E731
+        after, energy = kernel.step(None, kernel.init(x), evaluate, RUNG)
+        np.testing.assert_allclose(after.params, x - 0.5 * (np.array(cut) + 0.5 * x), rtol=1e-5)
+        assert float(energy) == 7
+
+
 @pytest.mark.parametrize("freeze_after", [None, 3])
 def test_a_preconditioned_move_has_the_newest_squares_of_its_gradient(freeze_after: Any) -> None:
     x, gradient, noise = jnp.zeros(2), jnp.array([2.0, -4.0]), jnp.array([1.0, -2.0])
