@@ -24,10 +24,6 @@ def stay_by_hand(rung_of: np.ndarray, num_rungs: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("sizes", [(40,), (1,) * 40, (7, 0, 30, 3)])
-def test_before_the_first_step_nobody_has_stayed() -> None:
-    assert ColdPart(2, 5).start(4).tolist() == [0, 0, 0, 0]
-
-
 def test_a_stay_begins_with_the_last_arrival_from_a_hotter_rung(sizes: tuple[int, ...]) -> None:
     """However the steps are cut into chunks."""
     rng = np.random.default_rng(0)
@@ -66,3 +62,7 @@ def test_what_cannot_be_averaged_is_refused() -> None:
     for options, message in wrong:
         with pytest.raises(ValueError, match=message):
             TrainOptions(epochs=3, **options)
+
+
+def test_before_the_first_step_nobody_has_stayed() -> None:
+    assert ColdPart(2, 5).start(4).tolist() == [0, 0, 0, 0]
