@@ -249,3 +249,22 @@ def test_a_mean_has_the_standard_error_of_batch_means() -> None:
     assert mean == pytest.approx(batches.mean())
     assert error == pytest.approx(batches.std(ddof=1) / np.sqrt(20))
     assert energy_problems.mean_and_error(values[:, :9]) == (None, None)
+
+
+def test_energies_fall_where_half_of_the_chains_fall_to_the_end() -> None:
+    """A straight line falls as much late as early; an exponential comes to rest."""
+    steps = np.arange(800.0)
+    line, rest = -steps, 100 * np.exp(-steps / 100)
+    level = np.random.default_rng(0).normal(size=800)
+    for chains, warns in (
+        ((line, line), True),
+        ((line, level), True),
+        ((line, level, level), False),
+        ((rest, rest), False),
+        ((line, rest), True),
+    ):
+        posterior = made_up(energies=np.stack(chains), num_chains=len(chains))
+        assert (energy_problems._falling_energy(posterior) is not None) == warns
+    training = SimpleNamespace(kind="train")
+    fallen = made_up(energies=np.stack([line, line]), metadata=training)
+    assert energy_problems._falling_energy(fallen) is None
