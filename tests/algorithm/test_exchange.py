@@ -1,6 +1,7 @@
 """Replicas that stand still while a batch tells their energies: paths and tuning are known."""
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from oracle_cases import bowl_target
 
 import replicax as rx
 from replicax.algorithm import prng, schedule, swap
+from replicax.algorithm.exchange import decide
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.tuning import Tuning
 
@@ -152,6 +154,24 @@ def test_a_sampled_straight_orbit_counts_its_round_trips() -> None:
     np.testing.assert_array_equal(posterior.rung_of[0], np.repeat(orbit, window, axis=0))
     assert posterior.round_trips.tolist() == [orbit_trips(num_replicas, num_windows)]
     assert posterior.window_swap_rate.tolist() == [[1.0] * (num_replicas - 1)]
+
+
+def test_what_is_observed_of_replicas_is_told_by_rung() -> None:
+    """Energies, restarts and what kernels observe; replica 2 is on rung 0, 0 on 1, 1 on 2."""
+    settings = rx.Settings(schedule.deo(), swap.deterministic(), Tuning(adapts=None))
+    rungs = Ladder(jnp.ones(3), jnp.ones(3))
+    state = rx.init(stand_still(), jnp.zeros((3, 1)), rungs, settings, buffer=1e6)
+    at = {"rung_of": jnp.array([1, 2, 0]), "replica_at": jnp.array([2, 0, 1])}
+    energies, broken = jnp.array([5.0, 6.0, 7.0]), jnp.array([True, False, False])
+
+    @quick_jit
+    def step(state):
+        random = SimpleNamespace(log_uniform=None, schedule=None)
+        return decide(settings, random, state, energies, broken=broken, observed=-energies)  # type: ignore
+
+    _, info = step(state._replace(**at))
+    assert info.energy.tolist() == [7, 5, 6] and info.observed.tolist() == [-7, -5, -6]
+    assert info.restarted.tolist() == [False, True, False]
 
 
 def test_a_lone_pair_that_never_rests_goes_round_in_two_windows() -> None:

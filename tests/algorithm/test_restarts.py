@@ -56,6 +56,13 @@ def test_energies_and_parameters_are_looked_at(bad: float) -> None:
     assert broken.tolist() == [False, True, True, True]
 
 
+def test_counts_and_keys_of_a_state_are_not_looked_at() -> None:
+    state = {"key": jax.random.split(jax.random.key(0), 2), "count": jnp.array([3, 4])}
+    params = {"a": jnp.ones((2, 3)).at[1, 0].set(jnp.nan)}
+    broken = replicas.find_broken(Replica(params, None), jnp.ones(2), state)
+    assert broken.tolist() == [False, True]
+
+
 @pytest.mark.parametrize("size", [replicas._SMALL, replicas._SMALL + 1])
 def test_large_arrays_are_looked_at_too(size: int) -> None:
     params = {"a": jnp.ones((3, 2)), "b": jnp.ones((3, size)).at[1, -1].set(jnp.nan)}
