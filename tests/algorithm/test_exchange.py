@@ -14,8 +14,9 @@ from oracle_cases import bowl_target
 
 import replicax as rx
 from replicax.algorithm import prng, schedule, swap
-from replicax.algorithm.exchange import decide
+from replicax.algorithm.exchange import adapt, decide
 from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.state import Info
 from replicax.algorithm.tuning import Tuning
 
 
@@ -172,6 +173,17 @@ def test_what_is_observed_of_replicas_is_told_by_rung() -> None:
     _, info = step(state._replace(**at))
     assert info.energy.tolist() == [7, 5, 6] and info.observed.tolist() == [-7, -5, -6]
     assert info.restarted.tolist() == [False, True, False]
+
+
+def test_verdicts_of_temperatures_count_where_swaps_were_attempted() -> None:
+    settings = rx.Settings(rule=swap.metropolis(), tuning=Tuning(adapts="temperature"))
+    state = rx.init(stand_still(), jnp.zeros((2, 1)), Ladder(jnp.ones(2), jnp.ones(2)), settings)
+    yes, no = jnp.array([True]), jnp.array([False])
+    for attempted, count in ((True, 1), (False, 1), (True, 2)):
+        info = Info(jnp.zeros(2), yes, no, yes, jnp.zeros(2, bool), jnp.array(attempted))
+        state = adapt(settings, state, info)
+        assert (int(state.verdicts.count), state.verdicts.wanted.tolist()) == (count, [count])
+    assert int(state.step) == 3
 
 
 def test_a_lone_pair_that_never_rests_goes_round_in_two_windows() -> None:

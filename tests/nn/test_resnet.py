@@ -61,6 +61,8 @@ def test_batch_norm_normalises_and_updates_its_statistics() -> None:
     count = x.size // 5
     np.testing.assert_allclose(after["mean"], 0.1 * mean, rtol=1e-5)
     np.testing.assert_allclose(after["var"], 0.9 + 0.1 * var * count / (count - 1), rtol=1e-5)
+    flat, _ = norm.apply(params, state, np.full_like(x, 3.0), True, activate=False)
+    np.testing.assert_allclose(flat, np.broadcast_to(np.arange(5.0), x.shape), atol=1e-3)
     tested, same = norm.apply(params, after, x, False, activate=False)
     expected = (x - after["mean"]) / np.sqrt(after["var"] + 1e-5) * np.arange(1, 6) + np.arange(5)
     np.testing.assert_allclose(tested, expected, rtol=1e-4, atol=1e-4)
