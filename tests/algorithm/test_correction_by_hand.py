@@ -1,5 +1,7 @@
 """lambda_W step by step against the recursion of its docstring, written with NumPy."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -73,3 +75,15 @@ def test_a_first_energy_that_is_not_finite_says_nothing() -> None:
             RULE, WINDOW, jnp.array(step), found, jnp.float32(energy), jnp.asarray(TEMPERATURE)
         )
     assert float(found.anchor + found.reference.total) == pytest.approx(5.0)
+
+
+def test_few_steps_of_tuning_are_blocks_of_one_step() -> None:
+    rule = replace(RULE, tuning_steps=30)
+    found = correction.start(rule, jnp.float32)
+    for place, energy in enumerate((0.001, 0.002)):
+        found = correction.update(
+            rule, WINDOW, jnp.array(REFERENCE + place), found, jnp.float32(energy),
+            jnp.asarray(TEMPERATURE),
+        )  # fmt: skip
+        wanted = 1.5 * (100 / 5 * 0.001 + place * 100 / 6 * 0.002)  # the reference is 0
+        assert float(found.value) == pytest.approx(wanted, rel=1e-4)
