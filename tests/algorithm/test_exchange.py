@@ -1,8 +1,6 @@
 """Replicas that stand still while a batch tells their energies: paths and tuning are known."""
 
 import itertools
-from types import SimpleNamespace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,41 +9,10 @@ import pytest
 import reference
 from common import quick_jit, quietly, slow
 from oracle_cases import bowl_target
+from single_steps import told_energies
 
 import replicax as rx
 from replicax.algorithm import prng, schedule, swap
-from replicax.algorithm.exchange import adapt, decide
-from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.state import Info
-from replicax.algorithm.tuning import Tuning
-
-
-# Replicas that stand still while a batch tells their energies.
-def stand_still() -> rx.Kernel:
-    def step(noise, replica, evaluate, rung):
-        return replica, jnp.zeros(())
-
-    return rx.Kernel(
-        init=lambda params: rx.Replica(params, ()),
-        step=step,
-        draw=lambda key, replica: jnp.zeros(()),
-    )
-
-
-def told_energies(made: schedule.Schedule, rule: swap.Rule, num_replicas: int, **options: Any):
-    """`step(key, state, energies)`, energies by replica, and a state to start from."""
-    target = rx.Target(
-        energy=lambda number, energies, noise: energies[number.astype(int)],
-        gradient=lambda number, energies, noise: jnp.zeros(()),
-        noise=lambda key: jnp.zeros(()),
-    )
-    buffer, every = options.pop("buffer", 0.0), options.pop("swap_every", 1)
-    tuning = Tuning(**({"adapts": None, "adapts_buffer": False} | options))
-    settings = rx.Settings(made, rule, tuning, swap_every=every)
-    rungs = Ladder(*(jnp.linspace(1.0, 2.0, num_replicas) for _ in range(2)))
-    numbers = jnp.arange(num_replicas, dtype=jnp.float32)
-    state = rx.init(stand_still(), numbers, rungs, settings, buffer)
-    return rx.build_step(target, stand_still(), settings), state
 
 
 def straight_orbit(num_replicas: int, num_windows: int) -> np.ndarray:
@@ -155,35 +122,6 @@ def test_a_sampled_straight_orbit_counts_its_round_trips() -> None:
     np.testing.assert_array_equal(posterior.rung_of[0], np.repeat(orbit, window, axis=0))
     assert posterior.round_trips.tolist() == [orbit_trips(num_replicas, num_windows)]
     assert posterior.window_swap_rate.tolist() == [[1.0] * (num_replicas - 1)]
-
-
-def test_what_is_observed_of_replicas_is_told_by_rung() -> None:
-    """Energies, restarts and what kernels observe; replica 2 is on rung 0, 0 on 1, 1 on 2."""
-    settings = rx.Settings(schedule.deo(), swap.deterministic(), Tuning(adapts=None))
-    rungs = Ladder(jnp.ones(3), jnp.ones(3))
-    state = rx.init(stand_still(), jnp.zeros((3, 1)), rungs, settings, buffer=1e6)
-    at = {"rung_of": jnp.array([1, 2, 0]), "replica_at": jnp.array([2, 0, 1])}
-    energies, broken = jnp.array([5.0, 6.0, 7.0]), jnp.array([True, False, False])
-
-    @quick_jit
-    def step(state):
-        random = SimpleNamespace(log_uniform=None, schedule=None)
-        return decide(settings, random, state, energies, broken=broken, observed=-energies)  # type: ignore
-
-    _, info = step(state._replace(**at))
-    assert info.energy.tolist() == [7, 5, 6] and info.observed.tolist() == [-7, -5, -6]
-    assert info.restarted.tolist() == [False, True, False]
-
-
-def test_verdicts_of_temperatures_count_where_swaps_were_attempted() -> None:
-    settings = rx.Settings(rule=swap.metropolis(), tuning=Tuning(adapts="temperature"))
-    state = rx.init(stand_still(), jnp.zeros((2, 1)), Ladder(jnp.ones(2), jnp.ones(2)), settings)
-    yes, no = jnp.array([True]), jnp.array([False])
-    for attempted, count in ((True, 1), (False, 1), (True, 2)):
-        info = Info(jnp.zeros(2), yes, no, yes, jnp.zeros(2, bool), jnp.array(attempted))
-        state = adapt(settings, state, info)
-        assert (int(state.verdicts.count), state.verdicts.wanted.tolist()) == (count, [count])
-    assert int(state.step) == 3
 
 
 def test_a_lone_pair_that_never_rests_goes_round_in_two_windows() -> None:
