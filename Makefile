@@ -38,7 +38,7 @@ torch-tests: $(VENV)/.test-torch
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/torch_bridge
 	$(BIN)/python -m pytest -m "slow or not slow" tests/test_docs.py -k "pytorch or start"
 
-mutants: $(VENV)/.test ## change one line of the core at a time; a test must fail (MUTANTS="--only swap")
+mutants: $(VENV)/.test ## change one line of the core at a time; a test must fail (MUTANTS="--changed main")
 	$(BIN)/python tests/run_mutants.py $(MUTANTS)
 
 lint: $(VENV)/.lint ## check style and format

@@ -84,6 +84,9 @@ def test_no_key_is_used_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     # Of each replica three; two of pairs, of schedule and order; of attempts, their energies, ...
     assert len(keys) == 3 * NUM_REPLICAS + 1 + 1 + 1 + 1 + 2 * 2 + 2 + 1 + 1
     assert len(np.unique(keys, axis=0)) == len(keys)
+    split = jax.vmap(lambda key: jax.random.split(jax.random.wrap_key_data(key), 8))(keys)
+    children = {tuple(key) for key in jax.random.key_data(split).reshape(-1, 2).tolist()}
+    assert children.isdisjoint(tuple(key) for key in keys.tolist()), "a key that is used and split"
 
 
 def test_another_step_or_key_draws_other_numbers() -> None:

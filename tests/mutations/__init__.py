@@ -27,6 +27,11 @@ def mutations_of(file: str, *changes: tuple[str, ...]) -> list[Mutation]:
     return [Mutation(file, line, becomes, tuple(tests)) for line, becomes, *tests in changes]
 
 
+def killed_by(test: str, file: str, *changes: tuple[str, str]) -> list[Mutation]:
+    """Return the mutations of one file that one test must kill, each as (line, what it becomes)."""
+    return [Mutation(file, line, becomes, (test,)) for line, becomes in changes]
+
+
 def all_mutations() -> list[Mutation]:
     """Return the lists of all rooms."""
     from mutations import (
@@ -35,9 +40,11 @@ def all_mutations() -> list[Mutation]:
         batches,
         data,
         devices,
+        diagnostics,
         exchange,
         inputs,
         interop,
+        likelihoods,
         loop,
         moves,
         networks,
@@ -46,12 +53,17 @@ def all_mutations() -> list[Mutation]:
         predictions,
         report,
         results,
+        samplers,
         settings,
         storage,
+        targets,
+        theory,
         torch_bridge,
+        warnings,
     )
 
-    rooms = [exchange, adaptation, moves, posteriors, devices, loop, settings, batches, storage]
-    rooms += [results, report, networks, averages, predictions, nn, data, inputs, interop]
+    rooms = [exchange, adaptation, moves, samplers, targets, posteriors, devices, loop, settings]
+    rooms += [batches, storage, results, diagnostics, warnings, report, networks, averages]
+    rooms += [predictions, likelihoods, nn, data, inputs, interop, theory]
     rooms += [torch_bridge] if find_spec("torch") else []
     return [mutation for room in rooms for mutation in room.MUTATIONS]

@@ -1,6 +1,6 @@
 """Mutations of what adapts: ladder, buffer, window correction."""
 
-from mutations import mutations_of
+from mutations import killed_by, mutations_of
 
 _STAGES = "algorithm/test_exchange.py::test_ladder_and_buffer_are_measured_then_adapted_then_frozen"
 _SORTED = "algorithm/test_ladder.py::test_an_adapted_ladder_is_sorted_between_its_fixed_ends"
@@ -161,7 +161,86 @@ LADDER = mutations_of(
     ),
 )
 
+BY_HAND = [
+    *killed_by(
+        "algorithm/test_barrier.py::test_every_round_is_that_of_the_equations",
+        "algorithm/barrier.py",
+        ("_BEST_REJECTION = 0.5", "_BEST_REJECTION = 0.3"),
+        ("_POWER = 0.25", "_POWER = 1.0"),
+        ("verdicts.wanted + (wanted & attempted)", "verdicts.wanted + wanted"),
+        (
+            "return tuned if tuning.free_until else tuned.at[-1].set(temperature[-1])",
+            "return tuned",
+        ),
+    ),
+    *killed_by(
+        "algorithm/test_barrier.py::test_every_round_is_that_of_the_equations[9-right]",
+        "algorithm/barrier.py",
+        (
+            "slope = (place[-2] - place[-1]) / jnp.maximum(rejection[-1], 0.1)",
+            "slope = (place[-2] - place[-1]) / rejection[0]",
+        ),
+    ),
+    *killed_by(
+        "algorithm/test_ladder.py::test_equal_rejection_by_hand",
+        "algorithm/ladder.py",
+        ("return float(np.sum(rejection_rate))", "return float(np.mean(rejection_rate))"),
+        ("tuned[0], tuned[-1] = temperature[0], temperature[-1]", "tuned[0] = temperature[0]"),
+    ),
+    *killed_by(
+        "algorithm/test_ladder.py::test_a_constant_gain_is_its_value_at_every_step",
+        "algorithm/tuning.py",
+        (
+            "jnp.full(jnp.shape(step), self.value, jnp.float32)",
+            "jnp.full(jnp.shape(step), 2 * self.value, jnp.float32)",
+        ),
+    ),
+    *killed_by(
+        "algorithm/test_ladder.py::test_an_adapted_ladder_is_sorted_between_its_fixed_ends",
+        "algorithm/tuning.py",
+        ("rank = jnp.sum(before, axis=1)", "rank = jnp.sum(before, axis=0)"),
+    ),
+    *killed_by(
+        "algorithm/test_ladder.py::"
+        "test_before_anything_is_measured_the_unit_is_one_and_two_of_five_swap",
+        "algorithm/tuning.py",
+        ("target_swap_rate: float = 0.4", "target_swap_rate: float = 0.5"),
+        ("jnp.where(self.count > 0, spread, 1.0)", "spread"),
+    ),
+    *killed_by(
+        "algorithm/test_correction_by_hand.py::test_every_step_is_that_of_the_recursion[1000]",
+        "algorithm/window_correction.py",
+        (
+            "tunes & (place >= half), correction.tuned.add(value)",
+            "tunes & (place > half), correction.tuned.add(value)",
+        ),
+        ("(step < rule.reference_steps)", "(step <= rule.reference_steps)"),
+    ),
+    *killed_by(
+        "algorithm/test_correction_by_hand.py::"
+        "test_few_steps_of_tuning_are_blocks_of_one_step_and_end",
+        "algorithm/window_correction.py",
+        (
+            "length = jnp.maximum(1, rule.tuning_steps // _BLOCKS)",
+            "length = jnp.maximum(2, rule.tuning_steps // _BLOCKS)",
+        ),
+        (
+            "(place >= 0) & (place < rule.tuning_steps)",
+            "(place >= 0) & (place <= rule.tuning_steps)",
+        ),
+    ),
+    *killed_by(
+        "algorithm/test_correction_by_hand.py::test_windows_begin_where_the_reference_ends",
+        "algorithm/window_correction.py",
+        (
+            "replace(rule, window_correction=correction.value)",
+            "replace(rule, window_correction=-correction.value)",
+        ),
+    ),
+]
+
 MUTATIONS = [
+    *BY_HAND,
     *TUNING,
     *WINDOW_CORRECTION,
     *LADDER,

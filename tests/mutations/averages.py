@@ -1,6 +1,6 @@
 """Mutations of averages over networks: tests, SWAG, the cold part of a ladder."""
 
-from mutations import mutations_of
+from mutations import killed_by, mutations_of
 
 _STAY = "networks/test_cold_part.py::test_a_stay_begins_with_the_last_arrival_from_a_hotter_rung"
 _TURNS = (
@@ -151,7 +151,103 @@ COLD_PART = mutations_of(
     ("stay[rung] >= self.settle_steps", "stay[rung] > self.settle_steps", _TURNS),
 )
 
+BY_HAND = [
+    *killed_by(
+        "networks/test_cold_part.py::test_before_the_first_step_nobody_has_stayed",
+        "networks/cold_part.py",
+        (
+            "return np.zeros(num_replicas, np.int32)",
+            "return np.full(num_replicas, 10**6, np.int32)",
+        ),
+    ),
+    *killed_by(
+        "networks/test_kept.py::test_kept_networks_are_evenly_spaced_and_few[3-3]",
+        "networks/kept.py",
+        ("while number // stride > most:", "while number // stride >= most:"),
+    ),
+    *killed_by(
+        "networks/test_kept.py::test_rungs_that_take_turns_are_kept_alike[9-4]",
+        "networks/kept.py",
+        ("round_number = -(-number // self.turns)", "round_number = number // self.turns"),
+    ),
+    *killed_by(
+        "networks/test_kept.py::test_kept_networks_are_evenly_spaced_and_few[3-1]",
+        "networks/kept.py",
+        ("kept = pick % stride[-1] == 0", "kept = pick % stride[0] == 0"),
+    ),
+    *killed_by(
+        "networks/test_kept.py::test_a_limit_of_none_and_of_bytes",
+        "networks/kept.py",
+        ("max(1, MAX_BYTES // max(num_bytes, 1))", "MAX_BYTES // max(num_bytes, 1)"),
+    ),
+    *killed_by(
+        "networks/test_methods.py::test_sgld_has_no_momentum_and_the_others_have_the_users",
+        "networks/methods.py",
+        (
+            "kernels.momentum(momentum) if momentum else kernels.sgld()",
+            "kernels.momentum(momentum)",
+        ),
+    ),
+    *killed_by(
+        "networks/test_choices.py::test_rates_change_in_time_as_their_names_say",
+        "networks/methods.py",
+        (
+            "kernels.cosine(kernel, clock.epochs * clock.steps_per_epoch, warmup)",
+            "kernels.cosine(kernel, clock.epochs * clock.steps_per_epoch)",
+        ),
+    ),
+    *killed_by(
+        "networks/test_methods.py::test_which_rates_depend_on_the_length_of_a_run",
+        "networks/methods.py",
+        (
+            'return self.rate_schedule in ("stepwise", "cosine")',
+            'return self.rate_schedule in ("stepwise",)',
+        ),
+    ),
+    *killed_by(
+        "networks/test_methods.py::test_the_defaults_are_the_papers_for_cifar_100",
+        "networks/methods.py",
+        ("MOMENTUM = 0.9", "MOMENTUM = 0.99"),
+    ),
+    *killed_by(
+        "networks/test_tempered.py::test_temperatures_must_suit_the_rule",
+        "networks/methods.py",
+        ("swap_every=10,", "swap_every=1,"),
+    ),
+    *killed_by(
+        "networks/test_swag.py::test_moments_are_those_of_numpy[3]",
+        "networks/swag.py",
+        (
+            "return old + gain.astype(old.dtype) * (new - old)",
+            "return old + gain.astype(old.dtype) * new",
+        ),
+    ),
+    *killed_by(
+        "networks/test_swag.py::test_statistics_are_those_of_the_batches[array]",
+        "networks/swag.py",
+        ("_NO_MOMENTUM = 1e-6", "_NO_MOMENTUM = 1.0"),
+    ),
+    *killed_by(
+        "networks/test_swag.py::test_every_average_has_a_momentum_of_its_own[True]",
+        "networks/swag.py",
+        ("jnp.where(is_constant, before, total / scale)", "total / scale"),
+    ),
+    *killed_by(
+        "networks/test_tempered.py::test_energies_are_in_the_unit_of_the_posterior[mean]",
+        "networks/tempered.py",
+        ("problem.num_rows / problem.scale", "problem.scale / problem.num_rows"),
+        ("total = size * jnp.sum(", "total = jnp.sum("),
+        ("num_rows=problem.num_rows,", "num_rows=None,"),
+    ),
+    *killed_by(
+        "networks/test_tempered.py::test_what_is_no_posterior_is_refused",
+        "networks/tempered.py",
+        ("if any(not np.array_equal(a, b) for a, b in leaves):", "if False:"),
+    ),
+]
+
 MUTATIONS = [
+    *BY_HAND,
     *EVALUATE,
     *SWAG,
     *SWAG_CYCLES,

@@ -1,6 +1,6 @@
 """Mutations of who swaps: schedules, rules, noise of energies, decisions, random numbers."""
 
-from mutations import mutations_of
+from mutations import killed_by, mutations_of
 
 _ORACLE = "algorithm/test_step.py::test_the_library_equals_the_oracle"
 _DEO = f"{_ORACLE}[deo-deterministic-momentum-moved]"
@@ -216,7 +216,130 @@ RANDOMNESS = mutations_of(
     ),
 )
 
+BY_HAND = [
+    *killed_by(
+        "algorithm/test_energy_noise.py::"
+        "test_further_energies_have_one_batch_and_noise_of_their_own",
+        "algorithm/energy_noise.py",
+        (
+            "noise = jax.vmap(self.target.draw)(self.spread.here(keys))",
+            "noise = jax.vmap(lambda key: self.target.draw(keys[0]))(self.spread.here(keys))",
+        ),
+    ),
+    *killed_by(
+        "algorithm/test_energy_noise.py::test_the_two_of_an_attempt_share_its_batch",
+        "algorithm/energy_noise.py",
+        (
+            "return self.batch if self.fresh_batch is None else self.fresh_batch(key)",
+            "return self.batch",
+        ),
+        ("lambda leaf: leaf[side], attempt.energy", "lambda leaf: leaf[0], attempt.energy"),
+    ),
+    *killed_by(
+        "algorithm/test_energy_noise.py::test_the_batch_that_judges_is_none_of_an_estimate",
+        "algorithm/energy_noise.py",
+        ("_BATCH = 2**32 - 1", "_BATCH = 0"),
+    ),
+    *killed_by(
+        "algorithm/test_energy_noise.py::"
+        "test_energies_that_judge_are_of_one_batch_and_those_of_all_rows_of_all",
+        "algorithm/energy_noise.py",
+        ("evaluate(point, rows.whole))(self.points)", "evaluate(point, self.batch))(self.points)"),
+        (
+            "return self.spread.whole(evaluate(self.points, self.batch, noise))",
+            "return self.spread.whole(evaluate(self.points, self.batch, noise))[::-1]",
+        ),
+    ),
+    *killed_by(
+        "algorithm/test_energy_noise.py::"
+        "test_an_estimate_is_by_rung_and_its_weight_falls_to_a_twentieth",
+        "algorithm/energy_noise.py",
+        ("jnp.mean(energies, axis=0)", "jnp.mean(energies)"),
+    ),
+    *killed_by(
+        "algorithm/test_exchange.py::"
+        "test_swaps_are_attempted_every_so_many_steps_by_a_clock_of_attempts",
+        "algorithm/exchange.py",
+        ("none = jnp.zeros(state.gate.shape, bool)", "none = jnp.ones(state.gate.shape, bool)"),
+        ("attempted = settings.attempts_swap(state.step)", "attempted = True"),
+    ),
+    *killed_by(
+        "algorithm/test_decisions.py::test_what_is_observed_of_replicas_is_told_by_rung",
+        "algorithm/exchange.py",
+        ("lambda by_replica: by_replica[at], observed", "lambda by_replica: by_replica, observed"),
+    ),
+    *killed_by(
+        "algorithm/test_decisions.py::test_an_estimate_of_noise_is_kept_from_step_to_step",
+        "algorithm/exchange.py",
+        ("if noise is None else noise.by_rung,", "if noise is None else state.energy_noise_var,"),
+    ),
+    *killed_by(
+        "algorithm/test_decisions.py::test_no_swap_is_forced_while_the_unit_of_energy_is_measured",
+        "algorithm/exchange.py",
+        (
+            "finite = may_swap & jnp.isfinite(energy[:-1]) & jnp.isfinite(energy[1:])",
+            "finite = jnp.isfinite(energy[:-1]) & jnp.isfinite(energy[1:])",
+        ),
+    ),
+    *killed_by(
+        "algorithm/test_exchange.py::test_ladder_and_buffer_are_measured_then_adapted_then_frozen",
+        "algorithm/exchange.py",
+        (
+            "energy, cold = energy_of[state.replica_at], jnp.arange(num_pairs)",
+            "energy, cold = energy_of, jnp.arange(num_pairs)",
+        ),
+    ),
+    *killed_by(
+        "algorithm/test_decisions.py::"
+        "test_verdicts_of_temperatures_count_where_swaps_were_attempted",
+        "algorithm/exchange.py",
+        ("verdicts, wanted, info.attempted", "verdicts, wanted, True"),
+    ),
+    *killed_by(
+        "algorithm/test_properties.py::test_pairs_that_are_active_by_schedule",
+        "algorithm/schedule.py",
+        ("return jnp.zeros(num_pairs, bool)", "return jnp.ones(num_pairs, bool)"),
+        ("return pairs_of_parity(drawn, num_pairs)", "return pairs_of_parity(~drawn, num_pairs)"),
+    ),
+    *killed_by(
+        "algorithm/test_properties.py::test_sweeps_attempt_the_pairs_they_promise[2]",
+        "algorithm/schedule.py",
+        ("jnp.stack([cold, cold + 1], axis=1)", "jnp.stack([cold + 1, cold], axis=1)"),
+        ("return num_replicas - 1", "return num_replicas"),
+    ),
+    *killed_by(
+        "algorithm/test_properties.py::test_sweeps_attempt_the_pairs_they_promise[5]",
+        "algorithm/schedule.py",
+        ("return jax.random.permutation(key, pairs)", "return pairs"),
+    ),
+    *killed_by(
+        "algorithm/test_properties.py::test_corrections_only_lower_the_probability",
+        "algorithm/swap.py",
+        ("return jnp.minimum(0.0, exponent)", "return exponent"),
+    ),
+    *killed_by(
+        "algorithm/test_kernel_rungs.py::test_swaps_are_judged_on_another_batch",
+        "algorithm/swap.py",
+        (
+            "return self.uses_temperature and not self.assumes_exact_energies",
+            "return self.uses_temperature",
+        ),
+        (
+            "return self.uses_temperature and not self.assumes_exact_energies",
+            "return not self.assumes_exact_energies",
+        ),
+    ),
+    *killed_by(
+        "algorithm/test_energy_noise.py::"
+        "test_noise_is_estimated_every_hundred_steps_from_eight_draws_unless_it_is_told",
+        "algorithm/swap.py",
+        ("estimate_every: int = 100", "estimate_every: int = 10"),
+        ("estimate_draws: int = 8", "estimate_draws: int = 2"),
+    ),
+]
+
 MUTATIONS = [
+    *BY_HAND,
     *SCHEDULE,
     *SWAP,
     *SWAP_NOISE,

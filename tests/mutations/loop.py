@@ -1,6 +1,6 @@
 """Mutations of the loop: chunks, rows, counters, checkpoints."""
 
-from mutations import mutations_of
+from mutations import killed_by, mutations_of
 
 _CUT = "run/test_host_loop.py::test_where_a_run_is_cut_changes_nothing"
 _BEYOND = "run/test_host_loop.py::test_records_beyond_the_checkpoint_are_dropped"
@@ -292,7 +292,90 @@ COUNTERS = mutations_of(
     ),
 )
 
+BY_HAND = [
+    *killed_by(
+        "run/test_counted_steps.py::"
+        "test_the_best_point_that_is_tracked_is_that_of_its_energy_before_the_move",
+        "run/compiled_loop.py",
+        ('scored = state if settings.energy_at == "before" else after', "scored = after"),
+    ),
+    *killed_by(
+        "run/test_chunk_capacity.py::test_a_chunk_has_at_least_one_step_and_a_greatest_number",
+        "run/compiled_loop.py",
+        ("max(2, program.chunk_steps)", "program.chunk_steps + 1"),
+    ),
+    *killed_by(
+        "run/test_chunk_capacity.py::"
+        "test_a_chunk_has_room_for_its_draws_paths_and_batches[changes0-8008]",
+        "run/compiled_loop.py",
+        (
+            "draw_bytes = _num_bytes(carry.state.points) // num_replicas * len(program.draw_rungs)",
+            "draw_bytes = 0",
+        ),
+    ),
+    *killed_by(
+        "algorithm/test_step.py::test_a_sampled_chain_equals_the_oracle",
+        "run/compiled_loop.py",
+        ("get(leaf, place - first), drawn", "get(leaf, place), drawn"),
+        (
+            "jnp.minimum(jnp.minimum(first + block, count), until_point)",
+            "jnp.minimum(first + block, count)",
+        ),
+    ),
+    *killed_by(
+        "run/test_counters.py::test_what_kernels_observe_is_summed_over_the_counted_steps",
+        "run/counters.py",
+        (
+            "acceptance = acceptance + jnp.where(counted, info.observed.acceptance, 0)",
+            "acceptance = acceptance + info.observed.acceptance",
+        ),
+        (
+            "heating = heating + jnp.where(counted, info.observed.heating, 0)",
+            "heating = heating + jnp.where(counted, info.observed.acceptance, 0)",
+        ),
+    ),
+    *killed_by(
+        "run/test_counters.py::"
+        "test_energies_are_those_of_the_last_attempt_unless_one_is_not_finite",
+        "run/counters.py",
+        ("jnp.where(info.attempted | ~jnp.isfinite(energy), energy, counters.energy)", "energy"),
+    ),
+    *killed_by(
+        "run/test_counters.py::test_windows_of_rare_attempts_are_counted_in_steps",
+        "run/counters.py",
+        ("attempt = settings.attempt(before.step)", "attempt = before.step"),
+    ),
+    *killed_by(
+        "results/test_diagnostics.py::test_round_trips_agree_with_a_count_by_hand",
+        "run/round_trips.py",
+        ("np.asarray(trips[-1]).sum(axis=1)", "np.asarray(trips[-1]).sum(axis=0)"),
+    ),
+    *killed_by(
+        "algorithm/test_step.py::test_a_sampled_chain_equals_the_oracle",
+        "run/rows.py",
+        ("jnp.where(step % every == 0, number, _num_points(program, capacity))", "number"),
+    ),
+    *killed_by(
+        "run/test_rows.py::test_a_step_is_written_to_its_place_and_its_draw_to_its_slot",
+        "run/rows.py",
+        (
+            "put(kept, by_rung.astype(kept.dtype), slot)",
+            "put(kept, by_rung[::-1].astype(kept.dtype), slot)",
+        ),
+    ),
+    *killed_by(
+        "algorithm/test_step.py::test_a_sampled_chain_equals_the_oracle",
+        "run/saver.py",
+        ("counters.pairs[:, row] for row", "counters.pairs[:, 0] for row"),
+        (
+            '"learning_rates": state.ladder.learning_rate,',
+            '"learning_rates": state.ladder.temperature,',
+        ),
+    ),
+]
+
 MUTATIONS = [
+    *BY_HAND,
     *HOST_LOOP,
     *SAVER,
     *ROWS,

@@ -1,6 +1,6 @@
 """Mutations of how replicas move: kernels, restarts, the step."""
 
-from mutations import mutations_of
+from mutations import killed_by, mutations_of
 
 _ORACLE = "algorithm/test_step.py::test_the_library_equals_the_oracle"
 _DEO = f"{_ORACLE}[deo-deterministic-momentum-moved]"
@@ -176,7 +176,137 @@ STEP = mutations_of(
     ("change_rungs(copies[0], state.ladder, *rungs), copies[1]", "copies", _COPIED),
 )
 
+BY_HAND = [
+    *killed_by(
+        "networks/test_choices.py::test_gradients_are_cut_to_their_greatest_length",
+        "algorithm/clipping.py",
+        ("caveat=kernel.caveat or caveat)", "caveat=kernel.caveat)"),
+    ),
+    *killed_by(
+        "algorithm/test_kernel_rungs.py::test_clipping_cuts_gradients_and_not_energies",
+        "algorithm/clipping.py",
+        (
+            "return energy, jax.tree.map(lambda g: g * scale",
+            "return scale * energy, jax.tree.map(lambda g: g * scale",
+        ),
+    ),
+    *killed_by(
+        "algorithm/test_step.py::"
+        "test_the_library_equals_the_oracle[at_most_one-deterministic-preconditioned-moved-weight_decay]",
+        "algorithm/kernels.py",
+        (
+            "optax.add_decayed_weights(weight_decay) if weight_decay else optax.identity()",
+            "optax.identity()",
+        ),
+        ("lambda nu: jax.lax.rsqrt(nu + eps), square", "lambda nu: 1 / (nu + eps), square"),
+    ),
+    *killed_by(
+        "algorithm/test_kernel_rungs.py::"
+        "test_a_prior_and_a_weight_decay_of_the_kernel_are_added_to_the_gradient",
+        "algorithm/kernels.py",
+        (
+            "jnp.add, gradient, jax.grad(prior)(replica.params)",
+            "jnp.subtract, gradient, jax.grad(prior)(replica.params)",
+        ),
+        (
+            "has_own_prior=bool(weight_decay) or prior is not None, spec=spec",
+            "has_own_prior=bool(weight_decay), spec=spec",
+        ),
+        ("spec = None if prior is not None else", "spec = spec if prior is not None else"),
+    ),
+    *killed_by(
+        "algorithm/test_kernel_rungs.py::"
+        "test_a_preconditioned_move_has_the_newest_squares_of_its_gradient[3]",
+        "algorithm/kernels.py",
+        (
+            "square = memory.nu if freeze_after is None else memory.inner.nu",
+            "square = memory.nu if freeze_after is None else replica.memory.inner.nu",
+        ),
+    ),
+    *killed_by(
+        "algorithm/test_kernel_rungs.py::test_parameters_of_low_precision_stay_so[kernel0]",
+        "algorithm/kernels.py",
+        ("lambda x, y: x.astype(y.dtype), tree, like", "lambda x, y: x, tree, like"),
+    ),
+    *killed_by(
+        "algorithm/test_kernel_rungs.py::test_rates_of_an_optax_chain_are_multiplied",
+        "algorithm/kernels.py",
+        ('product *= abs(float(inside["step_size"]))', 'product = abs(float(inside["step_size"]))'),
+    ),
+    *killed_by(
+        "algorithm/test_kernel_rungs.py::test_which_kernels_count_their_steps",
+        "algorithm/kernels.py",
+        ("return kernel._replace(keeps_time=True)", "return kernel"),
+    ),
+    *killed_by(
+        "algorithm/test_step.py::"
+        "test_the_library_equals_the_oracle[deo-deterministic-momentum-moved]",
+        "algorithm/kernels.py",
+        ("lambda x, z: x + std.astype(x.dtype) * z", "lambda x, z: x - std.astype(x.dtype) * z"),
+    ),
+    *killed_by(
+        "algorithm/test_kernel_rungs.py::test_swaps_are_judged_on_another_batch",
+        "algorithm/replicas.py",
+        (
+            "energy = target.energy_at(point(replica, model_state), judging_batch, energy_noise)",
+            "energy = target.energy_at(point(replica, model_state), batch, energy_noise)",
+        ),
+    ),
+    *killed_by(
+        "algorithm/test_step.py::"
+        "test_the_library_equals_the_oracle[deo-deterministic-momentum-moved]",
+        "algorithm/replicas.py",
+        (
+            "energy = target.energy_at(point(replica, model_state), judging_batch, energy_noise)",
+            "energy = target.energy_at(point(replica, model_state), judging_batch, gradient_noise)",
+        ),
+    ),
+    *killed_by(
+        "algorithm/test_replicas.py::"
+        "test_replicas_that_swap_get_a_momentum_of_their_new_rung[plain]",
+        "algorithm/replicas.py",
+        ("jax.vmap(change_rung)(replicas, old, new)", "jax.vmap(change_rung)(replicas, new, old)"),
+    ),
+    *killed_by(
+        "algorithm/test_restarts.py::test_counts_and_keys_of_a_state_are_not_looked_at",
+        "algorithm/replicas.py",
+        ("leaves if _is_floating(leaf)]", "leaves]"),
+    ),
+    *killed_by(
+        "algorithm/test_kernel_rungs.py::test_a_stepwise_rate_falls_at_its_steps",
+        "algorithm/timed_kernels.py",
+        ("factor**passed)", "factor ** jnp.minimum(passed, 1))"),
+    ),
+    *killed_by(
+        "algorithm/test_kernel_rungs.py::test_annealing_ends_where_it_was_told",
+        "algorithm/timed_kernels.py",
+        (
+            "temperature=rung.temperature * temperature**done",
+            "temperature=rung.temperature * learning_rate**done",
+        ),
+    ),
+    *killed_by(
+        "algorithm/test_kernel_rungs.py::test_a_timed_kernel_changes_rungs_as_they_are_at_its_time",
+        "algorithm/timed_kernels.py",
+        (
+            "return Replica(inner.params, TimedMemory(count, inner.memory))",
+            "return Replica(inner.params, TimedMemory(count + 1, inner.memory))",
+        ),
+    ),
+    *killed_by(
+        "algorithm/test_kernel_rungs.py::test_a_short_cycle_exploits_its_last_step",
+        "algorithm/timed_kernels.py",
+        ("exploitation: float = 0.05", "exploitation: float = 0.5"),
+    ),
+    *killed_by(
+        "algorithm/test_kernel_rungs.py::test_a_cosine_rises_in_its_warm_up_and_falls_to_its_end",
+        "algorithm/timed_kernels.py",
+        ("num_steps, final)", "num_steps, 0.0)"),
+    ),
+]
+
 MUTATIONS = [
+    *BY_HAND,
     *KERNELS,
     *TIMED_KERNELS,
     *REPLICAS,

@@ -1,6 +1,6 @@
 """Mutations of what a run is made of: its program, and what options leave open."""
 
-from mutations import mutations_of
+from mutations import killed_by, mutations_of
 
 _BURN_IN = "run/test_progress.py::test_draws_follow_burn_in_and_thin"
 _SETTINGS = "run/test_settings.py"
@@ -112,7 +112,113 @@ SETTINGS = mutations_of(
     ),
 )
 
+BY_HAND = [
+    *killed_by(
+        "laws/test_judgement.py::"
+        "test_the_noise_of_two_states_is_that_of_their_difference[1000-arrays]",
+        "run/batches.py",
+        ("share = 0.0 if self.batch_size == self.num_rows else 1.0", "share = 1.0"),
+    ),
+    *killed_by(
+        "run/test_epochs.py::test_no_step_has_the_key_of_an_order",
+        "run/batches.py",
+        ("_ORDERS = 2**32 - 1", "_ORDERS = 0"),
+    ),
+    *killed_by(
+        "run/test_epochs.py::test_every_subset_of_rows_is_an_equally_likely_further_batch[6-4]",
+        "run/batches.py",
+        (
+            "jax.random.permutation(key, num_rows)[:count]",
+            "jax.random.permutation(key, num_rows - 1)[:count]",
+        ),
+    ),
+    *killed_by(
+        "run/test_defaults.py::"
+        "test_exact_energies_are_moved_along_by_hmc_and_swapped_at_every_step",
+        "run/defaults.py",
+        ("_NUM_REPLICAS = 8", "_NUM_REPLICAS = 4"),
+        ('"on_nonfinite": "stop" if adjusted else "restart"', '"on_nonfinite": "restart"'),
+    ),
+    *killed_by(
+        "run/test_defaults.py::"
+        "test_mini_batches_are_judged_on_all_rows_where_that_costs_little[19999-batches1-wanted1]",
+        "run/defaults.py",
+        ("_USUAL_SWAP_EVERY = 10", "_USUAL_SWAP_EVERY = 1"),
+        ("_FEWEST_ATTEMPTS = 1000", "_FEWEST_ATTEMPTS = 10"),
+    ),
+    *killed_by(
+        "run/test_defaults.py::"
+        "test_mini_batches_are_judged_on_all_rows_where_that_costs_little[20000-batches0-wanted0]",
+        "run/defaults.py",
+        ("_JUDGING_SHARE = 0.5", "_JUDGING_SHARE = 5.0"),
+    ),
+    *killed_by(
+        "run/test_defaults.py::test_what_is_chosen_stays",
+        "run/defaults.py",
+        ('"deo" if chosen.get("window") in (None, 1) else "no_gate"', '"deo"'),
+    ),
+    *killed_by(
+        "run/test_defaults.py::test_one_replica_has_no_ladder",
+        "run/defaults.py",
+        ('defaults |= {"schedule": "none", "temperature": 1.0, "adapt": False}', "pass"),
+    ),
+    *killed_by(
+        "run/test_initial.py::test_starts_by_replica_and_by_chain",
+        "run/initial.py",
+        ("if shapes and fits_chains and by_chain is not False:", "if shapes and fits_chains:"),
+    ),
+    *killed_by(
+        "run/test_initial.py::"
+        "test_starts_are_one_point_where_no_replica_of_any_chain_differs[change3-False]",
+        "run/initial.py",
+        ("leaf == leaf[:1, :1]", "leaf == leaf[:1]"),
+    ),
+    *killed_by(
+        "run/test_initial.py::test_memory_is_that_of_three_copies_of_all_replicas_of_all_chains",
+        "run/initial.py",
+        ("needed = num_chains * num_replicas * (3 *", "needed = num_replicas * (3 *"),
+        ("_RUNG_BYTES = 64", "_RUNG_BYTES = 0"),
+    ),
+    *killed_by(
+        "run/test_program.py::test_steps_count_from_burn_in_and_measurement_on[options0-100]",
+        "run/program.py",
+        (
+            "return jnp.maximum(self.burn_in, self.settings.tuning.measure_steps)",
+            "return self.burn_in",
+        ),
+    ),
+    *killed_by(
+        "run/test_program.py::test_energies_of_all_rungs_are_kept_for_the_evidence_alone",
+        "run/program.py",
+        (
+            "return self.target.tempers_likelihood and self.settings.rule.uses_temperature",
+            "return self.settings.rule.uses_temperature",
+        ),
+    ),
+    *killed_by(
+        "run/test_program.py::test_what_a_broken_replica_does[restart-True-True]",
+        "run/program.py",
+        ('restarts=options.on_nonfinite == "restart",', "restarts=False,"),
+    ),
+    *killed_by(
+        "run/test_program.py::test_the_hottest_temperature_of_an_automatic_ladder",
+        "run/program.py",
+        ("_HOTTEST = 1e3", "_HOTTEST = 1e6"),
+    ),
+    *killed_by(
+        "run/test_program.py::test_swaps_are_attempted_as_often_as_is_asked_for",
+        "run/program.py",
+        ("every = options.swap_every or 1", "every = 1"),
+    ),
+    *killed_by(
+        "run/test_program.py::test_programs_are_the_same_where_numbers_alone_differ",
+        "run/program.py",
+        ("tuple(leaf for leaf in leaves if not _is_numeric(leaf)),", "(),"),
+    ),
+]
+
 MUTATIONS = [
+    *BY_HAND,
     *PROGRAM,
     *SETTINGS,
 ]
