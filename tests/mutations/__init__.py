@@ -38,6 +38,7 @@ def all_mutations() -> list[Mutation]:
         adaptation,
         averages,
         batches,
+        counters,
         data,
         devices,
         diagnostics,
@@ -62,8 +63,18 @@ def all_mutations() -> list[Mutation]:
         warnings,
     )
 
-    rooms = [exchange, adaptation, moves, samplers, targets, posteriors, devices, loop, settings]
-    rooms += [batches, storage, results, diagnostics, warnings, report, networks, averages]
+    rooms = [exchange, adaptation, moves, samplers, targets, posteriors, devices, loop, counters]
+    rooms += [
+        settings,
+        batches,
+        storage,
+        results,
+        diagnostics,
+        warnings,
+        report,
+        networks,
+        averages,
+    ]
     rooms += [predictions, likelihoods, nn, data, inputs, interop, theory]
     rooms += [torch_bridge] if find_spec("torch") else []
     return [mutation for room in rooms for mutation in room.MUTATIONS]
