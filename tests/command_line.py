@@ -1,12 +1,19 @@
-"""Commands as tests run them: one that must fail, one that must succeed, and strict JSON."""
+"""Commands as tests run them: one that must fail, one that must succeed, one in a new process."""
 
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from replicax.cli.main import main
+from replicax.run.storage.metadata import Metadata
 
+REPOSITORY = Path(__file__).parents[1]
+QUICK = ("--learning-rate", "0.01", "0.1", "--replicas", "3", "--steps", "60")
 IMPORTED = "the model is imported"  # printed by the model files of these tests
 
 
@@ -28,3 +35,18 @@ def run_json(capsys, *args):
     """Run a command with --json, which must succeed; return its output."""
     assert main([*(str(arg) for arg in args), "--json"]) == 0
     return strict_json(capsys.readouterr().out)
+
+
+def run_program(*args):
+    """Start the program in a new process."""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-m", "replicax", *args]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=environment, text=True, **pipes)
+
+
+def write_run(folder, structure, note=None):
+    """Write as much of a run folder as commands read before they load the run."""
+    Path(folder, "commits").mkdir(parents=True, exist_ok=True)
+    Path(folder, "commits", "10.json").write_text("{}")
+    Metadata("sample", {}, {}, {"structure": structure}, "", note=note or {}).write(Path(folder))

@@ -1,16 +1,17 @@
 """Run the mutations of `tests/mutations/`: each must make one of its tests fail.
 
-    python tests/run_mutants.py [--only swap] [--only 3-7] [--jobs 4] [--json found.json]
+    python tests/run_mutants.py [--only swap] [--only 3-7] [--changed main] [--sample 60] [--jobs 4]
 
 Package and tests are copied to a temporary folder for every worker. First all tests named by the
 list run on the package as it is. Then one line at a time is changed in a copy, and its tests run:
 
     killed    a test failed, as it should
     survived  all tests passed: write one that does not
-    broken    no test could run, or not in time: the list, or the change itself, is wrong
+    broken    no test could run, or not in time, or one fails on the package as it is
 
-Exit code 1 unless every mutation is killed. Compiled programs are shared by all workers and kept
-in `.jax_cache/` for the next run.
+Exit code 1 unless every mutation is killed. Outcomes are written to `.mutants.json` as they come;
+`--resume` leaves out what was killed there. Compiled programs are shared by all workers and kept in
+`.jax_cache/` for the next run.
 """
 
 import argparse
@@ -35,8 +36,17 @@ if __name__ == "__main__":
     sys.path.insert(0, str(ROOT / "tests"))
 
 from mutations import Mutation, all_mutations  # noqa: E402
+from mutations.choice import (  # noqa: E402
+    changed_since,
+    choose,
+    files_of,
+    sampled,
+    touched,
+    unfinished,
+)
 
 COPIED = ("replicax", "tests", "pyproject.toml")
+FOUND = ROOT / ".mutants.json"
 ENVIRONMENT = {
     "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".jax_cache"),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.05",
@@ -56,6 +66,7 @@ PRELOADED = [
 ]
 PROCESSES = multiprocessing.get_context("forkserver")
 ANOTHER_PACKAGE = 9  # exit code; those of pytest are 0 to 5
+_SECONDS = "seconds of the processor: "
 
 
 class Outcome(NamedTuple):
@@ -64,8 +75,13 @@ class Outcome(NamedTuple):
     number: int
     mutation: Mutation
     verdict: str  # killed, survived or broken
-    seconds: float
+    seconds: float  # of the processor
     output: str  # of pytest
+
+    def to_json(self) -> dict[str, Any]:
+        found = re.search(r"^(?:FAILED|ERROR) tests/(\S+(?: .*\])?)", self.output, re.MULTILINE)
+        rest = {"verdict": self.verdict, "seconds": round(self.seconds, 2)}
+        return {**self.mutation._asdict(), **rest, "killer": found and found[1]}
 
 
 def places(mutation: Mutation, package: Path = ROOT / "replicax") -> int:
@@ -73,8 +89,9 @@ def places(mutation: Mutation, package: Path = ROOT / "replicax") -> int:
     return (package / mutation.file).read_text().count(mutation.line)
 
 
-def run_tests(copy: Path, tests: Iterable[str], limit: float) -> tuple[int | None, str]:
-    """Run tests in a copy of the repository; return pytest's exit code, None out of time."""
+def run_tests(copy: Path, tests: Iterable[str], limit: float) -> tuple[int | None, str, float]:
+    """Run tests in a copy of the repository; return pytest's exit code (None out of time), what it
+    wrote, and its seconds of the processor."""
     log = copy / "log.txt"
     process = PROCESSES.Process(target=_run_pytest, args=(copy, [f"tests/{x}" for x in tests]))
     process.start()
@@ -83,8 +100,11 @@ def run_tests(copy: Path, tests: Iterable[str], limit: float) -> tuple[int | Non
     if code is None:
         process.kill()
         process.join()
-    late = f"\nno answer after {limit:.0f} s" if code is None else ""
-    return code, log.read_text(errors="replace") + late
+    output = log.read_text(errors="replace")
+    if code is None:
+        return None, f"{output}\nno answer after {limit:.0f} s", limit
+    output, _, seconds = output.rpartition(_SECONDS)
+    return code, output, float(seconds or 0)
 
 
 def _run_pytest(copy: Path, tests: list[str]) -> None:
@@ -102,8 +122,10 @@ def _run_pytest(copy: Path, tests: list[str]) -> None:
         os._exit(ANOTHER_PACKAGE)
     options = ["-x", "-q", "-p", "no:cacheprovider", "--tb=short", "--rootdir", str(copy)]
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    if all(test.endswith("]") for test in tests):  # single cases, which may be slow
+        options += ["-m", ""]
     code = pytest.main([*options, *tests])
-    sys.stdout.flush()
+    print(f"{_SECONDS}{sum(os.times()[:4])}", flush=True)  # with processes that tests started
     os._exit(int(code))
 
 
@@ -117,19 +139,25 @@ def verdict_of(code: int | None, output: str) -> str:
 
 def try_one(copy: Path, number: int, mutation: Mutation, sources: Path, limit: float) -> Outcome:
     """Change one line of a copy, run the tests that must fail, and change it back."""
-    began, path = time.monotonic(), copy / "replicax" / mutation.file
+    path = copy / "replicax" / mutation.file
     original = sources / "replicax" / mutation.file
     if places(mutation, sources / "replicax") != 1:
         return Outcome(number, mutation, "broken", 0.0, "the line is not found once in its file")
     path.write_text(original.read_text().replace(mutation.line, mutation.becomes))
     os.utime(path, (number, number))  # two changes in one second would look the same to Python
-    code, output = run_tests(copy, mutation.tests, limit)
+    code, output, seconds = run_tests(copy, mutation.tests, limit)
     shutil.copy2(original, path)
-    return Outcome(number, mutation, verdict_of(code, output), time.monotonic() - began, output)
+    return Outcome(number, mutation, verdict_of(code, output), seconds, output)
 
 
-def run_all(chosen: dict[int, Mutation], jobs: int, limit: float, check: bool) -> list[Outcome]:
-    """Run the chosen mutations with `jobs` workers, and print each outcome."""
+def run_all(
+    chosen: dict[int, Mutation],
+    jobs: int,
+    limit: float,
+    check: bool,
+    keep: Callable[[Outcome], Any] = lambda outcome: None,
+) -> list[Outcome]:
+    """Run the chosen mutations with `jobs` workers, print each outcome and hand it to `keep`."""
     outcomes: list[Outcome] = []
     with (
         tempfile.TemporaryDirectory(prefix="mutants-") as temporary,
@@ -151,13 +179,21 @@ def run_all(chosen: dict[int, Mutation], jobs: int, limit: float, check: bool) -
         def submit(task: Callable[..., Any], *arguments: Any) -> Future:
             return workers.submit(in_copy, task, *arguments)
 
+        failing: dict[str, str] = {}
         if check:
-            check_tests([submit(run_tests, group, limit) for group in by_file(chosen.values())])
-        began = time.monotonic()
-        tried = [submit(try_one, *item, sources, limit) for item in chosen.items()]
+            groups = by_file(chosen.values())
+            failing = check_tests({submit(run_tests, group, limit): group for group in groups})
+        began, tried = time.monotonic(), []
+        for number, mutation in chosen.items():
+            bad = [failing[file] for file in files_of(mutation) if file in failing]
+            if bad:
+                outcomes.append(Outcome(number, mutation, "broken", 0.0, bad[0]))
+            else:
+                tried.append(submit(try_one, number, mutation, sources, limit))
         for future in as_completed(tried):
             outcomes.append(future.result())
             report(outcomes[-1], len(outcomes), len(chosen), time.monotonic() - began)
+            keep(outcomes[-1])
     return sorted(outcomes)
 
 
@@ -167,17 +203,19 @@ def by_file(mutations: Iterable[Mutation]) -> list[list[str]]:
     return [list(group) for _, group in groupby(tests, lambda test: test.partition("::")[0])]
 
 
-def check_tests(running: list[Future]) -> None:
-    """Wait for the tests on the package as it is, and end the program unless all pass."""
-    began = time.monotonic()
+def check_tests(running: dict[Future, list[str]]) -> dict[str, str]:
+    """Wait for the tests on the package as it is; return those of them that do not all pass, the
+    output of pytest by file."""
+    began, failing = time.monotonic(), {}
     print(f"tests of {len(running)} files on the package as it is ...", flush=True)
     for future in as_completed(running):
-        code, output = future.result()
+        code, output, _ = future.result()
         if code != 0:
-            for other in running:
-                other.cancel()
-            sys.exit(f"{output[-4000:]}\nThe tests must pass before anything is changed.")
-    print(f"passed in {time.monotonic() - began:.0f} s", flush=True)
+            file = running[future][0].partition("::")[0]
+            failing[file] = output
+            print(f"{output[-4000:]}\n{file} fails on the package as it is.", flush=True)
+    print(f"{len(failing)} of them fail; {time.monotonic() - began:.0f} s", flush=True)
+    return failing
 
 
 def copy_to(source: Path, folder: Path) -> Path:
@@ -216,43 +254,41 @@ def summarise(outcomes: list[Outcome]) -> None:
             print(f"{outcome.verdict}: {outcome.number}  {outcome.mutation.name}")
 
 
-def choose(mutations: list[Mutation], only: list[str]) -> dict[int, Mutation]:
-    """Return mutations by number, from 1: all, or those of the numbers and files in `only`."""
-    numbered = dict(enumerate(mutations, start=1))
-    if not only:
-        return numbered
-
-    def fits(number: int, mutation: Mutation, word: str) -> bool:
-        span = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
-        if span is None:
-            return word in mutation.file
-        return int(span[1]) <= number <= int(span[2] or span[1])
-
-    return {n: m for n, m in numbered.items() if any(fits(n, m, word) for word in only)}
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description="Change one line at a time; a test must fail.")
     parser.add_argument("-k", "--only", action="append", default=[], help="part of a file, or 3-7")
+    parser.add_argument("--changed", metavar="COMMIT", help="only of files changed since then")
+    parser.add_argument("--sample", type=int, help="so many of them, chosen by --seed")
+    parser.add_argument(
+        "--seed", type=int, default=int(time.time()) // 86400, help="today's number"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="leave out what --json says is killed"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="workers")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for one mutation")
-    parser.add_argument("--json", type=Path, help="file for the outcomes")
+    parser.add_argument("--json", type=Path, default=FOUND, help="file for the outcomes")
     parser.add_argument("--unchecked", action="store_true", help="do not run the tests as they are")
     given = parser.parse_args()
+    rows = json.loads(given.json.read_text()) if given.resume and given.json.exists() else []
     chosen = choose(all_mutations(), given.only)
+    chosen = touched(chosen, changed_since(given.changed, ROOT)) if given.changed else chosen
+    chosen = chosen if given.sample is None else sampled(chosen, given.sample, given.seed)
+    left = unfinished(chosen, rows)
+
+    def keep(outcome: Outcome) -> None:
+        rows.append(outcome.to_json())
+        given.json.write_text(json.dumps(rows, indent=1))
+
     os.environ.update(ENVIRONMENT)
     PROCESSES.set_forkserver_preload(PRELOADED)
     began = time.monotonic()
-    outcomes = run_all(chosen, max(1, given.jobs), given.limit, not given.unchecked)
+    outcomes = run_all(left, max(1, given.jobs), given.limit, not given.unchecked, keep)
     summarise(outcomes)
-    print(f"{len(outcomes)} mutations in {(time.monotonic() - began) / 60:.1f} min")
-    if given.json:
-        rows = [
-            {"number": o.number, **o.mutation._asdict(), "verdict": o.verdict, "seconds": o.seconds}
-            for o in outcomes
-        ]
-        given.json.write_text(json.dumps(rows, indent=1))
-    return 0 if outcomes and all(outcome.verdict == "killed" for outcome in outcomes) else 1
+    used = sum(outcome.seconds for outcome in outcomes) / 60
+    print(f"{len(outcomes)} mutations in {(time.monotonic() - began) / 60:.1f} min", end="")
+    print(f", {used:.1f} min of the processor; {len(chosen) - len(left)} were killed before")
+    return 0 if chosen and all(outcome.verdict == "killed" for outcome in outcomes) else 1
 
 
 if __name__ == "__main__":

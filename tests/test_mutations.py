@@ -4,7 +4,8 @@ import ast
 from pathlib import Path
 
 from mutations import Mutation, all_mutations
-from run_mutants import ROOT, choose, places, verdict_of
+from mutations.choice import choose, sampled, touched, unfinished
+from run_mutants import ROOT, Outcome, places, verdict_of
 
 TESTS = Path(__file__).parent
 
@@ -28,7 +29,8 @@ def test_every_mutation_names_tests_that_exist() -> None:
         for test in mutation.tests:
             file, _, name = test.partition("::")
             source = (TESTS / file).read_text()
-            assert not name or f"def {name.partition('[')[0]}(" in source, test
+            name = name.partition("[")[0].rpartition("::")[2]
+            assert not name or f"def {name}(" in source, test
 
 
 def test_there_are_enough_and_none_twice() -> None:
@@ -50,3 +52,32 @@ def test_mutations_are_chosen_by_file_and_number() -> None:
     assert list(choose(made, ["two"])) == [2]
     assert list(choose(made, ["2-3", "one"])) == [1, 2, 3]
     assert list(choose(made, ["3"])) == [3]
+
+
+def test_mutations_are_chosen_by_what_has_changed() -> None:
+    made = {
+        1: Mutation("room/one.py", "a", "b", ("room/test_one.py::test_it[4]",)),
+        2: Mutation("room/two.py", "a", "b", ("room/test_two.py", "laws/test_all.py")),
+    }
+    assert list(touched(made, ["replicax/room/one.py"])) == [1]
+    assert list(touched(made, ["tests/room/test_one.py", "docs/one.md"])) == [1]
+    assert list(touched(made, ["tests/laws/test_all.py"])) == [2]
+    assert not touched(made, ["room/one.py", "tests/room/one.py"])
+
+
+def test_a_sample_follows_from_its_seed() -> None:
+    made = choose([Mutation(f"room/{n}.py", "a", "b", ()) for n in range(50)], [])
+    some = sampled(made, 10, seed=3)
+    assert len(some) == 10 and some == sampled(made, 10, seed=3) != sampled(made, 10, seed=4)
+    assert sampled(made, 99, seed=0) == made
+
+
+def test_what_was_killed_is_left_out_as_long_as_the_entry_is_the_same() -> None:
+    made = choose([Mutation("room/one.py", "a", str(n), ("test_one.py",)) for n in range(3)], [])
+    output = "FAILED tests/test_one.py::test_it[a b] - assert 0\n1 failed in 1 s"
+    verdicts = {1: "killed", 2: "survived"}
+    rows = [Outcome(n, made[n], verdict, 1.0, output).to_json() for n, verdict in verdicts.items()]
+    assert rows[0]["killer"] == "test_one.py::test_it[a b]"
+    assert list(unfinished(made, rows)) == [2, 3]
+    changed = {n: mutation._replace(tests=("test_two.py",)) for n, mutation in made.items()}
+    assert unfinished(changed, rows) == changed

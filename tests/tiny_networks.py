@@ -13,6 +13,9 @@ from replicax.nn.network import Network, apply_dense, batch_norm, init_dense
 
 NUM_ROWS = 32  # a power of two: the unit "total" scales without rounding
 WIDTH = 4
+NUM_REPLICAS = 3
+STEPS_PER_EPOCH = 4  # of batches of 8 rows
+DECAY = 0.9  # of momentum
 
 
 def tiny_network() -> Network:
@@ -73,3 +76,14 @@ EXCHANGING = {
     "buffer_gain": rx.Gain(1.0, 40.0, cap=0.02),
     "progress": False,
 }
+
+
+def by_replica(tree: Any, replica: int) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[replica], tree)
+
+
+def assert_trees_close(one: Any, other: Any, tolerance: float = 2e-3) -> None:
+    def close(a: Any, b: Any) -> None:
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+    jax.tree.map(close, one, other)

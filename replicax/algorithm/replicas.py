@@ -114,18 +114,29 @@ def _is_floating(leaf: Array) -> bool:
     return jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
-def restart(tree: Any, broken: Array, replica_at: Array, spread: Spread = WHOLE) -> Any:
+def restart(
+    tree: Any,
+    broken: Array,
+    replica_at: Array,
+    spread: Spread = WHOLE,
+    settle: Callable[[Any, Array, Array], Any] = lambda tree, old_rung_of, new_rung_of: tree,
+) -> Any:
     """Overwrite every broken replica with a copy of its nearest sound neighbour on a colder rung.
 
-    Where no colder rung is sound, nothing is copied: the run must stop.
+    `settle(tree, old_rung_of, new_rung_of)` fits copies to the rungs that they come to. Where no
+    colder rung is sound, nothing is copied: the run must stop.
     """
 
     def copied() -> Any:
-        rungs = jnp.arange(replica_at.shape[0])
+        rungs = jnp.arange(replica_at.shape[0], dtype=replica_at.dtype)
         sound_below = jax.lax.cummax(jnp.where(broken[replica_at], -1, rungs))
         source = jnp.where(sound_below >= 0, sound_below, rungs)
-        source_of = jnp.zeros_like(replica_at).at[replica_at].set(replica_at[source])
-        return spread.take(tree, source_of)
+        source_of, old_rung_of, new_rung_of = (
+            jnp.zeros_like(replica_at).at[replica_at].set(by_rung)
+            for by_rung in (replica_at[source], source, rungs)
+        )
+        copies = spread.take(tree, source_of)
+        return settle(copies, spread.here(old_rung_of), spread.here(new_rung_of))
 
     return jax.lax.cond(spread.of_any_chain(jnp.any(broken)), copied, lambda: tree)
 
@@ -133,7 +144,7 @@ def restart(tree: Any, broken: Array, replica_at: Array, spread: Spread = WHOLE)
 def change_rungs(
     kernel: Kernel, replicas: Any, ladder: Ladder, old_rung_of: Array, new_rung_of: Array
 ) -> Any:
-    """Give the memory of replicas that swapped the law of their new rung (`Kernel.change_rung`)."""
+    """Give the memory of replicas that came to another rung its law (`Kernel.change_rung`)."""
     change_rung = kernel.change_rung
     assert change_rung is not None
 

@@ -15,6 +15,7 @@ from replicax.algorithm import energy_noise, replicas, step_sizes
 from replicax.algorithm.energy_noise import EnergySource
 from replicax.algorithm.exchange import decide
 from replicax.algorithm.kernels import Kernel
+from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import Randomness, build_draw
 from replicax.algorithm.state import Info, Settings, State
 from replicax.algorithm.target import Target, as_target
@@ -68,6 +69,12 @@ def build_parts(
         target, kernel, moved=on_batch, map_replicas=settings.map_replicas
     )
 
+    def change_rungs(particles: Any, ladder: Ladder, old_rung_of: Array, new_rung_of: Array) -> Any:
+        """Give what replicas remember the law of the rungs that they come to, where it has one."""
+        if not settings.rule.uses_temperature or kernel.change_rung is None:
+            return particles
+        return replicas.change_rungs(kernel, particles, ladder, old_rung_of, new_rung_of)
+
     def advance(random: Randomness, state: State, batch: Any = None, fresh_batch=None):
         def judging_batch() -> Any:
             if settings.rule.judges_afresh and fresh_batch is not None:
@@ -76,7 +83,7 @@ def build_parts(
 
         judged_on = judging_batch() if always else batch
         state, energy_of, broken, observed = move(
-            settings, move_all, random, state, (batch, judged_on)
+            settings, move_all, random, state, (batch, judged_on), change_rungs
         )
 
         def judge() -> tuple[Array, EnergySource]:
@@ -94,11 +101,9 @@ def build_parts(
             if settings.on_swap == "reset":
                 has_swapped = after.rung_of != state.rung_of
                 particles = replicas.reset_memory(kernel, after.replicas, spread.here(has_swapped))
-            elif settings.rule.uses_temperature and kernel.change_rung is not None:
-                rungs = spread.here(state.rung_of), spread.here(after.rung_of)
-                particles = replicas.change_rungs(kernel, after.replicas, state.ladder, *rungs)
             else:
-                return after
+                rungs = spread.here(state.rung_of), spread.here(after.rung_of)
+                particles = change_rungs(after.replicas, state.ladder, *rungs)
             return after._replace(replicas=particles)
 
         if not spread.is_whole:
@@ -118,12 +123,18 @@ def build_parts(
 
 
 def move(
-    settings: Settings, move_all: Callable, random: Randomness, state: State, batches: tuple
+    settings: Settings,
+    move_all: Callable,
+    random: Randomness,
+    state: State,
+    batches: tuple,
+    change_rungs: Callable,
 ) -> tuple[State, Array, Array, Any]:
     """Sampling phase: each replica moves with the hyper-parameters of the rung it is on.
 
-    `batches` are the mini-batch of the gradients and that of the energies. Returns the state and,
-    for each replica, its energy, whether it broke and was restarted, and what its kernel observed.
+    `batches` are the mini-batch of the gradients and that of the energies; `change_rungs` fits the
+    memory of replicas to other rungs. Returns the state and, for each replica, its energy, whether
+    it broke and was restarted, and what its kernel observed.
     """
     spread = settings.spread
     rung_of = spread.here(state.rung_of)
@@ -138,8 +149,12 @@ def move(
         broken = replicas.find_broken(particles, energy_of, model_state)
         energy_of = spread.whole(jnp.where(broken, jnp.nan, energy_of))
         broken = broken if spread.is_whole else jnp.isnan(energy_of)
+
+        def settle(copies: tuple, *rungs: Array) -> tuple:
+            return change_rungs(copies[0], state.ladder, *rungs), copies[1]
+
         particles, model_state = replicas.restart(
-            (particles, model_state), broken, state.replica_at, spread
+            (particles, model_state), broken, state.replica_at, spread, settle
         )
     else:
         energy_of = spread.whole(energy_of)

@@ -95,7 +95,8 @@ def batch_norm(
 
         running <- (1 - momentum) running + momentum batch
 
-    Statistics are computed in float32, whatever the precision of the images.
+    Statistics are computed in float32, whatever the precision of the images, in one pass over
+    them: from the first pixel, so that they keep their digits where means are large.
     """
 
     def init(num_channels: int) -> tuple[Tree, Tree]:
@@ -106,8 +107,10 @@ def batch_norm(
         if train:
             count = x.size // x.shape[-1]
             wide = x.astype(jnp.float32)
-            mean = jnp.mean(wide, axis=(0, 1, 2))
-            var = jnp.maximum(jnp.mean(wide**2, axis=(0, 1, 2)) - mean**2, 0.0)
+            first = jax.lax.stop_gradient(wide[0, 0, 0])
+            mean = jnp.mean(wide - first, axis=(0, 1, 2))
+            var = jnp.maximum(jnp.mean((wide - first) ** 2, axis=(0, 1, 2)) - mean**2, 0.0)
+            mean = first + mean
             batch = {"mean": mean, "var": var * (count / max(count - 1, 1))}
             state = jax.tree.map(lambda old, new: old + momentum * (new - old), state, batch)
         else:

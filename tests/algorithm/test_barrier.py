@@ -120,3 +120,52 @@ def test_two_replicas_find_their_hottest_temperature() -> None:
         progress=False,
     )
     assert 0.3 < posterior.verdict_rate[0, 0] < 0.7
+
+
+def tuned_by_hand(tuning: BarrierTuning, temperature, wanted, attempted) -> list[np.ndarray]:
+    """Temperatures after every step; `wanted` is (step, pair)."""
+    temperature, num_pairs = np.array(temperature, float), wanted.shape[1]
+    count, yes, seen = 0, np.zeros(num_pairs), []
+    for step in range(len(wanted)):
+        counts = attempted[step] and step >= tuning.first_step
+        count, yes = count + counts, yes + counts * wanted[step]
+        if step + 1 in tuning.round_ends and count:
+            rejection = 1.01 - yes / count
+            barrier = np.append(0.0, rejection.cumsum())
+            place = temperature**-0.25
+            end, hot = barrier[-1], place[-1]
+            if step < tuning.free_until:
+                best, most = num_pairs / 2, 0.6 * num_pairs
+                longer = min(best, 2 * end)
+                slope = (place[-2] - place[-1]) / max(rejection[-1], 0.1)
+                if end < best:
+                    hot = max(hot - slope * (longer - end), tuning.hottest**-0.25)
+                end = best if end > most else max(end, longer)
+            cuts = np.linspace(0.0, end, num_pairs + 1)
+            barrier[-1], place[-1] = max(barrier[-1], end), hot
+            tuned = np.interp(cuts, barrier, place) ** -4.0
+            tuned[0] = temperature[0]
+            tuned[-1] = tuned[-1] if tuning.free_until else temperature[-1]
+            temperature, count, yes = tuned, 0, np.zeros(num_pairs)
+        seen.append(temperature)
+    return seen
+
+
+@pytest.mark.parametrize("rate", [0.15, 0.45, 0.7], ids=["too long", "right", "too short"])
+@pytest.mark.parametrize("free_until", [0, 9])
+def test_every_round_is_that_of_the_equations(rate: float, free_until: int) -> None:
+    """Rounds end after steps 6, 10 and 14; steps 0, 1 and every fifth do not count."""
+    tuning = BarrierTuning((7, 11, 15), first_step=2, hottest=4_000.0, free_until=free_until)
+    wanted = np.random.default_rng(8).uniform(size=(18, 3)) < rate * np.array([1.1, 0.8, 1.0])
+    attempted = np.arange(18) % 5 != 4
+    temperature = jnp.array([1.0, 1.5, 6.0, 20.0])
+    verdicts = barrier.start(3, temperature.dtype)
+    tune = jax.jit(lambda *arguments: barrier.tune(tuning, *arguments))
+    by_hand = tuned_by_hand(tuning, temperature, wanted, attempted)
+    assert not np.allclose(by_hand[6], by_hand[0]) and not np.allclose(by_hand[-1], by_hand[6])
+    for step, expected in enumerate(by_hand):
+        temperature, verdicts = tune(
+            jnp.int32(step), temperature, verdicts, wanted[step], attempted[step]
+        )
+        np.testing.assert_allclose(temperature, expected, rtol=2e-4, err_msg=f"{step}")
+        assert temperature[0] == 1 and (free_until or temperature[-1] == 20), "not even rounded"

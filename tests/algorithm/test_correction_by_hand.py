@@ -1,5 +1,7 @@
 """lambda_W step by step against the recursion of its docstring, written with NumPy."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -73,3 +75,16 @@ def test_a_first_energy_that_is_not_finite_says_nothing() -> None:
             RULE, WINDOW, jnp.array(step), found, jnp.float32(energy), jnp.asarray(TEMPERATURE)
         )
     assert float(found.anchor + found.reference.total) == pytest.approx(5.0)
+
+
+def test_few_steps_of_tuning_are_blocks_of_one_step_and_end() -> None:
+    """Of two steps; the energy of the next one does not matter, and the reference is 0."""
+    rule = replace(RULE, tuning_steps=2)
+    found, seen = correction.start(rule, jnp.float32), []
+    for place, energy in enumerate((0.001, 0.002, 5.0)):
+        step, temperature = jnp.array(REFERENCE + place), jnp.asarray(TEMPERATURE)
+        found = correction.update(rule, WINDOW, step, found, jnp.float32(energy), temperature)
+        seen.append(float(found.value))
+    first = 1.5 * 100 / 5 * 0.001
+    last = first + 1.5 * 100 / 6 * 0.002  # the average over the second half, one step
+    assert seen == pytest.approx([first, last, last], rel=1e-4)

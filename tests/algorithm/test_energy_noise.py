@@ -10,7 +10,13 @@ import pytest
 
 import replicax as rx
 from replicax.algorithm import swap
-from replicax.algorithm.energy_noise import EnergySource, FreshBatches, Noise, estimate
+from replicax.algorithm.energy_noise import (
+    EnergySource,
+    FreshBatches,
+    Noise,
+    batch_key,
+    estimate,
+)
 
 REPLICA_AT = np.array([2, 0, 3, 1])  # replicas have swapped
 SPREAD = jnp.array([1.0, 4.0, 2.0, 7.0])  # by replica
@@ -46,6 +52,14 @@ def test_an_estimate_is_by_rung_and_its_weight_falls_to_a_twentieth() -> None:
         np.testing.assert_allclose(estimated(step, MATRIX), wanted, rtol=1e-4)
     for step in (1, 2, 4, 301):
         np.testing.assert_array_equal(estimated(step, MATRIX), MATRIX)
+
+
+def test_noise_is_estimated_every_hundred_steps_from_eight_draws_unless_it_is_told() -> None:
+    rule: Any = swap.bias_corrected()
+    assert (rule.estimates_noise, rule.estimate_every, rule.estimate_draws) == (True, 100, 8)
+    assert not swap.bias_corrected(2.0).estimates_noise
+    assert swap.window_corrected(0.1).estimates_noise
+    assert not swap.window_corrected(0.1, 2.0).estimates_noise
 
 
 def test_a_pair_that_is_not_finite_keeps_its_estimate() -> None:
@@ -91,12 +105,37 @@ def test_noise_by_row_is_that_of_a_mean_over_the_batch(share: float) -> None:
 
 
 def test_further_energies_have_one_batch_and_noise_of_their_own() -> None:
-    energies = np.asarray(source_of().energies(jax.random.key(3)))
-    candidates = ((np.asarray(POINTS)[:, None, None] - DATA[None]) ** 2).mean(axis=2)
-    noise = (energies[:, None] - candidates) / 100  # (replica, batch): of one batch it is normal
-    assert len(np.unique(np.round(noise[:, 1], 2))) == 3, "a noise for each replica"
+    key = jax.random.key(3)
+    rows_key, noise_key = jax.random.split(key)
+    batch = DATA[int(jax.random.randint(rows_key, (), 1, 12))]
+    noise = [float(jax.random.normal(one)) for one in jax.random.split(noise_key, 3)]
+    wanted = [np.mean((x - batch) ** 2) + 100 * z for x, z in zip(POINTS, noise, strict=True)]
+    np.testing.assert_allclose(source_of().energies(key), wanted, rtol=1e-4)
     other = np.asarray(source_of().energies(jax.random.key(4)))
-    assert not np.any(energies == other)
+    assert not np.any(other == source_of().energies(key))
+
+
+def test_energies_that_judge_are_of_one_batch_and_those_of_all_rows_of_all() -> None:
+    noise = jnp.array([0.25, -0.5, 0.125])
+    found = source_of().batch_energies(noise)
+    np.testing.assert_allclose(
+        found,
+        np.mean((np.asarray(POINTS)[:, None] - DATA[0]) ** 2, axis=1) + 100 * noise,
+        rtol=1e-5,
+    )
+    source = source_of()
+    target = source.target._replace(whole_energy=lambda x, rows: x + jnp.sum(rows))
+    rows = FreshBatches(lambda key: None, whole=jnp.array([3.0, 4.0]))
+    whole = source._replace(target=target, fresh_batch=rows).whole_energies()
+    np.testing.assert_allclose(whole, np.asarray(POINTS) + 7.0)
+
+
+def test_the_batch_that_judges_is_none_of_an_estimate() -> None:
+    judge = jax.random.key(1)
+    others = [jax.random.fold_in(judge, number) for number in range(64)]
+    others += list(jax.random.split(judge, 64))
+    keys = {tuple(jax.random.key_data(key).tolist()) for key in others}
+    assert tuple(jax.random.key_data(batch_key(judge)).tolist()) not in keys
 
 
 def test_the_two_of_an_attempt_share_its_batch() -> None:

@@ -1,7 +1,6 @@
 """Replicas that stand still while a batch tells their energies: paths and tuning are known."""
 
 import itertools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,39 +9,10 @@ import pytest
 import reference
 from common import quick_jit, quietly, slow
 from oracle_cases import bowl_target
+from single_steps import told_energies
 
 import replicax as rx
 from replicax.algorithm import prng, schedule, swap
-from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.tuning import Tuning
-
-
-# Replicas that stand still while a batch tells their energies.
-def stand_still() -> rx.Kernel:
-    def step(noise, replica, evaluate, rung):
-        return replica, jnp.zeros(())
-
-    return rx.Kernel(
-        init=lambda params: rx.Replica(params, ()),
-        step=step,
-        draw=lambda key, replica: jnp.zeros(()),
-    )
-
-
-def told_energies(made: schedule.Schedule, rule: swap.Rule, num_replicas: int, **options: Any):
-    """`step(key, state, energies)`, energies by replica, and a state to start from."""
-    target = rx.Target(
-        energy=lambda number, energies, noise: energies[number.astype(int)],
-        gradient=lambda number, energies, noise: jnp.zeros(()),
-        noise=lambda key: jnp.zeros(()),
-    )
-    buffer = options.pop("buffer", 0.0)
-    tuning = Tuning(**({"adapts": None, "adapts_buffer": False} | options))
-    settings = rx.Settings(made, rule, tuning)
-    rungs = Ladder(*(jnp.linspace(1.0, 2.0, num_replicas) for _ in range(2)))
-    numbers = jnp.arange(num_replicas, dtype=jnp.float32)
-    state = rx.init(stand_still(), numbers, rungs, settings, buffer)
-    return rx.build_step(target, stand_still(), settings), state
 
 
 def straight_orbit(num_replicas: int, num_windows: int) -> np.ndarray:
@@ -105,6 +75,31 @@ def test_where_every_swap_happens_paths_are_straight(num_replicas, window, why) 
         assert rx.diagnostics.round_trips(so_far[None]).tolist() == [expected]
         assert reference.round_trips(so_far) == expected
     assert orbit_trips(num_replicas, 6 * num_replicas) == 3 + 2 * (num_replicas - 1)
+
+
+def test_swaps_are_attempted_every_so_many_steps_by_a_clock_of_attempts() -> None:
+    """Every third step from step 0 on, where energies are evaluated: windows of two attempts."""
+    num_replicas, every = 4, 3
+    step, state = told_energies(
+        schedule.windowed_deo(2), swap.deterministic(), num_replicas, buffer=-1e6, swap_every=every
+    )
+    energies = jnp.array([5.0, 6.0, 7.0, 8.0])
+
+    def one_step(state, place):
+        after, info = step(prng.make_key(0), state, energies)
+        return after, (after.rung_of, state.replica_at, info)
+
+    steps = jnp.arange(16 * every)
+    scan = quick_jit(lambda state: jax.lax.scan(one_step, state, steps)[1])
+    rung_of, replica_at, info = jax.device_get(scan(state))
+    orbit = np.repeat(straight_orbit(num_replicas, 8), 2 * every, axis=0)
+    np.testing.assert_array_equal(rung_of, orbit)
+    attempted = np.asarray(steps) % every == 0
+    np.testing.assert_array_equal(info.attempted, attempted)
+    np.testing.assert_array_equal(info.wanted.all(axis=1), attempted)
+    assert info.swapped[attempted].any(axis=0).all() and not info.swapped[~attempted].any()
+    told = np.asarray(energies)[replica_at] * attempted[:, None]  # the kernel itself says 0
+    np.testing.assert_array_equal(info.energy, told)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

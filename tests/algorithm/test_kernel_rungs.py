@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from common import FIXED, quick_jit
 
@@ -48,9 +49,23 @@ def test_a_cycle_is_a_cosine_with_noise_at_its_end(hold: bool) -> None:
     np.testing.assert_allclose(temperature, place >= 17)
 
 
+def test_a_short_cycle_exploits_its_last_step() -> None:
+    _, temperature = rungs_of(kernels.cyclical(telling(), 4, 0.05), 8)
+    np.testing.assert_allclose(temperature, [0, 0, 0, 1] * 2)
+    spec = kernels.cyclical(kernels.sgld(), 100).spec
+    assert spec is not None and (spec["exploitation"], spec["hold"]) == (0.05, False)
+
+
 def test_a_stepwise_rate_falls_at_its_steps() -> None:
     rate, temperature = rungs_of(kernels.stepwise(telling(), [3, 5], 0.2), 8)
     np.testing.assert_allclose(rate, [1, 1, 1, 0.2, 0.2, 0.04, 0.04, 0.04], rtol=1e-5)
+    np.testing.assert_allclose(temperature, 1)
+
+
+def test_a_cosine_rises_in_its_warm_up_and_falls_to_its_end() -> None:
+    rate, temperature = rungs_of(kernels.cosine(telling(), 12, warmup_steps=4, final=0.1), 15)
+    falls = 0.1 + 0.9 * (1 + np.cos(np.pi * np.minimum(np.arange(11) / 8, 1))) / 2
+    np.testing.assert_allclose(rate, [0.2, 0.4, 0.6, 0.8, *falls], rtol=1e-5)
     np.testing.assert_allclose(temperature, 1)
 
 
@@ -101,6 +116,80 @@ def test_the_preconditioner_freezes_after_its_steps() -> None:
         seen.append(float(replica.memory.inner.nu[0]))
     wanted = [0.5, 0.25 + 2.0, 0.125 + 1.0 + 4.5]
     np.testing.assert_allclose(seen, [*wanted, *[wanted[-1]] * 3], rtol=1e-6)
+
+
+def moved(kernel: Kernel, x: Any, gradient: Any, noise: Any = None) -> Any:
+    """One step of a kernel from its start, on a rung of rate 1/2 and temperature 3."""
+    evaluate = lambda params: (jnp.zeros(()), gradient)  # noqa: E731
+    return kernel.step(noise, kernel.init(x), evaluate, RUNG)[0]
+
+
+def test_a_prior_and_a_weight_decay_of_the_kernel_are_added_to_the_gradient() -> None:
+    x, gradient = jnp.array([2.0, -1.0]), jnp.array([0.5, 3.0])
+    kernel = kernels.sgld(weight_decay=0.25, prior=lambda params: jnp.sum(params**3))
+    wanted = x - 0.5 * (gradient + 0.25 * x + 3 * x**2)
+    np.testing.assert_allclose(moved(kernel, x, gradient).params, wanted, rtol=1e-6)
+    assert kernel.has_own_prior and kernels.sgld(prior=jnp.sum).has_own_prior
+    assert kernels.sgld(prior=jnp.sum).spec is None, "a function is not stored"
+    assert kernels.sgld(weight_decay=0.25).has_own_prior and not kernels.sgld().has_own_prior
+
+
+def test_clipping_cuts_gradients_and_not_energies() -> None:
+    """Of length 5, cut to 1, then with weight decay; a shorter one stays as it is."""
+    kernel = kernels.clipped(kernels.sgld(weight_decay=0.5), 1.0)
+    assert "Its gradients are clipped" in (kernel.caveat or "")
+    x = jnp.array([2.0, 0.0])
+    for gradient, cut in (([3.0, 4.0], [0.6, 0.8]), ([0.3, 0.4], [0.3, 0.4])):
+        evaluate = lambda params, g=gradient: (jnp.float32(7.0), jnp.array(g))  # noqa: E731
+        after, energy = kernel.step(None, kernel.init(x), evaluate, RUNG)
+        np.testing.assert_allclose(after.params, x - 0.5 * (np.array(cut) + 0.5 * x), rtol=1e-5)
+        assert float(energy) == 7
+
+
+@pytest.mark.parametrize("freeze_after", [None, 3])
+def test_a_preconditioned_move_has_the_newest_squares_of_its_gradient(freeze_after: Any) -> None:
+    x, gradient, noise = jnp.zeros(2), jnp.array([2.0, -4.0]), jnp.array([1.0, -2.0])
+    kernel = kernels.preconditioned(0.75, 1e-3, freeze_after=freeze_after)
+    scale = (0.25 * gradient**2 + 1e-3) ** -0.5
+    wanted = -0.5 * scale * gradient + np.sqrt(2 * 0.5 * 3.0 * scale) * noise
+    found = moved(kernel, x, gradient, noise)
+    np.testing.assert_allclose(found.params, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", [kernels.momentum(0.5), kernels.preconditioned(0.5)])
+def test_parameters_of_low_precision_stay_so(kernel: Kernel) -> None:
+    x = jnp.ones(2, jnp.bfloat16)
+    found = moved(kernel, x, x, x)
+    assert {leaf.dtype for leaf in jax.tree.leaves(found)} == {jnp.dtype(jnp.bfloat16)}
+
+
+def test_kernels_are_made_again_from_what_is_stored_of_them() -> None:
+    for kernel in (
+        kernels.sgld(weight_decay=0.1),
+        kernels.momentum(0.7),
+        kernels.preconditioned(0.9, 1e-4, freeze_after=7),
+        kernels.langevin(False),
+        kernels.mala(0.6),
+        kernels.hmc(5, 0.7),
+        kernels.clipped(kernels.stepwise(kernels.momentum(0.8), [3, 5], 0.5), 2.0),
+        kernels.cosine(kernels.annealed(kernels.sgld(), 9, 0.5, 0.25), 20, 4, 0.1),
+    ):
+        assert kernel.spec is not None
+        again = kernels.from_spec(kernel.spec)
+        assert again.spec == kernel.spec and again.keeps_time == kernel.keeps_time
+        assert (again.caveat, again.needs) == (kernel.caveat, kernel.needs)
+
+
+def test_rates_of_an_optax_chain_are_multiplied() -> None:
+    chain = optax.chain(optax.scale(0.5), optax.clip(1.0), optax.chain(optax.scale(-0.25)))
+    assert kernels.own_rate(chain.update) == 0.125
+    assert kernels.own_rate(optax.adam(1.0).update) == 1.0
+
+
+def test_which_kernels_count_their_steps() -> None:
+    timed = (kernels.preconditioned(freeze_after=3), kernels.stepwise(kernels.sgld(), [3], 0.5))
+    assert all(kernel.keeps_time for kernel in timed)
+    assert not kernels.preconditioned().keeps_time and not kernels.momentum().keeps_time
 
 
 def test_every_parameter_has_noise_of_its_own() -> None:

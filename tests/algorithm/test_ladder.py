@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from replicax.algorithm import ladder, tuning
-from replicax.algorithm.tuning import EnergyUnit
+from replicax.algorithm.tuning import ConstantGain, EnergyUnit
 from replicax.run import round_trips
 
 # Ladder.
@@ -106,6 +106,17 @@ def test_positive_doubles_are_sorted(size: int) -> None:
         ordered = tuning.sort_positive(jnp.asarray(values))
         assert ordered.dtype == jnp.float64
         np.testing.assert_array_equal(ordered, np.sort(values))
+
+
+def test_before_anything_is_measured_the_unit_is_one_and_two_of_five_swap() -> None:
+    assert float(EnergyUnit(jnp.array(0.0), jnp.array(0)).value()) == 1
+    assert tuning.Tuning().target_swap_rate == 0.4
+
+
+def test_a_constant_gain_is_its_value_at_every_step() -> None:
+    gain = ConstantGain(0.25)
+    assert float(gain(0)) == float(gain(10**6)) == 0.25
+    np.testing.assert_array_equal(gain(jnp.arange(3)), [0.25] * 3)
 
 
 @given(cold=st.floats(1e-4, 1.0), ratio=st.floats(1.0, 1e4), num_rungs=st.integers(1, 50))
@@ -214,6 +225,9 @@ def test_equal_rejection_by_hand() -> None:
     barrier = np.interp(1 / moved, [0.6, 0.8, 1.0], (at_rung[-1] - at_rung)[::-1])
     np.testing.assert_allclose(np.diff(barrier), -0.2, atol=0.06)
     assert moved[0] == 1.0 and moved[-1] == temperature[-1]
+    ends = ladder.equal_rejection_temperatures([1.0, 5.0, 49.0], [0.3, 0.2])[[0, -1]]
+    assert ends.tolist() == [1.0, 49.0], "not even rounded, as 1 / (1 / 49) is"
+    assert ladder.barrier(np.array([0.25, 0.5, 0.125])) == 0.875
 
 
 def test_equal_rejection_takes_a_pair_that_never_rejects() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from common import SEEDS, few
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -84,3 +85,16 @@ def test_a_block_of_draws_is_that_of_its_steps_one_by_one() -> None:
         one = jax.jit(draw)(17 + index)
         np.testing.assert_array_equal(block["normal"][index], one["normal"])
         np.testing.assert_array_equal(block["coin"][index], one["coin"])
+
+
+def test_the_quick_generator_is_used_where_it_is_quick() -> None:
+    is_ordinary = prng.make_key(0).dtype == jax.random.key(0).dtype
+    assert is_ordinary is (jax.default_backend() != "cpu")
+    assert prng.ordinary(prng.make_key(0)).dtype == jax.random.key(0).dtype
+
+
+def test_a_draw_that_one_key_cannot_serve_is_refused() -> None:
+    draw = lambda shape: jax.eval_shape(lambda: jax.random.bits(prng.make_key(0), shape))  # noqa: E731
+    assert draw((2**16, 2**15)).shape == (2**16, 2**15)
+    with pytest.raises(ValueError, match="larger than one key can serve"):
+        draw((2**16, 2**16))

@@ -44,6 +44,17 @@ def test_active_pairs_are_disjoint_and_all_get_their_turn(num_replicas, window, 
         np.testing.assert_array_equal(active, (pairs + 1) % 2 == (clock // window % 2)[:, None])
 
 
+def test_pairs_that_are_active_by_schedule() -> None:
+    """By a coin odd pairs, counted from 1, or even ones; none without exchange, all in a sweep."""
+    odd = rng_of(0).integers(0, 2, 6).astype(bool)
+    by_coin = active_over(schedule.seo(), 3, 6)
+    np.testing.assert_array_equal(by_coin, (np.arange(3) + 1) % 2 == odd[:, None])
+    assert not active_over(schedule.none(), 3, 6).any()
+    assert active_over(schedule.adj(), 3, 6).all() and active_over(schedule.ape(), 3, 6).all()
+    lone = schedule.windowed_deo(2, alternate=False)
+    assert active_over(lone, 1, 6).all()
+
+
 @given(window=st.sampled_from([1, 2, 3, 7, 20]), step=st.integers(0, 10**6))
 def test_windows_open_and_close_by_one_clock(window: int, step: int) -> None:
     made = schedule.windowed_deo(window)

@@ -1,11 +1,13 @@
 """What one step draws at random: no number serves two purposes."""
 
+from dataclasses import dataclass
+
 import jax
 import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.algorithm import kernels, prng, schedule, swap
+from replicax.algorithm import kernels, prng, randomness, schedule, swap
 from replicax.algorithm.randomness import build_draw
 
 NUM_REPLICAS = 4
@@ -50,6 +52,41 @@ def test_no_number_is_drawn_twice(made: schedule.Schedule) -> None:
     if made.name == "ape":
         assert found["attempts"].shape == (6, 2, 2)
         assert found["attempts' log_uniform"].shape == (6,)
+
+
+@dataclass(frozen=True)
+class Telling(schedule.Sequential):
+    """A schedule that gives away the keys that it draws with."""
+
+    def num_attempts(self, num_replicas: int) -> int:
+        return 2
+
+    def draw(self, key: jax.Array, num_replicas: int) -> jax.Array:
+        return jax.random.key_data(key)
+
+    def attempt_order(self, key: jax.Array, num_replicas: int) -> jax.Array:
+        return jax.random.key_data(key)
+
+
+def test_no_key_is_used_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one key a coin and a uniform number would depend on each other, though none is equal."""
+    tell = lambda key, *rest: jax.random.key_data(key)  # noqa: E731
+    monkeypatch.setattr(randomness, "log_uniform", tell)
+    target = rx.Target(lambda x, batch, noise: 0.0, noise=tell)
+    kernel = kernels.sgld()._replace(draw=tell)
+    parts = target, kernel, Telling(), swap.bias_corrected()
+    draw = build_draw(*parts, moved=True, langevin=True, draw_batch=tell)
+    replicas = rx.Replica(np.zeros((NUM_REPLICAS, 2), np.float32), ())
+    leaves = jax.tree.leaves(draw(prng.make_key(0), 3, replicas))  # type: ignore[arg-type]
+    typed = [jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves]
+    keys = [tell(leaf) if is_key else leaf for leaf, is_key in zip(leaves, typed, strict=True)]
+    keys = np.concatenate([np.asarray(leaf).reshape(-1, 2) for leaf in keys])
+    # Of each replica three; two of pairs, of schedule and order; of attempts, their energies, ...
+    assert len(keys) == 3 * NUM_REPLICAS + 1 + 1 + 1 + 1 + 2 * 2 + 2 + 1 + 1
+    assert len(np.unique(keys, axis=0)) == len(keys)
+    split = jax.vmap(lambda key: jax.random.split(jax.random.wrap_key_data(key), 8))(keys)
+    children = {tuple(key) for key in jax.random.key_data(split).reshape(-1, 2).tolist()}
+    assert children.isdisjoint(tuple(key) for key in keys.tolist()), "a key that is used and split"
 
 
 def test_another_step_or_key_draws_other_numbers() -> None:

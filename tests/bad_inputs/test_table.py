@@ -37,7 +37,8 @@ ROOMS = (
     command_line,
 )
 ROWS = {row.name: row for room in ROOMS for row in room.ROWS}
-SECONDS = 20
+SECONDS = 20  # of this process: a busy machine does not make it longer
+PATIENCE = 10  # times as long, by the clock
 JARGON = re.compile(
     r"Traced<|Tracer|tracer|Concretization|jaxpr|jit\(|vmap|pmap|XlaRuntime|XLA|pytree|PyTree|aval|"
     r"ShapedArray|ShapeDtypeStruct|dtype\[|treedef|NoneType|unhashable|unsupported operand|"
@@ -58,12 +59,12 @@ def bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         raise LoopReached("the loop of the run was about to start")
 
     def ring(*args: Any) -> None:
-        raise LoopReached(f"no answer within {SECONDS} s")
+        raise LoopReached(f"no answer within {PATIENCE * SECONDS} s")
 
     monkeypatch.setattr(host_loop, "build_chunk", lambda *args: chunk)
     monkeypatch.chdir(tmp_path)
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE * SECONDS)
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
@@ -77,12 +78,12 @@ def test_there_are_at_least_400_rows_and_no_two_have_one_name() -> None:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", [n for n, row in ROWS.items() if isinstance(row, Refused)])
 def test_bad_input_gets_a_sentence(name: str) -> None:
-    row, began = ROWS[name], time.monotonic()
+    row, began = ROWS[name], time.process_time()
     assert isinstance(row, Refused)
     with pytest.raises((ValueError, TypeError)) as caught:
         row.call()
     message = str(caught.value)
-    assert time.monotonic() - began < SECONDS
+    assert time.process_time() - began < SECONDS
     for word in row.words:
         assert word.lower() in message.lower(), f"{word!r} is not in: {message}"
     assert not JARGON.search(message), message

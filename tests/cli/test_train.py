@@ -1,7 +1,6 @@
 """`replicax train`, `pretrain`, `evaluate`, and the other commands on the folders of networks."""
 
 import dataclasses
-import inspect
 import shutil
 import signal
 import sys
@@ -11,59 +10,14 @@ import numpy as np
 import pytest
 from command_line import run_failing, run_json, strict_json
 from numpy.testing import assert_array_equal
-from typer.testing import CliRunner
+from shades_model import LADDER, MODEL, NAMES, TASK, TINY
 
 import replicax as rx
-from replicax.cli import main as cli
 from replicax.cli.main import main
 from replicax.networks import evaluate
-from replicax.networks import train as train_module
-from replicax.networks.tasks import DEFAULTS, Task
+from replicax.networks.tasks import Task
 from replicax.networks.train import train
 from replicax.networks.trained import Trained
-
-MODEL = """
-import jax, jax.numpy as jnp
-import numpy as np
-import replicax as rx
-from replicax.nn.network import apply_dense, init_dense
-
-print("the model is imported")
-
-def make(seed, size=6, classes=3):
-    rng = np.random.default_rng(seed)
-    def part(count):
-        labels = rng.integers(0, classes, count).astype(np.int32)
-        images = rng.normal(90 + 40 * labels[:, None, None, None], 60, (count, size, size, 1))
-        return images.clip(0, 255).astype(np.uint8), labels
-    return rx.data.Dataset("tiny", *part(32), *part(12), classes, (0.5,), (0.25,))
-
-def shades():
-    return make(0)
-
-others = make(1)
-larger = make(2, size=7)
-fixed = 3
-
-def dense(dataset):
-    size = dataset.train_images[0].size
-    def init(key):
-        return init_dense(key, size, dataset.num_classes), {}
-    def apply(params, state, images, train):
-        return apply_dense(params, images.reshape(len(images), -1)), state
-    return rx.nn.Network(init, apply)
-
-def fragile(dataset):
-    network = dense(dataset)
-    def apply(params, state, images, train):
-        logits, state = network.apply(params, state, images, train)
-        return jnp.where(jnp.max(jnp.abs(params["weight"])) > 3, jnp.nan, logits), state
-    return rx.nn.Network(network.init, apply)
-"""
-NAMES = ["--model", "model.py:dense", "--data", "model.py:shades"]
-TASK = [*NAMES, "--no-augment", "--batch-size", "8"]
-TINY = [*TASK, "--epochs", "3", "--replicas", "3", "--no-progress"]
-LADDER = ["--learning-rate", "0.02", "0.2", "--target-swap-rate", "0.3", "--window", "2"]
 
 
 @pytest.fixture(scope="module")
@@ -90,26 +44,6 @@ def copied(here, tmp_path):
     """A copy of the run, to be changed."""
     shutil.copytree("run", tmp_path / "run")
     return tmp_path / "run"
-
-
-@pytest.fixture
-def asked(here, monkeypatch):
-    """The arguments of `train`; it does not run."""
-    arguments = {}
-
-    def note(*args, **kwargs):
-        arguments.update(kwargs, args=args)
-        raise ValueError("not run")
-
-    monkeypatch.setattr(train_module, "train", note)
-    return arguments
-
-
-@pytest.mark.parametrize("command", ["train", "pretrain", "evaluate", "predict"])
-def test_help_explains_and_gives_an_example(command):
-    result = CliRunner().invoke(cli.app, [command, "--help"])
-    assert result.exit_code == 0
-    assert f"  replicax {command}" in result.stdout.split("Options:")[0]
 
 
 # train
@@ -146,45 +80,6 @@ def test_the_same_seed_gives_the_same_networks(here, capsys, tmp_path):
     assert again["by_rung"] == first["by_rung"] and again["averages"] == first["averages"]
     other = run_json(capsys, "train", *TINY, *LADDER, "--seed", "1", "--out", tmp_path / "other")
     assert other["by_rung"] != first["by_rung"]
-
-
-def test_options_reach_the_training(asked):
-    options = """
-        --method deo --replicas 4 --epochs 7 --learning-rate 0.01 0.1 --target-swap-rate 0.2
-        --window 5 --momentum 0.8 --temperature 0.5 --cycle-epochs 9 --burn-in 2 --on-swap reset
-        --on-nonfinite stop --keep-networks --seed 7 --out elsewhere --no-progress
-        --weight-decay 0.01 --unit total --kernel sgld --rate-schedule cosine --warmup-epochs 1
-        --clip-norm 2 --schedule seo --rule deterministic --swap-every 3 --no-adapt
-        --average-rungs 2 --settle-epochs 0.5 --validation 8
-    """
-    main(["train", *TASK, *options.split()])
-    expected = {"method": "deo", "num_replicas": 4, "epochs": 7, "learning_rate": (0.01, 0.1),
-                "target_swap_rate": 0.2, "window": 5, "momentum": 0.8, "temperature": 0.5,
-                "kernel": "sgld", "rate_schedule": "cosine", "warmup_epochs": 1, "clip_norm": 2,
-                "schedule": "seo", "rule": "deterministic", "swap_every": 3, "adapt": False,
-                "average_rungs": 2, "settle_epochs": 0.5, "swap_energy": "batch",
-                "cycle_epochs": 9, "burn_in": 2, "on_swap": "reset", "on_nonfinite": "stop",
-                "keep_networks": True, "average_starts": False, "seed": 7, "progress": False,
-                "run_dir": Path("elsewhere")}  # fmt: skip
-    assert {name: asked[name] for name in expected} == expected
-    problem, _ = asked.pop("args")
-    assert (problem.unit, problem.num_rows, problem.steps_per_epoch) == ("total", 24, 3)
-    assert asked["note"]["task"]["weight_decay"] == 0.01
-    assert asked["note"]["task"]["model"] == str(Path("model.py").absolute()) + ":dense"
-    assert set(asked) <= set(inspect.signature(train).parameters)
-
-
-def test_digits_have_defaults_of_their_own(asked):
-    pytest.importorskip("sklearn")
-    main(["train"])
-    usual = DEFAULTS["digits"]
-    names = ("num_replicas", "epochs", "burn_in", "learning_rate", "target_swap_rate")
-    assert {name: asked[name] for name in names} == {name: usual[name] for name in names}
-    assert asked["args"][0].batches.batch_size == usual["batch_size"]
-    assert asked["run_dir"] == Path("runs/deo-star-1")
-    asked.clear()
-    main(["train", "--method", "ensemble"])
-    assert "learning_rate" not in asked  # a pair means nothing without a ladder
 
 
 @pytest.mark.slow
@@ -381,36 +276,3 @@ def test_a_run_started_in_python_says_how_to_continue_and_that_works(here, capsy
 def test_bad_input_is_one_line_and_exit_code_2(here, capsys, args, sentence):
     assert sentence in run_failing(capsys, "train", *args)
     assert not Path("runs").exists()
-
-
-def test_a_missing_archive_is_told_with_the_remedy(here, capsys, tmp_path):
-    options = ["--data", "cifar100", "--data-dir", str(tmp_path / "none")]
-    for command in ("train", "pretrain"):
-        message = run_failing(capsys, command, *options)
-        assert "none holds neither cifar-100-python.tar.gz nor" in message
-        assert "https://" in message and "Put one of them there" in message
-
-
-def test_a_damaged_archive_is_told_with_its_checksum(here, capsys, tmp_path):
-    (tmp_path / "cifar-10-python.tar.gz").write_bytes(b"not the archive")
-    message = run_failing(capsys, "train", "--data", "cifar10", "--data-dir", tmp_path)
-    assert "checksum" in message and "fetch it again" in message
-
-
-def test_an_error_of_the_data_package_needs_no_traceback(here, capsys, tmp_path):
-    (tmp_path / "cifar-10-python.tar.gz").write_bytes(b"not the archive")
-    assert "--traceback" not in run_failing(
-        capsys, "train", "--data", "cifar10", "--data-dir", tmp_path
-    )
-
-
-def test_a_short_run_on_digits_has_an_average(asked):
-    pytest.importorskip("sklearn")
-    main(["train", "--epochs", "5"])
-    assert asked["burn_in"] < 5
-
-
-def test_the_folder_of_the_data_is_found_from_elsewhere(asked, monkeypatch):
-    monkeypatch.setattr(Task, "problem", lambda self: (None, None))
-    main(["train", "--data", "cifar10", "--data-dir", "archives"])
-    assert Path(asked["note"]["task"]["data_dir"]).is_absolute()

@@ -27,24 +27,54 @@ def mutations_of(file: str, *changes: tuple[str, ...]) -> list[Mutation]:
     return [Mutation(file, line, becomes, tuple(tests)) for line, becomes, *tests in changes]
 
 
+def killed_by(test: str, file: str, *changes: tuple[str, str]) -> list[Mutation]:
+    """Return the mutations of one file that one test must kill, each as (line, what it becomes)."""
+    return [Mutation(file, line, becomes, (test,)) for line, becomes in changes]
+
+
 def all_mutations() -> list[Mutation]:
     """Return the lists of all rooms."""
     from mutations import (
-        algorithm,
+        adaptation,
+        averages,
+        batches,
+        counters,
         data,
+        devices,
+        diagnostics,
+        exchange,
         inputs,
         interop,
+        likelihoods,
+        loop,
+        moves,
         networks,
         nn,
         posteriors,
         predictions,
         report,
         results,
-        run,
+        samplers,
+        settings,
         storage,
+        targets,
+        theory,
         torch_bridge,
+        warnings,
     )
 
-    rooms = [algorithm, posteriors, run, storage, results, report, networks, predictions, nn, data]
-    rooms += [inputs, interop] + ([torch_bridge] if find_spec("torch") else [])
+    rooms = [exchange, adaptation, moves, samplers, targets, posteriors, devices, loop, counters]
+    rooms += [
+        settings,
+        batches,
+        storage,
+        results,
+        diagnostics,
+        warnings,
+        report,
+        networks,
+        averages,
+    ]
+    rooms += [predictions, likelihoods, nn, data, inputs, interop, theory]
+    rooms += [torch_bridge] if find_spec("torch") else []
     return [mutation for room in rooms for mutation in room.MUTATIONS]

@@ -1,8 +1,10 @@
-"""Mutations of `replicax/networks/`."""
+"""Mutations of problems, methods and options of networks."""
 
 from mutations import mutations_of
 
-_WITHIN_EPOCH = "networks/test_train.py::test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit"
+_WITHIN_EPOCH = (
+    "networks/test_training_runs.py::test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit"
+)
 _DECAY = "networks/test_problem.py::test_weight_decay_is_felt_always_and_seen_when_asked"
 _UNITS = "networks/test_problem.py::test_rates_and_temperatures_are_given_once_for_both_units"
 _LOSS = "networks/test_problem.py::test_the_loss_of_a_classification_is_cross_entropy"
@@ -19,13 +21,13 @@ _RESTART = f"{_OPTIONS}::test_a_broken_network_restarts_by_default_where_there_i
 _EPOCHS = f"{_OPTIONS}::test_one_network_takes_the_epochs_of_all"
 _TENS = f"{_OPTIONS}::test_tests_and_averages_are_ten_epochs_apart"
 _DRAWN = f"{_OPTIONS}::test_draws_and_history_are_those_at_the_end_of_an_epoch"
-_STAY = "networks/test_cold_part.py::test_a_stay_begins_with_the_last_arrival_from_a_hotter_rung"
-_TURNS = (
-    "networks/test_cold_part.py::test_the_rungs_take_turns_and_leave_them_where_nobody_has_settled"
-)
-_EVALUATION = "networks/test_evaluate.py::test_an_evaluation_by_hand"
-_PREDICTED = "networks/test_trained_predict.py::test_the_test_is_predicted_as_it_was_judged"
-_LONG = "networks/test_training_trips.py::test_a_training_goes_on_with_its_round_trips_and_epochs"
+_LAW = "networks/test_tempered.py::test_every_rung_samples_prior_times_tempered_likelihood[full]"
+_POSED = "networks/test_tempered.py::test_energies_are_in_the_unit_of_the_posterior"
+_GROUPS = "networks/test_weight_decay.py::test_each_group_has_its_own"
+_SILENCE = "networks/test_silence.py"
+_IN_TIME = "networks/test_choices.py::test_rates_change_in_time_as_their_names_say"
+_CLIPPED = "networks/test_choices.py::test_gradients_are_cut_to_their_greatest_length"
+_LENGTHS = "networks/test_choices.py::test_lengths_of_gradients_are_per_mean_loss"
 
 PROBLEM = mutations_of(
     "networks/problem.py",
@@ -159,7 +161,7 @@ OPTIONS = mutations_of(
     (
         "num_steps=self.run_epochs * steps,",
         "num_steps=self.epochs * steps,",
-        "networks/test_train.py::test_a_cycle_is_averaged_at_its_end",
+        "networks/test_training_runs.py::test_a_cycle_is_averaged_at_its_end",
     ),
     ("burn_in=steps - 1,", "burn_in=steps,", _DRAWN),
     ("thin=steps,", "thin=1,", _DRAWN),
@@ -176,51 +178,12 @@ OPTIONS = mutations_of(
     ),
 )
 
-EVALUATE = mutations_of(
-    "networks/evaluate.py",
-    (
-        "epoch = every * (int(averages.count) + 1)",
-        "epoch = every * int(averages.count)",
-        _EVALUATION,
-    ),
-    ("epoch = every * (int(averages.count) + 1)", "epoch = int(averages.count) + 1", _EVALUATION),
-    (
-        "self._score(sums, outputs[replica_at], weight)",
-        "self._score(sums, outputs, weight)",
-        _EVALUATION,
-    ),
-    (
-        "jnp.where(has_weight, outputs, 1.0)",
-        "outputs",
-        "networks/test_train.py::test_a_network_without_weight_cannot_spoil_the_average",
-    ),
-    (
-        "sampled = likelihood.merge(sampled, likelihood.average(weighed, targets, weight))",
-        "sampled = likelihood.average(weighed, targets, weight)",
-        _EVALUATION,
-    ),
-    ("count=averages.count + 1)", "count=averages.count)", _EVALUATION),
-    ("jnp.moveaxis(jax.lax.map(of_batch, rows), 1, 0)", "jax.lax.map(of_batch, rows)", _EVALUATION),
-    ("size = -(-num_rows // num_batches)", "size = num_rows // num_batches", _EVALUATION),
-    ('row["weight"] = sampled.weight', 'row["weight"] = jnp.sum(weight)', _EVALUATION),
-    (
-        "take = lambda: kept.take(points, replica_at[rungs])",
-        "take = lambda: kept.take(points, rungs)",
-        _PREDICTED,
-    ),
-    (
-        '"starts": averages.starts}',
-        '"starts": averages.sampled}',
-        "networks/test_train.py::test_start_networks_are_averaged_apart",
-    ),
-)
-
 TRAIN = mutations_of(
     "networks/train.py",
     (
         "points) if average_starts else None",
         "points)",
-        "networks/test_train.py::test_an_average_may_begin_after_a_burn_in",
+        "networks/test_training_runs.py::test_an_average_may_begin_after_a_burn_in",
     ),
 )
 
@@ -235,12 +198,12 @@ CONTINUED = mutations_of(
     (
         "wanted = replica_at[0][:num_replicas]",
         "wanted = list(range(len(replica_at[0])))[:num_replicas]",
-        "networks/test_train.py::test_networks_of_a_run_come_from_cold_to_hot",
+        "networks/test_training_runs.py::test_networks_of_a_run_come_from_cold_to_hot",
     ),
     (
         "if (problem.unit, problem.num_rows) != (metadata.unit, metadata.num_rows):",
         "if problem.num_rows != metadata.num_rows:",
-        "networks/test_train.py::test_starts_that_do_not_fit_get_a_sentence",
+        "networks/test_training_runs.py::test_starts_that_do_not_fit_get_a_sentence",
     ),
 )
 
@@ -249,7 +212,7 @@ BUILD = mutations_of(
     (
         "options.pick_every, options.burn_in)",
         "options.pick_every)",
-        "networks/test_train.py::test_an_average_may_begin_after_a_burn_in",
+        "networks/test_training_runs.py::test_an_average_may_begin_after_a_burn_in",
     ),
     (
         "every, posed = options.test_every * problem.steps_per_epoch,",
@@ -257,9 +220,6 @@ BUILD = mutations_of(
         _TENS,
     ),
 )
-
-_LAW = "networks/test_tempered.py::test_every_rung_samples_prior_times_tempered_likelihood[full]"
-_POSED = "networks/test_tempered.py::test_energies_are_in_the_unit_of_the_posterior"
 
 TEMPERED = mutations_of(
     "networks/tempered.py",
@@ -269,6 +229,7 @@ TEMPERED = mutations_of(
     ("return total / num_rows", "return total", _POSED),
     ("total = total + rest * of_rows", "total = total + of_rows", _POSED),
 )
+
 TEMPERED_MOVES = mutations_of(
     "algorithm/target.py",
     (
@@ -277,12 +238,6 @@ TEMPERED_MOVES = mutations_of(
         _LAW,
     ),
 )
-
-_GROUPS = "networks/test_weight_decay.py::test_each_group_has_its_own"
-_SILENCE = "networks/test_silence.py"
-_IN_TIME = "networks/test_choices.py::test_rates_change_in_time_as_their_names_say"
-_CLIPPED = "networks/test_choices.py::test_gradients_are_cut_to_their_greatest_length"
-_LENGTHS = "networks/test_choices.py::test_lengths_of_gradients_are_per_mean_loss"
 
 CHOICES = [
     *mutations_of(
@@ -331,124 +286,15 @@ CHOICES = [
     ),
 ]
 
-_MOMENTS = "networks/test_swag.py::test_moments_are_those_of_numpy"
-_COVARIANCE = "networks/test_swag.py::test_draws_have_the_mean_and_covariance_of_the_formula"
-_STATISTICS = "networks/test_swag.py::test_statistics_are_those_of_the_batches[array]"
-_CYCLE_ENDS = (
-    "networks/test_swag_cycles.py::test_a_cycle_draws_ten_networks_around_those_of_its_slow_end"
-)
-_SEEDS = "networks/test_swag_cycles.py::test_draws_follow_from_seed_and_cycle"
-
-SWAG = mutations_of(
-    "networks/swag.py",
-    ("gain = 1 / (moments.count + 1)", "gain = 1 / (moments.count + 2)", _MOMENTS),
-    (
-        "total + (1 - gain).astype(total.dtype) * jnp.square(new - mean)",
-        "total + jnp.square(new - mean)",
-        _MOMENTS,
-    ),
-    (
-        "slot = moments.count % _rank(moments)",
-        "slot = (moments.count + 1) % _rank(moments)",
-        _MOMENTS,
-    ),
-    ("moments.deviations, params, mean", "moments.deviations, params, moments.mean", _MOMENTS),
-    (
-        "total / jnp.maximum(moments.count, 1), moments.squares",
-        "total / jnp.maximum(moments.count - 1, 1), moments.squares",
-        _MOMENTS,
-        _COVARIANCE,
-    ),
-    (
-        "scale / (2 * jnp.maximum(num_deviations - 1, 1))",
-        "scale / jnp.maximum(num_deviations - 1, 1)",
-        _COVARIANCE,
-    ),
-    ("num_deviations = jnp.minimum(moments.count, rank)", "num_deviations = rank", _COVARIANCE),
-    ("std = jnp.sqrt(variance * scale / 2)", "std = jnp.sqrt(variance * scale)", _COVARIANCE),
-    (
-        "noise = jax.random.normal(key, mean.shape, mean.dtype)",
-        "noise = jax.random.normal(low_key, mean.shape, mean.dtype)",
-        _COVARIANCE,
-    ),
-    (
-        "sums, count = _only_averages(jnp.zeros_like, state), 0",
-        "sums, count = state, 0",
-        _STATISTICS,
-    ),
-    (
-        "jnp.where(is_constant, 1.0, count * momentum)",
-        "jnp.where(is_constant, 1.0, count * 0.1)",
-        "networks/test_swag.py::test_every_average_has_a_momentum_of_its_own",
-    ),
-    (
-        "def start(params: Any, rank: int = 20)",
-        "def start(params: Any, rank: int = 2)",
-        "networks/test_methods.py::test_the_constants_of_swag",
-    ),
-)
-
-SWAG_CYCLES = mutations_of(
-    "networks/swag_cycles.py",
-    ("NUM_DRAWS = 10", "NUM_DRAWS = 5", _CYCLE_ENDS),
-    ("epoch = int(averages.count) + 1", "epoch = int(averages.count)", _CYCLE_ENDS),
-    (
-        "exploits(epoch * clock.steps_per_epoch - 1)",
-        "exploits(epoch * clock.steps_per_epoch)",
-        _CYCLE_ENDS,
-    ),
-    (
-        "if epoch > burn_in and",
-        "if epoch >= burn_in and",
-        "networks/test_swag_cycles.py::test_networks_of_the_burn_in_are_not_collected",
-    ),
-    (
-        "averages._replace(sampled=sampled), no_moments()",
-        "averages._replace(sampled=sampled), moments",
-        _CYCLE_ENDS,
-    ),
-    ("key = jax.random.fold_in(jax.random.key(seed), epoch)", "key = jax.random.key(seed)", _SEEDS),
-    (
-        "key = jax.random.fold_in(jax.random.key(seed), epoch)",
-        "key = jax.random.fold_in(jax.random.key(0), epoch)",
-        _SEEDS,
-    ),
-    ("params = swag.draw(moments, draw_key)", "params = moments.mean", _CYCLE_ENDS),
-    (
-        "_REFRESH_BATCHES = 50",
-        "_REFRESH_BATCHES = 1",
-        "networks/test_methods.py::test_the_constants_of_swag",
-    ),
-    (
-        "sampled = judge.add(averages.sampled, networks)",
-        "sampled = judge.add(judge.empty(), networks)",
-        _CYCLE_ENDS,
-    ),
-)
-
-COLD_PART = mutations_of(
-    "networks/cold_part.py",
-    ("stay + len(rung_of))", "len(rung_of))", _STAY),
-    ("rung_of >= self.num_rungs)[::-1]", "rung_of > self.num_rungs)[::-1]", _STAY),
-    ("rung_of >= self.num_rungs)[::-1]", "rung_of >= self.num_rungs)", _STAY),
-    ("(turn + place) % self.num_rungs", "place % self.num_rungs", _TURNS),
-    ("stay[rung] >= self.settle_steps", "stay[rung] >= 0", _TURNS),
-    ("stay[rung] >= self.settle_steps", "stay[rung] > self.settle_steps", _TURNS),
-)
-
 MUTATIONS = [
-    *CHOICES,
-    *COLD_PART,
-    *CONTINUED,
-    *BUILD,
-    *TEMPERED,
-    *TEMPERED_MOVES,
     *PROBLEM,
     *CLASSIFICATION,
     *METHODS,
     *OPTIONS,
-    *EVALUATE,
     *TRAIN,
-    *SWAG,
-    *SWAG_CYCLES,
+    *CONTINUED,
+    *BUILD,
+    *TEMPERED,
+    *TEMPERED_MOVES,
+    *CHOICES,
 ]

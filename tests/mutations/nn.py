@@ -1,6 +1,6 @@
 """Mutations of `replicax/nn/`: which convolutions become matrix products, and their dtypes."""
 
-from mutations import mutations_of
+from mutations import killed_by, mutations_of
 
 _FILE = "nn/test_pointwise.py"
 _WHICH = f"{_FILE}::test_which_convolutions_are_products"
@@ -121,4 +121,23 @@ NETWORKS = [
     ),
 ]
 
-MUTATIONS = [*POINTWISE, *CONV, *CONV_SPEC, *CANONICAL, *NETWORKS]
+BY_HAND = [
+    *killed_by(
+        "nn/test_resnet.py::test_batch_norm_normalises_and_updates_its_statistics",
+        "nn/network.py",
+        ("wide - first) ** 2", "wide) ** 2"),
+        ("mean = first + mean", "mean = mean"),
+        ("count / max(count - 1, 1)", "1.0"),
+        ("jax.lax.rsqrt(var + eps)", "jax.lax.rsqrt(var) + eps"),
+        ("momentum: float = 0.1, eps: float = 1e-5", "momentum: float = 0.01, eps: float = 1e-5"),
+    ),
+    *killed_by(
+        "nn/test_networks.py::test_weights_begin_with_the_variance_of_their_fan",
+        "nn/network.py",
+        ("jnp.sqrt(2.0 / fan)", "jnp.sqrt(1.0 / fan)"),
+        ("fan=size * size * num_out", "fan=size * size * num_in"),
+        ("bound = num_in**-0.5", "bound = num_in**-1.0"),
+    ),
+]
+
+MUTATIONS = [*BY_HAND, *POINTWISE, *CONV, *CONV_SPEC, *CANONICAL, *NETWORKS]

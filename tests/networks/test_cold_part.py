@@ -62,3 +62,7 @@ def test_what_cannot_be_averaged_is_refused() -> None:
     for options, message in wrong:
         with pytest.raises(ValueError, match=message):
             TrainOptions(epochs=3, **options)
+
+
+def test_before_the_first_step_nobody_has_stayed() -> None:
+    assert ColdPart(2, 5).start(4).tolist() == [0, 0, 0, 0]

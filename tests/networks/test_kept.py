@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -80,6 +81,8 @@ def test_a_limit_of_none_and_of_bytes() -> None:
     assert Keeper.of(large, 100).limit == 5
     assert Keeper.of({"w": jnp.zeros(3)}, 100).limit == 100
     assert Keeper.of({"w": jnp.zeros(MAX_BYTES, jnp.int8)}, 0).limit == 0
+    huge = {"w": jax.ShapeDtypeStruct((MAX_BYTES,), jnp.float32)}
+    assert Keeper.of(huge, 100, turns=3) == Keeper(1, 1), "one is kept, whatever its size"
 
 
 def test_networks_come_back_bit_for_bit() -> None:

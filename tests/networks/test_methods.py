@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replicax.networks import swag, swag_cycles
-from replicax.networks.methods import METHODS, Clock
+from replicax.networks.methods import METHODS, Clock, Method
 from replicax.networks.options import TrainOptions
 
 CLOCK = Clock(epochs=200, steps_per_epoch=5, cycle_epochs=50)
@@ -107,3 +107,9 @@ def test_the_defaults_are_the_papers_for_cifar_100() -> None:
 def test_the_constants_of_swag() -> None:
     assert swag.start({"w": np.zeros(3, np.float32)}).deviations["w"].shape == (20, 3)
     assert (swag_cycles.NUM_DRAWS, swag_cycles._REFRESH_BATCHES) == (10, 50)
+
+
+def test_which_rates_depend_on_the_length_of_a_run() -> None:
+    in_time = ("constant", "cosine", "cyclical", "stepwise")
+    follows = [Method("own", rate_schedule=name).follows_length for name in in_time]
+    assert follows == [False, True, False, True]

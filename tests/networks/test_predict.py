@@ -57,6 +57,7 @@ def test_weights_are_one_unless_given() -> None:
     np.testing.assert_allclose(
         log_probs, by_hand(logits, np.ones(NUM_NETWORKS), "probabilities"), atol=2e-5
     )
+    assert float(predict.average(logits).weight) == NUM_NETWORKS
 
 
 def test_mean_probabilities_are_not_mean_logits() -> None:
@@ -127,6 +128,13 @@ def test_certainty_has_no_entropy_and_perfect_scores() -> None:
     assert predict.evaluate(log_probs, [0, 1, 2]) == (0, 0, 1, 0, 0, 0)
     assert predict.nll(log_probs, [0, 1, 1]) == np.inf
     assert predict.brier(log_probs, [1, 2, 0]) == 2
+
+
+def test_there_are_fifteen_bins_unless_others_are_asked_for() -> None:
+    log_probs, labels = np.log([[0.6, 0.4], [0.7, 0.3]]), [0, 1]
+    assert len(predict.reliability(log_probs, labels).count) == 15
+    of_15 = predict.calibration_error(log_probs, labels, num_bins=15)
+    assert predict.calibration_error(log_probs, labels) == of_15 == pytest.approx(0.55)
 
 
 def test_calibration_in_three_bins_by_hand() -> None:

@@ -14,6 +14,7 @@ import replicax as rx
 from replicax.networks import evaluate
 from replicax.networks.likelihoods import Gaussian, Student, from_json
 from replicax.networks.likelihoods.real import coverage
+from replicax.networks.regression import _as_noise
 from replicax.networks.report import build_page
 from replicax.networks.train import train
 from replicax.nn.network import Network, apply_dense, init_dense
@@ -173,6 +174,48 @@ def test_equal_targets_have_a_spread_of_one() -> None:
 
 def test_coverage_counts_targets_in_central_intervals() -> None:
     assert_allclose(coverage([0.5, 0.26, 0.74, 0.24, 0.01], [0.5, 0.9]), [0.6, 0.8])
+    assert_allclose(coverage([0.25, 0.75, 0.2], [0.5]), [2 / 3])  # its ends are in an interval
+
+
+def test_means_and_scales_by_kind_of_noise() -> None:
+    """Two targets of spreads 4 and 2; of learned noise the logarithm is a parameter, from 0 on."""
+    values = jnp.array([[1.0, 2.0, -1.0, 0.5]])
+    targets = np.array([[0.0, 0.0], [8.0, 4.0]])
+    spread = targets.std(axis=0)
+    of_network = _as_noise("network", spread, 2)
+    assert of_network.num_outputs == 4
+    mean, scale = of_network.split({}, values)
+    assert_allclose(mean, [[1.0, 2.0]])
+    assert_allclose(scale, np.exp([[-1.0, 0.5]]), rtol=1e-6)
+    learned = _as_noise("learned", spread, 2)
+    params = learned.add({"w": jnp.ones(3)})
+    assert_allclose(params["log_noise"], [0.0, 0.0])
+    assert learned.num_outputs == 2 and learned.network_params(params) == {
+        "w": params["network"]["w"]
+    }
+    noisier = {**params, "log_noise": jnp.array([1.0, -2.0])}
+    assert_allclose(learned.split(noisier, values[:, :2])[1], np.exp([[1.0, -2.0]]), rtol=1e-6)
+    by_replica = learned.add({"w": jnp.ones((5, 3))}, num_axes=1)
+    assert by_replica["log_noise"].shape == (5, 2)
+    known = _as_noise(2.0, spread, 2)  # in the unit of the targets
+    assert_allclose(known.split({}, values[:, :2])[1], [[0.5, 1.0]], rtol=1e-6)
+
+
+def test_networks_know_whether_they_are_trained() -> None:
+    """The loss is in training, and renews the state; predictions are not."""
+
+    def apply(params: Any, state: Any, inputs: Any, train: bool) -> tuple[Any, Any]:
+        return params + 0 * inputs[:, 0] + (1.0 if train else 0.0), state + train
+
+    network = Network(lambda key: (jnp.zeros(()), jnp.zeros(())), apply)
+    data = np.zeros((4, 2)), np.array([0.0, 2.0, 0.0, 2.0])
+    problem = rx.regression(network, data, batch_size=4, noise=1.0, standardise=False)
+    rows = problem.batches.data
+    loss, state = problem.target.energy(jnp.zeros(()), jnp.zeros(()), rows, None)
+    assert_allclose(loss, 0.5 + np.log(2 * np.pi) / 2, rtol=1e-6)  # predicts 1, the mean
+    assert float(state) == 1
+    mean = problem.predictor.outputs(jnp.zeros(()), jnp.zeros(()), data[0])[..., 0]
+    assert_allclose(mean, np.zeros((4, 1)))
 
 
 def perceptron() -> Network:

@@ -71,7 +71,7 @@ def test_every_rung_samples_prior_times_tempered_likelihood(judging: dict[str, A
 @pytest.mark.parametrize("unit", ["mean", "total"])
 def test_energies_are_in_the_unit_of_the_posterior(unit: str) -> None:
     posed = tempered(mean_problem(unit=unit, batch_size=24))
-    assert (posed.unit, posed.scale) == ("total", NUM_ROWS)
+    assert (posed.unit, posed.scale, posed.target.num_rows) == ("total", NUM_ROWS, NUM_ROWS)
     params = jnp.linspace(-1.0, 1.0, SIZE)
     total = np.sum((np.asarray(params) - ROWS) ** 2) / 2
     energy, _ = posed.target.energy(params, {}, ROWS, None)

@@ -11,6 +11,7 @@ from jax import lax
 
 from replicax import nn
 from replicax.networks.tasks import Task
+from replicax.nn.network import init_conv, init_dense
 
 IMAGES = np.random.default_rng(0).normal(size=(3, 8, 8, 3)).astype(np.float32)
 
@@ -91,6 +92,20 @@ def test_a_wide_resnet_is_that_of_the_literature() -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)
     with pytest.raises(ValueError, match="6 n \\+ 4"):
         nn.wide_resnet(20, 2)
+
+
+def test_weights_begin_with_the_variance_of_their_fan() -> None:
+    """Convolutions 2 / fan of outgoing connections (He et al.), dense layers uniform."""
+    filters = init_conv(jax.random.key(0), 3, 32, 64)
+    assert float(filters.var()) == pytest.approx(2 / (9 * 64), rel=0.05)  # of 18,432 numbers
+    assert abs(float(filters.mean())) < 4 * (2 / (9 * 64) / filters.size) ** 0.5
+    with_bias = init_conv(jax.random.key(0), 3, 2, 4, bias=True)
+    assert not with_bias["bias"].any() and with_bias["weight"].shape == (3, 3, 2, 4)
+    dense, bound = init_dense(jax.random.key(1), 64, 100), 64**-0.5
+    for part in (dense["weight"], dense["bias"]):
+        assert float(jnp.abs(part).max()) <= bound
+    assert float(dense["weight"].std()) == pytest.approx(bound / 3**0.5, rel=0.05)
+    assert not np.any(dense["bias"] == dense["weight"][0])
 
 
 def test_dense_layers() -> None:

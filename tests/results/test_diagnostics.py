@@ -5,7 +5,13 @@ import pytest
 
 from replicax.results import mixing
 from replicax.results.diagnostics import bulk_size, effective_size, rhat, split_rhat, tail_size
-from replicax.run.round_trips import completed_trips, count_turns, round_trips, start_turns
+from replicax.run.round_trips import (
+    completed_trips,
+    count_turns,
+    round_trips,
+    start_turns,
+    trip_ends,
+)
 
 # R-hat and effective size
 
@@ -130,6 +136,16 @@ def test_round_trips_are_summed_over_replicas_for_each_chain() -> None:
     once = np.array([[0, 1], [0, 1], [1, 0], [1, 0], [0, 1]])
     stays = np.array([[0, 1]] * 5)
     assert round_trips(np.stack([swaps, once, stays])).tolist() == [3, 1, 0]
+
+
+def test_trips_end_where_replicas_are_back_and_begin_where_they_started() -> None:
+    """Before the first step replica i is on rung i; a trip begins on the coldest."""
+    rung_of = np.array(
+        [[1, 0, 2], [2, 0, 1], [2, 1, 0], [1, 2, 0], [0, 2, 1], [0, 1, 2], [1, 0, 2]]
+    )
+    assert [ends.tolist() for ends in trip_ends(rung_of)] == [[5], [7], []]
+    lone = np.array([[0, 1], [1, 0], [0, 1], [1, 0]])
+    assert [ends.tolist() for ends in trip_ends(lone)] == [[3], [4]]
 
 
 def count_by_hand(rung_of: np.ndarray) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 import replicax as rx
 from replicax.results import diagnostics
-from replicax.results.replica_rhat import find_visits, replica_rhat
+from replicax.results.replica_rhat import Visits, _rhat, find_visits, replica_rhat
 
 PROGRAMS = rx.Programs()
 
@@ -119,6 +119,33 @@ def test_a_replica_that_came_down_once_does_no_harm() -> None:
     values = noise(paths)
     assert rhat(paths, values) == 1.0
     assert rhat(paths, values + 6.0 * (holder_of(paths) == 1)) > 1.5
+
+
+def test_visits_of_unequal_numbers_are_weighed_as_in_an_analysis_of_variance() -> None:
+    """Two chains of three replicas each, with few visits of two draws: no part can be neglected."""
+    counts = np.array([3, 5, 8, 4, 2, 6])  # visits of each replica
+    replica = np.repeat(np.arange(6), counts)
+    chain = replica // 3
+    rng = np.random.default_rng(0)
+    mean = 1.5 * chain + 1.6 * replica + rng.standard_normal(len(replica))  # of each visit
+    scores = mean.repeat(2) + rng.standard_normal(2 * len(replica))
+    visits = Visits(np.arange(len(replica)).repeat(2), replica, chain)
+
+    mean = scores.reshape(-1, 2).mean(axis=1)
+    of_replica = np.array([mean[replica == r].mean() for r in range(6)])
+    of_chain = np.array([mean[chain == c].mean() for c in range(2)])
+    between = counts @ (of_replica - of_chain[[0, 0, 0, 1, 1, 1]]) ** 2 / (6 - 2)
+    within = np.sum((mean - of_replica[replica]) ** 2) / (len(mean) - 6)
+    effective = 0.0  # of the six, as if all had as many visits
+    for own in (counts[:3], counts[3:]):
+        effective += (own.sum() - np.sum(own**2) / own.sum()) / (6 - 2)
+    by_draw = replica.repeat(2)
+    centre = np.array([scores[by_draw == r].mean() for r in range(6)])
+    spread = np.mean((scores - centre[by_draw]) ** 2)
+    wanted = np.sqrt(1 + (between - within) / effective / spread)
+    assert _rhat(scores, visits, chance=0.5) == pytest.approx(wanted, rel=1e-9)
+    assert 1.2 < wanted < 3
+    assert _rhat(scores, visits, chance=1e-12) == 1.0, "chance explains it"
 
 
 def two_modes(x: Any) -> Any:

@@ -52,13 +52,22 @@ def test_all_steps_count_where_nothing_is_measured() -> None:
     ))  # fmt: skip
 
 
+BEFORE = {"num_steps": 40, "num_replicas": 2, "learning_rate": (0.01, 0.02), "progress": False}
+
+
+def bowl(x):
+    return jnp.sum((x - 1.0) ** 2)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_energies_before_the_move_do_not_tell_the_best_draw() -> None:
-    bowl = lambda x: jnp.sum((x - 1.0) ** 2)  # noqa: E731
-    options = {"num_steps": 40, "num_replicas": 2, "learning_rate": (0.01, 0.02)}
-    options |= {"energy_at": "before", "progress": False}
     with pytest.raises(ValueError, match="track_best=True"):
-        _ = rx.sample(bowl, jnp.zeros(2), **options).best
-    point, energy = rx.sample(bowl, jnp.zeros(2), track_best=True, **options).best
+        _ = rx.sample(bowl, jnp.zeros(2), energy_at="before", **BEFORE).best
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_best_point_that_is_tracked_is_that_of_its_energy_before_the_move() -> None:
+    tracked = rx.sample(bowl, jnp.zeros(2), energy_at="before", track_best=True, **BEFORE)
+    point, energy = tracked.best
     np.testing.assert_allclose(bowl(point), energy, rtol=1e-5)

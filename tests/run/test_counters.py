@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from replicax.algorithm import schedule
+from replicax.algorithm.kernel import Observed
 from replicax.algorithm.state import Info, Settings
 from replicax.run import counters
 from replicax.run.counters import PAIR_COUNTS, Counters
@@ -18,15 +19,17 @@ REPLICA_AT = jnp.array([2, 0, 1])
 POINTS = jnp.array([[0.0, 10.0], [1.0, 11.0], [2.0, 12.0]])  # by replica
 
 
-def start(track_best: bool = True) -> Counters:
+def start(track_best: bool = True, observes: bool = False) -> Counters:
     state: Any = SimpleNamespace(
         rung_of=jnp.arange(NUM_REPLICAS), buffer=jnp.float32(0), points=POINTS
     )
-    return counters.start(state, track_best)
+    return counters.start(state, track_best, observes)
 
 
-def count(before: Counters, step: int = 0, gate: Any = (True, True), **seen: Any) -> Counters:
-    """Add a step with windows of 4, counted from step 6 on."""
+def count(
+    before: Counters, step: int = 0, gate: Any = (True, True), every: int = 1, **seen: Any
+) -> Counters:
+    """Add a step with windows of 4 attempts, one `every` so many steps, counted from step 6 on."""
     no = jnp.zeros(NUM_REPLICAS - 1, bool)
     told = {
         "energy": jnp.zeros(NUM_REPLICAS),
@@ -35,11 +38,12 @@ def count(before: Counters, step: int = 0, gate: Any = (True, True), **seen: Any
         "active": no,
         "restarted": jnp.zeros(NUM_REPLICAS, bool),
     }
-    told |= {name: jnp.array(value) for name, value in seen.items()}
+    observed = seen.pop("observed", None)
+    told |= {name: jnp.array(value) for name, value in seen.items()} | {"observed": observed}
     rungs = jnp.argsort(REPLICA_AT)
     old: Any = SimpleNamespace(step=jnp.array(step), gate=jnp.array(gate), replica_at=REPLICA_AT)
     new: Any = SimpleNamespace(step=jnp.array(step + 1), rung_of=rungs, replica_at=REPLICA_AT)
-    made = Settings(schedule.windowed_deo(4))
+    made = Settings(schedule.windowed_deo(4), swap_every=every)
     return counters.count(before, old, new, Info(**told), made, 6, POINTS)
 
 
@@ -61,6 +65,30 @@ def test_verdicts_count_from_their_first_step_and_windows_when_they_are_whole() 
         assert pairs(found, "verdicts") == [verdicts, 0], step
         assert pairs(found, "windows") == [windows, 0], step
         assert pairs(found, "window_swaps") == [swaps, 0], step
+
+
+def test_windows_of_rare_attempts_are_counted_in_steps() -> None:
+    """With an attempt every second step, a window has 8 steps: the one from step 8 counts."""
+    yes = [True, True]
+    for step, windows in ((0, 0), (4, 0), (6, 0), (8, 1), (9, 0), (10, 0), (12, 0), (16, 1)):
+        found = count(start(), step, every=2, active=yes, attempted=step % 2 == 0)
+        assert pairs(found, "windows") == [windows, windows], step
+
+
+def test_energies_are_those_of_the_last_attempt_unless_one_is_not_finite() -> None:
+    first = count(start(), energy=[5.0, 6.0, 7.0])
+    assert first.energy.tolist() == [5.0, 6.0, 7.0] and np.isnan(start().energy).all()
+    between = count(first, 1, every=2, energy=[1.0, np.inf, 3.0], attempted=False)
+    assert between.energy.tolist() == [5.0, np.inf, 7.0]
+
+
+def test_what_kernels_observe_is_summed_over_the_counted_steps() -> None:
+    observed = Observed(None, None, jnp.array([0.5, 0.25, 1.0]), jnp.array([0.1, 0.2, 0.3]))
+    found = start(observes=True)
+    for step in (4, 5, 6, 7):
+        found = count(found, step, observed=observed)
+    np.testing.assert_allclose(found.acceptance, [1.0, 0.5, 2.0])
+    np.testing.assert_allclose(found.heating, [0.2, 0.4, 0.6])
 
 
 def test_a_window_counts_one_swap() -> None:

@@ -11,7 +11,8 @@ import pytest
 from common import slow
 
 import replicax as rx
-from replicax.run.batches import as_epochs
+from replicax.algorithm import prng
+from replicax.run.batches import as_batches, as_epochs
 
 NUM_STEPS = 20
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -70,6 +71,20 @@ def test_an_epoch_shows_every_row_once() -> None:
     assert len(np.unique(epochs.reshape(12, 24), axis=0)) == 12, "orders of epochs and chains"
     last = rows[:, 18:].reshape(2, 16)
     assert all(len(np.unique(chain)) == 16 for chain in last)
+
+
+def test_a_batch_of_everything_is_whole() -> None:
+    assert as_epochs(np.arange(24), 24).is_whole and not as_epochs(np.arange(24), 23).is_whole
+    assert as_batches(np.arange(24), 24).is_whole and not as_batches(np.arange(24), 23).is_whole
+
+
+def test_no_step_has_the_key_of_an_order() -> None:
+    batches, key = as_epochs(np.arange(24), 8), prng.make_key(0)
+    orders = {tuple(batches.order(key, jnp.array(epoch)).tolist()) for epoch in range(3)}
+    for step in range(8):
+        of_step = jax.random.fold_in(key, step)
+        drawn = (jax.random.permutation(jax.random.fold_in(of_step, k), 24) for k in range(3))
+        assert orders.isdisjoint(tuple(order.tolist()) for order in drawn)
 
 
 def test_a_last_batch_is_filled_from_the_beginning_of_its_epoch() -> None:

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate, optimize
+from scipy import integrate, optimize, stats
 from scipy.special import log_ndtr
 
 from replicax import theory
+from replicax.theory.tails import log_reject
 
 
 def accept_by_quadrature(gap: float, slope: float, noise: float) -> float:
@@ -141,8 +142,20 @@ class TestOptimalBuffer:
         assert buffers[0, 1] == theory.optimal_buffer(0.0, 0.9, 2.0)
 
     def test_deterministic_rule_without_noise(self):
-        probability = theory.deterministic_swap_probability([1.0, 3.0], 2.0, 0.0)
-        assert probability.tolist() == [0.0, 1.0]
+        probability = theory.deterministic_swap_probability([1.0, 2.0, 3.0], 2.0, 0.0)
+        assert probability.tolist() == [0.0, 0.0, 1.0]
+
+    def test_rounding_does_not_carry_it_beyond_its_limit(self):
+        """Far out, gap minus quantile leaves 6e-11 of rounding where the limit is 1e-18."""
+        assert theory.optimal_buffer(391_940.6774847229, 1e-6, 1e-6) <= 1e-18
+
+    @pytest.mark.parametrize("b", [1e-7, 1e-10, 1e-13])
+    def test_hardly_any_noise_is_the_first_term_of_its_series(self, b):
+        """Of a falling gap d, in noises: it rejects with probability b (phi(d) - d Phi(-d))."""
+        d = np.array([-3.0, -0.5, -1e-3])
+        found = log_reject(math.sqrt(2) * d, b / math.sqrt(2), 1.0)
+        wanted = np.log(b) + np.log(stats.norm.pdf(d) - d * stats.norm.cdf(-d))
+        np.testing.assert_allclose(found, wanted, rtol=1e-7)
 
 
 class TestOptimalNumReplicas:

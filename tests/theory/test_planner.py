@@ -57,6 +57,15 @@ def test_worth_having_gives_both_exponents():
     assert per_pair["num_replicas_worth_having"]["paper"]["num_replicas"] == 4
 
 
+def test_what_is_printed_of_noise_and_memory():
+    noise = {"energy_noise_std": 30, "temperatures": (1, 10), "num_params": 2**20}
+    few, many = (plan(num_replicas, 0.4, **noise) for num_replicas in (42, 43))
+    assert few["num_replicas_worth_having"]["corrected"]["num_replicas"] == 43
+    advice = "let a window help"
+    assert advice in few["notes"][-1] and advice not in many["notes"][-1]
+    assert "504.0 MiB" in printed(few)
+
+
 @pytest.mark.parametrize("num_replicas", [2, 3, 4, 16, 1000])
 @pytest.mark.parametrize("swap_rate", [1e-6, 0.4, 0.99])
 def test_survives_json_and_prints(num_replicas, swap_rate):

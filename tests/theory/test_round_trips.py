@@ -162,6 +162,9 @@ class TestDerivatives:
         slope = theory.window_equation_derivative(x, num_replicas)
         assert slope == pytest.approx((high - low) / (2 * width), rel=1e-4, abs=1e-4)
 
+    def test_of_a_pair_that_never_swaps(self):
+        assert theory.window_equation(1.0, 5) == theory.window_equation_derivative(1.0, 5) == 0
+
 
 class TestOptimalWindow:
     @pytest.mark.parametrize(

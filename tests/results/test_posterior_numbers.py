@@ -1,0 +1,123 @@
+"""The numbers of a posterior and of its summary, from records that are made up."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from replicax import theory
+from replicax.results.posterior import Posterior
+from replicax.results.summary import _mean_energies, expected_trips
+from replicax.run.counters import PAIR_COUNTS
+
+STEPS, BURN_IN, THIN, EVERY = 100, 40, 20, 5  # draws at steps 40, 60 and 80
+FINAL = {
+    "step": np.array(STEPS),
+    "round_trips": np.array([3, 6]),
+    "verdicts": np.array([[6, 3], [12, 9]]),
+    "windows": np.array([[4, 0], [5, 8]]),
+    "window_swaps": np.array([[2, 0], [5, 2]]),
+    "restarts": np.array([[0, 1, 2], [0, 3, 4]]),
+    "acceptance": np.array([[30.0, 45.0, 60.0], [6.0, 12.0, 18.0]]),
+    "heating": np.array([[3.0, 6.0, 9.0], [1.2, 2.4, 3.6]]),
+}
+ROWS = np.arange(24.0).reshape(3, 2, 2, 2)  # (draw, chain, rung, parameter)
+PAIRS = np.arange(2 * 2 * 3 * 2).reshape(2, 2, 3, 2)  # (point, chain, count, pair)
+GROUPS = {
+    "draws": {
+        "params.x": ROWS,
+        "energy": np.array([[[5, 50], [9, 90]], [[2, 20], [8, 80]], [[7, 70], [1, 10]]], float),
+        "rung_energy": np.arange(18.0).reshape(3, 2, 3),
+    },
+    "history": {"pairs": PAIRS, "energy": np.arange(12.0).reshape(2, 2, 3)},
+    "steps": {"rung_of": np.arange(12).reshape(2, 2, 3)},
+}
+
+
+def posterior(final: Any = None, options: Any = None, **resolved: Any) -> Posterior:
+    chosen = {"num_chains": 2, "burn_in": BURN_IN, "thin": THIN, "keep_draws": True}
+    chosen |= {"rule": "metropolis", "energy_at": "moved"} | (options or {})
+    made = {"num_replicas": 3, "window": 4, "draw_rungs": [0, 2], "counted_from": BURN_IN}
+    made |= {"swap_every": EVERY, "history_every": 50, "adjusted": True, "track_best": False}
+    made |= {"schedule": "windowed_deo", "swaps": "at_most_one", "alternate": True} | resolved
+    metadata = SimpleNamespace(
+        options=chosen,
+        resolved=made,
+        params={"names": ["x"], "shapes": [[2]], "structure": None},
+        kind="sample",
+        result=None,
+    )
+    records: Any = SimpleNamespace(
+        metadata=metadata,
+        final=FINAL | (final or {}),
+        folder=None,
+        length=lambda group: 3,
+        names=lambda group: list(GROUPS[group]),
+        read=lambda group, name: GROUPS[group][name],
+    )
+    return Posterior(records, like=np.zeros(2))
+
+
+def test_rates_are_by_counted_steps_attempts_and_windows() -> None:
+    """60 of 100 steps count, with 12 attempts to swap; restarts count in all of them."""
+    found = posterior()
+    assert (found.counted_steps, found.counted_attempts) == (60, 12)
+    np.testing.assert_allclose(found.verdict_rate, FINAL["verdicts"] / 12)
+    np.testing.assert_allclose(found.window_swap_rate, [[0.5, 0.0], [1.0, 0.25]])
+    np.testing.assert_allclose(found.restart_rate, FINAL["restarts"] / 100)
+    np.testing.assert_allclose(found.acceptance, FINAL["acceptance"] / 60)
+    assert found.excess_temperature is None
+    noisy = posterior(adjusted=False)
+    np.testing.assert_allclose(noisy.excess_temperature, FINAL["heating"] / 60)
+    assert noisy.acceptance is None
+    assert posterior({"heating": np.zeros((2, 0))}, adjusted=False).excess_temperature is None
+
+
+def test_the_barrier_says_how_many_replicas_would_do() -> None:
+    """Rejections of 0.5 + 0.75 and of 0 + 0.25: twice the larger, rounded up, and one."""
+    found = posterior()
+    np.testing.assert_allclose(found.barrier, [1.25, 0.25])
+    assert found.replicas_advised == 4
+    assert posterior(options={"rule": "deterministic"}).replicas_advised is None
+
+
+def test_draws_are_those_of_their_rung_and_steps() -> None:
+    found = posterior()
+    np.testing.assert_array_equal(found.draw_steps, [40, 60, 80])
+    np.testing.assert_array_equal(found.draws, np.moveaxis(ROWS[:, :, 0], 0, 1))
+    np.testing.assert_array_equal(found.draws_at(2), np.moveaxis(ROWS[:, :, 1], 0, 1))
+    np.testing.assert_array_equal(found.energies, [[5, 2, 7], [9, 8, 1]])
+    np.testing.assert_array_equal(found.energies_at(2), [[50, 20, 70], [90, 80, 10]])
+    assert found.rung_energies.shape == (2, 3, 3) and found.rung_energies[1, 0, 2] == 5
+    np.testing.assert_array_equal(found.rung_of[1], [[3, 4, 5], [9, 10, 11]])
+    with pytest.raises(ValueError, match=r"Draws of rung 1 were not kept, only of \[0, 2\]"):
+        found.draws_at(1)
+    point, energy = found.best
+    assert energy == 1
+    np.testing.assert_array_equal(point, ROWS[2, 1, 0])
+    assert list(found.components()) == ["x[0]", "x[1]"]
+    np.testing.assert_array_equal(found.components()["x[1]"], ROWS[:, :, 0, 1].T)
+
+
+def test_histories_have_their_steps_and_counts() -> None:
+    history = posterior().history
+    np.testing.assert_array_equal(history["step"], [50, 100])
+    for row, name in enumerate(PAIR_COUNTS):
+        np.testing.assert_array_equal(history[name], np.moveaxis(PAIRS[:, :, row], 0, 1))
+    np.testing.assert_array_equal(history["energy"][1], [[3, 4, 5], [9, 10, 11]])
+
+
+def test_expected_trips_are_those_of_lemma_1_per_step() -> None:
+    """A window has 4 attempts, so 20 steps; nothing passes a pair that never swaps."""
+    found = expected_trips(posterior())
+    assert found is not None and found[0] == 0
+    assert found[1] == pytest.approx(1000 * theory.round_trip_rate([0.0, 0.75]) / 20)
+    for other in ({"schedule": "seo"}, {"swaps": "no_gate"}, {"alternate": False}):
+        assert expected_trips(posterior(**other)) is None
+
+
+def test_mean_energies_are_by_chain_and_rung_after_burn_in() -> None:
+    assert _mean_energies(posterior()) == [[3.0, 4.0, 5.0], [6.0, 7.0, 8.0]]
+    late = posterior(options={"burn_in": 50})
+    assert _mean_energies(late) == [[6.0, 7.0, 8.0], [9.0, 10.0, 11.0]]
