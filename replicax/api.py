@@ -66,6 +66,7 @@ def sample(
     programs: Programs | None = None,
     note: dict[str, Any] | None = None,
     devices: Any = None,
+    data_parallel: int = 1,
 ) -> Posterior:
     """Sample exp(-energy), or an `rx.bayesian` posterior, by replica exchange.
 
@@ -130,9 +131,10 @@ def sample(
             By default all rows, as rarely as keeps the cost below half of that of the moves.
         programs: an `rx.Programs()` that several calls share, so that they compile once.
         note: plain data to keep in the run folder.
-        devices: "all", a number of them, or a `jax.sharding.Mesh` with the axes "chain" and
-            "replica": replicas and chains are spread over them. By default all accelerators, or one
-            CPU.
+        devices: "all", a number of them, or a `jax.sharding.Mesh` with some of the axes "chain",
+            "replica" and "data": chains and replicas are spread over the former, and devices along
+            the last share the rows of mini-batches. By default all accelerators, or one CPU.
+        data_parallel: how many devices share each replica, and the rows of its mini-batches.
 
     >>> import jax.numpy as jnp, replicax as rx
     >>> posterior = rx.sample(
@@ -192,7 +194,7 @@ def sample(
     options = in_unit_of(target_or_energy, Options(**choices).complete())
     params = getattr(target_or_energy, "start", None) if params is None else params
     check_memory(params, num_chains, resolve_num_replicas(options))
-    program = spread_over(build_program(options, target, source), devices)
+    program = spread_over(build_program(options, target, source), devices, data_parallel)
     carry = initial_carry(program, params, programs)
     program = use_rows(program, carry)
     like = jax.eval_shape(pytrees.first, carry.state.points)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from replicax.algorithm.spread import share_rows
 from replicax.networks import kept
 from replicax.networks.cold_part import ColdPart
 from replicax.networks.kept import Keeper
@@ -96,7 +97,9 @@ def _build_outputs(test: Any) -> Callable[[Any, Any], Array]:
     def outputs(points: Any, inputs: Any) -> Array:
         batches = jax.tree.map(lambda x: x.reshape(-1, size, *x.shape[1:]), inputs)
         params, model_state = points
-        values = jax.lax.map(lambda batch: one_batch(params, model_state, batch), batches)
+        values = jax.lax.map(
+            lambda batch: one_batch(params, model_state, share_rows(batch)), batches
+        )
         return jnp.moveaxis(values, 1, 0).reshape(-1, num_rows, *values.shape[3:])
 
     return jax.jit(outputs)

@@ -72,6 +72,7 @@ def train(
     keep_checkpoints: int = 2,
     note: dict[str, Any] | None = None,
     devices: Any = None,
+    data_parallel: int = 1,
 ) -> Trained:
     """Sample networks; the defaults are the paper's DEO*-mSGD for CIFAR-100 (section 5.2).
 
@@ -120,7 +121,7 @@ def train(
             of the test, running average); the numbers it returns, a dict, join `Trained.epochs`.
         checkpoint_every, keep_checkpoints: as in `rx.sample`.
         note: plain data to keep in the run folder.
-        devices: as in `rx.sample`.
+        devices, data_parallel: as in `rx.sample`.
     """
     _check_call(problem, start, note)
     check_watchers(progress, callback)
@@ -163,7 +164,7 @@ def train(
     )
     from_folder = isinstance(start, str | Path)
     check_memory(None if from_folder else start, 1, options.num_replicas)
-    program = spread_over(build_training(problem, options), devices)
+    program = spread_over(build_training(problem, options), devices, data_parallel)
     if from_folder:
         start = per_replica(networks_of(start, problem, program.num_replicas), by_chain=False)
     carry = initial_carry(program, problem.start(start))

@@ -2,7 +2,9 @@
 
 Replicas are spread over the axis "replica" of a mesh of devices, chains over the axis "chain".
 Points, kernel memory and model states stay on the device of their replica for the whole run; all
-else (ladder, index process, energies, counters) is small and the same on all devices.
+else (ladder, index process, energies, counters) is small and the same on all devices. The devices
+along the axis "data", where there is one, have the same replicas and share the rows of
+mini-batches.
 """
 
 import functools
@@ -17,49 +19,75 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from replicax.algorithm.spread import CHAIN, REPLICA, Spread
+from replicax.algorithm.spread import CHAIN, DATA, REPLICA, Spread, on_all
 from replicax.algorithm.state import State
+from replicax.errors import at_least
+from replicax.run.batches import Batches, NoBatches
 from replicax.run.counters import Counters
+from replicax.run.host_batches import HostBatches
 from replicax.run.program import Program
 from replicax.run.rows import Carry
 
+_AXES = (CHAIN, REPLICA, DATA)
 _EVERYWHERE = PartitionSpec()
 _BY_CHAIN = PartitionSpec(CHAIN)
 _BY_REPLICA = PartitionSpec(CHAIN, REPLICA)
 
 
-def spread_over(program: Program, devices: Any = None) -> Program:
+def spread_over(program: Program, devices: Any = None, data_parallel: int = 1) -> Program:
     """Return the program for the devices that are asked for: "all", a number, or a mesh.
 
-    None is all devices where they are accelerators or belong to several processes, else one.
+    None is all devices where they are accelerators, belong to several processes or share replicas,
+    else one. So many as `data_parallel` says share each replica.
     """
-    mesh = choose_mesh(program.num_chains, program.num_replicas, devices)
+    mesh = choose_mesh(program.num_chains, program.num_replicas, devices, data_parallel)
     if mesh is None:
         return program
+    if DATA in mesh.axis_names:
+        _check_rows(program.batches, mesh.shape[DATA])
     spread = Spread(mesh.shape[REPLICA], mesh.shape[CHAIN], program.num_chains > 1)
     return replace(program, mesh=mesh, settings=replace(program.settings, spread=spread))
 
 
-def choose_mesh(num_chains: int, num_replicas: int, devices: Any = None) -> Mesh | None:
-    """Return a mesh with the axes "chain" and "replica", or None for a single device.
+def choose_mesh(
+    num_chains: int, num_replicas: int, devices: Any = None, data_parallel: int = 1
+) -> Mesh | None:
+    """Return a mesh with the axes "chain" and "replica" and, where several devices share a replica,
+    "data"; None for a single device.
 
     >>> choose_mesh(num_chains=1, num_replicas=8, devices=1) is None
     True
     """
+    at_least("data_parallel", data_parallel, 1)
     if isinstance(devices, Mesh):
-        return _checked_mesh(devices, num_chains, num_replicas)
-    sizes = chosen_sizes(num_chains, num_replicas, devices)
-    if sizes == (1, 1) and jax.process_count() == 1:
+        return _checked_mesh(devices, num_chains, num_replicas, data_parallel)
+    sizes = chosen_sizes(num_chains, num_replicas, devices, data_parallel)
+    if sizes == (1, 1, 1) and jax.process_count() == 1:
         return None
-    used = first_devices(jax.devices(), sizes[0] * sizes[1])
-    return Mesh(np.array(used).reshape(sizes), (CHAIN, REPLICA))
+    return _mesh(np.array(first_devices(jax.devices(), int(np.prod(sizes)))), sizes)
 
 
-def chosen_sizes(num_chains: int, num_replicas: int, devices: Any) -> tuple[int, int]:
-    """Return the sizes of the axes "chain" and "replica" for the devices that are asked for."""
+def _mesh(devices: np.ndarray, sizes: tuple[int, int, int]) -> Mesh:
+    """Return the mesh of so many parts of chains, replicas and rows."""
+    axes = _AXES if sizes[2] > 1 else _AXES[:2]
+    return Mesh(devices.reshape(sizes[: len(axes)]), axes)
+
+
+def chosen_sizes(
+    num_chains: int, num_replicas: int, devices: Any, data_parallel: int = 1
+) -> tuple[int, int, int]:
+    """Return the sizes of the axes "chain", "replica" and "data" for the devices that are asked
+    for."""
+    if devices is None and data_parallel > 1:
+        devices = "all"
     wanted = _number_of(devices, jax.devices())
-    sizes = largest_mesh(num_chains, num_replicas, wanted)
-    used = sizes[0] * sizes[1]
+    if wanted % data_parallel:
+        raise ValueError(
+            f"data_parallel is {data_parallel}, which does not divide the {wanted} devices: write "
+            "another number, or devices=... with a multiple of it."
+        )
+    sizes = *largest_mesh(num_chains, num_replicas, wanted // data_parallel), data_parallel
+    used = sizes[0] * sizes[1] * sizes[2]
     if used < wanted and (num_chains * num_replicas > 1 or devices is not None):
         work = f"{num_replicas} replicas"
         if num_chains > 1:
@@ -67,11 +95,13 @@ def chosen_sizes(num_chains: int, num_replicas: int, devices: Any) -> tuple[int,
         if devices is not None and devices != "all":
             raise ValueError(
                 f"devices is {devices}, but {work} cannot be shared out evenly among them; "
-                f"{used} would do. Or let the number of replicas be a multiple of the devices."
+                f"{used} would do. Or let the number of replicas be a multiple of the devices, or "
+                "several of them share each replica (data_parallel)."
             )
         warnings.warn(
             f"Only {used} of {wanted} devices are used: {work} cannot be shared out evenly among "
-            "more. Let the number of replicas be a multiple of the devices.",
+            "more. Let the number of replicas be a multiple of the devices, or several of them "
+            "share each replica (data_parallel).",
             stacklevel=5,
         )
     return sizes
@@ -124,12 +154,16 @@ def first_devices(available: list, count: int) -> list:
     return [device for process in processes for device in own[process][:each]]
 
 
-def _checked_mesh(mesh: Mesh, num_chains: int, num_replicas: int) -> Mesh:
-    """Return the mesh with both axes, if chains and replicas can be spread over them evenly."""
-    unknown = set(mesh.axis_names) - {CHAIN, REPLICA}
+def _checked_mesh(mesh: Mesh, num_chains: int, num_replicas: int, data_parallel: int) -> Mesh:
+    """Return the mesh with its axes in order, if chains and replicas can be spread over them
+    evenly."""
+    unknown = set(mesh.axis_names) - set(_AXES)
     if unknown or not mesh.axis_names:
+        raise ValueError(f"The mesh has the axes {mesh.axis_names}; they must be among {_AXES}.")
+    if data_parallel > 1:
         raise ValueError(
-            f"The mesh has the axes {mesh.axis_names}; they must be among {(CHAIN, REPLICA)}."
+            f"data_parallel is {data_parallel}, and devices is a mesh, whose axis \"data\" says how "
+            "many devices share a replica: leave data_parallel out."
         )
     for axis, count in ((CHAIN, num_chains), (REPLICA, num_replicas)):
         parts = mesh.shape.get(axis, 1)
@@ -138,9 +172,33 @@ def _checked_mesh(mesh: Mesh, num_chains: int, num_replicas: int) -> Mesh:
                 f'The axis "{axis}" of the mesh has {parts} devices, over which {count} '
                 f"{axis}s cannot be spread evenly."
             )
-    sizes = mesh.shape.get(CHAIN, 1), mesh.shape.get(REPLICA, 1)
-    grid = mesh.devices if mesh.axis_names != (REPLICA, CHAIN) else mesh.devices.T
-    return Mesh(grid.reshape(sizes), (CHAIN, REPLICA))
+    order = [mesh.axis_names.index(axis) for axis in _AXES if axis in mesh.axis_names]
+    chains, replicas, rows = (mesh.shape.get(axis, 1) for axis in _AXES)
+    return _mesh(mesh.devices.transpose(order), (chains, replicas, rows))
+
+
+def _check_rows(batches: Batches, parts: int) -> None:
+    """Raise unless every mini-batch has rows that so many devices can share evenly."""
+    if isinstance(batches, NoBatches):
+        raise ValueError(
+            f"{parts} devices are to share each replica (data_parallel), and the energy has no "
+            "batches whose rows they could share: leave that out, or write the target as "
+            "rx.bayesian(log_likelihood, log_prior, rows)."
+        )
+    if isinstance(batches, HostBatches):
+        sizes = {len(leaf) for leaf in jax.tree.leaves(batches.at(0)) if np.ndim(leaf)}
+        if all(size % parts for size in sizes):
+            raise ValueError(
+                f"{parts} devices are to share each replica (data_parallel), and the batches have "
+                f"{sorted(sizes)} rows, of which no number is a multiple of {parts}."
+            )
+        return
+    size = batches.batch_size  # type: ignore[attr-defined]
+    if size % parts and not batches.is_whole:
+        raise ValueError(
+            f"batch_size is {size}, which {parts} devices (data_parallel) cannot share evenly; "
+            f"write a multiple of {parts}."
+        )
 
 
 def place(program: Program, carry: Carry) -> Carry:
@@ -159,9 +217,7 @@ class SpreadChunk:
     def __init__(self, mesh: Mesh, part: Callable, keys: Array) -> None:
         carry = _carry_parts()
         inputs = (carry, _BY_CHAIN, _EVERYWHERE, _EVERYWHERE, _EVERYWHERE)
-        spread = jax.shard_map(
-            part, mesh=mesh, in_specs=inputs, out_specs=(carry, _EVERYWHERE), check_vma=False
-        )
+        spread = _map_parts(part, mesh, inputs, (carry, _EVERYWHERE))
         self.compiled = jax.jit(spread, donate_argnums=0)
         self._mesh, self._data = mesh, _Placed(mesh)
         self._keys = _put(keys, mesh, _BY_CHAIN)
@@ -195,12 +251,19 @@ def _mapped(function: Callable, mesh: Mesh) -> tuple[Callable, "_Placed"]:
         values = function(jax.tree.map(lambda leaf: leaf[0], replicas), shared)
         values = jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, REPLICA, tiled=True), values)
         is_first = jax.lax.axis_index(CHAIN) == 0
-        return jax.tree.map(lambda leaf: jax.lax.psum(leaf * is_first, CHAIN), values)
+        return on_all(jax.tree.map(lambda leaf: jax.lax.psum(leaf * is_first, CHAIN), values))
 
-    spread = jax.shard_map(
-        part, mesh=mesh, in_specs=(_BY_REPLICA, _EVERYWHERE), out_specs=_EVERYWHERE, check_vma=False
-    )
+    spread = _map_parts(part, mesh, (_BY_REPLICA, _EVERYWHERE), _EVERYWHERE)
     return jax.jit(spread), _Placed(mesh)
+
+
+def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callable:
+    """Return the function whose share for one part of chains and replicas is `part`; those who
+    share the rows of a part have one program, which XLA takes apart."""
+    apart = {CHAIN, REPLICA}
+    return jax.shard_map(
+        part, mesh=mesh, in_specs=inputs, out_specs=outputs, axis_names=apart, check_vma=False
+    )
 
 
 class _Placed:
