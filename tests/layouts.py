@@ -1,10 +1,12 @@
 """Short runs on several layouts of devices, for tests: `python layouts.py FOLDER CASE LAYOUT ...`.
 
-A layout is a number of devices, "1" to "4", or "2x2", two parts of the chains by two parts of the
-replicas. Each run leaves FOLDER/CASE-LAYOUT.npz. Under `replicax launch` the layout is "all", and
+A layout is a number of devices, "1" to "4"; "2x2", two parts of the chains by two parts of the
+replicas; or "rows" or "rows4", where two or four devices share each replica; these also leave what
+crossed between devices. Each run leaves FOLDER/CASE-LAYOUT.npz. Under `replicax launch` the layout is "all", and
 every process leaves FOLDER/CASE-all-NUMBER.npz.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -17,6 +19,7 @@ DEVICES = "--xla_force_host_platform_device_count={}"
 # Without fused multiply-add, programs for other shapes round alike: see docs/scaling.md.
 SAME_ROUNDING = "--xla_cpu_max_isa=AVX"
 NUM_REPLICAS, NUM_CHAINS = 4, 2
+NORMALISED = (3, 5)  # weights of a layer
 NAMES = ("draws", "energies", "rung_of", "learning_rates", "temperatures", "buffer", "round_trips")
 
 
@@ -45,18 +48,20 @@ def run_layouts(folder: Path, case: str, *layouts: str, devices: int = 4) -> lis
     return [load(folder, case, layout) for layout in layouts]
 
 
-def launch(folder: Path, case: str, processes: int = 2, devices: int = 2) -> list[dict]:
+def launch(
+    folder: Path, case: str, processes: int = 2, devices: int = 2, layout: str = "all"
+) -> list[dict]:
     """Run a case in several processes, and return what each has."""
     command = [sys.executable, "-m", "replicax", "launch", "--processes", str(processes), "--"]
     done = subprocess.run(
-        [*command, sys.executable, __file__, str(folder), case, "all"],
+        [*command, sys.executable, __file__, str(folder), case, layout],
         env=optimised(devices),
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return [load(folder, case, f"all-{number}") for number in range(processes)]
+    return [load(folder, case, f"{layout}-{number}") for number in range(processes)]
 
 
 def load(folder: Path, case: str, layout: str) -> dict[str, np.ndarray]:
@@ -161,6 +166,75 @@ def broken(devices: Any) -> Any:
     )
 
 
+def normalised(devices: Any, **options: Any) -> Any:
+    """A layer that is normalised over the mini-batch, as batch norm does; quick to compile."""
+    import jax.numpy as jnp
+
+    import replicax as rx
+
+    def energy(weights: Any, rows: Any) -> Any:
+        layer = rows @ weights
+        layer = (layer - jnp.mean(layer, axis=0)) / (0.1 + jnp.std(layer, axis=0))
+        return 40 * jnp.mean((jnp.sum(jnp.tanh(layer), axis=1) - rows[:, 0]) ** 2)
+
+    chosen = {
+        "num_replicas": NUM_REPLICAS,
+        "num_steps": 20,
+        "learning_rate": 1e-4,
+        "temperature": (1.0, 4.0),
+        "on_nonfinite": "stop",
+    }
+    return rx.sample(
+        energy,
+        0.5 * jnp.eye(*NORMALISED),
+        batches=np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32),
+        batch_size=16,
+        devices=devices,
+        progress=False,
+        **chosen | options,
+    )
+
+
+def regression(devices: Any, **options: Any) -> Any:
+    """The mean of a Gaussian, known in closed form: 30 rows, mini-batches of 8, swaps judged on all
+    rows; and with batch_size=None 30 at a time, which four devices cannot share evenly."""
+    import jax.numpy as jnp
+
+    import replicax as rx
+
+    batch_size = options.pop("batch_size", 8)
+    target = rx.bayesian(
+        lambda mean, rows: -jnp.sum((rows - mean) ** 2, axis=1) / 2,
+        lambda mean: -jnp.sum(mean**2) / 2,
+        regression_rows(),
+        batch_size=batch_size,
+    )
+    chosen = {"num_replicas": NUM_REPLICAS, "num_steps": 60, "burn_in": 20}
+    return rx.sample(target, jnp.zeros(3), devices=devices, progress=False, **chosen | options)
+
+
+def regression_rows() -> np.ndarray:
+    return np.random.default_rng(1).normal(1.0, size=(30, 3)).astype(np.float32)
+
+
+def law(devices: Any) -> Any:
+    """All rows, for long enough to see mean and variance."""
+    return regression(devices, batch_size=None, num_steps=3_000, burn_in=1_000, num_chains=2)
+
+
+def killed(devices: Any) -> Any:
+    """A network that ends after some epochs and goes on, on the same devices."""
+    import tempfile
+
+    from tiny_networks import tiny_problem
+
+    import replicax as rx
+
+    folder = tempfile.mkdtemp()
+    network(devices, run_dir=folder, callback=lambda now: "stop" if now.step >= 6 else None)
+    return rx.resume_training(folder, tiny_problem(), devices=devices)
+
+
 def resumed(devices: Any) -> Any:
     """A run that begins on all devices and is continued on the given ones."""
     import tempfile
@@ -179,7 +253,11 @@ CASES = {
     "sequential": sequential,
     "rows": rows,
     "broken": broken,
+    "normalised": normalised,
+    "regression": regression,
+    "law": law,
     "resumed": resumed,
+    "killed": killed,
 }
 
 
@@ -201,18 +279,26 @@ def devices_of(layout: str) -> Any:
 
     if layout == "2x2":
         return jax.make_mesh((2, 2), ("chain", "replica"))
+    if layout == "rows":
+        return jax.make_mesh((2, 2), ("data", "replica"))
+    if layout == "rows4":
+        return jax.make_mesh((4,), ("data",))
     return layout if layout == "all" else int(layout)
 
 
 def main() -> None:
     import jax
+    from crossings import recorded
 
     import replicax as rx
 
     folder, case, *layouts = sys.argv[1:]
     shared = rx.connect()
     for layout in layouts:
-        found = numbers(CASES[case](devices_of(layout)))
+        shares_rows = layout.startswith("rows")
+        crossed = recorded(Path(folder) / f"{case}-{layout}.json")
+        with crossed if shares_rows else contextlib.nullcontext():
+            found = numbers(CASES[case](devices_of(layout)))
         name = f"{layout}-{jax.process_index()}" if shared else layout
         np.savez(Path(folder) / f"{case}-{name}.npz", **found)
 

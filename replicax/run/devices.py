@@ -92,16 +92,16 @@ def chosen_sizes(
         work = f"{num_replicas} replicas"
         if num_chains > 1:
             work = f"{num_chains} chains of {work}"
+        hint = " With mini-batches several devices may share a replica: data_parallel=2."
+        hint = hint if data_parallel == 1 else ""
         if devices is not None and devices != "all":
             raise ValueError(
                 f"devices is {devices}, but {work} cannot be shared out evenly among them; "
-                f"{used} would do. Or let the number of replicas be a multiple of the devices, or "
-                "several of them share each replica (data_parallel)."
+                f"{used} would do. Or let the number of replicas be a multiple of the devices.{hint}"
             )
         warnings.warn(
             f"Only {used} of {wanted} devices are used: {work} cannot be shared out evenly among "
-            "more. Let the number of replicas be a multiple of the devices, or several of them "
-            "share each replica (data_parallel).",
+            f"more. Let the number of replicas be a multiple of the devices.{hint}",
             stacklevel=5,
         )
     return sizes
