@@ -115,7 +115,7 @@ class Saver:
         """Wait until all is written, and write down how the run ended."""
         self.wait()
         try:
-            self.records.write_metadata(self.records.metadata.with_result(*result))
+            self.records.write_metadata(self.records.metadata.with_result(*result, self.step))
         except OSError as error:
             raise NotWritten(_failure(self.records, self.step, error)) from error
 
