@@ -10,7 +10,7 @@ from replicax.algorithm.target import Target
 from replicax.algorithm.tuning import Gain
 from replicax.errors import check_folder, show
 from replicax.results.posterior import Posterior
-from replicax.run import defaults, fingerprint, processes, pytrees
+from replicax.run import defaults, fingerprint, pytrees
 from replicax.run.devices import spread_over
 from replicax.run.host_loop import Callback, run
 from replicax.run.initial import check_memory, have_one_start, initial_carry, use_rows
@@ -18,7 +18,7 @@ from replicax.run.inputs import in_unit_of, target_and_batches
 from replicax.run.options import Options, check_watchers
 from replicax.run.program import Programs, build_program
 from replicax.run.settings import num_replicas as resolve_num_replicas
-from replicax.run.storage.folder import new_records, open_records
+from replicax.run.storage.folder import open_records, records_of_run
 from replicax.run.storage.metadata import Metadata, describe_machine
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def sample(
     carry = initial_carry(program, params, programs)
     program = use_rows(program, carry)
     like = jax.eval_shape(pytrees.first, carry.state.points)
-    with new_records(processes.own_folder(run_dir)) as records:
+    with records_of_run(run_dir) as records:
         records.write_metadata(
             Metadata(
                 kind="sample",

@@ -20,6 +20,7 @@ DEVICES = "--xla_force_host_platform_device_count={}"
 SAME_ROUNDING = "--xla_cpu_max_isa=AVX"
 NUM_REPLICAS, NUM_CHAINS = 4, 2
 NORMALISED = (3, 5)  # weights of a layer
+IN_FOLDER = "in_folder"
 NAMES = ("draws", "energies", "rung_of", "learning_rates", "temperatures", "buffer", "round_trips")
 
 
@@ -222,6 +223,34 @@ def law(devices: Any) -> Any:
     return regression(devices, batch_size=None, num_steps=3_000, burn_in=1_000, num_chains=2)
 
 
+def in_folder(devices: Any) -> Any:
+    """The paper's recipe with its records in a folder that all processes write into."""
+    return paper(devices, run_dir=Path(sys.argv[1]) / IN_FOLDER, checkpoint_every=150)
+
+
+def network_in_folder(devices: Any) -> Any:
+    """Half of a network's epochs, in a folder."""
+    stop = lambda now: "stop" if now.step >= 8 else None  # noqa: E731
+    return network(devices, run_dir=Path(sys.argv[1]) / IN_FOLDER, callback=stop)
+
+
+def network_resumed(devices: Any) -> Any:
+    """The other half, on other devices."""
+    import shutil
+
+    from tiny_networks import tiny_problem
+
+    import replicax as rx
+    from replicax.run import processes
+
+    folder, copy = Path(sys.argv[1]) / IN_FOLDER, Path(sys.argv[1]) / "copy"
+    if processes.is_first():
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder, copy)
+    processes.wait()
+    return rx.resume_training(copy, tiny_problem(), devices=devices)
+
+
 def killed(devices: Any) -> Any:
     """A network that ends after some epochs and goes on, on the same devices."""
     import tempfile
@@ -258,6 +287,9 @@ CASES = {
     "law": law,
     "resumed": resumed,
     "killed": killed,
+    "in_folder": in_folder,
+    "network_in_folder": network_in_folder,
+    "network_resumed": network_resumed,
 }
 
 

@@ -21,12 +21,12 @@ from replicax.networks.problems import check_start
 from replicax.networks.tempered import check_posterior
 from replicax.networks.trained import Trained
 from replicax.nn.network import Network
-from replicax.run import fingerprint, processes, pytrees
+from replicax.run import fingerprint, pytrees
 from replicax.run.devices import spread_over
 from replicax.run.host_loop import Callback, run
 from replicax.run.initial import check_memory, initial_carry, per_replica, use_rows
 from replicax.run.options import check_watchers
-from replicax.run.storage.folder import new_records
+from replicax.run.storage.folder import records_of_run
 from replicax.run.storage.metadata import Metadata, describe_machine
 
 
@@ -181,7 +181,7 @@ def train(
         check_posterior(problem, like, options.method_name)
     evaluation = build_evaluation(problem, options, like, starts)
     sampler = options.sampler(problem)
-    with new_records(processes.own_folder(run_dir)) as records:
+    with records_of_run(run_dir) as records:
         records.write_metadata(
             Metadata(
                 kind="train",

@@ -169,8 +169,8 @@ CHECKPOINT = mutations_of(
         "run/test_saver.py::test_a_checkpoint_of_other_shapes_is_refused",
     ),
     (
-        "return {_name(path): np.array(leaf) for path, leaf in leaves if leaf.size}",
-        "return {_name(path[-1:]): np.array(leaf) for path, leaf in leaves if leaf.size}",
+        "return {_name(path): _copy(leaf) for path, leaf in leaves if leaf.size}",
+        "return {_name(path[-1:]): _copy(leaf) for path, leaf in leaves if leaf.size}",
         "run/test_folder.py::test_names_that_look_alike_are_kept_apart",
     ),
     ("if path.name not in kept:", "if path.name in ():", _KEPT),

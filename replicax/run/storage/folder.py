@@ -27,7 +27,7 @@ class FolderRecords(Records):
     folder: Path
 
     def __init__(self, folder: Path) -> None:
-        super().__init__()
+        super().__init__(folder)
         self.folder = folder
         self.commit = Commit(step=-1)  # before any
 
@@ -111,6 +111,17 @@ def new_records(folder: str | Path | None) -> Iterator[Records]:
         for name in (_STORE, commits.FOLDER, checkpoint.FOLDER):
             shutil.rmtree(folder / name, ignore_errors=True)
         yield FolderRecords(folder)
+
+
+@contextlib.contextmanager
+def records_of_run(run_dir: str | Path | None) -> Iterator[Records]:
+    """Yield the records of a run that begins: of several processes, the first has them in the
+    folder, and the others in memory."""
+    if processes.is_first() or run_dir is None:
+        with new_records(run_dir) as records:
+            yield records
+    else:
+        yield Records(Path(run_dir))
 
 
 def has_begun(folder: Path) -> bool:
