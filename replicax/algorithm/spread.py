@@ -4,8 +4,8 @@ In a program for several devices, each has the arrays of its own replicas. What 
 pairs or to the chain is the same on all of them, because each takes the same decisions from the
 same energies.
 
-Several devices may share a replica: all of them have its arrays, and each computes with a part of the
-rows of a mini-batch (`share_rows`). The functions that are computed stay what they are, so that
+Several devices may share a replica: all of them have its arrays, and each computes with a part of
+the rows of a mini-batch (`share_rows`). The functions that are computed stay what they are, so that
 means over a mini-batch are means over all of its rows; XLA adds the sums over devices.
 """
 

@@ -56,7 +56,8 @@ def classification(
     check_flag("augment", augment)
     if is_stream:
         data, name, augmented, normalised = dataset, "The source", None, lambda images: images
-        tested, num_classes = _test_of_source(test, num_classes)
+        num_classes = _classes_of_source(num_classes)
+        tested = None if test is None else _test_arrays(test, num_classes)
     elif not isinstance(dataset, Dataset):
         data, tested, num_classes = _pairs(dataset, test, num_classes)
         name, augmented, normalised = "The data", None, lambda images: images
@@ -98,14 +99,14 @@ def classification(
         return outputs(params, model_state, normalised(images), False)[0]
 
     judged = None if tested is None else Test(logits, *tested, num_classes)  # type: ignore[arg-type]
-    prepare = None if is_stream else prepare
-    options = {"batch_size": batch_size, "prepare": prepare, "test": judged, **options}
+    prepared = None if is_stream else prepare
+    options = {"batch_size": batch_size, "prepare": prepared, "test": judged, **options}
     problem = supervised(loss_fn, data, **options)
     inputs = (None if tested is None else tested[0]) if is_stream else data[0]
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), inputs)
     if is_stream:
         check = functools.partial(_check_batch, num_classes, options["prepare"] is not None)
-        problem = replace(problem, batches=replace(problem.batches, check=check))  # type: ignore[call-arg]
+        problem = replace(problem, batches=replace(problem.batches, check=check))  # type: ignore
     return replace(problem, predictor=Predictor(logits, Categorical(num_classes), like))
 
 
@@ -120,26 +121,29 @@ def _pairs(dataset: Any, test: Any, num_classes: int | None) -> tuple[Any, Any, 
     data = inputs, as_labels("dataset[1]", labels, count)
     if test is None:
         return data, None, count
-    inputs, labels = check_pair("test", test, "labels")
-    check_like("test", inputs, data[0])
-    return data, (inputs, as_labels("test[1]", labels, count)), count
+    tested = _test_arrays(test, count)
+    check_like("test", tested[0], data[0])
+    return data, tested, count
 
 
-def _test_of_source(test: Any, num_classes: Any) -> tuple[Any, int]:
-    """Return arrays (inputs, labels) to test with, or None, and the number of classes."""
+def _classes_of_source(num_classes: Any) -> int:
+    """Return the number of classes of a source, which has to be given."""
     if num_classes is None:
         raise ValueError(
-            "num_classes is not given, and the data are a source, whose labels are not known before "
-            "they are read: write num_classes=..."
+            "num_classes is not given, and the data are a source, whose labels nobody knows before "
+            "they are read: write num_classes=..., the number of classes."
         )
     at_least("num_classes", num_classes, 1)
-    if test is None:
-        return None, num_classes
+    return num_classes
+
+
+def _test_arrays(test: Any, num_classes: int) -> tuple[Any, Any]:
+    """Return arrays (inputs, labels) to test networks with."""
     inputs, labels = check_pair("test", test, "labels")
-    return (inputs, as_labels("test[1]", labels, num_classes)), num_classes
+    return inputs, as_labels("test[1]", labels, num_classes)
 
 
-def _check_batch(num_classes: int, is_prepared: bool, name: str, batch: Any) -> tuple[Any, Any]:
+def _check_batch(num_classes: Any, is_prepared: bool, name: str, batch: Any) -> tuple[Any, Any]:
     """Return a batch of a source with labels that are class numbers, if it has them."""
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         raise ValueError(

@@ -100,6 +100,7 @@ class Saver:
             self.writing = self.worker.submit(write, step, rows, values, arrays, self.keep)
         else:  # the first process writes all but the checkpoint
             self.records.keep(values)
+            assert self.records.shared is not None
             self.writing = self.worker.submit(checkpoint.save, self.records.shared, step, arrays)
 
     def wait(self) -> None:

@@ -164,6 +164,11 @@ CHECKPOINT = mutations_of(
         f"{_BACK}[a file of the checkpoint with a flipped byte]",
     ),
     (
+        "if not name.startswith(others)}",
+        "}",
+        "run/test_devices.py::test_every_process_writes_its_own_replicas",
+    ),
+    (
         "if found != expected:",
         "if found.keys() != expected.keys():",
         "run/test_saver.py::test_a_checkpoint_of_other_shapes_is_refused",

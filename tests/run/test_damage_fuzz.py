@@ -1,6 +1,5 @@
 """Run folders with arbitrary damage: the numbers as before, or a sentence; and no code is run."""
 
-import json
 import os
 import pickle
 import shutil
@@ -19,7 +18,6 @@ from stopped_runs import resume
 
 import replicax as rx
 from replicax.cli.main import main
-from replicax.run.storage import files
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 MARK = Path(tempfile.gettempdir()) / f"replicax-code-was-run-{os.getpid()}"

@@ -4,6 +4,7 @@ import re
 
 import jax
 import jax.numpy as jnp
+import layout_cases
 import layouts
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from crossings import read
 from tiny_networks import NETWORK, tiny_problem
 
 import replicax as rx
-from replicax.run.devices import choose_mesh, chosen_sizes
+from replicax.run.mesh import choose_mesh, chosen_sizes
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def folder(tmp_path_factory):
 
 
 # Gradients of the largest array of parameters, of the replicas that are together.
-GRADIENTS = {"normalised": 2 * np.prod(layouts.NORMALISED), "network": 144, "regression": 12}
+GRADIENTS = {"normalised": 2 * np.prod(layout_cases.NORMALISED), "network": 144, "regression": 12}
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,7 @@ def test_shared_rows_give_the_numbers_of_one_device_to_rounding(folder, case, la
     and such means; no rows and no activations, which are more numbers than the gradients."""
     one, other = layouts.run_layouts(folder, case, "1", layout)
     np.testing.assert_array_equal(one["rung_of.0"], other["rung_of.0"])
+    assert np.isfinite(one["energies.0"]).all() and np.ptp(one["draws.0"][..., 0]) > 0
     for name in (name for name in one if name.startswith(("draws", "energies"))):
         np.testing.assert_allclose(one[name], other[name], rtol=1e-4, atol=1e-5, err_msg=name)
 
@@ -74,7 +76,7 @@ def test_processes_that_share_replicas_give_the_bits_of_one(folder):
 @pytest.mark.parametrize("layout", ["rows", "rows4"])
 def test_shared_rows_have_the_law_of_the_posterior(folder, layout):
     (found,) = layouts.run_layouts(folder, "law", layout)
-    rows, draws = layouts.regression_rows(), found["draws.0"].reshape(-1, 3)
+    rows, draws = layout_cases.regression_rows(), found["draws.0"].reshape(-1, 3)
     variance = 1 / (len(rows) + 1)
     np.testing.assert_allclose(draws.mean(axis=0), rows.sum(axis=0) * variance, atol=0.02)
     np.testing.assert_allclose(draws.var(axis=0), variance, rtol=0.2)

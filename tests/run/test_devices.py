@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
+import layout_cases
 import layouts
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from common import slow
 from crossings import crossings, crossings_of
 
 import replicax as rx
-from replicax.run.devices import choose_mesh, chosen_sizes, first_devices, largest_mesh
+from replicax.run.mesh import choose_mesh, chosen_sizes, first_devices, largest_mesh
 from replicax.run.storage import checkpoint, commits
 
 
@@ -54,7 +55,7 @@ def test_two_processes_give_the_numbers_of_one(paper, launched):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_every_process_writes_its_own_replicas(paper, launched, folder, tmp_path):
     """And any other number of processes reads them."""
-    run = Path(shutil.copytree(folder / layouts.IN_FOLDER, tmp_path / "run"))
+    run = Path(shutil.copytree(folder / layout_cases.IN_FOLDER, tmp_path / "run"))
     commit = commits.read(run, 400)
     kept = sorted(path.name for path in (run / "checkpoints").iterdir())
     assert kept == sorted(map(str, commits.steps(run))) and len(kept) == 2, "nothing else is left"
@@ -75,7 +76,7 @@ def test_a_network_goes_on_in_another_number_of_processes(folder):
     layouts.launch(folder, "network_in_folder")
     for resumed in layouts.run_layouts(folder, "network_resumed", "1", "4"):
         assert_same(whole, resumed)
-    shutil.rmtree(folder / layouts.IN_FOLDER)
+    shutil.rmtree(folder / layout_cases.IN_FOLDER)
     layouts.run_layouts(folder, "network_in_folder", "2")
     for resumed in layouts.launch(folder, "network_resumed"):
         assert_same(whole, resumed)
@@ -120,7 +121,7 @@ def test_a_run_goes_on_with_the_same_numbers_on_other_devices(paper, folder):
 def test_only_energies_cross_in_a_step(case):
     found = crossings_of(case)
     at_every_step = [one for one in found if one.in_loop and not one.in_branch]
-    energies = layouts.NUM_REPLICAS * (layouts.NUM_CHAINS if case == "hmc" else 1)
+    energies = layout_cases.NUM_REPLICAS * (layout_cases.NUM_CHAINS if case == "hmc" else 1)
     assert at_every_step, "energies must cross"
     assert all(one.size <= energies for one in at_every_step), at_every_step
     # Parameters cross where a replica restarts, or while step sizes are tuned; else not.
