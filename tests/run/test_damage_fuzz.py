@@ -183,14 +183,14 @@ def test_a_damaged_folder_is_resumed_as_it_was_or_refused(stopped, answers, dama
 
 
 @pytest.mark.slow
-@times(2_000)
+@times(600)
 @given(damages=DAMAGES)
-def test_2000_damaged_folders_are_loaded_or_refused(stopped, answers, damages, capsys):
+def test_600_damaged_folders_are_loaded_as_they_were_or_refused(stopped, answers, damages, capsys):
     check_load(stopped, answers, damages)
 
 
 @pytest.mark.slow
-@times(300)
+@times(80)
 @given(damages=DAMAGES)
-def test_300_damaged_folders_are_resumed_or_refused(stopped, answers, damages):
+def test_80_damaged_folders_are_resumed_as_they_were_or_refused(stopped, answers, damages):
     check_resume(stopped, answers, damages)
