@@ -22,7 +22,7 @@ def folder(tmp_path_factory):
 
 
 # Gradients of the largest array of parameters, of the replicas that are together.
-GRADIENTS = {"normalised": 2 * np.prod(layout_cases.NORMALISED), "network": 144, "regression": 12}
+GRADIENTS = {"normalised": 2 * np.prod(layout_cases.NORMALISED), "network": 144, "regression": 6}
 
 
 @pytest.mark.parametrize(
