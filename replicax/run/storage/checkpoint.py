@@ -29,7 +29,8 @@ def copy_arrays(tree: Any) -> dict[str, Any]:
     """Return the leaves by path, copied: the loop may write over its own. Empty ones, which Orbax
     does not take, are left out.
 
-    Arrays of which other processes have parts stay where they are; all processes have to call this.
+    Arrays of which other processes have parts stay spread, in the memory of the hosts; all
+    processes have to call this.
     """
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {_name(path): _copy(leaf) for path, leaf in leaves if leaf.size}
@@ -38,8 +39,6 @@ def copy_arrays(tree: Any) -> dict[str, Any]:
 def _copy(leaf: Any) -> Any:
     if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
         return np.array(leaf)
-    if jax.default_backend() == "cpu":
-        return jax.numpy.copy(leaf)
     return jax.device_put(leaf, leaf.sharding.with_memory_kind("pinned_host"))
 
 
