@@ -14,7 +14,7 @@ from replicax.algorithm.step import build_parts
 from replicax.algorithm.target import as_target
 from replicax.algorithm.tuning import Tuning
 from replicax.run import compiled_loop
-from replicax.run.batches import NoBatches
+from replicax.run.batches import Batches, NoBatches
 from replicax.run.devices import place, spread_over
 from replicax.run.initial import initial_carry, seed_keys
 from replicax.run.options import Options
@@ -34,11 +34,18 @@ class Loop:
     """The compiled chunk of `rx.sample`: each call does `steps` more steps."""
 
     def __init__(
-        self, target: Any, params: Any, steps: int, devices: int = 1, **given: Any
+        self,
+        target: Any,
+        params: Any,
+        steps: int,
+        devices: int = 1,
+        data_parallel: int = 1,
+        batches: Batches | None = None,
+        **given: Any,
     ) -> None:
         options = Options(**{"num_steps": 200_000, **given}).complete()
-        program = build_program(options, as_target(target), NoBatches())
-        self.program, self.steps = spread_over(program, devices), steps
+        program = build_program(options, as_target(target), batches or NoBatches())
+        self.program, self.steps = spread_over(program, devices, data_parallel), steps
         self.keys, _ = seed_keys(options.seed, options.num_chains)
         self.carry = place(self.program, initial_carry(self.program, params))
         self._chunk = compiled_loop.build_chunk(self.program, self.keys, steps)
@@ -55,7 +62,7 @@ class Loop:
 
     def _arguments(self) -> tuple:
         slots = draw_slots(self.program, int(self.carry.state.step), self.steps, self.steps)
-        return self.carry, None, self.steps, slots
+        return self.carry, self.program.batches.data, self.steps, slots
 
     def body_ops(self) -> dict[str, int]:
         """How many operations of each kind one step launches, by the compiled program."""

@@ -10,7 +10,7 @@ from replicax.algorithm.target import Target
 from replicax.algorithm.tuning import Gain
 from replicax.errors import check_folder, show
 from replicax.results.posterior import Posterior
-from replicax.run import defaults, fingerprint, processes, pytrees
+from replicax.run import defaults, fingerprint, pytrees
 from replicax.run.devices import spread_over
 from replicax.run.host_loop import Callback, run
 from replicax.run.initial import check_memory, have_one_start, initial_carry, use_rows
@@ -18,7 +18,7 @@ from replicax.run.inputs import in_unit_of, target_and_batches
 from replicax.run.options import Options, check_watchers
 from replicax.run.program import Programs, build_program
 from replicax.run.settings import num_replicas as resolve_num_replicas
-from replicax.run.storage.folder import new_records, open_records
+from replicax.run.storage.folder import open_records, records_of_run
 from replicax.run.storage.metadata import Metadata, describe_machine
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def sample(
     programs: Programs | None = None,
     note: dict[str, Any] | None = None,
     devices: Any = None,
+    data_parallel: int = 1,
 ) -> Posterior:
     """Sample exp(-energy), or an `rx.bayesian` posterior, by replica exchange.
 
@@ -130,9 +131,10 @@ def sample(
             By default all rows, as rarely as keeps the cost below half of that of the moves.
         programs: an `rx.Programs()` that several calls share, so that they compile once.
         note: plain data to keep in the run folder.
-        devices: "all", a number of them, or a `jax.sharding.Mesh` with the axes "chain" and
-            "replica": replicas and chains are spread over them. By default all accelerators, or one
-            CPU.
+        devices: "all", a number of them, or a `jax.sharding.Mesh` with some of the axes "chain",
+            "replica" and "data": chains and replicas are spread over the former, and devices along
+            the last share the rows of mini-batches. By default all accelerators, or one CPU.
+        data_parallel: how many devices share each replica, and the rows of its mini-batches.
 
     >>> import jax.numpy as jnp, replicax as rx
     >>> posterior = rx.sample(
@@ -192,11 +194,11 @@ def sample(
     options = in_unit_of(target_or_energy, Options(**choices).complete())
     params = getattr(target_or_energy, "start", None) if params is None else params
     check_memory(params, num_chains, resolve_num_replicas(options))
-    program = spread_over(build_program(options, target, source), devices)
+    program = spread_over(build_program(options, target, source), devices, data_parallel)
     carry = initial_carry(program, params, programs)
     program = use_rows(program, carry)
     like = jax.eval_shape(pytrees.first, carry.state.points)
-    with new_records(processes.own_folder(run_dir)) as records:
+    with records_of_run(run_dir) as records:
         records.write_metadata(
             Metadata(
                 kind="sample",

@@ -49,6 +49,7 @@ def resume(
     force: bool = False,
     note: dict[str, Any] | None = None,
     devices: Any = None,
+    data_parallel: int = 1,
     **given: Any,
 ) -> Posterior:
     """Continue the run in a folder, bit for bit as if it had never stopped.
@@ -56,7 +57,8 @@ def resume(
     `num_steps` extends the run to that many steps in all. Batches are not stored: give the same
     again. `params` is needed only where its containers are not dicts, lists and tuples; a kernel,
     gain, schedule or rule of your own must be given again, too. A target or data that do not fit
-    the run are refused; `force=True` goes on with them. `devices` may be others than before.
+    the run are refused; `force=True` goes on with them. `devices` and `data_parallel` may be others
+    than before.
     """
     check_watchers(progress, callback)
     given |= {
@@ -76,12 +78,13 @@ def resume(
                 callback=callback,
                 force=force,
                 devices=devices,
+                data_parallel=data_parallel,
                 **given,
             )
         _check_given(given)
         options = Options.from_json(records.metadata.options, given)
         program = _program_again(records, options, target, batches, batch_size)
-        program = spread_over(program, devices)
+        program = spread_over(program, devices, data_parallel)
         like = point_like(records, params)
         keys, _ = seed_keys(program.seed, program.num_chains)
         check_energy(program.target, like, program.batches.first(keys[0]), keys[0])

@@ -1,10 +1,12 @@
 """Short runs on several layouts of devices, for tests: `python layouts.py FOLDER CASE LAYOUT ...`.
 
-A layout is a number of devices, "1" to "4", or "2x2", two parts of the chains by two parts of the
-replicas. Each run leaves FOLDER/CASE-LAYOUT.npz. Under `replicax launch` the layout is "all", and
-every process leaves FOLDER/CASE-all-NUMBER.npz.
+A layout is a number of devices, "1" to "4"; "2x2", two parts of the chains by two parts of the
+replicas; or "rows" or "rows4", where two or four devices share each replica; these also leave what
+crossed between devices. Each run leaves FOLDER/CASE-LAYOUT.npz. Under `replicax launch` the layout
+is "all", and every process leaves FOLDER/CASE-all-NUMBER.npz.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -12,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from layout_cases import CASES
 
 DEVICES = "--xla_force_host_platform_device_count={}"
+_SECONDS = 900  # on a machine that others use, too
 # Without fused multiply-add, programs for other shapes round alike: see docs/scaling.md.
 SAME_ROUNDING = "--xla_cpu_max_isa=AVX"
-NUM_REPLICAS, NUM_CHAINS = 4, 2
 NAMES = ("draws", "energies", "rung_of", "learning_rates", "temperatures", "buffer", "round_trips")
 
 
@@ -39,148 +42,31 @@ def run_layouts(folder: Path, case: str, *layouts: str, devices: int = 4) -> lis
     """Run a case in a process of its own, and return what each layout left."""
     command = [sys.executable, __file__, str(folder), case, *layouts]
     done = subprocess.run(
-        command, env=optimised(devices), capture_output=True, text=True, timeout=300
+        command, env=optimised(devices), capture_output=True, text=True, timeout=_SECONDS
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return [load(folder, case, layout) for layout in layouts]
 
 
-def launch(folder: Path, case: str, processes: int = 2, devices: int = 2) -> list[dict]:
+def launch(
+    folder: Path, case: str, processes: int = 2, devices: int = 2, layout: str = "all"
+) -> list[dict]:
     """Run a case in several processes, and return what each has."""
     command = [sys.executable, "-m", "replicax", "launch", "--processes", str(processes), "--"]
     done = subprocess.run(
-        [*command, sys.executable, __file__, str(folder), case, "all"],
+        [*command, sys.executable, __file__, str(folder), case, layout],
         env=optimised(devices),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=_SECONDS,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return [load(folder, case, f"all-{number}") for number in range(processes)]
+    return [load(folder, case, f"{layout}-{number}") for number in range(processes)]
 
 
 def load(folder: Path, case: str, layout: str) -> dict[str, np.ndarray]:
     with np.load(folder / f"{case}-{layout}.npz") as arrays:
         return dict(arrays)
-
-
-def paper(devices: Any, **options: Any) -> Any:
-    """The paper's recipe on the 25 modes, one replica a device at four."""
-    import replicax as rx
-
-    chosen = {
-        "num_replicas": NUM_REPLICAS,
-        "learning_rate": (0.003, 0.6),
-        "num_steps": 400,
-        "burn_in": 50,
-    }
-    return rx.sample(
-        rx.targets.modes25(),
-        rx.targets.modes25_start,
-        track_best=True,
-        devices=devices,
-        progress=False,
-        **chosen | options,
-    )
-
-
-def hmc(devices: Any, **options: Any) -> Any:
-    """The defaults without a learning rate: step sizes and temperatures are tuned."""
-    import jax.numpy as jnp
-
-    import replicax as rx
-
-    chosen = {"num_replicas": NUM_REPLICAS, "num_chains": NUM_CHAINS, "num_steps": 300}
-    return rx.sample(
-        lambda x: jnp.sum((x**2 - 4) ** 2) / 2,
-        jnp.zeros(3),
-        devices=devices,
-        progress=False,
-        **chosen | options,
-    )
-
-
-def network(devices: Any, **options: Any) -> Any:
-    """A tiny network that swaps, with restarts of broken replicas."""
-    from tiny_networks import EXCHANGING, NETWORK, tiny_problem
-
-    import replicax as rx
-
-    chosen = EXCHANGING | {"num_replicas": NUM_REPLICAS, "keep_networks": True, "temperature": 1e-3}
-    return rx.train(tiny_problem(), NETWORK.init, devices=devices, **chosen | options)
-
-
-def sequential(devices: Any) -> Any:
-    """One pair after another, each judged on fresh energies."""
-    return paper(devices, schedule="adj")
-
-
-def rows(devices: Any) -> Any:
-    """Mini-batches whose rows tell the noise of the energies."""
-    import jax.numpy as jnp
-
-    import replicax as rx
-
-    data = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
-    return rx.sample(
-        lambda x, batch: 40 * jnp.mean(jnp.sum((x - batch) ** 2, axis=1)),
-        jnp.zeros(2),
-        batches=data,
-        batch_size=8,
-        num_steps=200,
-        num_replicas=NUM_REPLICAS,
-        learning_rate=1e-3,
-        temperature=(1.0, 4.0),
-        rule="bias_corrected",
-        swap_every=2,
-        kernel="sghmc",
-        devices=devices,
-        progress=False,
-    )
-
-
-def broken(devices: Any) -> Any:
-    """Hot replicas that break and restart from colder ones on other devices."""
-    import jax.numpy as jnp
-
-    import replicax as rx
-
-    return rx.sample(
-        lambda x: jnp.where(jnp.abs(x[0]) < 2.5, jnp.sum((x**2 - 1) ** 2), jnp.nan),
-        jnp.zeros(2),
-        num_steps=300,
-        num_replicas=NUM_REPLICAS,
-        num_chains=NUM_CHAINS,
-        learning_rate=(0.01, 0.5),
-        temperature=(0.5, 3.0),
-        rule="metropolis",
-        on_nonfinite="restart",
-        draw_rungs="all",
-        devices=devices,
-        progress=False,
-    )
-
-
-def resumed(devices: Any) -> Any:
-    """A run that begins on all devices and is continued on the given ones."""
-    import tempfile
-
-    import replicax as rx
-
-    folder = tempfile.mkdtemp()
-    paper("all", num_steps=150, run_dir=folder)
-    return rx.resume(folder, rx.targets.modes25(), num_steps=400, devices=devices, progress=False)
-
-
-CASES = {
-    "paper": paper,
-    "hmc": hmc,
-    "network": network,
-    "sequential": sequential,
-    "rows": rows,
-    "broken": broken,
-    "resumed": resumed,
-}
 
 
 def numbers(posterior: Any) -> dict[str, np.ndarray]:
@@ -201,18 +87,26 @@ def devices_of(layout: str) -> Any:
 
     if layout == "2x2":
         return jax.make_mesh((2, 2), ("chain", "replica"))
+    if layout == "rows":
+        return jax.make_mesh((2, 2), ("data", "replica"))
+    if layout == "rows4":
+        return jax.make_mesh((4,), ("data",))
     return layout if layout == "all" else int(layout)
 
 
 def main() -> None:
     import jax
+    from crossings import recorded
 
     import replicax as rx
 
     folder, case, *layouts = sys.argv[1:]
     shared = rx.connect()
     for layout in layouts:
-        found = numbers(CASES[case](devices_of(layout)))
+        shares_rows = layout.startswith("rows")
+        crossed = recorded(Path(folder) / f"{case}-{layout}.json")
+        with crossed if shares_rows else contextlib.nullcontext():
+            found = numbers(CASES[case](devices_of(layout)))
         name = f"{layout}-{jax.process_index()}" if shared else layout
         np.savez(Path(folder) / f"{case}-{name}.npz", **found)
 

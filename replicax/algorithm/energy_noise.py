@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm.spread import WHOLE, Spread
+from replicax.algorithm.spread import WHOLE, Spread, share_rows
 from replicax.algorithm.target import Target
 
 _BATCH = 2**32 - 1  # apart from the numbers of the keys of an estimate
@@ -32,7 +32,7 @@ class FreshBatches:
     whole: Any = None  # all rows
 
     def __call__(self, key: Array) -> Any:
-        return self.draw(key)
+        return share_rows(self.draw(key))
 
 
 def batch_key(key: Array) -> Array:

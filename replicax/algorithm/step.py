@@ -17,6 +17,7 @@ from replicax.algorithm.exchange import decide
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import Randomness, build_draw
+from replicax.algorithm.spread import on_all
 from replicax.algorithm.state import Info, Settings, State
 from replicax.algorithm.target import Target, as_target
 
@@ -143,6 +144,9 @@ def move(
     tunes = False if sizes is None else state.step < sizes.until
     particles, model_state, energy_of, observed = move_all(
         random, state.replicas, state.model_state, rung, *batches, tunes
+    )
+    particles, model_state, energy_of, observed = on_all(
+        (particles, model_state, energy_of, observed)
     )
     energy_of = energy_of.astype(state.buffer.dtype)
     if settings.restarts:

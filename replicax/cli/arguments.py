@@ -31,6 +31,10 @@ Devices = Annotated[
         show_default="all accelerators, or one CPU",
     ),
 ]
+DataParallel = Annotated[
+    int,
+    typer.Option(min=1, metavar="N", help="Devices that share each replica and its mini-batches."),
+]
 Coordinator = Annotated[
     str | None,
     typer.Option(

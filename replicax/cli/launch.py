@@ -135,8 +135,10 @@ def _resuming(command: list[str]) -> list[str]:
     if place is None or folder is None or not (Path(folder) / "run.json").exists():
         return command
     resumed = [*command[:place], "resume", folder]
-    devices = _value_of("--devices", command)
-    return resumed if devices is None else [*resumed, "--devices", devices]
+    for option in ("--devices", "--data-parallel"):
+        value = _value_of(option, command)
+        resumed += [] if value is None else [option, value]
+    return resumed
 
 
 def _value_of(option: str, command: list[str]) -> str | None:

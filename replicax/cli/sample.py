@@ -9,6 +9,7 @@ from replicax.cli import arguments, folders, output, train
 from replicax.cli.arguments import (
     CheckpointEvery,
     Coordinator,
+    DataParallel,
     Devices,
     Json,
     KeepCheckpoints,
@@ -136,6 +137,7 @@ def sample(
     checkpoint_every: CheckpointEvery = None,
     keep_checkpoints: KeepCheckpoints = 2,
     devices: Devices = None,
+    data_parallel: DataParallel = 1,
     coordinator: Coordinator = None,
     num_processes: NumProcesses = None,
     process_id: ProcessId = None,
@@ -215,6 +217,7 @@ def sample(
             keep_checkpoints=keep_checkpoints,
             note=spec.to_note(),
             devices=arguments.read_devices(devices),
+            data_parallel=data_parallel,
         )
     return finish(posterior, as_json)
 
@@ -245,6 +248,7 @@ def resume(
         bool, typer.Option("--force", help="Go on with a target or data that do not fit the run.")
     ] = False,
     devices: Devices = None,
+    data_parallel: DataParallel = 1,
     coordinator: Coordinator = None,
     num_processes: NumProcesses = None,
     process_id: ProcessId = None,
@@ -273,6 +277,7 @@ def resume(
             "keep_checkpoints": keep_checkpoints,
             "force": force,
             "devices": arguments.read_devices(devices),
+            "data_parallel": data_parallel,
         }
         return train.resume(run_dir, metadata, epochs, progress, as_json, saving)
     spec = TargetSpec.from_note(metadata.note)
@@ -302,6 +307,7 @@ def resume(
             force=force,
             note=spec.to_note(),
             devices=arguments.read_devices(devices),
+            data_parallel=data_parallel,
         )
     if steps is None and folders.is_finished(metadata) and output.writes():
         typer.echo("This run was already finished; make it longer with --steps N.", err=True)

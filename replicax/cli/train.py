@@ -10,6 +10,7 @@ from replicax.cli import arguments, folders, output
 from replicax.cli.arguments import (
     CheckpointEvery,
     Coordinator,
+    DataParallel,
     Devices,
     Json,
     KeepCheckpoints,
@@ -177,6 +178,7 @@ def train(
     checkpoint_every: CheckpointEvery = None,
     keep_checkpoints: KeepCheckpoints = 2,
     devices: Devices = None,
+    data_parallel: DataParallel = 1,
     coordinator: Coordinator = None,
     num_processes: NumProcesses = None,
     process_id: ProcessId = None,
@@ -238,6 +240,7 @@ def train(
         "checkpoint_every": read_interval(checkpoint_every),
         "keep_checkpoints": keep_checkpoints,
         "devices": arguments.read_devices(devices),
+        "data_parallel": data_parallel,
     }
     task = _task(
         model, data, batch_size, augment, bf16, weight_decay, unit, validation, data_dir, download

@@ -1,10 +1,12 @@
 """`classification`: a network and classes as a posterior, by mean cross-entropy."""
 
+import functools
 from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 
@@ -16,6 +18,7 @@ from replicax.networks.likelihoods import Categorical
 from replicax.networks.predictor import Predictor
 from replicax.networks.problem import FITS, Supervised, Test, supervised
 from replicax.nn.network import Network
+from replicax.run.source_batches import is_source
 
 
 def classification(
@@ -37,15 +40,25 @@ def classification(
     inputs of floating point, which are used as they are: neither normalised nor augmented. Then
     `test=(inputs, labels)` are what networks are tested on, if they are, and `num_classes` is the
     highest label and one unless given.
+
+    It may also be a source whose mini-batches are such pairs, as `supervised` takes them; then
+    `num_classes` is needed, and `prepare` may turn images of bytes into inputs.
     """
     is_pair = isinstance(dataset, tuple | list) and not isinstance(dataset, Dataset)
-    if not isinstance(network, Network) or not (isinstance(dataset, Dataset) or is_pair):
+    is_stream = not isinstance(dataset, Dataset) and is_source(dataset, options.get("num_rows"))
+    known = isinstance(dataset, Dataset) or is_pair or is_stream
+    if not isinstance(network, Network) or not known:
         raise ValueError(
             f"The network is {show(network)} and the dataset {show(dataset)}; give an "
-            "rx.nn.Network first and an rx.data.Dataset, or arrays (inputs, labels), second."
+            "rx.nn.Network first and an rx.data.Dataset, arrays (inputs, labels), or a source of "
+            "such pairs, second."
         )
     check_flag("augment", augment)
-    if not isinstance(dataset, Dataset):
+    if is_stream:
+        data, name, augmented, normalised = dataset, "The source", None, lambda images: images
+        num_classes = _classes_of_source(num_classes)
+        tested = None if test is None else _test_arrays(test, num_classes)
+    elif not isinstance(dataset, Dataset):
         data, tested, num_classes = _pairs(dataset, test, num_classes)
         name, augmented, normalised = "The data", None, lambda images: images
     elif test is not None or num_classes is not None:
@@ -86,9 +99,14 @@ def classification(
         return outputs(params, model_state, normalised(images), False)[0]
 
     judged = None if tested is None else Test(logits, *tested, num_classes)  # type: ignore[arg-type]
-    options = {"batch_size": batch_size, "prepare": prepare, "test": judged, **options}
+    prepared = None if is_stream else prepare
+    options = {"batch_size": batch_size, "prepare": prepared, "test": judged, **options}
     problem = supervised(loss_fn, data, **options)
-    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), data[0])
+    inputs = (None if tested is None else tested[0]) if is_stream else data[0]
+    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), inputs)
+    if is_stream:
+        check = functools.partial(_check_batch, num_classes, options["prepare"] is not None)
+        problem = replace(problem, batches=replace(problem.batches, check=check))  # type: ignore
     return replace(problem, predictor=Predictor(logits, Categorical(num_classes), like))
 
 
@@ -103,6 +121,39 @@ def _pairs(dataset: Any, test: Any, num_classes: int | None) -> tuple[Any, Any, 
     data = inputs, as_labels("dataset[1]", labels, count)
     if test is None:
         return data, None, count
+    tested = _test_arrays(test, count)
+    check_like("test", tested[0], data[0])
+    return data, tested, count
+
+
+def _classes_of_source(num_classes: Any) -> int:
+    """Return the number of classes of a source, which has to be given."""
+    if num_classes is None:
+        raise ValueError(
+            "num_classes is not given, and the data are a source, whose labels nobody knows before "
+            "they are read: write num_classes=..., the number of classes."
+        )
+    at_least("num_classes", num_classes, 1)
+    return num_classes
+
+
+def _test_arrays(test: Any, num_classes: int) -> tuple[Any, Any]:
+    """Return arrays (inputs, labels) to test networks with."""
     inputs, labels = check_pair("test", test, "labels")
-    check_like("test", inputs, data[0])
-    return data, (inputs, as_labels("test[1]", labels, count)), count
+    return inputs, as_labels("test[1]", labels, num_classes)
+
+
+def _check_batch(num_classes: Any, is_prepared: bool, name: str, batch: Any) -> tuple[Any, Any]:
+    """Return a batch of a source with labels that are class numbers, if it has them."""
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise ValueError(
+            f"{name} is of type {type(batch).__name__}; let the source give pairs of arrays "
+            "(inputs, labels)."
+        )
+    inputs, labels = batch
+    if not is_prepared and any(leaf.dtype == np.uint8 for leaf in jax.tree.leaves(inputs)):
+        raise ValueError(
+            f"{name} has inputs of bytes; give a prepare(key, batch) that turns them into numbers "
+            "of floating point, or let the source do so."
+        )
+    return inputs, as_labels(f"{name}[1]", labels, num_classes)

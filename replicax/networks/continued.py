@@ -43,6 +43,7 @@ def resume_training(
     keep_checkpoints: int | None = None,
     force: bool = False,
     devices: Any = None,
+    data_parallel: int = 1,
 ) -> Trained:
     """Continue the training in a folder, bit for bit; more `epochs` make it longer.
 
@@ -63,6 +64,7 @@ def resume_training(
             callback=callback,
             force=force,
             devices=devices,
+            data_parallel=data_parallel,
             method=method,
             kernel=kernel,
             rate_schedule=rate_schedule,
@@ -84,6 +86,7 @@ def resume_records(
     callback: Callback | Sequence[Callback] | None = None,
     force: bool = False,
     devices: Any = None,
+    data_parallel: int = 1,
     **given: Any,
 ) -> Trained:
     """Continue the training whose records were opened; see `resume_training`."""
@@ -101,7 +104,7 @@ def resume_records(
     program = build_training(problem, options)
     if records.metadata.resolved["row_energies"]:
         program = replace(program, target=with_row_energies(program.target))
-    program, like = spread_over(program, devices), point_like(records)
+    program, like = spread_over(program, devices, data_parallel), point_like(records)
     if not force:
         fingerprint.check(records.folder, program, like, records.metadata.fingerprint)
     restored = _restore(records, problem, options, program, like)

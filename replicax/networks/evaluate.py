@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from replicax.algorithm.spread import share_rows
 from replicax.networks import kept
 from replicax.networks.cold_part import ColdPart
 from replicax.networks.kept import Keeper
@@ -100,7 +101,8 @@ def _build_outputs(test: Any) -> Callable[[Any, Any], Array]:
         params, model_state = points
 
         def of_batch(rows: Array) -> Array:
-            return one_batch(params, model_state, jax.tree.map(lambda x: x[rows], inputs))
+            batch = share_rows(jax.tree.map(lambda x: x[rows], inputs))
+            return one_batch(params, model_state, batch)
 
         values = jnp.moveaxis(jax.lax.map(of_batch, rows), 1, 0)
         return values.reshape(len(values), rows.size, *values.shape[3:])[:, :num_rows]

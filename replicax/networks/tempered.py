@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from replicax.algorithm.spread import share_rows
 from replicax.networks.problem import Supervised
 from replicax.run.batches import EpochBatches
 
@@ -81,7 +82,7 @@ def _whole_energy(energy_at: Any, batches: EpochBatches) -> Any:
 
     def of_rows(point: Any, rows: Any) -> Array:
         prepared = rows if batches.prepare is None else batches.prepare(key, rows)
-        return energy_at(point, prepared, key)
+        return energy_at(point, share_rows(prepared), key)
 
     def energy(point: Any, data: Any) -> Array:
         whole = num_whole * size

@@ -21,12 +21,12 @@ from replicax.networks.problems import check_start
 from replicax.networks.tempered import check_posterior
 from replicax.networks.trained import Trained
 from replicax.nn.network import Network
-from replicax.run import fingerprint, processes, pytrees
+from replicax.run import fingerprint, pytrees
 from replicax.run.devices import spread_over
 from replicax.run.host_loop import Callback, run
 from replicax.run.initial import check_memory, initial_carry, per_replica, use_rows
 from replicax.run.options import check_watchers
-from replicax.run.storage.folder import new_records
+from replicax.run.storage.folder import records_of_run
 from replicax.run.storage.metadata import Metadata, describe_machine
 
 
@@ -72,6 +72,7 @@ def train(
     keep_checkpoints: int = 2,
     note: dict[str, Any] | None = None,
     devices: Any = None,
+    data_parallel: int = 1,
 ) -> Trained:
     """Sample networks; the defaults are the paper's DEO*-mSGD for CIFAR-100 (section 5.2).
 
@@ -120,7 +121,7 @@ def train(
             of the test, running average); the numbers it returns, a dict, join `Trained.epochs`.
         checkpoint_every, keep_checkpoints: as in `rx.sample`.
         note: plain data to keep in the run folder.
-        devices: as in `rx.sample`.
+        devices, data_parallel: as in `rx.sample`.
     """
     _check_call(problem, start, note)
     check_watchers(progress, callback)
@@ -163,7 +164,7 @@ def train(
     )
     from_folder = isinstance(start, str | Path)
     check_memory(None if from_folder else start, 1, options.num_replicas)
-    program = spread_over(build_training(problem, options), devices)
+    program = spread_over(build_training(problem, options), devices, data_parallel)
     if from_folder:
         start = per_replica(networks_of(start, problem, program.num_replicas), by_chain=False)
     carry = initial_carry(program, problem.start(start))
@@ -180,7 +181,7 @@ def train(
         check_posterior(problem, like, options.method_name)
     evaluation = build_evaluation(problem, options, like, starts)
     sampler = options.sampler(problem)
-    with new_records(processes.own_folder(run_dir)) as records:
+    with records_of_run(run_dir) as records:
         records.write_metadata(
             Metadata(
                 kind="train",

@@ -52,8 +52,10 @@ class Posterior:
     @property
     def result(self) -> Result:
         """How the run ended: a code and a sentence."""
-        unended = {"code": "running", "sentence": "The run has not ended (or was killed)."}
-        return Result(**(self.metadata.result or unended))
+        ended = self.metadata.result
+        if ended is None:
+            return Result("running", "The run has not ended (or was killed).")
+        return Result(ended["code"], ended["sentence"])
 
     @property
     def num_chains(self) -> int:

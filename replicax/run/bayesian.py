@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from replicax.algorithm.energy_noise import FreshBatches
+from replicax.algorithm.spread import share_rows
 from replicax.algorithm.target import Target
 from replicax.algorithm.tracing import explained
 from replicax.errors import check_function, show
@@ -204,16 +205,19 @@ def _in_pieces(of_rows: Callable[[Any, Any], Array], num_rows: int) -> Callable[
     """Return the energy over all rows, evaluated in pieces."""
     num_pieces, rest = divmod(num_rows, _PIECE_ROWS)
 
+    def sum_over(params: Any, rows: Any) -> Array:
+        return jnp.sum(of_rows(params, share_rows(rows)))
+
     def energy(params: Any, data: Any) -> Array:
         if num_pieces == 0 or (num_pieces == 1 and rest == 0):
-            return -jnp.sum(of_rows(params, data))
+            return -sum_over(params, data)
         whole = num_pieces * _PIECE_ROWS
         pieces = jax.tree.map(
             lambda leaf: leaf[:whole].reshape(num_pieces, _PIECE_ROWS, *leaf.shape[1:]), data
         )
-        total = jnp.sum(jax.lax.map(lambda piece: jnp.sum(of_rows(params, piece)), pieces))
+        total = jnp.sum(jax.lax.map(lambda piece: sum_over(params, piece), pieces))
         if rest:
-            total = total + jnp.sum(of_rows(params, jax.tree.map(lambda leaf: leaf[whole:], data)))
+            total = total + sum_over(params, jax.tree.map(lambda leaf: leaf[whole:], data))
         return -total
 
     return energy

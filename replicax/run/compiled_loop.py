@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from replicax.algorithm.randomness import draw_block
+from replicax.algorithm.spread import on_all, share_rows
 from replicax.algorithm.state import State
 from replicax.algorithm.step import build_parts
 from replicax.run import counters, devices
@@ -91,7 +92,7 @@ def _build_spread_chunk(program: Program, keys: Array, capacity: int) -> Callabl
         counts = counts._replace(best=spread.join(counts.best))
         rows = rows._replace(count=None, draws=spread.join(rows.draws)), rows.count
         carry = _but_replicas(spread.all_chains, carry._replace(counters=counts))
-        return carry, spread.all_chains(rows[0], axis=1)._replace(count=rows[1])
+        return on_all((carry, spread.all_chains(rows[0], axis=1)._replace(count=rows[1])))
 
     assert program.mesh is not None
     return devices.SpreadChunk(program.mesh, part, keys)
@@ -164,7 +165,7 @@ def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, 
     longest = min(program.history_every, capacity)
 
     def step(random, state, counts, plan, data, place):
-        batch = batches.take(data, plan, random.batch, state.step, place)
+        batch = share_rows(batches.take(data, plan, random.batch, state.step, place))
         after, info = advance(random, state, batch, batches.fresh(data, state.step, place))
         scored = state if settings.energy_at == "before" else after
         counts = counters.count(

@@ -1,12 +1,13 @@
-"""The devices of a run: which of them share the work, and where its arrays are.
+"""The devices of a run: where its arrays are, and programs for several of them.
 
 Replicas are spread over the axis "replica" of a mesh of devices, chains over the axis "chain".
 Points, kernel memory and model states stay on the device of their replica for the whole run; all
-else (ladder, index process, energies, counters) is small and the same on all devices.
+else (ladder, index process, energies, counters) is small and the same on all devices. The devices
+along the axis "data", where there is one, have the same replicas and share the rows of
+mini-batches.
 """
 
 import functools
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -17,9 +18,10 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from replicax.algorithm.spread import CHAIN, REPLICA, Spread
+from replicax.algorithm.spread import CHAIN, DATA, REPLICA, Spread, on_all
 from replicax.algorithm.state import State
 from replicax.run.counters import Counters
+from replicax.run.mesh import check_rows, choose_mesh
 from replicax.run.program import Program
 from replicax.run.rows import Carry
 
@@ -28,119 +30,19 @@ _BY_CHAIN = PartitionSpec(CHAIN)
 _BY_REPLICA = PartitionSpec(CHAIN, REPLICA)
 
 
-def spread_over(program: Program, devices: Any = None) -> Program:
+def spread_over(program: Program, devices: Any = None, data_parallel: int = 1) -> Program:
     """Return the program for the devices that are asked for: "all", a number, or a mesh.
 
-    None is all devices where they are accelerators or belong to several processes, else one.
+    None is all devices where they are accelerators, belong to several processes or share replicas,
+    else one. So many as `data_parallel` says share each replica.
     """
-    mesh = choose_mesh(program.num_chains, program.num_replicas, devices)
+    mesh = choose_mesh(program.num_chains, program.num_replicas, devices, data_parallel)
     if mesh is None:
         return program
+    if DATA in mesh.axis_names:
+        check_rows(program.batches, mesh.shape[DATA])
     spread = Spread(mesh.shape[REPLICA], mesh.shape[CHAIN], program.num_chains > 1)
     return replace(program, mesh=mesh, settings=replace(program.settings, spread=spread))
-
-
-def choose_mesh(num_chains: int, num_replicas: int, devices: Any = None) -> Mesh | None:
-    """Return a mesh with the axes "chain" and "replica", or None for a single device.
-
-    >>> choose_mesh(num_chains=1, num_replicas=8, devices=1) is None
-    True
-    """
-    if isinstance(devices, Mesh):
-        return _checked_mesh(devices, num_chains, num_replicas)
-    sizes = chosen_sizes(num_chains, num_replicas, devices)
-    if sizes == (1, 1) and jax.process_count() == 1:
-        return None
-    used = first_devices(jax.devices(), sizes[0] * sizes[1])
-    return Mesh(np.array(used).reshape(sizes), (CHAIN, REPLICA))
-
-
-def chosen_sizes(num_chains: int, num_replicas: int, devices: Any) -> tuple[int, int]:
-    """Return the sizes of the axes "chain" and "replica" for the devices that are asked for."""
-    wanted = _number_of(devices, jax.devices())
-    sizes = largest_mesh(num_chains, num_replicas, wanted)
-    used = sizes[0] * sizes[1]
-    if used < wanted and (num_chains * num_replicas > 1 or devices is not None):
-        work = f"{num_replicas} replicas"
-        if num_chains > 1:
-            work = f"{num_chains} chains of {work}"
-        if devices is not None and devices != "all":
-            raise ValueError(
-                f"devices is {devices}, but {work} cannot be shared out evenly among them; "
-                f"{used} would do. Or let the number of replicas be a multiple of the devices."
-            )
-        warnings.warn(
-            f"Only {used} of {wanted} devices are used: {work} cannot be shared out evenly among "
-            "more. Let the number of replicas be a multiple of the devices.",
-            stacklevel=5,
-        )
-    return sizes
-
-
-def _number_of(devices: Any, available: list) -> int:
-    """Return how many devices are asked for."""
-    if devices is None:
-        many = available[0].platform != "cpu" or jax.process_count() > 1
-        return len(available) if many else 1
-    if isinstance(devices, str):
-        if devices != "all":
-            raise ValueError(f'devices is {devices!r}; write "all", a number or a mesh.')
-        return len(available)
-    if isinstance(devices, bool) or not isinstance(devices, int | np.integer) or devices < 1:
-        raise ValueError(f'devices is {devices!r}; write "all", a number from 1 on, or a mesh.')
-    if devices > len(available):
-        raise ValueError(
-            f"devices is {devices}, but there are {len(available)} devices of the kind "
-            f'"{available[0].platform}".'
-        )
-    return int(devices)
-
-
-def largest_mesh(num_chains: int, num_replicas: int, devices: int) -> tuple[int, int]:
-    """Return parts of the chains and of the replicas, as many as there are devices if possible;
-    replicas are spread before chains."""
-    choices = [
-        (parts, chain_parts)
-        for parts in range(1, min(num_replicas, devices) + 1)
-        for chain_parts in range(1, min(num_chains, devices // parts) + 1)
-        if num_replicas % parts == 0 and num_chains % chain_parts == 0
-    ]
-    parts, chain_parts = max(choices, key=lambda sizes: (sizes[0] * sizes[1], sizes[0]))
-    return chain_parts, parts
-
-
-def first_devices(available: list, count: int) -> list:
-    """Return the first devices, equally many of each process."""
-    processes = sorted({device.process_index for device in available})
-    if count % len(processes):
-        raise ValueError(
-            f"{len(processes)} processes cannot share {count} devices evenly; let the number of "
-            "replicas be a multiple of the processes."
-        )
-    each = count // len(processes)
-    own = {p: [d for d in available if d.process_index == p] for p in processes}
-    if any(len(devices) < each for devices in own.values()):
-        raise ValueError(f"Not every process has {each} devices; give each the same number.")
-    return [device for process in processes for device in own[process][:each]]
-
-
-def _checked_mesh(mesh: Mesh, num_chains: int, num_replicas: int) -> Mesh:
-    """Return the mesh with both axes, if chains and replicas can be spread over them evenly."""
-    unknown = set(mesh.axis_names) - {CHAIN, REPLICA}
-    if unknown or not mesh.axis_names:
-        raise ValueError(
-            f"The mesh has the axes {mesh.axis_names}; they must be among {(CHAIN, REPLICA)}."
-        )
-    for axis, count in ((CHAIN, num_chains), (REPLICA, num_replicas)):
-        parts = mesh.shape.get(axis, 1)
-        if count % parts:
-            raise ValueError(
-                f'The axis "{axis}" of the mesh has {parts} devices, over which {count} '
-                f"{axis}s cannot be spread evenly."
-            )
-    sizes = mesh.shape.get(CHAIN, 1), mesh.shape.get(REPLICA, 1)
-    grid = mesh.devices if mesh.axis_names != (REPLICA, CHAIN) else mesh.devices.T
-    return Mesh(grid.reshape(sizes), (CHAIN, REPLICA))
 
 
 def place(program: Program, carry: Carry) -> Carry:
@@ -159,9 +61,7 @@ class SpreadChunk:
     def __init__(self, mesh: Mesh, part: Callable, keys: Array) -> None:
         carry = _carry_parts()
         inputs = (carry, _BY_CHAIN, _EVERYWHERE, _EVERYWHERE, _EVERYWHERE)
-        spread = jax.shard_map(
-            part, mesh=mesh, in_specs=inputs, out_specs=(carry, _EVERYWHERE), check_vma=False
-        )
+        spread = _map_parts(part, mesh, inputs, (carry, _EVERYWHERE))
         self.compiled = jax.jit(spread, donate_argnums=0)
         self._mesh, self._data = mesh, _Placed(mesh)
         self._keys = _put(keys, mesh, _BY_CHAIN)
@@ -195,12 +95,19 @@ def _mapped(function: Callable, mesh: Mesh) -> tuple[Callable, "_Placed"]:
         values = function(jax.tree.map(lambda leaf: leaf[0], replicas), shared)
         values = jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, REPLICA, tiled=True), values)
         is_first = jax.lax.axis_index(CHAIN) == 0
-        return jax.tree.map(lambda leaf: jax.lax.psum(leaf * is_first, CHAIN), values)
+        return on_all(jax.tree.map(lambda leaf: jax.lax.psum(leaf * is_first, CHAIN), values))
 
-    spread = jax.shard_map(
-        part, mesh=mesh, in_specs=(_BY_REPLICA, _EVERYWHERE), out_specs=_EVERYWHERE, check_vma=False
-    )
+    spread = _map_parts(part, mesh, (_BY_REPLICA, _EVERYWHERE), _EVERYWHERE)
     return jax.jit(spread), _Placed(mesh)
+
+
+def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callable:
+    """Return the function whose share for one part of chains and replicas is `part`; those who
+    share the rows of a part have one program, which XLA takes apart."""
+    apart = {CHAIN, REPLICA}
+    return jax.shard_map(
+        part, mesh=mesh, in_specs=inputs, out_specs=outputs, axis_names=apart, check_vma=False
+    )
 
 
 class _Placed:

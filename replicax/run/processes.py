@@ -1,7 +1,7 @@
 """Several processes that share a run: how they join, agree, and who writes.
 
 Every process runs the same program on its own devices. The first one alone prints and writes; the
-others keep their records in memory.
+others keep their records in memory, and write their parts of checkpoints.
 """
 
 import os
@@ -87,11 +87,6 @@ def is_first() -> bool:
     return not jax.distributed.is_initialized() or jax.process_index() == 0
 
 
-def own_folder(folder: Any) -> Any:
-    """Return the folder in the first process, None in the others."""
-    return folder if is_first() else None
-
-
 def agree(*values: int | bool) -> list[int]:
     """Return the largest of each value over all processes, which must all ask at the same time."""
     return _gather(values).max(axis=0).tolist()
@@ -125,7 +120,7 @@ def records_to_continue(records: Any) -> Any:
     wait()
     if is_first():
         return records
-    copy = Records()
+    copy = Records(records.folder)
     copy.write_metadata(records.metadata)
     return copy
 

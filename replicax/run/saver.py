@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from replicax.run import devices, processes
+from replicax.run import processes
 from replicax.run.counters import PAIR_COUNTS
 from replicax.run.memory import peak_memory
 from replicax.run.options import checkpoint_interval
@@ -94,38 +94,42 @@ class Saver:
             self.records.keep(values)
             return
         state = None if evaluation is None else evaluation.state
-        arrays = checkpoint.copy_arrays(devices.to_host({"carry": carry, "evaluation": state}))
-        if not isinstance(self.records, FolderRecords):  # the first process writes what all have
+        arrays = checkpoint.copy_arrays({"carry": carry, "evaluation": state})
+        if isinstance(self.records, FolderRecords):
+            rows, write = self.records.take_pending(), self.records.write
+            self.writing = self.worker.submit(write, step, rows, values, arrays, self.keep)
+        else:  # the first process writes all but the checkpoint
             self.records.keep(values)
-            return
-        rows = self.records.take_pending()
-        self.writing = self.worker.submit(self.records.write, step, rows, values, arrays, self.keep)
+            assert self.records.shared is not None
+            self.writing = self.worker.submit(checkpoint.save, self.records.shared, step, arrays)
 
     def wait(self) -> None:
-        """Wait until all is written, or say why it could not be."""
-        if self.writing is None:
-            return
+        """Wait until all processes have written, or say why one could not."""
         writing, self.writing = self.writing, None
-        try:
-            writing.result()
-        except Exception as error:
+        error = None if writing is None else writing.exception()
+        (failed,) = processes.agree(error is not None)
+        if failed:
+            error = error or NotWritten("another process could not write its part.")
             raise NotWritten(_failure(self.records, self.step, error)) from error
 
     def finish(self, result: tuple[str, str]) -> None:
         """Wait until all is written, and write down how the run ended."""
         self.wait()
         try:
-            self.records.write_metadata(self.records.metadata.with_result(*result))
+            self.records.write_metadata(self.records.metadata.with_result(*result, self.step))
         except OSError as error:
             raise NotWritten(_failure(self.records, self.step, error)) from error
 
 
-def _failure(records: Any, step: int, error: Exception) -> str:
+def _failure(records: Any, step: int, error: BaseException) -> str:
     """Return one sentence about a state that could not be written."""
-    folder, before = records.folder, records.commit.step
+    folder = records.shared
     full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
     lines = str(error).splitlines() or [""]
     reason = "no space is left on the disk" if full else f"{type(error).__name__}: {lines[0][:200]}"
+    if not isinstance(records, FolderRecords):  # the first process knows what there is
+        return f"The state of step {step} could not be saved in {folder}: {reason}."
+    before = records.commit.step
     kept = (
         f"The state of step {before} is intact: once that is mended, continue by "
         f"rx.resume({str(folder)!r}, target)."

@@ -34,12 +34,13 @@ class SourceBatches(Batches):
     judges: bool = False  # whether the target can judge swaps on one further batch
     prepare: Callable[[Array, Any], Any] | None = None
     judged_every: int | None = None  # steps; None: no further batches
+    check: Callable[[str, Any], Any] | None = None  # name, batch -> the batch, if it is good
     reader: SourceReader = field(init=False)
 
     data: ClassVar[Any] = None
 
     def __post_init__(self) -> None:
-        self.reader = SourceReader(self.source, self.batch_size)
+        self.reader = SourceReader(self.source, self.batch_size, self.check)
 
     def for_run(self, judged_every: int | None) -> "SourceBatches":
         """Return the batches of a run, which begin with the first epoch."""

@@ -3,7 +3,7 @@ a place that a run folder holds."""
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -37,8 +37,10 @@ class SourceReader:
     is done.
     """
 
-    def __init__(self, source: Any, batch_size: int) -> None:
-        self.source, self.batch_size = source, batch_size
+    def __init__(
+        self, source: Any, batch_size: int, check: Callable[[str, Any], Any] | None = None
+    ) -> None:
+        self.source, self.batch_size, self.check = source, batch_size, check
         self.number = 0  # of the first pending batch
         self.pending: list[Any] = []  # batches read and not yet used
         self.ending: str | None = None  # why there are no more batches
@@ -180,7 +182,8 @@ class SourceReader:
                 f"{name} has the arrays {arrays} in {structure}; the first had {self._kind[1]} in "
                 f"{self._kind[0]}. All need the same containers, shapes and dtypes."
             )
-        return structure.unflatten(leaves)
+        batch = structure.unflatten(leaves)
+        return batch if self.check is None else self.check(name, batch)
 
 
 def _encoded(state: Any) -> str:

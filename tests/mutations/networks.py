@@ -55,6 +55,16 @@ PROBLEM = mutations_of(
 CLASSIFICATION = mutations_of(
     "networks/classification.py",
     (
+        'return inputs, as_labels(f"{name}[1]", labels, num_classes)',
+        "return inputs, labels",
+        "networks/test_classification_sources.py::test_one_hot_labels_and_bytes_are_taken",
+    ),
+    (
+        "if not is_prepared and any(",
+        "if any(",
+        "networks/test_classification_sources.py::test_one_hot_labels_and_bytes_are_taken",
+    ),
+    (
         "augmentation(mean, std) if augment else None",
         "augmentation(mean, std) if not augment else None",
         _AUGMENTED,

@@ -37,6 +37,8 @@ RECORDS = mutations_of(
     ),
 )
 
+_DELETED = "run/test_damage_fuzz.py::test_a_damaged_folder_is_loaded_as_it_was_or_refused"
+
 FOLDER = mutations_of(
     "run/storage/folder.py",
     (
@@ -56,6 +58,7 @@ FOLDER = mutations_of(
     ),
     ("zarr_arrays.cut(self._store, self.commit.groups)", "self._store.exists()", _GROW),
     ("if step <= self.commit.step])", "if step])", _GROW),
+    ("if max(steps, default=-1) < ended else []", "if False else []", _DELETED),
     ("            if with_checkpoint:", "            if False:", f"{_BACK}[no checkpoint]"),
     (
         "values = commits.read_values(folder, commit)",
@@ -164,16 +167,21 @@ CHECKPOINT = mutations_of(
         f"{_BACK}[a file of the checkpoint with a flipped byte]",
     ),
     (
+        "if not name.startswith(others)}",
+        "}",
+        "run/test_devices.py::test_every_process_writes_its_own_replicas",
+    ),
+    (
         "if found != expected:",
         "if found.keys() != expected.keys():",
         "run/test_saver.py::test_a_checkpoint_of_other_shapes_is_refused",
     ),
     (
-        "return {_name(path): np.array(leaf) for path, leaf in leaves if leaf.size}",
-        "return {_name(path[-1:]): np.array(leaf) for path, leaf in leaves if leaf.size}",
+        "return {_name(path): _copy(leaf) for path, leaf in leaves if leaf.size}",
+        "return {_name(path[-1:]): _copy(leaf) for path, leaf in leaves if leaf.size}",
         "run/test_folder.py::test_names_that_look_alike_are_kept_apart",
     ),
-    ("if path.name not in kept:", "if path.name in ():", _KEPT),
+    ("if path.name in kept:", "if path.name:", _KEPT),
 )
 
 LOCK = mutations_of(
@@ -194,8 +202,8 @@ SAVER = mutations_of(
         f"{_FULL}[orbax]",
     ),
     (
-        "before = records.folder, records.commit.step",
-        "before = records.folder, step",
+        "before = records.commit.step",
+        "before = step",
         f"{_FULL}[disk]",
     ),
 )

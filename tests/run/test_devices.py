@@ -1,16 +1,21 @@
 """Replicas and chains over several devices: the same numbers, and only energies cross."""
 
 import re
+import shutil
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
+import layout_cases
 import layouts
 import numpy as np
 import pytest
 from common import slow
 from crossings import crossings, crossings_of
 
-from replicax.run.devices import choose_mesh, chosen_sizes, first_devices, largest_mesh
+import replicax as rx
+from replicax.run.mesh import choose_mesh, chosen_sizes, first_devices, largest_mesh
+from replicax.run.storage import checkpoint, commits
 
 
 def assert_same(one: dict, other: dict) -> None:
@@ -36,9 +41,45 @@ def test_four_devices_give_the_numbers_of_one(paper):
     assert_same(one, four)
 
 
-def test_two_processes_give_the_numbers_of_one(paper, folder):
-    for process in layouts.launch(folder, "paper"):
+@pytest.fixture(scope="module")
+def launched(folder):
+    """What the paper's recipe gives in two processes, with a folder."""
+    return layouts.launch(folder, "in_folder")
+
+
+def test_two_processes_give_the_numbers_of_one(paper, launched):
+    for process in launched:
         assert_same(paper[0], process)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_every_process_writes_its_own_replicas(paper, launched, folder, tmp_path):
+    """And any other number of processes reads them."""
+    run = Path(shutil.copytree(folder / layout_cases.IN_FOLDER, tmp_path / "run"))
+    commit = commits.read(run, 400)
+    kept = sorted(path.name for path in (run / "checkpoints").iterdir())
+    assert kept == sorted(map(str, commits.steps(run))) and len(kept) == 2, "nothing else is left"
+    own = [run / f"checkpoints/400/ocdbt.process_{number}/d" for number in (0, 1)]
+    assert all(list(part.iterdir()) for part in own)
+    checkpoint.check(run, 400, commit.checkpoint)
+    longer = rx.resume(run, rx.targets.modes25(), num_steps=402, progress=False)
+    np.testing.assert_array_equal(paper[0]["draws.0"], longer.draws[:, :350])
+    damaged = max(own[1].iterdir(), key=lambda path: path.stat().st_size)
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="is damaged"):
+        checkpoint.check(run, 400, commit.checkpoint)
+
+
+@pytest.mark.slow
+def test_a_network_goes_on_in_another_number_of_processes(folder):
+    (whole,) = layouts.run_layouts(folder, "network", "1")
+    layouts.launch(folder, "network_in_folder")
+    for resumed in layouts.run_layouts(folder, "network_resumed", "1", "4"):
+        assert_same(whole, resumed)
+    shutil.rmtree(folder / layout_cases.IN_FOLDER)
+    layouts.run_layouts(folder, "network_in_folder", "2")
+    for resumed in layouts.launch(folder, "network_resumed"):
+        assert_same(whole, resumed)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +121,7 @@ def test_a_run_goes_on_with_the_same_numbers_on_other_devices(paper, folder):
 def test_only_energies_cross_in_a_step(case):
     found = crossings_of(case)
     at_every_step = [one for one in found if one.in_loop and not one.in_branch]
-    energies = layouts.NUM_REPLICAS * (layouts.NUM_CHAINS if case == "hmc" else 1)
+    energies = layout_cases.NUM_REPLICAS * (layout_cases.NUM_CHAINS if case == "hmc" else 1)
     assert at_every_step, "energies must cross"
     assert all(one.size <= energies for one in at_every_step), at_every_step
     # Parameters cross where a replica restarts, or while step sizes are tuned; else not.

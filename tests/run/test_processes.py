@@ -12,10 +12,9 @@ def alone(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def test_a_process_that_is_alone_stays_alone(tmp_path):
+def test_a_process_that_is_alone_stays_alone():
     assert processes.connect() is False
     assert processes.is_first()
-    assert processes.own_folder(tmp_path) == tmp_path
     assert processes.agree(False, 3) == [0, 3]
     assert processes.follow(2**40) == 2**40
     processes.wait()

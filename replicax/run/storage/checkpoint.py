@@ -1,6 +1,11 @@
-"""Checkpoints by Orbax: arrays saved by their path in a tree, restored into a tree of shapes."""
+"""Checkpoints by Orbax: arrays saved by their path in a tree, restored into a tree of shapes.
+
+Of several processes each writes the replicas that it has, and the first one all else. A checkpoint
+that was written by so many processes is read by any number.
+"""
 
 import contextlib
+import itertools
 import logging
 import shutil
 import urllib.parse
@@ -12,27 +17,84 @@ import jax
 import numpy as np
 
 from replicax.run.storage import files
-from replicax.run.storage.files import Damaged
+from replicax.run.storage.files import Damaged, NotWritten
 
 FOLDER = "checkpoints"
+_PART = "ocdbt.process_"  # and its number: the folder in which Orbax keeps what a process wrote
+_MEETINGS = itertools.count()  # a name is used once
+_MEETING_SECONDS = 3600  # a disk may be slow; a process that dies ends the others sooner
 
 
-def copy_arrays(tree: Any) -> dict[str, np.ndarray]:
+def copy_arrays(tree: Any) -> dict[str, Any]:
     """Return the leaves by path, copied: the loop may write over its own. Empty ones, which Orbax
-    does not take, are left out."""
+    does not take, are left out.
+
+    Arrays of which other processes have parts stay spread, in the memory of the hosts; all
+    processes have to call this.
+    """
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {_name(path): np.array(leaf) for path, leaf in leaves if leaf.size}
+    return {_name(path): _copy(leaf) for path, leaf in leaves if leaf.size}
 
 
-def save(folder: Path, step: int, arrays: dict[str, np.ndarray]) -> str:
-    """Write a checkpoint and wait until it is on the disk; return its digest."""
+def _copy(leaf: Any) -> Any:
+    if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
+        return np.array(leaf)
+    return jax.device_put(leaf, leaf.sharding.with_memory_kind("pinned_host"))
+
+
+def save(folder: Path, step: int, arrays: dict[str, Any]) -> str:
+    """Write a checkpoint and wait until it is on the disk; return its digest.
+
+    Every process has to call this; the digest is returned in the first one.
+    """
     path = _path(folder, step)
-    with _checkpointer() as checkpointer:
-        checkpointer.save(path, arrays, force=True)
-    digest = files.digest_folder(path, synced=True)
-    files.sync(path)
+    count, number = jax.process_count(), jax.process_index()
+    try:
+        with _checkpointer(alone=False) as checkpointer:
+            checkpointer.save(path, arrays, force=True)
+        own = path / f"{_PART}{number}"
+        digests = files.digests_below(path if number == 0 else own, path, synced=True)
+        if count == 1:
+            files.sync(path.parent)
+            return files.combine(digests)
+        others = tuple(f"{_PART}{other}/" for other in range(1, count))
+        if number == 0:
+            digests = {name: x for name, x in digests.items() if not name.startswith(others)}
+        files.write_json(_listing(path, number), digests)
+    finally:  # the others wait
+        _meet(step)
+    return _combine(path) if number == 0 else ""
+
+
+def _listing(path: Path, number: int) -> Path:
+    """Return the file with the digests of what a process wrote, until all is committed."""
+    return path.with_name(f"{path.name}.{number}.json")
+
+
+def _combine(path: Path) -> str:
+    """Return the digest of a checkpoint, given what every process says about its part."""
+    digests: dict[str, str] = {}
+    for number in range(jax.process_count()):
+        listing = _listing(path, number)
+        if not listing.exists():
+            raise NotWritten(f"Process {number} could not write its part.")
+        digests |= files.check_digest(listing, files.read_json(listing))
+        listing.unlink()
     files.sync(path.parent)
-    return digest
+    return files.combine(digests)
+
+
+def _meet(step: int) -> None:
+    """Wait until all processes have written; by messages alone, since devices are at work."""
+    if jax.process_count() == 1:
+        return
+    from orbax.checkpoint import multihost
+
+    multihost.sync_global_processes(
+        f"replicax-{step}-{next(_MEETINGS)}",
+        timeout=_MEETING_SECONDS,
+        processes=set(range(jax.process_count())),
+    )
 
 
 def check(folder: Path, step: int, digest: str | None) -> None:
@@ -64,7 +126,7 @@ def restore(folder: Path, step: int, like: Any, part: bool = False) -> Any:
                 f"The checkpoint in {folder} does not fit: the params, the kernel or the precision "
                 "is not the one this run was started with."
             )
-        saved = checkpointer.restore(path)
+        saved = checkpointer.restore(path, _on_host(stored))
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: (
             np.asarray(saved[_name(path)]) if leaf.size else np.empty(leaf.shape, leaf.dtype)
@@ -73,12 +135,21 @@ def restore(folder: Path, step: int, like: Any, part: bool = False) -> Any:
     )
 
 
+def _on_host(stored: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Return arrays like those stored: they are read as NumPy arrays, whoever wrote them."""
+    return {name: np.empty(x.shape, x.dtype) for name, x in stored.items()}
+
+
 def delete_others(folder: Path, steps: list[int]) -> None:
     """Remove all checkpoints but those of `steps`, half-written ones too."""
     kept = {str(step) for step in steps}
     for path in (folder / FOLDER).glob("*"):
-        if path.name not in kept:
+        if path.name in kept:
+            continue
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _path(folder: Path, step: int) -> Path:
@@ -90,26 +161,41 @@ def _name(path: tuple) -> str:
 
 
 @contextlib.contextmanager
-def _checkpointer() -> Iterator[Any]:
-    """Yield a checkpointer that logs nothing: what goes wrong is raised."""
+def _checkpointer(alone: bool = True) -> Iterator[Any]:
+    """Yield a checkpointer that logs nothing: what goes wrong is raised.
+
+    Unless `alone`, all processes use it together.
+    """
     import orbax.checkpoint as ocp
 
-    handler = ocp.StandardCheckpointHandler(multiprocessing_options=_alone(ocp))
+    options = _alone(ocp) if alone else _together(ocp)
+    handler = ocp.StandardCheckpointHandler(multiprocessing_options=options)
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        with ocp.Checkpointer(handler, multiprocessing_options=_alone(ocp)) as checkpointer:
+        with ocp.Checkpointer(handler, multiprocessing_options=options) as checkpointer:
             yield checkpointer
     finally:
         logger.setLevel(level)
 
 
 def _alone(ocp: Any) -> Any:
-    """Return options under which this process waits for no other: one writes, all may read."""
+    """Return options under which this process waits for no other: all may read."""
     number = jax.process_index()
     if jax.process_count() == 1:
         return ocp.options.MultiprocessingOptions()
     return ocp.options.MultiprocessingOptions(
         primary_host=number, active_processes={number}, barrier_sync_key_prefix=f"replicax{number}"
+    )
+
+
+def _together(ocp: Any) -> Any:
+    """Return options under which all processes write; they meet by messages, not by devices."""
+    if jax.process_count() == 1:
+        return ocp.options.MultiprocessingOptions()
+    return ocp.options.MultiprocessingOptions(
+        primary_host=0,
+        active_processes=set(range(jax.process_count())),
+        barrier_sync_key_prefix=f"replicax-{next(_MEETINGS)}",
     )

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import zipfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -70,16 +70,32 @@ def digest_file(path: Path) -> str:
     return hashed.hexdigest()
 
 
-def digest_folder(folder: Path, synced: bool = False) -> str:
-    """Return a digest of names and contents of all files below a folder; `synced` waits until
-    they are on the disk."""
-    hashed = hashlib.blake2b(digest_size=16)
-    for path in sorted(path for path in folder.rglob("*")):
-        hashed.update(path.relative_to(folder).as_posix().encode() + b"\0")
-        if path.is_file():
-            hashed.update(digest_file(path).encode())
+def digest_folder(folder: Path) -> str:
+    """Return a digest of names and contents of all files below a folder."""
+    return combine(digests_below(folder))
+
+
+def digests_below(
+    folder: Path, relative_to: Path | None = None, synced: bool = False
+) -> dict[str, str]:
+    """Return the digests of all files below a folder, by name, and an empty one for folders;
+    `synced` waits until they are on the disk."""
+    digests = {}
+    for path in folder.rglob("*"):
+        name = path.relative_to(relative_to or folder).as_posix()
+        digests[name] = digest_file(path) if path.is_file() else ""
         if synced:
             sync(path)
+    if synced:
+        sync(folder)
+    return digests
+
+
+def combine(digests: dict[str, str]) -> str:
+    """Return the digest of a folder, given those of what is below it by name."""
+    hashed = hashlib.blake2b(digest_size=16)
+    for name in sorted(digests, key=PurePosixPath):
+        hashed.update(name.encode() + b"\0" + digests[name].encode())
     return hashed.hexdigest()
 
 

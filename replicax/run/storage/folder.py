@@ -4,6 +4,7 @@ import contextlib
 import shutil
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ class FolderRecords(Records):
     folder: Path
 
     def __init__(self, folder: Path) -> None:
-        super().__init__()
+        super().__init__(folder)
         self.folder = folder
         self.commit = Commit(step=-1)  # before any
 
@@ -112,6 +113,17 @@ def new_records(folder: str | Path | None) -> Iterator[Records]:
         yield FolderRecords(folder)
 
 
+@contextlib.contextmanager
+def records_of_run(run_dir: str | Path | None) -> Iterator[Records]:
+    """Yield the records of a run that begins: of several processes, the first has them in the
+    folder, and the others in memory."""
+    if processes.is_first() or run_dir is None:
+        with new_records(run_dir) as records:
+            yield records
+    else:
+        yield Records(Path(run_dir))
+
+
 def has_begun(folder: Path) -> bool:
     """Return whether a run folder holds a commit beyond step 0, or files of another version."""
     if (folder / commits.FOLDER).exists():
@@ -128,9 +140,12 @@ def open_records(folder: str | Path, with_checkpoint: bool = False) -> FolderRec
     a checkpoint if one is needed."""
     records = FolderRecords(Path(folder))
     records.metadata = read_metadata(records.folder)
-    newest = _newest(records.folder, with_checkpoint)
+    ended = (records.metadata.result or {}).get("step", -1)
+    newest = _newest(records.folder, with_checkpoint, ended)
     if newest is not None:
         records.commit, records.final = newest
+        if records.commit.step < ended:
+            records.metadata = replace(records.metadata, result=None)
     elif with_checkpoint:
         raise ValueError(
             f"{folder} holds no checkpoint: the run ended before it saved one. Start it again with "
@@ -152,10 +167,12 @@ def resumed_records(folder: str | Path) -> Iterator[FolderRecords]:
         yield records
 
 
-def _newest(folder: Path, with_checkpoint: bool) -> tuple[Commit, Arrays] | None:
-    """Return the newest commit that is whole, and its values; say so if it is not the last."""
-    problems: list[str] = []
-    for step in commits.steps(folder):
+def _newest(folder: Path, with_checkpoint: bool, ended: int) -> tuple[Commit, Arrays] | None:
+    """Return the newest commit that is whole, and its values; say so if it is not the last, which
+    is not before the step at which the run ended."""
+    steps = commits.steps(folder)
+    problems = [f"The commit of step {ended} is missing."] if max(steps, default=-1) < ended else []
+    for step in steps:
         try:
             commit = commits.read(folder, step)
             values = commits.read_values(folder, commit)

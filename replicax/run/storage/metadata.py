@@ -31,7 +31,7 @@ class Metadata:
     unit: str | None = None
     note: dict[str, Any] = field(default_factory=dict)  # the user's
     fingerprint: dict[str, Any] | None = None  # of target and data, `fingerprint.write`
-    result: dict[str, str] | None = None  # code and sentence, once the run has ended
+    result: dict[str, Any] | None = None  # code, sentence and step, once the run has ended
     machine: str = ""
     version: str = __version__
     format_version: int = FORMAT_VERSION
@@ -39,8 +39,8 @@ class Metadata:
     def write(self, folder: Path) -> None:
         files.write_json(folder / FILE, asdict(self))
 
-    def with_result(self, code: str, sentence: str) -> "Metadata":
-        return replace(self, result={"code": code, "sentence": sentence})
+    def with_result(self, code: str, sentence: str, step: int) -> "Metadata":
+        return replace(self, result={"code": code, "sentence": sentence, "step": step})
 
 
 def describe_machine() -> str:

@@ -29,7 +29,8 @@ class Records:
     folder: Path | None = None
     metadata: Metadata
 
-    def __init__(self) -> None:
+    def __init__(self, shared: Path | None = None) -> None:
+        self.shared = shared  # the folder in which all processes write their checkpoints
         self._pending: dict[str, list[Arrays]] = {group: [] for group in GROUPS}
         self.final: Arrays = {}
 
