@@ -10,69 +10,26 @@ not repeated, so that a long study may be done in parts, unless --targets names 
 import argparse
 import json
 import sys
-import time
 import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from judge import judge
+from ours import run_replicax, verdict_of
 from page import write_page
-from peers import PEERS
+from samplers import PEERS
 from target import Target
 from targets import TARGETS
-
-import replicax as rx
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from timing import describe_machine
 
 OURS = "replicax"
-_CHAINS = 4
-
-
-def run_replicax(target: Target, seed: int) -> dict[str, Any]:
-    """Return the verdict on one call of `rx.sample`, with processor seconds and the ladder."""
-    seen: list[tuple[float, int]] = []
-
-    def look(progress: rx.Progress) -> None:  # the first chunk compiles
-        seen.append((time.process_time(), progress.step))
-
-    began = time.process_time()
-    posterior = rx.sample(
-        target.for_replicax,
-        target.start,
-        num_steps=target.num_steps,
-        num_replicas=target.num_replicas,
-        num_chains=_CHAINS,
-        seed=seed,
-        callback=look,
-        progress=False,
-    )
-    ended = time.process_time()
-    first, step = seen[0]
-    left = posterior.num_steps - step
-    seconds = (ended - first) * posterior.num_steps / left if left > 0 else ended - began
-    verdict = judge(target, posterior.draws, [str(line) for line in posterior.problems()])
-    return {
-        **verdict.to_json(),
-        "seconds": seconds,
-        "compile_seconds": max(ended - began - seconds, 0.0),
-        "num_steps": posterior.num_steps,
-        "num_replicas": posterior.num_replicas,
-        "round_trips": posterior.round_trips.tolist(),
-        "hottest": float(np.max(posterior.temperatures)),
-        "swap_rates": np.round(posterior.window_swap_rate.mean(0), 3).tolist(),
-        "result": posterior.result.code,
-    }
 
 
 def run_peer(name: str, target: Target, seed: int, ours: dict[str, Any]) -> dict[str, Any]:
     """Return the verdict on another sampler that had the processor time of our run."""
-    run = PEERS[name](target, ours["seconds"], seed=seed, hottest=ours["hottest"])
-    verdict = judge(target, run.draws, run.warnings)
-    seconds = {"seconds": run.seconds, "compile_seconds": run.compile_seconds}
-    return {**verdict.to_json(), **seconds}
+    run = PEERS[name].run(target, ours["seconds"], seed=seed, hottest=ours["hottest"])
+    return verdict_of(run, target)
 
 
 def describe(entry: dict[str, Any]) -> str:
