@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from judge import judge
 from numpy_loop import RATES, RUNGS, SWAP_RATE, WINDOW
-from peer import CHAINS, PeerRun
+from peer import CHAINS, PeerRun, rounded
 from target import Target
 
 import replicax as rx
@@ -75,7 +75,7 @@ def deo_star(target: Target, seconds: float, seed: int = 0, **_: Any) -> PeerRun
         return posterior, *timed.split(num_steps)
 
     _, pilot, _ = run(_PILOT, seed + 100)
-    num_steps = max(int(seconds / pilot * _PILOT), 1_000)
+    num_steps = rounded(seconds / pilot * _PILOT, 1_000, 10_000_000)
     posterior, spent, compiling = run(num_steps, seed)
     warned = tuple(str(line) for line in posterior.problems())
     return PeerRun(

@@ -74,6 +74,11 @@ def compiled(function: Callable, *given: Any) -> tuple[Callable, float]:
     return program, time.process_time() - began
 
 
+def rounded(count: float, least: int, most: int) -> int:
+    """Return a count of one digit, so that other seeds find their program compiled."""
+    return int(float(f"{np.clip(count, least, most):.0e}"))
+
+
 def said(rhat: float, diverging: int = 0) -> tuple[str, ...]:
     """Return what the diagnostics of a sampler say to its user."""
     lines = () if rhat <= 1.01 else (f"R-hat is {rhat:.2f}",)

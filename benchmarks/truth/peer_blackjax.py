@@ -16,6 +16,7 @@ from peer import (
     flat,
     flat_starts,
     missing,
+    rounded,
     thinned,
     unflatten,
 )
@@ -77,7 +78,7 @@ def tempered_smc(target: Target, seconds: float, seed: int = 0, **_: Any) -> Pee
     once(program, _PILOT, seed + 50)  # the first run is slower
     cost = once(program, _PILOT, seed + 51)[1] / _PILOT
     for _attempt in range(3):  # more particles may cost more each
-        particles = int(np.clip(seconds / CHAINS / cost, _PILOT, MOST_DRAWS))
+        particles = rounded(seconds / CHAINS / cost, _PILOT, MOST_DRAWS)
         program, compiling = prepare(particles)
         stuck.clear()
         runs = [once(program, particles, seed * CHAINS + i) for i in range(CHAINS)]

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from peer import CHAINS, PeerRun, compiled, missing, said, starts, thinned
+from peer import CHAINS, PeerRun, compiled, missing, rounded, said, starts, thinned
 from target import Target
 
 _CHUNK = 50  # transitions between two looks at the clock
@@ -47,8 +47,7 @@ def nuts(target: Target, seconds: float, seed: int = 0, **_: Any) -> PeerRun:
         for _ in range(_PILOT // _CHUNK):
             advance(chain)
     each = (time.process_time() - began) / (CHAINS * _PILOT)
-    wanted = int(np.clip(seconds / 2 / CHAINS / each, _FEWEST, _MOST))
-    num_warmup = -(-wanted // _CHUNK) * _CHUNK
+    num_warmup = rounded(seconds / 2 / CHAINS / each, _FEWEST, _MOST)
     program, states, compiling = prepare(num_warmup, seed)
     began, rounds = time.process_time(), []
     for chain in range(CHAINS):
@@ -57,13 +56,8 @@ def nuts(target: Target, seconds: float, seed: int = 0, **_: Any) -> PeerRun:
     while time.process_time() - began < seconds or len(rounds) < 2:
         rounds.append([advance(chain) for chain in range(CHAINS)])
     spent = time.process_time() - began
-    one = (
-        lambda *parts: np.stack(  # noqa: E731
-            [np.concatenate(parts[chain::CHAINS]) for chain in range(CHAINS)]
-        )
-    )
-    every = [seen for turn in rounds for seen in turn]
-    draws, diverging, leaps = jax.tree.map(one, *every)
+    of_chains = [jax.tree.map(lambda *parts: np.concatenate(parts), *own) for own in zip(*rounds)]
+    draws, diverging, leaps = jax.tree.map(lambda *parts: np.stack(parts), *of_chains)
     rhat = max(float(np.max(split_gelman_rubin(leaf))) for leaf in jax.tree.leaves(draws))
     iterations = CHAINS * (num_warmup + len(rounds) * _CHUNK)
     note = f"{num_warmup} warm-up transitions, then {leaps.mean():.0f} leapfrog steps in each"
