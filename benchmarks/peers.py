@@ -13,12 +13,14 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import jax
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
 from peers_page import write_page
 from peers_table import OURS, format_table, summaries
 from resnet import ROWS as NETWORK_ROWS
@@ -74,6 +76,21 @@ def race(store: Store, targets: Mapping[str, Target], names: Sequence[str], repe
                     store.keep((key, name, seed), lambda given=given: run_racer(*given))
 
 
+@contextmanager
+def programs_kept() -> Iterator[None]:
+    """What one seed has compiled the next one finds."""
+    name = "jax_compilation_cache_dir"
+    before = getattr(jax.config, name)
+    with tempfile.TemporaryDirectory() as folder:
+        jax.config.update(name, folder)
+        reset_cache()
+        try:
+            yield
+        finally:
+            jax.config.update(name, before)
+            reset_cache()
+
+
 def train_networks(setup: Setup, repeats: int) -> dict[str, Any]:
     """Time a step of several networks: the library's training, its bare step, a PyTorch loop."""
     cases: dict[str, Callable[[], int]] = {}
@@ -126,10 +143,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.quick:
         targets = {name: small(target) for name, target in targets.items()}
     store.content["iterations"] = ITERATIONS
-    with tempfile.TemporaryDirectory() as cache:  # what one seed has compiled the next one finds
-        jax.config.update("jax_compilation_cache_dir", cache)
+    with programs_kept():
         race(store, targets, arguments.samplers, arguments.repeats)
-        jax.config.update("jax_compilation_cache_dir", None)
     if arguments.networks and "networks" not in store.content:
         setup = (
             replace(NETWORKS, replicas=2, batch_size=2, steps=1) if arguments.quick else NETWORKS
