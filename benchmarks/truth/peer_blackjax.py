@@ -56,14 +56,25 @@ def tempered_smc(target: Target, seconds: float, seed: int = 0, **_: Any) -> Pee
         return state, step_size * jnp.exp(2 * (accepted - 0.7))
 
     def prepare(particles: int) -> tuple[Callable, float]:
+        """A run of one stage compiles what lies outside of the program."""
+        began = time.process_time()
         state = blackjax.smc.tempered.init(jnp.zeros((particles, size)))
-        return compiled(stage, jax.random.key(0), state, jnp.array(0.2))
+        program, _ = compiled(stage, jax.random.key(0), state, jnp.array(0.2))
+        once(program, particles, seed + 50, most_stages=1)
+        stuck.clear()
+        return program, time.process_time() - began
 
-    def once(program: Callable, particles: int, seed: int) -> tuple[np.ndarray, float, int]:
+    def once(
+        program: Callable, particles: int, seed: int, most_stages: int = 10_000
+    ) -> tuple[np.ndarray, float, int]:
         began, key, stages = time.process_time(), jax.random.key(seed), 0
         noise = jax.random.normal(key, (particles, size))
         state, step_size = blackjax.smc.tempered.init(centre + sd * noise), jnp.array(0.2)
-        while state.tempering_param < 1 and time.process_time() - began < seconds:
+        while (
+            state.tempering_param < 1
+            and stages < most_stages
+            and time.process_time() - began < seconds
+        ):
             key, now = jax.random.split(key)
             state, step_size = program(now, state, step_size)
             stages += 1
@@ -75,7 +86,6 @@ def tempered_smc(target: Target, seconds: float, seed: int = 0, **_: Any) -> Pee
 
     stuck: list[float] = []
     program, _ = prepare(_PILOT)
-    once(program, _PILOT, seed + 50)  # the first run is slower
     cost = once(program, _PILOT, seed + 51)[1] / _PILOT
     for _attempt in range(3):  # more particles may cost more each
         particles = rounded(seconds / CHAINS / cost, _PILOT, MOST_DRAWS)

@@ -61,18 +61,25 @@ def replica_exchange(
         accepted = jnp.nan_to_num(jnp.exp(jnp.minimum(ratios, 0.0)))
         return states[:, 0], states[-1], accepted.mean((0, 2))
 
-    state = flat_starts(target, seed, rungs * CHAINS).reshape(rungs, CHAINS, size)
-    step_size, key = 0.05 / jnp.sqrt(betas), jax.random.key(seed)
-    program, compiling = compiled(chunk, key, state, step_size)
-    began, draws, chunks = time.process_time(), [], 0
-    while (spent := time.process_time() - began) < seconds or len(draws) < 2:
+    def advance(key, state, step_size):
         key, now = jax.random.split(key)
         cold, state, accepted = jax.block_until_ready(program(now, state, step_size))
+        return key, state, np.asarray(cold), step_size * jnp.exp(accepted - _ACCEPTANCE)
+
+    state = flat_starts(target, seed, rungs * CHAINS).reshape(rungs, CHAINS, size)
+    step_size, key = 0.05 / jnp.sqrt(betas), jax.random.key(seed)
+    began = time.process_time()
+    program, _ = compiled(chunk, key, state, step_size)
+    advance(key, state, step_size)  # compiles what lies outside of the program
+    compiling = time.process_time() - began
+    began, draws, chunks = time.process_time(), [], 0
+    while (spent := time.process_time() - began) < seconds or len(draws) < 2:
+        key, state, cold, tuned = advance(key, state, step_size)
         chunks += 1
         if spent < seconds / 2:
-            step_size = step_size * jnp.exp(accepted - _ACCEPTANCE)
+            step_size = tuned
         else:
-            draws.append(np.asarray(cold))
+            draws.append(cold)
     spent = time.process_time() - began
     cold = np.concatenate(draws)
     rhat = float(np.max(mcmc.potential_scale_reduction(jnp.asarray(cold), split_chains=True)))
