@@ -122,7 +122,7 @@ def small(target: Target) -> Target:
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add = parser.add_argument
-    add("--targets", nargs="+", choices=tuple(RACE_TARGETS), default=tuple(RACE_TARGETS))
+    add("--targets", nargs="*", choices=tuple(RACE_TARGETS), default=tuple(RACE_TARGETS))
     add("--samplers", nargs="+", choices=tuple(RACERS), default=tuple(RACERS), metavar="NAME",
         help=f"beside replicax: {', '.join(RACERS)}")  # fmt: skip
     add("--repeats", type=int, default=3, help="seeds (default: 3)")

@@ -69,7 +69,7 @@ def draw_race(found: Sequence[Summary]) -> Any:
     """Plot effective draws per second, a panel for each target, a line for each sampler."""
     names = list(dict.fromkeys(one.sampler for one in found if one.n))
     targets = list(dict.fromkeys(one.target for one in found))
-    figure = figure_style.new_figure(2.1 + 2.35 * len(targets), 1.5 + 0.36 * len(names))
+    figure = figure_style.new_figure(2.0 + 2.3 * len(targets), 1.6 + 0.34 * len(names))
     panels = figure.subplots(1, len(targets), sharey=True, sharex=True, squeeze=False)[0]
     for axes, target in zip(panels, targets):
         axes.set_xscale("log")
@@ -80,40 +80,40 @@ def draw_race(found: Sequence[Summary]) -> Any:
         axes.grid(axis="y", visible=False)
         axes.grid(axis="x", color=figure_style.FAINT, lw=0.8)
         axes.tick_params(left=False)
+        axes.set_xlim(_START, _END)
+        axes.set_xticks([1, 100, 10_000], ["1", "100", "10,000"])
+        axes.minorticks_off()
     panels[0].set_yticks(range(len(names)), names)
     panels[0].get_yticklabels()[0].set_fontweight("bold")
     panels[0].set_ylim(len(names) - 0.4, -0.6)
-    figure.supxlabel("effective draws per second of processor time (longer is better)",
+    figure.supxlabel("effective draws per second of processor time; hollow: the answer is wrong",
                      fontsize=10, color=figure_style.INK)  # fmt: skip
-    handles = [
-        panels[0].plot([], [], "s", ms=8, color=colour, mfc=face, label=name)[0]
-        for colour, face, name in (
-            (figure_style.CHAINS[0], figure_style.CHAINS[0], "right: replicax"),
-            (figure_style.CHAINS[5], figure_style.CHAINS[5], "right: others"),
-            (figure_style.SOFT, "white", "wrong answer, with the modes it found"),
-        )
-    ]
-    figure.legend(handles=handles, loc="outside upper right", ncols=3, frameon=False, fontsize=9,
-                  labelcolor=figure_style.INK)  # fmt: skip
     return figure
 
 
+_START, _END = 0.3, 3e7  # of the axis; what is said of a bar needs room at its right
+
+
 def _draw_line(axes: Any, one: Summary, place: int) -> None:
-    rate, is_ours = one.rate, one.sampler.startswith(OURS)
+    """Draw a bar, its range over seeds, and its number or what is wrong with it."""
+    rate = one.rate
     assert rate is not None
-    colour = figure_style.CHAINS[0 if is_ours else 5] if one.is_right else "white"
-    edge = colour if one.is_right else figure_style.SOFT
-    start = 0.1
-    axes.barh(place, max(rate.median, start) - start, left=start, height=0.62, color=colour,
-              edgecolor=edge, lw=1.0)  # fmt: skip
+    colour = figure_style.CHAINS[0] if one.sampler.startswith(OURS) else _OTHERS
+    face = colour if one.is_right else "white"
+    length = max(rate.median, _START * 1.3) - _START
+    axes.barh(place, length, left=_START, height=0.6, color=face, edgecolor=colour, lw=1.1,
+              ls="-" if one.is_right else (0, (3, 2)))  # fmt: skip
     if rate.high > rate.low:
-        axes.plot([rate.low, rate.high], [place] * 2, color=figure_style.INK, lw=1.1)
-    said = short(rate.median)
-    if not one.is_right:
-        said = f"{one.modes_found} of {one.num_modes} modes"
-        said += f", right {one.right} of {one.n}" if one.right else ""
-    axes.annotate(said, (max(rate.high, start), place), (4, 0), textcoords="offset points",
-                  va="center", fontsize=8, color=figure_style.INK)  # fmt: skip
+        axes.plot([max(rate.low, _START), rate.high], [place] * 2, color=figure_style.INK, lw=1.1)
+    said = short(rate.median) if one.is_right else one.fault
+    text = axes.annotate(
+        said, (max(rate.high, _START * 1.3), place), (4, 0), textcoords="offset points",
+        va="center", fontsize=8.5, color=figure_style.INK if one.is_right else figure_style.ACCENT,
+    )  # fmt: skip
+    text.set_in_layout(False)
+
+
+_OTHERS = "#9aa5b1"
 
 
 NETWORK_NAMES = {
@@ -169,8 +169,8 @@ def page_text(content: dict[str, Any], found: Sequence[Summary]) -> str:
     text = _INTRO.format(
         mean=MEAN_BOUND, low=SD_BOUNDS[0], high=SD_BOUNDS[1], mass=MASS_BOUND, n=n, machine=cpu,
         findings="\n".join(findings(found)), command="`, `".join(content["commands"]),
-        caption="Filled bars are right in every run; a hollow one gives a wrong answer, however "
-        "long it is. Thin lines: the range over seeds.", clock=loaded,
+        caption="Filled bars are right in every run; a hollow one gives a wrong answer in some or "
+        "all of them, however long it is. Thin lines: the range over seeds.", clock=loaded,
     )  # fmt: skip
     lines = [text]
     for target in dict.fromkeys(one.target for one in found):

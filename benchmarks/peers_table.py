@@ -1,10 +1,15 @@
 """The table of the race: runs of several seeds, summed up by target and sampler."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).with_name("truth")))
+from judge import MASS_BOUND, SD_BOUNDS
 
 OURS = "replicax"
 TITLES = {
@@ -28,9 +33,8 @@ class Spread:
         return cls(float(np.median(values)), float(np.min(values)), float(np.max(values)))
 
     def __str__(self) -> str:
-        if self.low == self.high:
-            return short(self.median)
-        return f"{short(self.median)} ({short(self.low)} .. {short(self.high)})"
+        median, low, high = short(self.median), short(self.low), short(self.high)
+        return median if low == high else f"{median} ({low} .. {high})"
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,8 @@ class Summary:
     modes_found: int = 0  # of the worst run
     num_modes: int = 0
     distance: Spread | None = None  # TV of the masses
-    mean_error: float = 0.0  # of the worst run
+    mass_error: float = 0.0  # of the worst run, as are the others
+    mean_error: float = 0.0
     sd_ratios: tuple[float, float] = (1.0, 1.0)
     warned: int = 0
     compile_seconds: float = 0.0  # of the first run; the others find it done
@@ -57,6 +62,19 @@ class Summary:
     @property
     def is_right(self) -> bool:
         return self.n > 0 and self.right == self.n
+
+    @property
+    def fault(self) -> str:
+        """Return what is wrong in the worst run."""
+        if self.modes_found < self.num_modes:
+            return f"{self.modes_found} of {self.num_modes} modes"
+        if self.mass_error > MASS_BOUND:
+            return f"masses off by {self.mass_error:.2f}"
+        low, high = self.sd_ratios
+        if low < SD_BOUNDS[0] or high > SD_BOUNDS[1]:
+            narrow = 1 - low > high - 1
+            return f"{100 * max(1 - low, high - 1):.0f} % too {'narrow' if narrow else 'wide'}"
+        return f"means off by {self.mean_error:.2f} sd"
 
 
 def short(value: float) -> str:
@@ -96,7 +114,7 @@ def summaries(runs: Sequence[dict[str, Any]]) -> list[Summary]:
                 Spread.of(rates), Spread.of(slower),
                 min(run["modes_found"] for run in own), own[0]["num_modes"],
                 Spread.of([run["mass_distance"] for run in own]),
-                max(run["mean_error"] for run in own),
+                max(run["mass_error"] for run in own), max(run["mean_error"] for run in own),
                 (min(run["sd_low"] for run in own), max(run["sd_high"] for run in own)),
                 sum(bool(run["warnings"]) for run in own),
                 max(run["compile_seconds"] for run in own),
@@ -150,8 +168,7 @@ def findings(found: Sequence[Summary]) -> list[str]:
         others = [f"{one.sampler} {short(one.rate.median)}" for one in right[1:]]
         line += f"; right, too: {', '.join(others)}." if others else "; nobody else is right."
         if wrong:
-            said = [f"{one.sampler} ({one.right} of {one.n} right, {one.modes_found} of "
-                    f"{one.num_modes} modes)" for one in wrong]  # fmt: skip
+            said = [f"{one.sampler} ({one.right} of {one.n} right; {one.fault})" for one in wrong]
             line += f" Wrong: {', '.join(said)}."
         lines.append(line)
     return lines

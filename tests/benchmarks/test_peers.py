@@ -48,7 +48,8 @@ def test_the_race_runs_without_its_peers_and_says_so(tmp_path, monkeypatch, caps
 def made_up_run(sampler, seed=0, **changes):
     run = {
         "target": "twenty-modes", "sampler": sampler, "seed": seed, "passes": True,
-        "modes_found": 20, "num_modes": 20, "mass_distance": 0.02, "mean_error": 0.01,
+        "modes_found": 20, "num_modes": 20, "mass_distance": 0.02, "mass_error": 0.01,
+        "mean_error": 0.01,
         "sd_low": 0.98, "sd_high": 1.02, "warnings": [], "ess": 1000.0, "mode_ess": 500.0,
         "seconds": 2.0, "compile_seconds": 9.0, "iterations": 40_000,
     }  # fmt: skip
@@ -68,7 +69,7 @@ def test_a_summary_has_the_worst_error_and_rates_seed_by_seed():
     assert (peer.slower.low, peer.slower.high) == (0.5, 5.0)  # 125 / 250 and 250 / 50
     (line,) = peers_table.findings([ours, peer])
     assert "replicax is fastest, 188 effective" in line
-    assert "Wrong: peer (1 of 2 right, 7 of 20 modes)" in line
+    assert "Wrong: peer (1 of 2 right; 7 of 20 modes)" in line
 
 
 def test_a_peer_that_wins_is_named_first():
