@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from target import Target, normal
 
+import replicax as rx
+
 # Liang and Wong (2001), JASA 96: twenty modes of standard deviation .1 in a square of side 10.
 _TWENTY = np.array([
     (2.18, 5.76), (8.67, 9.59), (4.24, 8.48), (8.41, 1.68), (3.93, 8.82),
@@ -49,6 +51,22 @@ def twenty_modes() -> Target:
         lambda key: jax.random.uniform(key, (2,), maxval=10.0),
         lambda x: {"x": x[0], "y": x[1]}, bare=energy, exact=draw,
         mode=lambda x: jnp.argmin(jnp.sum((x - centres) ** 2, -1)), num_steps=30_000,
+    )  # fmt: skip
+
+
+def modes_25() -> Target:
+    """Return the paper's 25 modes (section 5.1); what lies outside belongs to the nearest."""
+
+    def mode(x):
+        place = jnp.clip(jnp.round(x), -2, 2).astype(int) + 2
+        return place[0] * 5 + place[1]
+
+    return Target(
+        "modes-25", "the paper's 25 modes, 2-d",
+        lambda key: jax.random.uniform(key, (2,), minval=-3.0, maxval=3.0),
+        lambda x: {"x": x[0], "y": x[1], "energy": rx.targets.modes25_energy(x)},
+        bare=rx.targets.modes25_energy, exact=rx.targets.modes25_draws, mode=mode,
+        noisy=rx.targets.modes25(),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from target import Target
 from targets import reference
 
 MEAN_BOUND, SD_BOUNDS, MASS_BOUND = 0.15, (0.9, 1.1), 0.1
+FOUND = 0.1  # a mode is found if it has this share of its true mass
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,9 @@ class Verdict:
     ess: float  # smallest over functions, all chains together
     draws: int
     warnings: tuple[str, ...] | None = None
+    num_modes: int | None = None
+    modes_found: int | None = None  # with a tenth of their mass or more, all chains together
+    mode_ess: float | None = None  # smallest over indicators of modes
 
     @property
     def passes(self) -> bool:
@@ -40,6 +44,14 @@ class Verdict:
     @property
     def is_silent_miss(self) -> bool:
         return not self.passes and not self.warnings
+
+    @property
+    def badness(self) -> float:
+        """Return the worst error as a multiple of its bound; a run passes up to about 1."""
+        ratios = np.maximum([self.sd_low, self.sd_high], 1e-9)
+        worst = max(self.mean_error / MEAN_BOUND, np.abs(np.log(ratios)).max() / np.log(1.1))
+        worst = max(worst, (self.mass_error or 0.0) / MASS_BOUND)
+        return float(_nan_last(worst))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"passes": self.passes, "silent_miss": self.is_silent_miss}
@@ -61,18 +73,21 @@ def judge(target: Target, draws: Any, warnings: Sequence[str] | None = None) -> 
         sizes[name] = effective_size(value)
     worst_mean = max(errors, key=lambda name: _nan_last(errors[name]))
     worst_sd = max(ratios, key=lambda name: _nan_last(abs(np.log(ratios[name]))))
-    mass, by_chain, distance = None, None, None
+    mass, by_chain, distance, found, num_modes, mode_size = (None,) * 6
     if modes is not None:
         masses = np.asarray(truth["masses"])
         shares = np.stack([np.bincount(m, minlength=masses.size) / m.size for m in modes])
         mass = float(np.abs(shares.mean(0) - masses).max())
         by_chain = float(np.abs(shares - masses).max())
         distance = float(np.abs(shares.mean(0) - masses).sum() / 2)
+        num_modes, found = masses.size, int(np.sum(shares.mean(0) >= FOUND * masses))
+        mode_size = min(effective_size((modes == k).astype(float)) for k in range(masses.size))
     return Verdict(
         float(errors[worst_mean]), worst_mean,
         float(np.min(list(ratios.values()))), float(np.max(list(ratios.values()))), worst_sd,
         mass, by_chain, distance, float(np.min(list(sizes.values()))),
         jax.tree.leaves(draws)[0].shape[1], None if warnings is None else tuple(warnings),
+        num_modes, found, mode_size,
     )  # fmt: skip
 
 

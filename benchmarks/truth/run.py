@@ -8,85 +8,24 @@ not repeated, so that a long study may be done in parts, unless --targets names 
 """
 
 import argparse
-import json
-import sys
-import time
 import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from judge import judge
+from ours import run_replicax, verdict_of
 from page import write_page
-from peers import PEERS
+from samplers import PEERS
+from store import Store
 from target import Target
 from targets import TARGETS
 
-import replicax as rx
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from timing import describe_machine
-
 OURS = "replicax"
-_CHAINS = 4
-
-
-def run_replicax(target: Target, seed: int) -> dict[str, Any]:
-    """Return the verdict on one call of `rx.sample`, with processor seconds and the ladder."""
-    seen: list[tuple[float, int]] = []
-
-    def look(progress: rx.Progress) -> None:  # the first chunk compiles
-        seen.append((time.process_time(), progress.step))
-
-    began = time.process_time()
-    posterior = rx.sample(
-        target.for_replicax,
-        target.start,
-        num_steps=target.num_steps,
-        num_replicas=target.num_replicas,
-        num_chains=_CHAINS,
-        seed=seed,
-        callback=look,
-        progress=False,
-    )
-    ended = time.process_time()
-    first, step = seen[0]
-    left = posterior.num_steps - step
-    seconds = (ended - first) * posterior.num_steps / left if left > 0 else ended - began
-    verdict = judge(target, posterior.draws, [str(line) for line in posterior.problems()])
-    return {
-        **verdict.to_json(),
-        "seconds": seconds,
-        "compile_seconds": max(ended - began - seconds, 0.0),
-        "num_steps": posterior.num_steps,
-        "num_replicas": posterior.num_replicas,
-        "round_trips": posterior.round_trips.tolist(),
-        "hottest": float(np.max(posterior.temperatures)),
-        "swap_rates": np.round(posterior.window_swap_rate.mean(0), 3).tolist(),
-        "result": posterior.result.code,
-    }
 
 
 def run_peer(name: str, target: Target, seed: int, ours: dict[str, Any]) -> dict[str, Any]:
     """Return the verdict on another sampler that had the processor time of our run."""
-    run = PEERS[name](target, ours["seconds"], seed=seed, hottest=ours["hottest"])
-    verdict = judge(target, run.draws, run.warnings)
-    seconds = {"seconds": run.seconds, "compile_seconds": run.compile_seconds}
-    return {**verdict.to_json(), **seconds}
-
-
-def describe(entry: dict[str, Any]) -> str:
-    """Return one line about a run."""
-    if "error" in entry:
-        return entry["error"]
-    mass = "" if entry["mass_error"] is None else f", mass error {entry['mass_error']:.2f}"
-    word = "passes" if entry["passes"] else "SILENT MISS" if entry["silent_miss"] else "misses"
-    said = f"; {len(entry['warnings'])} warnings" if entry["warnings"] else ""
-    return (
-        f"{word}: mean error {entry['mean_error']:.2f} sd, sd ratio {entry['sd_low']:.2f} to "
-        f"{entry['sd_high']:.2f}{mass}, "
-        f"effective {entry['ess']:.0f}, {entry['seconds']:.0f} s{said}"
-    )
+    run = PEERS[name].run(target, ours["seconds"], seed=seed, hottest=ours["hottest"])
+    return verdict_of(run, target)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -104,43 +43,20 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     arguments = parse_arguments()
     warnings.simplefilter("ignore")
-    file = arguments.json or arguments.out / "truth.json"
-    stored = json.loads(file.read_text()) if file.exists() else {"commands": [], "runs": []}
-    runs, command = stored["runs"], " ".join(["python", *sys.argv])
-    commands = [*(line for line in stored["commands"] if line != command), command]
-    done = {(run["target"], run["sampler"], run["seed"]): run for run in runs}
-    if arguments.targets:
-        stale = [key for key in done if key[0] in arguments.targets and key[2] < arguments.seeds]
-        for key in stale if arguments.peers is None else ():
-            del done[key]
-
-    def keep(key: tuple[str, str, int], make: Any) -> dict[str, Any]:
-        """Make an entry unless it is there, and write all entries."""
-        if key not in done:
-            try:
-                entry = make()
-            except Exception as error:  # a run that fails is a result, too
-                entry = {"error": f"{type(error).__name__}: {error}"[:500]}
-            done[key] = {"target": key[0], "sampler": key[1], "seed": key[2], **entry}
-            print(f"{key[0]}, {key[1]}, seed {key[2]}: {describe(done[key])}", flush=True)
-            content = {
-                "commands": commands,
-                "machine": describe_machine(),
-                "runs": list(done.values()),
-            }
-            file.write_text(json.dumps(content, indent=1) + "\n")
-        return done[key]
-
+    store = Store(arguments.json or arguments.out / "truth.json")
+    if arguments.targets and arguments.peers is None:
+        named = lambda key: key[0] in arguments.targets and key[2] < arguments.seeds  # noqa: E731
+        store.forget(filter(named, store.done))
     for seed in range(arguments.seeds):
         for name in arguments.targets or TARGETS:
             target = TARGETS[name]
-            ours = keep((name, OURS, seed), lambda t=target, s=seed: run_replicax(t, s))
+            ours = store.keep((name, OURS, seed), lambda t=target, s=seed: run_replicax(t, s))
             if arguments.peers is None or seed >= arguments.peer_seeds or "error" in ours:
                 continue
             for peer in arguments.peers or PEERS:
                 arguments_of = (peer, target, seed, ours)
-                keep((name, peer, seed), lambda given=arguments_of: run_peer(*given))
-    write_page(list(done.values()), commands, arguments.out, describe_machine())
+                store.keep((name, peer, seed), lambda given=arguments_of: run_peer(*given))
+    write_page(store.runs, store.commands, arguments.out, store.machine)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 import replicax as rx
 
@@ -32,6 +33,7 @@ class Target:
     masses: tuple[float, ...] | None = None  # where symmetry says them
     exact: Callable[[np.random.Generator, int], Any] | None = None  # independent draws (draw, ...)
     truth: Any = None  # parameters that made the data; the reference starts there
+    noisy: rx.Target | None = None  # the same energy with noise on it and on its gradient
     num_steps: int = 30_000
     num_replicas: int = 8
 
@@ -56,6 +58,30 @@ class Target:
         """Return minus the log density given all rows, up to a constant."""
         prior = 0.0 if self.log_prior is None else self.log_prior(params)
         return -(self.log_fit(params) + prior)
+
+    def gradient_estimator(self) -> Callable[[jax.Array, jax.Array], jax.Array]:
+        """Return the function (vector, key) -> a noisy gradient of the potential.
+
+        The noise is that of a mini-batch, or of `noisy`; where there is neither, there is none.
+        """
+        _, unravel = ravel_pytree(self.start(jax.random.key(0)))
+        if self.noisy is not None:
+            gradient, draw = self.noisy.gradient, self.noisy.draw
+            return lambda x, key: ravel_pytree(gradient(unravel(x), None, draw(key)))[0]
+        log_likelihood, batch_size = self.log_likelihood, self.batch_size
+        if log_likelihood is None or batch_size is None:
+            return lambda x, key: jax.grad(lambda x: self.potential(unravel(x)))(x)
+        num_rows = jax.tree.leaves(self.data)[0].shape[0]
+
+        def potential(x, rows):
+            fit = jnp.sum(log_likelihood(unravel(x), rows)) * num_rows / batch_size
+            return -fit - self.log_prior(unravel(x))
+
+        def gradient_of_batch(x, key):
+            chosen = jax.random.randint(key, (batch_size,), 0, num_rows)
+            return jax.grad(potential)(x, jax.tree.map(lambda leaf: leaf[chosen], self.data))
+
+        return gradient_of_batch
 
     def evaluate(self, draws: Any) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
         """Return the judged functions and the mode of draws with any leading axes."""

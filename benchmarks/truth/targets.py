@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from densities import chain, funnel, scales, student, twenty_modes, unequal_modes
+from densities import chain, funnel, modes_25, scales, student, twenty_modes, unequal_modes
 from mixtures import hierarchical_mixture, mixture
 from regressions import eight_schools, linear, logistic, poisson
 from target import Target
@@ -31,6 +31,7 @@ _TARGETS = (
     unequal_modes(),
     student(),
     scales(),
+    modes_25(),
 )
 TARGETS: dict[str, Target] = {target.name: target for target in _TARGETS}
 SHOWN = tuple(TARGETS)[:8]  # those that the project promises; the others were added as a check

@@ -206,6 +206,9 @@ def test_the_index_lists_what_is_there(tmp_path) -> None:
     page.write_index(tmp_path, ["nothing", "squares"])
     (line,) = [line for line in (tmp_path / "index.md").read_text().split("\n") if "[" in line]
     assert "[squares](squares.md) | Squares | 0 met, **1 not met**" in line
+    (tmp_path / "peers.md").write_text("# A race\n")
+    page.write_index(tmp_path, ["squares"])
+    assert "\n- [peers](peers.md): A race" in (tmp_path / "index.md").read_text()
 
 
 @pytest.mark.slow

@@ -16,6 +16,11 @@ from replicax.results.figure_style import save
 from replicax.version import __version__
 
 _MAX_SIZE = 64  # of an array in the JSON; the records contain all arrays
+_BESIDE = {  # pages that benchmarks write into the same folder
+    "truth": "The right answer, or a warning: one call on posteriors with known answers",
+    "peers": "A race with other samplers: NumPyro, TensorFlow Probability, BlackJAX, PyTorch",
+    "exchange": "Does exchange beat a plain ensemble of networks?",
+}
 _VERDICTS = {True: "met", False: "**not met**", None: ""}
 
 
@@ -85,6 +90,10 @@ def write_index(folder: Path, names: Sequence[str]) -> None:
         *markdown_table(["study", "what it shows", "findings", "run"], rows),
         "",
     ]
+    beside = [name for name in _BESIDE if (folder / f"{name}.md").exists()]
+    if beside:
+        lines += ["Written by scripts in `benchmarks/`:", ""]
+        lines += [*(f"- [{name}]({name}.md): {_BESIDE[name]}" for name in beside), ""]
     (folder / "index.md").write_text("\n".join(lines))
 
 

@@ -1,0 +1,200 @@
+"""The page peers.md and its pictures, from the runs in peers.json.
+
+python benchmarks/peers_page.py docs/results
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from peers_table import HEAD, OURS, TITLES, Spread, Summary, cells, findings, short, summaries
+
+from replicax.experiments.shared.page import markdown_table
+from replicax.results import figure_style
+
+sys.path.insert(0, str(Path(__file__).with_name("truth")))
+from judge import FOUND, MASS_BOUND, MEAN_BOUND, SD_BOUNDS
+
+ABOUT = {
+    "modes-25": "The paper's 25 modes (section 5.1), started in a square of side 6. Those with "
+    "noisy gradients see energies and gradients with noise of standard deviation 2.",
+    "twenty-modes": "Twenty equal modes of width .1 in a square of side 10 (Liang and Wong).",
+    "chain-32": "A chain of 32 coupled double wells in a weak field: all up or all down.",
+    "mixture-2": "The posterior of a mixture of two normals given 1,000 rows, with two mirror "
+    "modes. replicax and SGLD see mini-batches of 100 rows; the others see all rows in every step.",
+}
+_INTRO = """# A race with other samplers
+
+Who finds the modes, how exactly, and how fast? On four targets whose answer is known `rx.sample` is
+called once, with its defaults; every other sampler then has the processor time that it took
+(compiling apart), in the same process, on the same core, in turns. A sampler is *right* on a target
+if every run is: means within {mean:g} sd, standard deviations within {low:g} to {high:g} of the
+truth and masses of modes within {mass:g}, as on [the page of truths](truth.md).
+
+![Effective draws per second of seven samplers on four targets](peers-race.png)
+
+*{caption}*
+
+{findings}
+
+`{command}`: {machine}; n = {n} seeds, medians with the smallest and the largest in brackets. Times
+are processor time of one core ({clock}). This page is written by the command.
+"""
+_HOW = """## How to read it
+
+- *Effective draws* are the smallest over all judged functions and over the indicators of modes, all
+  chains together (Geyer's sum, with the variance between chains): chains that never leave their
+  modes have a few. Where the answer is wrong they count draws from a wrong law.
+- A *mode is found* if it has {found:g} of its true mass or more. *TV* is the total variation
+  between found and true masses of all modes.
+- One *iteration* is that of one chain:
+{iterations}
+- What each was given. NUTS: its own warm-up for half of the time, four chains with dispersed
+  starts, the same as for all. `ReplicaExchangeMC`: HMC on as many rungs as replicax has, up to the
+  hottest temperature that replicax found, step sizes tuned in the first half. Tempered SMC: a
+  Gaussian with the spread of the starts to begin with, HMC moves whose step size is tuned by stage.
+  SGLD: the best of eight learning rates, judged by the known answer, and as many particles as
+  replicax has replicas. The NumPy loop: the paper's algorithm and settings, one chain. replicax by
+  DEO⋆: the same settings, four chains.
+- replicax and SGLD alone need no more than mini-batches. NUTS and the two tempered samplers see
+  exact gradients of all rows, which is what they are made for; with many more rows than here each
+  of their steps costs more.
+"""
+
+
+def draw_race(found: Sequence[Summary]) -> Any:
+    """Plot effective draws per second, a panel for each target, a line for each sampler."""
+    names = list(dict.fromkeys(one.sampler for one in found if one.n))
+    targets = list(dict.fromkeys(one.target for one in found))
+    figure = figure_style.new_figure(2.0 + 2.3 * len(targets), 1.6 + 0.34 * len(names))
+    panels = figure.subplots(1, len(targets), sharey=True, sharex=True, squeeze=False)[0]
+    for axes, target in zip(panels, targets):
+        axes.set_xscale("log")
+        for one in found:
+            if one.target == target and one.n:
+                _draw_line(axes, one, names.index(one.sampler))
+        figure_style.label(axes, "", "", TITLES[target])
+        axes.grid(axis="y", visible=False)
+        axes.grid(axis="x", color=figure_style.FAINT, lw=0.8)
+        axes.tick_params(left=False)
+        axes.set_xlim(_START, _END)
+        axes.set_xticks([1, 100, 10_000], ["1", "100", "10,000"])
+        axes.minorticks_off()
+    panels[0].set_yticks(range(len(names)), names)
+    panels[0].get_yticklabels()[0].set_fontweight("bold")
+    panels[0].set_ylim(len(names) - 0.4, -0.6)
+    figure.supxlabel("effective draws per second of processor time; hollow: the answer is wrong",
+                     fontsize=10, color=figure_style.INK)  # fmt: skip
+    return figure
+
+
+_START, _END = 0.3, 3e7  # of the axis; what is said of a bar needs room at its right
+
+
+def _draw_line(axes: Any, one: Summary, place: int) -> None:
+    """Draw a bar, its range over seeds, and its number or what is wrong with it."""
+    rate = one.rate
+    assert rate is not None
+    colour = figure_style.CHAINS[0] if one.sampler.startswith(OURS) else _OTHERS
+    face = colour if one.is_right else "white"
+    length = max(rate.median, _START * 1.3) - _START
+    axes.barh(place, length, left=_START, height=0.6, color=face, edgecolor=colour, lw=1.1,
+              ls="-" if one.is_right else (0, (3, 2)))  # fmt: skip
+    if rate.high > rate.low:
+        axes.plot([max(rate.low, _START), rate.high], [place] * 2, color=figure_style.INK, lw=1.1)
+    said = short(rate.median) if one.is_right else one.fault
+    text = axes.annotate(
+        said, (max(rate.high, _START * 1.3), place), (4, 0), textcoords="offset points",
+        va="center", fontsize=8.5, color=figure_style.INK if one.is_right else figure_style.ACCENT,
+    )  # fmt: skip
+    text.set_in_layout(False)
+
+
+_OTHERS = "#9aa5b1"
+
+
+NETWORK_NAMES = {
+    "train": "`rx.train`: DEO⋆ with augmentation, swaps, adaptation, records",
+    "ours": "the same networks, momentum SGD alone, in JAX",
+    "torch-loop": "PyTorch, one network after the other, momentum SGD alone",
+}
+
+
+def network_section(networks: dict[str, Any]) -> list[str]:
+    """Return the table of networks, and what it says."""
+    setup, rows = networks["setup"], networks["rows"]
+    by_name = {row["name"]: row for row in rows}
+    reference = by_name["torch-loop"]["cpu"]
+    lines = [
+        "## Networks, beside a loop in PyTorch",
+        "",
+        f"{setup['replicas']} networks ({setup['model']}, images of side {setup['side']}, batches "
+        f"of {setup['batch_size']}, float32) on one core, laps of {setup['steps']} steps in turns; "
+        "milliseconds of processor time for a step of all of them.",
+        "",
+    ]
+    table = []
+    for row in rows:
+        name = NETWORK_NAMES[row["name"]]
+        if row["cpu"] is None:
+            table.append([name, row["note"], "", "", ""])
+            continue
+        ratio = "" if reference is None else str(Spread.of(np.divide(row["cpu"], reference)))
+        times = str(Spread.of(row["cpu"]))
+        table.append([name, times, ratio, str(len(row["cpu"])), f"{row['compile_seconds']:.0f}"])
+    head = ["", "ms / step", "times the loop's", "n", "+ compiling, s"]
+    lines += markdown_table(head, table)
+    if reference is not None and by_name["train"]["cpu"] is not None:
+        ratio = float(np.median(np.divide(by_name["train"]["cpu"], reference)))
+        word = "slower" if ratio > 1 else "faster"
+        lines += ["", f"On a CPU `rx.train` is {word} than the loop: {ratio:.2g} times its time."]
+    lines += [
+        "",
+        "On a GPU the networks share one program: ten ResNet20 on an NVIDIA H200 take a tenth of "
+        "the time of a PyTorch loop ([benchmarks](../benchmarks.md)). "
+        "`rx.torch` exchanges replicas inside a loop of PyTorch ([PyTorch](../pytorch.md)).",
+    ]
+    return lines
+
+
+def page_text(content: dict[str, Any], found: Sequence[Summary]) -> str:
+    """Return the page as Markdown."""
+    machine, n = content["machine"], max((one.n for one in found), default=0)
+    cpu = f"{machine['cpu']}, {machine['cores_used']} of {machine['cores']} cores, jax "
+    cpu += f"{machine.get('jax')}, Python {machine['python']}"
+    loaded = "the machine had other work, which wall time would show"
+    text = _INTRO.format(
+        mean=MEAN_BOUND, low=SD_BOUNDS[0], high=SD_BOUNDS[1], mass=MASS_BOUND, n=n, machine=cpu,
+        findings="\n".join(findings(found)), command="`, `".join(content["commands"]),
+        caption="Filled bars are right in every run; a hollow one gives a wrong answer in some or "
+        "all of them, however long it is. Thin lines: the range over seeds.", clock=loaded,
+    )  # fmt: skip
+    lines = [text]
+    for target in dict.fromkeys(one.target for one in found):
+        rows = [cells(one) for one in found if one.target == target]
+        lines += [f"## {TITLES[target]}", "", ABOUT[target], ""]
+        lines += [*markdown_table(list(HEAD), rows), ""]
+    if "networks" in content:
+        lines += [*network_section(content["networks"]), ""]
+    said = [f"    - {name}: {what}" for name, what in content["iterations"].items()]
+    lines.append(_HOW.format(found=FOUND, iterations="\n".join(said)))
+    return "\n".join(lines)
+
+
+def write_page(content: dict[str, Any], out: Path) -> None:
+    """Write peers.md and peers-race.png into a folder."""
+    found = summaries(content["runs"])
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "peers.md").write_text(page_text(content, found))
+    figure_style.save(draw_race(found), out / "peers-race.png")
+
+
+def main(folder: Path) -> None:
+    write_page(json.loads((folder / "peers.json").read_text()), folder)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
