@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -419,6 +420,14 @@ class Posterior:
         from replicax.results.problems import find_problems
 
         return find_problems(self)
+
+    @cached_property
+    def unexplained_energy(self) -> str | None:
+        """A sentence where energies change otherwise than their gradients say, which moves on
+        mini-batches follow; for targets that are known, of a run just made or given to `rx.load`."""
+        from replicax.results.gradient_problems import unexplained_energy
+
+        return unexplained_energy(self)
 
     def warn(self) -> None:
         """Issue a warning for each of the `problems`."""
