@@ -422,12 +422,12 @@ class Posterior:
         return find_problems(self)
 
     @cached_property
-    def unexplained_energy(self) -> str | None:
-        """A sentence where energies change otherwise than their gradients say, which moves on
-        mini-batches follow; for targets that are known, of a run just made or given to `rx.load`."""
-        from replicax.results.gradient_problems import unexplained_energy
+    def _gradient_problems(self) -> list[str]:
+        """Problems that only the target shows, of a run just made or where `rx.load` is given it:
+        evaluated once."""
+        from replicax.results.gradient_problems import find_gradient_problems
 
-        return unexplained_energy(self)
+        return find_gradient_problems(self)
 
     def warn(self) -> None:
         """Issue a warning for each of the `problems`."""

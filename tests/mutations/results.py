@@ -95,11 +95,15 @@ MIXING = mutations_of(
 
 GRADIENTS = mutations_of(
     "results/gradient_problems.py",
-    ("_UNEXPLAINED = 0.1", "_UNEXPLAINED = 10.0", f"{_GRADIENTS}::test_jumps_are_found_where_moves_follow_gradients"),
+    (
+        "_UNEXPLAINED = 0.1",
+        "_UNEXPLAINED = 10.0",
+        f"{_GRADIENTS}::test_jumps_are_found",
+    ),
     ("_ROUNDING = 64", "_ROUNDING = 0", f"{_GRADIENTS}::test_kinks_and_rounding_are_no_jumps"),
     (
-        "energies[-1] - energies[0] - integral",
-        "energies[-1] - energies[0] + integral",
+        "energies[:, -1] - energies[:, 0] - slopes @ _WEIGHTS",
+        "energies[:, -1] - energies[:, 0] + slopes @ _WEIGHTS",
         f"{_GRADIENTS}::test_kinks_and_rounding_are_no_jumps",
     ),
     (
@@ -107,6 +111,22 @@ GRADIENTS = mutations_of(
         "if whole_energy is None",
         f"{_GRADIENTS}::test_what_cannot_be_checked_is_not",
     ),
+    (
+        "own = (draws - _centres(draws)) * gradients",
+        "own = draws * gradients",
+        f"{_GRADIENTS}::test_the_temperature_of_gaussian_draws",
+    ),
+    (
+        "excess = mean - 1",
+        "excess = 1 - mean",
+        f"{_GRADIENTS}::test_draws_of_another_temperature_are_found",
+    ),
+    (
+        "_HEATED, _HEATED_ONE = 0.1, 0.2",
+        "_HEATED, _HEATED_ONE = 2.0, 2.0",
+        f"{_GRADIENTS}::test_draws_of_another_temperature_are_found",
+    ),
+    ("bounds[0] = _HEATED", "pass", f"{_GRADIENTS}::test_the_temperature_of_gaussian_draws"),
 )
 
 ENERGIES = mutations_of(

@@ -162,7 +162,10 @@ BAD = {
     ),
     "no rows": ({"data": 3.0}, "rows on their first axis"),
     "a data frame": ({"data": pd.DataFrame({"y": DATA})}, r"a data frame; give dict\(data\)"),
-    "rows that are missing": ({"data": np.where(DATA > 2, np.nan, DATA)}, "the data hold NaN or inf"),
+    "rows that are missing": (
+        {"data": np.where(DATA > 2, np.nan, DATA)},
+        "the data hold NaN or inf",
+    ),
     "too many rows a batch": ({"batch_size": 61}, "batch_size is 61"),
 }
 
