@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import jax
@@ -157,7 +158,9 @@ def _three_arguments(function: Callable, name: str = "energy") -> Callable:
         return function
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     required = sum(p.default is p.empty for p in positional)
-    count = min(len(positional), 3)
+    # Arguments with values of their own, such as scale=2.0, are neither a batch nor a key.
+    filled = takewhile(lambda p: p.default is p.empty or p.default is None, positional)
+    count = min(len(list(filled)), 3)
     if count == 0 or required > 3:
         raise ValueError(
             f"{getattr(function, '__name__', function)} takes {required} arguments; it must take "

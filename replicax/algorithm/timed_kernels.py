@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 
@@ -135,7 +136,20 @@ def scheduled(kernel: Kernel, schedule: Callable[[Any], Any]) -> Kernel:
         value = jax.eval_shape(schedule, jax.ShapeDtypeStruct((), jnp.int32))
     if getattr(value, "shape", None) != ():
         raise ValueError("The schedule of learning rates must return one number for a step.")
+    check_factors("The schedule of learning rates", schedule, 1)
     return _timed(kernel, _times(schedule), "scheduled", None)
+
+
+def check_factors(name: str, schedule: Callable[[Any], Any], num_steps: int) -> None:
+    """Raise unless a schedule is finite in a run of so many steps, at a thousand of them."""
+    steps = np.unique(np.linspace(0, num_steps - 1, 1000).astype(np.int32))
+    factors = np.asarray(jax.jit(jax.vmap(lambda step: jnp.asarray(schedule(step))))(steps))
+    broken = np.flatnonzero(~np.isfinite(factors))
+    if broken.size:
+        raise ValueError(
+            f"{name} is {factors[broken[0]]} at step {steps[broken[0]]}; it must return a finite "
+            "number, by which learning rates are multiplied."
+        )
 
 
 def _times(factor: Callable[[Any], Any]) -> Callable[[Ladder, Array], Ladder]:

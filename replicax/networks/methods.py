@@ -13,7 +13,9 @@ import numpy as np
 from replicax.algorithm import kernels
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.schedule import NoExchange
+from replicax.algorithm.timed_kernels import check_factors
 from replicax.errors import at_least, check_flag, check_function, choose, show
+from replicax.run.options import check_rungs
 
 MOMENTUM = 0.9  # of SGD, by default
 AVERAGES = ("coldest", "all", "gaussian", "nothing")
@@ -82,6 +84,13 @@ class Method:
                 f"schedule is {show(self.schedule)}, but is_single means one network, which has no "
                 'ladder: write schedule="none".'
             )
+        for name in ("learning_rate", "temperature"):
+            check_rungs(name, getattr(self, name))
+            if np.ndim(getattr(self, name)) and not self.has_ladder:
+                raise ValueError(
+                    f"{name} is {show(getattr(self, name))}, and a method without a schedule has "
+                    'no ladder: give one number, or schedule="deo_star".'
+                )
         if self.draws_gaussian and not self.is_cyclical:
             raise ValueError(
                 'averages is "gaussian", of the end of each cycle: write rate_schedule="cyclical".'
@@ -113,7 +122,7 @@ class Method:
 
     @property
     def has_ladder(self) -> bool:
-        return not (self.schedule == "none" or isinstance(self.schedule, NoExchange))
+        return has_ladder(self.schedule)
 
     def build_kernel(self, momentum: float, clock: Clock, clip_norm: float | None = None) -> Kernel:
         """Return the kernel, with gradients clipped and rates changed in time as is asked for."""
@@ -121,6 +130,7 @@ class Method:
         if clip_norm is not None:
             kernel = kernels.clipped(kernel, clip_norm)
         if callable(self.rate_schedule):
+            check_factors("rate_schedule", self.rate_schedule, clock.epochs * clock.steps_per_epoch)
             return kernels.scheduled(kernel, self.rate_schedule)
         return _IN_TIME[self.rate_schedule](kernel, clock)
 
@@ -141,6 +151,11 @@ class Method:
             return coldest if exploits else none
 
         return weights
+
+
+def has_ladder(schedule: Any) -> bool:
+    """Return whether networks exchange places under a schedule."""
+    return not (schedule == "none" or isinstance(schedule, NoExchange))
 
 
 def check_rate_schedule(schedule: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from replicax.errors import at_least, check_flag, check_number, choose, not_negative, show
-from replicax.networks.methods import KERNELS, MOMENTUM, check_rate_schedule
+from replicax.networks.methods import KERNELS, MOMENTUM, check_rate_schedule, has_ladder
 from replicax.run.options import check_rungs
 
 
@@ -43,15 +43,15 @@ def check_moves(options: Any) -> None:
 
 def check_exchange(options: Any) -> None:
     """Raise unless what belongs to an exchange is given to a method that has one."""
-    has_ladder, method = options.base.has_ladder, options.method_name
+    method = options.method_name
     for name in ("schedule", "rule", "adapt", "swap_every"):
         value = getattr(options, name)
-        if value is not None and not has_ladder:
+        if value is not None and not options.base.has_ladder:
             raise ValueError(
                 f'{name} is {show(value)}; the method "{method}" has no ladder, and nothing to '
                 'exchange: leave it out, or write method="deo-star".'
             )
-    if has_ladder and not options.parts.has_ladder:
+    if options.schedule is not None and not has_ladder(options.schedule):
         raise ValueError(
             f'schedule is {show(options.schedule)}, without exchange: write method="ensemble" for '
             "independent networks."

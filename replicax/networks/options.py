@@ -22,8 +22,8 @@ from replicax.run.options import CUSTOM, Options, from_plain, to_plain
 _PICK_EVERY = 10  # epochs between two averages of all networks of an ensemble
 _CHANGES = ("kernel", "rate_schedule", "schedule", "rule", "swap_every")  # parts of the method
 _CHECKS = (
-    option_checks.check_moves,
     option_checks.check_exchange,
+    option_checks.check_moves,
     option_checks.check_rates,
     option_checks.check_temperature,
     option_checks.check_cold_part,

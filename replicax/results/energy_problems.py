@@ -96,7 +96,7 @@ def _colder_rungs(posterior: Any) -> str | None:
         return None
     num_params = sum(int(np.prod(shape)) for shape in posterior.metadata.params["shapes"])
     relevant = _COLDER * target * num_params / 2
-    certain = drop > _certainty(energies, posterior.num_replicas) * error
+    certain = drop > certainty(energies, posterior.num_replicas) * error
     if not np.any(certain & (drop > relevant)):
         return None
     rung = int(np.argmax(np.where(certain, drop, -np.inf)))
@@ -121,10 +121,12 @@ def mean_and_error(values: np.ndarray, num_batches: int = 10) -> tuple[Any, Any]
     return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(len(means))
 
 
-def _certainty(energies: np.ndarray, num_rungs: int, num_batches: int = 10) -> float:
+def certainty(values: np.ndarray, count: int, num_batches: int = 10) -> float:
+    """Return how many of its standard errors, from (chain, point, ...) by batch means, a mean must
+    be off to be no chance, if there are so many of them."""
     from scipy.special import stdtrit
 
-    return -float(stdtrit(len(energies) * num_batches - 1, _CHANCE / num_rungs))
+    return -float(stdtrit(len(values) * num_batches - 1, _CHANCE / count))
 
 
 def _broken_replicas(posterior: Any) -> str | None:
@@ -163,9 +165,11 @@ def _heated_target(posterior: Any) -> str | None:
     excess = measured(posterior, "excess_temperature")
     if excess is None or not np.nanmax(excess[:, 0]) > _HEATED:
         return None
+    tuned = posterior.options["learning_rate"] == "auto"
+    other = "or none, with which moves are adjusted" if tuned else 'or learning_rate="auto"'
     return (
         f"Gradient noise heats the cold rung by {np.nanmax(excess[:, 0]):.0%}, and the draws are "
-        'too wide: write a larger batch_size, learning_rate="auto" or a smaller one.'
+        f"too wide: write a larger batch_size, {other}."
     )
 
 

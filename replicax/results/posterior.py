@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -421,6 +422,14 @@ class Posterior:
         from replicax.results.problems import find_problems
 
         return find_problems(self)
+
+    @cached_property
+    def _gradient_problems(self) -> list[str]:
+        """Problems that only the target shows, of a run just made or where `rx.load` is given it:
+        evaluated once."""
+        from replicax.results.gradient_problems import find_gradient_problems
+
+        return find_gradient_problems(self)
 
     def warn(self) -> None:
         """Issue a warning for each of the `problems`."""

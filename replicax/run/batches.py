@@ -260,6 +260,10 @@ def as_rows(data: Any, batch_size: int | None, name: str) -> ArrayBatches:
     leaves = jax.tree.leaves(data)
     if not leaves or not all(hasattr(x, "shape") and len(x.shape) >= 1 for x in leaves):
         raise ValueError(f"{name} must be arrays with rows on their first axis.")
+    if any(hasattr(x, "columns") for x in leaves):
+        raise ValueError(
+            f"{name} is a data frame; give dict({name}), its columns by name, or its to_numpy()."
+        )
     check_numeric(name, leaves)
     rows = {x.shape[0] for x in leaves}
     if len(rows) != 1:

@@ -149,7 +149,13 @@ def _bytes_of(params: Any) -> int:
             params = jax.eval_shape(params, jax.random.key(0))
         except Exception:  # which is explained where the starts are made
             return 0
-    leaves = jax.tree.leaves(params)
+    try:
+        leaves = jax.tree.leaves(params)
+    except ValueError:
+        raise ValueError(
+            "params has keys that cannot be sorted, such as text and numbers in one dict: write "
+            "text for all."
+        ) from None
     return sum(getattr(leaf, "size", 1) * 4 for leaf in leaves)
 
 
@@ -264,6 +270,9 @@ def _check_finite(
 
     values = _compiled("energies", energies, program, programs)(points, batch, keys)
     names = ("log_likelihood of the data", "log_prior") if with_prior else ("energy",)
+    floats = [x for x in jax.tree.leaves(batch) if jnp.issubdtype(x.dtype, jnp.floating)]
+    finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in floats)
+    remedy = "start where the posterior has mass" if finite else "the data hold NaN or inf"
     for name, value in zip(names, values):
         value = np.asarray(-value if with_prior else value)
         if not np.all(np.isfinite(value)):
@@ -271,7 +280,7 @@ def _check_finite(
             where = f" of chain {chain}" if program.num_chains > 1 else ""
             raise ValueError(
                 f"The {name} at the start is {value[chain, replica]} for replica {replica}{where}; "
-                "start where the posterior has mass."
+                f"{remedy}."
             )
 
 

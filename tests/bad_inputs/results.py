@@ -125,6 +125,9 @@ PREDICTIONS = [
     refused(
         "predict: a negative weight", lambda: rx.predict.add(AVERAGE, LOG_PROBS, -1.0), "weight"
     ),
+    refused("predict: merge with a number", lambda: rx.predict.merge(AVERAGE, 3), "average"),
+    refused("predict: add to a number", lambda: rx.predict.add(3, LOG_PROBS), "average"),
+    refused("predict: no average", lambda: rx.predict.log_probabilities(LOG_PROBS), "average"),
     refused("predict: an empty average", lambda: rx.predict.log_probabilities(AVERAGE), "weight"),
     refused(
         "predict: labels one-hot", lambda: rx.predict.nll(LOG_PROBS, np.eye(2)[LABELS]), "labels"

@@ -90,6 +90,11 @@ CLASSIFICATION = mutations_of(
 
 METHODS = mutations_of(
     "networks/methods.py",
+    (
+        "if np.ndim(getattr(self, name)) and not self.has_ladder:",
+        "if np.ndim(getattr(self, name)) and self.is_single:",
+        "networks/test_choices.py::test_choices_that_do_not_go_together_are_refused",
+    ),
     ("for share in (0.7, 0.9)]", "for share in (0.7, 0.8)]", _PRETRAIN),
     ("for share in (0.7, 0.9)]", "for share in (0.5, 0.9)]", _PRETRAIN),
     ("round(share * clock.epochs)", "int(share * clock.epochs)", _PRETRAIN),
@@ -258,6 +263,8 @@ CHOICES = [
     *mutations_of(
         "algorithm/timed_kernels.py",
         ("start = 1 / (warmup_steps + 1)", "start = 0.0", _IN_TIME),
+        ("np.flatnonzero(~np.isfinite(factors))", "np.flatnonzero(np.isnan(factors))", _IN_TIME),
+        ("np.linspace(0, num_steps - 1, 1000)", "np.linspace(0, 1, 1000)", _IN_TIME),
         (
             "jnp.asarray(factor(count), rung.learning_rate.dtype), _SMALLEST)",
             "jnp.asarray(factor(count), rung.learning_rate.dtype), 0.0)",

@@ -24,6 +24,7 @@ POSTERIOR = mutations_of(
 _REPLICAS = "results/test_replica_rhat.py"
 _ENERGIES = "results/test_energy_problems.py"
 _PROBLEMS = "results/test_problems.py"
+_GRADIENTS = "results/test_gradient_problems.py"
 _MINI_BATCHES = f"{_PROBLEMS}::test_the_deterministic_rule_with_mini_batches_is_a_warning"
 _COLLAPSED = f"{_PROBLEMS}::test_a_collapsed_ladder_is_a_warning"
 _COLDER = f"{_ENERGIES}::test_a_colder_rung_must_be_certain_and_matter"
@@ -92,6 +93,42 @@ MIXING = mutations_of(
     ),
 )
 
+GRADIENTS = mutations_of(
+    "results/gradient_problems.py",
+    (
+        "_UNEXPLAINED = 0.1",
+        "_UNEXPLAINED = 10.0",
+        f"{_GRADIENTS}::test_jumps_are_found",
+    ),
+    ("_ROUNDING = 64", "_ROUNDING = 0", f"{_GRADIENTS}::test_kinks_and_rounding_are_no_jumps"),
+    (
+        "energies[:, -1] - energies[:, 0] - slopes @ _WEIGHTS",
+        "energies[:, -1] - energies[:, 0] + slopes @ _WEIGHTS",
+        f"{_GRADIENTS}::test_kinks_and_rounding_are_no_jumps",
+    ),
+    (
+        'if resolved["adjusted"] or whole_energy is None',
+        "if whole_energy is None",
+        f"{_GRADIENTS}::test_what_cannot_be_checked_is_not",
+    ),
+    (
+        "own = (draws - _centres(draws)) * gradients",
+        "own = draws * gradients",
+        f"{_GRADIENTS}::test_the_temperature_of_gaussian_draws",
+    ),
+    (
+        "excess = mean - 1",
+        "excess = 1 - mean",
+        f"{_GRADIENTS}::test_draws_of_another_temperature_are_found",
+    ),
+    (
+        "_HEATED, _HEATED_ONE = 0.1, 0.2",
+        "_HEATED, _HEATED_ONE = 2.0, 2.0",
+        f"{_GRADIENTS}::test_draws_of_another_temperature_are_found",
+    ),
+    ("bounds[0] = _HEATED", "pass", f"{_GRADIENTS}::test_the_temperature_of_gaussian_draws"),
+)
+
 ENERGIES = mutations_of(
     "results/energy_problems.py",
     (
@@ -146,4 +183,4 @@ PROBLEMS = mutations_of(
     ("_SAME = 0.05", "_SAME = 0.001", _COLLAPSED),
 )
 
-MUTATIONS = [*POSTERIOR, *REPLICA_RHAT, *MIXING, *ENERGIES, *PROBLEMS]
+MUTATIONS = [*POSTERIOR, *REPLICA_RHAT, *MIXING, *GRADIENTS, *ENERGIES, *PROBLEMS]

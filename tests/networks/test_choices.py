@@ -63,6 +63,10 @@ def test_rates_change_in_time_as_their_names_say() -> None:
     own = factors(optax.exponential_decay(1.0, 10, 0.5))
     np.testing.assert_allclose(own, 0.5 ** (np.arange(40) / 10), rtol=1e-4)
     assert factors(lambda step: 0.0)[0] == pytest.approx(1e-6), "noise is divided by the rate"
+    with pytest.raises(ValueError, match="rate_schedule is nan at step 20;"):
+        factors(lambda step: jnp.where(step < 20, 1.0, jnp.nan))
+    with pytest.raises(ValueError, match="The schedule .* is inf at step 0"):
+        kernels.scheduled(kernels.sgld(), lambda step: 1 / step)
 
 
 def test_gradients_are_cut_to_their_greatest_length() -> None:
@@ -253,6 +257,9 @@ def test_choices_that_do_not_go_together_are_refused() -> None:
         ({"averages": "gaussian"}, 'rate_schedule="cyclical"'),
         ({"is_single": True, "schedule": "deo"}, "one network"),
         ({"name": ""}, "give the method a name"),
+        ({"learning_rate": (0.1, 0.2)}, "has no ladder"),
+        ({"temperature": [1.0, 2.0]}, "temperature is .* has no ladder"),
+        ({"learning_rate": "fast"}, "learning_rate is 'fast'"),
     ):
         with pytest.raises(ValueError, match=message):
             Method(**({"name": "own"} | fields))

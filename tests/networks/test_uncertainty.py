@@ -76,6 +76,11 @@ def test_intervals_of_accuracy_are_wilsons() -> None:
 
 WRONG = {
     "members": (lambda: predict.uncertainty(log_probs(4, 3)), "of every network"),
+    "ragged": (lambda: predict.uncertainty([[[0.0]], [[0.0], [0.0]]]), "unequal lengths"),
+    "ragged inside": (
+        lambda: predict.out_of_distribution([[0.0], [0.0, 0.0]], log_probs(3, 2)),
+        "unequal lengths",
+    ),
     "weights": (lambda: predict.uncertainty(log_probs(4, 3, 2), [1.0]), "weights are .* for 4"),
     "weights of text": (lambda: predict.uncertainty(log_probs(1, 3, 2), ["a"]), "weights are"),
     "infinite weight": (lambda: predict.uncertainty(log_probs(1, 3, 2), [np.inf]), "weights are"),

@@ -116,6 +116,7 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "start of integers": ({"params": jnp.zeros(2, int)}, "write 0.0 instead of 0"),
     "no start": ({"params": {}}, "give the point where sampling starts"),
+    "keys of two kinds": ({"params": {0: 0.0, "a": 1.0}}, "keys that cannot be sorted"),
     "start not finite": ({"params": jnp.array([0.0, np.nan])}, "start where the posterior has"),
 }
 BAD_TARGETS: dict[str, tuple[Any, dict[str, Any], str]] = {

@@ -3,10 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from common import assert_same_run
 
 import replicax as rx
+from replicax.algorithm.target import as_target
 
 ROWS = 60
 DATA = (1.0 + np.random.default_rng(0).normal(size=ROWS)).astype(np.float32)
@@ -159,6 +161,11 @@ BAD = {
         r"log_likelihood must take 2 arguments: write it as log_likelihood\(params, rows\)",
     ),
     "no rows": ({"data": 3.0}, "rows on their first axis"),
+    "a data frame": ({"data": pd.DataFrame({"y": DATA})}, r"a data frame; give dict\(data\)"),
+    "rows that are missing": (
+        {"data": np.where(DATA > 2, np.nan, DATA)},
+        "the data hold NaN or inf",
+    ),
     "too many rows a batch": ({"batch_size": 61}, "batch_size is 61"),
 }
 
@@ -209,6 +216,16 @@ def test_an_energy_that_only_takes_a_key_is_exact() -> None:
         return x**2 / 2 + 0 * jax.random.normal(key)
 
     assert rx.sample(energy, 0.0, num_steps=9, progress=False).num_draws == 6
+
+
+def test_arguments_with_values_of_their_own_are_neither_batch_nor_key() -> None:
+    own = as_target(lambda x, scale=2.0: scale * x).energy
+    assert own(3.0, "batch", "key") == 6.0
+    both = as_target(lambda x, batch, scale=2.0: (scale * x, batch)).energy
+    assert both(3.0, "batch", "key") == (6.0, "batch")
+    open_ones = as_target(lambda x, batch=None, key=None: (x, batch, key)).energy
+    assert open_ones(3.0, "batch", "key") == (3.0, "batch", "key")
+    assert as_target(lambda x, scale=2.0, key=None: (scale, key)).energy(3.0, 1, 2) == (2.0, None)
 
 
 def test_batches_of_the_host_are_not_taken_as_all_the_data() -> None:

@@ -27,6 +27,7 @@ class Average(NamedTuple):
 
 def add(average: Average, logits: Any, weight: Any = 1.0) -> Average:
     """Return the average with one more network, given its logits (image, class)."""
+    _check_average(average)
     logits = _as_logits(logits)
     if is_concrete(weight):
         not_negative("weight", weight.item() if hasattr(weight, "item") else weight)
@@ -44,6 +45,14 @@ def add(average: Average, logits: Any, weight: Any = 1.0) -> Average:
     )
 
 
+def _check_average(value: Any) -> None:
+    if not isinstance(value, Average):
+        raise ValueError(
+            f"The average is {show(value)}; give one that rx.predict.average or "
+            "rx.predict.Average.empty returns."
+        )
+
+
 def _as_logits(logits: Any) -> Array:
     try:
         return jnp.asarray(logits)
@@ -53,6 +62,8 @@ def _as_logits(logits: Any) -> Array:
 
 def merge(one: Average, other: Average) -> Average:
     """Return the average over the networks of both, for example of two chains."""
+    _check_average(one)
+    _check_average(other)
     if one.logits.shape != other.logits.shape:
         raise ValueError(
             f"The averages have shapes {one.logits.shape} and {other.logits.shape}: only averages "
@@ -92,6 +103,7 @@ def log_probabilities(
     cannot make the log-likelihood infinite.
     """
     choose("by", by, ("probabilities", "logits"))
+    _check_average(average)
     if is_concrete(average.weight) and not bool(jnp.all(average.weight > 0)):
         raise ValueError(
             "The average has no weight: add at least one network of weight above 0 with "

@@ -98,7 +98,7 @@ def out_of_distribution(
     """
     choose("by", by, ("entropy", "mutual_information"))
     scores = [_score(x, by, weights) for x in (log_probs_inside, log_probs_outside)]
-    inside, outside = (np.shape(x)[-1] for x in (log_probs_inside, log_probs_outside))
+    inside, outside = (_shape(x)[-1] for x in (log_probs_inside, log_probs_outside))
     if inside != outside:
         raise ValueError(
             f"There are {inside} classes inside and {outside} outside: predict both with the same "
@@ -110,7 +110,19 @@ def out_of_distribution(
 def _score(log_probs: Any, by: str, weights: Any) -> np.ndarray:
     if by == "mutual_information":
         return mutual_information(log_probs, weights)
-    return entropy(log_probs) if np.ndim(log_probs) != 3 else uncertainty(log_probs, weights).total
+    if len(_shape(log_probs)) != 3:
+        return entropy(log_probs)
+    return uncertainty(log_probs, weights).total
+
+
+def _shape(log_probs: Any) -> tuple[int, ...]:
+    try:
+        return np.shape(log_probs)
+    except ValueError:  # lists of unequal lengths
+        raise ValueError(
+            "The log-probabilities are lists of unequal lengths: give those of the same images and "
+            "classes for every network."
+        ) from None
 
 
 def _check_pair(log_probs: Any, other_log_probs: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -125,7 +137,7 @@ def _check_pair(log_probs: Any, other_log_probs: Any) -> tuple[np.ndarray, np.nd
 
 def _check_members(member_log_probs: Any, weights: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return log-probabilities (network, image, class), and weights that sum to 1."""
-    shape = np.shape(member_log_probs)
+    shape = _shape(member_log_probs)
     if len(shape) != 3 or not shape[0]:
         raise ValueError(
             f"The log-probabilities have shape {shape}; give those of every network, (network, "

@@ -1,0 +1,143 @@
+"""Whether draws and gradients fit together, of runs whose moves follow gradients alone.
+
+Moves on mini-batches are neither accepted nor rejected. Two laws tell whether they may be trusted,
+given gradients over all rows at some of the draws:
+
+- Between two points the energy changes by the integral of its gradient g. Where the log likelihood
+  jumps, as at a change point written with `where`, it does not: moves do not see the jumps, and all
+  chains agree on another law than the posterior.
+- E[(theta_i - c) g_i] = 1 for every parameter and every c, by parts. With noisy gradients or steps
+  that are too long it is the temperature that the draws really have.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from replicax.results.energy_problems import certainty, mean_and_error
+from replicax.run import pytrees
+
+_LENGTH = 1.0  # of steps, in standard deviations of the way from a draw to the next
+_UNEXPLAINED = 0.1  # of the energy, the median of steps, in the unit of the temperature
+_ROUNDING = 64  # spacings of the energy's floating-point numbers
+_NODES, _GAUSS = np.polynomial.legendre.leggauss(7)
+_PLACES = np.concatenate([[0.0], (_NODES + 1) / 2, [1.0]])  # along a step
+_WEIGHTS = np.concatenate([[0.0], _GAUSS / 2, [0.0]])
+_NUM_STEPS = 24
+_HEATED, _HEATED_ONE = 0.1, 0.2  # the temperature of all parameters, and of one
+_MOST_DRAWS = 1_000  # of all chains, whose gradients are evaluated
+_WORK = 20_000_000  # rows that may be evaluated
+_FEW_DRAWS = 20
+
+
+def find_gradient_problems(posterior: Any) -> list[str]:
+    """Return sentences about energies that gradients do not explain, and about draws that are
+    hotter or colder than the posterior. Empty where the target or all its rows are not at hand."""
+    target = getattr(posterior._target, "target", None)
+    batches = getattr(posterior._target, "batches", None)
+    whole_energy, resolved = getattr(target, "whole_energy", None), posterior.metadata.resolved
+    temperature = float(posterior.temperatures[:, 0].max())
+    if resolved["adjusted"] or whole_energy is None or batches is None or not temperature > 0:
+        return []
+    if posterior.num_draws < _FEW_DRAWS or not posterior.options["keep_draws"]:
+        return []
+    leaves = posterior._leaves(0)
+    first = pytrees.rebuild(posterior.metadata.params, [x[0, 0] for x in leaves], posterior._like)
+    unravel = ravel_pytree(first)[1]
+
+    def energy(flat: Array) -> Array:
+        params = unravel(flat)
+        prior = 0.0 if target.prior is None else target.prior(params)
+        return whole_energy(params, batches.data) / temperature + prior
+
+    evaluate = jax.jit(lambda points: jax.lax.map(jax.value_and_grad(energy), points))
+    starts, steps = _steps(leaves)
+    draws = _spaced(leaves, _WORK // batches.num_rows)
+    ways = starts[:, None] + _PLACES[:, None] * steps[:, None]  # (step, place, component)
+    points = np.concatenate([ways.reshape(-1, ways.shape[2]), draws.reshape(-1, draws.shape[2])])
+    energies, gradients = evaluate(points.astype(starts.dtype))
+    energies, gradients = np.asarray(energies, float), np.asarray(gradients, float)
+    on_ways = energies[: ways[..., 0].size].reshape(ways.shape[:2])
+    along = gradients[: ways[..., 0].size].reshape(ways.shape)
+    sentences = [
+        _unexplained(on_ways, along, steps),
+        _temperature(draws, gradients[ways[..., 0].size :].reshape(draws.shape)),
+    ]
+    return [sentence for sentence in sentences if sentence is not None]
+
+
+def _flat(leaves: list[np.ndarray], chain: Any, draw: Any) -> np.ndarray:
+    """Return some of the draws as vectors  (..., component)."""
+    parts = [leaf[chain, draw] for leaf in leaves]
+    lead = np.broadcast_shapes(np.shape(chain), np.shape(draw))
+    return np.concatenate([part.reshape(*lead, -1) for part in parts], axis=-1)
+
+
+def _steps(leaves: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return draws and steps away from them  (step, component)."""
+    rng, (num_chains, num_draws) = np.random.default_rng(0), leaves[0].shape[:2]
+    starts = _flat(
+        leaves, rng.integers(num_chains, size=_NUM_STEPS), rng.integers(num_draws, size=_NUM_STEPS)
+    )
+    ways = [np.median(np.abs(np.diff(leaf, axis=1)), axis=(0, 1)).ravel() for leaf in leaves]
+    spread = np.concatenate(ways) / (0.6745 * np.sqrt(2))
+    return starts, _LENGTH * spread * rng.standard_normal(starts.shape)
+
+
+def _spaced(leaves: list[np.ndarray], most: int) -> np.ndarray:
+    """Return evenly spaced draws of all chains, at most so many  (chain, draw, component)."""
+    num_chains, num_draws = leaves[0].shape[:2]
+    count = min(most, _MOST_DRAWS) // num_chains
+    draw = np.unique(np.linspace(0, num_draws - 1, min(count, num_draws)).astype(int))
+    return _flat(leaves, np.arange(num_chains)[:, None], draw)
+
+
+def _unexplained(energies: np.ndarray, gradients: np.ndarray, steps: np.ndarray) -> str | None:
+    """A change of energy (step, place) that is not the integral of the gradient along a step."""
+    slopes = np.sum(gradients * steps[:, None], axis=2)
+    rest = energies[:, -1] - energies[:, 0] - slopes @ _WEIGHTS
+    rest = rest[np.isfinite(rest)]
+    if not rest.size:
+        return None
+    size = np.median(np.abs(rest))  # of the few in which quadrature fails nothing follows
+    rounding = np.spacing(np.float32(np.nanmax(np.abs(energies))))
+    if not size > max(_UNEXPLAINED, _ROUNDING * float(rounding)):
+        return None
+    return (
+        f"The energy changes by {size:.2g} where its gradient says otherwise: the log likelihood "
+        "has jumps (where, floor, an index) or a gradient that is not its own, and moves on "
+        "mini-batches follow the gradient alone. Leave out batch_size, and moves are accepted or "
+        "rejected by the energy, or write the model without jumps (sum over the place of a change "
+        "point)."
+    )
+
+
+def _centres(draws: np.ndarray) -> np.ndarray:
+    """Return for each chain the mean of the others, which its draws did not choose."""
+    means = draws.mean(axis=1, keepdims=True)
+    return (means.sum(axis=0) - means) / (len(means) - 1) if len(means) > 1 else means
+
+
+def _temperature(draws: np.ndarray, gradients: np.ndarray) -> str | None:
+    """E[(theta - c) g] that is not 1, of draws and gradients (chain, draw, component)."""
+    own = (draws - _centres(draws)) * gradients
+    values = np.concatenate([own.mean(axis=2, keepdims=True), own], axis=2)
+    mean, error = mean_and_error(values)
+    if mean is None or not np.all(np.isfinite(mean)):
+        return None
+    bounds = np.full(mean.shape, _HEATED_ONE)
+    bounds[0] = _HEATED
+    excess = mean - 1
+    beyond = (np.abs(excess) > bounds) & (np.abs(excess) > certainty(draws, mean.size) * error)
+    if not beyond.any():
+        return None
+    worst = int(np.argmax(np.where(beyond, np.abs(excess) / bounds, 0.0)))
+    kind, of = ("hot", "wide") if excess[worst] > 0 else ("cold", "narrow")
+    return (
+        f"The draws are too {kind}: by gradients over all rows their temperature is "
+        f"{mean[worst]:.2f} and not 1, and they are too {of}. Write a smaller learning_rate, a "
+        "larger batch_size, or none: moves are then accepted or rejected by the energy."
+    )
