@@ -57,12 +57,14 @@ def test_a_bad_ladder_ends_with_equal_rates(bad) -> None:
     assert rates.min() > 4 * before.min(), "no pair blocks the ladder"
 
 
+@pytest.mark.slow
 def test_a_ladder_that_is_too_long_is_made_shorter() -> None:
     ladder = tuned(np.geomspace(1, 1e4, 5), hottest=1e4, free_until=20_001)
     rates = swap_rate(ladder[:-1], ladder[1:])
     assert 0.35 < rates.mean() < 0.65 and np.ptp(rates) < 0.1
 
 
+@pytest.mark.slow
 def test_a_ladder_that_is_too_short_is_made_longer() -> None:
     ladder = tuned(np.geomspace(1, 1.2, 5), hottest=1e4, free_until=20_001)
     rates = swap_rate(ladder[:-1], ladder[1:])
@@ -70,6 +72,7 @@ def test_a_ladder_that_is_too_short_is_made_longer() -> None:
     assert tuned(np.geomspace(1, 1.2, 5), hottest=2.0, free_until=20_001)[-1] <= 2.001
 
 
+@pytest.mark.slow
 def test_the_hottest_temperature_is_fixed_in_the_end() -> None:
     early = tuned(np.geomspace(1, 1.2, 5), hottest=1e4, free_until=2_501)
     assert 1.2 < early[-1] < 2.5, "one round may double the barrier, and no other followed"
@@ -99,6 +102,7 @@ def test_a_free_ladder_that_reaches_the_prior_is_not_rounded_off_it() -> None:
     assert not np.any(np.isfinite(hottest) & (hottest > 1e23))
 
 
+@pytest.mark.slow
 def test_verdicts_count_from_their_first_step() -> None:
     late = tuned(np.geomspace(1, 30, 5), first_step=500)
     rates = swap_rate(late[:-1], late[1:])

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import quick_jit
 
 from replicax.algorithm import schedule, swap
 from replicax.algorithm import window_correction as correction
@@ -81,9 +82,9 @@ def test_few_steps_of_tuning_are_blocks_of_one_step_and_end() -> None:
     """Of two steps; the energy of the next one does not matter, and the reference is 0."""
     rule = replace(RULE, tuning_steps=2)
     found, seen = correction.start(rule, jnp.float32), []
+    update = quick_jit(lambda *now: correction.update(rule, WINDOW, *now, jnp.asarray(TEMPERATURE)))
     for place, energy in enumerate((0.001, 0.002, 5.0)):
-        step, temperature = jnp.array(REFERENCE + place), jnp.asarray(TEMPERATURE)
-        found = correction.update(rule, WINDOW, step, found, jnp.float32(energy), temperature)
+        found = update(jnp.array(REFERENCE + place), found, jnp.float32(energy))
         seen.append(float(found.value))
     first = 1.5 * 100 / 5 * 0.001
     last = first + 1.5 * 100 / 6 * 0.002  # the average over the second half, one step

@@ -36,10 +36,11 @@ def test_what_is_observed_of_replicas_is_told_by_rung() -> None:
 def test_verdicts_of_temperatures_count_where_swaps_were_attempted() -> None:
     settings = rx.Settings(rule=swap.metropolis(), tuning=Tuning(adapts="temperature"))
     state = rx.init(stand_still(), jnp.zeros((2, 1)), Ladder(jnp.ones(2), jnp.ones(2)), settings)
+    step = quick_jit(lambda state, info: adapt(settings, state, info))
     yes, no = jnp.array([True]), jnp.array([False])
     for attempted, count in ((True, 1), (False, 1), (True, 2)):
         info = Info(jnp.zeros(2), yes, no, yes, jnp.zeros(2, bool), jnp.array(attempted))
-        state = adapt(settings, state, info)
+        state = step(state, info)
         assert (int(state.verdicts.count), state.verdicts.wanted.tolist()) == (count, [count])
     assert int(state.step) == 3
 

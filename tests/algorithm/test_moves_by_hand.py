@@ -138,7 +138,8 @@ def test_a_proposal_without_a_probability_is_rejected_and_counts_as_that() -> No
     replica = kernel.prepare(kernel.init(jnp.array(0.5)), evaluate)
     drawn = Drawn(jnp.float32(3.0), jnp.float32(-1e-6), jnp.float32(0.0))
     rung = Ladder(jnp.array(0.5), jnp.array(1.0))
-    after, _, observed = kernel.step(drawn, replica, evaluate, rung)
+    step = quick_jit(lambda: kernel.step(drawn, replica, evaluate, rung))
+    after, _, observed = step()
     assert float(after.params) == 0.5 and float(observed.acceptance) == 0
 
 
@@ -146,7 +147,10 @@ def test_adjusted_kernels_begin_with_the_energies_of_their_starts() -> None:
     starts = [X, X + 1, X - 1]
     points = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(as_tree, starts))
     ladder = Ladder(jnp.ones(3), jnp.array([1.0, 2.0, 4.0]))
-    state = rx.init(rx.kernels.hmc(), points, ladder, rx.Settings(), target=TARGET)
+    begin = quick_jit(
+        lambda: rx.init(rx.kernels.hmc(), points, ladder, rx.Settings(), target=TARGET)
+    )
+    state = begin()
     memory = state.replicas.memory
     np.testing.assert_allclose(memory.energy, [energy_at(x) for x in starts], rtol=1e-5)
     np.testing.assert_allclose(memory.prior, [prior_at(x) for x in starts], rtol=1e-5)

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import quick_jit
 
 import replicax as rx
 from replicax.algorithm import kernels, prng, randomness, schedule, swap
@@ -77,14 +79,17 @@ def test_no_key_is_used_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = target, kernel, Telling(), swap.bias_corrected()
     draw = build_draw(*parts, moved=True, langevin=True, draw_batch=tell)
     replicas = rx.Replica(np.zeros((NUM_REPLICAS, 2), np.float32), ())
-    leaves = jax.tree.leaves(draw(prng.make_key(0), 3, replicas))  # type: ignore[arg-type]
+    drawn = quick_jit(lambda: draw(prng.make_key(0), jnp.int32(3), replicas))()
+    leaves = jax.tree.leaves(drawn)
     typed = [jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves]
     keys = [tell(leaf) if is_key else leaf for leaf, is_key in zip(leaves, typed, strict=True)]
     keys = np.concatenate([np.asarray(leaf).reshape(-1, 2) for leaf in keys])
     # Of each replica three; two of pairs, of schedule and order; of attempts, their energies, ...
     assert len(keys) == 3 * NUM_REPLICAS + 1 + 1 + 1 + 1 + 2 * 2 + 2 + 1 + 1
     assert len(np.unique(keys, axis=0)) == len(keys)
-    split = jax.vmap(lambda key: jax.random.split(jax.random.wrap_key_data(key), 8))(keys)
+    split = quick_jit(jax.vmap(lambda key: jax.random.split(jax.random.wrap_key_data(key), 8)))(
+        keys
+    )
     children = {tuple(key) for key in jax.random.key_data(split).reshape(-1, 2).tolist()}
     assert children.isdisjoint(tuple(key) for key in keys.tolist()), "a key that is used and split"
 

@@ -19,7 +19,7 @@ _OTHERS = f"{_BAYESIAN}::test_other_kernels_temper_the_likelihood_alone"
 _ORACLE = "algorithm/test_step.py::test_the_library_equals_the_oracle"
 _BARRIER = f"{_ORACLE}[at_most_one-metropolis-momentum-moved]"
 _MIXED = "interop/test_numpyro.py::test_models_that_mix_rows_keep_their_density"
-_TUNED = "algorithm/test_barrier.py"
+_ROUNDS = "algorithm/test_barrier.py::test_every_round_is_that_of_the_equations"
 
 ADJUSTED = mutations_of(
     "algorithm/adjusted_kernels.py",
@@ -94,17 +94,17 @@ LADDERS = mutations_of(
     (
         "span = jnp.where(end > most, best, jnp.maximum(end, longer))",
         "span = jnp.maximum(end, longer)",
-        f"{_TUNED}::test_a_ladder_that_is_too_long_is_made_shorter",
+        _ROUNDS,
     ),
     (
         "attempted = attempted & (step >= tuning.first_step)",
         "pass",
-        f"{_TUNED}::test_verdicts_count_from_their_first_step",
+        _ROUNDS,
     ),
     (
         "free = step < tuning.free_until",
         "free = step >= 0",
-        f"{_TUNED}::test_the_hottest_temperature_is_fixed_in_the_end",
+        _ROUNDS,
     ),
 )
 

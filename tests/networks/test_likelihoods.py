@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import quick_jit
 
 from replicax.networks.likelihoods.classes import Categorical
 from replicax.networks.likelihoods.real import Gaussian, Mixture
@@ -22,10 +23,15 @@ CASES = {
 def test_sums_of_parts_are_those_of_all(name: str) -> None:
     """Networks of weights 1, 2.5 and 2.5: the last two added together, and scaled."""
     law, outputs, targets = CASES[name]
-    whole = law.average(outputs, targets, jnp.array([1.0, 2.5, 2.5]))
-    first = law.average(outputs[:1], targets, jnp.ones(1))
-    rest = law.scaled(law.average(outputs[1:], targets, jnp.ones(2)), 2.5)
-    found = law.merge(law.merge(law.empty(targets), first), rest)
+
+    @quick_jit
+    def sums() -> tuple:
+        whole = law.average(outputs, targets, jnp.array([1.0, 2.5, 2.5]))
+        first = law.average(outputs[:1], targets, jnp.ones(1))
+        rest = law.scaled(law.average(outputs[1:], targets, jnp.ones(2)), 2.5)
+        return whole, law.merge(law.merge(law.empty(targets), first), rest)
+
+    whole, found = sums()
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), found, whole)
     assert float(whole.weight) == 6
 
@@ -34,8 +40,9 @@ def test_sums_of_parts_are_those_of_all(name: str) -> None:
 def test_what_is_predicted_of_an_average_is_what_its_networks_combine_to(name: str) -> None:
     law, outputs, targets = CASES[name]
     weights = jnp.array([1.0, 2.5, 2.5])
+    average = quick_jit(law.average)(outputs, targets, weights)
     for by in law.ways:
-        one = law.predictive(law.average(outputs, targets, weights), targets, by)
+        one = law.predictive(average, targets, by)
         other = law.finished(law.combine(outputs, weights, by))
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3), one, other)
 
@@ -44,7 +51,7 @@ def test_what_is_predicted_of_an_average_is_what_its_networks_combine_to(name: s
 def test_one_network_is_judged_as_an_average_of_one(name: str) -> None:
     law, outputs, targets = CASES[name]
     alone = law.score(outputs[0], targets)
-    sums = law.average(outputs[:1], targets, jnp.full(1, 3.0))
+    sums = quick_jit(law.average)(outputs[:1], targets, jnp.full(1, 3.0))
     for by in law.ways:
         for score, value in law.score_average(sums, targets, by).items():
             assert float(value) == pytest.approx(float(alone[score]), rel=1e-4), (score, by)

@@ -96,12 +96,13 @@ def test_a_wide_resnet_is_that_of_the_literature() -> None:
 
 def test_weights_begin_with_the_variance_of_their_fan() -> None:
     """Convolutions 2 / fan of outgoing connections (He et al.), dense layers uniform."""
-    filters = init_conv(jax.random.key(0), 3, 32, 64)
+    filters = quick_jit(lambda key: init_conv(key, 3, 32, 64))(jax.random.key(0))
     assert float(filters.var()) == pytest.approx(2 / (9 * 64), rel=0.05)  # of 18,432 numbers
     assert abs(float(filters.mean())) < 4 * (2 / (9 * 64) / filters.size) ** 0.5
     with_bias = init_conv(jax.random.key(0), 3, 2, 4, bias=True)
     assert not with_bias["bias"].any() and with_bias["weight"].shape == (3, 3, 2, 4)
-    dense, bound = init_dense(jax.random.key(1), 64, 100), 64**-0.5
+    dense = quick_jit(lambda key: init_dense(key, 64, 100))(jax.random.key(1))
+    bound = 64**-0.5
     for part in (dense["weight"], dense["bias"]):
         assert float(jnp.abs(part).max()) <= bound
     assert float(dense["weight"].std()) == pytest.approx(bound / 3**0.5, rel=0.05)
