@@ -104,9 +104,14 @@ def _mapped(function: Callable, mesh: Mesh) -> tuple[Callable, "_Placed"]:
 def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callable:
     """Return the function whose share for one part of chains and replicas is `part`; those who
     share the rows of a part have one program, which XLA takes apart."""
+
+    def used(*arguments: Any) -> Any:
+        # Where an argument is not used, the compiler of jax 0.11.2 ends the process.
+        return part(*jax.lax.optimization_barrier(arguments))
+
     apart = {CHAIN, REPLICA}
     return jax.shard_map(
-        part, mesh=mesh, in_specs=inputs, out_specs=outputs, axis_names=apart, check_vma=False
+        used, mesh=mesh, in_specs=inputs, out_specs=outputs, axis_names=apart, check_vma=False
     )
 
 
