@@ -103,11 +103,47 @@ def _mapped(function: Callable, mesh: Mesh) -> tuple[Callable, "_Placed"]:
 
 def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callable:
     """Return the function whose share for one part of chains and replicas is `part`; those who
-    share the rows of a part have one program, which XLA takes apart."""
-    apart = {CHAIN, REPLICA}
-    return jax.shard_map(
-        part, mesh=mesh, in_specs=inputs, out_specs=outputs, axis_names=apart, check_vma=False
-    )
+    share the rows of a part have one program, which XLA takes apart.
+
+    Arrays without elements are made anew in each part: as arguments they end the process while jax
+    0.11.2 compiles the program.
+    """
+
+    def whole(*arguments: Any) -> Any:
+        leaves, structure = jax.tree.flatten(arguments)
+        spread = jax.tree.map(_for_each, inputs, arguments, is_leaf=_is_part)
+        places = jax.tree.leaves(spread, is_leaf=_is_part)
+        passed = [number for number, leaf in enumerate(leaves) if leaf.size]
+
+        def share(*given: Any) -> Any:
+            own = dict(zip(passed, given, strict=True))
+            for number, (leaf, place) in enumerate(zip(leaves, places, strict=True)):
+                if number not in own:
+                    own[number] = jnp.zeros(_own_shape(mesh, place, leaf), leaf.dtype)
+            return part(*structure.unflatten(own[number] for number in range(len(leaves))))
+
+        return jax.shard_map(
+            share,
+            mesh=mesh,
+            in_specs=tuple(places[number] for number in passed),
+            out_specs=outputs,
+            axis_names={CHAIN, REPLICA},
+            check_vma=False,
+        )(*(leaves[number] for number in passed))
+
+    return whole
+
+
+def _own_shape(mesh: Mesh, place: PartitionSpec, leaf: Any) -> tuple[int, ...]:
+    return NamedSharding(mesh, place).shard_shape(leaf.shape)
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, PartitionSpec)
+
+
+def _for_each(part: PartitionSpec, branch: Any) -> Any:
+    return jax.tree.map(lambda _: part, branch)
 
 
 class _Placed:
@@ -156,7 +192,7 @@ def _put(tree: Any, mesh: Mesh, parts: Any) -> Any:
     def put(part: PartitionSpec, branch: Any) -> Any:
         return jax.tree.map(lambda leaf: _put_one(leaf, NamedSharding(mesh, part)), branch)
 
-    return jax.tree.map(put, parts, tree, is_leaf=lambda part: isinstance(part, PartitionSpec))
+    return jax.tree.map(put, parts, tree, is_leaf=_is_part)
 
 
 def _put_one(leaf: Any, sharding: NamedSharding) -> Array:

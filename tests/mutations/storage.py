@@ -59,6 +59,7 @@ FOLDER = mutations_of(
     ("zarr_arrays.cut(self._store, self.commit.groups)", "self._store.exists()", _GROW),
     ("if step <= self.commit.step])", "if step])", _GROW),
     ("if max(steps, default=-1) < ended else []", "if False else []", _DELETED),
+    ("Column(str(x.dtype), x.shape[1:], 0)", "Column(str(x.dtype), x.shape[1:])", _DELETED),
     ("            if with_checkpoint:", "            if False:", f"{_BACK}[no checkpoint]"),
     (
         "values = commits.read_values(folder, commit)",

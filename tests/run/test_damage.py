@@ -195,13 +195,15 @@ def test_a_file_of_a_million_entries_is_refused(folder: Path) -> None:
         rx.load(folder)
 
 
-@pytest.mark.parametrize("change", [{"dtype": "object"}, {"dtype": "O8"}, {"shape": [-1]}])
+@pytest.mark.parametrize(
+    "change", [{"dtype": "object"}, {"dtype": "O8"}, {"shape": [-1]}, {"checksum": "1"}]
+)
 def test_columns_of_other_types_are_refused(folder: Path, change: dict) -> None:
     path = folder / "commits/40.json"
     content = json.loads(path.read_text())
     del content["digest"]
-    dtype, shape = content["groups"]["draws"]["columns"]["energy"]
-    column = [change.get("dtype", dtype), change.get("shape", shape)]
+    dtype, shape, _ = content["groups"]["draws"]["columns"]["energy"]
+    column = [change.get("dtype", dtype), change.get("shape", shape), change.get("checksum")]
     content["groups"]["draws"]["columns"]["energy"] = column
     files.write_json(path, content)
     with pytest.raises(ValueError, match="not those of a commit"):

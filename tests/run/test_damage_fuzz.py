@@ -168,16 +168,35 @@ def delete_newest(folder: Path) -> None:
     (folder / "commits/40.json").unlink()
 
 
+def exchange_chunks(folder: Path) -> None:
+    """Each is whole, and belongs to another variable of the same type and size."""
+    chunks = [folder / f"records.zarr/history/{name}/c.0.0.0" for name in ("energy", "temperature")]
+    contents = [path.read_bytes() for path in chunks]
+    for path, content in zip(chunks, reversed(contents), strict=True):
+        path.write_bytes(content)
+
+
+def lock_with_a_folder(folder: Path) -> None:
+    (folder / "lock").unlink()
+    (folder / "lock").mkdir()
+
+
+def forget_a_group(folder: Path) -> None:
+    (folder / "records.zarr/draws/zarr.json").unlink()
+
+
 @times(25)
 @given(damages=DAMAGES)
 @example(damages=[delete_newest])
+@example(damages=[exchange_chunks])
 def test_a_damaged_folder_is_loaded_as_it_was_or_refused(stopped, answers, damages, capsys):
     check_load(stopped, answers, damages)
 
 
-@times(4)
+@times(3)
 @given(damages=DAMAGES)
-@example(damages=[delete_newest])
+@example(damages=[lock_with_a_folder])
+@example(damages=[forget_a_group])
 def test_a_damaged_folder_is_resumed_as_it_was_or_refused(stopped, answers, damages):
     check_resume(stopped, answers, damages)
 

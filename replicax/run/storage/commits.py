@@ -6,6 +6,7 @@ lies beyond it is not part of the run.
 """
 
 import re
+import zlib
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +21,18 @@ Arrays = dict[str, np.ndarray]
 
 
 class Column(NamedTuple):
-    """Type and shape of the rows of one variable."""
+    """Type and shape of the rows of one variable, and the CRC-32 of all of them in their order,
+    which tells rows of one variable from those of another."""
 
     dtype: str
     shape: tuple[int, ...]
+    checksum: int | None = None  # None: written before there were any
+
+    def after(self, rows: np.ndarray) -> "Column":
+        """Return the column with further rows."""
+        if self.checksum is None:
+            return self
+        return self._replace(checksum=checksum(rows, self.checksum))
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,11 @@ class Commit:
     groups: dict[str, Group] = field(default_factory=dict)
     values: str = ""  # digest of the values
     checkpoint: str | None = None  # digest; None: a copy that cannot be resumed
+
+
+def checksum(rows: np.ndarray, before: int = 0) -> int:
+    """Return the CRC-32 of rows that follow others."""
+    return zlib.crc32(np.ascontiguousarray(rows).reshape(-1).view(np.uint8), before)
 
 
 def write(folder: Path, commit: Commit) -> None:
@@ -85,11 +99,13 @@ def read(folder: Path, step: int) -> Commit:
 
 def _columns(content: dict[str, Any]) -> dict[str, Column]:
     columns = {}
-    for name, (dtype, shape) in content.items():
+    for name, (dtype, shape, *checked) in content.items():
         is_numeric = np.dtype(dtype).kind in "biuf"
         if not re.fullmatch(r"[\w-][\w.-]*", name) or not is_numeric or min(shape, default=0) < 0:
             raise ValueError(name)
-        columns[name] = Column(str(np.dtype(dtype)), tuple(map(int, shape)))
+        if not all(value is None or isinstance(value, int) for value in checked):
+            raise ValueError(name)
+        columns[name] = Column(str(np.dtype(dtype)), tuple(map(int, shape)), *checked)
     return columns
 
 

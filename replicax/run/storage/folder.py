@@ -60,7 +60,11 @@ class FolderRecords(Records):
         groups = dict(self.commit.groups)
         for group, arrays in rows.items():
             zarr_arrays.append(self._store, group, GROUPS[group], arrays)
-            columns = {name: Column(str(x.dtype), x.shape[1:]) for name, x in arrays.items()}
+            before = self.commit.groups[group].columns if group in self.commit.groups else {}
+            columns = {
+                name: before.get(name, Column(str(x.dtype), x.shape[1:], 0)).after(x)
+                for name, x in arrays.items()
+            }
             length = self.length(group) + len(next(iter(arrays.values())))
             groups[group] = Group(length, columns)
         final = {name: storable(value) for name, value in final.items()}

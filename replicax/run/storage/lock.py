@@ -25,7 +25,7 @@ def locked(folder: Path) -> Iterator[None]:
     if fcntl is None:
         yield
         return
-    with (folder / _FILE).open("a+") as file:
+    with _opened(folder / _FILE) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -37,6 +37,13 @@ def locked(folder: Path) -> Iterator[None]:
         json.dump({"pid": os.getpid(), "host": socket.gethostname()}, file)
         file.flush()
         yield
+
+
+def _opened(path: Path) -> IO[str]:
+    try:
+        return path.open("a+")
+    except IsADirectoryError:
+        raise ValueError(f"{path} is a folder; it must be a file: remove it.") from None
 
 
 def _owner(file: IO[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from replicax.run.storage import files
-from replicax.run.storage.commits import Column, Group
+from replicax.run.storage.commits import Column, Group, checksum
 from replicax.run.storage.files import Damaged
 
 _CHUNK_BYTES = 2**20
@@ -68,14 +68,17 @@ def cut(store: Path, groups: dict[str, Group]) -> None:
         if path.is_dir() and path.name not in groups:
             shutil.rmtree(path)
     for name, group in groups.items():
-        opened: Any = zarr.open_group(store, path=name, mode="r+")
         for path in (store / name).iterdir():
             if path.is_dir() and path.name not in group.columns:
                 shutil.rmtree(path)
-        for column in group.columns:
-            array = opened[column]
-            if array.shape[0] > group.length:
-                array.resize((group.length, *array.shape[1:]))
+        try:
+            opened: Any = zarr.open_group(store, mode="a").require_group(name)
+            for column in group.columns:
+                array = opened[column]
+                if array.shape[0] > group.length:
+                    array.resize((group.length, *array.shape[1:]))
+        except Exception as error:
+            raise _damaged(store / name, error) from None
 
 
 def read(store: Path, group: str, name: str, length: int, column: Column) -> np.ndarray:
@@ -85,7 +88,7 @@ def read(store: Path, group: str, name: str, length: int, column: Column) -> np.
     place = store / group / name
     try:
         array: Any = zarr.open_array(store, path=f"{group}/{name}", mode="r")
-        found = Column(str(array.dtype), tuple(array.shape[1:]))
+        found = Column(str(array.dtype), tuple(array.shape[1:]), column.checksum)
         if found != column or array.shape[0] < length:
             raise Damaged(
                 f"{place} is damaged: it has {array.shape[0]} rows of {found.shape} {found.dtype}, "
@@ -93,12 +96,19 @@ def read(store: Path, group: str, name: str, length: int, column: Column) -> np.
             )
         for path, content in _chunks(place, array, 0, length):
             _check_chunk(path, content)
-        return np.asarray(array[:length])
+        rows = np.asarray(array[:length])
     except Damaged:
         raise
     except Exception as error:  # zarr and its codecs raise of all kinds
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise Damaged(f"{place} is damaged or missing: {reason.rstrip('.')}.") from None
+        raise _damaged(place, error) from None
+    if column.checksum is not None and checksum(rows) != column.checksum:
+        raise Damaged(f"{place} is damaged: its rows are not those that were written.")
+    return rows
+
+
+def _damaged(place: Path, error: Exception) -> Damaged:
+    reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+    return Damaged(f"{place} is damaged or missing: {reason.rstrip('.')}.")
 
 
 def _check_chunk(path: Path, num_bytes: int) -> None:
