@@ -55,7 +55,8 @@ class Summary:
     mean_error: float = 0.0
     sd_ratios: tuple[float, float] = (1.0, 1.0)
     warned: int = 0
-    compile_seconds: float = 0.0  # of the first run; the others find it done
+    seconds: float = 0.0
+    compile_seconds: float | None = None  # of the first run; the others find it done
     error: str = ""
     missing: bool = False
 
@@ -72,6 +73,8 @@ class Summary:
             return f"masses off by {self.mass_error:.2f}"
         low, high = self.sd_ratios
         if low < SD_BOUNDS[0] or high > SD_BOUNDS[1]:
+            if high > 2:
+                return f"{high:.0f} times too wide"
             narrow = 1 - low > high - 1
             return f"{100 * max(1 - low, high - 1):.0f} % too {'narrow' if narrow else 'wide'}"
         return f"means off by {self.mean_error:.2f} sd"
@@ -117,14 +120,16 @@ def summaries(runs: Sequence[dict[str, Any]]) -> list[Summary]:
                 max(run["mass_error"] for run in own), max(run["mean_error"] for run in own),
                 (min(run["sd_low"] for run in own), max(run["sd_high"] for run in own)),
                 sum(bool(run["warnings"]) for run in own),
-                max(run["compile_seconds"] for run in own),
+                float(np.median([run["seconds"] for run in own])),
+                max((run["compile_seconds"] for run in own if run["compile_seconds"] is not None),
+                    default=None),
             ))  # fmt: skip
     return found
 
 
 HEAD = ("sampler", "right", "modes found", "TV", "mean error (sd)", "sd ratio",
          "effective draws / s", "replicax's, times", "µs / iteration", "warned",
-         "+ compiling, s")  # fmt: skip
+        "seconds", "+ compiling")  # fmt: skip
 
 
 def cells(one: Summary) -> list[str]:
@@ -137,7 +142,8 @@ def cells(one: Summary) -> list[str]:
     return [
         one.sampler, f"{one.right} of {one.n}", f"{one.modes_found} of {one.num_modes}",
         str(one.distance), f"{one.mean_error:.2f}", f"{low:.2f} to {high:.2f}", str(one.rate),
-        times, str(one.micros), f"{one.warned} of {one.n}", f"{one.compile_seconds:.0f}",
+        times, str(one.micros), f"{one.warned} of {one.n}", short(one.seconds),
+        "" if one.compile_seconds is None else f"{one.compile_seconds:.0f}",
     ]  # fmt: skip
 
 

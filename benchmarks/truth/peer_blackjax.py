@@ -85,11 +85,12 @@ def tempered_smc(target: Target, seconds: float, seed: int = 0, **_: Any) -> Pee
         return np.asarray(state.particles[chosen]), time.process_time() - began, stages
 
     stuck: list[float] = []
-    program, _ = prepare(_PILOT)
+    program, compiling = prepare(_PILOT)
     cost = once(program, _PILOT, seed + 51)[1] / _PILOT
     for _attempt in range(3):  # more particles may cost more each
         particles = rounded(seconds / CHAINS / cost, _PILOT, MOST_DRAWS)
-        program, compiling = prepare(particles)
+        program, again = prepare(particles)
+        compiling = max(compiling, again)  # of the pilot's number it is there already
         stuck.clear()
         runs = [once(program, particles, seed * CHAINS + i) for i in range(CHAINS)]
         spent = sum(run[1] for run in runs)
@@ -145,7 +146,7 @@ def sgld(target: Target, seconds: float, seed: int = 0, **_: Any) -> PeerRun:
 
     scores = {}
     for rate in _RATES:
-        draws, _, _ = run(rate, seconds / 8, seed + 100)
+        draws, _, _ = run(rate, seconds / 16, seed + 100)
         if all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(draws)):
             scores[rate] = judge(target, draws).badness
     best = min(scores, key=lambda rate: scores[rate])
