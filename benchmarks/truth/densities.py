@@ -166,3 +166,24 @@ def scales() -> Target:
         lambda x: {f"x{i + 1}": x[i] for i in range(5)}, bare=energy,
         exact=lambda rng, n: 1 + sd * (rng.standard_normal((n, 5)) @ root.T),
     )  # fmt: skip
+
+
+def ten_modes(size: int = 10) -> Target:
+    """Return ten Gaussians far apart in ten dimensions, of masses 1 to 10, in 55."""
+    centres = np.random.default_rng(2).uniform(-10.0, 10.0, (10, size))
+    masses = np.arange(1, 11) / 55
+    places, log_masses = jnp.asarray(centres), jnp.asarray(np.log(masses))
+
+    def energy(x):
+        return -jax.nn.logsumexp(log_masses - jnp.sum((x - places) ** 2, -1) / 2)
+
+    def draw(rng, n):
+        return centres[rng.choice(10, size=n, p=masses)] + rng.standard_normal((n, size))
+
+    return Target(
+        "ten-modes", "ten modes of unequal mass, 10-d",
+        lambda key: jax.random.uniform(key, (size,), minval=-10.0, maxval=10.0),
+        lambda x: {"x1": x[0], "x2": x[1]}, bare=energy, exact=draw,
+        mode=lambda x: jnp.argmin(jnp.sum((x - places) ** 2, -1)), num_steps=20_000,
+        num_replicas=12,
+    )  # fmt: skip

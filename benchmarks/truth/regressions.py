@@ -160,3 +160,93 @@ def poisson(groups: int = 20, rows: int = 400) -> Target:
         "poisson", "Poisson regression, random intercepts", start, functions,
         log_likelihood=log_likelihood, log_prior=log_prior, data=data, truth=truth,
     )  # fmt: skip
+
+
+def survival(batch: int = 100, rows: int = 1_000) -> Target:
+    """Return a Weibull regression of times of which some are censored."""
+    rng = np.random.default_rng(10)
+    x = rng.standard_normal((rows, 3))
+    time = rng.weibull(1.6, rows) * np.exp(0.5 + x @ np.array([0.4, -0.3, 0.0]))
+    end = rng.exponential(3.0, rows)
+    data = {"x": jnp.asarray(x, jnp.float32), "ended": jnp.asarray(time <= end, jnp.float32),
+            "log_time": jnp.asarray(np.log(np.minimum(time, end)), jnp.float32)}  # fmt: skip
+
+    def log_likelihood(params, rows):
+        log_shape = params["log_shape"]
+        place = rows["log_time"] - params["intercept"] - rows["x"] @ params["coef"]
+        hazard = jnp.exp(log_shape) * place
+        return rows["ended"] * (log_shape + hazard - rows["log_time"]) - jnp.exp(hazard)
+
+    def log_prior(params):
+        return (
+            normal(params["log_shape"])
+            + normal(params["intercept"], 0.0, 3.0)
+            + jnp.sum(normal(params["coef"], 0.0, 2.0))
+        )
+
+    def start(key):
+        z = jax.random.normal(key, (5,))
+        return {"log_shape": 0.3 * z[0], "intercept": z[1], "coef": 0.5 * z[2:]}
+
+    def functions(params):
+        coef = {f"coef {i + 1}": params["coef"][i] for i in range(3)}
+        return {"log shape": params["log_shape"], "intercept": params["intercept"], **coef}
+
+    truth = {"log_shape": jnp.log(1.6), "intercept": jnp.array(0.5),
+             "coef": jnp.array([0.4, -0.3, 0.0])}  # fmt: skip
+    return Target(
+        "survival", "Weibull regression, censored times", start, functions, batch_size=batch,
+        log_likelihood=log_likelihood, log_prior=log_prior, data=data, truth=truth,
+        num_steps=20_000,
+    )  # fmt: skip
+
+
+def change_point(batch: int | None = None, rows: int = 200) -> Target:
+    """Return Poisson counts whose rate changes at an unknown time: the likelihood has jumps."""
+    rng = np.random.default_rng(12)
+    y = rng.poisson(np.where(np.arange(rows) < 120, 3.0, 4.5)).astype(float)
+    data = {"time": jnp.arange(rows, dtype=jnp.float32), "y": jnp.asarray(y, jnp.float32)}
+
+    def log_likelihood(params, rows_):
+        before = rows_["time"] < rows * jax.nn.sigmoid(params["place"])
+        log_rate = jnp.where(before, params["log_rate"][0], params["log_rate"][1])
+        return rows_["y"] * log_rate - jnp.exp(log_rate)
+
+    def log_prior(params):  # the place is uniform, the logarithms of the rates are N(1, 1)
+        place = jax.nn.log_sigmoid(params["place"]) + jax.nn.log_sigmoid(-params["place"])
+        return place + jnp.sum(normal(params["log_rate"], 1.0, 1.0))
+
+    def draw(rng, n):
+        """The number of rows before the change, then both rates, on a grid."""
+        grid = np.linspace(0.3, 2.2, 1_901)
+        sums, counts = np.cumsum(y), np.arange(1, rows + 1)
+
+        def log_law(total, count):
+            return np.outer(total, grid) - np.outer(count, np.exp(grid)) - (grid - 1) ** 2 / 2
+
+        laws = log_law(sums, counts), log_law(sums[-1] - sums, rows - counts)
+        log_mass = sum(np.logaddexp.reduce(law, axis=1) for law in laws)
+        mass = np.exp(log_mass - log_mass.max())
+        last = rng.choice(rows, size=n, p=mass / mass.sum())
+        share = (last + rng.random(n)) / rows
+        rates = []
+        for law in laws:
+            weights = np.exp(law - law.max(axis=1, keepdims=True))
+            edges = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
+            at = [np.searchsorted(edges[k], u) for k, u in zip(last, rng.random(n))]
+            rates.append(grid[at] + (rng.random(n) - 0.5) * (grid[1] - grid[0]))
+        return {"place": np.log(share / (1 - share)), "log_rate": np.stack(rates, axis=1)}
+
+    def start(key):
+        z = 1.5 * jax.random.normal(key, (3,))
+        return {"place": z[0], "log_rate": z[1:]}
+
+    def functions(params):
+        rates = params["log_rate"]
+        return {"place": params["place"], "log rate 1": rates[0], "log rate 2": rates[1]}
+
+    return Target(
+        "change-point" + ("-batch" if batch else ""), "change point in counts, likelihood of jumps",
+        start, functions, log_likelihood=log_likelihood, log_prior=log_prior, data=data,
+        batch_size=batch, exact=draw, num_steps=20_000,
+    )  # fmt: skip

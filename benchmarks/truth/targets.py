@@ -9,9 +9,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from densities import chain, funnel, modes_25, scales, student, twenty_modes, unequal_modes
+from densities import (
+    chain,
+    funnel,
+    modes_25,
+    scales,
+    student,
+    ten_modes,
+    twenty_modes,
+    unequal_modes,
+)
 from mixtures import hierarchical_mixture, mixture
-from regressions import eight_schools, linear, logistic, poisson
+from regressions import change_point, eight_schools, linear, logistic, poisson, survival
 from target import Target
 
 FILE = Path(__file__).with_name("references.json")
@@ -32,6 +41,10 @@ _TARGETS = (
     student(),
     scales(),
     modes_25(),
+    survival(),
+    change_point(),
+    change_point(batch=20),
+    ten_modes(),
 )
 TARGETS: dict[str, Target] = {target.name: target for target in _TARGETS}
 SHOWN = tuple(TARGETS)[:8]  # those that the project promises; the others were added as a check

@@ -30,20 +30,21 @@ _NUM_STEPS = 24
 _HEATED, _HEATED_ONE = 0.1, 0.2  # the temperature of all parameters, and of one
 _MOST_DRAWS = 1_000  # of all chains, whose gradients are evaluated
 _WORK = 20_000_000  # rows that may be evaluated
-_FEW_DRAWS = 20
+_FEW_DRAWS, _MOST_COMPONENTS = 20, 10_000
 
 
-def find_gradient_problems(posterior: Any) -> list[str]:
-    """Return sentences about energies that gradients do not explain, and about draws that are
-    hotter or colder than the posterior. Empty where the target or all its rows are not at hand."""
-    target = getattr(posterior._target, "target", None)
-    batches = getattr(posterior._target, "batches", None)
-    whole_energy, resolved = getattr(target, "whole_energy", None), posterior.metadata.resolved
+def gradient_problem(posterior: Any) -> str | None:
+    """Return a sentence about energies that gradients do not explain, or about draws that are
+    hotter or colder than the posterior. None where the target or all its rows are not at hand."""
+    target: Any = getattr(posterior._target, "target", None)
+    batches: Any = getattr(posterior._target, "batches", None)
+    whole_energy = getattr(target, "whole_energy", None)
     temperature = float(posterior.temperatures[:, 0].max())
-    if resolved["adjusted"] or whole_energy is None or batches is None or not temperature > 0:
-        return []
-    if posterior.num_draws < _FEW_DRAWS or not posterior.options["keep_draws"]:
-        return []
+    follows_gradients = not posterior.metadata.resolved["adjusted"] and temperature > 0
+    if not follows_gradients or whole_energy is None or batches is None:
+        return None
+    if not _can_evaluate(posterior):
+        return None
     leaves = posterior._leaves(0)
     first = pytrees.rebuild(posterior.metadata.params, [x[0, 0] for x in leaves], posterior._like)
     unravel = ravel_pytree(first)[1]
@@ -53,20 +54,29 @@ def find_gradient_problems(posterior: Any) -> list[str]:
         prior = 0.0 if target.prior is None else target.prior(params)
         return whole_energy(params, batches.data) / temperature + prior
 
-    evaluate = jax.jit(lambda points: jax.lax.map(jax.value_and_grad(energy), points))
     starts, steps = _steps(leaves)
-    draws = _spaced(leaves, _WORK // batches.num_rows)
+    draws = _spaced(leaves, _WORK // max(batches.num_rows, starts.shape[1]))
     ways = starts[:, None] + _PLACES[:, None] * steps[:, None]  # (step, place, component)
-    points = np.concatenate([ways.reshape(-1, ways.shape[2]), draws.reshape(-1, draws.shape[2])])
-    energies, gradients = evaluate(points.astype(starts.dtype))
-    energies, gradients = np.asarray(energies, float), np.asarray(gradients, float)
-    on_ways = energies[: ways[..., 0].size].reshape(ways.shape[:2])
-    along = gradients[: ways[..., 0].size].reshape(ways.shape)
-    sentences = [
-        _unexplained(on_ways, along, steps),
-        _temperature(draws, gradients[ways[..., 0].size :].reshape(draws.shape)),
-    ]
-    return [sentence for sentence in sentences if sentence is not None]
+    (on_ways, along), (_, gradients) = _evaluate(energy, ways.astype(starts.dtype), draws)
+    sentence = _unexplained(on_ways, along, steps)
+    return sentence or _temperature(draws, gradients)  # jumps leave the temperature unknown
+
+
+def _can_evaluate(posterior: Any) -> bool:
+    shapes = posterior.metadata.params["shapes"]
+    small = sum(int(np.prod(shape)) for shape in shapes) <= _MOST_COMPONENTS
+    enough = posterior.num_draws >= _FEW_DRAWS and posterior.options["keep_draws"]
+    return small and enough and jax.process_count() == 1  # others would wait for the first
+
+
+def _evaluate(energy: Any, *parts: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return energies (...) and gradients (..., component) of parts (..., component)."""
+    points = np.concatenate([part.reshape(-1, part.shape[-1]) for part in parts])
+    evaluate = jax.jit(lambda points: jax.lax.map(jax.value_and_grad(energy), points))
+    energies, gradients = (np.asarray(values, float) for values in evaluate(points))
+    ends = np.cumsum([part[..., 0].size for part in parts])[:-1]
+    pieces = zip(np.split(energies, ends), np.split(gradients, ends), parts)
+    return [(e.reshape(part.shape[:-1]), g.reshape(part.shape)) for e, g, part in pieces]
 
 
 def _flat(leaves: list[np.ndarray], chain: Any, draw: Any) -> np.ndarray:

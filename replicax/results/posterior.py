@@ -424,12 +424,12 @@ class Posterior:
         return find_problems(self)
 
     @cached_property
-    def _gradient_problems(self) -> list[str]:
-        """Problems that only the target shows, of a run just made or where `rx.load` is given it:
+    def _gradient_problem(self) -> str | None:
+        """A problem that only the target shows, of a run just made or where `rx.load` is given it;
         evaluated once."""
-        from replicax.results.gradient_problems import find_gradient_problems
+        from replicax.results.gradient_problems import gradient_problem
 
-        return find_gradient_problems(self)
+        return gradient_problem(self)
 
     def warn(self) -> None:
         """Issue a warning for each of the `problems`."""

@@ -30,7 +30,7 @@ def find_problems(posterior: Any) -> list[str]:
     sentences = [
         _early_end(posterior),
         *find_energy_problems(posterior),
-        *posterior._gradient_problems,
+        posterior._gradient_problem,
         *(check(posterior) for check in checks),
         *find_mixing_problems(posterior),
     ]

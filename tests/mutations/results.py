@@ -107,7 +107,7 @@ GRADIENTS = mutations_of(
         f"{_GRADIENTS}::test_kinks_and_rounding_are_no_jumps",
     ),
     (
-        'if resolved["adjusted"] or whole_energy is None',
+        "if not follows_gradients or whole_energy is None",
         "if whole_energy is None",
         f"{_GRADIENTS}::test_what_cannot_be_checked_is_not",
     ),
