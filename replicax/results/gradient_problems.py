@@ -30,7 +30,7 @@ _NUM_STEPS = 24
 _HEATED, _HEATED_ONE = 0.1, 0.2  # the temperature of all parameters, and of one
 _MOST_DRAWS = 1_000  # of all chains, whose gradients are evaluated
 _WORK = 20_000_000  # rows that may be evaluated
-_FEW_DRAWS, _MOST_COMPONENTS = 20, 10_000
+_FEW_DRAWS, _MOST_COMPONENTS, _MOST_ROWS = 20, 10_000, 1_000_000
 
 
 def gradient_problem(posterior: Any) -> str | None:
@@ -43,7 +43,7 @@ def gradient_problem(posterior: Any) -> str | None:
     follows_gradients = not posterior.metadata.resolved["adjusted"] and temperature > 0
     if not follows_gradients or whole_energy is None or batches is None:
         return None
-    if not _can_evaluate(posterior):
+    if not _can_evaluate(posterior) or batches.num_rows > _MOST_ROWS:
         return None
     leaves = posterior._leaves(0)
     first = pytrees.rebuild(posterior.metadata.params, [x[0, 0] for x in leaves], posterior._like)

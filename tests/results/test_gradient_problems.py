@@ -50,6 +50,11 @@ def test_jumps_are_found(smooth: rx.Posterior) -> None:
     assert "a gradient that is not its own" in other
 
 
+def test_too_many_rows_are_not_evaluated(smooth: rx.Posterior, monkeypatch) -> None:
+    monkeypatch.setattr("replicax.results.gradient_problems._MOST_ROWS", len(_ROWS) - 1)
+    assert said(smooth, lambda m, rows: 2.0 * log_likelihood(m, rows)) == ""
+
+
 def test_kinks_and_rounding_are_no_jumps(smooth: rx.Posterior) -> None:
     assert "otherwise" not in said(smooth, lambda m, rows: -jnp.abs(rows - m))
     offset = said(smooth, lambda m, rows: log_likelihood(m, rows) - 1e5)
