@@ -101,6 +101,15 @@ FORGET = mutations_of(
 
 BY_HAND = [
     *killed_by(
+        "results/test_diagnostics.py::"
+        "test_trips_end_where_replicas_are_back_and_begin_where_they_started",
+        "run/round_trips.py",
+        (
+            "turns = start_turns(jnp.arange(num_replicas))",
+            "turns = start_turns(jnp.zeros(num_replicas))",
+        ),
+    ),
+    *killed_by(
         "run/test_counters.py::test_what_kernels_observe_is_summed_over_the_counted_steps",
         "run/counters.py",
         (

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from replicax import theory
+from replicax.results import diagnostics
 from replicax.results.posterior import Posterior
 from replicax.results.summary import _mean_energies, expected_trips
 from replicax.run.counters import PAIR_COUNTS
@@ -121,3 +122,17 @@ def test_mean_energies_are_by_chain_and_rung_after_burn_in() -> None:
     assert _mean_energies(posterior()) == [[3.0, 4.0, 5.0], [6.0, 7.0, 8.0]]
     late = posterior(options={"burn_in": 50})
     assert _mean_energies(late) == [[6.0, 7.0, 8.0], [9.0, 10.0, 11.0]]
+
+
+def test_round_trips_are_told_per_thousand_counted_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    rungs, chains = np.ones((2, 3)), np.zeros(2)
+    more = {"seconds": 1.0, "peak_bytes": 1, "learning_rates": rungs, "temperatures": rungs}
+    found = posterior(FINAL | more | {"buffer": chains, "window_correction": chains})
+    found.metadata.machine = "a machine"
+    monkeypatch.setattr(Posterior, "problems", lambda self: [])
+    monkeypatch.setattr(Posterior, "components", lambda self: {})
+    monkeypatch.setattr(diagnostics, "ladder_moved", lambda posterior: 0.0)
+    summary = found.summary()
+    assert summary["round_trips"] == [3, 6]
+    assert summary["round_trips_per_1000_steps"] == [50.0, 100.0]  # of 60 steps
+    assert summary["mean_energy"] == pytest.approx([14 / 3, 6.0])
