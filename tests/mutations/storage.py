@@ -168,8 +168,8 @@ CHECKPOINT = mutations_of(
         f"{_BACK}[a file of the checkpoint with a flipped byte]",
     ),
     (
-        "if not name.startswith(others)}",
-        "}",
+        "digests |= files.check_digest(listing, files.read_json(listing))",
+        "digests = files.check_digest(listing, files.read_json(listing))",
         "run/test_devices.py::test_every_process_writes_its_own_replicas",
     ),
     (

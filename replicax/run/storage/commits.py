@@ -55,7 +55,7 @@ class Commit:
 
 def checksum(rows: np.ndarray, before: int = 0) -> int:
     """Return the CRC-32 of rows that follow others."""
-    return zlib.crc32(np.ascontiguousarray(rows).reshape(-1).view(np.uint8), before)
+    return zlib.crc32(np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data, before)
 
 
 def write(folder: Path, commit: Commit) -> None:
