@@ -31,8 +31,9 @@ _INTRO = """# A race with other samplers
 Who finds the modes, how exactly, and how fast? On four targets whose answer is known `rx.sample` is
 called once, with its defaults; every other sampler then has the processor time that it took
 (compiling apart), in the same process, on the same core, in turns; each target may have a process
-of its own. A sampler is *right* on a target if every run is: means within {mean:g} sd, standard deviations within {low:g} to {high:g} of the
-truth and masses of modes within {mass:g}, as on [the page of truths](truth.md).
+of its own. A sampler is *right* on a target if every run is: means within {mean:g} sd, standard
+deviations within {low:g} to {high:g} of the truth and masses of modes within {mass:g}, as on
+[the page of truths](truth.md).
 
 ![Effective draws per second of seven samplers on four targets](peers-race.png)
 
@@ -51,8 +52,8 @@ and written from peers.json by `python benchmarks/peers_page.py docs/results`, w
 _HOW = """## How to read it
 
 - *Effective draws* are the smallest over all judged functions and over the indicators of modes, all
-  chains together (Geyer's sum, with the variance between chains): chains that never leave their
-  modes have a few. Where the answer is wrong they count draws from a wrong law.
+  chains together (Geyer's sum, with the variance between chains; of SMC along the order of its
+  particles, where siblings are neighbours): chains that never leave their modes have a few. Where the answer is wrong they count draws from a wrong law.
 - A *mode is found* if it has {found:g} of its true mass or more. *TV* is the total variation
   between found and true masses of all modes.
 - One *iteration* is that of one chain:
