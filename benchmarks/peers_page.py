@@ -53,7 +53,8 @@ _HOW = """## How to read it
 
 - *Effective draws* are the smallest over all judged functions and over the indicators of modes, all
   chains together (Geyer's sum, with the variance between chains; of SMC along the order of its
-  particles, where siblings are neighbours): chains that never leave their modes have a few. Where the answer is wrong they count draws from a wrong law.
+  particles, where siblings are neighbours): chains that never leave their modes have a few. Where
+  the answer is wrong they count draws from a wrong law.
 - A *mode is found* if it has {found:g} of its true mass or more. *TV* is the total variation
   between found and true masses of all modes.
 - One *iteration* is that of one chain:
