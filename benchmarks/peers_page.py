@@ -30,9 +30,10 @@ _INTRO = """# A race with other samplers
 
 Who finds the modes, how exactly, and how fast? On four targets whose answer is known `rx.sample` is
 called once, with its defaults; every other sampler then has the processor time that it took
-(compiling apart), in the same process, on the same core, in turns. A sampler is *right* on a target
-if every run is: means within {mean:g} sd, standard deviations within {low:g} to {high:g} of the
-truth and masses of modes within {mass:g}, as on [the page of truths](truth.md).
+(compiling apart), in the same process, on the same core, in turns; each target may have a process
+of its own. A sampler is *right* on a target if every run is: means within {mean:g} sd, standard
+deviations within {low:g} to {high:g} of the truth and masses of modes within {mass:g}, as on
+[the page of truths](truth.md).
 
 ![Effective draws per second of seven samplers on four targets](peers-race.png)
 
@@ -40,14 +41,20 @@ truth and masses of modes within {mass:g}, as on [the page of truths](truth.md).
 
 {findings}
 
-`{command}`: {machine}; n = {n} seeds, medians with the smallest and the largest in brackets. Times
-are processor time of one core ({clock}). This page is written by the command.
+{machine}; n = {n} seeds, medians with the smallest and the largest in brackets. Times are processor
+time of one core: the machine had other work (a load of {load:.0f}). Made by
+
+{commands}
+
+and written from peers.json by `python benchmarks/peers_page.py docs/results`, which every run with
+`--out docs/results` does at its end.
 """
 _HOW = """## How to read it
 
 - *Effective draws* are the smallest over all judged functions and over the indicators of modes, all
-  chains together (Geyer's sum, with the variance between chains): chains that never leave their
-  modes have a few. Where the answer is wrong they count draws from a wrong law.
+  chains together (Geyer's sum, with the variance between chains; of SMC along the order of its
+  particles, where siblings are neighbours): chains that never leave their modes have a few. Where
+  the answer is wrong they count draws from a wrong law.
 - A *mode is found* if it has {found:g} of its true mass or more. *TV* is the total variation
   between found and true masses of all modes.
 - One *iteration* is that of one chain:
@@ -168,12 +175,12 @@ def page_text(content: dict[str, Any], found: Sequence[Summary]) -> str:
     machine, n = content["machine"], max((one.n for one in found), default=0)
     cpu = f"{machine['cpu']}, {machine['cores_used']} of {machine['cores']} cores, jax "
     cpu += f"{machine.get('jax')}, Python {machine['python']}"
-    loaded = "the machine had other work, which wall time would show"
     text = _INTRO.format(
         mean=MEAN_BOUND, low=SD_BOUNDS[0], high=SD_BOUNDS[1], mass=MASS_BOUND, n=n, machine=cpu,
-        findings="\n".join(findings(found)), command="`, `".join(content["commands"]),
+        findings="\n".join(findings(found)), load=machine["load"][0],
+        commands="\n".join(f"    {line}" for line in content["commands"]),
         caption="Filled bars are right in every run; a hollow one gives a wrong answer in some or "
-        "all of them, however long it is. Thin lines: the range over seeds.", clock=loaded,
+        "all of them, however long it is. Thin lines: the range over seeds.",
     )  # fmt: skip
     lines = [text]
     for target in dict.fromkeys(one.target for one in found):

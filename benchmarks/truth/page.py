@@ -49,12 +49,24 @@ def write_page(
     for title, names in (("Targets", SHOWN), ("More targets", extra)):
         if any(run["target"] in names for run in runs):
             parts += [f"## {title}\n", _table(runs, samplers, names)]
+            parts += [_not_run(runs, samplers)] if names == SHOWN else []
     parts += ["## How the truth is known\n", _references()]
     warned = [run for run in runs if run["sampler"] == samplers[0] and run.get("warnings")]
     if warned:
         parts += [f"## What {samplers[0]} said\n", _warnings(warned)]
     (out / "truth.md").write_text("\n".join(parts))
     _draw(runs, samplers, out / "truth-errors.png")
+
+
+def _not_run(runs: list[dict[str, Any]], samplers: list[str]) -> str:
+    """Return a sentence about targets where other samplers were not run."""
+    lacking = []
+    for name in SHOWN:
+        there = {run["sampler"] for run in runs if run["target"] == name}
+        others = [sampler for sampler in samplers[1:] if sampler not in there]
+        if there and others:
+            lacking.append(f"{name} ({', '.join(others)})")
+    return f"Not run so far: {'; '.join(lacking)}.\n" if lacking else ""
 
 
 def _rows(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
