@@ -43,7 +43,11 @@ def _unknown_law(posterior: Any) -> str | None:
     if not samples or rule != "deterministic" or not exchanges(posterior):
         return None
     if not _has_mini_batches(metadata.batches):
-        return None
+        return (
+            "It is not known that the deterministic rule samples the posterior, and its draws can "
+            'be too narrow. To sample it, write temperature=(1, hot) with rule="metropolis", or '
+            'with "bias_corrected" where energies are noisy.'
+        )
     return (
         "With mini-batches it is not known that the deterministic rule samples the posterior: for "
         "that, write rx.bayesian(log_likelihood, log_prior, data, batch_size=...) as the target, "

@@ -25,7 +25,9 @@ _REPLICAS = "results/test_replica_rhat.py"
 _ENERGIES = "results/test_energy_problems.py"
 _PROBLEMS = "results/test_problems.py"
 _GRADIENTS = "results/test_gradient_problems.py"
-_MINI_BATCHES = f"{_PROBLEMS}::test_the_deterministic_rule_with_mini_batches_is_a_warning"
+_MINI_BATCHES = (
+    f"{_PROBLEMS}::test_the_deterministic_rule_is_a_warning_of_its_own_with_mini_batches"
+)
 _COLLAPSED = f"{_PROBLEMS}::test_a_collapsed_ladder_is_a_warning"
 _COLDER = f"{_ENERGIES}::test_a_colder_rung_must_be_certain_and_matter"
 _ACCEPTANCE = f"{_ENERGIES}::test_acceptance_far_from_its_target_is_found"

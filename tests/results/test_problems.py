@@ -154,13 +154,18 @@ DATA = jnp.zeros((100, 2))
         (EpochBatches(DATA, 10), True),
     ],
 )
-def test_the_deterministic_rule_with_mini_batches_is_a_warning(
+def test_the_deterministic_rule_is_a_warning_of_its_own_with_mini_batches(
     good, batches: Any, unknown: bool
 ) -> None:
     metadata = replace(good.metadata, batches=batches.describe())
     metadata = replace(metadata, resolved={**metadata.resolved, "rule": "deterministic"})
-    sentence = "With mini-batches it is not known"
-    assert says(with_properties(good, metadata=metadata), sentence) == unknown
+    sentence = "t is not known that the deterministic rule samples the posterior"
+    assert says(with_properties(good, metadata=metadata), sentence)
+    assert (
+        says(with_properties(good, metadata=metadata), f"With mini-batches i{sentence}") == unknown
+    )
+    optimised = with_properties(good, metadata=metadata, temperatures=np.zeros((4, 3)))
+    assert not says(optimised, sentence)
     training = replace(metadata, kind="train")
     assert not says(with_properties(good, metadata=training), sentence)
     exact = replace(metadata, resolved={**metadata.resolved, "rule": "bias_corrected"})
