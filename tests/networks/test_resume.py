@@ -113,7 +113,8 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[rx.Trained, Path]:
 def test_rows_after_the_checkpoint_are_dropped(killed: tuple[rx.Trained, Path]) -> None:
     straight, folder = killed
     assert straight.round_trips.sum() > 4
-    assert len(rx.load(folder).rung_of[0]) == 16
+    with pytest.raises(ValueError, match="rows are not those that were written"):
+        _ = rx.load(folder).rung_of
     resumed = resume_training(folder, PROBLEM, progress=False)
     assert_same_run(resumed, straight)
     assert resumed.num_epochs == len(resumed.epochs["nll"]) == 4
