@@ -13,7 +13,7 @@ from common import assert_same_run
 from stopped_runs import resume
 
 import replicax as rx
-from replicax.run.storage import commits, files
+from replicax.run.storage import commits, files, zarr_arrays
 from replicax.run.storage.folder import open_records
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(R-hat|effective|round trip|chain|trips|start)")
@@ -111,6 +111,24 @@ def test_every_flipped_byte_of_a_chunk_is_seen(folder: Path) -> None:
         flip(path, place)
         with pytest.raises(ValueError, match="damaged"):
             records.read("draws", "params.a")
+
+
+def test_rows_without_a_checksum_are_checked_by_chunks_and_number(
+    folder: Path,
+) -> None:
+    """As in folders that were written before there were checksums of rows."""
+    path, store = chunk(folder, "draws/params.a"), folder / "records.zarr"
+    group = open_records(folder).commit.groups["draws"]
+    length, column = group.length, group.columns["params.a"]._replace(checksum=None)
+    assert len(zarr_arrays.read(store, "draws", "params.a", length, column)) == length
+    with pytest.raises(ValueError, match=f"has {length} rows .* the run has {length + 1}"):
+        zarr_arrays.read(store, "draws", "params.a", length + 1, column)
+    content = path.read_bytes()
+    for place in np.linspace(0, 1, 30):
+        path.write_bytes(content)
+        flip(path, place)
+        with pytest.raises(ValueError, match="damaged"):
+            zarr_arrays.read(store, "draws", "params.a", length, column)
 
 
 def numbers_of(folder: Path) -> list[np.ndarray]:
