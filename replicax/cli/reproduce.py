@@ -20,7 +20,12 @@ def reproduce(
         bool, typer.Option("--quick", help="Fewer seeds, steps and settings.")
     ] = False,
     seeds: Annotated[
-        int | None, typer.Option(min=2, metavar="N", help="Independent runs per setting.")
+        int | None,
+        typer.Option(
+            min=2,
+            metavar="N",
+            help="Independent runs per setting; table2: only its section over N seeds.",
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for results.")] = _OUT,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run everything again.")] = False,
@@ -80,7 +85,7 @@ def reproduce(
     }  # fmt: skip
     table2_options = {name: value for name, value in options.items() if value is not None}
     if chosen == (experiments.TABLE2,):
-        _refuse(experiments.TABLE2, {"--quick": quick, "--seeds": seeds, "--fresh": fresh})
+        _refuse(experiments.TABLE2, {"--quick": quick, "--fresh": fresh})
     elif experiments.TABLE2 not in chosen and table2_options:
         wrong = ", ".join("--" + name.replace("_", "-") for name in table2_options)
         raise ValueError(f"Only table2 takes {wrong}: write replicax reproduce table2 {wrong} ...")
@@ -92,7 +97,7 @@ def reproduce(
     for name in chosen:
         with output.quietly(as_json):
             if name == experiments.TABLE2:
-                summary = _reproduce_table2(table2_options, out)
+                summary = _reproduce_table2(table2_options, seeds, out)
             else:
                 study = experiments.load_study(name)
                 summary = runner.reproduce(
@@ -125,13 +130,14 @@ def _refuse(study: str, options: dict[str, Any]) -> None:
         raise ValueError(f"{study} does not take {', '.join(wrong)}; leave it out.")
 
 
-def _reproduce_table2(options: dict[str, Any], out: Path) -> dict[str, Any]:
+def _reproduce_table2(options: dict[str, Any], seeds: int | None, out: Path) -> dict[str, Any]:
     from replicax.experiments.table2 import study as table2
 
     settings = {name: x for name, x in options.items() if name not in ("runs", "assemble")}
     return table2.reproduce(
         table2.Settings(**settings), out, options.get("runs"),
-        assemble=options.get("assemble", False), command=_table2_command(options, out),
+        assemble=options.get("assemble", False), num_seeds=seeds,
+        command=_table2_command({**options, **({"seeds": seeds} if seeds else {})}, out),
         report=lambda sentence: typer.echo(sentence, err=True),
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from replicax.experiments.shared.page import findings_section, markdown_table, to_plain, write_json
 from replicax.experiments.shared.study import Finding
-from replicax.experiments.table2 import figures, numbers, paper
+from replicax.experiments.table2 import figures, numbers, paper, seeds
 from replicax.experiments.table2.findings import claims, sentences, trip_findings
 from replicax.experiments.table2.paper import COMPARED, NAMES
 from replicax.experiments.table2.study import ABOUT, STARTS, TITLE, folder_of, wall_seconds
@@ -34,11 +34,18 @@ def write(runs_of: dict[str, Runs], folder: Path, out: Path, command: str) -> di
             _redraw(model, models[model], out)
         else:
             models[model] = describe(model, runs, folder, out)
+        over_seeds = seeds.describe(model, folder) or earlier.get(model, {}).get("seeds")
+        if over_seeds:
+            models[model]["seeds"] = over_seeds
     findings = [Finding(**one) for model in models.values() for one in model["findings"]]
     captions = {file: text for model in models.values() for file, text in model["captions"].items()}
     for old in set(out.glob("table2-*.png")) - {out / file for file in captions}:
         old.unlink()
     described = [run for model in models.values() for run in model["runs"].values()]
+    described += [
+        run for model in models.values() for one in model.get("seeds", ())
+        for run in one["runs"].values()
+    ]  # fmt: skip
     machines = dict.fromkeys(run["machine"] for run in described if "machine" in run)
     summary = to_plain(
         {
@@ -163,6 +170,8 @@ def _page(summary: dict[str, Any], findings: list[Finding], captions: dict[str, 
     for model, described in summary["models"].items():
         lines += ["", f"## {model}", "", *markdown_table(_HEAD, _headline(model, described))]
         lines += [part for sentence in sentences(model, described) for part in ("", sentence)]
+        if "seeds" in described:
+            lines += ["", *seeds.section(model, described["seeds"])]
     if findings:
         lines += ["", *findings_section(findings), "", _VERDICTS]
     for file, caption in captions.items():
@@ -172,7 +181,9 @@ def _page(summary: dict[str, Any], findings: list[Finding], captions: dict[str, 
             lines += ["", f"## {model}: every way to average", ""]
             lines += [*markdown_table(_WAYS_HEAD, rows), "", f"## {model}: the runs", ""]
             lines += markdown_table(_RUNS_HEAD, _runs(described))
-            commands = [run["command"] for run in described["runs"].values() if "command" in run]
+            all_runs = [described, *described.get("seeds", ())]
+            commands = [run["command"] for part in all_runs for run in part["runs"].values()
+                        if "command" in run]  # fmt: skip
             lines += ["", "The same runs by hand:", "", *(f"    {line}" for line in commands)]
     return lines
 

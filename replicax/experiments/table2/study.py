@@ -171,7 +171,8 @@ def wall_seconds(folder: Path, num_steps: int) -> float | None:
 
 def open_runs(runs: Path, settings: Settings) -> dict[str, dict[str, Trained | None]]:
     """Return the runs by model and method: of the paper's models and of all others in `runs`."""
-    others = sorted(path.name for path in runs.glob("*") if path.is_dir())
+    folders = (path for path in runs.glob("*") if path.is_dir())
+    others = sorted(path.name for path in folders if not path.name.startswith("seed-"))
     names = [*PAPER_MODELS, settings.model.rpartition(":")[2], *others]
     return {
         model: {method: open_run(folder_of(runs, model, method)) for method in METHODS}
@@ -185,15 +186,22 @@ def reproduce(
     runs: Path | None = None,
     *,
     assemble: bool = False,
+    num_seeds: int | None = None,
     command: str = "replicax reproduce table2",
     progress: bool | None = None,
     callback: Callable[[Any], Any] | None = None,
     report: Callable[[str], None] = lambda sentence: None,
 ) -> dict[str, Any]:
-    """Finish all runs, unless `assemble`; then write table2.md, table2.json and figures."""
-    from replicax.experiments.table2 import page
+    """Finish all runs, unless `assemble`; then write table2.md, table2.json and figures.
+
+    With `num_seeds`, the runs are those of the section over seeds, and of these alone.
+    """
+    from replicax.experiments.table2 import page, seeds
 
     runs = out / "records" / "table2" if runs is None else runs
-    if not assemble:
-        run_all(settings, runs, progress, callback, report)
+    display: dict[str, Any] = {"progress": progress, "callback": callback, "report": report}
+    if num_seeds is not None and not assemble:
+        seeds.run_all(settings, runs, num_seeds, **display)
+    elif not assemble:
+        run_all(settings, runs, **display)
     return page.write(open_runs(runs, settings), runs, out, command)
