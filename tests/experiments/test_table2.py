@@ -332,6 +332,19 @@ def test_all_leaves_table2_out(monkeypatch, tmp_path) -> None:
     assert loaded == []
 
 
+@pytest.mark.parametrize(
+    ("points", "nats", "word"),
+    [(0.5, -90, "better"), (0.1, -90, "better"), (0.1, 10, "a tie"), (-0.5, 10, "worse"),
+     (0.5, 90, "a tie")],
+)  # fmt: skip
+def test_the_page_begins_with_whether_exchange_wins(points, nats, word) -> None:
+    difference = numbers.Difference(points / 100, 0.001, nats, 20.0)._asdict()
+    model = {"compared": {"deo-star - ensemble": difference}, "runs": {"deo-star": {"epochs": 7}}}
+    answer = findings.does_exchange_win({"tiny": model})
+    assert f"tiny, 7 epochs: {word} ({points:+.2f} ± 0.10 points, {nats:+.0f} ± 20" in answer
+    assert findings.does_exchange_win({"tiny": {"compared": {}}}) == ""
+
+
 def test_differences_are_paired() -> None:
     def run(right: list[bool]) -> Any:
         table = np.log(np.where(np.array(right)[:, None] == [True, False], 0.75, 0.25))

@@ -64,8 +64,8 @@ def draw_epochs(model: str, curves: dict[str, dict[str, Any]]) -> Any:
         for method, curve in curves.items():
             colour = _COLOURS[method]
             lines = {key: scale * np.array(curve[key], float) for key in (name, f"average_{name}")}
-            axes.plot(curve["epochs"], lines[f"average_{name}"], color=colour, lw=2,
-                      label=f"{NAMES[method]}, average")  # fmt: skip
+            axes.plot(curve["epochs"], lines[f"average_{name}"], "o-", markevery=[-1], ms=6,
+                      color=colour, lw=2, label=f"{NAMES[method]}, average")  # fmt: skip
             axes.plot(curve["epochs"], lines[name], color=colour, lw=0.8, alpha=0.5, zorder=1,
                       label=f"{NAMES[method]}, {_single_network(method)}")  # fmt: skip
         averages = [scale * np.array(one[f"average_{name}"], float) for one in curves.values()]
@@ -80,8 +80,9 @@ def draw_epochs(model: str, curves: dict[str, dict[str, Any]]) -> Any:
     by = " and ".join(dict.fromkeys(curve["by"] for curve in curves.values()))
     figure.set_label(
         f"{model}: test accuracy and NLL, of the coldest network (thin) and of the average of "
-        f"networks so far (bold), by {by}, without the start networks. Points of all methods above "
-        "each other have cost the same: ten networks take ten epochs for one of a single network."
+        f"networks so far (bold, to its last point), by {by}, without the start networks. Points "
+        "of all methods above each other have cost the same: ten networks take ten epochs for one "
+        "of a single network."
     )
     return figure
 

@@ -42,6 +42,31 @@ def claims(
     return findings
 
 
+def does_exchange_win(models: dict[str, dict[str, Any]]) -> str:
+    """Return the first sentences of the page: whether windowed exchange beats the ensemble."""
+    answers = []
+    for model, described in models.items():
+        difference = described["compared"].get("deo-star - ensemble")
+        if difference:
+            gains = (100 * difference["accuracy"], -difference["nll_sum"])
+            errors = (100 * difference["accuracy_error"], difference["nll_sum_error"])
+            signs = {int(np.sign(gain)) * (abs(gain) > 2 * error)
+                     for gain, error in zip(gains, errors, strict=True)}  # fmt: skip
+            word = {1: "better", -1: "worse"}.get(sum(signs - {0}), "a tie")
+            epochs = described["runs"]["deo-star"]["epochs"]
+            answers.append(
+                f"{model}, {epochs} epochs: {word} ({gains[0]:+.2f} ± {errors[0]:.2f} points, "
+                f"{-gains[1]:+.0f} ± {errors[1]:.0f} in the summed NLL)"
+            )
+    if not answers:
+        return ""
+    return (
+        f"**Does windowed exchange beat the plain ensemble at an equal budget?** Here, "
+        f"{'; '.join(answers)}. The page `exchange` of the documentation tells what was tried to make "
+        "it win."
+    )
+
+
 def trip_findings(model: str, trips: dict[str, Trips]) -> list[Finding]:
     """Compare the round trips of runs with those of coins of the same rates."""
     findings = []

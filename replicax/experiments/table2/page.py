@@ -9,7 +9,7 @@ import numpy as np
 from replicax.experiments.shared.page import findings_section, markdown_table, to_plain, write_json
 from replicax.experiments.shared.study import Finding
 from replicax.experiments.table2 import figures, numbers, paper, seeds
-from replicax.experiments.table2.findings import claims, sentences, trip_findings
+from replicax.experiments.table2.findings import claims, does_exchange_win, sentences, trip_findings
 from replicax.experiments.table2.paper import COMPARED, NAMES
 from replicax.experiments.table2.study import ABOUT, STARTS, TITLE, folder_of, wall_seconds
 from replicax.networks.trained import START_WEIGHT, Trained
@@ -160,6 +160,7 @@ def _page(summary: dict[str, Any], findings: list[Finding], captions: dict[str, 
         "",
         ABOUT.strip(),
         "",
+        *([answer, ""] if (answer := does_exchange_win(summary["models"])) else []),
         f"`{summary['command']}`, replicax {summary['version']}; the networks ran on: "
         f"{summary['machine']}. "
         "This page is written by the command from the run folders. All numbers are those of the "
