@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.extend.random import define_prng_impl, threefry_prng_impl
+from jax.lax import optimization_barrier
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
@@ -54,12 +55,15 @@ def _counters(shape: tuple[int, ...]) -> tuple[Array, Array]:
     return jnp.zeros(shape, jnp.uint32), low
 
 
+# The barriers keep XLA from computing a derived key again wherever it is used: with keys derived
+# from derived keys that multiplies, and XLA of jax 0.11 compiled for minutes.
 def _split(key: Array, shape: tuple[int, ...]) -> Array:
-    return jnp.stack(threefry(key, *_counters(shape)), axis=-1)
+    return optimization_barrier(jnp.stack(threefry(key, *_counters(shape)), axis=-1))
 
 
 def _fold_in(key: Array, data: Any) -> Array:
-    return jnp.stack(threefry(key, jnp.uint32(0), data.astype(jnp.uint32)))
+    words = threefry(key, jnp.uint32(0), data.astype(jnp.uint32))
+    return optimization_barrier(jnp.stack(words))
 
 
 def _random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:

@@ -98,3 +98,10 @@ def test_a_draw_that_one_key_cannot_serve_is_refused() -> None:
     assert high.shape == (2**16, 2**15)
     with pytest.raises(ValueError, match="larger than one key can serve"):
         jax.eval_shape(lambda: prng._counters((2**16, 2**16)))
+
+
+def test_derived_keys_are_computed_once() -> None:
+    """Without barriers XLA nests them in every draw; jax 0.11 then compiles for minutes."""
+    derive = jax.jit(lambda key: jax.random.split(jax.random.fold_in(key, 3), 4)[2])
+    text = derive.lower(prng.make_key(0)).as_text()
+    assert text.count("optimization_barrier") == 2
