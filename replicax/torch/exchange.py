@@ -295,10 +295,10 @@ class Exchange:
                 f"The state is that of an exchange with {state['options']}, and this one has "
                 f"{self._plain}: give the same arguments."
             )
-        self._decisions.load({name: part.numpy() for name, part in state["arrays"].items()})
+        self._decisions.load({name: part.cpu().numpy() for name, part in state["arrays"].items()})
         self._rates.factor = float(state["factor"])
-        self._paths.replace(state["paths"].numpy())
+        self._paths.replace(state["paths"].cpu().numpy())
         for name, rows in self._points.items():
-            rows.replace(state["history"][name].numpy())
+            rows.replace(state["history"][name].cpu().numpy())
         self.num_steps = int(self._decisions.read(".state.step"))
         self._set_rates()

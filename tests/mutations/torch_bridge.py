@@ -16,7 +16,7 @@ EXCHANGE = mutations_of(
     ('learning_rate")[self._rung_of].tolist()', 'learning_rate").tolist()', _RATES),
     ("if not all(map(math.isfinite, losses.tolist())):", "if False:", _BAD),
     ("factor = self._rates.factor * factor", "factor = self._rates.factor", _FACTOR),
-    ('self._paths.replace(state["paths"].numpy())', "pass", _RESUMED),
+    ('self._paths.replace(state["paths"].cpu().numpy())', "pass", _RESUMED),
     (
         "if before[number] != self._rung_of[number]:",
         "if before[number] == self._rung_of[number]:",
