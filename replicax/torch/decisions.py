@@ -1,10 +1,12 @@
 """The decisions of the JAX engine on P energies that come from elsewhere, compiled once for a CPU.
 
 Between two steps the state is one array, the bits of its numbers: a call with twenty small arrays
-takes more than twice the time.
+takes more than twice the time. What every step reads is unpacked from its memory: each function of
+NumPy that is called between two decisions makes the next one slower by more than its own time.
 """
 
 import os
+import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -46,6 +48,12 @@ class Place(NamedTuple):
     dtype: np.dtype
     is_floating: bool
 
+    def reader(self) -> Callable[[Any], tuple[Any, ...]]:
+        """Return a function that reads the numbers from the memory of the packed state."""
+        kind = self.dtype.char if self.is_floating else "i"
+        layout = struct.Struct(f"{int(np.prod(self.shape))}{kind}")
+        return lambda packed: layout.unpack_from(packed, 4 * self.part.start)
+
 
 class Decisions:
     """Exchange and adaptation, a step at a time; the state is read by the names of its arrays."""
@@ -58,16 +66,25 @@ class Decisions:
             self._places, self._structure = _places(start)
             self._set(np.asarray(_pack(jax.tree.leaves(start))))
         self._advance = jax.jit(_build_advance(settings, key, self._unpack))
+        self._rung_of = self._places[".state.rung_of"].reader()
+        self._rates = self._places[".state.ladder.learning_rate"].reader()
 
-    def advance(self, energy_of: np.ndarray) -> None:
-        """Decide on the energies of all replicas, float32."""
-        self._packed = self._advance(self._packed, energy_of)
-        self._host = np.asarray(self._packed)
+    def advance(self, energy_of: list[float]) -> None:
+        """Decide on the energies of all replicas."""
+        self._packed = self._advance(self._packed, np.array(energy_of, np.float32))
+
+    def rung_of(self) -> tuple[int, ...]:
+        """Return the rung of every replica."""
+        return self._rung_of(self._packed)
+
+    def learning_rates(self) -> tuple[float, ...]:
+        """Return the learning rate of every rung."""
+        return self._rates(self._packed)
 
     def read(self, name: str) -> np.ndarray:
-        """Return one array of the state, such as ".state.rung_of"."""
+        """Return one array of the state, such as ".state.buffer"."""
         part, shape, dtype, is_floating = self._places[name]
-        values = self._host[part]
+        values = np.asarray(self._packed)[part]
         values = values.view(dtype) if is_floating else values.astype(dtype, copy=False)
         return values if values.shape == shape else values.reshape(shape)
 
@@ -86,7 +103,7 @@ class Decisions:
             self._set(np.asarray(_pack(leaves)))
 
     def _set(self, packed: np.ndarray) -> None:
-        self._host, self._packed = packed, jax.device_put(packed, self._cpu)
+        self._packed = jax.device_put(packed, self._cpu)
 
     def _unpack(self, packed: Array) -> Carry:
         def leaf(place: Place) -> Array:

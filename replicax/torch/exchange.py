@@ -143,7 +143,7 @@ class Exchange:
             factor = check_factors(told.factors)
         factor = self._rates.factor * factor
         before = self._rung_of
-        self._decisions.advance(told.losses.astype(np.float32))
+        self._decisions.advance(told.losses)
         self._rates.factor = factor
         self.num_steps += 1
         self._set_rates()
@@ -155,9 +155,11 @@ class Exchange:
                 if before[number] != self._rung_of[number]:
                     reset_memory(self._torch, optimizer)
 
-    def _check_finite(self, losses: np.ndarray) -> None:
-        if not all(map(math.isfinite, losses.tolist())):
-            number = int(np.argmin(np.isfinite(losses)))
+    def _check_finite(self, losses: list[float]) -> None:
+        if math.isfinite(sum(losses)):
+            return
+        number = next((x for x, loss in enumerate(losses) if not math.isfinite(loss)), None)
+        if number is not None:
             raise ValueError(
                 f"losses[{number}] is {losses[number]}: that model has diverged, or its batch is "
                 "broken. Lower the hot learning rate, or load an earlier checkpoint; "
@@ -166,10 +168,9 @@ class Exchange:
 
     def _set_rates(self) -> None:
         """Read the rungs and the ladder, and set the learning rates of the optimizers here."""
-        self._rung_of = self._decisions.read(".state.rung_of")
-        rates = self._decisions.read(".state.ladder.learning_rate")[self._rung_of].tolist()
-        first = self._ranks.first
-        self._rates.write(rates[first : first + len(self._optimizers)])
+        self._rung_of, ladder = self._decisions.rung_of(), self._decisions.learning_rates()
+        here = self._rung_of[self._ranks.first : self._ranks.first + len(self._optimizers)]
+        self._rates.write([ladder[rung] for rung in here])
 
     def _point_shapes(self) -> dict[str, tuple[int, ...]]:
         pairs, rungs = (self.num_replicas - 1,), (self.num_replicas,)
@@ -196,12 +197,12 @@ class Exchange:
     @property
     def rung_of(self) -> list[int]:
         """The rung of every model, 0 the coldest."""
-        return self._rung_of.tolist()
+        return list(self._rung_of)
 
     @property
     def cold(self) -> int:
         """The number of the model now on the cold rung; under `torchrun` counted over all ranks."""
-        return int(np.argmin(self._rung_of))
+        return self._rung_of.index(0)
 
     @property
     def cold_here(self) -> int | None:

@@ -81,45 +81,37 @@ class Rates:
 
     def __init__(self, torch: Any, optimizers: list[Any], first: int) -> None:
         self._torch, self._optimizers, self._first = torch, optimizers, first
-        self._written: list[float] = []
-        self._versions: dict[int, int] = {}  # of rates that are tensors, by id
+        self._rates: list[float] = []  # as written, by optimizer
+        self._written: list[Any] = []  # by group, where it is a tensor itself
+        self._versions: list[tuple[Any, int]] = []  # of tensors that were filled
         self.factor = 1.0
 
     def changed(self) -> float:
         """Return the factor by which all rates were multiplied since they were written; raise where
         they were changed in another way."""
-        for optimizer, written in zip(self._optimizers, self._written):
-            for group in optimizer.param_groups:
-                rate = group["lr"]
-                if rate != written if type(rate) is float else self._is_touched(rate, written):
-                    return self._find_factor()
-        return 1.0
-
-    def _is_touched(self, rate: Any, written: float) -> bool:
-        """Return whether a rate is not as it was written, without a copy from the device."""
-        if not self._torch.is_tensor(rate):
-            return rate != written
-        return self._versions.get(id(rate)) != rate._version
-
-    def _find_factor(self) -> float:
+        rates = [group["lr"] for one in self._optimizers for group in one.param_groups]
+        if rates == self._written and all([x._version == at for x, at in self._versions]):
+            return 1.0
         names = [f"optimizers[{number}]" for number in range(len(self._optimizers))]
         rates = map(common_rate, self._optimizers, names)
-        return check_factors([now / old for now, old in zip(rates, self._written)], self._first)
+        return check_factors([now / old for now, old in zip(rates, self._rates)], self._first)
 
     def write(self, rates: list[float]) -> None:
         """Set the learning rates of the replicas of this process, times the factor."""
-        self._written = [rate * self.factor for rate in rates]
-        for optimizer, rate in zip(self._optimizers, self._written):
+        self._rates = [rate * self.factor for rate in rates]
+        self._written, self._versions = [], []
+        for optimizer, rate in zip(self._optimizers, self._rates):
             for group in optimizer.param_groups:
                 if type(group["lr"]) is not float and self._torch.is_tensor(group["lr"]):
                     self._fill(group["lr"], rate)
                 else:
                     group["lr"] = rate
+                self._written.append(group["lr"])
 
     def _fill(self, tensor: Any, rate: float) -> None:
         with self._torch.no_grad():
             tensor.fill_(rate)
-        self._versions[id(tensor)] = tensor._version
+        self._versions.append((tensor, tensor._version))
 
 
 def check_factors(factors: Sequence[float], first: int = 0) -> float:

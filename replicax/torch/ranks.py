@@ -13,7 +13,7 @@ _HEAD = 3  # numbers of a rank before its losses: whether it failed, its step, i
 class Gathered(NamedTuple):
     """What all ranks told at one step."""
 
-    losses: np.ndarray  # (replica,)
+    losses: list[float]  # by replica
     factors: list[float]  # by which learning rates were multiplied, by rank
 
 
@@ -60,7 +60,7 @@ class Ranks:
         return [factor for _, _, factor, _ in told]
 
     def gather(
-        self, losses: np.ndarray | None, step: int, factor: float, error: Exception | None
+        self, losses: list[float] | None, step: int, factor: float, error: Exception | None
     ) -> Gathered:
         """Return the losses of all replicas; raise on all ranks where one failed."""
         if self.size == 1:
@@ -85,7 +85,7 @@ class Ranks:
                 "the same state_dict on all ranks, and call step() equally often."
             )
         ends = zip(told, self.counts)
-        losses = np.concatenate([row[_HEAD : _HEAD + count] for row, count in ends])
+        losses = np.concatenate([row[_HEAD : _HEAD + count] for row, count in ends]).tolist()
         return Gathered(losses, told[:, 2].tolist())
 
     def _all_gather(self, mine: np.ndarray) -> np.ndarray:

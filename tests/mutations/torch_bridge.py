@@ -9,12 +9,13 @@ _FACTOR = f"{_FILE}::test_schedulers_that_multiply_rates_multiply_the_ladder[ste
 _NOISE = f"{_FILE}::test_langevin_noise_has_the_temperature_of_the_coldest_rung"
 _AGAIN = f"{_FILE}::test_langevin_noise_resumes_exactly"
 _BAD = f"{_FILE}::test_bad_losses_are_refused_and_nothing_swaps"
+_UNTOUCHED = "torch_bridge/test_untouched.py"
 _RANKS = "torch_bridge/test_ranks.py"
 
 EXCHANGE = mutations_of(
     "torch/exchange.py",
-    ('learning_rate")[self._rung_of].tolist()', 'learning_rate").tolist()', _RATES),
-    ("if not all(map(math.isfinite, losses.tolist())):", "if False:", _BAD),
+    ("[ladder[rung] for rung in here]", "list(ladder)", _RATES),
+    ("if math.isfinite(sum(losses)):", "if True:", _BAD),
     ("factor = self._rates.factor * factor", "factor = self._rates.factor", _FACTOR),
     ('self._paths.replace(state["paths"].cpu().numpy())', "pass", _RESUMED),
     (
@@ -31,7 +32,29 @@ PARTS = [
         ("[self._seed % 2**64, step, replica, times]", "[self._seed % 2**64, times]", _NOISE),
     ),
     *mutations_of(
+        "torch/losses.py",
+        (
+            "torch.stack(losses).reshape(-1).tolist()",
+            "[loss.item() for loss in losses]",
+            f"{_UNTOUCHED}::test_losses_come_to_the_host_in_one_copy[floats-cpu]",
+        ),
+    ),
+    *mutations_of(
+        "torch/records.py",
+        ("self._waiting = []", "pass", _RESUMED),
+    ),
+    *mutations_of(
         "torch/optimizers.py",
+        (
+            'self._fill(group["lr"], rate)',
+            'group["lr"] = self._torch.tensor(rate)',
+            f"{_UNTOUCHED}::test_a_compiled_optimizer_with_its_rate_in_a_tensor_is_not_compiled_again",
+        ),
+        (
+            "all([x._version == at for x, at in self._versions])",
+            "True",
+            f"{_FILE}::test_rates_in_tensors_are_filled_in_place",
+        ),
         (
             "if not np.all(off < _SAME):",
             "if False:",

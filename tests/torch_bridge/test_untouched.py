@@ -239,6 +239,12 @@ class Copies(TorchDispatchMode):
 CPU = torch.device("cpu")
 
 
+class Elsewhere(torch.Tensor):
+    """A tensor of the CPU that says it is not."""
+
+    is_cpu = False  # type: ignore[assignment]
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("rates", ["floats", "tensors"])
 def test_losses_come_to_the_host_in_one_copy(device, rates) -> None:
@@ -249,7 +255,7 @@ def test_losses_come_to_the_host_in_one_copy(device, rates) -> None:
         for optimizer in optimizers:
             optimizer.param_groups[0]["lr"] = lr.clone()
     exchange = rx.torch.Exchange(optimizers, **OPTIONS)
-    losses = [torch.tensor(x, device=device) for x in (3.0, 2.0, 1.0)]
+    losses = [torch.tensor(x, device=device).as_subclass(Elsewhere) for x in (3.0, 2.0, 1.0)]
     exchange.step(losses)
     num_steps = 5
     with Copies() as copies:
@@ -268,6 +274,7 @@ def test_losses_come_to_the_host_in_one_copy(device, rates) -> None:
 
 
 MEMORY = """
+import jax
 import torch
 torch.zeros(1, device="cuda")
 optimizers = [torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1) for _ in range(3)]
@@ -276,6 +283,7 @@ import replicax as rx
 exchange = rx.torch.Exchange(optimizers, (0.1, 0.2))
 for _ in range(3):
     exchange.step([3.0, 2.0, 1.0])
+assert jax.live_arrays("gpu") == [], jax.live_arrays("gpu")
 print((before - torch.cuda.mem_get_info()[0]) / 2**20)
 """
 
