@@ -59,7 +59,7 @@ class Decisions:
     """Exchange and adaptation, a step at a time; the state is read by the names of its arrays."""
 
     def __init__(self, settings: Settings, ladder: Ladder, buffer: float, seed: int) -> None:
-        self._cpu = jax.local_devices(backend="cpu")[0]  # on which all that follows is computed
+        self._cpu = _find_cpu()  # on which all that follows is computed
         with jax.default_device(self._cpu):
             key = np.asarray(jax.random.key_data(seed_keys(seed, 1)[0][0]))
             start = jax.jit(lambda: _start(settings, ladder, buffer))()
@@ -93,7 +93,7 @@ class Decisions:
         return {name: self.read(name) for name in self._places}
 
     def load(self, arrays: dict[str, np.ndarray]) -> None:
-        """Set the whole state, as of `arrays`."""
+        """Set the whole state, as of `arrays`; raise, and change nothing, where it does not fit."""
         leaves = []
         for name, place in self._places.items():
             if name not in arrays or np.shape(arrays[name]) != place.shape:
@@ -114,6 +114,16 @@ class Decisions:
             return jax.lax.bitcast_convert_type(words, place.dtype).reshape(place.shape)
 
         return jax.tree.unflatten(self._structure, map(leaf, self._places.values()))
+
+
+def _find_cpu() -> Any:
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"The exchange decides on the CPU, which JAX was told not to use ({error}): write "
+            "JAX_PLATFORMS=cuda,cpu, or leave JAX_PLATFORMS out."
+        ) from None
 
 
 def _start(settings: Settings, ladder: Ladder, buffer: float) -> Carry:

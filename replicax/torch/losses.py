@@ -6,6 +6,8 @@ import numpy as np
 
 from replicax.errors import is_number, show
 
+_LARGEST = float(np.finfo(np.float32).max)  # of losses that count as finite
+
 
 def to_host(torch: Any, losses: Any, count: int) -> list[float]:
     """Return the losses as numbers; raise unless there is one for each of `count` replicas."""
@@ -24,6 +26,19 @@ def to_host(torch: Any, losses: Any, count: int) -> list[float]:
     else:
         raise ValueError(_wrong_number(show(losses), count))
     return values
+
+
+def check_finite(losses: list[float]) -> None:
+    """Raise where a loss is not finite."""
+    if sum(map(abs, losses)) < _LARGEST:
+        return
+    for number, loss in enumerate(losses):
+        if not abs(loss) < _LARGEST:
+            raise ValueError(
+                f"losses[{number}] is {loss}: that model has diverged, or its batch is broken. "
+                "Lower the hot learning rate, or load an earlier checkpoint; "
+                'on_nonfinite="ignore" goes on, and a loss that is not finite never swaps.'
+            )
 
 
 def _are_floats(values: list[Any]) -> bool:

@@ -14,17 +14,28 @@ def check_optimizers(torch: Any, optimizers: Any) -> list[Any]:
     """Return the optimizers as a list; raise unless each can be the optimizer of one replica."""
     if not isinstance(optimizers, Sequence) or not len(optimizers):
         raise ValueError(f"optimizers is {show(optimizers)}; give a list, one for each replica.")
-    owner: dict[int, int] = {}
+    owner: dict[Any, int] = {}
     for number, optimizer in enumerate(optimizers):
         name = f"optimizers[{number}]"
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise ValueError(f"{name} is {show(optimizer)}; give an optimizer of torch.optim.")
-        if isinstance(optimizer, torch.optim.LBFGS):
+        if isinstance(optimizer, torch.optim.LBFGS | torch.optim.Rprop):
             raise ValueError(
-                f"{name} is LBFGS, which chooses the length of its steps itself, so that a rung "
-                "has no learning rate to give it: use SGD or Adam."
+                f"{name} is {type(optimizer).__name__}, which chooses the length of its steps "
+                "itself, so that a rung has no learning rate to give it: use SGD or Adam."
             )
         common_rate(optimizer, name)
+        for rate in (group["lr"] for group in optimizer.param_groups):
+            if not torch.is_tensor(rate):
+                continue
+            if not rate.is_floating_point():
+                raise ValueError(f"The lr of {name} is a tensor of {rate.dtype}: give floats.")
+            first = owner.setdefault(("lr", rate.data_ptr()), number)
+            if first != number:
+                raise ValueError(
+                    f"{name} and optimizers[{first}] have one tensor as lr, which can hold the "
+                    "rate of one rung alone: give each its own torch.tensor(...)."
+                )
         for param in params_of(optimizer):
             if owner.setdefault(id(param), number) != number:
                 raise ValueError(
@@ -60,7 +71,8 @@ def common_rate(optimizer: Any, name: str) -> float:
     if len(rates) > 1:
         raise ValueError(
             f"The parameter groups of {name} have the learning rates {sorted(rates)}; a rung has "
-            "one for all parameters: give all groups the same."
+            'one for all parameters: give all groups the same, those added later "lr": '
+            'optimizer.param_groups[0]["lr"].'
         )
     return rates.pop()
 

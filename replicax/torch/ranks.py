@@ -72,7 +72,14 @@ class Ranks:
         mine[:_HEAD] = error is not None, step, factor
         if losses is not None:
             mine[_HEAD : _HEAD + len(losses)] = losses
-        told = self._all_gather(mine)
+        try:
+            told = self._all_gather(mine)
+        except RuntimeError as lost:
+            raise RuntimeError(
+                f"The losses of step {step} could not be gathered ({lost}): a rank has ended, or "
+                "its connection. Nothing has swapped; start all ranks again and load the last "
+                "state_dict."
+            ) from error or lost
         if error is not None:
             raise error
         if told[:, 0].any():

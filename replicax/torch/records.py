@@ -33,8 +33,11 @@ class Rows:
             self._blocks.append(np.array(self._waiting, self._blocks[0].dtype))
             self._waiting = []
 
-    def replace(self, values: np.ndarray) -> None:
-        """Put other rows in the place of those so far."""
-        if values.shape[1:] != self._blocks[0].shape[1:]:
+    def check(self, values: np.ndarray) -> None:
+        """Raise unless these could be rows here."""
+        if values.ndim == 0 or values.shape[1:] != self._blocks[0].shape[1:]:
             raise ValueError(f"The saved rows have shape {values.shape}: give a state_dict().")
+
+    def replace(self, values: np.ndarray) -> None:
+        """Put other rows, which `check` let pass, in the place of those so far."""
         self._blocks, self._waiting = [np.array(values, self._blocks[0].dtype)], []

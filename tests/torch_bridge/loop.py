@@ -4,21 +4,17 @@ Three convolutional networks on images that can be learnt. What a loop uses (AMP
 `torch.compile`, LR schedulers) is chosen by name, and what it did is returned.
 """
 
-import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import replicax as rx
+import pytest
 
-torch: Any = None  # imported by `import_torch`: pytest reads this file where there is none
+torch = pytest.importorskip("torch")
+
+import replicax as rx  # noqa: E402
 
 NUM_REPLICAS, NUM_STEPS, BROKEN_STEP = 3, 24, 9
 OPTIONS = dict(learning_rate=(0.02, 0.1), target_swap_rate=0.2, window=2, gain=0.05, buffer=0.0)
-
-
-def import_torch() -> None:
-    globals()["torch"] = importlib.import_module("torch")
-    torch.set_num_threads(1)
 
 
 class Use(NamedTuple):
@@ -59,6 +55,7 @@ class Parts(NamedTuple):
 def make(device: str, use: Use, exchanges: bool = True, seed: int = 1) -> Parts:
     """Return models, their weights a function of the seed, and what trains them."""
     torch.manual_seed(seed)
+    torch.set_num_threads(1)
     torch.backends.cudnn.deterministic = True
     models = [_network().to(device) for _ in range(NUM_REPLICAS)]
     if use.channels_last:

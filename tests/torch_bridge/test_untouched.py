@@ -20,7 +20,6 @@ from torch_bridge.loop import BROKEN_STEP, NUM_REPLICAS, NUM_STEPS, OPTIONS, Use
 
 import replicax as rx  # noqa: E402
 
-loop.import_torch()
 HAS_GPU = torch.cuda.is_available()
 NEEDS_GPU = pytest.mark.skipif(not HAS_GPU, reason="PyTorch sees no GPU here")
 DEVICES = ["cpu", pytest.param("cuda", marks=NEEDS_GPU)]
