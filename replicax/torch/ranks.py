@@ -92,8 +92,8 @@ class Ranks:
                 "the same state_dict on all ranks, and call step() equally often."
             )
         ends = zip(told, self.counts)
-        losses = np.concatenate([row[_HEAD : _HEAD + count] for row, count in ends]).tolist()
-        return Gathered(losses, told[:, 2].tolist())
+        together = np.concatenate([row[_HEAD : _HEAD + count] for row, count in ends])
+        return Gathered(together.tolist(), told[:, 2].tolist())
 
     def _all_gather(self, mine: np.ndarray) -> np.ndarray:
         torch, backend = self._torch, self._dist.get_backend(self._group)
