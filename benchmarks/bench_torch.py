@@ -1,14 +1,25 @@
 """What `rx.torch.Exchange.step` adds to a training step in PyTorch.
 
-Losses come as floats, and as scalar tensors of the CPU and, where there is one, of a GPU; beside
-each stands the copy of the losses to the host alone, which a loop that prints them pays anyway.
+Losses come as floats, and as scalar tensors and one tensor of the device; beside each stands the
+copy of the losses to the host alone, which a loop that prints them pays anyway. The last line is
+JSON: microseconds per step by the wall clock and by the processor's, median, least and most.
 """
 
+import json
 import sys
 from typing import Any
 
 import numpy as np
-from timing import Check, Row, interleave, parse_arguments, report, use_one_core
+from timing import (
+    Check,
+    Row,
+    Timing,
+    describe_machine,
+    interleave,
+    parse_arguments,
+    report,
+    use_one_core,
+)
 
 import replicax as rx
 
@@ -21,25 +32,34 @@ BOUND = 100.0  # microseconds
 
 
 def main() -> None:
-    arguments = parse_arguments(__doc__, repeats=9)
+    arguments = parse_arguments(__doc__, repeats=9, device=("cpu", "cuda"))
     if torch is None:
         print("torch is not installed: nothing to time.")
         sys.exit(0)
-    use_one_core()
+    device = arguments.device
+    if device == "cpu":
+        use_one_core()  # the driver of a GPU has threads of its own
+    elif not torch.cuda.is_available():
+        sys.exit("PyTorch sees no GPU here.")
+    torch.set_num_threads(1)
+    free = free_memory(device)
     num_steps = 20 if arguments.quick else 2000
-    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    rows, checks = [], []
+    rows, checks, added_by = [], [], {}
     for num_replicas in (4,) if arguments.quick else (4, 10, 32):
-        models = [torch.nn.Linear(2, 2) for _ in range(num_replicas)]
+        models = [torch.nn.Linear(2, 2).to(device) for _ in range(num_replicas)]
         optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
         exchange = rx.torch.Exchange(optimizers, learning_rate=(0.005, 0.02))
-        values = np.random.default_rng(0).normal(size=(num_steps, num_replicas))
-        losses = {"floats": values.tolist()}
-        losses |= {x: [list(torch.tensor(row, device=x)) for row in values] for x in devices}
+        values = np.random.default_rng(0).normal(size=(num_steps, num_replicas)).astype(np.float32)
+        told = torch.tensor(values, device=device)
+        losses = {
+            "floats": values.tolist(),
+            f"{device} scalars": [list(row) for row in told],
+            f"one {device} tensor": list(told),
+        }
         cases = {}
-        for kind, told in losses.items():
-            cases[kind] = lambda told=told, step=exchange.step: each(step, told)
-            cases[kind, "copy"] = lambda told=told: each(copy_to_host, told)
+        for kind, some in losses.items():
+            cases[kind] = lambda some=some, step=exchange.step: each(step, some, device)
+            cases[kind, "copy"] = lambda some=some: each(copy_to_host, some, device)
         timings = interleave(cases, arguments.repeats)
         for kind in losses:
             added = timings[kind] - timings[kind, "copy"]
@@ -48,20 +68,60 @@ def main() -> None:
                 Row.of("  the copy alone", "us", timings[kind, "copy"]),
                 Row.of(f"  added by the exchange of {num_replicas}, {kind}", "us", added),
             ]
+            copy = spread_of(timings[kind, "copy"])
+            added_by[f"{num_replicas} {kind}"] = {"added": spread_of(added), "copy": copy}
             if num_replicas <= 10:
                 checks.append(Check.of(rows[-1], bound=BOUND))
-    report(rows, checks, arguments, torch=torch.__version__)
+    more = {
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        "gpu_mib_taken": round((free - free_memory(device)) / 2**20),
+        "us": added_by,
+    }
+    machine = describe_machine()
+    line = {"benchmark": "bench_torch", "n": arguments.repeats, "steps": num_steps, **more}
+    line |= {name: machine[name] for name in ("cpu", "cores_used", "load", "python", "jax")}
+    try:
+        report(rows, checks, arguments, **more)
+    finally:  # it ends the program
+        print(json.dumps(line))
 
 
-def each(function: Any, told: list) -> int:
+def free_memory(device: str) -> int:
+    """Bytes of the GPU that are free, after PyTorch has begun to work there."""
+    if device == "cpu":
+        return 0
+    torch.zeros(1, device=device)
+    torch.cuda.empty_cache()
+    return torch.cuda.mem_get_info()[0]
+
+
+def each(function: Any, told: list, device: str) -> int:
+    if device == "cuda":
+        torch.cuda.synchronize()
     for losses in told:
         function(losses)
+    if device == "cuda":
+        torch.cuda.synchronize()
     return len(told)
 
 
-def copy_to_host(losses: list) -> Any:
-    """One copy for all losses."""
-    return torch.stack(losses).tolist() if torch.is_tensor(losses[0]) else losses
+def copy_to_host(losses: Any) -> Any:
+    """The quickest way to numbers: one copy for all losses of a GPU."""
+    if torch.is_tensor(losses):
+        return losses.tolist()
+    if not torch.is_tensor(losses[0]):
+        return losses
+    return [x.item() for x in losses] if losses[0].is_cpu else torch.stack(losses).tolist()
+
+
+def spread_of(timing: Timing) -> dict[str, list[float]]:
+    """Median, least and most of a timing, by both clocks."""
+    clocks = {"wall": timing.wall, "cpu": timing.cpu}
+    return {
+        name: [round(float(x), 1) for x in (np.median(one), one.min(), one.max())]
+        for name, one in clocks.items()
+    }
 
 
 if __name__ == "__main__":

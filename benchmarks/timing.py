@@ -135,12 +135,18 @@ def interleave(
     return {name: Timing.of(timed) for name, timed in laps.items()}
 
 
-def parse_arguments(description: str | None, repeats: int) -> argparse.Namespace:
+def parse_arguments(
+    description: str | None, repeats: int, **choices: Sequence[str]
+) -> argparse.Namespace:
+    """Return the arguments of all benchmarks, and those of one: a name, what it may be, the first
+    unless given."""
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there, too")
     parser.add_argument("--repeats", type=int, help=f"default: {repeats}")
     parser.add_argument("--quick", action="store_true", help="only see that it runs")
     parser.add_argument("--check", action="store_true", help="exit with 1 where a bound is missed")
+    for name, values in choices.items():
+        parser.add_argument(f"--{name}", choices=values, default=values[0])
     arguments = parser.parse_args()
     arguments.repeats = arguments.repeats or (1 if arguments.quick else repeats)
     return arguments

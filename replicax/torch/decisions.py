@@ -1,10 +1,12 @@
 """The decisions of the JAX engine on P energies that come from elsewhere, compiled once for a CPU.
 
 Between two steps the state is one array, the bits of its numbers: a call with twenty small arrays
-takes more than twice the time.
+takes more than twice the time. What every step reads is unpacked from its memory: each function of
+NumPy that is called between two decisions makes the next one slower by more than its own time.
 """
 
 import os
+import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -46,28 +48,43 @@ class Place(NamedTuple):
     dtype: np.dtype
     is_floating: bool
 
+    def reader(self) -> Callable[[Any], tuple[Any, ...]]:
+        """Return a function that reads the numbers from the memory of the packed state."""
+        kind = self.dtype.char if self.is_floating else "i"
+        layout = struct.Struct(f"{int(np.prod(self.shape))}{kind}")
+        return lambda packed: layout.unpack_from(packed, 4 * self.part.start)
+
 
 class Decisions:
     """Exchange and adaptation, a step at a time; the state is read by the names of its arrays."""
 
     def __init__(self, settings: Settings, ladder: Ladder, buffer: float, seed: int) -> None:
-        self._cpu = jax.local_devices(backend="cpu")[0]  # on which all that follows is computed
+        self._cpu = _find_cpu()  # on which all that follows is computed
         with jax.default_device(self._cpu):
             key = np.asarray(jax.random.key_data(seed_keys(seed, 1)[0][0]))
             start = jax.jit(lambda: _start(settings, ladder, buffer))()
             self._places, self._structure = _places(start)
             self._set(np.asarray(_pack(jax.tree.leaves(start))))
         self._advance = jax.jit(_build_advance(settings, key, self._unpack))
+        self._rung_of = self._places[".state.rung_of"].reader()
+        self._rates = self._places[".state.ladder.learning_rate"].reader()
 
-    def advance(self, energy_of: np.ndarray) -> None:
-        """Decide on the energies of all replicas, float32."""
-        self._packed = self._advance(self._packed, energy_of)
-        self._host = np.asarray(self._packed)
+    def advance(self, energy_of: list[float]) -> None:
+        """Decide on the energies of all replicas."""
+        self._packed = self._advance(self._packed, np.array(energy_of, np.float32))
+
+    def rung_of(self) -> tuple[int, ...]:
+        """Return the rung of every replica."""
+        return self._rung_of(self._packed)
+
+    def learning_rates(self) -> tuple[float, ...]:
+        """Return the learning rate of every rung."""
+        return self._rates(self._packed)
 
     def read(self, name: str) -> np.ndarray:
-        """Return one array of the state, such as ".state.rung_of"."""
+        """Return one array of the state, such as ".state.buffer"."""
         part, shape, dtype, is_floating = self._places[name]
-        values = self._host[part]
+        values = np.asarray(self._packed)[part]
         values = values.view(dtype) if is_floating else values.astype(dtype, copy=False)
         return values if values.shape == shape else values.reshape(shape)
 
@@ -76,7 +93,7 @@ class Decisions:
         return {name: self.read(name) for name in self._places}
 
     def load(self, arrays: dict[str, np.ndarray]) -> None:
-        """Set the whole state, as of `arrays`."""
+        """Set the whole state, as of `arrays`; raise, and change nothing, where it does not fit."""
         leaves = []
         for name, place in self._places.items():
             if name not in arrays or np.shape(arrays[name]) != place.shape:
@@ -86,7 +103,7 @@ class Decisions:
             self._set(np.asarray(_pack(leaves)))
 
     def _set(self, packed: np.ndarray) -> None:
-        self._host, self._packed = packed, jax.device_put(packed, self._cpu)
+        self._packed = jax.device_put(packed, self._cpu)
 
     def _unpack(self, packed: Array) -> Carry:
         def leaf(place: Place) -> Array:
@@ -97,6 +114,16 @@ class Decisions:
             return jax.lax.bitcast_convert_type(words, place.dtype).reshape(place.shape)
 
         return jax.tree.unflatten(self._structure, map(leaf, self._places.values()))
+
+
+def _find_cpu() -> Any:
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"The exchange decides on the CPU, which JAX was told not to use ({error}): write "
+            "JAX_PLATFORMS=cuda,cpu, or leave JAX_PLATFORMS out."
+        ) from None
 
 
 def _start(settings: Settings, ladder: Ladder, buffer: float) -> Carry:

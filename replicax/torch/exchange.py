@@ -5,20 +5,20 @@ where they are, and learning rates move between the optimizers.
 """
 
 import json
-import math
 from typing import Any
 
 import numpy as np
 
-from replicax.errors import at_least, check_number, choose, show
+from replicax.errors import at_least, check_number, choose
 from replicax.interop.extras import import_extra
 from replicax.networks.options import TrainOptions
 from replicax.run.counters import PAIR_COUNTS
 from replicax.run.options import to_plain
 from replicax.run.round_trips import completed_trips
+from replicax.torch import saved as saved_states
 from replicax.torch.decisions import Decisions, prepare_jax
-from replicax.torch.langevin import Langevin
-from replicax.torch.losses import to_host
+from replicax.torch.langevin import Langevin, silence
+from replicax.torch.losses import check_finite, to_host
 from replicax.torch.optimizers import (
     Rates,
     check_factors,
@@ -29,9 +29,8 @@ from replicax.torch.optimizers import (
 )
 from replicax.torch.ranks import Ranks
 from replicax.torch.records import Rows
+from replicax.torch.saved import Saved
 from replicax.torch.settings import build_options, build_settings
-
-_FORMAT = 1  # of state_dict
 
 
 class Exchange:
@@ -122,6 +121,7 @@ class Exchange:
         self._rates.factor = check_factors(factors)
         self.num_steps = 0  # done
         self._set_rates()
+        silence(self._optimizers)
         self._langevin = Langevin(torch, self, seed) if self._settings.langevin else None
 
     def step(self, losses: Any) -> None:
@@ -134,7 +134,7 @@ class Exchange:
         try:
             here = to_host(self._torch, losses, len(self._optimizers))
             if not self._ignores:
-                self._check_finite(here)
+                check_finite(here)
             factor = self._rates.changed()
         except ValueError as problem:  # which the other ranks must hear of
             error = problem
@@ -143,7 +143,7 @@ class Exchange:
             factor = check_factors(told.factors)
         factor = self._rates.factor * factor
         before = self._rung_of
-        self._decisions.advance(told.losses.astype(np.float32))
+        self._decisions.advance(told.losses)
         self._rates.factor = factor
         self.num_steps += 1
         self._set_rates()
@@ -155,21 +155,11 @@ class Exchange:
                 if before[number] != self._rung_of[number]:
                     reset_memory(self._torch, optimizer)
 
-    def _check_finite(self, losses: np.ndarray) -> None:
-        if not all(map(math.isfinite, losses.tolist())):
-            number = int(np.argmin(np.isfinite(losses)))
-            raise ValueError(
-                f"losses[{number}] is {losses[number]}: that model has diverged, or its batch is "
-                "broken. Lower the hot learning rate, or load an earlier checkpoint; "
-                'on_nonfinite="ignore" goes on, and a loss that is not finite never swaps.'
-            )
-
     def _set_rates(self) -> None:
         """Read the rungs and the ladder, and set the learning rates of the optimizers here."""
-        self._rung_of = self._decisions.read(".state.rung_of")
-        rates = self._decisions.read(".state.ladder.learning_rate")[self._rung_of].tolist()
-        first = self._ranks.first
-        self._rates.write(rates[first : first + len(self._optimizers)])
+        self._rung_of, ladder = self._decisions.rung_of(), self._decisions.learning_rates()
+        here = self._rung_of[self._ranks.first : self._ranks.first + len(self._optimizers)]
+        self._rates.write([ladder[rung] for rung in here])
 
     def _point_shapes(self) -> dict[str, tuple[int, ...]]:
         pairs, rungs = (self.num_replicas - 1,), (self.num_replicas,)
@@ -196,12 +186,12 @@ class Exchange:
     @property
     def rung_of(self) -> list[int]:
         """The rung of every model, 0 the coldest."""
-        return self._rung_of.tolist()
+        return list(self._rung_of)
 
     @property
     def cold(self) -> int:
         """The number of the model now on the cold rung; under `torchrun` counted over all ranks."""
-        return int(np.argmin(self._rung_of))
+        return self._rung_of.index(0)
 
     @property
     def cold_here(self) -> int | None:
@@ -272,33 +262,27 @@ class Exchange:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that the exchange needs to go on exactly; the same on all ranks."""
-        tensor = self._torch.tensor
-        points = {name: tensor(rows.values) for name, rows in self._points.items()}
-        return {
-            "format": _FORMAT,
-            "options": self._plain,
-            "factor": self.factor,
-            "arrays": {name: tensor(value) for name, value in self._decisions.arrays().items()},
-            "paths": tensor(self._paths.values),
-            "history": points,
-        }
+        history = {name: rows.values for name, rows in self._points.items()}
+        saved = Saved(self._decisions.arrays(), self._paths.values, history, self.factor)
+        return saved.to_dict(self._torch, self._plain)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a `state_dict` of an exchange with the same arguments, and set learning rates.
 
         Load the optimizers, too: what they remember is theirs.
         """
-        if not isinstance(state, dict) or state.get("format") != _FORMAT:
-            raise ValueError(f"state is {show(state)}; give what state_dict() returned.")
-        if state["options"] != self._plain:
-            raise ValueError(
-                f"The state is that of an exchange with {state['options']}, and this one has "
-                f"{self._plain}: give the same arguments."
-            )
-        self._decisions.load({name: part.numpy() for name, part in state["arrays"].items()})
-        self._rates.factor = float(state["factor"])
-        self._paths.replace(state["paths"].numpy())
+        saved = saved_states.read(state, self._plain, self._paths, self._points)
+        self._decisions.load(saved.arrays)
+        self._rates.factor = saved.factor
+        self._paths.replace(saved.paths)
         for name, rows in self._points.items():
-            rows.replace(state["history"][name].numpy())
+            rows.replace(saved.history[name])
         self.num_steps = int(self._decisions.read(".state.step"))
         self._set_rates()
+
+    def __getstate__(self) -> Any:
+        """Refuse to be copied or pickled."""
+        raise TypeError(
+            "An Exchange belongs to its optimizers and cannot be copied or pickled: save "
+            "state_dict(), and load it into an Exchange of the other optimizers."
+        )

@@ -1,8 +1,18 @@
 """Langevin noise for optimizers of PyTorch, in the gradient as in `rx.kernels.momentum`."""
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
+
+_HOOKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by optimizer
+
+
+def silence(optimizers: list[Any]) -> None:
+    """Take the noise of an earlier exchange from optimizers that are given to another."""
+    for optimizer in optimizers:
+        if optimizer in _HOOKS:
+            _HOOKS.pop(optimizer).remove()
 
 
 class Langevin:
@@ -19,9 +29,24 @@ class Langevin:
         self._stepped: dict[int, tuple[int, int]] = {}  # by replica: its step, how often in it
         for place, optimizer in enumerate(exchange._optimizers):
             replica = exchange._ranks.first + place
-            optimizer.register_step_pre_hook(
-                lambda optimizer, args, kwargs, replica=replica: self._add(optimizer, replica)
+            _HOOKS[optimizer] = optimizer.register_step_pre_hook(
+                lambda optimizer, args, kwargs, replica=replica: self._before(
+                    optimizer, args, kwargs, replica
+                )
             )
+
+    def _before(self, optimizer: Any, args: Any, kwargs: Any, replica: int) -> Any:
+        """Add noise to the gradients, or have it added after those of a closure."""
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        if closure is None:
+            return self._add(optimizer, replica)
+
+        def with_noise() -> Any:
+            loss = closure()
+            self._add(optimizer, replica)
+            return loss
+
+        return args[:1], {**kwargs, "closure": with_noise}
 
     def _add(self, optimizer: Any, replica: int) -> None:
         temperature = float(self._temperature[self._exchange.rung_of[replica]])
@@ -34,6 +59,7 @@ class Langevin:
         words = np.random.SeedSequence([self._seed % 2**64, step, replica, times])
         number = int(words.generate_state(1, np.uint64)[0])
         generators: dict[Any, Any] = {}
+        scale = getattr(optimizer, "grad_scale", None)  # of AMP: gradients that are scaled yet
         for group in optimizer.param_groups:
             std = np.sqrt(2 * (1 - group["momentum"]) * temperature / float(group["lr"]))
             for param in group["params"]:
@@ -48,4 +74,5 @@ class Langevin:
                     device=param.device,
                     dtype=param.dtype,
                 )
+                noise = noise if scale is None else noise * scale.to(noise.dtype)
                 param.grad.add_(noise, alpha=float(std))

@@ -14,17 +14,28 @@ def check_optimizers(torch: Any, optimizers: Any) -> list[Any]:
     """Return the optimizers as a list; raise unless each can be the optimizer of one replica."""
     if not isinstance(optimizers, Sequence) or not len(optimizers):
         raise ValueError(f"optimizers is {show(optimizers)}; give a list, one for each replica.")
-    owner: dict[int, int] = {}
+    owner: dict[Any, int] = {}
     for number, optimizer in enumerate(optimizers):
         name = f"optimizers[{number}]"
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise ValueError(f"{name} is {show(optimizer)}; give an optimizer of torch.optim.")
-        if isinstance(optimizer, torch.optim.LBFGS):
+        if isinstance(optimizer, torch.optim.LBFGS | torch.optim.Rprop):
             raise ValueError(
-                f"{name} is LBFGS, which chooses the length of its steps itself, so that a rung "
-                "has no learning rate to give it: use SGD or Adam."
+                f"{name} is {type(optimizer).__name__}, which chooses the length of its steps "
+                "itself, so that a rung has no learning rate to give it: use SGD or Adam."
             )
         common_rate(optimizer, name)
+        for rate in (group["lr"] for group in optimizer.param_groups):
+            if not torch.is_tensor(rate):
+                continue
+            if not rate.is_floating_point():
+                raise ValueError(f"The lr of {name} is a tensor of {rate.dtype}: give floats.")
+            first = owner.setdefault(("lr", rate.data_ptr()), number)
+            if first != number:
+                raise ValueError(
+                    f"{name} and optimizers[{first}] have one tensor as lr, which can hold the "
+                    "rate of one rung alone: give each its own torch.tensor(...)."
+                )
         for param in params_of(optimizer):
             if owner.setdefault(id(param), number) != number:
                 raise ValueError(
@@ -60,7 +71,8 @@ def common_rate(optimizer: Any, name: str) -> float:
     if len(rates) > 1:
         raise ValueError(
             f"The parameter groups of {name} have the learning rates {sorted(rates)}; a rung has "
-            "one for all parameters: give all groups the same."
+            'one for all parameters: give all groups the same, those added later "lr": '
+            'optimizer.param_groups[0]["lr"].'
         )
     return rates.pop()
 
@@ -81,45 +93,37 @@ class Rates:
 
     def __init__(self, torch: Any, optimizers: list[Any], first: int) -> None:
         self._torch, self._optimizers, self._first = torch, optimizers, first
-        self._written: list[float] = []
-        self._versions: dict[int, int] = {}  # of rates that are tensors, by id
+        self._rates: list[float] = []  # as written, by optimizer
+        self._written: list[Any] = []  # by group, where it is a tensor itself
+        self._versions: list[tuple[Any, int]] = []  # of tensors that were filled
         self.factor = 1.0
 
     def changed(self) -> float:
         """Return the factor by which all rates were multiplied since they were written; raise where
         they were changed in another way."""
-        for optimizer, written in zip(self._optimizers, self._written):
-            for group in optimizer.param_groups:
-                rate = group["lr"]
-                if rate != written if type(rate) is float else self._is_touched(rate, written):
-                    return self._find_factor()
-        return 1.0
-
-    def _is_touched(self, rate: Any, written: float) -> bool:
-        """Return whether a rate is not as it was written, without a copy from the device."""
-        if not self._torch.is_tensor(rate):
-            return rate != written
-        return self._versions.get(id(rate)) != rate._version
-
-    def _find_factor(self) -> float:
+        rates = [group["lr"] for one in self._optimizers for group in one.param_groups]
+        if rates == self._written and all([x._version == at for x, at in self._versions]):
+            return 1.0
         names = [f"optimizers[{number}]" for number in range(len(self._optimizers))]
         rates = map(common_rate, self._optimizers, names)
-        return check_factors([now / old for now, old in zip(rates, self._written)], self._first)
+        return check_factors([now / old for now, old in zip(rates, self._rates)], self._first)
 
     def write(self, rates: list[float]) -> None:
         """Set the learning rates of the replicas of this process, times the factor."""
-        self._written = [rate * self.factor for rate in rates]
-        for optimizer, rate in zip(self._optimizers, self._written):
+        self._rates = [rate * self.factor for rate in rates]
+        self._written, self._versions = [], []
+        for optimizer, rate in zip(self._optimizers, self._rates):
             for group in optimizer.param_groups:
                 if type(group["lr"]) is not float and self._torch.is_tensor(group["lr"]):
                     self._fill(group["lr"], rate)
                 else:
                     group["lr"] = rate
+                self._written.append(group["lr"])
 
     def _fill(self, tensor: Any, rate: float) -> None:
         with self._torch.no_grad():
             tensor.fill_(rate)
-        self._versions[id(tensor)] = tensor._version
+        self._versions.append((tensor, tensor._version))
 
 
 def check_factors(factors: Sequence[float], first: int = 0) -> float:

@@ -13,7 +13,7 @@ _HEAD = 3  # numbers of a rank before its losses: whether it failed, its step, i
 class Gathered(NamedTuple):
     """What all ranks told at one step."""
 
-    losses: np.ndarray  # (replica,)
+    losses: list[float]  # by replica
     factors: list[float]  # by which learning rates were multiplied, by rank
 
 
@@ -60,7 +60,7 @@ class Ranks:
         return [factor for _, _, factor, _ in told]
 
     def gather(
-        self, losses: np.ndarray | None, step: int, factor: float, error: Exception | None
+        self, losses: list[float] | None, step: int, factor: float, error: Exception | None
     ) -> Gathered:
         """Return the losses of all replicas; raise on all ranks where one failed."""
         if self.size == 1:
@@ -72,7 +72,14 @@ class Ranks:
         mine[:_HEAD] = error is not None, step, factor
         if losses is not None:
             mine[_HEAD : _HEAD + len(losses)] = losses
-        told = self._all_gather(mine)
+        try:
+            told = self._all_gather(mine)
+        except RuntimeError as lost:
+            raise RuntimeError(
+                f"The losses of step {step} could not be gathered ({lost}): a rank has ended, or "
+                "its connection. Nothing has swapped; start all ranks again and load the last "
+                "state_dict."
+            ) from error or lost
         if error is not None:
             raise error
         if told[:, 0].any():
@@ -85,8 +92,8 @@ class Ranks:
                 "the same state_dict on all ranks, and call step() equally often."
             )
         ends = zip(told, self.counts)
-        losses = np.concatenate([row[_HEAD : _HEAD + count] for row, count in ends])
-        return Gathered(losses, told[:, 2].tolist())
+        together = np.concatenate([row[_HEAD : _HEAD + count] for row, count in ends])
+        return Gathered(together.tolist(), told[:, 2].tolist())
 
     def _all_gather(self, mine: np.ndarray) -> np.ndarray:
         torch, backend = self._torch, self._dist.get_backend(self._group)

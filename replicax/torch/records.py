@@ -4,29 +4,40 @@ from typing import Any
 
 import numpy as np
 
+_BLOCK = 256  # rows that wait to become an array: an array for each would take longer
+
 
 class Rows:
-    """Rows of one shape and type."""
+    """Rows of one shape and type, which must not change after they were added."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
-        self._array, self._length = np.zeros((64, *shape), dtype), 0
+        self._blocks = [np.zeros((0, *shape), dtype)]
+        self._waiting: list[Any] = []
 
     @property
     def values(self) -> np.ndarray:
         """The rows so far  (row, ...)."""
-        return self._array[: self._length]
+        self._settle()
+        if len(self._blocks) > 1:
+            self._blocks = [np.concatenate(self._blocks)]
+        return self._blocks[0]
 
     def append(self, row: Any) -> None:
         """Add a row."""
-        if self._length == len(self._array):
-            self._array = np.concatenate([self._array, np.zeros_like(self._array)])
-        self._array[self._length] = row
-        self._length += 1
+        self._waiting.append(row)
+        if len(self._waiting) == _BLOCK:
+            self._settle()
+
+    def _settle(self) -> None:
+        if self._waiting:
+            self._blocks.append(np.array(self._waiting, self._blocks[0].dtype))
+            self._waiting = []
+
+    def check(self, values: np.ndarray) -> None:
+        """Raise unless these could be rows here."""
+        if values.ndim == 0 or values.shape[1:] != self._blocks[0].shape[1:]:
+            raise ValueError(f"The saved rows have shape {values.shape}: give a state_dict().")
 
     def replace(self, values: np.ndarray) -> None:
-        """Put other rows in the place of those so far."""
-        if values.shape[1:] != self._array.shape[1:]:
-            raise ValueError(f"The saved rows have shape {values.shape}: give a state_dict().")
-        self._array, self._length = np.array(values, self._array.dtype), len(values)
-        if not len(values):
-            self._array = np.zeros((64, *values.shape[1:]), self._array.dtype)
+        """Put other rows, which `check` let pass, in the place of those so far."""
+        self._blocks, self._waiting = [np.array(values, self._blocks[0].dtype)], []

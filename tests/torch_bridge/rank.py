@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,8 @@ def run(case: str, rank: int) -> dict:
         if number == 50 and case == "halved":
             for optimizer in optimizers:
                 optimizer.param_groups[0]["lr"] *= 0.5
+        if number == 50 and case == "killed" and rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
         exchange.step(mine)
     return {
         "paths": exchange.index_paths.tolist(),
@@ -63,9 +67,9 @@ def main(cases: str, rank: int, size: int, file: str, folder: str) -> None:
     for case in cases.split(","):
         try:
             told[case] = run(case, rank)
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:
             told[case] = str(error)
-    Path(folder, f"{rank}.json").write_text(json.dumps(told))
+        Path(folder, f"{rank}.json").write_text(json.dumps(told))
     torch.distributed.destroy_process_group()
 
 

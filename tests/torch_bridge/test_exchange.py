@@ -1,34 +1,21 @@
 """The exchange of PyTorch models decides as the JAX engine does, and sets learning rates."""
 
-import copy
-import math
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch_bridge.exchanges import (  # noqa: E402
+    LADDER,
+    NUM_REPLICAS,
+    assert_same_state,
+    make_optimizers,
+    rates_of,
+    told_losses,
+)
+
 import replicax as rx  # noqa: E402
-
-NUM_REPLICAS, NUM_STEPS = 5, 600
-LADDER = dict(learning_rate=(0.005, 0.02), target_swap_rate=0.1, history_every=50)
-
-
-def make_optimizers(count: int = NUM_REPLICAS, make=torch.optim.SGD, **options):
-    options = {"lr": 0.1, **options}
-    return [make(torch.nn.Linear(2, 1).parameters(), **options) for _ in range(count)]
-
-
-def rates_of(optimizers) -> list[float]:
-    return [float(group["lr"]) for one in optimizers for group in one.param_groups]
-
-
-def told_losses(num_steps: int = NUM_STEPS, num_replicas: int = NUM_REPLICAS) -> np.ndarray:
-    """Losses that differ by replica for long, and have noise."""
-    rng = np.random.default_rng(7)
-    slow = np.cumsum(rng.normal(size=(num_steps, num_replicas)), axis=0) / 20
-    return (slow + 0.3 * rng.normal(size=slow.shape)).astype(np.float32)
 
 
 def run_engine(losses: np.ndarray, **options) -> rx.Posterior:
@@ -149,12 +136,6 @@ def test_a_resumed_exchange_goes_on_exactly(tmp_path) -> None:
     assert other.num_steps == 0
 
 
-def assert_same_state(exchange, before) -> None:
-    """The energies of the last step are NaN before the first."""
-    arrays = exchange.state_dict()["arrays"]
-    torch.testing.assert_close(arrays, before["arrays"], rtol=0, atol=0, equal_nan=True)
-
-
 SCHEDULERS = torch.optim.lr_scheduler
 
 
@@ -224,123 +205,3 @@ def test_a_swap_keeps_memory_or_resets_it(make) -> None:
             gone = on_swap == "reset" and number < 2
             for memory in optimizer.state.values():
                 assert bool((memory[name] == 0).all()) == gone, (on_swap, number)
-
-
-def test_langevin_noise_has_the_temperature_of_the_coldest_rung() -> None:
-    """At rest with U = x^2 / 2 the coldest rung has the variance of its temperature."""
-    temperature, size = 0.3, 400
-    params = [torch.zeros(size, requires_grad=True) for _ in range(2)]
-    optimizers = [torch.optim.SGD([param], lr=0.1, momentum=0.5) for param in params]
-    exchange = rx.torch.Exchange(
-        optimizers, (0.02, 0.02), adapt=False, schedule="none", temperature=temperature
-    )
-    squares = []
-    for step in range(600):
-        for optimizer, param in zip(optimizers, params):
-            param.grad = param.detach().clone()
-            optimizer.step()
-        exchange.step([0.0, 0.0])
-        if step > 200:
-            squares.append(float((params[0].detach() ** 2).mean()))
-    assert np.mean(squares) == pytest.approx(temperature, rel=0.1)
-    assert not params[1].any(), "the other rung has no noise"
-
-
-def test_langevin_noise_resumes_exactly() -> None:
-    def train(optimizers, exchange, num_steps):
-        for _ in range(num_steps):
-            for optimizer in optimizers:
-                for param in optimizer.param_groups[0]["params"]:
-                    param.grad = param.detach().clone()
-                optimizer.step()
-            exchange.step([1.0, 2.0])
-
-    def start():
-        params = [torch.zeros(3, requires_grad=True) for _ in range(2)]
-        optimizers = [torch.optim.SGD([param], lr=0.1, momentum=0.9) for param in params]
-        return params, optimizers, rx.torch.Exchange(optimizers, (0.01, 0.1), temperature=0.1)
-
-    params, optimizers, exchange = start()
-    train(optimizers, exchange, 5)
-    others, other_optimizers, other = start()
-    for old, new, param, copied in zip(optimizers, other_optimizers, params, others):
-        copied.data = param.detach().clone()
-        new.load_state_dict(copy.deepcopy(old.state_dict()))
-    other.load_state_dict(exchange.state_dict())
-    train(optimizers, exchange, 5)
-    train(other_optimizers, other, 5)
-    assert params[0].any()
-    for param, copied in zip(params, others):
-        torch.testing.assert_close(param, copied, rtol=0, atol=0)
-
-
-BAD = {
-    "no list": (lambda: dict(optimizers=3), "optimizers is 3; give a list"),
-    "a model": (lambda: dict(optimizers=[torch.nn.Linear(1, 1)] * 2), r"optimizers\[0\] is"),
-    "one": (lambda: dict(optimizers=make_optimizers(1)), "num_replicas is 1"),
-    "twice": (lambda: dict(optimizers=make_optimizers(1) * 2), "parameter in common"),
-    "LBFGS": (lambda: dict(optimizers=make_optimizers(2, torch.optim.LBFGS)), "is LBFGS"),
-    "rates": (lambda: dict(learning_rate=None), "learning_rate is None"),
-    "auto": (lambda: dict(learning_rate="auto"), "learning_rate is 'auto'"),
-    "decreasing": (lambda: dict(learning_rate=(0.1, 0.01)), "must not decrease"),
-    "too many": (lambda: dict(learning_rate=[0.1, 0.2, 0.3]), r"learning_rate has shape \(3,\)"),
-    "rate": (lambda: dict(target_swap_rate=2), "target_swap_rate is 2"),
-    "sweep": (lambda: dict(schedule="ape"), 'schedule is "ape"'),
-    "misspelt": (lambda: dict(schedule="deo_sta"), "Did you mean 'deo_star'"),
-    "on_swap": (lambda: dict(on_swap="drop"), "on_swap is 'drop'"),
-    "restart": (lambda: dict(on_nonfinite="restart"), "on_nonfinite is 'restart'"),
-    "history": (lambda: dict(history_every=0), "history_every is 0"),
-    "adam": (
-        lambda: dict(optimizers=make_optimizers(2, torch.optim.Adam), temperature=0.1),
-        r"optimizers\[0\] is Adam: Langevin noise needs torch.optim.SGD",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_exchange_is_refused_in_a_sentence(name) -> None:
-    make, message = BAD[name]
-    with pytest.raises(ValueError, match=message):
-        rx.torch.Exchange(
-            **{"optimizers": make_optimizers(2), "learning_rate": (0.1, 0.2)} | make()
-        )
-
-
-def test_groups_with_different_rates_are_refused() -> None:
-    optimizers = make_optimizers(2)
-    optimizers[1].add_param_group({"params": [torch.zeros(1, requires_grad=True)], "lr": 0.5})
-    with pytest.raises(ValueError, match=r"groups of optimizers\[1\] have the learning rates"):
-        rx.torch.Exchange(optimizers, (0.1, 0.2))
-    assert rates_of(optimizers) == [0.1, 0.1, 0.5]
-    optimizers = make_optimizers(2)
-    exchange = rx.torch.Exchange(optimizers, (0.1, 0.2))
-    optimizers[1].add_param_group({"params": [torch.zeros(1, requires_grad=True)], "lr": 0.5})
-    with pytest.raises(ValueError, match=r"groups of optimizers\[1\] have the learning rates"):
-        exchange.step([1.0, 2.0])
-
-
-BAD_LOSSES = [
-    ([1.0], "losses are 1 numbers, and there are 2 optimizers"),
-    ([1.0, 2.0, 3.0], "losses are 3 numbers"),
-    (1.0, "losses are 1.0"),
-    (torch.ones(3), r"losses are of shape \(3,\)"),
-    ([1.0, torch.ones(4)], r"losses\[1\] has shape \(4,\)"),
-    ([1.0, None], r"losses\[1\] is None"),
-    ([1.0, math.nan], r"losses\[1\] is nan"),
-    ([torch.tensor(math.inf), 1.0], r"losses\[0\] is inf"),
-    ([math.inf, -math.inf], r"losses\[0\] is inf"),
-]
-
-
-def test_bad_losses_are_refused_and_nothing_swaps() -> None:
-    optimizers = make_optimizers(2)
-    exchange = rx.torch.Exchange(optimizers, (0.1, 0.2), window=1)
-    exchange.step([3.0, 1.0])  # the only pair is active in the next step
-    before, rates = exchange.state_dict(), rates_of(optimizers)
-    for losses, message in BAD_LOSSES:
-        with pytest.raises(ValueError, match=message):
-            exchange.step(losses)
-        assert rates_of(optimizers) == rates
-        assert_same_state(exchange, before)
-    exchange.step([3.0, 1.0])
-    assert exchange.rung_of == [1, 0]

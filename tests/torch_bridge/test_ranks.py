@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ torch = pytest.importorskip("torch")
 import replicax as rx  # noqa: E402
 
 RANK = Path(__file__).with_name("rank.py")
-CASES = ("good", "halved", "options", "replicas", "LBFGS", "NaN", "count", "scheduler")
+CASES = ("good", "halved", "options", "replicas", "LBFGS", "NaN", "count", "scheduler", "killed")
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def told(tmp_path_factory) -> list[dict]:
         for rank in range(2)
     ]
     try:
-        assert [process.wait(timeout=240) for process in processes] == [0, 0]
+        assert [process.wait(timeout=240) for process in processes] == [0, -signal.SIGKILL]
     finally:
         for process in processes:
             process.kill()
@@ -72,3 +73,8 @@ HERE = ((0, [0, 1, 2]), (3, [3]))  # first replica and replicas of each rank
 def test_what_one_rank_does_wrong_is_told_on_both(told, case, first, second) -> None:
     assert told[0][case].startswith(first), told[0][case]
     assert told[1][case].startswith(second), told[1][case]
+
+
+def test_a_rank_that_was_killed_is_told_on_the_other(told) -> None:
+    assert told[0]["killed"].startswith("The losses of step 50 could not be gathered")
+    assert "load the last state_dict" in told[0]["killed"]

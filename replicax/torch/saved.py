@@ -1,0 +1,58 @@
+"""A saved exchange: what `state_dict` returns, read again and checked before anything is set."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from replicax.errors import show
+from replicax.torch.records import Rows
+
+FORMAT = 1
+
+
+class Saved(NamedTuple):
+    """All that an exchange needs to go on."""
+
+    arrays: dict[str, np.ndarray]  # of the decisions, by name
+    paths: np.ndarray  # (step, replica)
+    history: dict[str, np.ndarray]  # (point, ...), by name
+    factor: float
+
+    def to_dict(self, torch: Any, options: str) -> dict[str, Any]:
+        """Return it as plain data and tensors of its own."""
+        return {
+            "format": FORMAT,
+            "options": options,
+            "factor": self.factor,
+            "arrays": {name: torch.tensor(value) for name, value in self.arrays.items()},
+            "paths": torch.tensor(self.paths),
+            "history": {name: torch.tensor(value) for name, value in self.history.items()},
+        }
+
+
+def read(state: Any, options: str, paths: Rows, history: Mapping[str, Rows]) -> Saved:
+    """Return what `state` holds; raise unless it is of an exchange with these options and rows."""
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise ValueError(f"state is {show(state)}; give what state_dict() returned.")
+    if state.get("options") != options:
+        raise ValueError(
+            f"The state is that of an exchange with {state.get('options')}, and this one has "
+            f"{options}: give the same arguments."
+        )
+    try:
+        saved = Saved(
+            arrays={name: part.cpu().numpy() for name, part in state["arrays"].items()},
+            paths=state["paths"].cpu().numpy(),
+            history={name: state["history"][name].cpu().numpy() for name in history},
+            factor=float(state["factor"]),
+        )
+    except (KeyError, AttributeError, TypeError) as problem:
+        raise ValueError(
+            f"The state is not as state_dict() returned it ({problem!r}): give it whole, its "
+            "tensors as tensors."
+        ) from None
+    paths.check(saved.paths)
+    for name, rows in history.items():
+        rows.check(saved.history[name])
+    return saved
