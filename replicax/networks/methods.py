@@ -95,6 +95,11 @@ class Method:
             raise ValueError(
                 'averages is "gaussian", of the end of each cycle: write rate_schedule="cyclical".'
             )
+        if self.draws_gaussian and self.test_every > 1:
+            raise ValueError(
+                f'test_every is {self.test_every}, and a "gaussian" is fitted to the networks of '
+                "all epochs: leave out test_every."
+            )
 
     @property
     def picks(self) -> bool:

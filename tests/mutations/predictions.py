@@ -4,7 +4,7 @@ from mutations import mutations_of
 
 _EVALUATION = "networks/test_evaluate.py::test_an_evaluation_by_hand"
 _SPACED = "networks/test_kept.py::test_kept_networks_are_evenly_spaced_and_few"
-_NUMBERED = "networks/test_kept.py::test_picks_are_numbered_alike_from_any_epoch_on"
+_PART = "networks/test_kept.py::test_of_a_pick_above_the_limit_a_part_is_kept"
 _PIECES = "networks/test_trained_predict.py::test_pieces_are_padded_and_compiled_once"
 _GREY = "networks/test_trained_predict.py::test_shades_of_grey_are_recognised"
 
@@ -22,8 +22,8 @@ KEPT = mutations_of(
         "networks/test_kept.py::test_rungs_that_take_turns_are_kept_alike",
     ),
     ("kept = pick % stride[-1] == 0", "kept = pick > 0", _SPACED),
-    ("number += bool(np.any(weight > 0))", "number += 1", _NUMBERED),
-    ("for tested in range(epoch_before + every,", "for tested in range(epoch,", _NUMBERED),
+    ("count = min(self.limit, len(weights))", "count = self.limit and len(weights)", _PART),
+    ('"bytes": _pack(points())[:count],', '"bytes": _pack(points())[-count:],', _PART),
     (
         "limit = min(limit, max(1, MAX_BYTES // max(num_bytes, 1)))",
         "pass",

@@ -137,14 +137,16 @@ def stop_at(step: int, seen: list[float]) -> Any:
 
 def test_a_method_of_ones_own_with_numbers_of_ones_own() -> None:
     watch, seen = Watch(), []
-    trained = rx.train(
-        PROBLEM, PLAIN.init, **OWN_OPTIONS, evaluate=watch, callback=stop_at(100, seen)
-    )
+    options = OWN_OPTIONS | {"evaluate": watch, "callback": stop_at(100, seen)}
+    trained = rx.train(PROBLEM, PLAIN.init, **options)
     assert trained.method == "adam-pt" and seen[-1] == float(trained.average.weight)
     assert trained.epochs["n"].tolist() == [1, 2, 3, 4, 5, 6]
     assert trained.epochs["spread"].shape == (6, 3)
     np.testing.assert_array_equal(trained.epochs["picked"], trained.epochs["weight"])
     assert_average_of_the_cold_part(trained, watch.networks)
+    assert len(trained.networks.weight) == float(trained.average.weight)
+    predicted = trained.predict(PROBLEM.test.inputs)
+    np.testing.assert_allclose(predicted, trained.log_probabilities(), atol=2e-6)
 
 
 @pytest.mark.slow
