@@ -186,7 +186,7 @@ def train(
             Metadata(
                 kind="train",
                 options=sampler.to_json(),
-                resolved={**program.describe(), "likelihood": problem.likelihood},
+                resolved={**program.describe(), **problem.describe()},
                 params=pytrees.describe(like),
                 batches=problem.batches.describe(),
                 training=options.to_json(),

@@ -97,11 +97,16 @@ def test_a_copy_and_a_folder_predict_once_they_have_the_network(
     assert trained.run_dir is not None
     for folder in (tmp_path / "copy", trained.run_dir):
         loaded: Any = rx.load(folder)
-        with pytest.raises(ValueError, match=r"rx.load\(folder, problem\)"):
+        with pytest.raises(ValueError, match=r"rx.load\(folder, network\)"):
             loaded.predict(IMAGES)
         assert_array_equal(loaded.predict(IMAGES, problem=PROBLEM), wanted)
-        with_problem: Any = rx.load(folder, PROBLEM)
-        assert_array_equal(with_problem.predict(IMAGES), wanted)
+        for given in (PROBLEM, NETWORK):  # the network alone needs no data
+            again: Any = rx.load(folder, given)
+            assert_array_equal(again.predict(IMAGES), wanted)
+            with pytest.raises(ValueError, match=r"the network takes \(row, 6, 6, 1\)"):
+                again.predict(IMAGES[:, 1:])
+        with pytest.raises(ValueError, match="The network is a function; give an rx.nn.Network"):
+            loaded.predict(IMAGES, problem=lambda params, inputs: inputs)
 
 
 def test_few_networks_are_kept_evenly_spaced(trained: rx.Trained) -> None:
@@ -178,6 +183,7 @@ def test_a_loss_predicts_with_its_logits(trained: rx.Trained) -> None:
     other = rx.supervised(loss_fn, rows, batch_size=2, logits=lambda params, state, x: params["a"])
     with pytest.raises(ValueError, match="The network fails"):
         trained.predict(IMAGES, problem=other)
+    assert problem.describe()["predicts"] is None, "a loss does not tell it"
 
 
 def test_a_problem_without_a_test_is_trained_and_predicts(trained: rx.Trained) -> None:
