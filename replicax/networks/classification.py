@@ -57,11 +57,11 @@ def classification(
     check_flag("augment", augment)
     pixels = None
     if is_stream:
-        data, name = dataset, "The source"
+        data, name = dataset, "the source"
         num_classes = _classes_of_source(num_classes)
         tested = None if test is None else _test_arrays(test, num_classes)
     elif not isinstance(dataset, Dataset):
-        name, (data, tested, num_classes) = "The data", _pairs(dataset, test, num_classes)
+        name, (data, tested, num_classes) = "the data", _pairs(dataset, test, num_classes)
     elif test is not None or num_classes is not None:
         raise ValueError("The dataset has a test and num_classes of its own: leave them out.")
     else:
@@ -98,7 +98,7 @@ def classification(
 
 
 def classifier(
-    network: Network, num_classes: int, like: Any, pixels: Any = None, name: str = "The data"
+    network: Network, num_classes: int, like: Any, pixels: Any = None, name: str = "the data"
 ) -> Predictor:
     """Return what predicts classes; `like` is a row of the inputs, `pixels` has mean and std of
     images of bytes, which are normalised."""

@@ -78,15 +78,24 @@ def check_rates(options: Any) -> None:
             "rate_schedule, a function of the step that begins at 1.0, such as "
             "optax.cosine_decay_schedule(1.0, num_steps)."
         )
-    check_rungs("learning_rate", rate)
     if isinstance(rate, str):
         raise ValueError(
-            'learning_rate is "auto", which networks do not have: give (cold, hot), or None for '
-            "those of the method."
+            f"learning_rate is {show(rate)}; give numbers, (cold, hot) or one, or None for those "
+            "of the method."
         )
+    check_rungs("learning_rate", rate)
+    _check_order("learning_rate", rate)
     if np.ndim(rate) and not options.base.has_ladder:
         raise ValueError(
             f'learning_rate is {rate}; the method "{options.method_name}" has no ladder: give one.'
+        )
+
+
+def _check_order(name: str, value: Any) -> None:
+    if np.ndim(value) == 1 and np.any(np.diff(np.asarray(value, float)) < 0):
+        raise ValueError(
+            f"{name} is {show(value)}; it must not decrease: the first belongs to the coldest "
+            "rung, the last to the hottest."
         )
 
 
@@ -119,10 +128,16 @@ def check_temperature(options: Any) -> None:
             f"temperature is {show(value)}; give one number of at least 0, for the coldest rung, "
             "or (cold, hot)."
         )
+    _check_order("temperature", value)
     if options.uses_temperature and not numbers.ndim:
         raise ValueError(
             f"temperature is {show(value)}, and the rule {show(rule)} compares the temperatures of "
             "all rungs: give (cold, hot), such as (1.0, 2.0)."
+        )
+    if options.base.tempers_likelihood and (not numbers.ndim or not numbers.all()):
+        raise ValueError(
+            f'temperature is {show(value)}, and the method "{method}" tempers the likelihood on '
+            "every rung: give (cold, hot), both above 0, such as (1.0, 2.0)."
         )
 
 

@@ -97,6 +97,8 @@ class Trained(Posterior):
 
     def _sums(self, start_weight: float) -> Any:
         """Return the average, in which start networks count `start_weight` each."""
+        if not float(self.average.weight) and not (start_weight and float(self.starts.weight)):
+            raise ValueError(self._why_none_averaged())
         if not start_weight:
             return self.average
         likelihood = self._judged()
@@ -146,15 +148,18 @@ class Trained(Posterior):
     def _why_none_kept(self) -> str:
         if self.train_options.keep_averaged == 0:
             return "No networks were kept: train with keep_averaged=100."
+        if self.train_options.parts.picks and float(self._final("average.weight")):
+            return (
+                "The networks of the average were not kept, as in folders of earlier versions: "
+                "train again to predict."
+            )
+        return self._why_none_averaged()
+
+    def _why_none_averaged(self) -> str:
         if not self.train_options.parts.picks:
             return (
                 f'The method "{self.method}" averages no networks, so that there are none to '
                 "predict with: start another run from this one."
-            )
-        if float(self._final("average.weight")):
-            return (
-                "The networks of the average were not kept, as in folders of earlier versions: "
-                "train again to predict."
             )
         return (
             "No network has joined the average yet, so that there is none to predict with: train "

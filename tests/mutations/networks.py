@@ -65,8 +65,8 @@ CLASSIFICATION = mutations_of(
         "networks/test_classification_sources.py::test_one_hot_labels_and_bytes_are_taken",
     ),
     (
-        "augmentation(mean, std) if augment else None",
-        "augmentation(mean, std) if not augment else None",
+        "if pixels and augment else None",
+        "if pixels and not augment else None",
         _AUGMENTED,
     ),
     ("augment: bool = True,", "augment: bool = False,", _AUGMENTED),
@@ -299,6 +299,28 @@ CHOICES = [
             "if method.picks:",
             "if False:",
             f"{_SILENCE}::test_a_burn_in_after_the_last_average_is_refused",
+        ),
+        (
+            "tested = range(options.test_every, options.run_epochs + 1, options.test_every)",
+            "tested = range(1, options.run_epochs + 1)",
+            f"{_SILENCE}::test_a_burn_in_after_the_last_average_is_refused",
+        ),
+    ),
+    *mutations_of(
+        "networks/problems.py",
+        (
+            "worse = np.flatnonzero(nll[-1] > _WORSE * np.log(classes))",
+            "worse = np.flatnonzero(nll[-1] > _WORSE + np.log(classes))",
+            f"{_SILENCE}::test_networks_that_are_worse_than_a_guess_are_a_problem",
+        ),
+    ),
+    *mutations_of(
+        "networks/option_checks.py",
+        (
+            "if options.base.tempers_likelihood and (not numbers.ndim or not numbers.all()):",
+            "if False:",
+            "bad_inputs/test_table.py::test_bad_input_gets_a_sentence"
+            "[train: one temperature of a tempered likelihood]",
         ),
     ),
 ]

@@ -15,6 +15,7 @@ from tiny_networks import EXCHANGING, NETWORK, tiny_data, tiny_problem
 
 import replicax as rx
 from replicax.networks import kept, predictor
+from replicax.networks.inputs import as_inputs
 from replicax.networks.report import build_page
 from replicax.networks.summary import render
 from replicax.networks.train import train
@@ -137,6 +138,17 @@ WRONG = {
 }
 
 
+def test_floats_and_bytes_are_not_the_same() -> None:
+    """Of a network of floats, bytes are refused, and lists are taken as arrays."""
+    row = jax.ShapeDtypeStruct((2,), jnp.float32)
+    assert as_inputs([[1, 2], [3, 4]], row).dtype == np.float32
+    assert as_inputs(np.ones((1, 2), bool), row).dtype == np.float32
+    with pytest.raises(ValueError, match="uint8, and the network was trained on float32"):
+        as_inputs(np.ones((1, 2), np.uint8), row)
+    with pytest.raises(ValueError, match="The inputs are complex128"):
+        as_inputs(np.ones((1, 2), complex), row)
+
+
 @pytest.mark.parametrize("case", WRONG)
 def test_inputs_that_do_not_fit_are_refused(case: str, trained: rx.Trained) -> None:
     inputs, sentence = WRONG[case]
@@ -167,7 +179,10 @@ def test_what_cannot_be_asked_for_is_refused(trained: rx.Trained, monkeypatch) -
         pytest.raises(ValueError, match="more epochs than burn_in"),
     ):
         patch.setitem(trained._records.final, "average.weight", np.zeros(()))
-        rx.Trained(trained._records, None, PROBLEM).predict(IMAGES)
+        unpicked = rx.Trained(trained._records, None, PROBLEM)
+        with pytest.raises(ValueError, match="No network has joined the average yet"):
+            unpicked.metrics()
+        unpicked.predict(IMAGES)
 
 
 def test_a_loss_predicts_with_its_logits(trained: rx.Trained) -> None:
