@@ -82,6 +82,11 @@ def test_colours_run_from_cold_to_hot(figures):
     assert cold[2] > hot[2] and cold[0] < hot[0]  # blue, yellow
 
 
+def test_colours_have_a_key(figures):
+    for name, label in (("ladder", "rung (0 = coldest)"), ("exchange", "pair (0 = coldest)")):
+        assert any(axes.get_ylabel() == label for axes in figures[name].axes), name
+
+
 def test_ladder_is_the_history_by_epoch(trained, figures):
     rates, buffer = figures["ladder"].axes
     for rung, line in enumerate(rates.get_lines()):

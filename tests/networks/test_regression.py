@@ -306,6 +306,34 @@ def test_a_folder_predicts_with_the_network_alone(noise: Any) -> None:
         again.predict(points, np.ones(5), TEST[0][:, :2], by="probabilities")
 
 
+@pytest.mark.slow
+def test_tempered_sghmc_samples_the_exact_posterior_of_a_linear_network() -> None:
+    """Mean and sd of weights and of predictions; seed and bounds were set before the first run.
+
+    With some 500 effective draws sds are known to 3 %, and mini-batches heat a little.
+    """
+    problem = rx.regression(line, DATA, batch_size=20, noise=NOISE, test=TEST, weight_decay=DECAY)
+    options: Any = {"method": "sghmc-pt", "temperature": (1.0, 4.0), "num_replicas": 3}
+    options |= {"epochs": 4000, "burn_in": 400, "learning_rate": 0.001, "keep_averaged": 4000}
+    run = train(problem, lambda key: (jax.random.normal(key, (3,)), {}), **options, progress=False)
+    mean, covariance, centre, spread = exact_posterior(True)
+    draws, sd = np.asarray(run.networks.params, float), np.sqrt(np.diag(covariance))
+    assert np.all(np.abs(draws.mean(axis=0) - mean) < 0.25 * sd)
+    assert_allclose(draws.std(axis=0), sd, rtol=0.15)
+    inputs = TEST[0].astype(float)
+    epistemic = spread * np.sqrt(np.einsum("ri,ij,rj->r", inputs, covariance, inputs))
+    predicted = run.predict(TEST[0])
+    assert np.all(np.abs(predicted.mean - centre - spread * inputs @ mean) < 0.3 * epistemic)
+    parts = rx.predict.uncertainty(run.predict(TEST[0], members=True))
+    assert_allclose(parts.epistemic, epistemic, rtol=0.15)
+    assert_allclose(parts.aleatoric, NOISE, rtol=1e-5)
+    assert_allclose(predicted.sd, np.sqrt(NOISE**2 + epistemic**2), rtol=0.02)
+    exact = scipy.stats.norm(centre + spread * inputs @ mean, np.sqrt(NOISE**2 + epistemic**2))
+    wanted = coverage(exact.cdf(TEST[1]), [0.9])
+    assert abs(run.metrics().coverage_90 - wanted[0]) < 0.02
+    assert np.all(run.verdict_rate > 0.05), "rungs must exchange"
+
+
 class Rows:
     """A source of batches of ten rows."""
 
