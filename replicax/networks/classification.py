@@ -70,6 +70,7 @@ def classification(
         data = dataset.train_images, dataset.train_labels
         tested = jnp.asarray(dataset.test_images), dataset.test_labels
         pixels = {"mean": dataset.mean, "std": dataset.std}
+    assert num_classes is not None
     normalised = _normalisation(pixels)
     augmented = augmentation(**pixels) if pixels and augment else None
     outputs = _outputs(network, num_classes, name)

@@ -71,6 +71,10 @@ def test_of_a_pick_above_the_limit_a_part_is_kept() -> None:
         assert networks is not None and len(networks.weight) == 4
         assert_array_equal(networks.rung, np.arange(4))
         assert len(np.unique(networks.params["w"])) == 1
+    points = {"w": np.arange(10, dtype=np.float32)[:, None]}, {}
+    drawn = read([Keeper(4).rows(1, 7, np.ones(10), np.full(10, -1), lambda: points)])
+    assert drawn is not None
+    assert_array_equal(drawn.params["w"][:, 0], np.arange(4))
 
 
 def test_all_are_kept_while_there_is_room() -> None:
