@@ -45,7 +45,7 @@ def train(
     rate_schedule: Annotated[
         str | None,
         typer.Option(
-            help="Of learning rates in time: constant, cosine, cyclical or stepwise.",
+            help="Of learning rates in time: constant, cosine, cyclical, stepwise or arrival.",
             show_default="the method's",
         ),
     ] = None,

@@ -34,10 +34,27 @@ def check_moves(options: Any) -> None:
             f'{show(options.parts.rate_schedule)}: only "cosine" has a warm-up. Write that, or a '
             "function of the step that has one, such as one of optax."
         )
+    if options.parts.rate_schedule == "arrival":
+        _check_arrival(options)
     if warmup >= options.run_epochs:
         raise ValueError(
             f"warmup_epochs is {warmup}, and a network takes {options.run_epochs} epochs: write "
             "fewer."
+        )
+
+
+def _check_arrival(options: Any) -> None:
+    """Raise unless there is a cold end to arrive at, and a time in which networks settle there."""
+    if not options.base.has_ladder or not np.ptp(np.asarray(options.rates, float)) > 0:
+        raise ValueError(
+            f'rate_schedule is "arrival", at the cold end of learning rates, and the method '
+            f'"{options.method_name}" has learning_rate={show(options.rates)}: give (cold, hot), '
+            'with a method that has a ladder, such as "deo-star".'
+        )
+    if not options.settle_epochs:
+        raise ValueError(
+            'rate_schedule is "arrival", and settle_epochs is 0: write settle_epochs=..., in which '
+            "the rate falls, and after which a network is averaged."
         )
 
 
