@@ -131,4 +131,4 @@ class Task:
 def _refuse(given: dict[str, Any], name: str) -> None:
     """Raise if something is given that belongs to real numbers."""
     for option, value in given.items():
-        raise ValueError(f"{option} is {show(value)}, and {name} has labels: leave out {option}.")
+        raise ValueError(f"{option} is {show(value)}, and {name} has labels: leave it out.")

@@ -222,6 +222,8 @@ def test_tempered_sghmc_goes_on_bit_for_bit(tmp_path: Path) -> None:
     rx.train(PROBLEM, PLAIN.init, **options, run_dir=tmp_path / "run", callback=stop_at(8, []))
     resumed = rx.resume_training(tmp_path / "run", PROBLEM, progress=False)
     assert_same_run(resumed, straight)
+    predicted = resumed.predict(PROBLEM.test.inputs)
+    np.testing.assert_allclose(predicted, resumed.log_probabilities(), atol=2e-6)
 
 
 def test_what_an_evaluation_may_return() -> None:
