@@ -121,6 +121,9 @@ def train(
     keep_networks: Annotated[
         bool, typer.Option("--keep-networks", help="Save the coldest network of every epoch.")
     ] = False,
+    keep_averaged: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Averaged networks to keep for predictions.")
+    ] = 100,
     validation: networks.Validation = 0,
     data_dir: networks.DataDir = None,
     download: networks.Download = False,
