@@ -227,8 +227,8 @@ def load(folder: str | Path, target: Any = None) -> Posterior:
     """Open a run folder, or what `Posterior.save` wrote.
 
     A folder holds no functions: give the `target` of `rx.interop.from_numpyro`, and draws are
-    constrained; that of `rx.bayesian`, for `log_likelihood`; the problem of a training, for
-    `trained.predict`.
+    constrained; that of `rx.bayesian`, for `log_likelihood`; the network of a training, or its
+    problem, for `trained.predict`.
     """
     records = open_records(check_folder("folder", folder))
     if not records.final or int(records.final["step"]) == 0:

@@ -8,19 +8,23 @@ import typer
 
 from replicax.cli import output
 from replicax.cli.arguments import Json, RunDir
-from replicax.cli.train import DataDir, absolute_folder, read_task
+from replicax.cli.networks import DataDir, absolute_folder, read_task
 
 _ROWS = 2048  # whose predictions by every network are in memory at once
 
 
 def predict(
     run_dir: RunDir,
-    images: Annotated[
-        Path, typer.Argument(metavar="IMAGES", help="Images in a .npy file, or in a .npz of one.")
+    inputs: Annotated[
+        Path, typer.Argument(metavar="INPUTS", help="Images or rows: .npy, or .npz of one array.")
     ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write probabilities (image, class) to a .npy file."),
+        typer.Option(
+            metavar="FILE",
+            help="Write probabilities (image, class) to a .npy file; of real numbers mean and sd, "
+            "to a .npz file.",
+        ),
     ] = None,
     members: Annotated[
         bool,
@@ -30,70 +34,82 @@ def predict(
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Predict the classes of images with the networks of a run.
+    """Predict classes or real numbers with the networks of a run.
 
-    The networks of the average predict, those from before the burn-in left out. Images are uint8
-    as the data set of the run has them, or floats from 0 to 1 or from 0 to 255. Prints how often
-    each class is the most probable one, and the mean uncertainty in nats: of the average (total),
-    of its networks by themselves (aleatoric), and by their disagreement (epistemic).
+    The networks of the average predict, those from before the burn-in left out; the data that
+    they were trained on are not needed. Images are uint8 as the data set of the run has them, or
+    floats from 0 to 1 or from 0 to 255. Prints how often each class is the most probable one, and
+    the mean uncertainty in nats: of the average (total), of its networks by themselves
+    (aleatoric), and by their disagreement (epistemic). Of real numbers these are standard
+    deviations, the root of their mean square.
 
     \b
     Example
       replicax predict runs/deo-star-1 images.npy --out probs.npy
     """
+    import replicax as rx
     from replicax.errors import choose
 
-    choose("--by", by, ("probabilities", "logits"))
-    inputs = _read(images)
-    if out is not None and out.suffix != ".npy":
-        raise ValueError(f"--out is {str(out)!r}; write the name of a .npy file.")
-    task = read_task(run_dir, "predict there with rx.load(folder, problem).predict(inputs)")
+    rows = _read(inputs)
+    task = read_task(
+        run_dir, "predict there with rx.load(folder, network).predict(inputs)", runs=("model",)
+    )
     with output.quietly(as_json):
-        problem, _ = replace(task, data_dir=absolute_folder(data_dir) or task.data_dir).problem()
-        numbers, predicted = _predict(run_dir, problem, inputs, members, by)
+        trained: Any = rx.load(run_dir)
+        if trained.predicts is not None:
+            network = task.network_again(trained.predicts)
+        else:  # of a folder that does not say how its networks predict
+            network, _ = replace(
+                task, data_dir=absolute_folder(data_dir) or task.data_dir
+            ).problem()
+        trained = rx.load(run_dir, network)
+        law = trained.predictor.likelihood
+        choose("--by", by, law.ways)
+        suffix = ".npy" if len(law.ways) > 1 else ".npz"
+        if out is not None and out.suffix != suffix:
+            raise ValueError(f"--out is {str(out)!r}; write the name of a {suffix} file.")
+        numbers, predicted = _predict(trained, rows, members, by)
     if out is not None:
         _write(out, predicted)
     numbers["out"] = None if out is None else str(out)
     output.show(numbers, as_json, _render)
 
 
-def _predict(
-    run_dir: Path, problem: Any, inputs: Any, members: bool, by: str
-) -> tuple[dict[str, Any], Any]:
-    """Return a summary of the predictions, and the probabilities."""
+def _predict(trained: Any, inputs: Any, members: bool, by: str) -> tuple[dict[str, Any], Any]:
+    """Return a summary of the predictions, and the predictions."""
+    import jax
     import numpy as np
 
     import replicax as rx
     from replicax.networks.inputs import as_inputs
-    from replicax.networks.trained import Trained
 
-    trained = rx.load(run_dir, problem)
-    assert isinstance(trained, Trained), "its metadata have a task"
-    weights = trained.networks.weight
-    inputs = as_inputs(inputs, problem.predictor.like)  # all at once: their range tells their unit
-    written, averages, parts = [], [], []
+    predictor, weights = trained.predictor, trained.networks.weight
+    inputs = as_inputs(inputs, predictor.like)  # all at once: their range tells their unit
+    has_classes = len(predictor.likelihood.ways) > 1
+    pieces = []  # the average, every network, and the parts of the uncertainty
     for start in range(0, len(inputs), _ROWS):
         each = trained.predict(inputs[start : start + _ROWS], members=True)
-        average = rx.predict.log_probabilities(rx.predict.average(each, weights), by)  # type: ignore
-        parts.append(rx.predict.uncertainty(each, weights))
-        averages.append(np.exp(average))
-        written.append(np.exp(each) if members else averages[-1])
-    probabilities = np.concatenate(averages)
-    names = ("total", "aleatoric", "epistemic")
-    numbers = {
-        "images": len(probabilities),
-        "networks": len(weights),
-        "by": by,
-        "classes": np.bincount(
-            probabilities.argmax(axis=1), minlength=probabilities.shape[1]
-        ).tolist(),
-        "confidence": float(probabilities.max(axis=1).mean()),
-        "uncertainty": {
-            name: float(np.mean(np.concatenate([getattr(part, name) for part in parts])))
-            for name in names
-        },
-    }
-    return numbers, np.concatenate(written, axis=1 if members else 0)
+        parts = rx.predict.uncertainty(each, weights)
+        if has_classes:
+            average = rx.predict.log_probabilities(rx.predict.average(each, weights), by)  # type: ignore
+            average, each = np.exp(average), np.exp(each)
+        else:
+            average = each._replace(mean=np.average(each.mean, 0, weights), sd=parts.total)
+        pieces.append((average, each if members else (), parts))
+    average, each, parts = (
+        jax.tree.map(lambda *some, axis=axis: np.concatenate(some, axis), *kind)
+        for axis, kind in zip((0, 1, 0), zip(*pieces, strict=True), strict=True)
+    )
+    numbers: dict[str, Any] = {"networks": len(weights), "by": by}
+    if has_classes:
+        top = np.bincount(average.argmax(axis=1), minlength=average.shape[1])
+        numbers |= {"images": len(inputs), "classes": top.tolist()}
+        numbers["confidence"] = float(average.max(axis=1).mean())
+    else:
+        numbers["rows"] = len(inputs)
+        parts = parts._make(np.sqrt(np.mean(part**2)) for part in parts)
+    numbers["uncertainty"] = {name: float(np.mean(x)) for name, x in parts._asdict().items()}
+    return numbers, each if members else average
 
 
 def _read(path: Path) -> Any:
@@ -109,7 +125,7 @@ def _read(path: Path) -> Any:
     if len(content.files) != 1:
         raise ValueError(
             f"{path} holds {len(content.files)} arrays ({', '.join(content.files)}); give a file "
-            "with the images alone."
+            "with the inputs alone."
         )
     return content[content.files[0]]
 
@@ -118,16 +134,24 @@ def _write(path: Path, values: Any) -> None:
     import numpy as np
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.save(path, values)
+    if hasattr(values, "_asdict"):
+        np.savez(path, **values._asdict())
+    else:
+        np.save(path, values)
 
 
 def _render(numbers: dict[str, Any]) -> str:
-    parts = ", ".join(f"{name} {value:.4f}" for name, value in numbers["uncertainty"].items())
-    most = sorted(enumerate(numbers["classes"]), key=lambda item: -item[1])[:10]
-    classes = ", ".join(f"{number} ({count})" for number, count in most if count)
-    written = "" if numbers["out"] is None else f"\nProbabilities are in {numbers['out']}"
-    return (
-        f"{numbers['images']} images, {numbers['networks']} networks averaged by {numbers['by']}\n"
-        f"Most probable classes: {classes}\n"
-        f"Mean confidence {numbers['confidence']:.4f}; uncertainty in nats: {parts}{written}"
-    )
+    parts = ", ".join(f"{name} {value:.4g}" for name, value in numbers["uncertainty"].items())
+    has_classes = "classes" in numbers
+    count = f"{numbers['images']} images" if has_classes else f"{numbers['rows']} rows"
+    lines = [f"{count}, {numbers['networks']} networks averaged by {numbers['by']}"]
+    if has_classes:
+        most = sorted(enumerate(numbers["classes"]), key=lambda item: -item[1])[:10]
+        classes = ", ".join(f"{number} ({count})" for number, count in most if count)
+        lines.append(f"Most probable classes: {classes}")
+        lines.append(f"Mean confidence {numbers['confidence']:.4f}; uncertainty in nats: {parts}")
+    else:
+        lines.append(f"Standard deviations, root mean square: {parts}")
+    if numbers["out"] is not None:
+        lines.append(f"Predictions are in {numbers['out']}")
+    return "\n".join(lines)

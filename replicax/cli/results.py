@@ -10,8 +10,8 @@ import typer
 
 from replicax.cli import folders, output
 from replicax.cli.arguments import Json, RunDir
-from replicax.cli.train import DataDir, absolute_folder, read_task
-from replicax.networks.tasks import absolute
+from replicax.cli.networks import DataDir, absolute_folder, read_task
+from replicax.networks.named import absolute
 
 
 def summary(run_dir: RunDir, as_json: Json = False) -> None:
@@ -115,8 +115,11 @@ def _load(run_dir: Path) -> Any:
 def _evaluate_outside(trained: Any, outside: str, data_dir: Path | None) -> dict[str, Any]:
     from replicax.networks.summary import judge_outside
 
+    if "logits" not in getattr(trained.likelihood, "ways", ()):
+        raise ValueError(f"--outside is {outside!r}, and the run has no classes: leave it out.")
     task = read_task(trained.run_dir)
     problem, _ = task.problem()
     folder = absolute_folder(data_dir) or task.data_dir
-    other = replace(task, data=absolute(outside), data_dir=folder)
-    return {"data": outside, **judge_outside(trained, problem, other.dataset())}
+    other = replace(task, data=absolute(outside), data_dir=folder, validation=0).dataset()
+    images = other.test_images if hasattr(other, "test_images") else (other.test or other.train)[0]
+    return {"data": outside, **judge_outside(trained, problem, images)}

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from replicax.cli import arguments, folders, output, train
+from replicax.cli import arguments, folders, networks, output
 from replicax.cli.arguments import (
     CheckpointEvery,
     Coordinator,
@@ -279,7 +279,7 @@ def resume(
             "devices": arguments.read_devices(devices),
             "data_parallel": data_parallel,
         }
-        return train.resume(run_dir, metadata, epochs, progress, as_json, saving)
+        return networks.resume(run_dir, metadata, epochs, progress, as_json, saving)
     spec = TargetSpec.from_note(metadata.note)
     if target is not None:
         spec = TargetSpec.from_command_line(target, params, batches, batch_size)

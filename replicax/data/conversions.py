@@ -59,7 +59,8 @@ def as_bytes(what: str, images: Any) -> Any:
     raise ValueError(
         f"{what} is {describe(images)}; give an array of uint8 with axes (image, height, width, "
         "channel), its values 0 to 255. For floats from 0 to 1 that is np.round(255 * "
-        "images).astype(np.uint8)."
+        "images).astype(np.uint8); or give images of floating point to rx.classification as a pair "
+        "(images, labels)."
     )
 
 

@@ -93,14 +93,7 @@ class Dataset(NamedTuple):
         To choose settings without a look at the test images. Train on the rest, and at last with
         the chosen settings on the whole data set. The order of the images stays.
         """
-        num_all = len(self.train_labels)
-        if not is_whole(num_images) or not 0 < num_images < num_all:
-            raise ValueError(
-                f"{self.name} has {num_all} training images; num_images of the validation is "
-                f"{show(num_images)}, and must be a whole number between 1 and {num_all - 1}."
-            )
-        is_held = np.zeros(num_all, bool)
-        is_held[_choose_rows(self.name, "train", num_all, num_images, seed)] = True
+        is_held = held_out(self.name, "images", len(self.train_labels), num_images, seed)
         return self._replace(
             train_images=self.train_images[~is_held],
             train_labels=self.train_labels[~is_held],
@@ -126,6 +119,18 @@ def _check_pixel_moments(name: str, mean, std, num_channels: int) -> None:
             f"{name}: mean {mean} and std {std} do not belong to pixels between 0 and 1; divide "
             "the pixels by 255 first, and leave out constant channels."
         )
+
+
+def held_out(name: str, what: str, num_rows: int, count: int, seed: int) -> np.ndarray:
+    """Choose `count` rows at random, not all of them: a mask (row,)."""
+    if not is_whole(count) or not 0 < count < num_rows:
+        raise ValueError(
+            f"{name} has {num_rows} training {what}; num_{what} of the validation is "
+            f"{show(count)}, and must be a whole number between 1 and {num_rows - 1}."
+        )
+    mask = np.zeros(num_rows, bool)
+    mask[_choose_rows(name, "train", num_rows, count, seed)] = True
+    return mask
 
 
 def _choose_rows(name: str, part: str, num_rows: int, count: int, seed: int) -> np.ndarray:

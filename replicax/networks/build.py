@@ -50,7 +50,8 @@ def build_evaluation(
 
 def _check_picks(options: TrainOptions, clock: Clock, kernel: Kernel, weights: Any) -> None:
     """Raise if no network of the run would be averaged."""
-    epochs = range(options.burn_in + 1, options.run_epochs + 1)
+    tested = range(options.test_every, options.run_epochs + 1, options.test_every)
+    epochs = [epoch for epoch in tested if epoch > options.burn_in]
     if options.parts.draws_gaussian:
         last = options.run_epochs // clock.cycle_epochs * clock.cycle_epochs
         ends = (epoch * clock.steps_per_epoch - 1 for epoch in epochs if epoch <= last)
@@ -60,10 +61,11 @@ def _check_picks(options: TrainOptions, clock: Clock, kernel: Kernel, weights: A
     if picked:
         return
     when = f"every {options.pick_every} epochs" if options.parts.picks_all else "at cycles' ends"
+    every = f"tests them every {options.test_every}, " if options.test_every > 1 else ""
     raise ValueError(
         f"burn_in is {options.burn_in} of {options.run_epochs} epochs; the method "
-        f'"{options.method_name}" averages networks {when}, and none would be left to average: '
-        "write a smaller burn_in, or more epochs."
+        f'"{options.method_name}" {every}averages networks {when}, and none would be left to '
+        "average: write a smaller burn_in, or more epochs."
     )
 
 

@@ -1,6 +1,7 @@
 """`classification`: a network and classes as a posterior, by mean cross-entropy."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -54,13 +55,13 @@ def classification(
             "such pairs, second."
         )
     check_flag("augment", augment)
+    pixels = None
     if is_stream:
-        data, name, augmented, normalised = dataset, "The source", None, lambda images: images
+        data, name = dataset, "the source"
         num_classes = _classes_of_source(num_classes)
         tested = None if test is None else _test_arrays(test, num_classes)
     elif not isinstance(dataset, Dataset):
-        data, tested, num_classes = _pairs(dataset, test, num_classes)
-        name, augmented, normalised = "The data", None, lambda images: images
+        name, (data, tested, num_classes) = "the data", _pairs(dataset, test, num_classes)
     elif test is not None or num_classes is not None:
         raise ValueError("The dataset has a test and num_classes of its own: leave them out.")
     else:
@@ -68,13 +69,55 @@ def classification(
         name, num_classes = dataset.name, dataset.num_classes
         data = dataset.train_images, dataset.train_labels
         tested = jnp.asarray(dataset.test_images), dataset.test_labels
-        mean, std = dataset.mean, dataset.std
-        normalised = plain(mean, std)
-        augmented = augmentation(mean, std) if augment else None
+        pixels = {"mean": dataset.mean, "std": dataset.std}
+    assert num_classes is not None
+    normalised = _normalisation(pixels)
+    augmented = augmentation(**pixels) if pixels and augment else None
+    outputs = _outputs(network, num_classes, name)
 
     def prepare(key: Array, batch: tuple[Array, Array]) -> tuple[Array, Array]:
         images, labels = batch
         return (augmented(key, images) if augmented else normalised(images)), labels
+
+    def loss_fn(params: Any, model_state: Any, batch: Any, key: Array) -> tuple[Array, Any]:
+        images, labels = batch
+        logits, model_state = outputs(params, model_state, images, True)
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits.astype(jnp.float32), labels)
+        return jnp.mean(losses), model_state
+
+    inputs = (None if tested is None else tested[0]) if is_stream else data[0]
+    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), inputs)
+    predictor = classifier(network, num_classes, like, pixels, name)
+    judged = None if tested is None else Test(predictor.outputs, *tested, num_classes)  # type: ignore[arg-type]
+    prepared = None if is_stream else prepare
+    options = {"batch_size": batch_size, "prepare": prepared, "test": judged, **options}
+    problem = supervised(loss_fn, data, **options)
+    if is_stream:
+        check = functools.partial(_check_batch, num_classes, options["prepare"] is not None)
+        problem = replace(problem, batches=replace(problem.batches, check=check))  # type: ignore
+    return replace(problem, predictor=predictor)
+
+
+def classifier(
+    network: Network, num_classes: int, like: Any, pixels: Any = None, name: str = "the data"
+) -> Predictor:
+    """Return what predicts classes; `like` is a row of the inputs, `pixels` has mean and std of
+    images of bytes, which are normalised."""
+    outputs, normalised = _outputs(network, num_classes, name), _normalisation(pixels)
+
+    def logits(params: Any, model_state: Any, images: Array) -> Array:
+        return outputs(params, model_state, normalised(images), False)[0]
+
+    return Predictor(logits, Categorical(num_classes), like, {"pixels": pixels})
+
+
+def _normalisation(pixels: dict[str, Any] | None) -> Callable[[Any], Any]:
+    return plain(**pixels) if pixels else lambda inputs: inputs
+
+
+def _outputs(network: Network, num_classes: int, name: str) -> Callable[..., tuple[Array, Any]]:
+    """Build `outputs(params, model_state, inputs, train) -> logits, model_state`, which checks that
+    there is a logit for every class of the data, of which the `name` is given."""
 
     def outputs(params: Any, model_state: Any, images: Array, train: bool) -> tuple[Array, Any]:
         with explained("The network", FITS):
@@ -89,25 +132,7 @@ def classification(
             )
         return logits, model_state
 
-    def loss_fn(params: Any, model_state: Any, batch: Any, key: Array) -> tuple[Array, Any]:
-        images, labels = batch
-        logits, model_state = outputs(params, model_state, images, True)
-        losses = optax.softmax_cross_entropy_with_integer_labels(logits.astype(jnp.float32), labels)
-        return jnp.mean(losses), model_state
-
-    def logits(params: Any, model_state: Any, images: Array) -> Array:
-        return outputs(params, model_state, normalised(images), False)[0]
-
-    judged = None if tested is None else Test(logits, *tested, num_classes)  # type: ignore[arg-type]
-    prepared = None if is_stream else prepare
-    options = {"batch_size": batch_size, "prepare": prepared, "test": judged, **options}
-    problem = supervised(loss_fn, data, **options)
-    inputs = (None if tested is None else tested[0]) if is_stream else data[0]
-    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), inputs)
-    if is_stream:
-        check = functools.partial(_check_batch, num_classes, options["prepare"] is not None)
-        problem = replace(problem, batches=replace(problem.batches, check=check))  # type: ignore
-    return replace(problem, predictor=Predictor(logits, Categorical(num_classes), like))
+    return outputs
 
 
 def _pairs(dataset: Any, test: Any, num_classes: int | None) -> tuple[Any, Any, int]:

@@ -127,19 +127,19 @@ def build(
     network goes to one of that part.
     """
     judge = judge_of(problem)
-    pick = kept.numbered(weights, every)
 
     def evaluate(averages: Averages, carry: Carry) -> tuple[Averages, dict[str, Any], Any]:
         points = carry.state.points
         replica_at = np.asarray(carry.state.replica_at)[0]
         epoch = every * (int(averages.count) + 1)
-        weight, number = pick(epoch, len(replica_at))
+        weight = np.asarray(weights(epoch, len(replica_at)), np.float32)
         if cold_part is not None:
             stay = np.asarray(averages.stay)[replica_at]
             weight = weight[0] * cold_part.weights(epoch - 1, stay).astype(np.float32)
         sampled, row = judge.score(averages.sampled, points, replica_at, jnp.asarray(weight))
         rungs = np.flatnonzero(weight > 0)
         take = lambda: kept.take(points, replica_at[rungs])  # noqa: E731
+        number = 1 + round(float(averages.sampled.weight) / max(float(weight.sum()), 1.0))
         networks = keeper.rows(number, epoch, weight[rungs], rungs, take)
         return averages._replace(sampled=sampled, count=averages.count + 1), row, networks
 

@@ -19,6 +19,8 @@ def as_inputs(inputs: Any, like: Any = None) -> Any:
     `like` has the shapes and dtypes of a row of inputs, or is None where they are not known. For
     networks of uint8 images, images of floating point from 0 to 1 or from 0 to 255 are recognised.
     """
+    if isinstance(inputs, list) and like is not None and _is_leaf(like):
+        inputs = _as_array(inputs)
     arrays = jax.tree.map(_as_array, inputs)
     leaves = jax.tree.leaves(arrays)
     if not leaves:
@@ -52,8 +54,12 @@ def _as_array(leaf: Any) -> np.ndarray:
         raise ValueError(f"The inputs hold {show(leaf)}; give arrays of numbers.") from None
 
 
+def _is_leaf(tree: Any) -> bool:
+    return jax.tree_util.treedef_is_leaf(jax.tree.structure(tree))
+
+
 def _structure(tree: Any) -> str:
-    if jax.tree_util.treedef_is_leaf(jax.tree.structure(tree)):
+    if _is_leaf(tree):
         return "one array"
     names = f" {', '.join(map(str, tree))}" if isinstance(tree, dict) else ""
     return f"a {type(tree).__name__} of {len(tree)} parts{names}"
@@ -72,7 +78,12 @@ def _like(given: np.ndarray, row: Any) -> np.ndarray:
         return given
     if wanted == np.uint8:
         return as_pixels(given)
-    if jnp.issubdtype(wanted, jnp.floating):
+    if jnp.issubdtype(wanted, jnp.floating) and given.dtype == np.uint8:
+        raise ValueError(
+            f"The inputs are bytes, uint8, and the network was trained on {wanted}: give them as "
+            "in the training, for example images / 255 where those were from 0 to 1."
+        )
+    if jnp.issubdtype(wanted, jnp.floating) and given.dtype.kind in "biufV":
         return given.astype(wanted)
     limits = np.iinfo(wanted) if wanted.kind in "iu" else None
     if (

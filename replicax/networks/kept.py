@@ -32,10 +32,10 @@ class Networks(NamedTuple):
 
 @dataclass(frozen=True)
 class Keeper:
-    """Decides which networks are kept, at most `limit` of them, or those of one pick.
+    """Decides which networks are kept, at most `limit` of them.
 
     Where rungs take turns, so many successive picks are a round, and rounds are kept whole: every
-    second pick would be of the same rung.
+    second pick would be of the same rung. Of a pick that is larger than the limit the first are.
     """
 
     limit: int
@@ -64,41 +64,21 @@ class Keeper:
     ) -> Arrays:
         """Return rows for the records, of the networks of the `number`-th pick; none where it is
         not kept. `points()` gives them, (params, model_state), with a leading axis."""
-        if not self.limit or not len(weights):
+        count = min(self.limit, len(weights))
+        if not count:
             return {}
         round_number = -(-number // self.turns)
-        stride = self.stride(round_number, self.turns * len(weights))
+        stride = self.stride(round_number, self.turns * count)
         if round_number % stride:
             return {}
         columns = {"pick": round_number, "stride": stride, "epoch": epoch}
-        rows = {name: np.full(len(weights), value, np.int32) for name, value in columns.items()}
+        rows = {name: np.full(count, value, np.int32) for name, value in columns.items()}
         return {
             **rows,
-            "rung": np.asarray(rungs, np.int32),
-            "weight": np.asarray(weights, np.float32),
-            "bytes": _pack(points()),
+            "rung": np.asarray(rungs[:count], np.int32),
+            "weight": np.asarray(weights[:count], np.float32),
+            "bytes": _pack(points())[:count],
         }
-
-
-def numbered(
-    weights: Callable[[int, int], np.ndarray], every: int
-) -> Callable[[int, int], tuple[np.ndarray, int]]:
-    """Build `pick(epoch, num_replicas)`: weights of networks, and how many picks there were up to
-    then, in epochs that are a multiple of `every`."""
-    epoch_before, number = 0, 0
-
-    def pick(epoch: int, num_replicas: int) -> tuple[np.ndarray, int]:
-        nonlocal epoch_before, number
-        if epoch <= epoch_before:
-            epoch_before, number = 0, 0
-        weight = np.zeros(num_replicas, np.float32)
-        for tested in range(epoch_before + every, epoch + 1, every):
-            weight = np.asarray(weights(tested, num_replicas), np.float32)
-            number += bool(np.any(weight > 0))
-        epoch_before = epoch
-        return weight, number
-
-    return pick
 
 
 @jax.jit

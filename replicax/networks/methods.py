@@ -15,12 +15,13 @@ from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.schedule import NoExchange
 from replicax.algorithm.timed_kernels import check_factors
 from replicax.errors import at_least, check_flag, check_function, choose, show
+from replicax.networks.arrival import settling
 from replicax.run.options import check_rungs
 
 MOMENTUM = 0.9  # of SGD, by default
 AVERAGES = ("coldest", "all", "gaussian", "nothing")
 KERNELS = ("momentum", "sghmc", "sgld", "sgd", "preconditioned")
-RATE_SCHEDULES = ("constant", "cosine", "cyclical", "stepwise")
+RATE_SCHEDULES = ("constant", "cosine", "cyclical", "stepwise", "arrival")
 
 
 class Clock(NamedTuple):
@@ -30,6 +31,8 @@ class Clock(NamedTuple):
     steps_per_epoch: int
     cycle_epochs: int  # of methods that go in cycles
     warmup_epochs: float = 0.0  # in which the learning rate rises, of a cosine
+    settle_epochs: float = 0.0  # in which it falls after an arrival at the cold end
+    cold_rate: float = 0.0  # of that end, in the unit of the energies
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ class Method:
         kernel: "momentum" and "sghmc" (with the `momentum` of `rx.train`), "sgld",
             "preconditioned", a kernel of `rx.kernels`, or an optax transform of learning rate 1.
         rate_schedule: of the learning rate in time: "constant", "cosine", "cyclical", "stepwise",
-            or a function of the step that returns what the rates of all rungs are multiplied by.
+            "arrival", or a function of the step that returns what the rates of all rungs are
+            multiplied by.
         schedule, rule, swap_every: as in `rx.sample`; the schedule "none" has no ladder.
         averages: the "coldest" network of every epoch, "all" networks every tenth epoch, networks
             of a "gaussian" fitted to each cycle, or "nothing".
@@ -94,6 +98,11 @@ class Method:
         if self.draws_gaussian and not self.is_cyclical:
             raise ValueError(
                 'averages is "gaussian", of the end of each cycle: write rate_schedule="cyclical".'
+            )
+        if self.draws_gaussian and self.test_every > 1:
+            raise ValueError(
+                f'test_every is {self.test_every}, and a "gaussian" is fitted to the networks of '
+                "all epochs: leave out test_every."
             )
 
     @property
@@ -194,11 +203,18 @@ def _cosine(kernel: Kernel, clock: Clock) -> Kernel:
     return kernels.cosine(kernel, clock.epochs * clock.steps_per_epoch, warmup)
 
 
+def _arrival(kernel: Kernel, clock: Clock) -> Kernel:
+    """The learning rate of the coldest rung falls after the arrival of a network."""
+    steps = round(clock.settle_epochs * clock.steps_per_epoch)
+    return settling(kernel, clock.cold_rate, max(1, steps))
+
+
 _IN_TIME: dict[str, Callable[[Kernel, Clock], Kernel]] = {
     "constant": lambda kernel, clock: kernel,
     "cosine": _cosine,
     "cyclical": _cycles,
     "stepwise": _stepwise,
+    "arrival": _arrival,
 }
 _ALL = (
     Method("deo-star", (0.005, 0.02), schedule="deo_star", about="windowed even-odd exchange"),

@@ -34,10 +34,27 @@ def check_moves(options: Any) -> None:
             f'{show(options.parts.rate_schedule)}: only "cosine" has a warm-up. Write that, or a '
             "function of the step that has one, such as one of optax."
         )
+    if options.parts.rate_schedule == "arrival":
+        _check_arrival(options)
     if warmup >= options.run_epochs:
         raise ValueError(
             f"warmup_epochs is {warmup}, and a network takes {options.run_epochs} epochs: write "
             "fewer."
+        )
+
+
+def _check_arrival(options: Any) -> None:
+    """Raise unless there is a cold end to arrive at, and a time in which networks settle there."""
+    if not options.base.has_ladder or not np.ptp(np.asarray(options.rates, float)) > 0:
+        raise ValueError(
+            f'rate_schedule is "arrival", at the cold end of learning rates, and the method '
+            f'"{options.method_name}" has learning_rate={show(options.rates)}: give (cold, hot), '
+            'with a method that has a ladder, such as "deo-star".'
+        )
+    if not options.settle_epochs:
+        raise ValueError(
+            'rate_schedule is "arrival", and settle_epochs is 0: write settle_epochs=..., in which '
+            "the rate falls, and after which a network is averaged."
         )
 
 
@@ -78,15 +95,24 @@ def check_rates(options: Any) -> None:
             "rate_schedule, a function of the step that begins at 1.0, such as "
             "optax.cosine_decay_schedule(1.0, num_steps)."
         )
-    check_rungs("learning_rate", rate)
     if isinstance(rate, str):
         raise ValueError(
-            'learning_rate is "auto", which networks do not have: give (cold, hot), or None for '
-            "those of the method."
+            f"learning_rate is {show(rate)}; give numbers, (cold, hot) or one, or None for those "
+            "of the method."
         )
+    check_rungs("learning_rate", rate)
+    _check_order("learning_rate", rate)
     if np.ndim(rate) and not options.base.has_ladder:
         raise ValueError(
             f'learning_rate is {rate}; the method "{options.method_name}" has no ladder: give one.'
+        )
+
+
+def _check_order(name: str, value: Any) -> None:
+    if np.ndim(value) == 1 and np.any(np.diff(np.asarray(value, float)) < 0):
+        raise ValueError(
+            f"{name} is {show(value)}; it must not decrease: the first belongs to the coldest "
+            "rung, the last to the hottest."
         )
 
 
@@ -119,10 +145,16 @@ def check_temperature(options: Any) -> None:
             f"temperature is {show(value)}; give one number of at least 0, for the coldest rung, "
             "or (cold, hot)."
         )
+    _check_order("temperature", value)
     if options.uses_temperature and not numbers.ndim:
         raise ValueError(
             f"temperature is {show(value)}, and the rule {show(rule)} compares the temperatures of "
             "all rungs: give (cold, hot), such as (1.0, 2.0)."
+        )
+    if options.base.tempers_likelihood and (not numbers.ndim or not numbers.all()):
+        raise ValueError(
+            f'temperature is {show(value)}, and the method "{method}" tempers the likelihood on '
+            "every rung: give (cold, hot), both above 0, such as (1.0, 2.0)."
         )
 
 

@@ -23,8 +23,8 @@ _PICK_EVERY = 10  # epochs between two averages of all networks of an ensemble
 _CHANGES = ("kernel", "rate_schedule", "schedule", "rule", "swap_every")  # parts of the method
 _CHECKS = (
     option_checks.check_exchange,
-    option_checks.check_moves,
     option_checks.check_rates,
+    option_checks.check_moves,
     option_checks.check_temperature,
     option_checks.check_cold_part,
 )
@@ -186,8 +186,14 @@ class TrainOptions:
             )
 
     def clock(self, problem: Supervised) -> Clock:
-        steps = problem.steps_per_epoch
-        return Clock(self.run_epochs, steps, self.run_cycle_epochs, self.warmup_epochs)
+        cold, steps = np.min(self.posed(problem).learning_rate(self.rates)), problem.steps_per_epoch
+        epochs = self.run_cycle_epochs, self.warmup_epochs, self.settle_epochs
+        return Clock(self.run_epochs, steps, *epochs, float(cold))
+
+    @property
+    def rates(self) -> Any:
+        """Learning rates per mean loss, as they are given or the method's."""
+        return self.base.learning_rate if self.learning_rate is None else self.learning_rate
 
     def cold_part(self, problem: Supervised) -> ColdPart | None:
         """Return the rungs that are averaged, unless that is the coldest alone and at once."""
@@ -207,12 +213,11 @@ class TrainOptions:
         """Return the options of the sampler, in the unit of the energies that it sees."""
         problem = self.posed(problem)
         method, steps, scale = self.parts, problem.steps_per_epoch, problem.scale
-        rate = method.learning_rate if self.learning_rate is None else self.learning_rate
         restart = "restart" if method.has_ladder else "stop"
         return Options(
             num_steps=self.run_epochs * steps,
             num_replicas=1 if method.is_single else self.num_replicas,
-            learning_rate=problem.learning_rate(rate),
+            learning_rate=problem.learning_rate(self.rates),
             temperature=self._temperature(problem),
             target_swap_rate=self.target_swap_rate,
             window=self.window,

@@ -156,6 +156,7 @@ def _plot_ladder(trained: "Trained", history: plots.History) -> "Figure":
     for rung, colour in figure_style.cold_to_hot(trained.num_replicas):
         left.plot(epochs, rates[:, rung], color=colour, lw=1.4, marker=marker)
     figure_style.label(left, "epoch", "learning rate (per mean loss)", "Learning rates of rungs")
+    figure_style.colour_key(left, trained.num_replicas, "rung (0 = coldest)")
     right.axhline(0, color=figure_style.INK, lw=1)
     line: Any = {"color": figure_style.CHAINS[0], "lw": 1.4, "marker": marker}
     right.plot(epochs, history["buffer"][0] / scale, **line)
@@ -190,6 +191,7 @@ def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
     window = trained.window
     turn = f"Swaps, per window of {window}" if window > 1 else "Swaps, per turn"
     figure_style.label(swaps, "pair (0 = coldest)", "", turn)
+    figure_style.colour_key(swaps, trained.num_replicas - 1, "pair (0 = coldest)")
     swaps.set_ylim(0, 1.03 * max(0.05, 1.1 * float(np.max(trained.window_swap_rate))))
     trips = int(trained.round_trips.sum())
     title = f"Index process: the rungs of replicas; {trips} round trip{'s' * (trips != 1)}"

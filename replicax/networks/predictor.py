@@ -14,6 +14,7 @@ from replicax.algorithm.tracing import explained
 from replicax.errors import check_flag, choose
 from replicax.networks.inputs import as_inputs
 from replicax.networks.likelihoods import Likelihood
+from replicax.run import pytrees
 
 _PIECE = 512  # rows that networks see together
 _TOGETHER = 10  # networks that are computed at once
@@ -26,6 +27,14 @@ class Predictor:
     outputs: Callable[[Any, Any, Any], Array]  # (params, model_state, inputs) -> (row, ...)
     likelihood: Likelihood
     like: Any = None  # shape and dtype of a row of the inputs, where they are known
+    about: dict[str, Any] | None = None  # what makes it again of its network; None: nothing does
+
+    def to_json(self) -> dict[str, Any] | None:
+        """Return all but the network as plain data, of which `restored.predictor_of` makes it."""
+        if self.about is None:
+            return None
+        inputs = None if self.like is None else pytrees.describe(self.like)
+        return {**self.about, "inputs": inputs, "likelihood": self.likelihood.to_json()}
 
     def check(self, like: Any, inputs: Any = None) -> None:
         """Raise unless one network, of which `like` has the shapes, has outputs that fit."""

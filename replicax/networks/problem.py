@@ -102,10 +102,13 @@ class Supervised:
         """Energy per mean loss."""
         return float(self.num_rows) if self.unit == "total" else 1.0
 
-    @property
-    def likelihood(self) -> dict[str, Any] | None:
-        """The likelihood of the test as plain data; None where networks are not judged."""
-        return None if self.test is None else self.test.likelihood.to_json()
+    def describe(self) -> dict[str, Any]:
+        """Return the likelihood of the test as plain data, None where networks are not judged; and
+        how networks predict, None where a folder cannot tell."""
+        return {
+            "likelihood": None if self.test is None else self.test.likelihood.to_json(),
+            "predicts": None if self.predictor is None else self.predictor.to_json(),
+        }
 
     def learning_rate(self, per_mean_loss: Any) -> Any:
         """Return learning rates in the unit of the energies."""

@@ -8,6 +8,8 @@ import numpy as np
 from replicax.run.rows import Carry
 from replicax.run.saver import Evaluation
 
+_WORSE = 10  # times the NLL of one that guesses: nothing can be learnt from such a network
+
 
 def checked_first(evaluation: Evaluation) -> Evaluation:
     """Return the evaluation, which raises if its first test is not finite for any network."""
@@ -20,8 +22,8 @@ def checked_first(evaluation: Evaluation) -> Evaluation:
         if not has_tested and not np.isfinite(nll).any():
             raise ValueError(
                 f"The predictions of all {nll.size} networks on the test are not finite, though "
-                "their losses were: are the inputs of the test finite, and prepared like those of "
-                "the training?"
+                "their losses were: write a smaller learning_rate; or are the inputs of the test "
+                "not finite, or not prepared like those of the training?"
             )
         has_tested = True
         return state, row, *more
@@ -56,4 +58,14 @@ def find_training_problems(trained: Any) -> list[str]:
             f"The networks on rungs {broken} predict nothing finite at the end: write a smaller "
             "hot end of learning_rate."
         )
+    classes = getattr(trained.likelihood, "num_classes", None)
+    if len(nll) and nll.ndim == 2 and classes:
+        worse = np.flatnonzero(nll[-1] > _WORSE * np.log(classes)) if classes > 1 else np.zeros(0)
+        if worse.size:
+            problems.append(
+                f"The networks on rungs {worse.tolist()} predict far worse than one that guesses, "
+                f"with an NLL of {np.max(nll[-1][worse]):.3g} on the test instead of "
+                f"{np.log(classes):.3g}: write a smaller "
+                f"{'learning_rate' if 0 in worse else 'hot end of learning_rate'}."
+            )
     return problems

@@ -7,6 +7,7 @@ the scale of the noise of every standardised target, and the Gaussian prior of `
 concerns that, too.
 """
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,12 +19,21 @@ import numpy as np
 from jax import Array
 
 from replicax.algorithm.tracing import explained
-from replicax.errors import check_flag, check_function, choose, is_number, show
+from replicax.errors import check_function, choose, is_number, show
 from replicax.networks.arrays import check_like, check_pair
 from replicax.networks.likelihoods import Gaussian, Likelihood, Student
 from replicax.networks.predictor import Predictor
 from replicax.networks.problem import FITS, Supervised, supervised
+from replicax.networks.standard import (
+    as_columns,
+    as_test,
+    check_batch,
+    moments,
+    moments_of_source,
+    standard,
+)
 from replicax.nn.network import Network
+from replicax.run.source_batches import is_source
 
 NOISES = ("learned", "network")
 _KINDS = ("gaussian", "student")
@@ -42,7 +52,7 @@ class RegressionTest(NamedTuple):
 class _Noise:
     """Where the scale of the noise comes from, in the unit of the standardised targets."""
 
-    kind: Any  # "learned", "network", or scales (target,)
+    kind: str | tuple[float, ...]  # "learned", "network", or the scale of every target
     num_targets: int
 
     @property
@@ -93,7 +103,7 @@ def regression(
     noise: str | float = "learned",
     likelihood: str = "gaussian",
     degrees: float = 4.0,
-    standardise: bool = True,
+    standardise: bool | tuple[Any, Any] = True,
     **options: Any,
 ) -> Supervised:
     """Return the posterior of a network that predicts real numbers.
@@ -104,7 +114,8 @@ def regression(
         network: an `rx.nn.Network`, or a function `network(params, inputs)`; it has one output for
             each target, (row,) or (row, target).
         data: a pair of arrays (inputs, targets); targets are (row,) or (row, target). Inputs are
-            used as they are: bring them to a spread of about 1.
+            used as they are: bring them to a spread of about 1. Or a source whose mini-batches
+            are such pairs, as `rx.supervised` takes them.
         test: such a pair, to test networks on; without one, they are not judged.
         noise: its standard deviation (of "student", its scale), in the unit of the targets;
             "learned", one for each target, a parameter; or "network", whose further outputs, as
@@ -112,10 +123,11 @@ def regression(
         likelihood: "gaussian", or "student", which outliers move less.
         degrees: of freedom of "student".
         standardise: whether the network sees targets minus their mean, divided by their standard
-            deviation. What is predicted and reported is in the unit of the targets in any case.
+            deviation, of the data or as given: (mean, sd), which a source needs. What is predicted
+            and reported is in the unit of the targets in any case.
 
     Further options are those of `rx.supervised`: `unit`, `weight_decay`, `prior_in_energy`,
-    `prepare`.
+    `prepare`, `num_rows`.
 
     >>> x = jnp.linspace(-1.0, 1.0, 64)[:, None]
     >>> line = lambda params, inputs: params["slope"] * inputs[:, 0]
@@ -125,53 +137,81 @@ def regression(
     >>> predicted.mean.round(2), predicted.sd.round(2)
     (array([1.94]), array([0.53]))
     """
-    apply = _as_apply(network)
-    inputs, targets = check_pair("data", data, "targets")
-    targets = _as_columns("data", targets)
-    check_flag("standardise", standardise)
+    is_stream = is_source(data, options.get("num_rows"))
     choose("likelihood", likelihood, _KINDS)
-    num_targets = targets.shape[1]
-    centre, spread = (
-        _moments(targets) if standardise else (np.zeros(num_targets), np.ones(num_targets))
-    )
+    if is_stream:
+        rows, (centre, spread) = data, moments_of_source(standardise, test)
+    else:
+        inputs, targets = check_pair("data", data, "targets")
+        targets = as_columns("data", targets)
+        centre, spread = moments(standardise, targets)
+        rows = inputs, standard(targets, centre, spread)
+    num_targets = len(centre)
     unit = {"centre": tuple(centre.tolist()), "spread": tuple(spread.tolist())}
     law = Gaussian(**unit) if likelihood == "gaussian" else Student(degrees, **unit)
     scales = _as_noise(noise, spread, num_targets)
-
-    def values(params: Any, model_state: Any, inputs: Any, train: bool) -> tuple[Any, Any]:
-        """Return mean and scale of the standardised targets (row, target, 2), and the state."""
-        with explained("The network", FITS):
-            out, model_state = apply(scales.network_params(params), model_state, inputs, train)
-        out = jnp.asarray(out, jnp.float32)
-        out = out[:, None] if out.ndim == 1 else out
-        num_rows = len(jax.tree.leaves(inputs)[0])
-        if out.shape != (num_rows, scales.num_outputs):
-            raise ValueError(
-                f"The network has outputs of shape {out.shape} for {num_rows} rows; with "
-                f"{scales.num_targets} targets and noise={show(noise)} it needs "
-                f"{scales.num_outputs} outputs for each row."
-            )
-        return jnp.stack(scales.split(params, out), axis=-1), model_state
+    values = _values(network, scales)
 
     def loss_fn(params: Any, model_state: Any, batch: Any, key: Array) -> tuple[Array, Any]:
         inputs, targets = batch
         predicted, model_state = values(params, model_state, inputs, True)
         return -jnp.mean(jnp.sum(law.log_density(predicted, targets), axis=-1)), model_state
 
+    problem = supervised(loss_fn, rows, batch_size=batch_size, **options)
+    tested = None if test is None else as_test(test, num_targets)
+    if is_stream:
+        check = functools.partial(check_batch, centre, spread)
+        problem = replace(problem, batches=replace(problem.batches, check=check))  # type: ignore
+        inputs = None if tested is None else tested[0]
+    elif tested is not None:
+        check_like("test", tested[0], inputs)
+    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), inputs)
+    predictor = regressor(network, law, scales.kind, like)
+    judged = None
+    if tested is not None:
+        truth = jnp.asarray(standard(tested[1], centre, spread))
+        judged = RegressionTest(predictor.outputs, tested[0], truth, law)
+    return replace(
+        problem,
+        test=judged,
+        predictor=predictor,
+        adds=scales.add if scales.is_learned else None,
+    )
+
+
+def regressor(network: Any, law: Any, noise: Any, like: Any) -> Predictor:
+    """Return what predicts real numbers; `noise` is "learned", "network", or the scale of every
+    standardised target, and `like` a row of the inputs."""
+    kind = noise if isinstance(noise, str) else tuple(noise)
+    values = _values(network, _Noise(kind, len(law.centre)))
+
     def outputs(params: Any, model_state: Any, inputs: Any) -> Array:
         return values(params, model_state, inputs, False)[0]
 
-    def standard(targets: np.ndarray) -> np.ndarray:
-        return ((targets - centre) / spread).astype(np.float32)
+    return Predictor(outputs, law, like, {"noise": kind})
 
-    problem = supervised(loss_fn, (inputs, standard(targets)), batch_size=batch_size, **options)
-    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), inputs)
-    return replace(
-        problem,
-        test=None if test is None else _as_test(test, inputs, num_targets, standard, outputs, law),
-        predictor=Predictor(outputs, law, like),
-        adds=scales.add if scales.is_learned else None,
-    )
+
+def _values(network: Any, scales: _Noise) -> Callable[..., tuple[Array, Any]]:
+    """Build `values(params, model_state, inputs, train)`: mean and scale of the standardised
+    targets (row, target, 2), and the state."""
+    apply = _as_apply(network)
+
+    def values(params: Any, model_state: Any, inputs: Any, train: bool) -> tuple[Any, Any]:
+        with explained("The network", FITS):
+            out, model_state = apply(scales.network_params(params), model_state, inputs, train)
+        out = jnp.asarray(out, jnp.float32)
+        out = out[:, None] if out.ndim == 1 else out
+        num_rows = len(jax.tree.leaves(inputs)[0])
+        if out.shape != (num_rows, scales.num_outputs):
+            noise = f'"{scales.kind}"' if isinstance(scales.kind, str) else "a number"
+            raise ValueError(
+                f"The network has outputs of shape {out.shape} for {num_rows} rows; with "
+                f"{scales.num_targets} targets and noise of {noise} it needs "
+                f"{scales.num_outputs} outputs for each row."
+            )
+        return jnp.stack(scales.split(params, out), axis=-1), model_state
+
+    return values
 
 
 def _as_apply(network: Any) -> Callable[[Any, Any, Any, bool], tuple[Any, Any]]:
@@ -197,21 +237,6 @@ def _with_state(apply: Callable) -> Callable[[Any, Any, Any, bool], tuple[Any, A
     return checked
 
 
-def _as_columns(name: str, targets: np.ndarray) -> np.ndarray:
-    if targets.ndim not in (1, 2) or not targets.size or targets.dtype.kind not in "biuf":
-        raise ValueError(
-            f"The targets of {name} are {targets.dtype} of shape {targets.shape}; give real "
-            "numbers, (row,) or (row, target)."
-        )
-    return (targets[:, None] if targets.ndim == 1 else targets).astype(np.float64)
-
-
-def _moments(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation of every target; 1 where all are the same."""
-    differ = np.ptp(targets, axis=0) > 0  # by rounding, the deviation of equal numbers may not be 0
-    return targets.mean(axis=0), np.where(differ, targets.std(axis=0), 1.0)
-
-
 def _as_noise(noise: Any, spread: np.ndarray, num_targets: int) -> _Noise:
     if isinstance(noise, str) and noise in NOISES:
         return _Noise(noise, num_targets)
@@ -219,18 +244,4 @@ def _as_noise(noise: Any, spread: np.ndarray, num_targets: int) -> _Noise:
         raise ValueError(
             f'noise is {show(noise)}; give its standard deviation, "learned" or "network".'
         )
-    return _Noise((noise / spread).astype(np.float32), num_targets)
-
-
-def _as_test(
-    test: Any, like: Any, num_targets: int, standard: Callable, outputs: Callable, law: Likelihood
-) -> RegressionTest:
-    inputs, targets = check_pair("test", test, "targets")
-    targets = _as_columns("test", targets)
-    check_like("test", inputs, like)
-    if targets.shape[1] != num_targets:
-        raise ValueError(
-            f"The targets of test have {targets.shape[1]} columns, those of data {num_targets}: "
-            "give the same."
-        )
-    return RegressionTest(outputs, inputs, jnp.asarray(standard(targets)), law)
+    return _Noise(tuple((noise / spread).astype(np.float32).tolist()), num_targets)

@@ -134,18 +134,17 @@ def _exchange_line(exchange: dict[str, Any]) -> str:
     )
 
 
-def judge_outside(trained: Trained, problem: Any, outside: Any) -> dict[str, Any]:
-    """Return how well uncertainty separates the data set `outside` from the test images: total
+def judge_outside(trained: Trained, problem: Any, outside: np.ndarray) -> dict[str, Any]:
+    """Return how well uncertainty separates the images `outside` from the test images: total
     entropy of the average, and mutual information of its networks."""
     test, weights = problem.test, trained.networks.weight
-    if outside.test_images.shape[1:] != test.inputs.shape[1:]:
+    if outside.shape[1:] != test.inputs.shape[1:]:
         raise ValueError(
-            f"The other images have shape {outside.test_images.shape[1:]}, the test images "
+            f"The other images have shape {outside.shape[1:]}, the test images "
             f"{test.inputs.shape[1:]}: choose a data set of the same size."
         )
     inside, other = (
-        trained.predict(images, members=True, problem=problem)
-        for images in (test.inputs, outside.test_images)
+        trained.predict(images, members=True, problem=problem) for images in (test.inputs, outside)
     )
     return {
         "auroc": predict.out_of_distribution(inside, other, weights=weights),

@@ -1,39 +1,19 @@
-"""Networks and data by name, for the command line and for run folders."""
+"""A network and its data by name, for the command line and for run folders."""
 
-import math
-import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from replicax import user_code
-from replicax.errors import choose, suggest
-
-MODELS = (
-    "small, mlp (mlp-100-100), resnet20 (resnetN, resnetN-basic, resnetN-frn, resnetN-frn-silu), "
-    "wrn28-10 (wrnN-K, wrnN-K-frn-silu), or FILE.PY:NAME"
-)
-_RESNET = re.compile(r"resnet(\d+)((?:-(?:basic|bottleneck|frn|silu))*)")
-_WIDE = re.compile(r"wrn(\d+)-(\d+)((?:-(?:frn|silu))*)")
-_DENSE = re.compile(r"mlp((?:-[1-9]\d*)*)")
-
-# Defaults of a training: the paper's settings, and others for small data.
-_PAPER = {"model": "resnet20", "num_replicas": 10, "epochs": 500, "batch_size": 256}
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "cifar10": _PAPER,
-    "cifar100": _PAPER,
-    "digits": {
-        "model": "small",
-        "num_replicas": 4,
-        "epochs": 120,
-        "batch_size": 64,
-        "burn_in": 40,
-        "learning_rate": (0.02, 0.3),
-        "target_swap_rate": 0.1,
-    },
-}
-AUGMENTED = ("cifar10", "cifar100")
+from replicax.data.table import Table, as_table, read_table
+from replicax.errors import choose, show
+from replicax.networks.named import AUGMENTED as AUGMENTED
+from replicax.networks.named import DEFAULTS as DEFAULTS
+from replicax.networks.named import Sizes, named_network
+from replicax.networks.named import absolute as absolute
 
 
 @dataclass(frozen=True)
@@ -51,6 +31,8 @@ class Task:
     unit: str = "mean"
     validation: int = 0  # training images to test on instead of the test images
     directory: str = ""  # modules are also imported from here
+    noise: Any = None  # of real numbers, as `rx.regression` has it
+    likelihood: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -58,95 +40,95 @@ class Task:
     def problem(self) -> tuple[Any, Callable]:
         """Return the posterior, and the function that initialises its networks."""
         from replicax.networks.classification import classification
+        from replicax.networks.regression import regression
 
         dataset = self.dataset()
         network = self.network(dataset)
-        problem = classification(
-            network,
-            dataset,
-            batch_size=self.batch_size,
-            augment=self.augment,
-            weight_decay=self.weight_decay,
-            unit=self.unit,
-        )
+        names = ("batch_size", "weight_decay", "unit")
+        options = {name: getattr(self, name) for name in names}
+        given = {"noise": self.noise, "likelihood": self.likelihood}
+        given = {name: value for name, value in given.items() if value is not None}
+        if not isinstance(dataset, Table):
+            _refuse(given, dataset.name)
+            problem = classification(network, dataset, augment=self.augment, **options)
+        elif dataset.has_classes:
+            _refuse(given, dataset.name)
+            problem = classification(network, dataset.train, test=dataset.test,
+                                     num_classes=dataset.num_outcomes, **options)  # fmt: skip
+        else:
+            problem = regression(network, dataset.train, test=dataset.test, **given, **options)
         return problem, network.init
 
     def dataset(self) -> Any:
+        """Return the data: an `rx.data.Dataset`, or a `Table` of arrays."""
         dataset = self._whole_dataset()
-        return dataset.validation_split(self.validation) if self.validation else dataset
+        if self.validation:
+            dataset = dataset.validation_split(self.validation)
+        return dataset.dataset() if isinstance(dataset, Table) and dataset.has_images else dataset
 
     def _whole_dataset(self) -> Any:
         from replicax import data
 
+        if self.data.endswith(".npz"):
+            return read_table(Path(self.data))
         if ":" not in self.data:
             name = choose("--data", self.data, data.NAMES)
             return data.load(name, self.data_dir, self.download)
         dataset = user_code.find_object(self.data, self.directory)
         if callable(dataset) and not isinstance(dataset, data.Dataset):
             dataset = dataset()
+        if isinstance(dataset, dict):
+            return as_table(self.data, dataset)
         if not isinstance(dataset, data.Dataset):
             raise ValueError(
-                f"{self.data} is {type(dataset).__name__}; it must be an rx.data.Dataset, or a "
-                "function that returns one."
+                f"{self.data} is {type(dataset).__name__}; it must be an rx.data.Dataset, a dict "
+                "of arrays (inputs, and labels or targets), or a function that returns one."
             )
         return dataset.check()
 
     def network(self, dataset: Any) -> Any:
+        """Return the network for the data."""
+        if not isinstance(dataset, Table):
+            shape = dataset.train_images.shape[1:]
+            return self._network(Sizes(shape, dataset.num_classes), dataset)
+        per_target = 2 if self.noise == "network" and not dataset.has_classes else 1
+        sizes = Sizes(dataset.train[0].shape[1:], per_target * dataset.num_outcomes)
+        return self._network(sizes, sizes)
+
+    def network_again(self, predicts: dict[str, Any]) -> Any:
+        """Return the network without the data, by what a run folder knows of them."""
+        from replicax.data import Dataset
+        from replicax.networks.restored import num_outputs, row_of
+
+        sizes = Sizes(row_of(predicts).shape, num_outputs(predicts))
+        if not predicts.get("pixels"):
+            return self._network(sizes, sizes)
+        black = np.zeros((1, *sizes.input_shape), np.uint8), np.zeros(1, np.int32)
+        pixels = predicts["pixels"]
+        moments = tuple(pixels["mean"]), tuple(pixels["std"])
+        return self._network(sizes, Dataset(self.data, *black, *black, sizes.num_outputs, *moments))
+
+    def _network(self, sizes: Sizes, given: Any) -> Any:
+        """Return the network of these sizes; a function of the user's is called with `given`."""
         import jax.numpy as jnp
 
         from replicax import nn
 
-        dtype = jnp.bfloat16 if self.bf16 else jnp.float32
-        num_channels = dataset.train_images.shape[-1]
-        if ":" in self.model:
-            network = user_code.find_object(self.model, self.directory)
-            if callable(network) and not isinstance(network, nn.Network):
-                network = network(dataset)
-            if not isinstance(network, nn.Network):
-                raise ValueError(
-                    f"{self.model} gives {type(network).__name__}; it must be an rx.nn.Network, or "
-                    "a function of the data set that returns one (rx.interop makes them from Flax "
-                    "and Equinox)."
-                )
-            return network
-        sizes = {"num_channels": num_channels, "dtype": dtype}
-        return _named_network(self.model, dataset, sizes)
-
-
-def _named_network(model: str, dataset: Any, sizes: dict[str, Any]) -> Any:
-    from replicax import nn
-
-    if model == "small":
-        return nn.small_cnn(dataset.num_classes, **sizes)
-    dense, resnet, wide = (pattern.fullmatch(model) for pattern in (_DENSE, _RESNET, _WIDE))
-    if dense is not None:
-        hidden = [int(width) for width in dense.group(1).split("-")[1:]]
-        given: dict[str, Any] = {"hidden": hidden} if hidden else {}
-        num_inputs = math.prod(dataset.train_images.shape[1:])
-        return nn.mlp(num_inputs, dataset.num_classes, dtype=sizes["dtype"], **given)
-    if resnet is None and wide is None:
-        near = suggest(model, ("small", "mlp", "resnet20", "resnet32", "resnet56", "wrn28-10"))
-        raise ValueError(f"--model is {model!r}; write {MODELS}.{near}")
-    words = (resnet or wide).group(3 if wide else 2).split("-")[1:]  # type: ignore[union-attr]
-    options: dict[str, Any] = sizes | {
-        "norm": "frn" if "frn" in words else "batch",
-        "activation": "silu" if "silu" in words else "relu",
-    }
-    try:
-        if wide is not None:
-            return nn.wide_resnet(
-                int(wide.group(1)), int(wide.group(2)), dataset.num_classes, **options
+        if ":" not in self.model:
+            return named_network(self.model, sizes, jnp.bfloat16 if self.bf16 else jnp.float32)
+        network = user_code.find_object(self.model, self.directory)
+        if callable(network) and not isinstance(network, nn.Network):
+            network = network(given)
+        if not isinstance(network, nn.Network):
+            raise ValueError(
+                f"{self.model} gives {type(network).__name__}; it must be an rx.nn.Network, or "
+                "a function of the data set that returns one (rx.interop makes them from Flax "
+                "and Equinox)."
             )
-        block = next((word for word in words if word in ("basic", "bottleneck")), None)
-        depth = int(resnet.group(1))  # type: ignore[union-attr]
-        return nn.resnet(depth, dataset.num_classes, block=block, **options)
-    except ValueError as error:
-        raise ValueError(f"--model is {model!r}: {error}") from None
+        return network
 
 
-def absolute(name: str) -> str:
-    """Return FILE.PY:NAME with an absolute path, so that it is valid from any directory."""
-    place, colon, attribute = name.rpartition(":")
-    if colon and place.endswith(".py"):
-        return f"{Path(place).expanduser().absolute()}:{attribute}"
-    return name
+def _refuse(given: dict[str, Any], name: str) -> None:
+    """Raise if something is given that belongs to real numbers."""
+    for option, value in given.items():
+        raise ValueError(f"{option} is {show(value)}, and {name} has labels: leave it out.")

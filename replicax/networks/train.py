@@ -88,8 +88,9 @@ def train(
         learning_rate: (cold, hot) for methods with a ladder, one number for others.
         rate_schedule: of the learning rates in time: "constant", "cosine" (to 0 at the end, after a
             rise of `warmup_epochs`), "cyclical" (cycles of `cycle_epochs`), "stepwise" (a fifth
-            after 70 % and after 90 %); or a function of the step that gives a factor of the rates,
-            such as optax.cosine_decay_schedule(1.0, num_steps).
+            after 70 % and after 90 %), "arrival" (of the coldest rung alone, to a hundredth in the
+            `settle_epochs` after a network came from a hotter one); or a function of the step that
+            gives a factor of the rates, such as optax.cosine_decay_schedule(1.0, num_steps).
         kernel: "momentum" or "sghmc" (the same: with `momentum`), "sgld", "preconditioned", one
             made with `rx.kernels`, or an optax transform of learning rate 1, as optax.adam(1.0).
         momentum: of the kernels that have one.
@@ -186,7 +187,7 @@ def train(
             Metadata(
                 kind="train",
                 options=sampler.to_json(),
-                resolved={**program.describe(), "likelihood": problem.likelihood},
+                resolved={**program.describe(), **problem.describe()},
                 params=pytrees.describe(like),
                 batches=problem.batches.describe(),
                 training=options.to_json(),

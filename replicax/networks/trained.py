@@ -16,7 +16,8 @@ from replicax.networks.likelihoods import Categorical, Likelihood, Mixture
 from replicax.networks.options import TrainOptions
 from replicax.networks.predict import Average
 from replicax.networks.predictor import Predictor
-from replicax.networks.problem import check_problem
+from replicax.networks.problem import Supervised, check_problem
+from replicax.nn.network import Network
 from replicax.results.posterior import Posterior
 from replicax.run.storage.records import Records
 
@@ -28,7 +29,7 @@ class Trained(Posterior):
 
     def __init__(self, records: Records, like: Any = None, target: Any = None) -> None:
         super().__init__(records, like, target)
-        if target is not None:
+        if target is not None and not self._is_network(target):
             check_problem(target)
 
     def __repr__(self) -> str:
@@ -96,6 +97,8 @@ class Trained(Posterior):
 
     def _sums(self, start_weight: float) -> Any:
         """Return the average, in which start networks count `start_weight` each."""
+        if not float(self.average.weight) and not (start_weight and float(self.starts.weight)):
+            raise ValueError(self._why_none_averaged())
         if not start_weight:
             return self.average
         likelihood = self._judged()
@@ -145,15 +148,18 @@ class Trained(Posterior):
     def _why_none_kept(self) -> str:
         if self.train_options.keep_averaged == 0:
             return "No networks were kept: train with keep_averaged=100."
+        if self.train_options.parts.picks and float(self._final("average.weight")):
+            return (
+                "The networks of the average were not kept, as in folders of earlier versions: "
+                "train again to predict."
+            )
+        return self._why_none_averaged()
+
+    def _why_none_averaged(self) -> str:
         if not self.train_options.parts.picks:
             return (
                 f'The method "{self.method}" averages no networks, so that there are none to '
                 "predict with: start another run from this one."
-            )
-        if float(self._final("average.weight")):
-            return (
-                "The networks of the average were not kept, as in folders of earlier versions: "
-                "train again to predict."
             )
         return (
             "No network has joined the average yet, so that there is none to predict with: train "
@@ -174,25 +180,31 @@ class Trained(Posterior):
             members: return the predictions of every network of the average, with a leading axis
                 (network, ...), in the order of `trained.networks`, which has their weights.
             by: average "probabilities", which is the Bayesian model average, or "logits".
-            problem: of which the network is; needed after `rx.load(folder)` alone, unless the
-                command line trained a network that it knows by name.
+            problem: the network, or the problem that it is of; needed after `rx.load(folder)`
+                alone, unless the command line trained a network that it knows by name.
         """
-        predictor = self._predictor(problem)
-        points = self._points
-        return predictor.predict(points, self.networks.weight, inputs, members, by)
+        predictor = self.predictor if problem is None else self._predictor_of(problem)
+        return predictor.predict(self._points, self.networks.weight, inputs, members, by)
 
     @functools.cached_property
     def _points(self) -> Any:
         """The networks on the device, so that they are sent there once."""
         return jax.tree.map(jnp.asarray, (self.networks.params, self.networks.model_state))
 
-    def _predictor(self, problem: Any) -> Predictor:
-        problem = problem or self._target or self._named_problem
-        if problem is None:
+    @functools.cached_property
+    def predictor(self) -> Predictor:
+        """What predicts with networks of this run, made of its problem or of its network."""
+        known = self._named_network if self._target is None else self._target
+        if known is None:
             raise ValueError(
                 "A run folder does not hold the function of its network: open it with "
-                "rx.load(folder, problem), or write trained.predict(inputs, problem=problem)."
+                "rx.load(folder, network), or write trained.predict(inputs, problem=network)."
             )
+        return self._predictor_of(known)
+
+    def _predictor_of(self, problem: Any) -> Predictor:
+        if self._is_network(problem):
+            return self._restored(problem)
         check_problem(problem)
         if problem.predictor is None:
             raise ValueError(
@@ -201,15 +213,38 @@ class Trained(Posterior):
             )
         return problem.predictor
 
-    @functools.cached_property
-    def _named_problem(self) -> Any:
-        """The problem of a run of the command line, if it needs no code of the user's."""
+    @property
+    def predicts(self) -> dict[str, Any] | None:
+        """What a network needs to predict again, as plain data: shapes, classes, units."""
+        return self.metadata.resolved.get("predicts")
+
+    def _is_network(self, given: Any) -> bool:
+        is_function = callable(given) and not isinstance(given, Supervised | type)
+        return isinstance(given, Network) or is_function
+
+    def _restored(self, network: Any) -> Predictor:
+        """Return the predictor of a network, by what the folder knows."""
+        from replicax.networks.restored import predictor_of
+
+        if self.predicts is None:
+            raise ValueError(
+                "The folder does not say how its networks predict, because its problem is a loss "
+                "or it is of an earlier version: give the problem instead of the network."
+            )
+        return predictor_of(self.predicts, network)
+
+    @property
+    def _named_network(self) -> Any:
+        """The network of a run of the command line, or its problem in folders that do not say how
+        it predicts; None if it needs code of the user's."""
         from replicax.networks.tasks import Task
 
         task = self.metadata.note.get("task")
-        if not isinstance(task, dict) or any(":" in str(task.get(x)) for x in ("model", "data")):
+        if not isinstance(task, dict) or ":" in str(task.get("model")):
             return None
-        return Task(**task).problem()[0]
+        if self.predicts is not None:
+            return Task(**task).network_again(self.predicts)
+        return None if ":" in str(task.get("data")) else Task(**task).problem()[0]
 
     def problems(self) -> list[str]:
         """Reasons not to trust the run, as sentences."""

@@ -1,5 +1,6 @@
 """Residual networks for small images (He et al., 2016), as the paper's section 5.2 uses them."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ from replicax.nn.network import (
     make_norm,
 )
 
-_WIDTHS = (16, 32, 64)
+WIDTHS = (16, 32, 64)
 _EXPANSION = {"basic": 1, "bottleneck": 4}
 
 
@@ -59,81 +60,101 @@ def resnet(
         raise ValueError(f"depth is {show(depth)}; it must be 6 n + 2, such as 20, 32, 44 or 56.")
     kind = choose("block", block or ("bottleneck" if depth >= 44 else "basic"), _EXPANSION)
     normalise = make_norm(norm, activation)
-    plan = plan_blocks((depth - 2) // 6, kind)
+    blocks = [_block(normalise, *sizes) for sizes in plan_blocks((depth - 2) // 6, kind)]
+    width = WIDTHS[-1] * _EXPANSION[kind]
+    return residual(blocks, normalise, num_channels, width, num_classes, dtype)
+
+
+def residual(
+    blocks: list[Network],
+    normalise: Norm,
+    num_channels: int,
+    width: int,
+    num_classes: int,
+    dtype: Any,
+    norm_last: bool = False,
+) -> Network:
+    """Return a convolution, blocks, and a dense layer of the mean over pixels of `width` channels;
+    a norm comes after the convolution, or after the blocks."""
 
     def init(key: Array) -> tuple[Tree, Tree]:
-        first, last, *keys = jax.random.split(key, len(plan) + 2)
-        params: Tree = {"conv": init_conv(first, 3, num_channels, _WIDTHS[0], normalise.bias)}
-        params["norm"], state = normalise.init(_WIDTHS[0])
-        blocks = [_init_block(k, normalise, *sizes) for k, sizes in zip(keys, plan, strict=True)]
-        params["blocks"] = [block_params for block_params, _ in blocks]
-        params["dense"] = init_dense(last, _WIDTHS[-1] * _EXPANSION[kind], num_classes)
-        return params, {"norm": state, "blocks": [block_state for _, block_state in blocks]}
+        first, last, *keys = jax.random.split(key, len(blocks) + 2)
+        parts = [block.init(key) for block, key in zip(blocks, keys, strict=True)]
+        norm_params, norm_state = normalise.init(width if norm_last else WIDTHS[0])
+        params = {
+            "conv": init_conv(first, 3, num_channels, WIDTHS[0], normalise.bias),
+            "norm": norm_params,
+            "blocks": [block_params for block_params, _ in parts],
+            "dense": init_dense(last, width, num_classes),
+        }
+        return params, {"norm": norm_state, "blocks": [block_state for _, block_state in parts]}
 
     def apply(params: Tree, state: Tree, images: Array, train: bool) -> tuple[Array, Tree]:
-        x = apply_conv(params["conv"], in_precision(images, dtype))
-        x, norm_state = normalise.apply(params["norm"], state["norm"], x, train)
-        states = []
-        parts = zip(plan, params["blocks"], state["blocks"], strict=True)
-        for (_, convs, stride), block_params, block_state in parts:
-            x, new = _apply_block(normalise, block_params, block_state, x, convs, stride, train)
+        x, states = apply_conv(params["conv"], in_precision(images, dtype)), []
+        norm = lambda x: normalise.apply(params["norm"], state["norm"], x, train)  # noqa: E731
+        x, norm_state = (x, None) if norm_last else norm(x)
+        for block, *of_block in zip(blocks, params["blocks"], state["blocks"], strict=True):
+            x, new = block.apply(*of_block, x, train)
             states.append(new)
+        x, norm_state = norm(x) if norm_last else (x, norm_state)
         x = jnp.mean(x.astype(jnp.float32), axis=(1, 2))
         return apply_dense(params["dense"], x), {"norm": norm_state, "blocks": states}
 
     return Network(init, apply)
 
 
-def plan_blocks(blocks_per_stage: int, kind: str) -> list[tuple[int, tuple, int]]:
-    """Return for each block: channels in, (size, channels out) of each convolution, and stride."""
-    plan, num_in = [], _WIDTHS[0]
-    for width in _WIDTHS:
-        num_out = width * _EXPANSION[kind]
-        convs = (
-            ((3, width), (3, width)) if kind == "basic" else ((1, width), (3, width), (1, num_out))
-        )
+def stages(blocks_per_stage: int) -> Iterator[tuple[int, int]]:
+    """Yield width and stride of every block; a stage after the first begins with stride 2."""
+    for width in WIDTHS:
         for block in range(blocks_per_stage):
-            stride = 2 if block == 0 and width != _WIDTHS[0] else 1
-            plan.append((num_in, convs, stride))
-            num_in = num_out
-    return plan
+            yield width, 2 if block == 0 and width != WIDTHS[0] else 1
 
 
-def _init_block(key: Array, normalise: Norm, num_in: int, convs: tuple, stride: int):
-    keys = jax.random.split(key, len(convs) + 1)
-    params: Tree = {"convs": [], "norms": []}
-    state: Tree = {"norms": []}
-    channels = num_in
-    for conv_key, (size, num_out) in zip(keys[1:], convs, strict=True):
-        params["convs"].append(init_conv(conv_key, size, channels, num_out, normalise.bias))
-        _append_norm(params, state, normalise, num_out)
-        channels = num_out
-    if stride != 1 or num_in != channels:
-        params["shortcut"] = init_conv(keys[0], 1, num_in, channels, normalise.bias)
-        _append_norm(params, state, normalise, channels)
-    return params, state
+def plan_blocks(blocks_per_stage: int, kind: str) -> Iterator[tuple[int, tuple, int]]:
+    """Yield for each block: channels in, (size, channels out) of each convolution, and stride."""
+    num_in = WIDTHS[0]
+    for width, stride in stages(blocks_per_stage):
+        basic = ((3, width), (3, width))
+        num_out = width * _EXPANSION[kind]
+        yield num_in, basic if kind == "basic" else ((1, width), (3, width), (1, num_out)), stride
+        num_in = num_out
 
 
-def _append_norm(params: Tree, state: Tree, normalise: Norm, num_channels: int) -> None:
-    norm_params, norm_state = normalise.init(num_channels)
-    params["norms"].append(norm_params)
-    state["norms"].append(norm_state)
-
-
-def _apply_block(
-    normalise: Norm, params: Tree, state: Tree, x: Array, convs: tuple, stride: int, train: bool
-) -> tuple[Array, Tree]:
-    """Compute activation(shortcut(x) + convolutions(x)); the first 3 x 3 one has the stride."""
-    shortcut, states = x, []
+def _block(normalise: Norm, num_in: int, convs: tuple, stride: int) -> Network:
+    """Return activation(shortcut(x) + convolutions(x)); the first 3 x 3 one has the stride."""
     strided = next(layer for layer, (size, _) in enumerate(convs) if size == 3)
-    for layer in range(len(convs)):
-        x = apply_conv(params["convs"][layer], x, stride if layer == strided else 1)
-        norms = params["norms"][layer], state["norms"][layer]
-        x, norm_state = normalise.apply(*norms, x, train, activate=layer < len(convs) - 1)
-        states.append(norm_state)
-    if "shortcut" in params:
-        shortcut = apply_conv(params["shortcut"], shortcut, stride)
-        norms = params["norms"][-1], state["norms"][-1]
-        shortcut, norm_state = normalise.apply(*norms, shortcut, train, activate=False)
-        states.append(norm_state)
-    return normalise.activation(shortcut + x), {"norms": states}
+    num_out = convs[-1][1]
+    has_shortcut = stride != 1 or num_in != num_out
+
+    def init(key: Array) -> tuple[Tree, Tree]:
+        keys = jax.random.split(key, len(convs) + 1)
+        channels = [num_in, *(channels for _, channels in convs)]
+        params: Tree = {
+            "convs": [
+                init_conv(
+                    keys[layer + 1], size, channels[layer], channels[layer + 1], normalise.bias
+                )
+                for layer, (size, _) in enumerate(convs)
+            ]
+        }
+        if has_shortcut:
+            params["shortcut"] = init_conv(keys[0], 1, num_in, num_out, normalise.bias)
+        norms = [normalise.init(n) for n in channels[1:] + [num_out] * has_shortcut]
+        params["norms"] = [norm_params for norm_params, _ in norms]
+        return params, {"norms": [norm_state for _, norm_state in norms]}
+
+    def apply(params: Tree, state: Tree, x: Array, train: bool) -> tuple[Array, Tree]:
+        shortcut, states = x, []
+        for layer in range(len(convs)):
+            x = apply_conv(params["convs"][layer], x, stride if layer == strided else 1)
+            norms = params["norms"][layer], state["norms"][layer]
+            x, norm_state = normalise.apply(*norms, x, train, activate=layer < len(convs) - 1)
+            states.append(norm_state)
+        if has_shortcut:
+            shortcut = apply_conv(params["shortcut"], shortcut, stride)
+            norms = params["norms"][-1], state["norms"][-1]
+            shortcut, norm_state = normalise.apply(*norms, shortcut, train, activate=False)
+            states.append(norm_state)
+        return normalise.activation(shortcut + x), {"norms": states}
+
+    return Network(init, apply)

@@ -123,7 +123,8 @@ def draw_paths(
     axes.grid(False)
     axes.set_xlim(start, total)
     axes.set_ylim(-0.02 * (num_replicas - 1), 1.02 * (num_replicas - 1))
-    axes.set_yticks(np.unique(np.linspace(0, num_replicas - 1, 6).round().astype(int)))
+    few = num_replicas if num_replicas <= 10 else 6
+    axes.set_yticks(np.unique(np.linspace(0, num_replicas - 1, few).round().astype(int)))
     figure_style.legend(axes, loc="lower right", bbox_to_anchor=(1, 1), borderpad=0)
 
 

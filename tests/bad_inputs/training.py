@@ -94,6 +94,16 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "too many rates": ({"learning_rate": (0.1, 0.2, 0.3, 0.4)}, "learning_rate"),
     "rates in words": ({"learning_rate": ("a", "b")}, "learning_rate"),
     "rate auto": ({"learning_rate": "auto"}, "learning_rate"),
+    "rate in words": ({"learning_rate": "fast"}, "learning_rate"),
+    "temperatures as they were written": ({"temperature": (2.0, 1.0)}, "temperature (2.0, 1.0)"),
+    "one temperature of a tempered likelihood": (
+        {"method": "sghmc-pt", "rule": "deterministic", "temperature": 1.0},
+        "temperature sghmc-pt",
+    ),
+    "a tempered likelihood of no temperature": (
+        {"method": rx.Method("own", 0.1, schedule="deo", tempers_likelihood=True)},
+        "temperature own",
+    ),
     "swap rate 0": ({"target_swap_rate": 0}, "target_swap_rate"),
     "swap rate 2": ({"target_swap_rate": 2}, "target_swap_rate"),
     "window 0": ({"window": 0}, "window"),
@@ -253,6 +263,20 @@ LOSSES: dict[str, tuple[dict[str, Any], str]] = {
     "test logits no function": ({"test": TEST._replace(logits=3)}, "logits"),
     "test logits that fail": ({"test": TEST._replace(logits=lambda p, s, x: p["a"])}, "logits"),
 }
+METHODS: dict[str, tuple[dict[str, Any], str]] = {
+    "no name": ({"name": ""}, "name"),
+    "a kernel that is none": ({"kernel": "adam"}, "kernel"),
+    "averages misspelt": ({"averages": "cold"}, "averages coldest"),
+    "rates without a ladder": ({"learning_rate": (0.1, 0.2)}, "learning_rate schedule"),
+    "one network on a ladder": ({"is_single": True, "schedule": "deo"}, "schedule"),
+    "a Gaussian without cycles": ({"averages": "gaussian"}, "averages"),
+    "a Gaussian of some epochs": (
+        {"averages": "gaussian", "rate_schedule": "cyclical", "test_every": 2},
+        "test_every",
+    ),
+    "never tested": ({"test_every": 0}, "test_every"),
+    "a rate schedule of no argument": ({"rate_schedule": lambda: 1.0}, "rate_schedule step"),
+}
 MEANT = [
     Meant(
         "train: temperature 0",
@@ -320,6 +344,7 @@ TASKS: dict[str, tuple[dict[str, Any], str]] = {
     "model misspelt": ({"model": "resnet2O", "data": "digits"}, "model"),
     "a depth that is none": ({"model": "resnet21", "data": "digits"}, "depth"),
     "data misspelt": ({"model": "small", "data": "digit"}, "data"),
+    "a file that is not there": ({"model": "mlp", "data": "rows.npz"}, "rows.npz"),
 }
 ROWS = [
     *crossed("train", train, ("epochs", "num_replicas", "burn_in", "cycle_epochs"), NOT_WHOLE),
@@ -337,6 +362,7 @@ ROWS = [
     *listed("problem", train, PROBLEMS),
     *listed("classification", classify, CLASSES),
     *listed("supervised", supervise, LOSSES),
+    *listed("method", lambda **o: rx.Method(**{"name": "own", **o}), METHODS),
     *listed("task", lambda **o: Task(**o).problem(), TASKS),
     Refused("networks_of: a problem first", lambda: rx.networks_of(PROBLEM, "run"), ("run_dir",)),  # type: ignore
     Refused("networks_of: no run", lambda: rx.networks_of("nowhere", PROBLEM), ("nowhere",)),

@@ -156,6 +156,53 @@ def test_predict_writes_probabilities_and_says_how_sure_they_are(here, capsys, t
     assert "3 networks averaged by logits" in capsys.readouterr().out
 
 
+def test_predict_needs_no_data(copied, capsys, tmp_path, monkeypatch):
+    """The folder knows shapes, classes and normalisation; the model sees a stand-in of the data."""
+    images = np.random.default_rng(0).integers(0, 256, (5, 6, 6, 1)).astype(np.uint8)
+    np.save(tmp_path / "images.npy", images)
+    problem, _ = Task("model.py:dense", "model.py:shades", batch_size=8).problem()
+    wanted = np.exp(rx.load(copied, problem).predict(images))
+    monkeypatch.setattr(Task, "dataset", lambda self: pytest.fail("the data are not there"))
+    capsys.readouterr()
+    run_json(capsys, "predict", copied, tmp_path / "images.npy", "--out", tmp_path / "p.npy")
+    assert np.load(tmp_path / "p.npy") == pytest.approx(wanted, abs=1e-6)
+
+
+def test_real_numbers_from_a_file_to_predictions_without_it(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(40, 2))
+    targets = 300 + 20 * inputs[:, 0] + rng.normal(size=40)
+    np.savez("rows.npz", inputs=inputs, targets=targets)
+    np.save("new.npy", inputs[:7])
+    options = ["--data", "rows.npz", "--model", "mlp-4", "--batch-size", "8", "--replicas", "2"]
+    options += ["--validation", "8", "--noise", "2.5", "--epochs", "6", "--no-progress"]
+    summary = run_json(capsys, "train", *options, "--out", "run")
+    assert summary["likelihood"]["kind"] == "gaussian" and summary["averaged"] == 4
+    Path("rows.npz").unlink()
+    numbers = run_json(capsys, "predict", "run", "new.npy", "--out", "new.npz")
+    trained = rx.load("run")
+    predicted, written = trained.predict(inputs[:7]), np.load("new.npz")
+    assert predicted.mean == pytest.approx(written["mean"]) and np.all(
+        abs(predicted.mean - 300) < 99
+    )
+    assert predicted.sd == pytest.approx(written["sd"]) and np.all(predicted.sd >= 2.5)
+    parts = numbers["uncertainty"]
+    assert numbers["rows"] == 7 and parts["aleatoric"] == pytest.approx(2.5)
+    assert parts["total"] ** 2 == pytest.approx(2.5**2 + parts["epistemic"] ** 2)
+    run_json(capsys, "predict", "run", "new.npy", "--members", "--out", "each.npz")
+    assert np.load("each.npz")["sd"].shape == (4, 7)
+    assert main(["predict", "run", "new.npy"]) == 0
+    assert "Standard deviations, root mean square: total" in capsys.readouterr().out
+    for arguments, sentence in (
+        (["predict", "run", "new.npy", "--out", "a.npy"], "write the name of a .npz file"),
+        (["predict", "run", "new.npy", "--by", "logits"], "--by is 'logits'"),
+        (["evaluate", "run", "--outside", "digits", "--no-figures"], "the run has no classes"),
+        (["resume", "run", "--epochs", "9"], "There is no file"),
+    ):
+        assert sentence in run_failing(capsys, *arguments)
+
+
 def test_predict_refuses_what_is_no_image(here, capsys, tmp_path):
     np.save(tmp_path / "wrong.npy", np.zeros((3, 5, 5, 1), np.uint8))
     (tmp_path / "text.npy").write_text("no array")
@@ -257,6 +304,9 @@ def test_a_run_started_in_python_says_how_to_continue_and_that_works(here, capsy
         ([*TASK, "--data", "model.py:shade"], "Did you mean 'shades'?"),
         ([*TASK, "--data", "modle.py:shades"], "Did you mean 'model.py'?"),
         ([*TASK, "--data", "model.py:fixed"], "it must be an rx.data.Dataset"),
+        ([*TASK, "--data", "rows.npz"], "There is no file"),
+        ([*TINY, "--noise", "0.1"], "--noise is 0.1, and tiny has labels"),
+        ([*TINY, "--likelihood", "student"], "--likelihood is 'student', and tiny has labels"),
         ([*TINY, "--method", "deo-sta"], "Did you mean 'deo-star'?"),
         ([*TINY, "--method", "ensemble", *LADDER[:3]], '"ensemble" has no ladder: give one'),
         ([*TINY, "--method", "cyc-sghmc", *LADDER[:3]], '"cyc-sghmc" has no ladder'),

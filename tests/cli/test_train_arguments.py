@@ -51,7 +51,7 @@ def test_options_reach_the_training(asked):
         --on-nonfinite stop --keep-networks --seed 7 --out elsewhere --no-progress
         --weight-decay 0.01 --unit total --kernel sgld --rate-schedule cosine --warmup-epochs 1
         --clip-norm 2 --schedule seo --rule deterministic --swap-every 3 --no-adapt
-        --average-rungs 2 --settle-epochs 0.5 --validation 8
+        --average-rungs 2 --settle-epochs 0.5 --validation 8 --keep-averaged 7
     """
     main(["train", *TASK, *options.split()])
     expected = {"method": "deo", "num_replicas": 4, "epochs": 7, "learning_rate": (0.01, 0.1),
@@ -60,8 +60,8 @@ def test_options_reach_the_training(asked):
                 "schedule": "seo", "rule": "deterministic", "swap_every": 3, "adapt": False,
                 "average_rungs": 2, "settle_epochs": 0.5, "swap_energy": "batch",
                 "cycle_epochs": 9, "burn_in": 2, "on_swap": "reset", "on_nonfinite": "stop",
-                "keep_networks": True, "average_starts": False, "seed": 7, "progress": False,
-                "run_dir": Path("elsewhere")}  # fmt: skip
+                "keep_networks": True, "keep_averaged": 7, "average_starts": False, "seed": 7,
+                "progress": False, "run_dir": Path("elsewhere")}  # fmt: skip
     assert {name: asked[name] for name in expected} == expected
     problem, _ = asked.pop("args")
     assert (problem.unit, problem.num_rows, problem.steps_per_epoch) == ("total", 24, 3)

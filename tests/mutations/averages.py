@@ -49,6 +49,11 @@ EVALUATE = mutations_of(
         _PREDICTED,
     ),
     (
+        "number = 1 + round(float(averages.sampled.weight) / max(float(weight.sum()), 1.0))",
+        "number = epoch",
+        "networks/test_evaluate.py::test_epochs_without_a_pick_take_no_room",
+    ),
+    (
         '"starts": averages.starts}',
         '"starts": averages.sampled}',
         "networks/test_training_runs.py::test_start_networks_are_averaged_apart",

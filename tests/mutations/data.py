@@ -86,4 +86,30 @@ CONVERSIONS = mutations_of(
     ("if low < 0 or high >= num_classes:", "if low < 0 or high > num_classes:", _REFUSED),
 )
 
-MUTATIONS = [*AUGMENT, *CONVERSIONS]
+_TABLE = "data/test_table.py::{}"
+
+TABLES = mutations_of(
+    "data/table.py",
+    (
+        "train=(inputs[~held], outcomes[~held])",
+        "train=self.train",
+        _TABLE.format("test_rows_are_held_out"),
+    ),
+    (
+        "shades.std(axis=0)",
+        "shades.mean(axis=0)",
+        _TABLE.format("test_images_of_bytes_become_a_data_set"),
+    ),
+    (
+        'if "inputs" not in arrays or len(kinds) != 1:',
+        'if "inputs" not in arrays:',
+        _TABLE.format("test_what_is_no_table_is_refused"),
+    ),
+    (
+        "int(outcomes.max()) + 1 if",
+        "int(outcomes.max()) if",
+        _TABLE.format("test_names_say_what_is_learnt"),
+    ),
+)
+
+MUTATIONS = [*AUGMENT, *CONVERSIONS, *TABLES]

@@ -139,7 +139,7 @@ MUTATIONS = [
             "logsumexp(members, axis=0, b=weights[:, None, None])",
             "logsumexp(members, axis=0, b=1 / len(members))",
         ),
-        ("return members, given / given.sum()", "return members, given"),
+        ("return given / given.sum()", "return given"),
     ),
     *killed_by(
         "networks/test_regression.py::test_noise_of_the_network_and_several_targets",
@@ -160,13 +160,26 @@ MUTATIONS = [
     ),
     *killed_by(
         "networks/test_regression.py::test_the_energy_is_that_of_the_exact_posterior[True]",
-        "networks/regression.py",
+        "networks/standard.py",
         ("(targets - centre) / spread).astype", "(targets - centre)).astype"),
     ),
     *killed_by(
         "networks/test_regression.py::test_equal_targets_have_a_spread_of_one",
-        "networks/regression.py",
+        "networks/standard.py",
         ("np.where(differ, targets.std(axis=0), 1.0)", "targets.std(axis=0)"),
+    ),
+    *killed_by(
+        "networks/test_regression.py::test_a_source_is_standardised_as_one_says",
+        "networks/standard.py",
+        ("return inputs, standard(targets, centre, spread)", "return inputs, targets"),
+        ("or not np.isfinite(targets).all():", "or False:"),
+        ("if targets.shape[1] != len(centre)", "if False"),
+    ),
+    *killed_by(
+        "networks/test_regression.py::test_moments_that_are_given",
+        "networks/standard.py",
+        ("and (spread > 0).all()", "and True"),
+        ("if len(centre) != targets.shape[1]:", "if False:"),
     ),
     *killed_by(
         "networks/test_regression.py::test_networks_know_whether_they_are_trained",

@@ -24,6 +24,7 @@ _DRAWN = f"{_OPTIONS}::test_draws_and_history_are_those_at_the_end_of_an_epoch"
 _LAW = "networks/test_tempered.py::test_every_rung_samples_prior_times_tempered_likelihood[full]"
 _POSED = "networks/test_tempered.py::test_energies_are_in_the_unit_of_the_posterior"
 _GROUPS = "networks/test_weight_decay.py::test_each_group_has_its_own"
+_ARRIVAL = "networks/test_choices.py::test_rates_fall_after_an_arrival_at_the_cold_end"
 _SILENCE = "networks/test_silence.py"
 _IN_TIME = "networks/test_choices.py::test_rates_change_in_time_as_their_names_say"
 _CLIPPED = "networks/test_choices.py::test_gradients_are_cut_to_their_greatest_length"
@@ -65,8 +66,8 @@ CLASSIFICATION = mutations_of(
         "networks/test_classification_sources.py::test_one_hot_labels_and_bytes_are_taken",
     ),
     (
-        "augmentation(mean, std) if augment else None",
-        "augmentation(mean, std) if not augment else None",
+        "if pixels and augment else None",
+        "if pixels and not augment else None",
         _AUGMENTED,
     ),
     ("augment: bool = True,", "augment: bool = False,", _AUGMENTED),
@@ -299,6 +300,47 @@ CHOICES = [
             "if method.picks:",
             "if False:",
             f"{_SILENCE}::test_a_burn_in_after_the_last_average_is_refused",
+        ),
+        (
+            "tested = range(options.test_every, options.run_epochs + 1, options.test_every)",
+            "tested = range(1, options.run_epochs + 1)",
+            f"{_SILENCE}::test_a_burn_in_after_the_last_average_is_refused",
+        ),
+    ),
+    *mutations_of(
+        "networks/problems.py",
+        (
+            "worse = np.flatnonzero(nll[-1] > _WORSE * np.log(classes))",
+            "worse = np.flatnonzero(nll[-1] > _WORSE + np.log(classes))",
+            f"{_SILENCE}::test_networks_that_are_worse_than_a_guess_are_a_problem",
+        ),
+    ),
+    *mutations_of(
+        "networks/arrival.py",
+        ("jnp.where(is_cold(rung), since + 1, 0)", "since + 1", _ARRIVAL),
+        ("jnp.where(is_cold(rung), factor(since), 1.0)", "factor(since)", _ARRIVAL),
+        (
+            "optax.cosine_decay_schedule(1.0, settle_steps, _FINAL)",
+            "optax.cosine_decay_schedule(1.0, settle_steps)",
+            _ARRIVAL,
+        ),
+        ("keeps_time=True", "keeps_time=False", _ARRIVAL),
+    ),
+    *mutations_of(
+        "networks/options.py",
+        (
+            "cold, steps = np.min(self.posed(problem).learning_rate(self.rates))",
+            "cold, steps = np.min(self.rates)",
+            _ARRIVAL,
+        ),
+    ),
+    *mutations_of(
+        "networks/option_checks.py",
+        (
+            "if options.base.tempers_likelihood and (not numbers.ndim or not numbers.all()):",
+            "if False:",
+            "bad_inputs/test_table.py::test_bad_input_gets_a_sentence"
+            "[train: one temperature of a tempered likelihood]",
         ),
     ),
 ]

@@ -105,6 +105,9 @@ NETWORKS = [
     *mutations_of(
         "nn/resnet.py",
         ("return normalise.activation(shortcut + x),", "return jax.nn.relu(shortcut + x),", _FRN),
+        ("x, norm_state = norm(x) if norm_last else", "x, norm_state =", _WIDE),
+        ("x, norm_state = (x, None) if norm_last else norm(x)", "norm_state = norm(x)[1]", _FRN),
+        ("yield width, 2 if block == 0 and width", "yield width, 2 if block == 1 and width", _WIDE),
     ),
     *mutations_of(
         "nn/wide_resnet.py",
@@ -113,11 +116,7 @@ NETWORKS = [
             'apply_conv(params["shortcut"], x, stride)',
             _WIDE,
         ),
-        (
-            'x, norm_state = normalise.apply(params["norm"], state["norm"], x, train)',
-            'norm_state = state["norm"]',
-            _WIDE,
-        ),
+        ("num_classes, dtype, norm_last=True)", "num_classes, dtype)", _WIDE),
     ),
 ]
 

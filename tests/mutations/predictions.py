@@ -4,8 +4,14 @@ from mutations import mutations_of
 
 _EVALUATION = "networks/test_evaluate.py::test_an_evaluation_by_hand"
 _SPACED = "networks/test_kept.py::test_kept_networks_are_evenly_spaced_and_few"
-_NUMBERED = "networks/test_kept.py::test_picks_are_numbered_alike_from_any_epoch_on"
+_PART = "networks/test_kept.py::test_of_a_pick_above_the_limit_a_part_is_kept"
 _PIECES = "networks/test_trained_predict.py::test_pieces_are_padded_and_compiled_once"
+_FLOATS = "networks/test_trained_predict.py::test_floats_and_bytes_are_not_the_same"
+_COPY = (
+    "networks/test_trained_predict.py::test_a_copy_and_a_folder_predict_once_they_have_the_network"
+)
+_ALONE = "networks/test_regression.py::test_a_folder_predicts_with_the_network_alone[{}]"
+_SPLIT = "networks/test_regression.py::test_standard_deviations_split_into_noise_and_spread"
 _GREY = "networks/test_trained_predict.py::test_shades_of_grey_are_recognised"
 
 KEPT = mutations_of(
@@ -22,8 +28,8 @@ KEPT = mutations_of(
         "networks/test_kept.py::test_rungs_that_take_turns_are_kept_alike",
     ),
     ("kept = pick % stride[-1] == 0", "kept = pick > 0", _SPACED),
-    ("number += bool(np.any(weight > 0))", "number += 1", _NUMBERED),
-    ("for tested in range(epoch_before + every,", "for tested in range(epoch,", _NUMBERED),
+    ("count = min(self.limit, len(weights))", "count = self.limit and len(weights)", _PART),
+    ('"bytes": _pack(points())[:count],', '"bytes": _pack(points())[-count:],', _PART),
     (
         "limit = min(limit, max(1, MAX_BYTES // max(num_bytes, 1)))",
         "pass",
@@ -50,11 +56,20 @@ PREDICTIONS = [
     *mutations_of(
         "networks/inputs.py",
         ("factor = _WHITE if high <= 1 else 1", "factor = 1", _GREY),
+        ("jnp.floating) and given.dtype == np.uint8:", "jnp.floating) and False:", _FLOATS),
+        ('and given.dtype.kind in "biufV":', "and True:", _FLOATS),
         (
             "if given.shape[1:] != row.shape:",
             "if given.ndim != len(row.shape) + 1:",
             "networks/test_trained_predict.py::test_inputs_that_do_not_fit_are_refused",
         ),
+    ),
+    *mutations_of(
+        "networks/restored.py",
+        ('law.num_classes, like, content["pixels"])', "law.num_classes, like)", _COPY),
+        ("like = row_of(content)", "like = None", _COPY, _ALONE.format("learned")),
+        ('2 if content["noise"] == "network" else 1', "1", _ALONE.format("network")),
+        ('content["noise"], like)', '"learned", like)', _ALONE.format("8.0")),
     ),
     *mutations_of(
         "networks/likelihoods/classes.py",
@@ -79,6 +94,8 @@ UNCERTAINTY = [
             _ENTROPIES,
         ),
         ("logsumexp(members, axis=0, b=weights[:, None, None])", "members[0]", _ENTROPIES),
+        ("noise = np.tensordot(shares, sd**2, 1)", "noise = np.tensordot(shares, sd, 1)", _SPLIT),
+        ("np.tensordot(shares, mean, 1)) ** 2, 1)", "mean.mean(axis=0)) ** 2, 1)", _SPLIT),
         (".sum(axis=-1) / 2))", ".sum(axis=-1)))", _AGREED),
         ("one.argmax(axis=-1) == other", "one.argmin(axis=-1) == other", _AGREED),
         (
@@ -126,7 +143,7 @@ REGRESSION = [
     ),
     *mutations_of(
         "networks/regression.py",
-        ("return _Noise((noise / spread)", "return _Noise((noise * np.ones_like(spread))", _EXACT),
+        ("_Noise(tuple((noise / spread)", "_Noise(tuple((noise + 0 * spread)", _EXACT),
         (
             "jnp.sum(law.log_density(predicted, targets), axis=-1)",
             "law.log_density(predicted, targets)",

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from replicax.networks import evaluate
+from replicax.networks.cold_part import ColdPart
+from replicax.networks.kept import Keeper
 from replicax.networks.problem import Test, supervised
 from replicax.run.rows import Carry
 
@@ -28,6 +30,24 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return shifted / shifted.sum(axis=-1, keepdims=True)
 
 
+def carry() -> Any:
+    """Replica 1 is on rung 0."""
+    points = jnp.asarray(PARAMS)[None], jnp.zeros((1, 2))
+    return Carry(SimpleNamespace(points=points, replica_at=jnp.array([[1, 0]])), None)  # type: ignore
+
+
+def test_epochs_without_a_pick_take_no_room() -> None:
+    """Nobody has settled in the first five epochs: the two picks that follow are both kept."""
+    weights = lambda epoch, num_replicas: np.eye(num_replicas)[0]  # noqa: E731
+    made = evaluate.build(problem(), weights, 1, None, Keeper(2), ColdPart(1, 4), 2)
+    averages, kept = made.state, []
+    for epoch in range(1, 8):
+        averages = averages._replace(stay=np.array([9, 9 if epoch > 5 else 3]))
+        averages, _, rows = made.evaluate(averages, carry())
+        kept += [(epoch, *rows["pick"], *rows["stride"])] if rows else []
+    assert kept == [(6, 1, 1), (7, 2, 1)] and float(averages.sampled.weight) == 2
+
+
 @pytest.mark.parametrize("batch", [500, 4])
 def test_an_evaluation_by_hand(batch: int, monkeypatch) -> None:
     """Replica 1 is on rung 0. All images at once, or two batches of four with one filled up."""
@@ -39,10 +59,8 @@ def test_an_evaluation_by_hand(batch: int, monkeypatch) -> None:
         return np.array([1.0, 0.0] if epoch == 5 else [2.0, 1.0])
 
     made = evaluate.build(problem(), weights, every=5)
-    points = jnp.asarray(PARAMS)[None], jnp.zeros((1, 2))
-    state = SimpleNamespace(points=points, replica_at=jnp.array([[1, 0]]))
-    averages, first, _ = made.evaluate(made.state, Carry(state, None))  # type: ignore
-    averages, second, _ = made.evaluate(averages, Carry(state, None))  # type: ignore
+    averages, first, _ = made.evaluate(made.state, carry())
+    averages, second, _ = made.evaluate(averages, carry())
     assert asked == [(5, 2), (10, 2)] and int(averages.count) == 2
 
     by_rung = (INPUTS * PARAMS[[1, 0], None]).astype(float)

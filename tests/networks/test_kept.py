@@ -43,7 +43,7 @@ def test_kept_networks_are_evenly_spaced_and_few(limit: int, members: int) -> No
         networks = read(write(Keeper(limit), num_picks, members))
         assert networks is not None
         picks = np.unique(networks.params["w"])
-        assert len(networks.weight) == members * len(picks) <= max(limit, members)
+        assert len(networks.weight) == members * len(picks) <= limit
         assert len(picks) >= min(num_picks, most) // 2
         assert_array_equal(picks, picks[0] * np.arange(1, len(picks) + 1))
         assert picks[-1] > num_picks - 2 * picks[0], "the newest are among them"
@@ -62,6 +62,19 @@ def test_rungs_that_take_turns_are_kept_alike(limit: int, turns: int) -> None:
         picks = networks.params["w"][:, 0].astype(int)
         counts = np.bincount(picks % turns, minlength=turns)
         assert counts.max() - counts.min() <= 1 and len(picks) >= min(limit, turns)
+
+
+def test_of_a_pick_above_the_limit_a_part_is_kept() -> None:
+    """Ten networks are drawn from a Gaussian at once; the limit holds for them, too."""
+    for num_picks in (1, 2, 5):
+        networks = read(write(Keeper(4), num_picks, members=10))
+        assert networks is not None and len(networks.weight) == 4
+        assert_array_equal(networks.rung, np.arange(4))
+        assert len(np.unique(networks.params["w"])) == 1
+    points = {"w": np.arange(10, dtype=np.float32)[:, None]}, {}
+    drawn = read([Keeper(4).rows(1, 7, np.ones(10), np.full(10, -1), lambda: points)])
+    assert drawn is not None
+    assert_array_equal(drawn.params["w"][:, 0], np.arange(4))
 
 
 def test_all_are_kept_while_there_is_room() -> None:
@@ -112,14 +125,3 @@ def _first(tree: Any) -> Any:
     import jax
 
     return jax.tree.map(lambda leaf: leaf[0], tree)
-
-
-def test_picks_are_numbered_alike_from_any_epoch_on() -> None:
-    weights = lambda epoch, count: np.full(count, float(epoch % 3 == 0))  # noqa: E731
-    straight = kept.numbered(weights, 2)
-    numbers = [straight(epoch, 2)[1] for epoch in range(2, 40, 2)]
-    assert numbers == [epoch // 6 for epoch in range(2, 40, 2)]
-    for start in range(2, 40, 2):
-        weight, number = kept.numbered(weights, 2)(start, 2)
-        assert number == numbers[start // 2 - 1]
-        assert_array_equal(weight, weights(start, 2))

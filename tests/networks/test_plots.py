@@ -82,8 +82,13 @@ def test_colours_run_from_cold_to_hot(figures):
     assert cold[2] > hot[2] and cold[0] < hot[0]  # blue, yellow
 
 
+def test_colours_have_a_key(figures):
+    for name, label in (("ladder", "rung (0 = coldest)"), ("exchange", "pair (0 = coldest)")):
+        assert any(axes.get_ylabel() == label for axes in figures[name].axes), name
+
+
 def test_ladder_is_the_history_by_epoch(trained, figures):
-    rates, buffer = figures["ladder"].axes
+    rates, buffer, _ = figures["ladder"].axes
     for rung, line in enumerate(rates.get_lines()):
         assert_array_equal(line.get_xdata(), np.arange(1, EPOCHS + 1))
         assert_allclose(line.get_ydata(), trained.history["learning_rate"][0, :, rung])
@@ -96,13 +101,14 @@ def test_ladder_is_per_mean_loss_in_either_unit(trained, figures):
     total = run(problem=tiny_problem(unit="total"), **EXCHANGING | {"epochs": EPOCHS, "burn_in": 2})
     ratio = trained.learning_rates / total.learning_rates
     assert_allclose(ratio, 32, rtol=1e-4)  # the records themselves differ
-    for one, other in zip(total.plot()["ladder"].axes, figures["ladder"].axes, strict=True):
+    both = total.plot()["ladder"].axes[:2], figures["ladder"].axes[:2]
+    for one, other in zip(*both, strict=True):
         for line, expected in zip(one.get_lines(), other.get_lines(), strict=True):
             assert_allclose(line.get_ydata(), expected.get_ydata(), rtol=1e-4, atol=1e-6)
 
 
 def test_exchange_shows_both_rates_and_the_index_process(trained, figures):
-    over_time, verdicts, swaps, paths = figures["exchange"].axes
+    over_time, verdicts, swaps, paths, _ = figures["exchange"].axes
     assert_allclose(verdicts.collections[0].get_offsets()[:, 1], trained.verdict_rate[0])
     assert_allclose(swaps.collections[0].get_offsets()[:, 1], trained.window_swap_rate[0])
     assert named(over_time, "target 0.3").get_ydata() == [0.3, 0.3]
@@ -167,7 +173,7 @@ def test_one_epoch(trained, tmp_path):
     lengths = {"epochs": 1, "history": 1, "steps": 4, "draws": 1}
     plotted = alter(trained, lengths, {"step": np.array(4)}).plot(tmp_path)
     assert list(plotted) == ALL
-    assert plotted["exchange"].axes[-1].get_xlabel() == "step"
+    assert plotted["exchange"].axes[3].get_xlabel() == "step"
 
 
 def test_no_epoch_no_figure(trained, tmp_path):

@@ -1,5 +1,6 @@
 """Regression: densities, the exact posterior of a linear model, and a training."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 import replicax as rx
 from replicax.networks import evaluate
-from replicax.networks.likelihoods import Gaussian, Student, from_json
+from replicax.networks.likelihoods import Gaussian, Prediction, Student, from_json
 from replicax.networks.likelihoods.real import coverage
 from replicax.networks.regression import _as_noise
 from replicax.networks.report import build_page
+from replicax.networks.restored import num_outputs, predictor_of
 from replicax.networks.train import train
 from replicax.nn.network import Network, apply_dense, init_dense
 from replicax.run.batches import EpochBatches
@@ -257,6 +259,7 @@ def test_a_training_with_learned_noise(tmp_path: Path) -> None:
     assert run.epochs["rmse"].shape == (30, 2)
     last = run.epochs["average_nll_probabilities"][-1]
     assert metrics.nll == pytest.approx(last, rel=1e-5)
+    assert rx.load(folder, network).predict(TEST[0]).sd.tolist() == predicted.sd.tolist()  # type: ignore
     loaded: Any = rx.load(folder, problem)
     np.testing.assert_array_equal(loaded.predict(TEST[0]).mean, predicted.mean)
     assert loaded.metrics() == metrics
@@ -273,6 +276,111 @@ def test_a_training_with_learned_noise(tmp_path: Path) -> None:
         run.log_probabilities()
     with pytest.raises(ValueError, match="by is 'logits'; it must be one of probabilities"):
         run.predict(TEST[0], by="logits")
+
+
+def two(params: Any, inputs: Any) -> Any:
+    """Two targets and the log of the noise of each."""
+    return inputs @ params
+
+
+@pytest.mark.parametrize("noise", [NOISE, "learned", "network"])
+def test_a_folder_predicts_with_the_network_alone(noise: Any) -> None:
+    """Units, noise and shapes come from its plain data, of the right number of outputs."""
+    targets = np.stack([DATA[1], 3 * DATA[1] + 7], axis=1)
+    law: Any = {"likelihood": "student"} if noise == "learned" else {}
+    problem = rx.regression(two, (DATA[0], targets), batch_size=30, noise=noise, **law)
+    content = json.loads(json.dumps(problem.describe()["predicts"]))
+    again = predictor_of(content, two)
+    count = num_outputs(content)
+    assert count == (4 if noise == "network" else 2)
+    points: Any = jnp.asarray(RNG.normal(size=(5, 3, count)), jnp.float32), {}
+    if noise == "learned":
+        points = {"network": points[0], "log_noise": 0.1 * jnp.arange(10.0).reshape(5, 2)}, {}
+    wanted, found = (
+        made.predict(points, np.ones(5), TEST[0][:6], by="probabilities")
+        for made in (problem.predictor, again)
+    )
+    assert_array_equal(found.mean, wanted.mean)
+    assert_array_equal(found.sd, wanted.sd)
+    with pytest.raises(ValueError, match=r"the network takes \(row, 3\)"):
+        again.predict(points, np.ones(5), TEST[0][:, :2], by="probabilities")
+
+
+@pytest.mark.slow
+def test_tempered_sghmc_samples_the_exact_posterior_of_a_linear_network() -> None:
+    """Mean and sd of weights and of predictions; seed and bounds were set before the first run.
+
+    With some 500 effective draws sds are known to 3 %, and mini-batches heat a little.
+    """
+    problem = rx.regression(line, DATA, batch_size=20, noise=NOISE, test=TEST, weight_decay=DECAY)
+    options: Any = {"method": "sghmc-pt", "temperature": (1.0, 4.0), "num_replicas": 3}
+    options |= {"epochs": 4000, "burn_in": 400, "learning_rate": 0.001, "keep_averaged": 4000}
+    run = train(problem, lambda key: (jax.random.normal(key, (3,)), {}), **options, progress=False)
+    mean, covariance, centre, spread = exact_posterior(True)
+    draws, sd = np.asarray(run.networks.params, float), np.sqrt(np.diag(covariance))
+    assert np.all(np.abs(draws.mean(axis=0) - mean) < 0.25 * sd)
+    assert_allclose(draws.std(axis=0), sd, rtol=0.15)
+    inputs = TEST[0].astype(float)
+    epistemic = spread * np.sqrt(np.einsum("ri,ij,rj->r", inputs, covariance, inputs))
+    predicted = run.predict(TEST[0])
+    assert np.all(np.abs(predicted.mean - centre - spread * inputs @ mean) < 0.3 * epistemic)
+    parts = rx.predict.uncertainty(run.predict(TEST[0], members=True))
+    assert_allclose(parts.epistemic, epistemic, rtol=0.15)
+    assert_allclose(parts.aleatoric, NOISE, rtol=1e-5)
+    assert_allclose(predicted.sd, np.sqrt(NOISE**2 + epistemic**2), rtol=0.02)
+    exact = scipy.stats.norm(centre + spread * inputs @ mean, np.sqrt(NOISE**2 + epistemic**2))
+    wanted = coverage(exact.cdf(TEST[1]), [0.9])
+    assert abs(run.metrics().coverage_90 - wanted[0]) < 0.02
+    assert np.all(run.verdict_rate > 0.05), "rungs must exchange"
+
+
+class Rows:
+    """A source of batches of ten rows."""
+
+    def __init__(self, targets: np.ndarray = DATA[1]) -> None:
+        self.targets = targets
+
+    def __iter__(self) -> Any:
+        for start in range(0, NUM_ROWS, 10):
+            yield DATA[0][start : start + 10], self.targets[start : start + 10]
+
+
+def test_a_source_is_standardised_as_one_says() -> None:
+    mean, sd = DATA[1].mean(), DATA[1].std()
+    stream = {"batch_size": 10, "num_rows": NUM_ROWS, "noise": NOISE}
+    problem = rx.regression(line, Rows(), standardise=(mean, sd), test=TEST, **stream)
+    whole = rx.regression(line, DATA, batch_size=10, noise=NOISE)
+    assert (
+        problem.steps_per_epoch == 6 and problem.predictor.likelihood == whole.predictor.likelihood
+    )  # type: ignore
+    inputs, targets = problem.batches.first(jax.random.key(0))
+    assert_array_equal(inputs, DATA[0][:10])
+    assert_array_equal(targets, whole.batches.data[1][:10])  # type: ignore
+    with pytest.raises(
+        ValueError, match=r"write standardise=\(mean, sd\) of the targets, or False"
+    ):
+        rx.regression(line, Rows(), **stream)
+    for wrong in (np.stack([DATA[1]] * 2, 1), DATA[1] * np.nan):
+        with pytest.raises(ValueError, match="give 1 finite ones for each row"):
+            rx.regression(line, Rows(wrong), standardise=False, **stream).batches.first(
+                jax.random.key(0)
+            )
+
+
+def test_moments_that_are_given() -> None:
+    given = rx.regression(line, DATA, batch_size=10, standardise=(400.0, 50.0))
+    assert_allclose(given.batches.data[1][:, 0], (DATA[1] - 400) / 50, rtol=1e-5)  # type: ignore
+    for wrong in ((1.0,), (0.0, 0.0), (1.0, -2.0), ("a", "b"), ((1, 2), (3, 4)), (np.nan, 1.0)):
+        with pytest.raises(ValueError, match="standardise"):
+            rx.regression(line, DATA, batch_size=10, standardise=wrong)  # type: ignore[arg-type]
+
+
+def test_standard_deviations_split_into_noise_and_spread() -> None:
+    members = Prediction(np.array([[1.0, 2.0], [3.0, 2.0]]), np.array([[1.0, 0.5], [2.0, 0.5]]))
+    parts = rx.predict.uncertainty(members, [3.0, 1.0])
+    assert_allclose(parts.aleatoric, np.sqrt([0.75 * 1 + 0.25 * 4, 0.25]))
+    assert_allclose(parts.epistemic, [np.sqrt(0.75 * 0.25 + 0.25 * 2.25), 0.0])
+    assert_allclose(parts.total**2, parts.aleatoric**2 + parts.epistemic**2)
 
 
 def test_starts_get_the_noise_wherever_they_come_from() -> None:

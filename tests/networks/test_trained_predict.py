@@ -15,6 +15,7 @@ from tiny_networks import EXCHANGING, NETWORK, tiny_data, tiny_problem
 
 import replicax as rx
 from replicax.networks import kept, predictor
+from replicax.networks.inputs import as_inputs
 from replicax.networks.report import build_page
 from replicax.networks.summary import render
 from replicax.networks.train import train
@@ -28,6 +29,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "sgld": {"epochs": 10, "num_replicas": 2, "progress": False},
     "cyc-sghmc": {"epochs": 20, "num_replicas": 2, "cycle_epochs": 14, "progress": False},
     "cyc-swag": {"epochs": 20, "num_replicas": 2, "cycle_epochs": 14, "progress": False},
+    "deo": EXCHANGING | {"epochs": 8, "window": None, "average_rungs": 3},
+    "deo-star settled": EXCHANGING | {"epochs": 9, "average_rungs": 2, "settle_epochs": 1.25},
+    "deo-star from starts": EXCHANGING | {"epochs": 6, "average_starts": True},
 }
 
 
@@ -54,7 +58,7 @@ def test_the_test_is_predicted_as_it_was_judged(trained: rx.Trained) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "deo-star"])
 def test_every_method_predicts_with_what_it_averages(method: str, tmp_path: Path) -> None:
-    options = METHODS[method] | {"method": method, "burn_in": 3}
+    options = METHODS[method] | {"method": method.partition(" ")[0], "burn_in": 3}
     run = train(PROBLEM, NETWORK.init, **options, run_dir=tmp_path / "run")
     same_as_the_test(run)
     assert run.networks.epoch.min() > 3
@@ -97,11 +101,16 @@ def test_a_copy_and_a_folder_predict_once_they_have_the_network(
     assert trained.run_dir is not None
     for folder in (tmp_path / "copy", trained.run_dir):
         loaded: Any = rx.load(folder)
-        with pytest.raises(ValueError, match=r"rx.load\(folder, problem\)"):
+        with pytest.raises(ValueError, match=r"rx.load\(folder, network\)"):
             loaded.predict(IMAGES)
         assert_array_equal(loaded.predict(IMAGES, problem=PROBLEM), wanted)
-        with_problem: Any = rx.load(folder, PROBLEM)
-        assert_array_equal(with_problem.predict(IMAGES), wanted)
+        for given in (PROBLEM, NETWORK):  # the network alone needs no data
+            again: Any = rx.load(folder, given)
+            assert_array_equal(again.predict(IMAGES), wanted)
+            with pytest.raises(ValueError, match=r"the network takes \(row, 6, 6, 1\)"):
+                again.predict(IMAGES[:, 1:])
+        with pytest.raises(ValueError, match="The network is a function; give an rx.nn.Network"):
+            loaded.predict(IMAGES, problem=lambda params, inputs: inputs)
 
 
 def test_few_networks_are_kept_evenly_spaced(trained: rx.Trained) -> None:
@@ -130,6 +139,17 @@ WRONG = {
     "a dict": ({"images": IMAGES}, "takes one array"),
     "nothing": (None, "are None; give arrays"),
 }
+
+
+def test_floats_and_bytes_are_not_the_same() -> None:
+    """Of a network of floats, bytes are refused, and lists are taken as arrays."""
+    row = jax.ShapeDtypeStruct((2,), jnp.float32)
+    assert as_inputs([[1, 2], [3, 4]], row).dtype == np.float32
+    assert as_inputs(np.ones((1, 2), bool), row).dtype == np.float32
+    with pytest.raises(ValueError, match="uint8, and the network was trained on float32"):
+        as_inputs(np.ones((1, 2), np.uint8), row)
+    with pytest.raises(ValueError, match="The inputs are complex128"):
+        as_inputs(np.ones((1, 2), complex), row)
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -162,7 +182,10 @@ def test_what_cannot_be_asked_for_is_refused(trained: rx.Trained, monkeypatch) -
         pytest.raises(ValueError, match="more epochs than burn_in"),
     ):
         patch.setitem(trained._records.final, "average.weight", np.zeros(()))
-        rx.Trained(trained._records, None, PROBLEM).predict(IMAGES)
+        unpicked = rx.Trained(trained._records, None, PROBLEM)
+        with pytest.raises(ValueError, match="No network has joined the average yet"):
+            unpicked.metrics()
+        unpicked.predict(IMAGES)
 
 
 def test_a_loss_predicts_with_its_logits(trained: rx.Trained) -> None:
@@ -178,6 +201,7 @@ def test_a_loss_predicts_with_its_logits(trained: rx.Trained) -> None:
     other = rx.supervised(loss_fn, rows, batch_size=2, logits=lambda params, state, x: params["a"])
     with pytest.raises(ValueError, match="The network fails"):
         trained.predict(IMAGES, problem=other)
+    assert problem.describe()["predicts"] is None, "a loss does not tell it"
 
 
 def test_a_problem_without_a_test_is_trained_and_predicts(trained: rx.Trained) -> None:

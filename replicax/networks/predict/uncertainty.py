@@ -23,11 +23,11 @@ from replicax.networks.predict.checks import check_log_probs
 
 
 class Uncertainty(NamedTuple):
-    """Entropies in nats, by image."""
+    """Entropies in nats, by image; of real numbers standard deviations, by row."""
 
     total: np.ndarray  # (image,) of the average
-    aleatoric: np.ndarray  # (image,) the mean of the networks'
-    epistemic: np.ndarray  # (image,) their difference, the mutual information
+    aleatoric: np.ndarray  # (image,) the mean of the networks', or of their variances
+    epistemic: np.ndarray  # (image,) the rest: mutual information, or the spread of their means
 
 
 def entropy(log_probs: Any) -> np.ndarray:
@@ -38,16 +38,29 @@ def entropy(log_probs: Any) -> np.ndarray:
 def uncertainty(member_log_probs: Any, weights: Any = None) -> Uncertainty:
     """Return total, aleatoric and epistemic entropy of an average over networks.
 
+    Of real numbers these are standard deviations, the noise and the spread of the means, whose
+    squares add up to that of the total.
+
     Args:
         member_log_probs: of every network, as `trained.predict(inputs, members=True)` returns them
-            (network, image, class).
+            (network, image, class); or their mean and sd (network, row).
         weights: of the networks in the average; equal ones by default.
     """
+    if isinstance(member_log_probs, tuple) and hasattr(member_log_probs, "sd"):
+        return _of_numbers(member_log_probs, weights)
     members, weights = _check_members(member_log_probs, weights)
     total = entropy(_average(members, weights))
     aleatoric = np.tensordot(weights, entr(np.exp(members)).sum(axis=-1), 1)
     # Rounding may leave a mutual information, which is never negative, slightly below 0.
     return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0.0))
+
+
+def _of_numbers(members: Any, weights: Any) -> Uncertainty:
+    mean, sd = (np.asarray(part, float) for part in members)
+    shares = _check_weights(len(mean), weights)
+    noise = np.tensordot(shares, sd**2, 1)
+    spread = np.tensordot(shares, (mean - np.tensordot(shares, mean, 1)) ** 2, 1)
+    return Uncertainty(np.sqrt(noise + spread), np.sqrt(noise), np.sqrt(spread))
 
 
 def mutual_information(member_log_probs: Any, weights: Any = None) -> np.ndarray:
@@ -144,18 +157,22 @@ def _check_members(member_log_probs: Any, weights: Any) -> tuple[np.ndarray, np.
             "image, class), as trained.predict(inputs, members=True) returns them."
         )
     members = np.stack([check_log_probs(one) for one in member_log_probs])
-    if weights is None:
-        weights = np.ones(len(members))
+    return members, _check_weights(len(members), weights)
+
+
+def _check_weights(count: int, weights: Any) -> np.ndarray:
+    """Return weights of so many networks that sum to 1."""
+    weights = np.ones(count) if weights is None else weights
     try:
         given = np.asarray(weights, float)
     except (TypeError, ValueError):
         given = np.zeros(0)
-    if given.shape != (len(members),) or not np.all(given >= 0) or not 0 < given.sum() < np.inf:
+    if given.shape != (count,) or not np.all(given >= 0) or not 0 < given.sum() < np.inf:
         raise ValueError(
-            f"The weights are {show(weights)} for {len(members)} networks: give one of at least 0 "
+            f"The weights are {show(weights)} for {count} networks: give one of at least 0 "
             "per network, and not all 0."
         )
-    return members, given / given.sum()
+    return given / given.sum()
 
 
 def _average(members: np.ndarray, weights: np.ndarray) -> np.ndarray:

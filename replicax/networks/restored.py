@@ -1,0 +1,45 @@
+"""The predictor of a run folder: the folder has shapes, classes and units, the user the network."""
+
+from typing import Any
+
+import jax
+
+from replicax.errors import show
+from replicax.networks import likelihoods
+from replicax.networks.classification import classifier
+from replicax.networks.likelihoods import Categorical
+from replicax.networks.predictor import Predictor
+from replicax.networks.regression import regressor
+from replicax.nn.network import Network
+from replicax.run import pytrees
+
+
+def predictor_of(content: dict[str, Any], network: Any) -> Predictor:
+    """Return the predictor that `Predictor.to_json` described, of a network that is given again."""
+    law = likelihoods.from_json(content["likelihood"])
+    like = row_of(content)
+    if not isinstance(law, Categorical):
+        return regressor(network, law, content["noise"], like)
+    if not isinstance(network, Network) or law.num_classes is None:
+        raise ValueError(f"The network is {show(network)}; give an rx.nn.Network.")
+    return classifier(network, law.num_classes, like, content["pixels"])
+
+
+def row_of(content: dict[str, Any]) -> Any:
+    """Return shape and dtype of a row of the inputs; None where they were not known."""
+    inputs = content["inputs"]
+    if inputs is None:
+        return None
+    leaves = [
+        jax.ShapeDtypeStruct(tuple(shape), dtype)
+        for shape, dtype in zip(inputs["shapes"], inputs["dtypes"], strict=True)
+    ]
+    return pytrees.rebuild(inputs, leaves)
+
+
+def num_outputs(content: dict[str, Any]) -> int:
+    """Return how many outputs the network has."""
+    law = content["likelihood"]
+    if law["kind"] == "categorical":
+        return law["num_classes"]
+    return len(law["centre"]) * (2 if content["noise"] == "network" else 1)
