@@ -56,7 +56,7 @@ class Layer(NamedTuple):
 def layers_of(depth: int, side: int = 32) -> list[Layer]:
     """The convolutions of a residual network, shortcuts included."""
     kind = "bottleneck" if depth >= 44 else "basic"
-    plan = plan_blocks((depth - 2) // 6, kind)
+    plan = list(plan_blocks((depth - 2) // 6, kind))
     layers = [Layer(3, 3, plan[0][0], side, side, is_first=True)]
     for num_in, convs, stride in plan:
         channels, before, side_after = num_in, side, side // stride
