@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from replicax.run.host_loop import Result as Result
     from replicax.run.initial import per_replica as per_replica
     from replicax.run.processes import connect as connect
-    from replicax.run.program import Programs as Programs
+    from replicax.run.shared_programs import Programs as Programs
 
 # Where each public name lives; a module maps to itself.
 _MODULES = {
@@ -108,7 +108,7 @@ _NAMES = {
     "run.host_loop": "Progress Result",
     "run.initial": "per_replica",
     "run.processes": "connect",
-    "run.program": "Programs",
+    "run.shared_programs": "Programs",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -11,12 +11,11 @@ from replicax.networks.problem import Supervised
 from replicax.networks.train import resume_records
 from replicax.results.posterior import Posterior
 from replicax.run import fingerprint, processes
-from replicax.run.devices import spread_over
 from replicax.run.host_loop import Callback, run
 from replicax.run.initial import seed_keys
 from replicax.run.inputs import target_and_batches
 from replicax.run.options import Options, check_watchers
-from replicax.run.program import Program, build_program
+from replicax.run.program import Program, build_program, spread_over
 from replicax.run.restore import point_like, restore, rewind
 from replicax.run.storage.folder import FolderRecords, resumed_records
 

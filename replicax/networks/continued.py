@@ -16,10 +16,9 @@ from replicax.networks.problem import Supervised, check_problem
 from replicax.networks.problems import check_start
 from replicax.networks.trained import Trained
 from replicax.run import fingerprint, processes
-from replicax.run.devices import spread_over
 from replicax.run.host_loop import Callback, run
 from replicax.run.options import CUSTOM, check_watchers
-from replicax.run.program import Program
+from replicax.run.program import Program, spread_over
 from replicax.run.restore import Restored, point_like, restore, restore_points, rewind
 from replicax.run.storage.folder import FolderRecords, open_records, resumed_records
 

@@ -427,16 +427,14 @@ class Posterior:
     def _gradient_problem(self) -> str | None:
         """A problem that only the target shows, of a run just made or where `rx.load` is given it;
         evaluated once."""
+        if self.metadata.resolved["adjusted"]:  # energies accepted the moves, or rejected them
+            return None
         from replicax.results.gradient_problems import gradient_problem
 
         return gradient_problem(self)
 
-    def warn(self) -> None:
-        """Issue a warning for each of the `problems`."""
-        for sentence in self.problems() if processes.is_first() else ():
-            warnings.warn(sentence, RunProblem, stacklevel=4)
-
     def warned(self) -> Self:
-        """Issue the warnings, and return the posterior."""
-        self.warn()
+        """Issue a warning for each of the `problems`, and return the posterior."""
+        for sentence in self.problems() if processes.is_first() else ():
+            warnings.warn(sentence, RunProblem, stacklevel=3)
         return self

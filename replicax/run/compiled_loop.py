@@ -18,8 +18,9 @@ from replicax.algorithm.state import State
 from replicax.algorithm.step import build_parts
 from replicax.run import counters, devices
 from replicax.run import rows as layout
-from replicax.run.program import Program, Programs, numbers, with_numbers
+from replicax.run.program import Program
 from replicax.run.rows import Carry, Rows, get
+from replicax.run.shared_programs import Programs, numbers, with_numbers
 
 # Only `step` is shared by the chains; everything else has a leading chain axis.
 STATE_AXES: Any = State._make([None] + [0] * (len(State._fields) - 1))

@@ -9,7 +9,6 @@ mini-batches.
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -18,11 +17,9 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from replicax.algorithm.spread import CHAIN, DATA, REPLICA, Spread, on_all
+from replicax.algorithm.spread import CHAIN, REPLICA, on_all
 from replicax.algorithm.state import State
 from replicax.run.counters import Counters
-from replicax.run.mesh import check_rows, choose_mesh
-from replicax.run.program import Program
 from replicax.run.rows import Carry
 
 _EVERYWHERE = PartitionSpec()
@@ -30,26 +27,9 @@ _BY_CHAIN = PartitionSpec(CHAIN)
 _BY_REPLICA = PartitionSpec(CHAIN, REPLICA)
 
 
-def spread_over(program: Program, devices: Any = None, data_parallel: int = 1) -> Program:
-    """Return the program for the devices that are asked for: "all", a number, or a mesh.
-
-    None is all devices where they are accelerators, belong to several processes or share replicas,
-    else one. So many as `data_parallel` says share each replica.
-    """
-    mesh = choose_mesh(program.num_chains, program.num_replicas, devices, data_parallel)
-    if mesh is None:
-        return program
-    if DATA in mesh.axis_names:
-        check_rows(program.batches, mesh.shape[DATA])
-    spread = Spread(mesh.shape[REPLICA], mesh.shape[CHAIN], program.num_chains > 1)
-    return replace(program, mesh=mesh, settings=replace(program.settings, spread=spread))
-
-
-def place(program: Program, carry: Carry) -> Carry:
+def place(mesh: Mesh, carry: Carry) -> Carry:
     """Return the carry with its arrays on the devices where they stay."""
-    if program.mesh is None:
-        return carry
-    return _put(carry, program.mesh, _carry_parts())
+    return _put(carry, mesh, _carry_parts())
 
 
 class SpreadChunk:

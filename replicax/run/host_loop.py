@@ -17,11 +17,12 @@ from replicax.run.compiled_loop import build_chunk, chunk_capacity
 from replicax.run.counters import PAIR_COUNTS
 from replicax.run.initial import seed_keys
 from replicax.run.options import Options
-from replicax.run.program import Program, Programs
+from replicax.run.program import Program
 from replicax.run.progress import display_progress
 from replicax.run.round_trips import completed_trips
 from replicax.run.rows import Carry
 from replicax.run.saver import Evaluation, Saver
+from replicax.run.shared_programs import Programs
 from replicax.run.signals import ends_process, interruptible
 from replicax.run.storage.metadata import Metadata
 from replicax.run.storage.records import Arrays, Records
@@ -109,7 +110,9 @@ def run(
     num_steps, is_first = options.num_steps, processes.is_first()
     saving = Saver(records, options.checkpoint_every, options.keep_checkpoints)
     with interruptible() as signals, saving as saver:
-        shown = display_progress(progress if is_first else False, num_steps, int(carry.state.step))
+        shown = contextlib.nullcontext()
+        if is_first and (sys.stderr.isatty() if progress is None else progress):
+            shown = display_progress(num_steps, int(carry.state.step))
         with shown as display, contextlib.closing(program.batches):
             callbacks = [callback] if callback is None or callable(callback) else callback
             watchers = [watch for watch in (display, *callbacks) if watch is not None]
@@ -136,7 +139,8 @@ def _loop(
     step = int(carry.state.step)
     keys, _ = seed_keys(program.seed, program.num_chains)
     capacity = chunk_capacity(program, carry)
-    carry = devices.place(program, carry)
+    if program.mesh is not None:
+        carry = devices.place(program.mesh, carry)
     chunk = build_chunk(program, keys, capacity, programs)
     pace = Pace(program.chunk_steps or min(capacity, _FIRST_STEPS), capacity)
     result = None

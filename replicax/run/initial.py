@@ -17,8 +17,9 @@ from replicax.algorithm.target import check_energy, takes_key, with_row_energies
 from replicax.algorithm.tracing import explained
 from replicax.errors import check_flag, check_function, show
 from replicax.run import compiled_loop, pytrees
-from replicax.run.program import Program, Programs
+from replicax.run.program import Program
 from replicax.run.rows import Carry
+from replicax.run.shared_programs import Programs
 
 _RUNG_BYTES = 64  # of a rung beside its parameters: ladder, index, energies, counts
 

@@ -1,6 +1,7 @@
 """Saving a run: records and a checkpoint are written and committed when that is due."""
 
 import errno
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,7 +13,6 @@ import numpy as np
 
 from replicax.run import processes
 from replicax.run.counters import PAIR_COUNTS
-from replicax.run.memory import peak_memory
 from replicax.run.options import checkpoint_interval
 from replicax.run.program import Program
 from replicax.run.round_trips import completed_trips
@@ -137,6 +137,20 @@ def _failure(records: Any, step: int, error: BaseException) -> str:
         else "Nothing was saved before."
     )
     return f"The state of step {step} could not be saved in {folder}: {reason}. {kept}"
+
+
+def peak_memory() -> int:
+    """Return the most bytes that were in use: of the accelerators if there are any, else of this
+    process."""
+    on_devices = [(device.memory_stats() or {}) for device in jax.local_devices()]
+    if peak := sum(stats.get("peak_bytes_in_use", 0) for stats in on_devices):
+        return peak
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def final_values(program: Program, carry: Carry) -> dict[str, np.ndarray]:

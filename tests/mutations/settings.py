@@ -10,56 +10,61 @@ _ADAPTS = f"{_SETTINGS}::test_learning_rates_and_buffer_adapt_by_default"
 _TEMPERATURES = f"{_SETTINGS}::test_temperatures_adapt_on_request_and_without_a_buffer"
 _MEASURED = f"{_SETTINGS}::test_what_is_given_is_not_measured"
 
-PROGRAM = mutations_of(
-    "run/program.py",
-    ("drawn = (steps >= self.burn_in)", "drawn = (steps > self.burn_in)", _BURN_IN),
-    ("((steps - self.burn_in) % self.thin == 0)", "(steps % self.thin == 0)", _BURN_IN),
-    (
-        "drawn &= np.asarray(self.kernel.exploits(steps), bool)",
-        "np.asarray(self.kernel.exploits(steps), bool)",
-        "laws/test_kernels.py::test_a_cyclical_kernel_leaves_draws_only_of_the_exploitation_part",
+PROGRAM = [
+    *mutations_of(
+        "run/program.py",
+        ("drawn = (steps >= self.burn_in)", "drawn = (steps > self.burn_in)", _BURN_IN),
+        ("((steps - self.burn_in) % self.thin == 0)", "(steps % self.thin == 0)", _BURN_IN),
+        (
+            "drawn &= np.asarray(self.kernel.exploits(steps), bool)",
+            "np.asarray(self.kernel.exploits(steps), bool)",
+            "laws/test_kernels.py::test_a_cyclical_kernel_leaves_draws_only_of_the_exploitation_part",
+        ),
+        (
+            "langevin=bool(np.any(ladder.temperature > 0)),",
+            "langevin=bool(np.all(ladder.temperature > 0)),",
+            "run/test_progress.py::test_noise_on_the_coldest_rung_alone_is_noise",
+        ),
+        (
+            'stop_on_nonfinite=options.on_nonfinite != "ignore",',
+            'stop_on_nonfinite=options.on_nonfinite == "stop",',
+            "algorithm/test_restarts.py::test_a_coldest_rung_that_diverges_ends_the_run[restart]",
+        ),
+        (
+            "track_best=forces if options.track_best is None else options.track_best,",
+            "track_best=bool(options.track_best),",
+            "run/test_progress.py::test_the_best_point_is_tracked_where_it_is_asked_for",
+        ),
+        (
+            "seed: int = field(compare=False)",
+            "seed: int",
+            "run/test_programs.py::test_runs_that_differ_in_numbers_compile_once",
+        ),
     ),
-    (
-        "langevin=bool(np.any(ladder.temperature > 0)),",
-        "langevin=bool(np.all(ladder.temperature > 0)),",
-        "run/test_progress.py::test_noise_on_the_coldest_rung_alone_is_noise",
+    *mutations_of(
+        "run/shared_programs.py",
+        (
+            "type(batches) if isinstance(batches, NoBatches) else id(batches),",
+            "type(batches),",
+            "run/test_shared_programs.py::test_other_data_of_the_same_shape_do_not_share",
+        ),
+        (
+            "program.kernel if spec is None else json.dumps(spec, sort_keys=True),",
+            'program.kernel if spec is None else spec["name"],',
+            "run/test_shared_programs.py::test_kernels_of_other_constants_do_not_share",
+        ),
+        (
+            "next(values) if _is_numeric(leaf) else leaf for leaf in leaves",
+            "leaf for leaf in leaves",
+            "run/test_shared_programs.py::test_the_noise_of_each_pair_is_that_of_the_run",
+        ),
+        (
+            "return program.settings, program.burn_in",
+            "return program.settings, 0",
+            "run/test_shared_programs.py::test_the_burn_in_is_that_of_the_run",
+        ),
     ),
-    (
-        'stop_on_nonfinite=options.on_nonfinite != "ignore",',
-        'stop_on_nonfinite=options.on_nonfinite == "stop",',
-        "algorithm/test_restarts.py::test_a_coldest_rung_that_diverges_ends_the_run[restart]",
-    ),
-    (
-        "track_best=forces if options.track_best is None else options.track_best,",
-        "track_best=bool(options.track_best),",
-        "run/test_progress.py::test_the_best_point_is_tracked_where_it_is_asked_for",
-    ),
-    (
-        "type(batches) if isinstance(batches, NoBatches) else id(batches),",
-        "type(batches),",
-        "run/test_shared_programs.py::test_other_data_of_the_same_shape_do_not_share",
-    ),
-    (
-        "program.kernel if spec is None else json.dumps(spec, sort_keys=True),",
-        'program.kernel if spec is None else spec["name"],',
-        "run/test_shared_programs.py::test_kernels_of_other_constants_do_not_share",
-    ),
-    (
-        "next(values) if _is_numeric(leaf) else leaf for leaf in leaves",
-        "leaf for leaf in leaves",
-        "run/test_shared_programs.py::test_the_noise_of_each_pair_is_that_of_the_run",
-    ),
-    (
-        "return program.settings, program.burn_in",
-        "return program.settings, 0",
-        "run/test_shared_programs.py::test_the_burn_in_is_that_of_the_run",
-    ),
-    (
-        "seed: int = field(compare=False)",
-        "seed: int",
-        "run/test_programs.py::test_runs_that_differ_in_numbers_compile_once",
-    ),
-)
+]
 
 SETTINGS = mutations_of(
     "run/settings.py",
@@ -212,7 +217,7 @@ BY_HAND = [
     ),
     *killed_by(
         "run/test_program.py::test_programs_are_the_same_where_numbers_alone_differ",
-        "run/program.py",
+        "run/shared_programs.py",
         ("tuple(leaf for leaf in leaves if not _is_numeric(leaf)),", "(),"),
     ),
 ]
