@@ -14,7 +14,7 @@ from replicax.algorithm.step import build_parts
 from replicax.algorithm.target import as_target
 from replicax.algorithm.tuning import Tuning
 from replicax.run import compiled_loop
-from replicax.run.batches import Batches, NoBatches
+from replicax.run.batch_source import Batches, NoBatches
 from replicax.run.devices import place
 from replicax.run.initial import initial_carry, seed_keys
 from replicax.run.options import Options

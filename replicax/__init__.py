@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from replicax.run.bayesian import bayesian as bayesian
     from replicax.run.host_loop import Progress as Progress
     from replicax.run.host_loop import Result as Result
-    from replicax.run.initial import per_replica as per_replica
+    from replicax.run.per_replica import per_replica as per_replica
     from replicax.run.processes import connect as connect
     from replicax.run.shared_programs import Programs as Programs
 
@@ -106,7 +106,7 @@ _NAMES = {
     "resume_run": "resume",
     "run.bayesian": "Bayesian bayesian",
     "run.host_loop": "Progress Result",
-    "run.initial": "per_replica",
+    "run.per_replica": "per_replica",
     "run.processes": "connect",
     "run.shared_programs": "Programs",
 }

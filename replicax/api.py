@@ -12,10 +12,11 @@ from replicax.errors import check_folder, show
 from replicax.results.posterior import Posterior
 from replicax.run import defaults, fingerprint, pytrees
 from replicax.run.host_loop import Callback, run
-from replicax.run.initial import check_memory, have_one_start, initial_carry, use_rows
+from replicax.run.initial import check_memory, have_one_start, initial_carry
 from replicax.run.inputs import in_unit_of, target_and_batches
 from replicax.run.options import Options, check_watchers
 from replicax.run.program import build_program, spread_over
+from replicax.run.row_energies import use_rows
 from replicax.run.settings import num_replicas as resolve_num_replicas
 from replicax.run.shared_programs import Programs
 from replicax.run.storage.folder import open_records
@@ -197,7 +198,8 @@ def sample(
     check_memory(params, num_chains, resolve_num_replicas(options))
     program = spread_over(build_program(options, target, source), devices, data_parallel)
     carry = initial_carry(program, params, programs)
-    program = use_rows(program, carry)
+    if program.settings.rule.estimates_noise:
+        program = use_rows(program, carry)
     points = carry.state.points
     like = jax.eval_shape(pytrees.first, points)
     with records_of_run(run_dir) as records:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from replicax.algorithm.target import Target, check_energy, with_row_energies
+from replicax.algorithm.target import Target, check_energy
 from replicax.errors import check_folder
 from replicax.networks.problem import Supervised
 from replicax.networks.train import resume_records
@@ -17,6 +17,7 @@ from replicax.run.inputs import target_and_batches
 from replicax.run.options import Options, check_watchers
 from replicax.run.program import Program, build_program, spread_over
 from replicax.run.restore import point_like, restore, rewind
+from replicax.run.row_energies import with_row_energies
 from replicax.run.storage.folder import FolderRecords, resumed_records
 
 # Objects that a run folder cannot hold may be given again.

@@ -126,18 +126,6 @@ def as_target(target_or_energy: Any) -> Target:
     return Target(_three_arguments(target_or_energy))
 
 
-def with_row_energies(target: Target) -> Target:
-    """Return the target with the energies of batches of one row as `row_energies`."""
-
-    def row_energies(point: Any, batch: Any, noise: Any) -> Array:
-        def energy(row: Any) -> Array:
-            return target.energy_at(point, jax.tree.map(lambda leaf: leaf[None], row), noise)
-
-        return jax.vmap(energy)(batch)
-
-    return target._replace(row_energies=row_energies)
-
-
 def _in_halves(rows: Array) -> Array:
     half = rows.shape[0] // 2
     return rows[: 2 * half].reshape(2, half, *rows.shape[1:])

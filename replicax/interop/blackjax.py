@@ -15,7 +15,7 @@ from replicax.algorithm.state import Info, State, init
 from replicax.algorithm.step import build_parts
 from replicax.errors import check_function, check_number, suggest
 from replicax.run import defaults
-from replicax.run.batches import NoBatches
+from replicax.run.batch_source import NoBatches
 from replicax.run.bayesian import RowBatches
 from replicax.run.initial import initial_points
 from replicax.run.inputs import target_and_batches

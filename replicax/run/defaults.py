@@ -12,7 +12,7 @@ import numpy as np
 
 from replicax.algorithm.target import Target
 from replicax.errors import is_whole
-from replicax.run.batches import Batches
+from replicax.run.batch_source import Batches
 
 AUTO = "auto"
 PAPER = {

@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from replicax.algorithm.target import Target, as_target
-from replicax.run.batches import Batches, as_batches
+from replicax.run.batch_source import Batches, NoBatches
+from replicax.run.batches import as_batches
 from replicax.run.bayesian import Bayesian
 from replicax.run.options import Options
 
@@ -41,4 +42,5 @@ def target_and_batches(
         if isinstance(target, Bayesian):
             target = target.judged_on(swap_energy)
         return target.target, target.batches
-    return as_target(target), as_batches(batches, batch_size)
+    has_data = batches is not None or batch_size is not None
+    return as_target(target), as_batches(batches, batch_size) if has_data else NoBatches()

@@ -17,7 +17,7 @@ from replicax.algorithm.swap import Rule
 from replicax.algorithm.target import Target, takes_batch
 from replicax.errors import is_whole
 from replicax.run import settings as resolve
-from replicax.run.batches import Batches, NoBatches
+from replicax.run.batch_source import Batches, NoBatches
 from replicax.run.mesh import check_rows, choose_mesh
 from replicax.run.options import Options
 from replicax.run.source_batches import SourceBatches

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from replicax.algorithm.state import Settings
-from replicax.run.batches import NoBatches
+from replicax.run.batch_source import NoBatches
 from replicax.run.program import Program
 
 

@@ -169,7 +169,7 @@ BY_HAND = [
     ),
     *killed_by(
         "run/test_initial.py::test_starts_by_replica_and_by_chain",
-        "run/initial.py",
+        "run/per_replica.py",
         ("if shapes and fits_chains and by_chain is not False:", "if shapes and fits_chains:"),
     ),
     *killed_by(
