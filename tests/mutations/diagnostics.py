@@ -71,7 +71,7 @@ MUTATIONS = [
     ),
     *killed_by(
         "results/test_posterior_numbers.py::test_the_barrier_says_how_many_replicas_would_do",
-        "results/posterior.py",
+        "results/outputs.py",
         ("int(np.ceil(2 * self.barrier.max())) + 1", "int(np.ceil(self.barrier.max())) + 1"),
         ("np.sum(1 - self.verdict_rate, axis=1)", "np.sum(self.verdict_rate, axis=1)"),
     ),

@@ -6,26 +6,31 @@ from mutations import mutations_of
 _GRADIENTS = "results/test_gradient_problems.py"
 _BEST = "results/test_posterior.py::test_the_best_draw_is_the_lowest_finite_one"
 
-POSTERIOR = mutations_of(
-    "results/posterior.py",
-    (
-        'if self.metadata.resolved["adjusted"]:',
-        "if False:",
-        f"{_GRADIENTS}::test_what_cannot_be_checked_is_not",
+POSTERIOR = [
+    *mutations_of(
+        "results/posterior.py",
+        (
+            'if self.metadata.resolved["adjusted"]:',
+            "if False:",
+            f"{_GRADIENTS}::test_what_cannot_be_checked_is_not",
+        ),
+        (
+            'return self._final("window_swaps") / np.maximum(self.num_windows, 1)',
+            'return self._final("window_swaps") / self.counted_steps',
+            "algorithm/test_step.py::test_a_sampled_chain_equals_the_oracle",
+        ),
     ),
-    (
-        "energies = np.where(np.isfinite(energies), energies, np.inf)",
-        "energies = np.where(np.isnan(energies), -np.inf, energies)",
-        _BEST,
+    *mutations_of(
+        "results/outputs.py",
+        (
+            "energies = np.where(np.isfinite(energies), energies, np.inf)",
+            "energies = np.where(np.isnan(energies), -np.inf, energies)",
+            _BEST,
+        ),
+        ("np.argmin(energies, axis=1)", "np.argmax(energies, axis=1)", _BEST),
+        ("chain = int(np.argmin(energies))", "chain = 0", _BEST),
     ),
-    ("np.argmin(energies, axis=1)", "np.argmax(energies, axis=1)", _BEST),
-    ("chain = int(np.argmin(energies))", "chain = 0", _BEST),
-    (
-        'return self._final("window_swaps") / np.maximum(self.num_windows, 1)',
-        'return self._final("window_swaps") / self.counted_steps',
-        "algorithm/test_step.py::test_a_sampled_chain_equals_the_oracle",
-    ),
-)
+]
 
 _REPLICAS = "results/test_replica_rhat.py"
 _ENERGIES = "results/test_energy_problems.py"
