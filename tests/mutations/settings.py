@@ -66,56 +66,61 @@ PROGRAM = [
     ),
 ]
 
-SETTINGS = mutations_of(
-    "run/settings.py",
-    ("temperatures[1:] = 0", "temperatures[:0] = 0", _LADDER),
-    (
-        "return geometric(values[0], values[1], num_replicas)",
-        "return np.linspace(values[0], values[1], num_replicas)",
-        _LADDER,
+SETTINGS = [
+    *mutations_of(
+        "run/settings.py",
+        (
+            "window = optimal_window(num_replicas, options.target_swap_rate)",
+            "window = optimal_window(num_replicas, 0.4)",
+            _WINDOW,
+        ),
+        ("_MEASURE_STEPS = 100", "_MEASURE_STEPS = 10", _ADAPTS),
+        ("if adapts and (num_replicas > 2 or free_end):", "if adapts:", _ADAPTS),
+        ('if adapts_rungs == "learning_rate" and ladder_is_scalar:', "if False:", _ADAPTS),
+        (
+            "return schedule.exchanges and not rule.uses_temperature, None",
+            "return not rule.uses_temperature, None",
+            _ADAPTS,
+        ),
+        ("return adapt > 0, int(adapt)", "return adapt > 0, None", _ADAPTS),
+        (
+            "return schedule.exchanges and not rule.uses_temperature, None",
+            "return schedule.exchanges, None",
+            _TEMPERATURES,
+        ),
+        ("adapts_buffer=not fixed,", "adapts_buffer=adapts,", _TEMPERATURES),
+        (
+            "measures_buffer = buffer_auto and not rule.uses_temperature",
+            "measures_buffer = buffer_auto",
+            _TEMPERATURES,
+        ),
+        (
+            "measures = measures_buffer or (gain_auto and not fixed)",
+            "measures = measures_buffer",
+            _MEASURED,
+        ),
+        ("measure_buffer=measures_buffer,", "measure_buffer=measures,", _MEASURED),
+        (
+            "freezes = adapt and rule.uses_temperature and options.burn_in > 0",
+            "freezes = False",
+            f"{_SETTINGS}::test_a_ladder_of_temperatures_stands_still_after_burn_in",
+        ),
+        (
+            "freezes = adapt and rule.uses_temperature and options.burn_in > 0",
+            "freezes = adapt and options.burn_in > 0",
+            f"{_SETTINGS}::test_a_ladder_of_temperatures_stands_still_after_burn_in",
+        ),
     ),
-    (
-        "window = optimal_window(num_replicas, options.target_swap_rate)",
-        "window = optimal_window(num_replicas, 0.4)",
-        _WINDOW,
+    *mutations_of("run/rungs.py", ("by_rung[1:] = 0", "by_rung[:0] = 0", _LADDER)),
+    *mutations_of(
+        "run/rungs.py",
+        (
+            "return geometric(values[0], values[1], num_replicas)",
+            "return np.linspace(values[0], values[1], num_replicas)",
+            _LADDER,
+        ),
     ),
-    ("_MEASURE_STEPS = 100", "_MEASURE_STEPS = 10", _ADAPTS),
-    ("if adapts and (num_replicas > 2 or free_end):", "if adapts:", _ADAPTS),
-    ('if adapts_rungs == "learning_rate" and ladder_is_scalar:', "if False:", _ADAPTS),
-    (
-        "return schedule.exchanges and not rule.uses_temperature, None",
-        "return not rule.uses_temperature, None",
-        _ADAPTS,
-    ),
-    ("return adapt > 0, int(adapt)", "return adapt > 0, None", _ADAPTS),
-    (
-        "return schedule.exchanges and not rule.uses_temperature, None",
-        "return schedule.exchanges, None",
-        _TEMPERATURES,
-    ),
-    ("adapts_buffer=not fixed,", "adapts_buffer=adapts,", _TEMPERATURES),
-    (
-        "measures_buffer = buffer_auto and not rule.uses_temperature",
-        "measures_buffer = buffer_auto",
-        _TEMPERATURES,
-    ),
-    (
-        "measures = measures_buffer or (gain_auto and not fixed)",
-        "measures = measures_buffer",
-        _MEASURED,
-    ),
-    ("measure_buffer=measures_buffer,", "measure_buffer=measures,", _MEASURED),
-    (
-        "freezes = adapt and rule.uses_temperature and options.burn_in > 0",
-        "freezes = False",
-        f"{_SETTINGS}::test_a_ladder_of_temperatures_stands_still_after_burn_in",
-    ),
-    (
-        "freezes = adapt and rule.uses_temperature and options.burn_in > 0",
-        "freezes = adapt and options.burn_in > 0",
-        f"{_SETTINGS}::test_a_ladder_of_temperatures_stands_still_after_burn_in",
-    ),
-)
+]
 
 BY_HAND = [
     *killed_by(
