@@ -22,8 +22,9 @@ def join_processes(
 ) -> None:
     """Join the other processes of this run; only the first prints."""
     from replicax.run import processes
+    from replicax.run.connect import connect
 
-    if not processes.connect(coordinator, num_processes, process_id):
+    if not connect(coordinator, num_processes, process_id):
         return
     sys.stdout.flush()
     own = os.dup(1) if processes.is_first() else os.open(os.devnull, os.O_WRONLY)

@@ -14,6 +14,7 @@ from replicax.algorithm.energy_noise import FreshBatches
 from replicax.algorithm.tracing import explained
 from replicax.errors import check_function, is_whole, show
 from replicax.run.batch_source import Batches, check_numeric
+from replicax.run.batch_source import NoBatches as NoBatches
 from replicax.run.host_batches import HostBatches
 
 _ORDERS = 2**32 - 1  # a number that no step has: keys of epochs are not those of steps

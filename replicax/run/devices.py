@@ -17,10 +17,10 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from replicax.algorithm.spread import CHAIN, REPLICA, on_all
+from replicax.algorithm.spread import CHAIN, REPLICA, Spread, on_all
 from replicax.algorithm.state import State
 from replicax.run.counters import Counters
-from replicax.run.rows import Carry
+from replicax.run.rows import Carry, Rows, per_chain
 
 _EVERYWHERE = PartitionSpec()
 _BY_CHAIN = PartitionSpec(CHAIN)
@@ -35,14 +35,26 @@ def place(mesh: Mesh, carry: Carry) -> Carry:
 class SpreadChunk:
     """A chunk compiled for a mesh of devices, `chunk(carry, data, count, slots) -> carry, rows`.
 
-    It is made from the share of one device, `part(carry, keys, data, count, slots)`.
+    Draws and the best point stay on the devices that found them until the chunk ends. Outside of
+    the chunk every device has all of the carry but the replicas.
     """
 
-    def __init__(self, mesh: Mesh, part: Callable, keys: Array) -> None:
+    def __init__(self, mesh: Mesh, spread: Spread, chunk: Callable, keys: Array) -> None:
+        def part(carry: Carry, *rest: Any) -> tuple[Carry, Rows]:
+            carry = _but_replicas(spread.own_chains, carry)
+            counts = carry.counters
+            counts = counts._replace(best=spread.on_first(counts.best))
+            carry, rows = chunk(carry._replace(counters=counts), *rest)
+            counts = carry.counters
+            counts = counts._replace(best=spread.join(counts.best))
+            rows = rows._replace(count=None, draws=spread.join(rows.draws)), rows.count
+            carry = _but_replicas(spread.all_chains, carry._replace(counters=counts))
+            return on_all((carry, spread.all_chains(rows[0], axis=1)._replace(count=rows[1])))
+
         carry = _carry_parts()
         inputs = (carry, _BY_CHAIN, _EVERYWHERE, _EVERYWHERE, _EVERYWHERE)
-        spread = _map_parts(part, mesh, inputs, (carry, _EVERYWHERE))
-        self.compiled = jax.jit(spread, donate_argnums=0)
+        whole = _map_parts(part, mesh, inputs, (carry, _EVERYWHERE))
+        self.compiled = jax.jit(whole, donate_argnums=0)
         self._mesh, self._data = mesh, _Placed(mesh)
         self._keys = _put(keys, mesh, _BY_CHAIN)
 
@@ -53,6 +65,15 @@ class SpreadChunk:
         """Return the arguments of `compiled`, on its devices."""
         numbers = _put((np.int32(count), slots), self._mesh, _EVERYWHERE)
         return carry, self._keys, self._data.of(data), *numbers
+
+
+def _but_replicas(change: Callable[[Array], Array], carry: Carry) -> Carry:
+    """Change every array that has a value per chain, but not those of the replicas."""
+    state = carry.state
+    rest = carry._replace(state=state._replace(replicas=None, model_state=None))
+    changed = per_chain(change, rest)
+    own = {"replicas": state.replicas, "model_state": state.model_state}
+    return changed._replace(state=changed.state._replace(**own))
 
 
 def map_replicas(function: Callable, replicas: Any, shared: Any) -> Any:

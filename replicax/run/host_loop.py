@@ -14,12 +14,11 @@ import numpy as np
 from replicax.run import devices, processes
 from replicax.run import rows as layout
 from replicax.run.compiled_loop import build_chunk, chunk_capacity
-from replicax.run.counters import PAIR_COUNTS
+from replicax.run.counters import PAIR_COUNTS, completed_trips
 from replicax.run.initial import seed_keys
 from replicax.run.options import Options
 from replicax.run.program import Program
 from replicax.run.progress import display_progress
-from replicax.run.round_trips import completed_trips
 from replicax.run.rows import Carry
 from replicax.run.saver import Evaluation, Saver
 from replicax.run.shared_programs import Programs

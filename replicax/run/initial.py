@@ -15,10 +15,10 @@ from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.target import check_energy, takes_key
 from replicax.algorithm.tracing import explained
 from replicax.errors import check_function, show
-from replicax.run import compiled_loop, pytrees
+from replicax.run import counters, pytrees
 from replicax.run.per_replica import PerReplica, spread_starts
 from replicax.run.program import Program
-from replicax.run.rows import Carry
+from replicax.run.rows import STATE_AXES, Carry
 from replicax.run.shared_programs import Programs
 
 _RUNG_BYTES = 64  # of a rung beside its parameters: ladder, index, energies, counts
@@ -163,14 +163,15 @@ def _build_carry(program: Program, programs: Programs | None = None) -> Callable
     target = program.target
 
     def build(points: Any, ladder: Ladder, buffer: float, batch: Any) -> Carry:
-        def one_chain(point: Any) -> state.State:
+        def one_chain(point: Any) -> Carry:
             params, model_state = point if target.has_state else (point, None)
-            return state.init(
+            start = state.init(
                 program.kernel, params, ladder, program.settings, buffer, model_state, target, batch
             )
+            observes = program.kernel.observes
+            return Carry(start, counters.start(start, program.track_best, observes))
 
-        states = jax.vmap(one_chain, out_axes=compiled_loop.STATE_AXES)(points)
-        return compiled_loop.start(program, states)
+        return jax.vmap(one_chain, out_axes=Carry(STATE_AXES, 0))(points)  # type: ignore
 
     def carry(points: Any) -> Carry:
         # Ladder, buffer and energies in the precision of the parameters, at least float32.

@@ -12,10 +12,9 @@ import jax
 import numpy as np
 
 from replicax.run import processes
-from replicax.run.counters import PAIR_COUNTS
+from replicax.run.counters import PAIR_COUNTS, completed_trips
 from replicax.run.options import checkpoint_interval
 from replicax.run.program import Program
-from replicax.run.round_trips import completed_trips
 from replicax.run.rows import Carry
 from replicax.run.storage import checkpoint
 from replicax.run.storage.files import NotWritten
