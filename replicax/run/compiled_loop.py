@@ -5,7 +5,7 @@ chunk changes no result, only how often the host sees the run.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ _BLOCK_STEPS = 1024  # steps drawn ahead at once, to stay in the cache
 _CHUNK_BYTES = 2**26  # of records on the device
 _SPREAD_CHUNK_BYTES = 2**22  # of records that devices send each other at the end of a chunk
 _CHUNK_STEPS = 2**16
+_CHUNK_SECONDS = 0.5  # that a chunk takes, and no longer: the host sees the run in between
 
 
 def chunk_capacity(program: Program, carry: Carry) -> int:
@@ -40,6 +41,32 @@ def chunk_capacity(program: Program, carry: Carry) -> int:
     per_step += program.batches.bytes_per_step(int(carry.state.step))
     most = _CHUNK_BYTES if program.mesh is None else _SPREAD_CHUNK_BYTES
     return int(np.clip(most // max(per_step, 1), 1, _CHUNK_STEPS))
+
+
+class Pace(NamedTuple):
+    """The length of the next chunk: half a second's worth of steps, and enough to outweigh the
+    fixed cost of a chunk."""
+
+    length: int
+    capacity: int
+    before: tuple[int, float] | None = None  # steps and seconds of the chunk before
+
+    def after(self, steps: int, seconds: float) -> "Pace":
+        """Return the pace once a chunk of `steps` took `seconds`; the first one's time is
+        compilation."""
+        if steps == 0:
+            return self
+        if self.before is None:
+            return self._replace(before=(0, 0.0))
+        before_steps, before_seconds = self.before
+        per_step, fixed = seconds / steps, 0.0
+        if before_steps and before_steps != steps:
+            slope = (seconds - before_seconds) / (steps - before_steps)
+            per_step = max(slope, 0.01 * per_step)
+            fixed = max(seconds - per_step * steps, 0.0)
+        wanted = max(_CHUNK_SECONDS, 4 * fixed) / per_step
+        length = int(np.clip(wanted, steps / 4, steps * 4))
+        return self._replace(length=min(max(length, 1), self.capacity), before=(steps, seconds))
 
 
 def build_chunk(

@@ -42,44 +42,49 @@ _COLLAPSED = f"{_PROBLEMS}::test_a_collapsed_ladder_is_a_warning"
 _COLDER = f"{_ENERGIES}::test_a_colder_rung_must_be_certain_and_matter"
 _ACCEPTANCE = f"{_ENERGIES}::test_acceptance_far_from_its_target_is_found"
 
-REPLICA_RHAT = mutations_of(
-    "results/replica_rhat.py",
-    (
-        "np.cumsum(path >= turn, axis=1)",
-        "np.cumsum(path >= 1, axis=1)",
-        f"{_REPLICAS}::test_a_visit_ends_on_the_hottest_rung",
+REPLICA_RHAT = [
+    *mutations_of(
+        "results/diagnostics.py",
+        (
+            "steps = posterior.draw_steps",
+            "steps = posterior.draw_steps - posterior.draw_steps[0]",
+            f"{_REPLICAS}::test_draws_are_those_of_the_replica_that_was_cold_at_their_step",
+        ),
     ),
-    (
-        "steps = posterior.draw_steps",
-        "steps = posterior.draw_steps - posterior.draw_steps[0]",
-        f"{_REPLICAS}::test_draws_are_those_of_the_replica_that_was_cold_at_their_step",
+    *mutations_of(
+        "results/diagnostics.py",
+        (
+            "np.cumsum(path >= turn, axis=1)",
+            "np.cumsum(path >= 1, axis=1)",
+            f"{_REPLICAS}::test_a_visit_ends_on_the_hottest_rung",
+        ),
+        (
+            "(mean_of - chain_mean[chain_of]) ** 2",
+            "(mean_of - mean.mean()) ** 2",
+            f"{_REPLICAS}::test_chains_may_differ",
+        ),
+        (
+            "excess = (between - within) / per_replica",
+            "excess = between - within",
+            f"{_REPLICAS}::test_replicas_that_agree_have_1_and_others_have_the_closed_form",
+        ),
+        (
+            "_CHANCE = 1e-3",
+            "_CHANCE = 0.5",
+            f"{_REPLICAS}::test_draws_of_one_visit_count_once",
+        ),
+        (
+            "folded = np.abs(values - np.median(values))",
+            "folded = values",
+            f"{_REPLICAS}::test_it_sees_replicas_that_differ_in_spread_alone",
+        ),
+        (
+            ">= _VISITS * len",
+            ">= len",
+            f"{_REPLICAS}::test_where_nothing_can_be_told_it_is_nan",
+        ),
     ),
-    (
-        "(mean_of - chain_mean[chain_of]) ** 2",
-        "(mean_of - mean.mean()) ** 2",
-        f"{_REPLICAS}::test_chains_may_differ",
-    ),
-    (
-        "excess = (between - within) / per_replica",
-        "excess = between - within",
-        f"{_REPLICAS}::test_replicas_that_agree_have_1_and_others_have_the_closed_form",
-    ),
-    (
-        "_CHANCE = 1e-3",
-        "_CHANCE = 0.5",
-        f"{_REPLICAS}::test_draws_of_one_visit_count_once",
-    ),
-    (
-        "folded = np.abs(values - np.median(values))",
-        "folded = values",
-        f"{_REPLICAS}::test_it_sees_replicas_that_differ_in_spread_alone",
-    ),
-    (
-        ">= _VISITS * len",
-        ">= len",
-        f"{_REPLICAS}::test_where_nothing_can_be_told_it_is_nan",
-    ),
-)
+]
 
 MIXING = mutations_of(
     "results/mixing.py",

@@ -10,7 +10,7 @@ import pytest
 
 import replicax as rx
 from replicax.results import diagnostics
-from replicax.results.replica_rhat import Visits, _rhat, find_visits, replica_rhat
+from replicax.results.diagnostics import Visits, _replica_rhat, find_visits, replica_rhat
 
 PROGRAMS = rx.Programs()
 
@@ -143,9 +143,9 @@ def test_visits_of_unequal_numbers_are_weighed_as_in_an_analysis_of_variance() -
     centre = np.array([scores[by_draw == r].mean() for r in range(6)])
     spread = np.mean((scores - centre[by_draw]) ** 2)
     wanted = np.sqrt(1 + (between - within) / effective / spread)
-    assert _rhat(scores, visits, chance=0.5) == pytest.approx(wanted, rel=1e-9)
+    assert _replica_rhat(scores, visits, chance=0.5) == pytest.approx(wanted, rel=1e-9)
     assert 1.2 < wanted < 3
-    assert _rhat(scores, visits, chance=1e-12) == 1.0, "chance explains it"
+    assert _replica_rhat(scores, visits, chance=1e-12) == 1.0, "chance explains it"
 
 
 def two_modes(x: Any) -> Any:
