@@ -10,10 +10,10 @@ from replicax.algorithm.target import Target
 from replicax.algorithm.tuning import Gain
 from replicax.errors import check_folder, show
 from replicax.results.posterior import Posterior
-from replicax.run import defaults, fingerprint, pytrees
+from replicax.run import fingerprint, pytrees
 from replicax.run.host_loop import Callback, run
 from replicax.run.initial import check_memory, have_one_start, initial_carry
-from replicax.run.inputs import in_unit_of, target_and_batches
+from replicax.run.inputs import fill_in, in_unit_of, target_and_batches
 from replicax.run.options import Options, check_watchers
 from replicax.run.program import build_program, spread_over
 from replicax.run.row_energies import use_rows
@@ -191,8 +191,7 @@ def sample(
     if programs is not None and not isinstance(programs, Programs):
         raise ValueError(f"programs is {show(programs)}; give an rx.Programs(), or leave it out.")
     target, source = target_and_batches(target_or_energy, batches, batch_size, swap_energy)
-    if defaults.is_exact(choices, target):
-        choices = defaults.fill_in(choices, target, source)
+    choices = fill_in(choices, target, source)
     options = in_unit_of(target_or_energy, Options(**choices).complete())
     params = getattr(target_or_energy, "start", None) if params is None else params
     check_memory(params, num_chains, resolve_num_replicas(options))
