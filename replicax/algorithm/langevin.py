@@ -17,7 +17,7 @@ _LARGEST_STEP = 0.2  # learning rate times curvature and noise, in their steepes
 
 
 class Memory(NamedTuple):
-    """What a replica knows about its gradients; all in the tree of the parameters."""
+    """Estimates from its gradients that a replica keeps; all in the tree of the parameters."""
 
     noise_var: Any  # of the mini-batch gradient, a running mean
     noisiest: Any  # the direction, of length 1, of the largest noise

@@ -1,4 +1,4 @@
-"""What commands print: JSON for programs, tables for people, and exit codes."""
+"""Output of commands: JSON for programs, tables for people, and exit codes."""
 
 import contextlib
 import json

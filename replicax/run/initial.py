@@ -1,4 +1,4 @@
-"""The start of a run: points of all replicas, checked, and the carry of the loop made from them."""
+"""The start of a run: checked points of all replicas, and the carry of the loop."""
 
 import functools
 import os

@@ -148,7 +148,7 @@ def from_plain(
     given: dict[str, Any],
     call: str = "rx.resume(run_dir, target, {}=...)",
 ) -> Any:
-    """Return the dataclass of options that `to_plain` wrote, changed by what is given.
+    """Return the dataclass of options that `to_plain` wrote; entries of `given` replace its own.
 
     `call` tells the user how to give an object of their own again.
     """
