@@ -21,8 +21,8 @@ _ORDERS = 2**32 - 1  # a number that no step has: keys of epochs are not those o
 
 
 @dataclass(frozen=True)
-class ArrayBatches(Batches):
-    """Rows of arrays drawn with replacement, from the chain's own key, inside the loop."""
+class _InMemory(Batches):
+    """Rows of arrays."""
 
     data: Any  # pytree, leading axis: row
     batch_size: int
@@ -35,12 +35,17 @@ class ArrayBatches(Batches):
     def is_whole(self) -> bool:
         return self.batch_size == self.num_rows
 
+
+@dataclass(frozen=True)
+class ArrayBatches(_InMemory):
+    """Rows of arrays drawn with replacement, from the chain's own key, inside the loop."""
+
     def describe(self) -> str:
         return f"arrays of {self.num_rows} rows, {self.batch_size} a batch"
 
     def draw(self, key: Array) -> Array:
         """Draw the row numbers of one mini-batch; all rows in order when it is everything."""
-        if self.batch_size == self.num_rows:
+        if self.is_whole:
             return jnp.arange(self.num_rows)
         return jax.random.randint(key, (self.batch_size,), 0, self.num_rows)
 
@@ -48,7 +53,7 @@ class ArrayBatches(Batches):
         return _rows(data, drawn)
 
     def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches:
-        share = 0.0 if self.batch_size == self.num_rows else 1.0
+        share = 0.0 if self.is_whole else 1.0
         return FreshBatches(lambda key: _rows(data, self.draw(key)), share)
 
     def first(self, key: Array) -> Any:
@@ -63,7 +68,7 @@ class Orders(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EpochBatches(Batches):
+class EpochBatches(_InMemory):
     """Rows of arrays in an order of their own for every epoch, each row once.
 
     The last batch of an epoch is filled up from the epoch's beginning. `prepare(key, batch)`,
@@ -71,21 +76,11 @@ class EpochBatches(Batches):
     replicas.
     """
 
-    data: Any  # pytree, leading axis: row
-    batch_size: int
     prepare: Callable[[Array, Any], Any] | None = None
-
-    @property
-    def num_rows(self) -> int:
-        return jax.tree.leaves(self.data)[0].shape[0]
 
     @property
     def steps_per_epoch(self) -> int:
         return -(-self.num_rows // self.batch_size)
-
-    @property
-    def is_whole(self) -> bool:
-        return self.batch_size == self.num_rows
 
     def describe(self) -> str:
         return f"epochs of {self.num_rows} rows, {self.batch_size} a batch"

@@ -118,7 +118,7 @@ def _loop(
     chunk = build_chunk(program, keys, capacity, programs)
     pace = Pace(program.chunk_steps or min(capacity, _FIRST_STEPS), capacity)
     result = None
-    if saver.has_folder:
+    if saver.records.shared is not None:
         saver.save(program, carry, evaluation)  # so that the folder can be resumed from now on
     while step < num_steps and result is None:
         count = min(pace.length, num_steps - step, _until_evaluation(program, step))

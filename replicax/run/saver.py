@@ -4,8 +4,8 @@ import errno
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -42,23 +42,19 @@ class Evaluation:
     running: Callable[[Any], Any] | None = None  # state -> the average so far, for callbacks
 
 
-@dataclass
 class Saver:
-    """Writes records and a checkpoint when one is due, beside the loop, one at a time."""
+    """Writes records and a checkpoint when one is due, beside the loop, one at a time.
 
-    records: Records
-    every: int | str | None = None  # steps, or seconds as "30s"
-    keep: int = 2  # commits
-    step: int = -1  # of the last save
-    worker: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "replicax"))
-    writing: Future | None = None
+    `every` is a number of steps, or a time as "30s"; the last `keep` commits stay.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(self, records: Records, every: int | str | None = None, keep: int = 2) -> None:
+        self.records, self.every, self.keep = records, every, keep
+        self.worker, self.writing = ThreadPoolExecutor(1, "replicax"), None
         self.began = self.clock = time.monotonic()
-        own = self.records if isinstance(self.records, FolderRecords) else None
-        step = self.step if own is None else own.commit.step
-        self.step, self.has_folder = processes.agree(step, own is not None)
-        self.before = float(self.records.final.get("seconds", 0.0))  # of earlier processes
+        self.before = float(records.final.get("seconds", 0.0))  # of earlier processes
+        step = records.commit.step if isinstance(records, FolderRecords) else -1
+        (self.step,) = processes.agree(step)  # of the last save
 
     def __enter__(self) -> "Saver":
         return self
@@ -89,7 +85,7 @@ class Saver:
         values["peak_bytes"] = np.asarray(peak_memory())
         values = {name: np.array(value) for name, value in values.items()}  # the loop goes on
         self.step, self.clock = step, time.monotonic()
-        if not self.has_folder:
+        if self.records.shared is None:
             self.records.keep(values)
             return
         state = None if evaluation is None else evaluation.state
@@ -99,7 +95,6 @@ class Saver:
             self.writing = self.worker.submit(write, step, rows, values, arrays, self.keep)
         else:  # the first process writes all but the checkpoint
             self.records.keep(values)
-            assert self.records.shared is not None
             self.writing = self.worker.submit(checkpoint.save, self.records.shared, step, arrays)
 
     def wait(self) -> None:

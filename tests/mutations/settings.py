@@ -127,7 +127,7 @@ BY_HAND = [
         "laws/test_judgement.py::"
         "test_the_noise_of_two_states_is_that_of_their_difference[1000-arrays]",
         "run/batches.py",
-        ("share = 0.0 if self.batch_size == self.num_rows else 1.0", "share = 1.0"),
+        ("share = 0.0 if self.is_whole else 1.0", "share = 1.0"),
     ),
     *killed_by(
         "run/test_epochs.py::test_no_step_has_the_key_of_an_order",
