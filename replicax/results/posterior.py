@@ -286,8 +286,12 @@ class Posterior(Outputs):
 
         return gradient_problem(self)
 
-    def warned(self) -> Self:
-        """Issue a warning for each of the `problems`, and return the posterior."""
+    def warn(self) -> None:
+        """Issue a warning for each of the `problems`."""
         for sentence in self.problems() if processes.is_first() else ():
-            warnings.warn(sentence, RunProblem, stacklevel=3)
+            warnings.warn(sentence, RunProblem, stacklevel=4)
+
+    def warned(self) -> Self:
+        """Issue the warnings, and return the posterior."""
+        self.warn()
         return self
