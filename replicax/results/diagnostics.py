@@ -134,7 +134,7 @@ def ladder_moved(posterior: Any) -> float:
     return float(np.abs(np.where(stands, 1.0, rungs) / np.where(stands, 1.0, first) - 1).max())
 
 
-class Visits(NamedTuple):
+class _Visits(NamedTuple):
     """Which visit of which replica every draw belongs to; numbers run over all chains."""
 
     of_draw: np.ndarray  # visit of each draw, shape (chain * draw,)
@@ -153,14 +153,14 @@ def replica_rhat(
     """
     if components is None:
         return replica_rhat(posterior, posterior.components())
-    visits = find_visits(posterior)
+    visits = _find_visits(posterior)
     if visits is None:
         return dict.fromkeys(components, float("nan"))
     chance = _CHANCE / (2 * max(len(components), 1))
-    return {name: rhat_of(values, visits, chance) for name, values in components.items()}
+    return {name: _rhat_of(values, visits, chance) for name, values in components.items()}
 
 
-def find_visits(posterior: Any) -> Visits | None:
+def _find_visits(posterior: Any) -> _Visits | None:
     """Return the visits to the coldest rung; None where there are too few.
 
     They end on the hottest rung, or on the hottest that replicas return from often enough.
@@ -178,7 +178,7 @@ def find_visits(posterior: Any) -> Visits | None:
     return None
 
 
-def _visits(rung_of: np.ndarray, steps: np.ndarray, turn: int) -> Visits:
+def _visits(rung_of: np.ndarray, steps: np.ndarray, turn: int) -> _Visits:
     """Return the visits that end where a replica is on rung `turn` or above."""
     num_chains, _, num_replicas = rung_of.shape
     number = np.zeros((num_chains, len(steps)), np.int64)  # of hot steps before, for the holder
@@ -192,10 +192,10 @@ def _visits(rung_of: np.ndarray, steps: np.ndarray, turn: int) -> Visits:
     num_steps = rung_of.shape[1] + 1
     keys, of_draw = np.unique(group * num_steps + number, return_inverse=True)
     replica = keys // num_steps
-    return Visits(of_draw.ravel(), replica, replica // num_replicas)
+    return _Visits(of_draw.ravel(), replica, replica // num_replicas)
 
 
-def rhat_of(values: np.ndarray, visits: Visits, chance: float) -> float:
+def _rhat_of(values: np.ndarray, visits: _Visits, chance: float) -> float:
     """Return R-hat over replicas of (chain, draw): the larger of that of ranks and of folded
     ranks, each 1 unless the differences between replicas have less than this `chance`."""
     values = np.asarray(values, float)
@@ -205,7 +205,7 @@ def rhat_of(values: np.ndarray, visits: Visits, chance: float) -> float:
     return max(_replica_rhat(rank_normalised(x).ravel(), visits, chance) for x in (values, folded))
 
 
-def _replica_rhat(scores: np.ndarray, visits: Visits, chance: float) -> float:
+def _replica_rhat(scores: np.ndarray, visits: _Visits, chance: float) -> float:
     from scipy.special import fdtri
 
     replicas, group = np.unique(visits.replica, return_inverse=True)
