@@ -248,13 +248,11 @@ class Posterior(Outputs):
         if self.num_draws == 0 or not self.options["keep_draws"]:
             return components
         for name, values in self._named_draws(names):
-            if len(components) >= _MAX_COMPONENTS:
-                break
-            shape = values.shape[2:]
             flat = values.reshape(*values.shape[:2], -1)
-            for i in range(min(flat.shape[2], _MAX_COMPONENTS - len(components))):
-                place = ", ".join(str(n) for n in np.unravel_index(i, shape)) if shape else ""
-                components[f"{name}[{place}]" if shape else name] = flat[:, :, i]
+            for i, component in enumerate(pytrees.component_names(name, values.shape[2:])):
+                if len(components) == _MAX_COMPONENTS:
+                    return components
+                components[component] = flat[:, :, i]
         return components
 
     def _named_draws(self, names: Any = None) -> Iterator[tuple[str, np.ndarray]]:
