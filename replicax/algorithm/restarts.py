@@ -18,17 +18,14 @@ _SMALL = 4096  # arrays up to this size are checked together
 def find_broken(replicas: Any, energy_of: Array, model_state: Any = None) -> Array:
     """Return which replicas have a non-finite energy, parameter or statistic  -> (replica,)."""
     leaves = jax.tree.leaves((replicas.params, model_state))
-    rows = [leaf.reshape(len(leaf), -1) for leaf in leaves if _is_floating(leaf)]
+    floating = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    rows = [leaf.reshape(len(leaf), -1) for leaf in floating]
     large = [row for row in rows if row.shape[1] > _SMALL]
     small = [row for row in rows if row.shape[1] <= _SMALL]
     if small:  # together: a hundred little sums would cost a GPU a hundred launches
         large.append(jnp.concatenate(small, axis=1))
     total = sum(jnp.sum(row.astype(jnp.float32), axis=1) for row in large)
     return ~(jnp.isfinite(energy_of) & jnp.isfinite(total))
-
-
-def _is_floating(leaf: Array) -> bool:
-    return jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
 def restart(

@@ -112,7 +112,12 @@ def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callabl
 
     def whole(*arguments: Any) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
-        spread = jax.tree.map(_for_each, inputs, arguments, is_leaf=_is_part)
+        spread = jax.tree.map(
+            lambda part, branch: jax.tree.map(lambda _: part, branch),
+            inputs,
+            arguments,
+            is_leaf=_is_part,
+        )
         places = jax.tree.leaves(spread, is_leaf=_is_part)
         passed = [number for number, leaf in enumerate(leaves) if leaf.size]
 
@@ -120,7 +125,8 @@ def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callabl
             own = dict(zip(passed, given, strict=True))
             for number, (leaf, place) in enumerate(zip(leaves, places, strict=True)):
                 if number not in own:
-                    own[number] = jnp.zeros(_own_shape(mesh, place, leaf), leaf.dtype)
+                    shape = NamedSharding(mesh, place).shard_shape(leaf.shape)
+                    own[number] = jnp.zeros(shape, leaf.dtype)
             return part(*structure.unflatten(own[number] for number in range(len(leaves))))
 
         return jax.shard_map(
@@ -135,16 +141,8 @@ def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callabl
     return whole
 
 
-def _own_shape(mesh: Mesh, place: PartitionSpec, leaf: Any) -> tuple[int, ...]:
-    return NamedSharding(mesh, place).shard_shape(leaf.shape)
-
-
 def _is_part(value: Any) -> bool:
     return isinstance(value, PartitionSpec)
-
-
-def _for_each(part: PartitionSpec, branch: Any) -> Any:
-    return jax.tree.map(lambda _: part, branch)
 
 
 class _Placed:

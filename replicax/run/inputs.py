@@ -1,10 +1,4 @@
-"""From what users pass to `rx.sample`: a target, its mini-batches, and choices left open filled in.
-
-Without a learning rate, or for an `rx.bayesian` posterior, the choices are those under which draws
-have the law of the target: Langevin noise or adjusted moves on every rung, temperatures and step
-sizes that tune themselves in the burn-in, the Metropolis rule without windows. With a learning rate
-of a bare energy they are the paper's: SGD above the cold rung, the deterministic rule, DEO*.
-"""
+"""From what users pass to `rx.sample` to a target, its mini-batches and a full set of choices."""
 
 from dataclasses import replace
 from typing import Any

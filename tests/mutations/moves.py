@@ -270,7 +270,7 @@ BY_HAND = [
     *killed_by(
         "algorithm/test_restarts.py::test_counts_and_keys_of_a_state_are_not_looked_at",
         "algorithm/restarts.py",
-        ("leaves if _is_floating(leaf)]", "leaves]"),
+        ("for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]", "for leaf in leaves]"),
     ),
     *killed_by(
         "algorithm/test_kernel_rungs.py::test_a_stepwise_rate_falls_at_its_steps",
