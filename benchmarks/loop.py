@@ -14,11 +14,11 @@ from replicax.algorithm.step import build_parts
 from replicax.algorithm.target import as_target
 from replicax.algorithm.tuning import Tuning
 from replicax.run import compiled_loop
-from replicax.run.batches import Batches, NoBatches
-from replicax.run.devices import place, spread_over
+from replicax.run.batch_source import Batches, NoBatches
+from replicax.run.devices import place
 from replicax.run.initial import initial_carry, seed_keys
 from replicax.run.options import Options
-from replicax.run.program import build_program
+from replicax.run.program import build_program, spread_over
 from replicax.run.rows import draw_slots, get
 
 TOY: dict[str, Any] = {  # the paper's 25 modes, section 5.1, as `replicax demo` samples them
@@ -47,7 +47,8 @@ class Loop:
         program = build_program(options, as_target(target), batches or NoBatches())
         self.program, self.steps = spread_over(program, devices, data_parallel), steps
         self.keys, _ = seed_keys(options.seed, options.num_chains)
-        self.carry = place(self.program, initial_carry(self.program, params))
+        carry, mesh = initial_carry(self.program, params), self.program.mesh
+        self.carry = carry if mesh is None else place(mesh, carry)
         self._chunk = compiled_loop.build_chunk(self.program, self.keys, steps)
 
     @property

@@ -58,11 +58,11 @@ if TYPE_CHECKING:
     from replicax.run import batches as batches
     from replicax.run.bayesian import Bayesian as Bayesian
     from replicax.run.bayesian import bayesian as bayesian
+    from replicax.run.connect import connect as connect
     from replicax.run.host_loop import Progress as Progress
     from replicax.run.host_loop import Result as Result
-    from replicax.run.initial import per_replica as per_replica
-    from replicax.run.processes import connect as connect
-    from replicax.run.program import Programs as Programs
+    from replicax.run.per_replica import per_replica as per_replica
+    from replicax.run.shared_programs import Programs as Programs
 
 # Where each public name lives; a module maps to itself.
 _MODULES = {
@@ -106,9 +106,9 @@ _NAMES = {
     "resume_run": "resume",
     "run.bayesian": "Bayesian bayesian",
     "run.host_loop": "Progress Result",
-    "run.initial": "per_replica",
-    "run.processes": "connect",
-    "run.program": "Programs",
+    "run.per_replica": "per_replica",
+    "run.connect": "connect",
+    "run.shared_programs": "Programs",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -10,16 +10,18 @@ from replicax.algorithm.target import Target
 from replicax.algorithm.tuning import Gain
 from replicax.errors import check_folder, show
 from replicax.results.posterior import Posterior
-from replicax.run import defaults, fingerprint, pytrees
-from replicax.run.devices import spread_over
+from replicax.run import fingerprint, pytrees
 from replicax.run.host_loop import Callback, run
-from replicax.run.initial import check_memory, have_one_start, initial_carry, use_rows
-from replicax.run.inputs import in_unit_of, target_and_batches
+from replicax.run.initial import check_memory, have_one_start, initial_carry
+from replicax.run.inputs import fill_in, in_unit_of, target_and_batches
 from replicax.run.options import Options, check_watchers
-from replicax.run.program import Programs, build_program
+from replicax.run.program import build_program, spread_over
+from replicax.run.row_energies import use_rows
 from replicax.run.settings import num_replicas as resolve_num_replicas
-from replicax.run.storage.folder import open_records, records_of_run
+from replicax.run.shared_programs import Programs
+from replicax.run.storage.folder import open_records
 from replicax.run.storage.metadata import Metadata, describe_machine
+from replicax.run.storage.records import records_of_run
 
 if TYPE_CHECKING:
     from replicax.networks.problem import Supervised
@@ -189,16 +191,18 @@ def sample(
     if programs is not None and not isinstance(programs, Programs):
         raise ValueError(f"programs is {show(programs)}; give an rx.Programs(), or leave it out.")
     target, source = target_and_batches(target_or_energy, batches, batch_size, swap_energy)
-    if defaults.is_exact(choices, target):
-        choices = defaults.fill_in(choices, target, source)
+    choices = fill_in(choices, target, source)
     options = in_unit_of(target_or_energy, Options(**choices).complete())
     params = getattr(target_or_energy, "start", None) if params is None else params
     check_memory(params, num_chains, resolve_num_replicas(options))
     program = spread_over(build_program(options, target, source), devices, data_parallel)
     carry = initial_carry(program, params, programs)
-    program = use_rows(program, carry)
-    like = jax.eval_shape(pytrees.first, carry.state.points)
+    if program.settings.rule.estimates_noise:
+        program = use_rows(program, carry)
+    points = carry.state.points
+    like = jax.eval_shape(pytrees.first, points)
     with records_of_run(run_dir) as records:
+        folder = records.folder
         records.write_metadata(
             Metadata(
                 kind="sample",
@@ -208,7 +212,7 @@ def sample(
                 batches=source.describe(),
                 note=note or {},
                 machine=describe_machine(),
-                fingerprint=fingerprint.write(records.folder, program, carry.state.points),
+                fingerprint=fingerprint.write(folder, program, points) if folder else None,
             )
         )
         run(

@@ -5,19 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from replicax.algorithm.target import Target, check_energy, with_row_energies
+from replicax.algorithm.target import Target, check_energy
 from replicax.errors import check_folder
 from replicax.networks.problem import Supervised
 from replicax.networks.train import resume_records
 from replicax.results.posterior import Posterior
 from replicax.run import fingerprint, processes
-from replicax.run.devices import spread_over
 from replicax.run.host_loop import Callback, run
 from replicax.run.initial import seed_keys
 from replicax.run.inputs import target_and_batches
 from replicax.run.options import Options, check_watchers
-from replicax.run.program import Program, build_program
+from replicax.run.program import Program, build_program, spread_over
 from replicax.run.restore import point_like, restore, rewind
+from replicax.run.row_energies import with_row_energies
 from replicax.run.storage.folder import FolderRecords, resumed_records
 
 # Objects that a run folder cannot hold may be given again.

@@ -62,13 +62,9 @@ def tune(
     ends = jnp.any(step == jnp.array(tuning.round_ends) - 1)
     return jax.lax.cond(
         ends & (added.count > 0),
-        lambda: (_equalised(tuning, step, temperature, added), _zeros(added)),
+        lambda: (_equalised(tuning, step, temperature, added), jax.tree.map(jnp.zeros_like, added)),
         lambda: (temperature, added),
     )
-
-
-def _zeros(verdicts: Verdicts) -> Verdicts:
-    return jax.tree.map(jnp.zeros_like, verdicts)
 
 
 def _equalised(tuning: BarrierTuning, step: Array, temperature: Array, verdicts: Verdicts) -> Array:

@@ -17,7 +17,7 @@ _LARGEST_STEP = 0.2  # learning rate times curvature and noise, in their steepes
 
 
 class Memory(NamedTuple):
-    """What a replica knows about its gradients; all in the tree of the parameters."""
+    """Estimates from its gradients that a replica keeps; all in the tree of the parameters."""
 
     noise_var: Any  # of the mini-batch gradient, a running mean
     noisiest: Any  # the direction, of length 1, of the largest noise
@@ -103,7 +103,7 @@ def langevin(subtract_noise: bool = True) -> Kernel:
 
 @dataclass(frozen=True)
 class HalvesOfBatch:
-    """The `evaluate` of this kernel: the target on one mini-batch."""
+    """The `evaluate` of this kernel: the target on the halves of one mini-batch."""
 
     target: Any
     batch: Any
@@ -118,7 +118,18 @@ class HalvesOfBatch:
         return rows / (self.target.num_rows or rows)
 
     def __call__(self, params: Any) -> Evaluated:
-        return self.target.evaluate_halves(params, self.batch, self.noise)
+        """Return energy and prior of one replica, each with its gradient, and half the difference
+        of the halves; of an odd number of rows the last one is left out."""
+        evaluate = jax.vmap(jax.value_and_grad(self.target.energy), (None, 0, None))
+        energies, gradients = evaluate(params, jax.tree.map(_in_halves, self.batch), self.noise)
+        prior, prior_gradient = self.target.evaluate_prior(params)
+        return Evaluated(
+            jnp.mean(energies),
+            jax.tree.map(lambda g: (g[0] + g[1]) / 2, gradients),
+            prior.astype(energies.dtype),
+            prior_gradient,
+            jax.tree.map(lambda g: (g[0] - g[1]) / 2, gradients),
+        )
 
     def curvature(self, params: Any, direction: Any, scale: Any, slope: Array) -> tuple[Array, Any]:
         """Return the curvature of U / tau + V along a direction, in the unit of the scales, and the
@@ -147,6 +158,11 @@ class HalvesOfBatch:
             return jnp.zeros((), like[0].dtype), direction
 
         return jax.lax.cond(self.tunes, measured, skipped)
+
+
+def _in_halves(rows: Array) -> Array:
+    half = rows.shape[0] // 2
+    return rows[: 2 * half].reshape(2, half, *rows.shape[1:])
 
 
 def _rescale(replica: Replica, old: Ladder, new: Ladder) -> Replica:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import energy_noise, replicas, step_sizes
+from replicax.algorithm import energy_noise, replicas, restarts, step_sizes
 from replicax.algorithm.energy_noise import EnergySource
 from replicax.algorithm.exchange import decide
 from replicax.algorithm.kernels import Kernel
@@ -74,7 +74,7 @@ def build_parts(
         """Give what replicas remember the law of the rungs that they come to, where it has one."""
         if not settings.rule.uses_temperature or kernel.change_rung is None:
             return particles
-        return replicas.change_rungs(kernel, particles, ladder, old_rung_of, new_rung_of)
+        return restarts.change_rungs(kernel, particles, ladder, old_rung_of, new_rung_of)
 
     def advance(random: Randomness, state: State, batch: Any = None, fresh_batch=None):
         def judging_batch() -> Any:
@@ -101,7 +101,7 @@ def build_parts(
             """Fit the memory of replicas that swapped to their new rungs."""
             if settings.on_swap == "reset":
                 has_swapped = after.rung_of != state.rung_of
-                particles = replicas.reset_memory(kernel, after.replicas, spread.here(has_swapped))
+                particles = restarts.reset_memory(kernel, after.replicas, spread.here(has_swapped))
             else:
                 rungs = spread.here(state.rung_of), spread.here(after.rung_of)
                 particles = change_rungs(after.replicas, state.ladder, *rungs)
@@ -150,14 +150,14 @@ def move(
     )
     energy_of = energy_of.astype(state.buffer.dtype)
     if settings.restarts:
-        broken = replicas.find_broken(particles, energy_of, model_state)
+        broken = restarts.find_broken(particles, energy_of, model_state)
         energy_of = spread.whole(jnp.where(broken, jnp.nan, energy_of))
         broken = broken if spread.is_whole else jnp.isnan(energy_of)
 
         def settle(copies: tuple, *rungs: Array) -> tuple:
             return change_rungs(copies[0], state.ladder, *rungs), copies[1]
 
-        particles, model_state = replicas.restart(
+        particles, model_state = restarts.restart(
             (particles, model_state), broken, state.replica_at, spread, settle
         )
     else:

@@ -57,27 +57,11 @@ class Target(NamedTuple):
     def evaluate_split(self, params: Any, batch: Any, noise: Any) -> Evaluated:
         """Return energy and prior of one replica apart, each with its gradient."""
         energy, gradient = jax.value_and_grad(self.energy)(params, batch, noise)
-        prior, prior_gradient = self._evaluate_prior(params)
+        prior, prior_gradient = self.evaluate_prior(params)
         return Evaluated(energy, gradient, prior.astype(energy.dtype), prior_gradient)
 
-    def evaluate_halves(self, params: Any, batch: Any, noise: Any) -> Evaluated:
-        """Return `evaluate_split` and the difference of the halves of a mini-batch.
-
-        With an odd number of rows the last one is left out.
-        """
-        halves = jax.tree.map(_in_halves, batch)
-        evaluate = jax.vmap(jax.value_and_grad(self.energy), (None, 0, None))
-        energies, gradients = evaluate(params, halves, noise)
-        prior, prior_gradient = self._evaluate_prior(params)
-        return Evaluated(
-            jnp.mean(energies),
-            jax.tree.map(lambda g: (g[0] + g[1]) / 2, gradients),
-            prior.astype(energies.dtype),
-            prior_gradient,
-            jax.tree.map(lambda g: (g[0] - g[1]) / 2, gradients),
-        )
-
-    def _evaluate_prior(self, params: Any) -> tuple[Array, Any]:
+    def evaluate_prior(self, params: Any) -> tuple[Array, Any]:
+        """Return minus the log prior of one replica and its gradient, 0 where there is none."""
         if self.prior is None:
             return jnp.zeros(()), jax.tree.map(jnp.zeros_like, params)
         return jax.value_and_grad(self.prior)(params)
@@ -124,23 +108,6 @@ def as_target(target_or_energy: Any) -> Target:
             gradient = _three_arguments(gradient, "gradient")
         return target._replace(energy=_three_arguments(target.energy), gradient=gradient)
     return Target(_three_arguments(target_or_energy))
-
-
-def with_row_energies(target: Target) -> Target:
-    """Return the target with the energies of batches of one row as `row_energies`."""
-
-    def row_energies(point: Any, batch: Any, noise: Any) -> Array:
-        def energy(row: Any) -> Array:
-            return target.energy_at(point, jax.tree.map(lambda leaf: leaf[None], row), noise)
-
-        return jax.vmap(energy)(batch)
-
-    return target._replace(row_energies=row_energies)
-
-
-def _in_halves(rows: Array) -> Array:
-    half = rows.shape[0] // 2
-    return rows[: 2 * half].reshape(2, half, *rows.shape[1:])
 
 
 def _three_arguments(function: Callable, name: str = "energy") -> Callable:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,8 @@ from jax import Array
 from replicax.algorithm.barrier import BarrierTuning
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.step_sizes import StepSizeTuning
-from replicax.errors import check_number, not_negative
+from replicax.algorithm.tracing import explained
+from replicax.errors import check_function, check_number, is_number, not_negative, show
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,25 @@ class ConstantGain:
 
     def __call__(self, step: Array | float) -> Array:
         return jnp.full(jnp.shape(step), self.value, jnp.float32)
+
+
+def as_gain(name: str, gain: Any) -> Callable:
+    """Return the gain of a number, of a function of the step, or itself."""
+    if isinstance(gain, Gain | ConstantGain):
+        return gain
+    is_class = isinstance(gain, type)
+    if callable(gain) and not is_class:
+        check_function(name, gain, "step")
+        with explained(name, "It must return one number."):
+            value = jax.eval_shape(gain, jax.ShapeDtypeStruct((), jnp.int32))
+        if getattr(value, "shape", None) != ():
+            raise ValueError(f"{name} must return one number for a step.")
+        return gain
+    if not is_number(gain) or gain < 0:
+        raise ValueError(
+            f"{name} is {show(gain)}; give a number, a function of the step, or rx.Gain(...)."
+        )
+    return ConstantGain(float(gain))
 
 
 def adapt_rungs(rungs: Array, wanted: Array, target_swap_rate: float, gain: Array) -> Array:

@@ -26,7 +26,34 @@ from replicax.algorithm.schedule import Schedule
 _BLOCKS = 50
 _GAIN = 100.0  # about 1 / slope: on two modes dT dE[U] / dlambda is -.005 to -.03
 _GAIN_DELAY = 5  # blocks after which the gain has halved
+_FEWEST_WINDOWS = 10  # in which lambda_W may be tuned
 _UNSETTLED = 10  # a tenth of the reference is not yet stationary
+
+
+def check_stages(rule: Any, schedule: Schedule, burn_in: int, num_steps: int) -> Any:
+    """Return the rule, with lambda_W 0 where windows have no bias; raise where its stages do not
+    fit the windows or the run."""
+    if schedule.window == 1 or schedule.swaps == "no_gate":  # no gate that stays closed: no bias
+        return replace(rule, window_correction=0.0, reference_steps=None, tuning_steps=None)
+    if schedule.swaps == "exactly_one":
+        raise ValueError(
+            'window_correction="auto" compares with windows of one step, in which "exactly_one" '
+            'swaps at every step; write schedule="deo_star", or give a number.'
+        )
+    if rule.tuning_steps < _FEWEST_WINDOWS * schedule.window:
+        raise ValueError(
+            f'window_correction="auto" tunes for {rule.tuning_steps} steps (a third of num_steps '
+            f"unless tuning_steps is given); windows of {schedule.window} steps need at least "
+            f"{_FEWEST_WINDOWS} of them, and hundreds to be precise."
+        )
+    frozen = rule.reference_steps + rule.tuning_steps
+    if not frozen <= burn_in < num_steps:
+        raise ValueError(
+            f'window_correction="auto" measures and tunes until step {frozen}, and draws must '
+            f"begin there or later: write burn_in={frozen} and num_steps above it "
+            f"(they are {burn_in} and {num_steps})."
+        )
+    return rule
 
 
 class Sum(NamedTuple):

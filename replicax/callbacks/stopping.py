@@ -154,7 +154,7 @@ def stop_after(
     effective_size: float | None = None,
     r_hat: float | None = None,
 ) -> Callable[[Progress], str | None]:
-    """Return a callback that ends the run once all that is given is reached.
+    """Return a callback that ends the run once all of its conditions are met.
 
     Args:
         round_trips: of every chain, after burn-in.

@@ -70,7 +70,7 @@ def structure_of(params: Any) -> Any:
     """
     import jax
 
-    from replicax.run.initial import PerReplica
+    from replicax.run.per_replica import PerReplica
 
     if isinstance(params, PerReplica):
         return params.tree

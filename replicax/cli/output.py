@@ -1,4 +1,4 @@
-"""What commands print: JSON for programs, tables for people, and exit codes."""
+"""Output of commands: JSON for programs, tables for people, and exit codes."""
 
 import contextlib
 import json
@@ -22,8 +22,9 @@ def join_processes(
 ) -> None:
     """Join the other processes of this run; only the first prints."""
     from replicax.run import processes
+    from replicax.run.connect import connect
 
-    if not processes.connect(coordinator, num_processes, process_id):
+    if not connect(coordinator, num_processes, process_id):
         return
     sys.stdout.flush()
     own = os.dup(1) if processes.is_first() else os.open(os.devnull, os.O_WRONLY)

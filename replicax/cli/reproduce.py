@@ -91,7 +91,7 @@ def reproduce(
         raise ValueError(f"Only table2 takes {wrong}: write replicax reproduce table2 {wrong} ...")
     from replicax.experiments.shared import page, runner
     from replicax.experiments.shared.study import Scale
-    from replicax.run.program import Programs
+    from replicax.run.shared_programs import Programs
 
     summaries, programs = [], Programs()
     for name in chosen:

@@ -14,11 +14,10 @@ from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.state import Info, State, init
 from replicax.algorithm.step import build_parts
 from replicax.errors import check_function, check_number, suggest
-from replicax.run import defaults
-from replicax.run.batches import NoBatches
+from replicax.run.batch_source import NoBatches
 from replicax.run.bayesian import RowBatches
 from replicax.run.initial import initial_points
-from replicax.run.inputs import target_and_batches
+from replicax.run.inputs import fill_in, target_and_batches
 from replicax.run.options import Options
 from replicax.run.program import build_program
 
@@ -78,8 +77,7 @@ def as_sampling_algorithm(
             "as_sampling_algorithm takes an energy, an rx.Target or an rx.bayesian posterior of "
             "arrays; for others use rx.sample or rx.train."
         )
-    if defaults.is_exact(choices, target):
-        choices = defaults.fill_in(choices, target, batches)
+    choices = fill_in(choices, target, batches)
     program = build_program(Options(**choices).complete(), target, batches)
     target, settings, data = program.target, program.settings, program.batches.data
     draw, advance = build_parts(target, program.kernel, settings, program.batches.draw)

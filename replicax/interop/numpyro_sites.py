@@ -10,7 +10,7 @@ from replicax.errors import is_concrete
 
 
 class Site(NamedTuple):
-    """What is known of a sample site before the model is run on numbers."""
+    """A sample site as it is known before the model is run on numbers."""
 
     is_observed: bool
     is_discrete: bool

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from replicax.errors import show
-from replicax.run.batches import check_numeric
+from replicax.run.batch_source import check_numeric
 
 
 def check_pair(name: str, pair: Any, second: str) -> tuple[Any, np.ndarray]:

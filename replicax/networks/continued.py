@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 
-from replicax.algorithm.target import with_row_energies
 from replicax.errors import check_folder
 from replicax.networks.build import build_evaluation, build_training
 from replicax.networks.hooks import Epoch
@@ -16,11 +15,11 @@ from replicax.networks.problem import Supervised, check_problem
 from replicax.networks.problems import check_start
 from replicax.networks.trained import Trained
 from replicax.run import fingerprint, processes
-from replicax.run.devices import spread_over
 from replicax.run.host_loop import Callback, run
 from replicax.run.options import CUSTOM, check_watchers
-from replicax.run.program import Program
+from replicax.run.program import Program, spread_over
 from replicax.run.restore import Restored, point_like, restore, restore_points, rewind
+from replicax.run.row_energies import with_row_energies
 from replicax.run.storage.folder import FolderRecords, open_records, resumed_records
 
 

@@ -13,7 +13,7 @@ from replicax.run.saver import Evaluation
 
 
 class Epoch(NamedTuple):
-    """What a function `evaluate(epoch)` sees of a run after an epoch."""
+    """The argument of a function `evaluate(epoch)`: a run after an epoch."""
 
     number: int  # counted from 1
     networks: Any  # (params, model_state), leading axis: rung, coldest first

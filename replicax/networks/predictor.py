@@ -22,7 +22,7 @@ _TOGETHER = 10  # networks that are computed at once
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """What networks say about inputs: their outputs, and the likelihood that these belong to."""
+    """The outputs of networks for inputs, and the likelihood that these belong to."""
 
     outputs: Callable[[Any, Any, Any], Array]  # (params, model_state, inputs) -> (row, ...)
     likelihood: Likelihood

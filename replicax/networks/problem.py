@@ -27,7 +27,7 @@ from replicax.networks.likelihoods import Categorical, Likelihood
 from replicax.networks.predictor import Predictor
 from replicax.networks.weight_decay import Decay, check_weight_decay, decayed_square
 from replicax.run.batches import EpochBatches, as_epochs
-from replicax.run.initial import PerReplica
+from replicax.run.per_replica import PerReplica
 from replicax.run.source_batches import SourceBatches, as_source, is_source
 
 UNITS = ("mean", "total")

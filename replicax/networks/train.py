@@ -22,12 +22,14 @@ from replicax.networks.tempered import check_posterior
 from replicax.networks.trained import Trained
 from replicax.nn.network import Network
 from replicax.run import fingerprint, pytrees
-from replicax.run.devices import spread_over
 from replicax.run.host_loop import Callback, run
-from replicax.run.initial import check_memory, initial_carry, per_replica, use_rows
+from replicax.run.initial import check_memory, initial_carry
 from replicax.run.options import check_watchers
-from replicax.run.storage.folder import records_of_run
+from replicax.run.per_replica import per_replica
+from replicax.run.program import spread_over
+from replicax.run.row_energies import use_rows
 from replicax.run.storage.metadata import Metadata, describe_machine
+from replicax.run.storage.records import records_of_run
 
 
 def train(
@@ -183,6 +185,7 @@ def train(
     evaluation = build_evaluation(problem, options, like, starts)
     sampler = options.sampler(problem)
     with records_of_run(run_dir) as records:
+        folder = records.folder
         records.write_metadata(
             Metadata(
                 kind="train",
@@ -196,7 +199,7 @@ def train(
                 unit=problem.unit,
                 note=note or {},
                 machine=describe_machine(),
-                fingerprint=fingerprint.write(records.folder, program, carry.state.points),
+                fingerprint=fingerprint.write(folder, program, points) if folder else None,
             )
         )
         run(

@@ -66,7 +66,7 @@ class Trained(Posterior):
 
     @property
     def likelihood(self) -> Likelihood | None:
-        """What the outputs of networks say about targets; None where there is no test."""
+        """The likelihood of targets under the outputs of networks; None where there is no test."""
         usual = Categorical().to_json()  # of folders that do not say
         content = self.metadata.resolved.get("likelihood", usual)
         return None if content is None else likelihoods.from_json(content)

@@ -1,4 +1,4 @@
-"""What a page holds: sections of sentences, numbers, charts, index paths and images.
+"""The content of a page: sections of sentences, numbers, charts, index paths and images.
 
 All of it is data; `render.py` escapes every text when it makes HTML of it.
 """

@@ -40,8 +40,7 @@ def gradient_problem(posterior: Any) -> str | None:
     batches: Any = getattr(posterior._target, "batches", None)
     whole_energy = getattr(target, "whole_energy", None)
     temperature = float(posterior.temperatures[:, 0].max())
-    follows_gradients = not posterior.metadata.resolved["adjusted"] and temperature > 0
-    if not follows_gradients or whole_energy is None or batches is None:
+    if temperature <= 0 or whole_energy is None or batches is None:
         return None
     if not _can_evaluate(posterior) or batches.num_rows > _MOST_ROWS:
         return None

@@ -11,12 +11,12 @@ REPLICA_RHAT_GOOD = 1.05  # over replicas
 ENOUGH_DRAWS = 100  # effective, per chain
 _STICKY = 1 / 20  # of the effective size of the other tail
 _MANY_DRAWS = 2_000  # effective, per chain: a tail that is seen so often hides nothing
-_WORK = 1_000_000  # values that the checks look at
+_WORK = 1_000_000  # values that are checked
 _FEW_DRAWS = 4  # nothing can be said of fewer
 
 
 def checked_components(posterior: Any) -> dict[str, np.ndarray]:
-    """Return the components of the parameters that the checks look at, and the energy.
+    """Return the components of the parameters that are checked, and the energy.
 
     All, or evenly spaced ones where that would take long. None of networks: their weights have
     many equivalent arrangements, between which no chain needs to move.

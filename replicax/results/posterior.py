@@ -4,26 +4,23 @@ import warnings
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import jax
 import numpy as np
 
-from replicax.errors import RunProblem, check_folder, is_whole, show
+from replicax.errors import RunProblem, is_whole, show
+from replicax.results.outputs import Outputs
 from replicax.run import processes, pytrees
 from replicax.run.counters import PAIR_COUNTS
 from replicax.run.host_loop import Result
-from replicax.run.storage.folder import save_copy
 from replicax.run.storage.metadata import Metadata
 from replicax.run.storage.records import Records
-
-if TYPE_CHECKING:
-    from replicax.results.evidence import Evidence
 
 _MAX_COMPONENTS = 1000  # of the parameters, for R-hat and effective size
 
 
-class Posterior:
+class Posterior(Outputs):
     """Draws of the coldest rung and the history of the run; every array has a chain axis first."""
 
     def __init__(self, records: Records, like: Any = None, target: Any = None) -> None:
@@ -199,31 +196,6 @@ class Posterior:
         return heating / self.counted_steps
 
     @property
-    def barrier(self) -> np.ndarray:
-        """Sum of the rejection rates of all pairs, for rules with temperatures  (chain,).
-
-        About twice as many rungs, and one, are enough.
-        """
-        return np.sum(1 - self.verdict_rate, axis=1)
-
-    @property
-    def replicas_advised(self) -> int | None:
-        """How many replicas would do for this ladder, by its barrier: pairs then reject half of
-        their attempts. None for rules without temperatures."""
-        if self.options["rule"] == "deterministic" or self.num_replicas < 2:
-            return None
-        return int(np.ceil(2 * self.barrier.max())) + 1
-
-    def log_evidence(self) -> "Evidence":
-        """Log of the integral of prior x likelihood, with its standard error.
-
-        For `rx.bayesian` posteriors of all rows, with the prior on the hottest rung.
-        """
-        from replicax.results.evidence import evidence_of
-
-        return evidence_of(self)
-
-    @property
     def rung_energies(self) -> np.ndarray:
         """Energies of all rungs before the swap, at each draw, of `rx.bayesian` posteriors  (chain,
         draw, rung)."""
@@ -267,43 +239,6 @@ class Posterior:
         points = counts.shape[1]
         return {"step": (np.arange(points) + 1) * self.metadata.resolved["history_every"], **arrays}
 
-    @property
-    def best(self) -> tuple[Any, float]:
-        """The lowest-energy point of any chain, and its energy as it was evaluated.
-
-        Over all replicas and steps if tracked ("exactly_one", `track_best`), else over the draws.
-        """
-        points, energies = self._best_leaves()
-        chain = int(np.argmin(energies))
-        return self._values([leaf[chain] for leaf in points], 0), float(energies[chain])
-
-    @property
-    def best_by_chain(self) -> tuple[Any, np.ndarray]:
-        """The lowest-energy point of each chain, and its energy as it was evaluated  (chain, ...).
-
-        Of noisy energies the lowest belongs to the luckiest draw: judge the point again.
-        """
-        leaves, energies = self._best_leaves()
-        return self._values(leaves, 1), energies
-
-    def _best_leaves(self) -> tuple[list[np.ndarray], np.ndarray]:
-        names = self.metadata.params["names"]
-        if self.options["energy_at"] == "before" and not self.metadata.resolved["track_best"]:
-            raise ValueError(
-                'With energy_at="before" the energy of a draw is that of the point before its '
-                "move, so the draws do not tell the best point: sample with track_best=True."
-            )
-        if self.metadata.resolved["track_best"]:
-            leaves = [self._final(f"best.{i:06d}") for i in range(len(names))]
-            return leaves, self._final("best_energy")
-        energies = self.energies
-        if energies.size == 0:
-            raise ValueError("No draws were kept, so there is no best one.")
-        energies = np.where(np.isfinite(energies), energies, np.inf)
-        chains, draw = np.arange(self.num_chains), np.argmin(energies, axis=1)
-        points = [self._draws(f"params.{name}", 0)[chains, draw] for name in names]
-        return points, energies[chains, draw]
-
     def components(self, names: Any = None) -> dict[str, np.ndarray]:
         """The first scalar components of the parameters by name, each (chain, draw).
 
@@ -313,13 +248,11 @@ class Posterior:
         if self.num_draws == 0 or not self.options["keep_draws"]:
             return components
         for name, values in self._named_draws(names):
-            if len(components) >= _MAX_COMPONENTS:
-                break
-            shape = values.shape[2:]
             flat = values.reshape(*values.shape[:2], -1)
-            for i in range(min(flat.shape[2], _MAX_COMPONENTS - len(components))):
-                place = ", ".join(str(n) for n in np.unravel_index(i, shape)) if shape else ""
-                components[f"{name}[{place}]" if shape else name] = flat[:, :, i]
+            for i, component in enumerate(pytrees.component_names(name, values.shape[2:])):
+                if len(components) == _MAX_COMPONENTS:
+                    return components
+                components[component] = flat[:, :, i]
         return components
 
     def _named_draws(self, names: Any = None) -> Iterator[tuple[str, np.ndarray]]:
@@ -335,88 +268,6 @@ class Posterior:
             for name in self.metadata.params["names"] if names is None else names:
                 yield name, self._draws(f"params.{name}", 0)
 
-    def replica_rhat(self) -> dict[str, float]:
-        """R-hat over replicas, each followed through the ladder, of every component by name.
-
-        Near 1 where all replicas bring the same draws to the coldest rung, and above 1.05 where
-        each stays in its own mode, which R-hat over chains does not see. NaN where replicas came
-        down too rarely to tell. It needs starts that differ: replicas that all start in one mode
-        agree.
-        """
-        from replicax.results.diagnostics import replica_rhat
-
-        return replica_rhat(self, self.components())
-
-    def summary(self) -> dict[str, Any]:
-        """Swap rates, round trips, R-hat and effective sizes: a dict for JSON, tables in print."""
-        from replicax.results.summary import summarise
-
-        return summarise(self)
-
-    def plot(self, out: str | Path | None = None, var_names: Any = None) -> Any:
-        """Figures of the run; written to the folder `out` if given, and returned by name.
-
-        `var_names` are the parameters whose draws are shown, such as ["mu", "theta[3]"]; without
-        them, the first few.
-        """
-        from replicax.results.figure_style import figure_folder
-        from replicax.results.plots import plot_posterior
-
-        return plot_posterior(self, None if out is None else figure_folder(out), var_names)
-
-    def report(self, out: str | Path | None = None, truth: Any = None) -> Path:
-        """Write the run as one HTML page to look at, and return its path (needs the extra
-        `report`).
-
-        Args:
-            out: an HTML file, or a folder; by default `report.html` in the run folder.
-            truth: what is known about the target, to be drawn beside: exact draws in the tree of
-                the parameters, with a leading axis; a dict from names of components to draws or
-                numbers; or "modes25", which the demo knows by itself.
-        """
-        from replicax.results.report.build import build_page, check_out, write_page
-
-        check_out(self, out)
-        return write_page(self, out, build_page(self, truth))
-
-    def predictive(self, *args: Any, seed: int = 0, **kwargs: Any) -> dict[str, np.ndarray]:
-        """Draw what the model predicts given each draw, by site  (chain, draw, ...).
-
-        For `rx.interop.from_numpyro`: `args` and `kwargs` are those of the model, by default its
-        own without the observed ones.
-        """
-        predict = getattr(self._target, "predict", None)
-        if predict is None:
-            raise ValueError(
-                "predictive needs a model that can draw its data: a run of "
-                "rx.interop.from_numpyro; after rx.load give it, rx.load(folder, target)."
-            )
-        return predict(self.draws, seed, args, kwargs)
-
-    def log_likelihood(self) -> np.ndarray:
-        """Log likelihood of every row under every draw, of `rx.bayesian` posteriors whose target is
-        known: of a run just made, or `rx.load(folder, target)`  (chain, draw, row)."""
-        if not hasattr(self._target, "pointwise"):
-            raise ValueError(
-                "log_likelihood needs an rx.bayesian posterior, which has rows; after rx.load give "
-                "it, rx.load(folder, target)."
-            )
-        tree = pytrees.rebuild(self.metadata.params, self._leaves(0), self._like)
-        return self._target.pointwise(tree)
-
-    def to_arviz(self, log_likelihood: bool = True) -> Any:
-        """Draws, statistics of the sampler, log likelihoods and data as ArviZ data (needs the extra
-        `arviz`)."""
-        from replicax.interop.arviz import to_arviz
-
-        return to_arviz(self, log_likelihood)
-
-    def save(self, folder: str | Path) -> Path:
-        """Write everything into a new folder that `rx.load` opens."""
-        path = check_folder("folder", folder)
-        save_copy(self._records, path)
-        return path
-
     def problems(self) -> list[str]:
         """Reasons not to trust the run, as sentences."""
         from replicax.results.problems import find_problems
@@ -427,6 +278,8 @@ class Posterior:
     def _gradient_problem(self) -> str | None:
         """A problem that only the target shows, of a run just made or where `rx.load` is given it;
         evaluated once."""
+        if self.metadata.resolved["adjusted"]:  # energies accepted the moves, or rejected them
+            return None
         from replicax.results.gradient_problems import gradient_problem
 
         return gradient_problem(self)

@@ -7,8 +7,7 @@ import numpy as np
 from replicax import theory
 from replicax.results import diagnostics
 from replicax.results.energy_problems import kept_energies, measured
-from replicax.run.memory import format_bytes
-from replicax.run.progress import format_seconds
+from replicax.run.progress import format_bytes, format_seconds
 
 
 class Summary(dict):

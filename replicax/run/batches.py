@@ -1,8 +1,8 @@
-"""Sources of mini-batches; all replicas of a chain see the same one."""
+"""Mini-batches of arrays in memory, and the source that the user's `batches` stand for."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,96 +13,16 @@ from replicax.algorithm import prng
 from replicax.algorithm.energy_noise import FreshBatches
 from replicax.algorithm.tracing import explained
 from replicax.errors import check_function, is_whole, show
+from replicax.run.batch_source import Batches, check_numeric
+from replicax.run.batch_source import NoBatches as NoBatches
+from replicax.run.host_batches import HostBatches
 
 _ORDERS = 2**32 - 1  # a number that no step has: keys of epochs are not those of steps
 
 
-class Batches:
-    """The interface of all sources, and the source of targets that need no data.
-
-    Inside the compiled loop: `draw` makes the randomness of one step, `plan` what the steps of a
-    segment share, `take` the mini-batch of a step. On the host: `feed` the data of a chunk.
-    """
-
-    data: Any  # arrays that the compiled loop reads; None where `feed` brings them
-
-    @property
-    def can_refresh(self) -> bool:
-        """Whether there are further mini-batches, or none are needed."""
-        return True
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every batch has all rows of the data, as far as is known."""
-        return True
-
-    def for_run(self, judged_every: int | None) -> "Batches":
-        """Return the batches of one run, whose swaps are judged on further ones at so many steps'
-        distance, or never."""
-        return self
-
-    def describe(self) -> str:
-        """Return a description that tells two sources apart when a run resumes."""
-        return "none"
-
-    def draw(self, key: Array) -> Any:
-        """Draw the randomness of one step's mini-batch."""
-        return None
-
-    def plan(self, key: Array, step: Array, num_steps: int) -> Any:
-        """Prepare up to `num_steps` steps from `step` on, where that is cheaper done at once."""
-        return None
-
-    def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
-        """Return the mini-batch of `step`, the `place`-th of its chunk."""
-        return None
-
-    def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches | None:
-        """Return further mini-batches, a function of a key; None where there are none.
-
-        `step`, the `place`-th of its chunk, is needed where `feed` brings the data."""
-        return None
-
-    def first(self, key: Array) -> Any:
-        """Return a mini-batch like those that steps see, to check the energy with."""
-        return None
-
-    def bytes_per_step(self, step: int) -> int:
-        """Return how much data the chunk must hold for each step."""
-        return 0
-
-    def feed(self, start: int, count: int, capacity: int) -> tuple[int, Any]:
-        """Return for how many of `count` steps from `start` on there are batches, and the data."""
-        return count, self.data
-
-    def read_ahead(self, start: int, count: int) -> None:
-        """Begin to make the batches of `count` steps from `start` on, beside the loop."""
-
-    def ending(self, step: int) -> str:
-        """Return a sentence about batches that ended at `step`."""
-        return f"The batches ended at step {step}."
-
-    def close(self) -> None:
-        """End what goes on beside the loop."""
-
-    def state(self, step: int) -> bytes | None:
-        """Return what `skip_to` needs to know besides the step."""
-        return None
-
-    def skip_to(self, step: int, state: bytes | None = None) -> None:
-        """Go forward to `step`, for a run that resumes there; `state` was that of the step."""
-
-
 @dataclass(frozen=True)
-class NoBatches(Batches):
-    """The energy needs no data."""
-
-    data: ClassVar[Any] = None
-
-
-@dataclass(frozen=True)
-class ArrayBatches(Batches):
-    """Rows of arrays drawn with replacement, from the chain's own key, inside the loop."""
+class _InMemory(Batches):
+    """Rows of arrays."""
 
     data: Any  # pytree, leading axis: row
     batch_size: int
@@ -115,12 +35,17 @@ class ArrayBatches(Batches):
     def is_whole(self) -> bool:
         return self.batch_size == self.num_rows
 
+
+@dataclass(frozen=True)
+class ArrayBatches(_InMemory):
+    """Rows of arrays drawn with replacement, from the chain's own key, inside the loop."""
+
     def describe(self) -> str:
         return f"arrays of {self.num_rows} rows, {self.batch_size} a batch"
 
     def draw(self, key: Array) -> Array:
         """Draw the row numbers of one mini-batch; all rows in order when it is everything."""
-        if self.batch_size == self.num_rows:
+        if self.is_whole:
             return jnp.arange(self.num_rows)
         return jax.random.randint(key, (self.batch_size,), 0, self.num_rows)
 
@@ -128,7 +53,7 @@ class ArrayBatches(Batches):
         return _rows(data, drawn)
 
     def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches:
-        share = 0.0 if self.batch_size == self.num_rows else 1.0
+        share = 0.0 if self.is_whole else 1.0
         return FreshBatches(lambda key: _rows(data, self.draw(key)), share)
 
     def first(self, key: Array) -> Any:
@@ -143,7 +68,7 @@ class Orders(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EpochBatches(Batches):
+class EpochBatches(_InMemory):
     """Rows of arrays in an order of their own for every epoch, each row once.
 
     The last batch of an epoch is filled up from the epoch's beginning. `prepare(key, batch)`,
@@ -151,21 +76,11 @@ class EpochBatches(Batches):
     replicas.
     """
 
-    data: Any  # pytree, leading axis: row
-    batch_size: int
     prepare: Callable[[Array, Any], Any] | None = None
-
-    @property
-    def num_rows(self) -> int:
-        return jax.tree.leaves(self.data)[0].shape[0]
 
     @property
     def steps_per_epoch(self) -> int:
         return -(-self.num_rows // self.batch_size)
-
-    @property
-    def is_whole(self) -> bool:
-        return self.batch_size == self.num_rows
 
     def describe(self) -> str:
         return f"epochs of {self.num_rows} rows, {self.batch_size} a batch"
@@ -216,12 +131,8 @@ class EpochBatches(Batches):
 
 def as_batches(batches: Any, batch_size: int | None) -> Batches:
     """Return the source of mini-batches that the user's `batches` and `batch_size` stand for."""
-    from replicax.run.host_batches import HostBatches  # which imports this file
-
     if batches is None:
-        if batch_size is not None:
-            raise ValueError("batch_size is given without batches; give the arrays as batches.")
-        return NoBatches()
+        raise ValueError("batch_size is given without batches; give the arrays as batches.")
     if isinstance(batches, Batches):
         return batches
     if batch_size is not None:
@@ -278,20 +189,6 @@ def as_rows(data: Any, batch_size: int | None, name: str) -> ArrayBatches:
             f"to {num_rows}."
         )
     return ArrayBatches(jax.tree.map(jnp.asarray, data), int(size))
-
-
-def check_numeric(name: str, leaves: list[Any]) -> None:
-    """Raise unless all leaves are numbers or arrays of numbers that JAX knows."""
-    for leaf in leaves:
-        kind = getattr(leaf, "dtype", None)
-        if kind is None:
-            kind = np.asarray(leaf).dtype
-        if not jnp.issubdtype(kind, jnp.number) and not jnp.issubdtype(kind, jnp.bool_):
-            words = {"U": "text", "S": "text", "O": "Python objects", "M": "dates", "m": "times"}
-            what = words.get(getattr(kind, "kind", ""), str(kind))
-            raise ValueError(
-                f"{name} holds {what}; give arrays of numbers (code categories as whole numbers)."
-            )
 
 
 def _rows(data: Any, rows: Any) -> Any:

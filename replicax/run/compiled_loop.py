@@ -5,7 +5,7 @@ chunk changes no result, only how often the host sees the run.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,32 +13,20 @@ import numpy as np
 from jax import Array
 
 from replicax.algorithm.randomness import draw_block
-from replicax.algorithm.spread import on_all, share_rows
-from replicax.algorithm.state import State
+from replicax.algorithm.spread import share_rows
 from replicax.algorithm.step import build_parts
 from replicax.run import counters, devices
 from replicax.run import rows as layout
-from replicax.run.program import Program, Programs, numbers, with_numbers
-from replicax.run.rows import Carry, Rows, get
-
-# Only `step` is shared by the chains; everything else has a leading chain axis.
-STATE_AXES: Any = State._make([None] + [0] * (len(State._fields) - 1))
+from replicax.run.program import Program
+from replicax.run.rows import STATE_AXES, Carry, Rows, get, per_chain
+from replicax.run.shared_programs import Programs, numbers, with_numbers
 
 _AHEAD_BYTES = 2**16  # of randomness a step: up to here it is drawn many steps ahead
 _BLOCK_STEPS = 1024  # steps drawn ahead at once, to stay in the cache
 _CHUNK_BYTES = 2**26  # of records on the device
 _SPREAD_CHUNK_BYTES = 2**22  # of records that devices send each other at the end of a chunk
 _CHUNK_STEPS = 2**16
-
-
-def start(program: Program, states: State) -> Carry:
-    """Return the carry before the first step; `states` has a leading chain axis but on `step`."""
-    begin = jax.vmap(lambda state: _start_counters(program, state), (STATE_AXES,))
-    return Carry(states, begin(states))
-
-
-def _start_counters(program: Program, state: State) -> counters.Counters:
-    return counters.start(state, program.track_best, program.kernel.observes)
+_CHUNK_SECONDS = 0.5  # that a chunk takes, and no longer: the host sees the run in between
 
 
 def chunk_capacity(program: Program, carry: Carry) -> int:
@@ -55,6 +43,32 @@ def chunk_capacity(program: Program, carry: Carry) -> int:
     return int(np.clip(most // max(per_step, 1), 1, _CHUNK_STEPS))
 
 
+class Pace(NamedTuple):
+    """The length of the next chunk: half a second's worth of steps, and enough to outweigh the
+    fixed cost of a chunk."""
+
+    length: int
+    capacity: int
+    before: tuple[int, float] | None = None  # steps and seconds of the chunk before
+
+    def after(self, steps: int, seconds: float) -> "Pace":
+        """Return the pace once a chunk of `steps` took `seconds`; the first one's time is
+        compilation."""
+        if steps == 0:
+            return self
+        if self.before is None:
+            return self._replace(before=(0, 0.0))
+        before_steps, before_seconds = self.before
+        per_step, fixed = seconds / steps, 0.0
+        if before_steps and before_steps != steps:
+            slope = (seconds - before_seconds) / (steps - before_steps)
+            per_step = max(slope, 0.01 * per_step)
+            fixed = max(seconds - per_step * steps, 0.0)
+        wanted = max(_CHUNK_SECONDS, 4 * fixed) / per_step
+        length = int(np.clip(wanted, steps / 4, steps * 4))
+        return self._replace(length=min(max(length, 1), self.capacity), before=(steps, seconds))
+
+
 def build_chunk(
     program: Program, keys: Array, capacity: int, programs: Programs | None = None
 ) -> Callable[..., tuple[Carry, Rows]]:
@@ -63,7 +77,8 @@ def build_chunk(
     `slots[i]` is the row that the draw of step i goes to, as of `rows.draw_slots`.
     """
     if program.mesh is not None:
-        return _build_spread_chunk(program, keys, capacity)
+        spread, chunk = program.settings.spread, _build(program, capacity)
+        return devices.SpreadChunk(program.mesh, spread, chunk, keys)
     if programs is None:  # constants make faster code
         compiled = jax.jit(_build(program, capacity), donate_argnums=0)
         return lambda carry, *rest: compiled(carry, keys, *rest)
@@ -75,29 +90,6 @@ def build_chunk(
     return lambda carry, *rest: shared(carry, numbers(program), keys, *rest)
 
 
-def _build_spread_chunk(program: Program, keys: Array, capacity: int) -> Callable:
-    """Compile the chunk for the devices of the program's mesh.
-
-    Draws and the best point stay on the devices that found them until the chunk ends. Outside of
-    the chunk every device has all of the carry but the replicas.
-    """
-    spread, chunk = program.settings.spread, _build(program, capacity)
-
-    def part(carry: Carry, *rest: Any) -> tuple[Carry, Rows]:
-        carry = _but_replicas(spread.own_chains, carry)
-        counts = carry.counters
-        counts = counts._replace(best=spread.on_first(counts.best))
-        carry, rows = chunk(carry._replace(counters=counts), *rest)
-        counts = carry.counters
-        counts = counts._replace(best=spread.join(counts.best))
-        rows = rows._replace(count=None, draws=spread.join(rows.draws)), rows.count
-        carry = _but_replicas(spread.all_chains, carry._replace(counters=counts))
-        return on_all((carry, spread.all_chains(rows[0], axis=1)._replace(count=rows[1])))
-
-    assert program.mesh is not None
-    return devices.SpreadChunk(program.mesh, part, keys)
-
-
 def _build(program: Program, capacity: int) -> Callable:
     """Build the chunk: segments, each up to the next point of history, made of single steps."""
     one_chain, every = program.num_chains == 1, program.history_every
@@ -106,7 +98,7 @@ def _build(program: Program, capacity: int) -> Callable:
 
     def chunk(carry: Carry, keys: Array, data: Any, count: Array, slots: Array):
         if one_chain:
-            carry, keys = _per_chain(lambda leaf: leaf[0], carry), keys[0]
+            carry, keys = per_chain(lambda leaf: leaf[0], carry), keys[0]
         start = carry.state.step
         size = _num_bytes(jax.eval_shape(draw_chains, keys, start, carry.state.replicas))
         size *= spread.parts * spread.chain_parts
@@ -147,7 +139,7 @@ def _build(program: Program, capacity: int) -> Callable:
             (carry, layout.empty(program, carry, capacity), jnp.array(0)),
         )
         if one_chain:
-            carry = _per_chain(lambda leaf: leaf[None], carry)
+            carry = per_chain(lambda leaf: leaf[None], carry)
             rows = jax.tree.map(lambda leaf: leaf[:, None], rows._replace(count=None))
         return carry, rows._replace(count=place)
 
@@ -188,25 +180,6 @@ def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, 
 def _is_healthy(program: Program, carry: Carry) -> Array:
     healthy = jnp.all((carry.counters.nonfinite == 0) | (not program.stop_on_nonfinite))
     return program.settings.spread.everywhere(healthy)
-
-
-def _per_chain(change: Callable[[Array], Array], carry: Carry) -> Carry:
-    """Change every array that has a value per chain."""
-    return jax.tree.map(
-        lambda axis, part: part if axis is None else jax.tree.map(change, part),
-        Carry._make([STATE_AXES, 0]),
-        carry,
-        is_leaf=lambda axis: axis is None,
-    )
-
-
-def _but_replicas(change: Callable[[Array], Array], carry: Carry) -> Carry:
-    """Change every array that has a value per chain, but not those of the replicas."""
-    state = carry.state
-    rest = carry._replace(state=state._replace(replicas=None, model_state=None))
-    changed = _per_chain(change, rest)
-    own = {"replicas": state.replicas, "model_state": state.model_state}
-    return changed._replace(state=changed.state._replace(**own))
 
 
 def _num_bytes(tree: Any) -> int:

@@ -1,4 +1,9 @@
-"""Counts that a run keeps as it goes, for one chain: swap rates, round trips and the best point."""
+"""Counts that a run keeps as it goes, for one chain: swap rates, round trips and the best point.
+
+A round trip is over when a replica that was on the coldest rung has been on the hottest and is
+back on the coldest. A replica heads for the coldest rung first, then for the hottest, and so on;
+`turns` counts how often it arrived where it headed for.
+"""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +13,6 @@ from jax import Array
 
 from replicax.algorithm.spread import Spread
 from replicax.algorithm.state import Info, Settings, State
-from replicax.run import round_trips
 
 
 class Counters(NamedTuple):
@@ -37,7 +41,7 @@ def start(state: State, track_best: bool, observes: bool = False) -> Counters:
     first = jax.tree.map(lambda leaf: leaf[0], state.points)
     return Counters(
         pairs=jnp.zeros((len(PAIR_COUNTS), num_replicas - 1), jnp.int32),
-        turns=round_trips.start_turns(state.rung_of),
+        turns=start_turns(state.rung_of),
         nonfinite=jnp.array(0, jnp.int32),
         restarts=jnp.zeros(num_replicas, jnp.int32),
         energy=jnp.full(num_replicas, jnp.nan, dtype),
@@ -68,7 +72,7 @@ def count(
     added = jnp.stack(
         [info.wanted & counted, info.active & opens & window_counted, first_swap & window_counted]
     )
-    turns = round_trips.count_turns(counters.turns, after.rung_of, after.rung_of.shape[0] - 1)
+    turns = count_turns(counters.turns, after.rung_of, after.rung_of.shape[0] - 1)
     starts = after.step == counted_from
     best_energy, best = _update_best(counters, before, info, scored, settings.spread)
     # A restarted replica is no reason to stop; the coldest has no neighbour to restart from.
@@ -80,7 +84,7 @@ def count(
     energy = info.energy.astype(counters.energy.dtype)
     return Counters(
         pairs=counters.pairs + added,
-        turns=jnp.where(starts, round_trips.forget_trips(turns), turns),
+        turns=jnp.where(starts, forget_trips(turns), turns),
         nonfinite=counters.nonfinite + ~jnp.all(jnp.isfinite(info.energy) | mended),
         restarts=counters.restarts + mended,
         energy=jnp.where(info.attempted | ~jnp.isfinite(energy), energy, counters.energy),
@@ -104,3 +108,25 @@ def _update_best(
         lambda old, new: jnp.where(better, new, old), counters.best, spread.rows(scored, replica)
     )
     return jnp.minimum(counters.best_energy, energy[rung]), best
+
+
+def start_turns(rung_of: Any) -> Any:
+    """Return the turns of replicas that start on the rungs `rung_of`."""
+    return (rung_of == 0).astype("int32")
+
+
+def count_turns(turns: Any, rung_of: Any, hottest: int) -> Any:
+    """Return the turns of replicas on their new rungs; NumPy or JAX arrays of any shape."""
+    if hottest == 0:  # a single rung has no way
+        return turns
+    return turns + (rung_of == (turns % 2) * hottest)
+
+
+def forget_trips(turns: Any) -> Any:
+    """Return turns without completed round trips; where each replica heads for stays."""
+    return (turns > 0) * (2 - turns % 2)
+
+
+def completed_trips(turns: Any) -> Any:
+    """Return how many round trips were completed in so many turns: after 3, 5, 7, ... of them."""
+    return (turns - (turns > 0)) // 2

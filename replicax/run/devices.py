@@ -9,7 +9,6 @@ mini-batches.
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -18,51 +17,44 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from replicax.algorithm.spread import CHAIN, DATA, REPLICA, Spread, on_all
+from replicax.algorithm.spread import CHAIN, REPLICA, Spread, on_all
 from replicax.algorithm.state import State
 from replicax.run.counters import Counters
-from replicax.run.mesh import check_rows, choose_mesh
-from replicax.run.program import Program
-from replicax.run.rows import Carry
+from replicax.run.rows import Carry, Rows, per_chain
 
 _EVERYWHERE = PartitionSpec()
 _BY_CHAIN = PartitionSpec(CHAIN)
 _BY_REPLICA = PartitionSpec(CHAIN, REPLICA)
 
 
-def spread_over(program: Program, devices: Any = None, data_parallel: int = 1) -> Program:
-    """Return the program for the devices that are asked for: "all", a number, or a mesh.
-
-    None is all devices where they are accelerators, belong to several processes or share replicas,
-    else one. So many as `data_parallel` says share each replica.
-    """
-    mesh = choose_mesh(program.num_chains, program.num_replicas, devices, data_parallel)
-    if mesh is None:
-        return program
-    if DATA in mesh.axis_names:
-        check_rows(program.batches, mesh.shape[DATA])
-    spread = Spread(mesh.shape[REPLICA], mesh.shape[CHAIN], program.num_chains > 1)
-    return replace(program, mesh=mesh, settings=replace(program.settings, spread=spread))
-
-
-def place(program: Program, carry: Carry) -> Carry:
+def place(mesh: Mesh, carry: Carry) -> Carry:
     """Return the carry with its arrays on the devices where they stay."""
-    if program.mesh is None:
-        return carry
-    return _put(carry, program.mesh, _carry_parts())
+    return _put(carry, mesh, _carry_parts())
 
 
 class SpreadChunk:
     """A chunk compiled for a mesh of devices, `chunk(carry, data, count, slots) -> carry, rows`.
 
-    It is made from the share of one device, `part(carry, keys, data, count, slots)`.
+    Draws and the best point stay on the devices that found them until the chunk ends. Outside of
+    the chunk every device has all of the carry but the replicas.
     """
 
-    def __init__(self, mesh: Mesh, part: Callable, keys: Array) -> None:
+    def __init__(self, mesh: Mesh, spread: Spread, chunk: Callable, keys: Array) -> None:
+        def part(carry: Carry, *rest: Any) -> tuple[Carry, Rows]:
+            carry = _but_replicas(spread.own_chains, carry)
+            counts = carry.counters
+            counts = counts._replace(best=spread.on_first(counts.best))
+            carry, rows = chunk(carry._replace(counters=counts), *rest)
+            counts = carry.counters
+            counts = counts._replace(best=spread.join(counts.best))
+            rows = rows._replace(count=None, draws=spread.join(rows.draws)), rows.count
+            carry = _but_replicas(spread.all_chains, carry._replace(counters=counts))
+            return on_all((carry, spread.all_chains(rows[0], axis=1)._replace(count=rows[1])))
+
         carry = _carry_parts()
         inputs = (carry, _BY_CHAIN, _EVERYWHERE, _EVERYWHERE, _EVERYWHERE)
-        spread = _map_parts(part, mesh, inputs, (carry, _EVERYWHERE))
-        self.compiled = jax.jit(spread, donate_argnums=0)
+        whole = _map_parts(part, mesh, inputs, (carry, _EVERYWHERE))
+        self.compiled = jax.jit(whole, donate_argnums=0)
         self._mesh, self._data = mesh, _Placed(mesh)
         self._keys = _put(keys, mesh, _BY_CHAIN)
 
@@ -73,6 +65,15 @@ class SpreadChunk:
         """Return the arguments of `compiled`, on its devices."""
         numbers = _put((np.int32(count), slots), self._mesh, _EVERYWHERE)
         return carry, self._keys, self._data.of(data), *numbers
+
+
+def _but_replicas(change: Callable[[Array], Array], carry: Carry) -> Carry:
+    """Change every array that has a value per chain, but not those of the replicas."""
+    state = carry.state
+    rest = carry._replace(state=state._replace(replicas=None, model_state=None))
+    changed = per_chain(change, rest)
+    own = {"replicas": state.replicas, "model_state": state.model_state}
+    return changed._replace(state=changed.state._replace(**own))
 
 
 def map_replicas(function: Callable, replicas: Any, shared: Any) -> Any:
@@ -111,7 +112,12 @@ def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callabl
 
     def whole(*arguments: Any) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
-        spread = jax.tree.map(_for_each, inputs, arguments, is_leaf=_is_part)
+        spread = jax.tree.map(
+            lambda part, branch: jax.tree.map(lambda _: part, branch),
+            inputs,
+            arguments,
+            is_leaf=_is_part,
+        )
         places = jax.tree.leaves(spread, is_leaf=_is_part)
         passed = [number for number, leaf in enumerate(leaves) if leaf.size]
 
@@ -119,7 +125,8 @@ def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callabl
             own = dict(zip(passed, given, strict=True))
             for number, (leaf, place) in enumerate(zip(leaves, places, strict=True)):
                 if number not in own:
-                    own[number] = jnp.zeros(_own_shape(mesh, place, leaf), leaf.dtype)
+                    shape = NamedSharding(mesh, place).shard_shape(leaf.shape)
+                    own[number] = jnp.zeros(shape, leaf.dtype)
             return part(*structure.unflatten(own[number] for number in range(len(leaves))))
 
         return jax.shard_map(
@@ -134,16 +141,8 @@ def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callabl
     return whole
 
 
-def _own_shape(mesh: Mesh, place: PartitionSpec, leaf: Any) -> tuple[int, ...]:
-    return NamedSharding(mesh, place).shard_shape(leaf.shape)
-
-
 def _is_part(value: Any) -> bool:
     return isinstance(value, PartitionSpec)
-
-
-def _for_each(part: PartitionSpec, branch: Any) -> Any:
-    return jax.tree.map(lambda _: part, branch)
 
 
 class _Placed:

@@ -20,10 +20,8 @@ _TOLERANCE = 1e-5  # of energies, relative
 _ELSEWHERE = 1e-3  # on another platform, which rounds differently
 
 
-def write(folder: Path | None, program: Program, points: Any) -> dict[str, Any] | None:
+def write(folder: Path, program: Program, points: Any) -> dict[str, Any]:
     """Return the fingerprint of a run, and keep the start that it belongs to in the folder."""
-    if folder is None:
-        return None
     start = pytrees.first(points)
     leaves = {str(number): np.asarray(leaf) for number, leaf in enumerate(jax.tree.leaves(start))}
     stored = {name: leaf for name, leaf in leaves.items() if leaf.dtype.isbuiltin}

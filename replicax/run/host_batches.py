@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax.run.batches import Batches, check_numeric
+from replicax.run.batch_source import Batches, check_numeric
 
 
 class BatchesEnded(ValueError):

@@ -3,6 +3,7 @@
 import contextlib
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,21 +14,21 @@ import numpy as np
 
 from replicax.run import devices, processes
 from replicax.run import rows as layout
-from replicax.run.compiled_loop import build_chunk, chunk_capacity
-from replicax.run.counters import PAIR_COUNTS
+from replicax.run.compiled_loop import Pace, build_chunk, chunk_capacity
+from replicax.run.counters import PAIR_COUNTS, completed_trips
 from replicax.run.initial import seed_keys
 from replicax.run.options import Options
-from replicax.run.program import Program, Programs
+from replicax.run.program import Program
 from replicax.run.progress import display_progress
-from replicax.run.round_trips import completed_trips
 from replicax.run.rows import Carry
 from replicax.run.saver import Evaluation, Saver
-from replicax.run.signals import ends_process, interruptible
+from replicax.run.shared_programs import Programs
 from replicax.run.storage.metadata import Metadata
 from replicax.run.storage.records import Arrays, Records
 
 _FIRST_STEPS = 64
-_CHUNK_SECONDS = 0.5
+# Besides Ctrl-C. SLURM sends SIGUSR1 ahead of a time limit (--signal), and SIGTERM at it.
+_ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(signal, name)]
 
 
 class Result(NamedTuple):
@@ -64,32 +65,6 @@ class Progress(NamedTuple):
 Callback = Callable[[Progress], Any]
 
 
-class Pace(NamedTuple):
-    """The length of the next chunk: half a second's worth of steps, and enough to outweigh the
-    fixed cost of a chunk."""
-
-    length: int
-    capacity: int
-    before: tuple[int, float] | None = None  # steps and seconds of the chunk before
-
-    def after(self, steps: int, seconds: float) -> "Pace":
-        """Return the pace once a chunk of `steps` took `seconds`; the first one's time is
-        compilation."""
-        if steps == 0:
-            return self
-        if self.before is None:
-            return self._replace(before=(0, 0.0))
-        before_steps, before_seconds = self.before
-        per_step, fixed = seconds / steps, 0.0
-        if before_steps and before_steps != steps:
-            slope = (seconds - before_seconds) / (steps - before_steps)
-            per_step = max(slope, 0.01 * per_step)
-            fixed = max(seconds - per_step * steps, 0.0)
-        wanted = max(_CHUNK_SECONDS, 4 * fixed) / per_step
-        length = int(np.clip(wanted, steps / 4, steps * 4))
-        return self._replace(length=min(max(length, 1), self.capacity), before=(steps, seconds))
-
-
 def run(
     program: Program,
     carry: Carry,
@@ -109,7 +84,9 @@ def run(
     num_steps, is_first = options.num_steps, processes.is_first()
     saving = Saver(records, options.checkpoint_every, options.keep_checkpoints)
     with interruptible() as signals, saving as saver:
-        shown = display_progress(progress if is_first else False, num_steps, int(carry.state.step))
+        shown = contextlib.nullcontext()
+        if is_first and (sys.stderr.isatty() if progress is None else progress):
+            shown = display_progress(num_steps, int(carry.state.step))
         with shown as display, contextlib.closing(program.batches):
             callbacks = [callback] if callback is None or callable(callback) else callback
             watchers = [watch for watch in (display, *callbacks) if watch is not None]
@@ -136,11 +113,12 @@ def _loop(
     step = int(carry.state.step)
     keys, _ = seed_keys(program.seed, program.num_chains)
     capacity = chunk_capacity(program, carry)
-    carry = devices.place(program, carry)
+    if program.mesh is not None:
+        carry = devices.place(program.mesh, carry)
     chunk = build_chunk(program, keys, capacity, programs)
     pace = Pace(program.chunk_steps or min(capacity, _FIRST_STEPS), capacity)
     result = None
-    if saver.has_folder:
+    if saver.records.shared is not None:
         saver.save(program, carry, evaluation)  # so that the folder can be resumed from now on
     while step < num_steps and result is None:
         count = min(pace.length, num_steps - step, _until_evaluation(program, step))
@@ -284,3 +262,34 @@ def _progress(
         metadata=records.metadata,
         run_dir=records.folder,
     )
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[list[int]]:
+    """Collect Ctrl-C, SIGTERM and SIGUSR1 in a list instead of ending; a second one raises.
+
+    Handlers that the user has set for the last two stay.
+    """
+    numbers: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield numbers
+        return
+
+    def note(number: int, frame: Any) -> None:
+        if numbers:
+            raise KeyboardInterrupt
+        numbers.append(number)
+
+    taken = [signal.SIGINT]
+    taken += [number for number in _ENDING if signal.getsignal(number) is signal.SIG_DFL]
+    before = {number: signal.signal(number, note) for number in taken}
+    try:
+        yield numbers
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def ends_process(numbers: list[int]) -> bool:
+    """Return whether the first signal asks for the end of the process, and not of the run alone."""
+    return bool(numbers) and numbers[0] != signal.SIGINT

@@ -1,10 +1,9 @@
-"""The start of a run: points of all replicas, checked, and the carry of the loop made from them."""
+"""The start of a run: checked points of all replicas, and the carry of the loop."""
 
 import functools
 import os
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,31 +12,16 @@ from jax import Array
 
 from replicax.algorithm import prng, state
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.target import check_energy, takes_key, with_row_energies
+from replicax.algorithm.target import check_energy, takes_key
 from replicax.algorithm.tracing import explained
-from replicax.errors import check_flag, check_function, show
-from replicax.run import compiled_loop, pytrees
-from replicax.run.program import Program, Programs
-from replicax.run.rows import Carry
+from replicax.errors import check_function, show
+from replicax.run import counters, pytrees
+from replicax.run.per_replica import PerReplica, spread_starts
+from replicax.run.program import Program
+from replicax.run.rows import STATE_AXES, Carry
+from replicax.run.shared_programs import Programs
 
 _RUNG_BYTES = 64  # of a rung beside its parameters: ladder, index, energies, counts
-
-
-class PerReplica(NamedTuple):
-    """A tree whose leaves have leading axes (replica, ...) or (chain, replica, ...)."""
-
-    tree: Any
-    by_chain: bool | None = None  # None: the shapes tell
-
-
-def per_replica(tree: Any, by_chain: bool | None = None) -> PerReplica:
-    """Mark starts that differ by replica: leading axes (replica, ...) or (chain, replica, ...).
-
-    `by_chain=True` says that the leading axes are (chain, replica, ...), `by_chain=False` that
-    there is no axis of chains. Without it the shapes decide; where they fit both, it is needed.
-    """
-    check_flag("by_chain", by_chain, None)
-    return PerReplica(tree, by_chain)
 
 
 def initial_points(
@@ -50,7 +34,8 @@ def initial_points(
     """
     name = "start" if with_state else "params"
     if isinstance(params, PerReplica):
-        starts = _spread(params, num_chains, num_replicas)
+        tree = jax.tree.map(_as_array, params.tree)
+        starts = spread_starts(tree, params.by_chain, num_chains, num_replicas)
     elif callable(params) and not _is_array_tree(params):
         check_function(name, params, "key")
 
@@ -97,32 +82,6 @@ def _is_array_tree(params: Any) -> bool:
     """Return True for callable pytrees, such as an Equinox module: they are starts themselves."""
     leaves = jax.tree.leaves(params)
     return bool(leaves) and all(isinstance(x, jax.Array | np.ndarray | float) for x in leaves)
-
-
-def _spread(starts: PerReplica, num_chains: int, num_replicas: int) -> Any:
-    """Return starts with leading axes (chain, replica, ...)."""
-    tree, by_chain = jax.tree.map(_as_array, starts.tree), starts.by_chain
-    shapes = [leaf.shape for leaf in jax.tree.leaves(tree)]
-    both = (num_chains, num_replicas)
-    fits_chains = all(shape[:2] == both for shape in shapes)
-    fits_replicas = all(shape[:1] == (num_replicas,) for shape in shapes)
-    if shapes and by_chain is None and fits_chains and fits_replicas:
-        raise ValueError(
-            f"per_replica params begin with {both}, and there are {num_chains} chains of "
-            f"{num_replicas} replicas: write rx.per_replica(tree, by_chain=True) if the first axis "
-            "is the chain and the second the replica, by_chain=False if the first is the replica."
-        )
-    if shapes and fits_chains and by_chain is not False:
-        return tree
-    if shapes and fits_replicas and not by_chain:
-        return jax.tree.map(lambda x: jnp.broadcast_to(x, (num_chains, *x.shape)), tree)
-    alone, by_chains = f"({num_replicas}, ...)", f"({num_chains}, {num_replicas}, ...)"
-    needed = {None: f"{alone} or {by_chains}", True: by_chains, False: alone}[by_chain]
-    raise ValueError(
-        f"per_replica params have leading axes {sorted({shape[:2] for shape in shapes})}; with "
-        f"{num_chains} chains of {num_replicas} replicas every leaf must begin with "
-        f"{needed}."
-    )
 
 
 def check_memory(params: Any, num_chains: int, num_replicas: int) -> None:
@@ -193,27 +152,6 @@ def have_one_start(carry: Carry) -> bool:
     return all(bool(jnp.all(leaf == leaf[:1, :1])) for leaf in leaves)
 
 
-def use_rows(program: Program, carry: Carry) -> Program:
-    """Return the program with energies by row, if the rule estimates their noise and the energy of
-    a batch is the mean of those of its rows (as at the starting points)."""
-    target, batches = program.target, program.batches
-    keys, _ = seed_keys(program.seed, program.num_chains)
-    batch = batches.first(keys[0])
-    if not program.settings.rule.estimates_noise or batch is None or target.row_energies:
-        return program
-    with_rows = with_row_energies(target)
-
-    @jax.jit
-    def compare(points: Any, batch: Any, key: Array) -> tuple[Array, Array]:
-        point, noise = pytrees.first(points), target.draw(key)
-        rows = with_rows.row_energies(point, batch, noise)  # type: ignore[misc]
-        return target.energy_at(point, batch, noise), jnp.mean(rows)
-
-    energy, mean = (float(value) for value in compare(carry.state.points, batch, keys[0]))
-    same = np.isclose(energy, mean, rtol=1e-3)
-    return replace(program, target=with_rows) if same else program
-
-
 def carry_like(program: Program, like: Any) -> Carry:
     """Return the shapes of a carry, given those of one point."""
     lead = (program.num_chains, program.num_replicas)
@@ -225,14 +163,15 @@ def _build_carry(program: Program, programs: Programs | None = None) -> Callable
     target = program.target
 
     def build(points: Any, ladder: Ladder, buffer: float, batch: Any) -> Carry:
-        def one_chain(point: Any) -> state.State:
+        def one_chain(point: Any) -> Carry:
             params, model_state = point if target.has_state else (point, None)
-            return state.init(
+            start = state.init(
                 program.kernel, params, ladder, program.settings, buffer, model_state, target, batch
             )
+            observes = program.kernel.observes
+            return Carry(start, counters.start(start, program.track_best, observes))
 
-        states = jax.vmap(one_chain, out_axes=compiled_loop.STATE_AXES)(points)
-        return compiled_loop.start(program, states)
+        return jax.vmap(one_chain, out_axes=Carry(STATE_AXES, 0))(points)  # type: ignore
 
     def carry(points: Any) -> Carry:
         # Ladder, buffer and energies in the precision of the parameters, at least float32.

@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 
 from replicax.algorithm.spread import CHAIN, DATA, REPLICA
 from replicax.errors import at_least
-from replicax.run.batches import Batches, NoBatches
+from replicax.run.batch_source import Batches, NoBatches
 from replicax.run.host_batches import HostBatches
 
 _AXES = (CHAIN, REPLICA, DATA)

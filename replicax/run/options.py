@@ -11,7 +11,7 @@ from replicax.algorithm import kernels, schedule, swap
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.tuning import ConstantGain, Gain
 from replicax.errors import at_least, check_flag, check_function, choose, is_number, is_whole, show
-from replicax.run.defaults import AUTO, PAPER
+from replicax.run.inputs import AUTO, PAPER
 
 _CHECKPOINT_SECONDS = 30.0
 _MOST_STEPS = 2**31 - 1  # steps are counted in 32 bits
@@ -148,7 +148,7 @@ def from_plain(
     given: dict[str, Any],
     call: str = "rx.resume(run_dir, target, {}=...)",
 ) -> Any:
-    """Return the dataclass of options that `to_plain` wrote, changed by what is given.
+    """Return the dataclass of options that `to_plain` wrote; entries of `given` replace its own.
 
     `call` tells the user how to give an object of their own again.
     """

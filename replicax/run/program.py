@@ -1,9 +1,6 @@
-"""`Program`: everything static about a run, made from its options; and compiled code that several
-runs share."""
+"""`Program`: everything static about a run, made from its options."""
 
-import json
-import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,11 +11,14 @@ import numpy as np
 from replicax.algorithm.kernel import Kernel, has_memory
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.schedule import Schedule, Sequential
+from replicax.algorithm.spread import CHAIN, DATA, REPLICA, Spread
 from replicax.algorithm.state import Settings
 from replicax.algorithm.swap import Rule
 from replicax.algorithm.target import Target, takes_batch
+from replicax.errors import is_whole
 from replicax.run import settings as resolve
-from replicax.run.batches import Batches, NoBatches
+from replicax.run.batch_source import Batches, NoBatches
+from replicax.run.mesh import check_rows, choose_mesh
 from replicax.run.options import Options
 from replicax.run.source_batches import SourceBatches
 
@@ -269,71 +269,19 @@ def _check_law(options: Options, rule: Rule, kernel: Kernel) -> None:
         )
 
 
-class Programs:
-    """Compiled programs, shared by the calls of `rx.sample` that they are passed to.
+def spread_over(program: Program, devices: Any = None, data_parallel: int = 1) -> Program:
+    """Return the program for the devices that are asked for: "all", a number, or a mesh.
 
-    Calls that differ in seed, starts, window, swap rate, ladder or noise level alone compile
-    once. As with `jax.jit`, a target must be a pure function: what it reads from outside is
-    read when it is compiled.
-
-    >>> import replicax as rx
-    >>> programs = rx.Programs()
-    >>> for window in (1, 8):
-    ...     posterior = rx.sample(
-    ...         rx.targets.modes25(), rx.targets.modes25_start, num_steps=200, window=window,
-    ...         num_replicas=4, learning_rate=(0.003, 0.6), programs=programs,
-    ...     )  # fmt: skip
+    None is all devices where they are accelerators, belong to several processes or share replicas,
+    else one. So many as `data_parallel` says share each replica.
     """
-
-    def __init__(self) -> None:
-        self._compiled: dict[Hashable, Callable] = {}
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._compiled)
-
-    def get(self, name: str, program: Program, compile: Callable[[], Callable], *more: Any):
-        """Return what `compile()` gives, once for all programs that differ in `numbers` alone."""
-        key = (name, _identity(program), *more)
-        with self._lock:
-            if key not in self._compiled:
-                self._compiled[key] = compile()
-            return self._compiled[key]
-
-
-def numbers(program: Program) -> list[Any]:
-    """Return the numbers of a program that compiled code can take as data."""
-    return [leaf for leaf in jax.tree.leaves(_dynamic(program)) if _is_numeric(leaf)]
-
-
-def with_numbers(program: Program, numbers: list[Any]) -> Program:
-    """Return the program with other numbers, which may be traced."""
-    leaves, structure = jax.tree.flatten(_dynamic(program))
-    values = iter(numbers)
-    settings, burn_in = structure.unflatten(
-        next(values) if _is_numeric(leaf) else leaf for leaf in leaves
-    )
-    return replace(program, settings=settings, burn_in=burn_in)
-
-
-def _dynamic(program: Program) -> tuple[Settings, int]:
-    return program.settings, program.burn_in
-
-
-def _is_numeric(leaf: Any) -> bool:
-    """Return False for a rule or schedule of the user's own, which is static."""
-    return isinstance(leaf, int | float | np.ndarray | np.generic | jax.Array)
-
-
-def _identity(program: Program) -> Hashable:
-    """Return a key that is equal for programs that compile to the same code."""
-    spec, batches = program.kernel.spec, program.batches
-    rest = replace(program, kernel=None, batches=None, settings=None, burn_in=0)  # type: ignore
-    leaves, structure = jax.tree.flatten(_dynamic(program))
-    return (
-        structure,
-        tuple(leaf for leaf in leaves if not _is_numeric(leaf)),
-        rest,
-        program.kernel if spec is None else json.dumps(spec, sort_keys=True),
-        type(batches) if isinstance(batches, NoBatches) else id(batches),
-    )
+    alone = devices is None and is_whole(data_parallel) and data_parallel == 1
+    if alone and len(jax.devices()) == 1:
+        return program
+    mesh = choose_mesh(program.num_chains, program.num_replicas, devices, data_parallel)
+    if mesh is None:
+        return program
+    if DATA in mesh.axis_names:
+        check_rows(program.batches, mesh.shape[DATA])
+    spread = Spread(mesh.shape[REPLICA], mesh.shape[CHAIN], program.num_chains > 1)
+    return replace(program, mesh=mesh, settings=replace(program.settings, spread=spread))

@@ -1,31 +1,27 @@
-"""Progress of a long run: a bar in a terminal, lines in a log."""
+"""Progress of a long run: a bar in a terminal, lines in a log; times and sizes in words."""
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import numpy as np
 
-from replicax.run.memory import format_bytes, memory_in_use
+from replicax.run.saver import peak_memory
 
 _LINE_SECONDS = 5.0  # between two lines of a log; more in a run of hours
 
 
-@contextlib.contextmanager
 def display_progress(
-    wanted: bool | None, num_steps: int, start: int
-) -> Iterator[Callable[[Any], None] | None]:
-    """Show progress on standard error; `None` shows it where a terminal is attached."""
-    is_terminal = sys.stderr.isatty()
-    if wanted is False or (wanted is None and not is_terminal):
-        yield None
-    elif is_terminal:
-        with _bar(num_steps, start) as show:
-            yield show
-    else:
-        yield LogLines(num_steps, start)
+    num_steps: int, start: int
+) -> contextlib.AbstractContextManager[Callable[[Any], None]]:
+    """Show progress on standard error: a bar in a terminal, else lines."""
+    if sys.stderr.isatty():
+        return _bar(num_steps, start)
+    return contextlib.nullcontext(LogLines(num_steps, start))
 
 
 @contextlib.contextmanager
@@ -111,3 +107,28 @@ def format_seconds(seconds: float) -> str:
     """
     whole = int(min(seconds, 1e9))
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def memory_in_use() -> int:
+    """Return the bytes in use: of the accelerators if there are any, else of this process."""
+    on_devices = [(device.memory_stats() or {}) for device in jax.local_devices()]
+    if in_use := sum(stats.get("bytes_in_use", 0) for stats in on_devices):
+        return in_use
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # not Linux
+        return peak_memory()
+
+
+def format_bytes(count: float) -> str:
+    """Return a size in words.
+
+    >>> format_bytes(3.2 * 2**30)
+    '3.2 GiB'
+    """
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"

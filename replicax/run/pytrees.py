@@ -1,5 +1,6 @@
 """Pytrees as plain data, so that a run folder can be opened without the code that made it."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -22,6 +23,12 @@ def _entry(key: Any) -> str:
         if hasattr(key, attribute):
             return str(getattr(key, attribute))
     return str(key)
+
+
+def component_names(name: str, shape: tuple[int, ...]) -> Iterator[str]:
+    """Give the name of every number of an array, such as `theta[0, 2]`."""
+    for place in np.ndindex(*shape):
+        yield f"{name}[{', '.join(map(str, place))}]" if shape else name
 
 
 def first(tree: Any) -> Any:

@@ -1,9 +1,4 @@
-"""Round trips of replicas along the ladder: one state machine for all who count them.
-
-A round trip is over when a replica that was on the coldest rung has been on the hottest and is
-back on the coldest. A replica heads for the coldest rung first, then for the hottest, and so on;
-`turns` counts how often it arrived where it headed for.
-"""
+"""Round trips in recorded index paths, by the turns that `counters.py` counts during a run."""
 
 import functools
 from typing import Any
@@ -12,27 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-
-def start_turns(rung_of: Any) -> Any:
-    """Return the turns of replicas that start on the rungs `rung_of`."""
-    return (rung_of == 0).astype("int32")
-
-
-def count_turns(turns: Any, rung_of: Any, hottest: int) -> Any:
-    """Return the turns of replicas on their new rungs; NumPy or JAX arrays of any shape."""
-    if hottest == 0:  # a single rung has no way
-        return turns
-    return turns + (rung_of == (turns % 2) * hottest)
-
-
-def forget_trips(turns: Any) -> Any:
-    """Return turns without completed round trips; where each replica heads for stays."""
-    return (turns > 0) * (2 - turns % 2)
-
-
-def completed_trips(turns: Any) -> Any:
-    """Return how many round trips were completed in so many turns: after 3, 5, 7, ... of them."""
-    return (turns - (turns > 0)) // 2
+from replicax.run.counters import completed_trips, count_turns, start_turns
 
 
 @functools.partial(jax.jit, static_argnums=2)

@@ -4,6 +4,7 @@
 point; what is not kept goes to one row too many, which is never read.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -17,12 +18,25 @@ from replicax.run import pytrees
 from replicax.run.counters import Counters
 from replicax.run.program import Program
 
+# Only `step` is shared by the chains; everything else has a leading chain axis.
+STATE_AXES: Any = State._make([None] + [0] * (len(State._fields) - 1))
+
 
 class Carry(NamedTuple):
     """All that the rest of the run depends on; a checkpoint holds it."""
 
     state: State
     counters: Counters
+
+
+def per_chain(change: Callable[[Array], Array], carry: Carry) -> Carry:
+    """Change every array that has a value per chain."""
+    return jax.tree.map(
+        lambda axis, part: part if axis is None else jax.tree.map(change, part),
+        Carry._make([STATE_AXES, 0]),
+        carry,
+        is_leaf=lambda axis: axis is None,
+    )
 
 
 class Rows(NamedTuple):

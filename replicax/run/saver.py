@@ -1,21 +1,20 @@
 """Saving a run: records and a checkpoint are written and committed when that is due."""
 
 import errno
+import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
 from replicax.run import processes
-from replicax.run.counters import PAIR_COUNTS
-from replicax.run.memory import peak_memory
+from replicax.run.counters import PAIR_COUNTS, completed_trips
 from replicax.run.options import checkpoint_interval
 from replicax.run.program import Program
-from replicax.run.round_trips import completed_trips
 from replicax.run.rows import Carry
 from replicax.run.storage import checkpoint
 from replicax.run.storage.files import NotWritten
@@ -43,23 +42,19 @@ class Evaluation:
     running: Callable[[Any], Any] | None = None  # state -> the average so far, for callbacks
 
 
-@dataclass
 class Saver:
-    """Writes records and a checkpoint when one is due, beside the loop, one at a time."""
+    """Writes records and a checkpoint when one is due, beside the loop, one at a time.
 
-    records: Records
-    every: int | str | None = None  # steps, or seconds as "30s"
-    keep: int = 2  # commits
-    step: int = -1  # of the last save
-    worker: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "replicax"))
-    writing: Future | None = None
+    `every` is a number of steps, or a time as "30s"; the last `keep` commits stay.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(self, records: Records, every: int | str | None = None, keep: int = 2) -> None:
+        self.records, self.every, self.keep = records, every, keep
+        self.worker, self.writing = ThreadPoolExecutor(1, "replicax"), None
         self.began = self.clock = time.monotonic()
-        own = self.records if isinstance(self.records, FolderRecords) else None
-        step = self.step if own is None else own.commit.step
-        self.step, self.has_folder = processes.agree(step, own is not None)
-        self.before = float(self.records.final.get("seconds", 0.0))  # of earlier processes
+        self.before = float(records.final.get("seconds", 0.0))  # of earlier processes
+        step = records.commit.step if isinstance(records, FolderRecords) else -1
+        (self.step,) = processes.agree(step)  # of the last save
 
     def __enter__(self) -> "Saver":
         return self
@@ -90,7 +85,7 @@ class Saver:
         values["peak_bytes"] = np.asarray(peak_memory())
         values = {name: np.array(value) for name, value in values.items()}  # the loop goes on
         self.step, self.clock = step, time.monotonic()
-        if not self.has_folder:
+        if self.records.shared is None:
             self.records.keep(values)
             return
         state = None if evaluation is None else evaluation.state
@@ -100,7 +95,6 @@ class Saver:
             self.writing = self.worker.submit(write, step, rows, values, arrays, self.keep)
         else:  # the first process writes all but the checkpoint
             self.records.keep(values)
-            assert self.records.shared is not None
             self.writing = self.worker.submit(checkpoint.save, self.records.shared, step, arrays)
 
     def wait(self) -> None:
@@ -137,6 +131,20 @@ def _failure(records: Any, step: int, error: BaseException) -> str:
         else "Nothing was saved before."
     )
     return f"The state of step {step} could not be saved in {folder}: {reason}. {kept}"
+
+
+def peak_memory() -> int:
+    """Return the most bytes that were in use: of the accelerators if there are any, else of this
+    process."""
+    on_devices = [(device.memory_stats() or {}) for device in jax.local_devices()]
+    if peak := sum(stats.get("peak_bytes_in_use", 0) for stats in on_devices):
+        return peak
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def final_values(program: Program, carry: Carry) -> dict[str, np.ndarray]:

@@ -1,12 +1,8 @@
 """From options to the parts of the algorithm: schedule, rule, kernel, ladder and tuning."""
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from replicax.algorithm import kernels, swap
@@ -17,36 +13,29 @@ from replicax.algorithm.ladder import Ladder, geometric
 from replicax.algorithm.schedule import AllPairs, Schedule
 from replicax.algorithm.step_sizes import StepSizeTuning
 from replicax.algorithm.swap import Rule, WindowCorrected
-from replicax.algorithm.tracing import explained
-from replicax.algorithm.tuning import ConstantGain, Gain, Tuning
-from replicax.errors import at_least, check_function, choose, is_number, show
-from replicax.run.defaults import AUTO
+from replicax.algorithm.tuning import Tuning, as_gain
+from replicax.algorithm.window_correction import check_stages
+from replicax.errors import at_least, choose, is_number, show
+from replicax.run.inputs import AUTO
 from replicax.run.options import Options
+from replicax.run.rungs import per_rung, temperatures
 from replicax.theory import optimal_window
 
 _MEASURE_STEPS = 100  # steps that measure the unit of energy for buffer="auto"
 _LONGEST_WINDOW = 2**31 - 1  # as long as any run
-_TUNING_WINDOWS = 10  # the least in which lambda_W may be tuned
 _SCHEDULE_NAMES = ("deo_star", "deo", "seo", "adj", "ape", "exactly_one", "no_gate", "none")
 
 
 def num_replicas(options: Options) -> int:
     """Return the number of replicas, by default one per learning rate or temperature."""
-    lengths = {
-        name: np.size(value)
-        for name, value in (
-            ("learning_rate", options.learning_rate),
-            ("temperature", options.temperature),
-        )
-        if np.size(value) > 2
-    }
     if options.num_replicas is not None:
         return int(options.num_replicas)
-    if not lengths:
-        raise ValueError(
-            "num_replicas is not given; write num_replicas=16, say, or one learning rate per rung."
-        )
-    return next(iter(lengths.values()))
+    for value in (options.learning_rate, options.temperature):
+        if np.size(value) > 2:
+            return np.size(value)
+    raise ValueError(
+        "num_replicas is not given; write num_replicas=16, say, or one learning rate per rung."
+    )
 
 
 def schedule(options: Options, num_replicas: int) -> Schedule:
@@ -113,31 +102,7 @@ def rule(options: Options, num_replicas: int, schedule: Schedule) -> Rule:
             f"{num_replicas - 1} adjacent pairs (and ape meets others too): give one number."
         )
     if isinstance(rule, WindowCorrected) and rule.tunes_correction:
-        return _with_correction(rule, options, schedule)
-    return rule
-
-
-def _with_correction(rule: WindowCorrected, options: Options, schedule: Schedule) -> Rule:
-    if schedule.window == 1 or schedule.swaps == "no_gate":  # no gate that stays closed: no bias
-        return replace(rule, window_correction=0.0, reference_steps=None, tuning_steps=None)
-    if schedule.swaps == "exactly_one":
-        raise ValueError(
-            'window_correction="auto" compares with windows of one step, in which "exactly_one" '
-            'swaps at every step; write schedule="deo_star", or give a number.'
-        )
-    if rule.tuning_steps < _TUNING_WINDOWS * schedule.window:
-        raise ValueError(
-            f'window_correction="auto" tunes for {rule.tuning_steps} steps (a third of num_steps '
-            f"unless tuning_steps is given); windows of {schedule.window} steps need at least "
-            f"{_TUNING_WINDOWS} of them, and hundreds to be precise."
-        )
-    frozen = rule.reference_steps + rule.tuning_steps
-    if not frozen <= options.burn_in < options.num_steps:
-        raise ValueError(
-            f'window_correction="auto" measures and tunes until step {frozen}, and draws must '
-            f"begin there or later: write burn_in={frozen} and num_steps above it "
-            f"(they are {options.burn_in} and {options.num_steps})."
-        )
+        return check_stages(rule, schedule, options.burn_in, options.num_steps)
     return rule
 
 
@@ -194,7 +159,7 @@ def ladder(
     if _is_auto(options.learning_rate):
         rates = np.full(num_replicas, first_rate)
     else:
-        rates = _per_rung("learning_rate", options.learning_rate, num_replicas)
+        rates = per_rung("learning_rate", options.learning_rate, num_replicas)
     if not np.all(np.isfinite(rates)) or np.any(rates <= 0):
         raise ValueError(f"learning_rate is {options.learning_rate}; rates must be positive.")
     if not rule.uses_temperature and np.any(np.diff(rates) < 0):
@@ -209,54 +174,15 @@ def ladder(
             "increasing. Change them, or write adapt=False."
         )
     if not _is_auto(options.temperature):
-        return Ladder(rates, _temperatures(options.temperature, num_replicas, rule))
+        return Ladder(rates, temperatures(options.temperature, num_replicas, rule))
     if not np.isinf(hottest) or num_replicas == 2:
         return Ladder(rates, geometric(1.0, min(hottest, 100.0), num_replicas))
-    return Ladder(rates, _per_rung("temperature", (1.0, np.inf), num_replicas))
+    return Ladder(rates, per_rung("temperature", (1.0, np.inf), num_replicas))
 
 
 def _is_auto(value: Any) -> bool:
     """Return whether a choice is left to the run."""
     return isinstance(value, str) and value == AUTO
-
-
-def _per_rung(name: str, value: Any, num_replicas: int) -> np.ndarray:
-    values = np.asarray(value, float)
-    if values.ndim == 0:
-        return np.full(num_replicas, float(values))
-    if values.shape == (num_replicas,):
-        return values
-    if values.shape == (2,):
-        if not np.all(values > 0):  # NaN fails too
-            raise ValueError(f"{name} is {value}; the two ends of a ladder must be positive.")
-        if values[1] == np.inf:  # the prior, above the hottest of the others
-            return np.append(geometric(values[0], 1000.0 * values[0], num_replicas - 1), np.inf)
-        return geometric(values[0], values[1], num_replicas)
-    raise ValueError(
-        f"{name} has shape {values.shape}; with {num_replicas} replicas give one number, a pair "
-        f"(cold, hot), or {num_replicas} values."
-    )
-
-
-def _temperatures(value: Any, num_replicas: int, rule: Rule) -> np.ndarray:
-    temperatures = _per_rung("temperature", value, num_replicas)
-    if np.ndim(value) == 0:  # the cold rung's; SGD above
-        temperatures[1:] = 0
-    if np.any(np.isnan(temperatures)) or np.any(temperatures < 0):
-        raise ValueError(f"temperature is {value}; temperatures must be at least 0.")
-    warm = temperatures[temperatures > 0]  # rungs of temperature 0 are SGD, and stand anywhere
-    if np.any(np.diff(warm) < 0) and not rule.uses_temperature:
-        raise ValueError(
-            f"temperature is {value}; temperatures must not decrease: the first belongs to the "
-            "coldest rung, the last to the hottest."
-        )
-    increasing = np.all(temperatures > 0) and np.all(np.diff(temperatures) > 0)
-    if rule.uses_temperature and not increasing:
-        raise ValueError(
-            f'The rule "{rule.name}" compares temperatures, but temperature is {value}: give '
-            "strictly increasing positive ones, a pair (cold, hot) or one per rung."
-        )
-    return temperatures
 
 
 def tuning(
@@ -288,8 +214,8 @@ def tuning(
             adapts_rungs = None
     return Tuning(
         target_swap_rate=options.target_swap_rate,
-        gain=_gain("gain", options.gain),
-        buffer_gain=None if gain_auto else _gain("buffer_gain", options.buffer_gain),
+        gain=as_gain("gain", options.gain),
+        buffer_gain=None if gain_auto else as_gain("buffer_gain", options.buffer_gain),
         adapts=adapts_rungs,
         adapts_buffer=not fixed,
         until=until,
@@ -337,24 +263,6 @@ def adapts_until(options: Options, rule: Rule, schedule: Schedule) -> tuple[bool
         return adapt, options.burn_in if freezes else None
     at_least("adapt", adapt, 0)
     return adapt > 0, int(adapt)
-
-
-def _gain(name: str, gain: Any) -> Callable:
-    if isinstance(gain, Gain | ConstantGain):
-        return gain
-    is_class = isinstance(gain, type)
-    if callable(gain) and not is_class:
-        check_function(name, gain, "step")
-        with explained(name, "It must return one number."):
-            value = jax.eval_shape(gain, jax.ShapeDtypeStruct((), jnp.int32))
-        if getattr(value, "shape", None) != ():
-            raise ValueError(f"{name} must return one number for a step.")
-        return gain
-    if not is_number(gain) or gain < 0:
-        raise ValueError(
-            f"{name} is {show(gain)}; give a number, a function of the step, or rx.Gain(...)."
-        )
-    return ConstantGain(float(gain))
 
 
 def draw_rungs(options: Options, num_replicas: int) -> tuple[int, ...]:

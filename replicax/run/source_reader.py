@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from replicax.errors import show
-from replicax.run.batches import check_numeric
+from replicax.run.batch_source import check_numeric
 
 _ITERATED = (
     "Give an object whose iter() starts a new epoch, such as a list, a loader, or an instance of "

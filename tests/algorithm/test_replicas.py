@@ -9,7 +9,7 @@ from common import quick_jit
 from single_steps import FROZEN, steep, step_and_state, with_state
 
 import replicax as rx
-from replicax.algorithm import kernels, replicas
+from replicax.algorithm import kernels, restarts
 from replicax.algorithm.kernels import Replica
 from replicax.algorithm.schedule import deo
 
@@ -101,7 +101,7 @@ def test_replicas_that_swap_get_a_momentum_of_their_new_rung(kernel: kernels.Ker
     start = jax.vmap(kernel.init)(jnp.array([[1.0, 2.0], [3.0, -1.0], [0.5, 0.3]]))
     start = jax.tree.map(lambda leaf: leaf + 1, start)  # momentum 1, and a count of 1
     old, new = jnp.array([0, 1, 2]), jnp.array([1, 0, 2])
-    after = jax.jit(lambda: replicas.change_rungs(kernel, start, LADDER, old, new))()
+    after = jax.jit(lambda: restarts.change_rungs(kernel, start, LADDER, old, new))()
     np.testing.assert_array_equal(after.params, start.params)
     memory = getattr(after.memory, "inner", after.memory)
     scale = np.sqrt([15 / 10, 10 / 15, 1.0])
@@ -109,7 +109,7 @@ def test_replicas_that_swap_get_a_momentum_of_their_new_rung(kernel: kernels.Ker
     assert (memory.trace[2] == 1).all(), "bit for bit where nothing swapped"
     if kernel is HALF_RATE:
         np.testing.assert_array_equal(after.memory.count, start.memory.count)
-    same = jax.jit(lambda: replicas.change_rungs(kernel, start, LADDER, old, old))()
+    same = jax.jit(lambda: restarts.change_rungs(kernel, start, LADDER, old, old))()
     jax.tree.map(np.testing.assert_array_equal, same, start)
 
 
@@ -118,7 +118,7 @@ def test_momentum_without_noise_has_no_law_and_stays(temperature: list[float]) -
     kernel = kernels.momentum(0.5)
     start = jax.tree.map(lambda leaf: leaf + 1, jax.vmap(kernel.init)(jnp.zeros((2, 3))))
     rungs = rx.Ladder(jnp.array([0.1, 0.2]), jnp.array(temperature))
-    after = replicas.change_rungs(kernel, start, rungs, jnp.array([0, 1]), jnp.array([1, 0]))
+    after = restarts.change_rungs(kernel, start, rungs, jnp.array([0, 1]), jnp.array([1, 0]))
     jax.tree.map(np.testing.assert_array_equal, after, start)
 
 

@@ -12,7 +12,7 @@ from common import quick_jit, slow
 from single_steps import FROZEN, steep, step_and_state, with_state
 
 import replicax as rx
-from replicax.algorithm import kernels, replicas
+from replicax.algorithm import kernels, restarts
 from replicax.algorithm.kernels import Replica
 from replicax.algorithm.schedule import Schedule, WindowedDEO, deo, windowed_deo
 
@@ -25,7 +25,7 @@ def test_a_broken_replica_takes_all_of_its_nearest_sound_colder_neighbour() -> N
         {"var": 20 + ids, "count": np.arange(5)},
     )
     tree = jax.tree.map(jnp.asarray, tree)
-    restart = jax.jit(lambda broken: replicas.restart(tree, broken, jnp.array(replica_at)))
+    restart = jax.jit(lambda broken: restarts.restart(tree, broken, jnp.array(replica_at)))
     for broken in itertools.product((False, True), repeat=5):
         source_of = np.arange(5)
         for rung in range(5):
@@ -44,7 +44,7 @@ def test_a_broken_coldest_rung_copies_nothing() -> None:
     tree = (jnp.array([5.0, jnp.nan, jnp.nan]), jnp.array([0, 1, 2]))
     broken, replica_at = jnp.array([False, True, True]), jnp.array([1, 2, 0])
     jax.tree.map(
-        np.testing.assert_array_equal, replicas.restart(tree, broken, replica_at), tree
+        np.testing.assert_array_equal, restarts.restart(tree, broken, replica_at), tree
     )  # rungs 0 and 1 are broken, rung 2 is sound and hotter
 
 
@@ -52,21 +52,21 @@ def test_a_broken_coldest_rung_copies_nothing() -> None:
 def test_energies_and_parameters_are_looked_at(bad: float) -> None:
     params = {"a": jnp.ones((4, 2)).at[1, 1].set(bad), "b": jnp.ones(4).at[2].set(bad)}
     energy = jnp.ones(4).at[3].set(bad)
-    broken = replicas.find_broken(Replica(params, None), energy)
+    broken = restarts.find_broken(Replica(params, None), energy)
     assert broken.tolist() == [False, True, True, True]
 
 
 def test_counts_and_keys_of_a_state_are_not_looked_at() -> None:
     state = {"key": jax.random.split(jax.random.key(0), 2), "count": jnp.array([3, 4])}
     params = {"a": jnp.ones((2, 3)).at[1, 0].set(jnp.nan)}
-    broken = replicas.find_broken(Replica(params, None), jnp.ones(2), state)
+    broken = restarts.find_broken(Replica(params, None), jnp.ones(2), state)
     assert broken.tolist() == [False, True]
 
 
-@pytest.mark.parametrize("size", [replicas._SMALL, replicas._SMALL + 1])
+@pytest.mark.parametrize("size", [restarts._SMALL, restarts._SMALL + 1])
 def test_large_arrays_are_looked_at_too(size: int) -> None:
     params = {"a": jnp.ones((3, 2)), "b": jnp.ones((3, size)).at[1, -1].set(jnp.nan)}
-    broken = replicas.find_broken(Replica(params, None), jnp.ones(3))
+    broken = restarts.find_broken(Replica(params, None), jnp.ones(3))
     assert broken.tolist() == [False, True, False]
 
 

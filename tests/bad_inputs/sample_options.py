@@ -23,7 +23,7 @@ from bad_inputs import (
     sample,
 )
 from replicax.algorithm.target import as_target
-from replicax.run.batches import NoBatches
+from replicax.run.batch_source import NoBatches
 from replicax.run.options import Options
 from replicax.run.program import Program, build_program
 

@@ -16,7 +16,7 @@ from bad_inputs import bowl
 from replicax.algorithm.target import as_target
 from replicax.data import archive, cifar, load_cifar
 from replicax.networks.options import TrainOptions
-from replicax.run.batches import NoBatches
+from replicax.run.batch_source import NoBatches
 from replicax.run.options import Options
 from replicax.run.program import build_program
 

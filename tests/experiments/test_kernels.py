@@ -11,7 +11,7 @@ from replicax.algorithm import swap
 from replicax.experiments import kernels, load_study
 from replicax.experiments.shared.runner import reproduce
 from replicax.experiments.shared.study import Scale, Work
-from replicax.run.program import Programs
+from replicax.run.shared_programs import Programs
 
 STUDY = load_study("kernels")
 

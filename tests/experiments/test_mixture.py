@@ -19,7 +19,7 @@ from replicax.experiments.mixture import auto, exact, figures
 from replicax.experiments.mixture import study as mixture
 from replicax.experiments.shared.runner import read_record, reproduce
 from replicax.experiments.shared.study import Scale, Work
-from replicax.run.program import Programs
+from replicax.run.shared_programs import Programs
 
 STUDY = load_study("mixture")
 

@@ -19,7 +19,7 @@ from replicax.experiments import load_study
 from replicax.experiments.optimise import searches
 from replicax.experiments.shared.runner import reproduce
 from replicax.experiments.shared.study import Cell, Scale, Work
-from replicax.run.program import Programs
+from replicax.run.shared_programs import Programs
 
 STUDY = load_study("optimise")
 

@@ -16,7 +16,7 @@ from replicax.algorithm.schedule import WindowedDEO
 from replicax.experiments import load_study, window
 from replicax.experiments.shared.runner import read_record, reproduce
 from replicax.experiments.shared.study import Results, Scale, Work
-from replicax.run.program import Programs
+from replicax.run.shared_programs import Programs
 
 QUICK = Scale(quick=True)
 PROGRAMS = Programs()

@@ -15,11 +15,11 @@ import replicax as rx
 from replicax.algorithm import energy_noise
 from replicax.algorithm.energy_noise import EnergySource
 from replicax.algorithm.swap import BiasCorrected
-from replicax.algorithm.target import Target, as_target, with_row_energies
+from replicax.algorithm.target import Target, as_target
 from replicax.run.batches import as_batches, as_epochs
-from replicax.run.initial import use_rows
 from replicax.run.options import Options
 from replicax.run.program import build_program
+from replicax.run.row_energies import use_rows, with_row_energies
 
 NUM_ROWS, NOISE_VAR, PRIOR_VAR = 1000, 4.0, 100.0
 _RNG = np.random.default_rng(0)

@@ -19,7 +19,7 @@ from common import assert_same_run, slow
 from scipy.special import digamma, polygamma
 
 import replicax as rx
-from replicax.algorithm import kernels, replicas, swap
+from replicax.algorithm import kernels, restarts, swap
 from replicax.algorithm.kernels import Kernel
 from replicax.run import settings as resolve
 
@@ -123,15 +123,15 @@ def test_exchange_keeps_the_law_of_the_coldest_rung(kernel: str, rule: str) -> N
     assert_law(*moments(kernel, rule))
 
 
-def kept(kernel, particles, ladder, old, new, true=replicas.change_rungs):
+def kept(kernel, particles, ladder, old, new, true=restarts.change_rungs):
     return particles
 
 
-def reset(kernel, particles, ladder, old, new, true=replicas.change_rungs):
-    return replicas.reset_memory(kernel, particles, old != new)
+def reset(kernel, particles, ladder, old, new, true=restarts.change_rungs):
+    return restarts.reset_memory(kernel, particles, old != new)
 
 
-def scaled_the_wrong_way(kernel, particles, ladder, old, new, true=replicas.change_rungs):
+def scaled_the_wrong_way(kernel, particles, ladder, old, new, true=restarts.change_rungs):
     return true(kernel, particles, ladder, new, old)
 
 
@@ -148,7 +148,7 @@ def scaled_the_wrong_way(kernel, particles, ladder, old, new, true=replicas.chan
 def test_momentum_without_the_law_of_its_rung_is_detected(
     mutant: Callable, low: float, high: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replicas, "change_rungs", mutant)
+    monkeypatch.setattr(restarts, "change_rungs", mutant)
     found = moments("momentum", "metropolis")
     assert low < found[0] < high
     with pytest.raises(AssertionError):

@@ -68,30 +68,35 @@ COUNTERS = mutations_of(
     ),
 )
 
-ROUND_TRIPS = mutations_of(
-    "run/round_trips.py",
-    ('return (rung_of == 0).astype("int32")', 'return (rung_of >= 0).astype("int32")', _TRIPS),
-    ("(rung_of == (turns % 2) * hottest)", "(rung_of == ((turns + 1) % 2) * hottest)", _TRIPS),
-    ("return (turns - (turns > 0)) // 2", "return turns // 2", _TRIPS),
-    (
-        "if hottest == 0:  # a single rung has no way",
-        "if hottest < 0:",
-        "run/test_progress.py::test_a_single_rung_has_no_round_trips",
+ROUND_TRIPS = [
+    *mutations_of(
+        "run/round_trips.py",
+        (
+            "return [np.flatnonzero(steps) + 1 for steps in ended.T]",
+            "return [np.flatnonzero(steps) for steps in ended.T]",
+            "results/test_plots.py::test_trip_ends_of_a_known_path",
+        ),
+        (
+            "np.diff(trips, axis=0, prepend=0) > 0",
+            "trips > 0",
+            "results/test_plots.py::test_trip_ends_of_a_known_path",
+        ),
     ),
-    (
-        "return [np.flatnonzero(steps) + 1 for steps in ended.T]",
-        "return [np.flatnonzero(steps) for steps in ended.T]",
-        "results/test_plots.py::test_trip_ends_of_a_known_path",
+    *mutations_of(
+        "run/counters.py",
+        ('return (rung_of == 0).astype("int32")', 'return (rung_of >= 0).astype("int32")', _TRIPS),
+        ("(rung_of == (turns % 2) * hottest)", "(rung_of == ((turns + 1) % 2) * hottest)", _TRIPS),
+        ("return (turns - (turns > 0)) // 2", "return turns // 2", _TRIPS),
+        (
+            "if hottest == 0:  # a single rung has no way",
+            "if hottest < 0:",
+            "run/test_progress.py::test_a_single_rung_has_no_round_trips",
+        ),
     ),
-    (
-        "np.diff(trips, axis=0, prepend=0) > 0",
-        "trips > 0",
-        "results/test_plots.py::test_trip_ends_of_a_known_path",
-    ),
-)
+]
 
 FORGET = mutations_of(
-    "run/round_trips.py",
+    "run/counters.py",
     (
         "return (turns > 0) * (2 - turns % 2)",
         "return (turns > 0) * 1",

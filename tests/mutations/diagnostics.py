@@ -71,7 +71,7 @@ MUTATIONS = [
     ),
     *killed_by(
         "results/test_posterior_numbers.py::test_the_barrier_says_how_many_replicas_would_do",
-        "results/posterior.py",
+        "results/outputs.py",
         ("int(np.ceil(2 * self.barrier.max())) + 1", "int(np.ceil(self.barrier.max())) + 1"),
         ("np.sum(1 - self.verdict_rate, axis=1)", "np.sum(self.verdict_rate, axis=1)"),
     ),
@@ -90,24 +90,24 @@ MUTATIONS = [
     ),
     *killed_by(
         "results/test_replica_rhat.py::test_where_nothing_can_be_told_it_is_nan",
-        "results/replica_rhat.py",
+        "results/diagnostics.py",
         ("_VISITS = 3", "_VISITS = 1"),
     ),
     *killed_by(
         "results/test_replica_rhat.py::"
         "test_replicas_that_agree_have_1_and_others_have_the_closed_form",
-        "results/replica_rhat.py",
+        "results/diagnostics.py",
         ("chance = _CHANCE / (2 * max(len(components), 1))", "chance = _CHANCE * 1000"),
     ),
     *killed_by(
         "results/test_replica_rhat.py::test_a_visit_ends_on_the_hottest_rung",
-        "results/replica_rhat.py",
+        "results/diagnostics.py",
         ("range(posterior.num_replicas - 1, 0, -1)", "range(1, posterior.num_replicas)"),
     ),
     *killed_by(
         "results/test_replica_rhat.py::"
         "test_visits_of_unequal_numbers_are_weighed_as_in_an_analysis_of_variance",
-        "results/replica_rhat.py",
+        "results/diagnostics.py",
         ("excess = (between - within) / per_replica", "excess = between / per_replica"),
         (
             "per_replica = (num_visits - squares.sum()) / (num_groups - num_chains)",

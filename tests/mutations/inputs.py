@@ -25,6 +25,9 @@ MUTATIONS = [
             "if window > 2 * options.num_steps:",
             f"{_TABLE}[sample: a window longer than the run]",
         ),
+    ),
+    *mutations_of(
+        "run/rungs.py",
         (
             "if np.any(np.diff(warm) < 0) and",
             "if np.any(np.diff(warm) > 0) and",

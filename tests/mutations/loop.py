@@ -18,48 +18,53 @@ _NONFINITE = (
     "test_a_non_finite_energy_ends_the_run_with_its_place_and_keeps_the_draws"
 )
 
-HOST_LOOP = mutations_of(
-    "run/host_loop.py",
-    ("_CHUNK_SECONDS = 0.5", "_CHUNK_SECONDS = 5.0", _PACE),
-    ("max(_CHUNK_SECONDS, 4 * fixed)", "max(_CHUNK_SECONDS, 0 * fixed)", _PACE),
-    (
-        "return 2**62 if every is None else every - step % every",
-        "return 2**62 if every is None else every",
-        f"{_WITHIN_EPOCH}[ensemble]",
+HOST_LOOP = [
+    *mutations_of(
+        "run/host_loop.py",
+        (
+            "return 2**62 if every is None else every - step % every",
+            "return 2**62 if every is None else every",
+            f"{_WITHIN_EPOCH}[ensemble]",
+        ),
+        (
+            "count = min(pace.length, num_steps - step,",
+            "count = min(pace.length, num_steps,",
+            f"{_CUT}[203]",
+        ),
+        (
+            "attempts = (step - int(program.counted_from)) //",
+            "attempts = step //",
+            _PROGRESS,
+        ),
+        (
+            "seconds_left=(num_steps - step) / max(rate, 1e-9),",
+            "seconds_left=num_steps / max(rate, 1e-9),",
+            _PROGRESS,
+        ),
+        (
+            "cold_energy=np.asarray(carry.counters.energy[:, 0]),",
+            "cold_energy=np.asarray(carry.counters.energy[:, -1]),",
+            _PROGRESS,
+        ),
+        ("at step {step - 1}. Draws", "at step {step}. Draws", f"{_NONFINITE}[nan]"),
+        (
+            "if stops and result is None:",
+            "if stops and result is not None:",
+            _CALLBACK,
+        ),
+        ("if due:", "if due and False:", _BEYOND),
+        (
+            "if program.evaluate_every is None or step % program.evaluate_every:",
+            "if program.evaluate_every is None:",
+            f"{_WITHIN_EPOCH}[ensemble]",
+        ),
     ),
-    (
-        "count = min(pace.length, num_steps - step,",
-        "count = min(pace.length, num_steps,",
-        f"{_CUT}[203]",
+    *mutations_of(
+        "run/compiled_loop.py",
+        ("_CHUNK_SECONDS = 0.5", "_CHUNK_SECONDS = 5.0", _PACE),
+        ("max(_CHUNK_SECONDS, 4 * fixed)", "max(_CHUNK_SECONDS, 0 * fixed)", _PACE),
     ),
-    (
-        "attempts = (step - int(program.counted_from)) //",
-        "attempts = step //",
-        _PROGRESS,
-    ),
-    (
-        "seconds_left=(num_steps - step) / max(rate, 1e-9),",
-        "seconds_left=num_steps / max(rate, 1e-9),",
-        _PROGRESS,
-    ),
-    (
-        "cold_energy=np.asarray(carry.counters.energy[:, 0]),",
-        "cold_energy=np.asarray(carry.counters.energy[:, -1]),",
-        _PROGRESS,
-    ),
-    ("at step {step - 1}. Draws", "at step {step}. Draws", f"{_NONFINITE}[nan]"),
-    (
-        "if stops and result is None:",
-        "if stops and result is not None:",
-        _CALLBACK,
-    ),
-    ("if due:", "if due and False:", _BEYOND),
-    (
-        "if program.evaluate_every is None or step % program.evaluate_every:",
-        "if program.evaluate_every is None:",
-        f"{_WITHIN_EPOCH}[ensemble]",
-    ),
-)
+]
 
 SAVER = mutations_of(
     "run/saver.py",

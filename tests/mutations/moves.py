@@ -103,7 +103,7 @@ TIMED_KERNELS = mutations_of(
 )
 
 REPLICAS = mutations_of(
-    "algorithm/replicas.py",
+    "algorithm/restarts.py",
     ("jnp.where(broken[replica_at], -1, rungs)", "jnp.where(broken, -1, rungs)", _NEIGHBOUR),
     (
         "source = jnp.where(sound_below >= 0, sound_below, rungs)",
@@ -264,13 +264,13 @@ BY_HAND = [
     *killed_by(
         "algorithm/test_replicas.py::"
         "test_replicas_that_swap_get_a_momentum_of_their_new_rung[plain]",
-        "algorithm/replicas.py",
+        "algorithm/restarts.py",
         ("jax.vmap(change_rung)(replicas, old, new)", "jax.vmap(change_rung)(replicas, new, old)"),
     ),
     *killed_by(
         "algorithm/test_restarts.py::test_counts_and_keys_of_a_state_are_not_looked_at",
-        "algorithm/replicas.py",
-        ("leaves if _is_floating(leaf)]", "leaves]"),
+        "algorithm/restarts.py",
+        ("for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]", "for leaf in leaves]"),
     ),
     *killed_by(
         "algorithm/test_kernel_rungs.py::test_a_stepwise_rate_falls_at_its_steps",

@@ -145,7 +145,7 @@ TARGETS = [
         ),
     ),
     *mutations_of(
-        "run/defaults.py",
+        "run/inputs.py",
         ("burn_in = num_steps // 3 // every * every", "burn_in = num_steps // 3", _WHOLE),
         ('"temperature": AUTO,', '"temperature": (1.0, 2.0),', _RUNGS),
     ),

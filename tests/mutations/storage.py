@@ -211,7 +211,7 @@ SAVER = mutations_of(
 )
 
 SIGNALS = mutations_of(
-    "run/signals.py",
+    "run/host_loop.py",
     ("return bool(numbers) and numbers[0] != signal.SIGINT", "return False", _SIGNAL),
     (
         "if signal.getsignal(number) is signal.SIG_DFL]",

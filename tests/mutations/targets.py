@@ -94,7 +94,7 @@ MUTATIONS = [
     ),
     *killed_by(
         "algorithm/test_moves_by_hand.py::test_a_langevin_move_is_that_of_its_equations[0.05-True]",
-        "algorithm/target.py",
+        "algorithm/langevin.py",
         ("lambda g: (g[0] - g[1]) / 2, gradients", "lambda g: g[0] - g[1], gradients"),
         ("jnp.mean(energies),", "energies[0],"),
         (

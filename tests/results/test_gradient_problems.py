@@ -34,7 +34,7 @@ def smooth() -> rx.Posterior:
 def said(run: rx.Posterior, likelihood: Callable) -> str:
     """What is said of the draws of the run if they are to be those of another likelihood."""
     judged = rx.Posterior(run._records, run._like, posterior_of(likelihood))
-    found = gradient_problem(judged)
+    found = judged._gradient_problem
     assert found is None or found in judged.problems()
     return found or ""
 

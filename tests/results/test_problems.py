@@ -11,6 +11,7 @@ from altered_runs import with_properties
 
 import replicax as rx
 from replicax.results import diagnostics
+from replicax.run.batch_source import NoBatches
 from replicax.run.batches import EpochBatches, as_batches
 
 
@@ -147,7 +148,7 @@ DATA = jnp.zeros((100, 2))
 @pytest.mark.parametrize(
     ("batches", "unknown"),
     [
-        (as_batches(None, None), False),
+        (NoBatches(), False),
         (as_batches(DATA, 100), False),
         (as_batches(DATA, 10), True),
         (as_batches(lambda step: DATA, None), True),

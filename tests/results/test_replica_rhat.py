@@ -10,7 +10,7 @@ import pytest
 
 import replicax as rx
 from replicax.results import diagnostics
-from replicax.results.replica_rhat import Visits, _rhat, find_visits, replica_rhat
+from replicax.results.diagnostics import _find_visits, _replica_rhat, _Visits, replica_rhat
 
 PROGRAMS = rx.Programs()
 
@@ -46,7 +46,7 @@ def test_a_visit_ends_on_the_hottest_rung() -> None:
     # Replica 0 leaves the cold rung twice, but only once for the hottest rung.
     path = [0, 0, 1, 0, 1, 2, 1, 0, 0, 2] * 4
     rest = np.where(np.array(path) == 0, 1, 0), np.where(np.array(path) == 2, 1, 2)
-    visits = find_visits(run_of(np.stack([path, *rest], axis=1)[None]))
+    visits = _find_visits(run_of(np.stack([path, *rest], axis=1)[None]))
     assert visits is not None
     first = visits.of_draw[np.array(path) == 0]
     np.testing.assert_array_equal(np.unique(first, return_inverse=True)[1][:7],
@@ -129,7 +129,7 @@ def test_visits_of_unequal_numbers_are_weighed_as_in_an_analysis_of_variance() -
     rng = np.random.default_rng(0)
     mean = 1.5 * chain + 1.6 * replica + rng.standard_normal(len(replica))  # of each visit
     scores = mean.repeat(2) + rng.standard_normal(2 * len(replica))
-    visits = Visits(np.arange(len(replica)).repeat(2), replica, chain)
+    visits = _Visits(np.arange(len(replica)).repeat(2), replica, chain)
 
     mean = scores.reshape(-1, 2).mean(axis=1)
     of_replica = np.array([mean[replica == r].mean() for r in range(6)])
@@ -143,9 +143,9 @@ def test_visits_of_unequal_numbers_are_weighed_as_in_an_analysis_of_variance() -
     centre = np.array([scores[by_draw == r].mean() for r in range(6)])
     spread = np.mean((scores - centre[by_draw]) ** 2)
     wanted = np.sqrt(1 + (between - within) / effective / spread)
-    assert _rhat(scores, visits, chance=0.5) == pytest.approx(wanted, rel=1e-9)
+    assert _replica_rhat(scores, visits, chance=0.5) == pytest.approx(wanted, rel=1e-9)
     assert 1.2 < wanted < 3
-    assert _rhat(scores, visits, chance=1e-12) == 1.0, "chance explains it"
+    assert _replica_rhat(scores, visits, chance=1e-12) == 1.0, "chance explains it"
 
 
 def two_modes(x: Any) -> Any:

@@ -11,7 +11,8 @@ import replicax as rx
 from replicax.algorithm.target import as_target
 from replicax.run.batches import Batches, NoBatches, as_batches
 from replicax.run.options import Options
-from replicax.run.program import Program, _identity, build_program
+from replicax.run.program import Program, build_program
+from replicax.run.shared_programs import _identity
 
 PLAIN = as_target(lambda x: jnp.sum(x**2))
 ON_ROWS = as_target(lambda x, rows: jnp.mean((x - rows) ** 2))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.run.batches import NoBatches
+from replicax.run.batch_source import NoBatches
 from replicax.run.options import Options
 from replicax.run.program import build_program
 from replicax.run.round_trips import count_turns, round_trips

@@ -55,7 +55,8 @@ def test_a_checkpoint_may_be_due_by_another_time(clock: Clock, every: str, secon
 
 
 def test_a_checkpoint_may_be_due_by_steps_instead(clock: Clock) -> None:
-    made = Saver(folder_records(), every=100, step=50)
+    made = Saver(folder_records(), every=100)
+    made.step = 50
     clock.now += 1e6
     assert not made.is_due(149) and made.is_due(150) and made.is_due(151)
 
@@ -63,7 +64,8 @@ def test_a_checkpoint_may_be_due_by_steps_instead(clock: Clock) -> None:
 @pytest.mark.parametrize("every", [None, 100])
 def test_a_quarter_of_a_gigabyte_is_not_kept_waiting(clock: Clock, every: int | None) -> None:
     for pending, due in ((2**28, False), (2**28 + 1, True)):
-        made = Saver(folder_records(pending), every=every, step=0)
+        made = Saver(folder_records(pending), every=every)
+        made.step = 0
         assert made.is_due(1) is due
 
 

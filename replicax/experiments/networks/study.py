@@ -26,7 +26,7 @@ from replicax.networks.classification import classification
 from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised
 from replicax.nn.small import small_cnn
-from replicax.run.initial import per_replica
+from replicax.run.per_replica import per_replica
 
 _WIDTHS = (4, 8)  # so few channels that networks do not memorise the digits: energies stay noisy
 _RATES = (0.01, 0.32)  # of the noise study

@@ -17,7 +17,7 @@ import numpy as np
 
 from replicax.experiments.shared import page
 from replicax.experiments.shared.study import Cell, Record, Results, Scale, Stopped, Study, Work
-from replicax.run.program import Programs
+from replicax.run.shared_programs import Programs
 from replicax.version import __version__
 
 _SETTINGS = "__settings__"

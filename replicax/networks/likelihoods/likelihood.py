@@ -1,4 +1,4 @@
-"""What the evaluation of networks asks of a likelihood: scores, running sums and predictions."""
+"""`Likelihood`, as the evaluation of networks needs it: scores, running sums and predictions."""
 
 from typing import Any, ClassVar, NamedTuple, Protocol
 

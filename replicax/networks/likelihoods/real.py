@@ -85,7 +85,7 @@ def _shaped(values: np.ndarray) -> np.ndarray:
 
 
 class _LocationScale:
-    """What Gaussian and Student share."""
+    """The parts that Gaussian and Student share."""
 
     centre: tuple[float, ...]  # of every target
     spread: tuple[float, ...]

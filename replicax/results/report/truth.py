@@ -10,6 +10,7 @@ from replicax.errors import choose, show
 from replicax.page import charts
 from replicax.page.content import Chart, Section, Table
 from replicax.results import diagnostics
+from replicax.run import pytrees
 
 Truth = dict[str, np.ndarray]  # exact draws, or one value, by component
 
@@ -65,10 +66,8 @@ def _from_tree(posterior: Any, truth: Any) -> Truth:
             f"the names {', '.join(list(posterior.components())[:5])}."
         )
     for name, leaf in zip(description["names"], leaves, strict=True):
-        flat, shape = np.asarray(leaf, float).reshape(len(leaf), -1), np.shape(leaf)[1:]
-        for i in range(flat.shape[1]):
-            place = ", ".join(str(n) for n in np.unravel_index(i, shape)) if shape else ""
-            known[f"{name}[{place}]" if shape else name] = flat[:, i]
+        flat = np.asarray(leaf, float).reshape(len(leaf), -1)
+        known |= zip(pytrees.component_names(name, np.shape(leaf)[1:]), flat.T)
     return known
 
 

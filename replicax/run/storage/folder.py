@@ -93,15 +93,11 @@ class FolderRecords(Records):
 
 
 @contextlib.contextmanager
-def new_records(folder: str | Path | None) -> Iterator[Records]:
-    """Yield new, empty records: in memory, or in a folder that is locked meanwhile.
+def new_folder(folder: Path) -> Iterator[FolderRecords]:
+    """Yield new, empty records in a folder that is locked meanwhile.
 
     The folder must hold no run, or one that was ended before its first step.
     """
-    if folder is None:
-        yield Records()
-        return
-    folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -115,17 +111,6 @@ def new_records(folder: str | Path | None) -> Iterator[Records]:
         for name in (_STORE, commits.FOLDER, checkpoint.FOLDER):
             shutil.rmtree(folder / name, ignore_errors=True)
         yield FolderRecords(folder)
-
-
-@contextlib.contextmanager
-def records_of_run(run_dir: str | Path | None) -> Iterator[Records]:
-    """Yield the records of a run that begins: of several processes, the first has them in the
-    folder, and the others in memory."""
-    if processes.is_first() or run_dir is None:
-        with new_records(run_dir) as records:
-            yield records
-    else:
-        yield Records(Path(run_dir))
 
 
 def has_begun(folder: Path) -> bool:
@@ -197,8 +182,7 @@ def _newest(folder: Path, with_checkpoint: bool, ended: int) -> tuple[Commit, Ar
 
 def save_copy(records: Records, folder: Path) -> None:
     """Write all records into a new folder that `open_records` reads."""
-    with new_records(folder) as copy:
-        assert isinstance(copy, FolderRecords)
+    with new_folder(folder) as copy:
         rows = {
             group: {name: records.read(group, name) for name in records.names(group)}
             for group in GROUPS

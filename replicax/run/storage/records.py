@@ -5,11 +5,14 @@ the recorded rungs), `history` (ladder, buffer and counts), `epochs` (evaluation
 `networks` (those of an average, which are kept to predict with).
 """
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from replicax.run import processes
 from replicax.run.storage.metadata import Metadata
 
 # The groups, each with its growing axis.
@@ -74,6 +77,21 @@ class Records:
 
     def write_metadata(self, metadata: Metadata) -> None:
         self.metadata = metadata
+
+
+@contextlib.contextmanager
+def records_of_run(run_dir: str | Path | None) -> Iterator[Records]:
+    """Yield the records of a run that begins, in memory or in a folder; of several processes the
+    first alone writes into the folder."""
+    if run_dir is None:
+        yield Records()
+    elif processes.is_first():
+        from replicax.run.storage.folder import new_folder  # which imports this file
+
+        with new_folder(Path(run_dir)) as records:
+            yield records
+    else:
+        yield Records(Path(run_dir))
 
 
 def _join(parts: list[Arrays]) -> Arrays:
