@@ -6,8 +6,8 @@ all networks every tenth epoch, of a ladder one network an epoch, from its K col
 Both average as many networks as there are epochs. With `--validation N` the networks are trained
 without N training images and tested on them: settings are chosen that way.
 
-    python benchmarks/exchange_or_ensemble.py --data-dir DIR --validation 5000 --out found.json
-    python benchmarks/exchange_or_ensemble.py --model small --data digits --epochs 10 --quick
+    python benchmarks/exchange_or_ensemble.py --data-dir DIR --validation 5000 --starts starts
+    python benchmarks/exchange_or_ensemble.py --model small --data digits --quick --starts starts
 """
 
 import argparse
@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import replicax as rx
-from replicax.networks.evaluate import build_logits, score
+from replicax.networks.evaluate import build_outputs
 from replicax.networks.tasks import Task
 from replicax.run.storage.metadata import describe_machine
 
@@ -44,13 +44,18 @@ class Recorder:
     """Keeps the logits of all networks after every epoch, coldest rung first."""
 
     def __init__(self, test: Any) -> None:
-        self.logits_of = build_logits(test)
-        self.labels = jnp.asarray(test.labels)
+        self.test, self.outputs = test, build_outputs(test)
         self.epochs: list[np.ndarray] = []  # (rung, image, class) each
 
     def __call__(self, epoch: Any) -> dict[str, Any]:
-        self.epochs.append(np.asarray(self.logits_of(epoch.networks).astype(jnp.float16)))
+        logits = self.outputs(epoch.networks, self.test.inputs)
+        self.epochs.append(np.asarray(logits.astype(jnp.float16)))
         return {}
+
+    def score(self, logits: Any) -> tuple[float, float]:
+        """Return NLL and accuracy."""
+        scores = self.test.likelihood.score(logits, self.test.targets)
+        return float(scores["nll"]), float(scores["accuracy"])
 
     def average(self, chosen: list[tuple[int, int]]) -> dict[str, float]:
         """Return the scores of an average over networks (epoch, rung), the epochs from 0."""
@@ -60,14 +65,14 @@ class Recorder:
         found: dict[str, float] = {"networks": len(chosen)}
         for by in ("logits", "probabilities"):
             log_probs = rx.predict.log_probabilities(total, by)
-            nll, right = score(log_probs, self.labels)
-            found |= {f"nll_{by}": float(nll), f"accuracy_{by}": float(right)}
+            nll, right = self.score(log_probs)
+            found |= {f"nll_{by}": nll, f"accuracy_{by}": right}
         return found
 
     def alone(self) -> list[dict[str, float]]:
         """Return the scores of single networks by rung, mean over the last epochs."""
         last = [jnp.asarray(logits, jnp.float32) for logits in self.epochs[-LAST:]]
-        rows = [[score(one, self.labels) for one in logits] for logits in last]
+        rows = [[self.score(one) for one in logits] for logits in last]
         means = np.mean(np.asarray(rows, float), axis=0)
         return [{"nll": nll, "accuracy": right} for nll, right in means.tolist()]
 
@@ -144,7 +149,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--settings", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--starts", type=Path, help="run folder of the start networks")
+    parser.add_argument("--starts", type=Path, required=True, help="run folder of start networks")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--quick", action="store_true", help="float32, no augmentation")
     args = parser.parse_args()
@@ -154,7 +159,7 @@ def main() -> None:
     )  # fmt: skip
     problem, init = task.problem()
     starts = args.starts
-    if starts is None or not (starts / "run.json").exists():
+    if not (starts / "run.json").exists():
         began = time.monotonic()
         pretrained = rx.train(
             problem, init, method="pretrain", epochs=args.start_epochs,
@@ -162,8 +167,6 @@ def main() -> None:
         )  # fmt: skip
         right = pretrained.epochs["accuracy"][-1]
         print(f"starts: {time.monotonic() - began:.0f} s, {100 * right.mean():.2f} %", flush=True)
-        if starts is None:
-            raise SystemExit("Give --starts FOLDER, so that the start networks can be kept.")
     rows = []
     for seed in args.seeds:
         for name in args.settings:

@@ -43,7 +43,7 @@ class Judge:
 
     def __init__(self, test: Any) -> None:
         self._test, self._likelihood = test, test.likelihood
-        self._outputs = _build_outputs(test)
+        self._outputs = build_outputs(test)
         self._score = jax.jit(functools.partial(_score_all, test.likelihood, test.targets))
         self.targets = np.asarray(test.targets)
 
@@ -88,7 +88,7 @@ def judge_of(problem: Supervised) -> Judge | NoJudge:
     return NoJudge() if problem.test is None else Judge(problem.test)
 
 
-def _build_outputs(test: Any) -> Callable[[Any, Any], Array]:
+def build_outputs(test: Any) -> Callable[[Any, Any], Array]:
     """Build `outputs(points, inputs) -> (replica, row, ...)`; points are (params, model_state)."""
     num_rows = len(test.targets)
     num_batches = -(-num_rows // _BATCH)

@@ -1,5 +1,6 @@
 """The benchmarks still run and say what their readers look for; how fast is not judged here."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -45,6 +46,16 @@ def run_quick(name, tmp_path, *before):
     for check in content["checks"]:
         assert {"name", "value", "bound", "goal", "met"} <= check.keys()
     return content
+
+
+SCRIPTS = sorted(path.stem for path in BENCHMARKS.glob("*.py"))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_script_finds_what_it_imports(name):
+    if name == "resnet_torch":
+        pytest.importorskip("torch")
+    importlib.import_module(name)
 
 
 def names(content):
