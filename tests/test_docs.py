@@ -28,7 +28,8 @@ PAGES += sorted((ROOT / "docs").rglob("*.md"))
 SLOW = {
     f"{name}.md"
     for name in (
-        "callbacks", "developing", "networks", "numpyro", "report", "sampling", "scaling", "start",
+        "callbacks", "developing", "networks", "numpyro", "pymc", "report", "sampling", "scaling",
+        "start",
     )
 }  # fmt: skip
 NOT_RUN = 1  # blocks that are marked so
@@ -37,11 +38,12 @@ CLAIMS = {  # what sentences and comments of a page say about its results
     "start.md": "0.3 < (posterior.draws['slope'] > 0).mean() < 0.7",
     "sampling.md": "0.3 < (posterior.draws['x'] < 0).mean() < 0.5",
     "numpyro.md": "0.25 < (draws[2_000:] < 0).mean() < 0.55",
+    "pymc.md": "0.3 < (draws['mean'][..., 0] < 0).mean() < 0.7",
     "callbacks.md": "posterior.result.code == 'stopped'",
     "report.md": "path.exists() and path.with_name('run').joinpath('report.html').exists()",
     "pytorch.md": "averaged.metrics().accuracy > 0.8 and exchange.num_steps == 240",
 }
-MAY_BE_MISSING = {"torch"}  # all other packages that pages import come with the extra `test`
+MAY_BE_MISSING = {"pymc", "torch"}  # other packages that pages import are in the extra `test`
 
 FENCE = re.compile(
     r"^(?P<marked><!-- not run: .+ -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$",
