@@ -270,7 +270,7 @@ def test_a_run_stopped_by_ctrl_c_resumes_bit_for_bit(here, capsys, tmp_path, mon
         message = run_failing(
             capsys, "train", *TINY, *LADDER, "--keep-networks", "--out", folder, code=130
         )
-    assert f"Continue with: replicax resume {folder}" in message
+    assert f"Continue it with: replicax resume {folder}" in message
     assert rx.load(folder).result.code == "interrupted" and rx.load(folder).num_epochs < 3
     resumed = run_json(capsys, "resume", folder)
     whole = strict_json(Path("run/summary.json").read_text())
