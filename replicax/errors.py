@@ -1,10 +1,11 @@
 """Errors as sentences with the remedy: shared checks of what users pass."""
 
+import contextlib
 import difflib
 import inspect
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -117,3 +118,20 @@ def is_concrete(value: Any) -> bool:
     from jax.core import Tracer
 
     return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value))
+
+
+@contextlib.contextmanager
+def explained(what: str, hint: str = "", if_none: str = "") -> Iterator[None]:
+    """Raise a sentence for any error inside: `what` failed, at which line, and the cure.
+
+    `hint` follows the error's own words; `if_none` takes their place where they speak of None.
+    """
+    try:
+        yield
+    except Exception as error:
+        from replicax.tracing import explain
+
+        sentence = explain(what, error, hint, if_none)
+        if sentence is None:
+            raise
+        raise ValueError(sentence) from error

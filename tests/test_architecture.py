@@ -10,8 +10,9 @@ import replicax
 PACKAGE = Path(replicax.__file__).parent
 # Every room may import those of a lower rank, and within itself.
 RANKS = {
-    "errors": 0,
     "version": 0,
+    "tracing": 0,
+    "errors": 0.5,
     "theory": 1,
     "nn": 1,
     "data": 1,

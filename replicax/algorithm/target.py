@@ -12,8 +12,7 @@ from jax import Array
 
 from replicax.algorithm import prng
 from replicax.algorithm.kernel import Evaluated
-from replicax.algorithm.tracing import explained
-from replicax.errors import check_function, show
+from replicax.errors import check_function, explained, show
 
 
 class Target(NamedTuple):

@@ -11,12 +11,12 @@ from jax import Array
 
 from replicax.algorithm.kernel import Kernel, Replica, TimedMemory
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.tracing import explained
 from replicax.errors import (
     at_least,
     check_flag,
     check_function,
     check_number,
+    explained,
     is_whole,
     show,
 )

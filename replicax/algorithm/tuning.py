@@ -11,8 +11,7 @@ from jax import Array
 from replicax.algorithm.barrier import BarrierTuning
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.step_sizes import StepSizeTuning
-from replicax.algorithm.tracing import explained
-from replicax.errors import check_function, check_number, is_number, not_negative, show
+from replicax.errors import check_function, check_number, explained, is_number, not_negative, show
 
 
 @dataclass(frozen=True)

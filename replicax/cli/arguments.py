@@ -46,6 +46,21 @@ NumProcesses = Annotated[
 ]
 ProcessId = Annotated[int | None, typer.Option(metavar="I", help="Number of this one, from 0.")]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run folder.")]
+Params = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Name of the initial parameters.", show_default="params or start"
+    ),
+]
+Batches = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Name of the data: arrays, or batches(step).", show_default="batches"
+    ),
+]
+BatchSize = Annotated[
+    int | None, typer.Option(metavar="N", help="Rows per mini-batch, if the data are arrays.")
+]
 
 
 class InterruptedByUser(Exception):

@@ -18,6 +18,7 @@ from replicax.cli import (
     report,
     reproduce,
     results,
+    resume,
     sample,
     train,
 )
@@ -77,7 +78,7 @@ def replicax(
 
 
 for function in (
-    demo.demo, plan.plan, sample.sample, sample.resume, train.train, train.pretrain, launch.launch,
+    demo.demo, plan.plan, sample.sample, resume.resume, train.train, train.pretrain, launch.launch,
     results.summary, results.plot, report.report, report.watch, results.evaluate, predict.predict,
     reproduce.reproduce,
 ):  # fmt: skip

@@ -11,9 +11,8 @@ import numpy as np
 import optax
 from jax import Array
 
-from replicax.algorithm.tracing import explained
 from replicax.data import Dataset, as_labels, augmentation, plain
-from replicax.errors import at_least, check_flag, show
+from replicax.errors import at_least, check_flag, explained, show
 from replicax.networks.arrays import check_like, check_pair
 from replicax.networks.likelihoods import Categorical
 from replicax.networks.predictor import Predictor

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax.algorithm.tracing import explained
-from replicax.errors import check_flag, choose
+from replicax.errors import check_flag, choose, explained
 from replicax.networks.inputs import as_inputs
 from replicax.networks.likelihoods import Likelihood
 from replicax.run import pytrees

@@ -20,9 +20,8 @@ import numpy as np
 from jax import Array
 
 from replicax.algorithm.target import Target
-from replicax.algorithm.tracing import explained
 from replicax.data import as_labels
-from replicax.errors import at_least, check_flag, check_function, choose, show
+from replicax.errors import at_least, check_flag, check_function, choose, explained, show
 from replicax.networks.likelihoods import Categorical, Likelihood
 from replicax.networks.predictor import Predictor
 from replicax.networks.weight_decay import Decay, check_weight_decay, decayed_square

@@ -18,8 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax.algorithm.tracing import explained
-from replicax.errors import check_function, choose, is_number, show
+from replicax.errors import check_function, choose, explained, is_number, show
 from replicax.networks.arrays import check_like, check_pair
 from replicax.networks.likelihoods import Gaussian, Likelihood, Student
 from replicax.networks.predictor import Predictor

@@ -11,8 +11,7 @@ from jax import Array
 
 from replicax.algorithm import prng
 from replicax.algorithm.energy_noise import FreshBatches
-from replicax.algorithm.tracing import explained
-from replicax.errors import check_function, is_whole, show
+from replicax.errors import check_function, explained, is_whole, show
 from replicax.run.batch_source import Batches, check_numeric
 from replicax.run.batch_source import NoBatches as NoBatches
 from replicax.run.host_batches import HostBatches

@@ -12,8 +12,7 @@ from jax import Array
 from replicax.algorithm.energy_noise import FreshBatches
 from replicax.algorithm.spread import share_rows
 from replicax.algorithm.target import Target
-from replicax.algorithm.tracing import explained
-from replicax.errors import check_function, show
+from replicax.errors import check_function, explained, show
 from replicax.run.batches import ArrayBatches, as_rows
 from replicax.run.source_batches import SourceBatches, as_source, is_source
 

@@ -13,8 +13,7 @@ from jax import Array
 from replicax.algorithm import prng, state
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.target import check_energy, takes_key
-from replicax.algorithm.tracing import explained
-from replicax.errors import check_function, show
+from replicax.errors import check_function, explained, show
 from replicax.run import counters, pytrees
 from replicax.run.per_replica import PerReplica, spread_starts
 from replicax.run.program import Program

@@ -13,8 +13,7 @@ from jax import Array
 
 from replicax.algorithm import prng
 from replicax.algorithm.energy_noise import FreshBatches
-from replicax.algorithm.tracing import explained
-from replicax.errors import check_function, is_whole, show
+from replicax.errors import check_function, explained, is_whole, show
 from replicax.run.batch_source import Batches
 from replicax.run.source_reader import Place, SourceReader
 

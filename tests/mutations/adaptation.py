@@ -144,6 +144,10 @@ LADDER = mutations_of(
     "algorithm/ladder.py",
     ("return np.array([cold])", "return np.array([hot])", _GEOMETRIC),
     ("np.clip(np.geomspace(cold, hot,", "np.clip(np.linspace(cold, hot,", _GEOMETRIC),
+)
+
+THEORY_OF_BARRIERS = mutations_of(
+    "theory/barrier.py",
     (
         "steps = np.maximum(rejection_rate, 1e-6)",
         "steps = rejection_rate",
@@ -183,7 +187,7 @@ BY_HAND = [
     ),
     *killed_by(
         "algorithm/test_ladder.py::test_equal_rejection_by_hand",
-        "algorithm/ladder.py",
+        "theory/barrier.py",
         ("return float(np.sum(rejection_rate))", "return float(np.mean(rejection_rate))"),
         ("tuned[0], tuned[-1] = temperature[0], temperature[-1]", "tuned[0] = temperature[0]"),
     ),
@@ -244,4 +248,5 @@ MUTATIONS = [
     *TUNING,
     *WINDOW_CORRECTION,
     *LADDER,
+    *THEORY_OF_BARRIERS,
 ]

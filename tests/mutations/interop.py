@@ -9,7 +9,7 @@ _BLACKJAX = "interop/test_blackjax.py"
 _ARVIZ = "interop/test_arviz.py"
 
 NUMPYRO = mutations_of(
-    "interop/numpyro.py",
+    "interop/numpyro_model.py",
     ("scale = scale * size / self.num_rows", "scale = scale", f"{_BATCHES}[plate]"),
     (
         "total = total + jnp.sum(value) / self.num_rows",

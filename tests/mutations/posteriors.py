@@ -138,6 +138,9 @@ TARGETS = [
     *mutations_of(
         "interop/numpyro.py",
         ("return by_row if why is None else", "return by_row if True else", _MIXED),
+    ),
+    *mutations_of(
+        "interop/numpyro_model.py",
         (
             "seen = still_observed(self.numpyro, self.model, self.latent, args, kwargs)",
             "pass",

@@ -4,16 +4,14 @@ JAX calls an energy with arrays that have no values yet. Python's `if`, NumPy an
 values; the messages of JAX explain tracing, ours name the line and what to write there.
 """
 
-import contextlib
 import linecache
 import re
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 
 import jax
 
-_PACKAGE = Path(__file__).parents[1]
+_PACKAGE = Path(__file__).parent
 _LIBRARIES = ("site-packages", "dist-packages", "<frozen", "<string>")
 _LONGEST = 60  # letters of a line of code that are shown
 _KEEP_ARRAYS = "keep arrays of jnp: no float(), int(), .item() or math functions"
@@ -26,21 +24,10 @@ _CURES: tuple[tuple[type[Exception], str], ...] = (  # the first that fits; subc
 )
 
 
-@contextlib.contextmanager
-def explained(what: str, hint: str = "", if_none: str = "") -> Iterator[None]:
-    """Raise a sentence for any error inside: `what` failed, at which line, and the cure.
-
-    `hint` follows the error's own words; `if_none` takes their place where they speak of None.
-    """
-    try:
-        yield
-    except Exception as error:
-        if _is_ours(error):
-            raise
-        raise ValueError(_sentence(what, error, hint, if_none)) from error
-
-
-def _sentence(what: str, error: Exception, hint: str, if_none: str) -> str:
+def explain(what: str, error: Exception, hint: str, if_none: str) -> str | None:
+    """Return the sentence of `errors.explained`; None for an error that this package raised."""
+    if _is_ours(error):
+        return None
     place, code = _users_line(error)
     cure = _cure(error, code)
     if cure:
