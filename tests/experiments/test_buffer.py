@@ -8,6 +8,7 @@ from mutants import energies_the_wrong_way, flipped_verdict
 
 from replicax import theory
 from replicax.algorithm import swap
+from replicax.algorithm.swap import rules
 from replicax.experiments import buffer
 from replicax.experiments.shared.runner import reproduce
 from replicax.experiments.shared.study import Cell, Results, Scale, Work
@@ -78,5 +79,5 @@ def test_a_rule_that_forgets_the_noise_is_not(monkeypatch: pytest.MonkeyPatch) -
     def uncorrected(pair, window_correction=0.0):
         return pair.inverse_temperature_gap * (pair.cold_energy - pair.hot_energy)
 
-    monkeypatch.setattr(swap, "log_swap_probability", uncorrected)
+    monkeypatch.setattr(rules, "log_swap_probability", uncorrected)
     assert distances() == [True, False]

@@ -7,7 +7,7 @@ import pytest
 from mutants import flipped_verdict
 
 from replicax import targets
-from replicax.algorithm import swap
+from replicax.algorithm.swap import rules
 from replicax.experiments import kernels, load_study
 from replicax.experiments.shared.runner import reproduce
 from replicax.experiments.shared.study import Scale, Work
@@ -67,7 +67,7 @@ def test_a_small_run_is_sound() -> None:
 
 @pytest.mark.slow
 def test_a_flipped_verdict_is_not_sound(monkeypatch) -> None:
-    monkeypatch.setattr(swap, "judge", flipped_verdict)
+    monkeypatch.setattr(rules, "judge", flipped_verdict)
     assert not is_sound(measure_small())
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from replicax.algorithm import swap
 from replicax.algorithm.schedule import WindowedDEO
+from replicax.algorithm.swap import rules
 from replicax.experiments import load_study
 from replicax.experiments.mixture import auto, exact, figures
 from replicax.experiments.mixture import study as mixture
@@ -145,8 +145,8 @@ def test_a_small_cell_has_its_exact_values(window_correction: float) -> None:
 
 @pytest.mark.slow
 def test_a_rule_turned_around_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = swap.judge
-    monkeypatch.setattr(swap, "judge", lambda rule, proposal: ~right(rule, proposal))
+    right = rules.judge
+    monkeypatch.setattr(rules, "judge", lambda rule, proposal: ~right(rule, proposal))
     assert not agrees(0.0)
 
 
@@ -163,7 +163,7 @@ def test_a_gate_that_never_closes_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.slow
 def test_a_correction_of_the_wrong_sign_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = swap.log_swap_probability
+    right = rules.log_swap_probability
     wrong = lambda pair, window_correction: right(pair, -window_correction)  # noqa: E731
-    monkeypatch.setattr(swap, "log_swap_probability", wrong)
+    monkeypatch.setattr(rules, "log_swap_probability", wrong)
     assert not agrees(3.07)

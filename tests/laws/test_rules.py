@@ -18,10 +18,9 @@ from scipy import stats
 import replicax as rx
 from replicax.algorithm import schedule as schedules
 from replicax.algorithm import step as algorithm
-from replicax.algorithm import swap
 from replicax.algorithm.kernels import Kernel, Replica
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.swap import Rule, bias_corrected, metropolis, window_corrected
+from replicax.algorithm.swap import Rule, bias_corrected, metropolis, rules, window_corrected
 from replicax.algorithm.target import Target
 
 STANDS_STILL = Kernel(
@@ -82,8 +81,8 @@ def test_metropolis_keeps_the_law_of_both_rungs() -> None:
 def test_metropolis_with_its_branches_exchanged_keeps_neither_law(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right = swap.judge
-    monkeypatch.setattr(swap, "judge", lambda rule, proposal: ~right(rule, proposal))
+    right = rules.judge
+    monkeypatch.setattr(rules, "judge", lambda rule, proposal: ~right(rule, proposal))
     by_rung, swapped = exchange_once(metropolis())
     assert 0.1 < swapped.mean() < 0.9
     assert max(p_values(by_rung)) < 1e-6

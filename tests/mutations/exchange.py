@@ -27,7 +27,7 @@ _BY_ROW = f"{_NOISE}::test_noise_by_row_is_that_of_a_mean_over_the_batch"
 _RESTARTS = "algorithm/test_restarts.py"
 
 SCHEDULE = mutations_of(
-    "algorithm/schedule.py",
+    "algorithm/schedule/at_once.py",
     ("return step % self.window == 0", "return (step + 1) % self.window == 0", _CLOCK),
     ("return step - step % self.window", "return step - (step - 1) % self.window", _CLOCK),
     ("(step // self.window) % 2, num_pairs", "(step % self.window) % 2, num_pairs", _WINDOWED),
@@ -43,18 +43,6 @@ SCHEDULE = mutations_of(
     ),
     ("return active & wanted", "return active & gate & wanted", _NO_GATE),
     ("(jnp.arange(num_pairs) + 1) % 2 == parity", "jnp.arange(num_pairs) % 2 == parity", _DEO),
-    ("adjacent = swapped & (hot == cold + 1)", "adjacent = swapped", _APE),
-    (
-        "return num_replicas * (num_replicas - 1) // 2",
-        "return num_replicas * num_replicas // 2",
-        _SWEEPS,
-    ),
-    ("jnp.triu_indices(num_replicas, k=1)", "jnp.triu_indices(num_replicas, k=0)", _SWEEPS),
-    (
-        "stays, climbs = jnp.where(swapped, above, climber),",
-        "stays, climbs = jnp.where(swapped, climber, above),",
-        _ONE_BY_ONE,
-    ),
     (
         "return jax.random.bernoulli(key)",
         "return jax.random.bernoulli(key, 0.2)",
@@ -72,8 +60,24 @@ SCHEDULE = mutations_of(
     ),
 )
 
+SEQUENTIAL = mutations_of(
+    "algorithm/schedule/sequential.py",
+    ("adjacent = swapped & (hot == cold + 1)", "adjacent = swapped", _APE),
+    (
+        "return num_replicas * (num_replicas - 1) // 2",
+        "return num_replicas * num_replicas // 2",
+        _SWEEPS,
+    ),
+    ("jnp.triu_indices(num_replicas, k=1)", "jnp.triu_indices(num_replicas, k=0)", _SWEEPS),
+    (
+        "stays, climbs = jnp.where(swapped, above, climber),",
+        "stays, climbs = jnp.where(swapped, climber, above),",
+        _ONE_BY_ONE,
+    ),
+)
+
 SWAP = mutations_of(
-    "algorithm/swap.py",
+    "algorithm/swap/rules.py",
     (
         "return rule.wanted(proposal) & proposal.is_finite",
         "return rule.wanted(proposal)",
@@ -111,7 +115,7 @@ SWAP = mutations_of(
 )
 
 SWAP_NOISE = mutations_of(
-    "algorithm/swap.py",
+    "algorithm/swap/rules.py",
     (
         "std if std.ndim == 0 else std[cold]) ** 2",
         "std if std.ndim == 0 else std[hot]) ** 2",
@@ -297,29 +301,29 @@ BY_HAND = [
     ),
     *killed_by(
         "algorithm/test_properties.py::test_pairs_that_are_active_by_schedule",
-        "algorithm/schedule.py",
+        "algorithm/schedule/at_once.py",
         ("return jnp.zeros(num_pairs, bool)", "return jnp.ones(num_pairs, bool)"),
         ("return pairs_of_parity(drawn, num_pairs)", "return pairs_of_parity(~drawn, num_pairs)"),
     ),
     *killed_by(
         "algorithm/test_properties.py::test_sweeps_attempt_the_pairs_they_promise[2]",
-        "algorithm/schedule.py",
+        "algorithm/schedule/sequential.py",
         ("jnp.stack([cold, cold + 1], axis=1)", "jnp.stack([cold + 1, cold], axis=1)"),
         ("return num_replicas - 1", "return num_replicas"),
     ),
     *killed_by(
         "algorithm/test_properties.py::test_sweeps_attempt_the_pairs_they_promise[5]",
-        "algorithm/schedule.py",
+        "algorithm/schedule/sequential.py",
         ("return jax.random.permutation(key, pairs)", "return pairs"),
     ),
     *killed_by(
         "algorithm/test_properties.py::test_corrections_only_lower_the_probability",
-        "algorithm/swap.py",
+        "algorithm/swap/rules.py",
         ("return jnp.minimum(0.0, exponent)", "return exponent"),
     ),
     *killed_by(
         "algorithm/test_kernel_rungs.py::test_swaps_are_judged_on_another_batch",
-        "algorithm/swap.py",
+        "algorithm/swap/rules.py",
         (
             "return self.uses_temperature and not self.assumes_exact_energies",
             "return self.uses_temperature",
@@ -332,7 +336,7 @@ BY_HAND = [
     *killed_by(
         "algorithm/test_energy_noise.py::"
         "test_noise_is_estimated_every_hundred_steps_from_eight_draws_unless_it_is_told",
-        "algorithm/swap.py",
+        "algorithm/swap/corrected.py",
         ("estimate_every: int = 100", "estimate_every: int = 10"),
         ("estimate_draws: int = 8", "estimate_draws: int = 2"),
     ),
@@ -341,6 +345,7 @@ BY_HAND = [
 MUTATIONS = [
     *BY_HAND,
     *SCHEDULE,
+    *SEQUENTIAL,
     *SWAP,
     *SWAP_NOISE,
     *ENERGY_NOISE,
