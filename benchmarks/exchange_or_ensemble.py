@@ -23,7 +23,7 @@ import numpy as np
 import replicax as rx
 from replicax.networks.evaluate import build_outputs
 from replicax.networks.tasks import Task
-from replicax.run.storage.metadata import describe_machine
+from replicax.run.machine import describe_machine
 
 PICK_EVERY = 10  # epochs between two averages of a whole ensemble
 LAST = 5  # epochs over which single networks are judged

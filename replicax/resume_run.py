@@ -10,13 +10,13 @@ from replicax.errors import check_folder
 from replicax.networks.problem import Supervised
 from replicax.networks.train import resume_records
 from replicax.results.posterior import Posterior
-from replicax.run import fingerprint, processes
+from replicax.run import fingerprint
 from replicax.run.host_loop import Callback, run
 from replicax.run.initial import seed_keys
 from replicax.run.inputs import target_and_batches
 from replicax.run.options import Options, check_watchers
 from replicax.run.program import Program, build_program, spread_over
-from replicax.run.restore import point_like, restore, rewind
+from replicax.run.restore import point_like, records_to_continue, restore, rewind, whole_records
 from replicax.run.row_energies import with_row_energies
 from replicax.run.storage.folder import FolderRecords, resumed_records
 
@@ -93,7 +93,7 @@ def resume(
         step, carry, _, position = restore(records, program, like)
         if step > options.num_steps:
             raise ValueError(f"num_steps is {num_steps}, but the run stands at step {step}.")
-        kept = processes.records_to_continue(records)
+        kept = records_to_continue(records)
         rewind(kept, program, step, position)
         noted = records.metadata.note if note is None else note
         kept.write_metadata(
@@ -107,7 +107,7 @@ def resume(
             progress=progress,
             callback=callback,
         )
-    return Posterior(processes.whole_records(kept, run_dir), like, target).warned()
+    return Posterior(whole_records(kept, run_dir), like, target).warned()
 
 
 def _as_problem(records: FolderRecords, target: Any, given: dict[str, Any]) -> Supervised:

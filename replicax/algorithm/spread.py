@@ -18,10 +18,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import PartitionSpec
 
-REPLICA = "replica"  # the axis of devices over which the replicas of a chain are spread
-CHAIN = "chain"  # the axis of devices over which chains are spread
-DATA = "data"  # the axis of devices that share each replica, and the rows of its mini-batches
-_FEW = 2**14  # numbers that are summed rather than gathered
+from replicax.algorithm import collectives
+from replicax.algorithm.collectives import CHAIN, DATA, REPLICA
+
 _CHAINS_HERE = "chains_here"  # the chains of one device, mapped over
 
 
@@ -49,13 +48,13 @@ class Spread:
         """Return the rows of the replicas that are here; leading axis: replica."""
         if self.is_whole:
             return tree
-        return jax.tree.map(lambda leaf: _part(leaf, REPLICA, self.parts), tree)
+        return jax.tree.map(lambda leaf: collectives.part(leaf, REPLICA, self.parts), tree)
 
     def whole(self, tree: Any) -> Any:
         """Return the rows of all replicas on every device, from those of each."""
         if self.is_whole:
             return tree
-        return jax.tree.map(self._gather, tree)
+        return jax.tree.map(lambda leaf: collectives.gather(leaf, self.parts), tree)
 
     def take(self, tree: Any, replicas: Array) -> Any:
         """Return rows of replicas wherever they are, one for each replica that is here."""
@@ -66,19 +65,11 @@ class Spread:
         """Return the rows of the given replicas; of those elsewhere, zeros (see `join`)."""
         if self.is_whole:
             return jax.tree.map(lambda leaf: leaf[replicas], tree)
-
-        def known(leaf: Array) -> Array:
-            place = replicas - jax.lax.axis_index(REPLICA) * leaf.shape[0]
-            is_here = (place >= 0) & (place < leaf.shape[0])
-            values = leaf[jnp.clip(place, 0, leaf.shape[0] - 1)]
-            is_here = is_here.reshape(is_here.shape + (1,) * (values.ndim - is_here.ndim))
-            return jnp.where(is_here, values, jnp.zeros_like(values))
-
-        return jax.tree.map(known, tree)
+        return jax.tree.map(lambda leaf: collectives.own_rows(leaf, replicas), tree)
 
     def join(self, tree: Any) -> Any:
         """Return the rows of `rows` in full on every device: each is zero but where it is known."""
-        return tree if self.is_whole else jax.tree.map(_sum_bits, tree)
+        return tree if self.is_whole else jax.tree.map(collectives.sum_bits, tree)
 
     def on_first(self, tree: Any) -> Any:
         """Return arrays that all devices have as they are on the first one, zeros on the others."""
@@ -111,7 +102,7 @@ class Spread:
         """Return the rows of the chains of this device; leading axis: chain."""
         if self.chain_parts == 1:
             return tree
-        return jax.tree.map(lambda leaf: _part(leaf, CHAIN, self.chain_parts), tree)
+        return jax.tree.map(lambda leaf: collectives.part(leaf, CHAIN, self.chain_parts), tree)
 
     def all_chains(self, tree: Any, axis: int = 0) -> Any:
         """Return the rows of all chains on every device."""
@@ -126,17 +117,6 @@ class Spread:
         if self.is_whole:
             return jax.vmap(function, in_axes, out_axes)
         return jax.vmap(function, in_axes, out_axes, axis_name=_CHAINS_HERE)
-
-    def _gather(self, leaf: Array) -> Array:
-        """Return the rows of all devices. A few numbers are summed instead, each device having
-        zeros in the rows of the others: that takes a number of messages in sequence that grows
-        with the logarithm of the number of devices, and not with the number."""
-        length = leaf.shape[0]
-        if leaf.size * self.parts > _FEW:
-            return jax.lax.all_gather(leaf, REPLICA, tiled=True)
-        rows = jnp.zeros((length * self.parts, *leaf.shape[1:]), leaf.dtype)
-        first = jax.lax.axis_index(REPLICA) * length
-        return _sum_bits(jax.lax.dynamic_update_slice_in_dim(rows, leaf, first, 0))
 
 
 WHOLE = Spread()  # all replicas in one place
@@ -164,19 +144,3 @@ def _has_data_axis() -> bool:
     """Return whether this is traced for devices of which several share a replica."""
     mesh = jax.sharding.get_abstract_mesh()
     return REPLICA in mesh.manual_axes and DATA in mesh.axis_names
-
-
-def _part(leaf: Array, axis: str, parts: int) -> Array:
-    """Return the rows of this device, one of the parts along an axis of devices."""
-    length = leaf.shape[0] // parts
-    return jax.lax.dynamic_slice_in_dim(leaf, jax.lax.axis_index(axis) * length, length)
-
-
-def _sum_bits(leaf: Array) -> Array:
-    """Sum over devices the bits of values of which all but one are zero; -0.0 stays what it is."""
-    if leaf.dtype == bool or not jnp.issubdtype(leaf.dtype, jnp.floating):
-        return jax.lax.psum(leaf.astype(jnp.int32), REPLICA).astype(leaf.dtype)
-    bits = jax.lax.bitcast_convert_type(leaf, f"uint{8 * leaf.dtype.itemsize}")
-    wide = bits.astype(jnp.uint32) if leaf.dtype.itemsize < 4 else bits
-    total = jax.lax.psum(wide, REPLICA).astype(bits.dtype)
-    return jax.lax.bitcast_convert_type(total, leaf.dtype)

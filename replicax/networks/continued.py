@@ -14,11 +14,19 @@ from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised, check_problem
 from replicax.networks.problems import check_start
 from replicax.networks.trained import Trained
-from replicax.run import fingerprint, processes
+from replicax.run import fingerprint
 from replicax.run.host_loop import Callback, run
 from replicax.run.options import CUSTOM, check_watchers
 from replicax.run.program import Program, spread_over
-from replicax.run.restore import Restored, point_like, restore, restore_points, rewind
+from replicax.run.restore import (
+    Restored,
+    point_like,
+    records_to_continue,
+    restore,
+    restore_points,
+    rewind,
+    whole_records,
+)
 from replicax.run.row_energies import with_row_energies
 from replicax.run.storage.folder import FolderRecords, open_records, resumed_records
 
@@ -109,7 +117,7 @@ def resume_records(
     restored = _restore(records, problem, options, program, like)
     evaluation = build_evaluation(problem, options, like)
     evaluation.state = restored.evaluation
-    folder, records = records.folder, processes.records_to_continue(records)
+    folder, records = records.folder, records_to_continue(records)
     rewind(records, program, restored.step, restored.source)
     sampler = options.sampler(problem)
     records.write_metadata(
@@ -126,7 +134,7 @@ def resume_records(
         progress=progress,
         callback=callback,
     )
-    trained = Trained(processes.whole_records(records, folder), like, problem)
+    trained = Trained(whole_records(records, folder), like, problem)
     check_start(trained)
     return trained.warned()
 

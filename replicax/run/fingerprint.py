@@ -9,9 +9,9 @@ import numpy as np
 
 from replicax.run import pytrees
 from replicax.run.initial import seed_keys
+from replicax.run.machine import describe_machine
 from replicax.run.program import Program
 from replicax.run.storage import files
-from replicax.run.storage.metadata import describe_machine
 
 _FILE = "start.npz"  # in the run folder: the start of one replica
 _ROWS = 4096  # as many rows of the data, evenly spaced, are digested

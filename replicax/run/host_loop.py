@@ -17,11 +17,12 @@ from replicax.run import rows as layout
 from replicax.run.compiled_loop import Pace, build_chunk, chunk_capacity
 from replicax.run.counters import PAIR_COUNTS, completed_trips
 from replicax.run.initial import seed_keys
+from replicax.run.keeper import Evaluation, Keeper
 from replicax.run.options import Options
 from replicax.run.program import Program
 from replicax.run.progress import display_progress
 from replicax.run.rows import Carry
-from replicax.run.saver import Evaluation, Saver
+from replicax.run.saver import Saver
 from replicax.run.shared_programs import Programs
 from replicax.run.storage.metadata import Metadata
 from replicax.run.storage.records import Arrays, Records
@@ -82,7 +83,9 @@ def run(
     SIGTERM and SIGUSR1 end the process as well, once all is saved.
     """
     num_steps, is_first = options.num_steps, processes.is_first()
-    saving = Saver(records, options.checkpoint_every, options.keep_checkpoints)
+    saving = Keeper(records)
+    if records.shared is not None:
+        saving = Saver(records, options.checkpoint_every, options.keep_checkpoints)
     with interruptible() as signals, saving as saver:
         shown = contextlib.nullcontext()
         if is_first and (sys.stderr.isatty() if progress is None else progress):
@@ -104,7 +107,7 @@ def _loop(
     program: Program,
     carry: Carry,
     num_steps: int,
-    saver: Saver,
+    saver: Keeper,
     evaluation: Evaluation | None,
     watchers: list[Callable[[Progress], Any]],
     programs: Programs | None,
@@ -175,7 +178,7 @@ def _reason_to_stop(answers: list[Any]) -> str | None:
 
 @contextlib.contextmanager
 def _saving_on_error(
-    saver: Saver, program: Program, carry: Carry, evaluation: Evaluation | None
+    saver: Keeper, program: Program, carry: Carry, evaluation: Evaluation | None
 ) -> Iterator[None]:
     try:
         yield

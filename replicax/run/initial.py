@@ -1,7 +1,6 @@
 """The start of a run: checked points of all replicas, and the carry of the loop."""
 
 import functools
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,7 @@ from replicax.algorithm import prng, state
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.target import check_energy, takes_key
 from replicax.errors import check_function, explained, show
-from replicax.run import counters, pytrees
+from replicax.run import counters, machine, pytrees
 from replicax.run.per_replica import PerReplica, spread_starts
 from replicax.run.program import Program
 from replicax.run.rows import STATE_AXES, Carry
@@ -90,7 +89,7 @@ def check_memory(params: Any, num_chains: int, num_replicas: int) -> None:
     few numbers of each rung; activations and records come on top.
     """
     needed = num_chains * num_replicas * (3 * _bytes_of(params) + _RUNG_BYTES)
-    present = _memory_bytes()
+    present = machine.memory_bytes()
     if needed > present:
         raise ValueError(
             f"num_replicas is {num_replicas} and num_chains {num_chains}: their states need about "
@@ -115,17 +114,6 @@ def _bytes_of(params: Any) -> int:
             "text for all."
         ) from None
     return sum(getattr(leaf, "size", 1) * 4 for leaf in leaves)
-
-
-def _memory_bytes() -> float:
-    """Return the memory of the device, or of the machine where devices do not tell."""
-    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
-    if limit is not None:
-        return float(limit)
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, OSError, ValueError):  # not known on this platform
-        return float("inf")
 
 
 def initial_carry(program: Program, params: Any, programs: Programs | None = None) -> Carry:

@@ -4,7 +4,6 @@ Every process runs the same program on its own devices. The first one alone prin
 others keep their records in memory, and write their parts of checkpoints.
 """
 
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -39,24 +38,3 @@ def _gather(values: Any) -> np.ndarray:
     from jax.experimental.multihost_utils import process_allgather
 
     return np.asarray(process_allgather(mine.astype(np.int32)))
-
-
-def records_to_continue(records: Any) -> Any:
-    """Return the records in the first process, and new ones in memory in the others, once all have
-    read what they need."""
-    from replicax.run.storage.records import Records
-
-    wait()
-    if is_first():
-        return records
-    copy = Records(records.folder)
-    copy.write_metadata(records.metadata)
-    return copy
-
-
-def whole_records(records: Any, folder: str | Path) -> Any:
-    """Return the records of all of a run that was resumed: the others read what the first wrote."""
-    from replicax.run.storage.folder import open_records
-
-    wait()
-    return records if is_first() else open_records(folder)

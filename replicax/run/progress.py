@@ -1,16 +1,14 @@
 """Progress of a long run: a bar in a terminal, lines in a log; times and sizes in words."""
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
 import numpy as np
 
-from replicax.run.saver import peak_memory
+from replicax.run.machine import memory_in_use
 
 _LINE_SECONDS = 5.0  # between two lines of a log; more in a run of hours
 
@@ -107,18 +105,6 @@ def format_seconds(seconds: float) -> str:
     """
     whole = int(min(seconds, 1e9))
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
-
-
-def memory_in_use() -> int:
-    """Return the bytes in use: of the accelerators if there are any, else of this process."""
-    on_devices = [(device.memory_stats() or {}) for device in jax.local_devices()]
-    if in_use := sum(stats.get("bytes_in_use", 0) for stats in on_devices):
-        return in_use
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # not Linux
-        return peak_memory()
 
 
 def format_bytes(count: float) -> str:

@@ -1,5 +1,6 @@
 """Restore a run from its folder: one way for `rx.resume` and `rx.resume_training`."""
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -8,12 +9,12 @@ import numpy as np
 
 from replicax.algorithm.kernel import Replica
 from replicax.algorithm.state import State
-from replicax.run import pytrees
+from replicax.run import processes, pytrees
 from replicax.run.initial import carry_like
 from replicax.run.program import Program
 from replicax.run.rows import Carry
 from replicax.run.storage import checkpoint
-from replicax.run.storage.folder import FolderRecords
+from replicax.run.storage.folder import FolderRecords, open_records
 from replicax.run.storage.records import Records
 
 
@@ -84,3 +85,20 @@ def rewind(records: Records, program: Program, step: int, source: bytes | None =
     program.batches.skip_to(step, source)
     if isinstance(records, FolderRecords):
         records.rewind()
+
+
+def records_to_continue(records: FolderRecords) -> Any:
+    """Return the records in the first process, and new ones in memory in the others, once all have
+    read what they need."""
+    processes.wait()
+    if processes.is_first():
+        return records
+    copy = Records(records.folder)
+    copy.write_metadata(records.metadata)
+    return copy
+
+
+def whole_records(records: Records, folder: str | Path) -> Records:
+    """Return the records of all of a run that was resumed: the others read what the first wrote."""
+    processes.wait()
+    return records if processes.is_first() else open_records(folder)

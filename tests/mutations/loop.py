@@ -66,6 +66,31 @@ HOST_LOOP = [
     ),
 ]
 
+KEEPER = mutations_of(
+    "run/keeper.py",
+    (
+        "self.step = step",
+        "self.step = -1",
+        "run/test_saver.py::test_a_state_is_written_once",
+    ),
+    (
+        'return {**values, **{f"best.{i:06d}": leaf for i, leaf in enumerate(best)}}',
+        "return values",
+        _BEST_SAVED,
+    ),
+    (
+        '"best_energy": counters.best_energy,',
+        '"best_energy": counters.energy.min(axis=1),',
+        _BEST_SAVED,
+    ),
+    (
+        '"round_trips": completed_trips(counters.turns).sum(axis=1),',
+        '"round_trips": completed_trips(counters.turns).max(axis=1),',
+        _SAMPLED,
+    ),
+    ('"buffer": state.buffer,', '"buffer": 0 * state.buffer,', _SAMPLED),
+)
+
 SAVER = mutations_of(
     "run/saver.py",
     (
@@ -84,36 +109,15 @@ SAVER = mutations_of(
         "run/test_saver.py::test_a_checkpoint_may_be_due_by_steps_instead",
     ),
     (
-        "self.step, self.clock = step, time.monotonic()",
-        "self.clock = time.monotonic()",
-        "run/test_saver.py::test_a_state_is_written_once",
-    ),
-    (
         "if self.records.folder is None:",
         "if self.records.folder is None and self.every is None:",
         "run/test_saver.py::test_records_in_memory_are_never_due",
-    ),
-    (
-        'return {**values, **{f"best.{i:06d}": leaf for i, leaf in enumerate(best)}}',
-        "return values",
-        _BEST_SAVED,
-    ),
-    (
-        '"best_energy": counters.best_energy,',
-        '"best_energy": counters.energy.min(axis=1),',
-        _BEST_SAVED,
     ),
     (
         "state = None if evaluation is None else evaluation.state",
         "state = None",
         f"{_WITHIN_EPOCH}[ensemble]",
     ),
-    (
-        '"round_trips": completed_trips(counters.turns).sum(axis=1),',
-        '"round_trips": completed_trips(counters.turns).max(axis=1),',
-        _SAMPLED,
-    ),
-    ('"buffer": state.buffer,', '"buffer": 0 * state.buffer,', _SAMPLED),
 )
 
 ROWS = mutations_of(
@@ -246,7 +250,7 @@ BY_HAND = [
     ),
     *killed_by(
         "algorithm/test_step.py::test_a_sampled_chain_equals_the_oracle",
-        "run/saver.py",
+        "run/keeper.py",
         ("counters.pairs[:, row] for row", "counters.pairs[:, 0] for row"),
         (
             '"learning_rates": state.ladder.learning_rate,',
@@ -257,6 +261,7 @@ BY_HAND = [
 
 MUTATIONS = [
     *HOST_LOOP,
+    *KEEPER,
     *SAVER,
     *ROWS,
     *COMPILED_LOOP,

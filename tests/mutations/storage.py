@@ -191,13 +191,17 @@ LOCK = mutations_of(
     ("fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)", "file.seek(0)", _IN_USE),
 )
 
-SAVER = mutations_of(
-    "run/saver.py",
+KEEPER = mutations_of(
+    "run/keeper.py",
     (
         "if step == self.step:  # a step has one state only",
         "if False:",
         "run/test_saver.py::test_a_state_is_written_once",
     ),
+)
+
+SAVER = mutations_of(
+    "run/saver.py",
     (
         'errno.ENOSPC or "No space left" in str(error)',
         "errno.ENOSPC",
@@ -253,6 +257,7 @@ MUTATIONS = [
     *COMMITS,
     *CHECKPOINT,
     *LOCK,
+    *KEEPER,
     *SAVER,
     *SIGNALS,
     *FINGERPRINT,

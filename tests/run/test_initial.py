@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.run import initial
+from replicax.run import machine
 from replicax.run.initial import check_memory, have_one_start, initial_points
 
 KEY = jax.random.key(0)
@@ -44,7 +44,7 @@ def test_starts_by_replica_and_by_chain() -> None:
 def test_memory_is_that_of_three_copies_of_all_replicas_of_all_chains(monkeypatch) -> None:
     """1,000 parameters and 64 bytes of a rung: 12,064 bytes of each of 3 x 5 replicas."""
     for present, fits in ((15 * 12_064, True), (15 * 12_064 - 1, False)):
-        monkeypatch.setattr(initial, "_memory_bytes", lambda present=present: float(present))
+        monkeypatch.setattr(machine, "memory_bytes", lambda present=present: float(present))
         for params in (np.zeros(1000), lambda key: jnp.zeros(1000)):
             if fits:
                 check_memory(params, 3, 5)

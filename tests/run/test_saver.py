@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.run import saver
+from replicax.run import keeper, saver
 from replicax.run.restore import rewind
 from replicax.run.saver import Saver
 from replicax.run.storage import checkpoint, commits
@@ -96,7 +96,7 @@ class Writes(FolderRecords):
 
 def test_a_state_is_written_once(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     """At the end of a run the last state may have been written already."""
-    monkeypatch.setattr(saver, "final_values", lambda program, carry: {})
+    monkeypatch.setattr(keeper, "final_values", lambda program, carry: {})
     monkeypatch.setattr(checkpoint, "copy_arrays", lambda tree: {})
     records, program = Writes(), cast(Any, None)
     with Saver(records) as made:

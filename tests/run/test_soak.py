@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import pytest
 
 import replicax as rx
-from replicax.run.progress import memory_in_use
+from replicax.run.machine import memory_in_use
 
 
 @pytest.mark.slow

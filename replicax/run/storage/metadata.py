@@ -1,10 +1,8 @@
 """The metadata of a run, `run.json` of a run folder: typed, with the version of the format."""
 
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
-
-import jax
 
 from replicax.run.storage import files
 from replicax.run.storage.files import Damaged
@@ -38,14 +36,6 @@ class Metadata:
 
     def write(self, folder: Path) -> None:
         files.write_json(folder / FILE, asdict(self))
-
-    def with_result(self, code: str, sentence: str, step: int) -> "Metadata":
-        return replace(self, result={"code": code, "sentence": sentence, "step": step})
-
-
-def describe_machine() -> str:
-    """Return device and JAX version in words, for results that are read elsewhere."""
-    return f"{jax.devices()[0].device_kind}, jax {jax.__version__}"
 
 
 def read_metadata(folder: Path) -> Metadata:
