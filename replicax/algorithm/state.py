@@ -11,11 +11,12 @@ from jax import Array
 from replicax.algorithm import barrier, prng, replicas, step_sizes, window_correction
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.recursions import EnergyUnit
 from replicax.algorithm.schedule import Schedule, windowed_deo
 from replicax.algorithm.spread import WHOLE, Spread
 from replicax.algorithm.swap import Rule, deterministic
 from replicax.algorithm.target import as_target
-from replicax.algorithm.tuning import EnergyUnit, Tuning
+from replicax.algorithm.tuning import Tuning
 
 
 class State(NamedTuple):

@@ -130,7 +130,7 @@ def initial_carry(program: Program, params: Any, programs: Programs | None = Non
         _check_finite(program, points, batch, keys, programs)
     if program.kernel.adjusted and takes_key(program.target):
         _check_exact(program, points, batch, keys)
-    return _build_carry(program, programs)(points)
+    return _build_carry(program, points, programs)
 
 
 def have_one_start(carry: Carry) -> bool:
@@ -143,10 +143,10 @@ def carry_like(program: Program, like: Any) -> Carry:
     """Return the shapes of a carry, given those of one point."""
     lead = (program.num_chains, program.num_replicas)
     points = jax.tree.map(lambda x: jax.ShapeDtypeStruct((*lead, *x.shape), x.dtype), like)
-    return jax.eval_shape(_build_carry(program), points)
+    return jax.eval_shape(lambda points: _build_carry(program, points), points)
 
 
-def _build_carry(program: Program, programs: Programs | None = None) -> Callable[[Any], Carry]:
+def _build_carry(program: Program, points: Any, programs: Programs | None = None) -> Carry:
     target = program.target
 
     def build(points: Any, ladder: Ladder, buffer: float, batch: Any) -> Carry:
@@ -160,16 +160,13 @@ def _build_carry(program: Program, programs: Programs | None = None) -> Callable
 
         return jax.vmap(one_chain, out_axes=Carry(STATE_AXES, 0))(points)  # type: ignore
 
-    def carry(points: Any) -> Carry:
-        # Ladder, buffer and energies in the precision of the parameters, at least float32.
-        params = points[0] if target.has_state else points
-        dtype = jnp.result_type(jnp.float32, *jax.tree.leaves(params))
-        ladder = jax.tree.map(lambda values: jnp.asarray(values, dtype), program.ladder)
-        whole = program.batches.data if program.kernel.prepare is not None else None
-        built = _compiled("carry", build, program, programs)
-        return built(points, ladder, program.buffer, whole)
-
-    return carry
+    # Ladder, buffer and energies in the precision of the parameters, at least float32.
+    params = points[0] if target.has_state else points
+    dtype = jnp.result_type(jnp.float32, *jax.tree.leaves(params))
+    ladder = jax.tree.map(lambda values: jnp.asarray(values, dtype), program.ladder)
+    whole = program.batches.data if program.kernel.prepare is not None else None
+    built = _compiled("carry", build, program, programs)
+    return built(points, ladder, program.buffer, whole)
 
 
 def _compiled(

@@ -13,8 +13,8 @@ _GEOMETRIC = "algorithm/test_ladder.py::test_a_geometric_ladder_has_equal_ratios
 _EQUAL_REJECTION = "algorithm/test_ladder.py::test_equal_rejection_by_hand"
 _BY_HAND = "algorithm/test_correction_by_hand.py::test_every_step_is_that_of_the_recursion"
 
-TUNING = mutations_of(
-    "algorithm/tuning.py",
+RECURSIONS = mutations_of(
+    "algorithm/recursions.py",
     ("return jnp.minimum(self.cap,", "return jnp.maximum(self.cap,", _GAIN),
     ("power: float = 0.8", "power: float = 0.7", _GAIN),
     ("cap: float = 0.5", "cap: float = 1.0", _GAIN),
@@ -56,6 +56,10 @@ TUNING = mutations_of(
         "algorithm/test_ladder.py::"
         "test_the_unit_of_gaussian_differences_is_their_standard_deviation",
     ),
+)
+
+TUNING = mutations_of(
+    "algorithm/tuning.py",
     ("return step < self.measure_steps", "return step <= self.measure_steps", _STAGES),
     (
         "tunes = tunes & (step < tuning.until)",
@@ -193,7 +197,7 @@ BY_HAND = [
     ),
     *killed_by(
         "algorithm/test_ladder.py::test_a_constant_gain_is_its_value_at_every_step",
-        "algorithm/tuning.py",
+        "algorithm/recursions.py",
         (
             "jnp.full(jnp.shape(step), self.value, jnp.float32)",
             "jnp.full(jnp.shape(step), 2 * self.value, jnp.float32)",
@@ -201,7 +205,7 @@ BY_HAND = [
     ),
     *killed_by(
         "algorithm/test_ladder.py::test_an_adapted_ladder_is_sorted_between_its_fixed_ends",
-        "algorithm/tuning.py",
+        "algorithm/recursions.py",
         ("rank = jnp.sum(before, axis=1)", "rank = jnp.sum(before, axis=0)"),
     ),
     *killed_by(
@@ -209,6 +213,11 @@ BY_HAND = [
         "test_before_anything_is_measured_the_unit_is_one_and_two_of_five_swap",
         "algorithm/tuning.py",
         ("target_swap_rate: float = 0.4", "target_swap_rate: float = 0.5"),
+    ),
+    *killed_by(
+        "algorithm/test_ladder.py::"
+        "test_before_anything_is_measured_the_unit_is_one_and_two_of_five_swap",
+        "algorithm/recursions.py",
         ("jnp.where(self.count > 0, spread, 1.0)", "spread"),
     ),
     *killed_by(
@@ -245,6 +254,7 @@ BY_HAND = [
 
 MUTATIONS = [
     *BY_HAND,
+    *RECURSIONS,
     *TUNING,
     *WINDOW_CORRECTION,
     *LADDER,
