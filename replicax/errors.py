@@ -112,6 +112,23 @@ def check_function(name: str, value: Any, *arguments: str) -> None:
         pass
 
 
+def check_numeric(name: str, leaves: list[Any]) -> None:
+    """Raise unless all leaves are numbers or arrays of numbers that JAX knows."""
+    import jax.numpy as jnp
+    import numpy as np
+
+    for leaf in leaves:
+        kind = getattr(leaf, "dtype", None)
+        if kind is None:
+            kind = np.asarray(leaf).dtype
+        if not jnp.issubdtype(kind, jnp.number) and not jnp.issubdtype(kind, jnp.bool_):
+            words = {"U": "text", "S": "text", "O": "Python objects", "M": "dates", "m": "times"}
+            what = words.get(getattr(kind, "kind", ""), str(kind))
+            raise ValueError(
+                f"{name} holds {what}; give arrays of numbers (code categories as whole numbers)."
+            )
+
+
 def is_concrete(value: Any) -> bool:
     """Return whether a value is known now, and not a tracer of `jit` or `vmap`."""
     import jax

@@ -4,29 +4,13 @@ from typing import Annotated
 
 import typer
 
-from replicax.cli import folders, networks, output
-from replicax.cli.arguments import (
-    Batches,
-    BatchSize,
-    CheckpointEvery,
-    Coordinator,
-    DataParallel,
-    Devices,
-    Json,
-    NumProcesses,
-    Params,
-    ProcessId,
-    Progress,
-    RunDir,
-    read_devices,
-    read_interval,
-)
+from replicax.cli import arguments, folders, networks, output
 from replicax.cli.output import finish
 from replicax.user_code import TargetSpec
 
 
 def resume(
-    run_dir: RunDir,
+    run_dir: arguments.RunDir,
     steps: Annotated[
         int | None,
         typer.Option(metavar="N", help="Total number of steps.", show_default="as before"),
@@ -35,14 +19,14 @@ def resume(
         str | None,
         typer.Option(metavar="MODEL.PY:NAME", help="The target.", show_default="as before"),
     ] = None,
-    params: Params = None,
-    batches: Batches = None,
-    batch_size: BatchSize = None,
+    params: arguments.Params = None,
+    batches: arguments.Batches = None,
+    batch_size: arguments.BatchSize = None,
     epochs: Annotated[
         int | None,
         typer.Option(metavar="N", help="Total epochs, for networks.", show_default="as before"),
     ] = None,
-    checkpoint_every: CheckpointEvery = None,
+    checkpoint_every: arguments.CheckpointEvery = None,
     keep_checkpoints: Annotated[
         int | None,
         typer.Option(metavar="K", help="Checkpoints to keep.", show_default="as before"),
@@ -50,13 +34,13 @@ def resume(
     force: Annotated[
         bool, typer.Option("--force", help="Go on with a target or data that do not fit the run.")
     ] = False,
-    devices: Devices = None,
-    data_parallel: DataParallel = 1,
-    coordinator: Coordinator = None,
-    num_processes: NumProcesses = None,
-    process_id: ProcessId = None,
-    progress: Progress = None,
-    as_json: Json = False,
+    devices: arguments.Devices = None,
+    data_parallel: arguments.DataParallel = 1,
+    coordinator: arguments.Coordinator = None,
+    num_processes: arguments.NumProcesses = None,
+    process_id: arguments.ProcessId = None,
+    progress: arguments.Progress = None,
+    as_json: arguments.Json = False,
 ) -> int:
     """Continue an interrupted run, or make a finished one longer.
 
@@ -76,10 +60,10 @@ def resume(
         if steps is not None:
             raise ValueError("This run is measured in epochs: use --epochs N instead of --steps.")
         saving = {
-            "checkpoint_every": read_interval(checkpoint_every),
+            "checkpoint_every": arguments.read_interval(checkpoint_every),
             "keep_checkpoints": keep_checkpoints,
             "force": force,
-            "devices": read_devices(devices),
+            "devices": arguments.read_devices(devices),
             "data_parallel": data_parallel,
         }
         return networks.resume(run_dir, metadata, epochs, progress, as_json, saving)
@@ -105,11 +89,11 @@ def resume(
             batches=loaded.batches,
             batch_size=loaded.batch_size,
             progress=progress,
-            checkpoint_every=read_interval(checkpoint_every),
+            checkpoint_every=arguments.read_interval(checkpoint_every),
             keep_checkpoints=keep_checkpoints,
             force=force,
             note=spec.to_note(),
-            devices=read_devices(devices),
+            devices=arguments.read_devices(devices),
             data_parallel=data_parallel,
         )
     if steps is None and folders.is_finished(metadata) and output.writes():

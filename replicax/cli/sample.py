@@ -5,26 +5,7 @@ from typing import Annotated
 
 import typer
 
-from replicax.cli import folders, output
-from replicax.cli.arguments import (
-    Batches,
-    BatchSize,
-    CheckpointEvery,
-    Coordinator,
-    DataParallel,
-    Devices,
-    Json,
-    KeepCheckpoints,
-    NumProcesses,
-    Params,
-    ProcessId,
-    Progress,
-    Seed,
-    Window,
-    read_devices,
-    read_interval,
-    read_numbers,
-)
+from replicax.cli import arguments, folders, output
 from replicax.cli.output import finish
 from replicax.errors import at_least
 from replicax.user_code import TargetSpec
@@ -40,9 +21,9 @@ def sample(
             show_default="tuned, for the exact posterior",
         ),
     ] = None,
-    params: Params = None,
-    batches: Batches = None,
-    batch_size: BatchSize = None,
+    params: arguments.Params = None,
+    batches: arguments.Batches = None,
+    batch_size: arguments.BatchSize = None,
     steps: Annotated[int, typer.Option(metavar="N", help="Steps of every replica.")] = 20000,
     replicas: Annotated[
         int | None,
@@ -64,7 +45,7 @@ def sample(
         ),
     ] = None,
     swap_rate: Annotated[float, typer.Option(metavar="S", help="Target swap rate per step.")] = 0.4,
-    window: Window = None,
+    window: arguments.Window = None,
     schedule: Annotated[
         str | None,
         typer.Option(
@@ -97,7 +78,7 @@ def sample(
     thin: Annotated[
         int | None, typer.Option(metavar="N", help="Steps between draws.", show_default="1")
     ] = None,
-    seed: Seed = 0,
+    seed: arguments.Seed = 0,
     adapt: Annotated[
         bool | None,
         typer.Option(
@@ -121,15 +102,15 @@ def sample(
         Path | None,
         typer.Option(metavar="DIR", help="The run folder.", show_default="runs/NAME-1, -2, ..."),
     ] = None,
-    checkpoint_every: CheckpointEvery = None,
-    keep_checkpoints: KeepCheckpoints = 2,
-    devices: Devices = None,
-    data_parallel: DataParallel = 1,
-    coordinator: Coordinator = None,
-    num_processes: NumProcesses = None,
-    process_id: ProcessId = None,
-    progress: Progress = None,
-    as_json: Json = False,
+    checkpoint_every: arguments.CheckpointEvery = None,
+    keep_checkpoints: arguments.KeepCheckpoints = 2,
+    devices: arguments.Devices = None,
+    data_parallel: arguments.DataParallel = 1,
+    coordinator: arguments.Coordinator = None,
+    num_processes: arguments.NumProcesses = None,
+    process_id: arguments.ProcessId = None,
+    progress: arguments.Progress = None,
+    as_json: arguments.Json = False,
 ) -> int:
     """Sample exp(-energy) for an energy that you write.
 
@@ -167,8 +148,8 @@ def sample(
         raise ValueError("--no-adapt and --adapt-steps contradict each other; use one of them.")
     if adapt_steps is not None:
         at_least("--adapt-steps", adapt_steps, 0)
-    rates = read_numbers("--learning-rate", learning_rate)
-    temperatures = read_numbers("--temperature", temperature)
+    rates = arguments.read_numbers("--learning-rate", learning_rate)
+    temperatures = arguments.read_numbers("--temperature", temperature)
     is_given = rates is not None and replicas is None
     if is_given and not any(_is_ladder(values) for values in (rates, temperatures)):
         replicas = 16
@@ -200,10 +181,10 @@ def sample(
             on_nonfinite=on_nonfinite,
             run_dir=folder,
             progress=progress,
-            checkpoint_every=read_interval(checkpoint_every),
+            checkpoint_every=arguments.read_interval(checkpoint_every),
             keep_checkpoints=keep_checkpoints,
             note=spec.to_note(),
-            devices=read_devices(devices),
+            devices=arguments.read_devices(devices),
             data_parallel=data_parallel,
         )
     return finish(posterior, as_json)

@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from replicax.errors import show
-from replicax.run.batch_source import check_numeric
+from replicax.errors import check_numeric, show
 
 
 def check_pair(name: str, pair: Any, second: str) -> tuple[Any, np.ndarray]:

@@ -6,8 +6,6 @@ All replicas of a chain see the same mini-batch.
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from replicax.algorithm.energy_noise import FreshBatches
@@ -94,17 +92,3 @@ class NoBatches(Batches):
     """The energy needs no data."""
 
     data: ClassVar[Any] = None
-
-
-def check_numeric(name: str, leaves: list[Any]) -> None:
-    """Raise unless all leaves are numbers or arrays of numbers that JAX knows."""
-    for leaf in leaves:
-        kind = getattr(leaf, "dtype", None)
-        if kind is None:
-            kind = np.asarray(leaf).dtype
-        if not jnp.issubdtype(kind, jnp.number) and not jnp.issubdtype(kind, jnp.bool_):
-            words = {"U": "text", "S": "text", "O": "Python objects", "M": "dates", "m": "times"}
-            what = words.get(getattr(kind, "kind", ""), str(kind))
-            raise ValueError(
-                f"{name} holds {what}; give arrays of numbers (code categories as whole numbers)."
-            )

@@ -11,8 +11,8 @@ from jax import Array
 
 from replicax.algorithm import prng
 from replicax.algorithm.energy_noise import FreshBatches
-from replicax.errors import check_function, explained, is_whole, show
-from replicax.run.batch_source import Batches, check_numeric
+from replicax.errors import check_function, check_numeric, explained, is_whole, show
+from replicax.run.batch_source import Batches
 from replicax.run.batch_source import NoBatches as NoBatches
 from replicax.run.host_batches import HostBatches
 

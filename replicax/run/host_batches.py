@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax.run.batch_source import Batches, check_numeric
+from replicax.errors import check_numeric
+from replicax.run.batch_source import Batches
 
 
 class BatchesEnded(ValueError):

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from replicax.errors import show
-from replicax.run.batch_source import check_numeric
+from replicax.errors import check_numeric, show
 
 _ITERATED = (
     "Give an object whose iter() starts a new epoch, such as a list, a loader, or an instance of "
