@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from replicax.algorithm.device_parts import spread_over_devices
 from replicax.algorithm.kernel import Kernel, has_memory
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.schedule import Schedule, Sequential
-from replicax.algorithm.spread import CHAIN, DATA, REPLICA, Spread
+from replicax.algorithm.spread import CHAIN, DATA, REPLICA
 from replicax.algorithm.state import Settings
 from replicax.algorithm.swap import Rule
 from replicax.algorithm.target import Target, takes_batch
@@ -283,5 +284,6 @@ def spread_over(program: Program, devices: Any = None, data_parallel: int = 1) -
         return program
     if DATA in mesh.axis_names:
         check_rows(program.batches, mesh.shape[DATA])
-    spread = Spread(mesh.shape[REPLICA], mesh.shape[CHAIN], program.num_chains > 1)
+    sizes = mesh.shape[CHAIN], mesh.shape[REPLICA]
+    spread = spread_over_devices(*sizes, several_chains=program.num_chains > 1)
     return replace(program, mesh=mesh, settings=replace(program.settings, spread=spread))

@@ -11,15 +11,15 @@ _NOT_SHARED = "run/test_data_parallel.py::test_batches_that_cannot_be_shared_are
 _WRONG_NUMBER = "run/test_data_parallel.py::test_a_number_that_cannot_be_is_refused"
 _CROSSING = "run/test_devices.py::test_only_energies_cross_in_a_step[network]"
 
-COLLECTIVES = mutations_of(
-    "algorithm/collectives.py",
+DEVICE_PARTS = mutations_of(
+    "algorithm/device_parts.py",
+    ("is_first = jax.lax.axis_index(REPLICA) == 0", "is_first = True", _FOUR),
     ("return jnp.where(is_here, values, jnp.zeros_like(values))", "return values", _FOUR),
     ("jax.lax.axis_index(axis) * length, length)", "0 * length, length)", _FOUR),
 )
 
 SPREAD = mutations_of(
     "algorithm/spread.py",
-    ("is_first = jax.lax.axis_index(REPLICA) == 0", "is_first = True", _FOUR),
     ("part = PartitionSpec(DATA)", "part = PartitionSpec()", f"{_ROWS}[normalised-rows]"),
 )
 
@@ -45,7 +45,7 @@ SPREAD_LOOP = mutations_of(
 )
 
 MUTATIONS = [
-    *COLLECTIVES,
+    *DEVICE_PARTS,
     *SPREAD,
     *MESH,
     *SPREAD_LOOP,
