@@ -11,12 +11,13 @@ from replicax.algorithm.target import Target
 from replicax.errors import check_folder, show
 from replicax.results.posterior import Posterior
 from replicax.run import fingerprint, pytrees
-from replicax.run.host_loop import Callback, run
+from replicax.run.host_loop import run
 from replicax.run.initial import check_memory, have_one_start, initial_carry
 from replicax.run.inputs import fill_in, in_unit_of, target_and_batches
 from replicax.run.machine import describe_machine
 from replicax.run.options import Options, check_watchers
 from replicax.run.program import build_program, spread_over
+from replicax.run.progress import Callback
 from replicax.run.row_energies import use_rows
 from replicax.run.settings import num_replicas as resolve_num_replicas
 from replicax.run.shared_programs import Programs

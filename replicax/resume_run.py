@@ -11,11 +11,12 @@ from replicax.networks.problem import Supervised
 from replicax.networks.train import resume_records
 from replicax.results.posterior import Posterior
 from replicax.run import fingerprint
-from replicax.run.host_loop import Callback, run
+from replicax.run.host_loop import run
 from replicax.run.initial import seed_keys
 from replicax.run.inputs import target_and_batches
 from replicax.run.options import Options, check_watchers
 from replicax.run.program import Program, build_program, spread_over
+from replicax.run.progress import Callback
 from replicax.run.restore import point_like, records_to_continue, restore, rewind, whole_records
 from replicax.run.row_energies import with_row_energies
 from replicax.run.storage.folder import FolderRecords, resumed_records

@@ -15,7 +15,7 @@ import numpy as np
 
 from replicax.errors import check_folder, show
 from replicax.run import processes
-from replicax.run.host_loop import Progress
+from replicax.run.progress import Progress
 from replicax.run.storage.files import write_whole
 
 Numbers = dict[str, float | list[float]]

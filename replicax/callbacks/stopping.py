@@ -10,7 +10,7 @@ from replicax.results import diagnostics
 from replicax.results.mixing import ENOUGH_DRAWS, checked_components, exchanges
 from replicax.results.posterior import Posterior
 from replicax.run import processes
-from replicax.run.host_loop import Progress
+from replicax.run.progress import Progress
 from replicax.run.storage.folder import open_records
 from replicax.run.storage.metadata import Metadata
 from replicax.run.storage.records import Records

@@ -15,9 +15,10 @@ from replicax.networks.problem import Supervised, check_problem
 from replicax.networks.problems import check_start
 from replicax.networks.trained import Trained
 from replicax.run import fingerprint
-from replicax.run.host_loop import Callback, run
+from replicax.run.host_loop import run
 from replicax.run.options import CUSTOM, check_watchers
 from replicax.run.program import Program, spread_over
+from replicax.run.progress import Callback
 from replicax.run.restore import (
     Restored,
     point_like,

@@ -22,12 +22,13 @@ from replicax.networks.tempered import check_posterior
 from replicax.networks.trained import Trained
 from replicax.nn.network import Network
 from replicax.run import fingerprint, pytrees
-from replicax.run.host_loop import Callback, run
+from replicax.run.host_loop import run
 from replicax.run.initial import check_memory, initial_carry
 from replicax.run.machine import describe_machine
 from replicax.run.options import check_watchers
 from replicax.run.per_replica import per_replica
 from replicax.run.program import spread_over
+from replicax.run.progress import Callback
 from replicax.run.row_energies import use_rows
 from replicax.run.storage.metadata import Metadata
 from replicax.run.storage.records import records_of_run

@@ -13,7 +13,7 @@ from replicax.errors import RunProblem, is_whole, show
 from replicax.results.outputs import Outputs
 from replicax.run import processes, pytrees
 from replicax.run.counters import PAIR_COUNTS
-from replicax.run.host_loop import Result
+from replicax.run.keeper import Result
 from replicax.run.storage.metadata import Metadata
 from replicax.run.storage.records import Records
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,53 +17,18 @@ from replicax.run import rows as layout
 from replicax.run.compiled_loop import Pace, build_chunk, chunk_capacity
 from replicax.run.counters import PAIR_COUNTS, completed_trips
 from replicax.run.initial import seed_keys
-from replicax.run.keeper import Evaluation, Keeper
+from replicax.run.keeper import Evaluation, Keeper, Result
 from replicax.run.options import Options
 from replicax.run.program import Program
-from replicax.run.progress import display_progress
+from replicax.run.progress import Callback, Progress, display_progress
 from replicax.run.rows import Carry
 from replicax.run.saver import Saver
 from replicax.run.shared_programs import Programs
-from replicax.run.storage.metadata import Metadata
 from replicax.run.storage.records import Arrays, Records
 
 _FIRST_STEPS = 64
 # Besides Ctrl-C. SLURM sends SIGUSR1 ahead of a time limit (--signal), and SIGTERM at it.
 _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(signal, name)]
-
-
-class Result(NamedTuple):
-    """How a run ended."""
-
-    code: str  # finished, interrupted, stopped, batches_ended or nonfinite
-    sentence: str
-
-
-class Progress(NamedTuple):
-    """The state of a run between two chunks; a callback that returns "stop", or "stop: " and a
-    reason, ends the run."""
-
-    step: int
-    num_steps: int
-    steps_per_second: float
-    seconds_left: float
-    cold_energy: np.ndarray  # shape (chain,)
-    round_trips: np.ndarray  # shape (chain,)
-    verdict_rate: np.ndarray  # shape (chain, pair)
-    carry: Carry  # on the device
-    evaluation: dict[str, np.ndarray]  # of networks, in the step that it was made
-    rows: dict[str, Arrays]  # what the chunk added to the records: "steps", "draws", "history"
-    metadata: Metadata  # of the run
-    run_dir: Path | None
-    average: Any = None  # of networks: running sums of the predictions of those picked so far
-
-    @property
-    def start(self) -> int:
-        """The step at which the chunk began."""
-        return self.step - len(self.rows["steps"]["rung_of"])
-
-
-Callback = Callable[[Progress], Any]
 
 
 def run(

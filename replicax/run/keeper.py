@@ -1,9 +1,9 @@
-"""What a run leaves at its end, kept in memory: `Keeper`, the final values, evaluations."""
+"""What a run leaves at its end, kept in memory: its result, the final values, evaluations."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import numpy as np
@@ -14,6 +14,13 @@ from replicax.run.program import Program
 from replicax.run.rows import Carry
 from replicax.run.storage.metadata import Metadata
 from replicax.run.storage.records import Arrays, Records
+
+
+class Result(NamedTuple):
+    """How a run ended."""
+
+    code: str  # finished, interrupted, stopped, batches_ended or nonfinite
+    sentence: str
 
 
 @dataclass
@@ -74,11 +81,10 @@ class Keeper:
     def wait(self) -> None:
         """Wait until all is saved."""
 
-    def finish(self, result: tuple[str, str]) -> None:
+    def finish(self, result: Result) -> None:
         """Wait until all is saved, and write down how the run ended."""
         self.wait()
-        code, sentence = result
-        ended = {"code": code, "sentence": sentence, "step": self.step}
+        ended = {**result._asdict(), "step": self.step}
         self.write_metadata(replace(self.records.metadata, result=ended))
 
     def write_metadata(self, metadata: Metadata) -> None:

@@ -1,21 +1,52 @@
-"""Progress of a long run: a bar in a terminal, lines in a log; times and sizes in words."""
+"""Progress of a run: what callbacks see; a bar in a terminal, lines in a log; times in words."""
 
 import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from replicax.run.machine import memory_in_use
+from replicax.run.rows import Carry
+from replicax.run.storage.metadata import Metadata
+from replicax.run.storage.records import Arrays
 
 _LINE_SECONDS = 5.0  # between two lines of a log; more in a run of hours
 
 
+class Progress(NamedTuple):
+    """The state of a run between two chunks; a callback that returns "stop", or "stop: " and a
+    reason, ends the run."""
+
+    step: int
+    num_steps: int
+    steps_per_second: float
+    seconds_left: float
+    cold_energy: np.ndarray  # shape (chain,)
+    round_trips: np.ndarray  # shape (chain,)
+    verdict_rate: np.ndarray  # shape (chain, pair)
+    carry: Carry  # on the device
+    evaluation: dict[str, np.ndarray]  # of networks, in the step that it was made
+    rows: dict[str, Arrays]  # what the chunk added to the records: "steps", "draws", "history"
+    metadata: Metadata  # of the run
+    run_dir: Path | None
+    average: Any = None  # of networks: running sums of the predictions of those picked so far
+
+    @property
+    def start(self) -> int:
+        """The step at which the chunk began."""
+        return self.step - len(self.rows["steps"]["rung_of"])
+
+
+Callback = Callable[[Progress], Any]
+
+
 def display_progress(
     num_steps: int, start: int
-) -> contextlib.AbstractContextManager[Callable[[Any], None]]:
+) -> contextlib.AbstractContextManager[Callable[[Progress], None]]:
     """Show progress on standard error: a bar in a terminal, else lines."""
     if sys.stderr.isatty():
         return _bar(num_steps, start)
@@ -23,15 +54,15 @@ def display_progress(
 
 
 @contextlib.contextmanager
-def _bar(num_steps: int, start: int) -> Iterator[Callable[[Any], None]]:
+def _bar(num_steps: int, start: int) -> Iterator[Callable[[Progress], None]]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
-        Progress,
         TextColumn,
         TimeRemainingColumn,
     )
+    from rich.progress import Progress as Bar
 
     columns = (
         BarColumn(),
@@ -39,10 +70,10 @@ def _bar(num_steps: int, start: int) -> Iterator[Callable[[Any], None]]:
         MofNCompleteColumn(),
         TextColumn("{task.fields[status]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Bar(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=num_steps, completed=start, status="compiling ...")
 
-        def show(progress: Any) -> None:
+        def show(progress: Progress) -> None:
             if progress.evaluation:
                 line = f"step {progress.step:,} | {epoch_line(progress)}"
                 bar.console.print(line, highlight=False)
@@ -59,7 +90,7 @@ class LogLines:
         self.num_steps = num_steps
         print(f"step {start:,} of {num_steps:,}: compiling", file=sys.stderr, flush=True)
 
-    def __call__(self, progress: Any) -> None:
+    def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
         seconds = now - self.began
         is_due = now - self.last >= max(_LINE_SECONDS, 0.01 * seconds)
@@ -76,7 +107,7 @@ class LogLines:
         )
 
 
-def status(progress: Any) -> str:
+def status(progress: Progress) -> str:
     """Return speed, energy and exchange of a run in a few words."""
     rates = progress.verdict_rate
     pairs = f" | pair rates {rates.min():.2f}-{rates.max():.2f}" if rates.size else ""
@@ -87,7 +118,7 @@ def status(progress: Any) -> str:
     )
 
 
-def epoch_line(progress: Any) -> str:
+def epoch_line(progress: Progress) -> str:
     """Return the evaluation of networks after an epoch in one line."""
     row = progress.evaluation
     words = f"coldest {100 * row['accuracy'][0]:.2f} % {row['nll'][0]:.4f}"

@@ -30,7 +30,7 @@ LOGS = mutations_of(
     ),
 )
 PROGRESS = mutations_of(
-    "run/host_loop.py",
+    "run/progress.py",
     (
         'return self.step - len(self.rows["steps"]["rung_of"])',
         "return self.step",
