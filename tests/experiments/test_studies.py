@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -230,3 +231,10 @@ def test_ctrl_c_twice_keeps_finished_cells_and_ends_in_a_sentence(tmp_path) -> N
     assert "Everything saved so far is kept." in message
     assert "terminate" not in message
     assert list(kept.glob("*.npz"))
+
+
+def test_the_index_of_the_documentation_lists_every_page_of_results() -> None:
+    results = Path(__file__).parents[2] / "docs/results"
+    index = (results / "index.md").read_text()
+    pages = {path.name for path in results.glob("*.md")} - {"index.md"}
+    assert {name for name in pages if f"]({name})" not in index} == set() and len(pages) > 10

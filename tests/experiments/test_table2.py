@@ -340,9 +340,12 @@ def test_all_leaves_table2_out(monkeypatch, tmp_path) -> None:
 )  # fmt: skip
 def test_the_page_begins_with_whether_exchange_wins(points, nats, word) -> None:
     difference = numbers.Difference(points / 100, 0.001, nats, 20.0)._asdict()
-    model = {"compared": {"deo-star - ensemble": difference}, "runs": {"deo-star": {"epochs": 7}}}
+    model = {"compared": {"deo-star - ensemble": difference},
+             "runs": {"deo-star": {"epochs": 7}, "ensemble": {"epochs": 7}}}  # fmt: skip
     answer = findings.does_exchange_win({"tiny": model})
     assert f"tiny, 7 epochs: {word} ({points:+.2f} ± 0.10 points, {nats:+.0f} ± 20" in answer
+    model["runs"]["ensemble"]["epochs"] = 9
+    assert f"tiny, 7 against 9 epochs: {word}" in findings.does_exchange_win({"tiny": model})
     assert findings.does_exchange_win({"tiny": {"compared": {}}}) == ""
 
 
@@ -358,3 +361,44 @@ def test_differences_are_paired() -> None:
     assert difference.nll_sum == pytest.approx(-10 * np.log(3))
     assert difference.nll_sum_error == pytest.approx(100 * np.log(3) * difference.accuracy_error)
     assert numbers.accuracy_error(0.76, 10_000) == pytest.approx(0.00427, abs=1e-5)
+
+
+def test_methods_whose_folders_are_elsewhere_keep_their_row_and_are_not_compared() -> None:
+    def run(epochs: int) -> dict[str, Any]:
+        ways = [{"by": "logits", "start_weight": 0.0, "accuracy": 0.7, "nll": 1.0, "nll_sum": 9.0}]
+        curve = {"by": "logits", "epochs": [1], "accuracy": [0.6], "nll": [2.0],
+                 "average_accuracy": [0.7], "average_nll": [1.0]}  # fmt: skip
+        return {"state": "finished", "epochs": epochs, "averages": ways, "num_images": 9,
+                "networks": 2, "curve": curve}  # fmt: skip
+
+    missing = {"state": page.NOT_RUN}
+    now = {"runs": {"starts": run(300), "ensemble": run(170), "cyc-swag": missing, "deo": missing},
+           "compared": {}}  # fmt: skip
+    earlier = {"runs": {"starts": run(200), "ensemble": run(100), "cyc-swag": run(861),
+                        "deo": missing}}  # fmt: skip
+    assert page._keep_earlier_runs(now, earlier)
+    assert now["runs"]["cyc-swag"] == {"starts_of": 200, **run(861)}
+    assert now["runs"]["ensemble"] == run(170) and now["runs"]["deo"] == missing
+    told = findings.sentences("tiny", now)
+    assert told[:2] == [
+        "Not run: DEO-mSGD×P10.",
+        "Of earlier runs, from other start networks of 200 epochs, and not compared with the rest: "
+        "cycSWAG×T10.",
+    ]
+    assert page._keep_earlier_runs(later := {"runs": {**now["runs"], "cyc-swag": missing}}, now)
+    assert later["runs"]["cyc-swag"]["starts_of"] == 200  # of its own starts, still
+    assert not page._keep_earlier_runs(now, None)
+
+
+def test_time_is_kept_when_a_signal_ends_a_run(place, tmp_path: Path, monkeypatch) -> None:
+    steps = iter((0, 40))  # of the run before and after
+
+    def signalled(settings, method, folder, *more: Any) -> Trained:
+        folder.mkdir(parents=True)
+        raise SystemExit(143)
+
+    monkeypatch.setattr(table2, "_start_or_resume", signalled)
+    monkeypatch.setattr(table2, "_steps", lambda folder: next(steps))
+    with pytest.raises(SystemExit):
+        table2.run_all(settings_of(place, "starts"), tmp_path)
+    assert table2._read_times(tmp_path / "tiny" / "starts")["steps"] == 40

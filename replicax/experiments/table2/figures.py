@@ -165,6 +165,7 @@ def draw_trips(model: str, trips: dict[str, Trips]) -> Any:
         axes.axvline(one.counted, color=figure_style.ACCENT, lw=2, label="counted")
         axes.axvline(one.long_run, **figure_style.DASHED, label="Lemma 1's long-run rate")
         axes.set_xlim(-0.6, most + 0.6)
+        axes.locator_params(axis="x", integer=True)
         figure_style.label(axes, "round trips in the run", "share" if axes is row[0] else "",
                      NAMES[method])  # fmt: skip
     figure_style.legend_below(row[0])

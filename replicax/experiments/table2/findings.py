@@ -53,7 +53,8 @@ def does_exchange_win(models: dict[str, dict[str, Any]]) -> str:
             signs = {int(np.sign(gain)) * (abs(gain) > 2 * error)
                      for gain, error in zip(gains, errors, strict=True)}  # fmt: skip
             word = {1: "better", -1: "worse"}.get(sum(signs - {0}), "a tie")
-            epochs = described["runs"]["deo-star"]["epochs"]
+            lengths = [described["runs"][name]["epochs"] for name in ("deo-star", "ensemble")]
+            epochs = " against ".join(map(str, dict.fromkeys(lengths)))
             answers.append(
                 f"{model}, {epochs} epochs: {word} ({gains[0]:+.2f} ± {errors[0]:.2f} points, "
                 f"{-gains[1]:+.0f} ± {errors[1]:.0f} in the summed NLL)"
@@ -88,9 +89,23 @@ def sentences(model: str, described: dict[str, Any]) -> list[str]:
     missing = [NAMES[name] for name in described["runs"] if name not in runs]
     return [
         *([f"Not run: {', '.join(missing)}."] if missing else []),
+        *_earlier_runs(runs),
         *(_differences_from_paper(runs) if model in paper.RESULTS else []),
         *_uncertainty(model, described["compared"], runs),
         *_trips(model, runs),
+    ]
+
+
+def _earlier_runs(runs: dict[str, Any]) -> list[str]:
+    """Tell which runs were made before the others, and are shown beside them only."""
+    starts: dict[int | None, list[str]] = {}
+    for name, run in runs.items():
+        if "starts_of" in run:
+            starts.setdefault(run["starts_of"], []).append(NAMES[name])
+    return [
+        f"Of earlier runs, from other start networks{f' of {epochs} epochs' if epochs else ''}, "
+        f"and not compared with the rest: {', '.join(names)}."
+        for epochs, names in starts.items()
     ]
 
 

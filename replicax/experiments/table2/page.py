@@ -23,7 +23,7 @@ Runs = dict[str, Trained | None]
 def write(runs_of: dict[str, Runs], folder: Path, out: Path, command: str) -> dict[str, Any]:
     """Write `table2.md`, `table2.json` and `table2-*.png`; return the JSON as a dict.
 
-    A model without run folders keeps what an earlier `table2.json` says about it.
+    A model or a method without run folders keeps what an earlier `table2.json` says about it.
     """
     out.mkdir(parents=True, exist_ok=True)
     earlier, models = _earlier_models(out), {}
@@ -34,6 +34,8 @@ def write(runs_of: dict[str, Runs], folder: Path, out: Path, command: str) -> di
             _redraw(model, models[model], out)
         else:
             models[model] = describe(model, runs, folder, out)
+            if _keep_earlier_runs(models[model], earlier.get(model)):
+                _redraw(model, models[model], out)
         over_seeds = seeds.describe(model, folder) or earlier.get(model, {}).get("seeds")
         if over_seeds:
             models[model]["seeds"] = over_seeds
@@ -71,6 +73,22 @@ def _earlier_models(out: Path) -> dict[str, Any]:
     path = out / "table2.json"
     models = json.loads(path.read_text())["models"] if path.exists() else {}
     return {name: model for name, model in models.items() if "captions" in model}
+
+
+def _keep_earlier_runs(described: dict[str, Any], earlier: dict[str, Any] | None) -> bool:
+    """Put earlier runs of methods that have no folder beside the others; return whether any did.
+
+    Other networks may have been their starts, so that they are marked and not compared.
+    """
+    if earlier is None:
+        return False
+    kept = {
+        name: {"starts_of": earlier["runs"][STARTS].get("epochs"), **run}
+        for name, run in earlier["runs"].items()
+        if _has(run) and described["runs"][name]["state"] == NOT_RUN
+    }
+    described["runs"] |= kept
+    return bool(kept)
 
 
 def _redraw(model: str, described: dict[str, Any], out: Path) -> None:

@@ -115,9 +115,11 @@ def run_all(
         report(f"{method}: {folder}")
         starts = folder_of(runs, settings.model, STARTS)
         began, before = time.monotonic(), _steps(folder)
-        trained = _start_or_resume(settings, method, folder, task, problem,
-                         init if method == STARTS else starts, progress, callback)  # fmt: skip
-        _add_time(folder, before, trained.num_steps, time.monotonic() - began)
+        try:
+            trained = _start_or_resume(settings, method, folder, task, problem,
+                             init if method == STARTS else starts, progress, callback)  # fmt: skip
+        finally:  # a signal ends the process here
+            _add_time(folder, before, _steps(folder), time.monotonic() - began)
         if trained.result.code in ("interrupted", "stopped"):
             raise KeyboardInterrupt
         if trained.result.code != "finished":
@@ -153,6 +155,8 @@ def _steps(folder: Path) -> int:
 
 def _add_time(folder: Path, before: int, after: int, seconds: float) -> None:
     """Add the time of steps `before` to `after`, with compilation and evaluation."""
+    if after <= before:
+        return
     times = _read_times(folder) if before else {"seconds": 0.0, "steps": 0}
     times = {"seconds": times["seconds"] + seconds, "steps": times["steps"] + after - before}
     (folder / _TIMES).write_text(json.dumps(times) + "\n")
