@@ -14,7 +14,7 @@ import numpy as np
 
 from replicax.run import devices, processes
 from replicax.run import rows as layout
-from replicax.run.compiled_loop import Pace, build_chunk, chunk_capacity
+from replicax.run.compiled_loop import SHARED_STEPS, Pace, build_chunk, chunk_capacity
 from replicax.run.counters import PAIR_COUNTS, completed_trips
 from replicax.run.initial import seed_keys
 from replicax.run.keeper import Evaluation, Keeper, Result
@@ -53,7 +53,9 @@ def run(
         saving = Saver(records, options.checkpoint_every, options.keep_checkpoints)
     with interruptible() as signals, saving as saver:
         shown = contextlib.nullcontext()
-        if is_first and (sys.stderr.isatty() if progress is None else progress):
+        steps = SHARED_STEPS.get()
+        is_shown = is_first and (steps is None or steps.is_shown)
+        if is_shown and (sys.stderr.isatty() if progress is None else progress):
             shown = display_progress(num_steps, int(carry.state.step))
         with shown as display, contextlib.closing(program.batches):
             callbacks = [callback] if callback is None or callable(callback) else callback
@@ -236,11 +238,13 @@ def _progress(
 def interruptible() -> Iterator[list[int]]:
     """Collect Ctrl-C, SIGTERM and SIGUSR1 in a list instead of ending; a second one raises.
 
-    Handlers that the user has set for the last two stay.
+    Handlers that the user has set for the last two stay. Threads that share their steps share the
+    list, too.
     """
     numbers: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield numbers
+        steps = SHARED_STEPS.get()
+        yield numbers if steps is None else steps.signals
         return
 
     def note(number: int, frame: Any) -> None:

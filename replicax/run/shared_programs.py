@@ -39,7 +39,7 @@ class Programs:
 
     def get(self, name: str, program: Program, compile: Callable[[], Callable], *more: Any):
         """Return what `compile()` gives, once for all programs that differ in `numbers` alone."""
-        key = (name, _identity(program), *more)
+        key = (name, identity(program), *more)
         with self._lock:
             if key not in self._compiled:
                 self._compiled[key] = compile()
@@ -70,7 +70,7 @@ def _is_numeric(leaf: Any) -> bool:
     return isinstance(leaf, int | float | np.ndarray | np.generic | jax.Array)
 
 
-def _identity(program: Program) -> Hashable:
+def identity(program: Program) -> Hashable:
     """Return a key that is equal for programs that compile to the same code."""
     spec, batches = program.kernel.spec, program.batches
     rest = replace(program, kernel=None, batches=None, settings=None, burn_in=0)  # type: ignore

@@ -393,8 +393,8 @@ def test_methods_whose_folders_are_elsewhere_keep_their_row_and_are_not_compared
 def test_time_is_kept_when_a_signal_ends_a_run(place, tmp_path: Path, monkeypatch) -> None:
     steps = iter((0, 40))  # of the run before and after
 
-    def signalled(settings, method, folder, *more: Any) -> Trained:
-        folder.mkdir(parents=True)
+    def signalled(settings, runs, *more: Any) -> Trained:
+        (runs / "tiny" / "starts").mkdir(parents=True)
         raise SystemExit(143)
 
     monkeypatch.setattr(table2, "_start_or_resume", signalled)

@@ -12,7 +12,7 @@ from replicax.algorithm.target import as_target
 from replicax.run.batches import Batches, NoBatches, as_batches
 from replicax.run.options import Options
 from replicax.run.program import Program, build_program
-from replicax.run.shared_programs import _identity
+from replicax.run.shared_programs import identity
 
 PLAIN = as_target(lambda x: jnp.sum(x**2))
 ON_ROWS = as_target(lambda x, rows: jnp.mean((x - rows) ** 2))
@@ -87,13 +87,14 @@ class Scaled(rx.swap.Rule):
 
 
 def test_programs_are_the_same_where_numbers_alone_differ() -> None:
-    def identity(**options: Any) -> Any:
-        return _identity(program(**TEMPERED | options))
+    def identity_of(**options: Any) -> Any:
+        return identity(program(**TEMPERED | options))
 
-    assert identity() == identity(seed=3) == identity(learning_rate=(0.02, 0.3), burn_in=9)
-    assert identity() != identity(thin=2)
-    assert identity() != identity(kernel="momentum")
-    assert identity(rule=Scaled(2.0)) == identity(rule=Scaled(2.0)) != identity(rule=Scaled(3.0))
+    assert identity_of() == identity_of(seed=3) == identity_of(learning_rate=(0.02, 0.3), burn_in=9)
+    assert identity_of() != identity_of(thin=2)
+    assert identity_of() != identity_of(kernel="momentum")
+    assert identity_of(rule=Scaled(2.0)) == identity_of(rule=Scaled(2.0))
+    assert identity_of(rule=Scaled(2.0)) != identity_of(rule=Scaled(3.0))
 
 
 def test_draws_are_taken_after_burn_in_thinned_and_where_kernels_exploit() -> None:
