@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from common import assert_same_run, slow
+from common import assert_same_run
 
 import replicax as rx
 
