@@ -24,10 +24,19 @@ _FALLS = (
 
 def find_energy_problems(posterior: Any) -> list[str | None]:
     """Return the problems that energies and acceptance rates show, one sentence each."""
-    checks = [_broken_replicas, _acceptance, _heated_target]
-    if posterior.metadata.kind != "train":  # of networks losses fall, and hot rungs are SGD
-        checks = [_falling_energy, _runaway_rung, _colder_rungs, *checks]
+    checks = (
+        _falling_energy,
+        _runaway_rung,
+        _colder_rungs,
+        _broken_replicas,
+        _acceptance,
+        _heated_target,
+    )
     return [check(posterior) for check in checks]
+
+
+def _is_training(posterior: Any) -> bool:
+    return posterior.metadata.kind == "train"
 
 
 def kept_energies(posterior: Any) -> np.ndarray:
@@ -45,7 +54,7 @@ def _falling_energy(posterior: Any) -> str | None:
     broken = np.flatnonzero(~np.isfinite(energies).all(axis=0))
     energies = energies[:, : np.append(broken, energies.shape[1])[0]]
     length = energies.shape[1] // _BLOCKS
-    if length < 4:
+    if _is_training(posterior) or length < 4:
         return None
     blocks = energies[:, : _BLOCKS * length].reshape(len(energies), _BLOCKS, length)
     blocks = blocks / max(1.0, float(np.abs(blocks).max()))  # squares might overflow
@@ -64,7 +73,7 @@ def _runaway_rung(posterior: Any) -> str | None:
     energies = kept_energies(posterior)[:, :, -1]
     third = energies.shape[1] // 3
     alone = posterior.num_replicas < 2
-    if alone or third < 4 or np.isnan(energies).any():
+    if _is_training(posterior) or alone or third < 4 or np.isnan(energies).any():
         return None
     scores = diagnostics.rank_normalised(energies)
     rise = (scores[:, -third:].mean(axis=1) - scores[:, :third].mean(axis=1)).mean()
@@ -83,7 +92,7 @@ def _colder_rungs(posterior: Any) -> str | None:
     target = float(posterior.temperatures[:, 0].min())
     energies = kept_energies(posterior)
     drop, error = mean_and_error(energies[:, :, :1] - energies)
-    if drop is None or target <= 0:
+    if _is_training(posterior) or drop is None or target <= 0:
         return None
     num_params = sum(int(np.prod(shape)) for shape in posterior.metadata.params["shapes"])
     relevant = _COLDER * target * num_params / 2
