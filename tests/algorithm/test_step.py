@@ -30,7 +30,8 @@ from oracle_cases import (
 
 import replicax as rx
 from replicax.algorithm import prng, schedule, swap, tuning
-from replicax.algorithm.schedule import Adjacent, Schedule, WindowedDEO
+from replicax.algorithm.schedule import Adjacent, Schedule, WindowedDEO, at_once, sequential
+from replicax.algorithm.swap import rules
 from replicax.algorithm.tuning import Tuning
 
 QUICK = {  # every schedule, and every rule with windows
@@ -104,14 +105,14 @@ def buffer_the_wrong_way(buffer, wanted, target, gain, true=tuning.adapt_buffer)
 
 
 MUTANTS = [
-    (swap, "judge", flipped_verdict, Case("at_most_one", "deterministic")),
+    (rules, "judge", flipped_verdict, Case("at_most_one", "deterministic")),
     (WindowedDEO, "active_pairs", wrong_parity, Case("at_most_one", "deterministic")),
     (WindowedDEO, "swapping_pairs", gate_that_never_closes, Case("at_most_one", "deterministic")),
     (WindowedDEO, "window_opens", window_one_step_late, Case("at_most_one", "deterministic")),
-    (schedule, "swap_adjacent", swap_that_keeps_home, Case("deo", "deterministic")),
-    (schedule, "swap_two", half_a_swap, Case("ape", "metropolis")),
+    (at_once, "swap_adjacent", swap_that_keeps_home, Case("deo", "deterministic")),
+    (sequential, "swap_two", half_a_swap, Case("ape", "metropolis")),
     (Adjacent, "sweep", climber_seen_from_above, Case("adj", "metropolis")),
-    (swap, "log_swap_probability", no_correction, Case("at_most_one", "bias_corrected")),
+    (rules, "log_swap_probability", no_correction, Case("at_most_one", "bias_corrected")),
     (tuning, "adapt_rungs", ladder_the_wrong_way, Case("deo", "deterministic")),
     (tuning, "adapt_buffer", buffer_the_wrong_way, Case("deo", "deterministic")),
 ]

@@ -12,9 +12,10 @@ from scipy.optimize import brentq
 
 import replicax as rx
 from replicax import targets
-from replicax.algorithm import kernels, swap
+from replicax.algorithm import kernels
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.schedule import WindowedDEO
+from replicax.algorithm.swap import rules
 from replicax.experiments import load_study
 from replicax.experiments.optimise import searches
 from replicax.experiments.shared.runner import reproduce
@@ -109,7 +110,7 @@ def test_a_small_search_is_sound(method) -> None:
     ("module", "name", "mutant", "method"),
     [
         # Where swaps are forced the verdict hardly matters: "exactly one" would not tell.
-        slow(swap, "judge", flipped_verdict, "deo_star"),
+        slow(rules, "judge", flipped_verdict, "deo_star"),
         slow(WindowedDEO, "swapping_pairs", swap_that_never_comes, "exactly_one"),
     ],
     ids=["flipped_verdict", "swap_that_never_comes"],

@@ -8,8 +8,8 @@ import pytest
 from common import slow
 from mutants import flipped_verdict, gate_that_never_closes
 
-from replicax.algorithm import swap
 from replicax.algorithm.schedule import WindowedDEO
+from replicax.algorithm.swap import rules
 from replicax.experiments import replicas
 from replicax.experiments.shared import noisy_ladder
 from replicax.experiments.shared.runner import reproduce
@@ -69,8 +69,8 @@ def half_the_noise(pair, window_correction=0.0):
 
 
 MUTANTS = [
-    slow(swap, "judge", flipped_verdict),
-    slow(swap, "log_swap_probability", half_the_noise),
+    slow(rules, "judge", flipped_verdict),
+    slow(rules, "log_swap_probability", half_the_noise),
     slow(WindowedDEO, "swapping_pairs", gate_that_never_closes),
 ]
 

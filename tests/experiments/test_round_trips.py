@@ -8,8 +8,8 @@ import pytest
 from common import slow
 from mutants import always_odd, flipped_verdict, gate_that_never_closes
 
-from replicax.algorithm import swap
 from replicax.algorithm.schedule import StochasticEvenOdd, WindowedDEO
+from replicax.algorithm.swap import rules
 from replicax.experiments.round_trips import study as round_trips
 from replicax.experiments.shared.runner import reproduce
 from replicax.experiments.shared.study import Cell, Finding, Results, Scale, Work
@@ -80,8 +80,8 @@ MUTANTS = [
     slow(StochasticEvenOdd, "active_pairs", always_odd, ["SEO"]),
     slow(WindowedDEO, "active_pairs", always_odd, ["DEO", "DEO*"]),
     (WindowedDEO, "swapping_pairs", gate_that_never_closes, ["DEO", "DEO*"]),
-    slow(swap, "judge", flipped_verdict, ["ADJ"]),
-    slow(swap, "judge", flipped_verdict, ["DEO", "DEO*"]),
+    slow(rules, "judge", flipped_verdict, ["ADJ"]),
+    slow(rules, "judge", flipped_verdict, ["DEO", "DEO*"]),
 ]
 
 

@@ -11,8 +11,8 @@ import pytest
 from common import slow
 from mutants import flipped_verdict, gate_that_never_closes, parity_of_every_step
 
-from replicax.algorithm import swap
 from replicax.algorithm.schedule import WindowedDEO
+from replicax.algorithm.swap import rules
 from replicax.experiments import load_study, window
 from replicax.experiments.shared.runner import read_record, reproduce
 from replicax.experiments.shared.study import Results, Scale, Work
@@ -119,7 +119,7 @@ def test_a_study_leaves_numbers_figures_and_a_page(run, name: str) -> None:
 @pytest.mark.parametrize(
     ("module", "name", "mutant"),
     [
-        slow(swap, "judge", flipped_verdict),
+        slow(rules, "judge", flipped_verdict),
         slow(WindowedDEO, "active_pairs", parity_of_every_step),
         slow(WindowedDEO, "swapping_pairs", gate_that_never_closes),
     ],
