@@ -69,7 +69,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_in_a_new_process(tmp_path, wh
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("stop", [slow(6), 203, slow(350)])
+@pytest.mark.parametrize("stop", [slow(8), 203, slow(350)])
 def test_where_a_run_is_cut_changes_nothing(tmp_path, whole, stop):
     run_modes25(stop, history_every=50, run_dir=tmp_path / "run", checkpoint_every=60)
     resumed = rx.resume(tmp_path / "run", rx.targets.modes25(), num_steps=406, chunk_steps=33)
