@@ -53,6 +53,13 @@ class Trained(Posterior):
         return self.num_steps // (self.metadata.steps_per_epoch or 1)
 
     @property
+    def energy_scale(self) -> float:
+        """Energy per mean loss, of the records of learning rates, energies and buffer."""
+        metadata = self.metadata
+        is_total = metadata.unit == "total" or metadata.resolved.get("tempers_likelihood", False)
+        return float(metadata.num_rows or 1) if is_total else 1.0
+
+    @property
     def epochs(self) -> dict[str, np.ndarray]:
         """Test results by name, each (test, ...): after every epoch, or every tenth where
         nothing is averaged; `epoch` says after which.
