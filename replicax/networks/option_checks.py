@@ -73,6 +73,11 @@ def check_exchange(options: Any) -> None:
             f'schedule is {show(options.schedule)}, without exchange: write method="ensemble" for '
             "independent networks."
         )
+    if options.base.has_ladder and options.num_replicas < 2:
+        raise ValueError(
+            f'num_replicas is {options.num_replicas}; the method "{method}" exchanges networks, '
+            'and needs at least 2: write more, or method="ensemble".'
+        )
     check_flag("adapt", options.adapt, None)
     if options.swap_every is not None:
         at_least("swap_every", options.swap_every, 1)

@@ -57,7 +57,7 @@ PREDICTIONS = [
         "networks/inputs.py",
         ("factor = _WHITE if high <= 1 else 1", "factor = 1", _GREY),
         ("jnp.floating) and given.dtype == np.uint8:", "jnp.floating) and False:", _FLOATS),
-        ('and given.dtype.kind in "biufV":', "and True:", _FLOATS),
+        ('and given.dtype.kind in "biuf":', "and True:", _FLOATS),
         (
             "if given.shape[1:] != row.shape:",
             "if given.ndim != len(row.shape) + 1:",

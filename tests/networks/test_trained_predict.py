@@ -126,13 +126,16 @@ def test_shades_of_grey_are_recognised(trained: rx.Trained) -> None:
     wanted = trained.predict(IMAGES)
     for images in (IMAGES.astype(np.int64), IMAGES.astype(np.float32), IMAGES / 255.0):
         assert_allclose(trained.predict(images), wanted, atol=1e-4)
+    bright = IMAGES > 128
+    for images in (jnp.asarray(bright, jnp.bfloat16), bright):  # white is 1
+        assert_allclose(trained.predict(images), trained.predict(255 * bright), atol=1e-4)
 
 
 WRONG = {
     "one image": (IMAGES[0], r"shape \(6, 6, 1\).*write inputs\[None\]"),
     "of another size": (IMAGES[:, :3], r"the network takes \(row, 6, 6, 1\)"),
     "none": (IMAGES[:0], "at least one row"),
-    "nan": (np.where(IMAGES > 9, IMAGES, np.nan), "float64 from nan"),
+    "nan": (np.where(IMAGES > 9, IMAGES, np.nan), "inputs are NaN or infinite, row"),
     "normalised": (IMAGES / 128.0 - 1, "float64 from -1 .*uint8 images"),
     "too bright": (IMAGES.astype(int) * 2, "uint8 images"),
     "words": (np.array(["a"]), "holds text"),

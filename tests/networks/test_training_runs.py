@@ -297,7 +297,8 @@ def test_parameters_in_containers_of_ones_own_get_a_sentence_on_resuming(tmp_pat
     test = plain.test._replace(logits=lambda p, s, x: x[:, None] * p.both)
     problem = supervised(loss_fn, plain.batches.data, batch_size=2, test=test)
     options: Any = {"method": "ensemble", "num_replicas": 2, "progress": False}
-    train(problem, (Own(jnp.ones(2)), {}), epochs=1, run_dir=tmp_path / "run", **options)
+    start = lambda key: (Own(jax.random.normal(key, (2,))), {})  # noqa: E731
+    train(problem, start, epochs=1, run_dir=tmp_path / "run", **options)
     with pytest.raises(ValueError, match="containers of their own kind.* dicts, lists and tuples"):
         resume_training(tmp_path / "run", problem)
 
@@ -307,7 +308,8 @@ BREAKING = {"epochs": 4, "method": "ensemble", "num_replicas": 2, "progress": Fa
 
 @pytest.mark.parametrize("step", [9, slow(11), slow(15)])
 def test_a_coldest_network_that_breaks_ends_the_run(step: int) -> None:
-    trained = train(counting(step), (jnp.ones(2), jnp.array(0)), **BREAKING)
+    start = lambda key: (jax.random.normal(key, (2,)), jnp.array(0))  # noqa: E731
+    trained = train(counting(step), start, **BREAKING)
     assert (trained.result.code, trained.num_steps) == ("nonfinite", step + 1)
     assert np.isfinite(trained.average.logits).all()
 
