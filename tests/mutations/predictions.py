@@ -143,7 +143,7 @@ REGRESSION = [
     ),
     *mutations_of(
         "networks/regression.py",
-        ("_Noise(tuple((noise / spread)", "_Noise(tuple((noise + 0 * spread)", _EXACT),
+        ("np.asarray(given, np.float64) / spread", "np.asarray(given, np.float64)", _EXACT),
         (
             "jnp.sum(law.log_density(predicted, targets), axis=-1)",
             "law.log_density(predicted, targets)",
