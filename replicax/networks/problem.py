@@ -110,12 +110,13 @@ class Supervised:
         """Energy per mean loss."""
         return float(self.num_rows) if self.unit == "total" else 1.0
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self, network: Any = None) -> dict[str, Any]:
         """Return the likelihood of the test as plain data, None where networks are not judged; and
-        how networks predict, None where a folder cannot tell."""
+        how networks predict, None where a folder cannot tell. With the shapes of a `network`, also
+        what it is known by."""
         return {
             "likelihood": None if self.test is None else self.test.likelihood.to_json(),
-            "predicts": None if self.predictor is None else self.predictor.to_json(),
+            "predicts": None if self.predictor is None else self.predictor.to_json(network),
         }
 
     def is_random(self, like: Any) -> bool:

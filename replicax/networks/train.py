@@ -192,7 +192,7 @@ def train(
             Metadata(
                 kind="train",
                 options=sampler.to_json(),
-                resolved={**program.describe(), **problem.describe()},
+                resolved={**program.describe(), **problem.describe(like if folder else None)},
                 params=pytrees.describe(like),
                 batches=problem.batches.describe(),
                 training=options.to_json(),

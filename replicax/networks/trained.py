@@ -210,6 +210,12 @@ class Trained(Posterior):
         return self._predictor_of(known)
 
     def _predictor_of(self, problem: Any) -> Predictor:
+        predictor = self._as_predictor(problem)
+        probe = (self.predicts or {}).get("probe")
+        predictor.warn_unless(probe, jax.tree.map(lambda x: x[0], self._points))
+        return predictor
+
+    def _as_predictor(self, problem: Any) -> Predictor:
         if self._is_network(problem):
             return self._restored(problem)
         check_problem(problem)

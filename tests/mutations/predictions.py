@@ -45,6 +45,11 @@ KEPT = mutations_of(
 PREDICTIONS = [
     *mutations_of(
         "networks/predictor.py",
+        (
+            "if found is None or _is_close(found, probe):",
+            "if True:",
+            "networks/test_trained_predict.py::test_a_network_that_computes_something_else_is_told",
+        ),
         ("for start in range(0, num_rows, size):", "for start in [0]:", _PIECES),
         ("min(_PIECE, 1 << (num_rows - 1).bit_length())", "num_rows", _PIECES),
         (

@@ -1,5 +1,6 @@
 """`trained.predict`: the model average for any inputs, in this process and after `rx.load`."""
 
+import warnings
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -111,6 +112,19 @@ def test_a_copy_and_a_folder_predict_once_they_have_the_network(
                 again.predict(IMAGES[:, 1:])
         with pytest.raises(ValueError, match="The network is a function; give an rx.nn.Network"):
             loaded.predict(IMAGES, problem=lambda params, inputs: inputs)
+
+
+def test_a_network_that_computes_something_else_is_told(trained: rx.Trained) -> None:
+    def apply(params: Any, state: Any, images: Any, train: bool) -> Any:
+        logits, state = NETWORK.apply(params, state, images, train)
+        return 0.8 * logits, state
+
+    folder: Any = trained.run_dir
+    with pytest.warns(UserWarning, match="computes something else than the one that was trained"):
+        rx.load(folder, rx.nn.Network(NETWORK.init, apply)).predict(IMAGES)  # type: ignore
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rx.load(folder, NETWORK).predict(IMAGES)  # type: ignore[attr-defined]
 
 
 def test_few_networks_are_kept_evenly_spaced(trained: rx.Trained) -> None:
