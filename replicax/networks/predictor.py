@@ -43,7 +43,9 @@ class Predictor:
 
     def warn_unless(self, probe: list[float] | None, network: Any) -> None:
         """Warn unless the network is that of the probe, which `to_json` wrote down."""
-        found = None if probe is None else self._probe(network)
+        if probe is None:
+            return
+        found = self._probe(network)
         if found is None or _is_close(found, probe):
             return
         warnings.warn(
