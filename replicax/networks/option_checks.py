@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from replicax.algorithm.kernel import Kernel
 from replicax.errors import at_least, check_flag, check_number, choose, not_negative, show
 from replicax.networks.methods import KERNELS, MOMENTUM, check_rate_schedule, has_ladder
 from replicax.run.options import check_rungs
@@ -17,6 +18,12 @@ def check_moves(options: Any) -> None:
     kernel, warmup = options.kernel, options.warmup_epochs
     if isinstance(kernel, str):
         choose("kernel", kernel, KERNELS)
+    elif isinstance(kernel, Kernel) and (kernel.adjusted or kernel.observes):
+        raise ValueError(
+            'kernel is one of "hmc", "mala" and "langevin", which tune their own steps and are for '
+            'rx.sample with rx.bayesian: networks take kernel="sghmc", "sgld", "preconditioned", '
+            "or an optax transform."
+        )
     elif kernel is not None and options.momentum != MOMENTUM:
         raise ValueError(
             f"momentum is {options.momentum}, and the kernel is an object that has its own: leave "
