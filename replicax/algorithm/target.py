@@ -167,7 +167,8 @@ def check_energy(target: Target, point: Any, batch: Any, key: Array) -> None:
         energy = jax.eval_shape(evaluate, point, batch, key)
     _check_scalar(what, energy)
     if target.tempers_likelihood and target.prior is not None:
-        _check_scalar("log_prior", jax.eval_shape(target.prior, point))
+        params = point[0] if target.has_state else point
+        _check_scalar("log_prior", jax.eval_shape(target.prior, params))
     if target.gradient is not None and not target.has_state:
         _check_gradient(target, point, batch, key)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-_NUMERIC_OPTIONS = ("--learning-rate", "--temperature", "--temperatures", "--noise-std")
+_NUMERIC_OPTIONS = ("--learning-rate", "--temperature", "--temperatures", "--noise-std", "--noise")
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of all random numbers.")]
 Window = Annotated[

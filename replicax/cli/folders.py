@@ -50,7 +50,7 @@ def read_metadata(folder: Path) -> "Metadata":
         from replicax.run.storage import metadata
 
         return metadata.read_metadata(folder)
-    remedy = "give a folder that `replicax sample` or `replicax demo` has written."
+    remedy = "give a folder that `replicax sample` or `replicax train` has written."
     if not folder.exists():
         others = [str(path.parent) for path in folder.parent.glob("*/run.json")]
         raise ValueError(f"There is no folder {folder}; {remedy}{suggest(str(folder), others)}")

@@ -41,7 +41,9 @@ Augment = Annotated[
 Noise = Annotated[
     str | None,
     typer.Option(
-        metavar="SD", help="Of real targets: a number, learned or network.", show_default="learned"
+        metavar="SD",
+        help="Of real targets: a number, one for each, learned or network.",
+        show_default="learned",
     ),
 ]
 Likelihood = Annotated[
@@ -144,15 +146,16 @@ def _task(given: dict[str, Any]) -> Any:
             "data_dir": absolute_folder(given["data_dir"]),
             "batch_size": given["batch_size"] or defaults["batch_size"],
             "augment": augment if given["augment"] is None else given["augment"],
-            "noise": _number(given.get("noise")),
+            "noise": _noise(given.get("noise")),
             "directory": os.getcwd(),
         }
     )
 
 
-def _number(text: str | None) -> Any:
+def _noise(text: str | None) -> Any:
+    """Return one number, one for each target, or the name of a kind of noise."""
     try:
-        return None if text is None else float(text)
+        return read_numbers("--noise", text)
     except ValueError:
         return text
 

@@ -22,9 +22,11 @@ def as_labels(what: str, labels: Any, num_classes: int) -> np.ndarray:
     if array is not None and array.ndim == 2 and _is_one_hot(np.asarray(array), num_classes):
         array = np.asarray(array).argmax(axis=-1)
     if array is None or array.ndim != 1 or np.dtype(array.dtype).kind not in "iu" or not len(array):
+        is_text = array is not None and np.dtype(array.dtype).kind in "USO"
+        names = " For names that is np.unique(labels, return_inverse=True)[1]." if is_text else ""
         raise ValueError(
             f"{what} is {describe(labels)}; give an array of whole numbers with one class number "
-            "for each row, or one-hot rows of as many columns as there are classes."
+            f"for each row, or one-hot rows of as many columns as there are classes.{names}"
         )
     low, high = int(array.min()), int(array.max())
     if low < 0 or high >= num_classes:
@@ -57,11 +59,20 @@ def as_bytes(what: str, images: Any) -> Any:
             if np.abs(factor * array - rounded).max() <= _ROUNDING:
                 return rounded.astype(np.uint8)
     raise ValueError(
-        f"{what} is {describe(images)}; give an array of uint8 with axes (image, height, width, "
-        "channel), its values 0 to 255. For floats from 0 to 1 that is np.round(255 * "
-        "images).astype(np.uint8); or give images of floating point to rx.classification as a pair "
-        "(images, labels)."
+        f"{what} is {describe(images)}{_range(images)}; give an array of uint8 with axes (image, "
+        "height, width, channel), its values 0 to 255. For floats from 0 to 1 that is "
+        "np.round(255 * images).astype(np.uint8); or give images of floating point to "
+        "rx.classification as a pair (images, labels)."
     )
+
+
+def _range(images: Any) -> str:
+    """Return from where to where the values of images go, in words, where they are numbers."""
+    if not hasattr(images, "dtype") or np.dtype(images.dtype).kind not in "iuf" or not images.size:
+        return ""
+    low, high = float(np.min(images)), float(np.max(images))
+    shades = " in steps other than 1 / 255" if low >= 0 and high <= 1 else ""
+    return f" and values from {low:.4g} to {high:.4g}{shades}"
 
 
 def describe(value: Any) -> str:

@@ -1,12 +1,16 @@
 """Images with labels, as bytes in memory."""
 
+import warnings
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from replicax.data.conversions import as_bytes, as_labels
 from replicax.errors import at_least, is_number, is_whole, show
+
+_SOME = 1000  # images whose pixels are compared with the mean and std that are given
+_FAR = 2.0  # standard deviations by which means may differ; they themselves, by its square
 
 
 class Dataset(NamedTuple):
@@ -48,7 +52,7 @@ class Dataset(NamedTuple):
                 f"{self.name}: training images have shape {shape}, test images {other}; bring both "
                 "to the same height, width and number of channels."
             )
-        _check_pixel_moments(self.name, self.mean, self.std, num_channels=shape[-1])
+        _check_pixel_moments(self.name, self.mean, self.std, parts["train_images"])
         if self.class_names and len(self.class_names) != self.num_classes:
             raise ValueError(
                 f"{self.name}: {len(self.class_names)} class names for {self.num_classes} classes; "
@@ -102,7 +106,9 @@ class Dataset(NamedTuple):
         )
 
 
-def _check_pixel_moments(name: str, mean, std, num_channels: int) -> None:
+def _check_pixel_moments(name: str, mean, std, images: np.ndarray) -> None:
+    """Raise unless mean and std can be those of pixels; warn where they are far from these."""
+    num_channels = images.shape[-1]
     if not all(isinstance(x, Sequence) and all(map(is_number, x)) for x in (mean, std)):
         raise ValueError(
             f"{name}: mean is {show(mean)} and std {show(std)}; give a tuple of numbers each, one "
@@ -119,6 +125,23 @@ def _check_pixel_moments(name: str, mean, std, num_channels: int) -> None:
             f"{name}: mean {mean} and std {std} do not belong to pixels between 0 and 1; divide "
             "the pixels by 255 first, and leave out constant channels."
         )
+    some = np.asarray(images[:: 1 + len(images) // _SOME]).reshape(-1, num_channels) / 255
+    centre, spread = some.mean(axis=0), some.std(axis=0)
+    ratio = spread / np.asarray(std)
+    is_far = (np.abs(centre - mean) > _FAR * np.asarray(std)) | (ratio > _FAR**2)
+    varies = spread > 1 / 255 / len(some)  # images that are all the same have no spread
+    if np.any(varies & (is_far | (ratio < 1 / _FAR**2))):
+        warnings.warn(
+            f"{name}: its pixels, from 0 (black) to 1 (white), have mean {_rounded(centre)} and "
+            f"standard deviation {_rounded(spread)}, and mean={_rounded(mean)} and "
+            f"std={_rounded(std)} are given, by which they are normalised: are images bytes from 0 "
+            "to 255?",
+            stacklevel=4,
+        )
+
+
+def _rounded(values: Any) -> tuple[float, ...]:
+    return tuple(float(f"{value:.2g}") for value in values)
 
 
 def held_out(name: str, what: str, num_rows: int, count: int, seed: int) -> np.ndarray:

@@ -1,6 +1,9 @@
 """From a problem and its options to the program of a training and its evaluation."""
 
+import warnings
 from typing import Any
+
+import numpy as np
 
 from replicax.algorithm.kernels import Kernel
 from replicax.networks import evaluate, hooks, swag_cycles
@@ -12,11 +15,29 @@ from replicax.networks.problems import checked_first
 from replicax.run.program import Program, build_program
 from replicax.run.saver import Evaluation
 
+_LOW_PEAK = 0.5  # of a factor of learning rates, which should have the peak 1
+
 
 def build_training(problem: Supervised, options: TrainOptions) -> Program:
     """Return the program of a training."""
     every, posed = options.test_every * problem.steps_per_epoch, options.posed(problem)
-    return build_program(options.sampler(problem), posed.target, posed.batches, every)
+    program = build_program(options.sampler(problem), posed.target, posed.batches, every)
+    if callable(options.parts.rate_schedule):
+        _warn_of_low_peak(options.parts.rate_schedule, options.run_epochs * problem.steps_per_epoch)
+    return program
+
+
+def _warn_of_low_peak(schedule: Any, num_steps: int) -> None:
+    """Warn if a schedule of learning rates seems to hold the rates themselves."""
+    steps = np.unique(np.linspace(0, num_steps - 1, 50).astype(np.int32))
+    peak = max(float(schedule(step)) for step in steps)
+    if peak < _LOW_PEAK:
+        warnings.warn(
+            f"rate_schedule is at most {peak:.3g} in the {num_steps} steps of this run, and the "
+            "learning rates of all rungs are multiplied by it: write one with the peak 1.0, and "
+            "learning_rate=... for the rates.",
+            stacklevel=4,
+        )
 
 
 def build_evaluation(

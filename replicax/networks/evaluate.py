@@ -170,7 +170,9 @@ def _score_all(
     row["weight"] = sampled.weight
     for by in likelihood.ways:
         scores = likelihood.score_average(sampled, targets, by)
-        row |= {f"average_{name}_{by}": value for name, value in scores.items()}
+        # An average of nothing has no class that is the most probable.
+        known = {name: jnp.where(sampled.weight > 0, x, jnp.nan) for name, x in scores.items()}
+        row |= {f"average_{name}_{by}": value for name, value in known.items()}
     return sampled, row
 
 

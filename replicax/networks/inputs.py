@@ -40,10 +40,15 @@ def as_inputs(inputs: Any, like: Any = None) -> Any:
             "the first axis, and equally many in each array."
         )
     for leaf in leaves:
-        if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
-            row = int(np.argwhere(~np.isfinite(leaf))[0][0])
-            raise ValueError(f"The inputs are NaN or infinite, row {row} first: leave those out.")
+        if leaf.dtype.kind == "f":
+            check_finite(leaf)
     return arrays
+
+
+def check_finite(leaf: np.ndarray) -> None:
+    if not np.isfinite(leaf).all():
+        row = int(np.argwhere(~np.isfinite(leaf))[0][0])
+        raise ValueError(f"The inputs are NaN or infinite, row {row} first: leave those out.")
 
 
 def _as_array(leaf: Any) -> np.ndarray:
@@ -73,6 +78,8 @@ def _like(given: np.ndarray, row: Any) -> np.ndarray:
             f"{', '.join(map(str, row.shape))}).{single}"
         )
     wanted = np.dtype(row.dtype)
+    if given.dtype.kind == "V":  # of JAX alone, such as bfloat16
+        given = given.astype(np.float32)
     if given.dtype == wanted or not given.size:
         return given
     if wanted == np.uint8:
@@ -82,7 +89,7 @@ def _like(given: np.ndarray, row: Any) -> np.ndarray:
             f"The inputs are bytes, uint8, and the network was trained on {wanted}: give them as "
             "in the training, for example images / 255 where those were from 0 to 1."
         )
-    if jnp.issubdtype(wanted, jnp.floating) and given.dtype.kind in "biufV":
+    if jnp.issubdtype(wanted, jnp.floating) and given.dtype.kind in "biuf":
         return given.astype(wanted)
     limits = np.iinfo(wanted) if wanted.kind in "iu" else None
     if (
@@ -99,6 +106,10 @@ def _like(given: np.ndarray, row: Any) -> np.ndarray:
 def as_pixels(images: np.ndarray) -> np.ndarray:
     """Return images as pixels from 0 (black) to 255 (white): uint8, or float32 where they have
     fractions."""
+    if images.dtype.kind == "b":
+        return _WHITE * images.astype(np.uint8)
+    if images.dtype.kind == "f":
+        check_finite(images)
     low, high = images.min(), images.max()
     if images.dtype.kind in "iu" and low >= 0 and high <= _WHITE:
         return images.astype(np.uint8)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from replicax.algorithm.kernel import Kernel
 from replicax.errors import at_least, check_flag, check_number, choose, not_negative, show
 from replicax.networks.methods import KERNELS, MOMENTUM, check_rate_schedule, has_ladder
 from replicax.run.options import check_rungs
@@ -17,6 +18,12 @@ def check_moves(options: Any) -> None:
     kernel, warmup = options.kernel, options.warmup_epochs
     if isinstance(kernel, str):
         choose("kernel", kernel, KERNELS)
+    elif isinstance(kernel, Kernel) and (kernel.adjusted or kernel.observes):
+        raise ValueError(
+            'kernel is one of "hmc", "mala" and "langevin", which tune their own steps and are for '
+            'rx.sample with rx.bayesian: networks take kernel="sghmc", "sgld", "preconditioned", '
+            "or an optax transform."
+        )
     elif kernel is not None and options.momentum != MOMENTUM:
         raise ValueError(
             f"momentum is {options.momentum}, and the kernel is an object that has its own: leave "
@@ -72,6 +79,11 @@ def check_exchange(options: Any) -> None:
         raise ValueError(
             f'schedule is {show(options.schedule)}, without exchange: write method="ensemble" for '
             "independent networks."
+        )
+    if options.base.has_ladder and options.num_replicas < 2:
+        raise ValueError(
+            f'num_replicas is {options.num_replicas}; the method "{method}" exchanges networks, '
+            'and needs at least 2: write more, or method="ensemble".'
         )
     check_flag("adapt", options.adapt, None)
     if options.swap_every is not None:

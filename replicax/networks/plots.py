@@ -123,7 +123,7 @@ def _set_limits(axes: "Axes", networks: np.ndarray, always_shown: np.ndarray) ->
         bottom, top = low - 0.08 * room, high + 0.08 * room
         axes.set_ylim(bottom, top)
         dip, peak = settled.min(), settled.max()
-        far = [f"dips to {dip:.3g}"] * bool(dip < bottom) + [f"peaks to {peak:.3g}"] * bool(
+        far = [f"dips to {dip:.3g}"] * bool(dip < bottom) + [f"peaks at {peak:.3g}"] * bool(
             peak > top
         )
         if far:
@@ -139,29 +139,33 @@ def _count_epochs(axes: "Axes", trained: "Trained") -> None:
     axes.set_xlim(0, 1.02 * max(trained.num_epochs, 1))
 
 
-def _scale(trained: "Trained") -> float:
-    """Return the energy per mean loss."""
-    metadata = trained.metadata
-    return float(metadata.num_rows or 1) if metadata.unit == "total" else 1.0
-
-
 def _plot_ladder(trained: "Trained", history: plots.History) -> "Figure":
-    """Plot the history of learning rates and buffer, per mean loss."""
-    epochs, scale = _epochs_of(trained, history["step"]), _scale(trained)
+    """Plot the history of the rungs, and of the buffer per mean loss where the rule has one."""
+    epochs, scale = _epochs_of(trained, history["step"]), trained.energy_scale
+    tempered = plots.name_of_ladder(trained) == "temperature"
+    has_buffer = trained.options["rule"] == "deterministic"
     figure = figure_style.new_figure(10.5, 4)
-    left, right = figure.subplots(1, 2)
-    left.set_yscale("log")
-    rates = scale * history["learning_rate"][0]
+    panels = figure.subplots(1, 2)
     marker = "." if len(epochs) == 1 else ""
-    for rung, colour in figure_style.cold_to_hot(trained.num_replicas):
-        left.plot(epochs, rates[:, rung], color=colour, lw=1.4, marker=marker)
-    figure_style.label(left, "epoch", "learning rate (per mean loss)", "Learning rates of rungs")
-    figure_style.colour_key(left, trained.num_replicas, "rung (0 = coldest)")
-    right.axhline(0, color=figure_style.INK, lw=1)
-    line: Any = {"color": figure_style.CHAINS[0], "lw": 1.4, "marker": marker}
-    right.plot(epochs, history["buffer"][0] / scale, **line)
-    figure_style.label(right, "epoch", "buffer (per mean loss)", "Buffer of the swap rule")
-    for axes in (left, right):
+    rates = scale * history["learning_rate"][0], "learning rate (per mean loss)", "Learning rates"
+    heats = (
+        history["temperature"][0] * (trained.metadata.num_rows or 1) / scale,
+        "temperature of the posterior",
+        "Temperatures",
+    )
+    by_rung = [heats] * (tempered or not has_buffer) + [rates] * (not tempered or not has_buffer)
+    for axes, (values, name, title) in zip(panels, by_rung):
+        axes.set_yscale("log")
+        for rung, colour in figure_style.cold_to_hot(trained.num_replicas):
+            axes.plot(epochs, values[:, rung], color=colour, lw=1.4, marker=marker)
+        figure_style.label(axes, "epoch", name, f"{title} of rungs")
+    figure_style.colour_key(panels[len(by_rung) - 1], trained.num_replicas, "rung (0 = coldest)")
+    if has_buffer:
+        right, line = panels[1], {"color": figure_style.CHAINS[0], "lw": 1.4, "marker": marker}
+        right.axhline(0, color=figure_style.INK, lw=1)
+        right.plot(epochs, history["buffer"][0] / scale, **line)
+        figure_style.label(right, "epoch", "buffer (per mean loss)", "Buffer of the swap rule")
+    for axes in panels:
         _count_epochs(axes, trained)
     return figure
 
@@ -173,15 +177,17 @@ def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
     over_time = figure.add_subplot(grid[0, 0])
     at_end = figure.add_subplot(grid[0, 1], sharey=over_time)
     swaps, paths = figure.add_subplot(grid[0, 2]), figure.add_subplot(grid[1, :])
-    steps, rates = plots.verdict_rates(_thinned(trained, history), trained.options["counted_from"])
+    counted, every = (trained.options[name] for name in ("counted_from", "swap_every"))
+    steps, rates = plots.verdict_rates(_thinned(trained, history), counted, every)
     marker = "." if len(steps) == 1 else ""
     for pair, colour in figure_style.cold_to_hot(trained.num_replicas - 1) if steps.size else ():
         line = {"color": colour, "lw": 1.2, "marker": marker}
         over_time.plot(_epochs_of(trained, steps), rates[0, :, pair], **line)
     target = trained.options["target_swap_rate"]
-    for axes in (over_time, at_end):
+    for axes in (over_time, at_end) if plots.has_target(trained) else ():
         axes.axhline(target, label=f"target {target:g}", **figure_style.DASHED)
-    figure_style.label(over_time, "epoch", "rate", "How often a pair says yes, per step")
+    title = f"How often a pair says yes, {plots.attempt_of(trained)}"
+    figure_style.label(over_time, "epoch", "rate", title)
     _count_epochs(over_time, trained)
     figure_style.legend(over_time)
     figure_style.scatter(at_end, trained.verdict_rate, "o")
@@ -203,7 +209,10 @@ def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
 def _thinned(trained: "Trained", history: plots.History) -> plots.History:
     """Return points of the history between which a pair should say yes a few times."""
     options = trained.options
-    expected = options["target_swap_rate"] * options["history_every"]
+    rate = options["target_swap_rate"]
+    if not plots.has_target(trained):
+        rate = max(float(np.mean(trained.verdict_rate)), 0.01) / options["swap_every"]
+    expected = rate * options["history_every"]
     kept = slice(None, None, -max(1, round(_FEW / expected)))
     points = np.arange(history["step"].size)[kept][::-1]
     return {"step": history["step"][points], "verdicts": history["verdicts"][:, points]}

@@ -1,6 +1,7 @@
 """Predictions for any inputs: the outputs of networks, piece by piece on the device."""
 
 import functools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from replicax.run import pytrees
 
 _PIECE = 512  # rows that networks see together
 _TOGETHER = 10  # networks that are computed at once
+_PROBED = 20  # outputs by which a network is known again
+_ROUNDING = 0.03  # of the largest of them: bfloat16 in place of float32 stays below
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +31,39 @@ class Predictor:
     like: Any = None  # shape and dtype of a row of the inputs, where they are known
     about: dict[str, Any] | None = None  # what makes it again of its network; None: nothing does
 
-    def to_json(self) -> dict[str, Any] | None:
-        """Return all but the network as plain data, of which `restored.predictor_of` makes it."""
+    def to_json(self, network: Any = None) -> dict[str, Any] | None:
+        """Return all but the network as plain data, of which `restored.predictor_of` makes it; of
+        the network, whose shapes may be given, what it is known by."""
         if self.about is None:
             return None
         inputs = None if self.like is None else pytrees.describe(self.like)
-        return {**self.about, "inputs": inputs, "likelihood": self.likelihood.to_json()}
+        content = {**self.about, "inputs": inputs, "likelihood": self.likelihood.to_json()}
+        return content if network is None else {**content, "probe": self._probe(network)}
+
+    def warn_unless(self, probe: list[float] | None, network: Any) -> None:
+        """Warn unless the network is that of the probe, which `to_json` wrote down."""
+        if probe is None:
+            return
+        found = self._probe(network)
+        if found is None or _is_close(found, probe):
+            return
+        warnings.warn(
+            "The network computes something else than the one that was trained: for the same "
+            f"made-up parameters its outputs are {_shown(found)}, and were {_shown(probe)}. Give "
+            "the network as it was, unless you mean to change it.",
+            stacklevel=4,
+        )
+
+    def _probe(self, network: Any) -> list[float] | None:
+        """Return outputs of made-up parameters for made-up inputs; None where that cannot be."""
+        leaves = jax.tree.leaves((network, self.like))
+        if self.like is None or any(np.dtype(x.dtype).kind not in "biuf" for x in leaves):
+            return None
+        two = jax.tree.map(lambda x: _made_up((2, *x.shape), x.dtype), self.like)
+        params, state = (jax.tree.map(lambda x: _made_up(x.shape, x.dtype), x) for x in network)
+        state = jax.tree.map(lambda x: 1 + abs(x) if x.dtype.kind == "f" else x, state)  # variances
+        outputs = np.asarray(jax.jit(self.outputs)(params, state, two), float).ravel()[:_PROBED]
+        return outputs.tolist() if np.isfinite(outputs).all() else None
 
     def check(self, like: Any, inputs: Any = None) -> None:
         """Raise unless one network, of which `like` has the shapes, has outputs that fit."""
@@ -81,6 +111,25 @@ class Predictor:
             return self.likelihood.combine(outputs, weights, by)
 
         return jax.jit(predict, static_argnums=(3, 4))
+
+
+def _made_up(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Return numbers without a pattern that networks could be blind to, the same everywhere."""
+    numbers = np.arange(int(np.prod(shape)), dtype=np.float64).reshape(shape)
+    if np.dtype(dtype).kind == "f":
+        return (0.5 * np.cos(1.7 * numbers + 0.3)).astype(dtype)
+    highest = 256 if np.dtype(dtype) == np.uint8 else 2
+    return (37 * numbers % highest).astype(dtype)
+
+
+def _is_close(found: list[float], probe: list[float]) -> bool:
+    """Return whether outputs agree up to the rounding of another platform or precision."""
+    room = _ROUNDING * max(map(abs, probe), default=0.0)
+    return len(found) == len(probe) and bool(np.allclose(found, probe, rtol=0, atol=room))
+
+
+def _shown(values: list[float]) -> str:
+    return ", ".join(f"{value:.4g}" for value in values[:3])
 
 
 def _row(leaf: Any) -> jax.ShapeDtypeStruct:

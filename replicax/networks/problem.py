@@ -30,6 +30,7 @@ from replicax.run.per_replica import PerReplica
 from replicax.run.source_batches import SourceBatches, as_source, is_source
 
 UNITS = ("mean", "total")
+_RANDOM = ("random_bits", "rng_bit_generator", "rng_uniform")  # primitives of JAX
 FITS = "Do the start, the network and the data belong together?"
 
 
@@ -88,6 +89,13 @@ class Supervised:
     predictor: Predictor | None = None  # of any inputs
     adds: Callable[[Any, int], Any] | None = None  # params with those of the problem; leading axes
 
+    def __repr__(self) -> str:
+        tested = "no test" if self.test is None else f"{len(self.test.targets):,} rows to test"
+        return (
+            f"Supervised({self.num_rows:,} rows in batches of {self.batches.batch_size}, "
+            f'{tested}, unit "{self.unit}")'
+        )
+
     @property
     def num_rows(self) -> int:
         return self.batches.num_rows
@@ -101,13 +109,23 @@ class Supervised:
         """Energy per mean loss."""
         return float(self.num_rows) if self.unit == "total" else 1.0
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self, network: Any = None) -> dict[str, Any]:
         """Return the likelihood of the test as plain data, None where networks are not judged; and
-        how networks predict, None where a folder cannot tell."""
+        how networks predict, None where a folder cannot tell. With the shapes of a `network`, also
+        what it is known by."""
         return {
             "likelihood": None if self.test is None else self.test.likelihood.to_json(),
-            "predicts": None if self.predictor is None else self.predictor.to_json(),
+            "predicts": None if self.predictor is None else self.predictor.to_json(network),
         }
+
+    def is_random(self, like: Any) -> bool:
+        """Return whether the loss draws random numbers, as dropout does; `like` has the shapes of
+        one network, (params, model_state)."""
+        key = jax.random.key(0)
+        batch = self.batches.first(key)
+        loss = lambda *point: self.target.energy(*point, batch, self.target.draw(key))  # noqa: E731
+        program = str(jax.make_jaxpr(loss)(*like))
+        return any(name in program for name in _RANDOM)
 
     def learning_rate(self, per_mean_loss: Any) -> Any:
         """Return learning rates in the unit of the energies."""

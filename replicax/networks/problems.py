@@ -31,6 +31,19 @@ def checked_first(evaluation: Evaluation) -> Evaluation:
     return replace(evaluation, evaluate=evaluate)
 
 
+def check_apart(problem: Any, options: Any, like: Any) -> None:
+    """Raise if networks that start at one point would stay together: they see the same batches."""
+    count = options.num_replicas
+    is_alone = options.base.has_ladder or options.base.is_single or count == 1
+    if is_alone or np.any(options.sampler(problem).temperature) or problem.is_random(like):
+        return
+    raise ValueError(
+        f"The start is one point for all {count} networks of the method "
+        f'"{options.method_name}", which moves them without noise, so that they would stay the '
+        "same: give a function of a key, such as network.init, or rx.per_replica(...)."
+    )
+
+
 def check_start(trained: Any) -> None:
     """Raise if the loss was not finite at the start, before a network had moved."""
     code, _ = trained.result

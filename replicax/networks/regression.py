@@ -9,7 +9,7 @@ concerns that, too.
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -99,7 +99,7 @@ def regression(
     *,
     batch_size: int,
     test: Any = None,
-    noise: str | float = "learned",
+    noise: str | float | Sequence[float] = "learned",
     likelihood: str = "gaussian",
     degrees: float = 4.0,
     standardise: bool | tuple[Any, Any] = True,
@@ -116,9 +116,10 @@ def regression(
             used as they are: bring them to a spread of about 1. Or a source whose mini-batches
             are such pairs, as `rx.supervised` takes them.
         test: such a pair, to test networks on; without one, they are not judged.
-        noise: its standard deviation (of "student", its scale), in the unit of the targets;
-            "learned", one for each target, a parameter; or "network", whose further outputs, as
-            many as there are targets, are its logarithm for every row, of standardised targets.
+        noise: its standard deviation (of "student", its scale), in the unit of the targets, one
+            number or one for each target; "learned", one for each target, a parameter; or
+            "network", whose further outputs, as many as there are targets, are its logarithm for
+            every row, of standardised targets.
         likelihood: "gaussian", or "student", which outliers move less.
         degrees: of freedom of "student".
         standardise: whether the network sees targets minus their mean, divided by their standard
@@ -239,8 +240,12 @@ def _with_state(apply: Callable) -> Callable[[Any, Any, Any, bool], tuple[Any, A
 def _as_noise(noise: Any, spread: np.ndarray, num_targets: int) -> _Noise:
     if isinstance(noise, str) and noise in NOISES:
         return _Noise(noise, num_targets)
-    if not is_number(noise) or noise <= 0:
+    given = noise if isinstance(noise, Sequence | np.ndarray) and len(noise) else [noise]
+    numbers = all(is_number(value) and value > 0 for value in given)
+    if isinstance(noise, str) or not numbers or len(given) not in (1, num_targets):
+        each = "" if num_targets == 1 else f", or one for each of the {num_targets} targets"
         raise ValueError(
-            f'noise is {show(noise)}; give its standard deviation, "learned" or "network".'
+            f'noise is {show(noise)}; give its standard deviation{each}, "learned" or "network".'
         )
-    return _Noise(tuple((noise / spread).astype(np.float32).tolist()), num_targets)
+    scales = np.asarray(given, np.float64) / spread
+    return _Noise(tuple(scales.astype(np.float32).tolist()), num_targets)

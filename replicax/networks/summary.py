@@ -41,10 +41,20 @@ def summarise(trained: Trained) -> dict[str, Any]:
             "round_trips_per_100_epochs": 100 * trips / max(trained.num_epochs, 1),
             "verdict_rate": trained.verdict_rate[0].tolist(),
             "window_swap_rate": trained.window_swap_rate[0].tolist(),
-            "learning_rates": trained.learning_rates[0].tolist(),
-            "buffer": float(trained.buffer[0]),
+            "learning_rates": (trained.energy_scale * trained.learning_rates[0]).tolist(),
+            **_of_rule(trained),
         }
     return numbers
+
+
+def _of_rule(trained: Trained) -> dict[str, Any]:
+    """Return the buffer per mean loss, or of rules without one the temperatures of the posterior,
+    and how often swaps are attempted."""
+    scale, every = trained.energy_scale, trained.options["swap_every"]
+    if trained.options["rule"] == "deterministic":
+        return {"swap_every": every, "buffer": float(trained.buffer[0]) / scale}
+    heats = trained.temperatures[0] * (trained.metadata.num_rows or 1) / scale
+    return {"swap_every": every, "temperatures": heats.tolist()}
 
 
 def _averages(trained: Trained, likelihood: Likelihood) -> list[dict[str, Any]]:
@@ -125,12 +135,13 @@ def metric_rows(numbers: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[st
 
 
 def _exchange_line(exchange: dict[str, Any]) -> str:
-    rates = exchange["verdict_rate"]
+    rates, heats = exchange["verdict_rate"], exchange.get("temperatures")
+    turns = "steps" if exchange["swap_every"] == 1 else "attempts"
+    end = f"temperatures up to {heats[-1]:.3g}" if heats else f"buffer {exchange['buffer']:.3g}"
     return (
         f"Window {exchange['window']}, round trips {exchange['round_trips']} "
         f"({exchange['round_trips_per_100_epochs']:.1f} per 100 epochs), pairs agree in "
-        f"{100 * min(rates):.2g} to {100 * max(rates):.2g} % of steps, buffer "
-        f"{exchange['buffer']:.3g}"
+        f"{100 * min(rates):.2g} to {100 * max(rates):.2g} % of {turns}, {end}"
     )
 
 

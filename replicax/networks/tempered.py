@@ -60,6 +60,12 @@ def check_posterior(problem: Supervised, like: Any, name: str) -> None:
             "model state, such as batch statistics, on which its loss depends: take one without, "
             'such as rx.nn.resnet(20, norm="frn").'
         )
+    if problem.is_random(like):
+        raise ValueError(
+            f'The method "{name}" samples the posterior of the parameters, and this loss draws '
+            "random numbers, as dropout does: take a network without, such as one with a dropout "
+            "of 0."
+        )
     batches = problem.batches
     if not isinstance(batches, EpochBatches) or batches.prepare is None:
         return

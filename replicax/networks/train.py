@@ -17,13 +17,13 @@ from replicax.networks.hooks import Epoch
 from replicax.networks.methods import MOMENTUM, Method
 from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised, check_problem
-from replicax.networks.problems import check_start
+from replicax.networks.problems import check_apart, check_start
 from replicax.networks.tempered import check_posterior
 from replicax.networks.trained import Trained
 from replicax.nn.network import Network
 from replicax.run import fingerprint, pytrees
 from replicax.run.host_loop import run
-from replicax.run.initial import check_memory, initial_carry
+from replicax.run.initial import check_memory, have_one_start, initial_carry
 from replicax.run.machine import describe_machine
 from replicax.run.options import check_watchers
 from replicax.run.per_replica import per_replica
@@ -184,6 +184,8 @@ def train(
         problem.predictor.check(like)
     if options.base.tempers_likelihood:
         check_posterior(problem, like, options.method_name)
+    if have_one_start(carry):
+        check_apart(problem, options, like)
     evaluation = build_evaluation(problem, options, like, starts)
     sampler = options.sampler(problem)
     with records_of_run(run_dir) as records:
@@ -192,7 +194,7 @@ def train(
             Metadata(
                 kind="train",
                 options=sampler.to_json(),
-                resolved={**program.describe(), **problem.describe()},
+                resolved={**program.describe(), **problem.describe(like if folder else None)},
                 params=pytrees.describe(like),
                 batches=problem.batches.describe(),
                 training=options.to_json(),

@@ -53,6 +53,13 @@ class Trained(Posterior):
         return self.num_steps // (self.metadata.steps_per_epoch or 1)
 
     @property
+    def energy_scale(self) -> float:
+        """Energy per mean loss, of the records of learning rates, energies and buffer."""
+        metadata = self.metadata
+        is_total = metadata.unit == "total" or metadata.resolved.get("tempers_likelihood", False)
+        return float(metadata.num_rows or 1) if is_total else 1.0
+
+    @property
     def epochs(self) -> dict[str, np.ndarray]:
         """Test results by name, each (test, ...): after every epoch, or every tenth where
         nothing is averaged; `epoch` says after which.
@@ -203,6 +210,12 @@ class Trained(Posterior):
         return self._predictor_of(known)
 
     def _predictor_of(self, problem: Any) -> Predictor:
+        predictor = self._as_predictor(problem)
+        probe = (self.predicts or {}).get("probe")
+        predictor.warn_unless(probe, jax.tree.map(lambda x: x[0], self._points))
+        return predictor
+
+    def _as_predictor(self, problem: Any) -> Predictor:
         if self._is_network(problem):
             return self._restored(problem)
         check_problem(problem)

@@ -24,7 +24,9 @@ def check_weight_decay(weight_decay: Any) -> bool:
                     'names, such as {"*bias": 0.0, "*": 5e-4}.'
                 )
             not_negative(f"weight_decay[{pattern!r}]", value)
-        return any(value > 0 for value in weight_decay.values())
+        # Without a pattern for the rest it is looked at in any case: who writes {"*bias": 0.0}
+        # wants something for the others.
+        return "*" not in weight_decay or any(value > 0 for value in weight_decay.values())
     if callable(weight_decay) and not isinstance(weight_decay, type):
         check_function("weight_decay", weight_decay, "name")
         return True

@@ -134,11 +134,16 @@ def _broken_replicas(posterior: Any) -> str | None:
     rung = int(np.argmax(rates.max(axis=0)))
     if rates.max() <= _RESTARTED:
         return None
+    remedy = (
+        "Lower the highest temperature or all learning rates, make the energy finite far out (a "
+        "prior; logarithms of positive parameters), or temper the likelihood alone with "
+        "rx.bayesian."
+    )
+    if posterior.metadata.kind == "train":
+        remedy = "Write a smaller hot end of learning_rate, or clip_norm=1.0."
     return (
         f"The energy on rung {rung} was not finite in {rates[:, rung].max():.1%} of steps, and its "
-        "replica was restarted from a colder rung, which lets no mode through. Lower the highest "
-        "temperature or all learning rates, make the energy finite far out (a prior; logarithms "
-        "of positive parameters), or temper the likelihood alone with rx.bayesian."
+        f"replica was restarted from a colder rung, which lets no mode through. {remedy}"
     )
 
 

@@ -145,12 +145,8 @@ def _distinguishable(paths: np.ndarray, chosen: int) -> list[int]:
 def _plot_ladder(posterior: "Posterior", history: History) -> "Figure":
     """Plot learning rates, or temperatures where those form the ladder: history and end."""
     adapts, count = posterior.options["adapts"], posterior.num_replicas
-    rates, temperatures = posterior.learning_rates, posterior.temperatures
-    same_rate = count > 1 and np.all(rates == rates[:, :1])
-    tempered = same_rate and np.all(temperatures > 0) and np.any(temperatures != temperatures[0, 0])
-    name, end = "learning_rate", rates
-    if adapts == "temperature" or tempered:
-        name, end = "temperature", temperatures
+    name = name_of_ladder(posterior)
+    end = posterior.temperatures if name == "temperature" else posterior.learning_rates
     word = name.replace("_", " ")
     figure, over_time, at_end = figure_style.two_panels()
     over_time.set_yscale("log")
@@ -169,25 +165,35 @@ def _plot_ladder(posterior: "Posterior", history: History) -> "Figure":
     return figure
 
 
+def name_of_ladder(posterior: "Posterior") -> str:
+    """Return what differs by rung, "learning_rate" or "temperature"."""
+    rates, temperatures = posterior.learning_rates, posterior.temperatures
+    same_rate = posterior.num_replicas > 1 and np.all(rates == rates[:, :1])
+    tempered = same_rate and np.all(temperatures > 0) and np.any(temperatures != temperatures[0, 0])
+    adapts = posterior.options["adapts"]
+    return "temperature" if tempered or adapts == "temperature" else "learning_rate"
+
+
 def _plot_rates(posterior: "Posterior", history: History) -> "Figure":
     """Plot how often each pair says yes, over time and overall, and how often it swaps."""
     options, window = posterior.options, posterior.window
     figure, over_time, at_end = figure_style.two_panels()
-    steps, rates = verdict_rates(history, options["counted_from"])
+    steps, rates = verdict_rates(history, options["counted_from"], options["swap_every"])
     if steps.size:
         for pair, colour in figure_style.cold_to_hot(posterior.num_replicas - 1):
             over_time.plot(steps, rates[:, :, pair].mean(axis=0), color=colour, lw=1.2)
     else:
         _note_no_history(over_time, posterior)
-    if options["rule"] == "deterministic" or options["adapts"] is not None:
+    if has_target(posterior):
         target = options["target_swap_rate"]
         for axes in (over_time, at_end):
             axes.axhline(target, label=f"target {target:g}", **figure_style.DASHED)
     mean = f", mean of {posterior.num_chains} chains" if posterior.num_chains > 1 else ""
-    figure_style.label(over_time, "step", "rate", f"How often a pair says yes, per step{mean}")
+    per = attempt_of(posterior)
+    figure_style.label(over_time, "step", "rate", f"How often a pair says yes, {per}{mean}")
     over_time.set_xlim(0, posterior.num_steps)
     over_time.set_ylim(0, 1.03)
-    figure_style.scatter(at_end, posterior.verdict_rate, "o", "says yes, per step")
+    figure_style.scatter(at_end, posterior.verdict_rate, "o", f"says yes, {per}")
     turn = f"swaps, per window of {window} steps" if window > 1 else "swaps, per turn"
     figure_style.scatter(at_end, posterior.window_swap_rate, "d", turn, hollow=True)
     figure_style.label(at_end, "pair (0 = coldest)", "", f"After burn-in{_all_chains(posterior)}")
@@ -196,8 +202,23 @@ def _plot_rates(posterior: "Posterior", history: History) -> "Figure":
     return figure
 
 
-def verdict_rates(history: History, counted_from: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the last step of each interval, and verdict rates (chain, interval, pair).
+def has_target(posterior: "Posterior") -> bool:
+    """Return whether the rates of pairs are brought to `target_swap_rate`: temperatures adapt to
+    equal rejection instead."""
+    options = posterior.options
+    return options["rule"] == "deterministic" or options["adapts"] == "learning_rate"
+
+
+def attempt_of(posterior: "Posterior") -> str:
+    """Return what verdict rates are relative to, in words."""
+    return "per step" if posterior.options["swap_every"] == 1 else "per attempt"
+
+
+def verdict_rates(
+    history: History, counted_from: int, swap_every: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the last step of each interval, and verdict rates (chain, interval, pair), per attempt
+    to swap.
 
     Points of the history are merged into few intervals, so that rates are not mostly noise.
     """
@@ -211,7 +232,7 @@ def verdict_rates(history: History, counted_from: int) -> tuple[np.ndarray, np.n
         return np.zeros(0), np.zeros((0, 0, 0))
     lengths = np.diff(steps[ends] - counted_from, prepend=0)
     verdicts = np.diff(history["verdicts"][:, ends], axis=1, prepend=0)
-    return steps[ends], verdicts / lengths[:, None]
+    return steps[ends], swap_every * verdicts / lengths[:, None]
 
 
 def _plot_buffer(posterior: "Posterior", history: History) -> "Figure":

@@ -13,6 +13,8 @@ from numpy.testing import assert_array_equal
 from shades_model import LADDER, MODEL, NAMES, TASK, TINY
 
 import replicax as rx
+from replicax.cli import networks
+from replicax.cli.arguments import join_numbers
 from replicax.cli.main import main
 from replicax.networks import evaluate
 from replicax.networks.tasks import Task
@@ -166,6 +168,13 @@ def test_predict_needs_no_data(copied, capsys, tmp_path, monkeypatch):
     capsys.readouterr()
     run_json(capsys, "predict", copied, tmp_path / "images.npy", "--out", tmp_path / "p.npy")
     assert np.load(tmp_path / "p.npy") == pytest.approx(wanted, abs=1e-6)
+
+
+def test_noise_is_one_number_one_for_each_target_or_a_name():
+    texts = (None, "0.5", "0.1,50", "learned")
+    assert [networks._noise(text) for text in texts] == [None, 0.5, (0.1, 50.0), "learned"]
+    joined = ["--noise=0.1,50", "--out", "a"]
+    assert join_numbers(["--noise", "0.1", "50", "--out", "a"]) == joined
 
 
 def test_real_numbers_from_a_file_to_predictions_without_it(capsys, tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 """Checks of data sets, and their subsets."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -18,8 +20,8 @@ def small(**changed) -> Dataset:
         test_images=images[20:],
         test_labels=labels[20:],
         num_classes=3,
-        mean=(0.5, 0.5),
-        std=(0.2, 0.2),
+        mean=(0.04, 0.04),
+        std=(0.02, 0.02),
     )
     return good._replace(**changed)
 
@@ -51,6 +53,14 @@ def test_labels_and_images_of_other_kinds_are_converted(case: str) -> None:
 
 WRONG = {
     "further shades": ({"train_images": good.train_images / 254}, "train_images is .* float64"),
+    "names of classes": (
+        {"train_labels": good.train_labels.astype(str)},
+        "array of <U.*For names that is np.unique",
+    ),
+    "other shares of white": (
+        {"train_images": np.tile(np.linspace(0, 1, 20)[:, None, None, None], (1, 4, 5, 2))},
+        "values from 0 to 1 in steps other than 1 / 255",
+    ),
     "normalised": ({"train_images": good.train_images / 255 - 0.5}, "np.round.255 . images"),
     "no channels": ({"test_images": good.test_images[..., 0]}, "test_images is .*shape .10, 4, 5."),
     "a list": ({"test_images": [1, 2]}, r"test_images is \[1, 2\]"),
@@ -77,6 +87,18 @@ def test_invalid_data_sets_are_refused(case: str) -> None:
     changed, message = WRONG[case]
     with pytest.raises(ValueError, match=f"small: .*{message}"):
         small(**changed).check()
+
+
+def test_pixels_far_from_their_mean_and_std_are_told() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        good.check()
+        constant = np.full_like(good.train_images, 9)  # has no spread to compare
+        small(train_images=constant).check()
+    far = {"std": (0.2, 0.2)}, {"std": (0.02, 0.002)}, {"mean": (0.04, 0.1)}
+    for changed in far:
+        with pytest.warns(UserWarning, match="small: its pixels.* are images bytes from 0 to 255"):
+            small(**changed).check()
 
 
 def numbers(images: np.ndarray) -> list[int]:

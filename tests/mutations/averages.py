@@ -19,6 +19,11 @@ _SEEDS = "networks/test_swag_cycles.py::test_draws_follow_from_seed_and_cycle"
 EVALUATE = mutations_of(
     "networks/evaluate.py",
     (
+        "jnp.where(sampled.weight > 0, x, jnp.nan)",
+        "x",
+        "networks/test_evaluate.py::test_an_average_of_nothing_has_no_scores",
+    ),
+    (
         "epoch = every * (int(averages.count) + 1)",
         "epoch = every * int(averages.count)",
         _EVALUATION,
@@ -249,6 +254,7 @@ BY_HAND = [
         "networks/test_tempered.py::test_what_is_no_posterior_is_refused",
         "networks/tempered.py",
         ("if any(not np.array_equal(a, b) for a, b in leaves):", "if False:"),
+        ("if problem.is_random(like):", "if False:"),
     ),
 ]
 

@@ -258,6 +258,11 @@ TEMPERED_MOVES = mutations_of(
 CHOICES = [
     *mutations_of(
         "networks/weight_decay.py",
+        (
+            '"*" not in weight_decay or any(',
+            "any(",
+            "networks/test_weight_decay.py::test_what_fits_nothing_is_refused",
+        ),
         ("if fnmatchcase(name, pattern):", "if True:", _GROUPS),
         ("(decay * square for decay", "(square for decay", _GROUPS),
     ),
@@ -297,6 +302,11 @@ CHOICES = [
     *mutations_of(
         "networks/build.py",
         (
+            "if peak < _LOW_PEAK:",
+            "if peak < 2 * _LOW_PEAK + 1e-9:",
+            f"{_SILENCE}::test_a_schedule_of_rates_instead_of_factors_is_told",
+        ),
+        (
             "if method.picks:",
             "if False:",
             f"{_SILENCE}::test_a_burn_in_after_the_last_average_is_refused",
@@ -309,6 +319,11 @@ CHOICES = [
     ),
     *mutations_of(
         "networks/problems.py",
+        (
+            "is_alone or np.any(options.sampler(problem).temperature) or",
+            "is_alone or",
+            f"{_SILENCE}::test_networks_that_would_stay_the_same_are_refused",
+        ),
         (
             "worse = np.flatnonzero(nll[-1] > _WORSE * np.log(classes))",
             "worse = np.flatnonzero(nll[-1] > _WORSE + np.log(classes))",

@@ -45,6 +45,11 @@ KEPT = mutations_of(
 PREDICTIONS = [
     *mutations_of(
         "networks/predictor.py",
+        (
+            "if found is None or _is_close(found, probe):",
+            "if True:",
+            "networks/test_trained_predict.py::test_a_network_that_computes_something_else_is_told",
+        ),
         ("for start in range(0, num_rows, size):", "for start in [0]:", _PIECES),
         ("min(_PIECE, 1 << (num_rows - 1).bit_length())", "num_rows", _PIECES),
         (
@@ -57,7 +62,7 @@ PREDICTIONS = [
         "networks/inputs.py",
         ("factor = _WHITE if high <= 1 else 1", "factor = 1", _GREY),
         ("jnp.floating) and given.dtype == np.uint8:", "jnp.floating) and False:", _FLOATS),
-        ('and given.dtype.kind in "biufV":', "and True:", _FLOATS),
+        ('and given.dtype.kind in "biuf":', "and True:", _FLOATS),
         (
             "if given.shape[1:] != row.shape:",
             "if given.ndim != len(row.shape) + 1:",
@@ -143,7 +148,7 @@ REGRESSION = [
     ),
     *mutations_of(
         "networks/regression.py",
-        ("_Noise(tuple((noise / spread)", "_Noise(tuple((noise + 0 * spread)", _EXACT),
+        ("np.asarray(given, np.float64) / spread", "np.asarray(given, np.float64)", _EXACT),
         (
             "jnp.sum(law.log_density(predicted, targets), axis=-1)",
             "law.log_density(predicted, targets)",

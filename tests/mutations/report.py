@@ -1,7 +1,7 @@
 """Mutations of callbacks, pages and reports: rows kept twice, stops too early, texts that become
 HTML, numbers that are not those of the run."""
 
-from mutations import mutations_of
+from mutations import killed_by, mutations_of
 
 _LOGS = "callbacks/test_logs.py"
 _AGAIN = f"{_LOGS}::test_rows_of_steps_that_are_done_again_are_dropped"
@@ -81,7 +81,21 @@ SERVER = mutations_of(
         f"{_PAGE}::test_the_server_shows_the_page_and_nothing_else",
     ),
 )
+_TEMPERED = "networks/test_plots.py::test_a_tempered_ladder_is_that_of_the_posterior"
 REPORT = [
+    *mutations_of(
+        "results/plots.py",
+        (
+            "swap_every * verdicts / lengths",
+            "verdicts / lengths",
+            "results/test_plots.py::test_rates_are_per_attempt_in_both_panels",
+        ),
+    ),
+    *killed_by(
+        _TEMPERED,
+        "networks/trained.py",
+        ('metadata.unit == "total" or', 'metadata.unit == "total" and'),
+    ),
     *mutations_of(
         "results/report/exchange.py",
         (

@@ -266,6 +266,8 @@ def test_choices_that_do_not_go_together_are_refused() -> None:
         ({"kernel": optax.adam(1.0), "momentum": 0.5}, "an object that has its own"),
         ({"rate_schedule": "cosin"}, "Did you mean 'cosine'"),
         ({"rate_schedule": "arrival"}, "settle_epochs is 0: write settle_epochs"),
+        ({"kernel": rx.kernels.hmc()}, "tune their own steps"),
+        ({"kernel": rx.kernels.langevin()}, "tune their own steps"),
         ({"rate_schedule": "arrival", "method": "ensemble"}, "has learning_rate=0.005: give"),
         (
             {"rate_schedule": "arrival", "settle_epochs": 1, "learning_rate": 0.1},

@@ -48,6 +48,16 @@ def test_epochs_without_a_pick_take_no_room() -> None:
     assert kept == [(6, 1, 1), (7, 2, 1)] and float(averages.sampled.weight) == 2
 
 
+def test_an_average_of_nothing_has_no_scores() -> None:
+    """In a burn-in; the first class is not right by being the first."""
+    made = evaluate.build(problem(), lambda epoch, count: np.eye(count)[0] * (epoch > 1))
+    averages, first, _ = made.evaluate(made.state, carry())
+    _, second, _ = made.evaluate(averages, carry())
+    names = [name for name in first if name.startswith("average_")]
+    assert len(names) == 4 and all(np.isnan(first[name]) for name in names)
+    assert all(np.isfinite(second[name]) for name in names) and np.isfinite(first["nll"]).all()
+
+
 @pytest.mark.parametrize("batch", [500, 4])
 def test_an_evaluation_by_hand(batch: int, monkeypatch) -> None:
     """Replica 1 is on rung 0. All images at once, or two batches of four with one filled up."""

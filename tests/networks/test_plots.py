@@ -8,6 +8,7 @@ from tiny_networks import EXCHANGING, NETWORK, tiny_problem
 
 from replicax.networks import plots as training_plots
 from replicax.networks import predict
+from replicax.networks.summary import _exchange_line
 from replicax.networks.train import train
 from replicax.results import figure_style
 
@@ -126,6 +127,27 @@ def test_exchange_shows_both_rates_and_the_index_process(trained, figures):
     assert labels["4"] == 16  # steps
 
 
+def test_a_tempered_ladder_is_that_of_the_posterior(trained):
+    """Energies are totals over 32 rows, temperatures adapt, and swaps are tried every 2 steps."""
+    options = {"rule": "metropolis", "adapts": "temperature", "tempers_likelihood": True}
+    tempered = alter(trained, swap_every=2, **options)
+    history = trained.history
+    for rows in tempered._records._pending["history"]:
+        rows["temperature"] = np.full_like(rows["temperature"], 3.0)
+    plotted = tempered.plot()
+    temperatures, rates, _ = plotted["ladder"].axes
+    for rung, (heat, rate) in enumerate(zip(temperatures.get_lines(), rates.get_lines())):
+        assert_allclose(heat.get_ydata(), 3.0)
+        assert_allclose(rate.get_ydata(), 32 * history["learning_rate"][0, :, rung])
+    assert "uffer" not in words(plotted["ladder"])
+    assert "target" not in words(plotted["exchange"]) and "attempt" in words(plotted["exchange"])
+    exchange = tempered.summary()["exchange"]
+    assert "buffer" not in exchange and len(exchange["temperatures"]) == 3
+    assert_allclose(exchange["learning_rates"], 32 * trained.learning_rates[0])
+    assert "% of attempts, temperatures up to" in _exchange_line(exchange)
+    assert "% of steps, buffer" in _exchange_line(trained.summary()["exchange"])
+
+
 def test_intervals_are_long_enough_for_a_few_verdicts(trained):
     """8 verdicts at a rate of 0.3 in 4 steps per epoch need 7 epochs."""
     thinned = training_plots._thinned(trained, trained.history)
@@ -194,7 +216,7 @@ def test_early_rare_and_broken_values_do_not_squeeze_the_rest():
     training_plots._set_limits(axes, networks, average)
     low, high = axes.get_ylim()
     assert 0.4 < low < 0.5 and 1.4 < high < 1.7
-    assert axes.get_title(loc="left") == "NLL (peaks to 40)"
+    assert axes.get_title(loc="left") == "NLL (peaks at 40)"
     axes.set_title("Accuracy", loc="left")
     training_plots._set_limits(axes, -networks, -average)
     assert axes.get_title(loc="left") == "Accuracy (dips to -40)"

@@ -215,6 +215,11 @@ def test_a_model_state_must_come_back_as_it_was(change: Any, state: Any) -> None
         start_with(with_state(change), state)
 
 
+def test_a_problem_is_shown_without_its_rows() -> None:
+    shown = repr(tiny_problem())
+    assert shown == 'Supervised(32 rows in batches of 8, 12 rows to test, unit "mean")'
+
+
 def test_a_loss_alone_gets_a_sentence() -> None:
     with pytest.raises(ValueError, match=r"must return \(loss, model_state\)"):
         start_with(lambda *given: squared(*given)[0], {})

@@ -201,6 +201,12 @@ def test_means_and_scales_by_kind_of_noise() -> None:
     assert by_replica["log_noise"].shape == (5, 2)
     known = _as_noise(2.0, spread, 2)  # in the unit of the targets
     assert_allclose(known.split({}, values[:, :2])[1], [[0.5, 1.0]], rtol=1e-6)
+    for each in ([2.0, 6.0], (2, 6), np.array([2.0, 6.0])):
+        scales = _as_noise(each, spread, 2).split({}, values[:, :2])[1]
+        assert_allclose(scales, [[0.5, 3.0]], rtol=1e-6)
+    for wrong in ([2.0, 6.0, 1.0], [2.0, 0.0], [2.0, "a"], [], "12"):
+        with pytest.raises(ValueError, match="or one for each of the 2 targets"):
+            _as_noise(wrong, spread, 2)
 
 
 def test_networks_know_whether_they_are_trained() -> None:
@@ -381,6 +387,13 @@ def test_standard_deviations_split_into_noise_and_spread() -> None:
     assert_allclose(parts.aleatoric, np.sqrt([0.75 * 1 + 0.25 * 4, 0.25]))
     assert_allclose(parts.epistemic, [np.sqrt(0.75 * 0.25 + 0.25 * 2.25), 0.0])
     assert_allclose(parts.total**2, parts.aleatoric**2 + parts.epistemic**2)
+    average = Prediction(np.zeros(3), np.ones(3))
+    with pytest.raises(ValueError, match=r"means have shape \(3,\); give those of every network"):
+        rx.predict.uncertainty(average)
+    with pytest.raises(ValueError, match=r"real numbers.*rx.predict.auroc\(inside.sd"):
+        rx.predict.out_of_distribution(members, members)
+    with pytest.raises(ValueError, match="real numbers: only those of classes"):
+        rx.predict.agreement(average, average)
 
 
 def test_starts_get_the_noise_wherever_they_come_from() -> None:

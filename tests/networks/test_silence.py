@@ -1,17 +1,20 @@
 """Trainings that cannot come to anything are told: at once, or as problems at the end."""
 
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import replicax as rx
-from replicax.networks.build import build_evaluation
+from replicax.networks.build import build_evaluation, build_training
 from replicax.networks.likelihoods import Categorical
 from replicax.networks.options import TrainOptions
-from replicax.networks.problems import checked_first, find_training_problems
+from replicax.networks.problems import check_apart, checked_first, find_training_problems
 from replicax.run.saver import Evaluation
 
 
@@ -79,6 +82,42 @@ def test_networks_that_are_worse_than_a_guess_are_a_problem() -> None:
     assert "write a smaller hot end of learning_rate" in sentence
     (sentence,) = find_training_problems(trained_of(3, [4e8, 12.0]))
     assert "rungs [0, 1]" in sentence and "write a smaller learning_rate" in sentence
+
+
+def test_networks_that_would_stay_the_same_are_refused() -> None:
+    """From one start, on the same batches, without noise."""
+    problem = problem_of(lambda params, batch: jnp.mean((params - batch) ** 2))
+    start = jnp.zeros(()), {}
+    with pytest.raises(ValueError, match="one point for all 2 networks .* would stay the same"):
+        rx.train(problem, start, method="ensemble", **BRIEF)
+    check = lambda problem=problem, **options: check_apart(  # noqa: E731
+        problem, TrainOptions(epochs=3, **({"num_replicas": 2} | options)), start
+    )
+    for method in ("deo-star", "sgld", "cyc-sghmc"):  # rates that differ, noise, one network
+        check(method=method)
+    check(method="ensemble", num_replicas=1)
+    noisy = lambda params, state, batch, key: (params * jax.random.normal(key), state)  # noqa: E731
+    rows = np.ones((8, 2), np.float32)
+    check(rx.supervised(noisy, rows, batch_size=4), method="ensemble")
+    with pytest.raises(ValueError, match="would stay the same"):
+        check(method="pretrain")
+
+
+def test_a_schedule_of_rates_instead_of_factors_is_told() -> None:
+    problem = problem_of(lambda params, batch: jnp.mean((params - batch) ** 2))
+    options = {"epochs": 4, "num_replicas": 2}
+    low = optax.cosine_decay_schedule(0.1, 8)
+    with pytest.warns(UserWarning, match="rate_schedule is at most 0.1 in the 8 steps"):
+        build_training(problem, TrainOptions(rate_schedule=low, **options))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rises = optax.warmup_cosine_decay_schedule(0.0, 1.0, 3, 8)
+        build_training(problem, TrainOptions(rate_schedule=rises, **options))
+
+
+def test_an_exchange_of_one_network_is_refused() -> None:
+    with pytest.raises(ValueError, match='needs at least 2: write more, or method="ensemble"'):
+        TrainOptions(epochs=3, num_replicas=1)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,14 @@ def mean_problem(**options: Any) -> rx.Supervised:
     return rx.supervised(loss_fn, ROWS, **chosen)
 
 
+def dropping() -> rx.Supervised:
+    def loss_fn(params: Any, state: Any, batch: Any, key: Any) -> tuple[Any, Any]:
+        kept = jax.vmap(lambda key: jax.random.bernoulli(key, 0.9, (2,)))(jax.random.split(key, 4))
+        return jnp.mean((kept * params - batch) ** 2), state
+
+    return rx.supervised(loss_fn, np.ones((8, 2), np.float32), batch_size=4, weight_decay=1.0)
+
+
 FULL = {"rule": "metropolis", "swap_energy": "full"}
 FRESH = {"rule": "bias_corrected"}  # the default: on a further mini-batch
 
@@ -94,6 +102,8 @@ def test_what_is_no_posterior_is_refused() -> None:
         build_training(mean_problem(), TrainOptions(**options, clip_norm=1.0))
     check_posterior(mean_problem(prepare=lambda key, rows: 2 * rows), like, "sghmc-pt")
     shaken = mean_problem(prepare=lambda key, rows: rows + jax.random.normal(key))
+    with pytest.raises(ValueError, match="loss draws random numbers, as dropout"):
+        check_posterior(dropping(), (jnp.zeros(2), {}), "sghmc-pt")
     with pytest.raises(ValueError, match="augmented at random"):
         check_posterior(shaken, like, "sghmc-pt")
     with pytest.raises(ValueError, match="batch statistics"):  # by the call itself

@@ -1,5 +1,6 @@
 """`trained.predict`: the model average for any inputs, in this process and after `rx.load`."""
 
+import warnings
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -113,6 +114,19 @@ def test_a_copy_and_a_folder_predict_once_they_have_the_network(
             loaded.predict(IMAGES, problem=lambda params, inputs: inputs)
 
 
+def test_a_network_that_computes_something_else_is_told(trained: rx.Trained) -> None:
+    def apply(params: Any, state: Any, images: Any, train: bool) -> Any:
+        logits, state = NETWORK.apply(params, state, images, train)
+        return 0.8 * logits, state
+
+    folder: Any = trained.run_dir
+    with pytest.warns(UserWarning, match="computes something else than the one that was trained"):
+        rx.load(folder, rx.nn.Network(NETWORK.init, apply)).predict(IMAGES)  # type: ignore
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rx.load(folder, NETWORK).predict(IMAGES)  # type: ignore[attr-defined]
+
+
 def test_few_networks_are_kept_evenly_spaced(trained: rx.Trained) -> None:
     few = train(PROBLEM, NETWORK.init, **OPTIONS, keep_averaged=2)
     assert float(few.average.weight) == 3, "the running sums go on"
@@ -126,13 +140,16 @@ def test_shades_of_grey_are_recognised(trained: rx.Trained) -> None:
     wanted = trained.predict(IMAGES)
     for images in (IMAGES.astype(np.int64), IMAGES.astype(np.float32), IMAGES / 255.0):
         assert_allclose(trained.predict(images), wanted, atol=1e-4)
+    bright = IMAGES > 128
+    for images in (jnp.asarray(bright, jnp.bfloat16), bright):  # white is 1
+        assert_allclose(trained.predict(images), trained.predict(255 * bright), atol=1e-4)
 
 
 WRONG = {
     "one image": (IMAGES[0], r"shape \(6, 6, 1\).*write inputs\[None\]"),
     "of another size": (IMAGES[:, :3], r"the network takes \(row, 6, 6, 1\)"),
     "none": (IMAGES[:0], "at least one row"),
-    "nan": (np.where(IMAGES > 9, IMAGES, np.nan), "float64 from nan"),
+    "nan": (np.where(IMAGES > 9, IMAGES, np.nan), "inputs are NaN or infinite, row"),
     "normalised": (IMAGES / 128.0 - 1, "float64 from -1 .*uint8 images"),
     "too bright": (IMAGES.astype(int) * 2, "uint8 images"),
     "words": (np.array(["a"]), "holds text"),

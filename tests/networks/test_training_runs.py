@@ -1,7 +1,6 @@
 """Runs of `train`: interruptions, which networks are averaged, networks that break."""
 
 import functools
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -42,13 +41,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 PROBLEM = tiny_problem()
+MLP = rx.nn.mlp(36, 3, hidden=(4,))  # without batch statistics, which a posterior refuses
 
 
 def options_of(method: str) -> dict[str, Any]:
     if METHODS[method].has_ladder:
-        window = {} if method == "deo-star" else {"window": None}
-        return EXCHANGING | {"epochs": 2, "num_replicas": NUM_REPLICAS, "method": method} | window
+        others = {} if method == "deo-star" else {"window": None}
+        if METHODS[method].tempers_likelihood:  # found in the burn-in
+            others |= {"learning_rate": 0.01, "burn_in": 1, "swap_every": 1}
+        return EXCHANGING | {"epochs": 2, "num_replicas": NUM_REPLICAS, "method": method} | others
     return {"epochs": 2, "num_replicas": 2, "method": method, "progress": False}
+
+
+def posed(method: str) -> tuple[Supervised, Any]:
+    """The problem and the start of a method."""
+    if METHODS[method].tempers_likelihood:
+        return tiny_problem(MLP), MLP.init
+    return PROBLEM, NETWORK.init
 
 
 @functools.cache
@@ -56,7 +65,7 @@ def whole(folder: Path, method: str) -> tuple[Trained, Any]:
     last = Last()
     kept = {"keep_networks": True, "average_starts": True}
     options = options_of(method) | kept | {"callback": last, "run_dir": folder / method}
-    return train(PROBLEM, NETWORK.init, **options), last.state
+    return train(*posed(method), **options), last.state
 
 
 def in_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,11 +88,12 @@ def test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit(
     straight, state = whole(folder, method)
     in_small_steps(monkeypatch)
     options = options_of(method) | {"keep_networks": True, "average_starts": True}
-    stopped = train(PROBLEM, NETWORK.init, **options, run_dir=tmp_path / "run", callback=stop_at(5))
+    problem, start = posed(method)
+    stopped = train(problem, start, **options, run_dir=tmp_path / "run", callback=stop_at(5))
     assert (stopped.result.code, stopped.num_epochs) == ("stopped", 1)
     assert STEPS_PER_EPOCH < stopped.num_steps < 2 * STEPS_PER_EPOCH
     last = Last()
-    resumed = resume_training(tmp_path / "run", PROBLEM, callback=last, progress=False)
+    resumed = resume_training(tmp_path / "run", problem, callback=last, progress=False)
     assert resumed.result.code == straight.result.code == "finished"
     assert_same_run(resumed, straight)
     jax.tree.map(np.testing.assert_array_equal, last.state, state)
@@ -284,10 +294,11 @@ def test_parameters_in_containers_of_ones_own_get_a_sentence_on_resuming(tmp_pat
         return jnp.mean((params.both - batch) ** 2), state
 
     plain = counting(100)
-    problem = supervised(loss_fn, plain.batches.data, batch_size=2, test=plain.test)
-    problem = replace(problem, test=plain.test._replace(logits=lambda p, s, x: x[:, None] * p.both))
+    test = plain.test._replace(logits=lambda p, s, x: x[:, None] * p.both)
+    problem = supervised(loss_fn, plain.batches.data, batch_size=2, test=test)
     options: Any = {"method": "ensemble", "num_replicas": 2, "progress": False}
-    train(problem, (Own(jnp.ones(2)), {}), epochs=1, run_dir=tmp_path / "run", **options)
+    start = lambda key: (Own(jax.random.normal(key, (2,))), {})  # noqa: E731
+    train(problem, start, epochs=1, run_dir=tmp_path / "run", **options)
     with pytest.raises(ValueError, match="containers of their own kind.* dicts, lists and tuples"):
         resume_training(tmp_path / "run", problem)
 
@@ -297,7 +308,8 @@ BREAKING = {"epochs": 4, "method": "ensemble", "num_replicas": 2, "progress": Fa
 
 @pytest.mark.parametrize("step", [9, slow(11), slow(15)])
 def test_a_coldest_network_that_breaks_ends_the_run(step: int) -> None:
-    trained = train(counting(step), (jnp.ones(2), jnp.array(0)), **BREAKING)
+    start = lambda key: (jax.random.normal(key, (2,)), jnp.array(0))  # noqa: E731
+    trained = train(counting(step), start, **BREAKING)
     assert (trained.result.code, trained.num_steps) == ("nonfinite", step + 1)
     assert np.isfinite(trained.average.logits).all()
 

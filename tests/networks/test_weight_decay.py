@@ -35,6 +35,7 @@ def test_each_group_has_its_own(decay: Any, wanted: float) -> None:
 
 def test_what_fits_nothing_is_refused() -> None:
     assert not check_weight_decay(0.0) and not check_weight_decay({"*": 0.0})
+    assert check_weight_decay({"*bias": 0.0}), "which says nothing about the others"
     for decay, message in (
         (-1.0, "weight_decay is -1.0"),
         ({"*": -1.0}, r"weight_decay\['\*'\] is -1.0"),

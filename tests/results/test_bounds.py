@@ -231,6 +231,9 @@ def test_replicas_may_break_in_one_percent_of_steps(rate: float, warns: bool) ->
     rates = np.array([[0.0, 0.001, 0.0], [0.0, 0.0, rate]])
     found = energy_problems._broken_replicas(made_up(restart_rate=rates))
     assert (found is not None) == warns and (not warns or "on rung 2" in found)
+    trained = made_up(restart_rate=rates, metadata=SimpleNamespace(kind="train"))
+    remedy = "Write a smaller hot end of learning_rate, or clip_norm=1.0."  # of those it has
+    assert not warns or remedy in str(energy_problems._broken_replicas(trained))
 
 
 def test_energies_that_are_kept_are_those_after_burn_in_of_all_rungs() -> None:

@@ -142,7 +142,8 @@ def test_rates_are_differences_of_counts(posterior, figures):
 def test_rates_of_long_histories_are_averaged():
     steps = np.arange(1, 1001) * 10
     counts = np.cumsum(np.full((1, 1000, 1), 4), axis=1)
-    ends, rates = plots.verdict_rates({"step": steps, "verdicts": counts}, counted_from=0)
+    history = {"step": steps, "verdicts": counts}
+    ends, rates = plots.verdict_rates(history, counted_from=0, swap_every=1)
     assert ends.size == 50 and ends[-1] == 10_000
     assert_allclose(rates, 0.4)
 
@@ -150,9 +151,22 @@ def test_rates_of_long_histories_are_averaged():
 def test_rates_leave_out_a_very_short_interval_after_burn_in():
     steps = np.array([100, 200, 300])
     counts = np.array([1, 41, 81]).reshape(1, 3, 1)
-    ends, rates = plots.verdict_rates({"step": steps, "verdicts": counts}, counted_from=99)
+    history = {"step": steps, "verdicts": counts}
+    ends, rates = plots.verdict_rates(history, counted_from=99, swap_every=1)
     assert_array_equal(ends, [200, 300])
     assert_allclose(rates.ravel(), [41 / 101, 0.4])
+
+
+def test_rates_are_per_attempt_in_both_panels(posterior):
+    """With attempts every second step, of temperatures that adapt to no target."""
+    options = {"swap_every": 2, "rule": "metropolis", "adapts": "temperature"}
+    rare = alter(posterior, **options)
+    figure = plots.plot_posterior(rare)["rates"]
+    usual = plots.plot_posterior(posterior)["rates"]
+    one, other = (x.axes[0].get_lines()[0].get_ydata() for x in (figure, usual))
+    assert_allclose(one, 2 * np.asarray(other))
+    assert "per attempt" in words(figure) and "per step" not in words(figure)
+    assert "target" not in words(figure) and "target" in words(usual)
 
 
 def test_buffer_has_a_zero_line(posterior, figures):
@@ -306,7 +320,7 @@ def test_temperatures_where_they_make_the_ladder(posterior, adapts):
     for rung, line in enumerate(lines(plotted["ladder"].axes[0])):
         assert_allclose(line.get_ydata(), run.history["temperature"][0, :, rung])
     assert ("self-tuned" if adapts else "fixed") in words(plotted["ladder"])
-    assert ("target" in words(plotted["rates"])) == (adapts is not None)
+    assert "target" not in words(plotted["rates"])  # temperatures adapt to equal rejection
 
 
 def test_lemma_1_is_left_out_where_it_does_not_apply(posterior, figures):

@@ -160,7 +160,7 @@ def test_ladder_rates_and_trips_over_time(posterior, page):
     x, y = trace(part(page, Chart, "ladder"), 1)
     assert set(x) <= set(history["step"])
     assert_allclose(y[-1], history["learning_rate"][0, -1, 1], rtol=1e-5)
-    steps, rates = verdict_rates(history, posterior.options["counted_from"])
+    steps, rates = verdict_rates(history, posterior.options["counted_from"], swap_every=1)
     x, y = trace(part(page, Chart, "rates"), 0)
     assert_array_equal(x, steps)
     assert_allclose(y, rates[:, :, 0].mean(axis=0), rtol=1e-5)

@@ -30,7 +30,7 @@ def plot_coverage(below: np.ndarray, error: float, title: str = "") -> "Figure":
     figure = figure_style.new_figure(5.6, 6.2)
     above, under = figure.subplots(2, 1, height_ratios=(3.2, 1.4))
     blue = figure_style.CHAINS[0]
-    above.fill_between(levels, low, high, color=blue, alpha=0.2, lw=0, label="its interval, 95 %")
+    above.fill_between(levels, low, high, color=blue, alpha=0.2, lw=0, label="95 % interval")
     above.plot(levels, inside / total, color=blue, lw=2, label="coverage")
     above.plot([0, 1], [0, 1], **figure_style.DASHED, label="calibrated")
     heading = f"Calibration error {error:.3f}"
@@ -45,11 +45,14 @@ def plot_coverage(below: np.ndarray, error: float, title: str = "") -> "Figure":
     under.axhline(total / _NUM_BINS, **figure_style.DASHED, zorder=1)
     bars: Any = {"color": figure_style.SOFT, "edgecolor": "white", "lw": 0.8, "zorder": 2}
     under.bar(edges[:-1] + 0.15 / _NUM_BINS, counts, 0.7 / _NUM_BINS, align="edge", **bars)
+    top = 1.25 * max(counts.max(), usual[1])
     for place, number in zip(edges, counts):
-        under.text(place + 0.5 / _NUM_BINS, number, f"{number:,}", ha="center", va="bottom",
-                   fontsize=7.5, color=figure_style.INK)  # fmt: skip
+        fits = number > 0.2 * top  # into its bar, where no line crosses it
+        under.text(place + 0.5 / _NUM_BINS, number - 0.02 * top * fits, f"{number:,}", ha="center",
+                   va="top" if fits else "bottom", fontsize=7.5, zorder=3,
+                   color="white" if fits else figure_style.INK)  # fmt: skip
     figure_style.label(under, "predicted probability below the target", "targets")
-    under.set(xlim=(0, 1), ylim=(0, 1.25 * max(counts.max(), usual[1])))
+    under.set(xlim=(0, 1), ylim=(0, top))
     figure.align_ylabels()
     if title:
         figure.suptitle(title, x=0.012, ha="left", weight="bold")

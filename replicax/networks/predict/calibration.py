@@ -74,7 +74,7 @@ def plot_reliability(reliability: Reliability, title: str = "") -> "Figure":
     above.bar(middle, np.nan_to_num(accuracies), color=blue, alpha=0.75, **bars, label="accuracy")
     low, high = accuracy_interval(reliability).T
     whiskers: Any = {"color": figure_style.INK, "lw": 1.1, "zorder": 4}
-    above.vlines(middle, low, high, **whiskers, label="its interval, 95 %")
+    above.vlines(middle, low, high, **whiskers, label="95 % interval")
     gaps: Any = {"color": figure_style.ACCENT, "ls": "", "marker": "_", "ms": 11, "mew": 2}
     above.plot(middle, confidence, **gaps, zorder=5, label="mean confidence")
     above.plot([0, 1], [0, 1], **figure_style.DASHED, label="calibrated")

@@ -46,7 +46,7 @@ def uncertainty(member_log_probs: Any, weights: Any = None) -> Uncertainty:
             (network, image, class); or their mean and sd (network, row).
         weights: of the networks in the average; equal ones by default.
     """
-    if isinstance(member_log_probs, tuple) and hasattr(member_log_probs, "sd"):
+    if is_of_numbers(member_log_probs):
         return _of_numbers(member_log_probs, weights)
     members, weights = _check_members(member_log_probs, weights)
     total = entropy(_average(members, weights))
@@ -55,8 +55,18 @@ def uncertainty(member_log_probs: Any, weights: Any = None) -> Uncertainty:
     return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0.0))
 
 
+def is_of_numbers(predicted: Any) -> bool:
+    """Return whether this is a mean and standard deviation of real numbers."""
+    return isinstance(predicted, tuple) and hasattr(predicted, "sd")
+
+
 def _of_numbers(members: Any, weights: Any) -> Uncertainty:
     mean, sd = (np.asarray(part, float) for part in members)
+    if mean.ndim < 2:
+        raise ValueError(
+            f"The means have shape {mean.shape}; give those of every network, (network, row), as "
+            "trained.predict(inputs, members=True) returns them."
+        )
     shares = _check_weights(len(mean), weights)
     noise = np.tensordot(shares, sd**2, 1)
     spread = np.tensordot(shares, (mean - np.tensordot(shares, mean, 1)) ** 2, 1)
@@ -110,6 +120,12 @@ def out_of_distribution(
         weights: of the networks.
     """
     choose("by", by, ("entropy", "mutual_information"))
+    if is_of_numbers(log_probs_inside) or is_of_numbers(log_probs_outside):
+        raise ValueError(
+            "The predictions are real numbers, which have no classes: write "
+            "rx.predict.auroc(inside.sd, outside.sd), or the same of a part of rx.predict."
+            "uncertainty(...)."
+        )
     scores = [_score(x, by, weights) for x in (log_probs_inside, log_probs_outside)]
     inside, outside = (_shape(x)[-1] for x in (log_probs_inside, log_probs_outside))
     if inside != outside:
@@ -139,6 +155,8 @@ def _shape(log_probs: Any) -> tuple[int, ...]:
 
 
 def _check_pair(log_probs: Any, other_log_probs: Any) -> tuple[np.ndarray, np.ndarray]:
+    if is_of_numbers(log_probs) or is_of_numbers(other_log_probs):
+        raise ValueError("The predictions are real numbers: only those of classes are compared.")
     one, other = check_log_probs(log_probs), check_log_probs(other_log_probs)
     if one.shape != other.shape:
         raise ValueError(

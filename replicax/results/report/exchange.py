@@ -85,10 +85,11 @@ def _ladder(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
 
 def _rates(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
     """How often every pair says yes, over time."""
-    steps, rates = verdict_rates(history, posterior.options["counted_from"])
+    options = posterior.options
+    steps, rates = verdict_rates(history, options["counted_from"], options["swap_every"])
     if not steps.size:
         return None
-    mean = rates.mean(axis=0) * posterior.options["swap_every"]
+    mean = rates.mean(axis=0)
     shown = charts.some(posterior.num_replicas - 1)
     colours = charts.cold_to_hot(posterior.num_replicas - 1)
     traces = [
