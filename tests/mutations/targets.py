@@ -112,6 +112,11 @@ MUTATIONS = [
         ),
     ),
     *killed_by(
+        "networks/test_tempered.py::test_weight_decay_by_name_is_checked_on_the_parameters_alone",
+        "algorithm/target.py",
+        ("params = point[0] if target.has_state else point", "params = point"),
+    ),
+    *killed_by(
         "algorithm/test_kernel_rungs.py::test_a_swap_gives_momentum_the_law_of_the_new_rung[False]",
         "algorithm/target.py",
         ("if self.gradient is None:", "if True:"),

@@ -10,6 +10,7 @@ from common import slow
 from tiny_networks import NETWORK, tiny_problem
 
 import replicax as rx
+from replicax.algorithm.target import check_energy
 from replicax.networks.build import build_training
 from replicax.networks.options import TrainOptions
 from replicax.networks.tempered import check_posterior, tempered
@@ -130,3 +131,10 @@ def test_temperatures_must_suit_the_rule() -> None:
     for options, message in wrong:
         with pytest.raises(ValueError, match=message):
             TrainOptions(epochs=30, **options)
+
+
+def test_weight_decay_by_name_is_checked_on_the_parameters_alone() -> None:
+    network = rx.nn.mlp(36, 3, hidden=(2,))
+    problem = tempered(tiny_problem(network, weight_decay={"*bias": 0.001, "*": 0.01}))
+    key = jax.random.key(0)
+    check_energy(problem.target, network.init(key), problem.batches.first(key), key)
