@@ -55,7 +55,7 @@ def start(key):
 posterior = rx.sample(
     rx.bayesian(log_likelihood, log_prior, minutes),
     start,
-    num_steps=6_000,
+    num_steps=12_000,
     num_replicas=10,
     num_chains=4,
     temperature=(1.0, np.inf),  # the hottest rung is the prior, which the evidence needs

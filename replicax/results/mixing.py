@@ -56,7 +56,7 @@ def _stuck_replicas(posterior: Any, components: dict[str, np.ndarray]) -> str | 
     if not worst > REPLICA_RHAT_GOOD:
         return None
     return (
-        f"R-hat over replicas is {worst:.2f} for {name} (above {REPLICA_RHAT_GOOD}): replicas "
+        f"R-hat over replicas is {worst:.3f} for {name} (above {REPLICA_RHAT_GOOD}): replicas "
         "bring different draws to the coldest rung. If they keep their modes, the starts decide "
         "how much mass a mode has: raise the highest temperature (or learning rate), or add "
         "replicas. If they only move slowly, run longer."
@@ -82,7 +82,7 @@ def _chains_differ(posterior: Any, rhats: dict[str, float]) -> str | None:
     if posterior.num_chains < 2 or not worst > RHAT_GOOD:
         return None
     return (
-        f"R-hat over chains is {worst:.2f} for {name} (above {RHAT_GOOD}): the chains do not agree "
+        f"R-hat over chains is {worst:.3f} for {name} (above {RHAT_GOOD}): the chains do not agree "
         "yet. Run longer, with a longer burn_in where they started far apart."
     )
 
