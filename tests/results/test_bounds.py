@@ -37,7 +37,7 @@ def made_up(**changes: Any) -> Any:
 def test_replicas_may_differ_by_an_rhat_of_105(rhat: float, warns: bool, monkeypatch) -> None:
     monkeypatch.setattr(diagnostics, "replica_rhat", lambda *args: {"x": 1.0, "y": rhat})
     found = mixing._stuck_replicas(made_up(), {})
-    assert (found is not None) == warns and (not warns or "1.05 for y" in found)
+    assert (found is not None) == warns and (not warns or "1.051 for y" in found)
     assert mixing._stuck_replicas(made_up(options={"schedule": "none"}), {}) is None
 
 
