@@ -1,4 +1,4 @@
-"""What the commands about networks share: arguments, and the way from them to a run."""
+"""Arguments that the commands about networks share, and the way from them to a run."""
 
 import os
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""What the command line names: networks, data, and the defaults that belong to them."""
+"""Networks and data by their names on the command line, with the defaults that belong to them."""
 
 import math
 import re
@@ -35,7 +35,7 @@ AUGMENTED = ("cifar10", "cifar100")
 
 
 class Sizes(NamedTuple):
-    """What a network has to fit."""
+    """The sizes of inputs and outputs that a network has to fit."""
 
     input_shape: tuple[int, ...]  # of one input
     num_outputs: int

@@ -200,7 +200,7 @@ class Trained(Posterior):
 
     @functools.cached_property
     def predictor(self) -> Predictor:
-        """What predicts with networks of this run, made of its problem or of its network."""
+        """The predictor with networks of this run, made of its problem or of its network."""
         known = self._named_network if self._target is None else self._target
         if known is None:
             raise ValueError(
@@ -228,7 +228,7 @@ class Trained(Posterior):
 
     @property
     def predicts(self) -> dict[str, Any] | None:
-        """What a network needs to predict again, as plain data: shapes, classes, units."""
+        """Shapes, classes and units that a network needs to predict again, as plain data."""
         return self.metadata.resolved.get("predicts")
 
     def _is_network(self, given: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What a run leaves at its end, kept in memory: its result, the final values, evaluations."""
+"""The result, final values and evaluations of a run, kept in memory."""
 
 import time
 from collections.abc import Callable

@@ -11,7 +11,7 @@ _HEAD = 3  # numbers of a rank before its losses: whether it failed, its step, i
 
 
 class Gathered(NamedTuple):
-    """What all ranks told at one step."""
+    """The losses and factors of all ranks at one step."""
 
     losses: list[float]  # by replica
     factors: list[float]  # by which learning rates were multiplied, by rank
