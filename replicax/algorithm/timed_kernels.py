@@ -54,8 +54,8 @@ def cyclical(
 
     options = {"cycle_length": cycle_length, "exploitation": exploitation, "hold": hold}
     caveat = "It moves without noise in most of a cycle: it is for runs without exchange."
-    timed = _timed(kernel, rung_at, "cyclical", options)
-    return timed._replace(exploits=exploits, caveat=kernel.caveat or caveat)
+    cycles = timed(kernel, rung_at, "cyclical", options)
+    return cycles._replace(exploits=exploits, caveat=kernel.caveat or caveat)
 
 
 def annealed(
@@ -83,11 +83,11 @@ def annealed(
         "learning_rate": learning_rate,
         "temperature": temperature,
     }
-    timed = _timed(kernel, rung_at, "annealed", options)
+    cooling = timed(kernel, rung_at, "annealed", options)
     if temperature == 1:
-        return timed
+        return cooling
     caveat = "Its moves become colder than their rung, by whose temperature replicas swap."
-    return timed._replace(caveat=kernel.caveat or caveat)
+    return cooling._replace(caveat=kernel.caveat or caveat)
 
 
 def stepwise(kernel: Kernel, falls: Sequence[int], factor: float) -> Kernel:
@@ -100,7 +100,7 @@ def stepwise(kernel: Kernel, falls: Sequence[int], factor: float) -> Kernel:
         passed = jnp.sum(count >= jnp.array(falls, jnp.int32))
         return rung._replace(learning_rate=rung.learning_rate * factor**passed)
 
-    return _timed(kernel, rung_at, "stepwise", {"falls": list(falls), "factor": factor})
+    return timed(kernel, rung_at, "stepwise", {"falls": list(falls), "factor": factor})
 
 
 def cosine(kernel: Kernel, num_steps: int, warmup_steps: int = 0, final: float = 0.0) -> Kernel:
@@ -119,7 +119,7 @@ def cosine(kernel: Kernel, num_steps: int, warmup_steps: int = 0, final: float =
     start = 1 / (warmup_steps + 1)  # the first step is one of the warm-up, not one of rate 0
     factor = optax.warmup_cosine_decay_schedule(start, 1.0, warmup_steps, num_steps, final)
     options = {"num_steps": num_steps, "warmup_steps": warmup_steps, "final": final}
-    return _timed(kernel, _times(factor), "cosine", options)
+    return timed(kernel, _times(factor), "cosine", options)
 
 
 def scheduled(kernel: Kernel, schedule: Callable[[Any], Any]) -> Kernel:
@@ -137,7 +137,7 @@ def scheduled(kernel: Kernel, schedule: Callable[[Any], Any]) -> Kernel:
     if getattr(value, "shape", None) != ():
         raise ValueError("The schedule of learning rates must return one number for a step.")
     check_factors("The schedule of learning rates", schedule, 1)
-    return _timed(kernel, _times(schedule), "scheduled", None)
+    return timed(kernel, _times(schedule), "scheduled", None)
 
 
 def check_factors(name: str, schedule: Callable[[Any], Any], num_steps: int) -> None:
@@ -162,10 +162,15 @@ def _times(factor: Callable[[Any], Any]) -> Callable[[Ladder, Array], Ladder]:
     return rung_at
 
 
-def _timed(
-    kernel: Kernel, rung_at: Callable[[Ladder, Array], Ladder], name: str, options: dict | None
+def timed(
+    kernel: Kernel,
+    rung_at: Callable[[Ladder, Array], Ladder],
+    name: str,
+    options: dict | None,
+    next_count: Callable[[Ladder, Array], Array] = lambda rung, count: count + 1,
 ) -> Kernel:
-    """Return a kernel whose rung depends on how many steps its replica has taken.
+    """Return a kernel whose rung depends on a count that its replica keeps, by default of its
+    steps; `next_count(rung, count)` is the one after a step on `rung`.
 
     The one way to wrap a kernel in a schedule of rates; `name` and `options` make it again, unless
     they are None.
@@ -189,7 +194,7 @@ def _timed(
         count, inner = replica.memory
         inner = Replica(replica.params, inner)
         inner, energy = kernel.step(noise, inner, evaluate, rung_at(rung, count))
-        return Replica(inner.params, TimedMemory(count + 1, inner.memory)), energy
+        return Replica(inner.params, TimedMemory(next_count(rung, count), inner.memory)), energy
 
     def change_rung(replica: Replica, old: Ladder, new: Ladder) -> Replica:
         count, inner = replica.memory

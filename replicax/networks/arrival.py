@@ -7,15 +7,13 @@ What has come down from a hotter rung moves on at the rate of the coldest one, a
 t steps after it last was on a hotter rung. All other rungs keep their rates, and explore.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import jax.numpy as jnp
 import optax
 from jax import Array
 
-from replicax.algorithm.kernel import Kernel, Replica, TimedMemory
+from replicax.algorithm.kernel import Kernel
 from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.timed_kernels import timed
 
 _FINAL = 0.01  # of the learning rate
 _ROUNDING = 1 + 1e-5  # of rates in float32
@@ -33,27 +31,7 @@ def settling(kernel: Kernel, cold_rate: float, settle_steps: int) -> Kernel:
         change = jnp.where(is_cold(rung), factor(since), 1.0).astype(rung.learning_rate.dtype)
         return rung._replace(learning_rate=change * rung.learning_rate)
 
-    def init(params: Any) -> Replica:
-        return Replica(params, TimedMemory(jnp.array(0, jnp.int32), kernel.init(params).memory))
+    def next_count(rung: Ladder, since: Array) -> Array:
+        return jnp.where(is_cold(rung), since + 1, 0)  # the step after a hotter one is the first
 
-    def step(noise: Any, replica: Replica, evaluate: Callable, rung: Ladder):
-        since, inner = replica.memory
-        inner = Replica(replica.params, inner)
-        inner, energy = kernel.step(noise, inner, evaluate, rung_at(rung, since))
-        since = jnp.where(is_cold(rung), since + 1, 0)  # the step after a hotter one is the first
-        return Replica(inner.params, TimedMemory(since, inner.memory)), energy
-
-    def change_rung(replica: Replica, old: Ladder, new: Ladder) -> Replica:
-        since, inner = replica.memory
-        assert kernel.change_rung is not None
-        inner = Replica(replica.params, inner)
-        inner = kernel.change_rung(inner, rung_at(old, since), rung_at(new, since))
-        return Replica(inner.params, TimedMemory(since, inner.memory))
-
-    return kernel._replace(
-        init=init,
-        step=step,
-        keeps_time=True,
-        spec=None,
-        change_rung=None if kernel.change_rung is None else change_rung,
-    )
+    return timed(kernel, rung_at, "arrival", None, next_count)

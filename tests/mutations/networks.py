@@ -339,7 +339,6 @@ CHOICES = [
             "optax.cosine_decay_schedule(1.0, settle_steps)",
             _ARRIVAL,
         ),
-        ("keeps_time=True", "keeps_time=False", _ARRIVAL),
     ),
     *mutations_of(
         "networks/options.py",
