@@ -23,10 +23,11 @@ def together(calls: Sequence[Callable[[], Run]]) -> list[Run]:
 
     >>> import functools
     >>> import replicax as rx
+    >>> target = rx.targets.modes25()
     >>> posteriors = rx.together([
     ...     functools.partial(
-    ...         rx.sample, rx.targets.modes25(), rx.targets.modes25_start, num_steps=200,
-    ...         num_replicas=4, learning_rate=(0.003, 0.6), seed=seed, progress=False,
+    ...         rx.sample, target, rx.targets.modes25_start, num_steps=200, num_replicas=4,
+    ...         learning_rate=(0.003, 0.6), seed=seed, progress=False,
     ...     )
     ...     for seed in range(3)
     ... ])  # fmt: skip
