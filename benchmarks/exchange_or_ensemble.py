@@ -4,7 +4,8 @@ All runs start from the same pretrained networks and have the same length. After
 predictions of all networks are kept, so that one run tells every way to average: of an ensemble
 all networks every tenth epoch, of a ladder one network an epoch, from its K coldest rungs in turn.
 Both average as many networks as there are epochs. With `--validation N` the networks are trained
-without N training images and tested on them: settings are chosen that way.
+without N training images and tested on them: settings are chosen that way, and `--test` judges the
+average of each run on the test images, too. `--own-starts` trains start networks for every seed.
 
     python benchmarks/exchange_or_ensemble.py --data-dir DIR --validation 5000 --starts starts
     python benchmarks/exchange_or_ensemble.py --model small --data digits --quick --starts starts
@@ -13,6 +14,7 @@ without N training images and tested on them: settings are chosen that way.
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "S .02, .01-.05": {"learning_rate": (0.01, 0.05), "target_swap_rate": 0.02},
     "S .05, .01-.05": {"learning_rate": (0.01, 0.05), "target_swap_rate": 0.05},
     "scratch, S .02, .005-.1": {"learning_rate": (0.005, 0.1), "target_swap_rate": 0.02},
+    "arrival, S .05, .01-.05": {"learning_rate": (0.01, 0.05), "target_swap_rate": 0.05},
+    "arrival, S .02, .005-.05": {"learning_rate": (0.005, 0.05), "target_swap_rate": 0.02},
 }
+ARRIVAL = {"rate_schedule": "arrival", "settle_epochs": 1.0}  # rates fall in an epoch
 
 
 class Recorder:
@@ -94,8 +99,22 @@ def ways(recorder: Recorder, is_ensemble: bool) -> dict[str, dict[str, float]]:
     }
 
 
-def run_setting(name: str, problem: Any, start: Any, seed: int, args: Any) -> dict[str, Any]:
-    options, recorder = SETTINGS[name], Recorder(problem.test)
+def average_of(trained: Any, inputs: Any, labels: Any) -> dict[str, dict[str, float]]:
+    """Return the scores of the networks that the run itself averaged, for any inputs."""
+    scores = {}
+    for by in ("logits", "probabilities"):
+        log_probs = trained.predict(inputs, by=by)
+        nll, accuracy = rx.predict.nll(log_probs, labels), rx.predict.accuracy(log_probs, labels)
+        scores[by] = {"nll": float(nll), "accuracy": float(accuracy)}
+    return scores
+
+
+def run_setting(
+    name: str, problem: Any, start: Any, seed: int, args: Any, test: Any = None
+) -> dict[str, Any]:
+    options, recorder = dict(SETTINGS[name]), Recorder(problem.test)
+    if name.startswith("arrival"):
+        options |= ARRIVAL
     epochs = args.epochs + args.start_epochs if name.startswith("scratch") else args.epochs
     began = time.monotonic()
     trained = rx.train(
@@ -105,6 +124,9 @@ def run_setting(name: str, problem: Any, start: Any, seed: int, args: Any) -> di
     seconds = time.monotonic() - began
     if name.startswith("scratch"):
         del recorder.epochs[: args.start_epochs]
+    judged = {"held out": {by: trained.metrics(by)._asdict() for by in ("logits", "probabilities")}}
+    if test is not None:
+        judged["test"] = average_of(trained, *test)
     return {
         "setting": name,
         "seed": seed,
@@ -114,6 +136,8 @@ def run_setting(name: str, problem: Any, start: Any, seed: int, args: Any) -> di
         "round_trips": int(np.sum(trained.round_trips)),
         "restarts": np.asarray(trained.restarts).tolist(),
         "learning_rates": np.asarray(trained.learning_rates)[0].tolist(),
+        "averaged": float(trained.average.weight),
+        "average": judged,
         "alone": recorder.alone(),
         "ways": ways(recorder, options.get("method") == "ensemble"),
     }
@@ -127,6 +151,9 @@ def show(row: dict[str, Any]) -> None:
         f"one network {100 * alone['accuracy']:.2f} % / {alone['nll']:.4f}",
         flush=True,
     )
+    for images, scores in row["average"].items():
+        shown = [f"{by} {100 * s['accuracy']:.2f} % / {s['nll']:.4f}" for by, s in scores.items()]
+        print(f"  {row['averaged']:.0f} networks, {images}: {', '.join(shown)}", flush=True)
     for way, found in row["ways"].items():
         print(
             f"  {way:>12}, {found['networks']:3d} networks: "
@@ -135,6 +162,17 @@ def show(row: dict[str, Any]) -> None:
             f"{found['nll_probabilities']:.4f}",
             flush=True,
         )
+
+
+def pretrain(problem: Any, init: Any, folder: Path, seed: int, args: Any) -> None:
+    """Train start networks into a folder."""
+    began = time.monotonic()
+    pretrained = rx.train(
+        problem, init, method="pretrain", epochs=args.start_epochs, seed=seed,
+        num_replicas=args.replicas, run_dir=folder, progress=False,
+    )  # fmt: skip
+    accuracy = 100 * pretrained.epochs["accuracy"][-1].mean()
+    print(f"starts: {time.monotonic() - began:.0f} s, {accuracy:.2f} %", flush=True)
 
 
 def main() -> None:
@@ -150,6 +188,8 @@ def main() -> None:
     parser.add_argument("--settings", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--starts", type=Path, required=True, help="run folder of start networks")
+    parser.add_argument("--own-starts", action="store_true", help="a folder for every seed")
+    parser.add_argument("--test", action="store_true", help="judge on the test images, too")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--quick", action="store_true", help="float32, no augmentation")
     args = parser.parse_args()
@@ -158,20 +198,16 @@ def main() -> None:
         bf16=not args.quick, validation=args.validation,
     )  # fmt: skip
     problem, init = task.problem()
-    starts = args.starts
-    if not (starts / "run.json").exists():
-        began = time.monotonic()
-        pretrained = rx.train(
-            problem, init, method="pretrain", epochs=args.start_epochs,
-            num_replicas=args.replicas, run_dir=starts, progress=False,
-        )  # fmt: skip
-        right = pretrained.epochs["accuracy"][-1]
-        print(f"starts: {time.monotonic() - began:.0f} s, {100 * right.mean():.2f} %", flush=True)
+    whole = replace(task, validation=0).dataset() if args.test else None
+    test = None if whole is None else (whole.test_images, whole.test_labels)
     rows = []
     for seed in args.seeds:
+        starts = args.starts / f"seed-{seed}" if args.own_starts else args.starts
+        if not (starts / "run.json").exists():
+            pretrain(problem, init, starts, seed if args.own_starts else 0, args)
         for name in args.settings:
             start = init if name.startswith("scratch") else starts
-            rows.append(run_setting(name, problem, start, seed, args))
+            rows.append(run_setting(name, problem, start, seed, args, test))
             show(rows[-1])
             if args.out:
                 settings = {key: str(value) for key, value in vars(args).items() if key != "out"}
