@@ -33,7 +33,7 @@ def join_processes(
 
 
 def writes() -> bool:
-    """Return whether this process prints and writes, the first of those that share a run."""
+    """Return whether this process prints and writes: whether it is the first of a shared run."""
     if "jax" not in sys.modules:  # which takes long to import, and this process is alone
         return True
     from replicax.run import processes
@@ -90,7 +90,7 @@ def print_tables(*tables: Any) -> None:
 
 
 def show(value: Any, as_json: bool, render: Callable[[Any], Any], *more: Any) -> None:
-    """Print `value` as JSON, or as the table that `render` makes of it, with `more` tables."""
+    """Print `value` as JSON, or as the table `render(value)`, followed by the tables `more`."""
     if as_json:
         print_json(value)
     else:

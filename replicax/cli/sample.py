@@ -17,7 +17,7 @@ def sample(
         str | None,
         typer.Option(
             metavar="COLD HOT",
-            help="Coldest and hottest, one per rung, or one for all.",
+            help="Coldest and hottest rate, one per rung, or one for all.",
             show_default="tuned, for the exact posterior",
         ),
     ] = None,
@@ -40,7 +40,7 @@ def sample(
         str | None,
         typer.Option(
             metavar="T",
-            help="Of the coldest rung (the others are SGD); coldest and hottest; or one per rung.",
+            help="Coldest rung (the others are SGD); coldest and hottest; or one per rung.",
             show_default="1; tuned without learning rates",
         ),
     ] = None,
@@ -126,16 +126,16 @@ def sample(
           return jnp.sum((x**2 - 4) ** 2) / 8
 
     \b
-    This energy is exact, so nothing else has to be chosen:
+    This energy is exact, so there is nothing else to choose:
       replicax sample model.py:energy --chains 4
 
     \b
-    With temperatures and learning rates of your own:
+    With your own temperatures and learning rates:
       replicax sample model.py:energy --chains 4 --replicas 4 \\
           --learning-rate 0.01 --temperature 1 10 --rule metropolis --window 1
 
     \b
-    A noisy energy, for example of mini-batches, needs no temperatures:
+    A noisy energy, for example with mini-batches, needs learning rates but no temperatures:
       replicax sample replicax.demo:target --chains 4 --learning-rate 0.003 0.6
 
     Exit codes: 0 finished; 2 wrong input; 3 an energy became non-finite (earlier draws are

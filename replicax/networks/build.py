@@ -1,4 +1,4 @@
-"""From a problem and its options to the program of a training and its evaluation."""
+"""The program of a training and its evaluation, built from a problem and its options."""
 
 import warnings
 from typing import Any
@@ -28,7 +28,7 @@ def build_training(problem: Supervised, options: TrainOptions) -> Program:
 
 
 def _warn_of_low_peak(schedule: Any, num_steps: int) -> None:
-    """Warn if a schedule of learning rates seems to hold the rates themselves."""
+    """Warn if a schedule of learning rates seems to return rates instead of factors."""
     steps = np.unique(np.linspace(0, num_steps - 1, 50).astype(np.int32))
     peak = max(float(schedule(step)) for step in steps)
     if peak < _LOW_PEAK:
@@ -43,7 +43,8 @@ def _warn_of_low_peak(schedule: Any, num_steps: int) -> None:
 def build_evaluation(
     problem: Supervised, options: TrainOptions, like: Any, starts: Any = None
 ) -> Evaluation:
-    """Return the tests after every epoch, and the average of networks that the method asks for.
+    """Return the evaluation after every epoch, with the average of networks that the method
+    defines.
 
     `like` has the shapes of one network, (params, model_state).
     """

@@ -1,4 +1,4 @@
-"""`classification`: a network and classes as a posterior, by mean cross-entropy."""
+"""`classification`: the posterior of a network that predicts classes, by mean cross-entropy."""
 
 import functools
 from collections.abc import Callable
@@ -31,18 +31,18 @@ def classification(
     num_classes: int | None = None,
     **options: Any,
 ) -> Supervised:
-    """Return the posterior of a `Network` on images: mean cross-entropy, tested on the test part.
+    """Return the posterior of a `Network` on images: mean cross-entropy, evaluated on the test set.
 
     Images stay uint8 on the device and are normalised, and with `augment` cropped, flipped and
     partly erased, inside the compiled step. Further options are those of `supervised`.
 
-    Instead of an `rx.data.Dataset`, `dataset` may be a pair of arrays (inputs, labels), of any
-    inputs of floating point, which are used as they are: neither normalised nor augmented. Then
-    `test=(inputs, labels)` are what networks are tested on, if they are, and `num_classes` is the
-    highest label and one unless given.
+    Instead of an `rx.data.Dataset`, `dataset` may be a pair of arrays (inputs, labels) with
+    floating-point inputs, which are neither normalised nor augmented. Then networks are evaluated
+    on `test=(inputs, labels)`, if given, and `num_classes` is by default the highest label plus
+    one.
 
-    It may also be a source whose mini-batches are such pairs, as `supervised` takes them; then
-    `num_classes` is needed, and `prepare` may turn images of bytes into inputs.
+    It may also be a source whose mini-batches are such pairs, as in `supervised`; then
+    `num_classes` is required, and `prepare` may convert uint8 images to inputs.
     """
     is_pair = isinstance(dataset, tuple | list) and not isinstance(dataset, Dataset)
     is_stream = not isinstance(dataset, Dataset) and is_source(dataset, options.get("num_rows"))
@@ -100,8 +100,8 @@ def classification(
 def classifier(
     network: Network, num_classes: int, like: Any, pixels: Any = None, name: str = "the data"
 ) -> Predictor:
-    """Return what predicts classes; `like` is a row of the inputs, `pixels` has mean and std of
-    images of bytes, which are normalised."""
+    """Return the predictor of classes; `like` is a row of the inputs, `pixels` has mean and std by
+    which uint8 images are normalised."""
     outputs, normalised = _outputs(network, num_classes, name), _normalisation(pixels)
 
     def logits(params: Any, model_state: Any, images: Array) -> Array:
@@ -116,7 +116,7 @@ def _normalisation(pixels: dict[str, Any] | None) -> Callable[[Any], Any]:
 
 def _outputs(network: Network, num_classes: int, name: str) -> Callable[..., tuple[Array, Any]]:
     """Build `outputs(params, model_state, inputs, train) -> logits, model_state`, which checks that
-    there is a logit for every class of the data, of which the `name` is given."""
+    there is one logit for every class of the data set `name`."""
 
     def outputs(params: Any, model_state: Any, images: Array, train: bool) -> tuple[Array, Any]:
         with explained("The network", FITS):
@@ -135,7 +135,7 @@ def _outputs(network: Network, num_classes: int, name: str) -> Callable[..., tup
 
 
 def _pairs(dataset: Any, test: Any, num_classes: int | None) -> tuple[Any, Any, int]:
-    """Return arrays (inputs, labels) to train on and to test with, and the number of classes."""
+    """Return the training and test arrays (inputs, labels), and the number of classes."""
     inputs, labels = check_pair("dataset", dataset, "labels")
     one_hot = labels.ndim == 2
     count = int(labels.shape[1] if one_hot else labels.max() + 1)
@@ -151,7 +151,7 @@ def _pairs(dataset: Any, test: Any, num_classes: int | None) -> tuple[Any, Any, 
 
 
 def _classes_of_source(num_classes: Any) -> int:
-    """Return the number of classes of a source, which has to be given."""
+    """Return the number of classes of a source; raise if it is not given."""
     if num_classes is None:
         raise ValueError(
             "num_classes is not given, and the data are a source, whose labels nobody knows before "
@@ -162,13 +162,13 @@ def _classes_of_source(num_classes: Any) -> int:
 
 
 def _test_arrays(test: Any, num_classes: int) -> tuple[Any, Any]:
-    """Return arrays (inputs, labels) to test networks with."""
+    """Return the test arrays (inputs, labels)."""
     inputs, labels = check_pair("test", test, "labels")
     return inputs, as_labels("test[1]", labels, num_classes)
 
 
 def _check_batch(num_classes: Any, is_prepared: bool, name: str, batch: Any) -> tuple[Any, Any]:
-    """Return a batch of a source with labels that are class numbers, if it has them."""
+    """Return a batch of a source with its labels as class numbers; raise if it has none."""
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         raise ValueError(
             f"{name} is of type {type(batch).__name__}; let the source give pairs of arrays "

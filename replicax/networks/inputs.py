@@ -1,4 +1,4 @@
-"""Inputs that users give to predictions, as the networks take them."""
+"""Inputs of predictions: checks, and conversion to the dtypes that the networks expect."""
 
 from typing import Any
 
@@ -12,11 +12,10 @@ _WHITE = 255
 
 
 def as_inputs(inputs: Any, like: Any = None) -> Any:
-    """Return inputs as arrays with the dtypes that the networks were trained on, or say what is
-    wrong with them.
+    """Return inputs as arrays with the dtypes of the training inputs; raise if they do not fit.
 
-    `like` has the shapes and dtypes of a row of inputs, or is None where they are not known. For
-    networks of uint8 images, images of floating point from 0 to 1 or from 0 to 255 are recognised.
+    `like` has the shapes and dtypes of a row of inputs, or is None if they are not known. For
+    networks of uint8 images, floating-point images from 0 to 1 or from 0 to 255 are recognised.
     """
     if isinstance(inputs, list) and like is not None and _is_leaf(like):
         inputs = _as_array(inputs)
@@ -70,7 +69,7 @@ def _structure(tree: Any) -> str:
 
 
 def _like(given: np.ndarray, row: Any) -> np.ndarray:
-    """Return an array with the dtype of those that the network knows."""
+    """Return an array with the dtype of the training inputs; raise if its shape does not fit."""
     if given.shape[1:] != row.shape:
         single = " For one input alone, write inputs[None]." if given.shape == row.shape else ""
         raise ValueError(
@@ -104,8 +103,7 @@ def _like(given: np.ndarray, row: Any) -> np.ndarray:
 
 
 def as_pixels(images: np.ndarray) -> np.ndarray:
-    """Return images as pixels from 0 (black) to 255 (white): uint8, or float32 where they have
-    fractions."""
+    """Return images as pixels from 0 (black) to 255 (white): uint8, or float32 if not integers."""
     if images.dtype.kind == "b":
         return _WHITE * images.astype(np.uint8)
     if images.dtype.kind == "f":

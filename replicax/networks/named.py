@@ -1,4 +1,4 @@
-"""Networks and data by their names on the command line, with the defaults that belong to them."""
+"""Networks and data sets by their names on the command line, with their default settings."""
 
 import math
 import re

@@ -14,7 +14,7 @@ from replicax.run.options import check_rungs
 
 
 def check_moves(options: Any) -> None:
-    """Raise unless kernel, momentum, clipping and the change of rates in time go together."""
+    """Raise unless kernel, momentum, clipping and learning-rate schedule fit together."""
     kernel, warmup = options.kernel, options.warmup_epochs
     if isinstance(kernel, str):
         choose("kernel", kernel, KERNELS)
@@ -51,7 +51,7 @@ def check_moves(options: Any) -> None:
 
 
 def _check_arrival(options: Any) -> None:
-    """Raise unless there is a cold end to arrive at, and a time in which networks settle there."""
+    """Raise unless there is a ladder with a cold end, and a time for networks to settle there."""
     if not options.base.has_ladder or not np.ptp(np.asarray(options.rates, float)) > 0:
         raise ValueError(
             f'rate_schedule is "arrival", at the cold end of learning rates, and the method '
@@ -66,7 +66,7 @@ def _check_arrival(options: Any) -> None:
 
 
 def check_exchange(options: Any) -> None:
-    """Raise unless what belongs to an exchange is given to a method that has one."""
+    """Raise if options of the exchange are given to a method without exchange."""
     method = options.method_name
     for name in ("schedule", "rule", "adapt", "swap_every"):
         value = getattr(options, name)
@@ -97,7 +97,7 @@ def check_exchange(options: Any) -> None:
 
 
 def check_rates(options: Any) -> None:
-    """Raise unless the learning rate is one, or one of a ladder where there is one."""
+    """Raise unless the learning rate is one number, or several for a method with a ladder."""
     rate = options.learning_rate
     if rate is None:
         return
@@ -129,7 +129,7 @@ def _check_order(name: str, value: Any) -> None:
 
 
 def check_temperature(options: Any) -> None:
-    """Raise unless the temperatures are those that method and rule can use."""
+    """Raise unless method and rule can use the temperatures."""
     given, method, rule = options.temperature, options.method_name, options.parts.rule
     value = options.base.temperature if given is None else given
     if isinstance(value, str):
@@ -171,7 +171,7 @@ def check_temperature(options: Any) -> None:
 
 
 def check_cold_part(options: Any) -> None:
-    """Raise unless the rungs that are averaged are a part of the ladder."""
+    """Raise unless the averaged rungs are a proper part of the ladder."""
     rungs, settle = options.average_rungs, options.settle_epochs
     at_least("average_rungs", rungs, 1)
     not_negative("settle_epochs", settle)
