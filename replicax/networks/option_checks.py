@@ -171,7 +171,7 @@ def check_temperature(options: Any) -> None:
 
 
 def check_cold_part(options: Any) -> None:
-    """Raise unless the averaged rungs are a proper part of the ladder."""
+    """Raise unless the averaged rungs fit the ladder."""
     rungs, settle = options.average_rungs, options.settle_epochs
     at_least("average_rungs", rungs, 1)
     not_negative("settle_epochs", settle)

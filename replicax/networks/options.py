@@ -272,7 +272,7 @@ def _stored_method(data: dict[str, Any]) -> Method:
 
 
 def _added(kind: type) -> dict[str, Any]:
-    """Return options that older folders of this format lack, with their values at that time."""
+    """Return options that older folders of this format lack, with their defaults."""
     names = [entry.name for entry in fields(kind)]
     first = names.index("average_rungs")
     return {entry.name: entry.default for entry in fields(kind)[first:]}

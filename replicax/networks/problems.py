@@ -1,4 +1,4 @@
-"""Trainings that cannot come to anything: told at once where that is known, else at the end."""
+"""Problems that make a training useless: errors at its start, and warnings at its end."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,8 @@ _WORSE = 10  # times the NLL of one that guesses: nothing can be learnt from suc
 
 
 def checked_first(evaluation: Evaluation) -> Evaluation:
-    """Return the evaluation, which raises if its first test is not finite for any network."""
+    """Return the evaluation, which raises if in its first test no network has finite
+    predictions."""
     inner, has_tested = evaluation.evaluate, False
 
     def evaluate(state: Any, carry: Carry) -> Any:
@@ -32,7 +33,8 @@ def checked_first(evaluation: Evaluation) -> Evaluation:
 
 
 def check_apart(problem: Any, options: Any, like: Any) -> None:
-    """Raise if networks that start at one point would stay together: they see the same batches."""
+    """Raise if networks that start at one point would stay identical, as they see the same
+    batches."""
     count = options.num_replicas
     is_alone = options.base.has_ladder or options.base.is_single or count == 1
     if is_alone or np.any(options.sampler(problem).temperature) or problem.is_random(like):
@@ -58,7 +60,7 @@ def check_start(trained: Any) -> None:
 
 
 def find_training_problems(trained: Any) -> list[str]:
-    """Return what makes the average of a training useless, as sentences."""
+    """Return reasons why the average of a training is useless, as sentences."""
     options, done, problems = trained.train_options, trained.num_epochs, []
     ended = trained.result.code == "finished" and options.base.picks
     if ended and float(trained.average.weight) == 0:

@@ -1,5 +1,5 @@
 """SWAG along the cycles of one network: a Gaussian is fitted to the slow end of every cycle, and
-networks drawn from it, with batch statistics of their own, join the average."""
+networks drawn from it, with recomputed batch statistics, are averaged."""
 
 from typing import Any, NamedTuple
 

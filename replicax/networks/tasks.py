@@ -1,4 +1,4 @@
-"""A network and its data by name, for the command line and for run folders."""
+"""A network and its data set by name, for the command line and for run folders."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ from replicax.networks.named import absolute as absolute
 
 @dataclass(frozen=True)
 class Task:
-    """A network and the data it learns, by name."""
+    """A network and its training data, by name."""
 
     model: str
     data: str
@@ -96,7 +96,7 @@ class Task:
         return self._network(sizes, sizes)
 
     def network_again(self, predicts: dict[str, Any]) -> Any:
-        """Return the network without the data, by what a run folder knows of them."""
+        """Return the network without loading the data, from the sizes stored in a run folder."""
         from replicax.data import Dataset
         from replicax.networks.restored import num_outputs, row_of
 
@@ -109,7 +109,7 @@ class Task:
         return self._network(sizes, Dataset(self.data, *black, *black, sizes.num_outputs, *moments))
 
     def _network(self, sizes: Sizes, given: Any) -> Any:
-        """Return the network of these sizes; a function of the user's is called with `given`."""
+        """Return the network for these sizes; a user function is called with `given`."""
         import jax.numpy as jnp
 
         from replicax import nn
@@ -129,6 +129,6 @@ class Task:
 
 
 def _refuse(given: dict[str, Any], name: str) -> None:
-    """Raise if something is given that belongs to real numbers."""
+    """Raise if an option of regressions is given."""
     for option, value in given.items():
         raise ValueError(f"{option} is {show(value)}, and {name} has labels: leave it out.")

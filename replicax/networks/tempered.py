@@ -1,12 +1,11 @@
-"""The posterior of a network with its likelihood tempered and its prior exact.
+"""The posterior of a network with a tempered likelihood and an exact prior.
 
 On a rung of temperature T
 
     exp(-N L(theta) / T - N weight_decay |theta|^2 / 2),
 
-so that the coldest, T = 1, samples the posterior, and hot ones cannot leave the prior. Energies are
-in the unit "total" whatever the problem's, and hold the likelihood alone: in a swap the prior
-cancels.
+so that the coldest, T = 1, samples the posterior, and the prior confines the hot ones. Energies are
+always in the unit "total" and contain only the likelihood: in a swap the prior cancels.
 """
 
 from dataclasses import replace
@@ -23,7 +22,7 @@ from replicax.run.batches import EpochBatches
 
 
 def tempered(problem: Supervised) -> Supervised:
-    """Return the problem with a tempered likelihood, if it is that of a posterior."""
+    """Return the problem with a tempered likelihood; raise unless it has a separate prior."""
     target, ratio = problem.target, problem.num_rows / problem.scale
     if target.tempers_likelihood:
         return problem
@@ -51,8 +50,8 @@ def tempered(problem: Supervised) -> Supervised:
 
 
 def check_posterior(problem: Supervised, like: Any, name: str) -> None:
-    """Raise unless energies are a function of parameters and rows alone; `like` has the shapes of
-    one network, `name` is the method's."""
+    """Raise unless energies depend only on parameters and rows; `like` has the shapes of one
+    network, `name` is the name of the method."""
     floating = [x for x in jax.tree.leaves(like[1]) if jnp.issubdtype(x.dtype, jnp.floating)]
     if floating:
         raise ValueError(
@@ -81,7 +80,7 @@ def check_posterior(problem: Supervised, like: Any, name: str) -> None:
 
 
 def _whole_energy(energy_at: Any, batches: EpochBatches) -> Any:
-    """Return the energy over all rows, evaluated in batches and in a rest."""
+    """Return the energy over all rows, evaluated in batches and a remainder."""
     num_rows, size = batches.num_rows, batches.batch_size
     num_whole, rest = divmod(num_rows, size)
     key = jax.random.key(0)  # on which neither batch nor energy depends
