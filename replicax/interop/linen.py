@@ -83,7 +83,8 @@ def _example(inputs: Any) -> Any:
 
 
 def _flags(module: Any) -> Any:
-    """Build `flags(train)`, the keyword by which the module is told whether it trains."""
+    """Build `flags(train)`, the keyword argument that switches the training of the module on or
+    off."""
     parameters = inspect.signature(type(module).__call__).parameters
     on = [name for name in _TRAINS if name in parameters]
     off = [name for name in _TESTS if name in parameters]

@@ -1,7 +1,7 @@
-"""Models of NumPyro as `rx.bayesian` posteriors: likelihood and prior apart, rows as mini-batches.
+"""NumPyro models as `rx.bayesian` posteriors: separate likelihood and prior, rows as mini-batches.
 
-Sampling moves unconstrained numbers, stored as `unconstrained.NAME`; draws come back constrained,
-under the names of the sites, with the deterministic ones.
+Sampling works on unconstrained numbers, stored as `unconstrained.NAME`; draws are constrained and
+named after the sites, including deterministic ones.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def from_numpyro(
         model: a function with NumPyro's primitives; latent sites are continuous.
         batch_size: rows of a mini-batch. Rows are the first axis of the arguments that are as long
             as the observed site, or the indices of a plate with a `subsample_size`, which is then
-            the default. The library scales the likelihood, and not the prior.
+            the default. The likelihood is scaled, not the prior.
 
     >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
     >>> def model(y):
@@ -70,7 +70,7 @@ def from_numpyro(
 
 
 def _read_model(numpyro: Any, model: Callable, args: tuple, kwargs: dict) -> Model:
-    """Find the sites of a model and its rows; raise for what cannot be sampled."""
+    """Find the sites of a model and its rows; raise if it cannot be sampled."""
     samples, plates = read_sites(numpyro, model, args, kwargs)
     latent = tuple(name for name, site in samples.items() if not site.is_observed)
     check_sites(samples, latent)
@@ -102,7 +102,7 @@ def _read_model(numpyro: Any, model: Callable, args: tuple, kwargs: dict) -> Mod
 
 
 def _with_row_arguments(whole: Model, samples: dict[str, Site]) -> Model:
-    """Return the model with the arguments that have rows, or the reason why none do."""
+    """Return the model with the arguments that have rows, or the reason why there are none."""
     leaves = jax.tree.leaves(whole.arguments)
     lengths = [leaf.shape[0] if getattr(leaf, "ndim", 0) else None for leaf in leaves]
     num_rows = count_rows(samples, lengths)
@@ -121,8 +121,8 @@ def _with_row_arguments(whole: Model, samples: dict[str, Site]) -> Model:
 
 
 def _mixes_rows(model: Model) -> str | None:
-    """Return why one row alone gives another density than among all rows, if it does: the model
-    uses their mean, say, or another argument is as long as there are rows."""
+    """Return the reason if the density of a row depends on the other rows, for example because the
+    model uses their mean, or because another argument has the same length."""
 
     @jax.jit  # NumPyro does not mind a scale of 0, of one row, where there are no numbers
     def densities(rows: Any) -> Any:

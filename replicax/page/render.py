@@ -20,8 +20,8 @@ _SERVED += "img-src data:; connect-src 'self'"
 
 
 def render(page: Page, version: str | None = None) -> str:
-    """Return the page; one that is served has a `version`, refreshes itself, and finds Plotly
-    beside it."""
+    """Return the page as HTML; a served page has a `version`, refreshes itself, and loads Plotly
+    from the server."""
     library = plotly_script() if version is None else ""
     source = "" if version is None else f' src="{PLOTLY}"'
     policy = _POLICY if version is None else _SERVED
@@ -56,7 +56,7 @@ def render(page: Page, version: str | None = None) -> str:
 
 @functools.cache
 def plotly_script() -> str:
-    """Return Plotly's own script, of the installed package."""
+    """Return the Plotly script of the installed package."""
     offline = import_extra("plotly.offline", "report", "report")
     return offline.get_plotlyjs()
 
@@ -70,7 +70,7 @@ def _text(text: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """Return JSON that can stand in a script: no tag and no comment can begin in it."""
+    """Return JSON that is safe inside a script element: no tag and no comment can begin in it."""
     plotly_json = import_extra("plotly.io.json", "report", "report")
     text = plotly_json.to_json_plotly(value)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -2,15 +2,15 @@
 movement of the ladder.
 
 R-hat over chains and effective sizes are those of Vehtari, Gelman, Simpson, Carpenter and Bürkner
-(2021), as ArviZ has them. R-hat over replicas says whether every replica brings the same draws to
-the coldest rung. Where no replica ever changes its mode, each brings draws of its own mode for
-ever: the mixture that the coldest rung sees is then that of the starts, and neither R-hat over
-chains nor round trips show it.
+(2021), as in ArviZ. R-hat over replicas tests whether all replicas bring the same draws to the
+coldest rung. If no replica ever changes its mode, each always brings draws of its own mode: the
+coldest rung then sees the mixture of the starts, and neither R-hat over chains nor round trips
+detect it.
 
 Draws of one stay on the coldest rung depend on each other, and so do stays between which the
-replica was not far away. The unit is therefore a *visit*: all draws between two times at which the
-replica was on the hottest rung. Replicas differ where the means of their visits differ by more than
-visits of the same replica do, by an analysis of variance of normal scores.
+replica did not move far up. The unit is therefore a *visit*: all draws between two times at which
+the replica was on the hottest rung. Replicas differ if the means of their visits differ by more
+than visits of the same replica do, by an analysis of variance of normal scores.
 """
 
 from typing import Any, NamedTuple
@@ -101,7 +101,7 @@ def _halves(values: np.ndarray) -> np.ndarray:
 
 
 def as_draws(values: Any) -> np.ndarray:
-    """Return numbers (chain, draw); raise unless they are."""
+    """Return an array (chain, draw); raise if it is not one."""
     try:
         draws = np.asarray(values, float)
     except (TypeError, ValueError):
@@ -121,7 +121,7 @@ def rank_normalised(halves: np.ndarray) -> np.ndarray:
 
 
 def ladder_moved(posterior: Any) -> float:
-    """Return how far any rung moved while draws were kept, relative to where it was at burn-in."""
+    """Return the largest relative movement of a rung after burn-in, while draws were kept."""
     name, history = posterior.options["adapts"], posterior.history
     metadata = posterior.metadata
     epochs = (metadata.training or {}).get("burn_in", 0)  # of networks, after which they count
@@ -135,7 +135,7 @@ def ladder_moved(posterior: Any) -> float:
 
 
 class _Visits(NamedTuple):
-    """Which visit of which replica every draw belongs to; numbers run over all chains."""
+    """The visit and the replica of every draw, numbered over all chains."""
 
     of_draw: np.ndarray  # visit of each draw, shape (chain * draw,)
     replica: np.ndarray  # chain and replica as one number, shape (visit,)
@@ -145,11 +145,11 @@ class _Visits(NamedTuple):
 def replica_rhat(
     posterior: Any, components: dict[str, np.ndarray] | None = None
 ) -> dict[str, float]:
-    """Return R-hat over replicas of each component, (chain, draw), by name; of the parameters
-    unless others are given.
+    """Return R-hat over replicas of each component (chain, draw), by name; by default of the
+    parameters.
 
-    1 where chance explains the differences between replicas, and NaN where there were too few
-    visits to tell.
+    It is 1 if chance explains the differences between replicas, and NaN if there were too few
+    visits.
     """
     if components is None:
         return replica_rhat(posterior, posterior.components())
@@ -161,9 +161,9 @@ def replica_rhat(
 
 
 def _find_visits(posterior: Any) -> _Visits | None:
-    """Return the visits to the coldest rung; None where there are too few.
+    """Return the visits to the coldest rung, None if there are too few.
 
-    They end on the hottest rung, or on the hottest that replicas return from often enough.
+    They end on the hottest rung, or on the hottest one from which replicas return often enough.
     """
     steps = posterior.draw_steps
     if posterior.num_replicas < 2 or len(steps) < 4 or len(steps) != posterior.num_draws:
@@ -179,7 +179,7 @@ def _find_visits(posterior: Any) -> _Visits | None:
 
 
 def _visits(rung_of: np.ndarray, steps: np.ndarray, turn: int) -> _Visits:
-    """Return the visits that end where a replica is on rung `turn` or above."""
+    """Return the visits that end when a replica is on rung `turn` or above."""
     num_chains, _, num_replicas = rung_of.shape
     number = np.zeros((num_chains, len(steps)), np.int64)  # of hot steps before, for the holder
     holder = np.zeros_like(number)
@@ -196,8 +196,8 @@ def _visits(rung_of: np.ndarray, steps: np.ndarray, turn: int) -> _Visits:
 
 
 def _rhat_of(values: np.ndarray, visits: _Visits, chance: float) -> float:
-    """Return R-hat over replicas of (chain, draw): the larger of that of ranks and of folded
-    ranks, each 1 unless the differences between replicas have less than this `chance`."""
+    """Return R-hat over replicas of (chain, draw): the larger of those of ranks and folded ranks,
+    each 1 unless the differences between replicas have a p-value below `chance`."""
     values = np.asarray(values, float)
     if not np.all(np.isfinite(values)):
         return float("nan")

@@ -1,5 +1,5 @@
 """Checks of the energies of all rungs: colder rungs, energies that fall or rise without end,
-replicas that break, steps that are too large or too small."""
+replicas that diverge, steps that are too large or too small."""
 
 from typing import Any
 
@@ -40,7 +40,8 @@ def _is_training(posterior: Any) -> bool:
 
 
 def kept_energies(posterior: Any) -> np.ndarray:
-    """Return energies of all rungs after burn-in, (chain, point, rung); NaN where not finite."""
+    """Return energies of all rungs after burn-in (chain, point, rung), with NaN for non-finite
+    values."""
     history = posterior.history
     if "energy" not in history:
         return np.zeros((posterior.num_chains, 0, posterior.num_replicas))
@@ -49,7 +50,8 @@ def kept_energies(posterior: Any) -> np.ndarray:
 
 
 def _falling_energy(posterior: Any) -> str | None:
-    """A trend downwards in every block, far beyond the spread in a block, and without an end."""
+    """Report a downward trend in every block, far beyond the spread within a block, without an
+    end."""
     energies = np.asarray(posterior.energies, float)
     broken = np.flatnonzero(~np.isfinite(energies).all(axis=0))
     energies = energies[:, : np.append(broken, energies.shape[1])[0]]
@@ -69,7 +71,7 @@ def _falling_energy(posterior: Any) -> str | None:
 
 
 def _runaway_rung(posterior: Any) -> str | None:
-    """A trend upwards of the hottest rung, by ranks: it may be slow, as a logarithm is."""
+    """Report an upward trend of the hottest rung, by ranks: it may be as slow as a logarithm."""
     energies = kept_energies(posterior)[:, :, -1]
     third = energies.shape[1] // 3
     alone = posterior.num_replicas < 2
@@ -88,7 +90,8 @@ def _runaway_rung(posterior: Any) -> str | None:
 
 
 def _colder_rungs(posterior: Any) -> str | None:
-    """Rungs whose mean energy is below the coldest one's, which no hotter law can have."""
+    """Report rungs whose mean energy is below that of the coldest, which no hotter distribution can
+    have."""
     target = float(posterior.temperatures[:, 0].min())
     energies = kept_energies(posterior)
     drop, error = mean_and_error(energies[:, :, :1] - energies)
@@ -111,7 +114,7 @@ def _colder_rungs(posterior: Any) -> str | None:
 
 def mean_and_error(values: np.ndarray, num_batches: int = 10) -> tuple[Any, Any]:
     """Return the mean of (chain, point, ...) over chains and points, and its standard error by
-    batch means; (None, None) where there are too few points."""
+    batch means; (None, None) if there are too few points."""
     length = values.shape[1] // num_batches
     if length < 1:
         return None, None
@@ -122,8 +125,8 @@ def mean_and_error(values: np.ndarray, num_batches: int = 10) -> tuple[Any, Any]
 
 
 def certainty(values: np.ndarray, count: int, num_batches: int = 10) -> float:
-    """Return how many of its standard errors, from (chain, point, ...) by batch means, a mean must
-    be off to be no chance, if there are so many of them."""
+    """Return the number of standard errors, from (chain, point, ...) by batch means, beyond which
+    the error of a mean is significant when `count` means are tested."""
     from scipy.special import stdtrit
 
     return -float(stdtrit(len(values) * num_batches - 1, _CHANCE / count))
@@ -148,7 +151,7 @@ def _broken_replicas(posterior: Any) -> str | None:
 
 
 def _acceptance(posterior: Any) -> str | None:
-    """Of kernels that accept or reject their moves."""
+    """Report rungs that accept too few or too many moves, for adjusted kernels."""
     rates = measured(posterior, "acceptance")
     if rates is None:
         return None
@@ -166,7 +169,7 @@ def _acceptance(posterior: Any) -> str | None:
 
 
 def _heated_target(posterior: Any) -> str | None:
-    """Of kernels that move along noisy gradients."""
+    """Report heating of the cold rung by gradient noise."""
     excess = measured(posterior, "excess_temperature")
     if excess is None or not np.nanmax(excess[:, 0]) > _HEATED:
         return None
@@ -179,7 +182,7 @@ def _heated_target(posterior: Any) -> str | None:
 
 
 def measured(posterior: Any, name: str) -> np.ndarray | None:
-    """Return numbers by (chain, rung) of kernels that have them."""
+    """Return a statistic (chain, rung) of the kernel, None if it has none."""
     values = getattr(posterior, name, None)
     if values is None or np.all(np.isnan(values)):
         return None

@@ -1,13 +1,13 @@
-"""Whether draws and gradients fit together, of runs whose moves follow gradients alone.
+"""Checks whether draws and gradients agree, for runs whose moves only follow gradients.
 
-Moves on mini-batches are neither accepted nor rejected. Two laws tell whether they may be trusted,
-given gradients over all rows at some of the draws:
+Moves on mini-batches are neither accepted nor rejected. Two identities test them, given gradients
+over all rows at some of the draws:
 
-- Between two points the energy changes by the integral of its gradient g. Where the log likelihood
-  jumps, as at a change point written with `where`, it does not: moves do not see the jumps, and all
-  chains agree on another law than the posterior.
-- E[(theta_i - c) g_i] = 1 for every parameter and every c, by parts. With noisy gradients or steps
-  that are too long it is the temperature that the draws really have.
+- Between two points the energy changes by the integral of its gradient g. It does not if the log
+likelihood has jumps, as at a change point written with `where`: moves do not see the jumps, and all
+chains agree on another distribution than the posterior.
+- E[(theta_i - c) g_i] = 1 for every parameter and every c, by partial integration. With noisy
+gradients or steps that are too long, it is the actual temperature of the draws.
 """
 
 from typing import Any
@@ -35,7 +35,8 @@ _FEW_DRAWS, _MOST_COMPONENTS, _MOST_ROWS = 20, 10_000, 1_000_000
 
 def gradient_problem(posterior: Any) -> str | None:
     """Return a sentence about energies that gradients do not explain, or about draws that are
-    hotter or colder than the posterior. None where the target or all its rows are not at hand."""
+    hotter or colder than the posterior; None if there is no such problem, or if the target or its
+    rows are not available."""
     target: Any = getattr(posterior._target, "target", None)
     batches: Any = getattr(posterior._target, "batches", None)
     whole_energy = getattr(target, "whole_energy", None)
@@ -97,7 +98,7 @@ def _steps(leaves: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _spaced(leaves: list[np.ndarray], most: int) -> np.ndarray:
-    """Return evenly spaced draws of all chains, at most so many  (chain, draw, component)."""
+    """Return at most `most` evenly spaced draws of all chains (chain, draw, component)."""
     num_chains, num_draws = leaves[0].shape[:2]
     count = min(most, _MOST_DRAWS) // num_chains
     draw = np.unique(np.linspace(0, num_draws - 1, min(count, num_draws)).astype(int))
@@ -105,7 +106,8 @@ def _spaced(leaves: list[np.ndarray], most: int) -> np.ndarray:
 
 
 def _unexplained(energies: np.ndarray, gradients: np.ndarray, steps: np.ndarray) -> str | None:
-    """A change of energy (step, place) that is not the integral of the gradient along a step."""
+    """Report a change of energy (step, place) that is not the integral of the gradient along a
+    step."""
     slopes = np.sum(gradients * steps[:, None], axis=2)
     rest = energies[:, -1] - energies[:, 0] - slopes @ _WEIGHTS
     rest = rest[np.isfinite(rest)]
@@ -125,13 +127,14 @@ def _unexplained(energies: np.ndarray, gradients: np.ndarray, steps: np.ndarray)
 
 
 def _centres(draws: np.ndarray) -> np.ndarray:
-    """Return for each chain the mean of the others, which its draws did not choose."""
+    """Return for each chain the mean of the other chains, which is independent of its draws."""
     means = draws.mean(axis=1, keepdims=True)
     return (means.sum(axis=0) - means) / (len(means) - 1) if len(means) > 1 else means
 
 
 def _temperature(draws: np.ndarray, gradients: np.ndarray) -> str | None:
-    """E[(theta - c) g] that is not 1, of draws and gradients (chain, draw, component)."""
+    """Report draws with E[(theta - c) g] other than 1; draws and gradients are (chain, draw,
+    component)."""
     own = (draws - _centres(draws)) * gradients
     values = np.concatenate([own.mean(axis=2, keepdims=True), own], axis=2)
     mean, error = mean_and_error(values)

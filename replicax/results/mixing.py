@@ -1,4 +1,4 @@
-"""Checks of the draws: whether chains agree, whether replicas agree, whether draws are enough."""
+"""Checks of the draws: agreement of chains, agreement of replicas, number of effective draws."""
 
 from typing import Any
 
@@ -18,8 +18,8 @@ _FEW_DRAWS = 4  # nothing can be said of fewer
 def checked_components(posterior: Any) -> dict[str, np.ndarray]:
     """Return the components of the parameters that are checked, and the energy.
 
-    All, or evenly spaced ones where that would take long. None of networks: their weights have
-    many equivalent arrangements, between which no chain needs to move.
+    All of them, or evenly spaced ones if there are many. None for networks: their weights have many
+    equivalent arrangements, between which no chain needs to move.
     """
     optimises = not float(posterior.temperatures[:, 0].max()) > 0  # and draws are no sample
     if posterior.metadata.kind == "train" or optimises or posterior.num_draws < _FEW_DRAWS:
@@ -103,8 +103,8 @@ def _few_draws(posterior: Any, components: dict[str, np.ndarray]) -> str | None:
 
 
 def sticky_tail(components: dict[str, np.ndarray]) -> str | None:
-    """Return a sentence about a tail that is entered rarely and left slowly: a narrow place, such
-    as the neck of a funnel, of which the deeper part may not have been visited."""
+    """Return a sentence about a tail that is entered rarely and left slowly: a narrow region, such
+    as the neck of a funnel, whose deeper part may not have been visited."""
     sizes = {}
     for name, values in components.items():
         if name != "energy":
@@ -125,7 +125,7 @@ def sticky_tail(components: dict[str, np.ndarray]) -> str | None:
 
 
 def _largest(values: dict[Any, float]) -> tuple[Any, float]:
-    """Return the name of the largest number and the number; NaN where there is none."""
+    """Return the name of the largest number and the number, NaN if there is none."""
     known = {name: value for name, value in values.items() if not np.isnan(value)}
     if not known:
         return "", float("nan")

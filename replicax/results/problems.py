@@ -17,7 +17,7 @@ _UNKNOWN_BATCHES = ("a function of the step", "an iterable")
 
 
 def find_problems(posterior: Any) -> list[str]:
-    """Return the problems of a run, one sentence each: those first that may be causes."""
+    """Return the problems of a run, one sentence each, possible causes first."""
     checks = (
         _unknown_law,
         _negative_buffer,
@@ -56,7 +56,8 @@ def _unknown_law(posterior: Any) -> str | None:
 
 
 def _has_mini_batches(batches: str) -> bool:
-    """Return whether the batches that `Batches.describe` describes hold less than all the data."""
+    """Return whether the batches that `Batches.describe` describes contain less than all the
+    data."""
     if batches in _UNKNOWN_BATCHES:
         return True
     numbers = [int(word) for word in batches.replace(",", "").split() if word.isdigit()]
@@ -64,7 +65,7 @@ def _has_mini_batches(batches: str) -> bool:
 
 
 def _collapsed_ladder(posterior: Any) -> str | None:
-    """Neighbours that are the same rung, on a ladder whose ends differ."""
+    """Report neighbouring rungs that are equal, on a ladder whose ends differ."""
     distance = _distances(posterior.learning_rates) + _distances(posterior.temperatures)
     num_pairs = distance.shape[1]
     if not exchanges(posterior) or not np.any(distance > 0):
@@ -81,14 +82,14 @@ def _collapsed_ladder(posterior: Any) -> str | None:
 
 
 def _runs(same: np.ndarray) -> str:
-    """Return the rungs that are the same as their neighbours, (pair,), in words."""
+    """Return in words the rungs that equal their neighbours, given as (pair,)."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(int)))
     return ", ".join(f"{first} to {last}" for first, last in edges.reshape(-1, 2))
 
 
 def _distances(values: np.ndarray) -> np.ndarray:
-    """Return the distances of neighbours, (chain, pair), by logarithms; from 0 (no noise) or
-    infinity (the prior alone) to any other value it is 1."""
+    """Return the logarithmic distances of neighbours (chain, pair); the distance of 0 (no noise) or
+    infinity (the prior alone) to any other value is 1."""
     lower, upper = np.asarray(values, float)[:, :-1], np.asarray(values, float)[:, 1:]
     usable = (lower > 0) & (upper > 0) & np.isfinite(lower) & np.isfinite(upper)
     ratio = np.where(usable, upper, 1.0) / np.where(usable, lower, 1.0)

@@ -84,13 +84,13 @@ def machine_use(posterior: Any) -> dict[str, Any]:
 
 
 def render_machine_use(summary: dict[str, Any]) -> str:
-    """Return what `machine_use` gives in words."""
+    """Return the result of `machine_use` in words."""
     time, memory = format_seconds(summary["seconds"]), format_bytes(summary["peak_bytes"])
     return f"{time} on {summary['machine']}, {memory}"
 
 
 def _mean_energies(posterior: Any) -> list[list[float]]:
-    """Return the mean energies after burn-in by chain and rung, as far as histories tell."""
+    """Return the mean energies after burn-in by chain and rung, from the history."""
     energies = kept_energies(posterior)
     return energies.mean(axis=1).tolist() if energies.shape[1] else []
 
@@ -103,7 +103,7 @@ def _by_rung(posterior: Any, name: str) -> list[list[float]] | None:
 def expected_trips(posterior: Any) -> list[float] | None:
     """Return round trips per 1,000 steps by Lemma 1 at the measured swap rates per window.
 
-    None where the lemma does not apply: other schedules, no gate, no alternation of parities.
+    None if the lemma does not apply: other schedules, no gate, no alternation of parities.
     """
     options = posterior.options
     gated = options["swaps"] != "no_gate" and options["alternate"]
@@ -159,7 +159,7 @@ def _run_table(summary: dict[str, Any]) -> Any:
 
 
 def _movement(moved: float) -> str:
-    """Return a movement of the ladder in words: a share, or a factor where it is large."""
+    """Return a movement of the ladder in words: a percentage, or a factor if it is large."""
     return f"{moved:.1%}" if moved < 1 else f"by a factor of {1 + moved:.1f}"
 
 

@@ -1,4 +1,4 @@
-"""The average of networks in PyTorch on labelled data, with the metrics of `rx.predict`."""
+"""The average of PyTorch networks on labelled data, with the metrics of `rx.predict`."""
 
 import copy
 from collections.abc import Iterable
@@ -37,15 +37,15 @@ def average(
 ) -> Averaged:
     """Return the average of networks over a loader of (inputs, labels).
 
-    Networks predict logits (image, class), in `eval` mode and without gradients; one network's are
-    in memory at a time.
+    Networks predict logits (image, class), in `eval` mode and without gradients; only one network's
+    logits are in memory at a time.
 
     Args:
-        models_or_checkpoints: modules; or state dicts, or paths of files that hold them.
-        loader: gives the same (inputs, labels) each time it is gone through: do not shuffle.
-        model: a module that checkpoints are loaded into (a copy of it).
-        weights: of the networks, equal unless given.
-        device: of the inputs; that of each network's parameters unless given.
+        models_or_checkpoints: modules, state dicts, or paths of files with state dicts.
+        loader: yields the same (inputs, labels) in every iteration: do not shuffle.
+        model: a module; checkpoints are loaded into a copy of it.
+        weights: weights of the networks, equal by default.
+        device: device of the inputs, by default that of each network's parameters.
     """
     torch = import_extra("torch", "torch", "rx.torch.average")
     networks = list(models_or_checkpoints)
@@ -96,7 +96,7 @@ def _as_module(torch: Any, network: Any, model: Any, number: int) -> Any:
 def _predict(
     torch: Any, module: Any, loader: Any, device: Any, number: int
 ) -> tuple[np.ndarray, np.ndarray, list[float]]:
-    """Return logits and labels of the whole loader, and a number of each batch of inputs."""
+    """Return logits and labels of the whole loader, and a checksum of each batch of inputs."""
     place = device or next((param.device for param in module.parameters()), "cpu")
     module = module if device is None else module.to(device)
     was_training, logits, labels, seen = module.training, [], [], []

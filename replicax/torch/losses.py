@@ -1,4 +1,4 @@
-"""The losses of a step on the host, in one copy from the device."""
+"""The losses of a step as numbers on the host, in one copy from the device."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def to_host(torch: Any, losses: Any, count: int) -> list[float]:
 
 
 def check_finite(losses: list[float]) -> None:
-    """Raise where a loss is not finite."""
+    """Raise if a loss is not finite."""
     if sum(map(abs, losses)) < _LARGEST:
         return
     for number, loss in enumerate(losses):
@@ -46,7 +46,7 @@ def _are_floats(values: list[Any]) -> bool:
 
 
 def _of_each(torch: Any, losses: list[Any]) -> list[float]:
-    """Return one number for each loss, in one copy for all that are on a device."""
+    """Return one number for each loss, with one copy for all that are on a device."""
     try:
         if all([loss.is_cpu for loss in losses]):  # no program of PyTorch needs to run
             values = [loss.item() for loss in losses]

@@ -1,4 +1,4 @@
-"""The optimizers of replicas: checked, their learning rates read and set in place."""
+"""The optimizers of replicas: checks, and learning rates read and set in place."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ _SAME = 1e-6  # relative difference of factors that rounding explains
 
 
 def check_optimizers(torch: Any, optimizers: Any) -> list[Any]:
-    """Return the optimizers as a list; raise unless each can be the optimizer of one replica."""
+    """Return the optimizers as a list; raise unless each can belong to one replica."""
     if not isinstance(optimizers, Sequence) or not len(optimizers):
         raise ValueError(f"optimizers is {show(optimizers)}; give a list, one for each replica.")
     owner: dict[Any, int] = {}
@@ -46,7 +46,7 @@ def check_optimizers(torch: Any, optimizers: Any) -> list[Any]:
 
 
 def check_langevin(torch: Any, optimizers: Sequence[Any]) -> None:
-    """Raise unless noise in the gradient makes Langevin dynamics of these optimizers."""
+    """Raise unless noise in the gradient gives Langevin dynamics with these optimizers."""
     for number, optimizer in enumerate(optimizers):
         plain = isinstance(optimizer, torch.optim.SGD) and not any(
             group["nesterov"] or group["dampening"] or group["maximize"]
@@ -66,7 +66,7 @@ def params_of(optimizer: Any) -> list[Any]:
 
 
 def common_rate(optimizer: Any, name: str) -> float:
-    """Return the learning rate of all groups; raise where they differ."""
+    """Return the learning rate of all groups; raise if they differ."""
     rates = {float(group["lr"]) for group in optimizer.param_groups}
     if len(rates) > 1:
         raise ValueError(
@@ -78,7 +78,8 @@ def common_rate(optimizer: Any, name: str) -> float:
 
 
 def scheduled_factor(optimizers: Sequence[Any]) -> float:
-    """Return the factor by which LR schedulers have multiplied the rates since they were made."""
+    """Return the factor by which LR schedulers have multiplied the rates since they were
+    created."""
     factors = []
     for number, optimizer in enumerate(optimizers):
         now = common_rate(optimizer, f"optimizers[{number}]")
@@ -99,7 +100,7 @@ class Rates:
         self.factor = 1.0
 
     def changed(self) -> float:
-        """Return the factor by which all rates were multiplied since they were written; raise where
+        """Return the factor by which all rates were multiplied since they were written; raise if
         they were changed in another way."""
         rates = [group["lr"] for one in self._optimizers for group in one.param_groups]
         if rates == self._written and all([x._version == at for x, at in self._versions]):
@@ -129,7 +130,8 @@ class Rates:
 def check_factors(factors: Sequence[float], first: int = 0) -> float:
     """Return the factor that all learning rates were multiplied by; raise unless there is one.
 
-    A factor of one replica is the rate that its optimizer has now by the one that was written.
+    The factor of a replica is the current rate of its optimizer divided by the one that was
+    written.
     """
     factor = factors[0]
     if any(other != factor for other in factors):  # NaN, too
@@ -152,7 +154,7 @@ def check_factors(factors: Sequence[float], first: int = 0) -> float:
 
 
 def reset_memory(torch: Any, optimizer: Any) -> None:
-    """Set all that an optimizer remembers to zero, in place: momentum, averages, counts."""
+    """Set the state of an optimizer to zero, in place: momentum, averages, counts."""
     with torch.no_grad():
         for memory in optimizer.state.values():
             for name, value in memory.items():

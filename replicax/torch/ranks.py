@@ -1,6 +1,6 @@
-"""Replicas spread over the ranks of `torch.distributed`: one gather in a step, one decision.
+"""Replicas distributed over the ranks of `torch.distributed`: one gather per step, one decision.
 
-An error of one rank is told to the others in the same gather, so that none waits for it.
+The same gather tells all ranks about an error of one rank, so that none waits for it.
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ class Gathered(NamedTuple):
 
 
 class Ranks:
-    """The ranks that share the replicas, each with the same number of them or another."""
+    """The ranks that share the replicas; each may have a different number of them."""
 
     def __init__(self, torch: Any, process_group: Any) -> None:
         dist = torch.distributed
@@ -34,8 +34,8 @@ class Ranks:
     def agree(
         self, count: int, options: str, factor: float, error: Exception | None
     ) -> list[float]:
-        """Tell the other ranks how many replicas are here, and return the factors of all; raise on
-        all of them where one failed, or where they disagree."""
+        """Exchange the numbers of replicas with the other ranks, and return the factors of all;
+        raise on all ranks if one failed or if they disagree."""
         if self.size == 1:
             self.counts = np.array([count])
             if error is not None:
@@ -62,7 +62,7 @@ class Ranks:
     def gather(
         self, losses: list[float] | None, step: int, factor: float, error: Exception | None
     ) -> Gathered:
-        """Return the losses of all replicas; raise on all ranks where one failed."""
+        """Return the losses of all replicas; raise on all ranks if one failed."""
         if self.size == 1:
             if error is not None:
                 raise error

@@ -1,4 +1,4 @@
-"""The settings of an exchange of PyTorch models: the options of `rx.sample` that apply."""
+"""The settings of an exchange of PyTorch models, from the options of `rx.sample` that apply."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _LONGEST = 2**31 - 1  # steps; a loop of the user's own does not tell how many i
 
 
 def build_options(num_replicas: int, learning_rate: Any, **choices: Any) -> Options:
-    """Return the options of an exchange of so many replicas."""
+    """Return the options of an exchange of `num_replicas` replicas."""
     if learning_rate is None or isinstance(learning_rate, str):
         raise ValueError(
             f"learning_rate is {show(learning_rate)}; give (cold, hot), or one for each rung."
@@ -32,8 +32,8 @@ def build_options(num_replicas: int, learning_rate: Any, **choices: Any) -> Opti
 
 
 def build_settings(options: Options) -> tuple[Settings, Ladder]:
-    """Return the parts of the algorithm and the ladder; raise for those that need more than the
-    losses of a step."""
+    """Return the parts of the algorithm and the ladder; raise if they need more than the losses of
+    a step."""
     num_replicas = resolve.num_replicas(options)
     schedule = resolve.schedule(options, num_replicas)
     rule = resolve.rule(options, num_replicas, schedule)

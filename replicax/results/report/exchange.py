@@ -21,7 +21,7 @@ _KEY = "Blue is the coldest, orange the hottest."
 
 
 def exchange_section(posterior: Any) -> Section | None:
-    """Return the section about the ladder and the replicas on it; None where they stand still."""
+    """Return the section about the ladder and the replicas on it; None without exchange."""
     if not exchanges(posterior):
         return None
     history, rung_of = posterior.history, posterior.rung_of
@@ -48,7 +48,7 @@ def _paths(posterior: Any, rung_of: np.ndarray, ends: list[list[np.ndarray]]) ->
 
 
 def _ladder(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
-    """Learning rates over time, or temperatures where those form the ladder."""
+    """Return the chart of learning rates over time, or of temperatures if those form the ladder."""
     rates, temperatures = posterior.learning_rates, posterior.temperatures
     tempered = bool(np.all(temperatures > 0)) and bool(np.any(temperatures != temperatures[0, 0]))
     name, end = ("temperature", temperatures) if tempered else ("learning_rate", rates)
@@ -84,7 +84,7 @@ def _ladder(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
 
 
 def _rates(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
-    """How often every pair says yes, over time."""
+    """Return the chart of how often the rule accepts for every pair, over time."""
     options = posterior.options
     steps, rates = verdict_rates(history, options["counted_from"], options["swap_every"])
     if not steps.size:
@@ -112,7 +112,7 @@ def _rates(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
 
 
 def _pair_rates(posterior: Any) -> Chart:
-    """How often every pair says yes and swaps, after burn-in."""
+    """Return the chart of how often the rule accepts and every pair swaps, after burn-in."""
     says, swaps = posterior.verdict_rate, posterior.window_swap_rate
     pairs = np.arange(says.shape[1])
     turn = f"swaps, per window of {posterior.window}" if posterior.window > 1 else "swaps, per turn"
@@ -139,7 +139,8 @@ def _pair_rates(posterior: Any) -> Chart:
 
 
 def _trips(posterior: Any, ends: list[list[np.ndarray]]) -> Chart:
-    """Round trips so far, beside those of Lemma 1 at the measured swap rates."""
+    """Return the chart of round trips so far, with the prediction of Lemma 1 at the measured swap
+    rates."""
     num_steps, counted = posterior.num_steps, posterior.counted_steps
     start = num_steps - counted
     steps = np.unique(np.linspace(start, num_steps, _TRIP_POINTS).astype(int))
@@ -163,7 +164,7 @@ def _trips(posterior: Any, ends: list[list[np.ndarray]]) -> Chart:
 
 
 def _log_axis(values: np.ndarray) -> dict[str, Any]:
-    """Return a logarithmic axis; over a wide range it has marks at powers of ten alone."""
+    """Return a logarithmic axis; over a wide range it has ticks only at powers of ten."""
     known = values[np.isfinite(values) & (values > 0)]
     wide = known.size and known.max() > 30 * known.min()
     return {"type": "log", **({"dtick": 1} if wide else {})}
