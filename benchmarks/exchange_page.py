@@ -13,24 +13,24 @@ from replicax.results import figure_style
 
 TITLE = "Does exchange beat a plain ensemble?"
 ANSWER = """
-**No, not in what we measured.** On CIFAR-100, with networks that start from the same pretrained
-ones, a plain ensemble and DEO⋆ end in a tie at best: exchange makes better single networks, and the
-variety of ten independent ones makes up for it. Averaging more than the coldest rung did not help,
-nor did hotter ladders, higher swap rates, or a ladder from the first epoch on. If all you want is
-the average of ten networks, train an ensemble. Exchange is for posteriors whose modes a chain
-cannot reach alone, and for one good network.
+**No, not in our measurements.** On CIFAR-100, with networks that start from the same pretrained
+ones, DEO⋆ at best ties with a plain ensemble: exchange gives better single networks, but ten
+independent networks are more diverse, which makes up for it. Averaging more than the coldest rung
+did not help, nor did hotter ladders, higher swap rates, or a ladder from the first epoch on. If all
+you want is the average of ten networks, train an ensemble. Exchange is for posteriors whose modes a
+chain cannot reach alone, and for one good network.
 """
 NOTES = """
-All runs average as many networks as there are epochs: of an ensemble all ten every tenth epoch, of
-a ladder one network an epoch, from its K coldest rungs in turn. Settings were compared on training
-images that were held out; the test images were not looked at. What this does not show: longer runs
-(40 epochs after the start networks, where the paper has 500), other networks, and more seeds than
-are given; seeds share the start networks, so that their spread is that of the sampling alone.
+All runs average as many networks as there are epochs: an ensemble all ten every tenth epoch, a
+ladder one network per epoch, from its K coldest rungs in turn. Settings were compared on held-out
+training images; the test images were not used. Not covered: longer runs (40 epochs after the start
+networks, where the paper has 500), other networks, and more seeds. Seeds share the start networks,
+so their spread is that of the sampling alone.
 
-On the test images, with start networks of their own for each of three seeds (30 and 20 epochs),
-DEO⋆ was behind the ensemble by 0.65 ± 0.04 points, a 95 % interval; [Table 2](table2.md) has the
-numbers. Learning rates that fall after a network came to the cold end (`rate_schedule="arrival"`)
-were tried on scikit-learn's digits alone, and made it worse there
+On the test images, with separate start networks for each of three seeds (30 and 20 epochs), DEO⋆
+was behind the ensemble by 0.65 ± 0.04 points, a 95 % interval; [Table 2](table2.md) has the
+numbers. Learning rates that fall after a network arrives at the cold end
+(`rate_schedule="arrival"`) were only tried on scikit-learn's digits, where they made it worse
 ([networks](../networks.md#more-than-the-coldest-rung)).
 """
 
