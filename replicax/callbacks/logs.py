@@ -101,7 +101,8 @@ class _Lines(_Log):
         lines = self._lines()
         if lines and self.step_of(lines[0]) is None:
             raise ValueError(
-                f"path is {path}, a file that rx.callbacks.{caller} did not write; give another."
+                f"path is {path}, a file that rx.callbacks.{caller} did not write; give another "
+                "path."
             )
 
     def _lines(self) -> list[str]:

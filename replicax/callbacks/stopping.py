@@ -56,7 +56,7 @@ class _StopAfter:
     ) -> None:
         if round_trips is effective_size is r_hat is None:
             raise ValueError(
-                "stop_after has no reason to stop; give round_trips, effective_size or r_hat."
+                "stop_after has no condition; give round_trips, effective_size or r_hat."
             )
         if round_trips is not None:
             at_least("round_trips", round_trips, 1)
@@ -127,8 +127,8 @@ def _start(progress: Progress) -> _SoFar:
     optimises = not float(np.max(progress.carry.state.ladder.temperature[:, 0])) > 0
     if metadata.kind == "train" or optimises:
         raise ValueError(
-            "stop_after(effective_size=..., r_hat=...) judges draws of a posterior, and this run "
-            "trains or optimises; stop it by round_trips, or by a function of your own."
+            "stop_after(effective_size=..., r_hat=...) needs draws of a posterior, but this run "
+            "trains or optimises; use round_trips or your own function."
         )
     so_far = _SoFar(metadata)
     if progress.start > 0:

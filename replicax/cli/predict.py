@@ -120,7 +120,7 @@ def _read(path: Path) -> Any:
     try:
         content = np.load(path, allow_pickle=False)
     except (ValueError, EOFError):
-        raise ValueError(f"{path} is no .npy file of numbers; write one with np.save.") from None
+        raise ValueError(f"{path} is not a .npy file of numbers; write one with np.save.") from None
     if not hasattr(content, "files"):
         return content
     if len(content.files) != 1:

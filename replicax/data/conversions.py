@@ -61,7 +61,7 @@ def as_bytes(what: str, images: Any) -> Any:
     raise ValueError(
         f"{what} is {describe(images)}{_range(images)}; give an array of uint8 with axes (image, "
         "height, width, channel), its values 0 to 255. For floats from 0 to 1 that is "
-        "np.round(255 * images).astype(np.uint8); or give images of floating point to "
+        "np.round(255 * images).astype(np.uint8); or pass floating-point images to "
         "rx.classification as a pair (images, labels)."
     )
 

@@ -65,7 +65,9 @@ def read_table(path: Path) -> Table:
         with np.load(path, allow_pickle=False) as content:
             arrays = dict(content)
     except (EOFError, TypeError, ValueError, zipfile.BadZipFile):
-        raise ValueError(f"{path} is no .npz file of numbers; write one with np.savez.") from None
+        raise ValueError(
+            f"{path} is not a .npz file of numbers; write one with np.savez."
+        ) from None
     return as_table(path.name, arrays)
 
 

@@ -69,7 +69,7 @@ def as_sampling_algorithm(
     known = [field.name for field in fields(Options)]
     for name in options:
         if name not in known:
-            raise ValueError(f"{name} is no option of an algorithm.{suggest(name, known)}")
+            raise ValueError(f"{name} is not an option of an algorithm.{suggest(name, known)}")
     choices: dict[str, Any] = {field.name: field.default for field in fields(Options)}
     choices |= {"num_steps": num_steps, **options}
     target, batches = target_and_batches(target_or_energy, None, batch_size, choices["swap_energy"])

@@ -40,7 +40,7 @@ def from_flax(make_model: Callable[[Any], Any], inputs: Any = None) -> Network:
         return from_linen(make_model, inputs)
     if isinstance(make_model, type) and issubclass(make_model, linen.Module):
         raise ValueError(
-            f"make_model is the class {make_model.__name__}; give a Linen module that is made: "
+            f"make_model is the class {make_model.__name__}; give an instance of the Linen module: "
             f"from_flax({make_model.__name__}(...), inputs=...)."
         )
 

@@ -21,8 +21,8 @@ def from_linen(module: Any, inputs: Any) -> Network:
 
     if inputs is None:
         raise ValueError(
-            "A Linen module is initialised by inputs like those that it will see: write "
-            "from_flax(module, inputs=...), an array or a shape, such as (1, 32, 32, 3)."
+            "A Linen module needs example inputs for its initialisation: write from_flax(module, "
+            "inputs=...), an array or a shape, such as (1, 32, 32, 3)."
         )
     example, flags = _example(inputs), _flags(module)
 

@@ -86,8 +86,8 @@ def _read_model(numpyro: Any, model: Callable, args: tuple, kwargs: dict) -> Mod
     subsampled = {name: sizes for name, sizes in plates.items() if sizes[1] not in (None, sizes[0])}
     if len(subsampled) > 1:
         raise ValueError(
-            f"The plates {', '.join(subsampled)} have a subsample_size; one of them can be the "
-            "rows: leave out the others'."
+            f"The plates {', '.join(subsampled)} have a subsample_size, but only one of them can "
+            "be the rows: leave out that of the others."
         )
     if subsampled:
         ((plate, (size, subsample)),) = subsampled.items()

@@ -76,8 +76,8 @@ def check_sites(samples: dict[str, Site], latent: tuple[str, ...]) -> None:
     for name in latent:
         if samples[name].is_discrete:
             raise ValueError(
-                f"The latent site {name!r} is discrete, and sampling moves real numbers: sum over "
-                "its values in the model, as numpyro.distributions.MixtureSameFamily does."
+                f"The latent site {name!r} is discrete, but only continuous sites can be sampled: "
+                "sum over its values in the model, as numpyro.distributions.MixtureSameFamily does."
             )
 
 
@@ -91,13 +91,13 @@ def still_observed(
         samples, _ = read_sites(numpyro, model, args, kwargs)
     except (AttributeError, TypeError) as error:
         raise ValueError(
-            f"The model fails with None in the place of what it observed ({error}): {hint}."
+            f"The model fails with None instead of its observed values ({error}): {hint}."
         ) from error
     seen = [name for name, site in samples.items() if site.is_observed]
     if not set(samples) - set(seen) - set(latent):
         raise ValueError(
-            f"The site {seen[0]!r} observes something else than an argument of the model as it is, "
-            f"and would not be drawn: {hint}."
+            f"The site {seen[0]!r} does not observe an argument of the model directly, so it would "
+            f"not be drawn: {hint}."
         )
     return seen
 

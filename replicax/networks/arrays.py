@@ -30,8 +30,8 @@ def check_pair(name: str, pair: Any, second: str) -> tuple[Any, np.ndarray]:
             raise ValueError(f"{name} holds NaN or infinity: leave those rows out.")
         if leaf is not outcomes and leaf.dtype == jnp.uint8:
             raise ValueError(
-                f"The inputs of {name} are uint8; images of bytes are normalised by an "
-                "rx.data.Dataset. Give one, or inputs of floating point."
+                f"The inputs of {name} are uint8; an rx.data.Dataset normalises such images. Give "
+                "one, or floating-point inputs."
             )
     return inputs, outcomes
 
@@ -50,6 +50,6 @@ def check_like(name: str, inputs: Any, others: Any) -> None:
     shapes = [[leaf.shape[1:] for leaf in jax.tree.leaves(x)] for x in (inputs, others)]
     if shapes[0] != shapes[1]:
         raise ValueError(
-            f"The inputs of {name} have rows of shapes {shapes[0]}, those to train on "
-            f"{shapes[1]}: give the same."
+            f"The inputs of {name} have rows of shapes {shapes[0]}, the training inputs "
+            f"{shapes[1]}: give inputs of the same shapes."
         )

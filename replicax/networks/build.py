@@ -33,8 +33,8 @@ def _warn_of_low_peak(schedule: Any, num_steps: int) -> None:
     peak = max(float(schedule(step)) for step in steps)
     if peak < _LOW_PEAK:
         warnings.warn(
-            f"rate_schedule is at most {peak:.3g} in the {num_steps} steps of this run, and the "
-            "learning rates of all rungs are multiplied by it: write one with the peak 1.0, and "
+            f"rate_schedule is at most {peak:.3g} in the {num_steps} steps of this run, but it is "
+            "a factor of the learning rates: write a schedule with the peak 1.0, and "
             "learning_rate=... for the rates.",
             stacklevel=4,
         )
@@ -86,8 +86,8 @@ def _check_picks(options: TrainOptions, clock: Clock, kernel: Kernel, weights: A
     every = f"tests them every {options.test_every}, " if options.test_every > 1 else ""
     raise ValueError(
         f"burn_in is {options.burn_in} of {options.run_epochs} epochs; the method "
-        f'"{options.method_name}" {every}averages networks {when}, and none would be left to '
-        "average: write a smaller burn_in, or more epochs."
+        f'"{options.method_name}" {every}averages networks {when}, so none would be averaged: '
+        "write a smaller burn_in, or more epochs."
     )
 
 
@@ -96,8 +96,8 @@ def _draw_gaussian(
 ) -> Evaluation:
     if problem.batches.data is None:
         raise ValueError(
-            f'The method "{options.method_name}" takes batch statistics anew from rows in memory, '
-            "and the data are a source: give arrays, or another method."
+            f'The method "{options.method_name}" recomputes batch statistics from rows in memory, '
+            "but the data are a source: give arrays, or another method."
         )
     clock, kernel = options.clock(problem), options.kernel_of(problem)
     return swag_cycles.build(

@@ -62,7 +62,7 @@ def classification(
     elif not isinstance(dataset, Dataset):
         name, (data, tested, num_classes) = "the data", _pairs(dataset, test, num_classes)
     elif test is not None or num_classes is not None:
-        raise ValueError("The dataset has a test and num_classes of its own: leave them out.")
+        raise ValueError("The dataset has its own test and num_classes: leave them out.")
     else:
         dataset = dataset.check()
         name, num_classes = dataset.name, dataset.num_classes
@@ -122,12 +122,12 @@ def _outputs(network: Network, num_classes: int, name: str) -> Callable[..., tup
         with explained("The network", FITS):
             returned = network.apply(params, model_state, images, train)
         if not isinstance(returned, tuple | list) or len(returned) != 2:
-            raise ValueError("network.apply must return (logits, state) of a batch of images.")
+            raise ValueError("network.apply must return (logits, state) for a batch of images.")
         logits, model_state = returned
         if jnp.ndim(logits) != 2 or logits.shape[-1] != num_classes:
             raise ValueError(
                 f"The network has outputs of shape {jnp.shape(logits)} for {len(images)} images; "
-                f"{name} has {num_classes} classes: let it have as many outputs."
+                f"{name} has {num_classes} classes: give it as many outputs."
             )
         return logits, model_state
 
@@ -154,8 +154,8 @@ def _classes_of_source(num_classes: Any) -> int:
     """Return the number of classes of a source; raise if it is not given."""
     if num_classes is None:
         raise ValueError(
-            "num_classes is not given, and the data are a source, whose labels nobody knows before "
-            "they are read: write num_classes=..., the number of classes."
+            "num_classes is missing: the labels of a source are not known before they are read. "
+            "Write num_classes=..., the number of classes."
         )
     at_least("num_classes", num_classes, 1)
     return num_classes
@@ -177,7 +177,7 @@ def _check_batch(num_classes: Any, is_prepared: bool, name: str, batch: Any) -> 
     inputs, labels = batch
     if not is_prepared and any(leaf.dtype == np.uint8 for leaf in jax.tree.leaves(inputs)):
         raise ValueError(
-            f"{name} has inputs of bytes; give a prepare(key, batch) that turns them into numbers "
-            "of floating point, or let the source do so."
+            f"{name} has uint8 inputs; give a prepare(key, batch) that converts them to floating "
+            "point, or let the source do so."
         )
     return inputs, as_labels(f"{name}[1]", labels, num_classes)

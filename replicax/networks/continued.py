@@ -147,8 +147,8 @@ def _check_given(records: FolderRecords, training: dict[str, Any], given: dict[s
         own = CUSTOM in stored.values() if isinstance(stored, dict) else stored == CUSTOM
         if given.get(name) is not None and not own:
             raise ValueError(
-                f"{name} is given, but the run in {records.folder} goes on with what it was "
-                f"started with, which its folder holds: leave out {name}."
+                f"{name} is given, but the run in {records.folder} continues with the one it was "
+                f"started with, which its folder stores: leave out {name}."
             )
 
 
@@ -172,7 +172,7 @@ def _check_fits(records: FolderRecords, problem: Supervised) -> dict[str, Any]:
     """Return the stored options of a training; raise unless the problem fits it."""
     folder, metadata = records.folder, records.metadata
     if metadata.training is None:
-        raise ValueError(f"{folder} was not made by rx.train; rx.resume continues it.")
+        raise ValueError(f"{folder} is not a run of rx.train; continue it with rx.resume.")
     if (problem.unit, problem.num_rows) != (metadata.unit, metadata.num_rows):
         raise ValueError(
             f"{folder} was trained on {metadata.num_rows} rows in the unit {metadata.unit!r}; the "

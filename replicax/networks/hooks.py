@@ -67,7 +67,7 @@ def _numbers(returned: Any, row: dict[str, Any]) -> dict[str, np.ndarray]:
             )
         if name in row or name == "epoch":
             raise ValueError(
-                f"evaluate returned {name}, which the table of epochs has already: write another "
-                "name."
+                f"evaluate returned {name}, which is already in the table of epochs: choose "
+                "another name."
             )
     return numbers

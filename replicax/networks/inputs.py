@@ -28,7 +28,7 @@ def as_inputs(inputs: Any, like: Any = None) -> Any:
         if jax.tree.structure(arrays) != jax.tree.structure(like):
             raise ValueError(
                 f"The inputs are {_structure(arrays)}, and the network takes {_structure(like)}: "
-                "give them as the network was trained."
+                "give inputs like those of the training."
             )
         arrays = jax.tree.map(_like, arrays, like)
     leaves = jax.tree.leaves(arrays)
@@ -86,7 +86,7 @@ def _like(given: np.ndarray, row: Any) -> np.ndarray:
     if jnp.issubdtype(wanted, jnp.floating) and given.dtype == np.uint8:
         raise ValueError(
             f"The inputs are bytes, uint8, and the network was trained on {wanted}: give them as "
-            "in the training, for example images / 255 where those were from 0 to 1."
+            "in the training, for example images / 255 if those were from 0 to 1."
         )
     if jnp.issubdtype(wanted, jnp.floating) and given.dtype.kind in "biuf":
         return given.astype(wanted)

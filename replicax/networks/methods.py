@@ -98,7 +98,8 @@ class Method:
                 )
         if self.draws_gaussian and not self.is_cyclical:
             raise ValueError(
-                'averages is "gaussian", of the end of each cycle: write rate_schedule="cyclical".'
+                'averages is "gaussian", which is fitted to the end of each cycle: write '
+                'rate_schedule="cyclical".'
             )
         if self.draws_gaussian and self.test_every > 1:
             raise ValueError(

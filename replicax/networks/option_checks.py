@@ -26,8 +26,8 @@ def check_moves(options: Any) -> None:
         )
     elif kernel is not None and options.momentum != MOMENTUM:
         raise ValueError(
-            f"momentum is {options.momentum}, and the kernel is an object that has its own: leave "
-            'out the one, or write kernel="momentum".'
+            f"momentum is {options.momentum}, but the kernel is an object with its own momentum: "
+            'leave out one of them, or write kernel="momentum".'
         )
     if options.rate_schedule is not None:
         check_rate_schedule(options.rate_schedule)
@@ -38,8 +38,8 @@ def check_moves(options: Any) -> None:
     if warmup and options.parts.rate_schedule != "cosine":
         raise ValueError(
             f"warmup_epochs is {warmup}, and the rate_schedule is "
-            f'{show(options.parts.rate_schedule)}: only "cosine" has a warm-up. Write that, or a '
-            "function of the step that has one, such as one of optax."
+            f'{show(options.parts.rate_schedule)}: only "cosine" has a warm-up. Write "cosine", or '
+            "a function of the step with a warm-up, such as an optax schedule."
         )
     if options.parts.rate_schedule == "arrival":
         _check_arrival(options)
@@ -54,14 +54,14 @@ def _check_arrival(options: Any) -> None:
     """Raise unless there is a ladder with a cold end, and a time for networks to settle there."""
     if not options.base.has_ladder or not np.ptp(np.asarray(options.rates, float)) > 0:
         raise ValueError(
-            f'rate_schedule is "arrival", at the cold end of learning rates, and the method '
+            'rate_schedule is "arrival", which needs a ladder of learning rates, but the method '
             f'"{options.method_name}" has learning_rate={show(options.rates)}: give (cold, hot), '
             'with a method that has a ladder, such as "deo-star".'
         )
     if not options.settle_epochs:
         raise ValueError(
-            'rate_schedule is "arrival", and settle_epochs is 0: write settle_epochs=..., in which '
-            "the rate falls, and after which a network is averaged."
+            'rate_schedule is "arrival", and settle_epochs is 0: write settle_epochs=..., the '
+            "epochs in which the rate falls before a network is averaged."
         )
 
 
@@ -91,7 +91,7 @@ def check_exchange(options: Any) -> None:
     choose("swap_energy", options.swap_energy, ("batch", "full"))
     if options.swap_energy == "full" and not options.base.tempers_likelihood:
         raise ValueError(
-            f'swap_energy is "full"; the method "{method}" judges swaps on mini-batches: leave it '
+            f'swap_energy is "full"; the method "{method}" decides swaps on mini-batches: leave it '
             'out, or write method="sghmc-pt".'
         )
 
@@ -103,7 +103,7 @@ def check_rates(options: Any) -> None:
         return
     if callable(rate):
         raise ValueError(
-            "learning_rate is a function; give the rate itself, and its change in time as "
+            "learning_rate is a function; give the rate itself, and pass its schedule as "
             "rate_schedule, a function of the step that begins at 1.0, such as "
             "optax.cosine_decay_schedule(1.0, num_steps)."
         )
@@ -136,14 +136,13 @@ def check_temperature(options: Any) -> None:
         choose("temperature", value, ("auto",))
         if not (options.base.tempers_likelihood and options.uses_temperature):
             raise ValueError(
-                'temperature is "auto", which finds a ladder of temperatures by its swaps; the '
-                f'method "{method}" with the rule {show(rule)} does not: give numbers, such as '
-                "(1.0, 2.0)."
+                'temperature is "auto", which adapts temperatures to the swap rates; the method '
+                f'"{method}" with the rule {show(rule)} does not: give numbers, such as (1.0, 2.0).'
             )
         if options.burn_in == 0 or options.adapt is False:
             raise ValueError(
-                'temperature is "auto", which is found in the burn-in: write burn_in=..., a third '
-                "of the epochs, say, without adapt=False; or temperature=(1.0, hot)."
+                'temperature is "auto", which adapts during the burn-in: write burn_in=..., for '
+                "example a third of the epochs, without adapt=False; or temperature=(1.0, hot)."
             )
         return
     if np.ndim(value) and not options.base.has_ladder:
@@ -187,6 +186,6 @@ def check_cold_part(options: Any) -> None:
         )
     if rungs == options.num_replicas and settle:
         raise ValueError(
-            f"average_rungs is {rungs}, which is all rungs, so that no network ever arrives: leave "
-            "out settle_epochs, or write fewer."
+            f"average_rungs is {rungs}, which is all rungs, so no network ever arrives: leave out "
+            "settle_epochs, or average fewer rungs."
         )

@@ -86,8 +86,8 @@ class TrainOptions:
         if self.parts.picks and self.burn_in >= self.run_epochs:
             raise ValueError(
                 f"burn_in is {self.burn_in}, and a network takes {self.run_epochs} epochs "
-                f"(epochs={self.epochs}), so that no "
-                "network would be averaged: write a smaller burn_in, or more epochs."
+                f"(epochs={self.epochs}), so no network would be averaged: write a smaller "
+                "burn_in, or more epochs."
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -169,19 +169,20 @@ class TrainOptions:
         shorter, method = replace(self, epochs=epochs), self.parts
         if method.follows_length:
             raise ValueError(
-                f'The learning rate of a run with rate_schedule="{method.rate_schedule}" follows '
-                "its length: start anew."
+                f'The learning rate of a run with rate_schedule="{method.rate_schedule}" depends '
+                "on its length: start a new run."
             )
         if method.is_cyclical and self.run_cycle_epochs != shorter.run_cycle_epochs:
             raise ValueError(
                 f"The run was made for {shorter.run_epochs} epochs of its network, less than a "
-                f"cycle of {self.cycle_epochs}, and its one cycle was cut to that length: start "
-                f"anew, or train with cycle_epochs={shorter.run_epochs} to add cycles later."
+                f"cycle of {self.cycle_epochs}, and its only cycle was shortened to that length: "
+                f"start a new run, or train with cycle_epochs={shorter.run_epochs} to add cycles "
+                "later."
             )
         if method.picks_all and self.pick_every != shorter.pick_every:
             raise ValueError(
-                f"The networks of a run are averaged every {_PICK_EVERY} epochs, and at the end of "
-                f"a shorter one, such as this of {epochs}: start anew, with at least "
+                f"The networks of a run are averaged every {_PICK_EVERY} epochs, or at the end of "
+                f"a shorter run, such as this one of {epochs}: start a new run, with at least "
                 f"{_PICK_EVERY} epochs."
             )
 
@@ -267,7 +268,7 @@ def _stored_method(data: dict[str, Any]) -> Method:
         return Method(**data)
     except (TypeError, ValueError):
         raise ValueError(
-            "The option method of the run is none of replicax: its run.json is damaged."
+            "The stored method of the run is not a method of replicax: its run.json is damaged."
         ) from None
 
 

@@ -187,7 +187,7 @@ def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
     target = trained.options["target_swap_rate"]
     for axes in (over_time, at_end) if plots.has_target(trained) else ():
         axes.axhline(target, label=f"target {target:g}", **figure_style.DASHED)
-    title = f"How often a pair says yes, {plots.attempt_of(trained)}"
+    title = f"How often the rule accepts, {plots.attempt_of(trained)}"
     figure_style.label(over_time, "epoch", "rate", title)
     _count_epochs(over_time, trained)
     figure_style.legend(over_time)

@@ -48,9 +48,9 @@ class Predictor:
         if found is None or _is_close(found, probe):
             return
         warnings.warn(
-            "The network computes something else than the one that was trained: for the same "
-            f"made-up parameters its outputs are {_shown(found)}, and were {_shown(probe)}. Give "
-            "the network as it was, unless you mean to change it.",
+            "The network differs from the one that was trained: for the same test parameters its "
+            f"outputs are {_shown(found)} and were {_shown(probe)}. Give the original network, "
+            "unless the change is intended.",
             stacklevel=4,
         )
 

@@ -32,7 +32,7 @@ from replicax.run.source_batches import SourceBatches, as_source, is_source
 
 UNITS = ("mean", "total")
 _RANDOM = ("random_bits", "rng_bit_generator", "rng_uniform")  # primitives of JAX
-FITS = "Do the start, the network and the data belong together?"
+FITS = "Do the start, the network and the data fit together?"
 
 
 class Test(NamedTuple):
@@ -156,8 +156,8 @@ def check_problem(problem: Any) -> None:
     """Raise unless this is a `Supervised` problem."""
     if not isinstance(problem, Supervised):
         raise ValueError(
-            f"The problem is {show(problem)}; make one by rx.classification(network, dataset) or "
-            "rx.supervised(loss_fn, data, ...)."
+            f"The problem is {show(problem)}; create one with rx.classification(network, dataset) "
+            "or rx.supervised(loss_fn, data, ...)."
         )
 
 
@@ -229,8 +229,8 @@ def supervised(
             returned = loss_fn(params, model_state, batch, key)
         if not isinstance(returned, tuple | list) or len(returned) != 2:
             raise ValueError(
-                "The loss must return (loss, model_state); with nothing to remember, return the "
-                "model_state that it was given."
+                "The loss must return (loss, model_state); without state, return the model_state "
+                "that was passed."
             )
         loss, model_state = returned
         total = scale * loss

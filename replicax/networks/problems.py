@@ -22,9 +22,9 @@ def checked_first(evaluation: Evaluation) -> Evaluation:
         nll = np.asarray(row.get("nll", 0.0))
         if not has_tested and not np.isfinite(nll).any():
             raise ValueError(
-                f"The predictions of all {nll.size} networks on the test are not finite, though "
-                "their losses were: write a smaller learning_rate; or are the inputs of the test "
-                "not finite, or not prepared like those of the training?"
+                f"The predictions of all {nll.size} networks on the test are not finite, although "
+                "their losses were: write a smaller learning_rate. Are the test inputs finite, and "
+                "prepared like the training inputs?"
             )
         has_tested = True
         return state, row, *more
@@ -40,9 +40,9 @@ def check_apart(problem: Any, options: Any, like: Any) -> None:
     if is_alone or np.any(options.sampler(problem).temperature) or problem.is_random(like):
         return
     raise ValueError(
-        f"The start is one point for all {count} networks of the method "
-        f'"{options.method_name}", which moves them without noise, so that they would stay the '
-        "same: give a function of a key, such as network.init, or rx.per_replica(...)."
+        f'The start is one point for all {count} networks of the method "{options.method_name}", '
+        "which moves them without noise, so they would stay identical: give a function of a key, "
+        "such as network.init, or rx.per_replica(...)."
     )
 
 
@@ -70,16 +70,16 @@ def find_training_problems(trained: Any) -> list[str]:
     if len(nll) and nll.ndim == 2 and not np.isfinite(nll[-1]).all():
         broken = np.flatnonzero(~np.isfinite(nll[-1])).tolist()
         problems.append(
-            f"The networks on rungs {broken} predict nothing finite at the end: write a smaller "
-            "hot end of learning_rate."
+            f"The networks on rungs {broken} have non-finite predictions at the end: write a "
+            "smaller hot end of learning_rate."
         )
     classes = getattr(trained.likelihood, "num_classes", None)
     if len(nll) and nll.ndim == 2 and classes:
         worse = np.flatnonzero(nll[-1] > _WORSE * np.log(classes)) if classes > 1 else np.zeros(0)
         if worse.size:
             problems.append(
-                f"The networks on rungs {worse.tolist()} predict far worse than one that guesses, "
-                f"with an NLL of {np.max(nll[-1][worse]):.3g} on the test instead of "
+                f"The networks on rungs {worse.tolist()} predict far worse than chance, with an "
+                f"NLL of {np.max(nll[-1][worse]):.3g} on the test instead of "
                 f"{np.log(classes):.3g}: write a smaller "
                 f"{'learning_rate' if 0 in worse else 'hot end of learning_rate'}."
             )

@@ -80,7 +80,7 @@ class _Noise:
             return params
         if not isinstance(params, dict) or set(params) != {"network", "log_noise"}:
             raise ValueError(
-                'With noise="learned" the params have the noise beside the network: start from '
+                'With noise="learned" the params include the noise: start from '
                 "problem.start(network.init)."
             )
         return params["network"]
@@ -233,7 +233,7 @@ def _with_state(apply: Callable) -> Callable[[Any, Any, Any, bool], tuple[Any, A
     def checked(params: Any, model_state: Any, inputs: Any, train: bool) -> tuple[Any, Any]:
         returned = apply(params, model_state, inputs, train)
         if not isinstance(returned, tuple | list) or len(returned) != 2:
-            raise ValueError("network.apply must return (outputs, state) of a batch of rows.")
+            raise ValueError("network.apply must return (outputs, state) for a batch of rows.")
         return returned[0], returned[1]
 
     return checked

@@ -133,7 +133,7 @@ def _coverage(trained: Trained) -> list[Chart]:
                            showlegend=False)  # fmt: skip
     error = trained.metrics().calibration_error
     words = f"Targets in central intervals by their level; the calibration error is {error:.3f}"
-    words_of_places = f"Where {below.size:,} targets lie in their predictive distributions"
+    words_of_places = f"Positions of {below.size:,} targets in their predictive distributions"
     return [
         Chart("coverage", "Coverage", words, {"": diagram}, Table(("level", "targets"), rows),
               f"{words}."),
@@ -163,7 +163,7 @@ def _reliability(trained: Trained) -> list[Chart]:
     counts = charts.figure([charts.bars(middle, bins.count, blue, width=width)], "confidence",
                            "images", xaxis=axis, showlegend=False)  # fmt: skip
     words = f"Accuracy by confidence; the expected calibration error is {error:.3f}"
-    words_of_counts = f"How many of {bins.count.sum():,} images have which confidence"
+    words_of_counts = f"How many of {bins.count.sum():,} images have each confidence"
     return [
         Chart("reliability", "Reliability", words, {"": diagram}, Table(head, rows), f"{words}."),
         Chart("counts", "Images by confidence", words_of_counts, {"": counts}),
@@ -196,7 +196,7 @@ def _uncertain(trained: Trained, images: Any) -> Section | None:
             f"({np.exp(log_probs[image, top]):.0%}, {is_right}), entropy {entropies[image]:.2f}"
         )
         pictures.append(Picture(pixels[image], caption))
-    words = "Test images of the largest predictive entropy, in nats, the most uncertain first."
+    words = "Test images with the largest predictive entropy, in nats, the most uncertain first."
     return Section("uncertain", "Most uncertain images", [words, pictures])
 
 

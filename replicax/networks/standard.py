@@ -43,8 +43,8 @@ def moments_of_source(standardise: Any, test: Any) -> tuple[np.ndarray, np.ndarr
     """Return mean and standard deviation for a source, whose targets are not known yet."""
     if standardise is True:
         raise ValueError(
-            "standardise is True, and the data are a source, whose targets nobody knows before "
-            "they are read: write standardise=(mean, sd) of the targets, or False."
+            "standardise is True, but the targets of a source are not known before they are read: "
+            "write standardise=(mean, sd) of the targets, or False."
         )
     if standardise is not False:
         return _given_moments(standardise)

@@ -140,7 +140,7 @@ def _exchange_line(exchange: dict[str, Any]) -> str:
     end = f"temperatures up to {heats[-1]:.3g}" if heats else f"buffer {exchange['buffer']:.3g}"
     return (
         f"Window {exchange['window']}, round trips {exchange['round_trips']} "
-        f"({exchange['round_trips_per_100_epochs']:.1f} per 100 epochs), pairs agree in "
+        f"({exchange['round_trips_per_100_epochs']:.1f} per 100 epochs), rule accepts in "
         f"{100 * min(rates):.2g} to {100 * max(rates):.2g} % of {turns}, {end}"
     )
 

@@ -71,8 +71,8 @@ def collect(moments: Moments, params: Any) -> Moments:
     shapes = [[jnp.shape(leaf) for leaf in jax.tree.leaves(x)] for x in (moments.mean, params)]
     if shapes[0] != shapes[1]:
         raise ValueError(
-            "The parameters have other shapes than those that the moments were started with: "
-            "start with the parameters of one network, and use jax.vmap for several."
+            "The parameters have other shapes than the moments: start with the parameters of one "
+            "network, and use jax.vmap for several."
         )
     gain = 1 / (moments.count + 1)
 
@@ -106,7 +106,7 @@ def draw(moments: Moments, key: Array, scale: float | Array = 1.0) -> Any:
     """
     if is_concrete(moments.count) and not bool(jnp.all(moments.count > 0)):
         raise ValueError(
-            "The moments are of no networks: rx.swag.collect at least one before drawing."
+            "The moments are empty: call rx.swag.collect at least once before drawing."
         )
     rank = _rank(moments)
     num_deviations = jnp.minimum(moments.count, rank)
@@ -179,7 +179,7 @@ def _first_of(batches: Array | Iterable[Array]) -> tuple[Array, Array | Iterable
         batches = iter(batches)
         for first in batches:
             return first, itertools.chain([first], batches)
-    raise ValueError("There are no batches to take statistics of: give at least one.")
+    raise ValueError("There are no batches for the statistics: give at least one.")
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -29,7 +29,7 @@ def tempered(problem: Supervised) -> Supervised:
     prior, energy = target.prior, target.energy
     if prior is None:
         raise ValueError(
-            "The likelihood alone is tempered, and the problem has no prior apart from it: give "
+            "Only the likelihood is tempered, but the problem has no separate prior: pass "
             "weight_decay=... to rx.supervised or rx.classification, and no prior_in_energy."
         )
 
@@ -56,14 +56,13 @@ def check_posterior(problem: Supervised, like: Any, name: str) -> None:
     if floating:
         raise ValueError(
             f'The method "{name}" samples the posterior of the parameters, and this network has a '
-            "model state, such as batch statistics, on which its loss depends: take one without, "
-            'such as rx.nn.resnet(20, norm="frn").'
+            "model state, such as batch statistics, on which its loss depends: use a network "
+            'without, such as rx.nn.resnet(20, norm="frn").'
         )
     if problem.is_random(like):
         raise ValueError(
             f'The method "{name}" samples the posterior of the parameters, and this loss draws '
-            "random numbers, as dropout does: take a network without, such as one with a dropout "
-            "of 0."
+            "random numbers, as dropout does: use a network without, or a dropout rate of 0."
         )
     batches = problem.batches
     if not isinstance(batches, EpochBatches) or batches.prepare is None:
@@ -73,9 +72,9 @@ def check_posterior(problem: Supervised, like: Any, name: str) -> None:
     leaves = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     if any(not np.array_equal(a, b) for a, b in leaves):
         raise ValueError(
-            f'The method "{name}" samples the posterior of the data, and these are augmented at '
-            "random, which makes another likelihood: write augment=False, or a prepare that does "
-            "not depend on its key."
+            f'The method "{name}" samples the posterior given the data, but random augmentation '
+            "changes the likelihood: write augment=False, or a prepare that does not depend on its "
+            "key."
         )
 
 

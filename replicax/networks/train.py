@@ -230,7 +230,7 @@ def _check_call(problem: Any, start: Any, note: Any) -> None:
         raise ValueError("The start is a problem: write rx.train(problem, start, ...).")
     check_problem(problem)
     if isinstance(start, Network):
-        raise ValueError("The start is a network; give its networks by network.init, a function.")
+        raise ValueError("The start is a network; give the function network.init.")
     if isinstance(start, str | Path):
         check_folder("start", start)
     try:

@@ -82,7 +82,7 @@ class Trained(Posterior):
     def _judged(self) -> Likelihood:
         if self.likelihood is None:
             raise ValueError(
-                "The problem had no test, so that networks were not judged: write test=..., or "
+                "The problem had no test, so networks were not evaluated: write test=..., or "
                 "predict with trained.predict(inputs)."
             )
         return self.likelihood
@@ -144,9 +144,8 @@ class Trained(Posterior):
         """The averaged networks that were kept: evenly spaced, none from before `burn_in`."""
         if self._like is None and self.metadata.params["structure"] is None:
             raise ValueError(
-                f"The params of the run in {self.run_dir} have containers of their own kind, which "
-                "a folder cannot hold: train with params and model_state of dicts, lists and "
-                "tuples."
+                f"The params of the run in {self.run_dir} have custom containers, which a folder "
+                "cannot store: train with params and model_state of dicts, lists and tuples."
             )
         networks = kept.read(self._records, self._like)
         if networks is None:
@@ -166,12 +165,12 @@ class Trained(Posterior):
     def _why_none_averaged(self) -> str:
         if not self.train_options.parts.picks:
             return (
-                f'The method "{self.method}" averages no networks, so that there are none to '
-                "predict with: start another run from this one."
+                f'The method "{self.method}" averages no networks, so there are none to predict '
+                "with: start another run from this one."
             )
         return (
-            "No network has joined the average yet, so that there is none to predict with: train "
-            "for more epochs than burn_in, and for a whole cycle where the method has cycles."
+            "No network has been averaged yet, so there is none to predict with: train for more "
+            "epochs than burn_in, and for a whole cycle if the method has cycles."
         )
 
     def predict(
@@ -205,7 +204,7 @@ class Trained(Posterior):
         known = self._named_network if self._target is None else self._target
         if known is None:
             raise ValueError(
-                "A run folder does not hold the function of its network: open it with "
+                "A run folder does not store the function of its network: open it with "
                 "rx.load(folder, network), or write trained.predict(inputs, problem=network)."
             )
         return self._predictor_of(known)
@@ -222,8 +221,8 @@ class Trained(Posterior):
         check_problem(problem)
         if problem.predictor is None:
             raise ValueError(
-                "The problem is a loss, which does not say what networks predict: write "
-                "rx.supervised(..., logits=...), a function logits(params, model_state, inputs)."
+                "The problem is a loss without predictions: write rx.supervised(..., logits=...), "
+                "a function logits(params, model_state, inputs)."
             )
         return problem.predictor
 
@@ -242,8 +241,8 @@ class Trained(Posterior):
 
         if self.predicts is None:
             raise ValueError(
-                "The folder does not say how its networks predict, because its problem is a loss "
-                "or it is of an earlier version: give the problem instead of the network."
+                "The folder does not store how its networks predict, because its problem is a loss "
+                "or it comes from an earlier version: give the problem instead of the network."
             )
         return predictor_of(self.predicts, network)
 

@@ -17,8 +17,8 @@ _RESTARTED = 0.01  # of steps
 _LOW_ACCEPTANCE, _HIGH_ACCEPTANCE = 0.2, 0.98
 _HEATED = 0.1  # above the temperature of the coldest rung
 _FALLS = (
-    "The energy falls through the whole run (from {:.3g} to {:.3g}), as if without bound: is it "
-    "minus the log density, with the right sign? If it is, burn_in is too short."
+    "The energy falls through the whole run (from {:.3g} to {:.3g}), as if it had no lower bound: "
+    "is it minus the log density, with the right sign? If so, burn_in is too short."
 )
 
 
@@ -83,7 +83,7 @@ def _runaway_rung(posterior: Any) -> str | None:
         return None
     return (
         "The hottest rung runs away: its energy rises through the whole run, and its tempered "
-        "density may have no finite mass. Temper the likelihood alone, with "
+        "density may have no finite mass. Temper only the likelihood, with "
         "rx.bayesian(log_likelihood, log_prior, data), or lower the highest temperature (or "
         "learning rate)."
     )
@@ -106,8 +106,8 @@ def _colder_rungs(posterior: Any) -> str | None:
     return (
         f"Rung {rung} has a lower mean energy than the target's rung 0, by {drop[rung]:.3g}: it is "
         "colder, and exchange makes the draws too narrow. SGD without noise does this at small "
-        "learning rates, and energies of the mini-batch that moved the replicas show it. Give "
-        'all rungs noise: temperature=(1, hot) with rule="bias_corrected" (exact energies: '
+        "learning rates; energies on the mini-batch that moved the replicas have the same effect. "
+        'Give all rungs noise: temperature=(1, hot) with rule="bias_corrected" (exact energies: '
         'rule="metropolis", window=1), or use rx.bayesian.'
     )
 
@@ -139,8 +139,7 @@ def _broken_replicas(posterior: Any) -> str | None:
         return None
     remedy = (
         "Lower the highest temperature or all learning rates, make the energy finite far out (a "
-        "prior; logarithms of positive parameters), or temper the likelihood alone with "
-        "rx.bayesian."
+        "prior; logarithms of positive parameters), or temper only the likelihood with rx.bayesian."
     )
     if posterior.metadata.kind == "train":
         remedy = "Write a smaller hot end of learning_rate, or clip_norm=1.0."
@@ -163,8 +162,8 @@ def _acceptance(posterior: Any) -> str | None:
     else:
         return None
     return (
-        f"Rung {rung} accepts {rate:.0%} of its moves: its step is {step}. A longer burn_in lets "
-        "the step size adapt, where it does; where learning_rate is a number, change it."
+        f"Rung {rung} accepts {rate:.0%} of its moves: its step is {step}. If the step size "
+        "adapts, write a longer burn_in; if learning_rate is a number, change it."
     )
 
 
@@ -174,7 +173,8 @@ def _heated_target(posterior: Any) -> str | None:
     if excess is None or not np.nanmax(excess[:, 0]) > _HEATED:
         return None
     tuned = posterior.options["learning_rate"] == "auto"
-    other = "or none, with which moves are adjusted" if tuned else 'or learning_rate="auto"'
+    exact = "or none, so that moves are accepted or rejected"
+    other = exact if tuned else 'or learning_rate="auto"'
     return (
         f"Gradient noise heats the cold rung by {np.nanmax(excess[:, 0]):.0%}, and the draws are "
         f"too wide: write a larger batch_size, {other}."

@@ -24,12 +24,12 @@ def evidence_of(posterior: Any) -> Evidence:
     resolved, temperatures = posterior.metadata.resolved, posterior.temperatures
     if not resolved["tempers_likelihood"]:
         raise ValueError(
-            "The evidence needs prior and likelihood apart: sample an rx.bayesian posterior."
+            "The evidence needs separate prior and likelihood: sample an rx.bayesian posterior."
         )
     if not resolved["adjusted"]:
         raise ValueError(
             "The evidence needs exact energies: give rx.bayesian all rows as arrays and no "
-            "batch_size, so that moves are adjusted."
+            "batch_size, so that moves are accepted or rejected."
         )
     if not np.all(np.isinf(temperatures[:, -1])):
         raise ValueError(
@@ -49,8 +49,8 @@ def log_evidence(energies: np.ndarray, temperatures: np.ndarray) -> Evidence:
     per_chain = max(2, -(-_BLOCKS // num_chains))
     if num_draws < 10 * per_chain:
         raise ValueError(
-            f"There are {num_draws} draws per chain, too few for an evidence with a standard "
-            f"error: at least {10 * per_chain} are needed."
+            f"There are {num_draws} draws per chain, too few for the standard error of the "
+            f"evidence: at least {10 * per_chain} are needed."
         )
     values, blocks = [], []
     for chain in range(num_chains):

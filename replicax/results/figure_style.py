@@ -38,7 +38,7 @@ def figure_folder(out: str | Path) -> Path:
     """Return the folder `out`, which need not exist; raise if it cannot be a folder."""
     folder = check_folder("out", out)
     if any(place.is_file() for place in (folder, *folder.parents)):
-        raise ValueError(f"{out} is or lies below a file; out must be a folder.")
+        raise ValueError(f"{out} is a file, or inside a file; out must be a folder.")
     return folder
 
 

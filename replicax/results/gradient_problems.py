@@ -119,10 +119,9 @@ def _unexplained(energies: np.ndarray, gradients: np.ndarray, steps: np.ndarray)
         return None
     return (
         f"The energy changes by {size:.2g} where its gradient says otherwise: the log likelihood "
-        "has jumps (where, floor, an index) or a gradient that is not its own, and moves on "
-        "mini-batches follow the gradient alone. Leave out batch_size, and moves are accepted or "
-        "rejected by the energy, or write the model without jumps (sum over the place of a change "
-        "point)."
+        "has jumps (where, floor, an index) or a wrong gradient, and moves on mini-batches only "
+        "follow the gradient. Leave out batch_size, so that moves are accepted or rejected by the "
+        "energy, or write the model without jumps (sum over the position of a change point)."
     )
 
 
@@ -149,7 +148,7 @@ def _temperature(draws: np.ndarray, gradients: np.ndarray) -> str | None:
     worst = int(np.argmax(np.where(beyond, np.abs(excess) / bounds, 0.0)))
     kind, of = ("hot", "wide") if excess[worst] > 0 else ("cold", "narrow")
     return (
-        f"The draws are too {kind}: by gradients over all rows their temperature is "
+        f"The draws are too {kind}: according to gradients over all rows, their temperature is "
         f"{mean[worst]:.2f} and not 1, and they are too {of}. Write a smaller learning_rate, a "
         "larger batch_size, or none: moves are then accepted or rejected by the energy."
     )

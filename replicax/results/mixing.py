@@ -73,7 +73,7 @@ def _no_round_trip(posterior: Any, rhats: dict[str, float]) -> str | None:
     fine = f"R-hat looks fine ({worst:.3f}), but chain" if rhats else "Chain"
     return (
         f"{fine} {chains[0]} made no round trip: nothing from the hottest rung reached the target, "
-        "and modes may be missing. Run longer, or see the swap rates for a pair that blocks."
+        "and modes may be missing. Run longer, or look for a pair that hardly ever swaps."
     )
 
 
@@ -83,7 +83,7 @@ def _chains_differ(posterior: Any, rhats: dict[str, float]) -> str | None:
         return None
     return (
         f"R-hat over chains is {worst:.3f} for {name} (above {RHAT_GOOD}): the chains do not agree "
-        "yet. Run longer, with a longer burn_in where they started far apart."
+        "yet. Run longer, with a longer burn_in if they started far apart."
     )
 
 
@@ -119,8 +119,8 @@ def sticky_tail(components: dict[str, np.ndarray]) -> str | None:
     return (
         f"The {side} tail of {name} has an effective size of {size:.0f} per chain, the other one "
         f"{other:.0f}: draws enter it rarely and leave it slowly, as with the neck of a funnel, "
-        "and it may reach farther. Write the model in parameters of one scale (of a hierarchy, "
-        "the non-centred ones), or run much longer."
+        "and it may reach farther. Write the model in parameters of one scale (for a hierarchy, "
+        "non-centred ones), or run much longer."
     )
 
 

@@ -40,7 +40,7 @@ class Outputs:
         if self.options["energy_at"] == "before" and not self.metadata.resolved["track_best"]:
             raise ValueError(
                 'With energy_at="before" the energy of a draw is that of the point before its '
-                "move, so the draws do not tell the best point: sample with track_best=True."
+                "move, so the best point is not known from the draws: sample with track_best=True."
             )
         if self.metadata.resolved["track_best"]:
             leaves = [self._final(f"best.{i:06d}") for i in range(len(names))]
@@ -132,7 +132,7 @@ class Outputs:
         if predict is None:
             raise ValueError(
                 "predictive needs a model that can draw its data: a run of "
-                "rx.interop.from_numpyro; after rx.load give it, rx.load(folder, target)."
+                "rx.interop.from_numpyro. To load such a run, write rx.load(folder, target)."
             )
         return predict(self.draws, seed, args, kwargs)
 
@@ -141,8 +141,8 @@ class Outputs:
         posteriors, directly after the run or from `rx.load(folder, target)`."""
         if not hasattr(self._target, "pointwise"):
             raise ValueError(
-                "log_likelihood needs an rx.bayesian posterior, which has rows; after rx.load give "
-                "it, rx.load(folder, target)."
+                "log_likelihood needs an rx.bayesian posterior, which has rows. To load such a "
+                "run, write rx.load(folder, target)."
             )
         tree = pytrees.rebuild(self.metadata.params, self._leaves(0), self._like)
         return self._target.pointwise(tree)

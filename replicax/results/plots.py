@@ -191,10 +191,10 @@ def _plot_rates(posterior: "Posterior", history: History) -> "Figure":
             axes.axhline(target, label=f"target {target:g}", **figure_style.DASHED)
     mean = f", mean of {posterior.num_chains} chains" if posterior.num_chains > 1 else ""
     per = attempt_of(posterior)
-    figure_style.label(over_time, "step", "rate", f"How often a pair says yes, {per}{mean}")
+    figure_style.label(over_time, "step", "rate", f"How often the rule accepts, {per}{mean}")
     over_time.set_xlim(0, posterior.num_steps)
     over_time.set_ylim(0, 1.03)
-    figure_style.scatter(at_end, posterior.verdict_rate, "o", f"says yes, {per}")
+    figure_style.scatter(at_end, posterior.verdict_rate, "o", f"rule accepts, {per}")
     turn = f"swaps, per window of {window} steps" if window > 1 else "swaps, per turn"
     figure_style.scatter(at_end, posterior.window_swap_rate, "d", turn, hollow=True)
     figure_style.label(at_end, "pair (0 = coldest)", "", f"After burn-in{_all_chains(posterior)}")

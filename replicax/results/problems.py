@@ -46,7 +46,7 @@ def _unknown_law(posterior: Any) -> str | None:
         return (
             "It is not known that the deterministic rule samples the posterior, and its draws can "
             'be too narrow. To sample it, write temperature=(1, hot) with rule="metropolis", or '
-            'with "bias_corrected" where energies are noisy.'
+            'with "bias_corrected" for noisy energies.'
         )
     return (
         "With mini-batches it is not known that the deterministic rule samples the posterior: for "
@@ -76,8 +76,8 @@ def _collapsed_ladder(posterior: Any) -> str | None:
         return None
     return (
         f"The ladder has collapsed: rungs {_runs(same[chain])} of chain {chain} have nearly the "
-        "same learning rate and temperature. Write adapt=False to keep the ladder that you give, "
-        "or other ends or a smaller target_swap_rate, with which all pairs can reach the same rate."
+        "same learning rate and temperature. Write adapt=False to keep your ladder, or choose "
+        "other ends or a smaller target_swap_rate, so that all pairs can reach the same rate."
     )
 
 
@@ -111,9 +111,9 @@ def _window_bias(posterior: Any) -> str | None:
     if not exact or options["window"] == 1 or options["swaps"] == "no_gate":
         return None
     return (
-        f'The rule "{options["rule"]}" is exact for window=1 only: at most one swap in a window '
-        f"of {options['window']} steps favours what hot rungs send. Write window=1, or correct "
-        "for it with rule=rx.swap.window_corrected(...)."
+        f'The rule "{options["rule"]}" is exact for window=1 only: at most one swap in a window of '
+        f"{options['window']} steps favours states from hot rungs. Write window=1, or correct for "
+        "it with rule=rx.swap.window_corrected(...)."
     )
 
 
@@ -122,8 +122,8 @@ def _noisy_metropolis(posterior: Any) -> str | None:
     if posterior.options["rule"] != "metropolis" or batches not in _UNKNOWN_BATCHES:
         return None
     return (
-        f'The rule "metropolis" takes energies as exact, and the batches are {batches}: unless '
-        "each holds all the data, the draws are too wide. Pass arrays with batch_size and "
+        f'The rule "metropolis" assumes exact energies, and the batches are {batches}: unless each '
+        "contains all the data, the draws are too wide. Pass arrays with batch_size and "
         'rule="bias_corrected".'
     )
 

@@ -149,7 +149,7 @@ def _run_table(summary: dict[str, Any]) -> Any:
     if expected:
         table.add_row("  Lemma 1 at the measured swap rates", _join(expected))
     if summary["replicas_advised"] is not None:
-        table.add_row("replicas that would do, by the barrier", str(summary["replicas_advised"]))
+        table.add_row("replicas recommended by the barrier", str(summary["replicas_advised"]))
     table.add_row("buffer", _join(summary["buffer"]))
     table.add_row("ladder moved while draws were kept", _movement(summary["ladder_moved"]))
     table.add_row("R-hat over replicas, largest", _over_replicas(summary))
@@ -168,8 +168,12 @@ def _over_replicas(summary: dict[str, Any]) -> str:
     known = [rhat for rhat in rhats if not np.isnan(rhat)]
     if not known:
         exchanges = summary["num_replicas"] > 1 and summary["schedule"] != "none"
-        return "replicas came down too rarely to tell" if rhats and exchanges else "-"
-    blind = "; all started at one point: modes that none has seen do not show"
+        return (
+            ("not known: replicas reached the coldest rung too rarely")
+            if rhats and exchanges
+            else "-"
+        )
+    blind = "; all started at one point, so unseen modes are not detected"
     return f"{max(known):.3f}{blind if summary['one_start'] else ''}"
 
 
@@ -182,7 +186,7 @@ def _ladder_table(summary: dict[str, Any]) -> Any:
         "excess temperature": summary["excess_temperature"],
     }
     more = {name: values[0] for name, values in more.items() if values}
-    heads = ("rung", "learning rate", "temperature", "says yes", "swaps in a window", *more)
+    heads = ("rung", "learning rate", "temperature", "rule accepts", "swaps in a window", *more)
     title = "The ladder (first chain; rates of the pair with the next rung)"
     table = Table(*heads, title=title, title_justify="left")
     for rung, rate in enumerate(summary["learning_rates"][0]):

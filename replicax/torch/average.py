@@ -63,8 +63,8 @@ def average(
             total, labels, seen = Average.empty(*logits.shape), its_labels, its_inputs
         elif its_inputs != seen or not np.array_equal(its_labels, labels):
             raise ValueError(
-                "The loader gave other inputs or labels to the second network than to the first: "
-                "write shuffle=False, and no random augmentation."
+                "The loader yielded other inputs or labels for the second network than for the "
+                "first: write shuffle=False, and no random augmentation."
             )
         total = predict.add(total, logits, shares[number])
     assert total is not None
@@ -77,8 +77,8 @@ def _as_module(torch: Any, network: Any, model: Any, number: int) -> Any:
         return network
     if not isinstance(model, torch.nn.Module):
         raise ValueError(
-            f"models_or_checkpoints[{number}] is {show(network)}, no module; for state dicts and "
-            "their files give a module to load them into: average(..., model=...)."
+            f"models_or_checkpoints[{number}] is {show(network)}, not a module; to load state "
+            "dicts or their files, give a module: average(..., model=...)."
         )
     if not isinstance(network, dict):
         network = torch.load(network, map_location="cpu", weights_only=True)
@@ -105,7 +105,7 @@ def _predict(
         with torch.inference_mode():
             for batch in loader:
                 if not isinstance(batch, tuple | list) or len(batch) != 2:
-                    raise ValueError("The loader must give pairs (inputs, labels).")
+                    raise ValueError("The loader must yield pairs (inputs, labels).")
                 inputs = batch[0].to(place)
                 predicted = module(inputs)
                 if predicted.ndim != 2 or len(predicted) != len(batch[1]):

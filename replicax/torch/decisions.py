@@ -123,7 +123,7 @@ def _find_cpu() -> Any:
         return jax.local_devices(backend="cpu")[0]
     except RuntimeError as error:
         raise RuntimeError(
-            f"The exchange decides on the CPU, which JAX was told not to use ({error}): write "
+            f"The exchange runs on the CPU, which JAX is configured not to use ({error}): write "
             "JAX_PLATFORMS=cuda,cpu, or leave JAX_PLATFORMS out."
         ) from None
 

@@ -26,7 +26,7 @@ def lightning_callback(learning_rate: Any, *, losses: str = "losses", **options:
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
             if pl_module.automatic_optimization:
                 raise ValueError(
-                    "Several optimizers need training by hand: write automatic_optimization = "
+                    "Several optimizers need manual optimization: write automatic_optimization = "
                     "False in the LightningModule, and step the optimizers in training_step."
                 )
             self.exchange = Exchange(trainer.optimizers, learning_rate, **options)

@@ -36,8 +36,8 @@ def check_finite(losses: list[float]) -> None:
         if not abs(loss) < _LARGEST:
             raise ValueError(
                 f"losses[{number}] is {loss}: that model has diverged, or its batch is broken. "
-                "Lower the hot learning rate, or load an earlier checkpoint; "
-                'on_nonfinite="ignore" goes on, and a loss that is not finite never swaps.'
+                "Lower the hot learning rate, or load an earlier checkpoint; with "
+                'on_nonfinite="ignore" training continues, and such a model does not swap.'
             )
 
 

@@ -21,8 +21,8 @@ def check_optimizers(torch: Any, optimizers: Any) -> list[Any]:
             raise ValueError(f"{name} is {show(optimizer)}; give an optimizer of torch.optim.")
         if isinstance(optimizer, torch.optim.LBFGS | torch.optim.Rprop):
             raise ValueError(
-                f"{name} is {type(optimizer).__name__}, which chooses the length of its steps "
-                "itself, so that a rung has no learning rate to give it: use SGD or Adam."
+                f"{name} is {type(optimizer).__name__}, which chooses its own step lengths, so a "
+                "rung cannot set its learning rate: use SGD or Adam."
             )
         common_rate(optimizer, name)
         for rate in (group["lr"] for group in optimizer.param_groups):
@@ -33,14 +33,14 @@ def check_optimizers(torch: Any, optimizers: Any) -> list[Any]:
             first = owner.setdefault(("lr", rate.data_ptr()), number)
             if first != number:
                 raise ValueError(
-                    f"{name} and optimizers[{first}] have one tensor as lr, which can hold the "
-                    "rate of one rung alone: give each its own torch.tensor(...)."
+                    f"{name} and optimizers[{first}] share one tensor as lr, which can only hold "
+                    "the rate of one rung: give each its own torch.tensor(...)."
                 )
         for param in params_of(optimizer):
             if owner.setdefault(id(param), number) != number:
                 raise ValueError(
-                    f"{name} and optimizers[{owner[id(param)]}] have a parameter in common; "
-                    "replicas are models of their own, each with its own optimizer."
+                    f"{name} and optimizers[{owner[id(param)]}] share a parameter; replicas must "
+                    "be separate models, each with its own optimizer."
                 )
     return list(optimizers)
 
@@ -71,7 +71,7 @@ def common_rate(optimizer: Any, name: str) -> float:
     if len(rates) > 1:
         raise ValueError(
             f"The parameter groups of {name} have the learning rates {sorted(rates)}; a rung has "
-            'one for all parameters: give all groups the same, those added later "lr": '
+            'one rate for all parameters: give all groups the same, and groups added later "lr": '
             'optimizer.param_groups[0]["lr"].'
         )
     return rates.pop()
@@ -147,8 +147,8 @@ def check_factors(factors: Sequence[float], first: int = 0) -> float:
             )
     if not 0 < factor < np.inf:
         raise ValueError(
-            f"The learning rates were multiplied by {factor:g}, which nothing "
-            "could undo: use an LR scheduler that keeps them finite and above 0."
+            f"The learning rates were multiplied by {factor:g}, which cannot be undone: use an LR "
+            "scheduler that keeps them finite and above 0."
         )
     return factor
 

@@ -55,7 +55,7 @@ class Ranks:
         if other is not None:
             raise ValueError(
                 f"Ranks 0 and {other} disagree on the exchange: {told[0][1]} and {told[other][1]}. "
-                "Give the same arguments on all ranks (the optimizers are those of each)."
+                "Give the same arguments on all ranks, except for the optimizers."
             )
         return [factor for _, _, factor, _ in told]
 
@@ -76,8 +76,8 @@ class Ranks:
             told = self._all_gather(mine)
         except RuntimeError as lost:
             raise RuntimeError(
-                f"The losses of step {step} could not be gathered ({lost}): a rank has ended, or "
-                "its connection. Nothing has swapped; start all ranks again and load the last "
+                f"The losses of step {step} could not be gathered ({lost}): a rank or its "
+                "connection has ended. Nothing has swapped; restart all ranks and load the last "
                 "state_dict."
             ) from error or lost
         if error is not None:

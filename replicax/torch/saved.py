@@ -50,8 +50,8 @@ def read(state: Any, options: str, paths: Rows, history: Mapping[str, Rows]) -> 
         )
     except (KeyError, AttributeError, TypeError) as problem:
         raise ValueError(
-            f"The state is not as state_dict() returned it ({problem!r}): give it whole, its "
-            "tensors as tensors."
+            f"The state is not as state_dict() returned it ({problem!r}): give it complete, with "
+            "its tensors as tensors."
         ) from None
     paths.check(saved.paths)
     for name, rows in history.items():

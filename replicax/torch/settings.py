@@ -39,13 +39,13 @@ def build_settings(options: Options) -> tuple[Settings, Ladder]:
     rule = resolve.rule(options, num_replicas, schedule)
     if rule.uses_temperature:
         raise ValueError(
-            f'rule is "{rule.name}", which claims the law of a posterior and so needs energies of '
-            "other mini-batches than those of a training step: leave it out, or use rx.train."
+            f'rule is "{rule.name}", which needs energies on mini-batches other than those of the '
+            "training step: leave it out, or use rx.train."
         )
     if isinstance(schedule, Sequential):
         raise ValueError(
-            f'schedule is "{schedule.name}", which judges one pair after another, each on a '
-            'mini-batch of its own: write "deo_star", "deo", "seo", "exactly_one" or "no_gate".'
+            f'schedule is "{schedule.name}", which tries one pair after another, each on its own '
+            'mini-batch: write "deo_star", "deo", "seo", "exactly_one" or "no_gate".'
         )
     adapts, _ = resolve.adapts_until(options, rule, schedule)
     ladder = resolve.ladder(options, num_replicas, rule, adapts)

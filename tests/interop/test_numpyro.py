@@ -242,7 +242,7 @@ def test_predictions_are_never_the_data() -> None:
     assert changed.predict(draws, 0, (X[:, 0],), {})["y"].std(axis=1).min() > 0
     needs_rows = rx.interop.from_numpyro(grouped, GROUP, Y)
     assert needs_rows.predict is not None
-    with pytest.raises(ValueError, match="fails with None in the place of what it observed"):
+    with pytest.raises(ValueError, match="fails with None instead of its observed values"):
         needs_rows.predict({}, 0, (), {})
 
 

@@ -157,7 +157,7 @@ class _LocationScale:
 
     def metrics(self, sums: Mixture, targets: Any, by: str) -> RegressionMetrics:
         if not float(sums.weight):
-            raise ValueError("No network was averaged yet, so there is nothing to judge.")
+            raise ValueError("No network has been averaged yet, so there is nothing to evaluate.")
         weight = np.log(float(sums.weight))
         losses = self._log_volume + weight - np.asarray(sums.log_density, float)
         below = np.asarray(sums.below, float) / sums.weight

@@ -96,7 +96,7 @@ def auroc(inside_scores: Any, outside_scores: Any) -> float:
     try:
         inside, outside = (np.asarray(x, float).ravel() for x in (inside_scores, outside_scores))
     except (TypeError, ValueError):
-        raise ValueError("The scores are no numbers: give one for each image.") from None
+        raise ValueError("The scores are not numbers: give one for each image.") from None
     if not inside.size or not outside.size:
         raise ValueError("One of the two sets of scores is empty: give at least one score each.")
     both = np.concatenate([inside, outside])
@@ -124,8 +124,7 @@ def out_of_distribution(
     if is_of_numbers(log_probs_inside) or is_of_numbers(log_probs_outside):
         raise ValueError(
             "The predictions are real numbers, which have no classes: write "
-            "rx.predict.auroc(inside.sd, outside.sd), or the same of a part of rx.predict."
-            "uncertainty(...)."
+            "rx.predict.auroc(inside.sd, outside.sd), or use a part of rx.predict.uncertainty(...)."
         )
     scores = [_score(x, by, weights) for x in (log_probs_inside, log_probs_outside)]
     inside, outside = (_shape(x)[-1] for x in (log_probs_inside, log_probs_outside))

@@ -30,9 +30,9 @@ def draw_sections(posterior: Any, summary: dict[str, Any], truth: Truth) -> list
     ranks = {name: _ranks(values) for name, values in components.items()}
     marginal = Chart("marginals", "Marginal", "Histogram of the draws, by chain", marginals)
     trace = Chart("traces", "Trace", "Draws in their order, by chain", traces, wide=True)
-    even = "Even where all chains have the same distribution, up to chance."
+    even = "Flat, up to chance, if all chains have the same distribution."
     if posterior.num_chains == 1:
-        even = "Even where both halves of the run have the same distribution, up to chance."
+        even = "Flat, up to chance, if both halves of the run have the same distribution."
     rank = Chart("ranks", "Ranks", "Histogram of the ranks of all draws", ranks, note=even)
     section = Section(
         "draws",

@@ -78,7 +78,7 @@ def _ladder(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
         f"{_KEY} The first chain of {posterior.num_chains}." if posterior.num_chains > 1 else _KEY
     )
     if not np.all(np.isfinite(end)):
-        note += " A temperature without end, of the prior alone, is not drawn."
+        note += " The infinite temperature of the prior is not drawn."
     figure = charts.figure(traces, "step", word, yaxis=_log_axis(values), showlegend=False)
     return Chart("ladder", f"{word.capitalize()} of every rung", words, {"": figure}, table, note)
 
@@ -99,10 +99,11 @@ def _rates(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
         for pair in shown
     ]  # fmt: skip
     words = (
-        f"How often each pair says yes; at last from {mean[-1].min():.2f} to {mean[-1].max():.2f}"
+        f"How often the rule accepts for each pair, at the end {mean[-1].min():.2f} to "
+        f"{mean[-1].max():.2f}"
     )
     layout = {"yaxis": {"range": [0, 1.03]}, "showlegend": False}
-    figure = charts.figure(traces, "step", "says yes, per attempt", **layout)
+    figure = charts.figure(traces, "step", "rule accepts, per attempt", **layout)
     rows = [
         (f"{step:,}", *(f"{rate[pair]:.3f}" for pair in shown)) for step, rate in zip(steps, mean)
     ]
@@ -117,7 +118,7 @@ def _pair_rates(posterior: Any) -> Chart:
     pairs = np.arange(says.shape[1])
     turn = f"swaps, per window of {posterior.window}" if posterior.window > 1 else "swaps, per turn"
     traces = [
-        charts.points(pairs, says.mean(axis=0), charts.CHAINS[0], "says yes, per attempt", 8),
+        charts.points(pairs, says.mean(axis=0), charts.CHAINS[0], "rule accepts, per attempt", 8),
         charts.points(pairs, swaps.mean(axis=0), charts.CHAINS[1], turn, 8,
                       marker={"symbol": "diamond-open"}),
     ]  # fmt: skip
@@ -127,7 +128,7 @@ def _pair_rates(posterior: Any) -> Chart:
     rows = [
         (str(pair), f"{says[:, pair].mean():.3f}", f"{swaps[:, pair].mean():.3f}") for pair in pairs
     ]
-    table = Table(("pair", "says yes", "swaps"), rows)
+    table = Table(("pair", "rule accepts", "swaps"), rows)
     words = (
         f"Rates of every pair after burn-in; a pair swaps in {swaps.min():.1%} to {swaps.max():.1%}"
     )

@@ -8,14 +8,14 @@ from replicax.page.content import Section, Table, Warnings
 from replicax.results.summary import Summary, render_machine_use
 
 _NO_PROBLEM = (
-    "No check found a reason not to trust this run: neither of its law, ladder, swap rates and "
-    "round trips, nor of R-hat over chains and replicas and effective sizes."
+    "No check found a reason not to trust this run. Checked: its distribution, ladder, swap rates "
+    "and round trips, R-hat over chains and replicas, and effective sizes."
 )
 _NO_PROBLEM_OF_NETWORKS = (
-    "No check found a reason not to trust this run: neither of its losses nor of its ladder, swap "
-    "rates and round trips."
+    "No check found a reason not to trust this run. Checked: its losses, ladder, swap rates and "
+    "round trips."
 )
-_RUNNING = "No check has found a problem so far; the run goes on."
+_RUNNING = "No check has found a problem so far; the run continues."
 
 
 def glance_section(posterior: Any, summary: Summary) -> Section:

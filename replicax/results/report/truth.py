@@ -62,9 +62,9 @@ def _from_tree(posterior: Any, truth: Any) -> Truth:
     shapes = [np.shape(leaf)[1:] for leaf in leaves]
     if shapes != [tuple(shape) for shape in description["shapes"]]:
         raise ValueError(
-            "truth has another tree or other shapes than the parameters; give exact draws as "
-            "posterior.draws has them, with a draw axis and no chain axis, or a dict with some of "
-            f"the names {', '.join(list(posterior.components())[:5])}."
+            "truth differs from the parameters in structure or shapes; give exact draws like "
+            "posterior.draws, with a draw axis and no chain axis, or a dict with some of the names "
+            f"{', '.join(list(posterior.components())[:5])}."
         )
     for name, leaf in zip(description["names"], leaves, strict=True):
         flat = np.asarray(leaf, float).reshape(len(leaf), -1)
