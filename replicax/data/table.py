@@ -38,10 +38,11 @@ class Table(NamedTuple):
 
     def validation_split(self, num_rows: int, seed: int = 0) -> "Table":
         """Return the training rows only, with `num_rows` random ones as the test."""
-        held = held_out(self.name, "rows", len(self.train[1]), num_rows, seed)
+        is_held_out = held_out(self.name, "rows", len(self.train[1]), num_rows, seed)
         inputs, outcomes = self.train
         return self._replace(
-            train=(inputs[~held], outcomes[~held]), test=(inputs[held], outcomes[held])
+            train=(inputs[~is_held_out], outcomes[~is_held_out]),
+            test=(inputs[is_held_out], outcomes[is_held_out]),
         )
 
     def dataset(self) -> Dataset:

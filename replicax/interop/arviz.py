@@ -62,8 +62,8 @@ def _draws(posterior: Any) -> Variables:
 def _dims(name: str, shape: tuple[int, ...], known: dict[str, list[str | None]]) -> list[str]:
     """Return the names of the axes of a variable: known names, or its path and a number."""
     own = [f"{name}_dim_{number}" for number in range(len(shape))]
-    given = known.get(name, [None] * len(shape))
-    return [dim or default for dim, default in zip(given, own, strict=True)]
+    known_names = known.get(name, [None] * len(shape))
+    return [dim or default for dim, default in zip(known_names, own, strict=True)]
 
 
 def _stats(posterior: Any) -> Variables:

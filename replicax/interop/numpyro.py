@@ -46,26 +46,28 @@ def from_numpyro(
     >>> sorted(target.constrain(start)), target.num_rows
     (['scale', 'variance'], 3)
     """
-    made = _read_model(import_extra("numpyro", "numpyro", "from_numpyro"), model, args, kwargs)
+    parsed = _read_model(import_extra("numpyro", "numpyro", "from_numpyro"), model, args, kwargs)
     if batch_size is None:
-        batch_size = made.subsample_size
-    elif made.why_whole is not None:
-        raise ValueError(f"batch_size is {batch_size}, but {made.why_whole}; leave batch_size out.")
+        batch_size = parsed.subsample_size
+    elif parsed.why_whole is not None:
+        raise ValueError(
+            f"batch_size is {batch_size}, but {parsed.why_whole}; leave batch_size out."
+        )
 
     def log_likelihood(params: Any, rows: Any) -> Array:
-        return made.row_log_likelihood(params[_POSITION], rows)
+        return parsed.row_log_likelihood(params[_POSITION], rows)
 
     def log_prior(params: Any) -> Array:
-        return made.log_prior(params[_POSITION])
+        return parsed.log_prior(params[_POSITION])
 
-    posterior = bayesian(log_likelihood, log_prior, made.rows, batch_size=batch_size)
+    posterior = bayesian(log_likelihood, log_prior, parsed.rows, batch_size=batch_size)
     return replace(
         posterior,
-        start=lambda key: {_POSITION: made.start(key)},
-        constrain=lambda params: made.constrain(params[_POSITION]),
-        predict=made.predict,
-        dims=made.dims,
-        observed=made.observed,
+        start=lambda key: {_POSITION: parsed.start(key)},
+        constrain=lambda params: parsed.constrain(params[_POSITION]),
+        predict=parsed.predict,
+        dims=parsed.dims,
+        observed=parsed.observed,
     )
 
 

@@ -88,14 +88,16 @@ class Model:
 
     def predict(self, draws: Any, seed: int, args: tuple, kwargs: dict) -> dict[str, np.ndarray]:
         """Draw all other sites of the model given draws (chain, draw, ...); see `Posterior`."""
-        seen = []
+        observed = []
         if not args and not kwargs:
             args, kwargs = self._without_observed()
-            seen = still_observed(self.numpyro, self.model, self.latent, args, kwargs)
+            observed = still_observed(self.numpyro, self.model, self.latent, args, kwargs)
         latent = {name: jnp.asarray(draws[name]) for name in self.latent}
         predictive = self.numpyro.infer.Predictive(self.model, latent, batch_ndims=2)
-        found = predictive(jax.random.key(seed), *args, **kwargs)
-        return {name: np.asarray(value) for name, value in found.items() if name not in seen}
+        predicted = predictive(jax.random.key(seed), *args, **kwargs)
+        return {
+            name: np.asarray(value) for name, value in predicted.items() if name not in observed
+        }
 
     def trace(self, position: dict[str, Array], rows: Any) -> dict[str, Any]:
         """Run the model at unconstrained numbers on some rows, and return its sites."""

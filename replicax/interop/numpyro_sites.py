@@ -93,13 +93,13 @@ def still_observed(
         raise ValueError(
             f"The model fails with None instead of its observed values ({error}): {hint}."
         ) from error
-    seen = [name for name, site in samples.items() if site.is_observed]
-    if not set(samples) - set(seen) - set(latent):
+    observed = [name for name, site in samples.items() if site.is_observed]
+    if not set(samples) - set(observed) - set(latent):
         raise ValueError(
-            f"The site {seen[0]!r} does not observe an argument of the model directly, so it would "
-            f"not be drawn: {hint}."
+            f"The site {observed[0]!r} does not observe an argument of the model directly, so it "
+            f"would not be drawn: {hint}."
         )
-    return seen
+    return observed
 
 
 def count_rows(samples: dict[str, Site], lengths: list[int | None]) -> int | None:

@@ -83,7 +83,8 @@ def _check_picks(options: TrainOptions, clock: Clock, kernel: Kernel, weights: A
     if picked:
         return
     when = f"every {options.pick_every} epochs" if options.parts.picks_all else "at cycles' ends"
-    every = f"tests them every {options.test_every}, " if options.test_every > 1 else ""
+    rarely = options.test_every > 1
+    every = f"tests networks every {options.test_every} epochs and " if rarely else ""
     raise ValueError(
         f"burn_in is {options.burn_in} of {options.run_epochs} epochs; the method "
         f'"{options.method_name}" {every}averages networks {when}, so none would be averaged: '

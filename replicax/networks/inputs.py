@@ -68,37 +68,37 @@ def _structure(tree: Any) -> str:
     return f"a {type(tree).__name__} of {len(tree)} parts{names}"
 
 
-def _like(given: np.ndarray, row: Any) -> np.ndarray:
+def _like(array: np.ndarray, row: Any) -> np.ndarray:
     """Return an array with the dtype of the training inputs; raise if its shape does not fit."""
-    if given.shape[1:] != row.shape:
-        single = " For one input alone, write inputs[None]." if given.shape == row.shape else ""
+    if array.shape[1:] != row.shape:
+        single = " For one input alone, write inputs[None]." if array.shape == row.shape else ""
         raise ValueError(
-            f"The inputs have shape {given.shape}; the network takes (row, "
+            f"The inputs have shape {array.shape}; the network takes (row, "
             f"{', '.join(map(str, row.shape))}).{single}"
         )
     wanted = np.dtype(row.dtype)
-    if given.dtype.kind == "V":  # of JAX alone, such as bfloat16
-        given = given.astype(np.float32)
-    if given.dtype == wanted or not given.size:
-        return given
+    if array.dtype.kind == "V":  # of JAX alone, such as bfloat16
+        array = array.astype(np.float32)
+    if array.dtype == wanted or not array.size:
+        return array
     if wanted == np.uint8:
-        return as_pixels(given)
-    if jnp.issubdtype(wanted, jnp.floating) and given.dtype == np.uint8:
+        return as_pixels(array)
+    if jnp.issubdtype(wanted, jnp.floating) and array.dtype == np.uint8:
         raise ValueError(
             f"The inputs are bytes, uint8, and the network was trained on {wanted}: give them as "
             "in the training, for example images / 255 if those were from 0 to 1."
         )
-    if jnp.issubdtype(wanted, jnp.floating) and given.dtype.kind in "biuf":
-        return given.astype(wanted)
+    if jnp.issubdtype(wanted, jnp.floating) and array.dtype.kind in "biuf":
+        return array.astype(wanted)
     limits = np.iinfo(wanted) if wanted.kind in "iu" else None
     if (
-        given.dtype.kind in "iu"
+        array.dtype.kind in "iu"
         and limits
-        and limits.min <= given.min() <= given.max() <= limits.max
+        and limits.min <= array.min() <= array.max() <= limits.max
     ):
-        return given.astype(wanted)
+        return array.astype(wanted)
     raise ValueError(
-        f"The inputs are {given.dtype}; the network was trained on {wanted}: give those."
+        f"The inputs are {array.dtype}; the network was trained on {wanted}: give those."
     )
 
 

@@ -130,8 +130,8 @@ def _check_order(name: str, value: Any) -> None:
 
 def check_temperature(options: Any) -> None:
     """Raise unless method and rule can use the temperatures."""
-    given, method, rule = options.temperature, options.method_name, options.parts.rule
-    value = options.base.temperature if given is None else given
+    temperature, method, rule = options.temperature, options.method_name, options.parts.rule
+    value = options.base.temperature if temperature is None else temperature
     if isinstance(value, str):
         choose("temperature", value, ("auto",))
         if not (options.base.tempers_likelihood and options.uses_temperature):

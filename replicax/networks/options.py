@@ -126,8 +126,8 @@ class TrainOptions:
     @property
     def parts(self) -> Method:
         """The method, with the parts that options replace."""
-        given = {name: getattr(self, name) for name in _CHANGES}
-        return replace(self.base, **{name: x for name, x in given.items() if x is not None})
+        changes = {name: getattr(self, name) for name in _CHANGES}
+        return replace(self.base, **{name: x for name, x in changes.items() if x is not None})
 
     @property
     def uses_temperature(self) -> bool:
@@ -281,10 +281,10 @@ def _added(kind: type) -> dict[str, Any]:
 
 def _unchecked(kind: type, values: dict[str, Any]) -> Any:
     """Return a dataclass of recorded values without checks: they were checked when written."""
-    made = object.__new__(kind)
+    instance = object.__new__(kind)
     for name, value in values.items():
-        object.__setattr__(made, name, value)
-    return made
+        object.__setattr__(instance, name, value)
+    return instance
 
 
 def _scaled(gain: Any, scale: float) -> Any:

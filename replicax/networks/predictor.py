@@ -44,12 +44,12 @@ class Predictor:
         """Warn unless the network reproduces the probe that `to_json` stored."""
         if probe is None:
             return
-        found = self._probe(network)
-        if found is None or _is_close(found, probe):
+        outputs = self._probe(network)
+        if outputs is None or _is_close(outputs, probe):
             return
         warnings.warn(
             "The network differs from the one that was trained: for the same test parameters its "
-            f"outputs are {_shown(found)} and were {_shown(probe)}. Give the original network, "
+            f"outputs are {_shown(outputs)} and were {_shown(probe)}. Give the original network, "
             "unless the change is intended.",
             stacklevel=4,
         )
@@ -123,10 +123,10 @@ def _made_up(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return (37 * numbers % highest).astype(dtype)
 
 
-def _is_close(found: list[float], probe: list[float]) -> bool:
+def _is_close(outputs: list[float], probe: list[float]) -> bool:
     """Return whether outputs agree up to rounding on another platform or in another precision."""
     room = _ROUNDING * max(map(abs, probe), default=0.0)
-    return len(found) == len(probe) and bool(np.allclose(found, probe, rtol=0, atol=room))
+    return len(outputs) == len(probe) and bool(np.allclose(outputs, probe, rtol=0, atol=room))
 
 
 def _shown(values: list[float]) -> str:

@@ -46,17 +46,17 @@ class Task:
         network = self.network(dataset)
         names = ("batch_size", "weight_decay", "unit")
         options = {name: getattr(self, name) for name in names}
-        given = {"noise": self.noise, "likelihood": self.likelihood}
-        given = {name: value for name, value in given.items() if value is not None}
+        choices = {"noise": self.noise, "likelihood": self.likelihood}
+        choices = {name: value for name, value in choices.items() if value is not None}
         if not isinstance(dataset, Table):
-            _refuse(given, dataset.name)
+            _refuse(choices, dataset.name)
             problem = classification(network, dataset, augment=self.augment, **options)
         elif dataset.has_classes:
-            _refuse(given, dataset.name)
+            _refuse(choices, dataset.name)
             problem = classification(network, dataset.train, test=dataset.test,
                                      num_classes=dataset.num_outcomes, **options)  # fmt: skip
         else:
-            problem = regression(network, dataset.train, test=dataset.test, **given, **options)
+            problem = regression(network, dataset.train, test=dataset.test, **choices, **options)
         return problem, network.init
 
     def dataset(self) -> Any:
@@ -128,7 +128,7 @@ class Task:
         return network
 
 
-def _refuse(given: dict[str, Any], name: str) -> None:
+def _refuse(options: dict[str, Any], name: str) -> None:
     """Raise if an option of regressions is given."""
-    for option, value in given.items():
+    for option, value in options.items():
         raise ValueError(f"{option} is {show(value)}, and {name} has labels: leave it out.")

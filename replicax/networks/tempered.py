@@ -37,7 +37,7 @@ def tempered(problem: Supervised) -> Supervised:
         value, model_state = energy(params, model_state, batch, key)
         return ratio * value, model_state
 
-    made = target._replace(
+    tempered_target = target._replace(
         energy=total,
         prior=lambda params: ratio * prior(params),
         tempers_likelihood=True,
@@ -45,8 +45,9 @@ def tempered(problem: Supervised) -> Supervised:
     )
     batches = problem.batches
     if isinstance(batches, EpochBatches):
-        made = made._replace(whole_energy=_whole_energy(made.energy_at, batches))
-    return replace(problem, target=made, unit="total")
+        whole_energy = _whole_energy(tempered_target.energy_at, batches)
+        tempered_target = tempered_target._replace(whole_energy=whole_energy)
+    return replace(problem, target=tempered_target, unit="total")
 
 
 def check_posterior(problem: Supervised, like: Any, name: str) -> None:

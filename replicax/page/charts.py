@@ -26,9 +26,9 @@ def figure(traces: list[dict[str, Any]], x: str, y: str, **layout: Any) -> dict[
         "yaxis": {"title": {"text": _plain(y)}, **layout.pop("yaxis", {})},
     }
     layout.setdefault("showlegend", any("name" in trace for trace in traces))
-    made = graphs.Figure(traces, {**both, **layout}).to_dict()
-    made["layout"].pop("template", None)
-    return made
+    plain = graphs.Figure(traces, {**both, **layout}).to_dict()
+    plain["layout"].pop("template", None)
+    return plain
 
 
 def _plain(text: str) -> str:

@@ -55,13 +55,13 @@ def average(
             f"There are {len(networks)} networks and {len(shares)} weights: give at least one "
             "network, and one weight for each."
         )
-    total, labels, seen = None, np.zeros(0), None
+    total, labels, checksums = None, np.zeros(0), None
     for number, network in enumerate(networks):
         module = _as_module(torch, network, model, number)
         logits, its_labels, its_inputs = _predict(torch, module, loader, device, number)
         if total is None:
-            total, labels, seen = Average.empty(*logits.shape), its_labels, its_inputs
-        elif its_inputs != seen or not np.array_equal(its_labels, labels):
+            total, labels, checksums = Average.empty(*logits.shape), its_labels, its_inputs
+        elif its_inputs != checksums or not np.array_equal(its_labels, labels):
             raise ValueError(
                 "The loader yielded other inputs or labels for the second network than for the "
                 "first: write shuffle=False, and no random augmentation."
@@ -99,7 +99,7 @@ def _predict(
     """Return logits and labels of the whole loader, and a checksum of each batch of inputs."""
     place = device or next((param.device for param in module.parameters()), "cpu")
     module = module if device is None else module.to(device)
-    was_training, logits, labels, seen = module.training, [], [], []
+    was_training, logits, labels, checksums = module.training, [], [], []
     module.eval()
     try:
         with torch.inference_mode():
@@ -115,9 +115,9 @@ def _predict(
                     )
                 logits.append(predicted.float().cpu().numpy())
                 labels.append(np.asarray(batch[1].cpu() if hasattr(batch[1], "cpu") else batch[1]))
-                seen.append(float(inputs.double().sum()))
+                checksums.append(float(inputs.double().sum()))
     finally:
         module.train(was_training)
     if not logits:
         raise ValueError("The loader is empty: give at least one batch of (inputs, labels).")
-    return np.concatenate(logits), np.concatenate(labels), seen
+    return np.concatenate(logits), np.concatenate(labels), checksums

@@ -139,12 +139,12 @@ class Exchange:
             factor = self._rates.changed()
         except ValueError as problem:  # which the other ranks must hear of
             error = problem
-        told = self._ranks.gather(here, self.num_steps, factor, error)
-        if any(factor != 1.0 for factor in told.factors):
-            factor = check_factors(told.factors)
+        gathered = self._ranks.gather(here, self.num_steps, factor, error)
+        if any(factor != 1.0 for factor in gathered.factors):
+            factor = check_factors(gathered.factors)
         factor = self._rates.factor * factor
         before = self._rung_of
-        self._decisions.advance(told.losses)
+        self._decisions.advance(gathered.losses)
         self._rates.factor = factor
         self.num_steps += 1
         self._set_rates()

@@ -240,7 +240,7 @@ def test_what_an_evaluation_may_return() -> None:
     assert row({"f1": 0.5}) == {"nll": 1.0, "f1": 0.5}
     for returned, message in (
         ([3.0], "evaluate returned 3.0; return a dict"),
-        ([{"nll": 1.0}], "nll, which the table of epochs has already"),
+        ([{"nll": 1.0}], "nll, which is already in the table of epochs"),
         ([{"name": "good"}], "return numbers"),
         ([{"a": 1.0}, {"b": 1.0}], "the same numbers after every epoch"),
     ):

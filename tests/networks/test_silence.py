@@ -78,7 +78,7 @@ def test_networks_that_are_worse_than_a_guess_are_a_problem() -> None:
     """Large rates may break a network that stays finite; log 3 = 1.1."""
     assert find_training_problems(trained_of(3, [0.1, 10.9])) == []
     (sentence,) = find_training_problems(trained_of(3, [0.1, 11.05]))
-    assert "rungs [1] predict far worse than one that guesses, with an NLL of 11" in sentence
+    assert "rungs [1] predict far worse than chance, with an NLL of 11" in sentence
     assert "write a smaller hot end of learning_rate" in sentence
     (sentence,) = find_training_problems(trained_of(3, [4e8, 12.0]))
     assert "rungs [0, 1]" in sentence and "write a smaller learning_rate" in sentence
@@ -123,10 +123,10 @@ def test_an_exchange_of_one_network_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "ensemble", "epochs": 25, "burn_in": 21}, "every 10 epochs, and none"),
+        ({"method": "ensemble", "epochs": 25, "burn_in": 21}, "every 10 epochs, so none"),
         (
             {"method": rx.Method("rare", averages="all", test_every=7), "epochs": 15},
-            "tests them every 7, averages networks every 10 epochs, and none",
+            "tests networks every 7 epochs and averages networks every 10 epochs, so none",
         ),
         ({"method": "cyc-sghmc", "epochs": 6, "cycle_epochs": 10, "burn_in": 10}, "cycles' ends"),
         ({"method": "cyc-swag", "epochs": 6, "cycle_epochs": 10, "burn_in": 10}, "cycles' ends"),

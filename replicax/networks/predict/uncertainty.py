@@ -182,15 +182,15 @@ def _check_weights(count: int, weights: Any) -> np.ndarray:
     """Return normalised weights of `count` networks."""
     weights = np.ones(count) if weights is None else weights
     try:
-        given = np.asarray(weights, float)
+        values = np.asarray(weights, float)
     except (TypeError, ValueError):
-        given = np.zeros(0)
-    if given.shape != (count,) or not np.all(given >= 0) or not 0 < given.sum() < np.inf:
+        values = np.zeros(0)
+    if values.shape != (count,) or not np.all(values >= 0) or not 0 < values.sum() < np.inf:
         raise ValueError(
             f"The weights are {show(weights)} for {count} networks: give one of at least 0 "
             "per network, and not all 0."
         )
-    return given / given.sum()
+    return values / values.sum()
 
 
 def _average(members: np.ndarray, weights: np.ndarray) -> np.ndarray:
