@@ -15,13 +15,13 @@ from replicax.networks.named import AUGMENTED, DEFAULTS, MODELS, absolute
 Data = Annotated[
     str,
     typer.Option(
-        help="cifar10, cifar100, digits, FILE.npz (arrays: inputs, labels or targets, test_inputs, "
-        "...) or FILE.PY:NAME."
+        help="Data: cifar10, cifar100, digits, FILE.npz (arrays: inputs, labels or targets, "
+        "test_inputs, ...) or FILE.PY:NAME."
     ),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(help=f"{MODELS}.", show_default="resnet20; digits: small; FILE.npz: mlp"),
+    typer.Option(help=f"Network: {MODELS}.", show_default="resnet20; digits: small; FILE.npz: mlp"),
 ]
 Replicas = Annotated[
     int | None,

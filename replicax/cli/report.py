@@ -15,7 +15,7 @@ Truth = Annotated[
     typer.Option(
         metavar="FILE.PY:NAME",
         help="Exact draws, or a dict of true values, to compare with.",
-        show_default="what the demo knows",
+        show_default="for the demo, its own",
     ),
 ]
 
@@ -24,7 +24,7 @@ def report(
     run_dir: RunDir,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The page.", show_default="RUN_DIR/report.html"),
+        typer.Option(metavar="FILE", help="The HTML file.", show_default="RUN_DIR/report.html"),
     ] = None,
     truth: Truth = None,
     as_json: Json = False,
@@ -56,7 +56,7 @@ def report(
 def watch(
     run_dir: RunDir,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 takes a free one.")
+        int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 chooses a free one.")
     ] = 8642,
     truth: Truth = None,
     as_json: Json = False,

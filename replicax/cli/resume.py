@@ -29,7 +29,7 @@ def resume(
     checkpoint_every: arguments.CheckpointEvery = None,
     keep_checkpoints: Annotated[
         int | None,
-        typer.Option(metavar="K", help="Checkpoints to keep.", show_default="as before"),
+        typer.Option(metavar="K", help="Number of checkpoints to keep.", show_default="as before"),
     ] = None,
     force: Annotated[
         bool,

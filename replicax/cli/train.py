@@ -12,7 +12,10 @@ def train(
     model: networks.Model = None,
     data: networks.Data = "digits",
     method: Annotated[
-        str, typer.Option(help="deo-star, deo, sghmc-pt, ensemble, sgld, cyc-sghmc or cyc-swag.")
+        str,
+        typer.Option(
+            help="Method: deo-star, deo, sghmc-pt, ensemble, sgld, cyc-sghmc or cyc-swag."
+        ),
     ] = "deo-star",
     replicas: networks.Replicas = None,
     epochs: Annotated[
@@ -46,7 +49,9 @@ def train(
     weight_decay: networks.WeightDecay = 5e-4,
     kernel: Annotated[
         str | None,
-        typer.Option(help="momentum, sghmc, sgld or preconditioned.", show_default="the method's"),
+        typer.Option(
+            help="Kernel: momentum, sghmc, sgld or preconditioned.", show_default="the method's"
+        ),
     ] = None,
     rate_schedule: Annotated[
         str | None,
@@ -87,7 +92,7 @@ def train(
         ),
     ] = None,
     swap_energy: Annotated[
-        str, typer.Option(help="sghmc-pt: decide swaps on a batch, or on all training rows (full).")
+        str, typer.Option(help="sghmc-pt: decide swaps on a batch, or full: on all training rows.")
     ] = "batch",
     adapt: Annotated[
         bool | None, typer.Option(help="Adapt ladder and buffer.", show_default="on")
@@ -97,9 +102,7 @@ def train(
     augment: networks.Augment = None,
     noise: networks.Noise = None,
     likelihood: networks.Likelihood = None,
-    unit: Annotated[
-        str, typer.Option(help="Unit of energies: mean loss per row, or total.")
-    ] = "mean",
+    unit: Annotated[str, typer.Option(help="Unit of energies: mean (per row) or total.")] = "mean",
     burn_in: Annotated[
         int | None,
         typer.Option(
