@@ -71,7 +71,7 @@ class _Log:
         if not above.is_dir():
             raise ValueError(f"{path} lies below {above}, which is a file; give another path.")
         self.path = path
-        self.step: int | None = None  # that was seen last
+        self.step: int | None = None  # the last logged step
 
     def __call__(self, progress: Progress) -> None:
         if not processes.is_first():

@@ -15,7 +15,7 @@ from replicax.run.storage.folder import open_records
 from replicax.run.storage.metadata import Metadata
 from replicax.run.storage.records import Records
 
-_GROWTH = 1.1  # of the number of draws, from one look at them to the next
+_GROWTH = 1.1  # growth of the number of draws between two evaluations
 
 
 class _SoFar(Posterior):

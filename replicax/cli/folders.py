@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def new_run_folder(out: Path | None, name: str) -> Path:
     """Return `out`, which must not contain a run, or the first free of runs/name-1, name-2, ..."""
     if not writes():
-        return out or Path("runs")  # of no use
+        return out or Path("runs")  # not used by this process
     if out is None:
         folders = (Path("runs") / f"{name}-{number}" for number in itertools.count(1))
         return next(folder for folder in folders if not folder.exists())

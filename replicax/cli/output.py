@@ -34,7 +34,7 @@ def join_processes(
 
 def writes() -> bool:
     """Return whether this process prints and writes: whether it is the first of a shared run."""
-    if "jax" not in sys.modules:  # which takes long to import, and this process is alone
+    if "jax" not in sys.modules:  # JAX takes long to import, and without it this process is alone
         return True
     from replicax.run import processes
 
@@ -58,7 +58,7 @@ def quietly(as_json: bool) -> Iterator[None]:
 
 
 def _show_warning(message: Any, category: type[Warning], *others: Any) -> None:
-    if not issubclass(category, RunProblem):  # which the summary shows
+    if not issubclass(category, RunProblem):  # run problems are shown in the summary
         typer.secho(one_line(f"Warning: {message}"), fg="yellow", err=True)
 
 

@@ -10,7 +10,7 @@ from replicax.cli import output
 from replicax.cli.arguments import Json, RunDir
 from replicax.cli.networks import DataDir, absolute_folder, read_task
 
-_ROWS = 2048  # whose predictions by every network are in memory at once
+_ROWS = 2048  # rows whose predictions by all networks are in memory at once
 
 
 def predict(
@@ -59,7 +59,7 @@ def predict(
         trained: Any = rx.load(run_dir)
         if trained.predicts is not None:
             network = task.network_again(trained.predicts)
-        else:  # of a folder that does not say how its networks predict
+        else:  # a folder that does not store its predictor
             network, _ = replace(
                 task, data_dir=absolute_folder(data_dir) or task.data_dir
             ).problem()

@@ -7,7 +7,7 @@ import numpy as np
 from replicax.errors import show
 
 _WHITE = 255
-_ROUNDING = 0.01  # of a shade: float32 holds bytes / 255 far better
+_ROUNDING = 0.01  # tolerance in shades; float32 represents bytes / 255 far more exactly
 
 
 def as_labels(what: str, labels: Any, num_classes: int) -> np.ndarray:

@@ -34,7 +34,7 @@ class ExchangeState(NamedTuple):
     """The state of a replica exchange, with the draw of its latest step."""
 
     position: Any  # of the replica on the coldest rung
-    energy: Array  # as it was evaluated in the step
+    energy: Array  # as evaluated in the step
     replicas: State  # all replicas, the ladder and the index process
 
 

@@ -18,7 +18,7 @@ class Site(NamedTuple):
     plates: dict[int, str]  # by axis, from the end
     shape: tuple[int, ...]
     unconstrained_shape: tuple[int, ...]
-    value: Any  # where it is observed as it was given, else None
+    value: Any  # the observed argument, None if it is not observed directly
 
 
 def read_sites(

@@ -15,8 +15,8 @@ from replicax.algorithm.kernel import Kernel
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.timed_kernels import timed
 
-_FINAL = 0.01  # of the learning rate
-_ROUNDING = 1 + 1e-5  # of rates in float32
+_FINAL = 0.01  # final fraction of the learning rate
+_ROUNDING = 1 + 1e-5  # tolerance for the rounding of rates in float32
 
 
 def settling(kernel: Kernel, cold_rate: float, settle_steps: int) -> Kernel:

@@ -15,7 +15,7 @@ from replicax.networks.problems import checked_first
 from replicax.run.program import Program, build_program
 from replicax.run.saver import Evaluation
 
-_LOW_PEAK = 0.5  # of a factor of learning rates, which should have the peak 1
+_LOW_PEAK = 0.5  # lowest peak of a rate schedule, which should be 1
 
 
 def build_training(problem: Supervised, options: TrainOptions) -> Program:

@@ -17,7 +17,7 @@ class Epoch(NamedTuple):
 
     number: int  # counted from 1
     networks: Any  # (params, model_state), leading axis: rung, coldest first
-    numbers: dict[str, np.ndarray]  # of the test, as in `Trained.epochs`
+    numbers: dict[str, np.ndarray]  # test results, as in `Trained.epochs`
     average: Average  # running sums over the networks picked so far
 
 

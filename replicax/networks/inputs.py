@@ -77,7 +77,7 @@ def _like(array: np.ndarray, row: Any) -> np.ndarray:
             f"{', '.join(map(str, row.shape))}).{single}"
         )
     wanted = np.dtype(row.dtype)
-    if array.dtype.kind == "V":  # of JAX alone, such as bfloat16
+    if array.dtype.kind == "V":  # a dtype that only JAX has, such as bfloat16
         array = array.astype(np.float32)
     if array.dtype == wanted or not array.size:
         return array

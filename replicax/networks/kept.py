@@ -17,7 +17,7 @@ from replicax.run import devices, pytrees
 from replicax.run.storage.records import Arrays, Records
 
 GROUP = "networks"
-MAX_BYTES = 2**28  # of all networks that are kept
+MAX_BYTES = 2**28  # limit for all kept networks
 
 
 class Networks(NamedTuple):

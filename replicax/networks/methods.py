@@ -18,7 +18,7 @@ from replicax.errors import at_least, check_flag, check_function, choose, show
 from replicax.networks.arrival import settling
 from replicax.run.options import check_rungs
 
-MOMENTUM = 0.9  # of SGD, by default
+MOMENTUM = 0.9  # default momentum of SGD
 AVERAGES = ("coldest", "all", "gaussian", "nothing")
 KERNELS = ("momentum", "sghmc", "sgld", "sgd", "preconditioned")
 RATE_SCHEDULES = ("constant", "cosine", "cyclical", "stepwise", "arrival")
@@ -29,10 +29,10 @@ class Clock(NamedTuple):
 
     epochs: int
     steps_per_epoch: int
-    cycle_epochs: int  # of methods that go in cycles
-    warmup_epochs: float = 0.0  # in which the learning rate rises, of a cosine
-    settle_epochs: float = 0.0  # in which it falls after an arrival at the cold end
-    cold_rate: float = 0.0  # of that end, in the unit of the energies
+    cycle_epochs: int  # epochs per cycle of cyclical methods
+    warmup_epochs: float = 0.0  # warm-up of a cosine schedule
+    settle_epochs: float = 0.0  # in which the rate falls after an arrival at the cold end
+    cold_rate: float = 0.0  # rate of the cold end, in the unit of the energies
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from replicax.run import pytrees
 _PIECE = 512  # rows that networks see together
 _TOGETHER = 10  # networks that are computed at once
 _PROBED = 20  # outputs by which a network is known again
-_ROUNDING = 0.03  # of the largest of them: bfloat16 in place of float32 stays below
+_ROUNDING = 0.03  # relative to the largest output; bfloat16 instead of float32 stays below
 
 
 @dataclass(frozen=True, eq=False)

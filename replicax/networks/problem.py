@@ -39,7 +39,7 @@ class Test(NamedTuple):
     """Test data, and the function `logits(params, model_state, inputs)` to evaluate networks on
     them."""
 
-    __test__ = False  # for pytest, which takes the name for its own
+    __test__ = False  # so that pytest does not take it for a test
     logits: Callable[[Any, Any, Any], Array]
     inputs: Any  # leading axis: image
     labels: Array  # (image,)
@@ -88,7 +88,7 @@ class Supervised:
     batches: EpochBatches | SourceBatches
     unit: str
     test: Any = None  # outputs, inputs, targets and likelihood, such as `Test`; None: not judged
-    predictor: Predictor | None = None  # of any inputs
+    predictor: Predictor | None = None  # predicts any inputs
     adds: Callable[[Any, int], Any] | None = None  # params with those of the problem; leading axes
 
     def __repr__(self) -> str:

@@ -22,7 +22,7 @@ from replicax.results.report.glance import warnings_of
 from replicax.results.summary import render_machine_use
 
 _MOST_IMAGES = 24
-_MOST_ROWS = 60  # of the table of epochs
+_MOST_ROWS = 60  # rows of the table of epochs
 
 
 def build_page(trained: Trained, images: Any = None) -> Page:

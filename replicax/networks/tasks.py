@@ -31,7 +31,7 @@ class Task:
     unit: str = "mean"
     validation: int = 0  # training images to test on instead of the test images
     directory: str = ""  # modules are also imported from here
-    noise: Any = None  # of real numbers, as `rx.regression` has it
+    noise: Any = None  # noise of regression targets, as in `rx.regression`
     likelihood: str | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -183,7 +183,7 @@ def train(
     starts = jax.tree.map(lambda leaf: leaf[0], points) if average_starts else None
     like = jax.eval_shape(pytrees.first, points)
     if problem.target.prior is not None:
-        jax.eval_shape(problem.target.prior, like[0])  # which refuses weight decay of nothing
+        jax.eval_shape(problem.target.prior, like[0])  # raises if weight_decay matches no parameter
     if problem.predictor is not None:
         problem.predictor.check(like)
     if options.base.tempers_likelihood:

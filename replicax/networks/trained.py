@@ -21,7 +21,7 @@ from replicax.nn.network import Network
 from replicax.results.posterior import Posterior
 from replicax.run.storage.records import Records
 
-START_WEIGHT = 10.0  # of a start network beside the network of an epoch, as the authors have it
+START_WEIGHT = 10.0  # of a start network relative to an averaged network, as in the authors' code
 
 
 class Trained(Posterior):
@@ -75,7 +75,7 @@ class Trained(Posterior):
     @property
     def likelihood(self) -> Likelihood | None:
         """The likelihood of targets given the outputs of networks, None without a test."""
-        usual = Categorical().to_json()  # of folders that do not say
+        usual = Categorical().to_json()  # for folders that do not store it
         content = self.metadata.resolved.get("likelihood", usual)
         return None if content is None else likelihoods.from_json(content)
 

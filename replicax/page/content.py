@@ -19,7 +19,7 @@ class Table(NamedTuple):
 class Chart(NamedTuple):
     """A Plotly figure, or several of which the reader chooses one."""
 
-    name: str  # of its element in the page
+    name: str  # id of its element in the page
     title: str
     words: str  # what is to be seen, for readers who do not see it
     figures: dict[str, Any]  # by choice of the section; a single one is always shown

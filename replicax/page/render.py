@@ -12,7 +12,7 @@ import numpy as np
 from replicax.interop.extras import import_extra
 from replicax.page.content import Chart, Page, Part, Paths, Picture, Section, Table, Warnings
 
-PLOTLY = "plotly.min.js"  # where a served page finds it
+PLOTLY = "plotly.min.js"  # path from which a served page loads it
 # Nothing is fetched: not by the page, and not by what somebody wrote into a name.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 _SERVED = "default-src 'none'; script-src 'unsafe-inline' 'self'; style-src 'unsafe-inline'; "

@@ -20,9 +20,9 @@ import numpy as np
 from replicax.errors import show
 from replicax.run.round_trips import round_trips as round_trips
 
-_CHANCE = 1e-3  # of a false alarm, over all components
-_VISITS = 3  # of a replica, on average, that are needed to judge
-_MOST_STEPS = 2**28  # of all replicas, beyond which following them takes too long
+_CHANCE = 1e-3  # probability of a false alarm, over all components
+_VISITS = 3  # visits per replica that are needed on average
+_MOST_STEPS = 2**28  # steps of all replicas; following more takes too long
 
 
 def rhat(values: np.ndarray) -> float:
@@ -87,7 +87,7 @@ def _effective_size(halves: np.ndarray) -> float:
     correlation = 1 - (within - covariance) / total
     correlation[0] = 1.0
     pairs = correlation[: length // 2 * 2].reshape(-1, 2).sum(axis=1)
-    last = max(length - 3, 0) // 2  # of the few pairs after it too little is known
+    last = max(length - 3, 0) // 2  # later pairs have too few terms
     end = np.append(np.flatnonzero(pairs[1 : last + 1] < 0) + 1, last)[0]
     sums, rest = np.minimum.accumulate(pairs[:end]), correlation[2 * end]
     time = -1 + 2 * sums.sum() + (rest if pairs[end] >= 0 else max(rest, 0.0))
@@ -124,13 +124,13 @@ def ladder_moved(posterior: Any) -> float:
     """Return the largest relative movement of a rung after burn-in, while draws were kept."""
     name, history = posterior.options["adapts"], posterior.history
     metadata = posterior.metadata
-    epochs = (metadata.training or {}).get("burn_in", 0)  # of networks, after which they count
+    epochs = (metadata.training or {}).get("burn_in", 0)  # burn-in of a training, in epochs
     burn_in = max(posterior.options["burn_in"], epochs * (metadata.steps_per_epoch or 0), 1)
     kept = history["step"] >= burn_in
     if name is None or not kept.any():
         return 0.0
     rungs, first = history[name][:, kept], history[name][:, kept][:, :1]
-    stands = rungs == first  # also where both are infinite: the prior alone
+    stands = rungs == first  # also if both are infinite (the prior)
     return float(np.abs(np.where(stands, 1.0, rungs) / np.where(stands, 1.0, first) - 1).max())
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from replicax.results.posterior import Posterior
 
-_MAX_POINTS = 4000  # along one trace
-_MAX_COMPONENTS = 4  # that are shown without being asked for
+_MAX_POINTS = 4000  # points along one trace
+_MAX_COMPONENTS = 4  # components that are shown by default
 _MAX_ROWS = 20
 _NAMED = 6  # arrays that are named among those left out
 

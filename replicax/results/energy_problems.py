@@ -7,13 +7,13 @@ import numpy as np
 
 from replicax.results import diagnostics
 
-_COLDER = 0.1  # of the mean energy that the target's temperature gives its parameters
-_CHANCE = 1e-4  # of taking noise for a colder rung
-_BLOCKS = 8  # of a run whose energy may have a trend
+_COLDER = 0.1  # fraction of the mean energy of a Gaussian at the temperature of the target
+_CHANCE = 1e-4  # probability of taking noise for a colder rung
+_BLOCKS = 8  # blocks of a run in which a trend is sought
 _FALL = 5.0  # standard deviations within a block
-_RISE = 0.4  # of normal scores, from the first to the last third
+_RISE = 0.4  # rise of normal scores from the first to the last third
 _RISE_CERTAIN = 4.5  # standard errors
-_RESTARTED = 0.01  # of steps
+_RESTARTED = 0.01  # fraction of steps
 _LOW_ACCEPTANCE, _HIGH_ACCEPTANCE = 0.2, 0.98
 _HEATED = 0.1  # above the temperature of the coldest rung
 _FALLS = (

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_BLOCKS = 16  # of the draws, at least so many in all chains together, for the standard error
+_BLOCKS = 16  # blocks of draws over all chains, at least, for the standard error
 _ITERATIONS = 200
 
 

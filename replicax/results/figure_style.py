@@ -18,7 +18,7 @@ DASHED: Any = {"color": INK, "lw": 1.2, "ls": (0, (5, 3))}
 CHAINS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
 _MAX_LINES = 32  # rungs, pairs or replicas drawn over time
 _SQUARE, _BINS = 2.9, 116  # the 25 modes are shown on [-2.9, 2.9]^2, in bins of width 0.05
-_MAX_COLUMNS = 6  # of a legend
+_MAX_COLUMNS = 6  # columns of a legend
 _COUNTS = ("step", "draw", "rung", "pair")  # axes of whole numbers
 
 

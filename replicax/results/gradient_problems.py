@@ -20,15 +20,15 @@ from jax.flatten_util import ravel_pytree
 from replicax.results.energy_problems import certainty, mean_and_error
 from replicax.run import pytrees
 
-_LENGTH = 1.0  # of steps, in standard deviations of the way from a draw to the next
-_UNEXPLAINED = 0.1  # of the energy, the median of steps, in the unit of the temperature
+_LENGTH = 1.0  # length of steps, in standard deviations of the difference of two draws
+_UNEXPLAINED = 0.1  # median change of energy over steps, in the unit of the temperature
 _ROUNDING = 64  # spacings of the energy's floating-point numbers
 _NODES, _GAUSS = np.polynomial.legendre.leggauss(7)
-_PLACES = np.concatenate([[0.0], (_NODES + 1) / 2, [1.0]])  # along a step
+_PLACES = np.concatenate([[0.0], (_NODES + 1) / 2, [1.0]])  # positions along a step
 _WEIGHTS = np.concatenate([[0.0], _GAUSS / 2, [0.0]])
 _NUM_STEPS = 24
 _HEATED, _HEATED_ONE = 0.1, 0.2  # the temperature of all parameters, and of one
-_MOST_DRAWS = 1_000  # of all chains, whose gradients are evaluated
+_MOST_DRAWS = 1_000  # draws of all chains whose gradients are evaluated
 _WORK = 20_000_000  # rows that may be evaluated
 _FEW_DRAWS, _MOST_COMPONENTS, _MOST_ROWS = 20, 10_000, 1_000_000
 
@@ -113,7 +113,7 @@ def _unexplained(energies: np.ndarray, gradients: np.ndarray, steps: np.ndarray)
     rest = rest[np.isfinite(rest)]
     if not rest.size:
         return None
-    size = np.median(np.abs(rest))  # of the few in which quadrature fails nothing follows
+    size = np.median(np.abs(rest))  # the median ignores the few steps in which quadrature fails
     rounding = np.spacing(np.float32(np.nanmax(np.abs(energies))))
     if not size > max(_UNEXPLAINED, _ROUNDING * float(rounding)):
         return None

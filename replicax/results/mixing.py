@@ -6,10 +6,10 @@ import numpy as np
 
 from replicax.results import diagnostics
 
-RHAT_GOOD = 1.01  # over chains
-REPLICA_RHAT_GOOD = 1.05  # over replicas
+RHAT_GOOD = 1.01  # largest good R-hat over chains
+REPLICA_RHAT_GOOD = 1.05  # largest good R-hat over replicas
 ENOUGH_DRAWS = 100  # effective, per chain
-_STICKY = 1 / 20  # of the effective size of the other tail
+_STICKY = 1 / 20  # fraction of the effective size of the other tail
 _MANY_DRAWS = 2_000  # effective, per chain: a tail that is seen so often hides nothing
 _WORK = 1_000_000  # values that are checked
 _FEW_DRAWS = 4  # nothing can be said of fewer

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from replicax.results.posterior import Posterior
 
-_MAX_POINTS = 4000  # along one line
-_MAX_INTERVALS = 50  # over each of which a rate is averaged
-_MAX_MOVES = 400  # of one replica in a figure, which are still seen apart
-_MAX_GREY_MOVES = 2000  # of all replicas in grey
+_MAX_POINTS = 4000  # points along one line
+_MAX_INTERVALS = 50  # intervals over which rates are averaged
+_MAX_MOVES = 400  # moves of one replica that can be distinguished in a figure
+_MAX_GREY_MOVES = 2000  # moves of all grey replicas
 
 History = dict[str, np.ndarray]
 

@@ -17,7 +17,7 @@ from replicax.run.keeper import Result
 from replicax.run.storage.metadata import Metadata
 from replicax.run.storage.records import Records
 
-_MAX_COMPONENTS = 1000  # of the parameters, for R-hat and effective size
+_MAX_COMPONENTS = 1000  # components with R-hat and effective size
 
 
 class Posterior(Outputs):

@@ -8,11 +8,11 @@ from replicax.results import diagnostics
 from replicax.results.energy_problems import find_energy_problems
 from replicax.results.mixing import exchanges, find_mixing_problems
 
-_RARE_SWAPS = 0.01  # of windows
+_RARE_SWAPS = 0.01  # fraction of windows
 _FEW_WINDOWS = 10  # too few to judge a pair by
-_FIXED = 0.01  # a ladder that moves by less stands still
-_SAME = 0.05  # of the distance that neighbours on an even ladder would have
-_COLLAPSED = 1 / 3  # of the pairs
+_FIXED = 0.01  # a smaller relative movement counts as none
+_SAME = 0.05  # fraction of the distance of neighbours on an even ladder
+_COLLAPSED = 1 / 3  # fraction of the pairs
 _UNKNOWN_BATCHES = ("a function of the step", "an iterable")
 
 

@@ -109,7 +109,7 @@ def expected_trips(posterior: Any) -> list[float] | None:
     gated = options["swaps"] != "no_gate" and options["alternate"]
     if options["schedule"] != "windowed_deo" or not gated:
         return None
-    steps = posterior.window * options["swap_every"]  # of a window
+    steps = posterior.window * options["swap_every"]  # steps per window
     trips = []
     for rate in posterior.window_swap_rate:
         if np.all(rate > 0):

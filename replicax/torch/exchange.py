@@ -107,7 +107,7 @@ class Exchange:
             told = json.dumps(to_plain(build_options(2, **choices)))
             if np.any(np.asarray(temperature, float) > 0):
                 check_langevin(torch, self._optimizers)
-        except ValueError as problem:  # which the other ranks must hear of
+        except ValueError as problem:  # the other ranks must know about it
             error = problem
         factors = self._ranks.agree(len(self._optimizers), told, scheduled, error)
         options = build_options(int(self._ranks.counts.sum()), **choices)
@@ -137,7 +137,7 @@ class Exchange:
             if not self._ignores:
                 check_finite(here)
             factor = self._rates.changed()
-        except ValueError as problem:  # which the other ranks must hear of
+        except ValueError as problem:  # the other ranks must know about it
             error = problem
         gathered = self._ranks.gather(here, self.num_steps, factor, error)
         if any(factor != 1.0 for factor in gathered.factors):

@@ -59,7 +59,7 @@ class Langevin:
         words = np.random.SeedSequence([self._seed % 2**64, step, replica, times])
         number = int(words.generate_state(1, np.uint64)[0])
         generators: dict[Any, Any] = {}
-        scale = getattr(optimizer, "grad_scale", None)  # of AMP: gradients that are scaled yet
+        scale = getattr(optimizer, "grad_scale", None)  # of AMP: gradients are still scaled
         for group in optimizer.param_groups:
             std = np.sqrt(2 * (1 - group["momentum"]) * temperature / float(group["lr"]))
             for param in group["params"]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from replicax.errors import is_number, show
 
-_LARGEST = float(np.finfo(np.float32).max)  # of losses that count as finite
+_LARGEST = float(np.finfo(np.float32).max)  # largest loss that counts as finite
 
 
 def to_host(torch: Any, losses: Any, count: int) -> list[float]:

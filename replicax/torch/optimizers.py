@@ -96,7 +96,7 @@ class Rates:
         self._torch, self._optimizers, self._first = torch, optimizers, first
         self._rates: list[float] = []  # as written, by optimizer
         self._written: list[Any] = []  # by group, where it is a tensor itself
-        self._versions: list[tuple[Any, int]] = []  # of tensors that were filled
+        self._versions: list[tuple[Any, int]] = []  # versions of the tensors that were filled
         self.factor = 1.0
 
     def changed(self) -> float:

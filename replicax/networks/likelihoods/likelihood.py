@@ -9,9 +9,9 @@ from jax import Array
 class Score(NamedTuple):
     """A score of networks, and how it is shown."""
 
-    name: str  # of a column of the epochs, or of a metric
-    head: str  # of a column of a table
-    title: str = ""  # of a figure; none: it has none
+    name: str  # name of a column of the epochs, or of a metric
+    head: str  # heading in tables
+    title: str = ""  # title of its figure; empty: no figure
     unit: str = ""
     factor: float = 1.0
     digits: int = 4
@@ -24,9 +24,9 @@ class Likelihood(Protocol):
     only one network's outputs are in memory at a time.
     """
 
-    ways: ClassVar[tuple[str, ...]]  # to average networks; the first is the Bayesian average
-    scores: ClassVar[tuple[Score, ...]]  # of every network after every epoch, columns of `epochs`
-    columns: ClassVar[tuple[Score, ...]]  # of the table of a summary: scores, and further metrics
+    ways: ClassVar[tuple[str, ...]]  # kinds of averages; the first is the Bayesian model average
+    scores: ClassVar[tuple[Score, ...]]  # scores of every network, columns of `epochs`
+    columns: ClassVar[tuple[Score, ...]]  # scores and metrics in the summary
 
     def to_json(self) -> dict[str, Any]:
         """Return the likelihood as plain data, for `from_json`."""

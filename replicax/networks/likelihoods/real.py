@@ -29,7 +29,7 @@ _FURTHER = (
     Score("coverage_90", "in 90 %", factor=100.0, digits=1),
     Score("calibration_error", "calibration error"),
 )
-_LEVELS = np.linspace(0.05, 0.95, 19)  # of intervals, for the calibration error
+_LEVELS = np.linspace(0.05, 0.95, 19)  # levels of intervals for the calibration error
 
 
 class Prediction(NamedTuple):
@@ -88,7 +88,7 @@ def _shaped(values: np.ndarray) -> np.ndarray:
 class _LocationScale:
     """The parts that Gaussian and Student share."""
 
-    centre: tuple[float, ...]  # of every target
+    centre: tuple[float, ...]  # mean of every target
     spread: tuple[float, ...]
     ways: ClassVar[tuple[str, ...]] = ("probabilities",)
     scores: ClassVar[tuple[Score, ...]] = _SCORES

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-_TOLERANCE = 0.02  # of log sum_c p_c = 0: bfloat16 probabilities of 100 classes stay below
+_TOLERANCE = 0.02  # for log sum_c p_c = 0; bfloat16 probabilities of 100 classes stay below
 
 
 def check(log_probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:

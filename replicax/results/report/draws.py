@@ -10,9 +10,9 @@ from replicax.page.content import Chart, Section, Table
 from replicax.results.diagnostics import as_draws
 from replicax.results.report.truth import Truth
 
-_MOST_COMPONENTS = 12  # with charts
-_MOST_ROWS = 200  # of the table
-_TRACE_POINTS = 1000  # of a chain
+_MOST_COMPONENTS = 12  # components with charts
+_MOST_ROWS = 200  # rows of the table
+_TRACE_POINTS = 1000  # points per chain
 _MOST_TRACED = 8  # chains
 _BINS = 48
 _RANK_BINS = 20

@@ -11,9 +11,9 @@ from replicax.results.plots import verdict_rates
 from replicax.results.summary import expected_trips
 from replicax.run.round_trips import trip_ends
 
-_PATH_BYTES = 1_300_000  # of all index paths together
+_PATH_BYTES = 1_300_000  # bytes of all index paths
 _PATH_CHAINS = 4
-_MOST_ENDS = 40_000  # of round trips, over all chains and replicas
+_MOST_ENDS = 40_000  # ends of round trips, over all chains and replicas
 _TRIP_POINTS = 500
 _HISTORY_POINTS = 400
 _PATH_WIDTH = (100, 400)  # points that are seen at first, at least and at most
