@@ -169,7 +169,7 @@ def _paths(paths: Paths) -> str:
     rungs = "".join("<li></li>" for _ in range(num_replicas))
     label = "Rung of every replica over the steps before the chosen one, one replica in colour"
     return f"""<figure class="wide paths" aria-labelledby="paths-title">
-<h3 id="paths-title">Where every replica was</h3>
+<h3 id="paths-title">Rung of every replica</h3>
 <div class="controls">
 <label>Chain <select id="paths-chain">{chains}</select></label>
 <label>Replica <select id="paths-replica">{replicas}</select></label>

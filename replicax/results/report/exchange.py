@@ -41,7 +41,7 @@ def _paths(posterior: Any, rung_of: np.ndarray, ends: list[list[np.ndarray]]) ->
     trip_points = num_steps * num_replicas * len(rung_of) / max(trips, 1) / every
     width = int(np.clip(6 * trip_points, *_PATH_WIDTH))
     kept = ends[:_PATH_CHAINS] if trips <= _MOST_ENDS else []
-    note = "Paths hold every step" if every == 1 else f"Paths hold one step in {every}"
+    note = "Paths show every step" if every == 1 else f"Paths show one step in {every}"
     if len(rung_of) > _PATH_CHAINS:
         note += f", of the first {_PATH_CHAINS} of {len(rung_of)} chains"
     return Paths(thinned, every, kept, width, f"{note}.")
