@@ -31,7 +31,7 @@ test: $(VENV)/.test ## run the tests (PYTEST_ARGS="-n 2 -k swap" and the like)
 slow: $(VENV)/.test ## run the tests that take long
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
-torch: ## run the tests of the bridge to PyTorch, in an environment of their own
+torch: ## run the tests of replicax.torch, in a separate environment
 	@$(MAKE) --no-print-directory VENV=$(VENV)-torch torch-tests
 
 torch-tests: $(VENV)/.test-torch
@@ -45,14 +45,14 @@ lint: $(VENV)/.lint ## check style and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: $(VENV)/.lint ## mend style and format
+format: $(VENV)/.lint ## fix style and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 types: $(VENV)/.lint ## check types
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-wheel: $(VENV)/.test ## build the wheel into dist/, and try it in an empty environment
+wheel: $(VENV)/.test ## build the wheel into dist/, and test it in an empty environment
 	$(BIN)/python -m pip wheel -qq --disable-pip-version-check --no-deps -w dist .
 	$(BIN)/python -m pytest -m slow tests/test_wheel.py
 
@@ -60,16 +60,16 @@ docs: $(VENV)/.docs ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Open site/index.html, or, to search the pages too, run $(BIN)/python -m http.server -d site"
 
-reproduce: $(VENV)/.core ## run the paper's studies anew and write their pages into docs/results/
+reproduce: $(VENV)/.core ## run the paper's studies and write their pages into docs/results/
 	$(BIN)/replicax reproduce all --out docs/results
 
-bench: $(VENV)/.bench ## time replicax beside its peers (BENCH="benchmarks/bench_...py")
+bench: $(VENV)/.bench ## time replicax and other libraries (BENCH="benchmarks/bench_...py")
 	@test -n "$(strip $(BENCH))" || { echo "No benchmarks/bench_*.py to run." >&2; exit 1; }
 	@set -e; for script in $(BENCH); do echo "=== $$script"; $(BIN)/python "$$script"; done
 
-dev: $(VENV)/.dev ## install all that contributors need
+dev: $(VENV)/.dev ## install everything that contributors need
 
-clean: ## remove what runs, tests and builds left behind; the environment stays
+clean: ## remove the output of runs, tests and builds; keep the environment
 	rm -rf demo-run build dist site .pytest_cache .ruff_cache .hypothesis .jax_cache .mutants.json
 	find replicax tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

@@ -28,12 +28,12 @@ ABOUT = {
 }
 _INTRO = """# A race with other samplers
 
-Who finds the modes, how exactly, and how fast? On four targets whose answer is known `rx.sample` is
-called once, with its defaults; every other sampler then has the processor time that it took
-(compiling apart), in the same process, on the same core, in turns; each target may have a process
-of its own. A sampler is *right* on a target if every run is: means within {mean:g} sd, standard
-deviations within {low:g} to {high:g} of the truth and masses of modes within {mass:g}, as on
-[the page of truths](truth.md).
+Which samplers find the modes, how accurately, and how fast? On four targets with known answers,
+`rx.sample` is called once with its defaults. Every other sampler then gets the processor time that
+`rx.sample` took (without compilation), in the same process, on the same core, in turns; each target
+may have its own process. A sampler is *right* on a target if every run has means within {mean:g}
+sd, standard deviations within {low:g} to {high:g} of the truth and masses of modes within {mass:g},
+as in [The right answer, or a warning](truth.md).
 
 ![Effective draws per second of seven samplers on four targets](peers-race.png)
 
@@ -42,34 +42,34 @@ deviations within {low:g} to {high:g} of the truth and masses of modes within {m
 {findings}
 
 {machine}; n = {n} seeds, medians with the smallest and the largest in brackets. Times are processor
-time of one core: the machine had other work (a load of {load:.0f}). Made by
+time of one core; the machine had other work (a load of {load:.0f}). Commands:
 
 {commands}
 
-and written from peers.json by `python benchmarks/peers_page.py docs/results`, which every run with
-`--out docs/results` does at its end.
+`python benchmarks/peers_page.py docs/results` writes this page from peers.json; every run with
+`--out docs/results` does so at its end.
 """
 _HOW = """## How to read it
 
-- *Effective draws* are the smallest over all judged functions and over the indicators of modes, all
-  chains together (Geyer's sum, with the variance between chains; of SMC along the order of its
-  particles, where siblings are neighbours): chains that never leave their modes have a few. Where
-  the answer is wrong they count draws from a wrong law.
+- *Effective draws* are the smallest effective size over all compared functions and all indicators
+  of modes, over all chains (Geyer's sum, with the variance between chains; for SMC along the order
+  of its particles, where siblings are neighbours). Chains that never leave their modes have only a
+  few. If the answer is wrong, they count draws from a wrong distribution.
 - A *mode is found* if it has {found:g} of its true mass or more. *TV* is the total variation
   between found and true masses of all modes.
 - One *iteration* is that of one chain:
 {iterations}
-- What each was given. NUTS: its own warm-up for half of the time, four chains with dispersed
+- Settings of the samplers. NUTS: its own warm-up for half of the time, four chains with dispersed
   starts, the same as for all. `ReplicaExchangeMC`: HMC on as many rungs as replicax has, up to the
-  hottest temperature that replicax found, step sizes tuned in the first half. Tempered SMC: a
-  Gaussian with the spread of the starts to begin with, HMC moves whose step size is tuned by stage,
-  200 to 20,000 particles: where 200 need more time than was given, it took more.
-  SGLD: the best of eight learning rates, judged by the known answer, and as many particles as
-  replicax has replicas. The NumPy loop: the paper's algorithm and settings, one chain. replicax by
-  DEO⋆: the same settings, four chains.
-- replicax and SGLD alone need no more than mini-batches. NUTS and the two tempered samplers see
-  exact gradients of all rows, which is what they are made for; with many more rows than here each
-  of their steps costs more.
+  hottest temperature that replicax found, with step sizes tuned in the first half. Tempered SMC: an
+  initial Gaussian with the spread of the starts, HMC moves whose step size is tuned by stage, 200
+  to 20,000 particles; if even 200 need more than the given time, it took more. SGLD: the best of
+  eight learning rates, chosen by the known answer, and as many particles as replicax has replicas.
+  The NumPy loop: the paper's algorithm and settings, one chain. replicax, DEO⋆: the same settings,
+  four chains.
+- Only replicax and SGLD can work with mini-batches. NUTS and the two tempered samplers see exact
+  gradients of all rows, for which they are made; with many more rows than here, each of their steps
+  costs more.
 """
 
 
@@ -139,7 +139,7 @@ def network_section(networks: dict[str, Any]) -> list[str]:
     by_name = {row["name"]: row for row in rows}
     reference = by_name["torch-loop"]["cpu"]
     lines = [
-        "## Networks, beside a loop in PyTorch",
+        "## Networks, compared with a PyTorch loop",
         "",
         f"{setup['replicas']} networks ({setup['model']}, images of side {setup['side']}, batches "
         f"of {setup['batch_size']}, float32) on one core, laps of {setup['steps']} steps in turns; "

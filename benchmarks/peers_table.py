@@ -172,7 +172,7 @@ def findings(found: Sequence[Summary]) -> list[str]:
         best = right[0]
         line += f"{best.sampler} is fastest, {short(best.rate.median)} effective draws per second"
         others = [f"{one.sampler} {short(one.rate.median)}" for one in right[1:]]
-        line += f"; right, too: {', '.join(others)}." if others else "; nobody else is right."
+        line += f"; also right: {', '.join(others)}." if others else "; nobody else is right."
         if wrong:
             said = [f"{one.sampler} ({one.right} of {one.n} right; {one.fault})" for one in wrong]
             line += f" Wrong: {', '.join(said)}."

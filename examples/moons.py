@@ -7,7 +7,7 @@
 # `python examples/moons.py`. It takes about a minute on a CPU.
 #
 # Four copies of a small network train side by side, each with its own learning rate, and
-# exchange their rates. The network on the coldest rung of every epoch joins an average.
+# exchange their rates. The network on the coldest rung is averaged after every epoch.
 # We look at its likelihood, its calibration, and at points far away from the data.
 
 # %%
@@ -46,9 +46,9 @@ print("round trips:", exchanged.round_trips, " problems:", exchanged.problems())
 # %% [markdown]
 # ## The average and its parts
 #
-# The average is never worse, in likelihood, than its networks are on average (Jensen). By how
-# much it is better says how much they disagree. The plain ensemble has the same cost; look at
-# both before you believe that exchange helps on your data.
+# The likelihood of the average is never worse than the mean over its networks (Jensen); the
+# difference shows how much they disagree. The plain ensemble has the same cost; compare both
+# before you believe that exchange helps on your data.
 
 # %%
 ensemble = rx.train(problem, network.init, method="ensemble", learning_rate=0.05, **options)
@@ -62,10 +62,10 @@ for name, run in (("exchange", exchanged), ("ensemble", ensemble)):
     )
 
 # %% [markdown]
-# ## Points that are like nothing seen
+# ## Points unlike the training data
 #
-# The entropy of the average splits into what every network says is uncertain (aleatoric) and
-# what the networks do not agree on (epistemic).
+# The entropy of the average splits into the uncertainty of the single networks (aleatoric) and
+# the disagreement between them (epistemic).
 
 # %%
 doubt = {}

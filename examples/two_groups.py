@@ -28,7 +28,7 @@ minutes = np.where(long, rng.normal(80, 6, 272), rng.normal(54.5, 6, 272))
 # ## The model
 #
 # The likelihood gives one number for each row. Parameters are any tree of arrays; constraints
-# are met by transforming: the share of the first group is a sigmoid, the spread an exponential.
+# are met by transformations: the share of the first group is a sigmoid, the spread an exponential.
 
 
 # %%
@@ -65,18 +65,18 @@ posterior = rx.sample(
 # %% [markdown]
 # ## Can it be trusted?
 #
-# Problems come first: each is a sentence with a remedy. Round trips say whether replicas carry
-# what they found from the hot end to the cold one.
+# Look at the problems first: each is a sentence with a remedy. Round trips show whether replicas
+# carry states from the hot end to the cold one.
 
 # %%
 print(posterior.problems())
 print("round trips of each chain:", posterior.round_trips)
 
 # %% [markdown]
-# ## What it says
+# ## The result
 #
-# Both namings have the same mass, so the chains must agree that the first mean is the smaller
-# one half of the time. For means and spread, order the groups.
+# Both labellings have the same mass, so the first mean must be the smaller one in half of the
+# draws. For means and spread, order the groups.
 
 # %%
 means = posterior.draws["means"]
@@ -88,8 +88,8 @@ print("minutes:", ordered.mean(0).round(1), "+-", ordered.std(0).round(1))
 # %% [markdown]
 # ## Two groups, or one?
 #
-# As the ladder reaches the prior, the evidence comes with it, where likelihood and prior have
-# their constants. One normal distribution is the same model with one mean.
+# Because the ladder reaches the prior, it also gives the evidence, if likelihood and prior
+# include their constants. One normal distribution is the same model with one mean.
 
 
 # %%

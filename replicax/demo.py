@@ -1,4 +1,4 @@
-"""The posterior with 25 modes of the paper's section 5.1, as `replicax demo` samples it.
+"""The run of `replicax demo`: the posterior with 25 modes of the paper's section 5.1.
 
 Also a target for the command line: `replicax sample replicax.demo:target`.
 """

@@ -1,4 +1,4 @@
-"""`report`: a run as one HTML page; and the pages of a run that goes on, for `replicax watch`."""
+"""`report`: a run as an HTML page; and the live pages of `replicax watch`."""
 
 import threading
 import warnings
@@ -24,13 +24,13 @@ def report(
     truth: Any = None,
     images: Any = None,
 ) -> Path:
-    """Write a run as one HTML page to look at, and return its path (needs the extra `report`).
+    """Write a run as one HTML page and return its path (needs the extra `report`).
 
     Args:
         run: a posterior, or a run folder.
         out: an HTML file, or a folder; by default `report.html` in the run folder.
-        truth: what is known about the target, as `Posterior.report` takes it.
-        images: the test images of networks, as `Trained.report` takes them.
+        truth: what is known about the target, as in `Posterior.report`.
+        images: the test images of networks, as in `Trained.report`.
     """
     if not isinstance(run, Posterior):
         if not isinstance(run, str | Path):
@@ -87,10 +87,10 @@ class LivePages:
 
     def _build(self) -> Page:
         if max(commits.steps(self._folder), default=0) == 0:
-            return _waiting(self._folder, "The run has not saved its first state yet.")
+            return _waiting(self._folder, "The run has not saved its first checkpoint yet.")
         return page_of(load(self._folder), *self._given)
 
 
 def _waiting(folder: Path, sentence: str) -> Page:
-    words = f"{sentence} This page looks again every few seconds."
+    words = f"{sentence} This page checks again every few seconds."
     return Page(folder.resolve().name, "", [Section("glance", "Waiting", [words])])

@@ -1,4 +1,4 @@
-"""Targets whose distribution is known, for trying and testing samplers; and `averaged`."""
+"""Targets with known distributions, to try and test samplers; and `averaged`."""
 
 import functools
 from typing import Any

@@ -1,4 +1,4 @@
-"""Objects that users name on the command line: `model.py:energy`, its parameters and its data."""
+"""Objects given on the command line as `model.py:energy`, with their parameters and data."""
 
 import importlib
 import importlib.util

@@ -26,7 +26,7 @@ def run_failing(capsys, *args, code=2):
     """Run a command that must fail with one line on stderr; return the line."""
     assert main([str(arg) for arg in args]) == code
     line = capsys.readouterr().err.replace(f"{IMPORTED}\n", "")
-    line = re.sub(r"Running .* asks for\.\n", "", line)  # the user's own file
+    line = re.sub(r"Running .* refers\.\n", "", line)  # the user's own file
     assert line.count("\n") == 1 and line.endswith("\n") and "Traceback" not in line, line
     return line
 

@@ -10,20 +10,22 @@ from targets import SHOWN, TARGETS, reference
 _COLOURS = ("#0b6e99", "#d1782f", "#5b8c3a", "#8a4f9e")
 _INTRO = """# The right answer, or a warning
 
-Posteriors whose answer is known, and one call for each, with no tuning beyond the number of steps
-and replicas:
+This page tests one call of `rx.sample` on posteriors with known answers. Nothing is tuned except
+the number of steps and replicas:
 
 <!-- not run: the form of a call, with dots for its numbers -->
 ```python
 rx.sample(target, start, num_steps=..., num_replicas=..., num_chains=4, seed=...)
 ```
 
-Starts are dispersed. A run passes if, over all judged functions of the parameters, means are within
-{mean:g} sd, standard deviations within {low:g} to {high:g} of the truth, and masses of modes within
-{mass:g}, the four chains together. A *silent miss* is a run that does not pass while
-`posterior.problems()` is empty. Where labels can be exchanged, functions are those of ordered
-labels. Other samplers have the processor time that replicax took (without compiling, whose seconds
-are given apart) and see all rows in every step; their warnings are R-hat above 1.01, divergent
+Starts are dispersed. A run passes if, for all functions of the parameters that are compared, means
+are within {mean:g} sd, standard deviations within {low:g} to {high:g} of the truth, and masses of
+modes within {mass:g}, over the four chains together. A *silent miss* is a run that does not pass
+although `posterior.problems()` is empty. If labels can be exchanged, the functions are those of
+ordered labels.
+
+Other samplers get the processor time that replicax took (without compilation, which is listed
+separately) and see all rows in every step. Their warnings are R-hat above 1.01, divergent
 transitions, and a temperature that did not reach 1.
 
 {commands}, {machine}. References: `python benchmarks/truth/references.py`. This page is written by
@@ -53,7 +55,7 @@ def write_page(
     parts += ["## How the truth is known\n", _references()]
     warned = [run for run in runs if run["sampler"] == samplers[0] and run.get("warnings")]
     if warned:
-        parts += [f"## What {samplers[0]} said\n", _warnings(warned)]
+        parts += [f"## Warnings of {samplers[0]}\n", _warnings(warned)]
     (out / "truth.md").write_text("\n".join(parts))
     _draw(runs, samplers, out / "truth-errors.png")
 
@@ -115,7 +117,7 @@ def _table(runs: list[dict[str, Any]], samplers: list[str], names: tuple[str, ..
                 f"{np.median(of('ess')):.0f}", str(warned), str(sum(of("silent_miss"))),
                 f"{np.median(of('seconds')):.0f}", f"{np.median(of('compile_seconds')):.0f}",
             ))  # fmt: skip
-    return "Errors are the worst of all seeds, other numbers medians.\n\n" + _rows(head, rows)
+    return "Errors are the worst over all seeds; other numbers are medians.\n\n" + _rows(head, rows)
 
 
 def _references() -> str:

@@ -1,6 +1,6 @@
-"""Ready callbacks of `rx.sample` and `rx.train`: logs, and reasons to stop early.
+"""Callbacks for `rx.sample` and `rx.train`: logs and early stopping.
 
-Give one, or several as a list: `callback=[rx.callbacks.csv("log.csv"), my_function]`.
+Pass one, or several as a list: `callback=[rx.callbacks.csv("log.csv"), my_function]`.
 """
 
 from replicax.callbacks.logs import csv, flat, json_lines, numbers, tensorboard

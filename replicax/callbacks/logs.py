@@ -1,6 +1,6 @@
 """Logs of a run: CSV, JSON lines, TensorBoard.
 
-They survive kills: when a run resumes, rows of steps that it does again are dropped first.
+They survive kills: when a run resumes, rows of the steps that it repeats are dropped first.
 """
 
 import json
@@ -22,7 +22,7 @@ Numbers = dict[str, float | list[float]]
 
 
 def numbers(progress: Progress) -> Numbers:
-    """Return what the logs write: numbers, and lists by chain, pair or rung.
+    """Return the numbers that logs write, and lists by chain, pair or rung.
 
     `cold_energy`, `round_trips` and `buffer` have a value per chain; `verdict_rate` per pair and
     `learning_rate` and `temperature` per rung are means over chains. After an epoch of networks,
@@ -48,7 +48,7 @@ def numbers(progress: Progress) -> Numbers:
 
 
 def flat(row: Numbers, name: str = "{}[{}]") -> dict[str, float]:
-    """Return numbers with one name each.
+    """Return a row with lists flattened, one name per number.
 
     >>> flat({"step": 3, "cold_energy": [1.5, 2.0]})
     {'step': 3, 'cold_energy[0]': 1.5, 'cold_energy[1]': 2.0}
@@ -63,15 +63,15 @@ def flat(row: Numbers, name: str = "{}[{}]") -> dict[str, float]:
 
 
 class _Log:
-    """Writes a row after every chunk, of networks after every test, into something that is taken
-    back to the step at which a run begins."""
+    """A log that writes a row after every chunk, for networks after every test, and drops later
+    rows when a run begins or resumes."""
 
     def __init__(self, path: Path) -> None:
         above = next(folder for folder in path.absolute().parents if folder.exists())
         if not above.is_dir():
             raise ValueError(f"{path} lies below {above}, which is a file; give another path.")
         self.path = path
-        self.step: int | None = None  # that was seen last
+        self.step: int | None = None  # the last logged step
 
     def __call__(self, progress: Progress) -> None:
         if not processes.is_first():
@@ -92,7 +92,7 @@ class _Log:
 
 
 class _Lines(_Log):
-    """A text file with one line per row; a line that a kill cut off is dropped."""
+    """A text file with one line per row; an incomplete last line is dropped."""
 
     def __init__(self, path: Any, caller: str) -> None:
         if not isinstance(path, str | Path) or not str(path).strip() or Path(path).is_dir():
@@ -101,11 +101,12 @@ class _Lines(_Log):
         lines = self._lines()
         if lines and self.step_of(lines[0]) is None:
             raise ValueError(
-                f"path is {path}, a file that rx.callbacks.{caller} did not write; give another."
+                f"path is {path}, a file that rx.callbacks.{caller} did not write; give another "
+                "path."
             )
 
     def _lines(self) -> list[str]:
-        """Return the lines that are whole."""
+        """Return the complete lines."""
         if not self.path.exists():
             return []
         return self.path.read_text(errors="replace").splitlines(keepends=True)
@@ -121,7 +122,7 @@ class _Lines(_Log):
             file.write(f"{line}\n")
 
     def step_of(self, line: str) -> int | None:
-        """Return the step of a line, -1 for a head; None for a line that is not ours."""
+        """Return the step of a line, -1 for a header, None for a line of another kind."""
         raise NotImplementedError
 
 
@@ -184,7 +185,7 @@ class _TensorBoard(_Log):
 
 
 def _writer() -> Callable[..., Any]:
-    """Return a class that writes event files: tensorboardX's, or that of PyTorch, which needs
+    """Return a class that writes event files: that of tensorboardX, or that of PyTorch, which needs
     tensorboard."""
     try:
         from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingImports]
@@ -203,8 +204,8 @@ def csv(path: str | Path) -> Callable[[Progress], None]:
     """Return a callback that writes `numbers` as a table with one column for each, such as
     `cold_energy[0]`.
 
-    A row after every chunk, of networks after every test. A new run begins the file anew; one that
-    resumes goes on in it.
+    It writes a row after every chunk, for networks after every test. A new run overwrites the file;
+    a resumed run appends to it.
     """
     return _Csv(path, "csv")
 

@@ -1,4 +1,4 @@
-"""Early stops: enough round trips, a large enough effective size, R-hat near 1."""
+"""Early stopping: enough round trips, a large enough effective size, R-hat near 1."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,11 +15,11 @@ from replicax.run.storage.folder import open_records
 from replicax.run.storage.metadata import Metadata
 from replicax.run.storage.records import Records
 
-_GROWTH = 1.1  # of the number of draws, from one look at them to the next
+_GROWTH = 1.1  # growth of the number of draws between two evaluations
 
 
 class _SoFar(Posterior):
-    """The draws of a run so far, with what diagnostics ask of a posterior."""
+    """The draws of a run so far, with the attributes of a posterior that diagnostics need."""
 
     def __init__(self, metadata: Metadata) -> None:
         super().__init__(Records())
@@ -56,7 +56,7 @@ class _StopAfter:
     ) -> None:
         if round_trips is effective_size is r_hat is None:
             raise ValueError(
-                "stop_after has no reason to stop; give round_trips, effective_size or r_hat."
+                "stop_after has no condition; give round_trips, effective_size or r_hat."
             )
         if round_trips is not None:
             at_least("round_trips", round_trips, 1)
@@ -89,7 +89,7 @@ class _StopAfter:
         return self.effective_size is not None or self.r_hat is not None
 
     def _add(self, progress: Progress) -> None:
-        """Keep the draws of this chunk; of a run that resumes, those before it, too."""
+        """Keep the draws of this chunk, and those before it if the run was resumed."""
         if self.so_far is None or progress.start != self.step:
             self.so_far, self.looked_at = _start(progress), 0
         self.step = progress.step
@@ -102,8 +102,8 @@ class _StopAfter:
         self.so_far.stand_at(progress.step, progress.carry.state.ladder.temperature)
 
     def _judge_draws(self) -> list[tuple[bool, str]]:
-        """Return which conditions on the draws hold, in words; nothing is computed before there
-        are enough new ones."""
+        """Return in words which conditions on the draws hold; recomputed only when there are enough
+        new draws."""
         so_far = self.so_far
         assert so_far is not None
         if so_far.num_draws < max(_GROWTH * self.looked_at, 4):
@@ -122,13 +122,13 @@ class _StopAfter:
 
 
 def _start(progress: Progress) -> _SoFar:
-    """Return the draws before the chunk, which a run that resumes has in its folder."""
+    """Return the draws before the chunk, from the folder of a resumed run."""
     metadata = progress.metadata
     optimises = not float(np.max(progress.carry.state.ladder.temperature[:, 0])) > 0
     if metadata.kind == "train" or optimises:
         raise ValueError(
-            "stop_after(effective_size=..., r_hat=...) judges draws of a posterior, and this run "
-            "trains or optimises; stop it by round_trips, or by a function of your own."
+            "stop_after(effective_size=..., r_hat=...) needs draws of a posterior, but this run "
+            "trains or optimises; use round_trips or your own function."
         )
     so_far = _SoFar(metadata)
     if progress.start > 0:
@@ -140,8 +140,8 @@ def _start(progress: Progress) -> _SoFar:
 
 
 def _largest_rhat(so_far: _SoFar, components: dict[str, np.ndarray]) -> float:
-    """Return the largest R-hat over chains, and over replicas where they exchange; NaN where it
-    cannot be told yet."""
+    """Return the largest R-hat over chains, and over replicas if they exchange; NaN if it is not
+    known yet."""
     rhats = [diagnostics.rhat(values) for values in components.values()]
     if exchanges(so_far):
         rhats += diagnostics.replica_rhat(so_far, components).values()
@@ -157,12 +157,13 @@ def stop_after(
     """Return a callback that ends the run once all of its conditions are met.
 
     Args:
-        round_trips: of every chain, after burn-in.
-        effective_size: the smallest of any component and the energy, over all chains, for the
-            bulk, as the summary has it.
-        r_hat: the largest of any component, over chains and, where replicas exchange, over
-            replicas. It is trusted from an effective size of 100 per chain on.
+        round_trips: the number in every chain, after burn-in.
+        effective_size: the smallest bulk effective size of any component and the energy, over all
+            chains, as in the summary.
+        r_hat: the largest R-hat of any component, over chains and, if replicas exchange, over
+            replicas. It counts from an effective size of 100 per chain on.
 
-    Draws are judged as `posterior.summary()` judges them, whenever there are a tenth more of them.
+    The diagnostics are those of `posterior.summary()`, recomputed when there are a tenth more
+    draws.
     """
     return _StopAfter(round_trips, effective_size, r_hat)

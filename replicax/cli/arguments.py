@@ -1,4 +1,4 @@
-"""Arguments that several commands have, and how their text is read."""
+"""Arguments that several commands share, and their parsers."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,32 +19,36 @@ Progress = Annotated[
 CheckpointEvery = Annotated[
     str | None,
     typer.Option(
-        metavar="N|TIME", help="Steps, or a time: 30s, 10m, 2h.", show_default="30s; or as before"
+        metavar="N|TIME",
+        help="Save every N steps, or every TIME: 30s, 10m, 2h.",
+        show_default="30s; on resuming, as before",
     ),
 ]
-KeepCheckpoints = Annotated[int, typer.Option(min=1, metavar="K", help="Checkpoints to keep.")]
+KeepCheckpoints = Annotated[
+    int, typer.Option(min=1, metavar="K", help="Number of checkpoints to keep.")
+]
 Devices = Annotated[
     str | None,
     typer.Option(
         metavar="all|N",
-        help="Devices that share the replicas.",
+        help="Number of devices to use.",
         show_default="all accelerators, or one CPU",
     ),
 ]
 DataParallel = Annotated[
     int,
-    typer.Option(min=1, metavar="N", help="Devices that share each replica and its mini-batches."),
+    typer.Option(min=1, metavar="N", help="Devices per replica, which share its mini-batches."),
 ]
 Coordinator = Annotated[
     str | None,
     typer.Option(
-        metavar="HOST:PORT", help="Address of process 0.", show_default="found out on clusters"
+        metavar="HOST:PORT", help="Address of process 0.", show_default="automatic on clusters"
     ),
 ]
 NumProcesses = Annotated[
-    int | None, typer.Option(metavar="N", help="Processes that share the run.")
+    int | None, typer.Option(metavar="N", help="Number of processes that share the run.")
 ]
-ProcessId = Annotated[int | None, typer.Option(metavar="I", help="Number of this one, from 0.")]
+ProcessId = Annotated[int | None, typer.Option(metavar="I", help="Index of this process, from 0.")]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run folder.")]
 Params = Annotated[
     str | None,

@@ -17,11 +17,14 @@ def demo(
         Path, typer.Option(metavar="DIR", help="The folder for all results.")
     ] = _DEFAULT_OUT,
     steps: Annotated[int, typer.Option(min=1, metavar="N", help="Steps of every replica.")] = 20000,
-    chains: Annotated[int, typer.Option(min=1, metavar="N", help="Independent runs.")] = 4,
+    chains: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Number of independent chains.")
+    ] = 4,
     seed: Seed = 0,
     plots: Annotated[bool, typer.Option(help="Draw figures.")] = True,
     preset: Annotated[
-        str, typer.Option(metavar="NAME", help="modes25 (the paper's) or modes25-tempered.")
+        str,
+        typer.Option(metavar="NAME", help="Settings: modes25 (the paper's) or modes25-tempered."),
     ] = "modes25",
     as_json: Json = False,
 ) -> int:

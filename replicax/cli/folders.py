@@ -1,4 +1,4 @@
-"""Run folders, as commands name and open them."""
+"""Run folders of the commands: new names, metadata, user files that a folder refers to."""
 
 import itertools
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def new_run_folder(out: Path | None, name: str) -> Path:
     """Return `out`, which must not contain a run, or the first free of runs/name-1, name-2, ..."""
     if not writes():
-        return out or Path("runs")  # of no use
+        return out or Path("runs")  # not used by this process
     if out is None:
         folders = (Path("runs") / f"{name}-{number}" for number in itertools.count(1))
         return next(folder for folder in folders if not folder.exists())
@@ -31,17 +31,17 @@ def new_run_folder(out: Path | None, name: str) -> Path:
 
 
 def say_what_runs(name: str, run_dir: Path) -> None:
-    """Say on stderr which file of the user's runs, as the folder asks for; refuse one that came
-    with the folder."""
+    """Print on stderr which user file runs because the run folder refers to it; refuse a file that
+    is in the folder."""
     place = name.rpartition(":")[0]
     if not place:
         return
     if run_dir.resolve() in Path(place).resolve().parents:
         raise ValueError(
-            f"{run_dir} asks to run {place}, which lies in the folder itself; if you trust it, "
+            f"{run_dir} refers to {place}, which is in the folder itself; if you trust it, "
             "name it with --target."
         )
-    typer.echo(f"Running {name}, as {run_dir} asks for.", err=True)
+    typer.echo(f"Running {name}, to which {run_dir} refers.", err=True)
 
 
 def read_metadata(folder: Path) -> "Metadata":

@@ -17,25 +17,27 @@ from replicax.cli.messages import print_error
 from replicax.cli.output import FAULTY_INPUT, FINISHED, INTERRUPTED, NONFINITE
 
 _POLL_SECONDS = 0.1
-_GRACE_SECONDS = 20.0  # to end after SIGTERM
-_SAVING_SECONDS = 120.0  # to save and end after a signal that the user sent
-_TAIL_LINES = 15  # of what a process that failed wrote to stderr
+_GRACE_SECONDS = 20.0  # for a process to end after SIGTERM
+_SAVING_SECONDS = 120.0  # for a process to save and end after a signal from the user
+_TAIL_LINES = 15  # lines to show of the stderr of a failed process
 _MEANT = (FAULTY_INPUT, NONFINITE, INTERRUPTED)  # exit codes of processes that end together
 _STARTS_RUNS = ("sample", "train", "pretrain")
 
 
 def launch(
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="What each one runs.")],
-    processes: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 2,
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND", help="Command that each process runs.")
+    ],
+    processes: Annotated[int, typer.Option(min=1, metavar="N", help="Number of processes.")] = 2,
     restarts: Annotated[
-        int, typer.Option(min=0, metavar="K", help="Start again up to K times if one dies.")
+        int, typer.Option(min=0, metavar="K", help="Restart up to K times if a process dies.")
     ] = 0,
 ) -> int:
     """Start N processes on this machine that share one run.
 
-    Only the first process prints and writes. If one dies, the others are ended, with a message. A
-    restart continues a run of `replicax sample` or `train` that has --out from its checkpoint; any
-    other command is repeated, and a script of yours joins the others by rx.connect().
+    Only the first process prints and writes. If one dies, the others are stopped, with a message.
+    A restart continues a run of `replicax sample` or `train` with --out from its checkpoint; any
+    other command is repeated. Your own scripts join the other processes with rx.connect().
 
     \b
     Example
@@ -52,7 +54,7 @@ def launch(
 
 
 def _run_once(command: list[str], count: int) -> tuple[int, str | None]:
-    """Run all processes to their end; return an exit code and what failed, or None."""
+    """Run all processes to their end; return an exit code and the failure as text, or None."""
     port = _free_port()
     with contextlib.ExitStack() as stack:
         errors = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(count)]
@@ -91,7 +93,7 @@ def _start(
 
 
 def _end(children: list[subprocess.Popen]) -> None:
-    """End all processes: by SIGTERM, and after a while by SIGKILL."""
+    """End all processes with SIGTERM, and those that remain with SIGKILL."""
     for child in children:
         if child.poll() is None:
             child.terminate()
@@ -110,7 +112,7 @@ def _wait(children: list[subprocess.Popen], seconds: float) -> None:
 
 @contextlib.contextmanager
 def _forwarding(children: list[subprocess.Popen]) -> Iterator[list[int]]:
-    """Send SIGTERM and SIGUSR1 on to the processes; a terminal sends them Ctrl-C itself."""
+    """Forward SIGTERM and SIGUSR1 to the processes; a terminal sends them Ctrl-C itself."""
     received: list[int] = []
 
     def forward(number: int, frame: object) -> None:
@@ -129,7 +131,7 @@ def _forwarding(children: list[subprocess.Popen]) -> Iterator[list[int]]:
 
 
 def _resuming(command: list[str]) -> list[str]:
-    """Return the command that continues a run which a command started, or the command itself."""
+    """Return the command that continues the run of `command`, or `command` itself."""
     place = next((i for i, word in enumerate(command) if word in _STARTS_RUNS), None)
     folder = _value_of("--out", command)
     if place is None or folder is None or not (Path(folder) / "run.json").exists():
@@ -157,7 +159,7 @@ def _free_port() -> int:
 
 
 def _tail(number: int, errors: IO[bytes]) -> str:
-    """Return the last lines that a process wrote, which nobody has seen yet."""
+    """Return the last lines that a process wrote and that were not shown yet."""
     if number == 0:
         return ""
     errors.seek(0)

@@ -64,10 +64,10 @@ def replicax(
     Networks
       replicax train                                   four small networks on digits, two minutes
       replicax pretrain, train, evaluate               ResNets on CIFAR: the paper and baselines
-      replicax predict RUN_DIR images.npy              classes of other images, with uncertainty
+      replicax predict RUN_DIR images.npy              predict new images, with uncertainty
     After a run
       replicax summary, plot, resume RUN_DIR           examine a run, or continue it
-      replicax report, watch RUN_DIR                   look at it in a browser, also while it runs
+      replicax report, watch RUN_DIR                   HTML page of a run, also live
     On several devices
       replicax launch --processes 2 -- COMMAND         processes that share one run
     The paper

@@ -1,4 +1,4 @@
-"""Errors as sentences, in the words of the command line."""
+"""Error messages of the command line, with the names of its options."""
 
 import re
 import traceback
@@ -44,7 +44,7 @@ def describe_error(error: Exception) -> str:
 
 
 def as_written(sentence: str, options: dict[str, str]) -> str:
-    """Return a sentence with the names of Python as the command line has them.
+    """Return a message in which Python names are replaced by those of the command line.
 
     Names that are also words are replaced only where a value follows, or where they begin.
 
@@ -69,7 +69,7 @@ def as_written(sentence: str, options: dict[str, str]) -> str:
 
 
 def _is_ours(error: Exception) -> bool:
-    """Return whether replicax raised the error, and not the code of a user's target."""
+    """Return whether replicax raised the error, rather than the user's code."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and _PACKAGE in Path(frames[-1].filename).parents
 

@@ -1,4 +1,4 @@
-"""Arguments that the commands about networks share, and the way from them to a run."""
+"""Arguments shared by the commands about networks, and the runs that they start."""
 
 import os
 from dataclasses import fields
@@ -15,25 +15,31 @@ from replicax.networks.named import AUGMENTED, DEFAULTS, MODELS, absolute
 Data = Annotated[
     str,
     typer.Option(
-        help="cifar10, cifar100, digits, FILE.npz (arrays: inputs, labels or targets, test_inputs, "
-        "...) or FILE.PY:NAME."
+        help="Data: cifar10, cifar100, digits, FILE.npz (arrays: inputs, labels or targets, "
+        "test_inputs, ...) or FILE.PY:NAME."
     ),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(help=f"{MODELS}.", show_default="resnet20; digits: small; FILE.npz: mlp"),
+    typer.Option(help=f"Network: {MODELS}.", show_default="resnet20; digits: small; FILE.npz: mlp"),
 ]
 Replicas = Annotated[
     int | None,
-    typer.Option(min=1, metavar="P", help="Networks.", show_default="10; digits, FILE.npz: 4"),
+    typer.Option(
+        min=1, metavar="P", help="Number of networks.", show_default="10; digits, FILE.npz: 4"
+    ),
 ]
-Momentum = Annotated[float, typer.Option(help="Of SGD.")]
-WeightDecay = Annotated[float, typer.Option(help="Of the Gaussian prior, per mean loss.")]
+Momentum = Annotated[float, typer.Option(help="Momentum of SGD.")]
+WeightDecay = Annotated[
+    float, typer.Option(help="Weight decay (Gaussian prior), relative to the mean loss.")
+]
 BatchSize = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Rows.", show_default="256; digits, FILE.npz: 64"),
+    typer.Option(
+        min=1, metavar="N", help="Rows per mini-batch.", show_default="256; digits, FILE.npz: 64"
+    ),
 ]
-Bf16 = Annotated[bool, typer.Option("--bf16", help="Convolutions in bfloat16.")]
+Bf16 = Annotated[bool, typer.Option("--bf16", help="Compute convolutions in bfloat16.")]
 Augment = Annotated[
     bool | None,
     typer.Option(help="Crop, flip and erase training images.", show_default="on for CIFAR"),
@@ -42,22 +48,27 @@ Noise = Annotated[
     str | None,
     typer.Option(
         metavar="SD",
-        help="Of real targets: a number, one for each, learned or network.",
+        help="Noise of regression targets: a number, one number per target, learned or network.",
         show_default="learned",
     ),
 ]
 Likelihood = Annotated[
-    str | None, typer.Option(help="Of real targets: gaussian or student.", show_default="gaussian")
+    str | None,
+    typer.Option(
+        help="Likelihood of regression targets: gaussian or student.", show_default="gaussian"
+    ),
 ]
 Validation = Annotated[
     int,
     typer.Option(
-        min=0, metavar="N", help="Hold out N training rows, and test on them instead of the test."
+        min=0, metavar="N", help="Hold out N training rows and use them instead of the test set."
     ),
 ]
 DataDir = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Folder of CIFAR.", show_default="$REPLICAX_DATA"),
+    typer.Option(
+        metavar="DIR", help="Folder with the CIFAR archives.", show_default="$REPLICAX_DATA"
+    ),
 ]
 Download = Annotated[bool, typer.Option("--download", help="Download CIFAR if it is missing.")]
 Out = Annotated[
@@ -114,8 +125,8 @@ def read_task(
     instead: str = "continue it there with rx.resume_training(run_dir, problem)",
     runs: tuple[str, ...] = ("model", "data"),
 ) -> Any:
-    """Return the `Task` of a run folder; say which files of the user's it `runs`, and what to do
-    `instead` if there is none."""
+    """Return the `Task` of a run folder and print which user files it `runs`; without a task, raise
+    an error that says what to do `instead`."""
     from replicax.networks.tasks import Task
 
     task = folders.read_metadata(run_dir).note.get("task")
@@ -153,7 +164,7 @@ def _task(given: dict[str, Any]) -> Any:
 
 
 def _noise(text: str | None) -> Any:
-    """Return one number, one for each target, or the name of a kind of noise."""
+    """Return one number, one number per target, or the name of a kind of noise."""
     try:
         return read_numbers("--noise", text)
     except ValueError:
@@ -161,8 +172,10 @@ def _noise(text: str | None) -> Any:
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of `rx.train`: all arguments but those of the command and of its task;
-    what is missing is as the data set has it, or left to `rx.train`."""
+    """Return the options of `rx.train`: all arguments except those of the command and of its task.
+
+    Missing options get the default of the data set, or that of `rx.train`.
+    """
     from replicax.networks.tasks import Task
 
     others = {*_OF_THE_COMMAND, *(entry.name for entry in fields(Task))}

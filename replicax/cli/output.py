@@ -33,8 +33,8 @@ def join_processes(
 
 
 def writes() -> bool:
-    """Return whether this process prints and writes, the first of those that share a run."""
-    if "jax" not in sys.modules:  # which takes long to import, and this process is alone
+    """Return whether this process prints and writes: whether it is the first of a shared run."""
+    if "jax" not in sys.modules:  # JAX takes long to import, and without it this process is alone
         return True
     from replicax.run import processes
 
@@ -58,7 +58,7 @@ def quietly(as_json: bool) -> Iterator[None]:
 
 
 def _show_warning(message: Any, category: type[Warning], *others: Any) -> None:
-    if not issubclass(category, RunProblem):  # which the summary shows
+    if not issubclass(category, RunProblem):  # run problems are shown in the summary
         typer.secho(one_line(f"Warning: {message}"), fg="yellow", err=True)
 
 
@@ -90,7 +90,7 @@ def print_tables(*tables: Any) -> None:
 
 
 def show(value: Any, as_json: bool, render: Callable[[Any], Any], *more: Any) -> None:
-    """Print `value` as JSON, or as the table that `render` makes of it, with `more` tables."""
+    """Print `value` as JSON, or as the table `render(value)`, followed by the tables `more`."""
     if as_json:
         print_json(value)
     else:

@@ -10,7 +10,7 @@ from replicax.cli import output
 from replicax.cli.arguments import Json, RunDir
 from replicax.cli.networks import DataDir, absolute_folder, read_task
 
-_ROWS = 2048  # whose predictions by every network are in memory at once
+_ROWS = 2048  # rows whose predictions by all networks are in memory at once
 
 
 def predict(
@@ -22,13 +22,15 @@ def predict(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write probabilities (image, class) to a .npy file; of real numbers mean and sd, "
+            help="Write probabilities (image, class) to a .npy file; for regression, mean and sd "
             "to a .npz file.",
         ),
     ] = None,
     members: Annotated[
         bool,
-        typer.Option("--members", help="Write those of every network (network, image, class)."),
+        typer.Option(
+            "--members", help="Write the predictions of every network (network, image, class)."
+        ),
     ] = False,
     by: Annotated[str, typer.Option(help="Average probabilities, or logits.")] = "probabilities",
     data_dir: DataDir = None,
@@ -36,12 +38,11 @@ def predict(
 ) -> None:
     """Predict classes or real numbers with the networks of a run.
 
-    The networks of the average predict, those from before the burn-in left out; the data that
-    they were trained on are not needed. Images are uint8 as the data set of the run has them, or
-    floats from 0 to 1 or from 0 to 255. Prints how often each class is the most probable one, and
-    the mean uncertainty in nats: of the average (total), of its networks by themselves
-    (aleatoric), and by their disagreement (epistemic). Of real numbers these are standard
-    deviations, the root of their mean square.
+    Uses the averaged networks, without those from before the burn-in. The training data are not
+    needed. Images are uint8, like those of the data set, or floats from 0 to 1 or from 0 to 255.
+    Prints how often each class is the most probable one, and the mean uncertainty in nats: of the
+    average (total), of the single networks (aleatoric), and of their disagreement (epistemic).
+    For regression these are standard deviations, as root mean squares.
 
     \b
     Example
@@ -58,7 +59,7 @@ def predict(
         trained: Any = rx.load(run_dir)
         if trained.predicts is not None:
             network = task.network_again(trained.predicts)
-        else:  # of a folder that does not say how its networks predict
+        else:  # a folder that does not store its predictor
             network, _ = replace(
                 task, data_dir=absolute_folder(data_dir) or task.data_dir
             ).problem()
@@ -119,7 +120,7 @@ def _read(path: Path) -> Any:
     try:
         content = np.load(path, allow_pickle=False)
     except (ValueError, EOFError):
-        raise ValueError(f"{path} is no .npy file of numbers; write one with np.save.") from None
+        raise ValueError(f"{path} is not a .npy file of numbers; write one with np.save.") from None
     if not hasattr(content, "files"):
         return content
     if len(content.files) != 1:

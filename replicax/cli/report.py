@@ -1,4 +1,4 @@
-"""The commands `replicax report` and `replicax watch`: a run as a page to look at."""
+"""The commands `replicax report` and `replicax watch`: a run as an HTML page."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ Truth = Annotated[
     typer.Option(
         metavar="FILE.PY:NAME",
         help="Exact draws, or a dict of true values, to compare with.",
-        show_default="what the demo knows",
+        show_default="for the demo, its own",
     ),
 ]
 
@@ -24,17 +24,17 @@ def report(
     run_dir: RunDir,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The page.", show_default="RUN_DIR/report.html"),
+        typer.Option(metavar="FILE", help="The HTML file.", show_default="RUN_DIR/report.html"),
     ] = None,
     truth: Truth = None,
     as_json: Json = False,
 ) -> None:
-    """Write one HTML page about a run, to look at in any browser.
+    """Write an HTML page about a run.
 
-    Warnings and what to do, draws beside the truth where it is known, index paths to scrub, the
-    ladder and pair rates over time, round trips beside Lemma 1, traces and ranks; of networks, the
-    epochs, the calibration and the most uncertain images. The page needs no network. It needs
-    Plotly: pip install "replicax[report]".
+    It shows warnings with remedies, draws compared with the truth if it is known, index paths, the
+    ladder and pair rates over time, round trips compared with Lemma 1, traces and ranks; for
+    networks, the epochs, the calibration and the most uncertain images. The page works offline.
+    Writing it needs Plotly: pip install "replicax[report]".
 
     \b
     Example
@@ -56,15 +56,15 @@ def report(
 def watch(
     run_dir: RunDir,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 takes a free one.")
+        int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 chooses a free one.")
     ] = 8642,
     truth: Truth = None,
     as_json: Json = False,
 ) -> None:
-    """Show a run in the browser while it goes on, until Ctrl-C.
+    """Show a run live in the browser, until Ctrl-C.
 
-    Serves the page of `replicax report` on this machine alone, as of the newest state that the run
-    has saved (--checkpoint-every says how often it does). The run itself is not disturbed.
+    Serves the page of `replicax report` on this machine only, as of the latest checkpoint of the
+    run (see its --checkpoint-every). The run itself is not disturbed.
 
     \b
     Example
@@ -97,7 +97,7 @@ def _stay_on_cpu() -> None:
 
 
 def _find(name: str | None) -> Any:
-    """Return the truth that is known by a name, or the object FILE.PY:NAME."""
+    """Return the truth of a built-in target by name, or the object FILE.PY:NAME."""
     if name is None or ":" not in name:
         return name
     from replicax.user_code import find_object

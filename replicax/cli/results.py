@@ -15,9 +15,9 @@ from replicax.networks.named import absolute
 
 
 def summary(run_dir: RunDir, as_json: Json = False) -> None:
-    """Print the numbers that tell whether a run can be trusted.
+    """Print the diagnostics of a run.
 
-    Round trips (without any, modes may be missing), how often the rule accepts and how often each
+    These are round trips (without any, modes may be missing), how often the rule accepts and each
     pair swaps, the ladder and the buffer, and mean, standard deviation, R-hat and effective
     sample size of every parameter.
 
@@ -45,8 +45,8 @@ def plot(
 ) -> None:
     """Draw the figures of a run.
 
-    The ladder and its swap rates, the buffer, the paths of the replicas along the ladder, their
-    round trips, and the draws.
+    They show the ladder and its swap rates, the buffer, the paths of the replicas along the
+    ladder, their round trips, and the draws.
 
     \b
     Example

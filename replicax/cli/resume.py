@@ -29,10 +29,13 @@ def resume(
     checkpoint_every: arguments.CheckpointEvery = None,
     keep_checkpoints: Annotated[
         int | None,
-        typer.Option(metavar="K", help="Checkpoints to keep.", show_default="as before"),
+        typer.Option(metavar="K", help="Number of checkpoints to keep.", show_default="as before"),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Go on with a target or data that do not fit the run.")
+        bool,
+        typer.Option(
+            "--force", help="Continue although target or data differ from those of the run."
+        ),
     ] = False,
     devices: arguments.Devices = None,
     data_parallel: arguments.DataParallel = 1,
@@ -42,10 +45,10 @@ def resume(
     progress: arguments.Progress = None,
     as_json: arguments.Json = False,
 ) -> int:
-    """Continue an interrupted run, or make a finished one longer.
+    """Continue an interrupted run, or extend a finished one.
 
-    The result is bit for bit that of a run that never stopped. The folder
-    remembers the target. Use --target if the file has moved, or if the run was started in Python.
+    The result is the same, bit for bit, as that of a run that never stopped. The folder stores the
+    name of the target. Use --target if its file has moved, or if the run was started in Python.
     Exit codes are those of `replicax sample`.
 
     \b

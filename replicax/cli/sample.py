@@ -12,12 +12,17 @@ from replicax.user_code import TargetSpec
 
 
 def sample(
-    target: Annotated[str, typer.Argument(metavar="MODEL.PY:NAME", help="Or package.module:NAME.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL.PY:NAME", help="Target: an object in a file, or package.module:NAME."
+        ),
+    ],
     learning_rate: Annotated[
         str | None,
         typer.Option(
             metavar="COLD HOT",
-            help="Coldest and hottest, one per rung, or one for all.",
+            help="Coldest and hottest rate, one per rung, or one for all.",
             show_default="tuned, for the exact posterior",
         ),
     ] = None,
@@ -29,18 +34,19 @@ def sample(
         int | None,
         typer.Option(
             metavar="P",
-            help="Replicas.",
+            help="Number of replicas.",
             show_default="16, or one per learning rate; 8 without learning rates",
         ),
     ] = None,
     chains: Annotated[
-        int, typer.Option(metavar="N", help="Independent runs; use 4 for R-hat.")
+        int, typer.Option(metavar="N", help="Number of independent chains; use 4 for R-hat.")
     ] = 1,
     temperature: Annotated[
         str | None,
         typer.Option(
             metavar="T",
-            help="Of the coldest rung (the others are SGD); coldest and hottest; or one per rung.",
+            help="Temperature of the coldest rung (SGD above it), coldest and hottest, or "
+            "one per rung.",
             show_default="1; tuned without learning rates",
         ),
     ] = None,
@@ -49,21 +55,21 @@ def sample(
     schedule: Annotated[
         str | None,
         typer.Option(
-            help="deo_star, deo, seo, adj, ape, exactly_one, no_gate or none.",
+            help="Swap schedule: deo_star, deo, seo, adj, ape, exactly_one, no_gate or none.",
             show_default="deo_star; deo without learning rates",
         ),
     ] = None,
     rule: Annotated[
         str | None,
         typer.Option(
-            help="deterministic, metropolis or bias_corrected.",
+            help="Swap rule: deterministic, metropolis or bias_corrected.",
             show_default="deterministic; metropolis without learning rates",
         ),
     ] = None,
     kernel: Annotated[
         str | None,
         typer.Option(
-            help="sgld, momentum, sghmc, preconditioned; langevin, mala or hmc.",
+            help="Kernel: sgld, momentum, sghmc, preconditioned, langevin, mala or hmc.",
             show_default="sgld; hmc or langevin without learning rates",
         ),
     ] = None,
@@ -89,7 +95,7 @@ def sample(
         int | None, typer.Option(metavar="N", help="Adapt during the first N steps only.")
     ] = None,
     energy_at: Annotated[
-        str, typer.Option(help="Energy that decides swaps: of the moved state, or before the move.")
+        str, typer.Option(help="Energy that decides swaps: moved (after the move), or before it.")
     ] = "moved",
     on_nonfinite: Annotated[
         str | None,
@@ -126,16 +132,16 @@ def sample(
           return jnp.sum((x**2 - 4) ** 2) / 8
 
     \b
-    This energy is exact, so nothing else has to be chosen:
+    This energy is exact, so there is nothing else to choose:
       replicax sample model.py:energy --chains 4
 
     \b
-    With temperatures and learning rates of your own:
+    With your own temperatures and learning rates:
       replicax sample model.py:energy --chains 4 --replicas 4 \\
           --learning-rate 0.01 --temperature 1 10 --rule metropolis --window 1
 
     \b
-    A noisy energy, for example of mini-batches, needs no temperatures:
+    A noisy energy, as with mini-batches, needs learning rates but no temperatures:
       replicax sample replicax.demo:target --chains 4 --learning-rate 0.003 0.6
 
     Exit codes: 0 finished; 2 wrong input; 3 an energy became non-finite (earlier draws are

@@ -12,24 +12,33 @@ def train(
     model: networks.Model = None,
     data: networks.Data = "digits",
     method: Annotated[
-        str, typer.Option(help="deo-star, deo, sghmc-pt, ensemble, sgld, cyc-sghmc or cyc-swag.")
+        str,
+        typer.Option(
+            help="Method: deo-star, deo, sghmc-pt, ensemble, sgld, cyc-sghmc or cyc-swag."
+        ),
     ] = "deo-star",
     replicas: networks.Replicas = None,
     epochs: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Of each network.", show_default="500; digits, FILE.npz: 120"
+            min=1,
+            metavar="N",
+            help="Epochs of each network.",
+            show_default="500; digits, FILE.npz: 120",
         ),
     ] = None,
     learning_rate: Annotated[
         str | None,
         typer.Option(
-            metavar="COLD HOT", help="Per mean loss; one number for methods without ladder."
+            metavar="COLD HOT",
+            help="Coldest and hottest learning rate; one number for methods without a ladder.",
         ),
     ] = None,
     target_swap_rate: Annotated[
         float | None,
-        typer.Option(metavar="S", help="Target swap rate.", show_default="0.005; digits: 0.1"),
+        typer.Option(
+            metavar="S", help="Target swap rate per step.", show_default="0.005; digits: 0.1"
+        ),
     ] = None,
     window: arguments.Window = None,
     init_from: Annotated[
@@ -40,47 +49,50 @@ def train(
     weight_decay: networks.WeightDecay = 5e-4,
     kernel: Annotated[
         str | None,
-        typer.Option(help="momentum, sghmc, sgld or preconditioned.", show_default="the method's"),
+        typer.Option(
+            help="Kernel: momentum, sghmc, sgld or preconditioned.", show_default="the method's"
+        ),
     ] = None,
     rate_schedule: Annotated[
         str | None,
         typer.Option(
-            help="Of learning rates in time: constant, cosine, cyclical, stepwise or arrival.",
+            help="Learning rate over time: constant, cosine, cyclical, stepwise or arrival.",
             show_default="the method's",
         ),
     ] = None,
     warmup_epochs: Annotated[
-        float, typer.Option(metavar="N", help="Epochs in which a cosine rises first.")
+        float, typer.Option(metavar="N", help="Epochs of warm-up before a cosine schedule.")
     ] = 0.0,
     clip_norm: Annotated[
-        float | None, typer.Option(metavar="L", help="Cut gradients to this length.")
+        float | None, typer.Option(metavar="L", help="Clip gradients to this norm.")
     ] = None,
     temperature: Annotated[
         str | None,
         typer.Option(
             metavar="COLD HOT",
-            help="Of the posterior: of the coldest network, or of both ends; 0: no noise.",
+            help="Temperature of the coldest network, or of both ends of the ladder; 0: no noise.",
             show_default="the method's",
         ),
     ] = None,
     schedule: Annotated[
         str | None,
-        typer.Option(help="Of exchange, as of `replicax sample`.", show_default="the method's"),
+        typer.Option(help="Swap schedule, as in `replicax sample`.", show_default="the method's"),
     ] = None,
     rule: Annotated[
         str | None,
         typer.Option(
-            help="deterministic, bias_corrected or metropolis.", show_default="the method's"
+            help="Swap rule: deterministic, bias_corrected or metropolis.",
+            show_default="the method's",
         ),
     ] = None,
     swap_every: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Steps between attempts.", show_default="1; sghmc-pt: 10"
+            min=1, metavar="N", help="Steps between swap attempts.", show_default="1; sghmc-pt: 10"
         ),
     ] = None,
     swap_energy: Annotated[
-        str, typer.Option(help="Of sghmc-pt: batch, or full for all training images.")
+        str, typer.Option(help="sghmc-pt: decide swaps on a batch, or full: on all training rows.")
     ] = "batch",
     adapt: Annotated[
         bool | None, typer.Option(help="Adapt ladder and buffer.", show_default="on")
@@ -90,16 +102,20 @@ def train(
     augment: networks.Augment = None,
     noise: networks.Noise = None,
     likelihood: networks.Likelihood = None,
-    unit: Annotated[str, typer.Option(help="Of energies: mean or total.")] = "mean",
+    unit: Annotated[str, typer.Option(help="Unit of energies: mean (per row) or total.")] = "mean",
     burn_in: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Epochs to discard.", show_default="0; digits: 40, or a third"
+            metavar="N",
+            help="Epochs before the average begins.",
+            show_default="0; digits: 40, at most a third",
         ),
     ] = None,
     average_rungs: Annotated[
         int,
-        typer.Option(min=1, metavar="K", help="Average the K coldest rungs, one an epoch in turn."),
+        typer.Option(
+            min=1, metavar="K", help="Average the K coldest rungs, which take turns by epoch."
+        ),
     ] = 1,
     settle_epochs: Annotated[
         float,
@@ -109,7 +125,7 @@ def train(
         int, typer.Option(min=1, metavar="N", help="Epochs per cycle of cyclical methods.")
     ] = 100,
     on_swap: Annotated[
-        str, typer.Option(help="Momentum of swapped replicas: keep or reset.")
+        str, typer.Option(help="Momentum of a network that swaps: keep or reset.")
     ] = "keep",
     on_nonfinite: Annotated[
         str | None,
@@ -122,7 +138,10 @@ def train(
         bool, typer.Option("--keep-networks", help="Save the coldest network of every epoch.")
     ] = False,
     keep_averaged: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Averaged networks to keep for predictions.")
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Largest number of averaged networks to keep for predictions."
+        ),
     ] = 100,
     validation: networks.Validation = 0,
     data_dir: networks.DataDir = None,
@@ -141,10 +160,10 @@ def train(
 ) -> int:
     """Sample networks and average their predictions.
 
-    By replica exchange, networks on hot rungs explore with large learning rates, and the
-    predictions of the coldest one are averaged over epochs. Without options: four small
-    networks on scikit-learn's digits, a minute or two on two cores. CIFAR is not part of
-    replicax; it is read from its official archives.
+    Networks on hot rungs explore with large learning rates and exchange rungs with their
+    neighbours; the predictions of the coldest one are averaged over epochs. Without options,
+    four small networks train on scikit-learn's digits, in a minute or two on two cores. CIFAR is
+    not part of replicax; it is read from its official archives.
 
     \b
     Example
@@ -155,8 +174,8 @@ def train(
       replicax evaluate runs/deo-star-1
 
     For --model, FILE.PY:NAME is an rx.nn.Network or a function of the data set that returns one;
-    for --data, an rx.data.Dataset, a dict of arrays as FILE.npz has them, or a function that
-    returns one. With targets instead of labels networks predict real numbers. Exit codes are
+    for --data, an rx.data.Dataset, a dict of arrays like those of FILE.npz, or a function that
+    returns one. With targets instead of labels, networks predict real numbers. Exit codes are
     those of `replicax sample`. Continue a run with `replicax resume RUN_DIR`.
     """
     given = locals()

@@ -18,7 +18,7 @@ from replicax.errors import check_flag, check_number, is_number, is_whole, show
 Size = tuple[int, int]  # height, width
 Range = tuple[float, float]  # lowest, highest
 
-AREA: Range = (0.02, 0.4)  # of the image
+AREA: Range = (0.02, 0.4)  # fraction of the image
 ASPECT: Range = (0.3, 1 / 0.3)  # height over width
 ATTEMPTS = 4
 

@@ -196,7 +196,7 @@ def _decoded(file: str, content: bytes) -> str:
         return content.decode()
     except UnicodeDecodeError:
         raise ValueError(
-            f"{file} has names that are no text: it is another file. {_AGAIN}"
+            f"{file} has names that are not text: it is another file. {_AGAIN}"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Labels and images as people have them, turned into class numbers and bytes."""
+"""Conversion of labels to class numbers and of images to bytes."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ import numpy as np
 from replicax.errors import show
 
 _WHITE = 255
-_ROUNDING = 0.01  # of a shade: float32 holds bytes / 255 far better
+_ROUNDING = 0.01  # tolerance in shades; float32 represents bytes / 255 far more exactly
 
 
 def as_labels(what: str, labels: Any, num_classes: int) -> np.ndarray:
     """Return labels as class numbers, int32 (row,); `what` names them in errors.
 
-    Whole numbers of any width and one-hot rows (row, class) are taken.
+    Integers of any width and one-hot rows (row, class) are accepted.
 
     >>> as_labels("labels", np.array([[0, 1], [1, 0]]), num_classes=2)
     array([1, 0], dtype=int32)
@@ -46,8 +46,8 @@ def _is_one_hot(array: np.ndarray, num_classes: int) -> bool:
 def as_bytes(what: str, images: Any) -> Any:
     """Return images as uint8 (image, height, width, channel); `what` names them in errors.
 
-    Whole numbers from 0 to 255, and those divided by 255, are taken in any dtype; what has further
-    shades is refused rather than rounded.
+    Integers from 0 to 255, and those divided by 255, are accepted in any dtype; other values are
+    refused rather than rounded.
     """
     if getattr(images, "dtype", None) == np.uint8 and images.ndim == 4:
         return images
@@ -61,13 +61,13 @@ def as_bytes(what: str, images: Any) -> Any:
     raise ValueError(
         f"{what} is {describe(images)}{_range(images)}; give an array of uint8 with axes (image, "
         "height, width, channel), its values 0 to 255. For floats from 0 to 1 that is "
-        "np.round(255 * images).astype(np.uint8); or give images of floating point to "
+        "np.round(255 * images).astype(np.uint8); or pass floating-point images to "
         "rx.classification as a pair (images, labels)."
     )
 
 
 def _range(images: Any) -> str:
-    """Return from where to where the values of images go, in words, where they are numbers."""
+    """Return the range of the values of images in words, if they are numbers."""
     if not hasattr(images, "dtype") or np.dtype(images.dtype).kind not in "iuf" or not images.size:
         return ""
     low, high = float(np.min(images)), float(np.max(images))
@@ -76,7 +76,7 @@ def _range(images: Any) -> str:
 
 
 def describe(value: Any) -> str:
-    """Return an array in words, and anything else as `show` does."""
+    """Return a description of an array, and of anything else as `show` does."""
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return f"an array of {value.dtype} with shape {value.shape}"
     return show(value)

@@ -1,4 +1,4 @@
-"""Images with labels, as bytes in memory."""
+"""Labelled images, as bytes in memory."""
 
 import warnings
 from collections.abc import Sequence
@@ -30,11 +30,11 @@ class Dataset(NamedTuple):
     class_names: tuple[str, ...] = ()  # (class,), or empty
 
     def check(self) -> "Dataset":
-        """Return the data set, labels as class numbers and images as bytes; raise a `ValueError`
-        if it is inconsistent.
+        """Return the data set with labels as class numbers and images as bytes; raise a
+        `ValueError` if it is inconsistent.
 
-        Labels may be one-hot or of any width; images of floating point are recognised if they
-        hold bytes, or bytes divided by 255.
+        Labels may be one-hot or integers of any width; floating-point images are accepted if their
+        values are bytes, or bytes divided by 255.
         """
         if not is_whole(self.num_classes) or self.num_classes < 1:
             raise ValueError(
@@ -92,10 +92,10 @@ class Dataset(NamedTuple):
         )
 
     def validation_split(self, num_images: int, seed: int = 0) -> "Dataset":
-        """Return the training images alone, `num_images` of them at random as the test part.
+        """Return the training images only, with `num_images` random ones as the test part.
 
-        To choose settings without a look at the test images. Train on the rest, and at last with
-        the chosen settings on the whole data set. The order of the images stays.
+        Use it to choose settings without the test images: train on the rest, and finally, with the
+        chosen settings, on the whole data set. The images keep their order.
         """
         is_held = held_out(self.name, "images", len(self.train_labels), num_images, seed)
         return self._replace(
@@ -107,7 +107,8 @@ class Dataset(NamedTuple):
 
 
 def _check_pixel_moments(name: str, mean, std, images: np.ndarray) -> None:
-    """Raise unless mean and std can be those of pixels; warn where they are far from these."""
+    """Raise unless mean and std can belong to pixels; warn if they are far from those of the
+    pixels."""
     num_channels = images.shape[-1]
     if not all(isinstance(x, Sequence) and all(map(is_number, x)) for x in (mean, std)):
         raise ValueError(

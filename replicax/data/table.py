@@ -1,4 +1,4 @@
-"""Arrays of one's own with a row for every example: inputs, and labels or targets."""
+"""User arrays with one row per example: inputs, and labels or targets."""
 
 import zipfile
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _NAMES = ("inputs", *_OUTCOMES, "test_inputs", *(f"test_{name}" for name in _OUT
 
 
 class Table(NamedTuple):
-    """Inputs, and the class numbers or real numbers that belong to them."""
+    """Inputs with their class numbers or real-valued targets."""
 
     name: str
     train: tuple[np.ndarray, np.ndarray]  # inputs, outcomes
@@ -25,7 +25,7 @@ class Table(NamedTuple):
 
     @property
     def num_outcomes(self) -> int:
-        """How many classes or targets there are."""
+        """Number of classes or targets."""
         outcomes = self.train[1]
         if outcomes.ndim == 2:
             return outcomes.shape[1]
@@ -37,15 +37,16 @@ class Table(NamedTuple):
         return self.has_classes and self.train[0].dtype == np.uint8 and self.train[0].ndim == 4
 
     def validation_split(self, num_rows: int, seed: int = 0) -> "Table":
-        """Return the rows to train on alone, `num_rows` of them at random as the test."""
-        held = held_out(self.name, "rows", len(self.train[1]), num_rows, seed)
+        """Return the training rows only, with `num_rows` random ones as the test."""
+        is_held_out = held_out(self.name, "rows", len(self.train[1]), num_rows, seed)
         inputs, outcomes = self.train
         return self._replace(
-            train=(inputs[~held], outcomes[~held]), test=(inputs[held], outcomes[held])
+            train=(inputs[~is_held_out], outcomes[~is_held_out]),
+            test=(inputs[is_held_out], outcomes[is_held_out]),
         )
 
     def dataset(self) -> Dataset:
-        """Return images of bytes as a data set, with mean and spread of their pixels."""
+        """Return uint8 images as a data set, with the mean and spread of their pixels."""
         if self.test is None:
             raise ValueError(
                 f"{self.name} has images and no test: add test_inputs and test_labels, or hold out "
@@ -65,12 +66,15 @@ def read_table(path: Path) -> Table:
         with np.load(path, allow_pickle=False) as content:
             arrays = dict(content)
     except (EOFError, TypeError, ValueError, zipfile.BadZipFile):
-        raise ValueError(f"{path} is no .npz file of numbers; write one with np.savez.") from None
+        raise ValueError(
+            f"{path} is not a .npz file of numbers; write one with np.savez."
+        ) from None
     return as_table(path.name, arrays)
 
 
 def as_table(name: str, arrays: Mapping[str, Any]) -> Table:
-    """Return arrays by name: inputs, labels or targets, and of a test test_inputs and so on."""
+    """Return the table of arrays by name: inputs, labels or targets, and for a test test_inputs
+    etc."""
     for found in arrays:
         if found not in _NAMES:
             near = suggest(str(found), _NAMES)
@@ -88,7 +92,7 @@ def as_table(name: str, arrays: Mapping[str, Any]) -> Table:
 
 
 def _pair(name: str, first: str, second: str, arrays: Mapping[str, Any]) -> Any:
-    """Return inputs and outcomes, if both are there and have equally many rows."""
+    """Return inputs and outcomes; raise unless both are there and have equally many rows."""
     for part in (first, second):
         if part not in arrays:
             raise ValueError(f"{name} has no {part}: it holds {', '.join(arrays)}.")

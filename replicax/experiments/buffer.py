@@ -248,7 +248,7 @@ def draw_curves(results: Results) -> Any:
         figure_style.label(axes, "dT dU", y, f"dT σ = {noise:g}, dT C = {buffer:.2f}")
     figure_style.legend_below(row[0])
     figure.set_label(
-        "How often the rules say yes. With C⋆ of each gap the deterministic rule agrees with the "
+        "How often the rules accept. With C⋆ of each gap the deterministic rule agrees with the "
         "bias-corrected one; one constant for all gaps comes near."
     )
     return figure

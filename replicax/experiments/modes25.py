@@ -110,12 +110,12 @@ def notes(results: Results) -> list[str]:
     sgld, cyc = (results.only(method=m) for m in ("sgld", "cyclical"))
     return [
         "DEO* is biased towards the middle: its corner modes hold "
-        f"{number(float(star['pooled_corner']))} of their true mass, and what lies outside the 25 "
-        f"cells {number(float(star['pooled_outside']))} of its own. The study `preset` looks for "
-        "settings that do better.",
-        f"The baselines fall where they fall: SGLD x P16 has a mode TV of "
-        f"{number(sgld['tv'].mean())} by seed ({number(float(sgld['pooled_tv']))} pooled: its "
-        f"starts decide), cycSGLD x T16 {number(cyc['tv'].mean())} "
+        f"{number(float(star['pooled_corner']))} of their true mass, and the region outside the 25 "
+        f"cells {number(float(star['pooled_outside']))} of its true mass. The study `preset` looks "
+        "for better settings.",
+        f"Of the baselines, SGLD x P16 has a mode TV of "
+        f"{number(sgld['tv'].mean())} by seed ({number(float(sgld['pooled_tv']))} pooled, which "
+        f"depends on its starts), cycSGLD x T16 {number(cyc['tv'].mean())} "
         f"({number(float(cyc['pooled_tv']))} pooled).",
     ]
 

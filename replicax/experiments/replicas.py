@@ -35,7 +35,7 @@ makes the ladder longer. So there is a best number of replicas. Corollary 1 and 
 between 1.1 μ and √2 μ, with μ from the noise and the temperatures, by minimising a bound on the
 round trip time. Here Lemma 1 itself is minimised, on ladders of equal energies between the
 temperatures 1 and 10 whose energies are noisy: with the paper's swap rate exp(-(dT σ)² / 8), with
-the exponent that its Eq. 14 asks for (/ 4), and with the exact rate of the bias-corrected rule,
+the exponent that its Eq. 14 implies (/ 4), and with the exact rate of the bias-corrected rule,
 which the library's own step then simulates.
 """
 

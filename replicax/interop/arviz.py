@@ -1,4 +1,4 @@
-"""Runs as ArviZ data: draws, what the sampler did, log likelihoods and observed data."""
+"""Runs as ArviZ data: draws, sampler statistics, log likelihoods and observed data."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ def to_arviz(posterior: Any, log_likelihood: bool = True) -> Any:
 
     Groups: `posterior` has the draws by their paths in the tree of parameters; `sample_stats`, for
     each draw, its energy, the rung of every replica and the ladder, and the swap and restart rates
-    of the run. For `rx.bayesian` posteriors, while the target is known, `log_likelihood` has a
-    value for each row (unless told not to), and `observed_data` the rows.
+    of the run. For `rx.bayesian` posteriors whose target is known, `log_likelihood` has a value for
+    each row (unless disabled), and `observed_data` the rows.
     """
     arviz = import_extra("arviz", "arviz", "to_arviz")
     from xarray import Dataset
@@ -60,10 +60,10 @@ def _draws(posterior: Any) -> Variables:
 
 
 def _dims(name: str, shape: tuple[int, ...], known: dict[str, list[str | None]]) -> list[str]:
-    """Return the names of the axes of a variable: known ones, or by its path and number."""
+    """Return the names of the axes of a variable: known names, or its path and a number."""
     own = [f"{name}_dim_{number}" for number in range(len(shape))]
-    given = known.get(name, [None] * len(shape))
-    return [dim or default for dim, default in zip(given, own, strict=True)]
+    known_names = known.get(name, [None] * len(shape))
+    return [dim or default for dim, default in zip(known_names, own, strict=True)]
 
 
 def _stats(posterior: Any) -> Variables:

@@ -1,4 +1,5 @@
-"""BlackJAX: replica exchange as one of its sampling algorithms, and its kernels as kernels here."""
+"""BlackJAX: replica exchange as a BlackJAX sampling algorithm, and BlackJAX kernels as kernels
+here."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -33,7 +34,7 @@ class ExchangeState(NamedTuple):
     """The state of a replica exchange, with the draw of its latest step."""
 
     position: Any  # of the replica on the coldest rung
-    energy: Array  # as it was evaluated in the step
+    energy: Array  # as evaluated in the step
     replicas: State  # all replicas, the ladder and the index process
 
 
@@ -46,15 +47,15 @@ def as_sampling_algorithm(
 ) -> SamplingAlgorithm:
     """Return `init(position, rng_key=None)` and `step(rng_key, state)` of a replica exchange.
 
-    They are what `blackjax.util.run_inference_algorithm` takes; `state.position` is a draw of the
-    coldest rung, and `info` an `rx.Info`. Give it `transform=lambda state, info: state.position`,
-    and the other replicas are not kept.
+    Pass the pair to `blackjax.util.run_inference_algorithm`; `state.position` is a draw of the
+    coldest rung, and `info` an `rx.Info`. With `transform=lambda state, info: state.position`, the
+    other replicas are not kept.
 
     Args:
-        target_or_energy: as of `rx.sample`: an `rx.bayesian` posterior, an energy, an `rx.Target`.
-        num_steps: as many as you will run. As in `rx.sample`, without a learning rate the first
-            third of them tunes step sizes and temperatures: leave those draws out.
-        options: of `rx.sample`, those of the algorithm: `num_replicas`, `learning_rate`,
+        target_or_energy: as in `rx.sample`: an `rx.bayesian` posterior, an energy, an `rx.Target`.
+        num_steps: the number of steps that you will run. As in `rx.sample`, without a learning rate
+            the first third of them tunes step sizes and temperatures: discard those draws.
+        options: the options of `rx.sample` about the algorithm: `num_replicas`, `learning_rate`,
             `temperature`, `kernel`, `rule`, `schedule`, `window`, `adapt`, `burn_in`, ...
 
     >>> import jax, jax.numpy as jnp, replicax as rx
@@ -68,7 +69,7 @@ def as_sampling_algorithm(
     known = [field.name for field in fields(Options)]
     for name in options:
         if name not in known:
-            raise ValueError(f"{name} is no option of an algorithm.{suggest(name, known)}")
+            raise ValueError(f"{name} is not an option of an algorithm.{suggest(name, known)}")
     choices: dict[str, Any] = {field.name: field.default for field in fields(Options)}
     choices |= {"num_steps": num_steps, **options}
     target, batches = target_and_batches(target_or_energy, None, batch_size, choices["swap_energy"])
@@ -115,7 +116,7 @@ def from_blackjax(make: Callable[[Callable, Array], Any], target_acceptance: flo
     `nuts`, `mala` and others that accept or reject. On a rung of temperature tau the log density is
     -U / tau, for `rx.bayesian` posteriors log prior + log likelihood / tau; the step size is
     sqrt(2 learning_rate), which `learning_rate="auto"` tunes to the target acceptance. The state of
-    the algorithm is made anew at every step, so that a new rung acts at once.
+    the algorithm is rebuilt at every step, so that a new rung takes effect at once.
 
     >>> import blackjax, jax.numpy as jnp
     >>> kernel = from_blackjax(

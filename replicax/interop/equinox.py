@@ -27,12 +27,12 @@ def from_equinox(make_model: Callable[[Array], Any], channels: str = "first") ->
 
     Inexact arrays are the parameters; all other arrays and the state of layers are the state, both
     named by their path in the module. `train` sets `eqx.nn.inference_mode`; without it the state is
-    returned unchanged. A module whose `__call__` has an argument `key`, as dropout needs, gets one
-    for each image in training; it comes from a key in the state, which is split in every step.
+    returned unchanged. If `__call__` has an argument `key`, as dropout needs, it gets one key per
+    image during training, from a key in the state that is split in every step.
     `rx.swag.refresh_statistics` fits batch norm of mode "batch", which in testing divides its
     averages by 1 - momentum^count, after many batches; it does not fit mode "ema", which trains
-    with its averages. Equinox's convolutions have no hook for `replicax.nn.conv`: in a wide network
-    on a GPU, call that in a layer of your own.
+    with its averages. Equinox's convolutions have no hook for `replicax.nn.conv`: for a wide
+    network on a GPU, call it in your own layer.
     """
     eqx = import_extra("equinox", "equinox", "from_equinox")
     choose("channels", channels, ("first", "last"))
@@ -99,9 +99,9 @@ def from_equinox(make_model: Callable[[Array], Any], channels: str = "first") ->
 
 
 def _key_argument(eqx: Any, model: Any) -> tuple[bool, Any]:
-    """Return whether a module is to be given random keys, and what it gets in testing.
+    """Return whether a module needs random keys in training, and the key that it gets in testing.
 
-    Equinox's own layers take a key in any case; they need one if there is dropout among them.
+    Equinox's own layers always take a key; they need one only if they contain dropout.
     """
     parameter = inspect.signature(type(model).__call__).parameters.get("key")
     if parameter is None:

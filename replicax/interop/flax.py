@@ -25,11 +25,11 @@ def from_flax(make_model: Callable[[Any], Any], inputs: Any = None) -> Network:
     `eval()`, which set batch norm and dropout; without `train` the state is returned unchanged.
     Intermediates that a model sows are dropped.
 
-    A Linen module is given as it is, with `inputs` to initialise it by, an array or a shape. Its
-    collection "params" are the parameters, all others, such as "batch_stats", the state, which
-    training updates. Whether it trains is told to it by an argument of its `__call__`: `train`,
-    `training` or `is_training`; or the other way round by `deterministic`, `use_running_average` or
-    `inference`. The key of dropout is part of the state, and is split in every step.
+    A Linen module is passed directly, with `inputs` for its initialisation, an array or a shape.
+    Its collection "params" holds the parameters; all others, such as "batch_stats", are the state,
+    which training updates. An argument of its `__call__` switches training on: `train`, `training`
+    or `is_training`; or off: `deterministic`, `use_running_average` or `inference`. The dropout key
+    is part of the state and is split in every step.
 
     Convolutions stay fast under `vmap` over replicas if the model builds them as
     `nnx.Conv(..., conv_general_dilated=replicax.nn.conv)`.
@@ -40,7 +40,7 @@ def from_flax(make_model: Callable[[Any], Any], inputs: Any = None) -> Network:
         return from_linen(make_model, inputs)
     if isinstance(make_model, type) and issubclass(make_model, linen.Module):
         raise ValueError(
-            f"make_model is the class {make_model.__name__}; give a Linen module that is made: "
+            f"make_model is the class {make_model.__name__}; give an instance of the Linen module: "
             f"from_flax({make_model.__name__}(...), inputs=...)."
         )
 

@@ -21,8 +21,8 @@ def from_linen(module: Any, inputs: Any) -> Network:
 
     if inputs is None:
         raise ValueError(
-            "A Linen module is initialised by inputs like those that it will see: write "
-            "from_flax(module, inputs=...), an array or a shape, such as (1, 32, 32, 3)."
+            "A Linen module needs example inputs for its initialisation: write from_flax(module, "
+            "inputs=...), an array or a shape, such as (1, 32, 32, 3)."
         )
     example, flags = _example(inputs), _flags(module)
 
@@ -83,7 +83,8 @@ def _example(inputs: Any) -> Any:
 
 
 def _flags(module: Any) -> Any:
-    """Build `flags(train)`, the keyword by which the module is told whether it trains."""
+    """Build `flags(train)`, the keyword argument that switches the training of the module on or
+    off."""
     parameters = inspect.signature(type(module).__call__).parameters
     on = [name for name in _TRAINS if name in parameters]
     off = [name for name in _TESTS if name in parameters]

@@ -1,7 +1,7 @@
-"""Models of NumPyro as `rx.bayesian` posteriors: likelihood and prior apart, rows as mini-batches.
+"""NumPyro models as `rx.bayesian` posteriors: separate likelihood and prior, rows as mini-batches.
 
-Sampling moves unconstrained numbers, stored as `unconstrained.NAME`; draws come back constrained,
-under the names of the sites, with the deterministic ones.
+Sampling works on unconstrained numbers, stored as `unconstrained.NAME`; draws are constrained and
+named after the sites, including deterministic ones.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def from_numpyro(
         model: a function with NumPyro's primitives; latent sites are continuous.
         batch_size: rows of a mini-batch. Rows are the first axis of the arguments that are as long
             as the observed site, or the indices of a plate with a `subsample_size`, which is then
-            the default. The library scales the likelihood, and not the prior.
+            the default. The likelihood is scaled, not the prior.
 
     >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
     >>> def model(y):
@@ -46,31 +46,33 @@ def from_numpyro(
     >>> sorted(target.constrain(start)), target.num_rows
     (['scale', 'variance'], 3)
     """
-    made = _read_model(import_extra("numpyro", "numpyro", "from_numpyro"), model, args, kwargs)
+    parsed = _read_model(import_extra("numpyro", "numpyro", "from_numpyro"), model, args, kwargs)
     if batch_size is None:
-        batch_size = made.subsample_size
-    elif made.why_whole is not None:
-        raise ValueError(f"batch_size is {batch_size}, but {made.why_whole}; leave batch_size out.")
+        batch_size = parsed.subsample_size
+    elif parsed.why_whole is not None:
+        raise ValueError(
+            f"batch_size is {batch_size}, but {parsed.why_whole}; leave batch_size out."
+        )
 
     def log_likelihood(params: Any, rows: Any) -> Array:
-        return made.row_log_likelihood(params[_POSITION], rows)
+        return parsed.row_log_likelihood(params[_POSITION], rows)
 
     def log_prior(params: Any) -> Array:
-        return made.log_prior(params[_POSITION])
+        return parsed.log_prior(params[_POSITION])
 
-    posterior = bayesian(log_likelihood, log_prior, made.rows, batch_size=batch_size)
+    posterior = bayesian(log_likelihood, log_prior, parsed.rows, batch_size=batch_size)
     return replace(
         posterior,
-        start=lambda key: {_POSITION: made.start(key)},
-        constrain=lambda params: made.constrain(params[_POSITION]),
-        predict=made.predict,
-        dims=made.dims,
-        observed=made.observed,
+        start=lambda key: {_POSITION: parsed.start(key)},
+        constrain=lambda params: parsed.constrain(params[_POSITION]),
+        predict=parsed.predict,
+        dims=parsed.dims,
+        observed=parsed.observed,
     )
 
 
 def _read_model(numpyro: Any, model: Callable, args: tuple, kwargs: dict) -> Model:
-    """Find the sites of a model and its rows; raise for what cannot be sampled."""
+    """Find the sites of a model and its rows; raise if it cannot be sampled."""
     samples, plates = read_sites(numpyro, model, args, kwargs)
     latent = tuple(name for name, site in samples.items() if not site.is_observed)
     check_sites(samples, latent)
@@ -86,8 +88,8 @@ def _read_model(numpyro: Any, model: Callable, args: tuple, kwargs: dict) -> Mod
     subsampled = {name: sizes for name, sizes in plates.items() if sizes[1] not in (None, sizes[0])}
     if len(subsampled) > 1:
         raise ValueError(
-            f"The plates {', '.join(subsampled)} have a subsample_size; one of them can be the "
-            "rows: leave out the others'."
+            f"The plates {', '.join(subsampled)} have a subsample_size, but only one of them can "
+            "be the rows: leave out that of the others."
         )
     if subsampled:
         ((plate, (size, subsample)),) = subsampled.items()
@@ -102,7 +104,7 @@ def _read_model(numpyro: Any, model: Callable, args: tuple, kwargs: dict) -> Mod
 
 
 def _with_row_arguments(whole: Model, samples: dict[str, Site]) -> Model:
-    """Return the model with the arguments that have rows, or the reason why none do."""
+    """Return the model with the arguments that have rows, or the reason why there are none."""
     leaves = jax.tree.leaves(whole.arguments)
     lengths = [leaf.shape[0] if getattr(leaf, "ndim", 0) else None for leaf in leaves]
     num_rows = count_rows(samples, lengths)
@@ -121,8 +123,8 @@ def _with_row_arguments(whole: Model, samples: dict[str, Site]) -> Model:
 
 
 def _mixes_rows(model: Model) -> str | None:
-    """Return why one row alone gives another density than among all rows, if it does: the model
-    uses their mean, say, or another argument is as long as there are rows."""
+    """Return the reason if the density of a row depends on the other rows, for example because the
+    model uses their mean, or because another argument has the same length."""
 
     @jax.jit  # NumPyro does not mind a scale of 0, of one row, where there are no numbers
     def densities(rows: Any) -> Any:

@@ -14,8 +14,8 @@ from replicax.interop.numpyro_sites import still_observed
 
 @dataclass(frozen=True)
 class Model:
-    """A model with its arguments, and what its rows are: arguments, indices of a plate, or indices
-    of the observed site of the whole model."""
+    """A model with its arguments and the kind of its rows: arguments, indices of a plate, or
+    indices of the observed site of the whole model."""
 
     numpyro: Any
     model: Callable
@@ -38,7 +38,8 @@ class Model:
         return tuple(jnp.asarray(leaves[number]) for number in self.row_arguments)
 
     def row_log_likelihood(self, position: dict[str, Array], rows: Any) -> Array:
-        """Return the log likelihood of every row  (row,); what belongs to no row is spread."""
+        """Return the log likelihood of every row  (row,); terms without a row are divided among all
+        rows."""
         sites = self.trace(position, rows)
         count = jax.tree.leaves(rows)[0].shape[0]
         size = self.num_rows if self._is_whole else count
@@ -87,17 +88,19 @@ class Model:
 
     def predict(self, draws: Any, seed: int, args: tuple, kwargs: dict) -> dict[str, np.ndarray]:
         """Draw all other sites of the model given draws (chain, draw, ...); see `Posterior`."""
-        seen = []
+        observed = []
         if not args and not kwargs:
             args, kwargs = self._without_observed()
-            seen = still_observed(self.numpyro, self.model, self.latent, args, kwargs)
+            observed = still_observed(self.numpyro, self.model, self.latent, args, kwargs)
         latent = {name: jnp.asarray(draws[name]) for name in self.latent}
         predictive = self.numpyro.infer.Predictive(self.model, latent, batch_ndims=2)
-        found = predictive(jax.random.key(seed), *args, **kwargs)
-        return {name: np.asarray(value) for name, value in found.items() if name not in seen}
+        predicted = predictive(jax.random.key(seed), *args, **kwargs)
+        return {
+            name: np.asarray(value) for name, value in predicted.items() if name not in observed
+        }
 
     def trace(self, position: dict[str, Array], rows: Any) -> dict[str, Any]:
-        """Run the model at unconstrained numbers, on some rows; returns its sites."""
+        """Run the model at unconstrained numbers on some rows, and return its sites."""
         biject_to = self.numpyro.distributions.biject_to
 
         def value_of(site: dict[str, Any]) -> Any:
@@ -125,7 +128,8 @@ class Model:
         return self.plate is None and not self.row_arguments
 
     def some_rows(self) -> Any:
-        """Return rows for what does not depend on them: one; all where rows have latent sites."""
+        """Return rows for quantities that do not depend on them: one row, or all if rows have
+        latent sites."""
         return self.rows if self._is_whole else jax.tree.map(lambda leaf: leaf[:1], self.rows)
 
     def _using(self, rows: Any) -> tuple[Callable, tuple, dict]:
@@ -156,7 +160,7 @@ class Model:
         return log_prob * scale
 
     def _without_observed(self) -> tuple[tuple, dict]:
-        """Return the arguments with None in the place of those that were observed."""
+        """Return the arguments with None instead of those that were observed."""
         args, kwargs = self.arguments
 
         def hide(value: Any) -> Any:

@@ -10,7 +10,7 @@ from replicax.errors import is_concrete
 
 
 class Site(NamedTuple):
-    """A sample site as it is known before the model is run on numbers."""
+    """A sample site, as known before the model is run on numbers."""
 
     is_observed: bool
     is_discrete: bool
@@ -18,7 +18,7 @@ class Site(NamedTuple):
     plates: dict[int, str]  # by axis, from the end
     shape: tuple[int, ...]
     unconstrained_shape: tuple[int, ...]
-    value: Any  # where it is observed as it was given, else None
+    value: Any  # the observed argument, None if it is not observed directly
 
 
 def read_sites(
@@ -76,35 +76,35 @@ def check_sites(samples: dict[str, Site], latent: tuple[str, ...]) -> None:
     for name in latent:
         if samples[name].is_discrete:
             raise ValueError(
-                f"The latent site {name!r} is discrete, and sampling moves real numbers: sum over "
-                "its values in the model, as numpyro.distributions.MixtureSameFamily does."
+                f"The latent site {name!r} is discrete, but only continuous sites can be sampled: "
+                "sum over its values in the model, as numpyro.distributions.MixtureSameFamily does."
             )
 
 
 def still_observed(
     numpyro: Any, model: Callable, latent: tuple[str, ...], args: tuple, kwargs: dict
 ) -> list[str]:
-    """Return the sites that the model observes with these arguments, too; raise unless it draws
-    others than the latent ones."""
+    """Return the sites that the model still observes with these arguments; raise unless it draws
+    sites other than the latent ones."""
     hint = "call posterior.predictive with arguments of the model for which it draws its data"
     try:
         samples, _ = read_sites(numpyro, model, args, kwargs)
     except (AttributeError, TypeError) as error:
         raise ValueError(
-            f"The model fails with None in the place of what it observed ({error}): {hint}."
+            f"The model fails with None instead of its observed values ({error}): {hint}."
         ) from error
-    seen = [name for name, site in samples.items() if site.is_observed]
-    if not set(samples) - set(seen) - set(latent):
+    observed = [name for name, site in samples.items() if site.is_observed]
+    if not set(samples) - set(observed) - set(latent):
         raise ValueError(
-            f"The site {seen[0]!r} observes something else than an argument of the model as it is, "
-            f"and would not be drawn: {hint}."
+            f"The site {observed[0]!r} does not observe an argument of the model directly, so it "
+            f"would not be drawn: {hint}."
         )
-    return seen
+    return observed
 
 
 def count_rows(samples: dict[str, Site], lengths: list[int | None]) -> int | None:
-    """Return the number of observations, by the first observed site that has an axis of them:
-    one that is as long as an argument where there is one."""
+    """Return the number of observations: the length of the first observed site with such an axis,
+    preferably one that is as long as an argument."""
     shapes = [site.batch_shape for site in samples.values() if site.is_observed]
     fits = [length for shape in shapes for length in shape if length in lengths and length > 1]
     others = [shape[0] for shape in shapes if shape]
@@ -112,6 +112,6 @@ def count_rows(samples: dict[str, Site], lengths: list[int | None]) -> int | Non
 
 
 def plates_of(site: Site) -> list[str | None]:
-    """Return the plate of each axis of a site, None where there is none."""
+    """Return the plate of each axis of a site, or None."""
     batch = len(site.batch_shape)
     return [site.plates.get(axis - batch) for axis in range(len(site.shape))]

@@ -1,4 +1,4 @@
-"""Arrays that users give in pairs, inputs and what they belong to."""
+"""Checks of pairs of arrays: inputs with labels or targets."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from replicax.errors import check_numeric, show
 
 
 def check_pair(name: str, pair: Any, second: str) -> tuple[Any, np.ndarray]:
-    """Return the pair (inputs, `second`) as arrays, inputs as float32 where they are wider; raise
-    where they do not fit each other. `name` is that of the argument."""
+    """Return the pair (inputs, `second`) as arrays, with wider inputs converted to float32; raise
+    if they do not fit each other. `name` is the name of the argument."""
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise ValueError(f"{name} is {show(pair)}; give a pair of arrays (inputs, {second}).")
     inputs = jax.tree.map(jnp.asarray, _numeric(name, pair[0]))
@@ -30,8 +30,8 @@ def check_pair(name: str, pair: Any, second: str) -> tuple[Any, np.ndarray]:
             raise ValueError(f"{name} holds NaN or infinity: leave those rows out.")
         if leaf is not outcomes and leaf.dtype == jnp.uint8:
             raise ValueError(
-                f"The inputs of {name} are uint8; images of bytes are normalised by an "
-                "rx.data.Dataset. Give one, or inputs of floating point."
+                f"The inputs of {name} are uint8; an rx.data.Dataset normalises such images. Give "
+                "one, or floating-point inputs."
             )
     return inputs, outcomes
 
@@ -46,10 +46,10 @@ def _numeric(name: str, tree: Any) -> Any:
 
 
 def check_like(name: str, inputs: Any, others: Any) -> None:
-    """Raise unless inputs have the shapes, by row, of those that networks are trained on."""
+    """Raise unless the rows of the inputs have the shapes of the training inputs."""
     shapes = [[leaf.shape[1:] for leaf in jax.tree.leaves(x)] for x in (inputs, others)]
     if shapes[0] != shapes[1]:
         raise ValueError(
-            f"The inputs of {name} have rows of shapes {shapes[0]}, those to train on "
-            f"{shapes[1]}: give the same."
+            f"The inputs of {name} have rows of shapes {shapes[0]}, the training inputs "
+            f"{shapes[1]}: give inputs of the same shapes."
         )

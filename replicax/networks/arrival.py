@@ -1,10 +1,10 @@
-"""Learning rates that fall after an arrival, so that networks settle at the cold end of a ladder.
+"""Learning rates that fall after a network arrives at the cold end of a ladder, so that it settles.
 
-What has come down from a hotter rung moves on at the rate of the coldest one, and is cooled there:
+A network that comes from a hotter rung starts at the rate of the coldest one and is then cooled:
 
     eta_t = eta (final + (1 - final) (1 + cos(pi min(t / settle_steps, 1))) / 2),
 
-t steps after it last was on a hotter rung. All other rungs keep their rates, and explore.
+t steps after it last was on a hotter rung. All other rungs keep their rates.
 """
 
 import jax.numpy as jnp
@@ -15,13 +15,13 @@ from replicax.algorithm.kernel import Kernel
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.timed_kernels import timed
 
-_FINAL = 0.01  # of the learning rate
-_ROUNDING = 1 + 1e-5  # of rates in float32
+_FINAL = 0.01  # final fraction of the learning rate
+_ROUNDING = 1 + 1e-5  # tolerance for the rounding of rates in float32
 
 
 def settling(kernel: Kernel, cold_rate: float, settle_steps: int) -> Kernel:
-    """Return a kernel that counts the steps of its replica at the cold end, whose rate is given in
-    the unit of the energies, and lowers the rate there."""
+    """Return a kernel that counts the steps of its replica at the cold end and lowers the rate
+    there. The rate of the cold end is in the unit of the energies."""
     factor = optax.cosine_decay_schedule(1.0, settle_steps, _FINAL)
 
     def is_cold(rung: Ladder) -> Array:

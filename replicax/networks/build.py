@@ -1,4 +1,4 @@
-"""From a problem and its options to the program of a training and its evaluation."""
+"""The program of a training and its evaluation, built from a problem and its options."""
 
 import warnings
 from typing import Any
@@ -15,7 +15,7 @@ from replicax.networks.problems import checked_first
 from replicax.run.program import Program, build_program
 from replicax.run.saver import Evaluation
 
-_LOW_PEAK = 0.5  # of a factor of learning rates, which should have the peak 1
+_LOW_PEAK = 0.5  # lowest peak of a rate schedule, which should be 1
 
 
 def build_training(problem: Supervised, options: TrainOptions) -> Program:
@@ -28,13 +28,13 @@ def build_training(problem: Supervised, options: TrainOptions) -> Program:
 
 
 def _warn_of_low_peak(schedule: Any, num_steps: int) -> None:
-    """Warn if a schedule of learning rates seems to hold the rates themselves."""
+    """Warn if a schedule of learning rates seems to return rates instead of factors."""
     steps = np.unique(np.linspace(0, num_steps - 1, 50).astype(np.int32))
     peak = max(float(schedule(step)) for step in steps)
     if peak < _LOW_PEAK:
         warnings.warn(
-            f"rate_schedule is at most {peak:.3g} in the {num_steps} steps of this run, and the "
-            "learning rates of all rungs are multiplied by it: write one with the peak 1.0, and "
+            f"rate_schedule is at most {peak:.3g} in the {num_steps} steps of this run, but it is "
+            "a factor of the learning rates: write a schedule with the peak 1.0, and "
             "learning_rate=... for the rates.",
             stacklevel=4,
         )
@@ -43,7 +43,8 @@ def _warn_of_low_peak(schedule: Any, num_steps: int) -> None:
 def build_evaluation(
     problem: Supervised, options: TrainOptions, like: Any, starts: Any = None
 ) -> Evaluation:
-    """Return the tests after every epoch, and the average of networks that the method asks for.
+    """Return the evaluation after every epoch, with the average of networks that the method
+    defines.
 
     `like` has the shapes of one network, (params, model_state).
     """
@@ -82,11 +83,12 @@ def _check_picks(options: TrainOptions, clock: Clock, kernel: Kernel, weights: A
     if picked:
         return
     when = f"every {options.pick_every} epochs" if options.parts.picks_all else "at cycles' ends"
-    every = f"tests them every {options.test_every}, " if options.test_every > 1 else ""
+    rarely = options.test_every > 1
+    every = f"tests networks every {options.test_every} epochs and " if rarely else ""
     raise ValueError(
         f"burn_in is {options.burn_in} of {options.run_epochs} epochs; the method "
-        f'"{options.method_name}" {every}averages networks {when}, and none would be left to '
-        "average: write a smaller burn_in, or more epochs."
+        f'"{options.method_name}" {every}averages networks {when}, so none would be averaged: '
+        "write a smaller burn_in, or more epochs."
     )
 
 
@@ -95,8 +97,8 @@ def _draw_gaussian(
 ) -> Evaluation:
     if problem.batches.data is None:
         raise ValueError(
-            f'The method "{options.method_name}" takes batch statistics anew from rows in memory, '
-            "and the data are a source: give arrays, or another method."
+            f'The method "{options.method_name}" recomputes batch statistics from rows in memory, '
+            "but the data are a source: give arrays, or another method."
         )
     clock, kernel = options.clock(problem), options.kernel_of(problem)
     return swag_cycles.build(

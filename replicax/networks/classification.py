@@ -1,4 +1,4 @@
-"""`classification`: a network and classes as a posterior, by mean cross-entropy."""
+"""`classification`: the posterior of a network that predicts classes, by mean cross-entropy."""
 
 import functools
 from collections.abc import Callable
@@ -31,18 +31,18 @@ def classification(
     num_classes: int | None = None,
     **options: Any,
 ) -> Supervised:
-    """Return the posterior of a `Network` on images: mean cross-entropy, tested on the test part.
+    """Return the posterior of a `Network` on images: mean cross-entropy, evaluated on the test set.
 
     Images stay uint8 on the device and are normalised, and with `augment` cropped, flipped and
     partly erased, inside the compiled step. Further options are those of `supervised`.
 
-    Instead of an `rx.data.Dataset`, `dataset` may be a pair of arrays (inputs, labels), of any
-    inputs of floating point, which are used as they are: neither normalised nor augmented. Then
-    `test=(inputs, labels)` are what networks are tested on, if they are, and `num_classes` is the
-    highest label and one unless given.
+    Instead of an `rx.data.Dataset`, `dataset` may be a pair of arrays (inputs, labels) with
+    floating-point inputs, which are neither normalised nor augmented. Then networks are evaluated
+    on `test=(inputs, labels)`, if given, and `num_classes` is by default the highest label plus
+    one.
 
-    It may also be a source whose mini-batches are such pairs, as `supervised` takes them; then
-    `num_classes` is needed, and `prepare` may turn images of bytes into inputs.
+    It may also be a source whose mini-batches are such pairs, as in `supervised`; then
+    `num_classes` is required, and `prepare` may convert uint8 images to inputs.
     """
     is_pair = isinstance(dataset, tuple | list) and not isinstance(dataset, Dataset)
     is_stream = not isinstance(dataset, Dataset) and is_source(dataset, options.get("num_rows"))
@@ -62,7 +62,7 @@ def classification(
     elif not isinstance(dataset, Dataset):
         name, (data, tested, num_classes) = "the data", _pairs(dataset, test, num_classes)
     elif test is not None or num_classes is not None:
-        raise ValueError("The dataset has a test and num_classes of its own: leave them out.")
+        raise ValueError("The dataset has its own test and num_classes: leave them out.")
     else:
         dataset = dataset.check()
         name, num_classes = dataset.name, dataset.num_classes
@@ -100,8 +100,8 @@ def classification(
 def classifier(
     network: Network, num_classes: int, like: Any, pixels: Any = None, name: str = "the data"
 ) -> Predictor:
-    """Return what predicts classes; `like` is a row of the inputs, `pixels` has mean and std of
-    images of bytes, which are normalised."""
+    """Return the predictor of classes; `like` is a row of the inputs, `pixels` has mean and std by
+    which uint8 images are normalised."""
     outputs, normalised = _outputs(network, num_classes, name), _normalisation(pixels)
 
     def logits(params: Any, model_state: Any, images: Array) -> Array:
@@ -116,18 +116,18 @@ def _normalisation(pixels: dict[str, Any] | None) -> Callable[[Any], Any]:
 
 def _outputs(network: Network, num_classes: int, name: str) -> Callable[..., tuple[Array, Any]]:
     """Build `outputs(params, model_state, inputs, train) -> logits, model_state`, which checks that
-    there is a logit for every class of the data, of which the `name` is given."""
+    there is one logit for every class of the data set `name`."""
 
     def outputs(params: Any, model_state: Any, images: Array, train: bool) -> tuple[Array, Any]:
         with explained("The network", FITS):
             returned = network.apply(params, model_state, images, train)
         if not isinstance(returned, tuple | list) or len(returned) != 2:
-            raise ValueError("network.apply must return (logits, state) of a batch of images.")
+            raise ValueError("network.apply must return (logits, state) for a batch of images.")
         logits, model_state = returned
         if jnp.ndim(logits) != 2 or logits.shape[-1] != num_classes:
             raise ValueError(
                 f"The network has outputs of shape {jnp.shape(logits)} for {len(images)} images; "
-                f"{name} has {num_classes} classes: let it have as many outputs."
+                f"{name} has {num_classes} classes: give it as many outputs."
             )
         return logits, model_state
 
@@ -135,7 +135,7 @@ def _outputs(network: Network, num_classes: int, name: str) -> Callable[..., tup
 
 
 def _pairs(dataset: Any, test: Any, num_classes: int | None) -> tuple[Any, Any, int]:
-    """Return arrays (inputs, labels) to train on and to test with, and the number of classes."""
+    """Return the training and test arrays (inputs, labels), and the number of classes."""
     inputs, labels = check_pair("dataset", dataset, "labels")
     one_hot = labels.ndim == 2
     count = int(labels.shape[1] if one_hot else labels.max() + 1)
@@ -151,24 +151,24 @@ def _pairs(dataset: Any, test: Any, num_classes: int | None) -> tuple[Any, Any, 
 
 
 def _classes_of_source(num_classes: Any) -> int:
-    """Return the number of classes of a source, which has to be given."""
+    """Return the number of classes of a source; raise if it is not given."""
     if num_classes is None:
         raise ValueError(
-            "num_classes is not given, and the data are a source, whose labels nobody knows before "
-            "they are read: write num_classes=..., the number of classes."
+            "num_classes is missing: the labels of a source are not known before they are read. "
+            "Write num_classes=..., the number of classes."
         )
     at_least("num_classes", num_classes, 1)
     return num_classes
 
 
 def _test_arrays(test: Any, num_classes: int) -> tuple[Any, Any]:
-    """Return arrays (inputs, labels) to test networks with."""
+    """Return the test arrays (inputs, labels)."""
     inputs, labels = check_pair("test", test, "labels")
     return inputs, as_labels("test[1]", labels, num_classes)
 
 
 def _check_batch(num_classes: Any, is_prepared: bool, name: str, batch: Any) -> tuple[Any, Any]:
-    """Return a batch of a source with labels that are class numbers, if it has them."""
+    """Return a batch of a source with its labels as class numbers; raise if it has none."""
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         raise ValueError(
             f"{name} is of type {type(batch).__name__}; let the source give pairs of arrays "
@@ -177,7 +177,7 @@ def _check_batch(num_classes: Any, is_prepared: bool, name: str, batch: Any) -> 
     inputs, labels = batch
     if not is_prepared and any(leaf.dtype == np.uint8 for leaf in jax.tree.leaves(inputs)):
         raise ValueError(
-            f"{name} has inputs of bytes; give a prepare(key, batch) that turns them into numbers "
-            "of floating point, or let the source do so."
+            f"{name} has uint8 inputs; give a prepare(key, batch) that converts them to floating "
+            "point, or let the source do so."
         )
     return inputs, as_labels(f"{name}[1]", labels, num_classes)

@@ -1,7 +1,7 @@
-"""The cold part of a ladder: several rungs whose networks are averaged, one in an epoch.
+"""The cold part of a ladder: several rungs whose networks are averaged, one per epoch.
 
-A network that has just come from a hotter rung predicts like that rung. It counts only once it
-has stayed on the part for a while, `settle_steps`; to change rungs within the part is no arrival.
+A network that has just come from a hotter rung predicts like that rung. It counts only after it has
+stayed on the part for `settle_steps`; changing rungs within the part does not restart this count.
 """
 
 from typing import Any, NamedTuple
@@ -20,9 +20,9 @@ class ColdPart(NamedTuple):
         return np.zeros(num_replicas, np.int32)
 
     def follow(self, stay: Any, rung_of: np.ndarray) -> Any:
-        """Return for how many steps each replica has been on the part, 0 outside.
+        """Return the number of steps that each replica has been on the part, 0 outside.
 
-        `stay` is what it was before the steps whose `rung_of` (step, replica) is given.
+        `stay` is this number before the steps of `rung_of` (step, replica).
         """
         if not len(rung_of):
             return stay
@@ -31,8 +31,8 @@ class ColdPart(NamedTuple):
         return since.astype(np.int32)
 
     def weights(self, turn: int, stay: np.ndarray) -> np.ndarray:
-        """Return weights (rung,) of one network: the rungs take turns, and one whose network has
-        not settled leaves its turn to the next; `stay` is by rung."""
+        """Return weights (rung,) that select one network: the rungs take turns, and a rung whose
+        network has not settled passes its turn to the next. `stay` is by rung."""
         weights = np.zeros(len(stay))
         for place in range(self.num_rungs):
             rung = (turn + place) % self.num_rungs

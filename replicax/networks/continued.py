@@ -53,14 +53,14 @@ def resume_training(
     devices: Any = None,
     data_parallel: int = 1,
 ) -> Trained:
-    """Continue the training in a folder, bit for bit; more `epochs` make it longer.
+    """Continue the training in a folder, bit for bit, or extend it to more `epochs`.
 
-    The latter is refused where a longer run would begin in another way: with a learning rate or
-    cycle that follows the length, or with an average at its end.
+    Extending is refused if a longer run would begin differently: if its learning rate or cycle
+    depends on the length, or if it averages networks at its end.
 
-    What a folder cannot hold, functions and objects of your own, is given again: `method`,
-    `kernel`, `rate_schedule`, `schedule`, `rule`, `gain`, `buffer_gain`, `evaluate`. A problem that
-    does not fit the run is refused; `force=True` goes on with it.
+    A folder cannot store your own functions and objects; pass them again: `method`, `kernel`,
+    `rate_schedule`, `schedule`, `rule`, `gain`, `buffer_gain`, `evaluate`. A problem that differs
+    from that of the run is refused unless `force=True`.
     """
     check_problem(problem)
     with resumed_records(check_folder("run_dir", run_dir)) as records:
@@ -141,20 +141,20 @@ def resume_records(
 
 
 def _check_given(records: FolderRecords, training: dict[str, Any], given: dict[str, Any]) -> None:
-    """Raise if an object is given in the place of one that the folder holds."""
+    """Raise if an object is given although the folder stores it."""
     for name in ("method", "kernel", "rate_schedule", "schedule", "rule", "evaluate"):
         stored = training.get(name)
         own = CUSTOM in stored.values() if isinstance(stored, dict) else stored == CUSTOM
         if given.get(name) is not None and not own:
             raise ValueError(
-                f"{name} is given, but the run in {records.folder} goes on with what it was "
-                f"started with, which its folder holds: leave out {name}."
+                f"{name} is given, but the run in {records.folder} continues with the one it was "
+                f"started with, which its folder stores: leave out {name}."
             )
 
 
 def networks_of(run_dir: str | Path, problem: Supervised, num_replicas: int | None = None) -> Any:
-    """Return the last networks of a run, (params, model_state) with a leading axis from cold to
-    hot."""
+    """Return the last networks of a run as (params, model_state), leading axis: rung, coldest
+    first."""
     records = open_records(check_folder("run_dir", run_dir), with_checkpoint=True)
     check_problem(problem)
     _check_fits(records, problem)
@@ -169,10 +169,10 @@ def networks_of(run_dir: str | Path, problem: Supervised, num_replicas: int | No
 
 
 def _check_fits(records: FolderRecords, problem: Supervised) -> dict[str, Any]:
-    """Return the options of a training as they are stored, if the problem fits it."""
+    """Return the stored options of a training; raise unless the problem fits it."""
     folder, metadata = records.folder, records.metadata
     if metadata.training is None:
-        raise ValueError(f"{folder} was not made by rx.train; rx.resume continues it.")
+        raise ValueError(f"{folder} is not a run of rx.train; continue it with rx.resume.")
     if (problem.unit, problem.num_rows) != (metadata.unit, metadata.num_rows):
         raise ValueError(
             f"{folder} was trained on {metadata.num_rows} rows in the unit {metadata.unit!r}; the "

@@ -33,13 +33,13 @@ class Averages(NamedTuple):
 
 
 class Count(NamedTuple):
-    """Running sums where there is no test."""
+    """Running sums without a test."""
 
     weight: Any  # () of the networks that were picked
 
 
 class Judge:
-    """A test, compiled: networks are scored, and those that have a weight join the sums."""
+    """A compiled test: scores networks and adds those with a weight to the running sums."""
 
     def __init__(self, test: Any) -> None:
         self._test, self._likelihood = test, test.likelihood
@@ -51,7 +51,8 @@ class Judge:
         return self._likelihood.empty(self._test.targets)
 
     def add(self, sums: Any, points: Any) -> Any:
-        """Return the sums with further networks, (params, model_state) by network."""
+        """Return the sums with further networks added; `points` are (params, model_state) by
+        network."""
         outputs = self._outputs(points, self._test.inputs)
         ones = jnp.ones(len(outputs))
         added = self._likelihood.average(outputs, self._test.targets, ones)
@@ -60,13 +61,14 @@ class Judge:
     def score(
         self, sums: Any, points: Any, replica_at: np.ndarray, weight: Array
     ) -> tuple[Any, dict[str, Any]]:
-        """Return the sums with the networks that have a weight (rung,), and a row of numbers."""
+        """Return the sums with the weighted networks added, and a row of scores; weights are
+        (rung,)."""
         outputs = map_replicas(self._outputs, points, self._test.inputs)
         return self._score(sums, outputs[replica_at], weight)
 
 
 class NoJudge:
-    """No test: networks are counted."""
+    """No test: networks are only counted."""
 
     targets = np.zeros(0)
 
@@ -84,7 +86,7 @@ class NoJudge:
 
 
 def judge_of(problem: Supervised) -> Judge | NoJudge:
-    """Return the judge of networks of a problem."""
+    """Return the judge of a problem: its compiled test, or `NoJudge`."""
     return NoJudge() if problem.test is None else Judge(problem.test)
 
 
@@ -119,12 +121,12 @@ def build(
     cold_part: ColdPart | None = None,
     num_replicas: int = 1,
 ) -> Evaluation:
-    """Build the evaluation of all networks after every `every` epochs; those with a weight are
-    averaged, and kept as the keeper decides.
+    """Build the evaluation of all networks every `every` epochs; those with a weight are averaged,
+    and the keeper stores some of them.
 
     `weights(epoch, num_replicas) -> (rung,)`, epochs counted from 1. `starts`: points (params,
-    model_state) by replica, to be averaged apart. With a `cold_part`, the weight of the coldest
-    network goes to one of that part.
+    model_state) by replica, averaged separately. With a `cold_part`, the weight of the coldest
+    network is given to one network of that part.
     """
     judge = judge_of(problem)
 
@@ -159,7 +161,7 @@ def build(
 def _score_all(
     likelihood: Likelihood, targets: Array, sampled: Any, outputs: Array, weight: Array
 ) -> tuple[Any, dict[str, Any]]:
-    """Add networks that have a weight to the average, and score all; outputs (rung, row, ...).
+    """Add the networks with a weight to the average, and score all; outputs (rung, row, ...).
 
     Returns the average and a row of numbers about it and the networks.
     """

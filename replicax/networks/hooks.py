@@ -1,4 +1,4 @@
-"""Evaluations of the user's own, whose numbers join the table of epochs."""
+"""User-defined evaluations, whose numbers are added to the table of epochs."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,18 +13,18 @@ from replicax.run.saver import Evaluation
 
 
 class Epoch(NamedTuple):
-    """The argument of a function `evaluate(epoch)`: a run after an epoch."""
+    """The argument of a user's function `evaluate(epoch)`: the state of a run after an epoch."""
 
     number: int  # counted from 1
     networks: Any  # (params, model_state), leading axis: rung, coldest first
-    numbers: dict[str, np.ndarray]  # of the test, as in `Trained.epochs`
+    numbers: dict[str, np.ndarray]  # test results, as in `Trained.epochs`
     average: Average  # running sums over the networks picked so far
 
 
 def with_hook(
     evaluation: Evaluation, hook: Callable[[Epoch], Any], steps_per_epoch: int
 ) -> Evaluation:
-    """Return the evaluation with the numbers of `hook` in its rows."""
+    """Return the evaluation with the numbers of `hook` added to its rows."""
     inner, shapes = evaluation.evaluate, {}
     running = evaluation.running
     assert running is not None
@@ -52,7 +52,7 @@ def with_hook(
 
 
 def _numbers(returned: Any, row: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Return what the user's function returned as arrays; raise unless they are numbers."""
+    """Return the result of the user's function as arrays; raise unless they are numbers."""
     if not isinstance(returned, dict) or not all(isinstance(name, str) for name in returned):
         raise ValueError(
             f"evaluate returned {show(returned)}; return a dict of numbers by name, such as "
@@ -67,7 +67,7 @@ def _numbers(returned: Any, row: dict[str, Any]) -> dict[str, np.ndarray]:
             )
         if name in row or name == "epoch":
             raise ValueError(
-                f"evaluate returned {name}, which the table of epochs has already: write another "
-                "name."
+                f"evaluate returned {name}, which is already in the table of epochs: choose "
+                "another name."
             )
     return numbers

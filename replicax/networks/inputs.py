@@ -1,4 +1,4 @@
-"""Inputs that users give to predictions, as the networks take them."""
+"""Inputs of predictions: checks, and conversion to the dtypes that the networks expect."""
 
 from typing import Any
 
@@ -12,11 +12,10 @@ _WHITE = 255
 
 
 def as_inputs(inputs: Any, like: Any = None) -> Any:
-    """Return inputs as arrays with the dtypes that the networks were trained on, or say what is
-    wrong with them.
+    """Return inputs as arrays with the dtypes of the training inputs; raise if they do not fit.
 
-    `like` has the shapes and dtypes of a row of inputs, or is None where they are not known. For
-    networks of uint8 images, images of floating point from 0 to 1 or from 0 to 255 are recognised.
+    `like` has the shapes and dtypes of a row of inputs, or is None if they are not known. For
+    networks of uint8 images, floating-point images from 0 to 1 or from 0 to 255 are recognised.
     """
     if isinstance(inputs, list) and like is not None and _is_leaf(like):
         inputs = _as_array(inputs)
@@ -29,7 +28,7 @@ def as_inputs(inputs: Any, like: Any = None) -> Any:
         if jax.tree.structure(arrays) != jax.tree.structure(like):
             raise ValueError(
                 f"The inputs are {_structure(arrays)}, and the network takes {_structure(like)}: "
-                "give them as the network was trained."
+                "give inputs like those of the training."
             )
         arrays = jax.tree.map(_like, arrays, like)
     leaves = jax.tree.leaves(arrays)
@@ -69,43 +68,42 @@ def _structure(tree: Any) -> str:
     return f"a {type(tree).__name__} of {len(tree)} parts{names}"
 
 
-def _like(given: np.ndarray, row: Any) -> np.ndarray:
-    """Return an array with the dtype of those that the network knows."""
-    if given.shape[1:] != row.shape:
-        single = " For one input alone, write inputs[None]." if given.shape == row.shape else ""
+def _like(array: np.ndarray, row: Any) -> np.ndarray:
+    """Return an array with the dtype of the training inputs; raise if its shape does not fit."""
+    if array.shape[1:] != row.shape:
+        single = " For one input alone, write inputs[None]." if array.shape == row.shape else ""
         raise ValueError(
-            f"The inputs have shape {given.shape}; the network takes (row, "
+            f"The inputs have shape {array.shape}; the network takes (row, "
             f"{', '.join(map(str, row.shape))}).{single}"
         )
     wanted = np.dtype(row.dtype)
-    if given.dtype.kind == "V":  # of JAX alone, such as bfloat16
-        given = given.astype(np.float32)
-    if given.dtype == wanted or not given.size:
-        return given
+    if array.dtype.kind == "V":  # a dtype that only JAX has, such as bfloat16
+        array = array.astype(np.float32)
+    if array.dtype == wanted or not array.size:
+        return array
     if wanted == np.uint8:
-        return as_pixels(given)
-    if jnp.issubdtype(wanted, jnp.floating) and given.dtype == np.uint8:
+        return as_pixels(array)
+    if jnp.issubdtype(wanted, jnp.floating) and array.dtype == np.uint8:
         raise ValueError(
             f"The inputs are bytes, uint8, and the network was trained on {wanted}: give them as "
-            "in the training, for example images / 255 where those were from 0 to 1."
+            "in the training, for example images / 255 if those were from 0 to 1."
         )
-    if jnp.issubdtype(wanted, jnp.floating) and given.dtype.kind in "biuf":
-        return given.astype(wanted)
+    if jnp.issubdtype(wanted, jnp.floating) and array.dtype.kind in "biuf":
+        return array.astype(wanted)
     limits = np.iinfo(wanted) if wanted.kind in "iu" else None
     if (
-        given.dtype.kind in "iu"
+        array.dtype.kind in "iu"
         and limits
-        and limits.min <= given.min() <= given.max() <= limits.max
+        and limits.min <= array.min() <= array.max() <= limits.max
     ):
-        return given.astype(wanted)
+        return array.astype(wanted)
     raise ValueError(
-        f"The inputs are {given.dtype}; the network was trained on {wanted}: give those."
+        f"The inputs are {array.dtype}; the network was trained on {wanted}: give those."
     )
 
 
 def as_pixels(images: np.ndarray) -> np.ndarray:
-    """Return images as pixels from 0 (black) to 255 (white): uint8, or float32 where they have
-    fractions."""
+    """Return images as pixels from 0 (black) to 255 (white): uint8, or float32 if not integers."""
     if images.dtype.kind == "b":
         return _WHITE * images.astype(np.uint8)
     if images.dtype.kind == "f":

@@ -1,8 +1,8 @@
-"""The networks of an average, kept so that it can predict for any inputs.
+"""The networks of an average, kept to predict new inputs.
 
-They are rows of the records "networks", written when they join the average. Of many picks every
-second, fourth, ... is kept, so that the number of networks stays below a limit: which ones follows
-from how many there have been, and not from the length or the interruptions of a run.
+They are rows of the records "networks", written when they are averaged. If there are many, every
+second, fourth, ... pick is kept, so that the number of networks stays below a limit. Which ones are
+kept depends only on the number of picks so far, not on the length or the interruptions of a run.
 """
 
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from replicax.run import devices, pytrees
 from replicax.run.storage.records import Arrays, Records
 
 GROUP = "networks"
-MAX_BYTES = 2**28  # of all networks that are kept
+MAX_BYTES = 2**28  # limit for all kept networks
 
 
 class Networks(NamedTuple):
-    """Networks of an average, leading axis: network, in the order in which they joined it."""
+    """Networks of an average, leading axis: network, in the order in which they were added."""
 
     params: Any
     model_state: Any
@@ -34,8 +34,9 @@ class Networks(NamedTuple):
 class Keeper:
     """Decides which networks are kept, at most `limit` of them.
 
-    Where rungs take turns, so many successive picks are a round, and rounds are kept whole: every
-    second pick would be of the same rung. Of a pick that is larger than the limit the first are.
+    If k rungs take turns, k successive picks are a round, and rounds are kept whole: otherwise
+    every second pick would be of the same rung. Of a pick larger than the limit, the first networks
+    are kept.
     """
 
     limit: int
@@ -43,13 +44,13 @@ class Keeper:
 
     @classmethod
     def of(cls, like: Any, limit: int, turns: int = 1) -> "Keeper":
-        """Return the keeper of networks, of one of which `like` has the shapes."""
+        """Return the keeper of networks with the shapes of `like`."""
         num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(like))
         limit = min(limit, max(1, MAX_BYTES // max(num_bytes, 1)))
         return cls(limit, max(1, min(turns, limit)))
 
     def stride(self, number: int, members: int) -> int:
-        """Return how far picks of so many `members` that are kept lie apart, after `number` picks.
+        """Return the distance between kept picks of `members` networks each, after `number` picks.
 
         >>> [Keeper(limit=4).stride(number, members=1) for number in (1, 4, 5, 9, 10)]
         [1, 1, 2, 2, 4]
@@ -62,8 +63,8 @@ class Keeper:
     def rows(
         self, number: int, epoch: int, weights: np.ndarray, rungs: np.ndarray, points: Callable
     ) -> Arrays:
-        """Return rows for the records, of the networks of the `number`-th pick; none where it is
-        not kept. `points()` gives them, (params, model_state), with a leading axis."""
+        """Return the networks of the `number`-th pick as rows of the records, none if it is not
+        kept. `points()` returns them as (params, model_state) with a leading axis."""
         count = min(self.limit, len(weights))
         if not count:
             return {}
@@ -87,7 +88,7 @@ def _take(points: Any, replicas: Any) -> Any:
 
 
 def take(points: Any, replicas: np.ndarray) -> Any:
-    """Return some replicas of the first chain on the host; every process has to call this."""
+    """Return some replicas of the first chain on the host; every process must call this."""
     return devices.to_host(_take(points, jnp.asarray(replicas)))
 
 
@@ -99,9 +100,9 @@ def _pack(points: Any) -> np.ndarray:
 
 
 def read(records: Records, like: Any = None) -> Networks | None:
-    """Return the networks that the records hold; None where there are none.
+    """Return the networks in the records, None if there are none.
 
-    `like` gives containers that a folder cannot describe.
+    `like` has the containers, which a folder cannot describe.
     """
     if not records.length(GROUP):
         return None

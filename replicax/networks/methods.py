@@ -1,7 +1,7 @@
-"""Methods to sample networks: DEO*, its baselines, tempered SGHMC, and the training of starts.
+"""Methods to sample networks: DEO*, its baselines, tempered SGHMC, and pretraining.
 
-A `Method` is plain data: which replicas there are, how they move and exchange, and which networks
-are averaged. Learning rates are per mean loss, temperatures those of the posterior.
+A `Method` is plain data: its replicas, how they move and exchange, and which networks are averaged.
+Learning rates refer to the mean loss, temperatures to the posterior.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from replicax.errors import at_least, check_flag, check_function, choose, show
 from replicax.networks.arrival import settling
 from replicax.run.options import check_rungs
 
-MOMENTUM = 0.9  # of SGD, by default
+MOMENTUM = 0.9  # default momentum of SGD
 AVERAGES = ("coldest", "all", "gaussian", "nothing")
 KERNELS = ("momentum", "sghmc", "sgld", "sgd", "preconditioned")
 RATE_SCHEDULES = ("constant", "cosine", "cyclical", "stepwise", "arrival")
@@ -29,33 +29,34 @@ class Clock(NamedTuple):
 
     epochs: int
     steps_per_epoch: int
-    cycle_epochs: int  # of methods that go in cycles
-    warmup_epochs: float = 0.0  # in which the learning rate rises, of a cosine
-    settle_epochs: float = 0.0  # in which it falls after an arrival at the cold end
-    cold_rate: float = 0.0  # of that end, in the unit of the energies
+    cycle_epochs: int  # epochs per cycle of cyclical methods
+    warmup_epochs: float = 0.0  # warm-up of a cosine schedule
+    settle_epochs: float = 0.0  # in which the rate falls after an arrival at the cold end
+    cold_rate: float = 0.0  # rate of the cold end, in the unit of the energies
 
 
 @dataclass(frozen=True)
 class Method:
-    """One method to sample networks; every field but the name may be left out.
+    """A method to sample networks; every field except the name is optional.
 
     Args:
-        name: what results and messages call it.
-        learning_rate: by default, per mean loss: one, or (cold, hot) where there is a ladder.
-        temperature: of the posterior by default: one number, of the coldest rung of a ladder or of
-            all networks without one; (cold, hot), one per rung, or "auto" for a ladder.
+        name: its name in results and messages.
+        learning_rate: the default, relative to the mean loss: one number, or (cold, hot) for a
+            ladder.
+        temperature: the default temperature of the posterior: one number, for the coldest rung of a
+            ladder or for all networks without one; (cold, hot), one per rung, or "auto" for a
+            ladder.
         kernel: "momentum" and "sghmc" (with the `momentum` of `rx.train`), "sgld",
             "preconditioned", a kernel of `rx.kernels`, or an optax transform of learning rate 1.
-        rate_schedule: of the learning rate in time: "constant", "cosine", "cyclical", "stepwise",
-            "arrival", or a function of the step that returns what the rates of all rungs are
-            multiplied by.
+        rate_schedule: the learning rate over time: "constant", "cosine", "cyclical", "stepwise",
+            "arrival", or a function of the step that returns a factor for the rates of all rungs.
         schedule, rule, swap_every: as in `rx.sample`; the schedule "none" has no ladder.
         averages: the "coldest" network of every epoch, "all" networks every tenth epoch, networks
-            of a "gaussian" fitted to each cycle, or "nothing".
-        is_single: one network, for as many epochs as all replicas would have together.
+            drawn from a "gaussian" fitted to each cycle, or "nothing".
+        is_single: one network, trained for as many epochs as all replicas would have together.
         tempers_likelihood: rungs sample prior x likelihood^(1 / temperature).
-        test_every: epochs between two tests.
-        about: a few words.
+        test_every: epochs between evaluations.
+        about: a short description.
     """
 
     name: str
@@ -97,7 +98,8 @@ class Method:
                 )
         if self.draws_gaussian and not self.is_cyclical:
             raise ValueError(
-                'averages is "gaussian", of the end of each cycle: write rate_schedule="cyclical".'
+                'averages is "gaussian", which is fitted to the end of each cycle: write '
+                'rate_schedule="cyclical".'
             )
         if self.draws_gaussian and self.test_every > 1:
             raise ValueError(
@@ -112,7 +114,8 @@ class Method:
 
     @property
     def picks_all(self) -> bool:
-        """Whether all networks are averaged now and then, not the coldest of every epoch."""
+        """Whether all networks are averaged every few epochs, instead of the coldest of every
+        epoch."""
         return self.averages == "all"
 
     @property
@@ -134,7 +137,7 @@ class Method:
         return has_ladder(self.schedule)
 
     def build_kernel(self, momentum: float, clock: Clock, clip_norm: float | None = None) -> Kernel:
-        """Return the kernel, with gradients clipped and rates changed in time as is asked for."""
+        """Return the kernel with gradient clipping and the schedule of learning rates."""
         kernel = _inner_kernel(self.kernel, momentum)
         if clip_norm is not None:
             kernel = kernels.clipped(kernel, clip_norm)
@@ -146,8 +149,8 @@ class Method:
     def weights(
         self, clock: Clock, kernel: Kernel, pick_every: int, burn_in: int = 0
     ) -> Callable[[int, int], np.ndarray]:
-        """Build `weights(epoch, num_replicas) -> (rung,)`, of networks in the average; epochs
-        count from 1."""
+        """Build `weights(epoch, num_replicas) -> (rung,)`, the weights of networks in the average;
+        epochs count from 1."""
 
         def weights(epoch: int, num_replicas: int) -> np.ndarray:
             none, coldest = np.zeros(num_replicas), np.eye(num_replicas)[0]
@@ -163,12 +166,12 @@ class Method:
 
 
 def has_ladder(schedule: Any) -> bool:
-    """Return whether networks exchange places under a schedule."""
+    """Return whether networks exchange rungs under a schedule."""
     return not (schedule == "none" or isinstance(schedule, NoExchange))
 
 
 def check_rate_schedule(schedule: Any) -> None:
-    """Raise unless this is the name of a schedule of learning rates, or a function of the step."""
+    """Raise unless this is the name of a learning-rate schedule or a function of the step."""
     if callable(schedule) and not isinstance(schedule, type):
         check_function("rate_schedule", schedule, "step")
     else:

@@ -1,4 +1,4 @@
-"""Networks and data by their names on the command line, with the defaults that belong to them."""
+"""Networks and data sets by their names on the command line, with their default settings."""
 
 import math
 import re
@@ -49,8 +49,8 @@ def named_network(model: str, sizes: Sizes, dtype: Any) -> Any:
     dense, resnet, wide = (pattern.fullmatch(model) for pattern in (_DENSE, _RESNET, _WIDE))
     if dense is not None:
         hidden = [int(width) for width in dense.group(1).split("-")[1:]]
-        given: dict[str, Any] = {"hidden": hidden} if hidden else {}
-        return nn.mlp(math.prod(shape), num_outputs, dtype=dtype, **given)
+        layers: dict[str, Any] = {"hidden": hidden} if hidden else {}
+        return nn.mlp(math.prod(shape), num_outputs, dtype=dtype, **layers)
     if model != "small" and resnet is None and wide is None:
         near = suggest(model, ("small", "mlp", "resnet20", "resnet32", "resnet56", "wrn28-10"))
         raise ValueError(f"--model is {model!r}; write {MODELS}.{near}")

@@ -14,7 +14,7 @@ from replicax.run.options import check_rungs
 
 
 def check_moves(options: Any) -> None:
-    """Raise unless kernel, momentum, clipping and the change of rates in time go together."""
+    """Raise unless kernel, momentum, clipping and learning-rate schedule fit together."""
     kernel, warmup = options.kernel, options.warmup_epochs
     if isinstance(kernel, str):
         choose("kernel", kernel, KERNELS)
@@ -26,8 +26,8 @@ def check_moves(options: Any) -> None:
         )
     elif kernel is not None and options.momentum != MOMENTUM:
         raise ValueError(
-            f"momentum is {options.momentum}, and the kernel is an object that has its own: leave "
-            'out the one, or write kernel="momentum".'
+            f"momentum is {options.momentum}, but the kernel is an object with its own momentum: "
+            'leave out one of them, or write kernel="momentum".'
         )
     if options.rate_schedule is not None:
         check_rate_schedule(options.rate_schedule)
@@ -38,8 +38,8 @@ def check_moves(options: Any) -> None:
     if warmup and options.parts.rate_schedule != "cosine":
         raise ValueError(
             f"warmup_epochs is {warmup}, and the rate_schedule is "
-            f'{show(options.parts.rate_schedule)}: only "cosine" has a warm-up. Write that, or a '
-            "function of the step that has one, such as one of optax."
+            f'{show(options.parts.rate_schedule)}: only "cosine" has a warm-up. Write "cosine", or '
+            "a function of the step with a warm-up, such as an optax schedule."
         )
     if options.parts.rate_schedule == "arrival":
         _check_arrival(options)
@@ -51,22 +51,22 @@ def check_moves(options: Any) -> None:
 
 
 def _check_arrival(options: Any) -> None:
-    """Raise unless there is a cold end to arrive at, and a time in which networks settle there."""
+    """Raise unless there is a ladder with a cold end, and a time for networks to settle there."""
     if not options.base.has_ladder or not np.ptp(np.asarray(options.rates, float)) > 0:
         raise ValueError(
-            f'rate_schedule is "arrival", at the cold end of learning rates, and the method '
+            'rate_schedule is "arrival", which needs a ladder of learning rates, but the method '
             f'"{options.method_name}" has learning_rate={show(options.rates)}: give (cold, hot), '
             'with a method that has a ladder, such as "deo-star".'
         )
     if not options.settle_epochs:
         raise ValueError(
-            'rate_schedule is "arrival", and settle_epochs is 0: write settle_epochs=..., in which '
-            "the rate falls, and after which a network is averaged."
+            'rate_schedule is "arrival", and settle_epochs is 0: write settle_epochs=..., the '
+            "epochs in which the rate falls before a network is averaged."
         )
 
 
 def check_exchange(options: Any) -> None:
-    """Raise unless what belongs to an exchange is given to a method that has one."""
+    """Raise if options of the exchange are given to a method without exchange."""
     method = options.method_name
     for name in ("schedule", "rule", "adapt", "swap_every"):
         value = getattr(options, name)
@@ -91,19 +91,19 @@ def check_exchange(options: Any) -> None:
     choose("swap_energy", options.swap_energy, ("batch", "full"))
     if options.swap_energy == "full" and not options.base.tempers_likelihood:
         raise ValueError(
-            f'swap_energy is "full"; the method "{method}" judges swaps on mini-batches: leave it '
+            f'swap_energy is "full"; the method "{method}" decides swaps on mini-batches: leave it '
             'out, or write method="sghmc-pt".'
         )
 
 
 def check_rates(options: Any) -> None:
-    """Raise unless the learning rate is one, or one of a ladder where there is one."""
+    """Raise unless the learning rate is one number, or several for a method with a ladder."""
     rate = options.learning_rate
     if rate is None:
         return
     if callable(rate):
         raise ValueError(
-            "learning_rate is a function; give the rate itself, and its change in time as "
+            "learning_rate is a function; give the rate itself, and pass its schedule as "
             "rate_schedule, a function of the step that begins at 1.0, such as "
             "optax.cosine_decay_schedule(1.0, num_steps)."
         )
@@ -129,21 +129,20 @@ def _check_order(name: str, value: Any) -> None:
 
 
 def check_temperature(options: Any) -> None:
-    """Raise unless the temperatures are those that method and rule can use."""
-    given, method, rule = options.temperature, options.method_name, options.parts.rule
-    value = options.base.temperature if given is None else given
+    """Raise unless method and rule can use the temperatures."""
+    temperature, method, rule = options.temperature, options.method_name, options.parts.rule
+    value = options.base.temperature if temperature is None else temperature
     if isinstance(value, str):
         choose("temperature", value, ("auto",))
         if not (options.base.tempers_likelihood and options.uses_temperature):
             raise ValueError(
-                'temperature is "auto", which finds a ladder of temperatures by its swaps; the '
-                f'method "{method}" with the rule {show(rule)} does not: give numbers, such as '
-                "(1.0, 2.0)."
+                'temperature is "auto", which adapts temperatures to the swap rates; the method '
+                f'"{method}" with the rule {show(rule)} does not: give numbers, such as (1.0, 2.0).'
             )
         if options.burn_in == 0 or options.adapt is False:
             raise ValueError(
-                'temperature is "auto", which is found in the burn-in: write burn_in=..., a third '
-                "of the epochs, say, without adapt=False; or temperature=(1.0, hot)."
+                'temperature is "auto", which adapts during the burn-in: write burn_in=..., for '
+                "example a third of the epochs, without adapt=False; or temperature=(1.0, hot)."
             )
         return
     if np.ndim(value) and not options.base.has_ladder:
@@ -171,7 +170,7 @@ def check_temperature(options: Any) -> None:
 
 
 def check_cold_part(options: Any) -> None:
-    """Raise unless the rungs that are averaged are a part of the ladder."""
+    """Raise unless the averaged rungs fit the ladder."""
     rungs, settle = options.average_rungs, options.settle_epochs
     at_least("average_rungs", rungs, 1)
     not_negative("settle_epochs", settle)
@@ -187,6 +186,6 @@ def check_cold_part(options: Any) -> None:
         )
     if rungs == options.num_replicas and settle:
         raise ValueError(
-            f"average_rungs is {rungs}, which is all rungs, so that no network ever arrives: leave "
-            "out settle_epochs, or write fewer."
+            f"average_rungs is {rungs}, which is all rungs, so no network ever arrives: leave out "
+            "settle_epochs, or average fewer rungs."
         )

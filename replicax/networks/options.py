@@ -1,6 +1,6 @@
-"""The options of `rx.train`: their defaults and checks, and the options of the sampler they imply.
+"""The options of `rx.train`: defaults, checks, and conversion to options of the sampler.
 
-Learning rates, buffer and gains are per mean loss, temperatures those of the posterior.
+Learning rates, buffer and gains refer to the mean loss, temperatures to the posterior.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -32,7 +32,7 @@ _CHECKS = (
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """Every choice of a training but the problem and the start networks; see `rx.train`."""
+    """All options of a training except the problem and the start networks; see `rx.train`."""
 
     epochs: int
     method: Any = "deo-star"
@@ -86,8 +86,8 @@ class TrainOptions:
         if self.parts.picks and self.burn_in >= self.run_epochs:
             raise ValueError(
                 f"burn_in is {self.burn_in}, and a network takes {self.run_epochs} epochs "
-                f"(epochs={self.epochs}), so that no "
-                "network would be averaged: write a smaller burn_in, or more epochs."
+                f"(epochs={self.epochs}), so no network would be averaged: write a smaller "
+                "burn_in, or more epochs."
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class TrainOptions:
 
     @classmethod
     def recorded(cls, data: dict[str, Any]) -> "TrainOptions":
-        """Return the options that `to_json` wrote, to read them: objects are not made again."""
+        """Return the options written by `to_json`, for reading; objects are not restored."""
         method = data["method"]
         if isinstance(method, dict):
             method = _unchecked(Method, method)
@@ -120,14 +120,14 @@ class TrainOptions:
 
     @property
     def base(self) -> Method:
-        """The method, as it was chosen."""
+        """The chosen method."""
         return self.method if isinstance(self.method, Method) else METHODS[self.method]
 
     @property
     def parts(self) -> Method:
-        """The method, changed by the options that are parts of it."""
-        given = {name: getattr(self, name) for name in _CHANGES}
-        return replace(self.base, **{name: x for name, x in given.items() if x is not None})
+        """The method, with the parts that options replace."""
+        changes = {name: getattr(self, name) for name in _CHANGES}
+        return replace(self.base, **{name: x for name, x in changes.items() if x is not None})
 
     @property
     def uses_temperature(self) -> bool:
@@ -139,28 +139,28 @@ class TrainOptions:
 
     @property
     def run_epochs(self) -> int:
-        """Epochs that each network of the run takes; a single one takes those of all replicas."""
+        """Epochs of each network of the run; a single network takes those of all replicas."""
         return self.epochs * self.num_replicas if self.base.is_single else self.epochs
 
     @property
     def run_cycle_epochs(self) -> int:
-        """Epochs of a cycle; in a run that is shorter than one, all of them."""
+        """Epochs of a cycle, at most those of the run."""
         return min(self.cycle_epochs, self.run_epochs)
 
     @property
     def pick_every(self) -> int:
-        """Epochs between two averages of all networks; in a shorter run, all of them."""
+        """Epochs between averages of all networks, at most those of the run."""
         return min(_PICK_EVERY, self.run_epochs)
 
     @property
     def test_every(self) -> int:
-        """Epochs between two tests."""
+        """Epochs between evaluations."""
         return min(self.base.test_every, self.run_epochs)
 
     def check_extends(self, epochs: int) -> None:
         """Raise unless a run of these options begins like one of `epochs` epochs.
 
-        What follows the length of a run cannot be changed once the run has begun.
+        Options that depend on the length of a run cannot change after it has begun.
         """
         if self.epochs == epochs:
             return
@@ -169,19 +169,20 @@ class TrainOptions:
         shorter, method = replace(self, epochs=epochs), self.parts
         if method.follows_length:
             raise ValueError(
-                f'The learning rate of a run with rate_schedule="{method.rate_schedule}" follows '
-                "its length: start anew."
+                f'The learning rate of a run with rate_schedule="{method.rate_schedule}" depends '
+                "on its length: start a new run."
             )
         if method.is_cyclical and self.run_cycle_epochs != shorter.run_cycle_epochs:
             raise ValueError(
                 f"The run was made for {shorter.run_epochs} epochs of its network, less than a "
-                f"cycle of {self.cycle_epochs}, and its one cycle was cut to that length: start "
-                f"anew, or train with cycle_epochs={shorter.run_epochs} to add cycles later."
+                f"cycle of {self.cycle_epochs}, and its only cycle was shortened to that length: "
+                f"start a new run, or train with cycle_epochs={shorter.run_epochs} to add cycles "
+                "later."
             )
         if method.picks_all and self.pick_every != shorter.pick_every:
             raise ValueError(
-                f"The networks of a run are averaged every {_PICK_EVERY} epochs, and at the end of "
-                f"a shorter one, such as this of {epochs}: start anew, with at least "
+                f"The networks of a run are averaged every {_PICK_EVERY} epochs, or at the end of "
+                f"a shorter run, such as this one of {epochs}: start a new run, with at least "
                 f"{_PICK_EVERY} epochs."
             )
 
@@ -192,17 +193,17 @@ class TrainOptions:
 
     @property
     def rates(self) -> Any:
-        """Learning rates per mean loss, as they are given or the method's."""
+        """Learning rates relative to the mean loss, as given or the method's."""
         return self.base.learning_rate if self.learning_rate is None else self.learning_rate
 
     def cold_part(self, problem: Supervised) -> ColdPart | None:
-        """Return the rungs that are averaged, unless that is the coldest alone and at once."""
+        """Return the averaged rungs; None if only the coldest is averaged, without settling."""
         if self.average_rungs == 1 and not self.settle_epochs:
             return None
         return ColdPart(self.average_rungs, round(self.settle_epochs * problem.steps_per_epoch))
 
     def posed(self, problem: Supervised) -> Supervised:
-        """Return the problem as the method samples it, with its likelihood tempered or not."""
+        """Return the problem that the method samples, with a tempered likelihood if it uses one."""
         return tempered(problem) if self.base.tempers_likelihood else problem
 
     def kernel_of(self, problem: Supervised) -> Kernel:
@@ -210,7 +211,7 @@ class TrainOptions:
         return self.parts.build_kernel(self.momentum, self.clock(problem), clip)
 
     def sampler(self, problem: Supervised) -> Options:
-        """Return the options of the sampler, in the unit of the energies that it sees."""
+        """Return the options of the sampler, in the unit of its energies."""
         problem = self.posed(problem)
         method, steps, scale = self.parts, problem.steps_per_epoch, problem.scale
         restart = "restart" if method.has_ladder else "stop"
@@ -243,7 +244,8 @@ class TrainOptions:
         )
 
     def _adapt(self, steps_per_epoch: int) -> Any:
-        """Rates and buffer adapt all the time, temperatures that are compared in the burn-in."""
+        """Rates and buffer adapt throughout the run, temperatures of a tempered rule during the
+        burn-in."""
         if not self.base.has_ladder or self.adapt is False:
             return False
         return self.burn_in * steps_per_epoch if self.uses_temperature else True
@@ -266,23 +268,23 @@ def _stored_method(data: dict[str, Any]) -> Method:
         return Method(**data)
     except (TypeError, ValueError):
         raise ValueError(
-            "The option method of the run is none of replicax: its run.json is damaged."
+            "The stored method of the run is not a method of replicax: its run.json is damaged."
         ) from None
 
 
 def _added(kind: type) -> dict[str, Any]:
-    """Return options that folders of this format may lack, as they were made before these."""
+    """Return options that older folders of this format lack, with their defaults."""
     names = [entry.name for entry in fields(kind)]
     first = names.index("average_rungs")
     return {entry.name: entry.default for entry in fields(kind)[first:]}
 
 
 def _unchecked(kind: type, values: dict[str, Any]) -> Any:
-    """Return a dataclass of recorded values, which were checked when they were written."""
-    made = object.__new__(kind)
+    """Return a dataclass of recorded values without checks: they were checked when written."""
+    instance = object.__new__(kind)
     for name, value in values.items():
-        object.__setattr__(made, name, value)
-    return made
+        object.__setattr__(instance, name, value)
+    return instance
 
 
 def _scaled(gain: Any, scale: float) -> Any:

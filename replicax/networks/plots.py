@@ -23,9 +23,9 @@ _FEW = 8  # verdicts for a rate that is not mostly noise
 def plot_training(trained: "Trained", out: str | Path | None = None) -> dict[str, "Figure"]:
     """Return figures by name; write them as PNG into the folder `out`.
 
-    `epochs`, `ladder`, `exchange`, and of the calibration `reliability` and `reliability-logits`,
-    or `coverage` of a regression; without those that the run has no data for, such as `ladder` of
-    a run without exchange.
+    They are `epochs`, `ladder`, `exchange`, and for the calibration `reliability` and
+    `reliability-logits`, or `coverage` for a regression. Figures without data are left out, such as
+    `ladder` for a run without exchange.
     """
     figures: dict[str, Figure] = {}
     likelihood = trained.likelihood
@@ -48,7 +48,7 @@ def _has_ladder(trained: "Trained") -> bool:
 
 
 def _plot_epochs(trained: "Trained", likelihood: Likelihood) -> "Figure":
-    """Plot the scores on the test data, one panel each: every network, and the average so far."""
+    """Plot each score on the test data in a panel: every network, and the average so far."""
     epochs, starts = trained.epochs, trained.starts
     figure = figure_style.new_figure(10.5, 4.7)
     panels = figure.subplots(1, len(likelihood.scores))
@@ -85,7 +85,8 @@ def _plot_epochs(trained: "Trained", likelihood: Likelihood) -> "Figure":
 def _networks(
     trained: "Trained", values: np.ndarray
 ) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
-    """Yield lines (epoch,) with styles: by rung on a ladder, else all alike and their mean."""
+    """Yield lines (epoch,) with styles: one style per rung on a ladder, otherwise one for all
+    networks and one for their mean."""
     count, blue = values.shape[1], figure_style.CHAINS[0]
     marker = {"marker": "."} if len(values) == 1 else {}
     if count == 1:
@@ -106,10 +107,10 @@ def _networks(
 
 
 def _set_limits(axes: "Axes", networks: np.ndarray, always_shown: np.ndarray) -> None:
-    """Set the limits for lines (epoch, line), where early and rare values may lie off the scale.
+    """Set the limits for lines (epoch, line); early and rare values may be outside.
 
-    After the first epochs all of `always_shown` is visible, and the title names the lowest and
-    highest of `networks` where they are not.
+    After the first epochs all of `always_shown` is visible. If the lowest or highest of `networks`
+    is not, the title names it.
     """
     settled, kept = (x[int(_SETTLED * len(x)) :] for x in (networks, always_shown))
     settled, kept = settled[np.isfinite(settled)], kept[np.isfinite(kept)]
@@ -140,7 +141,7 @@ def _count_epochs(axes: "Axes", trained: "Trained") -> None:
 
 
 def _plot_ladder(trained: "Trained", history: plots.History) -> "Figure":
-    """Plot the history of the rungs, and of the buffer per mean loss where the rule has one."""
+    """Plot the history of the rungs, and of the buffer (per mean loss) if the rule has one."""
     epochs, scale = _epochs_of(trained, history["step"]), trained.energy_scale
     tempered = plots.name_of_ladder(trained) == "temperature"
     has_buffer = trained.options["rule"] == "deterministic"
@@ -171,7 +172,7 @@ def _plot_ladder(trained: "Trained", history: plots.History) -> "Figure":
 
 
 def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
-    """Plot how often pairs say yes and swap, and the index process."""
+    """Plot how often the rule accepts and pairs swap, and the index process."""
     figure = figure_style.new_figure(10.5, 6.8)
     grid = figure.add_gridspec(2, 3, width_ratios=(1.6, 1, 1), height_ratios=(1, 1.05))
     over_time = figure.add_subplot(grid[0, 0])
@@ -186,7 +187,7 @@ def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
     target = trained.options["target_swap_rate"]
     for axes in (over_time, at_end) if plots.has_target(trained) else ():
         axes.axhline(target, label=f"target {target:g}", **figure_style.DASHED)
-    title = f"How often a pair says yes, {plots.attempt_of(trained)}"
+    title = f"How often the rule accepts, {plots.attempt_of(trained)}"
     figure_style.label(over_time, "epoch", "rate", title)
     _count_epochs(over_time, trained)
     figure_style.legend(over_time)
@@ -207,7 +208,8 @@ def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
 
 
 def _thinned(trained: "Trained", history: plots.History) -> plots.History:
-    """Return points of the history between which a pair should say yes a few times."""
+    """Return points of the history, far enough apart that the rule accepts a few times in
+    between."""
     options = trained.options
     rate = options["target_swap_rate"]
     if not plots.has_target(trained):
@@ -219,7 +221,7 @@ def _thinned(trained: "Trained", history: plots.History) -> plots.History:
 
 
 def _mark_epochs(axes: "Axes", trained: "Trained") -> None:
-    """Turn an axis of steps into one of epochs if it is long enough."""
+    """Label an axis of steps in epochs if it is long enough."""
     from matplotlib.ticker import MaxNLocator
 
     first, last = (_epochs_of(trained, end) for end in axes.get_xlim())

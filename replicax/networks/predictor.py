@@ -1,4 +1,4 @@
-"""Predictions for any inputs: the outputs of networks, piece by piece on the device."""
+"""Predictions for any inputs: the outputs of networks, computed on the device in pieces."""
 
 import functools
 import warnings
@@ -19,12 +19,12 @@ from replicax.run import pytrees
 _PIECE = 512  # rows that networks see together
 _TOGETHER = 10  # networks that are computed at once
 _PROBED = 20  # outputs by which a network is known again
-_ROUNDING = 0.03  # of the largest of them: bfloat16 in place of float32 stays below
+_ROUNDING = 0.03  # relative to the largest output; bfloat16 instead of float32 stays below
 
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """The outputs of networks for inputs, and the likelihood that these belong to."""
+    """The function that computes the outputs of networks, and the likelihood of their targets."""
 
     outputs: Callable[[Any, Any, Any], Array]  # (params, model_state, inputs) -> (row, ...)
     likelihood: Likelihood
@@ -32,8 +32,8 @@ class Predictor:
     about: dict[str, Any] | None = None  # what makes it again of its network; None: nothing does
 
     def to_json(self, network: Any = None) -> dict[str, Any] | None:
-        """Return all but the network as plain data, of which `restored.predictor_of` makes it; of
-        the network, whose shapes may be given, what it is known by."""
+        """Return the predictor as plain data, without the network, for `restored.predictor_of`; if
+        the shapes of the network are given, with outputs by which it can be recognised."""
         if self.about is None:
             return None
         inputs = None if self.like is None else pytrees.describe(self.like)
@@ -41,21 +41,22 @@ class Predictor:
         return content if network is None else {**content, "probe": self._probe(network)}
 
     def warn_unless(self, probe: list[float] | None, network: Any) -> None:
-        """Warn unless the network is that of the probe, which `to_json` wrote down."""
+        """Warn unless the network reproduces the probe that `to_json` stored."""
         if probe is None:
             return
-        found = self._probe(network)
-        if found is None or _is_close(found, probe):
+        outputs = self._probe(network)
+        if outputs is None or _is_close(outputs, probe):
             return
         warnings.warn(
-            "The network computes something else than the one that was trained: for the same "
-            f"made-up parameters its outputs are {_shown(found)}, and were {_shown(probe)}. Give "
-            "the network as it was, unless you mean to change it.",
+            "The network differs from the one that was trained: for the same test parameters its "
+            f"outputs are {_shown(outputs)} and were {_shown(probe)}. Give the original network, "
+            "unless the change is intended.",
             stacklevel=4,
         )
 
     def _probe(self, network: Any) -> list[float] | None:
-        """Return outputs of made-up parameters for made-up inputs; None where that cannot be."""
+        """Return outputs of fixed artificial parameters and inputs; None if they cannot be
+        computed."""
         leaves = jax.tree.leaves((network, self.like))
         if self.like is None or any(np.dtype(x.dtype).kind not in "biuf" for x in leaves):
             return None
@@ -66,7 +67,7 @@ class Predictor:
         return outputs.tolist() if np.isfinite(outputs).all() else None
 
     def check(self, like: Any, inputs: Any = None) -> None:
-        """Raise unless one network, of which `like` has the shapes, has outputs that fit."""
+        """Raise unless a network with the shapes of `like` has outputs that fit the likelihood."""
         rows = self.like if inputs is None else jax.tree.map(lambda x: _row(x), inputs)
         if rows is None:
             return
@@ -78,7 +79,7 @@ class Predictor:
     def predict(
         self, points: Any, weights: np.ndarray, inputs: Any, members: bool = False, by: str = ""
     ) -> Any:
-        """Return what the average of networks predicts for inputs, or every one of them.
+        """Return the predictions of the average of networks for inputs, or those of every network.
 
         `points` are (params, model_state) with a leading axis (network, ...).
         """
@@ -101,7 +102,7 @@ class Predictor:
 
     @functools.cached_property
     def _compiled(self) -> Callable[[Any, Array, Any, bool, str], Any]:
-        """The predictions for one piece of the inputs."""
+        """The compiled function that predicts one piece of the inputs."""
 
         def predict(points: Any, weights: Array, inputs: Any, members: bool, by: str) -> Any:
             one = lambda point: self.outputs(point[0], point[1], inputs)  # noqa: E731
@@ -114,7 +115,7 @@ class Predictor:
 
 
 def _made_up(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Return numbers without a pattern that networks could be blind to, the same everywhere."""
+    """Return irregular numbers that are the same on every machine."""
     numbers = np.arange(int(np.prod(shape)), dtype=np.float64).reshape(shape)
     if np.dtype(dtype).kind == "f":
         return (0.5 * np.cos(1.7 * numbers + 0.3)).astype(dtype)
@@ -122,10 +123,10 @@ def _made_up(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return (37 * numbers % highest).astype(dtype)
 
 
-def _is_close(found: list[float], probe: list[float]) -> bool:
-    """Return whether outputs agree up to the rounding of another platform or precision."""
+def _is_close(outputs: list[float], probe: list[float]) -> bool:
+    """Return whether outputs agree up to rounding on another platform or in another precision."""
     room = _ROUNDING * max(map(abs, probe), default=0.0)
-    return len(found) == len(probe) and bool(np.allclose(found, probe, rtol=0, atol=room))
+    return len(outputs) == len(probe) and bool(np.allclose(outputs, probe, rtol=0, atol=room))
 
 
 def _shown(values: list[float]) -> str:

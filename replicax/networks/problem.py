@@ -5,9 +5,10 @@ With N rows of data and a mean loss L(theta), the posterior at temperature T is
 
     exp(-N (L(theta) + weight_decay |theta|^2 / 2) / T).
 
-In the unit "mean" energies are mean losses, as deep learning has them; in "total" they are N times
-as large, as statistics has them. Learning rates are given per mean loss and temperatures per total
-in either case, and `Supervised` turns them into the unit of the energies: the path is the same.
+In the unit "mean", energies are mean losses, as is usual in deep learning; in "total" they are N
+times as large, as is usual in statistics. In both cases learning rates refer to the mean loss and
+temperatures to the total, and `Supervised` converts them to the unit of the energies, so the path
+of a run does not depend on the unit.
 """
 
 from collections.abc import Callable
@@ -31,13 +32,14 @@ from replicax.run.source_batches import SourceBatches, as_source, is_source
 
 UNITS = ("mean", "total")
 _RANDOM = ("random_bits", "rng_bit_generator", "rng_uniform")  # primitives of JAX
-FITS = "Do the start, the network and the data belong together?"
+FITS = "Do the start, the network and the data fit together?"
 
 
 class Test(NamedTuple):
-    """Unseen data, and `logits(params, model_state, inputs)` to test networks on them."""
+    """Test data, and the function `logits(params, model_state, inputs)` to evaluate networks on
+    them."""
 
-    __test__ = False  # for pytest, which takes the name for its own
+    __test__ = False  # so that pytest does not take it for a test
     logits: Callable[[Any, Any, Any], Array]
     inputs: Any  # leading axis: image
     labels: Array  # (image,)
@@ -58,7 +60,7 @@ class Test(NamedTuple):
 
 
 def checked_test(test: Any) -> Test:
-    """Return a test with labels that are class numbers; raise unless they fit the inputs."""
+    """Return a test with its labels as class numbers; raise unless they fit the inputs."""
     if not isinstance(test, Test):
         raise ValueError(
             f"test is {show(test)}; give rx.Test(logits, inputs, labels, num_classes)."
@@ -72,7 +74,7 @@ def checked_test(test: Any) -> Test:
 
 
 def predictor_of(test: Any) -> Predictor:
-    """Return the predictor that the networks of a test are."""
+    """Return the predictor of a test."""
     row = lambda x: jax.ShapeDtypeStruct(np.shape(x)[1:], jnp.asarray(x[:1]).dtype)  # noqa: E731
     return Predictor(test.outputs, test.likelihood, jax.tree.map(row, test.inputs))
 
@@ -86,7 +88,7 @@ class Supervised:
     batches: EpochBatches | SourceBatches
     unit: str
     test: Any = None  # outputs, inputs, targets and likelihood, such as `Test`; None: not judged
-    predictor: Predictor | None = None  # of any inputs
+    predictor: Predictor | None = None  # predicts any inputs
     adds: Callable[[Any, int], Any] | None = None  # params with those of the problem; leading axes
 
     def __repr__(self) -> str:
@@ -110,9 +112,9 @@ class Supervised:
         return float(self.num_rows) if self.unit == "total" else 1.0
 
     def describe(self, network: Any = None) -> dict[str, Any]:
-        """Return the likelihood of the test as plain data, None where networks are not judged; and
-        how networks predict, None where a folder cannot tell. With the shapes of a `network`, also
-        what it is known by."""
+        """Return the likelihood of the test as plain data, None without a test; and the predictor
+        as plain data, None if it cannot be stored. With the shapes of a `network`, the latter has
+        outputs by which the network can be recognised."""
         return {
             "likelihood": None if self.test is None else self.test.likelihood.to_json(),
             "predicts": None if self.predictor is None else self.predictor.to_json(network),
@@ -136,8 +138,8 @@ class Supervised:
         return np.asarray(of_posterior, float) * self.scale / self.num_rows
 
     def start(self, start: Any) -> Any:
-        """Return a start of networks as one of this problem, which may have parameters beside
-        theirs, such as the noise of a regression; `rx.train` does this itself."""
+        """Return a start of networks with the further parameters of this problem added, such as the
+        noise of a regression; `rx.train` calls this itself."""
         if self.adds is None:
             return start
         if isinstance(start, PerReplica):
@@ -151,11 +153,11 @@ class Supervised:
 
 
 def check_problem(problem: Any) -> None:
-    """Raise unless this is a problem of networks."""
+    """Raise unless this is a `Supervised` problem."""
     if not isinstance(problem, Supervised):
         raise ValueError(
-            f"The problem is {show(problem)}; make one by rx.classification(network, dataset) or "
-            "rx.supervised(loss_fn, data, ...)."
+            f"The problem is {show(problem)}; create one with rx.classification(network, dataset) "
+            "or rx.supervised(loss_fn, data, ...)."
         )
 
 
@@ -177,22 +179,22 @@ def supervised(
     Args:
         loss_fn: `loss_fn(params, model_state, batch, key) -> loss, model_state`, the loss being a
             mean over the batch. The model state (batch statistics, ...) belongs to the replica and
-            travels with it; without one, pass {} through.
-        data: arrays with a row for every example, in a new order each epoch; or a source, any
-            object whose `iter()` gives an epoch of mini-batches, trees of arrays of `batch_size`
-            rows, in an order of its own.
-        num_rows: of all the data, for a source; its number of batches times `batch_size` unless
-            given. An epoch has as many steps as there are whole batches of them.
-        unit: of energies, "mean" or "total".
-        weight_decay: of the Gaussian prior, per mean loss; always part of the gradient. A number;
-            one for each pattern of names, the first that fits, as in {"*bias": 0.0, "*": 5e-4}; or
-            a function of the name. Names are those of `params`, such as "blocks.0.convs.1".
-        prior_in_energy: whether swaps see the prior, too.
-        prepare: `prepare(key, batch)` turns rows into the batch of the loss, once for all replicas.
-        test: an `rx.Test`, which `rx.train` evaluates networks on; without one, networks are
-            trained and kept, and not judged.
-        logits: `logits(params, model_state, inputs)`, with which `trained.predict` works without a
-            test, too.
+            stays with it; without one, return the {} that was passed.
+        data: arrays with one row per example, used in a new order each epoch; or a source, any
+            object whose `iter()` yields an epoch of mini-batches, trees of arrays with `batch_size`
+            rows.
+        num_rows: number of rows of a source; by default its number of batches times `batch_size`.
+            An epoch has `num_rows // batch_size` steps.
+        unit: the unit of energies, "mean" or "total".
+        weight_decay: the Gaussian prior, relative to the mean loss; always part of the gradient. A
+            number; a dict by patterns of names, of which the first match counts, as in {"*bias":
+            0.0, "*": 5e-4}; or a function of the name. Names are those of `params`, such as
+            "blocks.0.convs.1".
+        prior_in_energy: whether the energies that decide swaps include the prior.
+        prepare: `prepare(key, batch)` maps rows to the batch of the loss, once for all replicas.
+        test: an `rx.Test` on which `rx.train` evaluates networks; without one, networks are trained
+            and kept, but not evaluated.
+        logits: `logits(params, model_state, inputs)`, for `trained.predict` without a test.
 
     >>> x = jnp.linspace(-1.0, 1.0, 64)
     >>> def loss_fn(params, model_state, batch, key):
@@ -227,8 +229,8 @@ def supervised(
             returned = loss_fn(params, model_state, batch, key)
         if not isinstance(returned, tuple | list) or len(returned) != 2:
             raise ValueError(
-                "The loss must return (loss, model_state); with nothing to remember, return the "
-                "model_state that it was given."
+                "The loss must return (loss, model_state); without state, return the model_state "
+                "that was passed."
             )
         loss, model_state = returned
         total = scale * loss

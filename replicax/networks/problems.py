@@ -1,4 +1,4 @@
-"""Trainings that cannot come to anything: told at once where that is known, else at the end."""
+"""Problems that make a training useless: errors at its start, and warnings at its end."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,8 @@ _WORSE = 10  # times the NLL of one that guesses: nothing can be learnt from suc
 
 
 def checked_first(evaluation: Evaluation) -> Evaluation:
-    """Return the evaluation, which raises if its first test is not finite for any network."""
+    """Return the evaluation, which raises if in its first test no network has finite
+    predictions."""
     inner, has_tested = evaluation.evaluate, False
 
     def evaluate(state: Any, carry: Carry) -> Any:
@@ -21,9 +22,9 @@ def checked_first(evaluation: Evaluation) -> Evaluation:
         nll = np.asarray(row.get("nll", 0.0))
         if not has_tested and not np.isfinite(nll).any():
             raise ValueError(
-                f"The predictions of all {nll.size} networks on the test are not finite, though "
-                "their losses were: write a smaller learning_rate; or are the inputs of the test "
-                "not finite, or not prepared like those of the training?"
+                f"The predictions of all {nll.size} networks on the test are not finite, although "
+                "their losses were: write a smaller learning_rate. Are the test inputs finite, and "
+                "prepared like the training inputs?"
             )
         has_tested = True
         return state, row, *more
@@ -32,15 +33,16 @@ def checked_first(evaluation: Evaluation) -> Evaluation:
 
 
 def check_apart(problem: Any, options: Any, like: Any) -> None:
-    """Raise if networks that start at one point would stay together: they see the same batches."""
+    """Raise if networks that start at one point would stay identical, as they see the same
+    batches."""
     count = options.num_replicas
     is_alone = options.base.has_ladder or options.base.is_single or count == 1
     if is_alone or np.any(options.sampler(problem).temperature) or problem.is_random(like):
         return
     raise ValueError(
-        f"The start is one point for all {count} networks of the method "
-        f'"{options.method_name}", which moves them without noise, so that they would stay the '
-        "same: give a function of a key, such as network.init, or rx.per_replica(...)."
+        f'The start is one point for all {count} networks of the method "{options.method_name}", '
+        "which moves them without noise, so they would stay identical: give a function of a key, "
+        "such as network.init, or rx.per_replica(...)."
     )
 
 
@@ -58,7 +60,7 @@ def check_start(trained: Any) -> None:
 
 
 def find_training_problems(trained: Any) -> list[str]:
-    """Return what makes the average of a training useless, as sentences."""
+    """Return reasons why the average of a training is useless, as sentences."""
     options, done, problems = trained.train_options, trained.num_epochs, []
     ended = trained.result.code == "finished" and options.base.picks
     if ended and float(trained.average.weight) == 0:
@@ -68,16 +70,16 @@ def find_training_problems(trained: Any) -> list[str]:
     if len(nll) and nll.ndim == 2 and not np.isfinite(nll[-1]).all():
         broken = np.flatnonzero(~np.isfinite(nll[-1])).tolist()
         problems.append(
-            f"The networks on rungs {broken} predict nothing finite at the end: write a smaller "
-            "hot end of learning_rate."
+            f"The networks on rungs {broken} have non-finite predictions at the end: write a "
+            "smaller hot end of learning_rate."
         )
     classes = getattr(trained.likelihood, "num_classes", None)
     if len(nll) and nll.ndim == 2 and classes:
         worse = np.flatnonzero(nll[-1] > _WORSE * np.log(classes)) if classes > 1 else np.zeros(0)
         if worse.size:
             problems.append(
-                f"The networks on rungs {worse.tolist()} predict far worse than one that guesses, "
-                f"with an NLL of {np.max(nll[-1][worse]):.3g} on the test instead of "
+                f"The networks on rungs {worse.tolist()} predict far worse than chance, with an "
+                f"NLL of {np.max(nll[-1][worse]):.3g} on the test instead of "
                 f"{np.log(classes):.3g}: write a smaller "
                 f"{'learning_rate' if 0 in worse else 'hot end of learning_rate'}."
             )

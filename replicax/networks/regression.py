@@ -1,10 +1,10 @@
-"""`regression`: a network and real numbers as a posterior.
+"""`regression`: the posterior of a network that predicts real numbers.
 
-Targets are standardised, (y - mean) / sd of those to train on, so that the network and its noise
-have the size that initialisations and priors expect; predictions, noise and scores are in the unit
-of the targets. With learned noise the parameters are {"network": ..., "log_noise": ...}, the log of
-the scale of the noise of every standardised target, and the Gaussian prior of `weight_decay`
-concerns that, too.
+Targets are standardised, (y - mean) / sd with the moments of the training targets, so that the
+network and its noise have the size that initialisations and priors expect; predictions, noise and
+scores are in the unit of the targets. With learned noise the parameters are {"network": ...,
+"log_noise": ...}, where log_noise is the log of the noise scale of every standardised target; the
+Gaussian prior of `weight_decay` applies to it too.
 """
 
 import functools
@@ -39,7 +39,7 @@ _KINDS = ("gaussian", "student")
 
 
 class RegressionTest(NamedTuple):
-    """Unseen data, and what networks are tested with on them."""
+    """Test data, and the functions to evaluate networks on them."""
 
     outputs: Callable[[Any, Any, Any], Array]  # (params, model_state, inputs) -> (row, target, 2)
     inputs: Any  # leading axis: row
@@ -49,7 +49,7 @@ class RegressionTest(NamedTuple):
 
 @dataclass(frozen=True)
 class _Noise:
-    """Where the scale of the noise comes from, in the unit of the standardised targets."""
+    """The noise of the targets: its kind or its scales, in the unit of the standardised targets."""
 
     kind: str | tuple[float, ...]  # "learned", "network", or the scale of every target
     num_targets: int
@@ -67,7 +67,8 @@ class _Noise:
         return isinstance(self.kind, str) and self.kind == "network"
 
     def add(self, params: Any, num_axes: int = 0) -> Any:
-        """Return params with those of the noise, which begins as large as the targets' spread."""
+        """Return params with those of the noise, which starts as large as the spread of the
+        targets."""
         if isinstance(params, dict) and set(params) == {"network", "log_noise"}:
             return params
         leaves = jax.tree.leaves(params)
@@ -79,7 +80,7 @@ class _Noise:
             return params
         if not isinstance(params, dict) or set(params) != {"network", "log_noise"}:
             raise ValueError(
-                'With noise="learned" the params have the noise beside the network: start from '
+                'With noise="learned" the params include the noise: start from '
                 "problem.start(network.init)."
             )
         return params["network"]
@@ -107,24 +108,25 @@ def regression(
 ) -> Supervised:
     """Return the posterior of a network that predicts real numbers.
 
-    Start it from `network.init` or from (params, model_state) as usual; `rx.train` adds the noise.
+    Start it from `network.init` or from (params, model_state) as usual; `rx.train` adds the
+    parameters of the noise.
 
     Args:
-        network: an `rx.nn.Network`, or a function `network(params, inputs)`; it has one output for
+        network: an `rx.nn.Network`, or a function `network(params, inputs)`, with one output for
             each target, (row,) or (row, target).
         data: a pair of arrays (inputs, targets); targets are (row,) or (row, target). Inputs are
-            used as they are: bring them to a spread of about 1. Or a source whose mini-batches
-            are such pairs, as `rx.supervised` takes them.
-        test: such a pair, to test networks on; without one, they are not judged.
-        noise: its standard deviation (of "student", its scale), in the unit of the targets, one
-            number or one for each target; "learned", one for each target, a parameter; or
-            "network", whose further outputs, as many as there are targets, are its logarithm for
-            every row, of standardised targets.
-        likelihood: "gaussian", or "student", which outliers move less.
-        degrees: of freedom of "student".
+        not standardised: scale them to a spread of about 1. Or a source whose mini-batches are such
+        pairs, as in `rx.supervised`.
+        test: such a pair, on which networks are evaluated.
+        noise: a fixed standard deviation (for "student", scale) in the unit of the targets, one
+            number or one per target; "learned", a parameter for each target; or "network", where
+            the network has one further output per target, the log noise of the standardised target
+            for every row.
+        likelihood: "gaussian", or "student", on which outliers have less influence.
+        degrees: degrees of freedom of "student".
         standardise: whether the network sees targets minus their mean, divided by their standard
-            deviation, of the data or as given: (mean, sd), which a source needs. What is predicted
-            and reported is in the unit of the targets in any case.
+            deviation; or (mean, sd) to use instead, which a source needs. Predictions and scores
+            are in the unit of the targets in any case.
 
     Further options are those of `rx.supervised`: `unit`, `weight_decay`, `prior_in_energy`,
     `prepare`, `num_rows`.
@@ -180,7 +182,7 @@ def regression(
 
 
 def regressor(network: Any, law: Any, noise: Any, like: Any) -> Predictor:
-    """Return what predicts real numbers; `noise` is "learned", "network", or the scale of every
+    """Return the predictor of real numbers; `noise` is "learned", "network", or the scale of every
     standardised target, and `like` a row of the inputs."""
     kind = noise if isinstance(noise, str) else tuple(noise)
     values = _values(network, _Noise(kind, len(law.centre)))
@@ -231,7 +233,7 @@ def _with_state(apply: Callable) -> Callable[[Any, Any, Any, bool], tuple[Any, A
     def checked(params: Any, model_state: Any, inputs: Any, train: bool) -> tuple[Any, Any]:
         returned = apply(params, model_state, inputs, train)
         if not isinstance(returned, tuple | list) or len(returned) != 2:
-            raise ValueError("network.apply must return (outputs, state) of a batch of rows.")
+            raise ValueError("network.apply must return (outputs, state) for a batch of rows.")
         return returned[0], returned[1]
 
     return checked

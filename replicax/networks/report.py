@@ -1,5 +1,5 @@
-"""The report of a training: epochs, calibration, and the images that the average is least sure
-of. Without a test there is only what the run did and how replicas exchanged."""
+"""The report of a training: epochs, calibration, and the images with the least certain predictions.
+Without a test it only shows the run and the exchange of replicas."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ from replicax.results.report.glance import warnings_of
 from replicax.results.summary import render_machine_use
 
 _MOST_IMAGES = 24
-_MOST_ROWS = 60  # of the table of epochs
+_MOST_ROWS = 60  # rows of the table of epochs
 
 
 def build_page(trained: Trained, images: Any = None) -> Page:
@@ -39,7 +39,7 @@ def build_page(trained: Trained, images: Any = None) -> Page:
 
 
 def _tables(numbers: dict[str, Any]) -> list[Table]:
-    """Return what the run did, and how good its predictions are."""
+    """Return tables of the run and of its scores on the test data."""
     facts = [
         ("Result", numbers["result"]["sentence"]),
         ("Method, networks", f"{numbers['method']}, {numbers['networks']}"),
@@ -67,7 +67,7 @@ def _epochs(trained: Trained) -> Section | None:
 
 
 def _epoch_chart(trained: Trained, epochs: dict[str, np.ndarray], name: str, title: str) -> Chart:
-    """A score of every network and of the average so far."""
+    """Return the chart of a score: every network, and the average so far."""
     x, values, ladder = epochs["epoch"], epochs[name], exchanges(trained)
     count = values.shape[1]
     colours = charts.cold_to_hot(count) if ladder else [charts.CHAINS[0]] * count
@@ -96,7 +96,7 @@ def _epoch_chart(trained: Trained, epochs: dict[str, np.ndarray], name: str, tit
 
 
 def _range(values: np.ndarray, average: np.ndarray) -> dict[str, Any]:
-    """Return an axis on which the first fifth of the epochs may lie off the scale."""
+    """Return the range of an axis; values of the first fifth of the epochs may be outside."""
     settled = np.concatenate([values[len(values) // 5 :].ravel(), average])
     settled = settled[np.isfinite(settled)]
     if not settled.size:
@@ -106,7 +106,7 @@ def _range(values: np.ndarray, average: np.ndarray) -> dict[str, Any]:
 
 
 def _predictions(trained: Trained) -> Section | None:
-    """How sure the average is, and how often it is right."""
+    """Return the section on the confidence and the accuracy of the average."""
     if trained.likelihood is None or not float(trained.average.weight):
         return None
     is_of_classes = isinstance(trained.likelihood, Categorical)
@@ -115,7 +115,8 @@ def _predictions(trained: Trained) -> Section | None:
 
 
 def _coverage(trained: Trained) -> list[Chart]:
-    """How many targets the intervals of a regression contain, and where targets lie."""
+    """Return charts of the coverage of a regression and of the targets' positions in the predictive
+    distributions."""
     below = np.ravel(trained.average.below) / float(trained.average.weight)
     levels = np.linspace(0, 1, 21)
     inside, counts = coverage(below, levels), np.histogram(below, 10, (0, 1))[0]
@@ -132,7 +133,7 @@ def _coverage(trained: Trained) -> list[Chart]:
                            showlegend=False)  # fmt: skip
     error = trained.metrics().calibration_error
     words = f"Targets in central intervals by their level; the calibration error is {error:.3f}"
-    words_of_places = f"Where {below.size:,} targets lie in their predictive distributions"
+    words_of_places = f"Positions of {below.size:,} targets in their predictive distributions"
     return [
         Chart("coverage", "Coverage", words, {"": diagram}, Table(("level", "targets"), rows),
               f"{words}."),
@@ -162,7 +163,7 @@ def _reliability(trained: Trained) -> list[Chart]:
     counts = charts.figure([charts.bars(middle, bins.count, blue, width=width)], "confidence",
                            "images", xaxis=axis, showlegend=False)  # fmt: skip
     words = f"Accuracy by confidence; the expected calibration error is {error:.3f}"
-    words_of_counts = f"How many of {bins.count.sum():,} images have which confidence"
+    words_of_counts = f"How many of {bins.count.sum():,} images have each confidence"
     return [
         Chart("reliability", "Reliability", words, {"": diagram}, Table(head, rows), f"{words}."),
         Chart("counts", "Images by confidence", words_of_counts, {"": counts}),
@@ -174,7 +175,7 @@ def _share(value: float) -> str:
 
 
 def _uncertain(trained: Trained, images: Any) -> Section | None:
-    """The test images with the largest entropy of the averaged prediction."""
+    """Return the test images with the largest predictive entropy of the average."""
     if not isinstance(trained.likelihood, Categorical):
         if images is not None:
             raise ValueError("images is given, but the run has no test of classes: leave it out.")
@@ -195,7 +196,7 @@ def _uncertain(trained: Trained, images: Any) -> Section | None:
             f"({np.exp(log_probs[image, top]):.0%}, {is_right}), entropy {entropies[image]:.2f}"
         )
         pictures.append(Picture(pixels[image], caption))
-    words = "Test images of the largest predictive entropy, in nats, the most uncertain first."
+    words = "Test images with the largest predictive entropy, in nats, the most uncertain first."
     return Section("uncertain", "Most uncertain images", [words, pictures])
 
 
@@ -204,8 +205,8 @@ def _class(names: tuple[str, ...] | None, label: Any) -> str:
 
 
 def _test_images(trained: Trained, images: Any) -> tuple[np.ndarray | None, Any]:
-    """Return the test images as bytes and the names of classes: as given, or of the data set that
-    the run folder names, if it is on this machine and the labels are the same."""
+    """Return the test images as bytes and the names of classes: those given, or those of the data
+    set named in the run folder if it is on this machine and has the same labels."""
     names = None
     if images is None:
         images = _noted_data(trained)
@@ -226,7 +227,7 @@ def _test_images(trained: Trained, images: Any) -> tuple[np.ndarray | None, Any]
 
 
 def _noted_data(trained: Trained) -> Dataset | None:
-    """Return the data set of the run's note, without running code of the user's or a download."""
+    """Return the data set named in the run's note, without running user code or downloading."""
     task = trained.metadata.note.get("task")
     if not isinstance(task, dict) or task.get("data") not in NAMES:
         return None

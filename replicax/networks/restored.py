@@ -1,4 +1,5 @@
-"""The predictor of a run folder: the folder has shapes, classes and units, the user the network."""
+"""The predictor of a run folder, from the stored shapes, classes and units, and the user's
+network."""
 
 from typing import Any
 
@@ -15,7 +16,8 @@ from replicax.run import pytrees
 
 
 def predictor_of(content: dict[str, Any], network: Any) -> Predictor:
-    """Return the predictor that `Predictor.to_json` described, of a network that is given again."""
+    """Return the predictor that `Predictor.to_json` described, for a network that the user passes
+    again."""
     law = likelihoods.from_json(content["likelihood"])
     like = row_of(content)
     if not isinstance(law, Categorical):
@@ -26,7 +28,7 @@ def predictor_of(content: dict[str, Any], network: Any) -> Predictor:
 
 
 def row_of(content: dict[str, Any]) -> Any:
-    """Return shape and dtype of a row of the inputs; None where they were not known."""
+    """Return shape and dtype of a row of the inputs, None if they were not known."""
     inputs = content["inputs"]
     if inputs is None:
         return None
@@ -38,7 +40,7 @@ def row_of(content: dict[str, Any]) -> Any:
 
 
 def num_outputs(content: dict[str, Any]) -> int:
-    """Return how many outputs the network has."""
+    """Return the number of outputs of the network."""
     law = content["likelihood"]
     if law["kind"] == "categorical":
         return law["num_classes"]

@@ -22,8 +22,8 @@ def standard(targets: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> np.
 
 
 def moments(standardise: Any, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation by which every target is standardised: of the targets (1
-    where all are the same), as given, or 0 and 1."""
+    """Return mean and standard deviation to standardise every target: those of the targets (sd 1 if
+    all are equal), those given, or 0 and 1."""
     if standardise is True:
         # By rounding, the deviation of equal numbers may not be 0.
         differ = np.ptp(targets, axis=0) > 0
@@ -43,8 +43,8 @@ def moments_of_source(standardise: Any, test: Any) -> tuple[np.ndarray, np.ndarr
     """Return mean and standard deviation for a source, whose targets are not known yet."""
     if standardise is True:
         raise ValueError(
-            "standardise is True, and the data are a source, whose targets nobody knows before "
-            "they are read: write standardise=(mean, sd) of the targets, or False."
+            "standardise is True, but the targets of a source are not known before they are read: "
+            "write standardise=(mean, sd) of the targets, or False."
         )
     if standardise is not False:
         return _given_moments(standardise)
@@ -53,7 +53,7 @@ def moments_of_source(standardise: Any, test: Any) -> tuple[np.ndarray, np.ndarr
 
 
 def _given_moments(standardise: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pair (mean, sd), each one number or one for each target, as arrays."""
+    """Return the pair (mean, sd), each one number or one per target, as arrays."""
     try:
         centre, spread = (np.atleast_1d(np.asarray(part, np.float64)) for part in standardise)
         valid = np.isfinite([centre, spread]).all() and (spread > 0).all() and centre.ndim == 1
@@ -68,7 +68,7 @@ def _given_moments(standardise: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_batch(centre: np.ndarray, spread: np.ndarray, name: str, batch: Any) -> tuple[Any, Any]:
-    """Return a batch of a source with targets that are standardised, if it has them."""
+    """Return a batch of a source with standardised targets; raise if it has none."""
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         raise ValueError(
             f"{name} is of type {type(batch).__name__}; let the source give pairs of arrays "

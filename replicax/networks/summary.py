@@ -48,8 +48,8 @@ def summarise(trained: Trained) -> dict[str, Any]:
 
 
 def _of_rule(trained: Trained) -> dict[str, Any]:
-    """Return the buffer per mean loss, or of rules without one the temperatures of the posterior,
-    and how often swaps are attempted."""
+    """Return the buffer per mean loss, or for rules without one the temperatures of the posterior,
+    and the number of steps between swap attempts."""
     scale, every = trained.energy_scale, trained.options["swap_every"]
     if trained.options["rule"] == "deterministic":
         return {"swap_every": every, "buffer": float(trained.buffer[0]) / scale}
@@ -58,7 +58,7 @@ def _of_rule(trained: Trained) -> dict[str, Any]:
 
 
 def _averages(trained: Trained, likelihood: Likelihood) -> list[dict[str, Any]]:
-    """Return the metrics of every way to average, with start networks where they are averaged."""
+    """Return the metrics of every kind of average, with start networks if they are averaged."""
     weights = [0.0] if float(trained.starts.weight) == 0 else [0.0, START_WEIGHT]
     if float(trained.average.weight) == 0:
         return []
@@ -110,7 +110,7 @@ def _metrics_table(numbers: dict[str, Any]) -> Any:
 
 
 def metric_rows(numbers: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return heads and rows, as text, of a table of networks and averages on the test."""
+    """Return headers and rows, as text, of the table of networks and averages on the test data."""
     likelihood = likelihoods.from_json(numbers["likelihood"])
     columns, ways = likelihood.columns, likelihood.ways
     rows = []
@@ -140,14 +140,14 @@ def _exchange_line(exchange: dict[str, Any]) -> str:
     end = f"temperatures up to {heats[-1]:.3g}" if heats else f"buffer {exchange['buffer']:.3g}"
     return (
         f"Window {exchange['window']}, round trips {exchange['round_trips']} "
-        f"({exchange['round_trips_per_100_epochs']:.1f} per 100 epochs), pairs agree in "
+        f"({exchange['round_trips_per_100_epochs']:.1f} per 100 epochs), rule accepts in "
         f"{100 * min(rates):.2g} to {100 * max(rates):.2g} % of {turns}, {end}"
     )
 
 
 def judge_outside(trained: Trained, problem: Any, outside: np.ndarray) -> dict[str, Any]:
-    """Return how well uncertainty separates the images `outside` from the test images: total
-    entropy of the average, and mutual information of its networks."""
+    """Return how well the uncertainty separates the images `outside` from the test images, by the
+    entropy of the average and by the mutual information of its networks."""
     test, weights = problem.test, trained.networks.weight
     if outside.shape[1:] != test.inputs.shape[1:]:
         raise ValueError(

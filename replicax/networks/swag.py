@@ -14,7 +14,7 @@ where the K rows of D are the latest deviations, each from the mean of the path 
 >>> draw(moments, jax.random.key(0))["w"].shape
 (2,)
 
-All functions are for one path; `jax.vmap` makes them those of many.
+All functions are for one path; use `jax.vmap` for several.
 """
 
 import functools
@@ -41,9 +41,9 @@ class Moments(NamedTuple):
 
 
 def start(params: Any, rank: int = 20) -> Moments:
-    """Return moments of no networks yet, shaped like `params`, with room for `rank` deviations.
+    """Return empty moments, shaped like `params`, with room for `rank` deviations.
 
-    Sums are float32 even where parameters are of lower precision.
+    Sums are float32 even if parameters have lower precision.
     """
     if rank < 2:
         raise ValueError(f"rank is {rank}; a covariance needs at least 2 deviations. 20 is common.")
@@ -71,8 +71,8 @@ def collect(moments: Moments, params: Any) -> Moments:
     shapes = [[jnp.shape(leaf) for leaf in jax.tree.leaves(x)] for x in (moments.mean, params)]
     if shapes[0] != shapes[1]:
         raise ValueError(
-            "The parameters have other shapes than those that the moments were started with: "
-            "start with the parameters of one network, and use jax.vmap for several."
+            "The parameters have other shapes than the moments: start with the parameters of one "
+            "network, and use jax.vmap for several."
         )
     gain = 1 / (moments.count + 1)
 
@@ -106,7 +106,7 @@ def draw(moments: Moments, key: Array, scale: float | Array = 1.0) -> Any:
     """
     if is_concrete(moments.count) and not bool(jnp.all(moments.count > 0)):
         raise ValueError(
-            "The moments are of no networks: rx.swag.collect at least one before drawing."
+            "The moments are empty: call rx.swag.collect at least once before drawing."
         )
     rank = _rank(moments)
     num_deviations = jnp.minimum(moments.count, rank)
@@ -131,15 +131,15 @@ def refresh_statistics(
     batches: Array | Iterable[Array],
     momentum: float | None = None,
 ) -> Any:
-    """Return the state with the batch statistics of `params`: those of others do not fit.
+    """Return the state with the batch statistics of `params`, recomputed from `batches`.
 
-    `apply` is that of a `replicax.nn.Network` whose state, where it is floating point, consists of
-    exponential averages, running <- (1 - momentum) running + momentum batch. (Flax and Equinox
+    `apply` is that of a `replicax.nn.Network` whose floating-point state consists of exponential
+    averages, running <- (1 - momentum) running + momentum batch. (Flax and Equinox
     call 1 - momentum the momentum.) Each batch is applied in training to averages of zero, which
     leaves momentum times the statistics of that batch alone; the result is their mean over
-    batches, equally weighted, whatever the values in `state`. What is not floating point,
-    counters and random keys, goes on from batch to batch; floating point that training leaves as
-    it is stays as it is.
+    batches, equally weighted, whatever the values in `state`. Counters and random keys, which are
+    not floating point, are updated from batch to batch; floating-point state that training does not
+    change stays the same.
 
     The momentum of each array is measured with the first batch, unless one is given for all.
 
@@ -179,14 +179,14 @@ def _first_of(batches: Array | Iterable[Array]) -> tuple[Array, Array | Iterable
         batches = iter(batches)
         for first in batches:
             return first, itertools.chain([first], batches)
-    raise ValueError("There are no batches to take statistics of: give at least one.")
+    raise ValueError("There are no batches for the statistics: give at least one.")
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _measure_momentum(
     apply: Callable[..., tuple[Array, Any]], params: Any, state: Any, images: Array
 ) -> Any:
-    """Return the momentum of each average, from averages of 0 and of v, by which they differ:
+    """Return the momentum of each average, from the difference of results for averages of 0 and v:
 
         result at v - result at 0 = (1 - momentum) v,  v = 1 + |result at 0|,
 
@@ -206,7 +206,8 @@ def _measure_momentum(
 
 @functools.partial(jax.jit, static_argnums=0)
 def _add_batch(apply: Callable[..., tuple[Array, Any]], params: Any, sums: Any, images: Array):
-    """Return the sums, over batches, of what one batch does to averages of zero."""
+    """Return the sums over batches, with the contribution of one batch to averages of zero
+    added."""
     after = apply(params, _only_averages(jnp.zeros_like, sums), images, True)[1]
     return jax.tree.map(lambda new, old: old + new if _is_average(old) else new, after, sums)
 

@@ -1,5 +1,5 @@
 """SWAG along the cycles of one network: a Gaussian is fitted to the slow end of every cycle, and
-networks drawn from it, with batch statistics of their own, join the average."""
+networks drawn from it, with recomputed batch statistics, are averaged."""
 
 from typing import Any, NamedTuple
 
@@ -18,14 +18,14 @@ from replicax.run.rows import Carry
 from replicax.run.saver import Evaluation
 
 NUM_DRAWS = 10  # networks of a cycle, as the paper's authors have it
-_REFRESH_BATCHES = 50  # for the batch statistics of a drawn network
+_REFRESH_BATCHES = 50  # batches for the batch statistics of a drawn network
 
 
 class CycleState(NamedTuple):
     """The state of the evaluation."""
 
     averages: Averages
-    moments: Moments  # of the networks of this cycle
+    moments: Moments  # moments of the networks of this cycle
 
 
 def build(

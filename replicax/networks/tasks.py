@@ -1,4 +1,4 @@
-"""A network and its data by name, for the command line and for run folders."""
+"""A network and its data set by name, for the command line and for run folders."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ from replicax.networks.named import absolute as absolute
 
 @dataclass(frozen=True)
 class Task:
-    """A network and the data it learns, by name."""
+    """A network and its training data, by name."""
 
     model: str
     data: str
@@ -31,7 +31,7 @@ class Task:
     unit: str = "mean"
     validation: int = 0  # training images to test on instead of the test images
     directory: str = ""  # modules are also imported from here
-    noise: Any = None  # of real numbers, as `rx.regression` has it
+    noise: Any = None  # noise of regression targets, as in `rx.regression`
     likelihood: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -46,17 +46,17 @@ class Task:
         network = self.network(dataset)
         names = ("batch_size", "weight_decay", "unit")
         options = {name: getattr(self, name) for name in names}
-        given = {"noise": self.noise, "likelihood": self.likelihood}
-        given = {name: value for name, value in given.items() if value is not None}
+        choices = {"noise": self.noise, "likelihood": self.likelihood}
+        choices = {name: value for name, value in choices.items() if value is not None}
         if not isinstance(dataset, Table):
-            _refuse(given, dataset.name)
+            _refuse(choices, dataset.name)
             problem = classification(network, dataset, augment=self.augment, **options)
         elif dataset.has_classes:
-            _refuse(given, dataset.name)
+            _refuse(choices, dataset.name)
             problem = classification(network, dataset.train, test=dataset.test,
                                      num_classes=dataset.num_outcomes, **options)  # fmt: skip
         else:
-            problem = regression(network, dataset.train, test=dataset.test, **given, **options)
+            problem = regression(network, dataset.train, test=dataset.test, **choices, **options)
         return problem, network.init
 
     def dataset(self) -> Any:
@@ -96,7 +96,7 @@ class Task:
         return self._network(sizes, sizes)
 
     def network_again(self, predicts: dict[str, Any]) -> Any:
-        """Return the network without the data, by what a run folder knows of them."""
+        """Return the network without loading the data, from the sizes stored in a run folder."""
         from replicax.data import Dataset
         from replicax.networks.restored import num_outputs, row_of
 
@@ -109,7 +109,7 @@ class Task:
         return self._network(sizes, Dataset(self.data, *black, *black, sizes.num_outputs, *moments))
 
     def _network(self, sizes: Sizes, given: Any) -> Any:
-        """Return the network of these sizes; a function of the user's is called with `given`."""
+        """Return the network for these sizes; a user function is called with `given`."""
         import jax.numpy as jnp
 
         from replicax import nn
@@ -128,7 +128,7 @@ class Task:
         return network
 
 
-def _refuse(given: dict[str, Any], name: str) -> None:
-    """Raise if something is given that belongs to real numbers."""
-    for option, value in given.items():
+def _refuse(options: dict[str, Any], name: str) -> None:
+    """Raise if an option of regressions is given."""
+    for option, value in options.items():
         raise ValueError(f"{option} is {show(value)}, and {name} has labels: leave it out.")

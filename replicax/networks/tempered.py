@@ -1,12 +1,11 @@
-"""The posterior of a network with its likelihood tempered and its prior exact.
+"""The posterior of a network with a tempered likelihood and an exact prior.
 
 On a rung of temperature T
 
     exp(-N L(theta) / T - N weight_decay |theta|^2 / 2),
 
-so that the coldest, T = 1, samples the posterior, and hot ones cannot leave the prior. Energies are
-in the unit "total" whatever the problem's, and hold the likelihood alone: in a swap the prior
-cancels.
+so that the coldest, T = 1, samples the posterior, and the prior confines the hot ones. Energies are
+always in the unit "total" and contain only the likelihood: in a swap the prior cancels.
 """
 
 from dataclasses import replace
@@ -23,14 +22,14 @@ from replicax.run.batches import EpochBatches
 
 
 def tempered(problem: Supervised) -> Supervised:
-    """Return the problem with a tempered likelihood, if it is that of a posterior."""
+    """Return the problem with a tempered likelihood; raise unless it has a separate prior."""
     target, ratio = problem.target, problem.num_rows / problem.scale
     if target.tempers_likelihood:
         return problem
     prior, energy = target.prior, target.energy
     if prior is None:
         raise ValueError(
-            "The likelihood alone is tempered, and the problem has no prior apart from it: give "
+            "Only the likelihood is tempered, but the problem has no separate prior: pass "
             "weight_decay=... to rx.supervised or rx.classification, and no prior_in_energy."
         )
 
@@ -38,7 +37,7 @@ def tempered(problem: Supervised) -> Supervised:
         value, model_state = energy(params, model_state, batch, key)
         return ratio * value, model_state
 
-    made = target._replace(
+    tempered_target = target._replace(
         energy=total,
         prior=lambda params: ratio * prior(params),
         tempers_likelihood=True,
@@ -46,25 +45,25 @@ def tempered(problem: Supervised) -> Supervised:
     )
     batches = problem.batches
     if isinstance(batches, EpochBatches):
-        made = made._replace(whole_energy=_whole_energy(made.energy_at, batches))
-    return replace(problem, target=made, unit="total")
+        whole_energy = _whole_energy(tempered_target.energy_at, batches)
+        tempered_target = tempered_target._replace(whole_energy=whole_energy)
+    return replace(problem, target=tempered_target, unit="total")
 
 
 def check_posterior(problem: Supervised, like: Any, name: str) -> None:
-    """Raise unless energies are a function of parameters and rows alone; `like` has the shapes of
-    one network, `name` is the method's."""
+    """Raise unless energies depend only on parameters and rows; `like` has the shapes of one
+    network, `name` is the name of the method."""
     floating = [x for x in jax.tree.leaves(like[1]) if jnp.issubdtype(x.dtype, jnp.floating)]
     if floating:
         raise ValueError(
             f'The method "{name}" samples the posterior of the parameters, and this network has a '
-            "model state, such as batch statistics, on which its loss depends: take one without, "
-            'such as rx.nn.resnet(20, norm="frn").'
+            "model state, such as batch statistics, on which its loss depends: use a network "
+            'without, such as rx.nn.resnet(20, norm="frn").'
         )
     if problem.is_random(like):
         raise ValueError(
             f'The method "{name}" samples the posterior of the parameters, and this loss draws '
-            "random numbers, as dropout does: take a network without, such as one with a dropout "
-            "of 0."
+            "random numbers, as dropout does: use a network without, or a dropout rate of 0."
         )
     batches = problem.batches
     if not isinstance(batches, EpochBatches) or batches.prepare is None:
@@ -74,14 +73,14 @@ def check_posterior(problem: Supervised, like: Any, name: str) -> None:
     leaves = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     if any(not np.array_equal(a, b) for a, b in leaves):
         raise ValueError(
-            f'The method "{name}" samples the posterior of the data, and these are augmented at '
-            "random, which makes another likelihood: write augment=False, or a prepare that does "
-            "not depend on its key."
+            f'The method "{name}" samples the posterior given the data, but random augmentation '
+            "changes the likelihood: write augment=False, or a prepare that does not depend on its "
+            "key."
         )
 
 
 def _whole_energy(energy_at: Any, batches: EpochBatches) -> Any:
-    """Return the energy over all rows, evaluated in batches and in a rest."""
+    """Return the energy over all rows, evaluated in batches and a remainder."""
     num_rows, size = batches.num_rows, batches.batch_size
     num_whole, rest = divmod(num_rows, size)
     key = jax.random.key(0)  # on which neither batch nor energy depends

@@ -80,52 +80,56 @@ def train(
 ) -> Trained:
     """Sample networks; the defaults are the paper's DEO*-mSGD for CIFAR-100 (section 5.2).
 
-    All numbers are per mean loss, whatever the problem's unit.
+    All numbers refer to the mean loss, whatever the unit of the problem.
 
     Args:
-        problem: made by `rx.classification`, `rx.regression` or `rx.supervised`.
+        problem: from `rx.classification`, `rx.regression` or `rx.supervised`.
         start: (params, model_state); a function of a key that returns it, such as `network.init`;
-            `rx.per_replica((params, model_state))`; or the folder of a run, for its last networks.
-        epochs: of each replica. Methods that have one network take `num_replicas` times as many.
+            `rx.per_replica((params, model_state))`; or a run folder, to start from its last
+            networks.
+        epochs: epochs of each replica. Methods with one network take `num_replicas` times as many.
         method: "deo-star", "deo", "sghmc-pt", "ensemble", "sgld", "cyc-sghmc", "cyc-swag",
-            "pretrain", or an `rx.Method`. Options left at None are the method's.
+            "pretrain", or an `rx.Method`. Options that are None take the method's values.
         learning_rate: (cold, hot) for methods with a ladder, one number for others.
-        rate_schedule: of the learning rates in time: "constant", "cosine" (to 0 at the end, after a
-            rise of `warmup_epochs`), "cyclical" (cycles of `cycle_epochs`), "stepwise" (a fifth
-            after 70 % and after 90 %), "arrival" (of the coldest rung alone, to a hundredth in the
-            `settle_epochs` after a network came from a hotter one); or a function of the step that
-            gives a factor of the rates, such as optax.cosine_decay_schedule(1.0, num_steps).
-        kernel: "momentum" or "sghmc" (the same: with `momentum`), "sgld", "preconditioned", one
-            made with `rx.kernels`, or an optax transform of learning rate 1, as optax.adam(1.0).
-        momentum: of the kernels that have one.
-        clip_norm: the greatest length of a gradient of the mean loss; longer ones are cut.
-        temperature: of the posterior: a number, on the coldest rung (0 injects no noise);
-            (cold, hot); or "auto" with "sghmc-pt", found in the burn-in.
-        schedule, rule, swap_every: as in `rx.sample`, of methods with a ladder.
-        swap_energy: with "sghmc-pt", "batch": swaps are judged on a further mini-batch; "full": on
-            all rows, with rule="metropolis" and a large `swap_every`.
+        rate_schedule: the learning rates over time: "constant", "cosine" (to 0 at the end, after a
+            warm-up of `warmup_epochs`), "cyclical" (cycles of `cycle_epochs`), "stepwise" (divided
+            by 5 after 70 % and after 90 %), "arrival" (on the coldest rung only, down to a
+            hundredth in the `settle_epochs` after a network arrives from a hotter one); or a
+            function of the step that returns a factor, such as optax.cosine_decay_schedule(1.0,
+            num_steps).
+        kernel: "momentum" or "sghmc" (the same kernel, with `momentum`), "sgld", "preconditioned",
+            one of `rx.kernels`, or an optax transform with learning rate 1, such as
+            optax.adam(1.0).
+        momentum: the momentum of kernels that have one.
+        clip_norm: the largest norm of a gradient of the mean loss; larger ones are clipped.
+        temperature: the temperature of the posterior: a number, for the coldest rung (0 adds no
+            noise); (cold, hot); or "auto" with "sghmc-pt", adapted during the burn-in.
+        schedule, rule, swap_every: as in `rx.sample`, for methods with a ladder.
+        swap_energy: with "sghmc-pt", "batch" decides swaps on a separate mini-batch; "full" on all
+            rows, with rule="metropolis" and a large `swap_every`.
         target_swap_rate, window, gain, buffer, buffer_gain: as in `rx.sample`.
-        adapt: False keeps the ladder and the buffer as they are given.
-        on_swap: "keep" the momentum of a replica that swaps, or "reset" it as the authors do.
+        adapt: False keeps the ladder and the buffer constant.
+        on_swap: "keep" the momentum of a replica that swaps, or "reset" it as in the authors' code.
         on_nonfinite: "restart" a network whose loss is not finite from a colder one, or "stop";
-            by default the former with a ladder and the latter without, where networks would
-            become twins.
-        average_starts: average the predictions of the start networks, too (apart).
+            by default the former with a ladder and the latter without, where copies would stay
+            identical.
+        average_starts: also average the predictions of the start networks, separately.
         keep_networks: store the coldest network of every epoch, as draws.
-        keep_averaged: of the networks that are averaged at most so many, evenly spaced, and at most
-            256 MiB, are kept for `trained.predict`; 0 keeps none.
+        keep_averaged: the largest number of averaged networks to keep for `trained.predict`, evenly
+            spaced and at most 256 MiB; 0 keeps none.
         burn_in: epochs before the average begins.
-        average_rungs: how many of the coldest rungs are averaged, of methods with a ladder: one
-            network in an epoch as ever, of these rungs in turn.
-        settle_epochs: for how long a network must have been on these rungs to be averaged, since it
-            last was on a hotter one.
-        cycle_epochs: of the methods that go in cycles.
+        average_rungs: the number of coldest rungs to average, for methods with a ladder; still one
+            network per epoch, from these rungs in turn.
+        settle_epochs: how long a network must have been on these rungs, since it was last on a
+            hotter one, before it is averaged.
+        cycle_epochs: epochs per cycle of cyclical methods.
         callback: as in `rx.sample`; the `average` of an `rx.Progress` has the running sums of
-            predictions, its `evaluation` the last test.
-        evaluate: `evaluate(epoch)`, called with an `rx.Epoch` after every test (networks, numbers
-            of the test, running average); the numbers it returns, a dict, join `Trained.epochs`.
+            predictions, its `evaluation` the results of the last test.
+        evaluate: `evaluate(epoch)`, called with an `rx.Epoch` after every test (networks, test
+            results, running average); the dict of numbers that it returns is added to
+            `Trained.epochs`.
         checkpoint_every, keep_checkpoints: as in `rx.sample`.
-        note: plain data to keep in the run folder.
+        note: plain data to store in the run folder.
         devices, data_parallel: as in `rx.sample`.
     """
     _check_call(problem, start, note)
@@ -179,7 +183,7 @@ def train(
     starts = jax.tree.map(lambda leaf: leaf[0], points) if average_starts else None
     like = jax.eval_shape(pytrees.first, points)
     if problem.target.prior is not None:
-        jax.eval_shape(problem.target.prior, like[0])  # which refuses weight decay of nothing
+        jax.eval_shape(problem.target.prior, like[0])  # raises if weight_decay matches no parameter
     if problem.predictor is not None:
         problem.predictor.check(like)
     if options.base.tempers_likelihood:
@@ -221,12 +225,12 @@ def train(
 
 
 def _check_call(problem: Any, start: Any, note: Any) -> None:
-    """Refuse what stands in the wrong place."""
+    """Raise if arguments are swapped or of the wrong kind."""
     if isinstance(start, Supervised):
         raise ValueError("The start is a problem: write rx.train(problem, start, ...).")
     check_problem(problem)
     if isinstance(start, Network):
-        raise ValueError("The start is a network; give its networks by network.init, a function.")
+        raise ValueError("The start is a network; give the function network.init.")
     if isinstance(start, str | Path):
         check_folder("start", start)
     try:

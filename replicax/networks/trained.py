@@ -1,4 +1,4 @@
-"""`Trained`: the result of a training, the networks and their average on unseen data."""
+"""`Trained`: the result of a training: networks and their average on test data."""
 
 import functools
 from pathlib import Path
@@ -21,11 +21,12 @@ from replicax.nn.network import Network
 from replicax.results.posterior import Posterior
 from replicax.run.storage.records import Records
 
-START_WEIGHT = 10.0  # of a start network beside the network of an epoch, as the authors have it
+START_WEIGHT = 10.0  # of a start network relative to an averaged network, as in the authors' code
 
 
 class Trained(Posterior):
-    """A `Posterior` over networks: their average on the test, and its networks for other inputs."""
+    """A `Posterior` over networks: their average on the test data, and predictions for new
+    inputs."""
 
     def __init__(self, records: Records, like: Any = None, target: Any = None) -> None:
         super().__init__(records, like, target)
@@ -54,15 +55,15 @@ class Trained(Posterior):
 
     @property
     def energy_scale(self) -> float:
-        """Energy per mean loss, of the records of learning rates, energies and buffer."""
+        """Energy per mean loss in the records of learning rates, energies and buffer."""
         metadata = self.metadata
         is_total = metadata.unit == "total" or metadata.resolved.get("tempers_likelihood", False)
         return float(metadata.num_rows or 1) if is_total else 1.0
 
     @property
     def epochs(self) -> dict[str, np.ndarray]:
-        """Test results by name, each (test, ...): after every epoch, or every tenth where
-        nothing is averaged; `epoch` says after which.
+        """Test results by name, each (test, ...): after every epoch, or every tenth if nothing is
+        averaged; `epoch` has the epoch of each.
 
         `nll` and `accuracy`, or `rmse`, of the network on each rung (epoch, rung); of the average
         so far, `average_nll_probabilities`, `average_accuracy_logits` and so on; its `weight`.
@@ -73,27 +74,27 @@ class Trained(Posterior):
 
     @property
     def likelihood(self) -> Likelihood | None:
-        """The likelihood of targets under the outputs of networks; None where there is no test."""
-        usual = Categorical().to_json()  # of folders that do not say
+        """The likelihood of targets given the outputs of networks, None without a test."""
+        usual = Categorical().to_json()  # for folders that do not store it
         content = self.metadata.resolved.get("likelihood", usual)
         return None if content is None else likelihoods.from_json(content)
 
     def _judged(self) -> Likelihood:
         if self.likelihood is None:
             raise ValueError(
-                "The problem had no test, so that networks were not judged: write test=..., or "
+                "The problem had no test, so networks were not evaluated: write test=..., or "
                 "predict with trained.predict(inputs)."
             )
         return self.likelihood
 
     @property
     def average(self) -> Any:
-        """Running sums over the networks that were picked, such as an `rx.predict.Average`."""
+        """Running sums over the averaged networks, such as an `rx.predict.Average`."""
         return self._average("average")
 
     @property
     def starts(self) -> Any:
-        """Running sums over the start networks, where they were asked for."""
+        """Running sums over the start networks, if they are averaged."""
         return self._average("starts")
 
     def _average(self, name: str) -> Any:
@@ -119,15 +120,16 @@ class Trained(Posterior):
         return self.predictions(by, start_weight)
 
     def predictions(self, by: str = "probabilities", start_weight: float = 0.0) -> Any:
-        """Return what the average predicts for the test: log-probabilities of classes, or mean and
-        standard deviation of real numbers."""
+        """Return the predictions of the average for the test data: log-probabilities of classes, or
+        mean and standard deviation of real numbers."""
         likelihood = self._judged()
         choose("by", by, likelihood.ways)
         return likelihood.predictive(self._sums(start_weight), self._final("labels"), by)
 
     @property
     def labels(self) -> np.ndarray:
-        """The truth of the test: class numbers (row,), or numbers (row,) or (row, target)."""
+        """The true targets of the test: class numbers (row,), or real numbers (row,) or (row,
+        target)."""
         return self._judged().restored(self._final("labels"))
 
     def metrics(self, by: str = "probabilities", start_weight: float = 0.0) -> Any:
@@ -139,13 +141,11 @@ class Trained(Posterior):
 
     @functools.cached_property
     def networks(self) -> Networks:
-        """The networks of the average, as far as they were kept: evenly spaced, none from before
-        `burn_in`."""
+        """The averaged networks that were kept: evenly spaced, none from before `burn_in`."""
         if self._like is None and self.metadata.params["structure"] is None:
             raise ValueError(
-                f"The params of the run in {self.run_dir} have containers of their own kind, which "
-                "a folder cannot hold: train with params and model_state of dicts, lists and "
-                "tuples."
+                f"The params of the run in {self.run_dir} have custom containers, which a folder "
+                "cannot store: train with params and model_state of dicts, lists and tuples."
             )
         networks = kept.read(self._records, self._like)
         if networks is None:
@@ -165,46 +165,46 @@ class Trained(Posterior):
     def _why_none_averaged(self) -> str:
         if not self.train_options.parts.picks:
             return (
-                f'The method "{self.method}" averages no networks, so that there are none to '
-                "predict with: start another run from this one."
+                f'The method "{self.method}" averages no networks, so there are none to predict '
+                "with: start another run from this one."
             )
         return (
-            "No network has joined the average yet, so that there is none to predict with: train "
-            "for more epochs than burn_in, and for a whole cycle where the method has cycles."
+            "No network has been averaged yet, so there is none to predict with: train for more "
+            "epochs than burn_in, and for a whole cycle if the method has cycles."
         )
 
     def predict(
         self, inputs: Any, *, members: bool = False, by: str = "probabilities", problem: Any = None
     ) -> Any:
-        """Return what the model average predicts for any inputs.
+        """Return the predictions of the model average for any inputs.
 
-        Of classes these are log-probabilities (row, class), of real numbers their mean and
-        standard deviation (row,). They are computed on the device, piece by piece.
+        For classes these are log-probabilities (row, class), for real numbers their mean and
+        standard deviation (row,). They are computed on the device, in pieces.
 
         Args:
-            inputs: as the networks were trained on them, with a row each; images as uint8, or as
-                floats from 0 to 1 or from 0 to 255.
+            inputs: rows like those of the training data; images as uint8, or as floats from 0 to 1
+                or from 0 to 255.
             members: return the predictions of every network of the average, with a leading axis
                 (network, ...), in the order of `trained.networks`, which has their weights.
             by: average "probabilities", which is the Bayesian model average, or "logits".
-            problem: the network, or the problem that it is of; needed after `rx.load(folder)`
-                alone, unless the command line trained a network that it knows by name.
+            problem: the network or its problem; needed after `rx.load(folder)` without a network,
+                unless the command line trained a network with a name.
         """
         predictor = self.predictor if problem is None else self._predictor_of(problem)
         return predictor.predict(self._points, self.networks.weight, inputs, members, by)
 
     @functools.cached_property
     def _points(self) -> Any:
-        """The networks on the device, so that they are sent there once."""
+        """The networks on the device, copied there only once."""
         return jax.tree.map(jnp.asarray, (self.networks.params, self.networks.model_state))
 
     @functools.cached_property
     def predictor(self) -> Predictor:
-        """The predictor with networks of this run, made of its problem or of its network."""
+        """The predictor of this run, from its problem or its network."""
         known = self._named_network if self._target is None else self._target
         if known is None:
             raise ValueError(
-                "A run folder does not hold the function of its network: open it with "
+                "A run folder does not store the function of its network: open it with "
                 "rx.load(folder, network), or write trained.predict(inputs, problem=network)."
             )
         return self._predictor_of(known)
@@ -221,8 +221,8 @@ class Trained(Posterior):
         check_problem(problem)
         if problem.predictor is None:
             raise ValueError(
-                "The problem is a loss, which does not say what networks predict: write "
-                "rx.supervised(..., logits=...), a function logits(params, model_state, inputs)."
+                "The problem is a loss without predictions: write rx.supervised(..., logits=...), "
+                "a function logits(params, model_state, inputs)."
             )
         return problem.predictor
 
@@ -236,20 +236,20 @@ class Trained(Posterior):
         return isinstance(given, Network) or is_function
 
     def _restored(self, network: Any) -> Predictor:
-        """Return the predictor of a network, by what the folder knows."""
+        """Return the predictor of a network, from the data stored in the folder."""
         from replicax.networks.restored import predictor_of
 
         if self.predicts is None:
             raise ValueError(
-                "The folder does not say how its networks predict, because its problem is a loss "
-                "or it is of an earlier version: give the problem instead of the network."
+                "The folder does not store how its networks predict, because its problem is a loss "
+                "or it comes from an earlier version: give the problem instead of the network."
             )
         return predictor_of(self.predicts, network)
 
     @property
     def _named_network(self) -> Any:
-        """The network of a run of the command line, or its problem in folders that do not say how
-        it predicts; None if it needs code of the user's."""
+        """The network of a run of the command line, or its problem if the folder does not describe
+        its predictor; None if it needs user code."""
         from replicax.networks.tasks import Task
 
         task = self.metadata.note.get("task")
@@ -282,14 +282,13 @@ class Trained(Posterior):
     def report(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, out: str | Path | None = None, images: Any = None
     ) -> Path:
-        """Write the training as one HTML page to look at, and return its path (needs the extra
-        `report`).
+        """Write the training as one HTML page and return its path (needs the extra `report`).
 
         Args:
             out: an HTML file, or a folder; by default `report.html` in the run folder.
             images: the test images as bytes (image, row, column, channel), or the
-                `rx.data.Dataset`, for a look at the most uncertain ones; runs of the command line
-                know theirs.
+                `rx.data.Dataset`, to show the most uncertain ones; not needed for data sets with a
+                name.
         """
         from replicax.networks.report import build_page
         from replicax.results.report.build import check_out, write_page
@@ -299,5 +298,5 @@ class Trained(Posterior):
 
     @property
     def restarts(self) -> np.ndarray:
-        """How often a network on each rung broke and was restarted  (rung,)."""
+        """How often a network on each rung diverged and was restarted  (rung,)."""
         return self._final("restarts")[0]

@@ -15,7 +15,8 @@ Decay = float | dict[str, float] | Callable[[str], float]
 
 
 def check_weight_decay(weight_decay: Any) -> bool:
-    """Return whether there is any; raise unless it is a number, a dict of them or a function."""
+    """Return whether there is any weight decay; raise unless it is a number, a dict or a
+    function."""
     if isinstance(weight_decay, dict):
         for pattern, value in weight_decay.items():
             if not isinstance(pattern, str):

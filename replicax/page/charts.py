@@ -1,5 +1,5 @@
-"""Figures of Plotly as plain data: lines, steps, bars, points and maps in colours that can be seen
-on light and on dark paper."""
+"""Plotly figures as plain data: lines, steps, bars, points and maps, in colours for light and dark
+themes."""
 
 import html
 from collections.abc import Iterator
@@ -26,14 +26,14 @@ def figure(traces: list[dict[str, Any]], x: str, y: str, **layout: Any) -> dict[
         "yaxis": {"title": {"text": _plain(y)}, **layout.pop("yaxis", {})},
     }
     layout.setdefault("showlegend", any("name" in trace for trace in traces))
-    made = graphs.Figure(traces, {**both, **layout}).to_dict()
-    made["layout"].pop("template", None)
-    return made
+    plain = graphs.Figure(traces, {**both, **layout}).to_dict()
+    plain["layout"].pop("template", None)
+    return plain
 
 
 def _plain(text: str) -> str:
-    """Return a text that Plotly, which knows some tags of HTML, shows as it is; the end of a long
-    one."""
+    """Return a text with the HTML tags escaped that Plotly would interpret; only the end of a long
+    text."""
     short = text if len(text) <= _LONGEST_TITLE else f"…{text[1 - _LONGEST_TITLE :]}"
     return html.escape(short, quote=False)
 
@@ -52,7 +52,7 @@ def line(x: Any, y: Any, colour: str, name: str = "", width: float = 1.6, **more
 
 
 def dashed(x: Any, y: Any, name: str = "") -> dict:
-    """Return a dashed line, of something to compare with."""
+    """Return a dashed line, for a reference."""
     return line(x, y, INK, name, line=_DASHED, hoverinfo="skip")
 
 
@@ -103,7 +103,7 @@ def _named(name: str) -> dict[str, Any]:
 
 
 def small(values: Any) -> Any:
-    """Return numbers in few bytes; texts as they are."""
+    """Return numbers rounded to few bytes, texts unchanged."""
     values = np.asarray(values)
     if values.dtype.kind == "f":
         return values.astype(np.float32)
@@ -113,7 +113,7 @@ def small(values: Any) -> Any:
 
 
 def chain_styles(num_chains: int) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield chains, each with its colour and further style: many share one colour."""
+    """Yield chains with their colour and style; many chains share one colour."""
     few = num_chains <= len(CHAINS)
     for chain in range(num_chains):
         name = {"name": f"chain {chain}"} if few and num_chains > 1 else {}

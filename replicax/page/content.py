@@ -1,6 +1,6 @@
 """The content of a page: sections of sentences, numbers, charts, index paths and images.
 
-All of it is data; `render.py` escapes every text when it makes HTML of it.
+All of it is data; `render.py` converts it to HTML and escapes every text.
 """
 
 from typing import Any, NamedTuple
@@ -17,9 +17,9 @@ class Table(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A figure of Plotly, or several of which the reader chooses one."""
+    """A Plotly figure, or several of which the reader chooses one."""
 
-    name: str  # of its element in the page
+    name: str  # id of its element in the page
     title: str
     words: str  # what is to be seen, for readers who do not see it
     figures: dict[str, Any]  # by choice of the section; a single one is always shown
@@ -30,7 +30,7 @@ class Chart(NamedTuple):
 
 
 class Paths(NamedTuple):
-    """Index paths that can be scrubbed, with one replica in colour."""
+    """Index paths with a slider, with one replica in colour."""
 
     rung_of: np.ndarray  # shape (chain, point, replica)
     every: int  # steps from one point to the next
@@ -47,7 +47,7 @@ class Picture(NamedTuple):
 
 
 class Warnings(NamedTuple):
-    """Sentences about what is wrong, each with what to do; none is good news."""
+    """Problems, each with a remedy, and the sentence to show if there are none."""
 
     sentences: list[tuple[str, str]]  # what, and what to do
     if_none: str
@@ -57,7 +57,7 @@ Part = Table | Chart | Paths | Warnings | list[Picture] | str
 
 
 class Section(NamedTuple):
-    """A heading and what stands below it."""
+    """A heading and its content."""
 
     name: str
     title: str

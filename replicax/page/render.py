@@ -12,7 +12,7 @@ import numpy as np
 from replicax.interop.extras import import_extra
 from replicax.page.content import Chart, Page, Part, Paths, Picture, Section, Table, Warnings
 
-PLOTLY = "plotly.min.js"  # where a served page finds it
+PLOTLY = "plotly.min.js"  # path from which a served page loads it
 # Nothing is fetched: not by the page, and not by what somebody wrote into a name.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 _SERVED = "default-src 'none'; script-src 'unsafe-inline' 'self'; style-src 'unsafe-inline'; "
@@ -20,8 +20,8 @@ _SERVED += "img-src data:; connect-src 'self'"
 
 
 def render(page: Page, version: str | None = None) -> str:
-    """Return the page; one that is served has a `version`, refreshes itself, and finds Plotly
-    beside it."""
+    """Return the page as HTML; a served page has a `version`, refreshes itself, and loads Plotly
+    from the server."""
     library = plotly_script() if version is None else ""
     source = "" if version is None else f' src="{PLOTLY}"'
     policy = _POLICY if version is None else _SERVED
@@ -56,7 +56,7 @@ def render(page: Page, version: str | None = None) -> str:
 
 @functools.cache
 def plotly_script() -> str:
-    """Return Plotly's own script, of the installed package."""
+    """Return the Plotly script of the installed package."""
     offline = import_extra("plotly.offline", "report", "report")
     return offline.get_plotlyjs()
 
@@ -70,7 +70,7 @@ def _text(text: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """Return JSON that can stand in a script: no tag and no comment can begin in it."""
+    """Return JSON that is safe inside a script element: no tag and no comment can begin in it."""
     plotly_json = import_extra("plotly.io.json", "report", "report")
     text = plotly_json.to_json_plotly(value)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -169,7 +169,7 @@ def _paths(paths: Paths) -> str:
     rungs = "".join("<li></li>" for _ in range(num_replicas))
     label = "Rung of every replica over the steps before the chosen one, one replica in colour"
     return f"""<figure class="wide paths" aria-labelledby="paths-title">
-<h3 id="paths-title">Where every replica was</h3>
+<h3 id="paths-title">Rung of every replica</h3>
 <div class="controls">
 <label>Chain <select id="paths-chain">{chains}</select></label>
 <label>Replica <select id="paths-replica">{replicas}</select></label>

@@ -1,4 +1,4 @@
-"""A server of one page on this machine, and on no other."""
+"""A server of one page that only this machine can reach."""
 
 import contextlib
 import errno
@@ -14,7 +14,8 @@ HOST = "127.0.0.1"
 def open_server(
     page: Callable[[], str], version: Callable[[], str], port: int
 ) -> ThreadingHTTPServer:
-    """Return a server that shows what `page` returns; its script asks for the `version`."""
+    """Return a server that shows the result of `page`; the script of the page polls the
+    `version`."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -54,7 +55,7 @@ def open_server(
 
 
 def address(server: ThreadingHTTPServer) -> str:
-    """Return where the page is."""
+    """Return the address of the page."""
     return f"http://{HOST}:{server.server_address[1]}/"
 
 

@@ -2,15 +2,15 @@
 movement of the ladder.
 
 R-hat over chains and effective sizes are those of Vehtari, Gelman, Simpson, Carpenter and Bürkner
-(2021), as ArviZ has them. R-hat over replicas says whether every replica brings the same draws to
-the coldest rung. Where no replica ever changes its mode, each brings draws of its own mode for
-ever: the mixture that the coldest rung sees is then that of the starts, and neither R-hat over
-chains nor round trips show it.
+(2021), as in ArviZ. R-hat over replicas tests whether all replicas bring the same draws to the
+coldest rung. If no replica ever changes its mode, each always brings draws of its own mode: the
+coldest rung then sees the mixture of the starts, and neither R-hat over chains nor round trips
+detect it.
 
 Draws of one stay on the coldest rung depend on each other, and so do stays between which the
-replica was not far away. The unit is therefore a *visit*: all draws between two times at which the
-replica was on the hottest rung. Replicas differ where the means of their visits differ by more than
-visits of the same replica do, by an analysis of variance of normal scores.
+replica did not move far up. The unit is therefore a *visit*: all draws between two times at which
+the replica was on the hottest rung. Replicas differ if the means of their visits differ by more
+than visits of the same replica do, by an analysis of variance of normal scores.
 """
 
 from typing import Any, NamedTuple
@@ -20,9 +20,9 @@ import numpy as np
 from replicax.errors import show
 from replicax.run.round_trips import round_trips as round_trips
 
-_CHANCE = 1e-3  # of a false alarm, over all components
-_VISITS = 3  # of a replica, on average, that are needed to judge
-_MOST_STEPS = 2**28  # of all replicas, beyond which following them takes too long
+_CHANCE = 1e-3  # probability of a false alarm, over all components
+_VISITS = 3  # visits per replica that are needed on average
+_MOST_STEPS = 2**28  # steps of all replicas; following more takes too long
 
 
 def rhat(values: np.ndarray) -> float:
@@ -87,7 +87,7 @@ def _effective_size(halves: np.ndarray) -> float:
     correlation = 1 - (within - covariance) / total
     correlation[0] = 1.0
     pairs = correlation[: length // 2 * 2].reshape(-1, 2).sum(axis=1)
-    last = max(length - 3, 0) // 2  # of the few pairs after it too little is known
+    last = max(length - 3, 0) // 2  # later pairs have too few terms
     end = np.append(np.flatnonzero(pairs[1 : last + 1] < 0) + 1, last)[0]
     sums, rest = np.minimum.accumulate(pairs[:end]), correlation[2 * end]
     time = -1 + 2 * sums.sum() + (rest if pairs[end] >= 0 else max(rest, 0.0))
@@ -101,7 +101,7 @@ def _halves(values: np.ndarray) -> np.ndarray:
 
 
 def as_draws(values: Any) -> np.ndarray:
-    """Return numbers (chain, draw); raise unless they are."""
+    """Return an array (chain, draw); raise if it is not one."""
     try:
         draws = np.asarray(values, float)
     except (TypeError, ValueError):
@@ -121,21 +121,21 @@ def rank_normalised(halves: np.ndarray) -> np.ndarray:
 
 
 def ladder_moved(posterior: Any) -> float:
-    """Return how far any rung moved while draws were kept, relative to where it was at burn-in."""
+    """Return the largest relative movement of a rung after burn-in, while draws were kept."""
     name, history = posterior.options["adapts"], posterior.history
     metadata = posterior.metadata
-    epochs = (metadata.training or {}).get("burn_in", 0)  # of networks, after which they count
+    epochs = (metadata.training or {}).get("burn_in", 0)  # burn-in of a training, in epochs
     burn_in = max(posterior.options["burn_in"], epochs * (metadata.steps_per_epoch or 0), 1)
     kept = history["step"] >= burn_in
     if name is None or not kept.any():
         return 0.0
     rungs, first = history[name][:, kept], history[name][:, kept][:, :1]
-    stands = rungs == first  # also where both are infinite: the prior alone
+    stands = rungs == first  # also if both are infinite (the prior)
     return float(np.abs(np.where(stands, 1.0, rungs) / np.where(stands, 1.0, first) - 1).max())
 
 
 class _Visits(NamedTuple):
-    """Which visit of which replica every draw belongs to; numbers run over all chains."""
+    """The visit and the replica of every draw, numbered over all chains."""
 
     of_draw: np.ndarray  # visit of each draw, shape (chain * draw,)
     replica: np.ndarray  # chain and replica as one number, shape (visit,)
@@ -145,11 +145,11 @@ class _Visits(NamedTuple):
 def replica_rhat(
     posterior: Any, components: dict[str, np.ndarray] | None = None
 ) -> dict[str, float]:
-    """Return R-hat over replicas of each component, (chain, draw), by name; of the parameters
-    unless others are given.
+    """Return R-hat over replicas of each component (chain, draw), by name; by default of the
+    parameters.
 
-    1 where chance explains the differences between replicas, and NaN where there were too few
-    visits to tell.
+    It is 1 if chance explains the differences between replicas, and NaN if there were too few
+    visits.
     """
     if components is None:
         return replica_rhat(posterior, posterior.components())
@@ -161,9 +161,9 @@ def replica_rhat(
 
 
 def _find_visits(posterior: Any) -> _Visits | None:
-    """Return the visits to the coldest rung; None where there are too few.
+    """Return the visits to the coldest rung, None if there are too few.
 
-    They end on the hottest rung, or on the hottest that replicas return from often enough.
+    They end on the hottest rung, or on the hottest one from which replicas return often enough.
     """
     steps = posterior.draw_steps
     if posterior.num_replicas < 2 or len(steps) < 4 or len(steps) != posterior.num_draws:
@@ -179,7 +179,7 @@ def _find_visits(posterior: Any) -> _Visits | None:
 
 
 def _visits(rung_of: np.ndarray, steps: np.ndarray, turn: int) -> _Visits:
-    """Return the visits that end where a replica is on rung `turn` or above."""
+    """Return the visits that end when a replica is on rung `turn` or above."""
     num_chains, _, num_replicas = rung_of.shape
     number = np.zeros((num_chains, len(steps)), np.int64)  # of hot steps before, for the holder
     holder = np.zeros_like(number)
@@ -196,8 +196,8 @@ def _visits(rung_of: np.ndarray, steps: np.ndarray, turn: int) -> _Visits:
 
 
 def _rhat_of(values: np.ndarray, visits: _Visits, chance: float) -> float:
-    """Return R-hat over replicas of (chain, draw): the larger of that of ranks and of folded
-    ranks, each 1 unless the differences between replicas have less than this `chance`."""
+    """Return R-hat over replicas of (chain, draw): the larger of those of ranks and folded ranks,
+    each 1 unless the differences between replicas have a p-value below `chance`."""
     values = np.asarray(values, float)
     if not np.all(np.isfinite(values)):
         return float("nan")

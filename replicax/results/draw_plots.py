@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
     from replicax.results.posterior import Posterior
 
-_MAX_POINTS = 4000  # along one trace
-_MAX_COMPONENTS = 4  # that are shown without being asked for
+_MAX_POINTS = 4000  # points along one trace
+_MAX_COMPONENTS = 4  # components that are shown by default
 _MAX_ROWS = 20
 _NAMED = 6  # arrays that are named among those left out
 
 
 def plot_draws(posterior: "Posterior", var_names: Any = None) -> "Figure":
-    """Plot traces and marginals of the first components, or of those of `var_names`, and the
-    energy; a map of two components. The title says what is left out."""
+    """Plot traces and marginals of the first components, or of those in `var_names`, and of the
+    energy; and a map of two components. The title names components that are left out."""
     components, left_out = _chosen(posterior, var_names)
     rows = [*components, ("energy", posterior.energies)]
     is_2d = len(components) == 2
@@ -52,7 +52,7 @@ def plot_draws(posterior: "Posterior", var_names: Any = None) -> "Figure":
 
 
 def _chosen(posterior: "Posterior", var_names: Any) -> tuple[list[tuple[str, np.ndarray]], str]:
-    """Return the components to show, and a sentence about those that are not."""
+    """Return the components to show, and a sentence about those left out."""
     names, shapes = (posterior.metadata.params[key] for key in ("names", "shapes"))
     sizes = {name: int(np.prod(shape, dtype=int)) for name, shape in zip(names, shapes)}
     asked = posterior.components() if var_names is None else _asked_for(posterior, names, var_names)

@@ -1,5 +1,5 @@
 """Checks of the energies of all rungs: colder rungs, energies that fall or rise without end,
-replicas that break, steps that are too large or too small."""
+replicas that diverge, steps that are too large or too small."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ import numpy as np
 
 from replicax.results import diagnostics
 
-_COLDER = 0.1  # of the mean energy that the target's temperature gives its parameters
-_CHANCE = 1e-4  # of taking noise for a colder rung
-_BLOCKS = 8  # of a run whose energy may have a trend
+_COLDER = 0.1  # fraction of the mean energy of a Gaussian at the temperature of the target
+_CHANCE = 1e-4  # probability of taking noise for a colder rung
+_BLOCKS = 8  # blocks of a run in which a trend is sought
 _FALL = 5.0  # standard deviations within a block
-_RISE = 0.4  # of normal scores, from the first to the last third
+_RISE = 0.4  # rise of normal scores from the first to the last third
 _RISE_CERTAIN = 4.5  # standard errors
-_RESTARTED = 0.01  # of steps
+_RESTARTED = 0.01  # fraction of steps
 _LOW_ACCEPTANCE, _HIGH_ACCEPTANCE = 0.2, 0.98
 _HEATED = 0.1  # above the temperature of the coldest rung
 _FALLS = (
-    "The energy falls through the whole run (from {:.3g} to {:.3g}), as if without bound: is it "
-    "minus the log density, with the right sign? If it is, burn_in is too short."
+    "The energy falls through the whole run (from {:.3g} to {:.3g}), as if it had no lower bound: "
+    "is it minus the log density, with the right sign? If so, burn_in is too short."
 )
 
 
@@ -40,7 +40,8 @@ def _is_training(posterior: Any) -> bool:
 
 
 def kept_energies(posterior: Any) -> np.ndarray:
-    """Return energies of all rungs after burn-in, (chain, point, rung); NaN where not finite."""
+    """Return energies of all rungs after burn-in (chain, point, rung), with NaN for non-finite
+    values."""
     history = posterior.history
     if "energy" not in history:
         return np.zeros((posterior.num_chains, 0, posterior.num_replicas))
@@ -49,7 +50,8 @@ def kept_energies(posterior: Any) -> np.ndarray:
 
 
 def _falling_energy(posterior: Any) -> str | None:
-    """A trend downwards in every block, far beyond the spread in a block, and without an end."""
+    """Report a downward trend in every block, far beyond the spread within a block, without an
+    end."""
     energies = np.asarray(posterior.energies, float)
     broken = np.flatnonzero(~np.isfinite(energies).all(axis=0))
     energies = energies[:, : np.append(broken, energies.shape[1])[0]]
@@ -69,7 +71,7 @@ def _falling_energy(posterior: Any) -> str | None:
 
 
 def _runaway_rung(posterior: Any) -> str | None:
-    """A trend upwards of the hottest rung, by ranks: it may be slow, as a logarithm is."""
+    """Report an upward trend of the hottest rung, by ranks: it may be as slow as a logarithm."""
     energies = kept_energies(posterior)[:, :, -1]
     third = energies.shape[1] // 3
     alone = posterior.num_replicas < 2
@@ -81,14 +83,15 @@ def _runaway_rung(posterior: Any) -> str | None:
         return None
     return (
         "The hottest rung runs away: its energy rises through the whole run, and its tempered "
-        "density may have no finite mass. Temper the likelihood alone, with "
+        "density may have no finite mass. Temper only the likelihood, with "
         "rx.bayesian(log_likelihood, log_prior, data), or lower the highest temperature (or "
         "learning rate)."
     )
 
 
 def _colder_rungs(posterior: Any) -> str | None:
-    """Rungs whose mean energy is below the coldest one's, which no hotter law can have."""
+    """Report rungs whose mean energy is below that of the coldest, which no hotter distribution can
+    have."""
     target = float(posterior.temperatures[:, 0].min())
     energies = kept_energies(posterior)
     drop, error = mean_and_error(energies[:, :, :1] - energies)
@@ -103,15 +106,15 @@ def _colder_rungs(posterior: Any) -> str | None:
     return (
         f"Rung {rung} has a lower mean energy than the target's rung 0, by {drop[rung]:.3g}: it is "
         "colder, and exchange makes the draws too narrow. SGD without noise does this at small "
-        "learning rates, and energies of the mini-batch that moved the replicas show it. Give "
-        'all rungs noise: temperature=(1, hot) with rule="bias_corrected" (exact energies: '
+        "learning rates; energies on the mini-batch that moved the replicas have the same effect. "
+        'Give all rungs noise: temperature=(1, hot) with rule="bias_corrected" (exact energies: '
         'rule="metropolis", window=1), or use rx.bayesian.'
     )
 
 
 def mean_and_error(values: np.ndarray, num_batches: int = 10) -> tuple[Any, Any]:
     """Return the mean of (chain, point, ...) over chains and points, and its standard error by
-    batch means; (None, None) where there are too few points."""
+    batch means; (None, None) if there are too few points."""
     length = values.shape[1] // num_batches
     if length < 1:
         return None, None
@@ -122,8 +125,8 @@ def mean_and_error(values: np.ndarray, num_batches: int = 10) -> tuple[Any, Any]
 
 
 def certainty(values: np.ndarray, count: int, num_batches: int = 10) -> float:
-    """Return how many of its standard errors, from (chain, point, ...) by batch means, a mean must
-    be off to be no chance, if there are so many of them."""
+    """Return the number of standard errors, from (chain, point, ...) by batch means, beyond which
+    the error of a mean is significant when `count` means are tested."""
     from scipy.special import stdtrit
 
     return -float(stdtrit(len(values) * num_batches - 1, _CHANCE / count))
@@ -136,8 +139,7 @@ def _broken_replicas(posterior: Any) -> str | None:
         return None
     remedy = (
         "Lower the highest temperature or all learning rates, make the energy finite far out (a "
-        "prior; logarithms of positive parameters), or temper the likelihood alone with "
-        "rx.bayesian."
+        "prior; logarithms of positive parameters), or temper only the likelihood with rx.bayesian."
     )
     if posterior.metadata.kind == "train":
         remedy = "Write a smaller hot end of learning_rate, or clip_norm=1.0."
@@ -148,7 +150,7 @@ def _broken_replicas(posterior: Any) -> str | None:
 
 
 def _acceptance(posterior: Any) -> str | None:
-    """Of kernels that accept or reject their moves."""
+    """Report rungs that accept too few or too many moves, for adjusted kernels."""
     rates = measured(posterior, "acceptance")
     if rates is None:
         return None
@@ -160,18 +162,19 @@ def _acceptance(posterior: Any) -> str | None:
     else:
         return None
     return (
-        f"Rung {rung} accepts {rate:.0%} of its moves: its step is {step}. A longer burn_in lets "
-        "the step size adapt, where it does; where learning_rate is a number, change it."
+        f"Rung {rung} accepts {rate:.0%} of its moves: its step is {step}. If the step size "
+        "adapts, write a longer burn_in; if learning_rate is a number, change it."
     )
 
 
 def _heated_target(posterior: Any) -> str | None:
-    """Of kernels that move along noisy gradients."""
+    """Report heating of the cold rung by gradient noise."""
     excess = measured(posterior, "excess_temperature")
     if excess is None or not np.nanmax(excess[:, 0]) > _HEATED:
         return None
     tuned = posterior.options["learning_rate"] == "auto"
-    other = "or none, with which moves are adjusted" if tuned else 'or learning_rate="auto"'
+    exact = "or none, so that moves are accepted or rejected"
+    other = exact if tuned else 'or learning_rate="auto"'
     return (
         f"Gradient noise heats the cold rung by {np.nanmax(excess[:, 0]):.0%}, and the draws are "
         f"too wide: write a larger batch_size, {other}."
@@ -179,7 +182,7 @@ def _heated_target(posterior: Any) -> str | None:
 
 
 def measured(posterior: Any, name: str) -> np.ndarray | None:
-    """Return numbers by (chain, rung) of kernels that have them."""
+    """Return a statistic (chain, rung) of the kernel, None if it has none."""
     values = getattr(posterior, name, None)
     if values is None or np.all(np.isnan(values)):
         return None

@@ -1,14 +1,14 @@
 """The evidence, log of the integral of prior x likelihood, from the energies of all rungs.
 
-Neighbouring rungs of inverse temperatures a > b have log Z_a / Z_b from the energies on both, by
-Bennett's acceptance ratio; the sum from the prior (b = 0) to the posterior (a = 1) is the evidence.
+For neighbouring rungs of inverse temperatures a > b, Bennett's acceptance ratio gives log Z_a / Z_b
+from the energies on both; the sum from the prior (b = 0) to the posterior (a = 1) is the evidence.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-_BLOCKS = 16  # of the draws, at least so many in all chains together, for the standard error
+_BLOCKS = 16  # blocks of draws over all chains, at least, for the standard error
 _ITERATIONS = 200
 
 
@@ -20,16 +20,16 @@ class Evidence(NamedTuple):
 
 
 def evidence_of(posterior: Any) -> Evidence:
-    """Return the log evidence of a run; raise a sentence where it is not known."""
+    """Return the log evidence of a run; raise if it cannot be computed."""
     resolved, temperatures = posterior.metadata.resolved, posterior.temperatures
     if not resolved["tempers_likelihood"]:
         raise ValueError(
-            "The evidence needs prior and likelihood apart: sample an rx.bayesian posterior."
+            "The evidence needs separate prior and likelihood: sample an rx.bayesian posterior."
         )
     if not resolved["adjusted"]:
         raise ValueError(
             "The evidence needs exact energies: give rx.bayesian all rows as arrays and no "
-            "batch_size, so that moves are adjusted."
+            "batch_size, so that moves are accepted or rejected."
         )
     if not np.all(np.isinf(temperatures[:, -1])):
         raise ValueError(
@@ -43,15 +43,14 @@ def evidence_of(posterior: Any) -> Evidence:
 def log_evidence(energies: np.ndarray, temperatures: np.ndarray) -> Evidence:
     """Return the log evidence from energies (chain, draw, rung) on temperatures (chain, rung).
 
-    The value is the mean over chains; its standard error comes from blocks of draws, each at least
-    as long as the others.
+    The value is the mean over chains; its standard error comes from blocks of draws.
     """
     num_chains, num_draws, _ = energies.shape
     per_chain = max(2, -(-_BLOCKS // num_chains))
     if num_draws < 10 * per_chain:
         raise ValueError(
-            f"There are {num_draws} draws per chain, too few for an evidence with a standard "
-            f"error: at least {10 * per_chain} are needed."
+            f"There are {num_draws} draws per chain, too few for the standard error of the "
+            f"evidence: at least {10 * per_chain} are needed."
         )
     values, blocks = [], []
     for chain in range(num_chains):
@@ -74,7 +73,7 @@ def _chain_evidence(energies: np.ndarray, inverse: np.ndarray) -> float:
 def log_ratio(cold: np.ndarray, hot: np.ndarray) -> float:
     """Return log Z_cold / Z_hot, given (a - b) U of draws on both rungs.
 
-    Solves the equation of Bennett (1976) for as many draws on one side as on the other,
+    Solves the equation of Bennett (1976) for equally many draws on both sides,
     sum_hot f(hot + x) = sum_cold f(-cold - x) with f(t) = 1 / (1 + e^t) and x = log Z_cold / Z_hot,
     by bisection.
     """

@@ -18,7 +18,7 @@ DASHED: Any = {"color": INK, "lw": 1.2, "ls": (0, (5, 3))}
 CHAINS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
 _MAX_LINES = 32  # rungs, pairs or replicas drawn over time
 _SQUARE, _BINS = 2.9, 116  # the 25 modes are shown on [-2.9, 2.9]^2, in bins of width 0.05
-_MAX_COLUMNS = 6  # of a legend
+_MAX_COLUMNS = 6  # columns of a legend
 _COUNTS = ("step", "draw", "rung", "pair")  # axes of whole numbers
 
 
@@ -35,10 +35,10 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def figure_folder(out: str | Path) -> Path:
-    """Return the folder `out`, which may be missing; raise where it cannot be one."""
+    """Return the folder `out`, which need not exist; raise if it cannot be a folder."""
     folder = check_folder("out", out)
     if any(place.is_file() for place in (folder, *folder.parents)):
-        raise ValueError(f"{out} is or lies below a file; out must be a folder.")
+        raise ValueError(f"{out} is a file, or inside a file; out must be a folder.")
     return folder
 
 
@@ -82,7 +82,7 @@ def legend(axes: "Axes", **place: Any) -> None:
 
 
 def legend_below(axes: "Axes") -> None:
-    """Put the legend of `axes` under the figure, in lines of a few entries."""
+    """Put the legend of `axes` below the figure, in rows of a few entries."""
     handles, labels = axes.get_legend_handles_labels()
     if labels:
         axes.get_figure(root=True).legend(  # pyright: ignore[reportOptionalMemberAccess]
@@ -114,7 +114,7 @@ def cold_to_hot(count: int) -> Iterator[tuple[int, Any]]:
 
 
 def colour_key(axes: "Axes", count: int, name: str) -> None:
-    """Add a bar beside `axes` that says which colour belongs to which rung or pair."""
+    """Add a colour bar beside `axes` that maps colours to rungs or pairs."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm, ListedColormap
     from matplotlib.ticker import MaxNLocator
@@ -145,7 +145,7 @@ def scatter(
 
 
 def chain_styles(num_chains: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield chains with their styles: a few have a colour and a name each, many share one."""
+    """Yield chains with their styles: few chains have a colour and a name each, many share one."""
     few = num_chains <= len(CHAINS)
     for chain in range(num_chains):
         name = {"label": f"chain {chain}"} if few and num_chains > 1 else {}

@@ -1,13 +1,13 @@
-"""Whether draws and gradients fit together, of runs whose moves follow gradients alone.
+"""Checks whether draws and gradients agree, for runs whose moves only follow gradients.
 
-Moves on mini-batches are neither accepted nor rejected. Two laws tell whether they may be trusted,
-given gradients over all rows at some of the draws:
+Moves on mini-batches are neither accepted nor rejected. Two identities test them, given gradients
+over all rows at some of the draws:
 
-- Between two points the energy changes by the integral of its gradient g. Where the log likelihood
-  jumps, as at a change point written with `where`, it does not: moves do not see the jumps, and all
-  chains agree on another law than the posterior.
-- E[(theta_i - c) g_i] = 1 for every parameter and every c, by parts. With noisy gradients or steps
-  that are too long it is the temperature that the draws really have.
+- Between two points the energy changes by the integral of its gradient g. It does not if the log
+likelihood has jumps, as at a change point written with `where`: moves do not see the jumps, and all
+chains agree on another distribution than the posterior.
+- E[(theta_i - c) g_i] = 1 for every parameter and every c, by partial integration. With noisy
+gradients or steps that are too long, it is the actual temperature of the draws.
 """
 
 from typing import Any
@@ -20,22 +20,23 @@ from jax.flatten_util import ravel_pytree
 from replicax.results.energy_problems import certainty, mean_and_error
 from replicax.run import pytrees
 
-_LENGTH = 1.0  # of steps, in standard deviations of the way from a draw to the next
-_UNEXPLAINED = 0.1  # of the energy, the median of steps, in the unit of the temperature
+_LENGTH = 1.0  # length of steps, in standard deviations of the difference of two draws
+_UNEXPLAINED = 0.1  # median change of energy over steps, in the unit of the temperature
 _ROUNDING = 64  # spacings of the energy's floating-point numbers
 _NODES, _GAUSS = np.polynomial.legendre.leggauss(7)
-_PLACES = np.concatenate([[0.0], (_NODES + 1) / 2, [1.0]])  # along a step
+_PLACES = np.concatenate([[0.0], (_NODES + 1) / 2, [1.0]])  # positions along a step
 _WEIGHTS = np.concatenate([[0.0], _GAUSS / 2, [0.0]])
 _NUM_STEPS = 24
 _HEATED, _HEATED_ONE = 0.1, 0.2  # the temperature of all parameters, and of one
-_MOST_DRAWS = 1_000  # of all chains, whose gradients are evaluated
+_MOST_DRAWS = 1_000  # draws of all chains whose gradients are evaluated
 _WORK = 20_000_000  # rows that may be evaluated
 _FEW_DRAWS, _MOST_COMPONENTS, _MOST_ROWS = 20, 10_000, 1_000_000
 
 
 def gradient_problem(posterior: Any) -> str | None:
     """Return a sentence about energies that gradients do not explain, or about draws that are
-    hotter or colder than the posterior. None where the target or all its rows are not at hand."""
+    hotter or colder than the posterior; None if there is no such problem, or if the target or its
+    rows are not available."""
     target: Any = getattr(posterior._target, "target", None)
     batches: Any = getattr(posterior._target, "batches", None)
     whole_energy = getattr(target, "whole_energy", None)
@@ -97,7 +98,7 @@ def _steps(leaves: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _spaced(leaves: list[np.ndarray], most: int) -> np.ndarray:
-    """Return evenly spaced draws of all chains, at most so many  (chain, draw, component)."""
+    """Return at most `most` evenly spaced draws of all chains (chain, draw, component)."""
     num_chains, num_draws = leaves[0].shape[:2]
     count = min(most, _MOST_DRAWS) // num_chains
     draw = np.unique(np.linspace(0, num_draws - 1, min(count, num_draws)).astype(int))
@@ -105,33 +106,34 @@ def _spaced(leaves: list[np.ndarray], most: int) -> np.ndarray:
 
 
 def _unexplained(energies: np.ndarray, gradients: np.ndarray, steps: np.ndarray) -> str | None:
-    """A change of energy (step, place) that is not the integral of the gradient along a step."""
+    """Report a change of energy (step, place) that is not the integral of the gradient along a
+    step."""
     slopes = np.sum(gradients * steps[:, None], axis=2)
     rest = energies[:, -1] - energies[:, 0] - slopes @ _WEIGHTS
     rest = rest[np.isfinite(rest)]
     if not rest.size:
         return None
-    size = np.median(np.abs(rest))  # of the few in which quadrature fails nothing follows
+    size = np.median(np.abs(rest))  # the median ignores the few steps in which quadrature fails
     rounding = np.spacing(np.float32(np.nanmax(np.abs(energies))))
     if not size > max(_UNEXPLAINED, _ROUNDING * float(rounding)):
         return None
     return (
         f"The energy changes by {size:.2g} where its gradient says otherwise: the log likelihood "
-        "has jumps (where, floor, an index) or a gradient that is not its own, and moves on "
-        "mini-batches follow the gradient alone. Leave out batch_size, and moves are accepted or "
-        "rejected by the energy, or write the model without jumps (sum over the place of a change "
-        "point)."
+        "has jumps (where, floor, an index) or a wrong gradient, and moves on mini-batches only "
+        "follow the gradient. Leave out batch_size, so that moves are accepted or rejected by the "
+        "energy, or write the model without jumps (sum over the position of a change point)."
     )
 
 
 def _centres(draws: np.ndarray) -> np.ndarray:
-    """Return for each chain the mean of the others, which its draws did not choose."""
+    """Return for each chain the mean of the other chains, which is independent of its draws."""
     means = draws.mean(axis=1, keepdims=True)
     return (means.sum(axis=0) - means) / (len(means) - 1) if len(means) > 1 else means
 
 
 def _temperature(draws: np.ndarray, gradients: np.ndarray) -> str | None:
-    """E[(theta - c) g] that is not 1, of draws and gradients (chain, draw, component)."""
+    """Report draws with E[(theta - c) g] other than 1; draws and gradients are (chain, draw,
+    component)."""
     own = (draws - _centres(draws)) * gradients
     values = np.concatenate([own.mean(axis=2, keepdims=True), own], axis=2)
     mean, error = mean_and_error(values)
@@ -146,7 +148,7 @@ def _temperature(draws: np.ndarray, gradients: np.ndarray) -> str | None:
     worst = int(np.argmax(np.where(beyond, np.abs(excess) / bounds, 0.0)))
     kind, of = ("hot", "wide") if excess[worst] > 0 else ("cold", "narrow")
     return (
-        f"The draws are too {kind}: by gradients over all rows their temperature is "
+        f"The draws are too {kind}: according to gradients over all rows, their temperature is "
         f"{mean[worst]:.2f} and not 1, and they are too {of}. Write a smaller learning_rate, a "
         "larger batch_size, or none: moves are then accepted or rejected by the energy."
     )

@@ -1,4 +1,4 @@
-"""Checks of the draws: whether chains agree, whether replicas agree, whether draws are enough."""
+"""Checks of the draws: agreement of chains, agreement of replicas, number of effective draws."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import numpy as np
 
 from replicax.results import diagnostics
 
-RHAT_GOOD = 1.01  # over chains
-REPLICA_RHAT_GOOD = 1.05  # over replicas
+RHAT_GOOD = 1.01  # largest good R-hat over chains
+REPLICA_RHAT_GOOD = 1.05  # largest good R-hat over replicas
 ENOUGH_DRAWS = 100  # effective, per chain
-_STICKY = 1 / 20  # of the effective size of the other tail
+_STICKY = 1 / 20  # fraction of the effective size of the other tail
 _MANY_DRAWS = 2_000  # effective, per chain: a tail that is seen so often hides nothing
 _WORK = 1_000_000  # values that are checked
 _FEW_DRAWS = 4  # nothing can be said of fewer
@@ -18,8 +18,8 @@ _FEW_DRAWS = 4  # nothing can be said of fewer
 def checked_components(posterior: Any) -> dict[str, np.ndarray]:
     """Return the components of the parameters that are checked, and the energy.
 
-    All, or evenly spaced ones where that would take long. None of networks: their weights have
-    many equivalent arrangements, between which no chain needs to move.
+    All of them, or evenly spaced ones if there are many. None for networks: their weights have many
+    equivalent arrangements, between which no chain needs to move.
     """
     optimises = not float(posterior.temperatures[:, 0].max()) > 0  # and draws are no sample
     if posterior.metadata.kind == "train" or optimises or posterior.num_draws < _FEW_DRAWS:
@@ -73,7 +73,7 @@ def _no_round_trip(posterior: Any, rhats: dict[str, float]) -> str | None:
     fine = f"R-hat looks fine ({worst:.3f}), but chain" if rhats else "Chain"
     return (
         f"{fine} {chains[0]} made no round trip: nothing from the hottest rung reached the target, "
-        "and modes may be missing. Run longer, or see the swap rates for a pair that blocks."
+        "and modes may be missing. Run longer, or look for a pair that hardly ever swaps."
     )
 
 
@@ -83,7 +83,7 @@ def _chains_differ(posterior: Any, rhats: dict[str, float]) -> str | None:
         return None
     return (
         f"R-hat over chains is {worst:.3f} for {name} (above {RHAT_GOOD}): the chains do not agree "
-        "yet. Run longer, with a longer burn_in where they started far apart."
+        "yet. Run longer, with a longer burn_in if they started far apart."
     )
 
 
@@ -103,8 +103,8 @@ def _few_draws(posterior: Any, components: dict[str, np.ndarray]) -> str | None:
 
 
 def sticky_tail(components: dict[str, np.ndarray]) -> str | None:
-    """Return a sentence about a tail that is entered rarely and left slowly: a narrow place, such
-    as the neck of a funnel, of which the deeper part may not have been visited."""
+    """Return a sentence about a tail that is entered rarely and left slowly: a narrow region, such
+    as the neck of a funnel, whose deeper part may not have been visited."""
     sizes = {}
     for name, values in components.items():
         if name != "energy":
@@ -119,13 +119,13 @@ def sticky_tail(components: dict[str, np.ndarray]) -> str | None:
     return (
         f"The {side} tail of {name} has an effective size of {size:.0f} per chain, the other one "
         f"{other:.0f}: draws enter it rarely and leave it slowly, as with the neck of a funnel, "
-        "and it may reach farther. Write the model in parameters of one scale (of a hierarchy, "
-        "the non-centred ones), or run much longer."
+        "and it may reach farther. Write the model in parameters of one scale (for a hierarchy, "
+        "non-centred ones), or run much longer."
     )
 
 
 def _largest(values: dict[Any, float]) -> tuple[Any, float]:
-    """Return the name of the largest number and the number; NaN where there is none."""
+    """Return the name of the largest number and the number, NaN if there is none."""
     known = {name: value for name, value in values.items() if not np.isnan(value)}
     if not known:
         return "", float("nan")

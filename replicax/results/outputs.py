@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class Outputs:
-    """The methods of `Posterior` that make something of it on request."""
+    """The methods of `Posterior` that compute something on request."""
 
     @property
     def best(self: Any) -> tuple[Any, float]:
-        """The lowest-energy point of any chain, and its energy as it was evaluated.
+        """The lowest-energy point of any chain, and its recorded energy.
 
         Over all replicas and steps if tracked ("exactly_one", `track_best`), else over the draws.
         """
@@ -28,9 +28,9 @@ class Outputs:
 
     @property
     def best_by_chain(self: Any) -> tuple[Any, np.ndarray]:
-        """The lowest-energy point of each chain, and its energy as it was evaluated  (chain, ...).
+        """The lowest-energy point of each chain, and its recorded energy  (chain, ...).
 
-        Of noisy energies the lowest belongs to the luckiest draw: judge the point again.
+        With noisy energies, the lowest one is partly luck: evaluate the point again.
         """
         leaves, energies = self._best_leaves()
         return self._values(leaves, 1), energies
@@ -40,7 +40,7 @@ class Outputs:
         if self.options["energy_at"] == "before" and not self.metadata.resolved["track_best"]:
             raise ValueError(
                 'With energy_at="before" the energy of a draw is that of the point before its '
-                "move, so the draws do not tell the best point: sample with track_best=True."
+                "move, so the best point is not known from the draws: sample with track_best=True."
             )
         if self.metadata.resolved["track_best"]:
             leaves = [self._final(f"best.{i:06d}") for i in range(len(names))]
@@ -57,14 +57,14 @@ class Outputs:
     def barrier(self: Any) -> np.ndarray:
         """Sum of the rejection rates of all pairs, for rules with temperatures  (chain,).
 
-        About twice as many rungs, and one, are enough.
+        Twice the barrier plus one is a good number of rungs.
         """
         return np.sum(1 - self.verdict_rate, axis=1)
 
     @property
     def replicas_advised(self: Any) -> int | None:
-        """How many replicas would do for this ladder, by its barrier: pairs then reject half of
-        their attempts. None for rules without temperatures."""
+        """The number of replicas at which pairs of this ladder would reject half of their attempts,
+        by its barrier; None for rules without temperatures."""
         if self.options["rule"] == "deterministic" or self.num_replicas < 2:
             return None
         return int(np.ceil(2 * self.barrier.max())) + 1
@@ -72,7 +72,7 @@ class Outputs:
     def log_evidence(self: Any) -> "Evidence":
         """Log of the integral of prior x likelihood, with its standard error.
 
-        For `rx.bayesian` posteriors of all rows, with the prior on the hottest rung.
+        For `rx.bayesian` posteriors without mini-batches, with the prior on the hottest rung.
         """
         from replicax.results.evidence import evidence_of
 
@@ -81,9 +81,9 @@ class Outputs:
     def replica_rhat(self: Any) -> dict[str, float]:
         """R-hat over replicas, each followed through the ladder, of every component by name.
 
-        Near 1 where all replicas bring the same draws to the coldest rung, and above 1.05 where
-        each stays in its own mode, which R-hat over chains does not see. NaN where replicas came
-        down too rarely to tell. It needs starts that differ: replicas that all start in one mode
+        Near 1 if all replicas bring the same draws to the coldest rung, and above 1.05 if each
+        stays in its own mode, which R-hat over chains does not detect. NaN if replicas reached the
+        coldest rung too rarely. It needs different starts: replicas that all start in one mode
         agree.
         """
         from replicax.results.diagnostics import replica_rhat
@@ -91,7 +91,8 @@ class Outputs:
         return replica_rhat(self, self.components())
 
     def summary(self: Any) -> dict[str, Any]:
-        """Swap rates, round trips, R-hat and effective sizes: a dict for JSON, tables in print."""
+        """Swap rates, round trips, R-hat and effective sizes: a dict for JSON, which prints as
+        tables."""
         from replicax.results.summary import summarise
 
         return summarise(self)
@@ -99,8 +100,8 @@ class Outputs:
     def plot(self: Any, out: str | Path | None = None, var_names: Any = None) -> Any:
         """Figures of the run; written to the folder `out` if given, and returned by name.
 
-        `var_names` are the parameters whose draws are shown, such as ["mu", "theta[3]"]; without
-        them, the first few.
+        `var_names` are the parameters whose draws are shown, such as ["mu", "theta[3]"]; by default
+        the first few.
         """
         from replicax.results.figure_style import figure_folder
         from replicax.results.plots import plot_posterior
@@ -108,14 +109,13 @@ class Outputs:
         return plot_posterior(self, None if out is None else figure_folder(out), var_names)
 
     def report(self: Any, out: str | Path | None = None, truth: Any = None) -> Path:
-        """Write the run as one HTML page to look at, and return its path (needs the extra
-        `report`).
+        """Write the run as one HTML page and return its path (needs the extra `report`).
 
         Args:
             out: an HTML file, or a folder; by default `report.html` in the run folder.
-            truth: what is known about the target, to be drawn beside: exact draws in the tree of
-                the parameters, with a leading axis; a dict from names of components to draws or
-                numbers; or "modes25", which the demo knows by itself.
+            truth: what is known about the target, for comparison: exact draws in the tree of the
+                parameters, with a leading axis; a dict from names of components to draws or
+                numbers; or "modes25", the default for the demo.
         """
         from replicax.results.report.build import build_page, check_out, write_page
 
@@ -123,26 +123,26 @@ class Outputs:
         return write_page(self, out, build_page(self, truth))
 
     def predictive(self: Any, *args: Any, seed: int = 0, **kwargs: Any) -> dict[str, np.ndarray]:
-        """Draw what the model predicts given each draw, by site  (chain, draw, ...).
+        """Draw from the predictive distribution given each draw, by site  (chain, draw, ...).
 
-        For `rx.interop.from_numpyro`: `args` and `kwargs` are those of the model, by default its
-        own without the observed ones.
+        For `rx.interop.from_numpyro`: `args` and `kwargs` are those of the model, by default the
+        original ones without the observed values.
         """
         predict = getattr(self._target, "predict", None)
         if predict is None:
             raise ValueError(
                 "predictive needs a model that can draw its data: a run of "
-                "rx.interop.from_numpyro; after rx.load give it, rx.load(folder, target)."
+                "rx.interop.from_numpyro. To load such a run, write rx.load(folder, target)."
             )
         return predict(self.draws, seed, args, kwargs)
 
     def log_likelihood(self: Any) -> np.ndarray:
-        """Log likelihood of every row under every draw, of `rx.bayesian` posteriors whose target is
-        known: of a run just made, or `rx.load(folder, target)`  (chain, draw, row)."""
+        """Log likelihood of every row under every draw  (chain, draw, row), for `rx.bayesian`
+        posteriors, directly after the run or from `rx.load(folder, target)`."""
         if not hasattr(self._target, "pointwise"):
             raise ValueError(
-                "log_likelihood needs an rx.bayesian posterior, which has rows; after rx.load give "
-                "it, rx.load(folder, target)."
+                "log_likelihood needs an rx.bayesian posterior, which has rows. To load such a "
+                "run, write rx.load(folder, target)."
             )
         tree = pytrees.rebuild(self.metadata.params, self._leaves(0), self._like)
         return self._target.pointwise(tree)

@@ -1,6 +1,6 @@
 """Figures of a run and of the 25 modes, drawn from records alone.
 
-All are `matplotlib.figure.Figure` objects of their own: no pyplot, no global state.
+All are `matplotlib.figure.Figure` objects: no pyplot, no global state.
 """
 
 from pathlib import Path
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from replicax.results.posterior import Posterior
 
-_MAX_POINTS = 4000  # along one line
-_MAX_INTERVALS = 50  # over each of which a rate is averaged
-_MAX_MOVES = 400  # of one replica in a figure, which are still seen apart
-_MAX_GREY_MOVES = 2000  # of all replicas in grey
+_MAX_POINTS = 4000  # points along one line
+_MAX_INTERVALS = 50  # intervals over which rates are averaged
+_MAX_MOVES = 400  # moves of one replica that can be distinguished in a figure
+_MAX_GREY_MOVES = 2000  # moves of all grey replicas
 
 History = dict[str, np.ndarray]
 
@@ -30,8 +30,8 @@ def plot_posterior(
 ) -> dict[str, "Figure"]:
     """Return figures by name; write them as PNG into the folder `out`.
 
-    `ladder`, `rates`, `buffer`, `paths` (the index process), `trips` and `draws`, without those
-    that the run has no data for, such as `rates` of a run without exchange. `var_names`: the
+    They are `ladder`, `rates`, `buffer`, `paths` (the index process), `trips` and `draws`. Figures
+    without data are left out, such as `rates` for a run without exchange. `var_names`: the
     parameters in `draws`.
     """
     history, options = posterior.history, posterior.options
@@ -95,8 +95,8 @@ def draw_paths(
     """Draw the last steps of an index process (step, replica): one replica in colour, others grey.
 
     The coloured replica has the median number of round trips; dots mark their ends. By default
-    `num_steps` covers about six round trips of each replica, or less where its line would be solid;
-    of the others as many are drawn as can be told apart.
+    `num_steps` covers about six round trips of each replica, or fewer if its line would be solid;
+    as many other replicas are drawn as can be distinguished.
     """
     total, num_replicas = rung_of.shape
     ends = trip_ends(rung_of)
@@ -129,8 +129,8 @@ def draw_paths(
 
 
 def _distinguishable(paths: np.ndarray, chosen: int) -> list[int]:
-    """Return replicas beside the chosen one, evenly spaced, whose paths (point, replica) do not
-    fill the figure."""
+    """Return evenly spaced replicas other than the chosen one, as many as paths (point, replica)
+    fit into the figure."""
     moves = np.count_nonzero(np.diff(paths, axis=0), axis=0)
     others = [replica for replica in figure_style.spread(paths.shape[1]) if replica != chosen]
     if not others:
@@ -143,7 +143,7 @@ def _distinguishable(paths: np.ndarray, chosen: int) -> list[int]:
 
 
 def _plot_ladder(posterior: "Posterior", history: History) -> "Figure":
-    """Plot learning rates, or temperatures where those form the ladder: history and end."""
+    """Plot learning rates, or temperatures if those form the ladder: history and end."""
     adapts, count = posterior.options["adapts"], posterior.num_replicas
     name = name_of_ladder(posterior)
     end = posterior.temperatures if name == "temperature" else posterior.learning_rates
@@ -166,7 +166,7 @@ def _plot_ladder(posterior: "Posterior", history: History) -> "Figure":
 
 
 def name_of_ladder(posterior: "Posterior") -> str:
-    """Return what differs by rung, "learning_rate" or "temperature"."""
+    """Return the quantity that differs by rung, "learning_rate" or "temperature"."""
     rates, temperatures = posterior.learning_rates, posterior.temperatures
     same_rate = posterior.num_replicas > 1 and np.all(rates == rates[:, :1])
     tempered = same_rate and np.all(temperatures > 0) and np.any(temperatures != temperatures[0, 0])
@@ -175,7 +175,8 @@ def name_of_ladder(posterior: "Posterior") -> str:
 
 
 def _plot_rates(posterior: "Posterior", history: History) -> "Figure":
-    """Plot how often each pair says yes, over time and overall, and how often it swaps."""
+    """Plot how often the rule accepts for each pair, over time and overall, and how often it
+    swaps."""
     options, window = posterior.options, posterior.window
     figure, over_time, at_end = figure_style.two_panels()
     steps, rates = verdict_rates(history, options["counted_from"], options["swap_every"])
@@ -190,10 +191,10 @@ def _plot_rates(posterior: "Posterior", history: History) -> "Figure":
             axes.axhline(target, label=f"target {target:g}", **figure_style.DASHED)
     mean = f", mean of {posterior.num_chains} chains" if posterior.num_chains > 1 else ""
     per = attempt_of(posterior)
-    figure_style.label(over_time, "step", "rate", f"How often a pair says yes, {per}{mean}")
+    figure_style.label(over_time, "step", "rate", f"How often the rule accepts, {per}{mean}")
     over_time.set_xlim(0, posterior.num_steps)
     over_time.set_ylim(0, 1.03)
-    figure_style.scatter(at_end, posterior.verdict_rate, "o", f"says yes, {per}")
+    figure_style.scatter(at_end, posterior.verdict_rate, "o", f"rule accepts, {per}")
     turn = f"swaps, per window of {window} steps" if window > 1 else "swaps, per turn"
     figure_style.scatter(at_end, posterior.window_swap_rate, "d", turn, hollow=True)
     figure_style.label(at_end, "pair (0 = coldest)", "", f"After burn-in{_all_chains(posterior)}")
@@ -203,14 +204,14 @@ def _plot_rates(posterior: "Posterior", history: History) -> "Figure":
 
 
 def has_target(posterior: "Posterior") -> bool:
-    """Return whether the rates of pairs are brought to `target_swap_rate`: temperatures adapt to
+    """Return whether the rates of pairs are adapted to `target_swap_rate`; temperatures adapt to
     equal rejection instead."""
     options = posterior.options
     return options["rule"] == "deterministic" or options["adapts"] == "learning_rate"
 
 
 def attempt_of(posterior: "Posterior") -> str:
-    """Return what verdict rates are relative to, in words."""
+    """Return the unit of verdict rates in words: per step, or per attempt to swap."""
     return "per step" if posterior.options["swap_every"] == 1 else "per attempt"
 
 
@@ -220,7 +221,7 @@ def verdict_rates(
     """Return the last step of each interval, and verdict rates (chain, interval, pair), per attempt
     to swap.
 
-    Points of the history are merged into few intervals, so that rates are not mostly noise.
+    Points of the history are merged into a few intervals to reduce the noise of the rates.
     """
     steps = history["step"]
     merged = max(1, -(-len(steps) // _MAX_INTERVALS))
@@ -257,7 +258,7 @@ def _plot_buffer(posterior: "Posterior", history: History) -> "Figure":
 
 
 def _plot_trips(posterior: "Posterior", rung_of: np.ndarray) -> "Figure":
-    """Plot the cumulative round trips beside those of Lemma 1 at the measured swap rates."""
+    """Plot the cumulative round trips and the prediction of Lemma 1 at the measured swap rates."""
     from replicax.results.summary import expected_trips
 
     figure = figure_style.new_figure(7.5, 4)

@@ -17,7 +17,7 @@ from replicax.run.keeper import Result
 from replicax.run.storage.metadata import Metadata
 from replicax.run.storage.records import Records
 
-_MAX_COMPONENTS = 1000  # of the parameters, for R-hat and effective size
+_MAX_COMPONENTS = 1000  # components with R-hat and effective size
 
 
 class Posterior(Outputs):
@@ -44,7 +44,7 @@ class Posterior(Outputs):
 
     @property
     def metadata(self) -> Metadata:
-        """The metadata of the run, as its folder holds them."""
+        """The metadata of the run, as stored in its folder."""
         return self._records.metadata
 
     @property
@@ -78,7 +78,7 @@ class Posterior(Outputs):
 
     @property
     def num_windows(self) -> np.ndarray:
-        """In how many counted windows each pair was active  (chain, pair)."""
+        """Number of counted windows in which each pair was active  (chain, pair)."""
         return self._final("windows")
 
     def _final(self, name: str) -> np.ndarray:
@@ -104,7 +104,7 @@ class Posterior(Outputs):
         return np.moveaxis(self._records.read("draws", name)[:, :, rungs.index(rung)], 0, 1)
 
     def draws_at(self, rung: int) -> Any:
-        """Draws of another rung that was asked for with `draw_rungs`."""
+        """Draws of another rung that was kept with `draw_rungs`."""
         return self._values(self._leaves(rung), 2)
 
     def _leaves(self, rung: int) -> list[np.ndarray]:
@@ -115,7 +115,7 @@ class Posterior(Outputs):
         return getattr(self._target, "constrain", None) is not None
 
     def _values(self, leaves: list[np.ndarray], num_axes: int) -> Any:
-        """Return sampled numbers as the user's values, constrained where the target says how."""
+        """Return sampled numbers as the user's values, constrained if the target defines how."""
         tree = pytrees.rebuild(self.metadata.params, leaves, self._like)
         if not self._constrains:
             return tree
@@ -125,7 +125,7 @@ class Posterior(Outputs):
         return jax.tree.map(np.asarray, jax.jit(constrain)(tree))
 
     def energies_at(self, rung: int) -> np.ndarray:
-        """Energies of draws of another rung that was asked for with `draw_rungs`."""
+        """Energies of draws of another rung that was kept with `draw_rungs`."""
         return self._draws("energy", rung)
 
     @property
@@ -135,7 +135,7 @@ class Posterior(Outputs):
 
     @property
     def energies(self) -> np.ndarray:
-        """Energy of each drawn replica, as it was evaluated in its step  (chain, draw)."""
+        """Energy of each drawn replica, as evaluated in its step  (chain, draw)."""
         return self.energies_at(0)
 
     @property
@@ -145,7 +145,7 @@ class Posterior(Outputs):
 
     @property
     def draw_steps(self) -> np.ndarray:
-        """The step of each draw, where draws are a fixed number of steps apart  (draw,)."""
+        """The step of each draw, if draws are a fixed number of steps apart  (draw,)."""
         return np.arange(self.options["burn_in"], self.num_steps, self.options["thin"])
 
     @property
@@ -155,8 +155,8 @@ class Posterior(Outputs):
 
     @property
     def counted_steps(self) -> int:
-        """Steps that rates and round trips count: after burn-in, and after the first steps, which
-        measure the unit of energy without exchange where the buffer is found automatically."""
+        """Steps over which rates and round trips are counted: after burn-in, and, with an automatic
+        buffer, after the first steps, which measure the unit of energy without exchange."""
         return max(self.num_steps - self.metadata.resolved["counted_from"], 1)
 
     @property
@@ -166,17 +166,17 @@ class Posterior(Outputs):
 
     @property
     def verdict_rate(self) -> np.ndarray:
-        """How often the rule said yes, per counted attempt  (chain, pair)."""
+        """How often the rule accepted, per counted attempt  (chain, pair)."""
         return self._final("verdicts") / self.counted_attempts
 
     @property
     def window_swap_rate(self) -> np.ndarray:
-        """In how many of its counted windows a pair swapped  (chain, pair)."""
+        """The fraction of its counted windows in which a pair swapped  (chain, pair)."""
         return self._final("window_swaps") / np.maximum(self.num_windows, 1)
 
     @property
     def restart_rate(self) -> np.ndarray:
-        """In how many of all steps the replica on a rung broke and was restarted  (chain, rung)."""
+        """The fraction of all steps in which the replica on a rung was restarted  (chain, rung)."""
         return self._final("restarts") / max(self.num_steps, 1)
 
     @property
@@ -188,8 +188,8 @@ class Posterior(Outputs):
 
     @property
     def excess_temperature(self) -> np.ndarray | None:
-        """By which share the noise of gradients makes each rung too hot, in the direction of its
-        largest noise; None where the kernel does not measure it  (chain, rung)."""
+        """Relative excess temperature of each rung by gradient noise, in the direction of its
+        largest noise; None if the kernel does not measure it  (chain, rung)."""
         heating = self._final("heating")
         if self.metadata.resolved["adjusted"] or heating.shape[1] == 0:
             return None
@@ -197,8 +197,8 @@ class Posterior(Outputs):
 
     @property
     def rung_energies(self) -> np.ndarray:
-        """Energies of all rungs before the swap, at each draw, of `rx.bayesian` posteriors  (chain,
-        draw, rung)."""
+        """Energies of all rungs before the swap, at each draw, for `rx.bayesian` posteriors
+        (chain, draw, rung)."""
         return np.moveaxis(self._records.read("draws", "rung_energy"), 0, 1)
 
     @property
@@ -218,7 +218,7 @@ class Posterior(Outputs):
 
     @property
     def window_correction(self) -> np.ndarray:
-        """lambda_W at the end, as given or as tuned; 0 for rules that have none  (chain,)."""
+        """lambda_W at the end, given or tuned; 0 for rules without one  (chain,)."""
         return self._final("window_correction")
 
     @property
@@ -242,7 +242,7 @@ class Posterior(Outputs):
     def components(self, names: Any = None) -> dict[str, np.ndarray]:
         """The first scalar components of the parameters by name, each (chain, draw).
 
-        `names`: only of these arrays of the parameters.
+        `names`: restrict to these arrays of the parameters.
         """
         components: dict[str, np.ndarray] = {}
         if self.num_draws == 0 or not self.options["keep_draws"]:
@@ -256,7 +256,7 @@ class Posterior(Outputs):
         return components
 
     def _named_draws(self, names: Any = None) -> Iterator[tuple[str, np.ndarray]]:
-        """Give the arrays of draws by name, one in memory at a time where they are as sampled.
+        """Yield the arrays of draws by name, one in memory at a time if they need no conversion.
 
         `names`: only these.
         """
@@ -276,8 +276,8 @@ class Posterior(Outputs):
 
     @cached_property
     def _gradient_problem(self) -> str | None:
-        """A problem that only the target shows, of a run just made or where `rx.load` is given it;
-        evaluated once."""
+        """A problem that is found by evaluating the target, if the posterior has it; evaluated
+        once."""
         if self.metadata.resolved["adjusted"]:  # energies accepted the moves, or rejected them
             return None
         from replicax.results.gradient_problems import gradient_problem

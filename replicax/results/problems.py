@@ -8,16 +8,16 @@ from replicax.results import diagnostics
 from replicax.results.energy_problems import find_energy_problems
 from replicax.results.mixing import exchanges, find_mixing_problems
 
-_RARE_SWAPS = 0.01  # of windows
+_RARE_SWAPS = 0.01  # fraction of windows
 _FEW_WINDOWS = 10  # too few to judge a pair by
-_FIXED = 0.01  # a ladder that moves by less stands still
-_SAME = 0.05  # of the distance that neighbours on an even ladder would have
-_COLLAPSED = 1 / 3  # of the pairs
+_FIXED = 0.01  # a smaller relative movement counts as none
+_SAME = 0.05  # fraction of the distance of neighbours on an even ladder
+_COLLAPSED = 1 / 3  # fraction of the pairs
 _UNKNOWN_BATCHES = ("a function of the step", "an iterable")
 
 
 def find_problems(posterior: Any) -> list[str]:
-    """Return the problems of a run, one sentence each: those first that may be causes."""
+    """Return the problems of a run, one sentence each, possible causes first."""
     checks = (
         _unknown_law,
         _negative_buffer,
@@ -46,7 +46,7 @@ def _unknown_law(posterior: Any) -> str | None:
         return (
             "It is not known that the deterministic rule samples the posterior, and its draws can "
             'be too narrow. To sample it, write temperature=(1, hot) with rule="metropolis", or '
-            'with "bias_corrected" where energies are noisy.'
+            'with "bias_corrected" for noisy energies.'
         )
     return (
         "With mini-batches it is not known that the deterministic rule samples the posterior: for "
@@ -56,7 +56,8 @@ def _unknown_law(posterior: Any) -> str | None:
 
 
 def _has_mini_batches(batches: str) -> bool:
-    """Return whether the batches that `Batches.describe` describes hold less than all the data."""
+    """Return whether the batches that `Batches.describe` describes contain less than all the
+    data."""
     if batches in _UNKNOWN_BATCHES:
         return True
     numbers = [int(word) for word in batches.replace(",", "").split() if word.isdigit()]
@@ -64,7 +65,7 @@ def _has_mini_batches(batches: str) -> bool:
 
 
 def _collapsed_ladder(posterior: Any) -> str | None:
-    """Neighbours that are the same rung, on a ladder whose ends differ."""
+    """Report neighbouring rungs that are equal, on a ladder whose ends differ."""
     distance = _distances(posterior.learning_rates) + _distances(posterior.temperatures)
     num_pairs = distance.shape[1]
     if not exchanges(posterior) or not np.any(distance > 0):
@@ -75,20 +76,20 @@ def _collapsed_ladder(posterior: Any) -> str | None:
         return None
     return (
         f"The ladder has collapsed: rungs {_runs(same[chain])} of chain {chain} have nearly the "
-        "same learning rate and temperature. Write adapt=False to keep the ladder that you give, "
-        "or other ends or a smaller target_swap_rate, with which all pairs can reach the same rate."
+        "same learning rate and temperature. Write adapt=False to keep your ladder, or choose "
+        "other ends or a smaller target_swap_rate, so that all pairs can reach the same rate."
     )
 
 
 def _runs(same: np.ndarray) -> str:
-    """Return the rungs that are the same as their neighbours, (pair,), in words."""
+    """Return in words the rungs that equal their neighbours, given as (pair,)."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(int)))
     return ", ".join(f"{first} to {last}" for first, last in edges.reshape(-1, 2))
 
 
 def _distances(values: np.ndarray) -> np.ndarray:
-    """Return the distances of neighbours, (chain, pair), by logarithms; from 0 (no noise) or
-    infinity (the prior alone) to any other value it is 1."""
+    """Return the logarithmic distances of neighbours (chain, pair); the distance of 0 (no noise) or
+    infinity (the prior alone) to any other value is 1."""
     lower, upper = np.asarray(values, float)[:, :-1], np.asarray(values, float)[:, 1:]
     usable = (lower > 0) & (upper > 0) & np.isfinite(lower) & np.isfinite(upper)
     ratio = np.where(usable, upper, 1.0) / np.where(usable, lower, 1.0)
@@ -110,9 +111,9 @@ def _window_bias(posterior: Any) -> str | None:
     if not exact or options["window"] == 1 or options["swaps"] == "no_gate":
         return None
     return (
-        f'The rule "{options["rule"]}" is exact for window=1 only: at most one swap in a window '
-        f"of {options['window']} steps favours what hot rungs send. Write window=1, or correct "
-        "for it with rule=rx.swap.window_corrected(...)."
+        f'The rule "{options["rule"]}" is exact for window=1 only: at most one swap in a window of '
+        f"{options['window']} steps favours states from hot rungs. Write window=1, or correct for "
+        "it with rule=rx.swap.window_corrected(...)."
     )
 
 
@@ -121,8 +122,8 @@ def _noisy_metropolis(posterior: Any) -> str | None:
     if posterior.options["rule"] != "metropolis" or batches not in _UNKNOWN_BATCHES:
         return None
     return (
-        f'The rule "metropolis" takes energies as exact, and the batches are {batches}: unless '
-        "each holds all the data, the draws are too wide. Pass arrays with batch_size and "
+        f'The rule "metropolis" assumes exact energies, and the batches are {batches}: unless each '
+        "contains all the data, the draws are too wide. Pass arrays with batch_size and "
         'rule="bias_corrected".'
     )
 

@@ -84,13 +84,13 @@ def machine_use(posterior: Any) -> dict[str, Any]:
 
 
 def render_machine_use(summary: dict[str, Any]) -> str:
-    """Return what `machine_use` gives in words."""
+    """Return the result of `machine_use` in words."""
     time, memory = format_seconds(summary["seconds"]), format_bytes(summary["peak_bytes"])
     return f"{time} on {summary['machine']}, {memory}"
 
 
 def _mean_energies(posterior: Any) -> list[list[float]]:
-    """Return the mean energies after burn-in by chain and rung, as far as histories tell."""
+    """Return the mean energies after burn-in by chain and rung, from the history."""
     energies = kept_energies(posterior)
     return energies.mean(axis=1).tolist() if energies.shape[1] else []
 
@@ -103,13 +103,13 @@ def _by_rung(posterior: Any, name: str) -> list[list[float]] | None:
 def expected_trips(posterior: Any) -> list[float] | None:
     """Return round trips per 1,000 steps by Lemma 1 at the measured swap rates per window.
 
-    None where the lemma does not apply: other schedules, no gate, no alternation of parities.
+    None if the lemma does not apply: other schedules, no gate, no alternation of parities.
     """
     options = posterior.options
     gated = options["swaps"] != "no_gate" and options["alternate"]
     if options["schedule"] != "windowed_deo" or not gated:
         return None
-    steps = posterior.window * options["swap_every"]  # of a window
+    steps = posterior.window * options["swap_every"]  # steps per window
     trips = []
     for rate in posterior.window_swap_rate:
         if np.all(rate > 0):
@@ -149,7 +149,7 @@ def _run_table(summary: dict[str, Any]) -> Any:
     if expected:
         table.add_row("  Lemma 1 at the measured swap rates", _join(expected))
     if summary["replicas_advised"] is not None:
-        table.add_row("replicas that would do, by the barrier", str(summary["replicas_advised"]))
+        table.add_row("replicas recommended by the barrier", str(summary["replicas_advised"]))
     table.add_row("buffer", _join(summary["buffer"]))
     table.add_row("ladder moved while draws were kept", _movement(summary["ladder_moved"]))
     table.add_row("R-hat over replicas, largest", _over_replicas(summary))
@@ -159,7 +159,7 @@ def _run_table(summary: dict[str, Any]) -> Any:
 
 
 def _movement(moved: float) -> str:
-    """Return a movement of the ladder in words: a share, or a factor where it is large."""
+    """Return a movement of the ladder in words: a percentage, or a factor if it is large."""
     return f"{moved:.1%}" if moved < 1 else f"by a factor of {1 + moved:.1f}"
 
 
@@ -168,8 +168,12 @@ def _over_replicas(summary: dict[str, Any]) -> str:
     known = [rhat for rhat in rhats if not np.isnan(rhat)]
     if not known:
         exchanges = summary["num_replicas"] > 1 and summary["schedule"] != "none"
-        return "replicas came down too rarely to tell" if rhats and exchanges else "-"
-    blind = "; all started at one point: modes that none has seen do not show"
+        return (
+            ("not known: replicas reached the coldest rung too rarely")
+            if rhats and exchanges
+            else "-"
+        )
+    blind = "; all started at one point, so unseen modes are not detected"
     return f"{max(known):.3f}{blind if summary['one_start'] else ''}"
 
 
@@ -182,7 +186,7 @@ def _ladder_table(summary: dict[str, Any]) -> Any:
         "excess temperature": summary["excess_temperature"],
     }
     more = {name: values[0] for name, values in more.items() if values}
-    heads = ("rung", "learning rate", "temperature", "says yes", "swaps in a window", *more)
+    heads = ("rung", "learning rate", "temperature", "rule accepts", "swaps in a window", *more)
     title = "The ladder (first chain; rates of the pair with the next rung)"
     table = Table(*heads, title=title, title_justify="left")
     for rung, rate in enumerate(summary["learning_rates"][0]):

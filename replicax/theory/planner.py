@@ -1,4 +1,4 @@
-"""Predictions for a ladder before it runs, as `replicax plan` prints them."""
+"""Predictions for a ladder before it runs, printed by `replicax plan`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Replica exchange for training loops in PyTorch: one optimizer per replica, one call per step."""
+"""Replica exchange for PyTorch training loops: one optimizer per replica, one call per step."""
 
 from replicax.torch.average import Averaged, average
 from replicax.torch.exchange import Exchange

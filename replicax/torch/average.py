@@ -1,4 +1,4 @@
-"""The average of networks in PyTorch on labelled data, with the metrics of `rx.predict`."""
+"""The average of PyTorch networks on labelled data, with the metrics of `rx.predict`."""
 
 import copy
 from collections.abc import Iterable
@@ -37,15 +37,15 @@ def average(
 ) -> Averaged:
     """Return the average of networks over a loader of (inputs, labels).
 
-    Networks predict logits (image, class), in `eval` mode and without gradients; one network's are
-    in memory at a time.
+    Networks predict logits (image, class), in `eval` mode and without gradients; only one network's
+    logits are in memory at a time.
 
     Args:
-        models_or_checkpoints: modules; or state dicts, or paths of files that hold them.
-        loader: gives the same (inputs, labels) each time it is gone through: do not shuffle.
-        model: a module that checkpoints are loaded into (a copy of it).
-        weights: of the networks, equal unless given.
-        device: of the inputs; that of each network's parameters unless given.
+        models_or_checkpoints: modules, state dicts, or paths of files with state dicts.
+        loader: yields the same (inputs, labels) in every iteration: do not shuffle.
+        model: a module; checkpoints are loaded into a copy of it.
+        weights: weights of the networks, equal by default.
+        device: device of the inputs, by default that of each network's parameters.
     """
     torch = import_extra("torch", "torch", "rx.torch.average")
     networks = list(models_or_checkpoints)
@@ -55,16 +55,16 @@ def average(
             f"There are {len(networks)} networks and {len(shares)} weights: give at least one "
             "network, and one weight for each."
         )
-    total, labels, seen = None, np.zeros(0), None
+    total, labels, checksums = None, np.zeros(0), None
     for number, network in enumerate(networks):
         module = _as_module(torch, network, model, number)
         logits, its_labels, its_inputs = _predict(torch, module, loader, device, number)
         if total is None:
-            total, labels, seen = Average.empty(*logits.shape), its_labels, its_inputs
-        elif its_inputs != seen or not np.array_equal(its_labels, labels):
+            total, labels, checksums = Average.empty(*logits.shape), its_labels, its_inputs
+        elif its_inputs != checksums or not np.array_equal(its_labels, labels):
             raise ValueError(
-                "The loader gave other inputs or labels to the second network than to the first: "
-                "write shuffle=False, and no random augmentation."
+                "The loader yielded other inputs or labels for the second network than for the "
+                "first: write shuffle=False, and no random augmentation."
             )
         total = predict.add(total, logits, shares[number])
     assert total is not None
@@ -77,8 +77,8 @@ def _as_module(torch: Any, network: Any, model: Any, number: int) -> Any:
         return network
     if not isinstance(model, torch.nn.Module):
         raise ValueError(
-            f"models_or_checkpoints[{number}] is {show(network)}, no module; for state dicts and "
-            "their files give a module to load them into: average(..., model=...)."
+            f"models_or_checkpoints[{number}] is {show(network)}, not a module; to load state "
+            "dicts or their files, give a module: average(..., model=...)."
         )
     if not isinstance(network, dict):
         network = torch.load(network, map_location="cpu", weights_only=True)
@@ -96,16 +96,16 @@ def _as_module(torch: Any, network: Any, model: Any, number: int) -> Any:
 def _predict(
     torch: Any, module: Any, loader: Any, device: Any, number: int
 ) -> tuple[np.ndarray, np.ndarray, list[float]]:
-    """Return logits and labels of the whole loader, and a number of each batch of inputs."""
+    """Return logits and labels of the whole loader, and a checksum of each batch of inputs."""
     place = device or next((param.device for param in module.parameters()), "cpu")
     module = module if device is None else module.to(device)
-    was_training, logits, labels, seen = module.training, [], [], []
+    was_training, logits, labels, checksums = module.training, [], [], []
     module.eval()
     try:
         with torch.inference_mode():
             for batch in loader:
                 if not isinstance(batch, tuple | list) or len(batch) != 2:
-                    raise ValueError("The loader must give pairs (inputs, labels).")
+                    raise ValueError("The loader must yield pairs (inputs, labels).")
                 inputs = batch[0].to(place)
                 predicted = module(inputs)
                 if predicted.ndim != 2 or len(predicted) != len(batch[1]):
@@ -115,9 +115,9 @@ def _predict(
                     )
                 logits.append(predicted.float().cpu().numpy())
                 labels.append(np.asarray(batch[1].cpu() if hasattr(batch[1], "cpu") else batch[1]))
-                seen.append(float(inputs.double().sum()))
+                checksums.append(float(inputs.double().sum()))
     finally:
         module.train(was_training)
     if not logits:
         raise ValueError("The loader is empty: give at least one batch of (inputs, labels).")
-    return np.concatenate(logits), np.concatenate(labels), seen
+    return np.concatenate(logits), np.concatenate(labels), checksums

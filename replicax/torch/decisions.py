@@ -1,8 +1,9 @@
-"""The decisions of the JAX engine on P energies that come from elsewhere, compiled once for a CPU.
+"""The decisions of the JAX engine on P given energies, compiled once for a CPU.
 
-Between two steps the state is one array, the bits of its numbers: a call with twenty small arrays
-takes more than twice the time. What every step reads is unpacked from its memory: each function of
-NumPy that is called between two decisions makes the next one slower by more than its own time.
+Between two steps the state is one array with the bits of its numbers: a call with twenty small
+arrays takes more than twice the time. The values that every step needs are read directly from its
+memory: each NumPy function that is called between two decisions slows the next one by more than its
+own time.
 """
 
 import os
@@ -27,21 +28,21 @@ from replicax.run.initial import seed_keys
 
 
 def prepare_jax() -> None:
-    """Set JAX up as a guest of PyTorch, if it has not begun to work: it takes no memory of a GPU in
-    advance, and decides in the thread that asks, which is quicker for few numbers."""
+    """Configure JAX for use beside PyTorch, if it is not initialised yet: it reserves no GPU
+    memory, and runs in the calling thread, which is faster for few numbers."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
 class Carry(NamedTuple):
-    """The state of the algorithm, of replicas without parameters, and the counts of the run."""
+    """The state of the algorithm, for replicas without parameters, and the counts of the run."""
 
     state: State
     counters: Counters
 
 
 class Place(NamedTuple):
-    """Where an array is in the packed state, an array of int32."""
+    """The position of an array in the packed state, which is an array of int32."""
 
     part: slice
     shape: tuple[int, ...]
@@ -56,7 +57,7 @@ class Place(NamedTuple):
 
 
 class Decisions:
-    """Exchange and adaptation, a step at a time; the state is read by the names of its arrays."""
+    """Exchange and adaptation, one step at a time; arrays of the state are read by name."""
 
     def __init__(self, settings: Settings, ladder: Ladder, buffer: float, seed: int) -> None:
         self._cpu = _find_cpu()  # on which all that follows is computed
@@ -93,7 +94,8 @@ class Decisions:
         return {name: self.read(name) for name in self._places}
 
     def load(self, arrays: dict[str, np.ndarray]) -> None:
-        """Set the whole state, as of `arrays`; raise, and change nothing, where it does not fit."""
+        """Set the whole state, as `arrays` returned it; raise, without any change, if it does not
+        fit."""
         leaves = []
         for name, place in self._places.items():
             if name not in arrays or np.shape(arrays[name]) != place.shape:
@@ -121,7 +123,7 @@ def _find_cpu() -> Any:
         return jax.local_devices(backend="cpu")[0]
     except RuntimeError as error:
         raise RuntimeError(
-            f"The exchange decides on the CPU, which JAX was told not to use ({error}): write "
+            f"The exchange runs on the CPU, which JAX is configured not to use ({error}): write "
             "JAX_PLATFORMS=cuda,cpu, or leave JAX_PLATFORMS out."
         ) from None
 
@@ -164,7 +166,7 @@ def _places(carry: Carry) -> tuple[dict[str, Place], Any]:
 
 
 def _pack(leaves: list[Any]) -> Array:
-    """Return the bits of all floats, and whole numbers and truth values as they are."""
+    """Return the state as one array: the bits of floats, and integers and booleans unchanged."""
     words = [
         jax.lax.bitcast_convert_type(leaf, jnp.int32)
         if jnp.issubdtype(leaf.dtype, jnp.floating)

@@ -1,7 +1,7 @@
-"""`Exchange`: replica exchange in a training loop of PyTorch.
+"""`Exchange`: replica exchange in a PyTorch training loop.
 
-Swaps, ladder and buffer are those of the JAX engine (`decisions.py`); models and optimizers stay
-where they are, and learning rates move between the optimizers.
+The JAX engine decides swaps and adapts ladder and buffer (`decisions.py`); models and optimizers
+stay in place, and learning rates move between the optimizers.
 """
 
 import json
@@ -34,30 +34,31 @@ from replicax.torch.settings import build_options, build_settings
 
 
 class Exchange:
-    """Replica exchange between models that a loop in PyTorch trains, each with its own optimizer.
+    """Replica exchange between PyTorch models that are trained in one loop, each with its own
+    optimizer.
 
     Call `step(losses)` after the optimizers have stepped. Two models that swap exchange rungs:
     learning rates are set in place in the `param_groups`, and nothing else changes.
 
     Args:
-        optimizers: one for each model; under `torchrun` those of this rank.
-        learning_rate: (cold, hot), geometric and adapted; or one for each rung.
-        target_swap_rate: how often the rule should say yes, in a step.
-        window: steps of a window; the optimal one of Theorem 1 unless given.
-        schedule: "deo_star", "deo", "seo", "exactly_one", "no_gate", "none", or one made with
+        optimizers: one per model; under `torchrun` those of this rank.
+        learning_rate: (cold, hot), a geometric ladder that adapts; or one value per rung.
+        target_swap_rate: how often the rule should accept, per step.
+        window: steps per window, by default that of Theorem 1.
+        schedule: "deo_star", "deo", "seo", "exactly_one", "no_gate", "none", or one of
             `rx.schedule`.
-        gain, buffer_gain: step sizes of the self-tuning of ladder and buffer.
-        buffer: where the buffer starts, in the unit of the losses, or "auto".
+        gain, buffer_gain: step sizes with which ladder and buffer adapt.
+        buffer: the initial buffer, in the unit of the losses, or "auto".
         adapt: False, or the number of steps after which ladder and buffer freeze.
-        temperature: of Langevin noise on the coldest rung, in the unit of the losses: 1 / rows for
-            the posterior of a mean loss; or one for each rung. For `torch.optim.SGD`.
-        on_swap: "keep": what an optimizer remembers travels with its model; "reset": a swap sets it
-            to zero.
-        on_nonfinite: "stop": a loss that is not finite is an error; "ignore": it never swaps.
-        seed: of Langevin noise and of schedules that draw.
-        history_every: steps between two points of the history.
-        process_group: of `torch.distributed`, whose ranks share the replicas; all ranks unless
-            given. False: this process has all replicas.
+        temperature: temperature of Langevin noise on the coldest rung, in the unit of the losses: 1
+            / rows for the posterior of a mean loss; or one per rung. Needs `torch.optim.SGD`.
+        on_swap: "keep": the state of an optimizer stays with its model; "reset": a swap sets it to
+            zero.
+        on_nonfinite: "stop": a non-finite loss is an error; "ignore": its model does not swap.
+        seed: seed of Langevin noise and of random schedules.
+        history_every: steps between points of the history.
+        process_group: the `torch.distributed` group whose ranks share the replicas, by default all
+            ranks. False: this process has all replicas.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Exchange:
             told = json.dumps(to_plain(build_options(2, **choices)))
             if np.any(np.asarray(temperature, float) > 0):
                 check_langevin(torch, self._optimizers)
-        except ValueError as problem:  # which the other ranks must hear of
+        except ValueError as problem:  # the other ranks must know about it
             error = problem
         factors = self._ranks.agree(len(self._optimizers), told, scheduled, error)
         options = build_options(int(self._ranks.counts.sum()), **choices)
@@ -127,8 +128,8 @@ class Exchange:
     def step(self, losses: Any) -> None:
         """Decide which models swap rungs, given the losses of this step, and set learning rates.
 
-        `losses` are numbers or scalar tensors, one for each optimizer of this process; or a tensor
-        of as many. Where something is wrong, nothing changes.
+        `losses` are numbers or scalar tensors, one per optimizer of this process; or one tensor of
+        them. On an error, nothing changes.
         """
         here, factor, error = None, 1.0, None
         try:
@@ -136,14 +137,14 @@ class Exchange:
             if not self._ignores:
                 check_finite(here)
             factor = self._rates.changed()
-        except ValueError as problem:  # which the other ranks must hear of
+        except ValueError as problem:  # the other ranks must know about it
             error = problem
-        told = self._ranks.gather(here, self.num_steps, factor, error)
-        if any(factor != 1.0 for factor in told.factors):
-            factor = check_factors(told.factors)
+        gathered = self._ranks.gather(here, self.num_steps, factor, error)
+        if any(factor != 1.0 for factor in gathered.factors):
+            factor = check_factors(gathered.factors)
         factor = self._rates.factor * factor
         before = self._rung_of
-        self._decisions.advance(told.losses)
+        self._decisions.advance(gathered.losses)
         self._rates.factor = factor
         self.num_steps += 1
         self._set_rates()
@@ -156,7 +157,8 @@ class Exchange:
                     reset_memory(self._torch, optimizer)
 
     def _set_rates(self) -> None:
-        """Read the rungs and the ladder, and set the learning rates of the optimizers here."""
+        """Read the rungs and the ladder, and set the learning rates of the optimizers of this
+        process."""
         self._rung_of, ladder = self._decisions.rung_of(), self._decisions.learning_rates()
         here = self._rung_of[self._ranks.first : self._ranks.first + len(self._optimizers)]
         self._rates.write([ladder[rung] for rung in here])
@@ -180,7 +182,7 @@ class Exchange:
 
     @property
     def num_replicas(self) -> int:
-        """Models of all ranks."""
+        """Number of models on all ranks."""
         return int(self._ranks.counts.sum())
 
     @property
@@ -190,12 +192,13 @@ class Exchange:
 
     @property
     def cold(self) -> int:
-        """The number of the model now on the cold rung; under `torchrun` counted over all ranks."""
+        """The index of the model on the cold rung; under `torchrun` counted over all ranks."""
         return self._rung_of.index(0)
 
     @property
     def cold_here(self) -> int | None:
-        """The place of that model among the optimizers of this rank; None where it is elsewhere."""
+        """The index of that model among the optimizers of this rank, None if it is on another
+        rank."""
         place = self.cold - self._ranks.first
         return place if 0 <= place < len(self._optimizers) else None
 
@@ -211,13 +214,13 @@ class Exchange:
 
     @property
     def window(self) -> int:
-        """Steps in which a pair swaps at most once."""
+        """Steps per window, in which a pair swaps at most once."""
         return int(self._settings.schedule.window)
 
     @property
     def factor(self) -> float:
-        """A number that multiplies all learning rates: that of LR schedulers, or one that you set,
-        which counts from the next step on."""
+        """A factor of all learning rates: that of LR schedulers, or one that you set, which applies
+        from the next step on."""
         return self._rates.factor
 
     @factor.setter
@@ -233,7 +236,7 @@ class Exchange:
 
     @property
     def history(self) -> dict[str, np.ndarray]:
-        """Histories by name, each (point, ...), every `history_every` steps, as of `rx.Posterior`:
+        """Histories by name, each (point, ...), every `history_every` steps, as in `rx.Posterior`:
         learning rates and losses by rung, the buffer, and counts so far by pair."""
         return {name: rows.values.copy() for name, rows in self._points.items()}
 
@@ -261,15 +264,15 @@ class Exchange:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that the exchange needs to go on exactly; the same on all ranks."""
+        """Return everything that the exchange needs to resume exactly; the same on all ranks."""
         history = {name: rows.values for name, rows in self._points.items()}
         saved = Saved(self._decisions.arrays(), self._paths.values, history, self.factor)
         return saved.to_dict(self._torch, self._plain)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a `state_dict` of an exchange with the same arguments, and set learning rates.
+        """Load a `state_dict` of an exchange with the same arguments, and set learning rates.
 
-        Load the optimizers, too: what they remember is theirs.
+        Load the optimizers too: their state is not included.
         """
         saved = saved_states.read(state, self._plain, self._paths, self._points)
         self._decisions.load(saved.arrays)

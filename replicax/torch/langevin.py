@@ -1,4 +1,4 @@
-"""Langevin noise for optimizers of PyTorch, in the gradient as in `rx.kernels.momentum`."""
+"""Langevin noise for PyTorch optimizers, added to the gradient as in `rx.kernels.momentum`."""
 
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -9,18 +9,18 @@ _HOOKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by optimizer
 
 
 def silence(optimizers: list[Any]) -> None:
-    """Take the noise of an earlier exchange from optimizers that are given to another."""
+    """Remove the noise of an earlier exchange from optimizers that are passed to another."""
     for optimizer in optimizers:
         if optimizer in _HOOKS:
             _HOOKS.pop(optimizer).remove()
 
 
 class Langevin:
-    """Noise in the gradients of models on rungs with a temperature, added as optimizers step.
+    """Noise in the gradients of models on rungs with a temperature, added when optimizers step.
 
         g <- g + sqrt(2 (1 - momentum) tau / eta) xi
 
-    The noise of a step is a function of (seed, step, replica) alone, so that a run resumes exactly.
+    The noise of a step depends only on (seed, step, replica), so that a run resumes exactly.
     """
 
     def __init__(self, torch: Any, exchange: Any, seed: int) -> None:
@@ -36,7 +36,7 @@ class Langevin:
             )
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any, replica: int) -> Any:
-        """Add noise to the gradients, or have it added after those of a closure."""
+        """Add noise to the gradients, or, with a closure, after the closure has computed them."""
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         if closure is None:
             return self._add(optimizer, replica)
@@ -59,7 +59,7 @@ class Langevin:
         words = np.random.SeedSequence([self._seed % 2**64, step, replica, times])
         number = int(words.generate_state(1, np.uint64)[0])
         generators: dict[Any, Any] = {}
-        scale = getattr(optimizer, "grad_scale", None)  # of AMP: gradients that are scaled yet
+        scale = getattr(optimizer, "grad_scale", None)  # of AMP: gradients are still scaled
         for group in optimizer.param_groups:
             std = np.sqrt(2 * (1 - group["momentum"]) * temperature / float(group["lr"]))
             for param in group["params"]:

@@ -1,4 +1,4 @@
-"""Replica exchange as a callback of Lightning."""
+"""Replica exchange as a Lightning callback."""
 
 from typing import Any
 
@@ -9,10 +9,11 @@ from replicax.torch.exchange import Exchange
 def lightning_callback(learning_rate: Any, *, losses: str = "losses", **options: Any) -> Any:
     """Return a callback that exchanges the rungs of the models of a `LightningModule`.
 
-    The module trains by hand (`automatic_optimization = False`): `configure_optimizers` returns one
-    optimizer for each model, and `training_step` steps them and returns a dict with the losses of
-    the step, one for each, under the name `losses`. `callback.exchange` is the `Exchange`, which is
-    saved and restored with Lightning's checkpoints. Options are those of `Exchange`.
+    The module uses manual optimization (`automatic_optimization = False`): `configure_optimizers`
+    returns one optimizer for each model, and `training_step` steps them and returns a dict with
+    the losses of the step, one for each, under the name `losses`. `callback.exchange` is the
+    `Exchange`, which is saved and restored with Lightning's checkpoints. Options are those of
+    `Exchange`.
     """
     lightning = import_extra("lightning.pytorch", "lightning", "rx.torch.lightning_callback")
 
@@ -25,7 +26,7 @@ def lightning_callback(learning_rate: Any, *, losses: str = "losses", **options:
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
             if pl_module.automatic_optimization:
                 raise ValueError(
-                    "Several optimizers need training by hand: write automatic_optimization = "
+                    "Several optimizers need manual optimization: write automatic_optimization = "
                     "False in the LightningModule, and step the optimizers in training_step."
                 )
             self.exchange = Exchange(trainer.optimizers, learning_rate, **options)

@@ -1,4 +1,4 @@
-"""The losses of a step on the host, in one copy from the device."""
+"""The losses of a step as numbers on the host, in one copy from the device."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from replicax.errors import is_number, show
 
-_LARGEST = float(np.finfo(np.float32).max)  # of losses that count as finite
+_LARGEST = float(np.finfo(np.float32).max)  # largest loss that counts as finite
 
 
 def to_host(torch: Any, losses: Any, count: int) -> list[float]:
@@ -29,15 +29,15 @@ def to_host(torch: Any, losses: Any, count: int) -> list[float]:
 
 
 def check_finite(losses: list[float]) -> None:
-    """Raise where a loss is not finite."""
+    """Raise if a loss is not finite."""
     if sum(map(abs, losses)) < _LARGEST:
         return
     for number, loss in enumerate(losses):
         if not abs(loss) < _LARGEST:
             raise ValueError(
                 f"losses[{number}] is {loss}: that model has diverged, or its batch is broken. "
-                "Lower the hot learning rate, or load an earlier checkpoint; "
-                'on_nonfinite="ignore" goes on, and a loss that is not finite never swaps.'
+                "Lower the hot learning rate, or load an earlier checkpoint; with "
+                'on_nonfinite="ignore" training continues, and such a model does not swap.'
             )
 
 
@@ -46,7 +46,7 @@ def _are_floats(values: list[Any]) -> bool:
 
 
 def _of_each(torch: Any, losses: list[Any]) -> list[float]:
-    """Return one number for each loss, in one copy for all that are on a device."""
+    """Return one number for each loss, with one copy for all that are on a device."""
     try:
         if all([loss.is_cpu for loss in losses]):  # no program of PyTorch needs to run
             values = [loss.item() for loss in losses]

@@ -1,4 +1,4 @@
-"""The optimizers of replicas: checked, their learning rates read and set in place."""
+"""The optimizers of replicas: checks, and learning rates read and set in place."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ _SAME = 1e-6  # relative difference of factors that rounding explains
 
 
 def check_optimizers(torch: Any, optimizers: Any) -> list[Any]:
-    """Return the optimizers as a list; raise unless each can be the optimizer of one replica."""
+    """Return the optimizers as a list; raise unless each can belong to one replica."""
     if not isinstance(optimizers, Sequence) or not len(optimizers):
         raise ValueError(f"optimizers is {show(optimizers)}; give a list, one for each replica.")
     owner: dict[Any, int] = {}
@@ -21,8 +21,8 @@ def check_optimizers(torch: Any, optimizers: Any) -> list[Any]:
             raise ValueError(f"{name} is {show(optimizer)}; give an optimizer of torch.optim.")
         if isinstance(optimizer, torch.optim.LBFGS | torch.optim.Rprop):
             raise ValueError(
-                f"{name} is {type(optimizer).__name__}, which chooses the length of its steps "
-                "itself, so that a rung has no learning rate to give it: use SGD or Adam."
+                f"{name} is {type(optimizer).__name__}, which chooses its own step lengths, so a "
+                "rung cannot set its learning rate: use SGD or Adam."
             )
         common_rate(optimizer, name)
         for rate in (group["lr"] for group in optimizer.param_groups):
@@ -33,20 +33,20 @@ def check_optimizers(torch: Any, optimizers: Any) -> list[Any]:
             first = owner.setdefault(("lr", rate.data_ptr()), number)
             if first != number:
                 raise ValueError(
-                    f"{name} and optimizers[{first}] have one tensor as lr, which can hold the "
-                    "rate of one rung alone: give each its own torch.tensor(...)."
+                    f"{name} and optimizers[{first}] share one tensor as lr, which can only hold "
+                    "the rate of one rung: give each its own torch.tensor(...)."
                 )
         for param in params_of(optimizer):
             if owner.setdefault(id(param), number) != number:
                 raise ValueError(
-                    f"{name} and optimizers[{owner[id(param)]}] have a parameter in common; "
-                    "replicas are models of their own, each with its own optimizer."
+                    f"{name} and optimizers[{owner[id(param)]}] share a parameter; replicas must "
+                    "be separate models, each with its own optimizer."
                 )
     return list(optimizers)
 
 
 def check_langevin(torch: Any, optimizers: Sequence[Any]) -> None:
-    """Raise unless noise in the gradient makes Langevin dynamics of these optimizers."""
+    """Raise unless noise in the gradient gives Langevin dynamics with these optimizers."""
     for number, optimizer in enumerate(optimizers):
         plain = isinstance(optimizer, torch.optim.SGD) and not any(
             group["nesterov"] or group["dampening"] or group["maximize"]
@@ -66,19 +66,20 @@ def params_of(optimizer: Any) -> list[Any]:
 
 
 def common_rate(optimizer: Any, name: str) -> float:
-    """Return the learning rate of all groups; raise where they differ."""
+    """Return the learning rate of all groups; raise if they differ."""
     rates = {float(group["lr"]) for group in optimizer.param_groups}
     if len(rates) > 1:
         raise ValueError(
             f"The parameter groups of {name} have the learning rates {sorted(rates)}; a rung has "
-            'one for all parameters: give all groups the same, those added later "lr": '
+            'one rate for all parameters: give all groups the same, and groups added later "lr": '
             'optimizer.param_groups[0]["lr"].'
         )
     return rates.pop()
 
 
 def scheduled_factor(optimizers: Sequence[Any]) -> float:
-    """Return the factor by which LR schedulers have multiplied the rates since they were made."""
+    """Return the factor by which LR schedulers have multiplied the rates since they were
+    created."""
     factors = []
     for number, optimizer in enumerate(optimizers):
         now = common_rate(optimizer, f"optimizers[{number}]")
@@ -95,11 +96,11 @@ class Rates:
         self._torch, self._optimizers, self._first = torch, optimizers, first
         self._rates: list[float] = []  # as written, by optimizer
         self._written: list[Any] = []  # by group, where it is a tensor itself
-        self._versions: list[tuple[Any, int]] = []  # of tensors that were filled
+        self._versions: list[tuple[Any, int]] = []  # versions of the tensors that were filled
         self.factor = 1.0
 
     def changed(self) -> float:
-        """Return the factor by which all rates were multiplied since they were written; raise where
+        """Return the factor by which all rates were multiplied since they were written; raise if
         they were changed in another way."""
         rates = [group["lr"] for one in self._optimizers for group in one.param_groups]
         if rates == self._written and all([x._version == at for x, at in self._versions]):
@@ -129,7 +130,8 @@ class Rates:
 def check_factors(factors: Sequence[float], first: int = 0) -> float:
     """Return the factor that all learning rates were multiplied by; raise unless there is one.
 
-    A factor of one replica is the rate that its optimizer has now by the one that was written.
+    The factor of a replica is the current rate of its optimizer divided by the one that was
+    written.
     """
     factor = factors[0]
     if any(other != factor for other in factors):  # NaN, too
@@ -145,14 +147,14 @@ def check_factors(factors: Sequence[float], first: int = 0) -> float:
             )
     if not 0 < factor < np.inf:
         raise ValueError(
-            f"The learning rates were multiplied by {factor:g}, which nothing "
-            "could undo: use an LR scheduler that keeps them finite and above 0."
+            f"The learning rates were multiplied by {factor:g}, which cannot be undone: use an LR "
+            "scheduler that keeps them finite and above 0."
         )
     return factor
 
 
 def reset_memory(torch: Any, optimizer: Any) -> None:
-    """Set all that an optimizer remembers to zero, in place: momentum, averages, counts."""
+    """Set the state of an optimizer to zero, in place: momentum, averages, counts."""
     with torch.no_grad():
         for memory in optimizer.state.values():
             for name, value in memory.items():

@@ -1,6 +1,6 @@
-"""Replicas spread over the ranks of `torch.distributed`: one gather in a step, one decision.
+"""Replicas distributed over the ranks of `torch.distributed`: one gather per step, one decision.
 
-An error of one rank is told to the others in the same gather, so that none waits for it.
+The same gather tells all ranks about an error of one rank, so that none waits for it.
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ class Gathered(NamedTuple):
 
 
 class Ranks:
-    """The ranks that share the replicas, each with the same number of them or another."""
+    """The ranks that share the replicas; each may have a different number of them."""
 
     def __init__(self, torch: Any, process_group: Any) -> None:
         dist = torch.distributed
@@ -34,35 +34,36 @@ class Ranks:
     def agree(
         self, count: int, options: str, factor: float, error: Exception | None
     ) -> list[float]:
-        """Tell the other ranks how many replicas are here, and return the factors of all; raise on
-        all of them where one failed, or where they disagree."""
+        """Exchange the numbers of replicas with the other ranks, and return the factors of all;
+        raise on all ranks if one failed or if they disagree."""
         if self.size == 1:
             self.counts = np.array([count])
             if error is not None:
                 raise error
             return [factor]
-        told: list[Any] = [None] * self.size
+        answers: list[Any] = [None] * self.size
         mine = count, options, factor, None if error is None else str(error)
-        self._dist.all_gather_object(told, mine, group=self._group)
+        self._dist.all_gather_object(answers, mine, group=self._group)
         if error is not None:
             raise error
-        for rank, (*_, message) in enumerate(told):
+        for rank, (*_, message) in enumerate(answers):
             if message is not None:
                 raise ValueError(f"Rank {rank} failed: {message}")
-        self.counts = np.array([count for count, *_ in told])
+        self.counts = np.array([count for count, *_ in answers])
         self.first = int(self.counts[: self.rank].sum())
-        other = next((rank for rank in range(self.size) if told[rank][1] != told[0][1]), None)
+        other = next((rank for rank in range(self.size) if answers[rank][1] != answers[0][1]), None)
         if other is not None:
             raise ValueError(
-                f"Ranks 0 and {other} disagree on the exchange: {told[0][1]} and {told[other][1]}. "
-                "Give the same arguments on all ranks (the optimizers are those of each)."
+                f"Ranks 0 and {other} disagree on the exchange: {answers[0][1]} and "
+                f"{answers[other][1]}. Give the same arguments on all ranks, except for the "
+                "optimizers."
             )
-        return [factor for _, _, factor, _ in told]
+        return [factor for _, _, factor, _ in answers]
 
     def gather(
         self, losses: list[float] | None, step: int, factor: float, error: Exception | None
     ) -> Gathered:
-        """Return the losses of all replicas; raise on all ranks where one failed."""
+        """Return the losses of all replicas; raise on all ranks if one failed."""
         if self.size == 1:
             if error is not None:
                 raise error
@@ -73,32 +74,32 @@ class Ranks:
         if losses is not None:
             mine[_HEAD : _HEAD + len(losses)] = losses
         try:
-            told = self._all_gather(mine)
+            gathered = self._all_gather(mine)
         except RuntimeError as lost:
             raise RuntimeError(
-                f"The losses of step {step} could not be gathered ({lost}): a rank has ended, or "
-                "its connection. Nothing has swapped; start all ranks again and load the last "
+                f"The losses of step {step} could not be gathered ({lost}): a rank or its "
+                "connection has ended. Nothing has swapped; restart all ranks and load the last "
                 "state_dict."
             ) from error or lost
         if error is not None:
             raise error
-        if told[:, 0].any():
-            rank = int(told[:, 0].argmax())
+        if gathered[:, 0].any():
+            rank = int(gathered[:, 0].argmax())
             raise ValueError(f"Rank {rank} failed in this step, see its message; no rank swaps.")
-        if np.any(told[:, 1] != step):
-            rank = int(np.argmax(told[:, 1] != step))
+        if np.any(gathered[:, 1] != step):
+            rank = int(np.argmax(gathered[:, 1] != step))
             raise ValueError(
-                f"This rank is at step {step} and rank {rank} at step {int(told[rank, 1])}: load "
-                "the same state_dict on all ranks, and call step() equally often."
+                f"This rank is at step {step} and rank {rank} at step {int(gathered[rank, 1])}: "
+                "load the same state_dict on all ranks, and call step() equally often."
             )
-        ends = zip(told, self.counts)
+        ends = zip(gathered, self.counts)
         together = np.concatenate([row[_HEAD : _HEAD + count] for row, count in ends])
-        return Gathered(together.tolist(), told[:, 2].tolist())
+        return Gathered(together.tolist(), gathered[:, 2].tolist())
 
     def _all_gather(self, mine: np.ndarray) -> np.ndarray:
         torch, backend = self._torch, self._dist.get_backend(self._group)
         device = "cuda" if "nccl" in backend and "gloo" not in backend else "cpu"
         here = torch.from_numpy(mine).to(device)
-        told = [torch.empty_like(here) for _ in range(self.size)]
-        self._dist.all_gather(told, here, group=self._group)
-        return torch.stack(told).cpu().numpy()
+        gathered = [torch.empty_like(here) for _ in range(self.size)]
+        self._dist.all_gather(gathered, here, group=self._group)
+        return torch.stack(gathered).cpu().numpy()

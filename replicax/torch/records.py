@@ -8,7 +8,7 @@ _BLOCK = 256  # rows that wait to become an array: an array for each would take 
 
 
 class Rows:
-    """Rows of one shape and type, which must not change after they were added."""
+    """Rows of one shape and type, which must not be changed after they are added."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
         self._blocks = [np.zeros((0, *shape), dtype)]
@@ -34,10 +34,10 @@ class Rows:
             self._waiting = []
 
     def check(self, values: np.ndarray) -> None:
-        """Raise unless these could be rows here."""
+        """Raise unless `values` have the shape of these rows."""
         if values.ndim == 0 or values.shape[1:] != self._blocks[0].shape[1:]:
             raise ValueError(f"The saved rows have shape {values.shape}: give a state_dict().")
 
     def replace(self, values: np.ndarray) -> None:
-        """Put other rows, which `check` let pass, in the place of those so far."""
+        """Replace all rows by others, which have passed `check`."""
         self._blocks, self._waiting = [np.array(values, self._blocks[0].dtype)], []

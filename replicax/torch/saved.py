@@ -1,4 +1,4 @@
-"""A saved exchange: what `state_dict` returns, read again and checked before anything is set."""
+"""A saved exchange: the content of `state_dict`, checked before anything is set."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ FORMAT = 1
 
 
 class Saved(NamedTuple):
-    """All that an exchange needs to go on."""
+    """Everything that an exchange needs to resume."""
 
     arrays: dict[str, np.ndarray]  # of the decisions, by name
     paths: np.ndarray  # (step, replica)
@@ -20,7 +20,7 @@ class Saved(NamedTuple):
     factor: float
 
     def to_dict(self, torch: Any, options: str) -> dict[str, Any]:
-        """Return it as plain data and tensors of its own."""
+        """Return it as plain data and copies of tensors."""
         return {
             "format": FORMAT,
             "options": options,
@@ -32,7 +32,8 @@ class Saved(NamedTuple):
 
 
 def read(state: Any, options: str, paths: Rows, history: Mapping[str, Rows]) -> Saved:
-    """Return what `state` holds; raise unless it is of an exchange with these options and rows."""
+    """Return the content of `state`; raise unless it belongs to an exchange with these options and
+    rows."""
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise ValueError(f"state is {show(state)}; give what state_dict() returned.")
     if state.get("options") != options:
@@ -49,8 +50,8 @@ def read(state: Any, options: str, paths: Rows, history: Mapping[str, Rows]) -> 
         )
     except (KeyError, AttributeError, TypeError) as problem:
         raise ValueError(
-            f"The state is not as state_dict() returned it ({problem!r}): give it whole, its "
-            "tensors as tensors."
+            f"The state is not as state_dict() returned it ({problem!r}): give it complete, with "
+            "its tensors as tensors."
         ) from None
     paths.check(saved.paths)
     for name, rows in history.items():

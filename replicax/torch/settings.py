@@ -1,4 +1,4 @@
-"""The settings of an exchange of PyTorch models: the options of `rx.sample` that apply."""
+"""The settings of an exchange of PyTorch models, from the options of `rx.sample` that apply."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _LONGEST = 2**31 - 1  # steps; a loop of the user's own does not tell how many i
 
 
 def build_options(num_replicas: int, learning_rate: Any, **choices: Any) -> Options:
-    """Return the options of an exchange of so many replicas."""
+    """Return the options of an exchange of `num_replicas` replicas."""
     if learning_rate is None or isinstance(learning_rate, str):
         raise ValueError(
             f"learning_rate is {show(learning_rate)}; give (cold, hot), or one for each rung."
@@ -32,20 +32,20 @@ def build_options(num_replicas: int, learning_rate: Any, **choices: Any) -> Opti
 
 
 def build_settings(options: Options) -> tuple[Settings, Ladder]:
-    """Return the parts of the algorithm and the ladder; raise for those that need more than the
-    losses of a step."""
+    """Return the parts of the algorithm and the ladder; raise if they need more than the losses of
+    a step."""
     num_replicas = resolve.num_replicas(options)
     schedule = resolve.schedule(options, num_replicas)
     rule = resolve.rule(options, num_replicas, schedule)
     if rule.uses_temperature:
         raise ValueError(
-            f'rule is "{rule.name}", which claims the law of a posterior and so needs energies of '
-            "other mini-batches than those of a training step: leave it out, or use rx.train."
+            f'rule is "{rule.name}", which needs energies on mini-batches other than those of the '
+            "training step: leave it out, or use rx.train."
         )
     if isinstance(schedule, Sequential):
         raise ValueError(
-            f'schedule is "{schedule.name}", which judges one pair after another, each on a '
-            'mini-batch of its own: write "deo_star", "deo", "seo", "exactly_one" or "no_gate".'
+            f'schedule is "{schedule.name}", which tries one pair after another, each on its own '
+            'mini-batch: write "deo_star", "deo", "seo", "exactly_one" or "no_gate".'
         )
     adapts, _ = resolve.adapts_until(options, rule, schedule)
     ladder = resolve.ladder(options, num_replicas, rule, adapts)

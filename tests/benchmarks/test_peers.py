@@ -75,7 +75,7 @@ def test_a_summary_has_the_worst_error_and_rates_seed_by_seed():
 def test_a_peer_that_wins_is_named_first():
     runs = [made_up_run("replicax"), made_up_run("peer", mode_ess=900.0)]
     (line,) = peers_table.findings(peers_table.summaries(runs))
-    assert "peer is fastest, 450 effective draws per second; right, too: replicax 250." in line
+    assert "peer is fastest, 450 effective draws per second; also right: replicax 250." in line
 
 
 def test_the_page_is_that_of_the_stored_runs(tmp_path):

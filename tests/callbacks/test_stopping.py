@@ -107,14 +107,14 @@ def test_trainings_and_searches_have_no_effective_size(recorded):
     progress = recorded[1][0]
     ladder = progress.carry.state.ladder._replace(temperature=np.zeros((2, 3)))
     cold = progress.carry._replace(state=progress.carry.state._replace(ladder=ladder))
-    with pytest.raises(ValueError, match="optimises; stop it by round_trips"):
+    with pytest.raises(ValueError, match="optimises; use round_trips"):
         rx.callbacks.stop_after(effective_size=100)(progress._replace(carry=cold))
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "no reason to stop"),
+        ({}, "no condition"),
         ({"round_trips": 0}, "round_trips is 0"),
         ({"round_trips": 2.5}, "round_trips is 2.5"),
         ({"effective_size": -1}, "effective_size is -1"),

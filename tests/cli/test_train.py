@@ -218,7 +218,7 @@ def test_predict_refuses_what_is_no_image(here, capsys, tmp_path):
     np.savez(tmp_path / "two.npz", a=np.zeros(1), b=np.zeros(1))
     for name, sentence in (
         ("wrong.npy", "the network takes (row, 6, 6, 1)"),
-        ("text.npy", "is no .npy file of numbers"),
+        ("text.npy", "is not a .npy file of numbers"),
         ("two.npz", "holds 2 arrays (a, b)"),
         ("none.npy", "There is no file"),
     ):

@@ -49,7 +49,7 @@ def test_a_watched_run_ends_as_one_that_is_not(tmp_path):
     folder.mkdir()
     with watching(folder) as address, Browser() as browser:
         tab = browser.open(address)
-        assert "not saved its first state" in tab.value("document.body.innerText")
+        assert "not saved its first checkpoint" in tab.value("document.body.innerText")
         program = RUN.format(folder=str(folder), pause=0.6)
         with subprocess.Popen([sys.executable, "-c", program]) as run:
             tab.wait("document.getElementById('paths-replica') !== null", 120)

@@ -79,7 +79,7 @@ def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
     (tmp_path / "one.npy").rename(tmp_path / "one.npz")
     np.savez(tmp_path / "objects.npz", inputs=np.array([{}]), labels=LABELS)
     for name in ("text.npz", "one.npz", "objects.npz"):
-        with pytest.raises(ValueError, match="is no .npz file of numbers"):
+        with pytest.raises(ValueError, match="is not a .npz file of numbers"):
             read_table(tmp_path / name)
     with pytest.raises(ValueError, match="There is no file .*Did you mean 'text.npz'"):
         read_table(tmp_path / "test.npz")

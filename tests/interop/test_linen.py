@@ -83,7 +83,9 @@ def test_the_other_names_of_the_flag() -> None:
 def test_what_is_missing_is_told() -> None:
     with pytest.raises(ValueError, match=r"from_flax\(module, inputs=...\)"):
         interop.from_flax(Model())
-    with pytest.raises(ValueError, match="is the class Model; give a Linen module that is made"):
+    with pytest.raises(
+        ValueError, match="is the class Model; give an instance of the Linen module"
+    ):
         interop.from_flax(Model)
     with pytest.raises(ValueError, match="inputs is 'images'"):
         interop.from_flax(Model(), inputs="images")

@@ -237,12 +237,12 @@ def test_predictions_are_never_the_data() -> None:
     changed = rx.interop.from_numpyro(standardising, X[:, 0], Y)
     assert changed.predict is not None
     draws = {"weight": jnp.zeros((1, 3))}
-    with pytest.raises(ValueError, match="The site 'y' observes something else than an argument"):
+    with pytest.raises(ValueError, match="The site 'y' does not observe an argument"):
         changed.predict(draws, 0, (), {})
     assert changed.predict(draws, 0, (X[:, 0],), {})["y"].std(axis=1).min() > 0
     needs_rows = rx.interop.from_numpyro(grouped, GROUP, Y)
     assert needs_rows.predict is not None
-    with pytest.raises(ValueError, match="fails with None in the place of what it observed"):
+    with pytest.raises(ValueError, match="fails with None instead of its observed values"):
         needs_rows.predict({}, 0, (), {})
 
 

@@ -162,7 +162,7 @@ def test_metropolis_takes_all_rows_and_refuses_mini_batches() -> None:
 @pytest.mark.slow
 def test_metropolis_warns_of_batches_that_it_cannot_look_into() -> None:
     start, data = jnp.asarray(MEAN, jnp.float32), (INPUTS, OUTPUTS)
-    with pytest.warns(UserWarning, match="unless each holds all the data"):
+    with pytest.warns(UserWarning, match="unless each contains all the data"):
         rx.sample(energy, start, batches=lambda step: data, **WHOLE)
 
 

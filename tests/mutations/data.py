@@ -91,7 +91,7 @@ _TABLE = "data/test_table.py::{}"
 TABLES = mutations_of(
     "data/table.py",
     (
-        "train=(inputs[~held], outcomes[~held])",
+        "train=(inputs[~is_held_out], outcomes[~is_held_out])",
         "train=self.train",
         _TABLE.format("test_rows_are_held_out"),
     ),

@@ -139,7 +139,7 @@ MUTATIONS = [
             "logsumexp(members, axis=0, b=weights[:, None, None])",
             "logsumexp(members, axis=0, b=1 / len(members))",
         ),
-        ("return given / given.sum()", "return given"),
+        ("return values / values.sum()", "return values"),
     ),
     *killed_by(
         "networks/test_regression.py::test_noise_of_the_network_and_several_targets",

@@ -142,7 +142,7 @@ TARGETS = [
     *mutations_of(
         "interop/numpyro_model.py",
         (
-            "seen = still_observed(self.numpyro, self.model, self.latent, args, kwargs)",
+            "observed = still_observed(self.numpyro, self.model, self.latent, args, kwargs)",
             "pass",
             "interop/test_numpyro.py::test_predictions_are_never_the_data",
         ),

@@ -46,7 +46,7 @@ PREDICTIONS = [
     *mutations_of(
         "networks/predictor.py",
         (
-            "if found is None or _is_close(found, probe):",
+            "if outputs is None or _is_close(outputs, probe):",
             "if True:",
             "networks/test_trained_predict.py::test_a_network_that_computes_something_else_is_told",
         ),
@@ -61,11 +61,11 @@ PREDICTIONS = [
     *mutations_of(
         "networks/inputs.py",
         ("factor = _WHITE if high <= 1 else 1", "factor = 1", _GREY),
-        ("jnp.floating) and given.dtype == np.uint8:", "jnp.floating) and False:", _FLOATS),
-        ('and given.dtype.kind in "biuf":', "and True:", _FLOATS),
+        ("jnp.floating) and array.dtype == np.uint8:", "jnp.floating) and False:", _FLOATS),
+        ('and array.dtype.kind in "biuf":', "and True:", _FLOATS),
         (
-            "if given.shape[1:] != row.shape:",
-            "if given.ndim != len(row.shape) + 1:",
+            "if array.shape[1:] != row.shape:",
+            "if array.ndim != len(row.shape) + 1:",
             "networks/test_trained_predict.py::test_inputs_that_do_not_fit_are_refused",
         ),
     ),

@@ -81,11 +81,11 @@ PARTS = [
     *mutations_of(
         "torch/ranks.py",
         ("self.first = int(self.counts[: self.rank].sum())", "self.first = self.rank", _RANKS),
-        ("if told[:, 0].any():", "if False:", _RANKS),
+        ("if gathered[:, 0].any():", "if False:", _RANKS),
     ),
     *mutations_of(
         "torch/average.py",
-        ("elif its_inputs != seen or", "elif", "torch_bridge/test_average.py"),
+        ("elif its_inputs != checksums or", "elif", "torch_bridge/test_average.py"),
         ("module.eval()", "module.train()", "torch_bridge/test_average.py"),
     ),
 ]

@@ -240,7 +240,7 @@ def test_what_an_evaluation_may_return() -> None:
     assert row({"f1": 0.5}) == {"nll": 1.0, "f1": 0.5}
     for returned, message in (
         ([3.0], "evaluate returned 3.0; return a dict"),
-        ([{"nll": 1.0}], "nll, which the table of epochs has already"),
+        ([{"nll": 1.0}], "nll, which is already in the table of epochs"),
         ([{"name": "good"}], "return numbers"),
         ([{"a": 1.0}, {"b": 1.0}], "the same numbers after every epoch"),
     ):
@@ -263,7 +263,7 @@ def test_folders_from_before_these_options_can_be_read() -> None:
 def test_choices_that_do_not_go_together_are_refused() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"kernel": "hmc"}, "kernel is 'hmc'"),
-        ({"kernel": optax.adam(1.0), "momentum": 0.5}, "an object that has its own"),
+        ({"kernel": optax.adam(1.0), "momentum": 0.5}, "an object with its own momentum"),
         ({"rate_schedule": "cosin"}, "Did you mean 'cosine'"),
         ({"rate_schedule": "arrival"}, "settle_epochs is 0: write settle_epochs"),
         ({"kernel": rx.kernels.hmc()}, "tune their own steps"),

@@ -81,9 +81,9 @@ def test_a_training_on_a_source_learns_and_resumes_bit_for_bit(tmp_path: Any) ->
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        (Shuffled(), {"num_classes": None}, "num_classes is not given, and the data are a source"),
+        (Shuffled(), {"num_classes": None}, "num_classes is missing: the labels of a source"),
         (Shuffled(labels=LABELS + 1), {}, r"Batch 0 of epoch 0 of the source\[1\] go from 1 to 3"),
-        (Shuffled((255 * INPUTS).astype(np.uint8)), {}, "has inputs of bytes; give a prepare"),
+        (Shuffled((255 * INPUTS).astype(np.uint8)), {}, "has uint8 inputs; give a prepare"),
         ([{"x": INPUTS[:6], "y": LABELS[:6]}], {}, "is of type dict; let the source give pairs"),
         (Shuffled(labels=LABELS / 2), {}, r"source\[1\] is .*; give an array of whole numbers"),
     ],

@@ -58,8 +58,8 @@ def test_every_method_is_made_longer_or_refused() -> None:
 @pytest.mark.parametrize(
     ("method", "options", "epochs", "sentence"),
     [
-        ("pretrain", {}, (20, 30), "learning rate.*stepwise.*follows its length"),
-        ("ensemble", {}, (2, 20), "every 10 epochs.*such as this of 2.*at least 10 epochs"),
+        ("pretrain", {}, (20, 30), "learning rate.*stepwise.*depends on its length"),
+        ("ensemble", {}, (2, 20), "every 10 epochs.*such as this one of 2.*at least 10 epochs"),
         ("sgld", {}, (9, 10), "every 10 epochs"),
         ("cyc-sghmc", {}, (9, 11), "18 epochs.*a cycle of 100.*train with cycle_epochs=18"),
         ("cyc-swag", {"cycle_epochs": 30}, (14, 16), "28 epochs.*a cycle of 30"),

@@ -71,14 +71,14 @@ def test_an_average_of_nothing_is_a_problem() -> None:
     (sentence,) = find_training_problems(trained_of(0, [1.0, 2.0], settle_epochs=2))
     assert "No network was averaged in 3 epochs: write a smaller settle_epochs" in sentence
     (sentence,) = find_training_problems(trained_of(3, [1.0, np.nan]))
-    assert "networks on rungs [1] predict nothing finite" in sentence
+    assert "networks on rungs [1] have non-finite predictions" in sentence
 
 
 def test_networks_that_are_worse_than_a_guess_are_a_problem() -> None:
     """Large rates may break a network that stays finite; log 3 = 1.1."""
     assert find_training_problems(trained_of(3, [0.1, 10.9])) == []
     (sentence,) = find_training_problems(trained_of(3, [0.1, 11.05]))
-    assert "rungs [1] predict far worse than one that guesses, with an NLL of 11" in sentence
+    assert "rungs [1] predict far worse than chance, with an NLL of 11" in sentence
     assert "write a smaller hot end of learning_rate" in sentence
     (sentence,) = find_training_problems(trained_of(3, [4e8, 12.0]))
     assert "rungs [0, 1]" in sentence and "write a smaller learning_rate" in sentence
@@ -88,7 +88,7 @@ def test_networks_that_would_stay_the_same_are_refused() -> None:
     """From one start, on the same batches, without noise."""
     problem = problem_of(lambda params, batch: jnp.mean((params - batch) ** 2))
     start = jnp.zeros(()), {}
-    with pytest.raises(ValueError, match="one point for all 2 networks .* would stay the same"):
+    with pytest.raises(ValueError, match="one point for all 2 networks .* would stay identical"):
         rx.train(problem, start, method="ensemble", **BRIEF)
     check = lambda problem=problem, **options: check_apart(  # noqa: E731
         problem, TrainOptions(epochs=3, **({"num_replicas": 2} | options)), start
@@ -99,7 +99,7 @@ def test_networks_that_would_stay_the_same_are_refused() -> None:
     noisy = lambda params, state, batch, key: (params * jax.random.normal(key), state)  # noqa: E731
     rows = np.ones((8, 2), np.float32)
     check(rx.supervised(noisy, rows, batch_size=4), method="ensemble")
-    with pytest.raises(ValueError, match="would stay the same"):
+    with pytest.raises(ValueError, match="would stay identical"):
         check(method="pretrain")
 
 
@@ -123,10 +123,10 @@ def test_an_exchange_of_one_network_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "ensemble", "epochs": 25, "burn_in": 21}, "every 10 epochs, and none"),
+        ({"method": "ensemble", "epochs": 25, "burn_in": 21}, "every 10 epochs, so none"),
         (
             {"method": rx.Method("rare", averages="all", test_every=7), "epochs": 15},
-            "tests them every 7, averages networks every 10 epochs, and none",
+            "tests networks every 7 epochs and averages networks every 10 epochs, so none",
         ),
         ({"method": "cyc-sghmc", "epochs": 6, "cycle_epochs": 10, "burn_in": 10}, "cycles' ends"),
         ({"method": "cyc-swag", "epochs": 6, "cycle_epochs": 10, "burn_in": 10}, "cycles' ends"),

@@ -315,7 +315,7 @@ def test_bad_input_gets_a_sentence() -> None:
         swag.start({"w": jnp.zeros(3, jnp.int32)})
     with pytest.raises(ValueError, match="use jax.vmap for several"):
         swag.collect(swag.start(params), {"w": jnp.zeros((2, 3))})
-    with pytest.raises(ValueError, match="of no networks"):
+    with pytest.raises(ValueError, match="moments are empty"):
         swag.draw(swag.start(params), jax.random.key(0))
     network = make_small_network()
     params, state = network.init(jax.random.key(0))

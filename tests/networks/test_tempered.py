@@ -97,7 +97,7 @@ def test_what_is_no_posterior_is_refused() -> None:
     options |= {"temperature": (1.0, 1.5)}
     like = (jnp.zeros(SIZE), {})
     for problem in (mean_problem(weight_decay=0.0), mean_problem(prior_in_energy=True)):
-        with pytest.raises(ValueError, match="has no prior apart"):
+        with pytest.raises(ValueError, match="has no separate prior"):
             build_training(problem, TrainOptions(**options))
     with pytest.raises(ValueError, match="clipped"):
         build_training(mean_problem(), TrainOptions(**options, clip_norm=1.0))
@@ -105,7 +105,7 @@ def test_what_is_no_posterior_is_refused() -> None:
     shaken = mean_problem(prepare=lambda key, rows: rows + jax.random.normal(key))
     with pytest.raises(ValueError, match="loss draws random numbers, as dropout"):
         check_posterior(dropping(), (jnp.zeros(2), {}), "sghmc-pt")
-    with pytest.raises(ValueError, match="augmented at random"):
+    with pytest.raises(ValueError, match="random augmentation"):
         check_posterior(shaken, like, "sghmc-pt")
     with pytest.raises(ValueError, match="batch statistics"):  # by the call itself
         rx.train(tiny_problem(), NETWORK.init, **options)
@@ -119,14 +119,14 @@ def test_temperatures_must_suit_the_rule() -> None:
     pair = TrainOptions(epochs=30, temperature=(0.5, 2.0)).sampler(mean_problem())
     np.testing.assert_allclose(pair.temperature, np.array([0.5, 2.0]) / NUM_ROWS)
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"method": "sghmc-pt"}, "is found in the burn-in"),
+        ({"method": "sghmc-pt"}, "adapts during the burn-in"),
         ({"method": "sghmc-pt", "rule": "deterministic", "burn_in": 5}, "give numbers"),
         ({"method": "sghmc-pt", "temperature": 1.0}, "of all rungs"),
         ({"rule": "bias_corrected"}, "of all rungs"),
         ({"temperature": "auto", "burn_in": 5}, "does not: give numbers"),
         ({"temperature": (1.0, -2.0)}, "at least 0"),
         ({"temperature": (1.0, 2.0), "method": "ensemble"}, "has no ladder"),
-        ({"swap_energy": "full"}, "judges swaps on mini-batches"),
+        ({"swap_energy": "full"}, "decides swaps on mini-batches"),
     ]
     for options, message in wrong:
         with pytest.raises(ValueError, match=message):

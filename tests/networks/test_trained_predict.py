@@ -120,7 +120,7 @@ def test_a_network_that_computes_something_else_is_told(trained: rx.Trained) -> 
         return 0.8 * logits, state
 
     folder: Any = trained.run_dir
-    with pytest.warns(UserWarning, match="computes something else than the one that was trained"):
+    with pytest.warns(UserWarning, match="differs from the one that was trained"):
         rx.load(folder, rx.nn.Network(NETWORK.init, apply)).predict(IMAGES)  # type: ignore
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -200,7 +200,7 @@ def test_what_cannot_be_asked_for_is_refused(trained: rx.Trained, monkeypatch) -
     ):
         patch.setitem(trained._records.final, "average.weight", np.zeros(()))
         unpicked = rx.Trained(trained._records, None, PROBLEM)
-        with pytest.raises(ValueError, match="No network has joined the average yet"):
+        with pytest.raises(ValueError, match="No network has been averaged yet"):
             unpicked.metrics()
         unpicked.predict(IMAGES)
 

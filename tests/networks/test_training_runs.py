@@ -299,7 +299,7 @@ def test_parameters_in_containers_of_ones_own_get_a_sentence_on_resuming(tmp_pat
     options: Any = {"method": "ensemble", "num_replicas": 2, "progress": False}
     start = lambda key: (Own(jax.random.normal(key, (2,))), {})  # noqa: E731
     train(problem, start, epochs=1, run_dir=tmp_path / "run", **options)
-    with pytest.raises(ValueError, match="containers of their own kind.* dicts, lists and tuples"):
+    with pytest.raises(ValueError, match="custom containers.* dicts, lists and tuples"):
         resume_training(tmp_path / "run", problem)
 
 

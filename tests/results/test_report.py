@@ -216,7 +216,7 @@ def test_live_pages_wait_follow_and_survive(monkeypatch, folder, tmp_path):
     """A folder without a state; then one; then one that is just being rewritten."""
     pages = LivePages(tmp_path)
     first = pages.version()
-    assert "has not saved its first state yet" in pages.page()
+    assert "has not saved its first checkpoint yet" in pages.page()
     for name in ("run.json", "records.zarr", "commits"):
         (tmp_path / name).symlink_to(folder / name)
     assert pages.version() != first

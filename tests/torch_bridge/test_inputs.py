@@ -24,12 +24,12 @@ BAD = {
     "no list": (lambda: dict(optimizers=3), "optimizers is 3; give a list"),
     "a model": (lambda: dict(optimizers=[torch.nn.Linear(1, 1)] * 2), r"optimizers\[0\] is"),
     "one": (lambda: dict(optimizers=make_optimizers(1)), "num_replicas is 1"),
-    "twice": (lambda: dict(optimizers=make_optimizers(1) * 2), "parameter in common"),
+    "twice": (lambda: dict(optimizers=make_optimizers(1) * 2), "share a parameter"),
     "LBFGS": (lambda: dict(optimizers=make_optimizers(2, torch.optim.LBFGS)), "is LBFGS"),
     "Rprop": (lambda: dict(optimizers=make_optimizers(2, torch.optim.Rprop)), "is Rprop"),
     "one tensor": (
         lambda: dict(optimizers=make_optimizers(2, torch.optim.Adam, lr=torch.tensor(0.1))),
-        r"optimizers\[1\] and optimizers\[0\] have one tensor as lr",
+        r"optimizers\[1\] and optimizers\[0\] share one tensor as lr",
     ),
     "whole": (
         lambda: dict(optimizers=make_optimizers(2, lr=torch.tensor(1))),

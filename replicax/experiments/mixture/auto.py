@@ -60,7 +60,7 @@ def notes(auto: Results) -> list[str]:
     steps = [stage_steps(settings) for settings, _ in auto]
     chains = len(next(iter(auto))[1]["left"])
     return [
-        f'With λ = "auto" each of {chains} chains finds a λ of its own, from {min(steps):,} to '
+        f'With λ = "auto" each of {chains} chains finds its own λ, from {min(steps):,} to '
         f"{max(steps):,} steps with W = 1 as a reference, as many to tune and as many to draw: "
         "the reference costs a third of the run. It is itself an unbiased run, so a window has to "
         "earn that third; with two replicas it cannot."

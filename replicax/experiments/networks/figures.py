@@ -99,7 +99,7 @@ def draw_noise(results: Results) -> Any:
     axes.set_xticks([], minor=True)
     figure_style.legend(axes)
     figure.set_label(
-        "How much the mini-batch moves the energy of a network that stands still, by the learning "
+        "How much the mini-batch moves the energy of a fixed network, by the learning "
         "rate that it was trained with; dots are seeds."
     )
     return figure

@@ -113,7 +113,7 @@ def tables(results: Results) -> list[Table]:
         Table("Windows", header, rows),
         Table("The target swap rate", sweep_head, sweep_rows),
         Table("Energy noise by learning rate", noise_head, noise_rows),
-        Table("How many replicas that noise asks for", count_head, replica_counts(results)),
+        Table("Number of replicas for that noise", count_head, replica_counts(results)),
     ]
 
 
@@ -124,7 +124,7 @@ def notes(results: Results) -> list[str]:
         *_settling(results),
         *_growth(results),
         f"Energy noise: standard deviation over {NUM_BATCHES} mini-batches of 64 of the mean loss "
-        "of a network that stands still, as swaps see it (batch statistics of the mini-batch), "
+        "of a fixed network, as swaps see it (batch statistics of the mini-batch), "
         f"times N = {NUM_ROWS} for energies in total loss. σ_p is that of Eq. 14: the difference "
         "of two energies has variance 2 σ_p²; on the same mini-batch it is the deviation of the "
         "differences over √2. As in the paper one trained network went on with all rates, so that "

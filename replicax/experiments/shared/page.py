@@ -83,9 +83,9 @@ def write_index(folder: Path, names: Sequence[str]) -> None:
     lines = [
         "# Results",
         "",
-        "The paper's studies and a few beyond it, each run, drawn and written by",
-        "`replicax reproduce NAME`; this page, too. A quick version of every study is part of the",
-        "tests.",
+        "The paper's studies and a few more. `replicax reproduce NAME` runs a study, draws its",
+        "figures and writes its page, and this page. A quick version of every study is part of",
+        "the tests.",
         "",
         *markdown_table(["study", "what it shows", "findings", "run"], rows),
         "",

@@ -123,7 +123,7 @@ def draw_exchange(model: str, runs: dict[str, Trained]) -> Any:
         below.axhline(target, **figure_style.DASHED, label=f"target, {target:g} %")
         first = place == 0
         figure_style.label(above, "", "learning rate" if first else "", f"{NAMES[method]}: ladder")
-        figure_style.label(below, "epoch", "pairs agree, % of steps" if first else "",
+        figure_style.label(below, "epoch", "rule accepts, % of steps" if first else "",
                      f"verdict rate by pair, {_SPAN} epochs before")  # fmt: skip
     figure_style.legend_below(grid[1, 0])
     figure.set_label(

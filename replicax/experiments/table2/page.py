@@ -125,12 +125,12 @@ def describe(model: str, runs: Runs, folder: Path, out: Path) -> dict[str, Any]:
         one, other = (runs.get(name) for name in pair)
         if one is not None and other is not None and all(map(numbers.has_average, (one, other))):
             compared[" - ".join(pair)] = numbers.compare(one, other)._asdict()
-    found = [*claims(model, compared, described), *trip_findings(model, trips)]
+    all_findings = [*claims(model, compared, described), *trip_findings(model, trips)]
     return {
         "runs": described,
         "starts_alone": numbers.starts_alone(runs),
         "compared": compared,
-        "findings": [finding._asdict() for finding in found],
+        "findings": [finding._asdict() for finding in all_findings],
         "captions": captions,
     }
 

@@ -31,8 +31,8 @@ TITLE = "Table 2: networks on CIFAR-100"
 ABOUT = """
 Section 5.2 of the paper: ten residual networks that were trained before are sampled by momentum
 SGD, as an ensemble (mSGD×P10), with even-odd exchange (DEO) and with windowed exchange (DEO⋆), and
-one network in cycles for ten times as long (cycSGHMC, cycSWAG). What they say about the 10,000 test
-images is averaged.
+one network in cycles for ten times as long (cycSGHMC, cycSWAG). Their predictions for the 10,000
+test images are averaged.
 """
 
 

@@ -1,4 +1,4 @@
-"""Likelihoods: what the outputs of networks say about targets, and how they are averaged."""
+"""Likelihoods of targets given the outputs of networks, and averages over networks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The figure of the calibration of a regression: how many targets its intervals contain."""
+"""The calibration figure of a regression: the coverage of its intervals."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,10 @@ _NUM_BINS = 10
 
 
 def plot_coverage(below: np.ndarray, error: float, title: str = "") -> "Figure":
-    """Plot the coverage of central intervals by their level, with its own interval of 95 %; below,
-    how many targets lie in each tenth of the predictive distribution.
+    """Plot the coverage of central intervals by level, with 95 % intervals; below, the number of
+    targets in each tenth of the predictive distribution.
 
-    `below` is the probability that was predicted below each target, `error` the calibration error.
+    `below` is the predicted probability below each target, `error` the calibration error.
     """
     from scipy.stats import binom, binomtest
 

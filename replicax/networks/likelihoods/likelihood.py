@@ -1,4 +1,4 @@
-"""`Likelihood`, as the evaluation of networks needs it: scores, running sums and predictions."""
+"""`Likelihood`, the interface of the evaluation of networks: scores, running sums, predictions."""
 
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -7,11 +7,11 @@ from jax import Array
 
 
 class Score(NamedTuple):
-    """A number that judges networks, and how it is shown."""
+    """A score of networks, and how it is shown."""
 
-    name: str  # of a column of the epochs, or of a metric
-    head: str  # of a column of a table
-    title: str = ""  # of a figure; none: it has none
+    name: str  # name of a column of the epochs, or of a metric
+    head: str  # heading in tables
+    title: str = ""  # title of its figure; empty: no figure
     unit: str = ""
     factor: float = 1.0
     digits: int = 4
@@ -21,15 +21,15 @@ class Likelihood(Protocol):
     """The distribution of targets, given the outputs of a network (row, ...).
 
     Networks are averaged by running sums, a NamedTuple of arrays with the field `weight`, so that
-    one network's outputs are in memory at a time.
+    only one network's outputs are in memory at a time.
     """
 
-    ways: ClassVar[tuple[str, ...]]  # to average networks; the first is the Bayesian average
-    scores: ClassVar[tuple[Score, ...]]  # of every network after every epoch, columns of `epochs`
-    columns: ClassVar[tuple[Score, ...]]  # of the table of a summary: scores, and further metrics
+    ways: ClassVar[tuple[str, ...]]  # kinds of averages; the first is the Bayesian model average
+    scores: ClassVar[tuple[Score, ...]]  # scores of every network, columns of `epochs`
+    columns: ClassVar[tuple[Score, ...]]  # scores and metrics in the summary
 
     def to_json(self) -> dict[str, Any]:
-        """Return the likelihood as plain data, of which `from_json` makes it again."""
+        """Return the likelihood as plain data, for `from_json`."""
         ...
 
     def check(self, shape: tuple[int, ...] | None, num_rows: int) -> None:
@@ -49,7 +49,7 @@ class Likelihood(Protocol):
         ...
 
     def scaled(self, sums: Any, factor: float) -> Any:
-        """Return the sums, every network with `factor` times its weight."""
+        """Return the sums with all weights multiplied by `factor`."""
         ...
 
     def score(self, outputs: Array, targets: Any) -> dict[str, Array]:
@@ -61,7 +61,7 @@ class Likelihood(Protocol):
         ...
 
     def predictive(self, sums: Any, targets: Any, by: str) -> Any:
-        """Return what an average predicts for the rows of its sums."""
+        """Return the predictions of an average for the rows of its sums."""
         ...
 
     def metrics(self, sums: Any, targets: Any, by: str) -> Any:
@@ -69,19 +69,20 @@ class Likelihood(Protocol):
         ...
 
     def combine(self, outputs: Array, weights: Array, by: str) -> Any:
-        """Return what the average of networks predicts, given their outputs (network, row, ...)."""
+        """Return the predictions of the average of networks, given their outputs (network, row,
+        ...)."""
         ...
 
     def members(self, outputs: Array) -> Any:
-        """Return what every network predicts, leading axis: network."""
+        """Return the predictions of every network, leading axis: network."""
         ...
 
     def finished(self, predicted: Any) -> Any:
-        """Return what `combine` or `members` predicted, as NumPy arrays in the users' unit."""
+        """Return the result of `combine` or `members` as NumPy arrays in the unit of the user."""
         ...
 
     def restored(self, targets: Any) -> np.ndarray:
-        """Return targets of the test in the users' unit."""
+        """Return targets of the test in the unit of the user."""
         ...
 
     def figures(self, sums: Any, targets: Any) -> dict[str, Any]:

@@ -4,8 +4,8 @@ A posterior predicts with the mixture of its networks' densities,
 
     p(y | x) = sum_n w_n p(y | mean_n(x), scale_n(x)) / sum_n w_n.
 
-Outputs, targets and sums are those of standardised targets, (y - centre) / spread, in which no
-digits are lost; scores and predictions are in the unit of the targets.
+Outputs, targets and sums refer to standardised targets, (y - centre) / spread, so that no digits
+are lost; scores and predictions are in the unit of the targets.
 """
 
 from dataclasses import asdict, dataclass
@@ -29,7 +29,7 @@ _FURTHER = (
     Score("coverage_90", "in 90 %", factor=100.0, digits=1),
     Score("calibration_error", "calibration error"),
 )
-_LEVELS = np.linspace(0.05, 0.95, 19)  # of intervals, for the calibration error
+_LEVELS = np.linspace(0.05, 0.95, 19)  # levels of intervals for the calibration error
 
 
 class Prediction(NamedTuple):
@@ -40,7 +40,8 @@ class Prediction(NamedTuple):
 
 
 class Mixture(NamedTuple):
-    """Weighted running sums over networks; deviations from the targets lose no digits."""
+    """Weighted running sums over networks, of deviations from the targets so that no digits are
+    lost."""
 
     deviation: Any  # (row, target) of the means from the targets
     square: Any  # (row, target) mean squares of deviation and scale
@@ -62,8 +63,8 @@ class RegressionMetrics(NamedTuple):
 
 
 def coverage(below: Any, levels: Any) -> np.ndarray:
-    """Return which fraction of targets the central intervals of some levels contain, given the
-    probability that was predicted below each target.
+    """Return the fraction of targets in the central intervals of some levels, given the predicted
+    probability below each target.
 
     >>> coverage([0.5, 0.04, 0.8], [0.5, 0.9]).round(2)
     array([0.33, 0.67])
@@ -80,14 +81,14 @@ def _moments(sums: Mixture) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _shaped(values: np.ndarray) -> np.ndarray:
-    """Return values (..., target); a single target has no axis of its own."""
+    """Return values (..., target), without the last axis for a single target."""
     return values[..., 0] if values.shape[-1] == 1 else values
 
 
 class _LocationScale:
     """The parts that Gaussian and Student share."""
 
-    centre: tuple[float, ...]  # of every target
+    centre: tuple[float, ...]  # mean of every target
     spread: tuple[float, ...]
     ways: ClassVar[tuple[str, ...]] = ("probabilities",)
     scores: ClassVar[tuple[Score, ...]] = _SCORES
@@ -156,7 +157,7 @@ class _LocationScale:
 
     def metrics(self, sums: Mixture, targets: Any, by: str) -> RegressionMetrics:
         if not float(sums.weight):
-            raise ValueError("No network was averaged yet, so there is nothing to judge.")
+            raise ValueError("No network has been averaged yet, so there is nothing to evaluate.")
         weight = np.log(float(sums.weight))
         losses = self._log_volume + weight - np.asarray(sums.log_density, float)
         below = np.asarray(sums.below, float) / sums.weight
@@ -219,7 +220,7 @@ class Gaussian(_LocationScale):
 
 @dataclass(frozen=True)
 class Student(_LocationScale):
-    """Noise with heavy tails: Student's t, which outliers move less."""
+    """Noise with heavy tails: Student's t, on which outliers have less influence."""
 
     degrees: float = 4.0  # of freedom
     centre: tuple[float, ...] = (0.0,)

@@ -1,4 +1,4 @@
-"""Calibration: how often predictions of a given confidence are right, and its figure."""
+"""Calibration: accuracy as a function of confidence, and its figure."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,8 +62,8 @@ def accuracy_interval(reliability: Reliability, level: float = 0.95) -> np.ndarr
 
 
 def plot_reliability(reliability: Reliability, title: str = "") -> "Figure":
-    """Plot accuracy by confidence, with intervals of 95 %, beside perfect calibration; below, how
-    many images each bin has."""
+    """Plot accuracy by confidence with 95 % intervals and the line of perfect calibration; below,
+    the number of images in each bin."""
     edges, confidence, accuracies, count = (np.asarray(part, float) for part in reliability)
     middle, width, share = (edges[1:] + edges[:-1]) / 2, np.diff(edges), count / count.sum()
     error = np.nansum(share * np.abs(accuracies - confidence))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-_TOLERANCE = 0.02  # of log sum_c p_c = 0: bfloat16 probabilities of 100 classes stay below
+_TOLERANCE = 0.02  # for log sum_c p_c = 0; bfloat16 probabilities of 100 classes stay below
 
 
 def check(log_probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -30,7 +30,7 @@ def check_log_probs(log_probs: Any) -> np.ndarray:
     try:
         log_probs = np.asarray(log_probs, np.float64)
     except (TypeError, ValueError):
-        raise ValueError("The log-probabilities are no numbers: give (image, class).") from None
+        raise ValueError("The log-probabilities are not numbers: give (image, class).") from None
     if log_probs.ndim != 2 or not log_probs.size:
         raise ValueError(
             f"The log-probabilities have shape {log_probs.shape}; give (image, class), with at "

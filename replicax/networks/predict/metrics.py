@@ -43,7 +43,7 @@ def nll(log_probs: Any, labels: Any, reduce: Literal["mean", "sum"] = "mean") ->
 
 
 def accuracy(log_probs: Any, labels: Any) -> float:
-    """Return the fraction of images whose most probable class (of equals, the first) is right."""
+    """Return the fraction of images whose most probable class (the first of ties) is right."""
     log_probs, labels = check(log_probs, labels)
     return float(np.mean(log_probs.argmax(axis=-1) == labels))
 

@@ -1,8 +1,8 @@
-"""Uncertainty of predictions, how far two predictions agree, and images that are none of the data.
+"""Uncertainty of predictions, agreement of two predictions, out-of-distribution detection.
 
-An average over networks is uncertain for two reasons. Each network is unsure by itself, as of an
-image that could be either of two classes (aleatoric); and networks disagree, as of an image unlike
-all that they were trained on (epistemic):
+An average over networks is uncertain for two reasons. Each network is uncertain, for example about
+an image that could be either of two classes (aleatoric); and networks disagree, for example about
+an image unlike all training images (epistemic):
 
     total entropy = mean entropy of the networks + mutual information of class and network.
 
@@ -23,7 +23,7 @@ from replicax.networks.predict.checks import check_log_probs
 
 
 class Uncertainty(NamedTuple):
-    """Entropies in nats, by image; of real numbers standard deviations, by row."""
+    """Entropies in nats by image; for real numbers, standard deviations by row."""
 
     total: np.ndarray  # (image,) of the average
     aleatoric: np.ndarray  # (image,) the mean of the networks', or of their variances
@@ -38,13 +38,13 @@ def entropy(log_probs: Any) -> np.ndarray:
 def uncertainty(member_log_probs: Any, weights: Any = None) -> Uncertainty:
     """Return total, aleatoric and epistemic entropy of an average over networks.
 
-    Of real numbers these are standard deviations, the noise and the spread of the means, whose
-    squares add up to that of the total.
+    For real numbers these are standard deviations, of the noise and of the means, whose squares add
+    up to the square of the total.
 
     Args:
-        member_log_probs: of every network, as `trained.predict(inputs, members=True)` returns them
-            (network, image, class); or their mean and sd (network, row).
-        weights: of the networks in the average; equal ones by default.
+        member_log_probs: predictions of every network, as `trained.predict(inputs, members=True)`
+            returns them: (network, image, class), or mean and sd (network, row).
+        weights: weights of the networks in the average; equal by default.
     """
     if is_of_numbers(member_log_probs):
         return _of_numbers(member_log_probs, weights)
@@ -74,12 +74,13 @@ def _of_numbers(members: Any, weights: Any) -> Uncertainty:
 
 
 def mutual_information(member_log_probs: Any, weights: Any = None) -> np.ndarray:
-    """Return how much the networks disagree, the epistemic part of `uncertainty`  (image,)."""
+    """Return the mutual information of class and network, the epistemic part of `uncertainty`
+    (image,)."""
     return uncertainty(member_log_probs, weights).epistemic
 
 
 def agreement(log_probs: Any, other_log_probs: Any) -> float:
-    """Return for which fraction of images two predictions have the same most probable class."""
+    """Return the fraction of images for which two predictions have the same most probable class."""
     one, other = _check_pair(log_probs, other_log_probs)
     return float(np.mean(one.argmax(axis=-1) == other.argmax(axis=-1)))
 
@@ -95,7 +96,7 @@ def auroc(inside_scores: Any, outside_scores: Any) -> float:
     try:
         inside, outside = (np.asarray(x, float).ravel() for x in (inside_scores, outside_scores))
     except (TypeError, ValueError):
-        raise ValueError("The scores are no numbers: give one for each image.") from None
+        raise ValueError("The scores are not numbers: give one for each image.") from None
     if not inside.size or not outside.size:
         raise ValueError("One of the two sets of scores is empty: give at least one score each.")
     both = np.concatenate([inside, outside])
@@ -111,20 +112,19 @@ def out_of_distribution(
     by: Literal["entropy", "mutual_information"] = "entropy",
     weights: Any = None,
 ) -> float:
-    """Return the AUROC of uncertainty for images outside against inside the data set.
+    """Return the AUROC of uncertainty as a detector of images outside the data set.
 
     Args:
-        log_probs_inside, log_probs_outside: of the average (image, class), or of every network
-            (network, image, class).
-        by: total "entropy", or "mutual_information", for which every network's are needed.
+        log_probs_inside, log_probs_outside: log-probabilities of the average (image, class), or of
+            every network (network, image, class).
+        by: total "entropy", or "mutual_information", which needs those of every network.
         weights: of the networks.
     """
     choose("by", by, ("entropy", "mutual_information"))
     if is_of_numbers(log_probs_inside) or is_of_numbers(log_probs_outside):
         raise ValueError(
             "The predictions are real numbers, which have no classes: write "
-            "rx.predict.auroc(inside.sd, outside.sd), or the same of a part of rx.predict."
-            "uncertainty(...)."
+            "rx.predict.auroc(inside.sd, outside.sd), or use a part of rx.predict.uncertainty(...)."
         )
     scores = [_score(x, by, weights) for x in (log_probs_inside, log_probs_outside)]
     inside, outside = (_shape(x)[-1] for x in (log_probs_inside, log_probs_outside))
@@ -179,18 +179,18 @@ def _check_members(member_log_probs: Any, weights: Any) -> tuple[np.ndarray, np.
 
 
 def _check_weights(count: int, weights: Any) -> np.ndarray:
-    """Return weights of so many networks that sum to 1."""
+    """Return normalised weights of `count` networks."""
     weights = np.ones(count) if weights is None else weights
     try:
-        given = np.asarray(weights, float)
+        values = np.asarray(weights, float)
     except (TypeError, ValueError):
-        given = np.zeros(0)
-    if given.shape != (count,) or not np.all(given >= 0) or not 0 < given.sum() < np.inf:
+        values = np.zeros(0)
+    if values.shape != (count,) or not np.all(values >= 0) or not 0 < values.sum() < np.inf:
         raise ValueError(
             f"The weights are {show(weights)} for {count} networks: give one of at least 0 "
             "per network, and not all 0."
         )
-    return given / given.sum()
+    return values / values.sum()
 
 
 def _average(members: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The page of a run, and the file that holds it."""
+"""The page of a run, and its file."""
 
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ def write_page(posterior: Any, out: str | Path | None, page: Page) -> Path:
 
 
 def check_out(posterior: Any, out: Any) -> Path:
-    """Return the file that a report goes to, or raise."""
+    """Return the file of a report; raise if it cannot be one."""
     if out is None and posterior.run_dir is None:
         raise ValueError("The run has no folder; say where the report goes: out='report.html'.")
     if out is None:

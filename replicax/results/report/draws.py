@@ -10,9 +10,9 @@ from replicax.page.content import Chart, Section, Table
 from replicax.results.diagnostics import as_draws
 from replicax.results.report.truth import Truth
 
-_MOST_COMPONENTS = 12  # with charts
-_MOST_ROWS = 200  # of the table
-_TRACE_POINTS = 1000  # of a chain
+_MOST_COMPONENTS = 12  # components with charts
+_MOST_ROWS = 200  # rows of the table
+_TRACE_POINTS = 1000  # points per chain
 _MOST_TRACED = 8  # chains
 _BINS = 48
 _RANK_BINS = 20
@@ -20,7 +20,7 @@ _MAPPED = 3  # parameters, each with each
 
 
 def draw_sections(posterior: Any, summary: dict[str, Any], truth: Truth) -> list[Section]:
-    """Return what the draws show: nothing where there are none."""
+    """Return the sections about the draws, none without draws."""
     if posterior.num_draws < 2:
         return []
     components = {**_chosen(posterior, summary), "energy": posterior.energies}
@@ -30,9 +30,9 @@ def draw_sections(posterior: Any, summary: dict[str, Any], truth: Truth) -> list
     ranks = {name: _ranks(values) for name, values in components.items()}
     marginal = Chart("marginals", "Marginal", "Histogram of the draws, by chain", marginals)
     trace = Chart("traces", "Trace", "Draws in their order, by chain", traces, wide=True)
-    even = "Even where all chains have the same distribution, up to chance."
+    even = "Flat, up to chance, if all chains have the same distribution."
     if posterior.num_chains == 1:
-        even = "Even where both halves of the run have the same distribution, up to chance."
+        even = "Flat, up to chance, if both halves of the run have the same distribution."
     rank = Chart("ranks", "Ranks", "Histogram of the ranks of all draws", ranks, note=even)
     section = Section(
         "draws",
@@ -46,7 +46,8 @@ def draw_sections(posterior: Any, summary: dict[str, Any], truth: Truth) -> list
 
 
 def _chosen(posterior: Any, summary: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Return the components with charts: of many, those with the smallest effective sizes."""
+    """Return the components with charts: if there are many, those with the smallest effective
+    sizes."""
     components = posterior.components()
     sizes = {name: summary["parameters"][name]["effective_size"] for name in components}
     worst = sorted(sizes, key=lambda name: np.nan_to_num(sizes[name], nan=-1.0))
@@ -124,7 +125,8 @@ def _trace(posterior: Any, name: str, values: np.ndarray) -> dict[str, Any]:
 
 
 def _ranks(values: np.ndarray) -> dict[str, Any]:
-    """Histograms of the ranks among all draws, by chain; by half of the run where there is one."""
+    """Return histograms of the ranks among all draws, by chain, or by half of the run for a single
+    chain."""
     values = as_draws(values)
     if len(values) == 1:
         half = values.shape[1] // 2
@@ -147,7 +149,7 @@ def _ranks(values: np.ndarray) -> dict[str, Any]:
 
 
 def _maps(components: dict[str, np.ndarray], truth: Truth) -> list[Chart]:
-    """Return maps of the first parameters, each with each; beside the truth where it is known."""
+    """Return maps of all pairs of the first parameters, with the truth if it is known."""
     names = [name for name in components if name != "energy"][:_MAPPED]
     maps = []
     for place, (one, other) in enumerate(itertools.combinations(names, 2)):

@@ -11,9 +11,9 @@ from replicax.results.plots import verdict_rates
 from replicax.results.summary import expected_trips
 from replicax.run.round_trips import trip_ends
 
-_PATH_BYTES = 1_300_000  # of all index paths together
+_PATH_BYTES = 1_300_000  # bytes of all index paths
 _PATH_CHAINS = 4
-_MOST_ENDS = 40_000  # of round trips, over all chains and replicas
+_MOST_ENDS = 40_000  # ends of round trips, over all chains and replicas
 _TRIP_POINTS = 500
 _HISTORY_POINTS = 400
 _PATH_WIDTH = (100, 400)  # points that are seen at first, at least and at most
@@ -21,7 +21,7 @@ _KEY = "Blue is the coldest, orange the hottest."
 
 
 def exchange_section(posterior: Any) -> Section | None:
-    """Return the section about the ladder and the replicas on it; None where they stand still."""
+    """Return the section about the ladder and the replicas on it; None without exchange."""
     if not exchanges(posterior):
         return None
     history, rung_of = posterior.history, posterior.rung_of
@@ -41,14 +41,14 @@ def _paths(posterior: Any, rung_of: np.ndarray, ends: list[list[np.ndarray]]) ->
     trip_points = num_steps * num_replicas * len(rung_of) / max(trips, 1) / every
     width = int(np.clip(6 * trip_points, *_PATH_WIDTH))
     kept = ends[:_PATH_CHAINS] if trips <= _MOST_ENDS else []
-    note = "Paths hold every step" if every == 1 else f"Paths hold one step in {every}"
+    note = "Paths show every step" if every == 1 else f"Paths show one step in {every}"
     if len(rung_of) > _PATH_CHAINS:
         note += f", of the first {_PATH_CHAINS} of {len(rung_of)} chains"
     return Paths(thinned, every, kept, width, f"{note}.")
 
 
 def _ladder(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
-    """Learning rates over time, or temperatures where those form the ladder."""
+    """Return the chart of learning rates over time, or of temperatures if those form the ladder."""
     rates, temperatures = posterior.learning_rates, posterior.temperatures
     tempered = bool(np.all(temperatures > 0)) and bool(np.any(temperatures != temperatures[0, 0]))
     name, end = ("temperature", temperatures) if tempered else ("learning_rate", rates)
@@ -78,13 +78,13 @@ def _ladder(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
         f"{_KEY} The first chain of {posterior.num_chains}." if posterior.num_chains > 1 else _KEY
     )
     if not np.all(np.isfinite(end)):
-        note += " A temperature without end, of the prior alone, is not drawn."
+        note += " The infinite temperature of the prior is not drawn."
     figure = charts.figure(traces, "step", word, yaxis=_log_axis(values), showlegend=False)
     return Chart("ladder", f"{word.capitalize()} of every rung", words, {"": figure}, table, note)
 
 
 def _rates(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
-    """How often every pair says yes, over time."""
+    """Return the chart of how often the rule accepts for every pair, over time."""
     options = posterior.options
     steps, rates = verdict_rates(history, options["counted_from"], options["swap_every"])
     if not steps.size:
@@ -99,10 +99,11 @@ def _rates(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
         for pair in shown
     ]  # fmt: skip
     words = (
-        f"How often each pair says yes; at last from {mean[-1].min():.2f} to {mean[-1].max():.2f}"
+        f"How often the rule accepts for each pair, at the end {mean[-1].min():.2f} to "
+        f"{mean[-1].max():.2f}"
     )
     layout = {"yaxis": {"range": [0, 1.03]}, "showlegend": False}
-    figure = charts.figure(traces, "step", "says yes, per attempt", **layout)
+    figure = charts.figure(traces, "step", "rule accepts, per attempt", **layout)
     rows = [
         (f"{step:,}", *(f"{rate[pair]:.3f}" for pair in shown)) for step, rate in zip(steps, mean)
     ]
@@ -112,12 +113,12 @@ def _rates(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
 
 
 def _pair_rates(posterior: Any) -> Chart:
-    """How often every pair says yes and swaps, after burn-in."""
+    """Return the chart of how often the rule accepts and every pair swaps, after burn-in."""
     says, swaps = posterior.verdict_rate, posterior.window_swap_rate
     pairs = np.arange(says.shape[1])
     turn = f"swaps, per window of {posterior.window}" if posterior.window > 1 else "swaps, per turn"
     traces = [
-        charts.points(pairs, says.mean(axis=0), charts.CHAINS[0], "says yes, per attempt", 8),
+        charts.points(pairs, says.mean(axis=0), charts.CHAINS[0], "rule accepts, per attempt", 8),
         charts.points(pairs, swaps.mean(axis=0), charts.CHAINS[1], turn, 8,
                       marker={"symbol": "diamond-open"}),
     ]  # fmt: skip
@@ -127,7 +128,7 @@ def _pair_rates(posterior: Any) -> Chart:
     rows = [
         (str(pair), f"{says[:, pair].mean():.3f}", f"{swaps[:, pair].mean():.3f}") for pair in pairs
     ]
-    table = Table(("pair", "says yes", "swaps"), rows)
+    table = Table(("pair", "rule accepts", "swaps"), rows)
     words = (
         f"Rates of every pair after burn-in; a pair swaps in {swaps.min():.1%} to {swaps.max():.1%}"
     )
@@ -139,7 +140,8 @@ def _pair_rates(posterior: Any) -> Chart:
 
 
 def _trips(posterior: Any, ends: list[list[np.ndarray]]) -> Chart:
-    """Round trips so far, beside those of Lemma 1 at the measured swap rates."""
+    """Return the chart of round trips so far, with the prediction of Lemma 1 at the measured swap
+    rates."""
     num_steps, counted = posterior.num_steps, posterior.counted_steps
     start = num_steps - counted
     steps = np.unique(np.linspace(start, num_steps, _TRIP_POINTS).astype(int))
@@ -163,7 +165,7 @@ def _trips(posterior: Any, ends: list[list[np.ndarray]]) -> Chart:
 
 
 def _log_axis(values: np.ndarray) -> dict[str, Any]:
-    """Return a logarithmic axis; over a wide range it has marks at powers of ten alone."""
+    """Return a logarithmic axis; over a wide range it has ticks only at powers of ten."""
     known = values[np.isfinite(values) & (values > 0)]
     wide = known.size and known.max() > 30 * known.min()
     return {"type": "log", **({"dtick": 1} if wide else {})}

@@ -1,4 +1,4 @@
-"""The run at a glance: its warnings, what it did, how much its draws are worth."""
+"""The first section of a report: warnings, and the main numbers of the run and its draws."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from replicax.page.content import Section, Table, Warnings
 from replicax.results.summary import Summary, render_machine_use
 
 _NO_PROBLEM = (
-    "No check found a reason not to trust this run: neither of its law, ladder, swap rates and "
-    "round trips, nor of R-hat over chains and replicas and effective sizes."
+    "No check found a reason not to trust this run. Checked: its distribution, ladder, swap rates "
+    "and round trips, R-hat over chains and replicas, and effective sizes."
 )
 _NO_PROBLEM_OF_NETWORKS = (
-    "No check found a reason not to trust this run: neither of its losses nor of its ladder, swap "
-    "rates and round trips."
+    "No check found a reason not to trust this run. Checked: its losses, ladder, swap rates and "
+    "round trips."
 )
-_RUNNING = "No check has found a problem so far; the run goes on."
+_RUNNING = "No check has found a problem so far; the run continues."
 
 
 def glance_section(posterior: Any, summary: Summary) -> Section:
@@ -26,7 +26,7 @@ def glance_section(posterior: Any, summary: Summary) -> Section:
 
 
 def warnings_of(posterior: Any, summary: dict[str, Any]) -> Warnings:
-    """Return the problems of a run, or that there are none."""
+    """Return the problems of a run, with the sentence to show if there are none."""
     sentences = [split_remedy(sentence) for sentence in summary["problems"]]
     if posterior.result.code == "running":
         return Warnings(sentences, _RUNNING)
@@ -35,8 +35,8 @@ def warnings_of(posterior: Any, summary: dict[str, Any]) -> Warnings:
 
 
 def split_remedy(sentence: str) -> tuple[str, str]:
-    """Return what a problem is, and what to do about it: its other sentences, or what follows the
-    colon.
+    """Split a problem into its description and its remedy: the sentences after the first, or what
+    follows the colon.
 
     >>> split_remedy("R-hat is 1.2: chains differ. Run longer.")
     ('R-hat is 1.2: chains differ.', 'Run longer.')
@@ -51,7 +51,7 @@ def split_remedy(sentence: str) -> tuple[str, str]:
 
 
 def subtitle(posterior: Any) -> str:
-    """Return what was run, in one line."""
+    """Return a one-line description of the run."""
     note = posterior.metadata.note
     named = note.get("target") or note.get("task") or {}
     names = [named[key] for key in ("target", "model", "data") if isinstance(named, dict)
@@ -90,7 +90,7 @@ def _numbers(posterior: Any, summary: Summary) -> Table:
 
 
 def expected_words(summary: dict[str, Any]) -> str:
-    """Return the round trips that Lemma 1 expects in words, if it says something."""
+    """Return the round trips that Lemma 1 predicts in words, empty if it does not apply."""
     expected = summary["round_trips_per_1000_steps_expected"]
     return "" if expected is None else f" (Lemma 1: {np.mean(expected):.3g})"
 

@@ -1,4 +1,4 @@
-"""Draws beside the truth, where it is known: by the run's own note, or as somebody gives it."""
+"""Comparison of draws with the truth, if it is known from the run's note or given by the user."""
 
 from typing import Any
 
@@ -21,7 +21,8 @@ _FAR = 4.0  # standard errors
 
 
 def as_truth(posterior: Any, truth: Any) -> Truth:
-    """Return exact draws or values by component: as given, or of a target whose truth is known.
+    """Return exact draws or values by component: those given, or those of a target with known
+    truth.
 
     `truth` is "modes25"; draws in the tree of the parameters, with a leading axis; or a dict from
     names of components to draws or numbers.
@@ -40,7 +41,7 @@ def as_truth(posterior: Any, truth: Any) -> Truth:
 
 
 def _name_of(posterior: Any, truth: Any) -> Any:
-    """Return the truth that was given, or the name of the one that the run's note implies."""
+    """Return the given truth, or the name of the one that the run's note implies."""
     note = posterior.metadata.note.get("target")
     if truth is not None or not isinstance(note, dict):
         return truth
@@ -61,9 +62,9 @@ def _from_tree(posterior: Any, truth: Any) -> Truth:
     shapes = [np.shape(leaf)[1:] for leaf in leaves]
     if shapes != [tuple(shape) for shape in description["shapes"]]:
         raise ValueError(
-            "truth has another tree or other shapes than the parameters; give exact draws as "
-            "posterior.draws has them, with a draw axis and no chain axis, or a dict with some of "
-            f"the names {', '.join(list(posterior.components())[:5])}."
+            "truth differs from the parameters in structure or shapes; give exact draws like "
+            "posterior.draws, with a draw axis and no chain axis, or a dict with some of the names "
+            f"{', '.join(list(posterior.components())[:5])}."
         )
     for name, leaf in zip(description["names"], leaves, strict=True):
         flat = np.asarray(leaf, float).reshape(len(leaf), -1)
@@ -73,7 +74,7 @@ def _from_tree(posterior: Any, truth: Any) -> Truth:
 
 def truth_section(posterior: Any, given: Any, truth: Truth) -> Section | None:
     """Return the comparison of means and spreads, and of mode masses for the 25 modes; `truth` is
-    what `as_truth` made of what was `given`."""
+    the result of `as_truth` for the user's `given`."""
     if not truth:
         return None
     components = posterior.components()
@@ -101,7 +102,7 @@ def _row(name: str, values: np.ndarray, exact: np.ndarray) -> tuple[str, ...]:
 
 
 def _away(values: np.ndarray, true_mean: float) -> str:
-    """Return how many standard errors the mean of (chain, draw) is from the true one."""
+    """Return the error of the mean of (chain, draw) in standard errors."""
     error = values.std() / np.sqrt(max(diagnostics.effective_size(values), 1.0))
     away = (values.mean() - true_mean) / error if error > 0 else np.nan
     return f"{away:.1f}{', far' if abs(away) > _FAR else ''}"
