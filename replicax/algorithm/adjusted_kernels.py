@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica, draw_normal
+from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica
 from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.randomness import draw_normal
 from replicax.errors import at_least, check_number
 
 _SPREAD = 0.9  # standard deviation of the logarithm of the step size

@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica, draw_normal
+from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica
 from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.randomness import draw_normal
 from replicax.errors import check_flag
 
 _FORGET = 0.01  # weight of the latest gradient in the estimate of the noise

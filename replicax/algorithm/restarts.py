@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm.kernels import Kernel
+from replicax.algorithm.kernel import Kernel
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.spread import WHOLE, Spread
 
@@ -58,9 +58,11 @@ def restart(
 def change_rungs(
     kernel: Kernel, replicas: Any, ladder: Ladder, old_rung_of: Array, new_rung_of: Array
 ) -> Any:
-    """Give the memory of replicas that came to another rung its law (`Kernel.change_rung`)."""
+    """Give the memory of replicas that came to another rung its law, if the kernel knows it
+    (`Kernel.change_rung`)."""
     change_rung = kernel.change_rung
-    assert change_rung is not None
+    if change_rung is None:
+        return replicas
 
     def changed() -> Any:
         old, new = (

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import barrier, prng, replicas, step_sizes, window_correction
-from replicax.algorithm.kernels import Kernel
+from replicax.algorithm import barrier, randomness, step_sizes, window_correction
+from replicax.algorithm.kernel import Kernel
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.recursions import EnergyUnit
 from replicax.algorithm.schedule import Schedule, windowed_deo
@@ -39,7 +39,8 @@ class State(NamedTuple):
     @property
     def points(self) -> Any:
         """The arguments of the energy, leading axis: replica."""
-        return replicas.point(self.replicas, self.model_state)
+        params = self.replicas.params
+        return params if self.model_state is None else (params, self.model_state)
 
 
 class Info(NamedTuple):
@@ -108,8 +109,8 @@ def init(
         if target is None:
             raise ValueError("An adjusted kernel evaluates its start: give init(..., target=...).")
         target = as_target(target)
-        noise = target.draw(prng.make_key(0))  # of an exact energy, which does not depend on it
-        evaluate = replicas.build_evaluate(target, kernel, batch, noise, None)
+        noise = target.draw(randomness.make_key(0))  # an exact energy ignores it
+        evaluate = lambda params: target.evaluate_split(params, batch, noise)  # noqa: E731
         particles = jax.vmap(lambda replica: prepare(replica, evaluate))(particles)
     tuning, sizes = settings.tuning, ()
     if tuning.step_sizes is not None:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import prng
+from replicax.algorithm import randomness
 from replicax.algorithm.kernel import Kernel, Observed, Replica
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.state import Info, State, init
@@ -152,7 +152,7 @@ def from_blackjax(make: Callable[[Callable, Array], Any], target_acceptance: flo
     return Kernel(
         init=lambda params: Replica(params, ()),
         step=step,
-        draw=lambda key, replica: jax.random.split(prng.ordinary(key), 2),
+        draw=lambda key, replica: jax.random.split(randomness.ordinary(key), 2),
         needs="split",
         adjusted=True,
     )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax.algorithm import prng, state
+from replicax.algorithm import randomness, state
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.target import check_energy, takes_key
 from replicax.errors import check_function, explained, show
@@ -222,7 +222,7 @@ def _check_exact(program: Program, points: Any, batch: Any, keys: Array) -> None
 
 def seed_keys(seed: int, num_chains: int) -> tuple[Array, Array]:
     """Return a key for each chain, and one for the starts."""
-    return _split_seed(prng.make_key(seed), num_chains)
+    return _split_seed(randomness.make_key(seed), num_chains)
 
 
 @functools.partial(jax.jit, static_argnums=1)  # whole, which is quicker than its parts

@@ -118,7 +118,7 @@ TARGETS = [
         ),
     ),
     *mutations_of(
-        "algorithm/kernel.py",
+        "algorithm/randomness.py",
         (
             "[key] if len(leaves) == 1 else jax.random.split(key, len(leaves))",
             "[key] * len(leaves)",
