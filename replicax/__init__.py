@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from replicax.algorithm.kernels import Kernel as Kernel
     from replicax.algorithm.kernels import Replica as Replica
     from replicax.algorithm.ladder import Ladder as Ladder
-    from replicax.algorithm.recursions import Gain as Gain
     from replicax.algorithm.state import Info as Info
     from replicax.algorithm.state import Settings as Settings
     from replicax.algorithm.state import State as State
     from replicax.algorithm.state import init as init
     from replicax.algorithm.step import build_step as build_step
     from replicax.algorithm.target import Target as Target
+    from replicax.algorithm.tuning import Gain as Gain
     from replicax.algorithm.tuning import Tuning as Tuning
     from replicax.api import load as load
     from replicax.api import sample as sample
@@ -92,8 +92,7 @@ _NAMES = {
     "algorithm.state": "Info Settings State init",
     "algorithm.step": "build_step",
     "algorithm.target": "Target",
-    "algorithm.recursions": "Gain",
-    "algorithm.tuning": "Tuning",
+    "algorithm.tuning": "Gain Tuning",
     "api": "load sample",
     "interop.blackjax": "as_sampling_algorithm",
     "networks.classification": "classification",

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from replicax.algorithm.recursions import Gain
 from replicax.algorithm.target import Target
+from replicax.algorithm.tuning import Gain
 from replicax.errors import check_folder, show
 from replicax.results.posterior import Posterior
 from replicax.run import fingerprint, pytrees

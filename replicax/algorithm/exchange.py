@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import barrier, energy_noise, step_sizes, window_correction
+from replicax.algorithm import energy_noise, window_correction
 from replicax.algorithm.energy_noise import EnergySource
 from replicax.algorithm.randomness import Randomness
+from replicax.algorithm.rounds import tune_step_sizes, tune_temperatures
 from replicax.algorithm.schedule import Sequential
 from replicax.algorithm.state import Info, Settings, State
 from replicax.algorithm.swap import Index, Judge
@@ -128,9 +129,9 @@ def adapt(settings: Settings, state: State, info: Info) -> State:
     )
     correction, verdicts, sizes = state.correction, state.verdicts, state.step_sizes
     if tuning.step_sizes is not None:
-        ladder, sizes = step_sizes.tune(tuning.step_sizes, state.step, ladder, sizes, info.observed)
+        ladder, sizes = tune_step_sizes(tuning.step_sizes, state.step, ladder, sizes, info.observed)
     if tuning.adapts == "temperature":
-        temperature, verdicts = barrier.tune(
+        temperature, verdicts = tune_temperatures(
             tuning.barrier, state.step, ladder.temperature, verdicts, wanted, info.attempted
         )
         ladder = ladder._replace(temperature=temperature)

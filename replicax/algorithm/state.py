@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import barrier, randomness, step_sizes, window_correction
+from replicax.algorithm import randomness, window_correction
 from replicax.algorithm.kernel import Kernel
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.recursions import EnergyUnit
+from replicax.algorithm.rounds import start_step_sizes, start_verdicts
 from replicax.algorithm.schedule import Schedule, windowed_deo
 from replicax.algorithm.spread import WHOLE, Spread
 from replicax.algorithm.swap import Rule, deterministic
 from replicax.algorithm.target import as_target
-from replicax.algorithm.tuning import Tuning
+from replicax.algorithm.tuning import EnergyUnit, Tuning
 
 
 class State(NamedTuple):
@@ -114,7 +114,7 @@ def init(
         particles = jax.vmap(lambda replica: prepare(replica, evaluate))(particles)
     tuning, sizes = settings.tuning, ()
     if tuning.step_sizes is not None:
-        ladder, sizes = step_sizes.start(ladder, params)
+        ladder, sizes = start_step_sizes(ladder, params)
     estimated = num_replicas if settings.rule.estimates_noise else 0
     return State(
         step=jnp.array(0, jnp.int32),
@@ -130,6 +130,6 @@ def init(
         correction=window_correction.start(settings.rule, dtype)
         if settings.rule.tunes_correction
         else (),
-        verdicts=barrier.start(num_replicas - 1, dtype) if tuning.adapts == "temperature" else (),
+        verdicts=start_verdicts(num_replicas - 1, dtype) if tuning.adapts == "temperature" else (),
         step_sizes=sizes,
     )

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from replicax.algorithm.kernels import Kernel
-from replicax.algorithm.recursions import ConstantGain, Gain
 from replicax.algorithm.swap import Rule
+from replicax.algorithm.tuning import ConstantGain, Gain
 from replicax.errors import at_least, check_flag, check_function, check_number, choose, is_number
 from replicax.networks import option_checks
 from replicax.networks.cold_part import ColdPart

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from replicax.algorithm.recursions import Gain
+from replicax.algorithm.tuning import Gain
 from replicax.errors import check_flag, check_folder
 from replicax.networks.build import build_evaluation, build_training
 from replicax.networks.continued import networks_of as networks_of

@@ -9,7 +9,7 @@ import numpy as np
 
 from replicax.algorithm import kernels, schedule, swap
 from replicax.algorithm.kernels import Kernel
-from replicax.algorithm.recursions import ConstantGain, Gain
+from replicax.algorithm.tuning import ConstantGain, Gain
 from replicax.errors import at_least, check_flag, check_function, choose, is_number, is_whole, show
 from replicax.run.inputs import AUTO, PAPER
 

@@ -7,18 +7,16 @@ import numpy as np
 
 from replicax.algorithm import kernels, swap
 from replicax.algorithm import schedule as schedules
-from replicax.algorithm.barrier import BarrierTuning
 from replicax.algorithm.kernels import Kernel
-from replicax.algorithm.ladder import Ladder, geometric
+from replicax.algorithm.ladder import Ladder, geometric, per_rung, temperatures
+from replicax.algorithm.rounds import BarrierTuning, StepSizeTuning
 from replicax.algorithm.schedule import AllPairs, Schedule
-from replicax.algorithm.step_sizes import StepSizeTuning
 from replicax.algorithm.swap import Rule, WindowCorrected
 from replicax.algorithm.tuning import Tuning, as_gain
 from replicax.algorithm.window_correction import check_stages
 from replicax.errors import at_least, choose, is_number, show
 from replicax.run.inputs import AUTO
 from replicax.run.options import Options
-from replicax.run.rungs import per_rung, temperatures
 from replicax.theory import optimal_window
 
 _MEASURE_STEPS = 100  # steps that measure the unit of energy for buffer="auto"

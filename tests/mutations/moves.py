@@ -145,8 +145,8 @@ REPLICAS = mutations_of(
     ),
 )
 
-MOVE = mutations_of(
-    "algorithm/move.py",
+STEP = mutations_of(
+    "algorithm/step.py",
     ("rung_of = spread.here(state.rung_of)", "rung_of = spread.here(state.replica_at)", _DEO),
     (
         "spread.whole(jnp.where(broken, jnp.nan, energy_of))",
@@ -154,10 +154,6 @@ MOVE = mutations_of(
         f"{_RESTARTS}::test_parameters_that_break_in_the_move_are_caught",
     ),
     ("change_rungs(kernel, copies[0], state.ladder, *rungs), copies[1]", "copies", _COPIED),
-)
-
-STEP = mutations_of(
-    "algorithm/step.py",
     (
         "has_swapped = after.rung_of != state.rung_of",
         "has_swapped = after.rung_of == state.rung_of",
@@ -250,7 +246,7 @@ BY_HAND = [
     ),
     *killed_by(
         "algorithm/test_kernel_rungs.py::test_swaps_are_judged_on_another_batch",
-        "algorithm/move.py",
+        "algorithm/step.py",
         (
             "energy = target.energy_at(point, judging_batch, energy_noise)",
             "energy = target.energy_at(point, batch, energy_noise)",
@@ -259,7 +255,7 @@ BY_HAND = [
     *killed_by(
         "algorithm/test_step.py::"
         "test_the_library_equals_the_oracle[deo-deterministic-momentum-moved]",
-        "algorithm/move.py",
+        "algorithm/step.py",
         (
             "energy = target.energy_at(point, judging_batch, energy_noise)",
             "energy = target.energy_at(point, judging_batch, gradient_noise)",
@@ -314,6 +310,5 @@ MUTATIONS = [
     *KERNELS,
     *TIMED_KERNELS,
     *REPLICAS,
-    *MOVE,
     *STEP,
 ]

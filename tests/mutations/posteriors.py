@@ -74,7 +74,7 @@ LANGEVIN = mutations_of(
 )
 
 LADDERS = mutations_of(
-    "algorithm/barrier.py",
+    "algorithm/rounds.py",
     (
         "rejection = 1.01 - verdicts.wanted / count",
         "rejection = 0.01 + verdicts.wanted / count",
@@ -87,8 +87,8 @@ LADDERS = mutations_of(
     ),
     ("tuned = tuned.at[0].set(temperature[0])", "tuned = tuned * 1.01", _BARRIER),
     (
-        "jnp.any(step == jnp.array(tuning.round_ends) - 1)",
-        "jnp.any(step == jnp.array(tuning.round_ends))",
+        "_is_last(step, tuning.round_ends) & (added.count > 0)",
+        "_is_last(step - 1, tuning.round_ends) & (added.count > 0)",
         _BARRIER,
     ),
     (

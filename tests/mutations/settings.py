@@ -111,9 +111,9 @@ SETTINGS = [
             f"{_SETTINGS}::test_a_ladder_of_temperatures_stands_still_after_burn_in",
         ),
     ),
-    *mutations_of("run/rungs.py", ("by_rung[1:] = 0", "by_rung[:0] = 0", _LADDER)),
+    *mutations_of("algorithm/ladder.py", ("by_rung[1:] = 0", "by_rung[:0] = 0", _LADDER)),
     *mutations_of(
-        "run/rungs.py",
+        "algorithm/ladder.py",
         (
             "return geometric(values[0], values[1], num_replicas)",
             "return np.linspace(values[0], values[1], num_replicas)",

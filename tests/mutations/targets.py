@@ -81,7 +81,7 @@ MUTATIONS = [
     *killed_by(
         "algorithm/test_exchange.py::test_a_non_finite_energy_never_swaps[ape-metropolis]",
         "algorithm/state.py",
-        ("barrier.start(num_replicas - 1, dtype)", "barrier.start(num_replicas, dtype)"),
+        ("start_verdicts(num_replicas - 1, dtype)", "start_verdicts(num_replicas, dtype)"),
     ),
     *killed_by(
         "algorithm/test_moves_by_hand.py::"
