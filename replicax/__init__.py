@@ -59,9 +59,9 @@ if TYPE_CHECKING:
     from replicax.run.bayesian import Bayesian as Bayesian
     from replicax.run.bayesian import bayesian as bayesian
     from replicax.run.connect import connect as connect
-    from replicax.run.keeper import Result as Result
     from replicax.run.per_replica import per_replica as per_replica
     from replicax.run.progress import Progress as Progress
+    from replicax.run.records import Result as Result
     from replicax.run.shared_programs import Programs as Programs
     from replicax.run.together import together as together
 
@@ -106,7 +106,7 @@ _NAMES = {
     "results.posterior": "Posterior",
     "resume_run": "resume",
     "run.bayesian": "Bayesian bayesian",
-    "run.keeper": "Result",
+    "run.records": "Result",
     "run.progress": "Progress",
     "run.per_replica": "per_replica",
     "run.connect": "connect",

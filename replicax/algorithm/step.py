@@ -85,9 +85,11 @@ def build_parts(
             if settings.on_swap == "reset":
                 has_swapped = after.rung_of != state.rung_of
                 particles = restarts.reset_memory(kernel, after.replicas, spread.here(has_swapped))
-            else:
+            elif kernel.change_rung is not None:
                 rungs = spread.here(state.rung_of), spread.here(after.rung_of)
                 particles = restarts.change_rungs(kernel, after.replicas, state.ladder, *rungs)
+            else:
+                return after
             return after._replace(replicas=particles)
 
         if not spread.is_whole:
@@ -123,14 +125,16 @@ def build_draw(
         pair_key, schedule_key, attempt_key, judge_key, batch_key = jax.random.split(
             exchange_key, 5
         )
-        moved, sequential = settings.energy_at != "before", isinstance(schedule, Sequential)
+        moved = settings.energy_at != "before"
         return Randomness(
             move=jax.vmap(kernel.draw)(keys[:, 0], replicas) if settings.langevin else None,
             gradient=jax.vmap(target.draw)(keys[:, 1]),
             energy=jax.vmap(target.draw)(keys[:, 2]) if moved else None,
             log_uniform=log_uniform(pair_key, num_replicas - 1) if rule.uses_temperature else None,
             schedule=schedule.draw(schedule_key, num_replicas),
-            attempts=draw_attempts(schedule, attempt_key, num_replicas) if sequential else None,
+            attempts=draw_attempts(schedule, attempt_key, num_replicas)
+            if isinstance(schedule, Sequential)
+            else None,
             judge=judge_key if rule.judges_afresh else None,
             batch=draw_batch(batch_key) if draw_batch else None,
         )

@@ -17,8 +17,7 @@ from replicax.errors import check_function, check_number, suggest
 from replicax.run.batch_source import NoBatches
 from replicax.run.bayesian import RowBatches
 from replicax.run.initial import initial_points
-from replicax.run.inputs import fill_in, target_and_batches
-from replicax.run.options import Options
+from replicax.run.options import Options, fill_in, target_and_batches
 from replicax.run.program import build_program
 
 

@@ -17,7 +17,8 @@ from replicax.networks.cold_part import ColdPart
 from replicax.networks.methods import METHODS, MOMENTUM, Clock, Method
 from replicax.networks.problem import Supervised
 from replicax.networks.tempered import tempered
-from replicax.run.options import CUSTOM, Options, from_plain, to_plain
+from replicax.run.options import Options
+from replicax.run.plain import CUSTOM, from_plain, to_plain
 
 _PICK_EVERY = 10  # epochs between two averages of all networks of an ensemble
 _CHANGES = ("kernel", "rate_schedule", "schedule", "rule", "swap_every")  # parts of the method

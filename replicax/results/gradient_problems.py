@@ -18,7 +18,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from replicax.results.energy_problems import certainty, mean_and_error
-from replicax.run import pytrees
+from replicax.run import plain
 
 _LENGTH = 1.0  # of steps, in standard deviations of the way from a draw to the next
 _UNEXPLAINED = 0.1  # of the energy, the median of steps, in the unit of the temperature
@@ -45,7 +45,7 @@ def gradient_problem(posterior: Any) -> str | None:
     if not _can_evaluate(posterior) or batches.num_rows > _MOST_ROWS:
         return None
     leaves = posterior._leaves(0)
-    first = pytrees.rebuild(posterior.metadata.params, [x[0, 0] for x in leaves], posterior._like)
+    first = plain.rebuild(posterior.metadata.params, [x[0, 0] for x in leaves], posterior._like)
     unravel = ravel_pytree(first)[1]
 
     def energy(flat: Array) -> Array:

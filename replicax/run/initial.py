@@ -13,7 +13,7 @@ from replicax.algorithm import randomness, state
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.target import check_energy, takes_key
 from replicax.errors import check_function, explained, show
-from replicax.run import counters, machine, pytrees
+from replicax.run import counters, machine, plain
 from replicax.run.per_replica import PerReplica, spread_starts
 from replicax.run.program import Program
 from replicax.run.rows import STATE_AXES, Carry
@@ -125,7 +125,7 @@ def initial_carry(program: Program, params: Any, programs: Programs | None = Non
     )
     with explained("batches", "Does it suit the rows?"):
         batch = program.batches.first(keys[0])
-    check_energy(program.target, jax.eval_shape(pytrees.first, points), batch, keys[0])
+    check_energy(program.target, jax.eval_shape(plain.first, points), batch, keys[0])
     if not has_state:  # of networks, the first step tells
         _check_finite(program, points, batch, keys, programs)
     if program.kernel.adjusted and takes_key(program.target):
@@ -209,7 +209,7 @@ def _check_finite(
 
 def _check_exact(program: Program, points: Any, batch: Any, keys: Array) -> None:
     """Raise unless the energy is the same for two keys."""
-    target, point = program.target, pytrees.first(points)
+    target, point = program.target, plain.first(points)
     energy = jax.jit(lambda p, b, key: target.energy(p, b, target.draw(key)))
     one, other = (float(energy(point, batch, key)) for key in jax.random.split(keys[0]))
     if one != other:

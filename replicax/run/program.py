@@ -58,6 +58,10 @@ class Program:
             drawn &= np.asarray(self.kernel.exploits(steps), bool)
         return drawn
 
+    def is_broken(self, carry: Any) -> bool:
+        """Return whether a non-finite energy ends the run."""
+        return self.stop_on_nonfinite and bool(np.any(carry.counters.nonfinite))
+
     @property
     def counted_from(self) -> Any:
         """The first step that rates and round trips count: after burn-in, and after the steps

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from replicax.run.machine import memory_in_use
+from replicax.run.records import Arrays
 from replicax.run.rows import Carry
 from replicax.run.storage.metadata import Metadata
-from replicax.run.storage.records import Arrays
 
 _LINE_SECONDS = 5.0  # between two lines of a log; more in a run of hours
 

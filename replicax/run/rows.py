@@ -14,7 +14,7 @@ from jax import Array
 
 from replicax.algorithm.state import State
 from replicax.algorithm.window_correction import Correction
-from replicax.run import pytrees
+from replicax.run import plain
 from replicax.run.counters import Counters
 from replicax.run.program import Program
 
@@ -138,7 +138,7 @@ def to_records(program: Program, rows: Rows, step: int, done: int) -> dict[str, 
     draws = {"energy": first_rows(rows.energies, num_draws)}
     if rows.rung_energies is not None:
         draws["rung_energy"] = first_rows(rows.rung_energies, num_draws)
-    for name, leaf in zip(pytrees.leaf_names(rows.draws), jax.tree.leaves(rows.draws), strict=True):
+    for name, leaf in zip(plain.leaf_names(rows.draws), jax.tree.leaves(rows.draws), strict=True):
         draws[f"params.{name}"] = first_rows(leaf, num_draws)
     return {
         "steps": {"rung_of": first_rows(rows.rung_of, done)},

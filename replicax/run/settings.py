@@ -15,8 +15,7 @@ from replicax.algorithm.swap import Rule, WindowCorrected
 from replicax.algorithm.tuning import Tuning, as_gain
 from replicax.algorithm.window_correction import check_stages
 from replicax.errors import at_least, choose, is_number, show
-from replicax.run.inputs import AUTO
-from replicax.run.options import Options
+from replicax.run.options import AUTO, Options
 from replicax.theory import optimal_window
 
 _MEASURE_STEPS = 100  # steps that measure the unit of energy for buffer="auto"

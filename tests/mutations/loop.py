@@ -53,9 +53,12 @@ HOST_LOOP = [
             _CALLBACK,
         ),
         ("if due:", "if due and False:", _BEYOND),
+    ),
+    *mutations_of(
+        "run/evaluation.py",
         (
-            "if program.evaluate_every is None or step % program.evaluate_every:",
-            "if program.evaluate_every is None:",
+            "if every is None or step % every or not",
+            "if every is None or not",
             f"{_WITHIN_EPOCH}[ensemble]",
         ),
     ),
@@ -67,7 +70,7 @@ HOST_LOOP = [
 ]
 
 KEEPER = mutations_of(
-    "run/keeper.py",
+    "run/records.py",
     (
         "self.step = step",
         "self.step = -1",
@@ -114,7 +117,7 @@ SAVER = mutations_of(
         "run/test_saver.py::test_records_in_memory_are_never_due",
     ),
     (
-        "state = None if evaluation is None else evaluation.state",
+        "state = None if self.evaluation is None else self.evaluation.state",
         "state = None",
         f"{_WITHIN_EPOCH}[ensemble]",
     ),
@@ -250,7 +253,7 @@ BY_HAND = [
     ),
     *killed_by(
         "algorithm/test_step.py::test_a_sampled_chain_equals_the_oracle",
-        "run/keeper.py",
+        "run/records.py",
         ("counters.pairs[:, row] for row", "counters.pairs[:, 0] for row"),
         (
             '"learning_rates": state.ladder.learning_rate,',

@@ -148,7 +148,7 @@ TARGETS = [
         ),
     ),
     *mutations_of(
-        "run/inputs.py",
+        "run/options.py",
         ("burn_in = num_steps // 3 // every * every", "burn_in = num_steps // 3", _WHOLE),
         ('"temperature": AUTO,', '"temperature": (1.0, 2.0),', _RUNGS),
     ),
