@@ -94,19 +94,7 @@ def exchange(
     gate = state.gate | schedule.window_opens(attempt)
     index = Index(state.rung_of, state.replica_at)
     if isinstance(schedule, Sequential):
-
-        def verdict(attempt: Any, cold_replica: Array, hot_replica: Array) -> Array:
-            (cold, hot), pair = attempt.order, (cold_replica, hot_replica)
-            if rule.assumes_exact_energies:
-                cold_energy, hot_energy = (energy_of[replica] for replica in pair)
-            else:
-                assert source is not None
-                cold_energy, hot_energy = source.energy_pair(attempt, *pair, energy_of.dtype)
-            noise_var = None if noise is None else noise.of_two(attempt.order, pair)
-            return may_swap & judge.verdict(
-                cold, hot, cold_energy, hot_energy, attempt.log_uniform, noise_var
-            )
-
+        verdict = _build_verdict(judge, may_swap, energy_of, source, noise)
         index, swapped = schedule.sweep(index, random.attempts, verdict)
     else:
         finite = may_swap & jnp.isfinite(energy[:-1]) & jnp.isfinite(energy[1:])
@@ -118,6 +106,26 @@ def exchange(
         energy_noise_var=state.energy_noise_var if noise is None else noise.by_rung,
     )
     return after, wanted, swapped, active
+
+
+def _build_verdict(
+    judge: Judge, may_swap: Array, energy_of: Array, source: EnergySource | None, noise: Any
+) -> Callable[[Any, Array, Array], Array]:
+    """Build `verdict(attempt, cold_replica, hot_replica)` for schedules in sequence."""
+
+    def verdict(attempt: Any, cold_replica: Array, hot_replica: Array) -> Array:
+        (cold, hot), pair = attempt.order, (cold_replica, hot_replica)
+        if judge.rule.assumes_exact_energies:
+            cold_energy, hot_energy = (energy_of[replica] for replica in pair)
+        else:
+            assert source is not None
+            cold_energy, hot_energy = source.energy_pair(attempt, *pair, energy_of.dtype)
+        noise_var = None if noise is None else noise.of_two(attempt.order, pair)
+        return may_swap & judge.verdict(
+            cold, hot, cold_energy, hot_energy, attempt.log_uniform, noise_var
+        )
+
+    return verdict
 
 
 def adapt(settings: Settings, state: State, info: Info) -> State:

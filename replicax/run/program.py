@@ -182,16 +182,7 @@ def _check_combination(
             "batch), or leave batches out."
         )
     if options.energy_at == "before":
-        if rule.uses_temperature:
-            raise ValueError(
-                f'energy_at="before" does not go with the rule "{rule.name}": it must judge '
-                'the states that swap. Write energy_at="moved".'
-            )
-        if target.gradient is not None:
-            raise ValueError(
-                'energy_at="before" takes the energy from the gradient\'s own pass, but this '
-                'target has a separate gradient. Write energy_at="moved".'
-            )
+        _check_energy_before(target, rule)
     if rule.uses_temperature:
         _check_law(options, rule, kernel)
     if options.on_swap == "reset" and kernel.keeps_time:
@@ -205,24 +196,43 @@ def _check_combination(
             f'There is a weight decay or prior that the rule "{rule.name}" would not see; put '
             "it into the energy instead (of rx.supervised: prior_in_energy=True)."
         )
-    if rule.judges_afresh and not batches.can_refresh:
-        raise ValueError(
-            f'The rule "{rule.name}" judges swaps on other mini-batches than those that moved the '
-            "replicas, which a function of the step, an iterable or a source of rx.supervised "
-            "cannot give: pass arrays with batch_size."
-        )
-    is_source = isinstance(batches, SourceBatches)
-    if rule.judges_afresh and isinstance(schedule, Sequential) and is_source:
-        raise ValueError(
-            f'The schedule "{schedule.name}" judges one pair after another, each on a mini-batch '
-            'of its own, and a source gives one for all: write schedule="deo" or "seo".'
-        )
+    if rule.judges_afresh:
+        _check_fresh_batches(batches, rule, schedule)
     _check_posterior(options, target, batches, kernel)
     exact = batches.is_whole or options.swap_energy == "full"
     if rule.assumes_exact_energies and not exact:
         raise ValueError(
             f'The rule "{rule.name}" takes energies as exact, but mini-batches make them noisy: '
             'write rule="bias_corrected", or batch_size=all rows.'
+        )
+
+
+def _check_energy_before(target: Target, rule: Rule) -> None:
+    """Refuse energies from the gradients' own pass where they cannot judge swaps."""
+    if rule.uses_temperature:
+        raise ValueError(
+            f'energy_at="before" does not go with the rule "{rule.name}": it must judge '
+            'the states that swap. Write energy_at="moved".'
+        )
+    if target.gradient is not None:
+        raise ValueError(
+            'energy_at="before" takes the energy from the gradient\'s own pass, but this '
+            'target has a separate gradient. Write energy_at="moved".'
+        )
+
+
+def _check_fresh_batches(batches: Batches, rule: Rule, schedule: Schedule) -> None:
+    """Refuse batches that cannot give further ones, on which the rule judges swaps."""
+    if not batches.can_refresh:
+        raise ValueError(
+            f'The rule "{rule.name}" judges swaps on other mini-batches than those that moved the '
+            "replicas, which a function of the step, an iterable or a source of rx.supervised "
+            "cannot give: pass arrays with batch_size."
+        )
+    if isinstance(schedule, Sequential) and isinstance(batches, SourceBatches):
+        raise ValueError(
+            f'The schedule "{schedule.name}" judges one pair after another, each on a mini-batch '
+            'of its own, and a source gives one for all: write schedule="deo" or "seo".'
         )
 
 

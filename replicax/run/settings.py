@@ -193,27 +193,17 @@ def tuning(
     """Return which parts of the ladder adapt, and how."""
     adapts, until = adapts_until(options, rule, schedule)
     fixed = rule.uses_temperature or not adapts
-    buffer_auto = isinstance(options.buffer, str)
-    gain_auto = isinstance(options.buffer_gain, str)
-    for name, auto in (("buffer", buffer_auto), ("buffer_gain", gain_auto)):
-        if auto:
-            choose(name, getattr(options, name), ("auto",))
+    buffer_auto = _is_left_open("buffer", options.buffer)
+    gain_auto = _is_left_open("buffer_gain", options.buffer_gain)
     if not buffer_auto and not is_number(options.buffer):
         raise ValueError(f'buffer is {show(options.buffer)}; give a finite number or "auto".')
     measures_buffer = buffer_auto and not rule.uses_temperature
     measures = measures_buffer or (gain_auto and not fixed)
-    ladder_is_scalar = np.ndim(options.learning_rate) == 0  # or "auto"
-    adapts_rungs = None
-    free_end = _is_auto(options.temperature) and num_replicas == 2
-    if adapts and (num_replicas > 2 or free_end):
-        adapts_rungs = "temperature" if rule.uses_temperature else "learning_rate"
-        if adapts_rungs == "learning_rate" and ladder_is_scalar:
-            adapts_rungs = None
     return Tuning(
         target_swap_rate=options.target_swap_rate,
         gain=as_gain("gain", options.gain),
         buffer_gain=None if gain_auto else as_gain("buffer_gain", options.buffer_gain),
-        adapts=adapts_rungs,
+        adapts=_adapted_rungs(options, num_replicas, rule) if adapts else None,
         adapts_buffer=not fixed,
         until=until,
         measure_steps=_MEASURE_STEPS if measures else 0,
@@ -221,6 +211,21 @@ def tuning(
         barrier=_barrier(options, until, hottest),
         step_sizes=_step_sizes(options, kernel),
     )
+
+
+def _is_left_open(name: str, value: Any) -> bool:
+    """Return whether a choice is "auto"; raise if it is any other word."""
+    return isinstance(value, str) and choose(name, value, (AUTO,)) == AUTO
+
+
+def _adapted_rungs(options: Options, num_replicas: int, rule: Rule) -> str | None:
+    """Return which hyper-parameter of the rungs adapts; None for a ladder with fixed ends alone."""
+    free_end = _is_auto(options.temperature) and num_replicas == 2
+    if num_replicas <= 2 and not free_end:
+        return None
+    if rule.uses_temperature:
+        return "temperature"
+    return "learning_rate" if np.ndim(options.learning_rate) > 0 else None
 
 
 def _barrier(options: Options, until: int | None, hottest: float) -> BarrierTuning:

@@ -36,11 +36,11 @@ ADJUSTED = mutations_of(
     ("+ (end.prior - start.prior)", "+ 0 * end.prior", _PRESERVED),
     ("(back**2 - drawn.length**2) / 2", "(back**2 - drawn.length**2) / 4", _PRESERVED),
     (
-        "orbit = replica.params, kick(drawn.velocity, start, 0.5), start",
-        "orbit = replica.params, kick(drawn.velocity, start, 1.0), start",
+        "(params, kick(velocity, at, 0.5), at)",
+        "(params, kick(velocity, at, 1.0), at)",
         _PRESERVED,
     ),
-    ("velocity = kick(velocity, end, 0.5)", "velocity = kick(velocity, end, 0.0)", _PRESERVED),
+    ("kick(velocity, end, 0.5), end", "kick(velocity, end, 0.0), end", _PRESERVED),
     (
         "jnp.where(jnp.isfinite(end.energy), -change, -jnp.inf)",
         "-change",

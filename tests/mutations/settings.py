@@ -75,8 +75,8 @@ SETTINGS = [
             _WINDOW,
         ),
         ("_MEASURE_STEPS = 100", "_MEASURE_STEPS = 10", _ADAPTS),
-        ("if adapts and (num_replicas > 2 or free_end):", "if adapts:", _ADAPTS),
-        ('if adapts_rungs == "learning_rate" and ladder_is_scalar:', "if False:", _ADAPTS),
+        ("if num_replicas <= 2 and not free_end:", "if False:", _ADAPTS),
+        ("if np.ndim(options.learning_rate) > 0 else None", "if True else None", _ADAPTS),
         (
             "return schedule.exchanges and not rule.uses_temperature, None",
             "return not rule.uses_temperature, None",
