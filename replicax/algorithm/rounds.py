@@ -16,7 +16,6 @@ from jax import Array
 
 from replicax.algorithm.kernel import Observed
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.spread import Spread
 
 _BEST_REJECTION = 0.5
 _MOST_REJECTION = 0.6  # a free ladder above this is made shorter
@@ -163,31 +162,6 @@ def tune_step_sizes(
         return jax.lax.cond(ends, lambda: _end_round(after, added), lambda: (after, added))
 
     return jax.lax.cond(step < tuning.until, tuned, lambda: (ladder, sizes))
-
-
-def gather_observed(
-    tuning: StepSizeTuning | None, spread: Spread, step: Array, observed: Observed | None
-) -> Observed | None:
-    """Return on every device what the replicas of all observed.
-
-    The steepness has the size of the parameters: it is sent while step sizes are tuned, and is zero
-    thereafter.
-    """
-    if observed is None:
-        return None
-    numbers = spread.whole(observed._replace(steepness=None))
-    if tuning is None:
-        return numbers
-
-    def none() -> Any:
-        count = spread.parts
-        return jax.tree.map(
-            lambda leaf: jnp.zeros((leaf.shape[0] * count, *leaf.shape[1:]), leaf.dtype),
-            observed.steepness,
-        )
-
-    sent = jax.lax.cond(step < tuning.until, lambda: spread.whole(observed.steepness), none)
-    return numbers._replace(steepness=sent)
 
 
 def _add_log(total: Array, value: Array) -> Array:

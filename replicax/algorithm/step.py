@@ -12,12 +12,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from replicax.algorithm import energy_noise, restarts
+from replicax.algorithm.device_parts import gather_observed
 from replicax.algorithm.energy_noise import EnergySource
 from replicax.algorithm.exchange import decide
 from replicax.algorithm.kernel import Kernel
 from replicax.algorithm.langevin import HalvesOfBatch
 from replicax.algorithm.randomness import Attempts, Randomness, log_uniform
-from replicax.algorithm.rounds import gather_observed
 from replicax.algorithm.schedule import Sequential
 from replicax.algorithm.spread import on_all
 from replicax.algorithm.state import Info, Settings, State

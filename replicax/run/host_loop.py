@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,12 @@ import numpy as np
 from replicax.run import devices
 from replicax.run import rows as layout
 from replicax.run.compiled_loop import SHARED_STEPS, Pace, build_chunk, chunk_capacity
-from replicax.run.counters import PAIR_COUNTS, completed_trips
 from replicax.run.evaluation import Evaluation
 from replicax.run.initial import seed_keys
 from replicax.run.machine import agree, follow, is_first
 from replicax.run.options import Options
 from replicax.run.program import Program
-from replicax.run.progress import Callback, Progress, display_progress
+from replicax.run.progress import Callback, display_progress, progress_of, reason_to_stop
 from replicax.run.records import Arrays, Keeper, Records, Result
 from replicax.run.rows import Carry
 from replicax.run.saver import Saver
@@ -79,7 +78,7 @@ def _loop(
     saver: Keeper,
     carry: Carry,
     num_steps: int,
-    watchers: list[Callable[[Progress], Any]],
+    watchers: list[Callback],
     programs: Programs | None,
     signals: list[int],
 ) -> Result:
@@ -121,7 +120,7 @@ def _after_chunk(
     saver: Keeper,
     carry: Carry,
     added: dict[str, Arrays],
-    watchers: list[Callable[[Progress], Any]],
+    watchers: list[Callback],
     signals: list[int],
     num_steps: int,
     rate: float,
@@ -138,23 +137,15 @@ def _after_chunk(
     result = _ending(saver.program, carry, number, step, records.folder)
     reason = None
     if watchers:
-        progress = _progress(saver, carry, num_steps, rate, row, added)
+        progress = progress_of(saver, carry, num_steps, rate, row, added)
         with _saving_on_error(saver, carry):
-            reason = _reason_to_stop([watch(progress) for watch in watchers])
+            reason = reason_to_stop([watch(progress) for watch in watchers])
     stops, due = agree(reason is not None, saver.is_due(step))
     if stops and result is None:
         result = Result("stopped", f"The callback stopped the run at step {step}{reason or '.'}")
     if due:
         saver.save(carry)
     return result
-
-
-def _reason_to_stop(answers: list[Any]) -> str | None:
-    """Return the end of the sentence about why callbacks stop the run; None if none does."""
-    for answer in answers:
-        if isinstance(answer, str) and (answer == "stop" or answer.startswith("stop: ")):
-            return f"{answer.removeprefix('stop')}."
-    return None
 
 
 @contextlib.contextmanager
@@ -198,34 +189,6 @@ def _ending(
         )
         return Result("interrupted", f"The run was interrupted{name} at step {step}; {saved}")
     return None
-
-
-def _progress(
-    saver: Keeper,
-    carry: Carry,
-    num_steps: int,
-    rate: float,
-    row: dict[str, np.ndarray],
-    added: dict[str, Arrays],
-) -> Progress:
-    program, evaluation, step = saver.program, saver.evaluation, int(carry.state.step)
-    verdicts = np.asarray(carry.counters.pairs[:, PAIR_COUNTS.index("verdicts")])
-    attempts = (step - int(program.counted_from)) // program.settings.swap_every
-    return Progress(
-        step=step,
-        num_steps=num_steps,
-        steps_per_second=rate,
-        seconds_left=(num_steps - step) / max(rate, 1e-9),
-        cold_energy=np.asarray(carry.counters.energy[:, 0]),
-        round_trips=completed_trips(np.asarray(carry.counters.turns)).sum(axis=1),
-        verdict_rate=verdicts / max(attempts, 1),
-        carry=carry,
-        evaluation=row,
-        rows=added,
-        metadata=saver.records.metadata,
-        run_dir=saver.records.folder,
-        average=None if evaluation is None else evaluation.average,
-    )
 
 
 @contextlib.contextmanager

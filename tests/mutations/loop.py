@@ -31,6 +31,16 @@ HOST_LOOP = [
             "count = min(pace.length, num_steps,",
             f"{_CUT}[203]",
         ),
+        ("at step {step - 1}. Draws", "at step {step}. Draws", f"{_NONFINITE}[nan]"),
+        (
+            "if stops and result is None:",
+            "if stops and result is not None:",
+            _CALLBACK,
+        ),
+        ("if due:", "if due and False:", _BEYOND),
+    ),
+    *mutations_of(
+        "run/progress.py",
         (
             "attempts = (step - int(program.counted_from)) //",
             "attempts = step //",
@@ -46,13 +56,6 @@ HOST_LOOP = [
             "cold_energy=np.asarray(carry.counters.energy[:, -1]),",
             _PROGRESS,
         ),
-        ("at step {step - 1}. Draws", "at step {step}. Draws", f"{_NONFINITE}[nan]"),
-        (
-            "if stops and result is None:",
-            "if stops and result is not None:",
-            _CALLBACK,
-        ),
-        ("if due:", "if due and False:", _BEYOND),
     ),
     *mutations_of(
         "run/evaluation.py",
