@@ -101,10 +101,10 @@ def spread_over_devices(chain_parts: int, parts: int, several_chains: bool) -> S
 def gather_observed(
     tuning: StepSizeTuning | None, spread: Spread, step: Array, observed: Observed | None
 ) -> Observed | None:
-    """Return on every device what the replicas of all observed.
+    """Return the observations of all replicas on every device.
 
-    The steepness has the size of the parameters: it is sent while step sizes are tuned, and is zero
-    thereafter.
+    The steepness is as large as the parameters: it is sent while step sizes are tuned, and zero
+    afterwards.
     """
     if observed is None:
         return None

@@ -34,9 +34,9 @@ def decide(
 ) -> tuple[State, Info]:
     """Exchange rungs and adapt the ladder, given the energy of every replica.
 
-    `judge()`, where given, returns the energies that decide in the place of `energy_of`, and their
-    source for rules that need further ones; `settle(after)` changes what replicas remember after
-    swaps. Both are called where swaps are attempted. `broken` and `observed` are by replica.
+    `judge()`, if given, returns the energies that decide instead of `energy_of`, and their source
+    for rules that need more of them; `settle(after)` changes the memory of replicas after swaps.
+    Both are called only at steps that attempt swaps. `broken` and `observed` are by replica.
     """
 
     def attempt() -> tuple[State, Array, Array, Array, Array]:
@@ -66,7 +66,7 @@ def exchange(
     energy_of: Array,
     source: EnergySource | None = None,
 ) -> tuple[State, Array, Array, Array]:
-    """Communication phase: active pairs with an open gate swap when the rule says so.
+    """Exchange phase: active pairs with an open gate swap if the rule accepts.
 
     Returns the state and, for each pair, whether it wanted to swap, swapped and was active. Rules
     that estimate noise, and schedules in sequence with noisy energies, need a `source`.
@@ -111,7 +111,7 @@ def exchange(
 def _build_verdict(
     judge: Judge, may_swap: Array, energy_of: Array, source: EnergySource | None, noise: Any
 ) -> Callable[[Any, Array, Array], Array]:
-    """Build `verdict(attempt, cold_replica, hot_replica)` for schedules in sequence."""
+    """Build `verdict(attempt, cold_replica, hot_replica)` for sequential schedules."""
 
     def verdict(attempt: Any, cold_replica: Array, hot_replica: Array) -> Array:
         (cold, hot), pair = attempt.order, (cold_replica, hot_replica)
@@ -129,8 +129,8 @@ def _build_verdict(
 
 
 def adapt(settings: Settings, state: State, info: Info) -> State:
-    """Adaptation: equal swap rates along the ladder, their mean equal to the target where it has
-    one, and step sizes that suit their rungs."""
+    """Adapt ladder, buffer and step sizes: equal swap rates along the ladder, with the target rate
+    as their mean if the rule has one."""
     tuning, energy, wanted = settings.tuning, info.energy, info.wanted
     ladder, buffer, unit = tune(
         tuning, state.step, state.ladder, state.buffer, state.energy_unit, energy, wanted

@@ -19,7 +19,7 @@ class Ladder(NamedTuple):
 
 
 def geometric(cold: float, hot: float, num_replicas: int) -> np.ndarray:
-    """Evenly spaced on a logarithmic scale, both ends exact and nothing beyond them.
+    """Return values evenly spaced on a logarithmic scale, both ends exact.
 
     >>> geometric(1.0, 8.0, 4).tolist()
     [1.0, 2.0, 4.0, 8.0]
@@ -36,7 +36,7 @@ def geometric(cold: float, hot: float, num_replicas: int) -> np.ndarray:
 
 
 def per_rung(name: str, value: Any, num_replicas: int) -> np.ndarray:
-    """Return one value per rung, from one for all, a pair (cold, hot) or all of them."""
+    """Return one value per rung, given one for all, a pair (cold, hot) or one per rung."""
     values = np.asarray(value, float)
     if values.ndim == 0:
         return np.full(num_replicas, float(values))
@@ -55,7 +55,7 @@ def per_rung(name: str, value: Any, num_replicas: int) -> np.ndarray:
 
 
 def temperatures(value: Any, num_replicas: int, rule: Rule) -> np.ndarray:
-    """Return the temperatures of all rungs, if the rule can compare them."""
+    """Return the temperatures of all rungs; raise if the rule cannot compare them."""
     by_rung = per_rung("temperature", value, num_replicas)
     if np.ndim(value) == 0:  # the cold rung's; SGD above
         by_rung[1:] = 0

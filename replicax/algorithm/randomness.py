@@ -1,4 +1,4 @@
-"""Random numbers: the draws of one step, and a generator of them that is fast on CPUs.
+"""Random numbers: the draws of one step, and a generator that is fast on CPUs.
 
 JAX lowers Threefry on CPUs to a rolled loop over whole arrays, which XLA can neither fuse nor
 keep in registers. Here its twenty rounds are unrolled (Salmon et al., SC 2011), which is three to
@@ -23,7 +23,7 @@ _PARITY = np.uint32(0x1BD11BDA)
 
 
 class Randomness(NamedTuple):
-    """The draws of one step; None where the combination of parts needs none."""
+    """The draws of one step; None for those that the settings do not need."""
 
     move: Any  # drawn by the kernel                    leading axis: replica
     gradient: Any  # the target's key or noise          leading axis: replica
@@ -75,13 +75,13 @@ def make_key(seed: int) -> Array:
 
 
 def ordinary(key: Array) -> Array:
-    """Return the same key as one of JAX's default kind, for the user's code."""
+    """Return the key as one of JAX's default type, for user code."""
     return jax.random.wrap_key_data(jax.random.key_data(key), impl="threefry2x32")
 
 
 @functools.partial(jax.jit, inline=True)  # traced once for each shape, not at each draw
 def threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
-    """Threefry-2x32 with twenty rounds, of a counter of two words."""
+    """Return Threefry-2x32 with twenty rounds of a counter of two words."""
     words = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)
     high, low = high + words[0], low + words[1]
     for group in range(5):

@@ -57,9 +57,9 @@ class StepSizeTuning:
     """How step sizes are tuned: in rounds that end at given steps.
 
     At the end of a round the scale of each parameter becomes 1 / steepness, of which the kernel
-    observes an estimate such as g^2 at every step, by the geometric mean of the round. That is the
-    posterior's own variance where it is a Gaussian with independent parameters, does not see how
-    far modes are apart, and a few steep places hardly move it.
+    observes an estimate such as g^2 at every step, by the geometric mean over the round. For a
+    Gaussian posterior with independent parameters that is its variance. It does not depend on the
+    distance of modes, and a few steep places hardly change it.
     """
 
     round_ends: tuple[int, ...]
@@ -67,7 +67,7 @@ class StepSizeTuning:
 
 
 def start_verdicts(num_pairs: int, dtype: Any) -> Verdicts:
-    """Return the statistics before the first round."""
+    """Return the verdicts before the first round: none."""
     return Verdicts(jnp.array(0, jnp.int32), jnp.zeros(num_pairs, dtype))
 
 
@@ -79,7 +79,7 @@ def tune_temperatures(
     wanted: Array,
     attempted: Array | bool = True,
 ) -> tuple[Array, Verdicts]:
-    """Return temperatures and statistics after one step."""
+    """Return temperatures and verdicts after one step; at the end of a round, tuned ones."""
     if tuning.first_step:
         attempted = attempted & (step >= tuning.first_step)
     added = Verdicts(
@@ -125,7 +125,7 @@ def _equalised(tuning: BarrierTuning, step: Array, temperature: Array, verdicts:
 
 
 def _free_end(tuning: BarrierTuning, rejection: Array, place: Array) -> tuple[Array, Array]:
-    """Return how much of the barrier a free ladder spans, and the place of its hottest rung."""
+    """Return the part of the barrier that a free ladder spans, and where its hottest rung is."""
     num_pairs, end = rejection.shape[0], jnp.sum(rejection)
     best, most = _BEST_REJECTION * num_pairs, _MOST_REJECTION * num_pairs
     slope = (place[-2] - place[-1]) / jnp.maximum(rejection[-1], 0.1)
@@ -170,7 +170,7 @@ def _add_log(total: Array, value: Array) -> Array:
 
 
 def _end_round(ladder: Ladder, sizes: StepSizes) -> tuple[Ladder, StepSizes]:
-    """Set the scales from the round's steepness, the learning rate so that steps stay as long."""
+    """Set scales from the steepness of the round, and learning rates that keep the step lengths."""
     mean = jax.tree.map(lambda total: total / sizes.count, sizes.log_steepness)
     log_scale = jax.tree.map(lambda log: -log + jnp.log(_SQUARE_OF_NORMAL), mean)
     centre = _mean_by_rung(log_scale)

@@ -1,4 +1,4 @@
-"""The state of the algorithm, the observations of a step, and the parts it is made of."""
+"""`State`, `Info` and `Settings` of the algorithm, and the state before step 0."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from replicax.algorithm.tuning import EnergyUnit, Tuning
 
 
 class State(NamedTuple):
-    """All that step k+1 needs to know of step k."""
+    """Everything that step k+1 needs from step k."""
 
     step: Array  # k                                       shape ()
     replicas: Any  # parameters, momentum, ...             leading axis: replica
@@ -98,7 +98,7 @@ def init(
 ) -> State:
     """Return the state before step 0: replica i is on rung i.
 
-    `params` (and `model_state`) carries one copy per replica on its leading axis. Adjusted kernels
+    `params` (and `model_state`) has one copy per replica on its leading axis. Adjusted kernels
     evaluate the `target` there, on `batch`.
     """
     num_replicas = ladder.learning_rate.shape[0]

@@ -54,7 +54,7 @@ def build_parts(
     `fresh_batch(key)` returns further mini-batches; `draw_batch(key)` draws what `batch` needs.
     """
     target = as_target(target)
-    if not settings.rule.uses_temperature:  # which alone assumes that memory has a law
+    if not settings.rule.uses_temperature:  # other rules assume no law of the memory
         kernel = kernel._replace(change_rung=None)
     move = build_move(target, kernel, settings)
     always = settings.swap_every == 1  # else energies are evaluated where swaps are attempted
@@ -81,7 +81,7 @@ def build_parts(
             return energies, source
 
         def settle(after: State) -> State:
-            """Fit the memory of replicas that swapped to their new rungs."""
+            """Adjust the memory of replicas that swapped to their new rungs."""
             if settings.on_swap == "reset":
                 has_swapped = after.rung_of != state.rung_of
                 particles = restarts.reset_memory(kernel, after.replicas, spread.here(has_swapped))
@@ -208,7 +208,7 @@ def build_move(target: Target, kernel: Kernel, settings: Settings) -> Callable:
         return state, energy_of, broken, observed
 
     def restart(state: State, particles: Any, model_state: Any, energy_of: Array) -> tuple:
-        """Restart replicas that broke; their energies are NaN."""
+        """Restart the replicas that broke, and set their energies to NaN."""
         broken = restarts.find_broken(particles, energy_of, model_state)
         energy_of = spread.whole(jnp.where(broken, jnp.nan, energy_of))
         broken = broken if spread.is_whole else jnp.isnan(energy_of)
@@ -225,7 +225,7 @@ def build_move(target: Target, kernel: Kernel, settings: Settings) -> Callable:
 
 
 def _evaluated(params: Any, energy: Array, gradient: Any) -> Callable[[Any], tuple[Array, Any]]:
-    """Return an `evaluate` that was computed before: a model state is renewed once a step."""
+    """Return an `evaluate` with a value computed before: a model state is updated once a step."""
 
     def evaluate(asked: Any) -> tuple[Array, Any]:
         same = zip(jax.tree.leaves(asked), jax.tree.leaves(params), strict=True)

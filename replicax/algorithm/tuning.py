@@ -50,7 +50,7 @@ class ConstantGain:
 
 
 def as_gain(name: str, gain: Any) -> Callable:
-    """Return the gain of a number, of a function of the step, or itself."""
+    """Return a gain from a number, a function of the step or a gain."""
     if isinstance(gain, Gain | ConstantGain):
         return gain
     is_class = isinstance(gain, type)
@@ -71,15 +71,16 @@ def as_gain(name: str, gain: Any) -> Callable:
 class EnergyUnit(NamedTuple):
     """The spread of neighbouring energy differences: the unit of buffer and buffer gain.
 
-    The geometric mean of |U~_cold - U~_hot|: it streams, scales with the energy, and a few wild
-    values cannot move it far. Times 1.887 it is the standard deviation of a centred Gaussian.
+    The geometric mean of |U~_cold - U~_hot|: it can be updated step by step, scales with the
+    energy, and is robust against a few extreme values. Times 1.887 it is the standard deviation of
+    a centred Gaussian.
     """
 
     log_sum: Array  # shape ()
     count: Array  # shape ()
 
     def measure(self, energy: Array) -> "EnergyUnit":
-        """Add the differences of one step, without ties and non-finite values."""
+        """Add the differences of one step, except ties and non-finite values."""
         difference = jnp.abs(energy[1:] - energy[:-1])
         usable = (difference > 0) & jnp.isfinite(difference)
         logs = jnp.where(usable, jnp.log(jnp.where(usable, difference, 1.0)), 0.0)
@@ -87,7 +88,7 @@ class EnergyUnit(NamedTuple):
         return EnergyUnit(self.log_sum + jnp.sum(logs), count)
 
     def value(self) -> Array:
-        """Return the unit; 1 as long as nothing was measured."""
+        """Return the unit, 1 before anything was measured."""
         spread = 1.887 * jnp.exp(self.log_sum / jnp.maximum(self.count, 1))
         return jnp.where(self.count > 0, spread, 1.0).astype(self.log_sum.dtype)
 
@@ -127,7 +128,7 @@ def tune(
 ) -> tuple[Ladder, Array, EnergyUnit]:
     """Return ladder, buffer and energy unit after one step of self-tuning.
 
-    `wanted` holds the verdicts of all pairs, taken before any swap.
+    `wanted` has the verdicts of all pairs, before any swap.
     """
     measuring = tuning.measuring(step)
     if tuning.measure_steps:
@@ -149,10 +150,10 @@ def tune(
 
 
 def adapt_rungs(rungs: Array, wanted: Array, target_swap_rate: float, gain: Array) -> Array:
-    """Push every pair to the same swap rate, both ends of the ladder fixed (Eq. 11).
+    """Move the rungs towards equal swap rates of all pairs, with both ends fixed (Eq. 11).
 
-    The gap belongs to its pair. Where gaps are unequal, noise can make neighbours cross: the
-    result is sorted.
+    The gap belongs to its pair. If gaps are unequal, noise can make neighbours cross: the result
+    is sorted.
     """
     excess = wanted.astype(rungs.dtype) - target_swap_rate
     gap = jnp.maximum(0.0, rungs[1:] - rungs[:-1]) * jnp.exp(gain.astype(rungs.dtype) * excess)

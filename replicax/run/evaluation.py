@@ -29,13 +29,13 @@ class Evaluation:
 
     @property
     def average(self) -> Any:
-        """The average so far, for callbacks; None where there is none."""
+        """The average so far, for callbacks; None if there is none."""
         return None if self.running is None else self.running(self.state)
 
     def after_chunk(
         self, program: Program, carry: Carry, rung_of: np.ndarray, records: Any
     ) -> dict[str, np.ndarray]:
-        """Follow the steps of a chunk, and return the row of an evaluation that is due after it, or
+        """Follow the steps of a chunk; return the row of an evaluation if one is due after it, else
         an empty one."""
         if self.follow is not None:
             self.state = self.follow(self.state, rung_of)

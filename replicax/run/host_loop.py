@@ -42,7 +42,7 @@ def run(
     callback: Callback | Sequence[Callback] | None = None,
     programs: Programs | None = None,
 ) -> None:
-    """Run from the step of `carry` to `options.num_steps`, and write down how that ended.
+    """Run from the step of `carry` to `options.num_steps`, and record how the run ended.
 
     A signal, a callback's "stop", the end of the batches or a non-finite energy end it before;
     SIGTERM and SIGUSR1 end the process as well, once all is saved.
@@ -66,7 +66,7 @@ def run(
 
 
 def _display(progress: bool | None, num_steps: int, start: int) -> Any:
-    """Return the context of the display of progress, that of None where nothing is shown."""
+    """Return a context that displays progress and yields a callback, or None without display."""
     steps = SHARED_STEPS.get()
     is_shown = is_first() and (steps is None or steps.is_shown)
     if is_shown and (sys.stderr.isatty() if progress is None else progress):
@@ -125,7 +125,7 @@ def _after_chunk(
     num_steps: int,
     rate: float,
 ) -> Result | None:
-    """Record, evaluate, report and save, where due; return how the run ends here, or None."""
+    """Record, evaluate, report and save; return how the run ends at this step, or None."""
     records, evaluation, step = saver.records, saver.evaluation, int(carry.state.step)
     for group, arrays in added.items():
         records.append(group, arrays)
@@ -166,7 +166,7 @@ def _until_evaluation(program: Program, step: int) -> int:
 def _ending(
     program: Program, carry: Carry, number: int, step: int, folder: Path | None
 ) -> Result | None:
-    """Return how the run ends at this step, or None; `number` is that of a signal, or 0."""
+    """Return how a broken energy or a signal (its number, or 0) ends the run, or None."""
     if program.is_broken(carry):
         energy = np.asarray(carry.counters.energy)
         chain, rung = np.argwhere(~np.isfinite(energy))[0]
@@ -220,5 +220,5 @@ def interruptible() -> Iterator[list[int]]:
 
 
 def ends_process(numbers: list[int]) -> bool:
-    """Return whether the first signal asks for the end of the process, and not of the run alone."""
+    """Return whether the first signal ends the process, and not only the run."""
     return bool(numbers) and numbers[0] != signal.SIGINT

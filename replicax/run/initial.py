@@ -83,7 +83,7 @@ def _is_array_tree(params: Any) -> bool:
 
 
 def check_memory(params: Any, num_chains: int, num_replicas: int) -> None:
-    """Raise where the states of all replicas need more memory than there is.
+    """Raise if the states of all replicas need more memory than there is.
 
     Counted are three copies of the parameters (themselves, gradient, memory of the kernel) and a
     few numbers of each rung; activations and records come on top.
@@ -117,7 +117,7 @@ def _bytes_of(params: Any) -> int:
 
 
 def initial_carry(program: Program, params: Any, programs: Programs | None = None) -> Carry:
-    """Return the carry of all chains at step 0, once the energy is known to be usable there."""
+    """Return the carry of all chains at step 0, after checks of the energy there."""
     keys, start_key = seed_keys(program.seed, program.num_chains)
     has_state = program.target.has_state
     points = initial_points(

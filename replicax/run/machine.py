@@ -1,6 +1,6 @@
 """The machine of a run: its device, its memory, and the processes that share the run.
 
-Every process runs the same program on its own devices. The first one alone prints and writes; the
+Every process runs the same program on its own devices. Only the first one prints and writes; the
 others keep their records in memory, and write their parts of checkpoints.
 """
 
@@ -13,12 +13,12 @@ import numpy as np
 
 
 def describe_machine() -> str:
-    """Return device and JAX version in words, for results that are read elsewhere."""
+    """Return device and JAX version in words."""
     return f"{jax.devices()[0].device_kind}, jax {jax.__version__}"
 
 
 def memory_bytes() -> float:
-    """Return the memory of the device, or of the machine where devices do not tell."""
+    """Return the memory of the device in bytes, or that of the machine if it is not known."""
     limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
     if limit is not None:
         return float(limit)
@@ -60,7 +60,7 @@ def is_first() -> bool:
 
 
 def agree(*values: int | bool) -> list[int]:
-    """Return the largest of each value over all processes, which must all ask at the same time."""
+    """Return the maximum of each value over all processes, which must all call this together."""
     return _gather(values).max(axis=0).tolist()
 
 
@@ -70,7 +70,7 @@ def follow(value: int) -> int:
 
 
 def wait() -> None:
-    """Wait until all processes are here."""
+    """Wait until all processes call this."""
     _gather([0])
 
 

@@ -1,5 +1,4 @@
-"""The options of `rx.sample`: a target and its mini-batches from what users pass, defaults and
-checks."""
+"""The arguments of `rx.sample`: `Options` with their defaults and checks, target and batches."""
 
 import re
 from dataclasses import dataclass, replace
@@ -48,7 +47,7 @@ _NUMERIC = "iufV"  # kinds of NumPy's types; V: bfloat16 and its kin
 
 @dataclass(frozen=True)
 class Options:
-    """Every choice of a run but the target, the start and the batches; see `rx.sample`."""
+    """All options of a run except the target, the start and the batches; see `rx.sample`."""
 
     num_steps: int
     learning_rate: Any = AUTO
@@ -95,7 +94,7 @@ class Options:
         _check_choices(self)
 
     def complete(self) -> "Options":
-        """Fill in what depends on the length of the run when it starts, and not when it resumes.
+        """Fill in the options that depend on the length of the run, when it starts.
 
         About 500 points of history, at least 100 steps apart: draws of randomness end at each. The
         stages of a window correction that tunes itself take a third of the run each.
@@ -108,7 +107,7 @@ class Options:
         return replace(self, history_every=every, rule=rule)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data; objects of the user's own are marked, to be given again on resume."""
+        """Return plain data; user-defined objects are marked, and must be given again to resume."""
         return to_plain(self)
 
     @classmethod
@@ -118,7 +117,7 @@ class Options:
 
 
 def _check_counts(options: Options) -> None:
-    """Raise unless numbers of steps, chains, replicas and checkpoints are whole, and possible."""
+    """Raise unless counts (of steps, chains, replicas, checkpoints) are valid whole numbers."""
     at_least("num_steps", options.num_steps, 1, _MOST_STEPS)
     for name in ("num_chains", "thin", "swap_every", "keep_checkpoints"):
         at_least(name, getattr(options, name), 1)
@@ -134,7 +133,7 @@ def _check_counts(options: Options) -> None:
 
 
 def _check_choices(options: Options) -> None:
-    """Raise unless flags, rates and names are among those that are known."""
+    """Raise unless flags, the swap rate, rungs and names have valid values."""
     check_flag("keep_draws", options.keep_draws)
     check_flag("track_best", options.track_best, None)
     needed = "it is the rate at which the rule says yes and must lie in (0, 1), such as 0.4"
@@ -175,7 +174,7 @@ def checkpoint_interval(every: Any) -> tuple[int | None, float]:
 
 
 def check_rungs(name: str, value: Any) -> None:
-    """Raise unless `value` is "auto", a number, or several: how many is the ladder's affair."""
+    """Raise unless `value` is "auto", a number or several; how many, the ladder checks."""
     if isinstance(value, str) and value == AUTO:
         return
     try:
@@ -241,8 +240,8 @@ def target_and_batches(
 
 
 def fill_in(choices: dict[str, Any], target: Target, batches: Batches) -> dict[str, Any]:
-    """Return the choices with values in the place of None, where they are to give the law of the
-    target."""
+    """Return the choices with None replaced by defaults that sample the law of the target; without
+    changes if the paper's defaults are to be used."""
     auto = isinstance(choices["learning_rate"], str)
     if not auto and not target.tempers_likelihood:  # the paper's choices
         return choices

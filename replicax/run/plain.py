@@ -44,7 +44,7 @@ def from_plain(
 ) -> Any:
     """Return the dataclass of options that `to_plain` wrote; entries of `given` replace its own.
 
-    `call` tells the user how to give an object of their own again.
+    `call` says how to give a user-defined object again.
     """
     values = {}
     for entry in fields(kind):
@@ -78,7 +78,7 @@ def _plain(value: Any) -> Any:
 
 
 def _stored(name: str, data: Any) -> Any:
-    """Return the option `name` of a run folder; raise where it is missing or damaged."""
+    """Return the option `name` of a run folder; raise if it is missing or damaged."""
     if not isinstance(data, dict) or name not in data:
         raise ValueError(f"The options of the run lack {name}: its run.json is damaged.")
     value = data[name]
@@ -112,7 +112,7 @@ def _entry(key: Any) -> str:
 
 
 def component_names(name: str, shape: tuple[int, ...]) -> Iterator[str]:
-    """Give the name of every number of an array, such as `theta[0, 2]`."""
+    """Yield the name of every element of an array, such as `theta[0, 2]`."""
     for place in np.ndindex(*shape):
         yield f"{name}[{', '.join(map(str, place))}]" if shape else name
 
@@ -135,7 +135,7 @@ def describe(params: Any) -> dict[str, Any]:
 
 
 def rebuild(description: dict[str, Any], leaves: list[Any], like: Any = None) -> Any:
-    """Return the tree with these leaves; a dict by name where its containers are not plain."""
+    """Return the tree with these leaves; a dict by name if its containers are not plain."""
     if like is not None:
         return jax.tree.structure(like).unflatten(leaves)
     if description["structure"] is None:

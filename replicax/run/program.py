@@ -100,7 +100,7 @@ class Program:
 def build_program(
     options: Options, target: Target, batches: Batches, evaluate_every: int | None = None
 ) -> Program:
-    """Resolve the options, complete as of `Options.complete`, into the parts of a run."""
+    """Build the program of a run from options that `Options.complete` completed."""
     assert options.history_every is not None, "options are completed by complete()"
     num_replicas = resolve.num_replicas(options)
     schedule = resolve.schedule(options, num_replicas)
@@ -148,7 +148,7 @@ def build_program(
 
 
 def _check_draws(program: Program, num_steps: int) -> None:
-    """Raise if a kernel that takes draws in some steps alone takes none in this run."""
+    """Raise if a kernel that takes draws only at some steps would take none in this run."""
     if program.kernel.exploits is None:
         return
     first = np.arange(program.burn_in, min(num_steps, program.burn_in + _LONGEST_CYCLE))
@@ -160,7 +160,7 @@ def _check_draws(program: Program, num_steps: int) -> None:
 
 
 def _map_replicas(target: Target) -> Callable:
-    """Return `vmap`; that of networks is faster where the target has a model state."""
+    """Return `jax.vmap`, or the faster one of `replicax.nn` for targets with a model state."""
     if not target.has_state:
         return jax.vmap
     from replicax import nn
@@ -237,7 +237,7 @@ def _check_fresh_batches(batches: Batches, rule: Rule, schedule: Schedule) -> No
 
 
 def _check_posterior(options: Options, target: Target, batches: Batches, kernel: Kernel) -> None:
-    """Refuse what needs a target with more structure."""
+    """Refuse kernels and energies that this target and these batches cannot provide."""
     if kernel.adjusted and (target.has_state or target.gradient is not None or target.noise):
         raise ValueError(
             "An adjusted kernel (mala, hmc) needs an exact energy that JAX can differentiate, "

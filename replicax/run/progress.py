@@ -1,4 +1,4 @@
-"""Progress of a run: what callbacks see; a bar in a terminal, lines in a log; times in words."""
+"""`Progress`, which callbacks get; its display as a bar or as lines of a log."""
 
 import contextlib
 import sys
@@ -53,7 +53,7 @@ def progress_of(
     row: dict[str, np.ndarray],
     added: dict[str, Arrays],
 ) -> Progress:
-    """Return the progress after a chunk that added these rows, at this `rate` of steps a second.
+    """Return the progress after a chunk, which added these rows at a `rate` in steps per second.
 
     `row` is the evaluation of networks that was due, or empty.
     """
@@ -78,7 +78,7 @@ def progress_of(
 
 
 def reason_to_stop(answers: list[Any]) -> str | None:
-    """Return the end of the sentence about why callbacks stop the run; None if none does."""
+    """Return why callbacks stop the run, as the end of a sentence; None if none does."""
     for answer in answers:
         if isinstance(answer, str) and (answer == "stop" or answer.startswith("stop: ")):
             return f"{answer.removeprefix('stop')}."

@@ -95,8 +95,8 @@ class Records:
 
 @contextlib.contextmanager
 def records_of_run(run_dir: str | Path | None) -> Iterator[Records]:
-    """Yield the records of a run that begins, in memory or in a folder; of several processes the
-    first alone writes into the folder."""
+    """Yield the records of a new run, in memory or in a folder. Only the first of several processes
+    writes into the folder."""
     if run_dir is None:
         yield Records()
     elif is_first():
@@ -115,7 +115,7 @@ def _join(parts: list[Arrays]) -> Arrays:
 
 
 def storable(array: Any) -> np.ndarray:
-    """Widen bfloat16 and its kin, which are no NumPy types of their own."""
+    """Return an array of a NumPy type: bfloat16 and similar types become float32."""
     array = np.asarray(array)
     return array if array.dtype.kind in "biuf?" and array.dtype.isbuiltin else array.astype("f4")
 
@@ -138,11 +138,11 @@ class Keeper:
         pass
 
     def is_due(self, step: int) -> bool:
-        """Return whether the state is to be saved now; in memory, at the end alone."""
+        """Return whether the state is to be saved now; in memory, only at the end."""
         return False
 
     def save(self, carry: Carry) -> None:
-        """Save the state, once the one before it is saved."""
+        """Save the state, after the one before it is saved."""
         step = int(carry.state.step)
         if step == self.step:  # a step has one state only
             return
@@ -161,10 +161,10 @@ class Keeper:
         self.records.keep(values)
 
     def wait(self) -> None:
-        """Wait until all is saved."""
+        """Wait until everything is saved."""
 
     def finish(self, result: Result) -> None:
-        """Wait until all is saved, and write down how the run ended."""
+        """Wait until everything is saved, and record how the run ended."""
         self.wait()
         ended = {**result._asdict(), "step": self.step}
         self.write_metadata(replace(self.records.metadata, result=ended))
@@ -174,8 +174,8 @@ class Keeper:
 
 
 def final_values(program: Program, carry: Carry) -> dict[str, np.ndarray]:
-    """Return what the posterior reports of the end of the run, leading axis: chain; and the state
-    of the source of its batches."""
+    """Return the values at the end of the run that the posterior reports, leading axis: chain; and
+    the state of the source of its batches."""
     state = carry.state._replace(replicas=None, model_state=None)
     state, counters = jax.device_get((state, carry.counters))
     values = {

@@ -1,4 +1,4 @@
-"""The rows that a chunk of steps leaves: their layout on the device, and their way to the records.
+"""The rows that a chunk of steps writes: their layout on the device, and as records.
 
 `rung_of` has a row for every step, draws and energies one for every draw, history one for every
 point; what is not kept goes to one row too many, which is never read.
@@ -23,7 +23,7 @@ STATE_AXES: Any = State._make([None] + [0] * (len(State._fields) - 1))
 
 
 class Carry(NamedTuple):
-    """All that the rest of the run depends on; a checkpoint holds it."""
+    """Everything that the rest of the run depends on: the content of a checkpoint."""
 
     state: State
     counters: Counters
@@ -51,7 +51,7 @@ class Rows(NamedTuple):
 
 
 def empty(program: Program, carry: Carry, capacity: int) -> Rows:
-    """Return rows for up to `capacity` steps; without a chain axis where `carry` has none."""
+    """Return empty rows for up to `capacity` steps, without a chain axis if `carry` has none."""
     *chains, num_replicas = carry.state.rung_of.shape
     num_rungs, num_draws = len(program.draw_rungs), _num_draws(program, capacity) + 1
     num_points = _num_points(program, capacity) + 1

@@ -54,8 +54,8 @@ class Saver(Keeper):
         return time.monotonic() - self.clock >= seconds
 
     def keep(self, values: Arrays, carry: Carry) -> None:
-        """Begin to write the state. All processes write their parts of the checkpoint, and the
-        first alone the rest."""
+        """Start to write the state. All processes write their parts of the checkpoint, and only the
+        first one the rest."""
         self.clock = time.monotonic()
         state = None if self.evaluation is None else self.evaluation.state
         arrays = checkpoint.copy_arrays({"carry": carry, "evaluation": state})
@@ -69,7 +69,7 @@ class Saver(Keeper):
             self.writing = self.worker.submit(checkpoint.save, folder, self.step, arrays)
 
     def wait(self) -> None:
-        """Wait until all processes have written, or say why one could not."""
+        """Wait until all processes have written; raise if one could not."""
         writing, self.writing = self.writing, None
         error = None if writing is None else writing.exception()
         (failed,) = agree(error is not None)

@@ -36,7 +36,7 @@ def num_replicas(options: Options) -> int:
 
 
 def schedule(options: Options, num_replicas: int) -> Schedule:
-    """Return the schedule of a name or itself; DEO* takes its window from Theorem 1."""
+    """Return the schedule, from its name or as given; DEO* takes its window from Theorem 1."""
     chosen, window = options.schedule, options.window
     if isinstance(chosen, Schedule):
         if window is not None and window != chosen.window:
@@ -81,7 +81,7 @@ def _check_window(window: int, options: Options) -> None:
 
 
 def rule(options: Options, num_replicas: int, schedule: Schedule) -> Rule:
-    """Return the rule of a name or itself, checked against ladder and schedule."""
+    """Return the rule, from its name or as given, checked against ladder and schedule."""
     rule = options.rule
     if not isinstance(rule, Rule):
         name = choose("rule", _plain_name(rule), swap.RULES)
@@ -104,7 +104,7 @@ def rule(options: Options, num_replicas: int, schedule: Schedule) -> Rule:
 
 
 def kernel(options: Options, rule: Rule) -> Kernel:
-    """Return the kernel of a name, of an optax transform or itself.
+    """Return the kernel, from its name or an optax transform, or as given.
 
     Under rules that use temperatures a preconditioner is frozen after half of the burn-in.
     """
@@ -219,7 +219,7 @@ def _is_left_open(name: str, value: Any) -> bool:
 
 
 def _adapted_rungs(options: Options, num_replicas: int, rule: Rule) -> str | None:
-    """Return which hyper-parameter of the rungs adapts; None for a ladder with fixed ends alone."""
+    """Return which hyper-parameter of the rungs adapts, None if only fixed ends exist."""
     free_end = _is_auto(options.temperature) and num_replicas == 2
     if num_replicas <= 2 and not free_end:
         return None
