@@ -99,14 +99,7 @@ def resume(
         kept.write_metadata(
             replace(records.metadata, options=options.to_json(), note=noted, result=None)
         )
-        run(
-            program,
-            carry,
-            kept,
-            options,
-            progress=progress,
-            callback=callback,
-        )
+        run(program, carry, kept, options, progress=progress, callback=callback)
     return Posterior(whole_records(kept, run_dir), like, target).warned()
 
 

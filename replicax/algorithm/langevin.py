@@ -92,13 +92,7 @@ def langevin(subtract_noise: bool = True) -> Kernel:
 
     spec = {"name": "langevin", "subtract_noise": subtract_noise}
     return Kernel(
-        init,
-        step,
-        draw_normal,
-        spec=spec,
-        change_rung=_rescale,
-        needs="halves",
-        first_rate=1e-8,
+        init, step, draw_normal, spec=spec, change_rung=_rescale, needs="halves", first_rate=1e-8
     )
 
 

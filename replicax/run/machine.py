@@ -30,8 +30,7 @@ def memory_bytes() -> float:
 
 def memory_in_use() -> int:
     """Return the bytes in use: of the accelerators if there are any, else of this process."""
-    on_devices = [(device.memory_stats() or {}) for device in jax.local_devices()]
-    if in_use := sum(stats.get("bytes_in_use", 0) for stats in on_devices):
+    if in_use := _on_devices("bytes_in_use"):
         return in_use
     try:
         with open("/proc/self/statm") as file:
@@ -43,8 +42,7 @@ def memory_in_use() -> int:
 def peak_memory() -> int:
     """Return the most bytes that were in use: of the accelerators if there are any, else of this
     process."""
-    on_devices = [(device.memory_stats() or {}) for device in jax.local_devices()]
-    if peak := sum(stats.get("peak_bytes_in_use", 0) for stats in on_devices):
+    if peak := _on_devices("peak_bytes_in_use"):
         return peak
     try:
         import resource
@@ -52,6 +50,10 @@ def peak_memory() -> int:
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _on_devices(name: str) -> int:
+    return sum((device.memory_stats() or {}).get(name, 0) for device in jax.local_devices())
 
 
 def is_first() -> bool:

@@ -10,14 +10,7 @@ from replicax.algorithm.schedule import NoExchange
 from replicax.algorithm.swap import WindowCorrected
 from replicax.algorithm.target import Target, as_target
 from replicax.algorithm.tuning import Gain
-from replicax.errors import (
-    at_least,
-    check_flag,
-    check_number,
-    choose,
-    is_whole,
-    show,
-)
+from replicax.errors import at_least, check_flag, check_number, choose, is_whole, show
 from replicax.run.batch_source import Batches, NoBatches
 from replicax.run.batches import as_batches
 from replicax.run.bayesian import Bayesian

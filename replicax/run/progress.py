@@ -97,12 +97,7 @@ def display_progress(
 @contextlib.contextmanager
 def _bar(num_steps: int, start: int) -> Iterator[Callable[[Progress], None]]:
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
     columns = (
