@@ -58,14 +58,14 @@ def progress_of(
     `row` is the evaluation of networks that was due, or empty.
     """
     program, evaluation, step = saver.program, saver.evaluation, int(carry.state.step)
-    verdicts = np.asarray(carry.counters.pairs[:, PAIR_COUNTS.index("verdicts")])
+    verdicts = np.asarray(carry.counters.pairs)[:, PAIR_COUNTS.index("verdicts")]
     attempts = (step - int(program.counted_from)) // program.settings.swap_every
     return Progress(
         step=step,
         num_steps=num_steps,
         steps_per_second=rate,
         seconds_left=(num_steps - step) / max(rate, 1e-9),
-        cold_energy=np.asarray(carry.counters.energy[:, 0]),
+        cold_energy=np.asarray(carry.counters.energy)[:, 0],
         round_trips=completed_trips(np.asarray(carry.counters.turns)).sum(axis=1),
         verdict_rate=verdicts / max(attempts, 1),
         carry=carry,

@@ -52,8 +52,8 @@ HOST_LOOP = [
             _PROGRESS,
         ),
         (
-            "cold_energy=np.asarray(carry.counters.energy[:, 0]),",
-            "cold_energy=np.asarray(carry.counters.energy[:, -1]),",
+            "cold_energy=np.asarray(carry.counters.energy)[:, 0],",
+            "cold_energy=np.asarray(carry.counters.energy)[:, -1],",
             _PROGRESS,
         ),
     ),

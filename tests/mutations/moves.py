@@ -153,7 +153,11 @@ STEP = mutations_of(
         "spread.whole(energy_of)",
         f"{_RESTARTS}::test_parameters_that_break_in_the_move_are_caught",
     ),
-    ("change_rungs(kernel, copies[0], state.ladder, *rungs), copies[1]", "copies", _COPIED),
+    (
+        "return restarts.change_rungs(kernel, copies[0], state.ladder, *rungs), copies[1]",
+        "return copies",
+        _COPIED,
+    ),
     (
         "has_swapped = after.rung_of != state.rung_of",
         "has_swapped = after.rung_of == state.rung_of",
