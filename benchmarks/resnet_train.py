@@ -15,7 +15,7 @@ from replicax.networks.train import build_training
 from replicax.run import rows as layout
 from replicax.run.compiled_loop import build_chunk
 from replicax.run.initial import initial_carry, seed_keys
-from replicax.run.storage.records import Records
+from replicax.run.records import Records
 
 _NUM_ROWS = 50_000
 

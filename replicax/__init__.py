@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from replicax.algorithm.kernels import Kernel as Kernel
     from replicax.algorithm.kernels import Replica as Replica
     from replicax.algorithm.ladder import Ladder as Ladder
-    from replicax.algorithm.recursions import Gain as Gain
     from replicax.algorithm.state import Info as Info
     from replicax.algorithm.state import Settings as Settings
     from replicax.algorithm.state import State as State
     from replicax.algorithm.state import init as init
     from replicax.algorithm.step import build_step as build_step
     from replicax.algorithm.target import Target as Target
+    from replicax.algorithm.tuning import Gain as Gain
     from replicax.algorithm.tuning import Tuning as Tuning
     from replicax.api import load as load
     from replicax.api import sample as sample
@@ -59,9 +59,9 @@ if TYPE_CHECKING:
     from replicax.run.bayesian import Bayesian as Bayesian
     from replicax.run.bayesian import bayesian as bayesian
     from replicax.run.connect import connect as connect
-    from replicax.run.keeper import Result as Result
     from replicax.run.per_replica import per_replica as per_replica
     from replicax.run.progress import Progress as Progress
+    from replicax.run.records import Result as Result
     from replicax.run.shared_programs import Programs as Programs
     from replicax.run.together import together as together
 
@@ -92,8 +92,7 @@ _NAMES = {
     "algorithm.state": "Info Settings State init",
     "algorithm.step": "build_step",
     "algorithm.target": "Target",
-    "algorithm.recursions": "Gain",
-    "algorithm.tuning": "Tuning",
+    "algorithm.tuning": "Gain Tuning",
     "api": "load sample",
     "interop.blackjax": "as_sampling_algorithm",
     "networks.classification": "classification",
@@ -107,7 +106,7 @@ _NAMES = {
     "results.posterior": "Posterior",
     "resume_run": "resume",
     "run.bayesian": "Bayesian bayesian",
-    "run.keeper": "Result",
+    "run.records": "Result",
     "run.progress": "Progress",
     "run.per_replica": "per_replica",
     "run.connect": "connect",

@@ -6,24 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from replicax.algorithm.recursions import Gain
 from replicax.algorithm.target import Target
-from replicax.errors import check_folder, show
+from replicax.algorithm.tuning import Gain
+from replicax.errors import check_folder, check_watchers, show
 from replicax.results.posterior import Posterior
-from replicax.run import fingerprint, pytrees
+from replicax.run import fingerprint, plain
 from replicax.run.host_loop import run
 from replicax.run.initial import check_memory, have_one_start, initial_carry
-from replicax.run.inputs import fill_in, in_unit_of, target_and_batches
 from replicax.run.machine import describe_machine
-from replicax.run.options import Options, check_watchers
+from replicax.run.options import Options, fill_in, in_unit_of, target_and_batches
 from replicax.run.program import build_program, spread_over
 from replicax.run.progress import Callback
+from replicax.run.records import records_of_run
 from replicax.run.row_energies import use_rows
 from replicax.run.settings import num_replicas as resolve_num_replicas
 from replicax.run.shared_programs import Programs
 from replicax.run.storage.folder import open_records
 from replicax.run.storage.metadata import Metadata
-from replicax.run.storage.records import records_of_run
 
 if TYPE_CHECKING:
     from replicax.networks.problem import Supervised
@@ -202,7 +201,7 @@ def sample(
     if program.settings.rule.estimates_noise:
         program = use_rows(program, carry)
     points = carry.state.points
-    like = jax.eval_shape(pytrees.first, points)
+    like = jax.eval_shape(plain.first, points)
     with records_of_run(run_dir) as records:
         folder = records.folder
         records.write_metadata(
@@ -210,7 +209,7 @@ def sample(
                 kind="sample",
                 options=options.to_json(),
                 resolved={**program.describe(), "one_start": have_one_start(carry)},
-                params=pytrees.describe(like),
+                params=plain.describe(like),
                 batches=source.describe(),
                 note=note or {},
                 machine=describe_machine(),

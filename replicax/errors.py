@@ -112,6 +112,15 @@ def check_function(name: str, value: Any, *arguments: str) -> None:
         pass
 
 
+def check_watchers(progress: Any, callback: Any) -> None:
+    """Raise unless `progress` and `callback` can watch a run."""
+    check_flag("progress", progress, None)
+    several = isinstance(callback, list | tuple)
+    for function in callback if several else [callback]:
+        if several or function is not None:
+            check_function("callback", function, "progress")
+
+
 def check_numeric(name: str, leaves: list[Any]) -> None:
     """Raise unless all leaves are numbers or arrays of numbers that JAX knows."""
     import jax.numpy as jnp

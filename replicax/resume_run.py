@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from replicax.algorithm.target import Target, check_energy
-from replicax.errors import check_folder
+from replicax.errors import check_folder, check_watchers
 from replicax.networks.problem import Supervised
 from replicax.networks.train import resume_records
 from replicax.results.posterior import Posterior
 from replicax.run import fingerprint
 from replicax.run.host_loop import run
 from replicax.run.initial import seed_keys
-from replicax.run.inputs import target_and_batches
-from replicax.run.options import Options, check_watchers
+from replicax.run.options import Options, target_and_batches
 from replicax.run.program import Program, build_program, spread_over
 from replicax.run.progress import Callback
 from replicax.run.restore import point_like, records_to_continue, restore, rewind, whole_records
@@ -100,14 +99,7 @@ def resume(
         kept.write_metadata(
             replace(records.metadata, options=options.to_json(), note=noted, result=None)
         )
-        run(
-            program,
-            carry,
-            kept,
-            options,
-            progress=progress,
-            callback=callback,
-        )
+        run(program, carry, kept, options, progress=progress, callback=callback)
     return Posterior(whole_records(kept, run_dir), like, target).warned()
 
 

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 import replicax as rx
-from replicax.algorithm import prng
+from replicax.algorithm import randomness
 from replicax.algorithm.tuning import Tuning
 from replicax.run.compiled_loop import STATE_AXES
 
@@ -91,5 +91,5 @@ def start_chains(step: Callable, state: rx.State, params: Any, seed: int = 1) ->
     num_chains = jax.tree.leaves(params)[0].shape[0]
     copies = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), state)
     states = copies._replace(step=state.step, replicas=copies.replicas._replace(params=params))
-    keys = jax.random.split(prng.make_key(seed), num_chains)
+    keys = jax.random.split(randomness.make_key(seed), num_chains)
     return jax.vmap(step, (0, STATE_AXES), (STATE_AXES, 0)), keys, states

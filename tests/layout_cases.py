@@ -182,13 +182,13 @@ def network_resumed(devices: Any) -> Any:
     from tiny_networks import tiny_problem
 
     import replicax as rx
-    from replicax.run import processes
+    from replicax.run import machine
 
     folder, copy = Path(sys.argv[1]) / IN_FOLDER, Path(sys.argv[1]) / "copy"
-    if processes.is_first():
+    if machine.is_first():
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(folder, copy)
-    processes.wait()
+    machine.wait()
     return rx.resume_training(copy, tiny_problem(), devices=devices)
 
 

@@ -15,7 +15,7 @@ import reference
 from common import quick_jit
 
 import replicax as rx
-from replicax.algorithm import kernels, prng, schedule, swap
+from replicax.algorithm import kernels, randomness, schedule, swap
 from replicax.algorithm import step as algorithm
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import Randomness
@@ -168,7 +168,7 @@ def draw_everything(name: str) -> Callable[[jax.Array], Randomness]:
 @functools.cache
 def drawn_fields(name: str, rule: str, energy_at: str, hot: bool) -> list[bool]:
     draw, _, state = parts(Case(name, rule, energy_at=energy_at, hot=hot))
-    shapes = jax.eval_shape(draw, prng.make_key(11), jnp.array(0), state.replicas)
+    shapes = jax.eval_shape(draw, randomness.make_key(11), jnp.array(0), state.replicas)
     return [field is not None for field in shapes]
 
 
@@ -178,7 +178,7 @@ def draws_of(case: Case, key: jax.Array | None = None) -> Randomness:
     rule = "metropolis" if RULES[case.rule][0].uses_temperature else "deterministic"
     fields = drawn_fields(name, rule, case.energy_at, case.hot)
     every = draw_everything("seo" if name == "deo" else name)
-    drawn = every(prng.make_key(11) if key is None else key)
+    drawn = every(randomness.make_key(11) if key is None else key)
     return Randomness(*(values if needed else None for needed, values in zip(fields, drawn)))
 
 

@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica, draw_normal
+from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica
 from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.randomness import draw_normal
 from replicax.errors import at_least, check_number
 
 _SPREAD = 0.9  # standard deviation of the logarithm of the step size
@@ -68,9 +69,8 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
         )
 
     def step(drawn: Drawn, replica: Replica, evaluate: Callable, rung: Ladder):
-        slope = 1 / rung.temperature
+        slope, start = 1 / rung.temperature, replica.memory
         scale = _square_roots(rung.scale, replica.params)
-        start = replica.memory
 
         def gradient(at: Evaluated) -> Any:
             return jax.tree.map(lambda u, v: slope * u + v, at.gradient, at.prior_gradient)
@@ -80,30 +80,8 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
 
         log_factor = log_length(start) + _SPREAD * drawn.length
         length = jnp.sqrt(2 * rung.learning_rate) * jnp.exp(log_factor)
-
-        def kick(velocity: Any, at: Evaluated, share: float) -> Any:
-            return jax.tree.map(
-                lambda z, g, s: z - (share * length) * s * g, velocity, gradient(at), scale
-            )
-
-        def drift(params: Any, velocity: Any) -> Any:
-            return jax.tree.map(lambda x, z, s: x + length * s * z, params, velocity, scale)
-
-        def leapfrog(_: Any, orbit: tuple) -> tuple:
-            params, velocity, at = orbit
-            params = drift(params, velocity)
-            at = evaluate(params)
-            return params, kick(velocity, at, 1.0), at
-
-        orbit = replica.params, kick(drawn.velocity, start, 0.5), start
-        orbit = _same_types(orbit, (replica.params, drawn.velocity, start))
-        if num_leapfrog > 1:
-            body = lambda i, o: _same_types(leapfrog(i, o), orbit)  # noqa: E731
-            orbit = jax.lax.fori_loop(0, num_leapfrog - 1, body, orbit)
-        params, velocity, _ = orbit
-        params = drift(params, velocity)
-        end = evaluate(params)
-        velocity = kick(velocity, end, 0.5)
+        orbit = replica.params, drawn.velocity, start
+        params, velocity, end = _leapfrog(orbit, evaluate, gradient, scale, length, num_leapfrog)
         moved = _same_types(Replica(params, end), replica)
 
         change = slope * (end.energy - start.energy) + (end.prior - start.prior)
@@ -124,15 +102,36 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
         return after, after.memory.energy, observed
 
     spec = {"name": "hmc", "num_leapfrog": num_leapfrog, "target_acceptance": target_acceptance}
-    return Kernel(
-        init,
-        step,
-        draw,
-        spec=spec,
-        needs="split",
-        adjusted=True,
-        prepare=prepare,
-    )
+    return Kernel(init, step, draw, spec=spec, needs="split", adjusted=True, prepare=prepare)
+
+
+def _leapfrog(
+    start: tuple, evaluate: Callable, gradient: Callable, scale: Any, length: Array, num_steps: int
+) -> tuple:
+    """Return (params, velocity, Evaluated) after `num_steps` leapfrog steps of a `length`."""
+
+    def kick(velocity: Any, at: Evaluated, share: float) -> Any:
+        return jax.tree.map(
+            lambda z, g, s: z - (share * length) * s * g, velocity, gradient(at), scale
+        )
+
+    def drift(params: Any, velocity: Any) -> Any:
+        return jax.tree.map(lambda x, z, s: x + length * s * z, params, velocity, scale)
+
+    def one_step(_: Any, orbit: tuple) -> tuple:
+        params, velocity, at = orbit
+        params = drift(params, velocity)
+        at = evaluate(params)
+        return _same_types((params, kick(velocity, at, 1.0), at), start)
+
+    params, velocity, at = start
+    orbit = _same_types((params, kick(velocity, at, 0.5), at), start)
+    if num_steps > 1:
+        orbit = jax.lax.fori_loop(0, num_steps - 1, one_step, orbit)
+    params, velocity, _ = orbit
+    params = drift(params, velocity)
+    end = evaluate(params)
+    return params, kick(velocity, end, 0.5), end
 
 
 def _log_length(whitened: Any) -> Array:

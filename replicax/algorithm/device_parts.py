@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from replicax.algorithm.kernel import Observed
+from replicax.algorithm.rounds import StepSizeTuning
 from replicax.algorithm.spread import CHAIN, REPLICA, Spread
 
 _FEW = 2**14  # numbers that are summed rather than gathered
@@ -94,6 +96,31 @@ def spread_over_devices(chain_parts: int, parts: int, several_chains: bool) -> S
     if parts == 1:
         return ChainParts(chain_parts)
     return ReplicaParts(chain_parts, parts, several_chains)
+
+
+def gather_observed(
+    tuning: StepSizeTuning | None, spread: Spread, step: Array, observed: Observed | None
+) -> Observed | None:
+    """Return the observations of all replicas on every device.
+
+    The steepness is as large as the parameters: it is sent while step sizes are tuned, and zero
+    afterwards.
+    """
+    if observed is None:
+        return None
+    numbers = spread.whole(observed._replace(steepness=None))
+    if tuning is None:
+        return numbers
+
+    def none() -> Any:
+        count = spread.parts
+        return jax.tree.map(
+            lambda leaf: jnp.zeros((leaf.shape[0] * count, *leaf.shape[1:]), leaf.dtype),
+            observed.steepness,
+        )
+
+    sent = jax.lax.cond(step < tuning.until, lambda: spread.whole(observed.steepness), none)
+    return numbers._replace(steepness=sent)
 
 
 def _part(leaf: Array, axis: str, parts: int) -> Array:

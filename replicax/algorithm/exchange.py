@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import barrier, energy_noise, step_sizes, window_correction
+from replicax.algorithm import energy_noise, window_correction
 from replicax.algorithm.energy_noise import EnergySource
 from replicax.algorithm.randomness import Randomness
+from replicax.algorithm.rounds import tune_step_sizes, tune_temperatures
 from replicax.algorithm.schedule import Sequential
 from replicax.algorithm.state import Info, Settings, State
 from replicax.algorithm.swap import Index, Judge
@@ -33,9 +34,9 @@ def decide(
 ) -> tuple[State, Info]:
     """Exchange rungs and adapt the ladder, given the energy of every replica.
 
-    `judge()`, where given, returns the energies that decide in the place of `energy_of`, and their
-    source for rules that need further ones; `settle(after)` changes what replicas remember after
-    swaps. Both are called where swaps are attempted. `broken` and `observed` are by replica.
+    `judge()`, if given, returns the energies that decide instead of `energy_of`, and their source
+    for rules that need more of them; `settle(after)` changes the memory of replicas after swaps.
+    Both are called only at steps that attempt swaps. `broken` and `observed` are by replica.
     """
 
     def attempt() -> tuple[State, Array, Array, Array, Array]:
@@ -65,7 +66,7 @@ def exchange(
     energy_of: Array,
     source: EnergySource | None = None,
 ) -> tuple[State, Array, Array, Array]:
-    """Communication phase: active pairs with an open gate swap when the rule says so.
+    """Exchange phase: active pairs with an open gate swap if the rule accepts.
 
     Returns the state and, for each pair, whether it wanted to swap, swapped and was active. Rules
     that estimate noise, and schedules in sequence with noisy energies, need a `source`.
@@ -93,19 +94,7 @@ def exchange(
     gate = state.gate | schedule.window_opens(attempt)
     index = Index(state.rung_of, state.replica_at)
     if isinstance(schedule, Sequential):
-
-        def verdict(attempt: Any, cold_replica: Array, hot_replica: Array) -> Array:
-            (cold, hot), pair = attempt.order, (cold_replica, hot_replica)
-            if rule.assumes_exact_energies:
-                cold_energy, hot_energy = (energy_of[replica] for replica in pair)
-            else:
-                assert source is not None
-                cold_energy, hot_energy = source.energy_pair(attempt, *pair, energy_of.dtype)
-            noise_var = None if noise is None else noise.of_two(attempt.order, pair)
-            return may_swap & judge.verdict(
-                cold, hot, cold_energy, hot_energy, attempt.log_uniform, noise_var
-            )
-
+        verdict = _build_verdict(judge, may_swap, energy_of, source, noise)
         index, swapped = schedule.sweep(index, random.attempts, verdict)
     else:
         finite = may_swap & jnp.isfinite(energy[:-1]) & jnp.isfinite(energy[1:])
@@ -119,18 +108,38 @@ def exchange(
     return after, wanted, swapped, active
 
 
+def _build_verdict(
+    judge: Judge, may_swap: Array, energy_of: Array, source: EnergySource | None, noise: Any
+) -> Callable[[Any, Array, Array], Array]:
+    """Build `verdict(attempt, cold_replica, hot_replica)` for sequential schedules."""
+
+    def verdict(attempt: Any, cold_replica: Array, hot_replica: Array) -> Array:
+        (cold, hot), pair = attempt.order, (cold_replica, hot_replica)
+        if judge.rule.assumes_exact_energies:
+            cold_energy, hot_energy = (energy_of[replica] for replica in pair)
+        else:
+            assert source is not None
+            cold_energy, hot_energy = source.energy_pair(attempt, *pair, energy_of.dtype)
+        noise_var = None if noise is None else noise.of_two(attempt.order, pair)
+        return may_swap & judge.verdict(
+            cold, hot, cold_energy, hot_energy, attempt.log_uniform, noise_var
+        )
+
+    return verdict
+
+
 def adapt(settings: Settings, state: State, info: Info) -> State:
-    """Adaptation: equal swap rates along the ladder, their mean equal to the target where it has
-    one, and step sizes that suit their rungs."""
+    """Adapt ladder, buffer and step sizes: equal swap rates along the ladder, with the target rate
+    as their mean if the rule has one."""
     tuning, energy, wanted = settings.tuning, info.energy, info.wanted
     ladder, buffer, unit = tune(
         tuning, state.step, state.ladder, state.buffer, state.energy_unit, energy, wanted
     )
     correction, verdicts, sizes = state.correction, state.verdicts, state.step_sizes
     if tuning.step_sizes is not None:
-        ladder, sizes = step_sizes.tune(tuning.step_sizes, state.step, ladder, sizes, info.observed)
+        ladder, sizes = tune_step_sizes(tuning.step_sizes, state.step, ladder, sizes, info.observed)
     if tuning.adapts == "temperature":
-        temperature, verdicts = barrier.tune(
+        temperature, verdicts = tune_temperatures(
             tuning.barrier, state.step, ladder.temperature, verdicts, wanted, info.attempted
         )
         ladder = ladder._replace(temperature=temperature)

@@ -98,11 +98,3 @@ def has_memory(init: Callable[[Any], Any]) -> bool:
         return True
     params = getattr(start, "params", None)
     return len(jax.tree.leaves(start)) > len(jax.tree.leaves(params))
-
-
-def draw_normal(key: Array, replica: Any) -> Any:
-    """Draw a standard normal for every parameter."""
-    leaves, structure = jax.tree.flatten(replica.params)
-    keys = [key] if len(leaves) == 1 else jax.random.split(key, len(leaves))
-    draws = [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
-    return structure.unflatten(draws)

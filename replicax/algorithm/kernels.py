@@ -22,9 +22,10 @@ from replicax.algorithm.adjusted_kernels import mala as mala
 from replicax.algorithm.clipping import clipped as clipped
 from replicax.algorithm.kernel import Kernel as Kernel
 from replicax.algorithm.kernel import Replica as Replica
-from replicax.algorithm.kernel import TimedMemory, draw_normal, has_memory
+from replicax.algorithm.kernel import TimedMemory, has_memory
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.langevin import langevin as langevin
+from replicax.algorithm.randomness import draw_normal
 from replicax.algorithm.timed_kernels import annealed as annealed
 from replicax.algorithm.timed_kernels import cosine as cosine
 from replicax.algorithm.timed_kernels import cyclical as cyclical

@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica, draw_normal
+from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica
 from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.randomness import draw_normal
 from replicax.errors import check_flag
 
 _FORGET = 0.01  # weight of the latest gradient in the estimate of the noise
@@ -91,13 +92,7 @@ def langevin(subtract_noise: bool = True) -> Kernel:
 
     spec = {"name": "langevin", "subtract_noise": subtract_noise}
     return Kernel(
-        init,
-        step,
-        draw_normal,
-        spec=spec,
-        change_rung=_rescale,
-        needs="halves",
-        first_rate=1e-8,
+        init, step, draw_normal, spec=spec, change_rung=_rescale, needs="halves", first_rate=1e-8
     )
 
 

@@ -1,5 +1,4 @@
-"""Replicas that come to another rung than they were on: copies in the place of broken ones, and
-the memory of those that swapped."""
+"""Restarts of broken replicas, and the memory of replicas that changed their rung."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm.kernels import Kernel
+from replicax.algorithm.kernel import Kernel
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.spread import WHOLE, Spread
 
@@ -37,8 +36,8 @@ def restart(
 ) -> Any:
     """Overwrite every broken replica with a copy of its nearest sound neighbour on a colder rung.
 
-    `settle(tree, old_rung_of, new_rung_of)` fits copies to the rungs that they come to. Where no
-    colder rung is sound, nothing is copied: the run must stop.
+    `settle(tree, old_rung_of, new_rung_of)` adjusts copies to their new rungs. If no colder rung is
+    sound, nothing is copied: the run must stop.
     """
 
     def copied() -> Any:
@@ -58,9 +57,10 @@ def restart(
 def change_rungs(
     kernel: Kernel, replicas: Any, ladder: Ladder, old_rung_of: Array, new_rung_of: Array
 ) -> Any:
-    """Give the memory of replicas that came to another rung its law (`Kernel.change_rung`)."""
+    """Convert the memory of replicas to the law of their new rungs (`Kernel.change_rung`)."""
     change_rung = kernel.change_rung
-    assert change_rung is not None
+    if change_rung is None:
+        return replicas
 
     def changed() -> Any:
         old, new = (

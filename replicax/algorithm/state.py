@@ -1,4 +1,4 @@
-"""The state of the algorithm, the observations of a step, and the parts it is made of."""
+"""`State`, `Info` and `Settings` of the algorithm, and the state before step 0."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import barrier, prng, replicas, step_sizes, window_correction
-from replicax.algorithm.kernels import Kernel
+from replicax.algorithm import randomness, window_correction
+from replicax.algorithm.kernel import Kernel
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.recursions import EnergyUnit
+from replicax.algorithm.rounds import start_step_sizes, start_verdicts
 from replicax.algorithm.schedule import Schedule, windowed_deo
 from replicax.algorithm.spread import WHOLE, Spread
 from replicax.algorithm.swap import Rule, deterministic
 from replicax.algorithm.target import as_target
-from replicax.algorithm.tuning import Tuning
+from replicax.algorithm.tuning import EnergyUnit, Tuning
 
 
 class State(NamedTuple):
-    """All that step k+1 needs to know of step k."""
+    """Everything that step k+1 needs from step k."""
 
     step: Array  # k                                       shape ()
     replicas: Any  # parameters, momentum, ...             leading axis: replica
@@ -39,7 +39,8 @@ class State(NamedTuple):
     @property
     def points(self) -> Any:
         """The arguments of the energy, leading axis: replica."""
-        return replicas.point(self.replicas, self.model_state)
+        params = self.replicas.params
+        return params if self.model_state is None else (params, self.model_state)
 
 
 class Info(NamedTuple):
@@ -97,7 +98,7 @@ def init(
 ) -> State:
     """Return the state before step 0: replica i is on rung i.
 
-    `params` (and `model_state`) carries one copy per replica on its leading axis. Adjusted kernels
+    `params` (and `model_state`) has one copy per replica on its leading axis. Adjusted kernels
     evaluate the `target` there, on `batch`.
     """
     num_replicas = ladder.learning_rate.shape[0]
@@ -108,12 +109,12 @@ def init(
         if target is None:
             raise ValueError("An adjusted kernel evaluates its start: give init(..., target=...).")
         target = as_target(target)
-        noise = target.draw(prng.make_key(0))  # of an exact energy, which does not depend on it
-        evaluate = replicas.build_evaluate(target, kernel, batch, noise, None)
+        noise = target.draw(randomness.make_key(0))  # an exact energy ignores it
+        evaluate = lambda params: target.evaluate_split(params, batch, noise)  # noqa: E731
         particles = jax.vmap(lambda replica: prepare(replica, evaluate))(particles)
     tuning, sizes = settings.tuning, ()
     if tuning.step_sizes is not None:
-        ladder, sizes = step_sizes.start(ladder, params)
+        ladder, sizes = start_step_sizes(ladder, params)
     estimated = num_replicas if settings.rule.estimates_noise else 0
     return State(
         step=jnp.array(0, jnp.int32),
@@ -129,6 +130,6 @@ def init(
         correction=window_correction.start(settings.rule, dtype)
         if settings.rule.tunes_correction
         else (),
-        verdicts=barrier.start(num_replicas - 1, dtype) if tuning.adapts == "temperature" else (),
+        verdicts=start_verdicts(num_replicas - 1, dtype) if tuning.adapts == "temperature" else (),
         step_sizes=sizes,
     )

@@ -1,4 +1,4 @@
-"""Algorithm 1, one step: move (here), exchange and adapt (`exchange.py`).
+"""Algorithm 1, one step: draw and move (here), exchange and adapt (`exchange.py`).
 
 A *replica* is a particle, a *rung* a place on the ladder (0 is the coldest, the target), pair i
 joins rungs i and i+1. A swap exchanges the rungs of two replicas; parameters never move.
@@ -11,12 +11,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import energy_noise, replicas, restarts, step_sizes
+from replicax.algorithm import energy_noise, restarts
+from replicax.algorithm.device_parts import gather_observed
 from replicax.algorithm.energy_noise import EnergySource
 from replicax.algorithm.exchange import decide
-from replicax.algorithm.kernels import Kernel
-from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.randomness import Randomness, build_draw
+from replicax.algorithm.kernel import Kernel
+from replicax.algorithm.langevin import HalvesOfBatch
+from replicax.algorithm.randomness import Attempts, Randomness, log_uniform
+from replicax.algorithm.schedule import Sequential
 from replicax.algorithm.spread import on_all
 from replicax.algorithm.state import Info, Settings, State
 from replicax.algorithm.target import Target, as_target
@@ -52,29 +54,12 @@ def build_parts(
     `fresh_batch(key)` returns further mini-batches; `draw_batch(key)` draws what `batch` needs.
     """
     target = as_target(target)
-    moved = settings.energy_at != "before"
-    draw = build_draw(
-        target,
-        kernel,
-        settings.schedule,
-        settings.rule,
-        moved=moved,
-        langevin=settings.langevin,
-        draw_batch=draw_batch,
-        spread=settings.spread,
-    )
-    spread = settings.spread
+    if not settings.rule.uses_temperature:  # other rules assume no law of the memory
+        kernel = kernel._replace(change_rung=None)
+    move = build_move(target, kernel, settings)
     always = settings.swap_every == 1  # else energies are evaluated where swaps are attempted
-    on_batch = moved and always and settings.energy_at != "whole"
-    move_all = replicas.build_move(
-        target, kernel, moved=on_batch, map_replicas=settings.map_replicas
-    )
-
-    def change_rungs(particles: Any, ladder: Ladder, old_rung_of: Array, new_rung_of: Array) -> Any:
-        """Give what replicas remember the law of the rungs that they come to, where it has one."""
-        if not settings.rule.uses_temperature or kernel.change_rung is None:
-            return particles
-        return restarts.change_rungs(kernel, particles, ladder, old_rung_of, new_rung_of)
+    evaluates = settings.energy_at == "moved" and not always and not kernel.adjusted
+    spread = settings.spread
 
     def advance(random: Randomness, state: State, batch: Any = None, fresh_batch=None):
         def judging_batch() -> Any:
@@ -83,9 +68,7 @@ def build_parts(
             return batch
 
         judged_on = judging_batch() if always else batch
-        state, energy_of, broken, observed = move(
-            settings, move_all, random, state, (batch, judged_on), change_rungs
-        )
+        state, energy_of, broken, observed = move(random, state, batch, judged_on)
 
         def judge() -> tuple[Array, EnergySource]:
             batch = judged_on if always else judging_batch()
@@ -93,22 +76,24 @@ def build_parts(
             energies = energy_of
             if settings.energy_at == "whole":
                 energies = source.whole_energies().astype(energy_of.dtype)
-            elif moved and not always and not kernel.adjusted:
+            elif evaluates:
                 energies = source.batch_energies(random.energy).astype(energy_of.dtype)
             return energies, source
 
         def settle(after: State) -> State:
-            """Fit the memory of replicas that swapped to their new rungs."""
+            """Adjust the memory of replicas that swapped to their new rungs."""
             if settings.on_swap == "reset":
                 has_swapped = after.rung_of != state.rung_of
                 particles = restarts.reset_memory(kernel, after.replicas, spread.here(has_swapped))
-            else:
+            elif kernel.change_rung is not None:
                 rungs = spread.here(state.rung_of), spread.here(after.rung_of)
-                particles = change_rungs(after.replicas, state.ladder, *rungs)
+                particles = restarts.change_rungs(kernel, after.replicas, state.ladder, *rungs)
+            else:
+                return after
             return after._replace(replicas=particles)
 
         if not spread.is_whole:
-            observed = step_sizes.gather(settings.tuning.step_sizes, spread, state.step, observed)
+            observed = gather_observed(settings.tuning.step_sizes, spread, state.step, observed)
         return decide(
             settings,
             random,
@@ -120,48 +105,135 @@ def build_parts(
             observed=observed,
         )
 
-    return draw, advance
+    return build_draw(target, kernel, settings, draw_batch), advance
 
 
-def move(
-    settings: Settings,
-    move_all: Callable,
-    random: Randomness,
-    state: State,
-    batches: tuple,
-    change_rungs: Callable,
-) -> tuple[State, Array, Array, Any]:
-    """Sampling phase: each replica moves with the hyper-parameters of the rung it is on.
+def build_draw(
+    target: Target, kernel: Kernel, settings: Settings, draw_batch: Callable | None = None
+) -> Callable[[Array, Array, Any], Randomness]:
+    """Build `draw(key, step, replicas) -> Randomness`; of `replicas` only the shapes matter.
 
-    `batches` are the mini-batch of the gradients and that of the energies; `change_rungs` fits the
-    memory of replicas to other rungs. Returns the state and, for each replica, its energy, whether
-    it broke and was restarted, and what its kernel observed.
+    What it draws is a function of (key, step, replica) alone: drawn for many steps at once or
+    inside the loop, it is the same.
     """
-    spread = settings.spread
-    rung_of = spread.here(state.rung_of)
-    rung = jax.tree.map(lambda by_rung: by_rung[rung_of], state.ladder)
-    sizes = settings.tuning.step_sizes
-    tunes = False if sizes is None else state.step < sizes.until
-    particles, model_state, energy_of, observed = move_all(
-        random, state.replicas, state.model_state, rung, *batches, tunes
-    )
-    particles, model_state, energy_of, observed = on_all(
-        (particles, model_state, energy_of, observed)
-    )
-    energy_of = energy_of.astype(state.buffer.dtype)
-    if settings.restarts:
+    schedule, rule = settings.schedule, settings.rule
+
+    def draw(key: Array, step: Array, replicas: Any) -> Randomness:
+        num_replicas = settings.spread.count(replicas)
+        replica_key, exchange_key = jax.random.split(jax.random.fold_in(key, step))
+        keys = settings.spread.here(jax.random.split(replica_key, (num_replicas, 3)))
+        pair_key, schedule_key, attempt_key, judge_key, batch_key = jax.random.split(
+            exchange_key, 5
+        )
+        moved = settings.energy_at != "before"
+        return Randomness(
+            move=jax.vmap(kernel.draw)(keys[:, 0], replicas) if settings.langevin else None,
+            gradient=jax.vmap(target.draw)(keys[:, 1]),
+            energy=jax.vmap(target.draw)(keys[:, 2]) if moved else None,
+            log_uniform=log_uniform(pair_key, num_replicas - 1) if rule.uses_temperature else None,
+            schedule=schedule.draw(schedule_key, num_replicas),
+            attempts=draw_attempts(schedule, attempt_key, num_replicas)
+            if isinstance(schedule, Sequential)
+            else None,
+            judge=judge_key if rule.judges_afresh else None,
+            batch=draw_batch(batch_key) if draw_batch else None,
+        )
+
+    def draw_attempts(schedule: Sequential, key: Array, num_replicas: int) -> Attempts:
+        count = schedule.num_attempts(num_replicas)
+        order_key, uniform_key, energy_key, batch_key = jax.random.split(key, 4)
+        return Attempts(
+            order=schedule.attempt_order(order_key, num_replicas),
+            log_uniform=log_uniform(uniform_key, count),
+            energy=jax.vmap(jax.vmap(target.draw))(jax.random.split(energy_key, (count, 2))),
+            batch=jax.random.split(batch_key, count),
+        )
+
+    return draw
+
+
+def build_move(target: Target, kernel: Kernel, settings: Settings) -> Callable:
+    """Build `move(random, state, batch, judging_batch) -> state, energy_of, broken, observed`, the
+    sampling phase: each replica moves with the hyper-parameters of the rung it is on.
+
+    The last three are by replica: its energy, whether it broke and was restarted, and what its
+    kernel observed, None for kernels that observe nothing. Where every step judges the states that
+    it moved, energies are theirs, on `judging_batch`; else those that the gradients' pass computed
+    anyway, on `batch`.
+    """
+    spread, sizes = settings.spread, settings.tuning.step_sizes
+    judges = settings.energy_at == "moved" and settings.swap_every == 1 and not kernel.adjusted
+
+    def move_one(random, replica, model_state, rung, batch, judging_batch, tunes):
+        move_noise, gradient_noise, energy_noise = random
+        if target.has_state:
+            energy, gradient, model_state = target.evaluate_state(
+                replica.params, model_state, batch, gradient_noise, rung.temperature
+            )
+            evaluate = _evaluated(replica.params, energy, gradient)
+        elif kernel.needs == "split":
+            evaluate = lambda params: target.evaluate_split(params, batch, gradient_noise)  # noqa: E731
+        elif kernel.needs == "halves":
+            evaluate = HalvesOfBatch(target, batch, gradient_noise, tunes)
+        else:
+            evaluate = lambda params: target.evaluate(  # noqa: E731
+                params, batch, gradient_noise, rung.temperature
+            )
+        replica, energy, *observed = kernel.step(move_noise, replica, evaluate, rung)
+        if judges:
+            point = replica.params if model_state is None else (replica.params, model_state)
+            energy = target.energy_at(point, judging_batch, energy_noise)
+        return replica, model_state, energy, observed[0] if observed else None
+
+    move_all = settings.map_replicas(move_one, in_axes=(0, 0, 0, 0, None, None, None))
+
+    def move(random: Randomness, state: State, batch: Any, judging_batch: Any):
+        rung_of = spread.here(state.rung_of)
+        rung = jax.tree.map(lambda by_rung: by_rung[rung_of], state.ladder)
+        drawn = random.move, random.gradient, random.energy
+        tunes = False if sizes is None else state.step < sizes.until
+        moved = move_all(
+            drawn, state.replicas, state.model_state, rung, batch, judging_batch, tunes
+        )
+        particles, model_state, energy_of, observed = on_all(moved)
+        energy_of = energy_of.astype(state.buffer.dtype)
+        if settings.restarts:
+            particles, model_state, energy_of, broken = restart(
+                state, particles, model_state, energy_of
+            )
+        else:
+            energy_of = spread.whole(energy_of)
+            broken = jnp.zeros(energy_of.shape, bool)
+        state = state._replace(replicas=particles, model_state=model_state)
+        return state, energy_of, broken, observed
+
+    def restart(state: State, particles: Any, model_state: Any, energy_of: Array) -> tuple:
+        """Restart the replicas that broke, and set their energies to NaN."""
         broken = restarts.find_broken(particles, energy_of, model_state)
         energy_of = spread.whole(jnp.where(broken, jnp.nan, energy_of))
         broken = broken if spread.is_whole else jnp.isnan(energy_of)
 
         def settle(copies: tuple, *rungs: Array) -> tuple:
-            return change_rungs(copies[0], state.ladder, *rungs), copies[1]
+            return restarts.change_rungs(kernel, copies[0], state.ladder, *rungs), copies[1]
 
-        particles, model_state = restarts.restart(
+        copies = restarts.restart(
             (particles, model_state), broken, state.replica_at, spread, settle
         )
-    else:
-        energy_of = spread.whole(energy_of)
-        broken = jnp.zeros(energy_of.shape, bool)
-    moved = state._replace(replicas=particles, model_state=model_state)
-    return moved, energy_of, broken, observed
+        return *copies, energy_of, broken
+
+    return move
+
+
+def _evaluated(params: Any, energy: Array, gradient: Any) -> Callable[[Any], tuple[Array, Any]]:
+    """Return an `evaluate` with a value computed before: a model state is updated once a step."""
+
+    def evaluate(asked: Any) -> tuple[Array, Any]:
+        same = zip(jax.tree.leaves(asked), jax.tree.leaves(params), strict=True)
+        if not all(one is other for one, other in same):
+            raise ValueError(
+                "A kernel for targets with a model state may evaluate at replica.params only: "
+                "the model state is renewed there, once a step."
+            )
+        return energy, gradient
+
+    return evaluate

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import prng
+from replicax.algorithm import randomness
 from replicax.algorithm.kernel import Evaluated
 from replicax.errors import check_function, explained, show
 
@@ -90,7 +90,7 @@ class Target(NamedTuple):
 
     def draw(self, key: Array) -> Any:
         """Draw what is passed in place of `key`: noise, or a key of JAX's default kind."""
-        return prng.ordinary(key) if self.noise is None else self.noise(key)
+        return randomness.ordinary(key) if self.noise is None else self.noise(key)
 
 
 def as_target(target_or_energy: Any) -> Target:

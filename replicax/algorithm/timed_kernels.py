@@ -78,11 +78,7 @@ def annealed(
             temperature=rung.temperature * temperature**done,
         )
 
-    options = {
-        "num_steps": num_steps,
-        "learning_rate": learning_rate,
-        "temperature": temperature,
-    }
+    options = {"num_steps": num_steps, "learning_rate": learning_rate, "temperature": temperature}
     cooling = timed(kernel, rung_at, "annealed", options)
     if temperature == 1:
         return cooling

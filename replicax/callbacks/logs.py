@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from replicax.errors import check_folder, show
-from replicax.run import processes
+from replicax.run import machine
 from replicax.run.progress import Progress
 from replicax.run.storage.files import write_whole
 
@@ -74,7 +74,7 @@ class _Log:
         self.step: int | None = None  # the last logged step
 
     def __call__(self, progress: Progress) -> None:
-        if not processes.is_first():
+        if not machine.is_first():
             return
         if progress.start != self.step:
             self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,11 +9,11 @@ from replicax.errors import at_least, check_number
 from replicax.results import diagnostics
 from replicax.results.mixing import ENOUGH_DRAWS, checked_components, exchanges
 from replicax.results.posterior import Posterior
-from replicax.run import processes
+from replicax.run import machine
 from replicax.run.progress import Progress
+from replicax.run.records import Records
 from replicax.run.storage.folder import open_records
 from replicax.run.storage.metadata import Metadata
-from replicax.run.storage.records import Records
 
 _GROWTH = 1.1  # growth of the number of draws between two evaluations
 
@@ -70,7 +70,7 @@ class _StopAfter:
         self.step, self.looked_at = None, 0
 
     def __call__(self, progress: Progress) -> str | None:
-        if not processes.is_first():
+        if not machine.is_first():
             return None
         reasons = []
         if self.round_trips is not None:

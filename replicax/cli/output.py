@@ -21,13 +21,13 @@ def join_processes(
     coordinator: str | None, num_processes: int | None, process_id: int | None
 ) -> None:
     """Join the other processes of this run; only the first prints."""
-    from replicax.run import processes
+    from replicax.run import machine
     from replicax.run.connect import connect
 
     if not connect(coordinator, num_processes, process_id):
         return
     sys.stdout.flush()
-    own = os.dup(1) if processes.is_first() else os.open(os.devnull, os.O_WRONLY)
+    own = os.dup(1) if machine.is_first() else os.open(os.devnull, os.O_WRONLY)
     os.dup2(2, 1)  # libraries print there how processes connect
     sys.stdout = os.fdopen(own, "w")
 
@@ -36,9 +36,9 @@ def writes() -> bool:
     """Return whether this process prints and writes: whether it is the first of a shared run."""
     if "jax" not in sys.modules:  # JAX takes long to import, and without it this process is alone
         return True
-    from replicax.run import processes
+    from replicax.run import machine
 
-    return processes.is_first()
+    return machine.is_first()
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from replicax import theory
-from replicax.algorithm import prng, swap
+from replicax.algorithm import randomness, swap
 from replicax.experiments.shared.measured import number
 from replicax.experiments.shared.study import Cell, Finding, Results, Scale, Study, Table, Work
 from replicax.results import figure_style
@@ -56,7 +56,7 @@ def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
 
 def verdicts(seed: int, gap: np.ndarray, sigma: float, buffer: np.ndarray) -> np.ndarray:
     """Return the verdicts of both rules on noisy energies  (rule, draw, gap)."""
-    key, shape = prng.make_key(seed), (_BATCH, gap.size)
+    key, shape = randomness.make_key(seed), (_BATCH, gap.size)
     cold, hot, uniform = jax.random.split(key, 3)
     proposal = swap.Proposal(
         cold_energy=jnp.asarray(gap) + sigma * jax.random.normal(cold, shape),

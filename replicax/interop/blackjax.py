@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import prng
+from replicax.algorithm import randomness
 from replicax.algorithm.kernel import Kernel, Observed, Replica
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.state import Info, State, init
@@ -18,8 +18,7 @@ from replicax.errors import check_function, check_number, suggest
 from replicax.run.batch_source import NoBatches
 from replicax.run.bayesian import RowBatches
 from replicax.run.initial import initial_points
-from replicax.run.inputs import fill_in, target_and_batches
-from replicax.run.options import Options
+from replicax.run.options import Options, fill_in, target_and_batches
 from replicax.run.program import build_program
 
 
@@ -153,7 +152,7 @@ def from_blackjax(make: Callable[[Callable, Array], Any], target_acceptance: flo
     return Kernel(
         init=lambda params: Replica(params, ()),
         step=step,
-        draw=lambda key, replica: jax.random.split(prng.ordinary(key), 2),
+        draw=lambda key, replica: jax.random.split(randomness.ordinary(key), 2),
         needs="split",
         adjusted=True,
     )

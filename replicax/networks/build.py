@@ -12,8 +12,8 @@ from replicax.networks.methods import Clock
 from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised
 from replicax.networks.problems import checked_first
+from replicax.run.evaluation import Evaluation
 from replicax.run.program import Program, build_program
-from replicax.run.saver import Evaluation
 
 _LOW_PEAK = 0.5  # lowest peak of a rate schedule, which should be 1
 

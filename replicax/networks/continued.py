@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from replicax.errors import check_folder
+from replicax.errors import check_folder, check_watchers
 from replicax.networks.build import build_evaluation, build_training
 from replicax.networks.hooks import Epoch
 from replicax.networks.options import TrainOptions
@@ -16,7 +16,7 @@ from replicax.networks.problems import check_start
 from replicax.networks.trained import Trained
 from replicax.run import fingerprint
 from replicax.run.host_loop import run
-from replicax.run.options import CUSTOM, check_watchers
+from replicax.run.plain import CUSTOM
 from replicax.run.program import Program, spread_over
 from replicax.run.progress import Callback
 from replicax.run.restore import (

@@ -17,8 +17,8 @@ from replicax.networks.kept import Keeper
 from replicax.networks.likelihoods import Likelihood
 from replicax.networks.problem import Supervised
 from replicax.run.devices import map_replicas
+from replicax.run.evaluation import Evaluation
 from replicax.run.rows import Carry
-from replicax.run.saver import Evaluation
 
 _BATCH = 500  # images that all replicas see together
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from replicax.errors import show
 from replicax.networks.predict import Average
+from replicax.run.evaluation import Evaluation
 from replicax.run.rows import Carry
-from replicax.run.saver import Evaluation
 
 
 class Epoch(NamedTuple):

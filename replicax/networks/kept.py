@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from replicax.run import devices, pytrees
-from replicax.run.storage.records import Arrays, Records
+from replicax.run import devices, plain
+from replicax.run.records import Arrays, Records
 
 GROUP = "networks"
 MAX_BYTES = 2**28  # limit for all kept networks
@@ -121,4 +121,4 @@ def _unpack(description: dict[str, Any], packed: np.ndarray, like: Any) -> Any:
         part = np.ascontiguousarray(packed[:, start:stop])
         leaves.append(part.view(dtype).reshape(len(packed), *shape))
         start = stop
-    return pytrees.rebuild(description, leaves, like)
+    return plain.rebuild(description, leaves, like)

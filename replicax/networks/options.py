@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 from replicax.algorithm.kernels import Kernel
-from replicax.algorithm.recursions import ConstantGain, Gain
 from replicax.algorithm.swap import Rule
+from replicax.algorithm.tuning import ConstantGain, Gain
 from replicax.errors import at_least, check_flag, check_function, check_number, choose, is_number
 from replicax.networks import option_checks
 from replicax.networks.cold_part import ColdPart
 from replicax.networks.methods import METHODS, MOMENTUM, Clock, Method
 from replicax.networks.problem import Supervised
 from replicax.networks.tempered import tempered
-from replicax.run.options import CUSTOM, Options, from_plain, to_plain
+from replicax.run.options import Options
+from replicax.run.plain import CUSTOM, from_plain, to_plain
 
 _PICK_EVERY = 10  # epochs between two averages of all networks of an ensemble
 _CHANGES = ("kernel", "rate_schedule", "schedule", "rule", "swap_every")  # parts of the method

@@ -14,7 +14,7 @@ from jax import Array
 from replicax.errors import check_flag, choose, explained
 from replicax.networks.inputs import as_inputs
 from replicax.networks.likelihoods import Likelihood
-from replicax.run import pytrees
+from replicax.run import plain
 
 _PIECE = 512  # rows that networks see together
 _TOGETHER = 10  # networks that are computed at once
@@ -36,7 +36,7 @@ class Predictor:
         the shapes of the network are given, with outputs by which it can be recognised."""
         if self.about is None:
             return None
-        inputs = None if self.like is None else pytrees.describe(self.like)
+        inputs = None if self.like is None else plain.describe(self.like)
         content = {**self.about, "inputs": inputs, "likelihood": self.likelihood.to_json()}
         return content if network is None else {**content, "probe": self._probe(network)}
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from replicax.run.evaluation import Evaluation
 from replicax.run.rows import Carry
-from replicax.run.saver import Evaluation
 
 _WORSE = 10  # times the NLL of one that guesses: nothing can be learnt from such a network
 

@@ -12,7 +12,7 @@ from replicax.networks.likelihoods import Categorical
 from replicax.networks.predictor import Predictor
 from replicax.networks.regression import regressor
 from replicax.nn.network import Network
-from replicax.run import pytrees
+from replicax.run import plain
 
 
 def predictor_of(content: dict[str, Any], network: Any) -> Predictor:
@@ -36,7 +36,7 @@ def row_of(content: dict[str, Any]) -> Any:
         jax.ShapeDtypeStruct(tuple(shape), dtype)
         for shape, dtype in zip(inputs["shapes"], inputs["dtypes"], strict=True)
     ]
-    return pytrees.rebuild(inputs, leaves)
+    return plain.rebuild(inputs, leaves)
 
 
 def num_outputs(content: dict[str, Any]) -> int:

@@ -14,8 +14,8 @@ from replicax.networks.kept import Keeper
 from replicax.networks.methods import Clock
 from replicax.networks.problem import Supervised
 from replicax.networks.swag import Moments
+from replicax.run.evaluation import Evaluation
 from replicax.run.rows import Carry
-from replicax.run.saver import Evaluation
 
 NUM_DRAWS = 10  # networks of a cycle, as the paper's authors have it
 _REFRESH_BATCHES = 50  # batches for the batch statistics of a drawn network

@@ -7,8 +7,8 @@ from typing import Any
 
 import jax
 
-from replicax.algorithm.recursions import Gain
-from replicax.errors import check_flag, check_folder
+from replicax.algorithm.tuning import Gain
+from replicax.errors import check_flag, check_folder, check_watchers
 from replicax.networks.build import build_evaluation, build_training
 from replicax.networks.continued import networks_of as networks_of
 from replicax.networks.continued import resume_records as resume_records
@@ -21,17 +21,16 @@ from replicax.networks.problems import check_apart, check_start
 from replicax.networks.tempered import check_posterior
 from replicax.networks.trained import Trained
 from replicax.nn.network import Network
-from replicax.run import fingerprint, pytrees
+from replicax.run import fingerprint, plain
 from replicax.run.host_loop import run
 from replicax.run.initial import check_memory, have_one_start, initial_carry
 from replicax.run.machine import describe_machine
-from replicax.run.options import check_watchers
 from replicax.run.per_replica import per_replica
 from replicax.run.program import spread_over
 from replicax.run.progress import Callback
+from replicax.run.records import records_of_run
 from replicax.run.row_energies import use_rows
 from replicax.run.storage.metadata import Metadata
-from replicax.run.storage.records import records_of_run
 
 
 def train(
@@ -181,7 +180,7 @@ def train(
         program = use_rows(program, carry)
     points = carry.state.points
     starts = jax.tree.map(lambda leaf: leaf[0], points) if average_starts else None
-    like = jax.eval_shape(pytrees.first, points)
+    like = jax.eval_shape(plain.first, points)
     if problem.target.prior is not None:
         jax.eval_shape(problem.target.prior, like[0])  # raises if weight_decay matches no parameter
     if problem.predictor is not None:
@@ -199,7 +198,7 @@ def train(
                 kind="train",
                 options=sampler.to_json(),
                 resolved={**program.describe(), **problem.describe(like if folder else None)},
-                params=pytrees.describe(like),
+                params=plain.describe(like),
                 batches=problem.batches.describe(),
                 training=options.to_json(),
                 steps_per_epoch=problem.steps_per_epoch,

@@ -19,7 +19,7 @@ from replicax.networks.predictor import Predictor
 from replicax.networks.problem import Supervised, check_problem
 from replicax.nn.network import Network
 from replicax.results.posterior import Posterior
-from replicax.run.storage.records import Records
+from replicax.run.records import Records
 
 START_WEIGHT = 10.0  # of a start network relative to an averaged network, as in the authors' code
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from replicax.errors import check_function, is_number, not_negative, show
-from replicax.run.pytrees import leaf_names
+from replicax.run.plain import leaf_names
 
 Decay = float | dict[str, float] | Callable[[str], float]
 

@@ -18,7 +18,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from replicax.results.energy_problems import certainty, mean_and_error
-from replicax.run import pytrees
+from replicax.run import plain
 
 _LENGTH = 1.0  # length of steps, in standard deviations of the difference of two draws
 _UNEXPLAINED = 0.1  # median change of energy over steps, in the unit of the temperature
@@ -46,7 +46,7 @@ def gradient_problem(posterior: Any) -> str | None:
     if not _can_evaluate(posterior) or batches.num_rows > _MOST_ROWS:
         return None
     leaves = posterior._leaves(0)
-    first = pytrees.rebuild(posterior.metadata.params, [x[0, 0] for x in leaves], posterior._like)
+    first = plain.rebuild(posterior.metadata.params, [x[0, 0] for x in leaves], posterior._like)
     unravel = ravel_pytree(first)[1]
 
     def energy(flat: Array) -> Array:

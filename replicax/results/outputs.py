@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from replicax.errors import check_folder
-from replicax.run import pytrees
+from replicax.run import plain
 from replicax.run.storage.folder import save_copy
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Outputs:
                 "log_likelihood needs an rx.bayesian posterior, which has rows. To load such a "
                 "run, write rx.load(folder, target)."
             )
-        tree = pytrees.rebuild(self.metadata.params, self._leaves(0), self._like)
+        tree = plain.rebuild(self.metadata.params, self._leaves(0), self._like)
         return self._target.pointwise(tree)
 
     def to_arviz(self: Any, log_likelihood: bool = True) -> Any:

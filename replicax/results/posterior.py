@@ -11,11 +11,10 @@ import numpy as np
 
 from replicax.errors import RunProblem, is_whole, show
 from replicax.results.outputs import Outputs
-from replicax.run import processes, pytrees
+from replicax.run import machine, plain
 from replicax.run.counters import PAIR_COUNTS
-from replicax.run.keeper import Result
+from replicax.run.records import Records, Result
 from replicax.run.storage.metadata import Metadata
-from replicax.run.storage.records import Records
 
 _MAX_COMPONENTS = 1000  # components with R-hat and effective size
 
@@ -116,7 +115,7 @@ class Posterior(Outputs):
 
     def _values(self, leaves: list[np.ndarray], num_axes: int) -> Any:
         """Return sampled numbers as the user's values, constrained if the target defines how."""
-        tree = pytrees.rebuild(self.metadata.params, leaves, self._like)
+        tree = plain.rebuild(self.metadata.params, leaves, self._like)
         if not self._constrains:
             return tree
         constrain = self._target.constrain
@@ -249,7 +248,7 @@ class Posterior(Outputs):
             return components
         for name, values in self._named_draws(names):
             flat = values.reshape(*values.shape[:2], -1)
-            for i, component in enumerate(pytrees.component_names(name, values.shape[2:])):
+            for i, component in enumerate(plain.component_names(name, values.shape[2:])):
                 if len(components) == _MAX_COMPONENTS:
                     return components
                 components[component] = flat[:, :, i]
@@ -262,7 +261,7 @@ class Posterior(Outputs):
         """
         if self._constrains:
             draws = self.draws
-            named = zip(pytrees.leaf_names(draws), jax.tree.leaves(draws), strict=True)
+            named = zip(plain.leaf_names(draws), jax.tree.leaves(draws), strict=True)
             yield from (pair for pair in named if names is None or pair[0] in names)
         else:
             for name in self.metadata.params["names"] if names is None else names:
@@ -286,7 +285,7 @@ class Posterior(Outputs):
 
     def warn(self) -> None:
         """Issue a warning for each of the `problems`."""
-        for sentence in self.problems() if processes.is_first() else ():
+        for sentence in self.problems() if machine.is_first() else ():
             warnings.warn(sentence, RunProblem, stacklevel=4)
 
     def warned(self) -> Self:

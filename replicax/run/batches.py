@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax.algorithm import prng
+from replicax.algorithm import randomness
 from replicax.algorithm.energy_noise import FreshBatches
 from replicax.errors import check_function, check_numeric, explained, is_whole, show
 from replicax.run.batch_source import Batches
@@ -86,7 +86,7 @@ class EpochBatches(_InMemory):
 
     def draw(self, key: Array) -> Array:
         """Return the key that prepares the batch."""
-        return prng.ordinary(key)
+        return randomness.ordinary(key)
 
     def order(self, key: Array, epoch: Array) -> Array:
         """Return the rows of one epoch in their order  -> (row,)."""
@@ -118,7 +118,7 @@ class EpochBatches(_InMemory):
         return FreshBatches(draw, 1 - self.batch_size / self.num_rows, data)
 
     def first(self, key: Array) -> Any:
-        return self.fresh(self.data)(prng.ordinary(key))
+        return self.fresh(self.data)(randomness.ordinary(key))
 
     def _prepared(self, data: Any, rows: Array, key: Array) -> Any:
         batch = _rows(data, rows)

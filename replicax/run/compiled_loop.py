@@ -54,7 +54,7 @@ class Pace(NamedTuple):
     before: tuple[int, float] | None = None  # steps and seconds of the chunk before
 
     def after(self, steps: int, seconds: float) -> "Pace":
-        """Return the pace once a chunk of `steps` took `seconds`; the first one's time is
+        """Return the pace after a chunk of `steps` took `seconds`; those of the first one are
         compilation."""
         if steps == 0:
             return self

@@ -1,4 +1,4 @@
-"""Counts that a run keeps as it goes, for one chain: swap rates, round trips and the best point.
+"""Counters of a running chain: swap rates, round trips and the best point.
 
 A round trip is over when a replica that was on the coldest rung has been on the hottest and is
 back on the coldest. A replica heads for the coldest rung first, then for the hottest, and so on;
@@ -123,10 +123,10 @@ def count_turns(turns: Any, rung_of: Any, hottest: int) -> Any:
 
 
 def forget_trips(turns: Any) -> Any:
-    """Return turns without completed round trips; where each replica heads for stays."""
+    """Return turns without completed round trips, but with the direction of each replica."""
     return (turns > 0) * (2 - turns % 2)
 
 
 def completed_trips(turns: Any) -> Any:
-    """Return how many round trips were completed in so many turns: after 3, 5, 7, ... of them."""
+    """Return the number of round trips completed by these turns: one after 3, two after 5, ..."""
     return (turns - (turns > 0)) // 2

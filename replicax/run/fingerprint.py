@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from replicax.run import pytrees
+from replicax.run import plain
 from replicax.run.initial import seed_keys
 from replicax.run.machine import describe_machine
 from replicax.run.program import Program
@@ -22,7 +22,7 @@ _ELSEWHERE = 1e-3  # on another platform, which rounds differently
 
 def write(folder: Path, program: Program, points: Any) -> dict[str, Any]:
     """Return the fingerprint of a run, and keep the start that it belongs to in the folder."""
-    start = pytrees.first(points)
+    start = plain.first(points)
     leaves = {str(number): np.asarray(leaf) for number, leaf in enumerate(jax.tree.leaves(start))}
     stored = {name: leaf for name, leaf in leaves.items() if leaf.dtype.isbuiltin}
     return {

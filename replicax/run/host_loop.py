@@ -5,26 +5,26 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from replicax.run import devices, processes
+from replicax.run import devices
 from replicax.run import rows as layout
 from replicax.run.compiled_loop import SHARED_STEPS, Pace, build_chunk, chunk_capacity
-from replicax.run.counters import PAIR_COUNTS, completed_trips
+from replicax.run.evaluation import Evaluation
 from replicax.run.initial import seed_keys
-from replicax.run.keeper import Evaluation, Keeper, Result
+from replicax.run.machine import agree, follow, is_first
 from replicax.run.options import Options
 from replicax.run.program import Program
-from replicax.run.progress import Callback, Progress, display_progress
+from replicax.run.progress import Callback, display_progress, progress_of, reason_to_stop
+from replicax.run.records import Arrays, Keeper, Records, Result
 from replicax.run.rows import Carry
 from replicax.run.saver import Saver
 from replicax.run.shared_programs import Programs
-from replicax.run.storage.records import Arrays, Records
 
 _FIRST_STEPS = 64
 # Besides Ctrl-C. SLURM sends SIGUSR1 ahead of a time limit (--signal), and SIGTERM at it.
@@ -42,58 +42,61 @@ def run(
     callback: Callback | Sequence[Callback] | None = None,
     programs: Programs | None = None,
 ) -> None:
-    """Run from the step of `carry` to `options.num_steps`, and write down how that ended.
+    """Run from the step of `carry` to `options.num_steps`, and record how the run ended.
 
     A signal, a callback's "stop", the end of the batches or a non-finite energy end it before;
     SIGTERM and SIGUSR1 end the process as well, once all is saved.
     """
-    num_steps, is_first = options.num_steps, processes.is_first()
-    saving = Keeper(records)
+    num_steps = options.num_steps
+    saving = Keeper(records, program, evaluation)
     if records.shared is not None:
-        saving = Saver(records, options.checkpoint_every, options.keep_checkpoints)
+        every, num_kept = options.checkpoint_every, options.keep_checkpoints
+        saving = Saver(records, program, evaluation, every, num_kept)
     with interruptible() as signals, saving as saver:
-        shown = contextlib.nullcontext()
-        steps = SHARED_STEPS.get()
-        is_shown = is_first and (steps is None or steps.is_shown)
-        if is_shown and (sys.stderr.isatty() if progress is None else progress):
-            shown = display_progress(num_steps, int(carry.state.step))
+        shown = _display(progress, num_steps, int(carry.state.step))
         with shown as display, contextlib.closing(program.batches):
             callbacks = [callback] if callback is None or callable(callback) else callback
             watchers = [watch for watch in (display, *callbacks) if watch is not None]
-            result = _loop(
-                program, carry, num_steps, saver, evaluation, watchers, programs, signals
-            )
+            result = _loop(saver, carry, num_steps, watchers, programs, signals)
         saver.finish(result)
-    if signals and is_first:
+    if signals and is_first():
         print(result.sentence, file=sys.stderr, flush=True)
     if ends_process(signals):
         raise SystemExit(128 + signals[0])
 
 
+def _display(progress: bool | None, num_steps: int, start: int) -> Any:
+    """Return a context that displays progress and yields a callback, or None without display."""
+    steps = SHARED_STEPS.get()
+    is_shown = is_first() and (steps is None or steps.is_shown)
+    if is_shown and (sys.stderr.isatty() if progress is None else progress):
+        return display_progress(num_steps, start)
+    return contextlib.nullcontext()
+
+
 def _loop(
-    program: Program,
+    saver: Keeper,
     carry: Carry,
     num_steps: int,
-    saver: Keeper,
-    evaluation: Evaluation | None,
-    watchers: list[Callable[[Progress], Any]],
+    watchers: list[Callback],
     programs: Programs | None,
     signals: list[int],
 ) -> Result:
-    step = int(carry.state.step)
+    """Run chunk after chunk, and return how the run ended."""
+    program = saver.program
+    step, capacity = int(carry.state.step), chunk_capacity(program, carry)
     keys, _ = seed_keys(program.seed, program.num_chains)
-    capacity = chunk_capacity(program, carry)
     if program.mesh is not None:
         carry = devices.place(program.mesh, carry)
     chunk = build_chunk(program, keys, capacity, programs)
     pace = Pace(program.chunk_steps or min(capacity, _FIRST_STEPS), capacity)
-    result = None
     if saver.records.shared is not None:
-        saver.save(program, carry, evaluation)  # so that the folder can be resumed from now on
+        saver.save(carry)  # so that the folder can be resumed from now on
+    result = None
     while step < num_steps and result is None:
         count = min(pace.length, num_steps - step, _until_evaluation(program, step))
-        count = processes.follow(count)
-        with _saving_on_error(saver, program, carry, evaluation):
+        count = follow(count)
+        with _saving_on_error(saver, carry):
             count, data = program.batches.feed(step, count, capacity)
         if count == 0:
             result = Result("batches_ended", program.batches.ending(step))
@@ -104,54 +107,54 @@ def _loop(
         program.batches.read_ahead(step + count, min(count, num_steps - step - count))
         done = int(rows.count)
         seconds = max(time.monotonic() - began, 1e-9)
-        added = layout.to_records(program, rows, step, done)
-        for group, arrays in added.items():
-            saver.records.append(group, arrays)
-        if evaluation is not None and evaluation.follow is not None:
-            evaluation.state = evaluation.follow(evaluation.state, added["steps"]["rung_of"])
-        step += done
         if program.chunk_steps is None:
             pace = pace.after(done, seconds)
-        (number,) = processes.agree(signals[0] if signals else 0)
-        signals += [number] if number and not signals else []
-        result = _ending(program, carry, number, step, saver.records.folder)
-        row = {}
-        if evaluation is not None and done and not _is_broken(program, carry):
-            row = _evaluate(program, evaluation, carry, step, saver.records)
-        progress = _progress(program, carry, num_steps, done / seconds, row, added, saver.records)
-        if evaluation is not None and evaluation.running is not None:
-            progress = progress._replace(average=evaluation.running(evaluation.state))
-        with _saving_on_error(saver, program, carry, evaluation):
-            answers = [watch(progress) for watch in watchers]
-        reason = _reason_to_stop(answers)
-        stops, due = processes.agree(reason is not None, saver.is_due(step))
-        if stops and result is None:
-            result = Result(
-                "stopped", f"The callback stopped the run at step {step}{reason or '.'}"
-            )
-        if due:
-            saver.save(program, carry, evaluation)
-    saver.save(program, carry, evaluation)
+        added = layout.to_records(program, rows, step, done)
+        result = _after_chunk(saver, carry, added, watchers, signals, num_steps, done / seconds)
+        step += done
+    saver.save(carry)
     return result or Result("finished", f"All {num_steps} steps were done.")
 
 
-def _reason_to_stop(answers: list[Any]) -> str | None:
-    """Return the end of the sentence about why callbacks stop the run; None if none does."""
-    for answer in answers:
-        if isinstance(answer, str) and (answer == "stop" or answer.startswith("stop: ")):
-            return f"{answer.removeprefix('stop')}."
-    return None
+def _after_chunk(
+    saver: Keeper,
+    carry: Carry,
+    added: dict[str, Arrays],
+    watchers: list[Callback],
+    signals: list[int],
+    num_steps: int,
+    rate: float,
+) -> Result | None:
+    """Record, evaluate, report and save; return how the run ends at this step, or None."""
+    records, evaluation, step = saver.records, saver.evaluation, int(carry.state.step)
+    for group, arrays in added.items():
+        records.append(group, arrays)
+    row = {}
+    if evaluation is not None:
+        row = evaluation.after_chunk(saver.program, carry, added["steps"]["rung_of"], records)
+    (number,) = agree(signals[0] if signals else 0)
+    signals += [number] if number and not signals else []
+    result = _ending(saver.program, carry, number, step, records.folder)
+    reason = None
+    if watchers:
+        progress = progress_of(saver, carry, num_steps, rate, row, added)
+        with _saving_on_error(saver, carry):
+            reason = reason_to_stop([watch(progress) for watch in watchers])
+    stops, due = agree(reason is not None, saver.is_due(step))
+    if stops and result is None:
+        result = Result("stopped", f"The callback stopped the run at step {step}{reason or '.'}")
+    if due:
+        saver.save(carry)
+    return result
 
 
 @contextlib.contextmanager
-def _saving_on_error(
-    saver: Keeper, program: Program, carry: Carry, evaluation: Evaluation | None
-) -> Iterator[None]:
+def _saving_on_error(saver: Keeper, carry: Carry) -> Iterator[None]:
     try:
         yield
     except BaseException:
         if jax.process_count() == 1:  # else the others would have to take part
-            saver.save(program, carry, evaluation)
+            saver.save(carry)
         raise
 
 
@@ -160,29 +163,11 @@ def _until_evaluation(program: Program, step: int) -> int:
     return 2**62 if every is None else every - step % every
 
 
-def _evaluate(
-    program: Program, evaluation: Evaluation, carry: Carry, step: int, records: Records
-) -> dict[str, np.ndarray]:
-    """Return the row of an evaluation that is due after `step` steps, or an empty one."""
-    if program.evaluate_every is None or step % program.evaluate_every:
-        return {}
-    evaluation.state, row, networks = evaluation.evaluate(evaluation.state, carry)
-    row = {name: np.asarray(value) for name, value in row.items()}
-    records.append("epochs", {name: value[None] for name, value in row.items()})
-    if networks:
-        records.append("networks", networks)
-    return row
-
-
-def _is_broken(program: Program, carry: Carry) -> bool:
-    return program.stop_on_nonfinite and bool(np.any(carry.counters.nonfinite))
-
-
 def _ending(
     program: Program, carry: Carry, number: int, step: int, folder: Path | None
 ) -> Result | None:
-    """Return how the run ends at this step, or None; `number` is that of a signal, or 0."""
-    if _is_broken(program, carry):
+    """Return how a broken energy or a signal (its number, or 0) ends the run, or None."""
+    if program.is_broken(carry):
         energy = np.asarray(carry.counters.energy)
         chain, rung = np.argwhere(~np.isfinite(energy))[0]
         replica = int(carry.state.replica_at[chain, rung])
@@ -204,34 +189,6 @@ def _ending(
         )
         return Result("interrupted", f"The run was interrupted{name} at step {step}; {saved}")
     return None
-
-
-def _progress(
-    program: Program,
-    carry: Carry,
-    num_steps: int,
-    rate: float,
-    row: dict[str, np.ndarray],
-    added: dict[str, Arrays],
-    records: Records,
-) -> Progress:
-    step = int(carry.state.step)
-    verdicts = np.asarray(carry.counters.pairs[:, PAIR_COUNTS.index("verdicts")])
-    attempts = (step - int(program.counted_from)) // program.settings.swap_every
-    return Progress(
-        step=step,
-        num_steps=num_steps,
-        steps_per_second=rate,
-        seconds_left=(num_steps - step) / max(rate, 1e-9),
-        cold_energy=np.asarray(carry.counters.energy[:, 0]),
-        round_trips=completed_trips(np.asarray(carry.counters.turns)).sum(axis=1),
-        verdict_rate=verdicts / max(attempts, 1),
-        carry=carry,
-        evaluation=row,
-        rows=added,
-        metadata=records.metadata,
-        run_dir=records.folder,
-    )
 
 
 @contextlib.contextmanager
@@ -263,5 +220,5 @@ def interruptible() -> Iterator[list[int]]:
 
 
 def ends_process(numbers: list[int]) -> bool:
-    """Return whether the first signal asks for the end of the process, and not of the run alone."""
+    """Return whether the first signal ends the process, and not only the run."""
     return bool(numbers) and numbers[0] != signal.SIGINT

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax.algorithm import prng, state
+from replicax.algorithm import randomness, state
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.target import check_energy, takes_key
 from replicax.errors import check_function, explained, show
-from replicax.run import counters, machine, pytrees
+from replicax.run import counters, machine, plain
 from replicax.run.per_replica import PerReplica, spread_starts
 from replicax.run.program import Program
 from replicax.run.rows import STATE_AXES, Carry
@@ -83,7 +83,7 @@ def _is_array_tree(params: Any) -> bool:
 
 
 def check_memory(params: Any, num_chains: int, num_replicas: int) -> None:
-    """Raise where the states of all replicas need more memory than there is.
+    """Raise if the states of all replicas need more memory than there is.
 
     Counted are three copies of the parameters (themselves, gradient, memory of the kernel) and a
     few numbers of each rung; activations and records come on top.
@@ -117,7 +117,7 @@ def _bytes_of(params: Any) -> int:
 
 
 def initial_carry(program: Program, params: Any, programs: Programs | None = None) -> Carry:
-    """Return the carry of all chains at step 0, once the energy is known to be usable there."""
+    """Return the carry of all chains at step 0, after checks of the energy there."""
     keys, start_key = seed_keys(program.seed, program.num_chains)
     has_state = program.target.has_state
     points = initial_points(
@@ -125,7 +125,7 @@ def initial_carry(program: Program, params: Any, programs: Programs | None = Non
     )
     with explained("batches", "Does it suit the rows?"):
         batch = program.batches.first(keys[0])
-    check_energy(program.target, jax.eval_shape(pytrees.first, points), batch, keys[0])
+    check_energy(program.target, jax.eval_shape(plain.first, points), batch, keys[0])
     if not has_state:  # of networks, the first step tells
         _check_finite(program, points, batch, keys, programs)
     if program.kernel.adjusted and takes_key(program.target):
@@ -209,7 +209,7 @@ def _check_finite(
 
 def _check_exact(program: Program, points: Any, batch: Any, keys: Array) -> None:
     """Raise unless the energy is the same for two keys."""
-    target, point = program.target, pytrees.first(points)
+    target, point = program.target, plain.first(points)
     energy = jax.jit(lambda p, b, key: target.energy(p, b, target.draw(key)))
     one, other = (float(energy(point, batch, key)) for key in jax.random.split(keys[0]))
     if one != other:
@@ -222,7 +222,7 @@ def _check_exact(program: Program, points: Any, batch: Any, keys: Array) -> None
 
 def seed_keys(seed: int, num_chains: int) -> tuple[Array, Array]:
     """Return a key for each chain, and one for the starts."""
-    return _split_seed(prng.make_key(seed), num_chains)
+    return _split_seed(randomness.make_key(seed), num_chains)
 
 
 @functools.partial(jax.jit, static_argnums=1)  # whole, which is quicker than its parts

@@ -58,6 +58,10 @@ class Program:
             drawn &= np.asarray(self.kernel.exploits(steps), bool)
         return drawn
 
+    def is_broken(self, carry: Any) -> bool:
+        """Return whether a non-finite energy ends the run."""
+        return self.stop_on_nonfinite and bool(np.any(carry.counters.nonfinite))
+
     @property
     def counted_from(self) -> Any:
         """The first step that rates and round trips count: after burn-in, and after the steps
@@ -96,7 +100,7 @@ class Program:
 def build_program(
     options: Options, target: Target, batches: Batches, evaluate_every: int | None = None
 ) -> Program:
-    """Resolve the options, complete as of `Options.complete`, into the parts of a run."""
+    """Build the program of a run from options that `Options.complete` completed."""
     assert options.history_every is not None, "options are completed by complete()"
     num_replicas = resolve.num_replicas(options)
     schedule = resolve.schedule(options, num_replicas)
@@ -144,7 +148,7 @@ def build_program(
 
 
 def _check_draws(program: Program, num_steps: int) -> None:
-    """Raise if a kernel that takes draws in some steps alone takes none in this run."""
+    """Raise if a kernel that takes draws only at some steps would take none in this run."""
     if program.kernel.exploits is None:
         return
     first = np.arange(program.burn_in, min(num_steps, program.burn_in + _LONGEST_CYCLE))
@@ -156,7 +160,7 @@ def _check_draws(program: Program, num_steps: int) -> None:
 
 
 def _map_replicas(target: Target) -> Callable:
-    """Return `vmap`; that of networks is faster where the target has a model state."""
+    """Return `jax.vmap`, or the faster one of `replicax.nn` for targets with a model state."""
     if not target.has_state:
         return jax.vmap
     from replicax import nn
@@ -178,16 +182,7 @@ def _check_combination(
             "batch), or leave batches out."
         )
     if options.energy_at == "before":
-        if rule.uses_temperature:
-            raise ValueError(
-                f'energy_at="before" does not go with the rule "{rule.name}": it must judge '
-                'the states that swap. Write energy_at="moved".'
-            )
-        if target.gradient is not None:
-            raise ValueError(
-                'energy_at="before" takes the energy from the gradient\'s own pass, but this '
-                'target has a separate gradient. Write energy_at="moved".'
-            )
+        _check_energy_before(target, rule)
     if rule.uses_temperature:
         _check_law(options, rule, kernel)
     if options.on_swap == "reset" and kernel.keeps_time:
@@ -201,18 +196,8 @@ def _check_combination(
             f'There is a weight decay or prior that the rule "{rule.name}" would not see; put '
             "it into the energy instead (of rx.supervised: prior_in_energy=True)."
         )
-    if rule.judges_afresh and not batches.can_refresh:
-        raise ValueError(
-            f'The rule "{rule.name}" judges swaps on other mini-batches than those that moved the '
-            "replicas, which a function of the step, an iterable or a source of rx.supervised "
-            "cannot give: pass arrays with batch_size."
-        )
-    is_source = isinstance(batches, SourceBatches)
-    if rule.judges_afresh and isinstance(schedule, Sequential) and is_source:
-        raise ValueError(
-            f'The schedule "{schedule.name}" judges one pair after another, each on a mini-batch '
-            'of its own, and a source gives one for all: write schedule="deo" or "seo".'
-        )
+    if rule.judges_afresh:
+        _check_fresh_batches(batches, rule, schedule)
     _check_posterior(options, target, batches, kernel)
     exact = batches.is_whole or options.swap_energy == "full"
     if rule.assumes_exact_energies and not exact:
@@ -222,8 +207,37 @@ def _check_combination(
         )
 
 
+def _check_energy_before(target: Target, rule: Rule) -> None:
+    """Refuse energies from the gradients' own pass where they cannot judge swaps."""
+    if rule.uses_temperature:
+        raise ValueError(
+            f'energy_at="before" does not go with the rule "{rule.name}": it must judge '
+            'the states that swap. Write energy_at="moved".'
+        )
+    if target.gradient is not None:
+        raise ValueError(
+            'energy_at="before" takes the energy from the gradient\'s own pass, but this '
+            'target has a separate gradient. Write energy_at="moved".'
+        )
+
+
+def _check_fresh_batches(batches: Batches, rule: Rule, schedule: Schedule) -> None:
+    """Refuse batches that cannot give further ones, on which the rule judges swaps."""
+    if not batches.can_refresh:
+        raise ValueError(
+            f'The rule "{rule.name}" judges swaps on other mini-batches than those that moved the '
+            "replicas, which a function of the step, an iterable or a source of rx.supervised "
+            "cannot give: pass arrays with batch_size."
+        )
+    if isinstance(schedule, Sequential) and isinstance(batches, SourceBatches):
+        raise ValueError(
+            f'The schedule "{schedule.name}" judges one pair after another, each on a mini-batch '
+            'of its own, and a source gives one for all: write schedule="deo" or "seo".'
+        )
+
+
 def _check_posterior(options: Options, target: Target, batches: Batches, kernel: Kernel) -> None:
-    """Refuse what needs a target with more structure."""
+    """Refuse kernels and energies that this target and these batches cannot provide."""
     if kernel.adjusted and (target.has_state or target.gradient is not None or target.noise):
         raise ValueError(
             "An adjusted kernel (mala, hmc) needs an exact energy that JAX can differentiate, "

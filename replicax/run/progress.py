@@ -1,4 +1,4 @@
-"""Progress of a run: what callbacks see; a bar in a terminal, lines in a log; times in words."""
+"""`Progress`, which callbacks get; its display as a bar or as lines of a log."""
 
 import contextlib
 import sys
@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from replicax.run.counters import PAIR_COUNTS, completed_trips
 from replicax.run.machine import memory_in_use
+from replicax.run.records import Arrays, Keeper
 from replicax.run.rows import Carry
 from replicax.run.storage.metadata import Metadata
-from replicax.run.storage.records import Arrays
 
 _LINE_SECONDS = 5.0  # between two lines of a log; more in a run of hours
 
@@ -44,6 +45,46 @@ class Progress(NamedTuple):
 Callback = Callable[[Progress], Any]
 
 
+def progress_of(
+    saver: Keeper,
+    carry: Carry,
+    num_steps: int,
+    rate: float,
+    row: dict[str, np.ndarray],
+    added: dict[str, Arrays],
+) -> Progress:
+    """Return the progress after a chunk, which added these rows at a `rate` in steps per second.
+
+    `row` is the evaluation of networks that was due, or empty.
+    """
+    program, evaluation, step = saver.program, saver.evaluation, int(carry.state.step)
+    verdicts = np.asarray(carry.counters.pairs)[:, PAIR_COUNTS.index("verdicts")]
+    attempts = (step - int(program.counted_from)) // program.settings.swap_every
+    return Progress(
+        step=step,
+        num_steps=num_steps,
+        steps_per_second=rate,
+        seconds_left=(num_steps - step) / max(rate, 1e-9),
+        cold_energy=np.asarray(carry.counters.energy)[:, 0],
+        round_trips=completed_trips(np.asarray(carry.counters.turns)).sum(axis=1),
+        verdict_rate=verdicts / max(attempts, 1),
+        carry=carry,
+        evaluation=row,
+        rows=added,
+        metadata=saver.records.metadata,
+        run_dir=saver.records.folder,
+        average=None if evaluation is None else evaluation.average,
+    )
+
+
+def reason_to_stop(answers: list[Any]) -> str | None:
+    """Return why callbacks stop the run, as the end of a sentence; None if none does."""
+    for answer in answers:
+        if isinstance(answer, str) and (answer == "stop" or answer.startswith("stop: ")):
+            return f"{answer.removeprefix('stop')}."
+    return None
+
+
 def display_progress(
     num_steps: int, start: int
 ) -> contextlib.AbstractContextManager[Callable[[Progress], None]]:
@@ -56,12 +97,7 @@ def display_progress(
 @contextlib.contextmanager
 def _bar(num_steps: int, start: int) -> Iterator[Callable[[Progress], None]]:
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
     columns = (

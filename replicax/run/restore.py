@@ -9,13 +9,13 @@ import numpy as np
 
 from replicax.algorithm.kernel import Replica
 from replicax.algorithm.state import State
-from replicax.run import processes, pytrees
+from replicax.run import machine, plain
 from replicax.run.initial import carry_like
 from replicax.run.program import Program
+from replicax.run.records import Records
 from replicax.run.rows import Carry
 from replicax.run.storage import checkpoint
 from replicax.run.storage.folder import FolderRecords, open_records
-from replicax.run.storage.records import Records
 
 
 class Restored(NamedTuple):
@@ -40,7 +40,7 @@ def point_like(records: FolderRecords, params: Any = None) -> Any:
         jax.ShapeDtypeStruct(tuple(shape), jnp.dtype(dtype))
         for shape, dtype in zip(description["shapes"], description["dtypes"], strict=True)
     ]
-    return pytrees.rebuild(description, shapes, params)
+    return plain.rebuild(description, shapes, params)
 
 
 def restore(
@@ -90,8 +90,8 @@ def rewind(records: Records, program: Program, step: int, source: bytes | None =
 def records_to_continue(records: FolderRecords) -> Any:
     """Return the records in the first process, and new ones in memory in the others, once all have
     read what they need."""
-    processes.wait()
-    if processes.is_first():
+    machine.wait()
+    if machine.is_first():
         return records
     copy = Records(records.folder)
     copy.write_metadata(records.metadata)
@@ -100,5 +100,5 @@ def records_to_continue(records: FolderRecords) -> Any:
 
 def whole_records(records: Records, folder: str | Path) -> Records:
     """Return the records of all of a run that was resumed: the others read what the first wrote."""
-    processes.wait()
-    return records if processes.is_first() else open_records(folder)
+    machine.wait()
+    return records if machine.is_first() else open_records(folder)

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from replicax.algorithm.target import Target
-from replicax.run import pytrees
+from replicax.run import plain
 from replicax.run.initial import seed_keys
 from replicax.run.program import Program
 from replicax.run.rows import Carry
@@ -39,7 +39,7 @@ def use_rows(program: Program, carry: Carry) -> Program:
 
     @jax.jit
     def compare(points: Any, batch: Any, key: Array) -> tuple[Array, Array]:
-        point, noise = pytrees.first(points), target.draw(key)
+        point, noise = plain.first(points), target.draw(key)
         rows = with_rows.row_energies(point, batch, noise)  # type: ignore[misc]
         return target.energy_at(point, batch, noise), jnp.mean(rows)
 

@@ -1,4 +1,4 @@
-"""The rows that a chunk of steps leaves: their layout on the device, and their way to the records.
+"""The rows that a chunk of steps writes: their layout on the device, and as records.
 
 `rung_of` has a row for every step, draws and energies one for every draw, history one for every
 point; what is not kept goes to one row too many, which is never read.
@@ -14,7 +14,7 @@ from jax import Array
 
 from replicax.algorithm.state import State
 from replicax.algorithm.window_correction import Correction
-from replicax.run import pytrees
+from replicax.run import plain
 from replicax.run.counters import Counters
 from replicax.run.program import Program
 
@@ -23,7 +23,7 @@ STATE_AXES: Any = State._make([None] + [0] * (len(State._fields) - 1))
 
 
 class Carry(NamedTuple):
-    """All that the rest of the run depends on; a checkpoint holds it."""
+    """Everything that the rest of the run depends on: the content of a checkpoint."""
 
     state: State
     counters: Counters
@@ -51,7 +51,7 @@ class Rows(NamedTuple):
 
 
 def empty(program: Program, carry: Carry, capacity: int) -> Rows:
-    """Return rows for up to `capacity` steps; without a chain axis where `carry` has none."""
+    """Return empty rows for up to `capacity` steps, without a chain axis if `carry` has none."""
     *chains, num_replicas = carry.state.rung_of.shape
     num_rungs, num_draws = len(program.draw_rungs), _num_draws(program, capacity) + 1
     num_points = _num_points(program, capacity) + 1
@@ -138,7 +138,7 @@ def to_records(program: Program, rows: Rows, step: int, done: int) -> dict[str, 
     draws = {"energy": first_rows(rows.energies, num_draws)}
     if rows.rung_energies is not None:
         draws["rung_energy"] = first_rows(rows.rung_energies, num_draws)
-    for name, leaf in zip(pytrees.leaf_names(rows.draws), jax.tree.leaves(rows.draws), strict=True):
+    for name, leaf in zip(plain.leaf_names(rows.draws), jax.tree.leaves(rows.draws), strict=True):
         draws[f"params.{name}"] = first_rows(leaf, num_draws)
     return {
         "steps": {"rung_of": first_rows(rows.rung_of, done)},

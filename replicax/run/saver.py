@@ -5,15 +5,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from replicax.run import processes
-from replicax.run.keeper import Evaluation, Keeper
+from replicax.run.evaluation import Evaluation
+from replicax.run.machine import agree
 from replicax.run.options import checkpoint_interval
+from replicax.run.program import Program
+from replicax.run.records import Arrays, Keeper, Records
 from replicax.run.rows import Carry
 from replicax.run.storage import checkpoint
 from replicax.run.storage.files import NotWritten
 from replicax.run.storage.folder import FolderRecords
 from replicax.run.storage.metadata import Metadata
-from replicax.run.storage.records import Arrays, Records
 
 _PENDING_BYTES = 2**28
 
@@ -24,13 +25,20 @@ class Saver(Keeper):
     `every` is a number of steps, or a time as "30s"; the last `num_kept` commits stay.
     """
 
-    def __init__(self, records: Records, every: int | str | None = None, num_kept: int = 2) -> None:
-        super().__init__(records)
+    def __init__(
+        self,
+        records: Records,
+        program: Program,
+        evaluation: Evaluation | None = None,
+        every: int | str | None = None,
+        num_kept: int = 2,
+    ) -> None:
+        super().__init__(records, program, evaluation)
         self.every, self.num_kept = every, num_kept
         self.worker, self.writing = ThreadPoolExecutor(1, "replicax"), None
         self.clock = time.monotonic()
         step = records.commit.step if isinstance(records, FolderRecords) else -1
-        (self.step,) = processes.agree(step)
+        (self.step,) = agree(step)
 
     def __exit__(self, *error: Any) -> None:
         self.worker.shutdown()
@@ -45,26 +53,26 @@ class Saver(Keeper):
             return step - self.step >= steps
         return time.monotonic() - self.clock >= seconds
 
-    def keep(self, values: Arrays, carry: Carry, evaluation: Evaluation | None) -> None:
-        """Begin to write the state. All processes write their parts of the checkpoint, and the
-        first alone the rest."""
+    def keep(self, values: Arrays, carry: Carry) -> None:
+        """Start to write the state. All processes write their parts of the checkpoint, and only the
+        first one the rest."""
         self.clock = time.monotonic()
-        state = None if evaluation is None else evaluation.state
+        state = None if self.evaluation is None else self.evaluation.state
         arrays = checkpoint.copy_arrays({"carry": carry, "evaluation": state})
         if isinstance(self.records, FolderRecords):
             rows, write = self.records.take_pending(), self.records.write
             self.writing = self.worker.submit(write, self.step, rows, values, arrays, self.num_kept)
         else:
-            super().keep(values, carry, evaluation)
+            super().keep(values, carry)
             folder = self.records.shared
             assert folder is not None, "without a folder there is no Saver"
             self.writing = self.worker.submit(checkpoint.save, folder, self.step, arrays)
 
     def wait(self) -> None:
-        """Wait until all processes have written, or say why one could not."""
+        """Wait until all processes have written; raise if one could not."""
         writing, self.writing = self.writing, None
         error = None if writing is None else writing.exception()
-        (failed,) = processes.agree(error is not None)
+        (failed,) = agree(error is not None)
         if failed:
             error = error or NotWritten("another process could not write its part.")
             raise NotWritten(_failure(self.records, self.step, error)) from error

@@ -7,18 +7,15 @@ import numpy as np
 
 from replicax.algorithm import kernels, swap
 from replicax.algorithm import schedule as schedules
-from replicax.algorithm.barrier import BarrierTuning
 from replicax.algorithm.kernels import Kernel
-from replicax.algorithm.ladder import Ladder, geometric
+from replicax.algorithm.ladder import Ladder, geometric, per_rung, temperatures
+from replicax.algorithm.rounds import BarrierTuning, StepSizeTuning
 from replicax.algorithm.schedule import AllPairs, Schedule
-from replicax.algorithm.step_sizes import StepSizeTuning
 from replicax.algorithm.swap import Rule, WindowCorrected
 from replicax.algorithm.tuning import Tuning, as_gain
 from replicax.algorithm.window_correction import check_stages
 from replicax.errors import at_least, choose, is_number, show
-from replicax.run.inputs import AUTO
-from replicax.run.options import Options
-from replicax.run.rungs import per_rung, temperatures
+from replicax.run.options import AUTO, Options
 from replicax.theory import optimal_window
 
 _MEASURE_STEPS = 100  # steps that measure the unit of energy for buffer="auto"
@@ -39,7 +36,7 @@ def num_replicas(options: Options) -> int:
 
 
 def schedule(options: Options, num_replicas: int) -> Schedule:
-    """Return the schedule of a name or itself; DEO* takes its window from Theorem 1."""
+    """Return the schedule, from its name or as given; DEO* takes its window from Theorem 1."""
     chosen, window = options.schedule, options.window
     if isinstance(chosen, Schedule):
         if window is not None and window != chosen.window:
@@ -84,7 +81,7 @@ def _check_window(window: int, options: Options) -> None:
 
 
 def rule(options: Options, num_replicas: int, schedule: Schedule) -> Rule:
-    """Return the rule of a name or itself, checked against ladder and schedule."""
+    """Return the rule, from its name or as given, checked against ladder and schedule."""
     rule = options.rule
     if not isinstance(rule, Rule):
         name = choose("rule", _plain_name(rule), swap.RULES)
@@ -107,7 +104,7 @@ def rule(options: Options, num_replicas: int, schedule: Schedule) -> Rule:
 
 
 def kernel(options: Options, rule: Rule) -> Kernel:
-    """Return the kernel of a name, of an optax transform or itself.
+    """Return the kernel, from its name or an optax transform, or as given.
 
     Under rules that use temperatures a preconditioner is frozen after half of the burn-in.
     """
@@ -196,27 +193,17 @@ def tuning(
     """Return which parts of the ladder adapt, and how."""
     adapts, until = adapts_until(options, rule, schedule)
     fixed = rule.uses_temperature or not adapts
-    buffer_auto = isinstance(options.buffer, str)
-    gain_auto = isinstance(options.buffer_gain, str)
-    for name, auto in (("buffer", buffer_auto), ("buffer_gain", gain_auto)):
-        if auto:
-            choose(name, getattr(options, name), ("auto",))
+    buffer_auto = _is_left_open("buffer", options.buffer)
+    gain_auto = _is_left_open("buffer_gain", options.buffer_gain)
     if not buffer_auto and not is_number(options.buffer):
         raise ValueError(f'buffer is {show(options.buffer)}; give a finite number or "auto".')
     measures_buffer = buffer_auto and not rule.uses_temperature
     measures = measures_buffer or (gain_auto and not fixed)
-    ladder_is_scalar = np.ndim(options.learning_rate) == 0  # or "auto"
-    adapts_rungs = None
-    free_end = _is_auto(options.temperature) and num_replicas == 2
-    if adapts and (num_replicas > 2 or free_end):
-        adapts_rungs = "temperature" if rule.uses_temperature else "learning_rate"
-        if adapts_rungs == "learning_rate" and ladder_is_scalar:
-            adapts_rungs = None
     return Tuning(
         target_swap_rate=options.target_swap_rate,
         gain=as_gain("gain", options.gain),
         buffer_gain=None if gain_auto else as_gain("buffer_gain", options.buffer_gain),
-        adapts=adapts_rungs,
+        adapts=_adapted_rungs(options, num_replicas, rule) if adapts else None,
         adapts_buffer=not fixed,
         until=until,
         measure_steps=_MEASURE_STEPS if measures else 0,
@@ -224,6 +211,21 @@ def tuning(
         barrier=_barrier(options, until, hottest),
         step_sizes=_step_sizes(options, kernel),
     )
+
+
+def _is_left_open(name: str, value: Any) -> bool:
+    """Return whether a choice is "auto"; raise if it is any other word."""
+    return isinstance(value, str) and choose(name, value, (AUTO,)) == AUTO
+
+
+def _adapted_rungs(options: Options, num_replicas: int, rule: Rule) -> str | None:
+    """Return which hyper-parameter of the rungs adapts, None if only fixed ends exist."""
+    free_end = _is_auto(options.temperature) and num_replicas == 2
+    if num_replicas <= 2 and not free_end:
+        return None
+    if rule.uses_temperature:
+        return "temperature"
+    return "learning_rate" if np.ndim(options.learning_rate) > 0 else None
 
 
 def _barrier(options: Options, until: int | None, hottest: float) -> BarrierTuning:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax.algorithm import prng
+from replicax.algorithm import randomness
 from replicax.algorithm.energy_noise import FreshBatches
 from replicax.errors import check_function, explained, is_whole, show
 from replicax.run.batch_source import Batches
@@ -67,7 +67,7 @@ class SourceBatches(Batches):
 
     def draw(self, key: Array) -> Array | None:
         """Return the key that prepares the batch."""
-        return None if self.prepare is None else prng.ordinary(key)
+        return None if self.prepare is None else randomness.ordinary(key)
 
     def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
         first = self.batches_before(step) - self.batches_before(step - place)

@@ -9,6 +9,7 @@ own time.
 import os
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -19,8 +20,8 @@ from jax import Array
 from replicax.algorithm import kernels
 from replicax.algorithm.exchange import decide
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.randomness import build_draw
 from replicax.algorithm.state import Settings, State, init
+from replicax.algorithm.step import build_draw
 from replicax.algorithm.target import as_target
 from replicax.run import counters
 from replicax.run.counters import Counters
@@ -137,9 +138,8 @@ def _start(settings: Settings, ladder: Ladder, buffer: float) -> Carry:
 
 def _build_advance(settings: Settings, key_data: np.ndarray, unpack: Callable) -> Callable:
     no_target, no_kernel = as_target(lambda params: jnp.zeros(())), kernels.sgld()
-    draw = build_draw(
-        no_target, no_kernel, settings.schedule, settings.rule, moved=False, langevin=False
-    )
+    decisions_alone = replace(settings, energy_at="before", langevin=False)
+    draw = build_draw(no_target, no_kernel, decisions_alone)
 
     def advance(packed: Array, energy_of: Array) -> Array:
         before, counts = unpack(packed)

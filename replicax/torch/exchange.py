@@ -13,7 +13,7 @@ from replicax.errors import at_least, check_number, choose
 from replicax.interop.extras import import_extra
 from replicax.networks.options import TrainOptions
 from replicax.run.counters import PAIR_COUNTS
-from replicax.run.options import to_plain
+from replicax.run.plain import to_plain
 from replicax.run.round_trips import completed_trips
 from replicax.torch import saved as saved_states
 from replicax.torch.decisions import Decisions, prepare_jax

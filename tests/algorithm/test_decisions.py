@@ -8,7 +8,7 @@ from common import quick_jit
 from single_steps import stand_still, told_energies
 
 import replicax as rx
-from replicax.algorithm import prng, schedule, swap
+from replicax.algorithm import randomness, schedule, swap
 from replicax.algorithm.exchange import adapt, decide
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.state import Info
@@ -50,7 +50,7 @@ def test_no_swap_is_forced_while_the_unit_of_energy_is_measured() -> None:
     step, state = told_energies(made, swap.deterministic(), 2, buffer=1e6, measure_steps=3)
     step, swapped = quick_jit(step), []
     for _ in range(5):
-        state, info = step(prng.make_key(0), state, jnp.array([1.0, 2.0]))
+        state, info = step(randomness.make_key(0), state, jnp.array([1.0, 2.0]))
         swapped.append(bool(info.swapped[0]))
     assert swapped == [False, False, False, True, True]
 
@@ -65,7 +65,7 @@ def test_an_estimate_of_noise_is_kept_from_step_to_step() -> None:
     state = rx.init(stand_still(), jnp.zeros(2), rungs, settings)
     step, seen = quick_jit(rx.build_step(target, stand_still(), settings)), []
     for _ in range(3):
-        state, _ = step(prng.make_key(0), state)
+        state, _ = step(randomness.make_key(0), state)
         seen.append(float(state.energy_noise_var[0, 1]))
     assert 1 < seen[0] < 30, "of 9, from eight draws"
     assert seen[1] == seen[0] != seen[2]

@@ -12,7 +12,7 @@ from oracle_cases import bowl_target
 from single_steps import told_energies
 
 import replicax as rx
-from replicax.algorithm import prng, schedule, swap
+from replicax.algorithm import randomness, schedule, swap
 
 
 def straight_orbit(num_replicas: int, num_windows: int) -> np.ndarray:
@@ -58,7 +58,7 @@ def test_where_every_swap_happens_paths_are_straight(num_replicas, window, why) 
     energies = jnp.zeros(num_replicas)
 
     def one_step(state, place):
-        state, _ = step(prng.make_key(0), state, energies)
+        state, _ = step(randomness.make_key(0), state, energies)
         return state, state.rung_of
 
     steps = jnp.arange(num_windows * window)
@@ -86,7 +86,7 @@ def test_swaps_are_attempted_every_so_many_steps_by_a_clock_of_attempts() -> Non
     energies = jnp.array([5.0, 6.0, 7.0, 8.0])
 
     def one_step(state, place):
-        after, info = step(prng.make_key(0), state, energies)
+        after, info = step(randomness.make_key(0), state, energies)
         return after, (after.rung_of, state.replica_at, info)
 
     steps = jnp.arange(16 * every)
@@ -130,7 +130,7 @@ def test_a_lone_pair_that_never_rests_goes_round_in_two_windows() -> None:
     )
     step, seen = quick_jit(step), []
     for _ in range(8):
-        state, _ = step(prng.make_key(0), state, jnp.zeros(2))
+        state, _ = step(randomness.make_key(0), state, jnp.zeros(2))
         seen.append(state.rung_of.tolist())
     assert seen == [[1, 0], [1, 0], [0, 1], [0, 1]] * 2
 
@@ -157,7 +157,7 @@ def test_a_non_finite_energy_never_swaps(made: schedule.Schedule, rule: swap.Rul
     for bad in (jnp.nan, jnp.inf, -jnp.inf):
         ill, others_moved = state, False
         for k in range(8):
-            ill, info = step(prng.make_key(k), ill, healthy.at[2].set(bad))
+            ill, info = step(randomness.make_key(k), ill, healthy.at[2].set(bad))
             assert int(ill.rung_of[2]) == 2
             assert not info.wanted[1:].any() and not info.swapped[1:].any()
             others_moved |= bool(info.swapped.any())
@@ -166,7 +166,7 @@ def test_a_non_finite_energy_never_swaps(made: schedule.Schedule, rule: swap.Rul
             assert np.isfinite(value).all()
     moved = []
     for k in range(8):
-        state, info = step(prng.make_key(k), state, healthy)
+        state, info = step(randomness.make_key(k), state, healthy)
         moved.append(int(state.rung_of[2]))
     assert set(moved) != {2}, "a finite energy would have swapped"
 
@@ -185,7 +185,7 @@ def test_ladder_and_buffer_are_measured_then_adapted_then_frozen() -> None:
     energies = jnp.array([10.0, 0.0, 1.0, 0.5])
     step, states = quick_jit(step), [state]
     for _ in range(9):
-        state, _ = step(prng.make_key(0), states[-1], energies)
+        state, _ = step(randomness.make_key(0), states[-1], energies)
         states.append(state)
     unit = 1.887 * np.exp(np.mean(np.log([10.0, 1.0, 0.5])))
     np.testing.assert_allclose([s.buffer for s in states[1:4]], unit, rtol=1e-5)

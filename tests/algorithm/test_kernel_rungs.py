@@ -10,7 +10,7 @@ import pytest
 from common import FIXED, quick_jit
 
 import replicax as rx
-from replicax.algorithm import kernels, prng, schedule, swap
+from replicax.algorithm import kernels, randomness, schedule, swap
 from replicax.algorithm.energy_noise import FreshBatches
 from replicax.algorithm.kernels import Kernel, Replica
 from replicax.algorithm.ladder import Ladder
@@ -214,7 +214,7 @@ def one_step(kernel: Kernel, target: Any, rule: swap.Rule, fresh: Any = None, ba
     draw, advance = build_parts(target, kernel, settings)
     rungs = Ladder(jnp.array([0.1, 0.4]), jnp.array([2.0, 3.0]))
     state = rx.init(kernel, jnp.array([1.0, 3.0]), rungs, settings)
-    random = draw(prng.make_key(0), state.step, state.replicas)
+    random = draw(randomness.make_key(0), state.step, state.replicas)
     return state, *quick_jit(lambda *both: advance(*both, batch, fresh))(random, state)
 
 
@@ -230,7 +230,7 @@ def test_a_swap_gives_momentum_the_law_of_the_new_rung(swaps: bool) -> None:
     assert bool(info.swapped[0]) is swaps
     # The kernel moves each replica on its old rung; then the momentum changes.
     random = build_parts(target, kernel, rx.Settings(rule=swap.metropolis(), tuning=FIXED))[0](
-        prng.make_key(0), start.step, start.replicas
+        randomness.make_key(0), start.step, start.replicas
     )
     moved = np.sqrt(2 * 0.5 * np.array([2.0, 3.0]) / [0.1, 0.4]) * np.asarray(random.move)
     scale = np.sqrt((3.0 / 0.4) / (2.0 / 0.1)) if swaps else 1.0

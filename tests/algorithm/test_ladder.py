@@ -13,12 +13,12 @@ from common import FINITE, SEEDS, few, rng_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from replicax.algorithm import ladder, recursions, tuning
-from replicax.algorithm.recursions import ConstantGain, EnergyUnit
+from replicax.algorithm import ladder, tuning
+from replicax.algorithm.tuning import ConstantGain, EnergyUnit
 from replicax.run import round_trips
 
 # Ladder.
-adapt_rungs = jax.jit(recursions.adapt_rungs, static_argnums=2)
+adapt_rungs = jax.jit(tuning.adapt_rungs, static_argnums=2)
 LADDER_SIZES = st.sampled_from([2, 3, 5, 40])
 
 
@@ -74,16 +74,14 @@ def test_a_gap_grows_where_the_rule_says_yes(num_rungs, seed, rate) -> None:
 @few
 def test_the_buffer_follows_the_mean_verdict(seed, buffer, rate) -> None:
     wanted = rng_of(seed).random(7) < 0.5
-    moved = recursions.adapt_buffer(
-        jnp.float32(buffer), jnp.asarray(wanted), rate, jnp.float32(0.5)
-    )
+    moved = tuning.adapt_buffer(jnp.float32(buffer), jnp.asarray(wanted), rate, jnp.float32(0.5))
     assert float(moved) == pytest.approx(buffer + 0.5 * (wanted.mean() - rate), abs=1e-5)
 
 
 @functools.cache
 def sort_all_sizes() -> Callable[[Any], list[jax.Array]]:
     def sort(values: jax.Array) -> list[jax.Array]:
-        return [recursions.sort_positive(values[:size]) for size in range(1, 101)]
+        return [tuning.sort_positive(values[:size]) for size in range(1, 101)]
 
     return jax.jit(sort, compiler_options={"xla_backend_optimization_level": 0})
 
@@ -105,7 +103,7 @@ def test_positive_numbers_of_any_count_are_sorted(kind: str) -> None:
 def test_positive_doubles_are_sorted(size: int) -> None:
     values = np.exp(rng_of(3).normal(size=size))
     with jax.enable_x64(True):
-        ordered = recursions.sort_positive(jnp.asarray(values))
+        ordered = tuning.sort_positive(jnp.asarray(values))
         assert ordered.dtype == jnp.float64
         np.testing.assert_array_equal(ordered, np.sort(values))
 

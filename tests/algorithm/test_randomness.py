@@ -9,26 +9,19 @@ import pytest
 from common import quick_jit
 
 import replicax as rx
-from replicax.algorithm import kernels, prng, randomness, schedule, swap
-from replicax.algorithm.randomness import build_draw
+from replicax.algorithm import kernels, randomness, schedule, step, swap
 
 NUM_REPLICAS = 4
 TARGET = rx.Target(lambda x, batch, noise: 0.0, noise=lambda key: jax.random.normal(key, (2,)))
 
 
-def drawn(made: schedule.Schedule, key: int = 0, step: int = 3) -> dict[str, np.ndarray]:
+def drawn(made: schedule.Schedule, key: int = 0, number: int = 3) -> dict[str, np.ndarray]:
     """Everything that is drawn, by name; normals of the shape of the target's noise."""
-    draw = build_draw(
-        TARGET,
-        kernels.sgld(),
-        made,
-        swap.bias_corrected(),
-        moved=True,
-        langevin=True,
-        draw_batch=lambda key: jax.random.normal(key, (2,)),
-    )
+    settings = rx.Settings(made, swap.bias_corrected())
+    draw_batch = lambda key: jax.random.normal(key, (2,))  # noqa: E731
+    draw = step.build_draw(TARGET, kernels.sgld(), settings, draw_batch)
     replicas = rx.Replica(np.zeros((NUM_REPLICAS, 2), np.float32), ())
-    random = draw(prng.make_key(key), step, replicas)
+    random = draw(randomness.make_key(key), number, replicas)
     found = {name: getattr(random, name) for name in ("move", "gradient", "energy", "log_uniform")}
     found["batch"] = random.batch
     keys = [leaf for leaf in jax.tree.leaves(random) if hasattr(leaf, "dtype")]
@@ -73,13 +66,13 @@ class Telling(schedule.Sequential):
 def test_no_key_is_used_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one key a coin and a uniform number would depend on each other, though none is equal."""
     tell = lambda key, *rest: jax.random.key_data(key)  # noqa: E731
-    monkeypatch.setattr(randomness, "log_uniform", tell)
+    monkeypatch.setattr(step, "log_uniform", tell)
     target = rx.Target(lambda x, batch, noise: 0.0, noise=tell)
     kernel = kernels.sgld()._replace(draw=tell)
-    parts = target, kernel, Telling(), swap.bias_corrected()
-    draw = build_draw(*parts, moved=True, langevin=True, draw_batch=tell)
+    settings = rx.Settings(Telling(), swap.bias_corrected())
+    draw = step.build_draw(target, kernel, settings, draw_batch=tell)
     replicas = rx.Replica(np.zeros((NUM_REPLICAS, 2), np.float32), ())
-    drawn = quick_jit(lambda: draw(prng.make_key(0), jnp.int32(3), replicas))()
+    drawn = quick_jit(lambda: draw(randomness.make_key(0), jnp.int32(3), replicas))()
     leaves = jax.tree.leaves(drawn)
     typed = [jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves]
     keys = [tell(leaf) if is_key else leaf for leaf, is_key in zip(leaves, typed, strict=True)]
@@ -96,7 +89,7 @@ def test_no_key_is_used_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_another_step_or_key_draws_other_numbers() -> None:
     one = drawn(schedule.ape())
-    for other in (drawn(schedule.ape(), step=4), drawn(schedule.ape(), key=1)):
+    for other in (drawn(schedule.ape(), number=4), drawn(schedule.ape(), key=1)):
         for name, values in one.items():
             assert not np.any(values == other[name]), name
 
@@ -106,12 +99,12 @@ def test_log_uniforms_are_logarithms_of_uniform_numbers() -> None:
 
     from replicax.algorithm.randomness import log_uniform
 
-    values = np.asarray(log_uniform(prng.make_key(2), 20_000), float)
+    values = np.asarray(log_uniform(randomness.make_key(2), 20_000), float)
     assert np.isfinite(values).all()
     assert stats.kstest(np.exp(values), "uniform").pvalue > 1e-3
 
 
 def test_the_coin_of_seo_is_fair() -> None:
-    keys = jax.random.split(prng.make_key(0), 4000)
+    keys = jax.random.split(randomness.make_key(0), 4000)
     coins = jax.vmap(lambda key: schedule.seo().draw(key, NUM_REPLICAS))(keys)
     assert abs(float(np.mean(coins)) - 0.5) < 0.04  # standard error 0.008

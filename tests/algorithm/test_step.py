@@ -29,7 +29,7 @@ from oracle_cases import (
 )
 
 import replicax as rx
-from replicax.algorithm import prng, schedule, swap, tuning
+from replicax.algorithm import randomness, schedule, swap, tuning
 from replicax.algorithm.schedule import Adjacent, Schedule, WindowedDEO, at_once, sequential
 from replicax.algorithm.swap import rules
 from replicax.algorithm.tuning import Tuning
@@ -144,7 +144,7 @@ def test_built_steps_draw_the_same_randomness_one_by_one() -> None:
         settings = rx.Settings(schedule.seo(), swap.metropolis(), tuning)
         step = quick_jit(rx.build_step(bowl_target(False), kernel, settings))
         for k in range(20):
-            state, info = step(prng.make_key(11), state)
+            state, info = step(randomness.make_key(11), state)
             np.testing.assert_array_equal(state.rung_of, library(case).states.rung_of[k])
             np.testing.assert_allclose(info.energy, library(case).infos.energy[k], rtol=1e-9)
         assert int(state.step) == 20
@@ -171,7 +171,7 @@ def test_a_sampled_chain_equals_the_oracle() -> None:
             chunk_steps=100,
             progress=False,
         )
-        run_key, _ = jax.random.split(prng.make_key(seed))
+        run_key, _ = jax.random.split(randomness.make_key(seed))
         random = jax.device_get(draws_of(case, jax.random.fold_in(run_key, chain)))
     noise = reference.Noise(random.move, random.gradient, random.energy)
     record = reference.run(

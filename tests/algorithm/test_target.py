@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.algorithm import prng
+from replicax.algorithm import randomness
 from replicax.algorithm.target import as_target, takes_batch, takes_key
 from replicax.run.row_energies import with_row_energies
 
@@ -81,7 +81,7 @@ def test_row_energies_are_those_of_batches_of_one_row() -> None:
 
 
 def test_noise_takes_the_place_of_the_key() -> None:
-    key = prng.make_key(3)
+    key = randomness.make_key(3)
     noisy = rx.Target(square, noise=lambda key: jax.random.normal(key))
     assert float(noisy.draw(key)) == float(jax.random.normal(key))
     assert as_target(square).draw(key).dtype == jax.random.key(0).dtype

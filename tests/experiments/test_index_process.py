@@ -15,7 +15,7 @@ from common import slow
 from mutants import always_odd, gate_that_never_closes
 
 from replicax import theory
-from replicax.algorithm import prng
+from replicax.algorithm import randomness
 from replicax.algorithm.schedule import WindowedDEO, adj, deo, seo, windowed_deo
 from replicax.experiments.shared import index_process
 from replicax.experiments.shared.index_process import CoinLadder, NoisyLadder, equal_rates
@@ -103,7 +103,7 @@ def test_trips_counted_in_the_loop_are_those_that_the_library_counts() -> None:
     @jax.jit
     def paths(sigma):
         step = index_process.build_step(windowed_deo(8), sigma)
-        keys = jax.random.split(prng.make_key(seed), 4)
+        keys = jax.random.split(randomness.make_key(seed), 4)
 
         def one_step(walk, _):
             walk = step(keys, walk)

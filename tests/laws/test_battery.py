@@ -16,7 +16,7 @@ import pytest
 from common import quick_jit, quietly, slow
 
 import replicax as rx
-from replicax.algorithm import kernels, prng, schedule, swap
+from replicax.algorithm import kernels, randomness, schedule, swap
 from replicax.algorithm import step as algorithm
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import Randomness
@@ -126,14 +126,14 @@ def built(parts: Parts, target: rx.Target) -> tuple[Callable, Callable, rx.State
 def draw_everything(name: str) -> Randomness:
     """The randomness of 2 n steps: all that any combination with this schedule may draw."""
     draw, _, state = built(("sgld", name, "estimated"), Counted().target())
-    draw_step = jax.vmap(lambda step: draw(prng.make_key(0), step, state.replicas))
+    draw_step = jax.vmap(lambda step: draw(randomness.make_key(0), step, state.replicas))
     return quick_jit(draw_step)(jnp.arange(2 * NUM_STEPS))
 
 
 @functools.cache
 def drawn_fields(name: str, rule: str) -> list[bool]:
     draw, _, state = built(("sgld", name, rule), Counted().target())
-    shapes = jax.eval_shape(draw, prng.make_key(0), jnp.array(0), state.replicas)
+    shapes = jax.eval_shape(draw, randomness.make_key(0), jnp.array(0), state.replicas)
     return [field is not None for field in shapes]
 
 

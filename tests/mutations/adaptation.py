@@ -14,7 +14,7 @@ _EQUAL_REJECTION = "algorithm/test_ladder.py::test_equal_rejection_by_hand"
 _BY_HAND = "algorithm/test_correction_by_hand.py::test_every_step_is_that_of_the_recursion"
 
 RECURSIONS = mutations_of(
-    "algorithm/recursions.py",
+    "algorithm/tuning.py",
     ("return jnp.minimum(self.cap,", "return jnp.maximum(self.cap,", _GAIN),
     ("power: float = 0.8", "power: float = 0.7", _GAIN),
     ("cap: float = 0.5", "cap: float = 1.0", _GAIN),
@@ -172,7 +172,7 @@ THEORY_OF_BARRIERS = mutations_of(
 BY_HAND = [
     *killed_by(
         "algorithm/test_barrier.py::test_every_round_is_that_of_the_equations",
-        "algorithm/barrier.py",
+        "algorithm/rounds.py",
         ("_BEST_REJECTION = 0.5", "_BEST_REJECTION = 0.3"),
         ("_POWER = 0.25", "_POWER = 1.0"),
         ("verdicts.wanted + (wanted & attempted)", "verdicts.wanted + wanted"),
@@ -183,7 +183,7 @@ BY_HAND = [
     ),
     *killed_by(
         "algorithm/test_barrier.py::test_every_round_is_that_of_the_equations[9-right]",
-        "algorithm/barrier.py",
+        "algorithm/rounds.py",
         (
             "slope = (place[-2] - place[-1]) / jnp.maximum(rejection[-1], 0.1)",
             "slope = (place[-2] - place[-1]) / rejection[0]",
@@ -197,7 +197,7 @@ BY_HAND = [
     ),
     *killed_by(
         "algorithm/test_ladder.py::test_a_constant_gain_is_its_value_at_every_step",
-        "algorithm/recursions.py",
+        "algorithm/tuning.py",
         (
             "jnp.full(jnp.shape(step), self.value, jnp.float32)",
             "jnp.full(jnp.shape(step), 2 * self.value, jnp.float32)",
@@ -205,7 +205,7 @@ BY_HAND = [
     ),
     *killed_by(
         "algorithm/test_ladder.py::test_an_adapted_ladder_is_sorted_between_its_fixed_ends",
-        "algorithm/recursions.py",
+        "algorithm/tuning.py",
         ("rank = jnp.sum(before, axis=1)", "rank = jnp.sum(before, axis=0)"),
     ),
     *killed_by(
@@ -217,7 +217,7 @@ BY_HAND = [
     *killed_by(
         "algorithm/test_ladder.py::"
         "test_before_anything_is_measured_the_unit_is_one_and_two_of_five_swap",
-        "algorithm/recursions.py",
+        "algorithm/tuning.py",
         ("jnp.where(self.count > 0, spread, 1.0)", "spread"),
     ),
     *killed_by(

@@ -30,8 +30,8 @@ BATCHES = mutations_of(
         "run/test_epochs.py::test_an_epoch_shows_every_row_once",
     ),
     (
-        "return prng.ordinary(key)",
-        "return prng.ordinary(prng.make_key(0))",
+        "return randomness.ordinary(key)",
+        "return randomness.ordinary(randomness.make_key(0))",
         "run/test_epochs.py::test_a_batch_is_prepared_with_luck_of_its_own",
     ),
     (

@@ -199,8 +199,8 @@ EXCHANGE = mutations_of(
     ),
 )
 
-RANDOMNESS = mutations_of(
-    "algorithm/randomness.py",
+DRAWS = mutations_of(
+    "algorithm/step.py",
     ("jax.vmap(target.draw)(keys[:, 2])", "jax.vmap(target.draw)(keys[:, 1])", _DRAWN_TWICE),
     ("(keys[:, 0], replicas)", "(keys[:, 1], replicas)", _DRAWN_TWICE),
     (
@@ -213,6 +213,10 @@ RANDOMNESS = mutations_of(
         "batch=jax.random.split(energy_key, count),",
         f"{_DRAWN_TWICE}[ape]",
     ),
+)
+
+RANDOMNESS = mutations_of(
+    "algorithm/randomness.py",
     (
         "return -jax.random.exponential(key, (count,))",
         "return -jax.random.uniform(key, (count,))",
@@ -350,5 +354,6 @@ MUTATIONS = [
     *SWAP_NOISE,
     *ENERGY_NOISE,
     *EXCHANGE,
+    *DRAWS,
     *RANDOMNESS,
 ]

@@ -27,7 +27,7 @@ MUTATIONS = [
         ),
     ),
     *mutations_of(
-        "run/rungs.py",
+        "algorithm/ladder.py",
         (
             "if np.any(np.diff(warm) < 0) and",
             "if np.any(np.diff(warm) > 0) and",

@@ -31,6 +31,16 @@ HOST_LOOP = [
             "count = min(pace.length, num_steps,",
             f"{_CUT}[203]",
         ),
+        ("at step {step - 1}. Draws", "at step {step}. Draws", f"{_NONFINITE}[nan]"),
+        (
+            "if stops and result is None:",
+            "if stops and result is not None:",
+            _CALLBACK,
+        ),
+        ("if due:", "if due and False:", _BEYOND),
+    ),
+    *mutations_of(
+        "run/progress.py",
         (
             "attempts = (step - int(program.counted_from)) //",
             "attempts = step //",
@@ -42,20 +52,16 @@ HOST_LOOP = [
             _PROGRESS,
         ),
         (
-            "cold_energy=np.asarray(carry.counters.energy[:, 0]),",
-            "cold_energy=np.asarray(carry.counters.energy[:, -1]),",
+            "cold_energy=np.asarray(carry.counters.energy)[:, 0],",
+            "cold_energy=np.asarray(carry.counters.energy)[:, -1],",
             _PROGRESS,
         ),
-        ("at step {step - 1}. Draws", "at step {step}. Draws", f"{_NONFINITE}[nan]"),
+    ),
+    *mutations_of(
+        "run/evaluation.py",
         (
-            "if stops and result is None:",
-            "if stops and result is not None:",
-            _CALLBACK,
-        ),
-        ("if due:", "if due and False:", _BEYOND),
-        (
-            "if program.evaluate_every is None or step % program.evaluate_every:",
-            "if program.evaluate_every is None:",
+            "if every is None or step % every or not",
+            "if every is None or not",
             f"{_WITHIN_EPOCH}[ensemble]",
         ),
     ),
@@ -67,7 +73,7 @@ HOST_LOOP = [
 ]
 
 KEEPER = mutations_of(
-    "run/keeper.py",
+    "run/records.py",
     (
         "self.step = step",
         "self.step = -1",
@@ -114,7 +120,7 @@ SAVER = mutations_of(
         "run/test_saver.py::test_records_in_memory_are_never_due",
     ),
     (
-        "state = None if evaluation is None else evaluation.state",
+        "state = None if self.evaluation is None else self.evaluation.state",
         "state = None",
         f"{_WITHIN_EPOCH}[ensemble]",
     ),
@@ -250,7 +256,7 @@ BY_HAND = [
     ),
     *killed_by(
         "algorithm/test_step.py::test_a_sampled_chain_equals_the_oracle",
-        "run/keeper.py",
+        "run/records.py",
         ("counters.pairs[:, row] for row", "counters.pairs[:, 0] for row"),
         (
             '"learning_rates": state.ladder.learning_rate,',

@@ -154,6 +154,11 @@ STEP = mutations_of(
         f"{_RESTARTS}::test_parameters_that_break_in_the_move_are_caught",
     ),
     (
+        "return restarts.change_rungs(kernel, copies[0], state.ladder, *rungs), copies[1]",
+        "return copies",
+        _COPIED,
+    ),
+    (
         "has_swapped = after.rung_of != state.rung_of",
         "has_swapped = after.rung_of == state.rung_of",
         f"{_REPLICAS}::test_a_swap_costs_the_momentum_of_those_that_swapped[reset]",
@@ -164,8 +169,8 @@ STEP = mutations_of(
         f"{_RUNGS}::test_a_swap_gives_momentum_the_law_of_the_new_rung",
     ),
     (
-        "if not settings.rule.uses_temperature or",
-        "if settings.rule.uses_temperature or",
+        "if not settings.rule.uses_temperature:",
+        "if settings.rule.uses_temperature:",
         f"{_RUNGS}::test_a_swap_gives_momentum_the_law_of_the_new_rung",
     ),
     (
@@ -173,7 +178,6 @@ STEP = mutations_of(
         "return batch",
         f"{_RUNGS}::test_swaps_are_judged_on_another_batch",
     ),
-    ("change_rungs(copies[0], state.ladder, *rungs), copies[1]", "copies", _COPIED),
 )
 
 BY_HAND = [
@@ -246,19 +250,19 @@ BY_HAND = [
     ),
     *killed_by(
         "algorithm/test_kernel_rungs.py::test_swaps_are_judged_on_another_batch",
-        "algorithm/replicas.py",
+        "algorithm/step.py",
         (
-            "energy = target.energy_at(point(replica, model_state), judging_batch, energy_noise)",
-            "energy = target.energy_at(point(replica, model_state), batch, energy_noise)",
+            "energy = target.energy_at(point, judging_batch, energy_noise)",
+            "energy = target.energy_at(point, batch, energy_noise)",
         ),
     ),
     *killed_by(
         "algorithm/test_step.py::"
         "test_the_library_equals_the_oracle[deo-deterministic-momentum-moved]",
-        "algorithm/replicas.py",
+        "algorithm/step.py",
         (
-            "energy = target.energy_at(point(replica, model_state), judging_batch, energy_noise)",
-            "energy = target.energy_at(point(replica, model_state), judging_batch, gradient_noise)",
+            "energy = target.energy_at(point, judging_batch, energy_noise)",
+            "energy = target.energy_at(point, judging_batch, gradient_noise)",
         ),
     ),
     *killed_by(

@@ -36,11 +36,11 @@ ADJUSTED = mutations_of(
     ("+ (end.prior - start.prior)", "+ 0 * end.prior", _PRESERVED),
     ("(back**2 - drawn.length**2) / 2", "(back**2 - drawn.length**2) / 4", _PRESERVED),
     (
-        "orbit = replica.params, kick(drawn.velocity, start, 0.5), start",
-        "orbit = replica.params, kick(drawn.velocity, start, 1.0), start",
+        "(params, kick(velocity, at, 0.5), at)",
+        "(params, kick(velocity, at, 1.0), at)",
         _PRESERVED,
     ),
-    ("velocity = kick(velocity, end, 0.5)", "velocity = kick(velocity, end, 0.0)", _PRESERVED),
+    ("kick(velocity, end, 0.5), end", "kick(velocity, end, 0.0), end", _PRESERVED),
     (
         "jnp.where(jnp.isfinite(end.energy), -change, -jnp.inf)",
         "-change",
@@ -74,7 +74,7 @@ LANGEVIN = mutations_of(
 )
 
 LADDERS = mutations_of(
-    "algorithm/barrier.py",
+    "algorithm/rounds.py",
     (
         "rejection = 1.01 - verdicts.wanted / count",
         "rejection = 0.01 + verdicts.wanted / count",
@@ -87,8 +87,8 @@ LADDERS = mutations_of(
     ),
     ("tuned = tuned.at[0].set(temperature[0])", "tuned = tuned * 1.01", _BARRIER),
     (
-        "jnp.any(step == jnp.array(tuning.round_ends) - 1)",
-        "jnp.any(step == jnp.array(tuning.round_ends))",
+        "_is_last(step, tuning.round_ends) & (added.count > 0)",
+        "_is_last(step - 1, tuning.round_ends) & (added.count > 0)",
         _BARRIER,
     ),
     (
@@ -118,7 +118,7 @@ TARGETS = [
         ),
     ),
     *mutations_of(
-        "algorithm/kernel.py",
+        "algorithm/randomness.py",
         (
             "[key] if len(leaves) == 1 else jax.random.split(key, len(leaves))",
             "[key] * len(leaves)",
@@ -148,7 +148,7 @@ TARGETS = [
         ),
     ),
     *mutations_of(
-        "run/inputs.py",
+        "run/options.py",
         ("burn_in = num_steps // 3 // every * every", "burn_in = num_steps // 3", _WHOLE),
         ('"temperature": AUTO,', '"temperature": (1.0, 2.0),', _RUNGS),
     ),

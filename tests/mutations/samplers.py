@@ -42,7 +42,7 @@ MUTATIONS = [
     ),
     *killed_by(
         "algorithm/test_step_sizes.py::test_a_round_that_is_long_keeps_a_least_gain",
-        "algorithm/step_sizes.py",
+        "algorithm/rounds.py",
         (
             "1.5 / (1 + sizes.count.astype(dtype)) ** 0.6, 0.02)",
             "1.5 / (1 + sizes.count.astype(dtype)) ** 0.6, 0.2)",
@@ -51,15 +51,15 @@ MUTATIONS = [
     *killed_by(
         "algorithm/test_step_sizes.py::"
         "test_rates_follow_errors_and_scales_are_inverse_to_steepness",
-        "algorithm/step_sizes.py",
+        "algorithm/rounds.py",
         ("jnp.exp(gain * error)", "jnp.exp(-gain * error)"),
         (
             "jnp.where(jnp.isfinite(error), error, -1.0)",
             "jnp.where(jnp.isfinite(error), error, 1.0)",
         ),
         (
-            "ends = jnp.any(step == jnp.array(tuning.round_ends) - 1)",
-            "ends = jnp.any(step == jnp.array(tuning.round_ends))",
+            "jnp.any(step == jnp.array(round_ends) - 1)",
+            "jnp.any(step == jnp.array(round_ends))",
         ),
         ("step < tuning.until, tuned,", "step < tuning.until + 100_000, tuned,"),
         ("-log + jnp.log(_SQUARE_OF_NORMAL)", "log + jnp.log(_SQUARE_OF_NORMAL)"),

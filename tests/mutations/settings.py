@@ -75,8 +75,8 @@ SETTINGS = [
             _WINDOW,
         ),
         ("_MEASURE_STEPS = 100", "_MEASURE_STEPS = 10", _ADAPTS),
-        ("if adapts and (num_replicas > 2 or free_end):", "if adapts:", _ADAPTS),
-        ('if adapts_rungs == "learning_rate" and ladder_is_scalar:', "if False:", _ADAPTS),
+        ("if num_replicas <= 2 and not free_end:", "if False:", _ADAPTS),
+        ("if np.ndim(options.learning_rate) > 0 else None", "if True else None", _ADAPTS),
         (
             "return schedule.exchanges and not rule.uses_temperature, None",
             "return not rule.uses_temperature, None",
@@ -111,9 +111,9 @@ SETTINGS = [
             f"{_SETTINGS}::test_a_ladder_of_temperatures_stands_still_after_burn_in",
         ),
     ),
-    *mutations_of("run/rungs.py", ("by_rung[1:] = 0", "by_rung[:0] = 0", _LADDER)),
+    *mutations_of("algorithm/ladder.py", ("by_rung[1:] = 0", "by_rung[:0] = 0", _LADDER)),
     *mutations_of(
-        "run/rungs.py",
+        "algorithm/ladder.py",
         (
             "return geometric(values[0], values[1], num_replicas)",
             "return np.linspace(values[0], values[1], num_replicas)",
@@ -145,31 +145,31 @@ BY_HAND = [
     *killed_by(
         "run/test_defaults.py::"
         "test_exact_energies_are_moved_along_by_hmc_and_swapped_at_every_step",
-        "run/inputs.py",
+        "run/options.py",
         ("_NUM_REPLICAS = 8", "_NUM_REPLICAS = 4"),
         ('"on_nonfinite": "stop" if adjusted else "restart"', '"on_nonfinite": "restart"'),
     ),
     *killed_by(
         "run/test_defaults.py::"
         "test_mini_batches_are_judged_on_all_rows_where_that_costs_little[19999-batches1-wanted1]",
-        "run/inputs.py",
+        "run/options.py",
         ("_USUAL_SWAP_EVERY = 10", "_USUAL_SWAP_EVERY = 1"),
         ("_FEWEST_ATTEMPTS = 1000", "_FEWEST_ATTEMPTS = 10"),
     ),
     *killed_by(
         "run/test_defaults.py::"
         "test_mini_batches_are_judged_on_all_rows_where_that_costs_little[20000-batches0-wanted0]",
-        "run/inputs.py",
+        "run/options.py",
         ("_JUDGING_SHARE = 0.5", "_JUDGING_SHARE = 5.0"),
     ),
     *killed_by(
         "run/test_defaults.py::test_what_is_chosen_stays",
-        "run/inputs.py",
+        "run/options.py",
         ('"deo" if chosen.get("window") in (None, 1) else "no_gate"', '"deo"'),
     ),
     *killed_by(
         "run/test_defaults.py::test_one_replica_has_no_ladder",
-        "run/inputs.py",
+        "run/options.py",
         ('defaults |= {"schedule": "none", "temperature": 1.0, "adapt": False}', "pass"),
     ),
     *killed_by(

@@ -19,7 +19,7 @@ _ANEW = (
 )
 
 RECORDS = mutations_of(
-    "run/storage/records.py",
+    "run/records.py",
     (
         "self._pending[group] = [_join(parts)]",
         "self._pending[group] = [parts[-1]]",
@@ -77,7 +77,7 @@ FOLDER = mutations_of(
         _ANEW,
     ),
     (
-        "with locked(Path(folder)) if processes.is_first() else contextlib.nullcontext():",
+        "with locked(Path(folder)) if machine.is_first() else contextlib.nullcontext():",
         "with contextlib.nullcontext():",
         _IN_USE,
     ),
@@ -192,7 +192,7 @@ LOCK = mutations_of(
 )
 
 KEEPER = mutations_of(
-    "run/keeper.py",
+    "run/records.py",
     (
         "if step == self.step:  # a step has one state only",
         "if False:",

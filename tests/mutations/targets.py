@@ -4,8 +4,8 @@ from mutations import killed_by
 
 MUTATIONS = [
     *killed_by(
-        "algorithm/test_prng.py::test_keys_draw_what_the_default_generator_draws",
-        "algorithm/prng.py",
+        "algorithm/test_generator.py::test_keys_draw_what_the_default_generator_draws",
+        "algorithm/randomness.py",
         ("high = high + words[(group + 1) % 3]", "high = high + words[(group + 2) % 3]"),
         ("np.uint32(group + 1)", "np.uint32(group)"),
         ("(17, 29, 16, 24)", "(17, 29, 16, 25)"),
@@ -17,8 +17,8 @@ MUTATIONS = [
         ),
     ),
     *killed_by(
-        "algorithm/test_prng.py::test_derived_keys_are_computed_once",
-        "algorithm/prng.py",
+        "algorithm/test_generator.py::test_derived_keys_are_computed_once",
+        "algorithm/randomness.py",
         ("return optimization_barrier(jnp.stack(words))", "return jnp.stack(words)"),
         (
             "optimization_barrier(jnp.stack(threefry(key, *_counters(shape)), axis=-1))",
@@ -26,18 +26,18 @@ MUTATIONS = [
         ),
     ),
     *killed_by(
-        "algorithm/test_prng.py::test_a_draw_that_one_key_cannot_serve_is_refused",
-        "algorithm/prng.py",
+        "algorithm/test_generator.py::test_a_draw_that_one_key_cannot_serve_is_refused",
+        "algorithm/randomness.py",
         ("if size >= 2**32:", "if size >= 2**62:"),
     ),
     *killed_by(
-        "algorithm/test_prng.py::test_the_quick_generator_is_used_where_it_is_quick",
-        "algorithm/prng.py",
+        "algorithm/test_generator.py::test_the_quick_generator_is_used_where_it_is_quick",
+        "algorithm/randomness.py",
         ('!= "cpu"', '== "cpu"'),
     ),
     *killed_by(
         "algorithm/test_randomness.py::test_no_number_is_drawn_twice[windowed_deo]",
-        "algorithm/randomness.py",
+        "algorithm/step.py",
         ("jax.vmap(target.draw)(keys[:, 1])", "jax.vmap(target.draw)(keys[:, 0])"),
         (
             "batch=draw_batch(batch_key) if draw_batch else None",
@@ -46,7 +46,7 @@ MUTATIONS = [
     ),
     *killed_by(
         "algorithm/test_randomness.py::test_no_key_is_used_twice",
-        "algorithm/randomness.py",
+        "algorithm/step.py",
         (
             "schedule=schedule.draw(schedule_key, num_replicas)",
             "schedule=schedule.draw(pair_key, num_replicas)",
@@ -62,7 +62,7 @@ MUTATIONS = [
         ("jax.random.split(energy_key, (count, 2))", "jax.random.split(uniform_key, (count, 2))"),
     ),
     *killed_by(
-        "algorithm/test_prng.py::test_a_block_of_draws_is_that_of_its_steps_one_by_one",
+        "algorithm/test_generator.py::test_a_block_of_draws_is_that_of_its_steps_one_by_one",
         "algorithm/randomness.py",
         ("jnp.moveaxis(leaf, -1, 0), block", "jnp.moveaxis(leaf, -1, 0)[::-1], block"),
     ),
@@ -81,7 +81,7 @@ MUTATIONS = [
     *killed_by(
         "algorithm/test_exchange.py::test_a_non_finite_energy_never_swaps[ape-metropolis]",
         "algorithm/state.py",
-        ("barrier.start(num_replicas - 1, dtype)", "barrier.start(num_replicas, dtype)"),
+        ("start_verdicts(num_replicas - 1, dtype)", "start_verdicts(num_replicas, dtype)"),
     ),
     *killed_by(
         "algorithm/test_moves_by_hand.py::"

@@ -21,7 +21,7 @@ from replicax.networks.methods import METHODS, Clock, Method
 from replicax.networks.options import TrainOptions
 from replicax.nn.network import Network, apply_dense, init_dense
 from replicax.run import host_loop
-from replicax.run.saver import Evaluation
+from replicax.run.evaluation import Evaluation
 
 
 def stay_by_hand(rung_of: np.ndarray, num_rungs: int) -> np.ndarray:

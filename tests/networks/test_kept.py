@@ -10,8 +10,8 @@ from numpy.testing import assert_array_equal
 
 from replicax.networks import kept
 from replicax.networks.kept import MAX_BYTES, Keeper
-from replicax.run import pytrees
-from replicax.run.storage.records import Records
+from replicax.run import plain
+from replicax.run.records import Records
 
 
 def write(keeper: Keeper, num_picks: int, members: int = 1) -> list[dict[str, Any]]:
@@ -28,7 +28,7 @@ def write(keeper: Keeper, num_picks: int, members: int = 1) -> list[dict[str, An
 def read(written: list[dict[str, Any]]) -> kept.Networks | None:
     records: Any = Records()
     like = ({"w": np.zeros(1, np.float32)}, {})
-    records.metadata = type("Metadata", (), {"params": pytrees.describe(like)})()
+    records.metadata = type("Metadata", (), {"params": plain.describe(like)})()
     for rows in written:
         if rows:
             records.append("networks", rows)
@@ -108,7 +108,7 @@ def test_networks_come_back_bit_for_bit() -> None:
             "flag": np.array([True, False, True, True]),
         },
     )
-    one = pytrees.describe(_first(points))
+    one = plain.describe(_first(points))
     back = kept._unpack(one, kept._pack(points), None)
     for x, y in zip(_leaves(back), _leaves(points), strict=True):
         assert x.dtype == y.dtype and x.shape == y.shape

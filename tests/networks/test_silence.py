@@ -15,7 +15,7 @@ from replicax.networks.build import build_evaluation, build_training
 from replicax.networks.likelihoods import Categorical
 from replicax.networks.options import TrainOptions
 from replicax.networks.problems import check_apart, checked_first, find_training_problems
-from replicax.run.saver import Evaluation
+from replicax.run.evaluation import Evaluation
 
 
 def problem_of(loss: Any, logits: Any = lambda params, state, x: x * params) -> rx.Supervised:

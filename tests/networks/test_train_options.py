@@ -7,7 +7,7 @@ import pytest
 from tiny_networks import NUM_ROWS, tiny_problem
 
 import replicax as rx
-from replicax.algorithm.recursions import ConstantGain
+from replicax.algorithm.tuning import ConstantGain
 from replicax.networks.options import TrainOptions
 from replicax.networks.train import build_training
 from replicax.run.options import Options

@@ -24,7 +24,7 @@ from tiny_networks import (
 
 import replicax as rx
 from replicax.algorithm.kernels import momentum
-from replicax.algorithm.recursions import ConstantGain
+from replicax.algorithm.tuning import ConstantGain
 from replicax.networks import evaluate
 from replicax.networks.methods import METHODS, Clock
 from replicax.networks.problem import Supervised, Test, supervised

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.run import inputs
+from replicax.run import options
 
 NAMES = (
     "num_replicas kernel temperature adapt on_nonfinite swap_energy burn_in swap_every rule thin"
@@ -25,7 +25,7 @@ def rows(num_rows: int = 300, batch_size: int = 10, **changes: Any) -> Any:
 def filled(target: Any = POSTERIOR, batches: Any = None, **chosen: Any) -> dict[str, Any]:
     choices = {**OPEN, "num_steps": 3000, "learning_rate": "auto"} | chosen
     whole = rows(300, 300)
-    return inputs.fill_in(choices, target, whole if batches is None else batches)
+    return options.fill_in(choices, target, whole if batches is None else batches)
 
 
 def part(choices: dict[str, Any], **wanted: Any) -> None:
@@ -99,5 +99,5 @@ def test_the_papers_choices_are_those_of_a_bare_energy_with_a_learning_rate() ->
     bare = rx.Target(lambda x, batch, key: 0.0)
     assert filled(bare)["kernel"] == filled(learning_rate=(0.1, 0.2))["kernel"] == "hmc"
     assert filled(bare, learning_rate=(0.1, 0.2))["kernel"] is None
-    part(inputs.PAPER, schedule="deo_star", rule="deterministic", kernel="sgld", temperature=1.0)
-    part(inputs.PAPER, burn_in=0, thin=1, on_nonfinite="restart", swap_every=1)
+    part(options.PAPER, schedule="deo_star", rule="deterministic", kernel="sgld", temperature=1.0)
+    part(options.PAPER, burn_in=0, thin=1, on_nonfinite="restart", swap_every=1)

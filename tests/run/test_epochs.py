@@ -11,7 +11,7 @@ import pytest
 from common import slow
 
 import replicax as rx
-from replicax.algorithm import prng
+from replicax.algorithm import randomness
 from replicax.run.batches import as_batches, as_epochs
 
 NUM_STEPS = 20
@@ -79,7 +79,7 @@ def test_a_batch_of_everything_is_whole() -> None:
 
 
 def test_no_step_has_the_key_of_an_order() -> None:
-    batches, key = as_epochs(np.arange(24), 8), prng.make_key(0)
+    batches, key = as_epochs(np.arange(24), 8), randomness.make_key(0)
     orders = {tuple(batches.order(key, jnp.array(epoch)).tolist()) for epoch in range(3)}
     for step in range(8):
         of_step = jax.random.fold_in(key, step)

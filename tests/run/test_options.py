@@ -12,7 +12,7 @@ import pytest
 
 import replicax as rx
 from replicax.algorithm import schedule, swap
-from replicax.algorithm.recursions import ConstantGain
+from replicax.algorithm.tuning import ConstantGain
 from replicax.networks.options import TrainOptions
 from replicax.run.options import Options
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from replicax.run import connect, processes
+from replicax.run import connect, machine
 from replicax.run.connect import _given, _is_in_cluster
 
 
@@ -14,10 +14,10 @@ def alone(monkeypatch):
 
 def test_a_process_that_is_alone_stays_alone():
     assert connect.connect() is False
-    assert processes.is_first()
-    assert processes.agree(False, 3) == [0, 3]
-    assert processes.follow(2**40) == 2**40
-    processes.wait()
+    assert machine.is_first()
+    assert machine.agree(False, 3) == [0, 3]
+    assert machine.follow(2**40) == 2**40
+    machine.wait()
 
 
 def test_arguments_go_before_the_environment(monkeypatch):

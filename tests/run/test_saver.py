@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.run import keeper, saver
+from replicax.run import records as run_records
+from replicax.run import saver
+from replicax.run.records import Records
 from replicax.run.restore import rewind
 from replicax.run.saver import Saver
 from replicax.run.storage import checkpoint, commits
 from replicax.run.storage.folder import FolderRecords
-from replicax.run.storage.records import Records
 
 
 class Clock:
@@ -37,8 +38,12 @@ def folder_records(pending_bytes: int = 0) -> SimpleNamespace:
     return SimpleNamespace(folder="somewhere", pending_bytes=pending_bytes, final={})
 
 
+def made_saver(records: Any, every: int | str | None = None) -> Saver:
+    return Saver(records, cast(Any, None), None, every)
+
+
 def test_a_checkpoint_is_due_every_thirty_seconds(clock: Clock) -> None:
-    made = Saver(folder_records())
+    made = made_saver(folder_records())
     clock.now += 29.9
     assert not made.is_due(10_000)
     clock.now += 0.2
@@ -47,7 +52,7 @@ def test_a_checkpoint_is_due_every_thirty_seconds(clock: Clock) -> None:
 
 @pytest.mark.parametrize(("every", "seconds"), [("5s", 5), ("0.5m", 30), ("2h", 7200)])
 def test_a_checkpoint_may_be_due_by_another_time(clock: Clock, every: str, seconds: int) -> None:
-    made = Saver(folder_records(), every)
+    made = made_saver(folder_records(), every)
     clock.now += seconds - 0.1
     assert not made.is_due(10_000)
     clock.now += 0.2
@@ -55,7 +60,7 @@ def test_a_checkpoint_may_be_due_by_another_time(clock: Clock, every: str, secon
 
 
 def test_a_checkpoint_may_be_due_by_steps_instead(clock: Clock) -> None:
-    made = Saver(folder_records(), every=100)
+    made = made_saver(folder_records(), every=100)
     made.step = 50
     clock.now += 1e6
     assert not made.is_due(149) and made.is_due(150) and made.is_due(151)
@@ -64,13 +69,13 @@ def test_a_checkpoint_may_be_due_by_steps_instead(clock: Clock) -> None:
 @pytest.mark.parametrize("every", [None, 100])
 def test_a_quarter_of_a_gigabyte_is_not_kept_waiting(clock: Clock, every: int | None) -> None:
     for pending, due in ((2**28, False), (2**28 + 1, True)):
-        made = Saver(folder_records(pending), every=every)
+        made = made_saver(folder_records(pending), every=every)
         made.step = 0
         assert made.is_due(1) is due
 
 
 def test_records_in_memory_are_never_due(clock: Clock) -> None:
-    made = Saver(Records(), every=1)
+    made = made_saver(Records(), every=1)
     clock.now += 1e6
     assert not made.is_due(10)
 
@@ -96,15 +101,15 @@ class Writes(FolderRecords):
 
 def test_a_state_is_written_once(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     """At the end of a run the last state may have been written already."""
-    monkeypatch.setattr(keeper, "final_values", lambda program, carry: {})
+    monkeypatch.setattr(run_records, "final_values", lambda program, carry: {})
     monkeypatch.setattr(checkpoint, "copy_arrays", lambda tree: {})
-    records, program = Writes(), cast(Any, None)
-    with Saver(records) as made:
+    records = Writes()
+    with made_saver(records) as made:
         for step in (0, 5, 5, 7):
             clock.now += 31
             assert made.is_due(step)
             state = SimpleNamespace(step=np.array(step))
-            made.save(program, cast(Any, SimpleNamespace(state=state)), None)
+            made.save(cast(Any, SimpleNamespace(state=state)))
         assert not made.is_due(8), "the clock starts anew"
     assert records.steps == [0, 5, 7]
 

@@ -7,7 +7,7 @@ import pytest
 
 import replicax as rx
 from replicax.algorithm import kernels, schedule, swap
-from replicax.algorithm.recursions import ConstantGain
+from replicax.algorithm.tuning import ConstantGain
 from replicax.run import settings
 from replicax.run.options import Options
 from replicax.theory import optimal_window

@@ -130,8 +130,7 @@ class Judge(NamedTuple):
                 std = jnp.asarray(self.rule.energy_noise_std)
                 noise_var = (std if std.ndim == 0 else std[cold]) ** 2
         return judge(
-            self.rule,
-            Proposal(cold_energy, hot_energy, gap, noise_var, self.buffer, log_uniform),
+            self.rule, Proposal(cold_energy, hot_energy, gap, noise_var, self.buffer, log_uniform)
         )
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from jax import Array
 
 from replicax import theory
-from replicax.algorithm import prng
+from replicax.algorithm import randomness
 from replicax.algorithm import step as algorithm
 from replicax.algorithm.kernels import Kernel, Replica
 from replicax.algorithm.ladder import Ladder
@@ -155,7 +155,7 @@ def build(schedule: Schedule, noisy: bool = False, seed: int = 2024) -> Callable
     @jax.jit
     def run(window: Any, energy_noise_std: Any, num_steps: Any, walk: Walk) -> Walk:
         step = build_step(replace(schedule, window=window), energy_noise_std, noisy)
-        keys = jax.random.split(prng.make_key(seed), len(walk.turns))
+        keys = jax.random.split(randomness.make_key(seed), len(walk.turns))
         return jax.lax.fori_loop(0, num_steps, lambda _, walk: step(keys, walk), walk)
 
     return run

@@ -10,7 +10,7 @@ from replicax.errors import choose, show
 from replicax.page import charts
 from replicax.page.content import Chart, Section, Table
 from replicax.results import diagnostics
-from replicax.run import pytrees
+from replicax.run import plain
 
 Truth = dict[str, np.ndarray]  # exact draws, or one value, by component
 
@@ -68,7 +68,7 @@ def _from_tree(posterior: Any, truth: Any) -> Truth:
         )
     for name, leaf in zip(description["names"], leaves, strict=True):
         flat = np.asarray(leaf, float).reshape(len(leaf), -1)
-        known |= zip(pytrees.component_names(name, np.shape(leaf)[1:]), flat.T)
+        known |= zip(plain.component_names(name, np.shape(leaf)[1:]), flat.T)
     return known
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from replicax.run import processes
+from replicax.run import machine
+from replicax.run.records import GROUPS, Arrays, Records, storable
 from replicax.run.storage import checkpoint, commits, files, zarr_arrays
 from replicax.run.storage.commits import Column, Commit, Group
 from replicax.run.storage.files import Damaged
 from replicax.run.storage.lock import locked
 from replicax.run.storage.metadata import FILE, Metadata, read_metadata
-from replicax.run.storage.records import GROUPS, Arrays, Records, storable
 
 _STORE = "records.zarr"
 _SPARE_BYTES = 2**19  # for small files, which also the smallest state has
@@ -150,7 +150,7 @@ def resumed_records(folder: str | Path) -> Iterator[FolderRecords]:
     Of several processes the first locks the folder, and the others read.
     """
     read_metadata(Path(folder))  # no run, no lock
-    with locked(Path(folder)) if processes.is_first() else contextlib.nullcontext():
+    with locked(Path(folder)) if machine.is_first() else contextlib.nullcontext():
         records = open_records(folder, with_checkpoint=True)
         records.verify()
         yield records

@@ -21,7 +21,7 @@ class Metadata:
     kind: str  # "sample" or "train"
     options: dict[str, Any]  # of the sampler, `Options.to_json`
     resolved: dict[str, Any]  # choices that the options left open, `Program.describe`
-    params: dict[str, Any]  # names, shapes and containers, `pytrees.describe`
+    params: dict[str, Any]  # names, shapes and containers, `plain.describe`
     batches: str  # `Batches.describe`
     training: dict[str, Any] | None = None  # options of `rx.train`, `TrainOptions.to_json`
     steps_per_epoch: int | None = None  # this and the next two: of the problem of `rx.train`

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import replicax as rx
-from replicax.run import pytrees
+from replicax.run import plain
 
 LEAVES = st.builds(
     lambda shape, dtype: np.ones(shape, dtype),
@@ -31,9 +31,9 @@ TREES = st.recursive(
 @given(tree=TREES)
 @example(tree={"a b": np.ones(1), "a/b": np.ones(2)})
 def test_a_tree_is_rebuilt_from_its_description(tree: Any) -> None:
-    described = json.loads(json.dumps(pytrees.describe(tree)))
+    described = json.loads(json.dumps(plain.describe(tree)))
     leaves = jax.tree.leaves(tree)
-    rebuilt = pytrees.rebuild(described, leaves)
+    rebuilt = plain.rebuild(described, leaves)
     assert jax.tree.structure(rebuilt) == jax.tree.structure(tree)
     assert all(a is b for a, b in zip(jax.tree.leaves(rebuilt), leaves, strict=True))
     assert [tuple(shape) for shape in described["shapes"]] == [x.shape for x in leaves]
@@ -45,9 +45,9 @@ def test_a_tree_is_rebuilt_from_its_description(tree: Any) -> None:
 
 def test_a_tree_with_containers_of_its_own_needs_a_likeness() -> None:
     tree = {"replica": rx.Replica(np.ones(2), np.zeros(3)), "n": np.ones(())}
-    described = pytrees.describe(tree)
+    described = plain.describe(tree)
     leaves = jax.tree.leaves(tree)
     assert described["structure"] is None
-    assert pytrees.rebuild(described, leaves).keys() == {"n", "replica.params", "replica.memory"}
-    rebuilt = pytrees.rebuild(described, leaves, like=tree)
+    assert plain.rebuild(described, leaves).keys() == {"n", "replica.params", "replica.memory"}
+    rebuilt = plain.rebuild(described, leaves, like=tree)
     assert isinstance(rebuilt["replica"], rx.Replica)

@@ -1,4 +1,4 @@
-"""`replicax.algorithm.prng`: keys draw the same bits as JAX's own generator."""
+"""`replicax.algorithm.randomness`: keys draw the same bits as JAX's own generator."""
 
 import functools
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from common import SEEDS, few
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from replicax.algorithm import prng
+from replicax.algorithm import randomness
 from replicax.algorithm.randomness import draw_block
 
 DRAWS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -55,7 +55,10 @@ def draw_all(wide: bool) -> Callable[[jax.Array], dict[str, jax.Array]]:
 @few
 def test_keys_draw_what_the_default_generator_draws(seed, wide) -> None:
     with jax.enable_x64(wide):
-        ours, theirs = draw_all(wide)(prng.make_key(seed)), draw_all(wide)(jax.random.key(seed))
+        ours, theirs = (
+            draw_all(wide)(randomness.make_key(seed)),
+            draw_all(wide)(jax.random.key(seed)),
+        )
         assert ours.keys() == theirs.keys()
         for name, drawn in ours.items():
             assert drawn.dtype == theirs[name].dtype, name
@@ -65,7 +68,7 @@ def test_keys_draw_what_the_default_generator_draws(seed, wide) -> None:
 @given(seed=SEEDS)
 @few
 def test_an_ordinary_key_is_one_of_jax(seed: int) -> None:
-    key = prng.ordinary(prng.make_key(seed))
+    key = randomness.ordinary(randomness.make_key(seed))
     assert key.dtype == jax.random.key(0).dtype
     np.testing.assert_array_equal(
         jax.random.key_data(key), jax.random.key_data(jax.random.key(seed))
@@ -73,7 +76,7 @@ def test_an_ordinary_key_is_one_of_jax(seed: int) -> None:
 
 
 def test_a_block_of_draws_is_that_of_its_steps_one_by_one() -> None:
-    key = prng.make_key(5)
+    key = randomness.make_key(5)
 
     def draw(step: jax.Array) -> dict[str, jax.Array]:
         now = jax.random.fold_in(key, step)
@@ -88,20 +91,20 @@ def test_a_block_of_draws_is_that_of_its_steps_one_by_one() -> None:
 
 
 def test_the_quick_generator_is_used_where_it_is_quick() -> None:
-    is_ordinary = prng.make_key(0).dtype == jax.random.key(0).dtype
+    is_ordinary = randomness.make_key(0).dtype == jax.random.key(0).dtype
     assert is_ordinary is (jax.default_backend() != "cpu")
-    assert prng.ordinary(prng.make_key(0)).dtype == jax.random.key(0).dtype
+    assert randomness.ordinary(randomness.make_key(0)).dtype == jax.random.key(0).dtype
 
 
 def test_a_draw_that_one_key_cannot_serve_is_refused() -> None:
-    high, _ = jax.eval_shape(lambda: prng._counters((2**16, 2**15)))
+    high, _ = jax.eval_shape(lambda: randomness._counters((2**16, 2**15)))
     assert high.shape == (2**16, 2**15)
     with pytest.raises(ValueError, match="larger than one key can serve"):
-        jax.eval_shape(lambda: prng._counters((2**16, 2**16)))
+        jax.eval_shape(lambda: randomness._counters((2**16, 2**16)))
 
 
 def test_derived_keys_are_computed_once() -> None:
     """Without barriers XLA nests them in every draw; jax 0.11 then compiles for minutes."""
     derive = jax.jit(lambda key: jax.random.split(jax.random.fold_in(key, 3), 4)[2])
-    text = derive.lower(prng.make_key(0)).as_text()
+    text = derive.lower(randomness.make_key(0)).as_text()
     assert text.count("optimization_barrier") == 2
