@@ -63,8 +63,8 @@ def does_exchange_win(models: dict[str, dict[str, Any]]) -> str:
         return ""
     return (
         f"**Does windowed exchange beat the plain ensemble at an equal budget?** Here, "
-        f"{'; '.join(answers)}. The page `exchange` of the documentation tells what was tried to "
-        "make it win."
+        f"{'; '.join(answers)}. The page `exchange` of the documentation compares further "
+        "settings and lengths."
     )
 
 
