@@ -15,7 +15,7 @@ import numpy as np
 from replicax.run import devices, processes
 from replicax.run import rows as layout
 from replicax.run.compiled_loop import SHARED_STEPS, Pace, build_chunk, chunk_capacity
-from replicax.run.counters import PAIR_COUNTS, completed_trips
+from replicax.run.counters import PAIR_COUNTS, completed_trips, num_attempts
 from replicax.run.initial import seed_keys
 from replicax.run.keeper import Evaluation, Keeper, Result
 from replicax.run.options import Options
@@ -217,7 +217,7 @@ def _progress(
 ) -> Progress:
     step = int(carry.state.step)
     verdicts = np.asarray(carry.counters.pairs[:, PAIR_COUNTS.index("verdicts")])
-    attempts = (step - int(program.counted_from)) // program.settings.swap_every
+    attempts = num_attempts(int(program.counted_from), step, program.settings.swap_every)
     return Progress(
         step=step,
         num_steps=num_steps,

@@ -32,8 +32,8 @@ HOST_LOOP = [
             f"{_CUT}[203]",
         ),
         (
-            "attempts = (step - int(program.counted_from)) //",
-            "attempts = step //",
+            "num_attempts(int(program.counted_from), step,",
+            "num_attempts(0, step,",
             _PROGRESS,
         ),
         (

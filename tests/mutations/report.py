@@ -86,8 +86,8 @@ REPORT = [
     *mutations_of(
         "results/plots.py",
         (
-            "swap_every * verdicts / lengths",
-            "verdicts / lengths",
+            "num_attempts(counted_from, steps[ends], swap_every)",
+            "steps[ends] - counted_from",
             "results/test_plots.py::test_rates_are_per_attempt_in_both_panels",
         ),
     ),
