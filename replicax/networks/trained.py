@@ -61,6 +61,11 @@ class Trained(Posterior):
         return float(metadata.num_rows or 1) if is_total else 1.0
 
     @property
+    def temperature_scale(self) -> float:
+        """Temperature of the posterior per temperature of the records."""
+        return (self.metadata.num_rows or 1) / self.energy_scale
+
+    @property
     def epochs(self) -> dict[str, np.ndarray]:
         """Test results by name, each (test, ...): after every epoch, or every tenth where
         nothing is averaged; `epoch` says after which.

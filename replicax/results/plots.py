@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MAX_POINTS = 4000  # along one line
 _MAX_INTERVALS = 50  # over each of which a rate is averaged
-_FEW_ATTEMPTS = 10  # to swap in such an interval, where they are not made at every step
+_FEW_ATTEMPTS = 10  # to swap in such an interval, at least
 _MAX_MOVES = 400  # of one replica in a figure, which are still seen apart
 _MAX_GREY_MOVES = 2000  # of all replicas in grey
 
@@ -226,7 +226,7 @@ def verdict_rates(
     """
     steps = history["step"]
     spacing = steps[:1].sum()
-    few = -(-_FEW_ATTEMPTS * (swap_every - 1) // max(spacing, 1))
+    few = -(-_FEW_ATTEMPTS * swap_every // max(spacing, 1))
     merged = max(1, -(-len(steps) // _MAX_INTERVALS), min(few, len(steps)))
     ends = np.arange(len(steps) - 1, -1, -merged)[::-1]
     ends = ends[steps[ends] - counted_from >= merged * spacing / 2]  # no very short interval

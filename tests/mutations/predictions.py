@@ -112,8 +112,8 @@ UNCERTAINTY = [
     *mutations_of(
         "networks/predict/calibration.py",
         (
-            'method="wilson"',
-            'method="exact"',
+            "number * (1 - number / total)",
+            "number",
             "networks/test_uncertainty.py::test_intervals_of_accuracy_are_wilsons",
         ),
     ),
