@@ -110,6 +110,18 @@ def test_real_numbers_and_losses_that_are_worse_than_a_guess_are_a_problem() -> 
     assert find_training_problems(untested) == []
 
 
+def test_labels_that_count_from_1_are_refused() -> None:
+    """They would make one class more, which no row has."""
+    network, rows = rx.nn.mlp(2, 4, hidden=()), np.ones((3, 2), np.float32)
+    labels = np.array([1, 2, 3])
+    with pytest.raises(
+        ValueError, match=r"dataset\[1\] go from 1 to 3, and none is 0: .*num_classes"
+    ):
+        rx.classification(network, (rows, labels), batch_size=1)
+    rx.classification(network, (rows, labels), batch_size=1, num_classes=4)
+    rx.classification(network, (rows, np.eye(4)[labels]), batch_size=1)
+
+
 def test_networks_that_would_stay_the_same_are_refused() -> None:
     """From one start, on the same batches, without noise."""
     problem = problem_of(lambda params, batch: jnp.mean((params - batch) ** 2))
