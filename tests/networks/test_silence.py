@@ -110,6 +110,12 @@ def test_real_numbers_and_losses_that_are_worse_than_a_guess_are_a_problem() -> 
     assert find_training_problems(untested) == []
 
 
+def test_an_optax_transform_that_needs_the_loss_is_refused() -> None:
+    problem = problem_of(lambda params, batch: jnp.mean((params - batch) ** 2))
+    with pytest.raises(ValueError, match="optax transform fails: .* gradients and parameters alon"):
+        rx.train(problem, (jnp.array(1.0), {}), **BRIEF, kernel=optax.lbfgs())
+
+
 def test_labels_that_count_from_1_are_refused() -> None:
     """They would make one class more, which no row has."""
     network, rows = rx.nn.mlp(2, 4, hidden=()), np.ones((3, 2), np.float32)
