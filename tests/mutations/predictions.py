@@ -110,6 +110,14 @@ UNCERTAINTY = [
         ),
     ),
     *mutations_of(
+        "networks/trained.py",
+        (
+            "if self.run_dir is None and isinstance(self._target, Supervised):",
+            "if False:",
+            "networks/test_trained_predict.py::test_a_saved_run_of_no_folder_knows_its_network",
+        ),
+    ),
+    *mutations_of(
         "networks/predict/calibration.py",
         (
             "number * (1 - number / total)",
