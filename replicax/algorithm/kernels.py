@@ -31,7 +31,7 @@ from replicax.algorithm.timed_kernels import cosine as cosine
 from replicax.algorithm.timed_kernels import cyclical as cyclical
 from replicax.algorithm.timed_kernels import scheduled as scheduled
 from replicax.algorithm.timed_kernels import stepwise as stepwise
-from replicax.errors import at_least, check_function, check_number, not_negative, show
+from replicax.errors import at_least, check_function, check_number, explained, not_negative, show
 
 
 def sgld(*, weight_decay: float = 0.0, prior: Callable | None = None) -> Kernel:
@@ -178,7 +178,8 @@ def from_optax(
         )
 
     def move(replica: Replica, gradient: Any, noise: Any, rung: Ladder) -> Replica:
-        update, memory = transform.update(gradient, replica.memory, replica.params)
+        with explained("The optax transform", "It is given gradients and parameters alone."):
+            update, memory = transform.update(gradient, replica.memory, replica.params)
         params = jax.tree.map(lambda p, u: p + rung.learning_rate * u, replica.params, update)
         if noise is not None:
             params = _add_noise(params, noise, _langevin_std(rung))

@@ -37,6 +37,8 @@ def describe_error(error: Exception) -> str:
         return f"{_end(usage_error.format_message())} See `{page} --help`."
     if isinstance(error, FileNotFoundError) and error.filename:
         return f"There is no file {error.filename}."
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename} cannot be used: {error.strerror.lower()}."
     sentence = str(error) or type(error).__name__
     if isinstance(error, ValueError) and not _is_ours(error):
         return f"{_end(sentence)} (`replicax --traceback ...` shows where.)"

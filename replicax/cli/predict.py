@@ -144,8 +144,8 @@ def _write(path: Path, values: Any) -> None:
 def _render(numbers: dict[str, Any]) -> str:
     parts = ", ".join(f"{name} {value:.4g}" for name, value in numbers["uncertainty"].items())
     has_classes = "classes" in numbers
-    count = f"{numbers['images']} images" if has_classes else f"{numbers['rows']} rows"
-    lines = [f"{count}, {numbers['networks']} networks averaged by {numbers['by']}"]
+    count = numbers["images"] if has_classes else numbers["rows"]
+    lines = [f"{count} rows, {numbers['networks']} networks averaged by {numbers['by']}"]
     if has_classes:
         most = sorted(enumerate(numbers["classes"]), key=lambda item: -item[1])[:10]
         classes = ", ".join(f"{number} ({count})" for number, count in most if count)

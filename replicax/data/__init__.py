@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from replicax.data.cifar import load_cifar as load_cifar
 from replicax.data.conversions import as_labels as as_labels
+from replicax.data.conversions import count_classes as count_classes
 from replicax.data.dataset import Dataset as Dataset
 from replicax.data.digits import load_digits as load_digits
 from replicax.data.fetch import default_folder as default_folder

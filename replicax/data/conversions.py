@@ -37,6 +37,19 @@ def as_labels(what: str, labels: Any, num_classes: int) -> np.ndarray:
     return array if array.dtype == np.int32 else np.asarray(array).astype(np.int32)
 
 
+def count_classes(what: str, labels: np.ndarray, remedy: str = "") -> int:
+    """Return how many classes there are: columns of one-hot labels, or the highest and one. Raise
+    if no row has the first class, as where labels count from 1."""
+    if labels.ndim == 2:
+        return labels.shape[1]
+    low, high = int(labels.min()), int(labels.max())
+    if low > 0 and labels.dtype.kind in "iu":
+        raise ValueError(
+            f"{what} go from {low} to {high}, and none is 0: count classes from 0{remedy}."
+        )
+    return high + 1
+
+
 def _is_one_hot(array: np.ndarray, num_classes: int) -> bool:
     if array.shape[1] != num_classes or array.dtype.kind not in "biuf":
         return False

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from replicax.data.conversions import describe
+from replicax.data.conversions import count_classes, describe
 from replicax.data.dataset import Dataset, held_out
 from replicax.errors import suggest
 
@@ -86,6 +86,8 @@ def as_table(name: str, arrays: Mapping[str, Any]) -> Table:
             "(whole numbers, of classes) or targets (real numbers)."
         )
     train = _pair(name, "inputs", kinds[0], arrays)
+    if kinds[0] == "labels" and train[1].dtype.kind in "iu":
+        count_classes(f"{name}: labels", train[1])
     is_tested = any(f"test_{part}" in arrays for part in ("inputs", *_OUTCOMES))
     test = _pair(name, "test_inputs", f"test_{kinds[0]}", arrays) if is_tested else None
     return Table(name, train, test, has_classes=kinds[0] == "labels")

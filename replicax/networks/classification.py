@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from replicax.data import Dataset, as_labels, augmentation, plain
+from replicax.data import Dataset, as_labels, augmentation, count_classes, plain
 from replicax.errors import at_least, check_flag, explained, show
 from replicax.networks.arrays import check_like, check_pair
 from replicax.networks.likelihoods import Categorical
@@ -137,9 +137,10 @@ def _outputs(network: Network, num_classes: int, name: str) -> Callable[..., tup
 def _pairs(dataset: Any, test: Any, num_classes: int | None) -> tuple[Any, Any, int]:
     """Return the training and test arrays (inputs, labels), and the number of classes."""
     inputs, labels = check_pair("dataset", dataset, "labels")
-    one_hot = labels.ndim == 2
-    count = int(labels.shape[1] if one_hot else labels.max() + 1)
-    if num_classes is not None:
+    if num_classes is None:
+        remedy = ", or write num_classes=..., how many there are"
+        count = count_classes("dataset[1]", labels, remedy)
+    else:
         at_least("num_classes", num_classes, 1)
         count = num_classes
     data = inputs, as_labels("dataset[1]", labels, count)

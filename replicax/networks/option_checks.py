@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from replicax.algorithm.kernel import Kernel
+from replicax.algorithm.swap import RULES
 from replicax.errors import at_least, check_flag, check_number, choose, not_negative, show
 from replicax.networks.methods import KERNELS, MOMENTUM, check_rate_schedule, has_ladder
 from replicax.run.options import check_rungs
@@ -85,6 +86,8 @@ def check_exchange(options: Any) -> None:
             f'num_replicas is {options.num_replicas}; the method "{method}" exchanges networks, '
             'and needs at least 2: write more, or method="ensemble".'
         )
+    if isinstance(options.rule, str):
+        choose("rule", options.rule.lower().replace("-", "_"), RULES)
     check_flag("adapt", options.adapt, None)
     if options.swap_every is not None:
         at_least("swap_every", options.swap_every, 1)
@@ -183,6 +186,11 @@ def check_cold_part(options: Any) -> None:
         raise ValueError(
             f"average_rungs is {rungs}, and there are {options.num_replicas} rungs: write at most "
             "as many."
+        )
+    if settle > options.run_epochs:
+        raise ValueError(
+            f"settle_epochs is {settle}, and a network takes {options.run_epochs} epochs, so that "
+            "none would be averaged: write fewer."
         )
     if rungs == options.num_replicas and settle:
         raise ValueError(

@@ -150,7 +150,7 @@ def _plot_ladder(trained: "Trained", history: plots.History) -> "Figure":
     marker = "." if len(epochs) == 1 else ""
     rates = scale * history["learning_rate"][0], "learning rate (per mean loss)", "Learning rates"
     heats = (
-        history["temperature"][0] * (trained.metadata.num_rows or 1) / scale,
+        history["temperature"][0] * trained.temperature_scale,
         "temperature of the posterior",
         "Temperatures",
     )

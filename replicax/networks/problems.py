@@ -8,7 +8,7 @@ import numpy as np
 from replicax.run.evaluation import Evaluation
 from replicax.run.rows import Carry
 
-_WORSE = 10  # times the NLL of one that guesses: nothing can be learnt from such a network
+_WORSE = 10  # times the score by chance: nothing can be learnt from such a network
 
 
 def checked_first(evaluation: Evaluation) -> Evaluation:
@@ -66,21 +66,71 @@ def find_training_problems(trained: Any) -> list[str]:
     if ended and float(trained.average.weight) == 0:
         remedy = "a smaller settle_epochs" if options.settle_epochs else "more epochs"
         problems.append(f"No network was averaged in {done} epochs: write {remedy}.")
+    rates = "hot end of learning_rate" if options.base.has_ladder else "learning_rate"
     nll = trained.epochs.get("nll", np.zeros((0, 1)))
     if len(nll) and nll.ndim == 2 and not np.isfinite(nll[-1]).all():
         broken = np.flatnonzero(~np.isfinite(nll[-1])).tolist()
         problems.append(
             f"The networks on rungs {broken} have non-finite predictions at the end: write a "
-            "smaller hot end of learning_rate."
+            f"smaller {rates}."
         )
-    classes = getattr(trained.likelihood, "num_classes", None)
-    if len(nll) and nll.ndim == 2 and classes:
-        worse = np.flatnonzero(nll[-1] > _WORSE * np.log(classes)) if classes > 1 else np.zeros(0)
-        if worse.size:
-            problems.append(
-                f"The networks on rungs {worse.tolist()} predict far worse than chance, with an "
-                f"NLL of {np.max(nll[-1][worse]):.3g} on the test instead of "
-                f"{np.log(classes):.3g}: write a smaller "
-                f"{'learning_rate' if 0 in worse else 'hot end of learning_rate'}."
-            )
+    name, values, guess = _last_scores(trained)
+    beyond = np.isfinite(values) & (values > _WORSE * guess)
+    worse = np.flatnonzero(beyond).tolist() if guess else []
+    if worse:
+        where = "in the last step" if trained.likelihood is None else "on the test"
+        problems.append(
+            f"The networks on rungs {worse} predict far worse than chance, with {name} "
+            f"of {np.max(values[worse]):.3g} {where} instead of {guess:.3g}: write a smaller "
+            f"{'learning_rate' if 0 in worse else rates}."
+        )
     return problems
+
+
+def _last_scores(trained: Any) -> tuple[str, np.ndarray, float]:
+    """Return the name of a score, its last values by rung, and its value by chance (0: unknown)."""
+    law, tested = trained.likelihood, trained.epochs
+    if law is None:
+        classes = ((trained.predicts or {}).get("likelihood") or {}).get("num_classes")
+        values, guess = trained._final("energy")[0] / trained.energy_scale, np.log(classes or 1)
+        name = "a loss"
+    elif hasattr(law, "num_classes"):
+        name, values, guess = "an NLL", tested.get("nll"), np.log(law.num_classes or 1)
+    else:
+        spread = np.std(trained.labels, axis=0)
+        name, values, guess = "an RMSE", tested.get("rmse"), np.sqrt(np.mean(np.square(spread)))
+    if law is not None:
+        values = values[-1] if values is not None and values.size else np.zeros(0)
+    # Hot rungs of a tempered likelihood are near the prior, which need not fit the data.
+    shown = 1 if trained.train_options.base.tempers_likelihood else None
+    return name, np.atleast_1d(values)[:shown], float(guess)
+
+
+def why_none_kept(trained: Any) -> str:
+    """Return why a run has no networks to predict with."""
+    if trained.train_options.keep_averaged == 0:
+        return "No networks were kept: train with keep_averaged=100."
+    if trained.train_options.parts.picks and float(trained._final("average.weight")):
+        return (
+            "The networks of the average were not kept, as in folders of earlier versions: train "
+            "again to predict."
+        )
+    return why_none_averaged(trained)
+
+
+def why_none_averaged(trained: Any) -> str:
+    """Return why a run has no average."""
+    if not trained.train_options.parts.picks:
+        return (
+            f'The method "{trained.method}" averages no networks, so there are none to '
+            "predict with: start another run from this one."
+        )
+    if trained.result.code == "nonfinite":
+        return (
+            "The run stopped before a network was averaged, so there is none to predict with. "
+            f"{trained.result.sentence}"
+        )
+    return (
+        "No network has been averaged yet, so there is none to predict with: train for more epochs "
+        "than burn_in, and for a whole cycle if the method has cycles."
+    )

@@ -10,6 +10,7 @@ from replicax.errors import show
 from replicax.networks import predict
 from replicax.networks.likelihoods import Categorical
 from replicax.networks.likelihoods.real import coverage
+from replicax.networks.predict.calibration import proportion_interval
 from replicax.networks.summary import metric_rows, summarise
 from replicax.networks.tasks import Task
 from replicax.networks.trained import Trained
@@ -23,6 +24,7 @@ from replicax.results.summary import render_machine_use
 
 _MOST_IMAGES = 24
 _MOST_ROWS = 60  # rows of the table of epochs
+_BAND = "rgba(58, 123, 213, 0.2)"
 
 
 def build_page(trained: Trained, images: Any = None) -> Page:
@@ -73,26 +75,28 @@ def _epoch_chart(trained: Trained, epochs: dict[str, np.ndarray], name: str, tit
     colours = charts.cold_to_hot(count) if ladder else [charts.CHAINS[0]] * count
     mode = {"mode": "lines" if len(x) > 1 else "markers"}
     names = {0: "coldest network", count - 1: "hottest network"} if ladder else {0: "networks"}
+    shown = charts.some(count)
     traces = [
         charts.line(x, values[:, rung], colours[rung], names.get(rung, ""),
                     2.4 if ladder and rung == 0 else 1.0, **mode)
-        for rung in reversed(charts.some(count))
+        for rung in reversed(shown)
     ]  # fmt: skip
     averaged = epochs["weight"] > 0
     average = np.where(averaged, epochs[f"average_{name}_probabilities"], np.nan)
     if averaged.any():
         traces.append(charts.line(x, average, charts.INK, "average so far", 2.4, **mode))
-    shown = np.unique(np.linspace(0, len(x) - 1, min(len(x), _MOST_ROWS)).astype(int))
+    listed = np.unique(np.linspace(0, len(x) - 1, min(len(x), _MOST_ROWS)).astype(int))
     rows = [
         (str(x[i]), f"{values[i, 0]:.4f}", f"{average[i]:.4f}" if averaged[i] else "")
-        for i in shown
+        for i in listed
     ]
     table = Table(("epoch", "coldest" if ladder else "first", "average"), rows)
     words = (
         f"{title} on the test data after every epoch; the first network ends at {values[-1, 0]:.4f}"
     )
     figure = charts.figure(traces, "epoch", title.lower(), yaxis=_range(values, average))
-    return Chart(f"epochs-{name}", title, words, {"": figure}, table, height=340)
+    note = f"{len(shown)} of {count} networks are drawn." if len(shown) < count else ""
+    return Chart(f"epochs-{name}", title, words, {"": figure}, table, note, height=340)
 
 
 def _range(values: np.ndarray, average: np.ndarray) -> dict[str, Any]:
@@ -121,16 +125,18 @@ def _coverage(trained: Trained) -> list[Chart]:
     levels = np.linspace(0, 1, 21)
     inside, counts = coverage(below, levels), np.histogram(below, 10, (0, 1))[0]
     blue, axis = charts.CHAINS[0], {"range": [0, 1]}
+    low, high = proportion_interval(inside * below.size, below.size).T
     lines = [
+        charts.line(levels, low, blue, width=0),
+        charts.line(levels, high, blue, "95 % interval", 0, fill="tonexty", fillcolor=_BAND),
         charts.line(levels, inside, blue, "coverage"),
         charts.dashed([0, 1], [0, 1], "calibrated"),
     ]
     diagram = charts.figure(lines, "level of the central interval", "targets in it", xaxis=axis,
                             yaxis={"range": [0, 1.02]})  # fmt: skip
     rows = [(f"{level:.2f}", _share(share)) for level, share in zip(levels, inside)]
-    places = charts.figure([charts.bars(np.arange(0.05, 1, 0.1), counts, blue, width=0.1)],
-                           "predicted probability below the target", "targets", xaxis=axis,
-                           showlegend=False)  # fmt: skip
+    places = _counted(np.arange(0.05, 1, 0.1), counts, 0.1,
+                      "predicted probability below the target", "targets")  # fmt: skip
     error = trained.metrics().calibration_error
     words = f"Targets in central intervals by their level; the calibration error is {error:.3f}"
     words_of_places = f"Positions of {below.size:,} targets in their predictive distributions"
@@ -147,7 +153,8 @@ def _reliability(trained: Trained) -> list[Chart]:
     filled = bins.count > 0
     error = np.nansum(bins.count * np.abs(bins.accuracy - bins.confidence)) / bins.count.sum()
     blue = charts.CHAINS[0]
-    accuracies = charts.bars(middle[filled], bins.accuracy[filled], blue, "accuracy", width=width)
+    accuracies = charts.bars(middle[filled], bins.accuracy[filled], blue, "accuracy, 95 % interval",
+                             predict.accuracy_interval(bins)[filled], width=width)  # fmt: skip
     means = charts.points(bins.confidence[filled], bins.accuracy[filled], charts.CHAINS[1],
                           "at their mean confidence", 7)  # fmt: skip
     right = charts.dashed([0, 1], [0, 1], "calibrated")
@@ -160,14 +167,22 @@ def _reliability(trained: Trained) -> list[Chart]:
     axis = {"range": [0, 1]}
     diagram = charts.figure([accuracies, right, means], "confidence", "accuracy", xaxis=axis,
                             yaxis={"range": [0, 1.02]})  # fmt: skip
-    counts = charts.figure([charts.bars(middle, bins.count, blue, width=width)], "confidence",
-                           "images", xaxis=axis, showlegend=False)  # fmt: skip
+    counts = _counted(middle, bins.count, width, "confidence", "images")
     words = f"Accuracy by confidence; the expected calibration error is {error:.3f}"
     words_of_counts = f"How many of {bins.count.sum():,} images have each confidence"
     return [
         Chart("reliability", "Reliability", words, {"": diagram}, Table(head, rows), f"{words}."),
         Chart("counts", "Images by confidence", words_of_counts, {"": counts}),
     ]
+
+
+def _counted(middle: np.ndarray, counts: np.ndarray, width: float, x: str, y: str) -> dict:
+    """Return a figure of how many rows there are from 0 to 1, with their number on every bar."""
+    numbers = [f"{count:,}" if count else "" for count in counts.tolist()]
+    style = {"text": numbers, "textposition": "outside", "cliponaxis": False, "width": width}
+    bars = charts.bars(middle, counts, charts.CHAINS[0], **style)
+    top = {"range": [0, 1.12 * max(int(counts.max()), 1)]}
+    return charts.figure([bars], x, y, xaxis={"range": [0, 1]}, yaxis=top, showlegend=False)
 
 
 def _share(value: float) -> str:

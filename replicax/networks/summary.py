@@ -53,7 +53,7 @@ def _of_rule(trained: Trained) -> dict[str, Any]:
     scale, every = trained.energy_scale, trained.options["swap_every"]
     if trained.options["rule"] == "deterministic":
         return {"swap_every": every, "buffer": float(trained.buffer[0]) / scale}
-    heats = trained.temperatures[0] * (trained.metadata.num_rows or 1) / scale
+    heats = trained.temperatures[0] * trained.temperature_scale
     return {"swap_every": every, "temperatures": heats.tolist()}
 
 

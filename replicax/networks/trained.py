@@ -17,6 +17,7 @@ from replicax.networks.options import TrainOptions
 from replicax.networks.predict import Average
 from replicax.networks.predictor import Predictor
 from replicax.networks.problem import Supervised, check_problem
+from replicax.networks.problems import find_training_problems, why_none_averaged, why_none_kept
 from replicax.nn.network import Network
 from replicax.results.posterior import Posterior
 from replicax.run.records import Records
@@ -59,6 +60,11 @@ class Trained(Posterior):
         metadata = self.metadata
         is_total = metadata.unit == "total" or metadata.resolved.get("tempers_likelihood", False)
         return float(metadata.num_rows or 1) if is_total else 1.0
+
+    @property
+    def temperature_scale(self) -> float:
+        """Temperature of the posterior per temperature of the records."""
+        return (self.metadata.num_rows or 1) / self.energy_scale
 
     @property
     def epochs(self) -> dict[str, np.ndarray]:
@@ -106,7 +112,7 @@ class Trained(Posterior):
     def _sums(self, start_weight: float) -> Any:
         """Return the average, in which start networks count `start_weight` each."""
         if not float(self.average.weight) and not (start_weight and float(self.starts.weight)):
-            raise ValueError(self._why_none_averaged())
+            raise ValueError(why_none_averaged(self))
         if not start_weight:
             return self.average
         likelihood = self._judged()
@@ -149,29 +155,8 @@ class Trained(Posterior):
             )
         networks = kept.read(self._records, self._like)
         if networks is None:
-            raise ValueError(self._why_none_kept())
+            raise ValueError(why_none_kept(self))
         return networks
-
-    def _why_none_kept(self) -> str:
-        if self.train_options.keep_averaged == 0:
-            return "No networks were kept: train with keep_averaged=100."
-        if self.train_options.parts.picks and float(self._final("average.weight")):
-            return (
-                "The networks of the average were not kept, as in folders of earlier versions: "
-                "train again to predict."
-            )
-        return self._why_none_averaged()
-
-    def _why_none_averaged(self) -> str:
-        if not self.train_options.parts.picks:
-            return (
-                f'The method "{self.method}" averages no networks, so there are none to predict '
-                "with: start another run from this one."
-            )
-        return (
-            "No network has been averaged yet, so there is none to predict with: train for more "
-            "epochs than burn_in, and for a whole cycle if the method has cycles."
-        )
 
     def predict(
         self, inputs: Any, *, members: bool = False, by: str = "probabilities", problem: Any = None
@@ -259,10 +244,15 @@ class Trained(Posterior):
             return Task(**task).network_again(self.predicts)
         return None if ":" in str(task.get("data")) else Task(**task).problem()[0]
 
+    def save(self, folder: str | Path) -> Path:
+        """Write everything into a new folder that `rx.load` opens."""
+        if self.run_dir is None and isinstance(self._target, Supervised):
+            # What the network is known by, which runs in memory do not compute.
+            self.metadata.resolved.update(self._target.describe(self._like))
+        return super().save(folder)
+
     def problems(self) -> list[str]:
         """Reasons not to trust the run, as sentences."""
-        from replicax.networks.problems import find_training_problems
-
         return [*find_training_problems(self), *super().problems()]
 
     def summary(self) -> dict[str, Any]:

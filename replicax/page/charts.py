@@ -14,7 +14,7 @@ INK, SOFT, ACCENT = "#010203", "#010204", "#010205"
 CHAINS = ("#3a7bd5", "#c8612f", "#2b9468", "#a855b8", "#9a8420", "#d6478a", "#3f8fa5", "#8a7a6d")
 _COLD_TO_HOT = ("#3f73d8", "#7f5fd0", "#b04fae", "#cc4a72", "#cf5a2c")
 _MOST_LINES = 12
-_LONGEST_TITLE = 30
+_LONGEST_TITLE = {"x": 45, "y": 30}
 _DASHED = {"color": INK, "width": 1.5, "dash": "dash"}
 
 
@@ -22,8 +22,11 @@ def figure(traces: list[dict[str, Any]], x: str, y: str, **layout: Any) -> dict[
     """Return a checked figure with titled axes; `layout` may say more about them."""
     graphs = import_extra("plotly.graph_objects", "report", "report")
     both = {
-        "xaxis": {"title": {"text": _plain(x)}, **layout.pop("xaxis", {})},
-        "yaxis": {"title": {"text": _plain(y)}, **layout.pop("yaxis", {})},
+        f"{side}axis": {
+            "title": {"text": _plain(title, _LONGEST_TITLE[side]), "standoff": 8},
+            **layout.pop(f"{side}axis", {}),
+        }
+        for side, title in (("x", x), ("y", y))
     }
     layout.setdefault("showlegend", any("name" in trace for trace in traces))
     plain = graphs.Figure(traces, {**both, **layout}).to_dict()
@@ -31,10 +34,10 @@ def figure(traces: list[dict[str, Any]], x: str, y: str, **layout: Any) -> dict[
     return plain
 
 
-def _plain(text: str) -> str:
+def _plain(text: str, longest: int) -> str:
     """Return a text with the HTML tags escaped that Plotly would interpret; only the end of a long
     text."""
-    short = text if len(text) <= _LONGEST_TITLE else f"…{text[1 - _LONGEST_TITLE :]}"
+    short = text if len(text) <= longest else f"…{text[1 - longest :]}"
     return html.escape(short, quote=False)
 
 
@@ -71,8 +74,15 @@ def stairs(
     return line(x, y, colour, name, **more)
 
 
-def bars(x: Any, y: Any, colour: str, name: str = "", **more: Any) -> dict:
-    """Return bars."""
+def bars(
+    x: Any, y: Any, colour: str, name: str = "", interval: np.ndarray | None = None, **more: Any
+) -> dict:
+    """Return bars; an interval (bar, 2) is a line on each."""
+    if interval is not None:
+        below, above = np.abs(np.transpose(interval) - y)
+        more["error_y"] = {"type": "data", "symmetric": False, "array": small(above),
+                           "arrayminus": small(below), "color": INK, "thickness": 1.2,
+                           "width": 0}  # fmt: skip
     return {
         "type": "bar",
         "x": small(x),
@@ -100,6 +110,22 @@ def density_map(x: np.ndarray, y: np.ndarray, values: np.ndarray, top: float) ->
 
 def _named(name: str) -> dict[str, Any]:
     return {"name": name, "showlegend": True} if name else {"showlegend": False}
+
+
+def log_axis(values: np.ndarray) -> dict[str, Any]:
+    """Return a logarithmic axis with marks at 1, 2, 5, 10, ...; over a wide range at powers of
+    ten alone.
+
+    >>> log_axis(np.array([0.02, 0.3]))["tickvals"]
+    [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
+    """
+    known = values[np.isfinite(values) & (values > 0)]
+    if not known.size or known.max() > 300 * known.min():
+        return {"type": "log", "dtick": 1}
+    first, last = np.floor(np.log10([known.min(), known.max()])).astype(int)
+    tens = range(first, last + 2)
+    marks = [float(f"{digit}e{ten}") for ten in tens for digit in (1, 2, 5)][:-2]
+    return {"type": "log", "tickvals": marks, "ticktext": [f"{mark:g}" for mark in marks]}
 
 
 def small(values: Any) -> Any:

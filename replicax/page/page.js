@@ -97,7 +97,9 @@
       ],
       layout: {
         xaxis: { title: { text: "step" }, range: [start * spec.every, Math.max(step, 1)] },
-        yaxis: { title: { text: "rung (0 = coldest)" }, range: [-0.5, replicas - 0.5] }, uirevision: step,
+        yaxis: { title: { text: "rung (0 = coldest)" }, range: [-0.5, replicas - 0.5], tick0: 0,
+          ...(replicas <= 12 ? { dtick: 1 } : {}) },
+        uirevision: step,
       },
     });
     const now = path[path.length - 1];

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from replicax.results import draw_plots, figure_style
+from replicax.run.counters import num_attempts
 from replicax.run.round_trips import trip_ends
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _MAX_POINTS = 4000  # points along one line
 _MAX_INTERVALS = 50  # intervals over which rates are averaged
+_FEW_ATTEMPTS = 10  # swap attempts in such an interval, at least
 _MAX_MOVES = 400  # moves of one replica that can be distinguished in a figure
 _MAX_GREY_MOVES = 2000  # moves of all grey replicas
 
@@ -224,16 +226,16 @@ def verdict_rates(
     Points of the history are merged into a few intervals to reduce the noise of the rates.
     """
     steps = history["step"]
-    merged = max(1, -(-len(steps) // _MAX_INTERVALS))
+    spacing = steps[:1].sum()
+    few = -(-_FEW_ATTEMPTS * swap_every // max(spacing, 1))
+    merged = max(1, -(-len(steps) // _MAX_INTERVALS), min(few, len(steps)))
     ends = np.arange(len(steps) - 1, -1, -merged)[::-1]
-    ends = ends[
-        steps[ends] - counted_from >= merged * steps[:1].sum() / 2
-    ]  # no very short interval
-    if ends.size == 0:
+    ends = ends[steps[ends] - counted_from >= merged * spacing / 2]  # no very short interval
+    attempts = num_attempts(counted_from, steps[ends], swap_every)
+    if not np.any(attempts > 0):
         return np.zeros(0), np.zeros((0, 0, 0))
-    lengths = np.diff(steps[ends] - counted_from, prepend=0)
     verdicts = np.diff(history["verdicts"][:, ends], axis=1, prepend=0)
-    return steps[ends], swap_every * verdicts / lengths[:, None]
+    return steps[ends], verdicts / np.diff(attempts, prepend=0)[:, None]
 
 
 def _plot_buffer(posterior: "Posterior", history: History) -> "Figure":

@@ -12,7 +12,7 @@ import numpy as np
 from replicax.errors import RunProblem, is_whole, show
 from replicax.results.outputs import Outputs
 from replicax.run import machine, plain
-from replicax.run.counters import PAIR_COUNTS
+from replicax.run.counters import PAIR_COUNTS, num_attempts
 from replicax.run.records import Records, Result
 from replicax.run.storage.metadata import Metadata
 
@@ -161,7 +161,8 @@ class Posterior(Outputs):
     @property
     def counted_attempts(self) -> int:
         """Counted steps at which swaps were attempted."""
-        return max(self.counted_steps // self.metadata.resolved["swap_every"], 1)
+        first, every = (self.metadata.resolved[name] for name in ("counted_from", "swap_every"))
+        return max(num_attempts(first, self.num_steps, every), 1)
 
     @property
     def verdict_rate(self) -> np.ndarray:

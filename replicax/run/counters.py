@@ -95,6 +95,11 @@ def count(
     )
 
 
+def num_attempts(first: Any, last: Any, swap_every: int) -> Any:
+    """Return how often swaps were attempted, in steps from `first` to before `last`."""
+    return -(-last // swap_every) + -first // swap_every
+
+
 def _update_best(
     counters: Counters, before: State, info: Info, scored: Any, spread: Spread
 ) -> tuple[Array, Any]:

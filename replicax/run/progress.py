@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from replicax.run.counters import PAIR_COUNTS, completed_trips
+from replicax.run.counters import PAIR_COUNTS, completed_trips, num_attempts
 from replicax.run.machine import memory_in_use
 from replicax.run.records import Arrays, Keeper
 from replicax.run.rows import Carry
@@ -59,7 +59,7 @@ def progress_of(
     """
     program, evaluation, step = saver.program, saver.evaluation, int(carry.state.step)
     verdicts = np.asarray(carry.counters.pairs)[:, PAIR_COUNTS.index("verdicts")]
-    attempts = (step - int(program.counted_from)) // program.settings.swap_every
+    attempts = num_attempts(int(program.counted_from), step, program.settings.swap_every)
     return Progress(
         step=step,
         num_steps=num_steps,

@@ -16,6 +16,7 @@ import replicax as rx
 from replicax.cli import networks
 from replicax.cli.arguments import join_numbers
 from replicax.cli.main import main
+from replicax.cli.messages import describe_error
 from replicax.networks import evaluate
 from replicax.networks.tasks import Task
 from replicax.networks.train import train
@@ -226,6 +227,8 @@ def test_predict_refuses_what_is_no_image(here, capsys, tmp_path):
     arguments = ["predict", "run", tmp_path / "wrong.npy"]
     assert "--by is 'logit'" in run_failing(capsys, *arguments, "--by", "logit")
     assert "--out is 'a.txt'" in run_failing(capsys, *arguments, "--out", "a.txt")
+    denied = PermissionError(13, "Permission denied", "/no/p.npy")
+    assert describe_error(denied) == "/no/p.npy cannot be used: permission denied."
 
 
 def test_plot_names_its_figures(here, capsys, monkeypatch):

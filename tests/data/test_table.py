@@ -62,6 +62,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "unequal": ({"inputs": X[:3], "labels": LABELS}, "equally many rows"),
     "empty": ({"inputs": X[:0], "labels": LABELS[:0]}, "at least one"),
     "one number": ({"inputs": 1.0, "labels": 2}, "equally many rows"),
+    "labels from 1": ({"inputs": X, "labels": LABELS + 1}, "labels go from 1 to 3, and none is 0"),
     "words": ({"inputs": X, "labels": np.array(list("abcabcab"))}, "give whole numbers"),
 }
 

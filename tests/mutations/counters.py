@@ -12,6 +12,11 @@ _BROKEN = "run/test_counters.py::test_non_finite_energies_and_restarts"
 
 COUNTERS = mutations_of(
     "run/counters.py",
+    (
+        "-(-last // swap_every) + -first // swap_every",
+        "(last - first) // swap_every",
+        "results/test_posterior.py::test_a_pair_that_always_says_yes_has_the_rate_1",
+    ),
     ("counted = before.step >= counted_from", "counted = before.step > counted_from", _COUNTED),
     (
         "window_counted = schedule.window_start(attempt) * every >= counted_from",

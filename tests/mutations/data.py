@@ -84,6 +84,7 @@ CONVERSIONS = mutations_of(
     ("np.abs(factor * array - rounded).max() <= _ROUNDING", "array.size", _REFUSED),
     ("and np.all(array.sum(axis=1) == 1)", "", _REFUSED),
     ("if low < 0 or high >= num_classes:", "if low < 0 or high > num_classes:", _REFUSED),
+    ("if low > 0 and", "if low > 1 and", "data/test_table.py::test_what_is_no_table_is_refused"),
 )
 
 _TABLE = "data/test_table.py::{}"

@@ -59,7 +59,7 @@ MUTATIONS = [
     *killed_by(
         "results/test_posterior_numbers.py::test_rates_are_by_counted_steps_attempts_and_windows",
         "results/posterior.py",
-        ('self.counted_steps // self.metadata.resolved["swap_every"]', "self.counted_steps"),
+        ("max(num_attempts(first, self.num_steps, every), 1)", "self.counted_steps"),
         (
             'self._final("restarts") / max(self.num_steps, 1)',
             'self._final("restarts") / max(self.counted_steps, 1)',

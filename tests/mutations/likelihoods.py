@@ -108,7 +108,10 @@ MUTATIONS = [
     *killed_by(
         "networks/test_uncertainty.py::test_intervals_of_accuracy_are_wilsons",
         "networks/predict/calibration.py",
-        ("level: float = 0.95)", "level: float = 0.9)"),
+        (
+            "reliability: Reliability, level: float = 0.95)",
+            "reliability: Reliability, level: float = 0.9)",
+        ),
     ),
     *killed_by(
         "networks/test_predict.py::test_metrics_are_those_of_scikit_learn",

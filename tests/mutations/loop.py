@@ -42,8 +42,8 @@ HOST_LOOP = [
     *mutations_of(
         "run/progress.py",
         (
-            "attempts = (step - int(program.counted_from)) //",
-            "attempts = step //",
+            "num_attempts(int(program.counted_from), step,",
+            "num_attempts(0, step,",
             _PROGRESS,
         ),
         (

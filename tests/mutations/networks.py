@@ -325,9 +325,19 @@ CHOICES = [
             f"{_SILENCE}::test_networks_that_would_stay_the_same_are_refused",
         ),
         (
-            "worse = np.flatnonzero(nll[-1] > _WORSE * np.log(classes))",
-            "worse = np.flatnonzero(nll[-1] > _WORSE + np.log(classes))",
+            "(values > _WORSE * guess)",
+            "(values > _WORSE + guess)",
             f"{_SILENCE}::test_networks_that_are_worse_than_a_guess_are_a_problem",
+        ),
+        (
+            "shown = 1 if trained.train_options.base.tempers_likelihood else None",
+            "shown = None",
+            f"{_SILENCE}::test_networks_that_are_worse_than_a_guess_are_a_problem",
+        ),
+        (
+            "np.std(trained.labels, axis=0)",
+            "np.std(trained.labels)",
+            f"{_SILENCE}::test_real_numbers_and_losses_that_are_worse_than_a_guess_are_a_problem",
         ),
     ),
     *mutations_of(
@@ -350,6 +360,11 @@ CHOICES = [
     ),
     *mutations_of(
         "networks/option_checks.py",
+        (
+            "if settle > options.run_epochs:",
+            "if settle >= options.run_epochs:",
+            "networks/test_cold_part.py::test_what_cannot_be_averaged_is_refused",
+        ),
         (
             "if options.base.tempers_likelihood and (not numbers.ndim or not numbers.all()):",
             "if False:",

@@ -110,10 +110,18 @@ UNCERTAINTY = [
         ),
     ),
     *mutations_of(
+        "networks/trained.py",
+        (
+            "if self.run_dir is None and isinstance(self._target, Supervised):",
+            "if False:",
+            "networks/test_trained_predict.py::test_a_saved_run_of_no_folder_knows_its_network",
+        ),
+    ),
+    *mutations_of(
         "networks/predict/calibration.py",
         (
-            'method="wilson"',
-            'method="exact"',
+            "number * (1 - number / total)",
+            "number",
             "networks/test_uncertainty.py::test_intervals_of_accuracy_are_wilsons",
         ),
     ),

@@ -82,12 +82,13 @@ SERVER = mutations_of(
     ),
 )
 _TEMPERED = "networks/test_plots.py::test_a_tempered_ladder_is_that_of_the_posterior"
+_UNITS = "networks/test_report.py::test_learning_rates_and_temperatures_are_those_that_were_given"
 REPORT = [
     *mutations_of(
         "results/plots.py",
         (
-            "swap_every * verdicts / lengths",
-            "verdicts / lengths",
+            "num_attempts(counted_from, steps[ends], swap_every)",
+            "steps[ends] - counted_from",
             "results/test_plots.py::test_rates_are_per_attempt_in_both_panels",
         ),
     ),
@@ -98,6 +99,8 @@ REPORT = [
     ),
     *mutations_of(
         "results/report/exchange.py",
+        ("scale[name] * history[name]", "history[name]", _UNITS),
+        ('scale["learning_rate"] * posterior', "posterior", _UNITS),
         (
             "shown[:, every - 1 :: every]",
             "shown[:, ::every]",

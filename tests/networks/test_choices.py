@@ -280,6 +280,7 @@ def test_choices_that_do_not_go_together_are_refused() -> None:
         ({"method": "ensemble", "rule": "deterministic"}, "nothing to exchange"),
         ({"method": "ensemble", "schedule": "deo"}, "nothing to exchange"),
         ({"schedule": "none"}, 'write method="ensemble"'),
+        ({"rule": "metropoli"}, "rule is 'metropoli'; .* Did you mean 'metropolis'"),
         ({"method": "sgd"}, "one of deo-star"),
         ({"method": rx.Method}, "method is the class Method"),
         ({"evaluate": 3}, "evaluate is 3"),

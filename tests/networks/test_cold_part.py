@@ -58,10 +58,12 @@ def test_what_cannot_be_averaged_is_refused() -> None:
         ({"average_rungs": 2, "method": "ensemble"}, "has no ladder"),
         ({"settle_epochs": 1, "method": "ensemble"}, "has no ladder"),
         ({"settle_epochs": -1}, "settle_epochs is -1"),
+        ({"settle_epochs": 3.5}, "settle_epochs is 3.5, and a network takes 3 epochs"),
     ]
     for options, message in wrong:
         with pytest.raises(ValueError, match=message):
             TrainOptions(epochs=3, **options)
+    TrainOptions(epochs=3, settle_epochs=3)  # a network that stays from the start is averaged
 
 
 def test_before_the_first_step_nobody_has_stayed() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from numpy.testing import assert_allclose, assert_array_equal
+from plotted_numbers import numbers
 
 import replicax as rx
 from replicax.networks import evaluate
@@ -276,6 +277,8 @@ def test_a_training_with_learned_noise(tmp_path: Path) -> None:
     table, shown = page.sections[0].parts[2], page.sections[2].parts[0]
     assert table.rows[-1][1] == f"{metrics.rmse:.4f}"  # type: ignore[union-attr]
     assert shown.table.rows[-3] == ("0.90", f"{metrics.coverage_90:.3f}")  # type: ignore[union-attr]
+    low, high, inside = (numbers(line["y"]) for line in shown.figures[""]["data"][:3])  # type: ignore[union-attr]
+    assert np.all(low < high) and np.all(abs(inside - (low + high) / 2) <= (high - low) / 2 + 1e-6)
     with pytest.raises(ValueError, match="images is given, but the run has no test of classes"):
         build_page(loaded, TEST[0])
     with pytest.raises(ValueError, match="no classes"):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from plotted_numbers import numbers
 from tiny_networks import EXCHANGING, NETWORK, tiny_data, tiny_problem
 
 import replicax as rx
@@ -59,6 +60,26 @@ def test_reliability_has_counts(trained, page):
     filled = bins.count > 0
     assert_allclose([float(row[3]) for row in table], bins.accuracy[filled], atol=6e-4)
     assert [int(row[1]) for row in table] == bins.count[filled].tolist()
+    accuracy = chart(page, "reliability").figures[""]["data"][0]
+    low, high = predict.accuracy_interval(bins)[filled].T
+    heights, error = numbers(accuracy["y"]), accuracy["error_y"]
+    assert_allclose(heights - numbers(error["arrayminus"]), low, atol=1e-6)
+    assert_allclose(heights + numbers(error["array"]), high, atol=1e-6)
+    texts = chart(page, "counts").figures[""]["data"][0]["text"]
+    assert [int(text or 0) for text in texts] == bins.count.tolist()
+
+
+def test_learning_rates_and_temperatures_are_those_that_were_given():
+    """Per mean loss and of the posterior, whatever the unit of the records."""
+    rates, heats = (0.02, 0.1), (0.5, 2.0)
+    options = EXCHANGING | {"epochs": 2, "learning_rate": rates, "temperature": heats}
+    for unit in ("mean", "total"):
+        run = rx.train(tiny_problem(unit=unit), NETWORK.init, **options, adapt=False)
+        table = rows(chart(build_page(run), "ladder"))
+        assert [float(table[end][1]) for end in (0, -1)] == pytest.approx(rates, rel=1e-3)
+        assert [float(table[end][2]) for end in (0, -1)] == pytest.approx(heats, rel=1e-3)
+        lines = chart(build_page(run), "ladder").figures[""]["data"]
+        assert_allclose([numbers(lines[end]["y"])[-1] for end in (0, -1)], heats, rtol=1e-5)
 
 
 def test_the_most_uncertain_images_come_first(trained, page):

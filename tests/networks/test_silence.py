@@ -12,7 +12,7 @@ import pytest
 
 import replicax as rx
 from replicax.networks.build import build_evaluation, build_training
-from replicax.networks.likelihoods import Categorical
+from replicax.networks.likelihoods import Categorical, Gaussian
 from replicax.networks.options import TrainOptions
 from replicax.networks.problems import check_apart, checked_first, find_training_problems
 from replicax.run.evaluation import Evaluation
@@ -82,6 +82,50 @@ def test_networks_that_are_worse_than_a_guess_are_a_problem() -> None:
     assert "write a smaller hot end of learning_rate" in sentence
     (sentence,) = find_training_problems(trained_of(3, [4e8, 12.0]))
     assert "rungs [0, 1]" in sentence and "write a smaller learning_rate" in sentence
+    (sentence,) = find_training_problems(trained_of(3, [0.1, 12.0], method="ensemble"))
+    assert "write a smaller learning_rate" in sentence, "without a ladder there is no hot end"
+    tempered = {"method": "sghmc-pt", "temperature": (1.0, 9.0)}
+    assert find_training_problems(trained_of(3, [0.1, 99.0], **tempered)) == [], "near the prior"
+    assert len(find_training_problems(trained_of(3, [99.0, 0.1], **tempered))) == 1
+
+
+def test_real_numbers_and_losses_that_are_worse_than_a_guess_are_a_problem() -> None:
+    """Targets at 0 and 2, and at 1000 and 1002: one that guesses their means has an error of 1."""
+    targets = np.array([[0.0, 1000.0], [2.0, 1002.0]])
+    unit = {"centre": (1.0, 1001.0), "spread": (1.0, 1.0)}
+    trained = trained_of(3, [1.0, 1.0])
+    trained.likelihood, trained.labels = Gaussian(**unit), targets
+    trained.epochs["rmse"] = np.array([[99.0, 99.0], [0.5, 9.9]])
+    assert find_training_problems(trained) == []
+    trained.epochs["rmse"] = np.array([[0.5, 10.1]])
+    (sentence,) = find_training_problems(trained)
+    assert "rungs [1]" in sentence and "with an RMSE of 10.1 on the test instead of 1" in sentence
+    untested = trained_of(3, [1.0, 1.0])
+    untested.epochs, untested.likelihood, untested.energy_scale = {}, None, 8.0
+    untested.predicts = {"likelihood": Categorical(3).to_json()}
+    untested._final = lambda name: np.array([[8.0, 8 * 11.05]])
+    (sentence,) = find_training_problems(untested)
+    assert "rungs [1]" in sentence and "with a loss of 11.1 in the last step" in sentence
+    untested.predicts = None
+    assert find_training_problems(untested) == []
+
+
+def test_an_optax_transform_that_needs_the_loss_is_refused() -> None:
+    problem = problem_of(lambda params, batch: jnp.mean((params - batch) ** 2))
+    with pytest.raises(ValueError, match="optax transform fails: .* gradients and parameters alon"):
+        rx.train(problem, (jnp.array(1.0), {}), **BRIEF, kernel=optax.lbfgs())
+
+
+def test_labels_that_count_from_1_are_refused() -> None:
+    """They would make one class more, which no row has."""
+    network, rows = rx.nn.mlp(2, 4, hidden=()), np.ones((3, 2), np.float32)
+    labels = np.array([1, 2, 3])
+    with pytest.raises(
+        ValueError, match=r"dataset\[1\] go from 1 to 3, and none is 0: .*num_classes"
+    ):
+        rx.classification(network, (rows, labels), batch_size=1)
+    rx.classification(network, (rows, labels), batch_size=1, num_classes=4)
+    rx.classification(network, (rows, np.eye(4)[labels]), batch_size=1)
 
 
 def test_networks_that_would_stay_the_same_are_refused() -> None:

@@ -127,6 +127,28 @@ def test_a_network_that_computes_something_else_is_told(trained: rx.Trained) -> 
         rx.load(folder, NETWORK).predict(IMAGES)  # type: ignore[attr-defined]
 
 
+def test_a_saved_run_of_no_folder_knows_its_network(tmp_path: Path) -> None:
+    line = rx.nn.mlp(2, 2, hidden=(3,), activation="tanh")
+    rows = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
+    problem = rx.classification(line, (rows, (rows[:, 0] > 0).astype(int)), batch_size=10)
+    made = rx.train(problem, line.init, epochs=1, num_replicas=2, method="ensemble", progress=False)
+    made.save(tmp_path / "saved")
+    other: Any = rx.load(tmp_path / "saved", rx.nn.mlp(2, 2, hidden=(3,)))
+    with pytest.warns(UserWarning, match="computes something else than the one that was trained"):
+        other.predict(rows)
+
+
+def test_a_run_that_broke_says_so_where_it_has_no_average() -> None:
+    line = rx.nn.mlp(2, 2, hidden=(3,))
+    rows = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
+    problem = rx.classification(line, (rows, (rows[:, 0] > 0).astype(int)), batch_size=10)
+    with pytest.warns(UserWarning, match="A smaller learning rate"):
+        broken = rx.train(problem, line.init, epochs=3, num_replicas=2, learning_rate=1e30,
+                          method="ensemble", progress=False)  # fmt: skip
+    with pytest.raises(ValueError, match="The run stopped before .* at step"):
+        broken.predict(rows)
+
+
 def test_few_networks_are_kept_evenly_spaced(trained: rx.Trained) -> None:
     few = train(PROBLEM, NETWORK.init, **OPTIONS, keep_averaged=2)
     assert float(few.average.weight) == 3, "the running sums go on"

@@ -157,6 +157,19 @@ def test_rates_leave_out_a_very_short_interval_after_burn_in():
     assert_allclose(rates.ravel(), [41 / 101, 0.4])
 
 
+def test_rates_over_time_divide_by_the_attempts_that_there_were():
+    """Attempts at steps 0, 10, 20, ..., a point of the history every four steps: a pair that always
+    says yes has the rate 1 in every interval."""
+    steps = np.arange(4, 804, 4)
+    attempts = -(-steps // 10)
+    history = {"step": steps, "verdicts": attempts.reshape(1, -1, 1)}
+    ends, rates = plots.verdict_rates(history, counted_from=0, swap_every=10)
+    assert ends.size > 5 and ends[-1] == 800
+    assert_array_equal(rates, np.ones_like(rates))
+    short = {"step": steps[:3], "verdicts": attempts[:3].reshape(1, -1, 1)}
+    assert_array_equal(plots.verdict_rates(short, counted_from=0, swap_every=10)[1], [[[1.0]]])
+
+
 def test_rates_are_per_attempt_in_both_panels(posterior):
     """With attempts every second step, of temperatures that adapt to no target."""
     options = {"swap_every": 2, "rule": "metropolis", "adapts": "temperature"}

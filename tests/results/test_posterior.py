@@ -54,6 +54,19 @@ def test_means_rhat_effective_sizes_and_energies_are_those_of_arviz() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("num_steps", "burn_in"), [(14, 0), (31, 11), (6, 0)])
+def test_a_pair_that_always_says_yes_has_the_rate_1(num_steps: int, burn_in: int) -> None:
+    """Swaps are attempted at steps 0, 5, 10, ..., whatever the length of the run."""
+    seen = []
+    posterior = rx.sample(
+        lambda x: 0.0 * x.sum(), jnp.zeros(2), num_steps=num_steps, num_replicas=2, burn_in=burn_in,
+        learning_rate=0.3, temperature=(1.0, 2.0), rule="metropolis", window=1, swap_every=5,
+        adapt=False, progress=False, callback=lambda progress: seen.append(progress.verdict_rate),
+    )  # fmt: skip
+    assert posterior.verdict_rate.tolist() == seen[-1].tolist() == [[1.0]]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_expected_trips_count_steps_and_not_attempts() -> None:
     """Lemma 1 where swaps are attempted every fifth step: near what was counted."""
     posterior = rx.sample(

@@ -1,6 +1,5 @@
 """The report of a run shows its numbers, its warnings and the truth; a browser can show it."""
 
-import base64
 import re
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from altered_runs import alter, with_properties
 from chromium import Browser, needs_chromium
 from command_line import run_failing, run_json
 from numpy.testing import assert_allclose, assert_array_equal
+from plotted_numbers import numbers
 from recorded_progress import record
 
 import replicax as rx
@@ -48,13 +48,6 @@ def section(page: Page, name: str) -> Any:
 def part(page: Page, kind: type, name: str = "") -> Any:
     parts = [part for section in page.sections for part in section.parts]
     return next(p for p in parts if isinstance(p, kind) and (not name or p.name == name))
-
-
-def numbers(array: Any) -> np.ndarray:
-    """Numbers as Plotly's Python package stores them."""
-    if isinstance(array, dict):
-        return np.frombuffer(base64.b64decode(array["bdata"]), array["dtype"])
-    return np.asarray(array, float)
 
 
 def trace(chart: Chart, place: int, choice: str = "") -> tuple[np.ndarray, np.ndarray]:

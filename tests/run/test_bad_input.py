@@ -1,5 +1,6 @@
 """Every bad input gets a sentence with the remedy, before anything is compiled."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -199,11 +200,19 @@ def test_the_table_of_bad_input_starts_from_good_input(no_loop: None) -> None:
         three_replicas(bowl)
 
 
-def test_a_run_folder_that_is_none_gets_a_sentence(tmp_path, no_loop: None) -> None:
+def test_a_run_folder_that_is_none_gets_a_sentence(tmp_path, no_loop: None, monkeypatch) -> None:
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(ValueError, match="below a file; run_dir must be a folder"):
         three_replicas(bowl, run_dir=file)
+
+    def mkdir(*_, **__) -> None:
+        raise OSError(30, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", mkdir)
+        with pytest.raises(ValueError, match="new cannot be made .Read-only file system.: choose"):
+            three_replicas(bowl, run_dir=tmp_path / "new")
     for path in (tmp_path, file, tmp_path / "nowhere"):
         with pytest.raises(ValueError, match="is not a run folder: there is no run.json"):
             rx.load(path)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from replicax.networks.predict.calibration import proportion_interval
 from replicax.results import figure_style
 
 if TYPE_CHECKING:
@@ -18,15 +19,14 @@ def plot_coverage(below: np.ndarray, error: float, title: str = "") -> "Figure":
 
     `below` is the predicted probability below each target, `error` the calibration error.
     """
-    from scipy.stats import binom, binomtest
+    from scipy.stats import binom
 
     below = np.ravel(below)
     total = below.size
     off_centre = np.sort(2 * np.abs(below - 0.5))
     levels = np.linspace(0, 1, 51)
     inside = np.searchsorted(off_centre, levels, side="right")
-    ends = [binomtest(int(k), total).proportion_ci(0.95, method="wilson") for k in inside]
-    low, high = np.array([tuple(end) for end in ends]).T
+    low, high = proportion_interval(inside, total).T
     figure = figure_style.new_figure(5.6, 6.2)
     above, under = figure.subplots(2, 1, height_ratios=(3.2, 1.4))
     blue = figure_style.CHAINS[0]

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 from replicax.errors import at_least, check_number
 from replicax.networks.predict.checks import check
@@ -47,18 +48,22 @@ def calibration_error(log_probs: Any, labels: Any, num_bins: int = 15) -> float:
 def accuracy_interval(reliability: Reliability, level: float = 0.95) -> np.ndarray:
     """Return Wilson's interval of the accuracy in each bin, at a confidence level; NaN in empty
     bins  (bin, 2)."""
-    from scipy.stats import binomtest
-
     check_number("level", level, lambda x: 0 < x < 1, "it must be a number between 0 and 1")
     _, _, accuracies, count = reliability
+    return proportion_interval(np.round(np.nan_to_num(accuracies) * count), count, level)
 
-    def of_bin(accuracy: float, count: int) -> tuple[float, float]:
-        if not count:
-            return np.nan, np.nan
-        right = binomtest(round(accuracy * count), int(count))
-        return tuple(right.proportion_ci(level, method="wilson"))
 
-    return np.array([of_bin(*one) for one in zip(accuracies, count, strict=True)])
+def proportion_interval(number: Any, total: Any, level: float = 0.95) -> np.ndarray:
+    """Return Wilson's interval of the proportion number / total; NaN where the total is 0
+    (..., 2)."""
+    number, total = np.broadcast_arrays(np.asarray(number, float), np.asarray(total, float))
+    total = np.where(total > 0, total, np.nan)
+    square = ndtri((1 + level) / 2) ** 2
+    centre, half = (
+        number + square / 2,
+        np.sqrt(square * number * (1 - number / total) + square**2 / 4),
+    )
+    return np.clip(np.stack([centre - half, centre + half], -1) / (total + square)[..., None], 0, 1)
 
 
 def plot_reliability(reliability: Reliability, title: str = "") -> "Figure":

@@ -49,7 +49,10 @@ def _paths(posterior: Any, rung_of: np.ndarray, ends: list[list[np.ndarray]]) ->
 
 def _ladder(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
     """Return the chart of learning rates over time, or of temperatures if those form the ladder."""
-    rates, temperatures = posterior.learning_rates, posterior.temperatures
+    units = {"learning_rate": "energy_scale", "temperature": "temperature_scale"}
+    scale = {name: getattr(posterior, unit, 1.0) for name, unit in units.items()}
+    rates = scale["learning_rate"] * posterior.learning_rates
+    temperatures = scale["temperature"] * posterior.temperatures
     tempered = bool(np.all(temperatures > 0)) and bool(np.any(temperatures != temperatures[0, 0]))
     name, end = ("temperature", temperatures) if tempered else ("learning_rate", rates)
     word = name.replace("_", " ")
@@ -62,24 +65,24 @@ def _ladder(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
     if not steps.size:
         steps, values = np.array([posterior.num_steps]), end[:, None]
     else:
-        values = history[name]
+        values = scale[name] * history[name]
     kept = _thinned(len(steps))
-    colours = charts.cold_to_hot(posterior.num_replicas)
+    shown, colours = charts.some(posterior.num_replicas), charts.cold_to_hot(posterior.num_replicas)
     traces = [
         charts.line(steps[kept], _finite(values[0, kept, rung]), colours[rung],
                     mode="lines" if len(kept) > 1 else "markers",
                     hovertemplate=f"rung {rung}: %{{y:.4g}} at step %{{x}}<extra></extra>")
-        for rung in charts.some(posterior.num_replicas)
+        for rung in shown
     ]  # fmt: skip
     words = (
         f"The {word} of every rung over time, from {end[0, 0]:.3g} to {end[0, -1]:.3g} at the end"
     )
-    note = (
-        f"{_KEY} The first chain of {posterior.num_chains}." if posterior.num_chains > 1 else _KEY
-    )
+    note = _KEY + _part(shown, posterior.num_replicas, "rungs")
+    if posterior.num_chains > 1:
+        note += f" The first chain of {posterior.num_chains}."
     if not np.all(np.isfinite(end)):
         note += " The infinite temperature of the prior is not drawn."
-    figure = charts.figure(traces, "step", word, yaxis=_log_axis(values), showlegend=False)
+    figure = charts.figure(traces, "step", word, yaxis=charts.log_axis(values), showlegend=False)
     return Chart("ladder", f"{word.capitalize()} of every rung", words, {"": figure}, table, note)
 
 
@@ -108,7 +111,7 @@ def _rates(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
         (f"{step:,}", *(f"{rate[pair]:.3f}" for pair in shown)) for step, rate in zip(steps, mean)
     ]
     table = Table(("up to step", *(f"pair {pair}" for pair in shown)), rows)
-    note = f"{_KEY} Mean of chains."
+    note = f"{_KEY}{_part(shown, posterior.num_replicas - 1, 'pairs')} Mean of chains."
     return Chart("rates", "Pair rates over time", words, {"": figure}, table, note)
 
 
@@ -164,11 +167,8 @@ def _trips(posterior: Any, ends: list[list[np.ndarray]]) -> Chart:
     return Chart("trips", "Round trips", words, {"": figure}, Table(head, rows), note)
 
 
-def _log_axis(values: np.ndarray) -> dict[str, Any]:
-    """Return a logarithmic axis; over a wide range it has ticks only at powers of ten."""
-    known = values[np.isfinite(values) & (values > 0)]
-    wide = known.size and known.max() > 30 * known.min()
-    return {"type": "log", **({"dtick": 1} if wide else {})}
+def _part(shown: list[int], count: int, name: str) -> str:
+    return f" {len(shown)} of {count} {name} are drawn." if len(shown) < count else ""
 
 
 def _thinned(length: int) -> np.ndarray:

@@ -102,6 +102,10 @@ def new_folder(folder: Path) -> Iterator[FolderRecords]:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise ValueError(f"{folder} is or lies below a file; run_dir must be a folder.") from None
+    except OSError as error:
+        raise ValueError(
+            f"{folder} cannot be made ({error.strerror}): choose another run_dir."
+        ) from None
     with locked(folder):
         if (folder / FILE).exists() and has_begun(folder):
             raise ValueError(
