@@ -255,6 +255,29 @@ def test_a_mean_has_the_standard_error_of_batch_means() -> None:
     assert energy_problems.mean_and_error(values[:, :9]) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("energy", "dtype", "adjusted", "hotter", "warns"),
+    [
+        (8.3e6, "float32", True, 2.0, False),  # 0.5 apart
+        (-8.5e6, "float32", True, 2.0, True),  # 1 apart
+        (8.5e6, "float64", True, 2.0, False),
+        (1.0e7, "float32", False, 2.0, False),  # 1 apart, of which swaps see half
+        (2.0e7, "float32", False, 2.0, True),
+        (2.0e7, "float32", False, np.inf, True),
+        (np.nan, "float32", True, 2.0, False),
+    ],
+)
+def test_energies_are_rounded_where_they_are_too_large(
+    energy: float, dtype: str, adjusted: bool, hotter: float, warns: bool
+) -> None:
+    metadata = SimpleNamespace(kind="sample", resolved={"adjusted": adjusted})
+    known = {"temperatures": np.array([[1.0, hotter, np.inf]] * 2), "metadata": metadata}
+    posterior = made_up(energies=np.full((2, 50), energy, dtype), **known)
+    assert (energy_problems._rounded_energy(posterior) is not None) == warns
+    posterior.options["rule"] = "deterministic"
+    assert energy_problems._rounded_energy(posterior) is None
+
+
 def test_energies_fall_where_half_of_the_chains_fall_to_the_end() -> None:
     """A straight line falls as much late as early; an exponential comes to rest."""
     steps = np.arange(800.0)
