@@ -182,9 +182,11 @@ def _acceptance(posterior: Any) -> str | None:
         rung, rate, step = int(np.nanargmax(highest)), np.nanmax(highest), "needlessly small"
     else:
         return None
+    flat = " Where it has adapted, the density is flat: is the prior proper, has it finite mass?"
     return (
         f"Rung {rung} accepts {rate:.0%} of its moves: its step is {step}. A longer burn_in lets "
         "the step size adapt, where it does; where learning_rate is a number, change it."
+        + (flat if rate > _HIGH_ACCEPTANCE else "")
     )
 
 

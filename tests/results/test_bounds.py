@@ -217,6 +217,7 @@ def test_what_was_negative_or_ended_early_is_told() -> None:
 def test_moves_are_accepted_between_20_and_98_percent(rates, words) -> None:
     found = energy_problems._acceptance(made_up(acceptance=np.array([[0.5] * 3, rates])[1:]))
     assert (found is None) if words is None else (words in found)
+    assert ("prior proper" in str(found)) == ("needlessly small" in str(words))
 
 
 @pytest.mark.parametrize(("excess", "warns"), [(0.099, False), (0.101, True)])
