@@ -12,7 +12,6 @@ from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import draw_normal
 from replicax.errors import check_flag
 
-_FORGET = 0.01  # weight of the latest gradient in the estimate of the noise
 _TURN = 0.1  # weight of the latest gradient in the direction of the largest noise
 _LARGEST_STEP = 0.2  # learning rate times curvature and noise, in their steepest directions
 
@@ -20,7 +19,6 @@ _LARGEST_STEP = 0.2  # learning rate times curvature and noise, in their steepes
 class Memory(NamedTuple):
     """Estimates from its gradients that a replica keeps; all in the tree of the parameters."""
 
-    noise_var: Any  # of the mini-batch gradient, a running mean
     noisiest: Any  # the direction, of length 1, of the largest noise
     steepest: Any  # the direction, of length 1, of the largest curvature
 
@@ -31,19 +29,19 @@ def langevin(subtract_noise: bool = True) -> Kernel:
         theta <- theta - eta C g + sqrt(2 eta C - eta^2 C^2 n) xi,   g the gradient of U / tau + V
 
     C is the scale of the parameters on the rung. n is the variance of g over mini-batches, by
-    parameter, estimated from two halves of each mini-batch: without subtracting it from the
-    injected noise the rung is too hot by eta C n / 2. `learning_rate="auto"` keeps eta times the
-    largest curvature and the largest variance of the noise in any direction, in the unit of C, at
-    0.2: the rung would be too hot by at most 10 %, most of which is subtracted.
+    parameter, estimated from the two halves of this mini-batch, since it differs from place to
+    place: without subtracting it from the injected noise the rung is too hot by eta C n / 2.
+    `learning_rate="auto"` keeps eta times the largest curvature and the largest variance of the
+    noise in any direction, in the unit of C, at 0.2: the rung would be too hot by at most 10 %,
+    most of which is subtracted.
     """
 
     check_flag("subtract_noise", subtract_noise)
 
     def init(params: Any) -> Replica:
         size = sum(leaf.size for leaf in jax.tree.leaves(params))
-        zeros = jax.tree.map(jnp.zeros_like, params)
         even = jax.tree.map(lambda leaf: jnp.full_like(leaf, size**-0.5), params)
-        return Replica(params, Memory(zeros, even, even))
+        return Replica(params, Memory(even, even))
 
     def step(noise: Any, replica: Replica, evaluate: HalvesOfBatch, rung: Ladder):
         at, memory = evaluate(replica.params), replica.memory
@@ -53,9 +51,6 @@ def langevin(subtract_noise: bool = True) -> Kernel:
             scale = jax.tree.map(jnp.ones_like, replica.params)
         gradient = jax.tree.map(lambda u, v: slope * u + v, at.gradient, at.prior_gradient)
         half = jax.tree.map(lambda d: slope * d, at.half_difference)
-        noise_var = jax.tree.map(
-            lambda old, d: old + _FORGET * (jnp.square(d) - old), memory.noise_var, half
-        )
         whitened = jax.tree.map(lambda d, c: jnp.sqrt(c) * d, half, scale)
         along = _dot(whitened, memory.noisiest)
         curvature, steepest = evaluate.curvature(replica.params, memory.steepest, scale, slope)
@@ -63,7 +58,7 @@ def langevin(subtract_noise: bool = True) -> Kernel:
         # Far from where it will be, a replica must not be thrown farther while steps are tuned.
         rate = jnp.minimum(rate, 2 * _LARGEST_STEP / (curvature + 1e-30))
 
-        taken = jax.tree.map(lambda c, n: jnp.minimum(rate * c * n / 2, 0.9), scale, noise_var)
+        taken = jax.tree.map(lambda d: jnp.minimum(rate * jnp.square(d) / 2, 1.0), whitened)
         if not subtract_noise:
             taken = jax.tree.map(jnp.zeros_like, taken)
 
@@ -82,7 +77,7 @@ def langevin(subtract_noise: bool = True) -> Kernel:
             acceptance=jnp.ones(()),
             heating=rate * along**2 / 2 - _dot(left, left),
         )
-        memory = Memory(noise_var, _turned(memory.noisiest, whitened, along), steepest)
+        memory = Memory(_turned(memory.noisiest, whitened, along), steepest)
         moved = Replica(params, memory)
         return (
             jax.tree.map(lambda new, old: new.astype(old.dtype), moved, replica),
@@ -91,9 +86,7 @@ def langevin(subtract_noise: bool = True) -> Kernel:
         )
 
     spec = {"name": "langevin", "subtract_noise": subtract_noise}
-    return Kernel(
-        init, step, draw_normal, spec=spec, change_rung=_rescale, needs="halves", first_rate=1e-8
-    )
+    return Kernel(init, step, draw_normal, spec=spec, needs="halves", first_rate=1e-8)
 
 
 @dataclass(frozen=True)
@@ -158,13 +151,6 @@ class HalvesOfBatch:
 def _in_halves(rows: Array) -> Array:
     half = rows.shape[0] // 2
     return rows[: 2 * half].reshape(2, half, *rows.shape[1:])
-
-
-def _rescale(replica: Replica, old: Ladder, new: Ladder) -> Replica:
-    """Scale the noise of g, the gradient of U / tau + V, to the temperature of the new rung."""
-    factor = jnp.square(old.temperature / new.temperature)
-    noise_var = jax.tree.map(lambda n: n * factor.astype(n.dtype), replica.memory.noise_var)
-    return replica._replace(memory=replica.memory._replace(noise_var=noise_var))
 
 
 def _turned(direction: Any, gradient: Any, along: Array) -> Any:

@@ -1,5 +1,5 @@
-"""Checks of the energies of all rungs: colder rungs, energies that fall or rise without end,
-replicas that diverge, steps that are too large or too small."""
+"""Checks of the energies of all rungs: colder rungs, energies that fall or rise without end or are
+rounded, replicas that diverge, steps that are too large or too small."""
 
 from typing import Any
 
@@ -16,6 +16,7 @@ _RISE_CERTAIN = 4.5  # standard errors
 _RESTARTED = 0.01  # fraction of steps
 _LOW_ACCEPTANCE, _HIGH_ACCEPTANCE = 0.2, 0.98
 _HEATED = 0.1  # above the temperature of the coldest rung
+_ROUNDED = 1.0  # from one floating-point energy to the next, in the unit of the temperature
 _FALLS = (
     "The energy falls through the whole run (from {:.3g} to {:.3g}), as if it had no lower bound: "
     "is it minus the log density, with the right sign? If so, burn_in is too short."
@@ -25,6 +26,7 @@ _FALLS = (
 def find_energy_problems(posterior: Any) -> list[str | None]:
     """Return the problems that energies and acceptance rates show, one sentence each."""
     checks = (
+        _rounded_energy,
         _falling_energy,
         _runaway_rung,
         _colder_rungs,
@@ -47,6 +49,27 @@ def kept_energies(posterior: Any) -> np.ndarray:
         return np.zeros((posterior.num_chains, 0, posterior.num_replicas))
     energies = history["energy"][:, history["step"] > posterior.options["burn_in"]]
     return np.where(np.isfinite(energies), energies, np.nan).astype(float)
+
+
+def _rounded_energy(posterior: Any) -> str | None:
+    """Energies so large that their differences, which accept moves and swaps, are rounded away."""
+    temperatures = np.asarray(posterior.temperatures, float)[:, :2]
+    energies = posterior.energies[np.isfinite(posterior.energies)]
+    exact = posterior.options["rule"] == "metropolis" and np.all(temperatures > 0)
+    if _is_training(posterior) or not exact or not energies.size:
+        return None
+    size = np.median(np.abs(energies)).astype(energies.dtype)
+    judged = 1 / temperatures[:, 0]  # by how much an energy counts
+    if not posterior.metadata.resolved["adjusted"]:  # in swaps alone
+        judged = judged - 1 / temperatures[:, -1]
+    if not np.spacing(size) * judged.max() >= _ROUNDED:
+        return None
+    return (
+        f"Energies are about {size:.2g}, where numbers of {size.dtype} are {np.spacing(size):.2g} "
+        "apart: smaller differences are lost, and the draws follow the rounding. Leave large "
+        "constants out of the energy, or of the log likelihood of every row, or compute in double "
+        'precision: jax.config.update("jax_enable_x64", True), before any array is made.'
+    )
 
 
 def _falling_energy(posterior: Any) -> str | None:
@@ -161,9 +184,11 @@ def _acceptance(posterior: Any) -> str | None:
         rung, rate, step = int(np.nanargmax(highest)), np.nanmax(highest), "needlessly small"
     else:
         return None
+    flat = " Where it has adapted, the density is flat: is the prior proper, has it finite mass?"
     return (
         f"Rung {rung} accepts {rate:.0%} of its moves: its step is {step}. If the step size "
         "adapts, write a longer burn_in; if learning_rate is a number, change it."
+        + (flat if rate > _HIGH_ACCEPTANCE else "")
     )
 
 

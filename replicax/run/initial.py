@@ -182,10 +182,13 @@ def _check_finite(
 ) -> None:
     target, num_replicas = program.target, program.num_replicas
     with_prior = target.tempers_likelihood and target.prior is not None
+    whole = target.whole_energy  # of all rows: one that is NaN may be in no mini-batch for long
+    batch = batch if whole is None else program.batches.data
 
     def energies(params, batch, keys):
         def one(point, key):
-            energy = target.energy(point, batch, target.draw(key))
+            noise = target.draw(key)
+            energy = target.energy(point, batch, noise) if whole is None else whole(point, batch)
             return (energy, target.prior(point)) if with_prior else (energy,)  # type: ignore
 
         keys = jax.vmap(lambda key: jax.random.split(key, num_replicas))(keys)

@@ -51,7 +51,11 @@ ADJUSTED = mutations_of(
 
 LANGEVIN = mutations_of(
     "algorithm/langevin.py",
-    ("jnp.minimum(rate * c * n / 2, 0.9)", "jnp.minimum(rate * c * n, 0.9)", _SUBTRACTED),
+    (
+        "rate * jnp.square(d) / 2, 1.0), whitened",
+        "rate * jnp.square(d), 1.0), whitened",
+        _SUBTRACTED,
+    ),
     ("taken = jax.tree.map(jnp.zeros_like, taken)", "pass", _HEATS),
     (
         "heating=rate * along**2 / 2 - _dot(left, left)",
@@ -62,11 +66,6 @@ LANGEVIN = mutations_of(
         "half = jax.tree.map(lambda d: slope * d, at.half_difference)",
         "half = at.half_difference",
         f"{_HEATS}[4.0]",
-    ),
-    (
-        "factor = jnp.square(old.temperature / new.temperature)",
-        "factor = old.temperature / new.temperature",
-        f"{_LANGEVIN}::test_the_noise_follows_its_replica_to_another_temperature",
     ),
     ("jnp.sqrt(2 * rate * c * (1 - t)) * z", "jnp.sqrt(2 * rate * c) * z", _SUBTRACTED),
     ("turned = jax.tree.map(lambda p: p / length, product)", "turned = direction", _CURVATURE),

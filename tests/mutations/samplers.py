@@ -33,12 +33,17 @@ MUTATIONS = [
         ("_LARGEST_STEP = 0.2", "_LARGEST_STEP = 0.8"),
         ("size = rate * (curvature + along**2)", "size = rate * curvature"),
         ("size = rate * (curvature + along**2)", "size = rate * along**2"),
-        ("jnp.minimum(rate * c * n / 2, 0.9)", "jnp.minimum(rate * c * n / 2, 9.0)"),
+        ("jnp.square(d) / 2, 1.0), whitened", "jnp.square(d) / 2, 1.0), half"),
     ),
     *killed_by(
         "algorithm/test_moves_by_hand.py::test_a_langevin_move_is_that_of_its_equations[0.4-True]",
         "algorithm/langevin.py",
         ("rate = jnp.minimum(rate, 2 * _LARGEST_STEP / (curvature + 1e-30))", "rate = rate"),
+    ),
+    *killed_by(
+        "algorithm/test_moves_by_hand.py::test_a_langevin_move_is_that_of_its_equations[4.0-False]",
+        "algorithm/langevin.py",
+        ("jnp.square(d) / 2, 1.0), whitened", "jnp.square(d) / 2, 0.9), whitened"),
     ),
     *killed_by(
         "algorithm/test_step_sizes.py::test_a_round_that_is_long_keeps_a_least_gain",

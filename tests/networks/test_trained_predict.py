@@ -134,7 +134,7 @@ def test_a_saved_run_of_no_folder_knows_its_network(tmp_path: Path) -> None:
     made = rx.train(problem, line.init, epochs=1, num_replicas=2, method="ensemble", progress=False)
     made.save(tmp_path / "saved")
     other: Any = rx.load(tmp_path / "saved", rx.nn.mlp(2, 2, hidden=(3,)))
-    with pytest.warns(UserWarning, match="computes something else than the one that was trained"):
+    with pytest.warns(UserWarning, match="differs from the one that was trained"):
         other.predict(rows)
 
 

@@ -217,6 +217,7 @@ def test_what_was_negative_or_ended_early_is_told() -> None:
 def test_moves_are_accepted_between_20_and_98_percent(rates, words) -> None:
     found = energy_problems._acceptance(made_up(acceptance=np.array([[0.5] * 3, rates])[1:]))
     assert (found is None) if words is None else (words in found)
+    assert ("prior proper" in str(found)) == ("needlessly small" in str(words))
 
 
 @pytest.mark.parametrize(("excess", "warns"), [(0.099, False), (0.101, True)])
@@ -253,6 +254,29 @@ def test_a_mean_has_the_standard_error_of_batch_means() -> None:
     assert mean == pytest.approx(batches.mean())
     assert error == pytest.approx(batches.std(ddof=1) / np.sqrt(20))
     assert energy_problems.mean_and_error(values[:, :9]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("energy", "dtype", "adjusted", "hotter", "warns"),
+    [
+        (8.3e6, "float32", True, 2.0, False),  # 0.5 apart
+        (-8.5e6, "float32", True, 2.0, True),  # 1 apart
+        (8.5e6, "float64", True, 2.0, False),
+        (1.0e7, "float32", False, 2.0, False),  # 1 apart, of which swaps see half
+        (2.0e7, "float32", False, 2.0, True),
+        (2.0e7, "float32", False, np.inf, True),
+        (np.nan, "float32", True, 2.0, False),
+    ],
+)
+def test_energies_are_rounded_where_they_are_too_large(
+    energy: float, dtype: str, adjusted: bool, hotter: float, warns: bool
+) -> None:
+    metadata = SimpleNamespace(kind="sample", resolved={"adjusted": adjusted})
+    known = {"temperatures": np.array([[1.0, hotter, np.inf]] * 2), "metadata": metadata}
+    posterior = made_up(energies=np.full((2, 50), energy, dtype), **known)
+    assert (energy_problems._rounded_energy(posterior) is not None) == warns
+    posterior.options["rule"] = "deterministic"
+    assert energy_problems._rounded_energy(posterior) is None
 
 
 def test_energies_fall_where_half_of_the_chains_fall_to_the_end() -> None:

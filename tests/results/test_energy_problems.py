@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -68,6 +69,24 @@ def test_what_was_finite_before_a_nan_is_looked_at(settled: rx.Posterior) -> Non
     energies = with_energies(settled, lambda t: -30 * t).energies.copy()
     energies[1, -3:], energies[2, -1] = -np.inf, np.nan
     assert says(with_properties(settled, energies=energies), "falls through the whole run")
+
+
+# Energies whose differences are rounded away
+
+
+def test_an_energy_with_a_large_constant_is_found_and_right_in_double_precision() -> None:
+    """Near 4e7, float32 has every fourth whole number."""
+
+    def wide(x: Any) -> Any:
+        return x**2 / 2 + 4e7
+
+    with pytest.warns(UserWarning, match="about 4e[+]07, where .* float32 are 4 apart"):
+        posterior = rx.sample(wide, 0.0, num_steps=3_000, num_chains=4)
+    assert posterior.draws.std() > 1.1  # and that is what it does: the truth is 1
+    with jax.enable_x64(True):
+        posterior = rx.sample(wide, 0.0, num_steps=3_000, num_chains=4)
+    assert posterior.draws.std() == pytest.approx(1.0, abs=0.05)
+    assert not says(posterior, "Energies are about")
 
 
 # The hottest rung

@@ -25,7 +25,7 @@ def posterior_of(likelihood: Callable, batch_size: int | None = 20) -> Any:
 
 @pytest.fixture(scope="module")
 def smooth() -> rx.Posterior:
-    options = {"num_steps": 6_000, "num_replicas": 2, "num_chains": 2, "progress": False}
+    options = {"num_steps": 6_000, "num_replicas": 2, "num_chains": 4, "progress": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return rx.sample(posterior_of(log_likelihood), jnp.array(1.0), **options)
@@ -44,9 +44,9 @@ def test_a_sound_run_is_silent(smooth: rx.Posterior) -> None:
 
 
 def test_jumps_are_found(smooth: rx.Posterior) -> None:
-    jumps = said(smooth, lambda m, rows: log_likelihood(m, rows) + 0.02 * jnp.floor(m / 0.05))
+    jumps = said(smooth, lambda m, rows: log_likelihood(m, rows) + 0.02 * jnp.floor(m / 0.01))
     assert "gradient says otherwise" in jumps and "Leave out batch_size" in jumps
-    other = said(smooth, lambda m, rows: log_likelihood(jax.lax.stop_gradient(m), rows))
+    other = said(smooth, lambda m, rows: 9 * log_likelihood(jax.lax.stop_gradient(m), rows))
     assert "a wrong gradient" in other
 
 

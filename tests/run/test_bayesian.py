@@ -166,6 +166,10 @@ BAD = {
         {"data": np.where(DATA > 2, np.nan, DATA)},
         "the data hold NaN or inf",
     ),
+    "one that is missing, of many": (
+        {"data": np.where(np.arange(len(DATA)) == 7, np.nan, DATA), "batch_size": 2},
+        "the data hold NaN or inf",
+    ),
     "too many rows a batch": ({"batch_size": 61}, "batch_size is 61"),
 }
 
