@@ -118,9 +118,9 @@ def sticky_tail(components: dict[str, np.ndarray]) -> str | None:
     name, side, size, other = min(known, key=known.__getitem__)
     return (
         f"The {side} tail of {name} has an effective size of {size:.0f} per chain, the other one "
-        f"{other:.0f}: draws enter it rarely and leave it slowly, as with the neck of a funnel, "
-        "and it may reach farther. Write the model in parameters of one scale (for a hierarchy, "
-        "non-centred ones), or run much longer."
+        f"{other:.0f}: draws enter it rarely and leave it slowly, as with the neck of a funnel "
+        "or a small mode, and it may reach farther. Write the model in parameters of one scale "
+        "(for a hierarchy, non-centred ones), or run much longer."
     )
 
 

@@ -16,6 +16,7 @@ from replicax.run.records import Records
 from replicax.run.rows import Carry
 from replicax.run.storage import checkpoint
 from replicax.run.storage.folder import FolderRecords, open_records
+from replicax.run.storage.metadata import FORMAT_VERSION
 
 
 class Restored(NamedTuple):
@@ -52,7 +53,17 @@ def restore(
     """
     step = records.commit.step
     shapes = {"carry": carry_like(program, like), "evaluation": evaluation_like}
-    arrays = checkpoint.restore(records.folder, step, shapes)
+    metadata = records.metadata
+    try:
+        arrays = checkpoint.restore(records.folder, step, shapes)
+    except checkpoint.Misfit as error:
+        if metadata.format_version == FORMAT_VERSION:
+            raise
+        raise checkpoint.Misfit(
+            f"{error} It has format version {metadata.format_version}, in which the checkpoints of "
+            f'the kernel "langevin" hold more than in {FORMAT_VERSION}: continue such a run with '
+            "the version that started it."
+        ) from None
     arrays = jax.tree.map(jnp.asarray, arrays)
     source = records.final.get("source")
     source = None if source is None else source.tobytes()

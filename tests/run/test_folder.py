@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 import replicax as rx
+from replicax.run import restore
 from replicax.run.storage import checkpoint, metadata
 
 
@@ -68,11 +71,29 @@ def test_another_format_is_refused_by_its_version(folder, tmp_path, version) -> 
         content["format_version"] = version
     (tmp_path / metadata.FILE).write_text(json.dumps(content))
     written_by = re.escape(rx.__version__)
-    said = f"format version {version or 1}, written by replicax {written_by}.*reads format version"
+    said = f"format version {version or 1}, written by replicax {written_by}.*reads format versions"
     with pytest.raises(ValueError, match=said):
         rx.load(tmp_path)
     with pytest.raises(ValueError, match=said):
         rx.resume(tmp_path, rx.targets.gaussian())
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_folder_of_the_format_before_is_read_and_resumed_where_it_fits(
+    folder, tmp_path, monkeypatch
+) -> None:
+    carry_like = restore.carry_like
+    older = tmp_path / "run"
+    shutil.copytree(folder, older)
+    before = replace(metadata.read_metadata(older), format_version=metadata.FORMAT_VERSION - 1)
+    before.write(older)
+    assert rx.load(older).num_steps == 4
+    assert rx.resume(older, rx.targets.gaussian(), num_steps=6).num_steps == 6
+    monkeypatch.setattr(restore, "carry_like", lambda *given: (carry_like(*given), np.zeros(1)))
+    with pytest.raises(ValueError, match=r"does not fit.*format version 4.*langevin.* than in 5"):
+        rx.resume(older, rx.targets.gaussian(), num_steps=8)
+    with pytest.raises(ValueError, match=r"started with\.$"):
+        rx.resume(folder, rx.targets.gaussian(), num_steps=8)
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,8 @@ def test_save_and_load_keep_everything(tmp_path, whole):
     assert_same_run(rx.load(folder), whole)
     with pytest.raises(ValueError, match="already holds a run"):
         whole.save(folder)
+    with pytest.raises(ValueError, match="without a checkpoint, which cannot be resumed: give the"):
+        rx.resume(folder, rx.targets.modes25())
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

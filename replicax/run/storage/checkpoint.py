@@ -25,6 +25,10 @@ _MEETINGS = itertools.count()  # a name is used once
 _MEETING_SECONDS = 3600  # a disk may be slow; a process that dies ends the others sooner
 
 
+class Misfit(ValueError):
+    """A checkpoint of other arrays than those of this run."""
+
+
 def copy_arrays(tree: Any) -> dict[str, Any]:
     """Return the leaves by path, copied: the loop may write over its own. Empty ones, which Orbax
     does not take, are left out.
@@ -98,10 +102,13 @@ def _meet(step: int) -> None:
 
 
 def check(folder: Path, step: int, digest: str | None) -> None:
-    """Raise `Damaged` unless the checkpoint is as it was written."""
+    """Raise `Damaged` unless the checkpoint is as it was written, `ValueError` if there is none."""
     path = _path(folder, step)
     if digest is None:
-        raise Damaged(f"{folder} holds a copy of the results, without a checkpoint.")
+        raise ValueError(
+            f"{folder} holds a copy of the results without a checkpoint, which cannot be resumed: "
+            "give the folder that run_dir=... named in the run itself."
+        )
     if not path.is_dir():
         raise Damaged(f"{path} is missing.")
     if files.digest_folder(path) != digest:
@@ -122,7 +129,7 @@ def restore(folder: Path, step: int, like: Any, part: bool = False) -> Any:
         if part:
             found = {name: value for name, value in found.items() if name in expected}
         if found != expected:
-            raise ValueError(
+            raise Misfit(
                 f"The checkpoint in {folder} does not fit: the params, the kernel or the precision "
                 "is not the one this run was started with."
             )

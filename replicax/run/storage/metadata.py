@@ -9,8 +9,9 @@ from replicax.run.storage.files import Damaged
 from replicax.version import __version__
 
 # Of run folders. 1 had no number, and checkpoints by position; 2 attempted swaps at every step;
-# 3 had no commits.
-FORMAT_VERSION = 4
+# 3 had no commits; checkpoints of 4 hold more of the kernel `langevin`.
+FORMAT_VERSION = 5
+_READABLE = (4, 5)
 FILE = "run.json"
 
 
@@ -47,11 +48,11 @@ def read_metadata(folder: Path) -> Metadata:
     if not {"options", "resolved", "params"} <= set(content):
         raise ValueError(f"{path} was not written by replicax; give another folder.")
     version = content.get("format_version", 1)
-    if version != FORMAT_VERSION:
+    if version not in _READABLE:
         raise ValueError(
             f"{folder} has format version {version}, written by replicax "
             f"{content.get('version', '?')}; this is replicax {__version__}, which reads format "
-            f"version {FORMAT_VERSION}. Open it with the version that wrote it."
+            f"versions {_READABLE[0]} and {_READABLE[1]}. Open it with the version that wrote it."
         )
     content = files.check_digest(path, content)
     known = {entry.name for entry in fields(Metadata)}
