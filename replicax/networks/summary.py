@@ -25,6 +25,8 @@ def summarise(trained: Trained) -> dict[str, Any]:
         "problems": trained.problems(),
         "seed": trained.train_options.seed,
     }
+    if trained.heating is not None:
+        numbers["heating"] = trained.heating
     likelihood = trained.likelihood
     numbers["likelihood"] = None if likelihood is None else likelihood.to_json()
     if likelihood is not None and len(epochs["epoch"]):

@@ -11,6 +11,7 @@ import numpy as np
 from replicax.errors import choose
 from replicax.networks import kept, likelihoods
 from replicax.networks.evaluate import Count
+from replicax.networks.heating import find_heating, heating_problem
 from replicax.networks.kept import Networks
 from replicax.networks.likelihoods import Categorical, Likelihood, Mixture
 from replicax.networks.options import TrainOptions
@@ -253,7 +254,14 @@ class Trained(Posterior):
 
     def problems(self) -> list[str]:
         """Reasons not to trust the run, as sentences."""
-        return [*find_training_problems(self), *super().problems()]
+        heated = heating_problem(self.heating)
+        return [*find_training_problems(self), *([heated] if heated else []), *super().problems()]
+
+    @functools.cached_property
+    def heating(self) -> float | None:
+        """Relative excess temperature of the coldest network by the noise of mini-batches, for
+        methods that sample the posterior; None for others, or if it cannot be measured."""
+        return find_heating(self)
 
     def summary(self) -> dict[str, Any]:
         """Return the numbers of the run as plain data."""

@@ -2,6 +2,10 @@
 
 from mutations import killed_by
 
+_HEATING = "networks/test_heating.py"
+_CANCELS = f"{_HEATING}::test_the_noise_of_an_epoch_cancels_in_slow_directions"
+_EXCESS = f"{_HEATING}::test_the_excess_temperature_of_exact_draws"
+
 MUTATIONS = [
     *killed_by(
         "results/test_energy_problems.py::test_a_hottest_rung_without_finite_mass_is_found",
@@ -134,5 +138,56 @@ MUTATIONS = [
         "test_rungs_are_the_same_at_a_twentieth_of_an_even_distance[0.051-False]",
         "results/problems.py",
         ("_SAME = 0.05", "_SAME = 0.5"),
+    ),
+    *killed_by(
+        f"{_HEATING}::test_a_tenth_is_told",
+        "networks/heating.py",
+        ("_HEATED = 0.1 ", "_HEATED = 0.11 "),
+        ("_HEATED = 0.1 ", "_HEATED = 0.09 "),
+    ),
+    *killed_by(
+        f"{_HEATING}::test_what_cannot_be_measured_is_left_out",
+        "networks/heating.py",
+        ("_FEWEST = 10 ", "_FEWEST = 9 "),
+        ("if not options.base.tempers_likelihood or decay", "if decay"),
+        ("    if batches.is_whole:", "    if False:"),
+        ("not isinstance(batches, EpochBatches) or not has", "batches is None or not has"),
+        ('return 0.0 if spec.get("name") == "sgld" else None', "return 0.0"),
+    ),
+    *killed_by(
+        f"{_EXCESS}[hot]",
+        "networks/heating.py",
+        ("_energies(posed, points) / temperature)", "_energies(posed, points))"),
+        ("(2 * (1 - decay) * temperature)", "(2 * (1 - decay))"),
+        ("lambda x: temperature * target.prior", "lambda x: target.prior"),
+    ),
+    *killed_by(
+        f"{_EXCESS}[cold]",
+        "networks/heating.py",
+        ("rate / (2 * (1 - decay)", "rate / ((1 - decay)"),
+        ("weight * share**2", "weight * share"),
+        ("pairs = pairs / jnp.sqrt(2.0)", "pass"),
+        ("(jnp.sum(products) - jnp.trace(products))", "jnp.sum(products)"),
+        ("share = _share(rate * noise", "share = _share(noise"),
+    ),
+    *killed_by(
+        f"{_EXCESS}[few]",
+        "networks/heating.py",
+        ("coldest = networks.rung == 0", "coldest = networks.rung >= 0"),
+        ("determined = min(num_params, 2 * np", "determined = max(num_params, 2 * np"),
+    ),
+    *killed_by(
+        _CANCELS,
+        "networks/heating.py",
+        ("apart = size / (rows - size)", "apart = size / rows"),
+        ("correlated = again * np.outer(first, kick) + again", "correlated = again"),
+        ("shares.append(1 + apart +", "shares.append(1 +"),
+        ("np.linalg.matrix_power(step, steps - 1)", "np.linalg.matrix_power(step, steps)"),
+        ("_stationary(epoch, correlated)", "_stationary(step, correlated)"),
+    ),
+    *killed_by(
+        f"{_HEATING}::test_networks_that_are_too_far_apart_are_told[0.06-6-True]",
+        "networks/trained.py",
+        ("*([heated] if heated else []), *super()", "*super()"),
     ),
 ]
