@@ -33,9 +33,9 @@ def point_like(records: FolderRecords, params: Any = None) -> Any:
     description = records.metadata.params
     if description["structure"] is None and params is None:
         raise ValueError(
-            f"The params of the run in {records.folder} have containers of their own kind; give a "
-            "tree of the same kind again: rx.resume(run_dir, target, params=...). Networks need "
-            "params and model_state of dicts, lists and tuples to be resumed."
+            f"The params of the run in {records.folder} are in custom containers: give a tree of "
+            "the same kind, rx.resume(run_dir, target, params=...). Networks need params and "
+            "model_state of dicts, lists and tuples to be resumed."
         )
     shapes = [
         jax.ShapeDtypeStruct(tuple(shape), jnp.dtype(dtype))
