@@ -1,4 +1,4 @@
-"""Algorithm 1, one step: draw and move (here), exchange and adapt (`exchange.py`).
+"""Algorithm 1, one step: draw, move (`move.py`), exchange and adapt (`exchange.py`).
 
 A *replica* is a particle, a *rung* a place on the ladder (0 is the coldest, the target), pair i
 joins rungs i and i+1. A swap exchanges the rungs of two replicas; parameters never move.
@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from replicax.algorithm import energy_noise, restarts
@@ -16,10 +15,9 @@ from replicax.algorithm.device_parts import gather_observed
 from replicax.algorithm.energy_noise import EnergySource
 from replicax.algorithm.exchange import decide
 from replicax.algorithm.kernel import Kernel
-from replicax.algorithm.langevin import HalvesOfBatch
+from replicax.algorithm.move import build_move
 from replicax.algorithm.randomness import Attempts, Randomness, log_uniform
 from replicax.algorithm.schedule import Sequential
-from replicax.algorithm.spread import on_all
 from replicax.algorithm.state import Info, Settings, State
 from replicax.algorithm.target import Target, as_target
 
@@ -27,6 +25,7 @@ from replicax.algorithm.target import Target, as_target
 def build_step(target: Target, kernel: Kernel, settings: Settings) -> Callable:
     """Build `step(key, state, batch=None) -> state, info`: one iteration of Algorithm 1.
 
+    >>> import jax.numpy as jnp
     >>> import replicax as rx
     >>> kernel, settings = rx.kernels.sgld(), rx.Settings(rx.schedule.windowed_deo(window=4))
     >>> ladder = rx.Ladder(jnp.array([0.003, 0.02, 0.1, 0.6]), jnp.array([1.0, 0.0, 0.0, 0.0]))
@@ -150,90 +149,3 @@ def build_draw(
         )
 
     return draw
-
-
-def build_move(target: Target, kernel: Kernel, settings: Settings) -> Callable:
-    """Build `move(random, state, batch, judging_batch) -> state, energy_of, broken, observed`, the
-    sampling phase: each replica moves with the hyper-parameters of the rung it is on.
-
-    The last three are by replica: its energy, whether it broke and was restarted, and what its
-    kernel observed, None for kernels that observe nothing. Where every step judges the states that
-    it moved, energies are theirs, on `judging_batch`; else those that the gradients' pass computed
-    anyway, on `batch`.
-    """
-    spread, sizes = settings.spread, settings.tuning.step_sizes
-    judges = settings.energy_at == "moved" and settings.swap_every == 1 and not kernel.adjusted
-
-    def move_one(random, replica, model_state, rung, batch, judging_batch, tunes):
-        move_noise, gradient_noise, energy_noise = random
-        if target.has_state:
-            energy, gradient, model_state = target.evaluate_state(
-                replica.params, model_state, batch, gradient_noise, rung.temperature
-            )
-            evaluate = _evaluated(replica.params, energy, gradient)
-        elif kernel.needs == "split":
-            evaluate = lambda params: target.evaluate_split(params, batch, gradient_noise)  # noqa: E731
-        elif kernel.needs == "halves":
-            evaluate = HalvesOfBatch(target, batch, gradient_noise, tunes)
-        else:
-            evaluate = lambda params: target.evaluate(  # noqa: E731
-                params, batch, gradient_noise, rung.temperature
-            )
-        replica, energy, *observed = kernel.step(move_noise, replica, evaluate, rung)
-        if judges:
-            point = replica.params if model_state is None else (replica.params, model_state)
-            energy = target.energy_at(point, judging_batch, energy_noise)
-        return replica, model_state, energy, observed[0] if observed else None
-
-    move_all = settings.map_replicas(move_one, in_axes=(0, 0, 0, 0, None, None, None))
-
-    def move(random: Randomness, state: State, batch: Any, judging_batch: Any):
-        rung_of = spread.here(state.rung_of)
-        rung = jax.tree.map(lambda by_rung: by_rung[rung_of], state.ladder)
-        drawn = random.move, random.gradient, random.energy
-        tunes = False if sizes is None else state.step < sizes.until
-        moved = move_all(
-            drawn, state.replicas, state.model_state, rung, batch, judging_batch, tunes
-        )
-        particles, model_state, energy_of, observed = on_all(moved)
-        energy_of = energy_of.astype(state.buffer.dtype)
-        if settings.restarts:
-            particles, model_state, energy_of, broken = restart(
-                state, particles, model_state, energy_of
-            )
-        else:
-            energy_of = spread.whole(energy_of)
-            broken = jnp.zeros(energy_of.shape, bool)
-        state = state._replace(replicas=particles, model_state=model_state)
-        return state, energy_of, broken, observed
-
-    def restart(state: State, particles: Any, model_state: Any, energy_of: Array) -> tuple:
-        """Restart the replicas that broke, and set their energies to NaN."""
-        broken = restarts.find_broken(particles, energy_of, model_state)
-        energy_of = spread.whole(jnp.where(broken, jnp.nan, energy_of))
-        broken = broken if spread.is_whole else jnp.isnan(energy_of)
-
-        def settle(copies: tuple, *rungs: Array) -> tuple:
-            return restarts.change_rungs(kernel, copies[0], state.ladder, *rungs), copies[1]
-
-        copies = restarts.restart(
-            (particles, model_state), broken, state.replica_at, spread, settle
-        )
-        return *copies, energy_of, broken
-
-    return move
-
-
-def _evaluated(params: Any, energy: Array, gradient: Any) -> Callable[[Any], tuple[Array, Any]]:
-    """Return an `evaluate` with a value computed before: a model state is updated once a step."""
-
-    def evaluate(asked: Any) -> tuple[Array, Any]:
-        same = zip(jax.tree.leaves(asked), jax.tree.leaves(params), strict=True)
-        if not all(one is other for one, other in same):
-            raise ValueError(
-                "A kernel for targets with a model state may evaluate at replica.params only: "
-                "the model state is renewed there, once a step."
-            )
-        return energy, gradient
-
-    return evaluate

@@ -145,8 +145,8 @@ REPLICAS = mutations_of(
     ),
 )
 
-STEP = mutations_of(
-    "algorithm/step.py",
+MOVE = mutations_of(
+    "algorithm/move.py",
     ("rung_of = spread.here(state.rung_of)", "rung_of = spread.here(state.replica_at)", _DEO),
     (
         "spread.whole(jnp.where(broken, jnp.nan, energy_of))",
@@ -158,6 +158,10 @@ STEP = mutations_of(
         "return copies",
         _COPIED,
     ),
+)
+
+STEP = mutations_of(
+    "algorithm/step.py",
     (
         "has_swapped = after.rung_of != state.rung_of",
         "has_swapped = after.rung_of == state.rung_of",
@@ -250,7 +254,7 @@ BY_HAND = [
     ),
     *killed_by(
         "algorithm/test_kernel_rungs.py::test_swaps_are_judged_on_another_batch",
-        "algorithm/step.py",
+        "algorithm/move.py",
         (
             "energy = target.energy_at(point, judging_batch, energy_noise)",
             "energy = target.energy_at(point, batch, energy_noise)",
@@ -259,7 +263,7 @@ BY_HAND = [
     *killed_by(
         "algorithm/test_step.py::"
         "test_the_library_equals_the_oracle[deo-deterministic-momentum-moved]",
-        "algorithm/step.py",
+        "algorithm/move.py",
         (
             "energy = target.energy_at(point, judging_batch, energy_noise)",
             "energy = target.energy_at(point, judging_batch, gradient_noise)",
@@ -314,5 +318,6 @@ MUTATIONS = [
     *KERNELS,
     *TIMED_KERNELS,
     *REPLICAS,
+    *MOVE,
     *STEP,
 ]
