@@ -115,8 +115,8 @@ def regression(
         network: an `rx.nn.Network`, or a function `network(params, inputs)`, with one output for
             each target, (row,) or (row, target).
         data: a pair of arrays (inputs, targets); targets are (row,) or (row, target). Inputs are
-        not standardised: scale them to a spread of about 1. Or a source whose mini-batches are such
-        pairs, as in `rx.supervised`.
+            not standardised: scale them to a spread of about 1. Or a source whose mini-batches are
+            such pairs, as in `rx.supervised`.
         test: such a pair, on which networks are evaluated.
         noise: a fixed standard deviation (for "student", scale) in the unit of the targets, one
             number or one per target; "learned", a parameter for each target; or "network", where
