@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from replicax.run.progress import Progress as Progress
     from replicax.run.records import Result as Result
     from replicax.run.shared_programs import Programs as Programs
-    from replicax.run.together import together as together
 
 # Where each public name lives; a module maps to itself.
 _MODULES = {
@@ -111,7 +110,6 @@ _NAMES = {
     "run.per_replica": "per_replica",
     "run.connect": "connect",
     "run.shared_programs": "Programs",
-    "run.together": "together",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 

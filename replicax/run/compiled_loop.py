@@ -5,7 +5,6 @@ chunk changes no result, only how often the host sees the run.
 """
 
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +21,6 @@ from replicax.run.program import Program
 from replicax.run.rows import STATE_AXES, Carry, Rows, get, per_chain
 from replicax.run.shared_programs import Programs, numbers, with_numbers
 
-SHARED_STEPS: ContextVar[Any] = ContextVar("shared_steps", default=None)  # with other runs
 _AHEAD_BYTES = 2**16  # of randomness a step: up to here it is drawn many steps ahead
 _BLOCK_STEPS = 1024  # steps drawn ahead at once, to stay in the cache
 _CHUNK_BYTES = 2**26  # of records on the device
@@ -78,23 +76,21 @@ def build_chunk(
 
     `slots[i]` is the row that the draw of step i goes to, as of `rows.draw_slots`.
     """
-    if (steps := SHARED_STEPS.get()) is not None:
-        return steps.join(program, keys, capacity)
     if program.mesh is not None:
-        spread, chunk = program.settings.spread, build_steps(program, capacity)
+        spread, chunk = program.settings.spread, _build_steps(program, capacity)
         return devices.SpreadChunk(program.mesh, spread, chunk, keys)
     if programs is None:  # constants make faster code
-        compiled = jax.jit(build_steps(program, capacity), donate_argnums=0)
+        compiled = jax.jit(_build_steps(program, capacity), donate_argnums=0)
         return lambda carry, *rest: compiled(carry, keys, *rest)
 
     def chunk(carry: Carry, values: Any, *rest: Any) -> tuple[Carry, Rows]:
-        return build_steps(with_numbers(program, values), capacity)(carry, *rest)
+        return _build_steps(with_numbers(program, values), capacity)(carry, *rest)
 
     shared = programs.get("chunk", program, lambda: jax.jit(chunk, donate_argnums=0), capacity)
     return lambda carry, *rest: shared(carry, numbers(program), keys, *rest)
 
 
-def build_steps(program: Program, capacity: int) -> Callable:
+def _build_steps(program: Program, capacity: int) -> Callable:
     """Build the chunk: segments, each up to the next point of history, made of single steps."""
     one_chain, every = program.num_chains == 1, program.history_every
     spread = program.settings.spread

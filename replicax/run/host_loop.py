@@ -14,7 +14,7 @@ import numpy as np
 
 from replicax.run import devices
 from replicax.run import rows as layout
-from replicax.run.compiled_loop import SHARED_STEPS, Pace, build_chunk, chunk_capacity
+from replicax.run.compiled_loop import Pace, build_chunk, chunk_capacity
 from replicax.run.evaluation import Evaluation
 from replicax.run.initial import seed_keys
 from replicax.run.machine import agree, follow, is_first
@@ -67,9 +67,7 @@ def run(
 
 def _display(progress: bool | None, num_steps: int, start: int) -> Any:
     """Return a context that displays progress and yields a callback, or None without display."""
-    steps = SHARED_STEPS.get()
-    is_shown = is_first() and (steps is None or steps.is_shown)
-    if is_shown and (sys.stderr.isatty() if progress is None else progress):
+    if is_first() and (sys.stderr.isatty() if progress is None else progress):
         return display_progress(num_steps, start)
     return contextlib.nullcontext()
 
@@ -195,13 +193,11 @@ def _ending(
 def interruptible() -> Iterator[list[int]]:
     """Collect Ctrl-C, SIGTERM and SIGUSR1 in a list instead of ending; a second one raises.
 
-    Handlers that the user has set for the last two stay. Threads that share their steps share the
-    list, too.
+    Handlers that the user has set for the last two stay.
     """
     numbers: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        steps = SHARED_STEPS.get()
-        yield numbers if steps is None else steps.signals
+        yield numbers
         return
 
     def note(number: int, frame: Any) -> None:

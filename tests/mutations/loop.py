@@ -265,35 +265,8 @@ BY_HAND = [
     ),
 ]
 
-_ALONE = "run/test_together.py::test_runs_side_by_side_are_those_that_run_alone"
-_BEHIND = "run/test_together.py::test_folders_that_stopped_at_different_steps_go_on_together"
-_LATER = "run/test_together.py::test_an_error_later_lets_the_others_finish"
-_EARLY = "run/test_together.py::test_an_error_before_the_first_step_ends_all"
-_REFUSED = "run/test_together.py::test_runs_that_cannot_share_their_steps_are_refused"
-_SIGNAL = "run/test_together.py::test_a_signal_interrupts_all_runs"
-_CYCLES = "networks/test_side_by_side.py::test_cyclical_methods_and_seeds_share_their_steps"
-
-TOGETHER = [
-    *mutations_of(
-        "run/common_steps.py",
-        ("slice(run * each, (run + 1) * each)", "slice(0, each)", _ALONE),
-        ("jnp.concatenate(keys)", "jnp.concatenate(keys[::-1])", _ALONE),
-        ("if step == min(at.values())]", "if step >= min(at.values())]", _BEHIND),
-        ("if error is not None and not self._has_begun:", "if error is not None:", _LATER),
-        ("if error is not None and not self._has_begun:", "if False:", _EARLY),
-        ("replace(program.settings, langevin=True)", "program.settings", _CYCLES),
-        ("if _data(one) != _data(other) or", "if", _REFUSED),
-        ("if not (same and all(", "if not (same or all(", _REFUSED),
-    ),
-    *mutations_of(
-        "run/host_loop.py",
-        ("yield numbers if steps is None else steps.signals", "yield numbers", _SIGNAL),
-    ),
-]
-
 MUTATIONS = [
     *HOST_LOOP,
-    *TOGETHER,
     *KEEPER,
     *SAVER,
     *ROWS,

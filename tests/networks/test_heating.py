@@ -1,12 +1,10 @@
 """The heating of the coldest rung by the noise of mini-batches: its size, and when one is told."""
 
-import functools
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ import replicax as rx
 from replicax.networks.heating import _share, find_heating, heating_problem
 from replicax.networks.kept import Networks
 from replicax.networks.options import TrainOptions
-from replicax.networks.tempered import tempered
 
 NUM_ROWS, BATCH, SIZE, MOMENTUM = 60, 6, 40, 0.9
 # Columns without correlations, of the mean 0 and the variance 1.
@@ -187,19 +184,13 @@ def test_networks_that_are_too_far_apart_are_told(
         assert_allclose(trained.heating, excess, rtol=0.35)
 
 
-def test_runs_that_resume_and_runs_side_by_side_are_told(tmp_path: Path) -> None:
+def test_runs_that_resume_are_told(tmp_path: Path) -> None:
     problem, start = mean_problem(), (jnp.zeros(SIZE), {})
     options = OPTIONS | {"learning_rate": 0.06, "epochs": 22, "burn_in": 2}
     with pytest.warns(UserWarning, match="noise of mini-batches heats"):
         rx.train(problem, start, run_dir=tmp_path / "run", **options)
     with pytest.warns(UserWarning, match="noise of mini-batches heats"):
         rx.resume_training(tmp_path / "run", problem, epochs=24, progress=False)
-    shared = tempered(problem)  # one target for both
-    options |= {"rule": "metropolis", "swap_energy": "full"}
-    calls = [functools.partial(rx.train, shared, start, seed=seed, **options) for seed in (0, 1)]
-    with pytest.warns(UserWarning, match="noise of mini-batches heats"):
-        both = rx.together(calls)
-    assert all(jax.tree.map(lambda run: run.heating > 0.1, list(both)))
     loaded = rx.load(tmp_path / "run")
     assert loaded.heating is None  # type: ignore[union-attr]
     assert rx.load(tmp_path / "run", problem).heating > 0.1  # type: ignore[operator,union-attr]

@@ -180,7 +180,7 @@ def test_bad_arguments_are_refused() -> None:
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_runs_side_by_side_and_their_replicas_fold_into_one_convolution(stride: int) -> None:
+def test_chains_and_their_replicas_fold_into_one_convolution(stride: int) -> None:
     def loss(filters: jax.Array, images: jax.Array) -> jax.Array:
         numbers = ("NHWC", "HWIO", "NHWC")
         return jnp.sum(conv(images, filters, (stride,) * 2, "SAME", dimension_numbers=numbers) ** 2)
@@ -188,7 +188,7 @@ def test_runs_side_by_side_and_their_replicas_fold_into_one_convolution(stride: 
     shapes = (
         jnp.zeros((4, 1, 3, 3, 2, 2)),
         jnp.zeros((4, 1, 5, 8, 8, 2)),
-    )  # of four runs
+    )  # of four chains
     with layout("grouped"):
         text = jax.jit(jax.vmap(jax.vmap(jax.grad(loss)))).lower(*shapes).as_text()
     assert text.count("stablehlo.convolution(") == 2  # forward, and of the filters

@@ -18,13 +18,11 @@ from typing import Any
 from replicax.networks.tasks import AUGMENTED, DEFAULTS, Task, absolute
 from replicax.networks.trained import Trained
 from replicax.run.storage.metadata import read_metadata
-from replicax.run.together import together
 
 STARTS = "starts"
 METHODS = {STARTS: "pretrain", **{name: name for name in
            ("ensemble", "deo", "deo-star", "cyc-sghmc", "cyc-swag")}}  # fmt: skip
 PAPER_MODELS = ("resnet20", "resnet32", "resnet56")
-_SINGLE = ("cyc-sghmc", "cyc-swag")  # one network, which leaves a GPU idle: side by side
 _TIMES = "wall.json"
 _SMALL = ("digits",)  # data for which float32 on a CPU is fast enough
 TITLE = "Table 2: networks on CIFAR-100"
@@ -113,32 +111,23 @@ def run_all(
         return
     task = settings.task()
     problem, init = task.problem()  # raises an error if the data are missing
-    alone = [[method] for method in missing if method not in _SINGLE]
-    side_by_side = [method for method in missing if method in _SINGLE]
-    for group in filter(None, [*alone, side_by_side]):
-        start = partial(_start_or_resume, settings, runs, task, problem, init, progress, callback)
-        for method in group:
-            report(f"{method}: {folder_of(runs, settings.model, method)}")
-        for method, trained in zip(group, _run_group(settings, runs, group, start), strict=True):
-            if trained.result.code in ("interrupted", "stopped"):
-                raise KeyboardInterrupt
-            if trained.result.code != "finished":
-                raise ValueError(f"{method} did not finish: {trained.result.sentence}")
+    start = partial(_start_or_resume, settings, runs, task, problem, init, progress, callback)
+    for method in missing:
+        folder = folder_of(runs, settings.model, method)
+        report(f"{method}: {folder}")
+        trained = _timed(folder, partial(start, method))
+        if trained.result.code in ("interrupted", "stopped"):
+            raise KeyboardInterrupt
+        if trained.result.code != "finished":
+            raise ValueError(f"{method} did not finish: {trained.result.sentence}")
 
 
-def _run_group(
-    settings: Settings, runs: Path, group: list[str], start: Callable[[str], Trained]
-) -> list[Trained]:
-    """Run the methods of a group, several ones side by side; their time is shared out evenly."""
-    folders = [folder_of(runs, settings.model, method) for method in group]
-    began, before = time.monotonic(), [_steps(folder) for folder in folders]
-    calls = [partial(start, method) for method in group]
+def _timed(folder: Path, call: Callable[[], Trained]) -> Trained:
+    began, before = time.monotonic(), _steps(folder)
     try:
-        return together(calls) if len(calls) > 1 else [calls[0]()]
+        return call()
     finally:  # a signal ends the process here
-        seconds = (time.monotonic() - began) / len(group)
-        for folder, steps in zip(folders, before, strict=True):
-            _add_time(folder, steps, _steps(folder), seconds)
+        _add_time(folder, before, _steps(folder), time.monotonic() - began)
 
 
 def _start_or_resume(settings, runs, task, problem, init, progress, callback, method) -> Trained:
