@@ -1,55 +1,32 @@
-"""The calls most people make: `sample` and `load`; `resume` is in `resume_run.py`."""
+"""The calls most people make: `sample`, `resume` and `load`."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jax
-
-from replicax.algorithm.target import Target
-from replicax.algorithm.tuning import Gain
-from replicax.errors import check_folder, check_watchers, show
+from replicax.errors import check_folder
 from replicax.results.posterior import Posterior
-from replicax.run import fingerprint, plain
-from replicax.run.host_loop import run
-from replicax.run.initial import check_memory, have_one_start, initial_carry
-from replicax.run.machine import describe_machine
-from replicax.run.options import Options, fill_in, in_unit_of, target_and_batches
-from replicax.run.program import build_program, spread_over
+from replicax.run.methods import Method, refuse_unknown
+from replicax.run.options import Sampling, Session, given
 from replicax.run.progress import Callback
-from replicax.run.records import records_of_run
-from replicax.run.row_energies import use_rows
-from replicax.run.settings import num_replicas as resolve_num_replicas
-from replicax.run.shared_programs import Programs
-from replicax.run.storage.folder import open_records
-from replicax.run.storage.metadata import Metadata
+from replicax.run.resolve import resolve
+from replicax.run.start import begin, proceed
+from replicax.run.storage.folder import open_records, resumed_records
+from replicax.run.task import Task, as_task
 
 if TYPE_CHECKING:
-    from replicax.networks.problem import Supervised
-
+    from replicax.algorithm.target import Target
 
 def sample(
-    target_or_energy: "Target | Supervised | Callable",
-    params: Any = None,
+    target: "Target | Task | Callable",
+    start: Any = None,
     *,
     num_steps: int,
-    learning_rate: Any = "auto",
+    method: str | Method = "posterior",
     num_replicas: int | None = None,
     num_chains: int = 1,
     batches: Any = None,
     batch_size: int | None = None,
-    temperature: Any = None,
-    target_swap_rate: float = 0.4,
-    window: int | None = None,
-    schedule: Any = None,
-    rule: Any = None,
-    kernel: Any = None,
-    gain: Any = Gain(),  # noqa: B008
-    buffer: float | str = "auto",
-    buffer_gain: Any = "auto",
-    adapt: bool | int | None = None,
-    energy_at: str = "moved",
-    on_swap: str = "keep",
     burn_in: int | None = None,
     thin: int | None = None,
     seed: int = 0,
@@ -59,60 +36,37 @@ def sample(
     draw_rungs: tuple[int, ...] | str = (0,),
     keep_draws: bool = True,
     history_every: int | None = None,
-    track_best: bool | None = None,
     on_nonfinite: str | None = None,
-    chunk_steps: int | None = None,
     checkpoint_every: int | str | None = None,
     keep_checkpoints: int = 2,
-    swap_every: int | None = None,
-    swap_energy: Any = None,
-    programs: Programs | None = None,
     note: dict[str, Any] | None = None,
     devices: Any = None,
     data_parallel: int = 1,
+    **unknown: Any,
 ) -> Posterior:
     """Sample exp(-energy), or an `rx.bayesian` posterior, by replica exchange.
 
-    Without a learning rate, or for an `rx.bayesian` posterior, the defaults are those under which
-    draws have the law of the target: moves are adjusted (`kernels.hmc`; on mini-batches
+    By default draws have the law of the target: moves are adjusted (`kernels.hmc`; on mini-batches
     `kernels.langevin`), swaps are Metropolis's on all the data, step sizes and temperatures tune
-    themselves in the burn-in, a third of the run, and are then frozen. With a learning rate of a
-    bare energy they are the paper's: SGD above the cold rung, the deterministic rule, DEO*.
+    themselves in the burn-in, a third of the run, and are then frozen. The paper's ladder of SGD
+    rungs is `method=rx.deo_star(learning_rate=(cold, hot))`.
 
     Args:
-        target_or_energy: an `rx.bayesian` posterior; `energy(params, batch, key)`, a (stochastic)
+        target: an `rx.bayesian` posterior; `energy(params, batch, key)`, a (stochastic)
             minus-log-posterior, the last two arguments optional; an `rx.Target`; or an
             `rx.supervised` problem.
-        params: one start (any pytree), `rx.per_replica(tree)`, or a function `params(key)`; for
-            `rx.supervised` problems a start is a pair (params, model_state). A posterior of
+        start: one point (any pytree), `rx.per_replica(tree)`, or a function `start(key)`; for
+            `rx.supervised` problems a point is a pair (params, model_state). A posterior of
             `rx.interop.from_numpyro` starts at draws from its prior unless this is given.
         num_steps: steps of every replica.
-        learning_rate: "auto": tuned by rung in the burn-in, to the kernel's own error; (cold, hot),
-            geometric and adapted; one value per rung; or one for all. In the unit of the energy, of
-            `rx.supervised` problems per mean loss.
+        method: which algorithm runs: "posterior", or with its own options `rx.posterior(...)`,
+            `rx.deo_star(learning_rate=..., window=...)`, `rx.deo(...)`, `rx.Method(...)`.
         num_replicas: rungs of the ladder.
         num_chains: independent runs side by side, so that R-hat and effective size mean something.
         batches: arrays (with `batch_size`), a function of the step, or an iterable.
-        temperature: "auto": from 1 to where neighbours swap half of their attempts, for rungs of
-            equal rejection; the cold rung's (SGD above); (cold, hot), up to `inf`, the prior, for
-            `rx.bayesian` posteriors of all rows; or one per rung. In the unit of the energy, of
-            `rx.supervised` problems that of the posterior, 1 the exact one.
-        target_swap_rate: how often the swap rule should say yes, S.
-        window: steps of a window; the optimal one of Theorem 1 unless given.
-        schedule: "deo_star", "deo", "seo", "adj", "ape", "exactly_one", "no_gate", "none", or one
-            made with `rx.schedule`.
-        rule: "deterministic", "metropolis", "bias_corrected", or one made with `rx.swap`.
-        kernel: "hmc", "mala", "langevin", "sgld", "momentum", "sghmc", "preconditioned", an optax
-            transform of learning rate 1, or one made with `rx.kernels`.
-        gain, buffer_gain: step sizes of the self-tuning of ladder and buffer.
-        buffer: where the buffer starts, in the unit of the energy, or "auto".
-        adapt: False, or the number of steps after which ladder and buffer freeze. With rules that
-            use temperatures, True adapts those, to equal rejection, until `burn_in`.
-        energy_at: "moved": the energy that decides a swap is that of the moved state; "before":
-            the value that the gradient computed anyway.
-        on_swap: "keep": momentum travels with its replica, and is scaled to the law of the new rung
-            under rules that use temperatures; "reset": a swap sets it to zero.
+        batch_size: rows of a mini-batch.
         burn_in, thin: draws are kept from step `burn_in` on, every `thin`-th.
+        seed: seed of all random numbers.
         run_dir: a folder for draws, records and checkpoints; without it all stays in memory.
         progress: show a progress bar; by default where a terminal is attached.
         callback: called between chunks with a `Progress`; returns "stop" to end the run. Or a list
@@ -120,19 +74,12 @@ def sample(
         draw_rungs: rungs whose draws are kept, or "all"; the first is 0, the target.
         keep_draws: False keeps the energies of draws and not their parameters.
         history_every: steps between two points of the histories.
-        track_best: keep the lowest-energy point seen; on by default for "exactly_one".
         on_nonfinite: "stop" at an energy that is not finite; "ignore" it (it never swaps); or
             "restart" its replica from the nearest colder one (the coldest has none: stop), which is
             the default where replicas exchange, but not for "hmc" and "mala".
-        chunk_steps: steps of a compiled chunk; they change no result, as the next two.
         checkpoint_every: from one checkpoint to the next, in steps or as a time: "30s", "10m",
             "2h"; 30 seconds unless given.
         keep_checkpoints: as many of the last checkpoints stay in the folder.
-        swap_every: steps from one attempt to swap to the next.
-        swap_energy: on mini-batches of an `rx.bayesian` posterior, "full": swaps are judged on all
-            rows; a number of rows, or "batch": on a fresh mini-batch, by the bias-corrected rule.
-            By default all rows, as rarely as keeps the cost below half of that of the moves.
-        programs: an `rx.Programs()` that several calls share, so that they compile once.
         note: plain data to keep in the run folder.
         devices: "all", a number of them, or a `jax.sharding.Mesh` with some of the axes "chain",
             "replica" and "data": chains and replicas are spread over the former, and devices along
@@ -145,87 +92,71 @@ def sample(
     ...     jnp.zeros(1),
     ...     num_steps=4_000,
     ...     num_replicas=4,
-    ...     learning_rate=0.01,
-    ...     temperature=(1.0, 10.0),
-    ...     rule="metropolis",
-    ...     window=1,
     ... )
     >>> posterior.draws.shape
-    (1, 4000, 1)
+    (1, 2667, 1)
     >>> bool(0.3 < (posterior.draws > 0).mean() < 0.7)
     True
     """
-    choices: dict[str, Any] = dict(
-        num_steps=num_steps,
-        learning_rate=learning_rate,
-        num_replicas=num_replicas,
-        num_chains=num_chains,
-        temperature=temperature,
-        target_swap_rate=target_swap_rate,
-        window=window,
-        schedule=schedule,
-        rule=rule,
-        kernel=kernel,
-        gain=gain,
-        buffer=buffer,
-        buffer_gain=buffer_gain,
-        adapt=adapt,
-        energy_at=energy_at,
-        on_swap=on_swap,
-        burn_in=burn_in,
-        thin=thin,
-        seed=seed,
-        draw_rungs=draw_rungs,
-        keep_draws=keep_draws,
-        history_every=history_every,
-        track_best=track_best,
-        on_nonfinite=on_nonfinite,
-        chunk_steps=chunk_steps,
-        checkpoint_every=checkpoint_every,
-        keep_checkpoints=keep_checkpoints,
-        swap_every=swap_every,
-        swap_energy=swap_energy,
-    )
-    check_watchers(progress, callback)
-    if run_dir is not None:
-        check_folder("run_dir", run_dir)
-    if programs is not None and not isinstance(programs, Programs):
-        raise ValueError(f"programs is {show(programs)}; give an rx.Programs(), or leave it out.")
-    target, source = target_and_batches(target_or_energy, batches, batch_size, swap_energy)
-    choices = fill_in(choices, target, source)
-    options = in_unit_of(target_or_energy, Options(**choices).complete())
-    params = getattr(target_or_energy, "start", None) if params is None else params
-    check_memory(params, num_chains, resolve_num_replicas(options))
-    program = spread_over(build_program(options, target, source), devices, data_parallel)
-    carry = initial_carry(program, params, programs)
-    if program.settings.rule.estimates_noise:
-        program = use_rows(program, carry)
-    points = carry.state.points
-    like = jax.eval_shape(plain.first, points)
-    with records_of_run(run_dir) as records:
-        folder = records.folder
-        records.write_metadata(
-            Metadata(
-                kind="sample",
-                options=options.to_json(),
-                resolved={**program.describe(), "one_start": have_one_start(carry)},
-                params=plain.describe(like),
-                batches=source.describe(),
-                note=note or {},
-                machine=describe_machine(),
-                fingerprint=fingerprint.write(folder, program, points) if folder else None,
-            )
-        )
-        run(
-            program,
-            carry,
+    refuse_unknown(sample, unknown)
+    task = as_task(target, batches, batch_size)
+    program = resolve(task, given(Sampling, locals()), method)
+    records, like = begin("sample", program, start, given(Session, locals()))
+    return Posterior(records, like, target).warned()
+
+
+def resume(
+    run_dir: str | Path,
+    target: "Target | Task | Callable",
+    *,
+    num_steps: int | None = None,
+    epochs: int | None = None,
+    method: Method | None = None,
+    evaluate: Callable | None = None,
+    params: Any = None,
+    batches: Any = None,
+    batch_size: int | None = None,
+    progress: bool | None = None,
+    callback: Callback | Sequence[Callback] | None = None,
+    checkpoint_every: int | str | None = None,
+    keep_checkpoints: int | None = None,
+    force: bool = False,
+    note: dict[str, Any] | None = None,
+    devices: Any = None,
+    data_parallel: int = 1,
+) -> Posterior:
+    """Continue the run in a folder, bit for bit as if it had never stopped.
+
+    `num_steps`, of a training `epochs`, extends the run to so many in all. A training is not
+    extended if a longer run would begin differently: if its learning rate or cycle depends on the
+    length, or if it averages networks at its end.
+
+    A folder holds no functions: give the same target, and the same batches. Where the method has a
+    kernel, schedule, rule, gain or rate schedule of your own, give the method again, and `evaluate`
+    where the training had one. `params` is needed only where its containers are not dicts, lists
+    and tuples. A target or data that do not fit the run are refused; `force=True` goes on with
+    them. `devices` and `data_parallel` may be others than before.
+    """
+    session = given(Session, locals())
+    changes = {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
+    with resumed_records(check_folder("run_dir", run_dir)) as records:
+        if records.metadata.kind == "train":
+            from replicax.networks.train import resume_training
+
+            _refuse(records.folder, num_steps=num_steps, batches=batches, batch_size=batch_size)
+            changes |= {"epochs": epochs, "evaluate": evaluate}
+            return resume_training(records, target, changes, session, method, force)
+        _refuse(records.folder, epochs=epochs, evaluate=evaluate)
+        kept, like = proceed(
             records,
-            options,
-            progress=progress,
-            callback=callback,
-            programs=programs,
+            as_task(target, batches, batch_size),
+            {**changes, "num_steps": num_steps},
+            session,
+            method=method,
+            params=params,
+            force=force,
         )
-    return Posterior(records, like, target_or_energy).warned()
+    return Posterior(kept, like, target).warned()
 
 
 def load(folder: str | Path, target: Any = None) -> Posterior:
@@ -243,3 +174,15 @@ def load(folder: str | Path, target: Any = None) -> Posterior:
 
         return Trained(records, target=target)
     return Posterior(records, target=target)
+
+
+def _refuse(folder: Path, **arguments: Any) -> None:
+    """Raise if an argument is given that this kind of run has not."""
+    for name, value in arguments.items():
+        if value is not None:
+            made = "rx.train" if name in ("num_steps", "batches", "batch_size") else "rx.sample"
+            length = "epochs=..." if made == "rx.train" else "num_steps=..."
+            raise ValueError(
+                f"{folder} was made by {made}, which has no {name}: leave it out; {length} makes "
+                "the run longer."
+            )

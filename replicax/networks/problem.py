@@ -1,14 +1,11 @@
-"""A network and its data as a posterior: the one place where losses, priors, learning rates and
-temperatures get their unit.
+"""A network and its data as a posterior.
 
 With N rows of data and a mean loss L(theta), the posterior at temperature T is
 
     exp(-N (L(theta) + weight_decay |theta|^2 / 2) / T).
 
-In the unit "mean", energies are mean losses, as is usual in deep learning; in "total" they are N
-times as large, as is usual in statistics. In both cases learning rates refer to the mean loss and
-temperatures to the total, and `Supervised` converts them to the unit of the energies, so the path
-of a run does not depend on the unit.
+Energies are mean losses, as is usual in deep learning. Learning rates refer to the mean loss and
+temperatures to the posterior.
 """
 
 from collections.abc import Callable
@@ -22,15 +19,15 @@ from jax import Array
 
 from replicax.algorithm.target import Target
 from replicax.data import as_labels
-from replicax.errors import at_least, check_flag, check_function, choose, explained, show
+from replicax.errors import at_least, check_flag, check_function, explained, show
 from replicax.networks.likelihoods import Categorical, Likelihood
 from replicax.networks.predictor import Predictor
 from replicax.networks.weight_decay import Decay, check_weight_decay, decayed_square
 from replicax.run.batches import EpochBatches, as_epochs
 from replicax.run.per_replica import PerReplica
 from replicax.run.source_batches import SourceBatches, as_source, is_source
+from replicax.run.task import Task, Unit
 
-UNITS = ("mean", "total")
 _RANDOM = ("random_bits", "rng_bit_generator", "rng_uniform")  # primitives of JAX
 FITS = "Do the start, the network and the data fit together?"
 
@@ -80,13 +77,11 @@ def predictor_of(test: Any) -> Predictor:
 
 
 @dataclass(frozen=True)
-class Supervised:
-    """A target, its mini-batches and its test; `supervised`, `classification` and `regression`
-    return one."""
+class Supervised(Task):
+    """Networks: a target, its mini-batches and its test; `supervised`, `classification` and
+    `regression` return one."""
 
-    target: Target
     batches: EpochBatches | SourceBatches
-    unit: str
     test: Any = None  # outputs, inputs, targets and likelihood, such as `Test`; None: not judged
     predictor: Predictor | None = None  # predicts any inputs
     adds: Callable[[Any, int], Any] | None = None  # params with those of the problem; leading axes
@@ -95,7 +90,7 @@ class Supervised:
         tested = "no test" if self.test is None else f"{len(self.test.targets):,} rows to test"
         return (
             f"Supervised({self.num_rows:,} rows in batches of {self.batches.batch_size}, "
-            f'{tested}, unit "{self.unit}")'
+            f"{tested})"
         )
 
     @property
@@ -107,9 +102,9 @@ class Supervised:
         return self.batches.steps_per_epoch
 
     @property
-    def scale(self) -> float:
-        """Energy per mean loss."""
-        return float(self.num_rows) if self.unit == "total" else 1.0
+    def unit(self) -> Unit:
+        """Energies are mean losses, and where the likelihood is tempered those of all rows."""
+        return Unit(float(self.num_rows if self.target.tempers_likelihood else 1), self.num_rows)
 
     def describe(self, network: Any = None) -> dict[str, Any]:
         """Return the likelihood of the test as plain data, None without a test; and the predictor
@@ -129,24 +124,16 @@ class Supervised:
         program = str(jax.make_jaxpr(loss)(*like))
         return any(name in program for name in _RANDOM)
 
-    def learning_rate(self, per_mean_loss: Any) -> Any:
-        """Return learning rates in the unit of the energies."""
-        return np.asarray(per_mean_loss, float) / self.scale
-
-    def temperature(self, of_posterior: Any) -> Any:
-        """Return temperatures in the unit of the energies."""
-        return np.asarray(of_posterior, float) * self.scale / self.num_rows
-
-    def start(self, start: Any) -> Any:
+    def start_from(self, start: Any) -> Any:
         """Return a start of networks with the further parameters of this problem added, such as the
-        noise of a regression; `rx.train` calls this itself."""
+        noise of a regression."""
         if self.adds is None:
             return start
         if isinstance(start, PerReplica):
             params, *others = start.tree
             return start._replace(tree=(self.adds(params, 1 + bool(start.by_chain)), *others))
         if callable(start) and not isinstance(start, tuple | list):
-            return lambda key: self.start(start(key))
+            return lambda key: self.start_from(start(key))
         if isinstance(start, tuple | list) and len(start) == 2:
             return self.adds(start[0], 0), start[1]
         return start
@@ -167,7 +154,6 @@ def supervised(
     *,
     batch_size: int,
     num_rows: int | None = None,
-    unit: str = "mean",
     weight_decay: Decay = 0.0,
     prior_in_energy: bool = False,
     prepare: Callable[[Array, Any], Any] | None = None,
@@ -185,7 +171,6 @@ def supervised(
             rows.
         num_rows: number of rows of a source; by default its number of batches times `batch_size`.
             An epoch has `num_rows // batch_size` steps.
-        unit: the unit of energies, "mean" or "total".
         weight_decay: the Gaussian prior, relative to the mean loss; always part of the gradient. A
             number; a dict by patterns of names, of which the first match counts, as in {"*bias":
             0.0, "*": 5e-4}; or a function of the name. Names are those of `params`, such as
@@ -200,12 +185,11 @@ def supervised(
     >>> def loss_fn(params, model_state, batch, key):
     ...     x, y = batch
     ...     return jnp.mean((params[0] + params[1] * x - y) ** 2), model_state
-    >>> problem = supervised(loss_fn, (x, 3 * x), batch_size=16, unit="total")
-    >>> problem.steps_per_epoch, problem.scale
-    (4, 64.0)
+    >>> problem = supervised(loss_fn, (x, 3 * x), batch_size=16)
+    >>> problem.steps_per_epoch
+    4
     """
     check_function("loss_fn", loss_fn, "params", "model_state", "batch", "key")
-    choose("unit", unit, UNITS)
     has_decay = check_weight_decay(weight_decay)
     check_flag("prior_in_energy", prior_in_energy)
     predictor = None
@@ -219,10 +203,9 @@ def supervised(
         batches = as_source(data, batch_size, num_rows, prepare)
     else:
         batches = as_epochs(data, batch_size, prepare)
-    scale = float(batches.num_rows) if unit == "total" else 1.0
 
     def prior(params: Any) -> Array:
-        return jnp.asarray(0.5 * scale * decayed_square(weight_decay, params))
+        return jnp.asarray(0.5 * decayed_square(weight_decay, params))
 
     def energy(params: Any, model_state: Any, batch: Any, key: Array) -> tuple[Array, Any]:
         with explained("loss_fn", FITS):
@@ -233,9 +216,8 @@ def supervised(
                 "that was passed."
             )
         loss, model_state = returned
-        total = scale * loss
-        return (total + prior(params) if prior_in_energy else total), model_state
+        return (loss + prior(params) if prior_in_energy else loss), model_state
 
     apart = has_decay and not prior_in_energy
     target = Target(energy, has_state=True, prior=prior if apart else None)
-    return Supervised(target, batches, unit, test, predictor)
+    return Supervised(target, batches, test, predictor)

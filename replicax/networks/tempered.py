@@ -5,7 +5,7 @@ On a rung of temperature T
     exp(-N L(theta) / T - N weight_decay |theta|^2 / 2),
 
 so that the coldest, T = 1, samples the posterior, and the prior confines the hot ones. Energies are
-always in the unit "total" and contain only the likelihood: in a swap the prior cancels.
+those of all rows and contain only the likelihood: in a swap the prior cancels.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ from replicax.run.batches import EpochBatches
 
 def tempered(problem: Supervised) -> Supervised:
     """Return the problem with a tempered likelihood; raise unless it has a separate prior."""
-    target, ratio = problem.target, problem.num_rows / problem.scale
+    target, ratio = problem.target, float(problem.num_rows)
     if target.tempers_likelihood:
         return problem
     prior, energy = target.prior, target.energy
@@ -47,7 +47,7 @@ def tempered(problem: Supervised) -> Supervised:
     if isinstance(batches, EpochBatches):
         whole_energy = _whole_energy(tempered_target.energy_at, batches)
         tempered_target = tempered_target._replace(whole_energy=whole_energy)
-    return replace(problem, target=tempered_target, unit="total")
+    return replace(problem, target=tempered_target)
 
 
 def check_posterior(problem: Supervised, like: Any, name: str) -> None:

@@ -1,7 +1,7 @@
 """`bayesian`: a posterior whose likelihood, prior and rows are known apart."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -12,18 +12,17 @@ from jax import Array
 from replicax.algorithm.energy_noise import FreshBatches
 from replicax.algorithm.spread import share_rows
 from replicax.algorithm.target import Target
-from replicax.errors import check_function, explained, show
+from replicax.errors import check_function, explained
 from replicax.run.batches import ArrayBatches, as_rows
 from replicax.run.source_batches import SourceBatches, as_source, is_source
+from replicax.run.task import Task
 
 _PIECE_ROWS = 4096  # rows whose likelihoods are evaluated at once
 
 
 @dataclass(frozen=True)
 class RowBatches(ArrayBatches):
-    """Rows drawn with replacement, or all of them; swaps may be judged on more rows than moves."""
-
-    judging_size: int | None = None  # rows that judge a swap; None: as many as move
+    """Rows drawn with replacement, or all of them."""
 
     def describe(self) -> str:
         return f"bayesian, {super().describe()}"
@@ -37,10 +36,9 @@ class RowBatches(ArrayBatches):
     def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches:
         if self.is_whole:
             return FreshBatches(lambda key: data, 0.0, data)
-        size = self.judging_size or self.batch_size
 
         def draw(key: Array) -> Any:
-            rows = jax.random.randint(key, (size,), 0, self.num_rows)
+            rows = jax.random.randint(key, (self.batch_size,), 0, self.num_rows)
             return jax.tree.map(lambda leaf: leaf[rows], data)
 
         return FreshBatches(draw, 1.0, data)
@@ -50,10 +48,9 @@ class RowBatches(ArrayBatches):
 
 
 @dataclass(frozen=True)
-class Bayesian:
+class Bayesian(Task):
     """A posterior for `rx.sample`; `rx.bayesian` returns one."""
 
-    target: Target
     batches: RowBatches | SourceBatches
     log_likelihood: Callable[[Any, Any], Array]
     # From models of other libraries:
@@ -67,27 +64,8 @@ class Bayesian:
     def num_rows(self) -> int:
         return self.batches.num_rows
 
-    def learning_rate(self, rate: Any) -> Any:
-        """Return learning rates in the unit of the energies, which is that of the posterior."""
-        return rate
-
-    def temperature(self, temperature: Any) -> Any:
-        """Return temperatures in the unit of the energies, which is that of the posterior."""
-        return temperature
-
-    def judged_on(self, swap_energy: Any) -> "Bayesian":
-        """Return the posterior with swaps judged as `swap_energy` says, on so many rows."""
-        if isinstance(self.batches, SourceBatches):
-            if swap_energy in (None, "batch"):
-                return self
-            raise ValueError(
-                f"swap_energy is {show(swap_energy)}, and the data are a source, of which there is "
-                'one batch at a time: write swap_energy="batch", which judges swaps on a further '
-                "batch, or give all rows as arrays."
-            )
-        if not isinstance(swap_energy, int):
-            return self
-        return replace(self, batches=replace(self.batches, judging_size=swap_energy))
+    def start_from(self, start: Any) -> Any:
+        return self.start if start is None else start
 
     def pointwise(self, draws: Any) -> np.ndarray:
         """Return the log likelihood of every row under every draw, (chain, draw, row).

@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,12 @@ from replicax.run.compiled_loop import Pace, build_chunk, chunk_capacity
 from replicax.run.evaluation import Evaluation
 from replicax.run.initial import seed_keys
 from replicax.run.machine import agree, follow, is_first
-from replicax.run.options import Options
+from replicax.run.options import Session
 from replicax.run.program import Program
 from replicax.run.progress import Callback, display_progress, progress_of, reason_to_stop
 from replicax.run.records import Arrays, Keeper, Records, Result
 from replicax.run.rows import Carry
 from replicax.run.saver import Saver
-from replicax.run.shared_programs import Programs
 
 _FIRST_STEPS = 64
 # Besides Ctrl-C. SLURM sends SIGUSR1 ahead of a time limit (--signal), and SIGTERM at it.
@@ -35,29 +34,25 @@ def run(
     program: Program,
     carry: Carry,
     records: Records,
-    options: Options,
-    *,
+    session: Session,
     evaluation: Evaluation | None = None,
-    progress: bool | None = None,
-    callback: Callback | Sequence[Callback] | None = None,
-    programs: Programs | None = None,
 ) -> None:
-    """Run from the step of `carry` to `options.num_steps`, and record how the run ended.
+    """Run from the step of `carry` to the last, and record how the run ended.
 
     A signal, a callback's "stop", the end of the batches or a non-finite energy end it before;
     SIGTERM and SIGUSR1 end the process as well, once all is saved.
     """
-    num_steps = options.num_steps
     saving = Keeper(records, program, evaluation)
     if records.shared is not None:
-        every, num_kept = options.checkpoint_every, options.keep_checkpoints
+        every, num_kept = program.run.checkpoint_every, program.run.keep_checkpoints
         saving = Saver(records, program, evaluation, every, num_kept)
+    callback = session.callback
+    callbacks = [callback] if callback is None or callable(callback) else callback
     with interruptible() as signals, saving as saver:
-        shown = _display(progress, num_steps, int(carry.state.step))
+        shown = _display(session.progress, program.num_steps, int(carry.state.step))
         with shown as display, contextlib.closing(program.batches):
-            callbacks = [callback] if callback is None or callable(callback) else callback
             watchers = [watch for watch in (display, *callbacks) if watch is not None]
-            result = _loop(saver, carry, num_steps, watchers, programs, signals)
+            result = _loop(saver, carry, watchers, signals)
         saver.finish(result)
     if signals and is_first():
         print(result.sentence, file=sys.stderr, flush=True)
@@ -75,18 +70,16 @@ def _display(progress: bool | None, num_steps: int, start: int) -> Any:
 def _loop(
     saver: Keeper,
     carry: Carry,
-    num_steps: int,
     watchers: list[Callback],
-    programs: Programs | None,
     signals: list[int],
 ) -> Result:
     """Run chunk after chunk, and return how the run ended."""
-    program = saver.program
+    program, num_steps = saver.program, saver.program.num_steps
     step, capacity = int(carry.state.step), chunk_capacity(program, carry)
     keys, _ = seed_keys(program.seed, program.num_chains)
     if program.mesh is not None:
         carry = devices.place(program.mesh, carry)
-    chunk = build_chunk(program, keys, capacity, programs)
+    chunk = build_chunk(program, keys, capacity)
     pace = Pace(program.chunk_steps or min(capacity, _FIRST_STEPS), capacity)
     if saver.records.shared is not None:
         saver.save(carry)  # so that the folder can be resumed from now on
@@ -108,7 +101,7 @@ def _loop(
         if program.chunk_steps is None:
             pace = pace.after(done, seconds)
         added = layout.to_records(program, rows, step, done)
-        result = _after_chunk(saver, carry, added, watchers, signals, num_steps, done / seconds)
+        result = _after_chunk(saver, carry, added, watchers, signals, done / seconds)
         step += done
     saver.save(carry)
     return result or Result("finished", f"All {num_steps} steps were done.")
@@ -120,7 +113,6 @@ def _after_chunk(
     added: dict[str, Arrays],
     watchers: list[Callback],
     signals: list[int],
-    num_steps: int,
     rate: float,
 ) -> Result | None:
     """Record, evaluate, report and save; return how the run ends at this step, or None."""
@@ -135,7 +127,7 @@ def _after_chunk(
     result = _ending(saver.program, carry, number, step, records.folder)
     reason = None
     if watchers:
-        progress = progress_of(saver, carry, num_steps, rate, row, added)
+        progress = progress_of(saver, carry, saver.program.num_steps, rate, row, added)
         with _saving_on_error(saver, carry):
             reason = reason_to_stop([watch(progress) for watch in watchers])
     stops, due = agree(reason is not None, saver.is_due(step))

@@ -1,169 +1,100 @@
-"""The arguments of `rx.sample`: `Options` with their defaults and checks, target and batches."""
+"""The options of a run, each declared once: default, check, help, and what resuming may change.
 
+`Sampling` has those of `rx.sample`, `Training` those of `rx.train`; what only an algorithm knows is
+a `Method` (`methods.py`). Options stay in the words and the unit of the user. None means left open:
+`resolve.py` decides it.
+"""
+
+import json
 import re
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from replicax.algorithm.schedule import NoExchange
-from replicax.algorithm.swap import WindowCorrected
-from replicax.algorithm.target import Target, as_target
-from replicax.algorithm.tuning import Gain
-from replicax.errors import at_least, check_flag, check_number, choose, is_whole, show
-from replicax.run.batch_source import Batches, NoBatches
-from replicax.run.batches import as_batches
-from replicax.run.bayesian import Bayesian
-from replicax.run.plain import from_plain, to_plain
+from replicax.errors import (
+    at_least,
+    check_flag,
+    check_folder,
+    check_function,
+    check_number,
+    check_watchers,
+    choose,
+    is_whole,
+    show,
+)
 
 AUTO = "auto"
-PAPER = {
-    "schedule": "deo_star",
-    "rule": "deterministic",
-    "kernel": "sgld",
-    "temperature": 1.0,
-    "burn_in": 0,
-    "thin": 1,
-    "on_nonfinite": "restart",
-    "swap_every": 1,
-    "swap_energy": "batch",
-}
-_NUM_REPLICAS = 8
-_JUDGING_SHARE = 0.5  # of the cost of the moves, at most, for energies over all rows
-_FEWEST_ATTEMPTS = 1000  # in a run; where all rows allow fewer, swaps are judged on mini-batches
-_USUAL_SWAP_EVERY = 10
-_CHECKPOINT_SECONDS = 30.0
+REQUIRED = MISSING  # as the default of an option: there is none
+CHECKPOINT_SECONDS = 30.0
 _MOST_STEPS = 2**31 - 1  # steps are counted in 32 bits
 _SEEDS = -(2**31), 2**32 - 1  # others would equal one of these: JAX takes the last 32 bits
 _NUMERIC = "iufV"  # kinds of NumPy's types; V: bfloat16 and its kin
 
-
-@dataclass(frozen=True)
-class Options:
-    """All options of a run except the target, the start and the batches; see `rx.sample`."""
-
-    num_steps: int
-    learning_rate: Any = AUTO
-    num_replicas: int | None = None
-    num_chains: int = 1
-    temperature: Any = None
-    target_swap_rate: float = 0.4
-    window: int | None = None
-    schedule: Any = None
-    rule: Any = None
-    kernel: Any = None
-    gain: Any = Gain()
-    buffer: Any = "auto"
-    buffer_gain: Any = "auto"
-    adapt: Any = None
-    energy_at: str = "moved"
-    on_swap: str = "keep"
-    burn_in: Any = None  # a whole number once filled in, as the next
-    thin: Any = None
-    seed: int = 0
-    draw_rungs: Any = (0,)
-    keep_draws: bool = True
-    history_every: int | None = None
-    track_best: bool | None = None
-    on_nonfinite: Any = None
-    chunk_steps: int | None = None
-    checkpoint_every: int | str | None = None
-    keep_checkpoints: int = 2
-    swap_every: Any = None
-    swap_energy: Any = None
-
-    def __post_init__(self) -> None:
-        defaults = dict(PAPER)
-        named = isinstance(self.schedule, str) and self.schedule.lower() == "none"
-        if named or isinstance(self.schedule, NoExchange):
-            defaults["on_nonfinite"] = "stop"  # there is no ladder: replicas would become twins
-        for name, value in defaults.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
-        _check_counts(self)
-        for name in ("learning_rate", "temperature"):
-            check_rungs(name, getattr(self, name))
-        _check_leaves_draws(self)
-        _check_choices(self)
-
-    def complete(self) -> "Options":
-        """Fill in the options that depend on the length of the run, when it starts.
-
-        About 500 points of history, at least 100 steps apart: draws of randomness end at each. The
-        stages of a window correction that tunes itself take a third of the run each.
-        """
-        every = self.history_every or max(100, self.num_steps // 500)
-        rule, third = self.rule, self.num_steps // 3
-        if isinstance(rule, WindowCorrected) and rule.tunes_correction:
-            reference, tuning = rule.reference_steps or third, rule.tuning_steps or third
-            rule = replace(rule, reference_steps=reference, tuning_steps=tuning)
-        return replace(self, history_every=every, rule=rule)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data; user-defined objects are marked, and must be given again to resume."""
-        return to_plain(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any], given: dict[str, Any]) -> "Options":
-        """Return the options of a run folder; entries of `given` that are not None replace them."""
-        return from_plain(cls, data, given)
+Check = Callable[[str, Any], None]
+Kind = TypeVar("Kind")
 
 
-def _check_counts(options: Options) -> None:
-    """Raise unless counts (of steps, chains, replicas, checkpoints) are valid whole numbers."""
-    at_least("num_steps", options.num_steps, 1, _MOST_STEPS)
-    for name in ("num_chains", "thin", "swap_every", "keep_checkpoints"):
-        at_least(name, getattr(options, name), 1)
-    at_least("burn_in", options.burn_in, 0)
-    checkpoint_interval(options.checkpoint_every)
-    for name in ("window", "history_every", "chunk_steps"):
-        if getattr(options, name) is not None:
-            at_least(name, getattr(options, name), 1)
-    at_least("seed", options.seed, *_SEEDS)
-    few = is_whole(options.num_replicas) and options.num_replicas < 1  # the schedule tells more
-    if options.num_replicas is not None and not few:
-        at_least("num_replicas", options.num_replicas, 1)
+class Option(NamedTuple):
+    """What is known of an option beside its default."""
+
+    help: str
+    check: Check | None = None
+    on_resume: str = "fixed"  # "may change", "may grow", or "give again": no folder can hold it
+    flag: str | None = None  # at a prompt; None: not offered, "": the name with dashes
+    metavar: str | None = None  # of the flag
+    show_default: str | None = None  # what None stands for, in a few words
 
 
-def _check_choices(options: Options) -> None:
-    """Raise unless flags, the swap rate, rungs and names have valid values."""
-    check_flag("keep_draws", options.keep_draws)
-    check_flag("track_best", options.track_best, None)
-    needed = "it is the rate at which the rule says yes and must lie in (0, 1), such as 0.4"
-    check_number("target_swap_rate", options.target_swap_rate, lambda x: 0 < x < 1, needed)
-    rungs = options.draw_rungs
-    is_all = isinstance(rungs, str) and rungs == "all"
-    are_whole = isinstance(rungs, tuple | list | range) and all(map(is_whole, rungs))
-    if not is_all and not are_whole:
-        raise ValueError(f'draw_rungs is {show(rungs)}; give a list such as (0, 3), or "all".')
-    choose("energy_at", options.energy_at, ("moved", "before"))
-    choose("on_swap", options.on_swap, ("keep", "reset"))
-    choose("on_nonfinite", options.on_nonfinite, ("stop", "ignore", "restart"))
-    if isinstance(options.swap_energy, str):
-        choose("swap_energy", options.swap_energy, ("batch", "full"))
-    else:
-        at_least("swap_energy", options.swap_energy, 1)
+def option(default: Any, help: str, check: Check | None = None, **about: Any) -> Any:
+    """Declare a field of a dataclass as an option."""
+    return field(default=default, metadata={"option": Option(help, check, **about)})
 
 
-def checkpoint_interval(every: Any) -> tuple[int | None, float]:
-    """Return steps and seconds between two checkpoints; the seconds count where steps is None.
+def options_of(kind: Any) -> dict[str, Option]:
+    """Return what was declared of each option of a dataclass, by name."""
+    return {entry.name: entry.metadata["option"] for entry in _declared(kind)}
 
-    >>> checkpoint_interval(500), checkpoint_interval("90s"), checkpoint_interval("2h")
-    ((500, 0.0), (None, 90.0), (None, 7200.0))
-    """
-    if every is None:
-        return None, _CHECKPOINT_SECONDS
-    if isinstance(every, str):
-        number, unit = every[:-1], every[-1:]
-        seconds = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(unit, 0.0)
-        if seconds and re.fullmatch(r"\d{1,9}(\.\d{1,9})?", number):
-            return None, float(number) * seconds
-    elif is_whole(every) and every >= 1:
-        return int(every), 0.0
-    raise ValueError(
-        f'checkpoint_every is {show(every)}; give a number of steps, or a time such as "30s", '
-        '"10m" or "2h".'
-    )
+
+def _declared(kind: Any) -> list[Field]:
+    return [entry for entry in fields(kind) if "option" in entry.metadata]
+
+
+def checked(options: Any) -> None:
+    """Raise unless each option by itself is valid; None passes where it is the default."""
+    for entry in _declared(options):
+        value, check = getattr(options, entry.name), entry.metadata["option"].check
+        if check is not None and not (value is None and entry.default is None):
+            check(entry.name, value)
+
+
+def given(kind: Callable[..., Kind], arguments: dict[str, Any]) -> Kind:
+    """Return the options among the arguments of a call, as in `given(Sampling, locals())`."""
+    names = [entry.name for entry in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: arguments[name] for name in names})
+
+
+def whole(lowest: int, highest: int | None = None) -> Check:
+    """Return a check of whole numbers."""
+    bounds = (lowest,) if highest is None else (lowest, highest)
+    return lambda name, value: at_least(name, value, *bounds)
+
+
+def one_of(*words: str) -> Check:
+    """Return a check of words."""
+    return lambda name, value: choose(name, value, words)
+
+
+def number(holds: Callable[[Any], bool], needed: str) -> Check:
+    """Return a check of numbers; `needed` says for which ones it `holds`."""
+    return lambda name, value: check_number(name, value, holds, needed)
+
+
+def flag(name: str, value: Any) -> None:
+    """Raise unless `value` is True or False."""
+    check_flag(name, value)
 
 
 def check_rungs(name: str, value: Any) -> None:
@@ -181,119 +112,196 @@ def check_rungs(name: str, value: Any) -> None:
         )
 
 
-def _check_leaves_draws(options: Options) -> None:
-    """Raise unless at least one draw is left after burn-in and thinning."""
-    num_steps = options.num_steps
-    if options.burn_in >= num_steps:
-        raise ValueError(
-            f"burn_in is {options.burn_in} and num_steps {num_steps}, which leaves no draw: write "
-            "a burn_in below num_steps."
-        )
-    if options.thin > num_steps:
-        raise ValueError(
-            f"thin is {options.thin} and num_steps {num_steps}: draws would be further apart than "
-            "the run is long. Write a smaller thin."
-        )
+def checkpoint_interval(every: Any) -> tuple[int | None, float]:
+    """Return steps and seconds between two checkpoints; the seconds count where steps is None.
 
-
-def _is_supervised(target: Any) -> bool:
-    """Return whether this is an `rx.supervised` problem, without an import of networks."""
-    return isinstance(getattr(target, "batches", None), Batches)
-
-
-def in_unit_of(target: Any, options: Any) -> Any:
-    """Return the options with rates and temperatures in the unit of the target's energies.
-
-    Only once, when a run starts: a run folder stores the converted ones.
+    >>> checkpoint_interval(500), checkpoint_interval("90s"), checkpoint_interval("2h")
+    ((500, 0.0), (None, 90.0), (None, 7200.0))
     """
-    if not _is_supervised(target):
-        return options
-    try:
-        rates = target.learning_rate(options.learning_rate)
-        temperatures = target.temperature(options.temperature)
-    except (TypeError, ValueError):  # not numbers, which the settings of the run refuse
-        return options
-    return replace(options, learning_rate=rates, temperature=temperatures)
+    if every is None:
+        return None, CHECKPOINT_SECONDS
+    if isinstance(every, str):
+        number, unit = every[:-1], every[-1:]
+        seconds = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(unit, 0.0)
+        if seconds and re.fullmatch(r"\d{1,9}(\.\d{1,9})?", number):
+            return None, float(number) * seconds
+    elif is_whole(every) and every >= 1:
+        return int(every), 0.0
+    raise ValueError(
+        f'checkpoint_every is {show(every)}; give a number of steps, or a time such as "30s", '
+        '"10m" or "2h".'
+    )
 
 
-def target_and_batches(
-    target: Any, batches: Any, batch_size: int | None, swap_energy: Any = None
-) -> tuple[Target, Batches]:
-    """Return a target and its mini-batches; posteriors and networks bring their own."""
-    if _is_supervised(target):
-        if batches is not None or (isinstance(target, Bayesian) and batch_size is not None):
-            raise ValueError(
-                "The posterior has its own data: give no batches (and rx.bayesian its batch_size)."
-            )
-        if isinstance(target, Bayesian):
-            target = target.judged_on(swap_energy)
-        return target.target, target.batches
-    has_data = batches is not None or batch_size is not None
-    return as_target(target), as_batches(batches, batch_size) if has_data else NoBatches()
+def _check_num_replicas(name: str, value: Any) -> None:
+    if not (is_whole(value) and value < 1):  # of too few, the schedule tells more
+        at_least(name, value, 1)
 
 
-def fill_in(choices: dict[str, Any], target: Target, batches: Batches) -> dict[str, Any]:
-    """Return the choices with None replaced by defaults that sample the law of the target; without
-    changes if the paper's defaults are to be used."""
-    auto = isinstance(choices["learning_rate"], str)
-    if not auto and not target.tempers_likelihood:  # the paper's choices
-        return choices
-    if not is_whole(choices["num_steps"]) or not is_whole(choices["swap_every"] or 1):
-        return choices  # which the options refuse
-    exact_energy = batches.is_whole and target.noise is None and batches.can_refresh
-    if not exact_energy and not target.tempers_likelihood:
-        raise ValueError(
-            "learning_rate is not given, and the energy is noisy (mini-batches or noise of its "
-            "own). For a posterior whose rows are known write rx.bayesian(log_likelihood, "
-            "log_prior, data, batch_size=...), which needs no learning rate; otherwise give "
-            "learning_rate=(cold, hot) for the paper's ladder of SGD rungs."
-        )
-    chosen = {name: value for name, value in choices.items() if value is not None}
-    num_steps = int(choices["num_steps"])
-    adjusted = exact_energy and "kernel" not in chosen
-    defaults: dict[str, Any] = {
-        "num_replicas": None if _has_rungs(choices) else _NUM_REPLICAS,
-        "kernel": "hmc" if exact_energy else "langevin",
-        "temperature": AUTO,
-        "adapt": True,
-        "on_nonfinite": "stop" if adjusted else "restart",
-        "swap_energy": "batch" if exact_energy else AUTO,
-    }
-    if choices["num_replicas"] == 1:
-        defaults |= {"schedule": "none", "temperature": 1.0, "adapt": False}
-    chosen = {**defaults, **chosen}
-    energy, every, rule = _judging(chosen, batches, exact_energy, num_steps)
-    # Draws are taken where swaps are attempted, and energies are those of all rows.
-    burn_in = num_steps // 3 // every * every
-    thin = min(every, num_steps)
-    defaults = {"burn_in": burn_in, "swap_every": every, "rule": rule, "thin": thin}
-    chosen = {**defaults, **chosen, "swap_energy": energy}
-    if "schedule" not in chosen:
-        chosen["schedule"] = "deo" if chosen.get("window") in (None, 1) else "no_gate"
-    return {**choices, **chosen}
+def _check_draw_rungs(name: str, value: Any) -> None:
+    is_all = isinstance(value, str) and value == "all"
+    are_whole = isinstance(value, tuple | list | range) and all(map(is_whole, value))
+    if not is_all and not are_whole:
+        raise ValueError(f'{name} is {show(value)}; give a list such as (0, 3), or "all".')
 
 
-def _has_rungs(choices: dict[str, Any]) -> bool:
-    try:
-        return any(np.size(choices[name]) > 2 for name in ("learning_rate", "temperature"))
-    except ValueError:  # lists of unequal lengths, which the options refuse
-        return False
+def _check_evaluate(name: str, value: Any) -> None:
+    check_function(name, value, "epoch")
 
 
-def _judging(
-    chosen: dict[str, Any], batches: Batches, exact: bool, num_steps: int
-) -> tuple[Any, int, str]:
-    """Return which energies judge swaps, every how many steps, and by which rule."""
-    energy = chosen["swap_energy"]
-    if exact:
-        return "batch", chosen.get("swap_every", 1), "metropolis"
-    num_rows, size = getattr(batches, "num_rows", 0), getattr(batches, "batch_size", 1)
-    # One step takes a gradient, about three evaluations, of a mini-batch.
-    dear = int(np.ceil(num_rows / (3 * size * _JUDGING_SHARE)))
-    every = chosen.get("swap_every", max(_USUAL_SWAP_EVERY, dear))
-    if energy == AUTO:
-        affordable = batches.data is not None and num_steps >= _FEWEST_ATTEMPTS * every
-        energy = "full" if affordable else "batch"
-    if energy == "full":
-        return energy, every, "metropolis"
-    return energy, chosen.get("swap_every", _USUAL_SWAP_EVERY), "bias_corrected"
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What the runs of `rx.sample` and `rx.train` have in common."""
+
+    num_replicas: int | None = option(
+        None,
+        "Number of replicas, one for each rung of the ladder.",
+        _check_num_replicas,
+        flag="--replicas",
+        metavar="P",
+        show_default="8, or one per learning rate or temperature",
+    )
+    burn_in: int | None = option(
+        None,
+        "Steps before the first draw that is kept.",
+        whole(0),
+        flag="",
+        metavar="N",
+        show_default="0; a third with --method posterior",
+    )
+    seed: int = option(0, "Seed of all random numbers.", whole(*_SEEDS), flag="", metavar="N")
+    on_nonfinite: str | None = option(
+        None,
+        "If an energy is not finite: restart its replica from a colder one, stop, or ignore it.",
+        one_of("stop", "ignore", "restart"),
+        flag="",
+        show_default="restart; stop without exchange, and of hmc and mala",
+    )
+    checkpoint_every: int | str | None = option(
+        None,
+        "Save every N steps, or every TIME: 30s, 10m, 2h.",
+        lambda name, value: checkpoint_interval(value) and None,
+        on_resume="may change",
+        flag="",
+        metavar="N|TIME",
+        show_default="30s",
+    )
+    keep_checkpoints: int = option(
+        2,
+        "Number of checkpoints to keep.",
+        whole(1),
+        on_resume="may change",
+        flag="",
+        metavar="K",
+    )
+
+    __post_init__ = checked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling(Run):
+    """The options of `rx.sample`, in steps."""
+
+    num_steps: int = option(
+        REQUIRED,
+        "Steps of every replica.",
+        lambda name, value: at_least(name, value, 1, _MOST_STEPS),
+        on_resume="may grow",
+        flag="--steps",
+        metavar="N",
+    )
+    num_chains: int = option(
+        1,
+        "Number of independent chains; use 4 for R-hat.",
+        whole(1),
+        flag="--chains",
+        metavar="N",
+    )
+    thin: int | None = option(
+        None,
+        "Steps between draws.",
+        whole(1),
+        flag="",
+        metavar="N",
+        show_default="1; on mini-batches, steps between swaps",
+    )
+    draw_rungs: Any = option((0,), "Rungs whose draws are kept.", _check_draw_rungs)
+    keep_draws: bool = option(True, "Keep the parameters of draws.", flag)
+    history_every: int | None = option(
+        None, "Steps between two points of the histories.", whole(1)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Run):
+    """The options of `rx.train`, in epochs."""
+
+    epochs: int = option(
+        REQUIRED,
+        "Epochs of each network.",
+        whole(1),
+        on_resume="may grow",
+        flag="",
+        metavar="N",
+        show_default="500; digits, FILE.npz: 120",
+    )
+    num_replicas: int = option(
+        10,
+        "Number of networks.",
+        whole(1),
+        flag="--replicas",
+        metavar="P",
+        show_default="10; digits, FILE.npz: 4",
+    )
+    burn_in: int = option(
+        0,
+        "Epochs before the average begins.",
+        whole(0),
+        flag="",
+        metavar="N",
+        show_default="0; digits: 40, at most a third",
+    )
+    on_nonfinite: str | None = option(
+        None,
+        "If a loss is not finite: restart (from a colder network) or stop.",
+        one_of("restart", "stop"),
+        flag="",
+        show_default="restart; without a ladder: stop",
+    )
+    keep_networks: bool = option(False, "Save the coldest network of every epoch.", flag, flag="")
+    keep_averaged: int = option(
+        100,
+        "Largest number of averaged networks to keep for predictions.",
+        whole(0),
+        flag="",
+        metavar="N",
+    )
+    evaluate: Any = option(
+        None,
+        "Function of an rx.Epoch, whose numbers join the table of epochs.",
+        _check_evaluate,
+        on_resume="give again",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """How one process takes part in a run: nothing here changes a result."""
+
+    run_dir: str | Path | None = None
+    progress: bool | None = None
+    callback: Callable | Sequence[Callable] | None = None
+    note: dict[str, Any] | None = None
+    devices: Any = None
+    data_parallel: int = 1
+
+    def __post_init__(self) -> None:
+        check_watchers(self.progress, self.callback)
+        if self.run_dir is not None:
+            check_folder("run_dir", self.run_dir)
+        try:
+            plain = self.note is None or (isinstance(self.note, dict) and json.dumps(self.note))
+        except (TypeError, ValueError):
+            plain = False
+        if not plain and self.note != {}:
+            raise ValueError("note must be a dict of plain data: numbers, text, lists and dicts.")

@@ -3,7 +3,7 @@ made it."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, fields, is_dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -11,7 +11,9 @@ import numpy as np
 from replicax.algorithm import kernels, schedule, swap
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.tuning import ConstantGain, Gain
+from replicax.run.storage.files import Damaged
 
+Kind = TypeVar("Kind")
 CUSTOM = "custom"  # stands in a run folder for an object that only the user can give again
 _CLASSES = {
     made.__name__: made
@@ -36,28 +38,49 @@ def to_plain(options: Any) -> dict[str, Any]:
     return {entry.name: _plain(getattr(options, entry.name)) for entry in fields(options)}
 
 
-def from_plain(
-    kind: Any,
-    data: dict[str, Any],
-    given: dict[str, Any],
-    call: str = "rx.resume(run_dir, target, {}=...)",
-) -> Any:
-    """Return the dataclass of options that `to_plain` wrote; entries of `given` replace its own.
+def from_plain(kind: type[Kind], data: Any) -> Kind:
+    """Return the dataclass of options that `to_plain` wrote, as it was: it was checked then.
 
-    `call` says how to give a user-defined object again.
+    Objects that only the user can give again stay marked.
+    """
+    if not isinstance(data, dict):
+        raise Damaged("The options of the run are missing: its run.json is damaged.")
+    options = object.__new__(kind)
+    for entry in fields(kind):  # type: ignore[arg-type]
+        if entry.name not in data:
+            raise Damaged(f"The options of the run lack {entry.name}: its run.json is damaged.")
+        object.__setattr__(options, entry.name, _stored(entry.name, data[entry.name]))
+    return options
+
+
+def given_again(
+    stored: Kind, again: Kind | None, call: str, changes: dict[str, Any] | None = None
+) -> Kind:
+    """Return the stored options with `changes`, and with the objects that no folder holds, as they
+    are given `again`.
+
+    `call` says how to give them; what the folder holds cannot be changed by giving another.
     """
     values = {}
-    for entry in fields(kind):
-        value = given.get(entry.name)
-        if value is None:
-            value = _stored(entry.name, data)
-        if isinstance(value, str) and value == CUSTOM:
+    for entry in fields(stored):  # type: ignore[arg-type]
+        name, value = entry.name, getattr(stored, entry.name)
+        offered = None if again is None else getattr(again, name)
+        if changes and name in changes:
+            value = changes[name]
+        elif isinstance(value, str) and value == CUSTOM:
+            if offered is None:
+                raise ValueError(
+                    f"This run was started with a {name} of your own, which a folder cannot "
+                    f"hold; give it again: {call.format(name)}."
+                )
+            value = offered
+        elif _plain(offered) not in (None, _plain(entry.default), _plain(value)):
             raise ValueError(
-                f"This run was started with a {entry.name} of your own, which a folder cannot "
-                f"hold; give it again: {call.format(entry.name)}."
+                f"{name} is given, but the run continues with the one it was started with, which "
+                f"its folder stores: leave out {name}."
             )
-        values[entry.name] = value
-    return kind(**values)
+        values[name] = value
+    return type(stored)(**values)
 
 
 def _plain(value: Any) -> Any:
@@ -77,18 +100,15 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else CUSTOM
 
 
-def _stored(name: str, data: Any) -> Any:
-    """Return the option `name` of a run folder; raise if it is missing or damaged."""
-    if not isinstance(data, dict) or name not in data:
-        raise ValueError(f"The options of the run lack {name}: its run.json is damaged.")
-    value = data[name]
+def _stored(name: str, value: Any) -> Any:
+    """Return the value of a stored option; raise if it is damaged."""
     if not isinstance(value, dict):
         return value
     try:
         ((kind, content),) = value.items()
         return kernels.from_spec(content) if kind == "kernel" else _CLASSES[kind](**content)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
-        raise ValueError(
+        raise Damaged(
             f"The option {name} of the run is none of replicax: its run.json is damaged."
         ) from None
 

@@ -1,0 +1,436 @@
+"""Methods: which algorithm runs, in one word, and all that only this algorithm knows.
+
+A `Method` is plain data, made by a function as kernels are: `posterior` for draws with the law of
+the target, the paper's `deo_star` and `deo`, and the methods to sample networks. What is left open
+(None) suits the target or the networks; `resolve.py` decides it.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from replicax.algorithm.schedule import NoExchange
+from replicax.errors import (
+    at_least,
+    check_flag,
+    check_function,
+    choose,
+    is_whole,
+    not_negative,
+    show,
+    suggest,
+)
+from replicax.run.options import (
+    AUTO,
+    check_rungs,
+    checked,
+    flag,
+    number,
+    one_of,
+    option,
+    whole,
+)
+
+AVERAGES = ("coldest", "all", "gaussian", "nothing")
+RATE_SCHEDULES = ("constant", "cosine", "cyclical", "stepwise")
+
+
+def _check_name(name: str, value: Any) -> None:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name} is {show(value)}; give the method a name, as text.")
+
+
+def _check_rate(name: str, value: Any) -> None:
+    if callable(value):
+        raise ValueError(
+            f"{name} is a function; give the rate itself, and pass its schedule as rate_schedule, "
+            "a function of the step that begins at 1.0, such as "
+            "optax.cosine_decay_schedule(1.0, num_steps)."
+        )
+    check_rungs(name, value)
+
+
+def _check_adapt(name: str, value: Any) -> None:
+    if is_whole(value):
+        at_least(name, value, 0)
+    else:
+        check_flag(name, value, None)
+
+
+def check_rate_schedule(name: str, schedule: Any) -> None:
+    """Raise unless this is the name of a learning-rate schedule or a function of the step."""
+    if callable(schedule) and not isinstance(schedule, type):
+        check_function(name, schedule, "step")
+    else:
+        choose(name, schedule, RATE_SCHEDULES)
+
+
+@dataclass(frozen=True)
+class Method:
+    """Which algorithm runs, and all that only it knows; every field except the name is optional.
+
+    Args:
+        name: its name in results and messages.
+        learning_rate: (cold, hot), geometric and adapted; one value per rung; one for all; or
+            "auto", tuned by rung in the burn-in to the kernel's own error. In the unit of the
+            energy, of networks relative to the mean loss.
+        temperature: the cold rung's (SGD above), of networks without a ladder that of all;
+            (cold, hot), up to `inf`, the prior, for `rx.bayesian` posteriors of all rows; one per
+            rung; or "auto", from 1 to where neighbours swap half of their attempts, for rungs of
+            equal rejection. In the unit of the energy, of networks that of the posterior, 1 the
+            exact one.
+        kernel: how replicas move: "hmc", "mala", "langevin", "sgld", "momentum", "sghmc",
+            "preconditioned", an optax transform of learning rate 1, or one of `rx.kernels`.
+        schedule: which pairs may swap: "deo_star", "deo", "seo", "adj", "ape", "exactly_one",
+            "no_gate", "none", or one of `rx.schedule`.
+        rule: who swaps: "deterministic", "metropolis", "bias_corrected", or one of `rx.swap`.
+        window: steps of a window; the optimal one of Theorem 1 unless given.
+        swap_every: steps from one attempt to swap to the next.
+        energy_at: the energy that decides a swap: "moved", of the moved states; "before", the value
+            that the gradient computed anyway; "all_rows", over all rows of the data. Rules that
+            correct for noise take "moved" energies on a further mini-batch.
+        on_swap: "keep": momentum travels with its replica, and is scaled to the law of the new rung
+            under rules that use temperatures; "reset": a swap sets it to zero.
+        target_swap_rate: how often the swap rule should say yes, S.
+        gain, buffer_gain: step sizes of the self-tuning of ladder and buffer.
+        buffer: where the buffer starts, in the unit of the energy or the mean loss, or "auto".
+        adapt: False, or the number of steps after which ladder and buffer freeze. With rules that
+            use temperatures, True adapts those, to equal rejection, until the end of the burn-in.
+        momentum: of the kernels "momentum" and "sghmc".
+        rate_schedule: the learning rates over time: "constant"; a function of the step that returns
+            a factor, such as optax.cosine_decay_schedule(1.0, num_steps); and for networks "cosine"
+            (to 0 at the end, after a warm-up of `warmup_epochs`), "cyclical" (cycles of
+            `cycle_epochs`) or "stepwise" (divided by 5 after 70 % and after 90 %).
+        clip_norm: the largest norm of a gradient; larger ones are cut.
+        averages: of networks: the "coldest" of every epoch, "all" every tenth epoch, networks drawn
+            from a "gaussian" fitted to each cycle, or "nothing".
+        is_single: one network, trained for as many epochs as all replicas would have together.
+        tempers_likelihood: rungs of networks sample prior x likelihood^(1 / temperature).
+        test_every: epochs between evaluations of networks.
+        keeps_law: what is left open is chosen so that draws have the law of the target.
+        about: a short description.
+    """
+
+    name: str = option("", "Name in results and messages.", _check_name)
+    learning_rate: Any = option(
+        None,
+        "Coldest and hottest learning rate, one per rung, or one for all.",
+        _check_rate,
+        flag="",
+        metavar="COLD HOT",
+        show_default="the method's",
+    )
+    temperature: Any = option(
+        None,
+        "Temperature of the coldest rung, coldest and hottest, or one per rung; 0: no noise.",
+        check_rungs,
+        flag="",
+        metavar="COLD HOT",
+        show_default="the method's",
+    )
+    kernel: Any = option(
+        None,
+        "Kernel: sgld, momentum, sghmc, preconditioned, langevin, mala or hmc.",
+        on_resume="give again",
+        flag="",
+        show_default="the method's",
+    )
+    schedule: Any = option(
+        None,
+        "Swap schedule: deo_star, deo, seo, adj, ape, exactly_one, no_gate or none.",
+        on_resume="give again",
+        flag="",
+        show_default="the method's",
+    )
+    rule: Any = option(
+        None,
+        "Swap rule: deterministic, metropolis or bias_corrected.",
+        on_resume="give again",
+        flag="",
+        show_default="the method's",
+    )
+    window: int | None = option(
+        None,
+        "Steps per window.",
+        whole(1),
+        flag="",
+        metavar="W",
+        show_default="Theorem 1",
+    )
+    swap_every: int | None = option(
+        None,
+        "Steps between swap attempts.",
+        whole(1),
+        flag="",
+        metavar="N",
+        show_default="the method's",
+    )
+    energy_at: str | None = option(
+        None,
+        "Energy that decides swaps: moved (after the move), before it, or all_rows.",
+        one_of("moved", "before", "all_rows"),
+        flag="",
+        show_default="the method's",
+    )
+    on_swap: str = option("keep", "Momentum of a replica that swaps.", one_of("keep", "reset"))
+    target_swap_rate: float | None = option(
+        None,
+        "Target swap rate per step.",
+        number(
+            lambda x: 0 < x < 1,
+            "it is the rate at which the rule says yes and must lie in (0, 1), such as 0.4",
+        ),
+        flag="--swap-rate",
+        metavar="S",
+        show_default="0.4; of networks 0.005, digits 0.1",
+    )
+    gain: Any = option(None, "Step size of the tuning of the ladder.", on_resume="give again")
+    buffer: Any = option(None, "The buffer at the start.")
+    buffer_gain: Any = option(
+        None, "Step size of the tuning of the buffer.", on_resume="give again"
+    )
+    adapt: bool | int | None = option(
+        None,
+        "Adapt ladder and buffer.",
+        _check_adapt,
+        flag="",
+        show_default="unless the rule uses temperatures",
+    )
+    momentum: float = option(
+        0.9,
+        "Momentum of the kernels momentum and sghmc.",
+        number(lambda x: 0 <= x < 1, "it must be a number of at least 0 and below 1"),
+        flag="",
+    )
+    rate_schedule: Any = option(
+        "constant",
+        "Learning rates over time: constant; of networks cosine, cyclical or stepwise.",
+        check_rate_schedule,
+        on_resume="give again",
+        flag="",
+        show_default="the method's",
+    )
+    warmup_epochs: float = option(
+        0.0, "Epochs of warm-up before a cosine schedule.", not_negative, flag="", metavar="N"
+    )
+    cycle_epochs: int = option(
+        100, "Epochs per cycle of cyclical methods.", whole(1), flag="", metavar="N"
+    )
+    clip_norm: float | None = option(
+        None,
+        "Clip gradients to this norm.",
+        number(lambda x: x > 0, "it must be a number above 0, or None"),
+        flag="",
+        metavar="L",
+    )
+    averages: str = option("coldest", "Which networks are averaged.", one_of(*AVERAGES))
+    is_single: bool = option(False, "One network instead of several.", flag)
+    tempers_likelihood: bool = option(False, "Temper the likelihood of networks.", flag)
+    test_every: int = option(1, "Epochs between evaluations.", whole(1))
+    keeps_law: bool = option(False, "Choose what is open for draws of the target.", flag)
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        checked(self)
+        if self.is_single and self.has_ladder:
+            raise ValueError(
+                f"schedule is {show(self.schedule)}, but is_single means one network, which has no "
+                'ladder: write schedule="none".'
+            )
+        if self.draws_gaussian and not self.is_cyclical:
+            raise ValueError(
+                'averages is "gaussian", which is fitted to the end of each cycle: write '
+                'rate_schedule="cyclical".'
+            )
+        if self.draws_gaussian and self.test_every > 1:
+            raise ValueError(
+                f'test_every is {self.test_every}, and a "gaussian" is fitted to the networks of '
+                "all epochs: leave out test_every."
+            )
+
+    @property
+    def has_ladder(self) -> bool:
+        """Whether replicas exchange rungs."""
+        schedule = self.schedule
+        if isinstance(schedule, str):
+            return schedule.lower() != "none"
+        return not isinstance(schedule, NoExchange) and (schedule is not None or self.keeps_law)
+
+    @property
+    def picks(self) -> bool:
+        """Whether any networks are averaged."""
+        return self.averages != "nothing"
+
+    @property
+    def picks_all(self) -> bool:
+        """Whether all networks are averaged every few epochs, instead of the coldest of every
+        epoch."""
+        return self.averages == "all"
+
+    @property
+    def draws_gaussian(self) -> bool:
+        """SWAG: networks are drawn around each cycle's mean."""
+        return self.averages == "gaussian"
+
+    @property
+    def is_cyclical(self) -> bool:
+        return self.rate_schedule == "cyclical"
+
+    @property
+    def follows_length(self) -> bool:
+        """Whether the learning rate depends on the number of epochs."""
+        return self.rate_schedule in ("stepwise", "cosine")
+
+
+def posterior(kernel: Any = None, **more: Any) -> Method:
+    """Draws with the law of the target: the default of `rx.sample`.
+
+    Moves are adjusted ("hmc"; on mini-batches "langevin"), swaps are Metropolis's on all the data,
+    step sizes and temperatures tune themselves in the burn-in, a third of the run, and are then
+    frozen. `more` are fields of `rx.Method`.
+    """
+    usual = {"learning_rate": AUTO, "temperature": AUTO, "keeps_law": True}
+    return _method("posterior", usual, kernel=kernel, **more)
+
+
+def deo_star(learning_rate: Any = None, *, window: int | None = None, **more: Any) -> Method:
+    """The paper's method: SGD rungs whose learning rates act as temperatures, the deterministic
+    rule, and swaps in the windows of Theorem 1. `more` are fields of `rx.Method`."""
+    usual = {"schedule": "deo_star", "about": "windowed even-odd exchange"}
+    return _method("deo-star", usual, learning_rate=learning_rate, window=window, **more)
+
+
+def deo(learning_rate: Any = None, **more: Any) -> Method:
+    """The paper's method without windows: even and odd pairs take turns of one step."""
+    usual = {"schedule": "deo", "about": "even-odd exchange"}
+    return _method("deo", usual, learning_rate=learning_rate, **more)
+
+
+def sghmc_pt(learning_rate: Any = 0.005, **more: Any) -> Method:
+    """Networks at temperature 1: tempered likelihoods, swaps on further mini-batches."""
+    usual = {
+        "kernel": "sghmc",
+        "temperature": AUTO,
+        "schedule": "deo",
+        "rule": "bias_corrected",
+        "swap_every": 10,
+        "tempers_likelihood": True,
+        "about": "the posterior at temperature 1: tempered likelihoods, swaps on further "
+        "mini-batches",
+    }
+    return _method("sghmc-pt", usual, learning_rate=learning_rate, **more)
+
+
+def ensemble(learning_rate: Any = None, **more: Any) -> Method:
+    """Independent networks, all averaged every tenth epoch."""
+    usual = {"averages": "all", "about": "independent networks"}
+    return _method("ensemble", usual, learning_rate=learning_rate, **more)
+
+
+def sgld(learning_rate: Any = None, **more: Any) -> Method:
+    """Independent replicas with Langevin noise."""
+    usual = {
+        "kernel": "sgld",
+        "temperature": 1.0,
+        "averages": "all",
+        "about": "independent networks with Langevin noise",
+    }
+    return _method("sgld", usual, learning_rate=learning_rate, **more)
+
+
+def cyc_sghmc(learning_rate: Any = 0.1, *, cycle_epochs: int = 100, **more: Any) -> Method:
+    """One network in cycles, averaged where they are slow (Zhang et al. 2020)."""
+    usual = {
+        "temperature": 1e-3,
+        "is_single": True,
+        "rate_schedule": "cyclical",
+        "about": "one network in cycles, averaged where they are slow",
+    }
+    rates = {"learning_rate": learning_rate, "cycle_epochs": cycle_epochs}
+    return _method("cyc-sghmc", usual, **rates, **more)
+
+
+def cyc_swag(learning_rate: Any = 0.1, *, cycle_epochs: int = 100, **more: Any) -> Method:
+    """One network in cycles; networks drawn from a Gaussian fitted to each are averaged."""
+    usual = {
+        "is_single": True,
+        "averages": "gaussian",
+        "rate_schedule": "cyclical",
+        "about": "one network in cycles, a Gaussian fitted to each",
+    }
+    rates = {"learning_rate": learning_rate, "cycle_epochs": cycle_epochs}
+    return _method("cyc-swag", usual, **rates, **more)
+
+
+def pretrain(learning_rate: Any = 0.1, **more: Any) -> Method:
+    """Start networks from nothing; none are averaged."""
+    usual = {
+        "averages": "nothing",
+        "test_every": 10,
+        "rate_schedule": "stepwise",
+        "about": "start networks from nothing",
+    }
+    return _method("pretrain", usual, learning_rate=learning_rate, **more)
+
+
+METHODS: dict[str, Callable[..., Method]] = {
+    "posterior": posterior,
+    "deo-star": deo_star,
+    "deo": deo,
+    "sghmc-pt": sghmc_pt,
+    "ensemble": ensemble,
+    "sgld": sgld,
+    "cyc-sghmc": cyc_sghmc,
+    "cyc-swag": cyc_swag,
+    "pretrain": pretrain,
+}
+
+
+def _method(name: str, usual: dict[str, Any], **values: Any) -> Method:
+    """Return a method of these values, and the usual ones for others."""
+    known = [entry.name for entry in fields(Method)]
+    for key in values:
+        if key not in known:
+            raise ValueError(f"{key} is not a part of a method.{suggest(key, known)}")
+    return Method(name, **{**usual, **values})
+
+
+def as_method(method: Any) -> Method:
+    """Return a method, from its name or as given."""
+    if isinstance(method, Method):
+        return method
+    if callable(method) and method in METHODS.values():
+        return method()
+    return METHODS[choose("method", method, METHODS)]()
+
+
+def refuse_unknown(call: Callable, unknown: dict[str, Any]) -> None:
+    """Raise if a call got arguments that it has not; of those of a method, say how to write it."""
+    if not unknown:
+        return
+    parts = [entry.name for entry in fields(Method)]
+    moved = [name for name in unknown if name in parts or name == "swap_energy"]
+    if not moved:
+        known = inspect.signature(call).parameters
+        name = next(iter(unknown))
+        raise TypeError(f"rx.{call.__name__} has no argument {name}.{suggest(name, known)}")
+    if moved == ["swap_energy"]:
+        raise ValueError(
+            'swap_energy is energy_at of a method: write method=rx.posterior(energy_at="all_rows") '
+            'or energy_at="moved", for swaps judged on a mini-batch.'
+        )
+    values = ", ".join(f"{name}=..." for name in moved)
+    exact = f"method=rx.posterior({values}) for exact draws, or " * (call.__name__ == "sample")
+    rates = "" if "learning_rate" in moved else "learning_rate=(cold, hot), "
+    raise ValueError(
+        f"{' and '.join(moved)} belong{'s' * (len(moved) == 1)} to a method: write {exact}"
+        f"method=rx.deo_star({rates}{values}) for the paper's ladder of SGD rungs."
+    )
+
+
+def is_several(value: Any) -> bool:
+    """Return whether there is a value for each rung, or for both ends."""
+    return not isinstance(value, str) and np.ndim(value) > 0

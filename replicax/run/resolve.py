@@ -1,0 +1,235 @@
+"""`resolve`: from what was said to what runs.
+
+Read `resolve` from top to bottom: each line closes what is still open. A program resolved again is
+the same, so that a run folder stores resolved options, in the words of the user.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from replicax.algorithm.kernels import Kernel
+from replicax.algorithm.schedule import Schedule
+from replicax.algorithm.state import Settings
+from replicax.algorithm.swap import Rule, WindowCorrected
+from replicax.algorithm.target import Target
+from replicax.algorithm.tuning import Gain
+from replicax.run import parts
+from replicax.run.methods import Method, as_method
+from replicax.run.options import AUTO, Run, Sampling, Training
+from replicax.run.plan import Plan, plan_of
+from replicax.run.program import Program
+from replicax.run.refusals import REFUSALS
+from replicax.run.task import Task
+
+_NUM_REPLICAS = 8
+_JUDGING_SHARE = 0.5  # of the cost of the moves, at most, for energies over all rows
+_FEWEST_ATTEMPTS = 1000  # in a run; where all rows allow fewer, swaps are judged on mini-batches
+_USUAL_SWAP_EVERY = 10
+_HOTTEST = 1e3  # the highest temperature that an automatic ladder gives a rung of finite energy
+
+# What a method leaves open: the values for targets, and those of the paper for networks.
+_FOR_TARGETS: dict[str, Any] = {
+    "kernel": "sgld",
+    "temperature": 1.0,
+    "target_swap_rate": 0.4,
+    "gain": Gain(),
+    "buffer": AUTO,
+    "buffer_gain": AUTO,
+}
+_FOR_NETWORKS: dict[str, Any] = {
+    "kernel": "momentum",
+    "temperature": 0.0,
+    "target_swap_rate": 0.005,
+    "gain": Gain(600.0, 1000.0),
+    "buffer": 0.1,
+    "buffer_gain": Gain(60.0, 1000.0, cap=0.05),
+}
+_NETWORK_RATE, _NETWORK_LADDER = 0.005, (0.005, 0.02)
+
+
+class Choice(NamedTuple):
+    """What was chosen, before it is built: what refusals look at."""
+
+    task: Task
+    run: Run
+    method: Method
+    plan: Plan
+    schedule: Schedule
+    rule: Rule
+    kernel: Kernel
+
+
+def resolve(task: Task, run: Run, method: Any) -> Program:
+    """Return the program of a run; raise where its parts do not go together."""
+    method = with_usual(as_method(method), isinstance(run, Training))
+    if method.keeps_law and isinstance(run, Sampling):
+        run, method = _for_law(task, run, method)
+    run = _closed(run, method)
+    plan = plan_of(task, run, method)
+    method = _closed_rule(method, plan)
+    schedule = parts.schedule(method, plan)
+    method = replace(method, window=int(schedule.window))
+    rule = parts.rule(method, plan, schedule)
+    kernel = parts.build_kernel(method, plan.num_steps, plan.clock, _clip(task, method))
+    kernel = parts.frozen_in_burn_in(kernel, rule, plan)
+    method = _closed_energy(method, rule, isinstance(run, Training))
+    choice = Choice(task, run, method, plan, schedule, rule, kernel)
+    for refusal in REFUSALS:
+        if sentence := refusal(choice):
+            raise ValueError(sentence)
+    return _build(choice)
+
+
+def with_usual(method: Method, of_networks: bool) -> Method:
+    """Return the method with what it leaves open as is usual for targets, or for networks."""
+    usual = dict(_FOR_NETWORKS if of_networks else _FOR_TARGETS)
+    if of_networks:
+        by_rate = method.has_ladder and method.rule is None
+        usual["learning_rate"] = _NETWORK_LADDER if by_rate else _NETWORK_RATE
+    if method.keeps_law and not of_networks:
+        del usual["kernel"], usual["temperature"]
+    else:
+        usual |= {"schedule": "none", "rule": "deterministic", "swap_every": 1}
+    return _filled(method, usual)
+
+
+def _filled(options: Any, values: dict[str, Any]) -> Any:
+    """Return the options with those that are None replaced."""
+    return replace(
+        options, **{name: x for name, x in values.items() if getattr(options, name) is None}
+    )
+
+
+def _for_law(task: Task, run: Sampling, method: Method) -> tuple[Sampling, Method]:
+    """Close what is open so that draws have the law of the target."""
+    exact, adjusts = task.has_exact_energies, task.has_exact_energies and method.kernel is None
+    ladder_given = any(np.size(x) > 2 for x in (method.learning_rate, method.temperature))
+    if run.num_replicas is None and not ladder_given:
+        run = replace(run, num_replicas=_NUM_REPLICAS)
+    if run.num_replicas == 1:
+        alone = {"schedule": "none", "adapt": False}
+        method = _filled(method, alone)
+        if isinstance(method.temperature, str):
+            method = replace(method, temperature=1.0)
+    method = _filled(method, {"kernel": "hmc" if exact else "langevin", "adapt": True})
+    method = _judged(task, run, method)
+    every = method.swap_every or 1
+    method = _filled(method, {"schedule": "deo" if method.window in (None, 1) else "no_gate"})
+    # Draws are taken where swaps are attempted, and energies are those of all rows.
+    usual = {
+        "burn_in": run.num_steps // 3 // every * every,
+        "thin": min(every, run.num_steps),
+        "on_nonfinite": "stop" if adjusts else "restart",
+    }
+    return _filled(run, usual), method
+
+
+def _judged(task: Task, run: Sampling, method: Method) -> Method:
+    """Close which energies judge swaps, every how many steps, and by which rule."""
+    if task.has_exact_energies:
+        energy_at = "moved" if method.energy_at == "all_rows" else method.energy_at
+        method = replace(method, energy_at=energy_at)
+        return _filled(method, {"swap_every": 1, "rule": "metropolis"})
+    num_rows = getattr(task.batches, "num_rows", 0)
+    size = getattr(task.batches, "batch_size", 1)
+    # One step takes a gradient, about three evaluations, of a mini-batch.
+    dear = int(np.ceil(num_rows / (3 * size * _JUDGING_SHARE)))
+    every = method.swap_every or max(_USUAL_SWAP_EVERY, dear)
+    if method.energy_at is None:
+        in_memory = getattr(task.batches, "data", None) is not None
+        affordable = in_memory and run.num_steps >= _FEWEST_ATTEMPTS * every
+        method = replace(method, energy_at="all_rows" if affordable else "moved")
+    if method.energy_at == "all_rows":
+        return _filled(method, {"swap_every": every, "rule": "metropolis"})
+    return _filled(method, {"swap_every": _USUAL_SWAP_EVERY, "rule": "bias_corrected"})
+
+
+def _closed(run: Run, method: Method) -> Run:
+    """Close what is open in the options of the run."""
+    # Without a ladder restarted replicas would become twins.
+    run = _filled(run, {"on_nonfinite": "restart" if method.has_ladder else "stop"})
+    if not isinstance(run, Sampling):
+        return run
+    every = max(100, run.num_steps // 500)  # draws of randomness end at each point of the history
+    run = _filled(run, {"burn_in": 0, "thin": 1, "history_every": every})
+    return replace(run, num_replicas=parts.num_replicas(run, method))
+
+
+def _closed_rule(method: Method, plan: Plan) -> Method:
+    """Close the stages of a window correction that tunes itself: a third of the run each."""
+    rule, third = method.rule, plan.num_steps // 3
+    if isinstance(rule, WindowCorrected) and rule.tunes_correction:
+        reference, tuning = rule.reference_steps or third, rule.tuning_steps or third
+        method = replace(
+            method, rule=replace(rule, reference_steps=reference, tuning_steps=tuning)
+        )
+    return method
+
+
+def _closed_energy(method: Method, rule: Rule, of_networks: bool) -> Method:
+    """Close which energy decides swaps: of networks the mini-batch's own, where a rule allows."""
+    before = of_networks and not rule.uses_temperature
+    return _filled(method, {"energy_at": "before" if before else "moved"})
+
+
+def _clip(task: Task, method: Method) -> float | None:
+    return None if method.clip_norm is None else task.unit.energy(method.clip_norm)
+
+
+def _build(choice: Choice) -> Program:
+    """Build the program of what was chosen, in the unit of the target's energies."""
+    task, run, method, plan, schedule, rule, kernel = choice
+    target = task.target
+    adapts, until = parts.adapts_until(method, plan, rule, schedule)
+    hottest = np.inf if target.tempers_likelihood and kernel.adjusted else _HOTTEST
+    ladder = parts.ladder(method, plan, rule, adapts, task.unit, kernel.first_rate, hottest)
+    every = method.swap_every or 1
+    settings = Settings(
+        schedule=schedule,
+        rule=rule,
+        tuning=parts.tuning(method, plan, rule, (adapts, until), task.unit, kernel, hottest),
+        energy_at=str(method.energy_at),
+        swap_every=every,
+        on_swap=method.on_swap,
+        restarts=run.on_nonfinite == "restart",
+        langevin=bool(np.any(ladder.temperature > 0)),
+        map_replicas=_map_replicas(target),
+    )
+    is_sample = isinstance(run, Sampling)
+    return Program(
+        target,
+        kernel,
+        settings,
+        task.batches.for_run(every if rule.judges_afresh else None),
+        ladder=ladder,
+        buffer=0.0 if isinstance(method.buffer, str) else float(task.unit.energy(method.buffer)),
+        seed=run.seed,
+        num_replicas=plan.num_replicas,
+        num_chains=run.num_chains if is_sample else 1,
+        num_steps=plan.num_steps,
+        burn_in=plan.burn_in,
+        thin=plan.thin,
+        draw_rungs=parts.draw_rungs(run.draw_rungs if is_sample else (0,), plan.num_replicas),
+        keep_draws=run.keep_draws if is_sample else run.keep_networks,  # type: ignore[attr-defined]
+        history_every=plan.history_every,
+        track_best=schedule.swaps == "exactly_one",
+        stop_on_nonfinite=run.on_nonfinite != "ignore",
+        evaluate_every=plan.evaluate_every,
+        task=task,
+        run=run,
+        method=method,
+    )
+
+
+def _map_replicas(target: Target) -> Any:
+    """Return `jax.vmap`, or the faster one of `replicax.nn` for targets with a model state."""
+    if not target.has_state:
+        return jax.vmap
+    from replicax import nn
+
+    return nn.vmap
+
+

@@ -1,0 +1,161 @@
+"""Format 5 of run.json, which version 0.2 wrote, as format 6."""
+
+from pathlib import Path
+from typing import Any
+
+from replicax.run.storage.files import Damaged
+
+# What the methods of 0.2 were: other versions may have others of the same name.
+_OPEN: dict[str, Any] = {
+    "momentum": 0.9,
+    "rate_schedule": "constant",
+    "warmup_epochs": 0.0,
+    "cycle_epochs": 100,
+    "clip_norm": None,
+    "averages": "coldest",
+    "is_single": False,
+    "tempers_likelihood": False,
+    "test_every": 1,
+    "keeps_law": False,
+    "about": "",
+}
+_NETWORKS: dict[str, Any] = _OPEN | {
+    "learning_rate": 0.005,
+    "temperature": 0.0,
+    "kernel": "momentum",
+    "schedule": "none",
+    "rule": "deterministic",
+    "swap_every": 1,
+}
+_METHODS: dict[str, dict[str, Any]] = {
+    "deo-star": {"learning_rate": [0.005, 0.02], "schedule": "deo_star"},
+    "deo": {"learning_rate": [0.005, 0.02], "schedule": "deo"},
+    "sghmc-pt": {
+        "kernel": "sghmc",
+        "temperature": "auto",
+        "schedule": "deo",
+        "rule": "bias_corrected",
+        "swap_every": 10,
+        "tempers_likelihood": True,
+    },
+    "ensemble": {"averages": "all"},
+    "sgld": {"kernel": "sgld", "temperature": 1.0, "averages": "all"},
+    "cyc-sghmc": {
+        "learning_rate": 0.1,
+        "temperature": 1e-3,
+        "is_single": True,
+        "rate_schedule": "cyclical",
+    },
+    "cyc-swag": {
+        "learning_rate": 0.1,
+        "is_single": True,
+        "averages": "gaussian",
+        "rate_schedule": "cyclical",
+    },
+    "pretrain": {
+        "learning_rate": 0.1,
+        "averages": "nothing",
+        "test_every": 10,
+        "rate_schedule": "stepwise",
+    },
+}
+# Options of 0.2 that later versions lack, each with the value that changed nothing.
+_GONE: dict[str, Any] = {"average_rungs": 1, "settle_epochs": 0.0, "track_best": None}
+_IN_BOTH = (
+    "learning_rate",
+    "temperature",
+    "kernel",
+    "schedule",
+    "rule",
+    "swap_every",
+    "window",
+    "target_swap_rate",
+    "gain",
+    "buffer",
+    "buffer_gain",
+    "adapt",
+    "on_swap",
+)
+
+
+def upgraded(path: Path, content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a run.json of format 5 as format 6 has it."""
+    content = dict(content)
+    try:
+        options, training = content.pop("options"), content.pop("training", None)
+        unit, resolved = content.pop("unit", None), content["resolved"]
+        if training is None:
+            run, method = _sampling(options, resolved)
+            gone = _gone(options)
+        else:
+            run, method = _training(options, training)
+            gone = _gone(training) + (["unit"] if unit == "total" else [])
+            if method["rate_schedule"] == "arrival":
+                gone.append("rate_schedule")
+        if not isinstance(options["swap_energy"], str):
+            gone.append("swap_energy")
+        method["window"] = resolved["window"]
+    except (LookupError, TypeError, AttributeError):
+        raise Damaged(f"{path} is damaged: its entries are not those of a run.") from None
+    return content | {"run": run, "method": method, "gone": gone}
+
+
+def _gone(options: dict[str, Any]) -> list[str]:
+    return [name for name, usual in _GONE.items() if options.get(name, usual) not in (usual, False)]
+
+
+def _sampling(
+    options: dict[str, Any], resolved: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    names = (
+        "num_steps",
+        "num_chains",
+        "burn_in",
+        "thin",
+        "seed",
+        "on_nonfinite",
+        "draw_rungs",
+        "keep_draws",
+        "history_every",
+        "checkpoint_every",
+        "keep_checkpoints",
+    )
+    run = {name: options[name] for name in names} | {"num_replicas": resolved["num_replicas"]}
+    method = _OPEN | {name: options[name] for name in _IN_BOTH}
+    tunes = options["learning_rate"] == "auto" or options["temperature"] == "auto"
+    schedule = options["schedule"] if isinstance(options["schedule"], str) else "own schedule"
+    method["name"] = "posterior" if tunes else schedule.replace("_", "-")
+    method["energy_at"] = _energy_at(options["swap_energy"], options["energy_at"])
+    return run, method
+
+
+def _training(
+    options: dict[str, Any], training: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    names = (
+        "epochs",
+        "num_replicas",
+        "burn_in",
+        "seed",
+        "keep_networks",
+        "checkpoint_every",
+        "keep_checkpoints",
+    )
+    run = {name: training[name] for name in names}
+    run["keep_averaged"] = training.get("keep_averaged", 100)
+    run["evaluate"] = training.get("evaluate")
+    run["on_nonfinite"] = options["on_nonfinite"]
+    chosen = training["method"]
+    base = _METHODS[chosen] | {"name": chosen} if isinstance(chosen, str) else chosen
+    method = _NETWORKS | base
+    others = ("momentum", "rate_schedule", "warmup_epochs", "cycle_epochs", "clip_norm")
+    given = {name: training.get(name) for name in (*_IN_BOTH, *others)}
+    method |= {name: value for name, value in given.items() if value is not None}
+    method["adapt"] = training.get("adapt")
+    method["energy_at"] = _energy_at(options["swap_energy"], options["energy_at"])
+    return run, method
+
+
+def _energy_at(swap_energy: Any, energy_at: str) -> str:
+    """Return the one word for what were two options."""
+    return "all_rows" if swap_energy == "full" else energy_at
