@@ -56,7 +56,7 @@ def train(
     rate_schedule: Annotated[
         str | None,
         typer.Option(
-            help="Learning rate over time: constant, cosine, cyclical, stepwise or arrival.",
+            help="Learning rate over time: constant, cosine, cyclical or stepwise.",
             show_default="the method's",
         ),
     ] = None,

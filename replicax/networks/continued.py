@@ -14,6 +14,7 @@ from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised, check_problem
 from replicax.networks.problems import check_start
 from replicax.networks.trained import Trained
+from replicax.networks.upgrade import check_resumable
 from replicax.run import fingerprint
 from replicax.run.host_loop import run
 from replicax.run.plain import CUSTOM
@@ -100,6 +101,7 @@ def resume_records(
     """Continue the training whose records were opened; see `resume_training`."""
     check_watchers(progress, callback)
     training = _check_fits(records, problem)
+    check_resumable(records)
     _check_given(records, training, given)
     options = TrainOptions.from_json(training, given)
     options.check_extends(training["epochs"])

@@ -15,13 +15,12 @@ from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.schedule import NoExchange
 from replicax.algorithm.timed_kernels import check_factors
 from replicax.errors import at_least, check_flag, check_function, choose, show
-from replicax.networks.arrival import settling
 from replicax.run.options import check_rungs
 
 MOMENTUM = 0.9  # default momentum of SGD
 AVERAGES = ("coldest", "all", "gaussian", "nothing")
 KERNELS = ("momentum", "sghmc", "sgld", "sgd", "preconditioned")
-RATE_SCHEDULES = ("constant", "cosine", "cyclical", "stepwise", "arrival")
+RATE_SCHEDULES = ("constant", "cosine", "cyclical", "stepwise")
 
 
 class Clock(NamedTuple):
@@ -31,8 +30,6 @@ class Clock(NamedTuple):
     steps_per_epoch: int
     cycle_epochs: int  # epochs per cycle of cyclical methods
     warmup_epochs: float = 0.0  # warm-up of a cosine schedule
-    settle_epochs: float = 0.0  # in which the rate falls after an arrival at the cold end
-    cold_rate: float = 0.0  # rate of the cold end, in the unit of the energies
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class Method:
         kernel: "momentum" and "sghmc" (with the `momentum` of `rx.train`), "sgld",
             "preconditioned", a kernel of `rx.kernels`, or an optax transform of learning rate 1.
         rate_schedule: the learning rate over time: "constant", "cosine", "cyclical", "stepwise",
-            "arrival", or a function of the step that returns a factor for the rates of all rungs.
+            or a function of the step that returns a factor for the rates of all rungs.
         schedule, rule, swap_every: as in `rx.sample`; the schedule "none" has no ladder.
         averages: the "coldest" network of every epoch, "all" networks every tenth epoch, networks
             drawn from a "gaussian" fitted to each cycle, or "nothing".
@@ -206,18 +203,11 @@ def _cosine(kernel: Kernel, clock: Clock) -> Kernel:
     return kernels.cosine(kernel, clock.epochs * clock.steps_per_epoch, warmup)
 
 
-def _arrival(kernel: Kernel, clock: Clock) -> Kernel:
-    """The learning rate of the coldest rung falls after the arrival of a network."""
-    steps = round(clock.settle_epochs * clock.steps_per_epoch)
-    return settling(kernel, clock.cold_rate, max(1, steps))
-
-
 _IN_TIME: dict[str, Callable[[Kernel, Clock], Kernel]] = {
     "constant": lambda kernel, clock: kernel,
     "cosine": _cosine,
     "cyclical": _cycles,
     "stepwise": _stepwise,
-    "arrival": _arrival,
 }
 _ALL = (
     Method("deo-star", (0.005, 0.02), schedule="deo_star", about="windowed even-odd exchange"),

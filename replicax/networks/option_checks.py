@@ -42,27 +42,10 @@ def check_moves(options: Any) -> None:
             f'{show(options.parts.rate_schedule)}: only "cosine" has a warm-up. Write "cosine", or '
             "a function of the step with a warm-up, such as an optax schedule."
         )
-    if options.parts.rate_schedule == "arrival":
-        _check_arrival(options)
     if warmup >= options.run_epochs:
         raise ValueError(
             f"warmup_epochs is {warmup}, and a network takes {options.run_epochs} epochs: write "
             "fewer."
-        )
-
-
-def _check_arrival(options: Any) -> None:
-    """Raise unless there is a ladder with a cold end, and a time for networks to settle there."""
-    if not options.base.has_ladder or not np.ptp(np.asarray(options.rates, float)) > 0:
-        raise ValueError(
-            'rate_schedule is "arrival", which needs a ladder of learning rates, but the method '
-            f'"{options.method_name}" has learning_rate={show(options.rates)}: give (cold, hot), '
-            'with a method that has a ladder, such as "deo-star".'
-        )
-    if not options.settle_epochs:
-        raise ValueError(
-            'rate_schedule is "arrival", and settle_epochs is 0: write settle_epochs=..., the '
-            "epochs in which the rate falls before a network is averaged."
         )
 
 

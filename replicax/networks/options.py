@@ -188,9 +188,9 @@ class TrainOptions:
             )
 
     def clock(self, problem: Supervised) -> Clock:
-        cold, steps = np.min(self.posed(problem).learning_rate(self.rates)), problem.steps_per_epoch
-        epochs = self.run_cycle_epochs, self.warmup_epochs, self.settle_epochs
-        return Clock(self.run_epochs, steps, *epochs, float(cold))
+        return Clock(
+            self.run_epochs, problem.steps_per_epoch, self.run_cycle_epochs, self.warmup_epochs
+        )
 
     @property
     def rates(self) -> Any:

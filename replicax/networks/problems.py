@@ -110,7 +110,7 @@ def why_none_kept(trained: Any) -> str:
     """Return why a run has no networks to predict with."""
     if trained.train_options.keep_averaged == 0:
         return "No networks were kept: train with keep_averaged=100."
-    if trained.train_options.parts.picks and float(trained._final("average.weight")):
+    if trained.train_options.base.picks and float(trained._final("average.weight")):
         return (
             "The networks of the average were not kept, as in folders of earlier versions: train "
             "again to predict."
@@ -120,7 +120,7 @@ def why_none_kept(trained: Any) -> str:
 
 def why_none_averaged(trained: Any) -> str:
     """Return why a run has no average."""
-    if not trained.train_options.parts.picks:
+    if not trained.train_options.base.picks:
         return (
             f'The method "{trained.method}" averages no networks, so there are none to '
             "predict with: start another run from this one."

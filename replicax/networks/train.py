@@ -92,10 +92,8 @@ def train(
         learning_rate: (cold, hot) for methods with a ladder, one number for others.
         rate_schedule: the learning rates over time: "constant", "cosine" (to 0 at the end, after a
             warm-up of `warmup_epochs`), "cyclical" (cycles of `cycle_epochs`), "stepwise" (divided
-            by 5 after 70 % and after 90 %), "arrival" (on the coldest rung only, down to a
-            hundredth in the `settle_epochs` after a network arrives from a hotter one); or a
-            function of the step that returns a factor, such as optax.cosine_decay_schedule(1.0,
-            num_steps).
+            by 5 after 70 % and after 90 %); or a function of the step that returns a factor, such
+            as optax.cosine_decay_schedule(1.0, num_steps).
         kernel: "momentum" or "sghmc" (the same kernel, with `momentum`), "sgld", "preconditioned",
             one of `rx.kernels`, or an optax transform with learning rate 1, such as
             optax.adam(1.0).

@@ -35,39 +35,22 @@ def stay_by_hand(rung_of: np.ndarray, num_rungs: int) -> np.ndarray:
 CLOCK = Clock(epochs=10, steps_per_epoch=4, cycle_epochs=5, warmup_epochs=2)
 
 
-def moved(kernel: Any, gradients: list[float], rates: list[float] | float = 0.5) -> list[float]:
+def moved(kernel: Any, gradients: list[float], rate: float = 0.5) -> list[float]:
     """The steps that one parameter takes under these gradients, per learning rate."""
     replica, taken = kernel.init(jnp.zeros(())), []
     step = jax.jit(
-        lambda replica, gradient, rate: kernel.step(
+        lambda replica, gradient: kernel.step(
             None,
             replica,
             lambda params: (jnp.zeros(()), gradient),
-            Ladder(rate, jnp.array(0.0)),
+            Ladder(jnp.float32(rate), jnp.array(0.0)),
         )[0]
     )
-    for gradient, rate in zip(gradients, np.broadcast_to(rates, len(gradients)), strict=True):
+    for gradient in gradients:
         before = float(replica.params)
-        replica = step(replica, jnp.array(gradient), jnp.float32(rate))
+        replica = step(replica, jnp.array(gradient))
         taken.append((float(replica.params) - before) / -rate)
     return taken
-
-
-def test_rates_fall_after_an_arrival_at_the_cold_end() -> None:
-    """From 1 to a hundredth in eight steps, anew after every visit to a hotter rung; the other
-    rungs keep theirs."""
-    options = TrainOptions(
-        epochs=5, learning_rate=(0.01, 0.1), rate_schedule="arrival", settle_epochs=2, momentum=0.0
-    )
-    fall = [0.01 + 0.99 * (1 + math.cos(math.pi * min(t / 8, 1))) / 2 for t in range(12)]
-    for unit in ("mean", "total"):
-        problem = rx.classification(PLAIN, tiny_data(), batch_size=8, augment=False, unit=unit)
-        hot, cold = problem.learning_rate(0.03), problem.learning_rate(0.01)
-        rates = [hot] * 3 + [cold] * 5 + [hot] * 2 + [cold] * 12
-        wanted = [1.0] * 3 + fall[:5] + [1.0] * 2 + fall
-        found = moved(options.kernel_of(problem), [1.0] * 22, rates)
-        np.testing.assert_allclose(found, wanted, rtol=2e-3)
-    assert options.kernel_of(problem).keeps_time, "a reset of the momentum would reset the clock"
 
 
 def test_rates_change_in_time_as_their_names_say() -> None:
@@ -173,14 +156,13 @@ def test_a_method_of_ones_own_with_numbers_of_ones_own() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changed", [{}, {"rate_schedule": "arrival"}], ids=["cosine", "arrival"])
 def test_a_method_of_ones_own_goes_on_bit_for_bit(
-    changed: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_loop, "_FIRST_STEPS", 3)  # the host looks every three steps
     monkeypatch.setattr(host_loop.Pace, "after", lambda pace, steps, seconds: pace)
     watch, folder = Watch(), tmp_path / "run"
-    options = OWN_OPTIONS | {"evaluate": watch} | changed
+    options = OWN_OPTIONS | {"evaluate": watch}
     straight = rx.train(PROBLEM, PLAIN.init, **options)
     whole = watch.networks
     watch.networks = {}
@@ -265,14 +247,8 @@ def test_choices_that_do_not_go_together_are_refused() -> None:
         ({"kernel": "hmc"}, "kernel is 'hmc'"),
         ({"kernel": optax.adam(1.0), "momentum": 0.5}, "an object with its own momentum"),
         ({"rate_schedule": "cosin"}, "Did you mean 'cosine'"),
-        ({"rate_schedule": "arrival"}, "settle_epochs is 0: write settle_epochs"),
         ({"kernel": rx.kernels.hmc()}, "tune their own steps"),
         ({"kernel": rx.kernels.langevin()}, "tune their own steps"),
-        ({"rate_schedule": "arrival", "method": "ensemble"}, "has learning_rate=0.005: give"),
-        (
-            {"rate_schedule": "arrival", "settle_epochs": 1, "learning_rate": 0.1},
-            "learning_rate=0.1: give .cold, hot.",
-        ),
         ({"learning_rate": optax.constant_schedule(0.1)}, "rate_schedule, a function of the step"),
         ({"warmup_epochs": 1}, 'only "cosine" has a warm-up'),
         ({"warmup_epochs": 9, "rate_schedule": "cosine"}, "write fewer"),
