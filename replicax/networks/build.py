@@ -52,15 +52,13 @@ def build_evaluation(
     weights = method.weights(clock, kernel, options.pick_every, options.burn_in)
     if method.picks:
         _check_picks(options, clock, kernel, weights)
-    keeper = Keeper.of(like, options.keep_averaged, options.average_rungs)
+    keeper = Keeper.of(like, options.keep_averaged)
     evaluation = evaluate.build(
         problem,
         weights,
         options.test_every,
         starts,
         keeper,
-        options.cold_part(problem),
-        options.num_replicas,
     )
     evaluation = checked_first(evaluation)
     if method.draws_gaussian:

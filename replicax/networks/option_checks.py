@@ -153,30 +153,3 @@ def check_temperature(options: Any) -> None:
             f'temperature is {show(value)}, and the method "{method}" tempers the likelihood on '
             "every rung: give (cold, hot), both above 0, such as (1.0, 2.0)."
         )
-
-
-def check_cold_part(options: Any) -> None:
-    """Raise unless the averaged rungs fit the ladder."""
-    rungs, settle = options.average_rungs, options.settle_epochs
-    at_least("average_rungs", rungs, 1)
-    not_negative("settle_epochs", settle)
-    if not options.base.has_ladder and (rungs > 1 or settle):
-        name, value = ("average_rungs", rungs) if rungs > 1 else ("settle_epochs", settle)
-        raise ValueError(
-            f'{name} is {value}; the method "{options.method_name}" has no ladder: leave it out.'
-        )
-    if rungs > options.num_replicas:
-        raise ValueError(
-            f"average_rungs is {rungs}, and there are {options.num_replicas} rungs: write at most "
-            "as many."
-        )
-    if settle > options.run_epochs:
-        raise ValueError(
-            f"settle_epochs is {settle}, and a network takes {options.run_epochs} epochs, so that "
-            "none would be averaged: write fewer."
-        )
-    if rungs == options.num_replicas and settle:
-        raise ValueError(
-            f"average_rungs is {rungs}, which is all rungs, so no network ever arrives: leave out "
-            "settle_epochs, or average fewer rungs."
-        )

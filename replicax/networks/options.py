@@ -13,7 +13,6 @@ from replicax.algorithm.swap import Rule
 from replicax.algorithm.tuning import ConstantGain, Gain
 from replicax.errors import at_least, check_flag, check_function, check_number, choose, is_number
 from replicax.networks import option_checks
-from replicax.networks.cold_part import ColdPart
 from replicax.networks.methods import METHODS, MOMENTUM, Clock, Method
 from replicax.networks.problem import Supervised
 from replicax.networks.tempered import tempered
@@ -27,7 +26,6 @@ _CHECKS = (
     option_checks.check_rates,
     option_checks.check_moves,
     option_checks.check_temperature,
-    option_checks.check_cold_part,
 )
 
 
@@ -54,8 +52,6 @@ class TrainOptions:
     seed: int = 0
     checkpoint_every: int | str | None = None
     keep_checkpoints: int = 2
-    average_rungs: int = 1
-    settle_epochs: float = 0.0
     keep_averaged: int = 100
     kernel: Any = None
     rate_schedule: Any = None
@@ -197,12 +193,6 @@ class TrainOptions:
         """Learning rates relative to the mean loss, as given or the method's."""
         return self.base.learning_rate if self.learning_rate is None else self.learning_rate
 
-    def cold_part(self, problem: Supervised) -> ColdPart | None:
-        """Return the averaged rungs; None if only the coldest is averaged, without settling."""
-        if self.average_rungs == 1 and not self.settle_epochs:
-            return None
-        return ColdPart(self.average_rungs, round(self.settle_epochs * problem.steps_per_epoch))
-
     def posed(self, problem: Supervised) -> Supervised:
         """Return the problem that the method samples, with a tempered likelihood if it uses one."""
         return tempered(problem) if self.base.tempers_likelihood else problem
@@ -276,7 +266,7 @@ def _stored_method(data: dict[str, Any]) -> Method:
 def _added(kind: type) -> dict[str, Any]:
     """Return options that older folders of this format lack, with their defaults."""
     names = [entry.name for entry in fields(kind)]
-    first = names.index("average_rungs")
+    first = names.index("keep_averaged")
     return {entry.name: entry.default for entry in fields(kind)[first:]}
 
 

@@ -64,8 +64,7 @@ def find_training_problems(trained: Any) -> list[str]:
     options, done, problems = trained.train_options, trained.num_epochs, []
     ended = trained.result.code == "finished" and options.base.picks
     if ended and float(trained.average.weight) == 0:
-        remedy = "a smaller settle_epochs" if options.settle_epochs else "more epochs"
-        problems.append(f"No network was averaged in {done} epochs: write {remedy}.")
+        problems.append(f"No network was averaged in {done} epochs: write more epochs.")
     rates = "hot end of learning_rate" if options.base.has_ladder else "learning_rate"
     nll = trained.epochs.get("nll", np.zeros((0, 1)))
     if len(nll) and nll.ndim == 2 and not np.isfinite(nll[-1]).all():

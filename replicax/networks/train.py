@@ -63,8 +63,6 @@ def train(
     keep_networks: bool = False,
     keep_averaged: int = 100,
     burn_in: int = 0,
-    average_rungs: int = 1,
-    settle_epochs: float = 0.0,
     cycle_epochs: int = 100,
     seed: int = 0,
     run_dir: str | Path | None = None,
@@ -115,10 +113,6 @@ def train(
         keep_averaged: the largest number of averaged networks to keep for `trained.predict`, evenly
             spaced and at most 256 MiB; 0 keeps none.
         burn_in: epochs before the average begins.
-        average_rungs: the number of coldest rungs to average, for methods with a ladder; still one
-            network per epoch, from these rungs in turn.
-        settle_epochs: how long a network must have been on these rungs, since it was last on a
-            hotter one, before it is averaged.
         cycle_epochs: epochs per cycle of cyclical methods.
         callback: as in `rx.sample`; the `average` of an `rx.Progress` has the running sums of
             predictions, its `evaluation` the results of the last test.
@@ -160,8 +154,6 @@ def train(
         keep_networks=keep_networks,
         keep_averaged=keep_averaged,
         burn_in=burn_in,
-        average_rungs=average_rungs,
-        settle_epochs=settle_epochs,
         cycle_epochs=cycle_epochs,
         evaluate=evaluate,
         seed=seed,

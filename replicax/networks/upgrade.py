@@ -5,6 +5,8 @@ from typing import Any
 from replicax.errors import show
 from replicax.run.storage.folder import FolderRecords
 
+_GONE = {"average_rungs": 1, "settle_epochs": 0.0}  # and the values without an effect
+
 
 def check_resumable(records: FolderRecords) -> None:
     """Raise if a training was started with an option that is gone."""
@@ -21,4 +23,7 @@ def _gone(training: dict[str, Any]) -> dict[str, Any]:
     method = training.get("method")
     own = method if isinstance(method, dict) else {}
     schedule = training.get("rate_schedule") or own.get("rate_schedule")
-    return {"rate_schedule": schedule} if schedule == "arrival" else {}
+    gone = {
+        name: training[name] for name, usual in _GONE.items() if training.get(name, usual) != usual
+    }
+    return gone | ({"rate_schedule": schedule} if schedule == "arrival" else {})

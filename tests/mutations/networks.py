@@ -342,11 +342,6 @@ CHOICES = [
     *mutations_of(
         "networks/option_checks.py",
         (
-            "if settle > options.run_epochs:",
-            "if settle >= options.run_epochs:",
-            "networks/test_cold_part.py::test_what_cannot_be_averaged_is_refused",
-        ),
-        (
             "if options.base.tempers_likelihood and (not numbers.ndim or not numbers.all()):",
             "if False:",
             "bad_inputs/test_table.py::test_bad_input_gets_a_sentence"

@@ -23,15 +23,6 @@ from replicax.nn.network import Network, apply_dense, init_dense
 from replicax.run import host_loop
 from replicax.run.evaluation import Evaluation
 
-
-def stay_by_hand(rung_of: np.ndarray, num_rungs: int) -> np.ndarray:
-    """Steps since each replica came to the coldest rungs, of paths (step, replica)."""
-    stay = np.zeros(rung_of.shape[1], int)
-    for row in rung_of:
-        stay = np.where(row < num_rungs, stay + 1, 0)
-    return stay
-
-
 CLOCK = Clock(epochs=10, steps_per_epoch=4, cycle_epochs=5, warmup_epochs=2)
 
 
@@ -130,7 +121,7 @@ OWN = rx.Method(
     "adam-pt", (0.01, 0.05), kernel=optax.adam(1.0), schedule="deo_star", rate_schedule="cosine"
 )
 OWN_OPTIONS = EXCHANGING | {"method": OWN, "learning_rate": None, "epochs": 6, "seed": 1}
-OWN_OPTIONS |= {"average_rungs": 2, "settle_epochs": 1.5, "burn_in": 1, "keep_networks": True}
+OWN_OPTIONS |= {"burn_in": 1, "keep_networks": True}
 
 
 def stop_at(step: int, seen: list[float]) -> Any:
@@ -149,7 +140,7 @@ def test_a_method_of_ones_own_with_numbers_of_ones_own() -> None:
     assert trained.epochs["n"].tolist() == [1, 2, 3, 4, 5, 6]
     assert trained.epochs["spread"].shape == (6, 3)
     np.testing.assert_array_equal(trained.epochs["picked"], trained.epochs["weight"])
-    assert_average_of_the_cold_part(trained, watch.networks)
+    assert_average_of_the_coldest(trained, watch.networks)
     assert len(trained.networks.weight) == float(trained.average.weight)
     predicted = trained.predict(PROBLEM.test.inputs)
     np.testing.assert_allclose(predicted, trained.log_probabilities(), atol=2e-6)
@@ -180,19 +171,13 @@ def test_a_method_of_ones_own_goes_on_bit_for_bit(
     jax.tree.map(np.testing.assert_array_equal, networks, whole[6])
 
 
-def assert_average_of_the_cold_part(trained: rx.Trained, networks: dict[int, Any]) -> None:
-    """Rungs 0 and 1 in turn, of networks that have been there for six steps."""
-    rung_of, logits, picked = trained.rung_of[0], 0.0, []
+def assert_average_of_the_coldest(trained: rx.Trained, networks: dict[int, Any]) -> None:
+    """Of every epoch after the first, which is the burn-in."""
+    logits = 0.0
     for epoch in range(2, 7):
-        until = rung_of[: epoch * 4]
-        stay = stay_by_hand(until, 2)[np.argsort(until[-1])]  # by rung
-        settled = [rung for rung in ((epoch - 1) % 2, epoch % 2) if stay[rung] >= 6]
-        if settled:
-            picked.append(settled[0])
-            network = jax.tree.map(lambda leaf, rung=settled[0]: leaf[rung], networks[epoch])
-            logits = logits + PROBLEM.test.logits(*network, PROBLEM.test.inputs)
-    assert picked and picked != [1, 0, 1, 0, 1], "some must not have settled"
-    assert float(trained.average.weight) == len(picked)
+        network = jax.tree.map(lambda leaf: leaf[0], networks[epoch])
+        logits = logits + PROBLEM.test.logits(*network, PROBLEM.test.inputs)
+    assert float(trained.average.weight) == 5
     np.testing.assert_allclose(trained.average.logits, logits, rtol=1e-4, atol=1e-5)
 
 
@@ -234,7 +219,7 @@ def test_folders_from_before_these_options_can_be_read() -> None:
     options = TrainOptions(epochs=9, method="ensemble", learning_rate=0.1)
     stored = options.to_json()
     names = list(stored)
-    old = {name: stored[name] for name in names[: names.index("average_rungs")]}
+    old = {name: stored[name] for name in names[: names.index("keep_averaged")]}
     assert TrainOptions.from_json(old, {}) == TrainOptions.from_json(stored, {}) == options
     assert TrainOptions.recorded(old).run_epochs == 9
     plain = rx.Method("two", schedule="deo", learning_rate=(0.1, 0.2))

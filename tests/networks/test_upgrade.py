@@ -28,6 +28,8 @@ ARRIVAL = rx.Method("own", 0.01, schedule="deo").__dict__ | {"rate_schedule": "a
     [
         ({"rate_schedule": "arrival"}, "rate_schedule='arrival'"),
         ({"method": ARRIVAL}, "rate_schedule='arrival'"),
+        ({"average_rungs": 2}, "average_rungs=2"),
+        ({"settle_epochs": 0.5}, "settle_epochs=0.5"),
     ],
 )
 def test_options_that_are_gone_are_read_and_not_continued(
