@@ -39,10 +39,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "S .02, .01-.05": {"learning_rate": (0.01, 0.05), "target_swap_rate": 0.02},
     "S .05, .01-.05": {"learning_rate": (0.01, 0.05), "target_swap_rate": 0.05},
     "scratch, S .02, .005-.1": {"learning_rate": (0.005, 0.1), "target_swap_rate": 0.02},
-    "arrival, S .05, .01-.05": {"learning_rate": (0.01, 0.05), "target_swap_rate": 0.05},
-    "arrival, S .02, .005-.05": {"learning_rate": (0.005, 0.05), "target_swap_rate": 0.02},
 }
-ARRIVAL = {"rate_schedule": "arrival", "settle_epochs": 1.0}  # rates fall in an epoch
 
 
 class Recorder:
@@ -113,8 +110,6 @@ def run_setting(
     name: str, problem: Any, start: Any, seed: int, args: Any, test: Any = None
 ) -> dict[str, Any]:
     options, recorder = dict(SETTINGS[name]), Recorder(problem.test)
-    if name.startswith("arrival"):
-        options |= ARRIVAL
     epochs = args.epochs + args.start_epochs if name.startswith("scratch") else args.epochs
     began = time.monotonic()
     trained = rx.train(

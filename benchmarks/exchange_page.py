@@ -40,8 +40,8 @@ the first table was chosen by its NLL on 5,000 held-out training images with see
 fixed before the runs, and then run with seed 1; the test images decided nothing. “S .02, .005-.05”
 is DEO⋆ with that target swap rate and those learning rates. “Arrival” lowers the rate of a network
 in the first epoch after it has come to the coldest rung (`rate_schedule="arrival"`,
-`settle_epochs=1`) and averages it after that; “scratch” starts from new networks and takes the
-epochs of both parts.
+`settle_epochs=1`) and averages it after that: measured with 0.2, later versions do not have these
+options. “Scratch” starts from new networks and takes the epochs of both parts.
 
 What this does not show:
 

@@ -163,10 +163,8 @@ def timed(
     rung_at: Callable[[Ladder, Array], Ladder],
     name: str,
     options: dict | None,
-    next_count: Callable[[Ladder, Array], Array] = lambda rung, count: count + 1,
 ) -> Kernel:
-    """Return a kernel whose rung depends on a count that its replica keeps, by default of its
-    steps; `next_count(rung, count)` is the one after a step on `rung`.
+    """Return a kernel whose rung depends on a count of its steps, which its replica keeps.
 
     The one way to wrap a kernel in a schedule of rates; `name` and `options` make it again, unless
     they are None.
@@ -190,7 +188,7 @@ def timed(
         count, inner = replica.memory
         inner = Replica(replica.params, inner)
         inner, energy = kernel.step(noise, inner, evaluate, rung_at(rung, count))
-        return Replica(inner.params, TimedMemory(next_count(rung, count), inner.memory)), energy
+        return Replica(inner.params, TimedMemory(count + 1, inner.memory)), energy
 
     def change_rung(replica: Replica, old: Ladder, new: Ladder) -> Replica:
         count, inner = replica.memory

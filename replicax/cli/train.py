@@ -56,7 +56,7 @@ def train(
     rate_schedule: Annotated[
         str | None,
         typer.Option(
-            help="Learning rate over time: constant, cosine, cyclical, stepwise or arrival.",
+            help="Learning rate over time: constant, cosine, cyclical or stepwise.",
             show_default="the method's",
         ),
     ] = None,
@@ -111,16 +111,6 @@ def train(
             show_default="0; digits: 40, at most a third",
         ),
     ] = None,
-    average_rungs: Annotated[
-        int,
-        typer.Option(
-            min=1, metavar="K", help="Average the K coldest rungs, which take turns by epoch."
-        ),
-    ] = 1,
-    settle_epochs: Annotated[
-        float,
-        typer.Option(metavar="N", help="Epochs on these rungs before a network is averaged."),
-    ] = 0.0,
     cycle_epochs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Epochs per cycle of cyclical methods.")
     ] = 100,

@@ -12,7 +12,6 @@ from jax import Array
 
 from replicax.algorithm.spread import share_rows
 from replicax.networks import kept
-from replicax.networks.cold_part import ColdPart
 from replicax.networks.kept import Keeper
 from replicax.networks.likelihoods import Likelihood
 from replicax.networks.problem import Supervised
@@ -29,7 +28,6 @@ class Averages(NamedTuple):
     sampled: Any  # running sums over the networks that were picked
     starts: Any  # running sums over the networks that the run started from
     count: Array  # evaluations so far, shape ()
-    stay: Any = ()  # steps of each replica on the cold part of the ladder, where that is averaged
 
 
 class Count(NamedTuple):
@@ -118,15 +116,12 @@ def build(
     every: int = 1,
     starts: Any = None,
     keeper: Keeper = Keeper(0),  # noqa: B008
-    cold_part: ColdPart | None = None,
-    num_replicas: int = 1,
 ) -> Evaluation:
     """Build the evaluation of all networks every `every` epochs; those with a weight are averaged,
     and the keeper stores some of them.
 
     `weights(epoch, num_replicas) -> (rung,)`, epochs counted from 1. `starts`: points (params,
-    model_state) by replica, averaged separately. With a `cold_part`, the weight of the coldest
-    network is given to one network of that part.
+    model_state) by replica, averaged separately.
     """
     judge = judge_of(problem)
 
@@ -135,9 +130,6 @@ def build(
         replica_at = np.asarray(carry.state.replica_at)[0]
         epoch = every * (int(averages.count) + 1)
         weight = np.asarray(weights(epoch, len(replica_at)), np.float32)
-        if cold_part is not None:
-            stay = np.asarray(averages.stay)[replica_at]
-            weight = weight[0] * cold_part.weights(epoch - 1, stay).astype(np.float32)
         sampled, row = judge.score(averages.sampled, points, replica_at, jnp.asarray(weight))
         rungs = np.flatnonzero(weight > 0)
         take = lambda: kept.take(points, replica_at[rungs])  # noqa: E731
@@ -149,13 +141,7 @@ def build(
     final = lambda averages: {**final_values(averages), "labels": judge.targets}  # noqa: E731
     running = lambda averages: averages.sampled  # noqa: E731
     averages = Averages(judge.empty(), at_start, jnp.array(0, jnp.int32))
-    if cold_part is None:
-        return Evaluation(averages, evaluate, final, running=running)
-    follow = lambda averages, rung_of: averages._replace(  # noqa: E731
-        stay=cold_part.follow(averages.stay, rung_of[:, 0])
-    )
-    averages = averages._replace(stay=cold_part.start(num_replicas))
-    return Evaluation(averages, evaluate, final, follow, running)
+    return Evaluation(averages, evaluate, final, running)
 
 
 def _score_all(

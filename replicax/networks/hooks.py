@@ -48,7 +48,7 @@ def with_hook(
         shapes.update(found)
         return state, {**row, **numbers}, *more
 
-    return Evaluation(evaluation.state, evaluate, evaluation.final, evaluation.follow, running)
+    return Evaluation(evaluation.state, evaluate, evaluation.final, running)
 
 
 def _numbers(returned: Any, row: dict[str, Any]) -> dict[str, np.ndarray]:

@@ -32,22 +32,16 @@ class Networks(NamedTuple):
 
 @dataclass(frozen=True)
 class Keeper:
-    """Decides which networks are kept, at most `limit` of them.
-
-    If k rungs take turns, k successive picks are a round, and rounds are kept whole: otherwise
-    every second pick would be of the same rung. Of a pick larger than the limit, the first networks
-    are kept.
-    """
+    """Decides which networks are kept, at most `limit` of them; of a pick larger than that the
+    first ones."""
 
     limit: int
-    turns: int = 1
 
     @classmethod
-    def of(cls, like: Any, limit: int, turns: int = 1) -> "Keeper":
+    def of(cls, like: Any, limit: int) -> "Keeper":
         """Return the keeper of networks with the shapes of `like`."""
         num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(like))
-        limit = min(limit, max(1, MAX_BYTES // max(num_bytes, 1)))
-        return cls(limit, max(1, min(turns, limit)))
+        return cls(min(limit, max(1, MAX_BYTES // max(num_bytes, 1))))
 
     def stride(self, number: int, members: int) -> int:
         """Return the distance between kept picks of `members` networks each, after `number` picks.
@@ -68,11 +62,10 @@ class Keeper:
         count = min(self.limit, len(weights))
         if not count:
             return {}
-        round_number = -(-number // self.turns)
-        stride = self.stride(round_number, self.turns * count)
-        if round_number % stride:
+        stride = self.stride(number, count)
+        if number % stride:
             return {}
-        columns = {"pick": round_number, "stride": stride, "epoch": epoch}
+        columns = {"pick": number, "stride": stride, "epoch": epoch}
         rows = {name: np.full(count, value, np.int32) for name, value in columns.items()}
         return {
             **rows,

@@ -64,8 +64,7 @@ def find_training_problems(trained: Any) -> list[str]:
     options, done, problems = trained.train_options, trained.num_epochs, []
     ended = trained.result.code == "finished" and options.base.picks
     if ended and float(trained.average.weight) == 0:
-        remedy = "a smaller settle_epochs" if options.settle_epochs else "more epochs"
-        problems.append(f"No network was averaged in {done} epochs: write {remedy}.")
+        problems.append(f"No network was averaged in {done} epochs: write more epochs.")
     rates = "hot end of learning_rate" if options.base.has_ladder else "learning_rate"
     nll = trained.epochs.get("nll", np.zeros((0, 1)))
     if len(nll) and nll.ndim == 2 and not np.isfinite(nll[-1]).all():
@@ -110,7 +109,7 @@ def why_none_kept(trained: Any) -> str:
     """Return why a run has no networks to predict with."""
     if trained.train_options.keep_averaged == 0:
         return "No networks were kept: train with keep_averaged=100."
-    if trained.train_options.parts.picks and float(trained._final("average.weight")):
+    if trained.train_options.base.picks and float(trained._final("average.weight")):
         return (
             "The networks of the average were not kept, as in folders of earlier versions: train "
             "again to predict."
@@ -120,7 +119,7 @@ def why_none_kept(trained: Any) -> str:
 
 def why_none_averaged(trained: Any) -> str:
     """Return why a run has no average."""
-    if not trained.train_options.parts.picks:
+    if not trained.train_options.base.picks:
         return (
             f'The method "{trained.method}" averages no networks, so there are none to '
             "predict with: start another run from this one."

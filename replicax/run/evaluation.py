@@ -23,8 +23,6 @@ class Evaluation:
     # state, carry -> state, row, networks
     evaluate: Callable[[Any, Carry], tuple[Any, dict[str, Any], dict[str, np.ndarray]]]
     final: Callable[[Any], dict[str, np.ndarray]]  # state -> values that the run leaves at its end
-    # state, rung_of (step, chain, replica) of the steps just done -> state
-    follow: Callable[[Any, np.ndarray], Any] | None = None
     running: Callable[[Any], Any] | None = None  # state -> the average so far, for callbacks
 
     @property
@@ -33,14 +31,12 @@ class Evaluation:
         return None if self.running is None else self.running(self.state)
 
     def after_chunk(
-        self, program: Program, carry: Carry, rung_of: np.ndarray, records: Any
+        self, program: Program, carry: Carry, num_steps: int, records: Any
     ) -> dict[str, np.ndarray]:
-        """Follow the steps of a chunk; return the row of an evaluation if one is due after it, else
-        an empty one."""
-        if self.follow is not None:
-            self.state = self.follow(self.state, rung_of)
+        """Return the row of an evaluation if one is due after a chunk of `num_steps`, else an empty
+        one."""
         every, step = program.evaluate_every, int(carry.state.step)
-        if every is None or step % every or not len(rung_of) or program.is_broken(carry):
+        if every is None or step % every or not num_steps or program.is_broken(carry):
             return {}
         self.state, row, networks = self.evaluate(self.state, carry)
         row = {name: np.asarray(value) for name, value in row.items()}

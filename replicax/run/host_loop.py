@@ -121,7 +121,7 @@ def _after_chunk(
         records.append(group, arrays)
     row = {}
     if evaluation is not None:
-        row = evaluation.after_chunk(saver.program, carry, added["steps"]["rung_of"], records)
+        row = evaluation.after_chunk(saver.program, carry, len(added["steps"]["rung_of"]), records)
     (number,) = agree(signals[0] if signals else 0)
     signals += [number] if number and not signals else []
     result = _ending(saver.program, carry, number, step, records.folder)

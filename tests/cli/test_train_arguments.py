@@ -51,14 +51,14 @@ def test_options_reach_the_training(asked):
         --on-nonfinite stop --keep-networks --seed 7 --out elsewhere --no-progress
         --weight-decay 0.01 --unit total --kernel sgld --rate-schedule cosine --warmup-epochs 1
         --clip-norm 2 --schedule seo --rule deterministic --swap-every 3 --no-adapt
-        --average-rungs 2 --settle-epochs 0.5 --validation 8 --keep-averaged 7
+        --validation 8 --keep-averaged 7
     """
     main(["train", *TASK, *options.split()])
     expected = {"method": "deo", "num_replicas": 4, "epochs": 7, "learning_rate": (0.01, 0.1),
                 "target_swap_rate": 0.2, "window": 5, "momentum": 0.8, "temperature": 0.5,
                 "kernel": "sgld", "rate_schedule": "cosine", "warmup_epochs": 1, "clip_norm": 2,
                 "schedule": "seo", "rule": "deterministic", "swap_every": 3, "adapt": False,
-                "average_rungs": 2, "settle_epochs": 0.5, "swap_energy": "batch",
+                "swap_energy": "batch",
                 "cycle_epochs": 9, "burn_in": 2, "on_swap": "reset", "on_nonfinite": "stop",
                 "keep_networks": True, "keep_averaged": 7, "average_starts": False, "seed": 7,
                 "progress": False, "run_dir": Path("elsewhere")}  # fmt: skip

@@ -1,11 +1,7 @@
-"""Mutations of averages over networks: tests, SWAG, the cold part of a ladder."""
+"""Mutations of averages over networks: tests, SWAG."""
 
 from mutations import killed_by, mutations_of
 
-_STAY = "networks/test_cold_part.py::test_a_stay_begins_with_the_last_arrival_from_a_hotter_rung"
-_TURNS = (
-    "networks/test_cold_part.py::test_the_rungs_take_turns_and_leave_them_where_nobody_has_settled"
-)
 _EVALUATION = "networks/test_evaluate.py::test_an_evaluation_by_hand"
 _PREDICTED = "networks/test_trained_predict.py::test_the_test_is_predicted_as_it_was_judged"
 _MOMENTS = "networks/test_swag.py::test_moments_are_those_of_numpy"
@@ -152,34 +148,12 @@ SWAG_CYCLES = mutations_of(
     ),
 )
 
-COLD_PART = mutations_of(
-    "networks/cold_part.py",
-    ("stay + len(rung_of))", "len(rung_of))", _STAY),
-    ("rung_of >= self.num_rungs)[::-1]", "rung_of > self.num_rungs)[::-1]", _STAY),
-    ("rung_of >= self.num_rungs)[::-1]", "rung_of >= self.num_rungs)", _STAY),
-    ("(turn + place) % self.num_rungs", "place % self.num_rungs", _TURNS),
-    ("stay[rung] >= self.settle_steps", "stay[rung] >= 0", _TURNS),
-    ("stay[rung] >= self.settle_steps", "stay[rung] > self.settle_steps", _TURNS),
-)
 
 BY_HAND = [
-    *killed_by(
-        "networks/test_cold_part.py::test_before_the_first_step_nobody_has_stayed",
-        "networks/cold_part.py",
-        (
-            "return np.zeros(num_replicas, np.int32)",
-            "return np.full(num_replicas, 10**6, np.int32)",
-        ),
-    ),
     *killed_by(
         "networks/test_kept.py::test_kept_networks_are_evenly_spaced_and_few[3-3]",
         "networks/kept.py",
         ("while number // stride > most:", "while number // stride >= most:"),
-    ),
-    *killed_by(
-        "networks/test_kept.py::test_rungs_that_take_turns_are_kept_alike[9-4]",
-        "networks/kept.py",
-        ("round_number = -(-number // self.turns)", "round_number = number // self.turns"),
     ),
     *killed_by(
         "networks/test_kept.py::test_kept_networks_are_evenly_spaced_and_few[3-1]",
@@ -263,5 +237,4 @@ MUTATIONS = [
     *EVALUATE,
     *SWAG,
     *SWAG_CYCLES,
-    *COLD_PART,
 ]

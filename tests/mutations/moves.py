@@ -91,7 +91,7 @@ TIMED_KERNELS = mutations_of(
         f"{_RUNGS}::test_annealing_ends_where_it_was_told",
     ),
     (
-        "TimedMemory(next_count(rung, count), inner.memory)), energy",
+        "TimedMemory(count + 1, inner.memory)), energy",
         "TimedMemory(count, inner.memory)), energy",
         _CYCLE,
     ),

@@ -24,7 +24,6 @@ _DRAWN = f"{_OPTIONS}::test_draws_and_history_are_those_at_the_end_of_an_epoch"
 _LAW = "networks/test_tempered.py::test_every_rung_samples_prior_times_tempered_likelihood[full]"
 _POSED = "networks/test_tempered.py::test_energies_are_in_the_unit_of_the_posterior"
 _GROUPS = "networks/test_weight_decay.py::test_each_group_has_its_own"
-_ARRIVAL = "networks/test_choices.py::test_rates_fall_after_an_arrival_at_the_cold_end"
 _SILENCE = "networks/test_silence.py"
 _IN_TIME = "networks/test_choices.py::test_rates_change_in_time_as_their_names_say"
 _CLIPPED = "networks/test_choices.py::test_gradients_are_cut_to_their_greatest_length"
@@ -341,30 +340,7 @@ CHOICES = [
         ),
     ),
     *mutations_of(
-        "networks/arrival.py",
-        ("jnp.where(is_cold(rung), since + 1, 0)", "since + 1", _ARRIVAL),
-        ("jnp.where(is_cold(rung), factor(since), 1.0)", "factor(since)", _ARRIVAL),
-        (
-            "optax.cosine_decay_schedule(1.0, settle_steps, _FINAL)",
-            "optax.cosine_decay_schedule(1.0, settle_steps)",
-            _ARRIVAL,
-        ),
-    ),
-    *mutations_of(
-        "networks/options.py",
-        (
-            "cold, steps = np.min(self.posed(problem).learning_rate(self.rates))",
-            "cold, steps = np.min(self.rates)",
-            _ARRIVAL,
-        ),
-    ),
-    *mutations_of(
         "networks/option_checks.py",
-        (
-            "if settle > options.run_epochs:",
-            "if settle >= options.run_epochs:",
-            "networks/test_cold_part.py::test_what_cannot_be_averaged_is_refused",
-        ),
         (
             "if options.base.tempers_likelihood and (not numbers.ndim or not numbers.all()):",
             "if False:",

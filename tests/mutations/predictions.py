@@ -17,24 +17,9 @@ _GREY = "networks/test_trained_predict.py::test_shades_of_grey_are_recognised"
 KEPT = mutations_of(
     "networks/kept.py",
     ("while number // stride > most:", "while number // stride > 2 * most:", _SPACED),
-    (
-        "if round_number % stride:",
-        "if round_number % stride == 1:",
-        "networks/test_kept.py::test_rows_that_are_written_grow_slowly",
-    ),
-    (
-        "round_number = -(-number // self.turns)",
-        "round_number = number",
-        "networks/test_kept.py::test_rungs_that_take_turns_are_kept_alike",
-    ),
     ("kept = pick % stride[-1] == 0", "kept = pick > 0", _SPACED),
     ("count = min(self.limit, len(weights))", "count = self.limit and len(weights)", _PART),
     ('"bytes": _pack(points())[:count],', '"bytes": _pack(points())[-count:],', _PART),
-    (
-        "limit = min(limit, max(1, MAX_BYTES // max(num_bytes, 1)))",
-        "pass",
-        "networks/test_kept.py::test_a_limit_of_none_and_of_bytes",
-    ),
     (
         "start = stop",
         "start = stop - 1",

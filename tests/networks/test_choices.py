@@ -23,51 +23,25 @@ from replicax.nn.network import Network, apply_dense, init_dense
 from replicax.run import host_loop
 from replicax.run.evaluation import Evaluation
 
-
-def stay_by_hand(rung_of: np.ndarray, num_rungs: int) -> np.ndarray:
-    """Steps since each replica came to the coldest rungs, of paths (step, replica)."""
-    stay = np.zeros(rung_of.shape[1], int)
-    for row in rung_of:
-        stay = np.where(row < num_rungs, stay + 1, 0)
-    return stay
-
-
 CLOCK = Clock(epochs=10, steps_per_epoch=4, cycle_epochs=5, warmup_epochs=2)
 
 
-def moved(kernel: Any, gradients: list[float], rates: list[float] | float = 0.5) -> list[float]:
+def moved(kernel: Any, gradients: list[float], rate: float = 0.5) -> list[float]:
     """The steps that one parameter takes under these gradients, per learning rate."""
     replica, taken = kernel.init(jnp.zeros(())), []
     step = jax.jit(
-        lambda replica, gradient, rate: kernel.step(
+        lambda replica, gradient: kernel.step(
             None,
             replica,
             lambda params: (jnp.zeros(()), gradient),
-            Ladder(rate, jnp.array(0.0)),
+            Ladder(jnp.float32(rate), jnp.array(0.0)),
         )[0]
     )
-    for gradient, rate in zip(gradients, np.broadcast_to(rates, len(gradients)), strict=True):
+    for gradient in gradients:
         before = float(replica.params)
-        replica = step(replica, jnp.array(gradient), jnp.float32(rate))
+        replica = step(replica, jnp.array(gradient))
         taken.append((float(replica.params) - before) / -rate)
     return taken
-
-
-def test_rates_fall_after_an_arrival_at_the_cold_end() -> None:
-    """From 1 to a hundredth in eight steps, anew after every visit to a hotter rung; the other
-    rungs keep theirs."""
-    options = TrainOptions(
-        epochs=5, learning_rate=(0.01, 0.1), rate_schedule="arrival", settle_epochs=2, momentum=0.0
-    )
-    fall = [0.01 + 0.99 * (1 + math.cos(math.pi * min(t / 8, 1))) / 2 for t in range(12)]
-    for unit in ("mean", "total"):
-        problem = rx.classification(PLAIN, tiny_data(), batch_size=8, augment=False, unit=unit)
-        hot, cold = problem.learning_rate(0.03), problem.learning_rate(0.01)
-        rates = [hot] * 3 + [cold] * 5 + [hot] * 2 + [cold] * 12
-        wanted = [1.0] * 3 + fall[:5] + [1.0] * 2 + fall
-        found = moved(options.kernel_of(problem), [1.0] * 22, rates)
-        np.testing.assert_allclose(found, wanted, rtol=2e-3)
-    assert options.kernel_of(problem).keeps_time, "a reset of the momentum would reset the clock"
 
 
 def test_rates_change_in_time_as_their_names_say() -> None:
@@ -147,7 +121,7 @@ OWN = rx.Method(
     "adam-pt", (0.01, 0.05), kernel=optax.adam(1.0), schedule="deo_star", rate_schedule="cosine"
 )
 OWN_OPTIONS = EXCHANGING | {"method": OWN, "learning_rate": None, "epochs": 6, "seed": 1}
-OWN_OPTIONS |= {"average_rungs": 2, "settle_epochs": 1.5, "burn_in": 1, "keep_networks": True}
+OWN_OPTIONS |= {"burn_in": 1, "keep_networks": True}
 
 
 def stop_at(step: int, seen: list[float]) -> Any:
@@ -166,21 +140,20 @@ def test_a_method_of_ones_own_with_numbers_of_ones_own() -> None:
     assert trained.epochs["n"].tolist() == [1, 2, 3, 4, 5, 6]
     assert trained.epochs["spread"].shape == (6, 3)
     np.testing.assert_array_equal(trained.epochs["picked"], trained.epochs["weight"])
-    assert_average_of_the_cold_part(trained, watch.networks)
+    assert_average_of_the_coldest(trained, watch.networks)
     assert len(trained.networks.weight) == float(trained.average.weight)
     predicted = trained.predict(PROBLEM.test.inputs)
     np.testing.assert_allclose(predicted, trained.log_probabilities(), atol=2e-6)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changed", [{}, {"rate_schedule": "arrival"}], ids=["cosine", "arrival"])
 def test_a_method_of_ones_own_goes_on_bit_for_bit(
-    changed: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_loop, "_FIRST_STEPS", 3)  # the host looks every three steps
     monkeypatch.setattr(host_loop.Pace, "after", lambda pace, steps, seconds: pace)
     watch, folder = Watch(), tmp_path / "run"
-    options = OWN_OPTIONS | {"evaluate": watch} | changed
+    options = OWN_OPTIONS | {"evaluate": watch}
     straight = rx.train(PROBLEM, PLAIN.init, **options)
     whole = watch.networks
     watch.networks = {}
@@ -198,19 +171,13 @@ def test_a_method_of_ones_own_goes_on_bit_for_bit(
     jax.tree.map(np.testing.assert_array_equal, networks, whole[6])
 
 
-def assert_average_of_the_cold_part(trained: rx.Trained, networks: dict[int, Any]) -> None:
-    """Rungs 0 and 1 in turn, of networks that have been there for six steps."""
-    rung_of, logits, picked = trained.rung_of[0], 0.0, []
+def assert_average_of_the_coldest(trained: rx.Trained, networks: dict[int, Any]) -> None:
+    """Of every epoch after the first, which is the burn-in."""
+    logits = 0.0
     for epoch in range(2, 7):
-        until = rung_of[: epoch * 4]
-        stay = stay_by_hand(until, 2)[np.argsort(until[-1])]  # by rung
-        settled = [rung for rung in ((epoch - 1) % 2, epoch % 2) if stay[rung] >= 6]
-        if settled:
-            picked.append(settled[0])
-            network = jax.tree.map(lambda leaf, rung=settled[0]: leaf[rung], networks[epoch])
-            logits = logits + PROBLEM.test.logits(*network, PROBLEM.test.inputs)
-    assert picked and picked != [1, 0, 1, 0, 1], "some must not have settled"
-    assert float(trained.average.weight) == len(picked)
+        network = jax.tree.map(lambda leaf: leaf[0], networks[epoch])
+        logits = logits + PROBLEM.test.logits(*network, PROBLEM.test.inputs)
+    assert float(trained.average.weight) == 5
     np.testing.assert_allclose(trained.average.logits, logits, rtol=1e-4, atol=1e-5)
 
 
@@ -252,7 +219,7 @@ def test_folders_from_before_these_options_can_be_read() -> None:
     options = TrainOptions(epochs=9, method="ensemble", learning_rate=0.1)
     stored = options.to_json()
     names = list(stored)
-    old = {name: stored[name] for name in names[: names.index("average_rungs")]}
+    old = {name: stored[name] for name in names[: names.index("keep_averaged")]}
     assert TrainOptions.from_json(old, {}) == TrainOptions.from_json(stored, {}) == options
     assert TrainOptions.recorded(old).run_epochs == 9
     plain = rx.Method("two", schedule="deo", learning_rate=(0.1, 0.2))
@@ -265,14 +232,8 @@ def test_choices_that_do_not_go_together_are_refused() -> None:
         ({"kernel": "hmc"}, "kernel is 'hmc'"),
         ({"kernel": optax.adam(1.0), "momentum": 0.5}, "an object with its own momentum"),
         ({"rate_schedule": "cosin"}, "Did you mean 'cosine'"),
-        ({"rate_schedule": "arrival"}, "settle_epochs is 0: write settle_epochs"),
         ({"kernel": rx.kernels.hmc()}, "tune their own steps"),
         ({"kernel": rx.kernels.langevin()}, "tune their own steps"),
-        ({"rate_schedule": "arrival", "method": "ensemble"}, "has learning_rate=0.005: give"),
-        (
-            {"rate_schedule": "arrival", "settle_epochs": 1, "learning_rate": 0.1},
-            "learning_rate=0.1: give .cold, hot.",
-        ),
         ({"learning_rate": optax.constant_schedule(0.1)}, "rate_schedule, a function of the step"),
         ({"warmup_epochs": 1}, 'only "cosine" has a warm-up'),
         ({"warmup_epochs": 9, "rate_schedule": "cosine"}, "write fewer"),

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from replicax.networks import evaluate
-from replicax.networks.cold_part import ColdPart
 from replicax.networks.kept import Keeper
 from replicax.networks.problem import Test, supervised
 from replicax.run.rows import Carry
@@ -37,12 +36,11 @@ def carry() -> Any:
 
 
 def test_epochs_without_a_pick_take_no_room() -> None:
-    """Nobody has settled in the first five epochs: the two picks that follow are both kept."""
-    weights = lambda epoch, num_replicas: np.eye(num_replicas)[0]  # noqa: E731
-    made = evaluate.build(problem(), weights, 1, None, Keeper(2), ColdPart(1, 4), 2)
+    """Nothing is averaged in the first five epochs: the two picks that follow are both kept."""
+    weights = lambda epoch, num_replicas: np.eye(num_replicas)[0] * (epoch > 5)  # noqa: E731
+    made = evaluate.build(problem(), weights, 1, None, Keeper(2))
     averages, kept = made.state, []
     for epoch in range(1, 8):
-        averages = averages._replace(stay=np.array([9, 9 if epoch > 5 else 3]))
         averages, _, rows = made.evaluate(averages, carry())
         kept += [(epoch, *rows["pick"], *rows["stride"])] if rows else []
     assert kept == [(6, 1, 1), (7, 2, 1)] and float(averages.sampled.weight) == 2

@@ -52,18 +52,6 @@ def test_kept_networks_are_evenly_spaced_and_few(limit: int, members: int) -> No
         assert set(networks.weight.tolist()) == {0.5}
 
 
-@pytest.mark.parametrize(("limit", "turns"), [(8, 2), (9, 4), (3, 4)])
-def test_rungs_that_take_turns_are_kept_alike(limit: int, turns: int) -> None:
-    """Every second pick, or every fourth, would be of one rung alone."""
-    like = {"w": np.zeros(1, np.float32)}
-    for num_picks in (48, 100 * turns):
-        networks = read(write(Keeper.of(like, limit, turns), num_picks))
-        assert networks is not None and len(networks.weight) <= limit
-        picks = networks.params["w"][:, 0].astype(int)
-        counts = np.bincount(picks % turns, minlength=turns)
-        assert counts.max() - counts.min() <= 1 and len(picks) >= min(limit, turns)
-
-
 def test_of_a_pick_above_the_limit_a_part_is_kept() -> None:
     """Ten networks are drawn from a Gaussian at once; the limit holds for them, too."""
     for num_picks in (1, 2, 5):
@@ -95,7 +83,7 @@ def test_a_limit_of_none_and_of_bytes() -> None:
     assert Keeper.of({"w": jnp.zeros(3)}, 100).limit == 100
     assert Keeper.of({"w": jnp.zeros(MAX_BYTES, jnp.int8)}, 0).limit == 0
     huge = {"w": jax.ShapeDtypeStruct((MAX_BYTES,), jnp.float32)}
-    assert Keeper.of(huge, 100, turns=3) == Keeper(1, 1), "one is kept, whatever its size"
+    assert Keeper.of(huge, 100) == Keeper(1), "one is kept, whatever its size"
 
 
 def test_networks_come_back_bit_for_bit() -> None:

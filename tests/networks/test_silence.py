@@ -68,8 +68,8 @@ def test_an_average_of_nothing_is_a_problem() -> None:
     assert find_training_problems(trained_of(3, [1.0, 2.0])) == []
     assert find_training_problems(trained_of(0, [1.0, 2.0], "stopped")) == []
     assert find_training_problems(trained_of(0, [1.0, 2.0], method="pretrain")) == []
-    (sentence,) = find_training_problems(trained_of(0, [1.0, 2.0], settle_epochs=2))
-    assert "No network was averaged in 3 epochs: write a smaller settle_epochs" in sentence
+    (sentence,) = find_training_problems(trained_of(0, [1.0, 2.0]))
+    assert "No network was averaged in 3 epochs: write more epochs" in sentence
     (sentence,) = find_training_problems(trained_of(3, [1.0, np.nan]))
     assert "networks on rungs [1] have non-finite predictions" in sentence
 

@@ -30,8 +30,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "sgld": {"epochs": 10, "num_replicas": 2, "progress": False},
     "cyc-sghmc": {"epochs": 20, "num_replicas": 2, "cycle_epochs": 14, "progress": False},
     "cyc-swag": {"epochs": 20, "num_replicas": 2, "cycle_epochs": 14, "progress": False},
-    "deo": EXCHANGING | {"epochs": 8, "window": None, "average_rungs": 3},
-    "deo-star settled": EXCHANGING | {"epochs": 9, "average_rungs": 2, "settle_epochs": 1.25},
+    "deo": EXCHANGING | {"epochs": 8, "window": None},
     "deo-star from starts": EXCHANGING | {"epochs": 6, "average_starts": True},
 }
 
