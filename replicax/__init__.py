@@ -35,30 +35,37 @@ if TYPE_CHECKING:
     from replicax.algorithm.tuning import Gain as Gain
     from replicax.algorithm.tuning import Tuning as Tuning
     from replicax.api import load as load
+    from replicax.api import resume as resume
     from replicax.api import sample as sample
     from replicax.interop.blackjax import as_sampling_algorithm as as_sampling_algorithm
     from replicax.networks import predict as predict
     from replicax.networks import swag as swag
     from replicax.networks.classification import classification as classification
     from replicax.networks.hooks import Epoch as Epoch
-    from replicax.networks.methods import Method as Method
     from replicax.networks.problem import Supervised as Supervised
     from replicax.networks.problem import Test as Test
     from replicax.networks.problem import supervised as supervised
     from replicax.networks.regression import regression as regression
-    from replicax.networks.train import networks_of as networks_of
-    from replicax.networks.train import resume_training as resume_training
     from replicax.networks.train import train as train
     from replicax.networks.trained import Trained as Trained
     from replicax.report_run import report as report
     from replicax.results import diagnostics as diagnostics
     from replicax.results import plots as plots
     from replicax.results.posterior import Posterior as Posterior
-    from replicax.resume_run import resume as resume
     from replicax.run import batches as batches
     from replicax.run.bayesian import Bayesian as Bayesian
     from replicax.run.bayesian import bayesian as bayesian
     from replicax.run.connect import connect as connect
+    from replicax.run.methods import Method as Method
+    from replicax.run.methods import cyc_sghmc as cyc_sghmc
+    from replicax.run.methods import cyc_swag as cyc_swag
+    from replicax.run.methods import deo as deo
+    from replicax.run.methods import deo_star as deo_star
+    from replicax.run.methods import ensemble as ensemble
+    from replicax.run.methods import posterior as posterior
+    from replicax.run.methods import pretrain as pretrain
+    from replicax.run.methods import sghmc_pt as sghmc_pt
+    from replicax.run.methods import sgld as sgld
     from replicax.run.per_replica import per_replica as per_replica
     from replicax.run.progress import Progress as Progress
     from replicax.run.records import Result as Result
@@ -92,19 +99,18 @@ _NAMES = {
     "algorithm.step": "build_step",
     "algorithm.target": "Target",
     "algorithm.tuning": "Gain Tuning",
-    "api": "load sample",
+    "api": "load resume sample",
     "interop.blackjax": "as_sampling_algorithm",
     "networks.classification": "classification",
     "networks.hooks": "Epoch",
-    "networks.methods": "Method",
     "networks.problem": "Supervised Test supervised",
     "networks.regression": "regression",
-    "networks.train": "networks_of resume_training train",
+    "networks.train": "train",
     "networks.trained": "Trained",
     "report_run": "report",
     "results.posterior": "Posterior",
-    "resume_run": "resume",
     "run.bayesian": "Bayesian bayesian",
+    "run.methods": "Method cyc_sghmc cyc_swag deo deo_star ensemble posterior pretrain sghmc_pt sgld",
     "run.records": "Result",
     "run.progress": "Progress",
     "run.per_replica": "per_replica",

@@ -62,7 +62,7 @@ class Settings:
     schedule: Schedule = windowed_deo(1)
     rule: Rule = deterministic()
     tuning: Tuning = Tuning()
-    energy_at: str = "moved"  # or "before", or "whole": over all rows, where swaps are attempted
+    energy_at: str = "moved"  # or "before", or "all_rows": over all rows, where swaps are attempted
     on_swap: str = "keep"  # or "reset": a swap resets the kernel's memory
     restarts: bool = False  # broken replicas restart from a colder neighbour
     langevin: bool = True  # False: no rung has a temperature, draw no noise

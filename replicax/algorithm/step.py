@@ -73,7 +73,7 @@ def build_parts(
             batch = judged_on if always else judging_batch()
             source = EnergySource(target, state.points, batch, fresh_batch, spread)
             energies = energy_of
-            if settings.energy_at == "whole":
+            if settings.energy_at == "all_rows":
                 energies = source.whole_energies().astype(energy_of.dtype)
             elif evaluates:
                 energies = source.batch_energies(random.energy).astype(energy_of.dtype)

@@ -133,8 +133,8 @@ def _start(progress: Progress) -> _SoFar:
     so_far = _SoFar(metadata)
     if progress.start > 0:
         assert progress.run_dir is not None, "runs without a folder begin at step 0"
-        options = {**metadata.options, **metadata.resolved}
-        num_draws = len(range(options["burn_in"], progress.start, options["thin"]))
+        resolved = metadata.resolved
+        num_draws = len(range(resolved["burn_in"], progress.start, resolved["thin"]))
         so_far.add(Posterior(open_records(progress.run_dir)), progress.start, num_draws)
     return so_far
 

@@ -18,8 +18,10 @@ from replicax.errors import check_function, check_number, suggest
 from replicax.run.batch_source import NoBatches
 from replicax.run.bayesian import RowBatches
 from replicax.run.initial import initial_points
-from replicax.run.options import Options, fill_in, target_and_batches
-from replicax.run.program import build_program
+from replicax.run.methods import Method
+from replicax.run.options import Sampling
+from replicax.run.resolve import resolve
+from replicax.run.task import as_task
 
 
 class SamplingAlgorithm(NamedTuple):
@@ -41,6 +43,7 @@ def as_sampling_algorithm(
     target_or_energy: Any,
     *,
     num_steps: int,
+    method: str | Method = "posterior",
     batch_size: int | None = None,
     **options: Any,
 ) -> SamplingAlgorithm:
@@ -52,10 +55,10 @@ def as_sampling_algorithm(
 
     Args:
         target_or_energy: as in `rx.sample`: an `rx.bayesian` posterior, an energy, an `rx.Target`.
-        num_steps: the number of steps that you will run. As in `rx.sample`, without a learning rate
-            the first third of them tunes step sizes and temperatures: discard those draws.
-        options: the options of `rx.sample` about the algorithm: `num_replicas`, `learning_rate`,
-            `temperature`, `kernel`, `rule`, `schedule`, `window`, `adapt`, `burn_in`, ...
+        num_steps: the number of steps that you will run. As in `rx.sample`, by default the
+            first third of them tunes step sizes and temperatures: discard those draws.
+        method: as in `rx.sample`.
+        options: further options of `rx.sample` in steps: `num_replicas`, `burn_in`, ...
 
     >>> import jax, jax.numpy as jnp, replicax as rx
     >>> algorithm = as_sampling_algorithm(
@@ -65,28 +68,23 @@ def as_sampling_algorithm(
     >>> state.position.shape, state.replicas.rung_of.tolist()
     ((2,), [0, 1, 2])
     """
-    known = [field.name for field in fields(Options)]
+    known = [field.name for field in fields(Sampling)]
     for name in options:
         if name not in known:
             raise ValueError(f"{name} is not an option of an algorithm.{suggest(name, known)}")
-    choices: dict[str, Any] = {field.name: field.default for field in fields(Options)}
-    choices |= {"num_steps": num_steps, **options}
-    target, batches = target_and_batches(target_or_energy, None, batch_size, choices["swap_energy"])
-    if target.has_state or not isinstance(batches, NoBatches | RowBatches):
+    task = as_task(target_or_energy, None, batch_size)
+    if task.target.has_state or not isinstance(task.batches, NoBatches | RowBatches):
         raise ValueError(
             "as_sampling_algorithm takes an energy, an rx.Target or an rx.bayesian posterior of "
             "arrays; for others use rx.sample or rx.train."
         )
-    choices = fill_in(choices, target, batches)
-    program = build_program(Options(**choices).complete(), target, batches)
+    program = resolve(task, Sampling(num_steps=num_steps, **options), method)
     target, settings, data = program.target, program.settings, program.batches.data
     draw, advance = build_parts(target, program.kernel, settings, program.batches.draw)
 
     def start(position: Any = None, rng_key: Any = None) -> ExchangeState:
-        if position is None:
-            position = getattr(target_or_energy, "start", None)
         key = jax.random.key(0) if rng_key is None else rng_key
-        points = initial_points(position, key, 1, program.num_replicas)
+        points = initial_points(task.start_from(position), key, 1, program.num_replicas)
         points = jax.tree.map(lambda leaf: leaf[0], points)
         ladder = jax.tree.map(jnp.asarray, program.ladder)
         state = init(program.kernel, points, ladder, settings, program.buffer, None, target, data)

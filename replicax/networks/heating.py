@@ -23,7 +23,10 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from replicax.algorithm.kernel import Kernel
+from replicax.networks.tempered import tempered
 from replicax.run.batches import EpochBatches
+from replicax.run.methods import Method
 
 _HEATED = 0.1  # relative to the temperature of the coldest rung
 _FEWEST = 10  # kept networks, whose energies vary
@@ -49,9 +52,9 @@ def heating_problem(heating: float | None) -> str | None:
 def find_heating(trained: Any) -> float | None:
     """Return the relative excess temperature of the coldest rung by the noise of mini-batches; None
     if the method does not temper the likelihood, or if it cannot be measured."""
-    options, problem = trained.train_options, trained._target
-    decay = _decay(trained.metadata.options["kernel"])
-    if not options.base.tempers_likelihood or decay is None or jax.process_count() > 1:
+    method, problem = trained.metadata.method, trained._target
+    decay = _decay(method, trained.metadata.resolved["kernel"])
+    if not method.tempers_likelihood or decay is None or jax.process_count() > 1:
         return None
     batches = getattr(problem, "batches", None)  # a run folder may be opened without its problem
     has_tree = trained._like is not None or trained.metadata.params["structure"] is not None
@@ -66,7 +69,7 @@ def find_heating(trained: Any) -> float | None:
     if batches.is_whole:
         return 0.0
     rate, temperature = float(trained.learning_rates[0, 0]), float(trained.temperatures[0, 0])
-    posed = options.posed(problem)
+    posed = tempered(problem)
     determined = min(num_params, 2 * np.var(_energies(posed, points) / temperature))
     noise = _measure(posed, points, temperature)
     share = _share(rate * noise.curvature, decay, batches)
@@ -77,12 +80,13 @@ def find_heating(trained: Any) -> float | None:
     return float(np.sqrt(np.median(squares) / max(determined, 1.0)))
 
 
-def _decay(kernel: Any) -> float | None:
-    """Return the momentum of a kernel in the metadata, None if its heating is not known."""
-    spec = kernel.get("kernel", {}) if isinstance(kernel, dict) else {}
-    if spec.get("name") == "momentum":
-        return float(spec["decay"])
-    return 0.0 if spec.get("name") == "sgld" else None
+def _decay(method: Method, kernel: str) -> float | None:
+    """Return the momentum of a run, given the name of its kernel; None if its heating is not
+    known."""
+    if kernel == "momentum":
+        own = method.kernel.spec if isinstance(method.kernel, Kernel) else None
+        return float(method.momentum if own is None else own["decay"])
+    return 0.0 if kernel == "sgld" else None
 
 
 def _coldest(networks: Any) -> Any:

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from replicax.run.evaluation import Evaluation
+from replicax.run.initial import have_one_start
+from replicax.run.program import Program
 from replicax.run.rows import Carry
 
 _WORSE = 10  # times the score by chance: nothing can be learnt from such a network
@@ -32,15 +34,15 @@ def checked_first(evaluation: Evaluation) -> Evaluation:
     return replace(evaluation, evaluate=evaluate)
 
 
-def check_apart(problem: Any, options: Any, like: Any) -> None:
+def check_apart(problem: Any, program: Program, like: Any, carry: Carry) -> None:
     """Raise if networks that start at one point would stay identical, as they see the same
     batches."""
-    count = options.num_replicas
-    is_alone = options.base.has_ladder or options.base.is_single or count == 1
-    if is_alone or np.any(options.sampler(problem).temperature) or problem.is_random(like):
+    count, method = program.num_replicas, program.method
+    is_alone = method.has_ladder or count == 1 or np.any(program.ladder.temperature)
+    if is_alone or not have_one_start(carry) or problem.is_random(like):
         return
     raise ValueError(
-        f'The start is one point for all {count} networks of the method "{options.method_name}", '
+        f'The start is one point for all {count} networks of the method "{method.name}", '
         "which moves them without noise, so they would stay identical: give a function of a key, "
         "such as network.init, or rx.per_replica(...)."
     )
@@ -61,11 +63,11 @@ def check_start(trained: Any) -> None:
 
 def find_training_problems(trained: Any) -> list[str]:
     """Return reasons why the average of a training is useless, as sentences."""
-    options, done, problems = trained.train_options, trained.num_epochs, []
-    ended = trained.result.code == "finished" and options.base.picks
+    method, done, problems = trained.metadata.method, trained.num_epochs, []
+    ended = trained.result.code == "finished" and method.picks
     if ended and float(trained.average.weight) == 0:
         problems.append(f"No network was averaged in {done} epochs: write more epochs.")
-    rates = "hot end of learning_rate" if options.base.has_ladder else "learning_rate"
+    rates = "hot end of learning_rate" if method.has_ladder else "learning_rate"
     nll = trained.epochs.get("nll", np.zeros((0, 1)))
     if len(nll) and nll.ndim == 2 and not np.isfinite(nll[-1]).all():
         broken = np.flatnonzero(~np.isfinite(nll[-1])).tolist()
@@ -101,15 +103,15 @@ def _last_scores(trained: Any) -> tuple[str, np.ndarray, float]:
     if law is not None:
         values = values[-1] if values is not None and values.size else np.zeros(0)
     # Hot rungs of a tempered likelihood are near the prior, which need not fit the data.
-    shown = 1 if trained.train_options.base.tempers_likelihood else None
+    shown = 1 if trained.metadata.method.tempers_likelihood else None
     return name, np.atleast_1d(values)[:shown], float(guess)
 
 
 def why_none_kept(trained: Any) -> str:
     """Return why a run has no networks to predict with."""
-    if trained.train_options.keep_averaged == 0:
+    if trained.metadata.run.keep_averaged == 0:
         return "No networks were kept: train with keep_averaged=100."
-    if trained.train_options.base.picks and float(trained._final("average.weight")):
+    if trained.metadata.method.picks and float(trained._final("average.weight")):
         return (
             "The networks of the average were not kept, as in folders of earlier versions: train "
             "again to predict."
@@ -119,7 +121,7 @@ def why_none_kept(trained: Any) -> str:
 
 def why_none_averaged(trained: Any) -> str:
     """Return why a run has no average."""
-    if not trained.train_options.base.picks:
+    if not trained.metadata.method.picks:
         return (
             f'The method "{trained.method}" averages no networks, so there are none to '
             "predict with: start another run from this one."

@@ -23,7 +23,7 @@ def summarise(trained: Trained) -> dict[str, Any]:
         "result": trained.result._asdict(),
         "restarts": trained.restarts.tolist(),
         "problems": trained.problems(),
-        "seed": trained.train_options.seed,
+        "seed": trained.metadata.run.seed,
     }
     if trained.heating is not None:
         numbers["heating"] = trained.heating

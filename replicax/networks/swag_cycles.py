@@ -11,10 +11,10 @@ from replicax.algorithm.kernels import Kernel
 from replicax.networks import evaluate, swag
 from replicax.networks.evaluate import Averages
 from replicax.networks.kept import Keeper
-from replicax.networks.methods import Clock
 from replicax.networks.problem import Supervised
 from replicax.networks.swag import Moments
 from replicax.run.evaluation import Evaluation
+from replicax.run.plan import Clock
 from replicax.run.rows import Carry
 
 NUM_DRAWS = 10  # networks of a cycle, as the paper's authors have it

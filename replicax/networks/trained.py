@@ -14,13 +14,14 @@ from replicax.networks.evaluate import Count
 from replicax.networks.heating import find_heating, heating_problem
 from replicax.networks.kept import Networks
 from replicax.networks.likelihoods import Categorical, Likelihood, Mixture
-from replicax.networks.options import TrainOptions
 from replicax.networks.predict import Average
 from replicax.networks.predictor import Predictor
 from replicax.networks.problem import Supervised, check_problem
 from replicax.networks.problems import find_training_problems, why_none_averaged, why_none_kept
 from replicax.nn.network import Network
 from replicax.results.posterior import Posterior
+from replicax.run.options import Training
+from replicax.run.plan import Clock, clock_of
 from replicax.run.records import Records
 
 START_WEIGHT = 10.0  # of a start network relative to an averaged network, as in the authors' code
@@ -43,12 +44,14 @@ class Trained(Posterior):
 
     @property
     def method(self) -> str:
-        return self.train_options.method_name
+        return self.metadata.method.name
 
     @property
-    def train_options(self) -> TrainOptions:
-        """The options of `rx.train`, gains as plain data."""
-        return TrainOptions.recorded(self.metadata.training or {})
+    def _clock(self) -> Clock:
+        """Epochs of the run and of its parts."""
+        run, method = self.metadata.run, self.metadata.method
+        assert isinstance(run, Training)
+        return clock_of(run, method, self.metadata.steps_per_epoch or 1)
 
     @property
     def num_epochs(self) -> int:
@@ -58,9 +61,10 @@ class Trained(Posterior):
     @property
     def energy_scale(self) -> float:
         """Energy per mean loss in the records of learning rates, energies and buffer."""
-        metadata = self.metadata
-        is_total = metadata.unit == "total" or metadata.resolved.get("tempers_likelihood", False)
-        return float(metadata.num_rows or 1) if is_total else 1.0
+        is_total = self.metadata.resolved.get("tempers_likelihood", False) or (
+            self.metadata.gone.get("unit") == "total"
+        )
+        return float(self.metadata.num_rows or 1) if is_total else 1.0
 
     @property
     def temperature_scale(self) -> float:
@@ -75,7 +79,7 @@ class Trained(Posterior):
         `nll` and `accuracy`, or `rmse`, of the network on each rung (epoch, rung); of the average
         so far, `average_nll_probabilities`, `average_accuracy_logits` and so on; its `weight`.
         """
-        records, every = self._records, self.train_options.test_every
+        records, every = self._records, self._clock.test_every
         columns = {name: records.read("epochs", name) for name in records.names("epochs")}
         return {"epoch": every * (1 + np.arange(records.length("epochs"))), **columns}
 

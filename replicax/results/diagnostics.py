@@ -124,8 +124,9 @@ def ladder_moved(posterior: Any) -> float:
     """Return the largest relative movement of a rung after burn-in, while draws were kept."""
     name, history = posterior.options["adapts"], posterior.history
     metadata = posterior.metadata
-    epochs = (metadata.training or {}).get("burn_in", 0)  # burn-in of a training, in epochs
-    burn_in = max(posterior.options["burn_in"], epochs * (metadata.steps_per_epoch or 0), 1)
+    steps = metadata.steps_per_epoch or 0  # of a training, whose burn-in counts epochs
+    epochs = (metadata.run.burn_in or 0) * steps
+    burn_in = max(metadata.resolved["burn_in"], epochs, 1)
     kept = history["step"] >= burn_in
     if name is None or not kept.any():
         return 0.0

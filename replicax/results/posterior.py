@@ -14,6 +14,7 @@ from replicax.results.outputs import Outputs
 from replicax.run import machine, plain
 from replicax.run.counters import PAIR_COUNTS, num_attempts
 from replicax.run.records import Records, Result
+from replicax.run.plain import to_plain
 from replicax.run.storage.metadata import Metadata
 
 _MAX_COMPONENTS = 1000  # components with R-hat and effective size
@@ -38,8 +39,9 @@ class Posterior(Outputs):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the run as plain data, resolved choices included."""
-        return {**self.metadata.options, **self.metadata.resolved}
+        """The options of the run as plain data, and what they came to, in steps."""
+        metadata = self.metadata
+        return {**to_plain(metadata.run), **to_plain(metadata.method), **metadata.resolved}
 
     @property
     def metadata(self) -> Metadata:

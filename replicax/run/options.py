@@ -30,7 +30,7 @@ AUTO = "auto"
 REQUIRED = MISSING  # as the default of an option: there is none
 CHECKPOINT_SECONDS = 30.0
 _MOST_STEPS = 2**31 - 1  # steps are counted in 32 bits
-_SEEDS = -(2**31), 2**32 - 1  # others would equal one of these: JAX takes the last 32 bits
+SEEDS = -(2**31), 2**32 - 1  # others would equal one of these: JAX takes the last 32 bits
 _NUMERIC = "iufV"  # kinds of NumPy's types; V: bfloat16 and its kin
 
 Check = Callable[[str, Any], None]
@@ -169,7 +169,7 @@ class Run:
         metavar="N",
         show_default="0; a third with --method posterior",
     )
-    seed: int = option(0, "Seed of all random numbers.", whole(*_SEEDS), flag="", metavar="N")
+    seed: int = option(0, "Seed of all random numbers.", whole(*SEEDS), flag="", metavar="N")
     on_nonfinite: str | None = option(
         None,
         "If an energy is not finite: restart its replica from a colder one, stop, or ignore it.",

@@ -73,9 +73,14 @@ class Program:
         return self.target.tempers_likelihood and self.settings.rule.uses_temperature
 
     def describe(self) -> dict[str, Any]:
-        """Return the choices that options left open, for readers of the run folder."""
+        """Return what the options came to, in steps, for readers of the run folder."""
         schedule = self.settings.schedule
         return {
+            "num_steps": self.num_steps,
+            "num_chains": self.num_chains,
+            "burn_in": self.burn_in,
+            "thin": self.thin,
+            "keep_draws": self.keep_draws,
             "num_replicas": self.num_replicas,
             "schedule": schedule.name,
             "window": int(schedule.window),
@@ -89,7 +94,7 @@ class Program:
             "counted_from": int(self.counted_from),
             "row_energies": self.target.row_energies is not None,
             "swap_every": self.settings.swap_every,
-            "swap_energy": self.settings.energy_at,
+            "energy_at": self.settings.energy_at,
             "tempers_likelihood": self.target.tempers_likelihood,
             "adjusted": self.kernel.adjusted,
             "kernel": (self.kernel.spec or {}).get("name", "custom"),

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from replicax.algorithm.target import check_energy
+from replicax.errors import show
 
 from replicax.run import fingerprint, plain
 from replicax.run.evaluation import Evaluation
@@ -135,12 +136,11 @@ def proceed(
 
 def _check_not_gone(metadata: Metadata, folder: Path) -> None:
     """Raise if the run has options of an earlier version that this one lacks."""
-    if metadata.gone:
-        names = " and ".join(metadata.gone)
+    for name, value in metadata.gone.items():
         raise ValueError(
-            f"The run in {folder} was started with {names} by replicax {metadata.version}, and "
-            "this version has nothing like it: the run can be read and plotted, but not "
-            "continued. Start a new one, or continue it with the version that started it."
+            f"The run in {folder} was started with {name}={show(value)}, which is gone since "
+            "version 0.3, so it cannot be continued: start a new run without it. "
+            "rx.load(folder) reads this one."
         )
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from replicax.errors import at_least, check_number, choose
 from replicax.interop.extras import import_extra
-from replicax.networks.options import TrainOptions
 from replicax.run.counters import PAIR_COUNTS
+from replicax.run.options import SEEDS, whole
 from replicax.run.plain import to_plain
 from replicax.run.round_trips import completed_trips
 from replicax.torch import saved as saved_states
@@ -30,7 +30,7 @@ from replicax.torch.optimizers import (
 from replicax.torch.ranks import Ranks
 from replicax.torch.records import Rows
 from replicax.torch.saved import Saved
-from replicax.torch.settings import build_options, build_settings
+from replicax.torch.settings import build_method, build_settings
 
 
 class Exchange:
@@ -66,17 +66,17 @@ class Exchange:
         optimizers: Any,
         learning_rate: Any,
         *,
-        target_swap_rate: float = TrainOptions.target_swap_rate,
-        window: int | None = TrainOptions.window,
+        target_swap_rate: float = 0.005,
+        window: int | None = None,
         schedule: Any = "deo_star",
-        gain: Any = TrainOptions.gain,
-        buffer: float | str = TrainOptions.buffer,
-        buffer_gain: Any = TrainOptions.buffer_gain,
+        gain: Any = None,
+        buffer: float | str = 0.1,
+        buffer_gain: Any = None,
         adapt: bool | int = True,
         temperature: Any = 0.0,
-        on_swap: str = TrainOptions.on_swap,
+        on_swap: str = "keep",
         on_nonfinite: str = "stop",
-        seed: int = TrainOptions.seed,
+        seed: int = 0,
         history_every: int = 100,
         process_group: Any = None,
     ) -> None:
@@ -93,26 +93,25 @@ class Exchange:
             adapt=adapt,
             temperature=temperature,
             on_swap=on_swap,
-            on_nonfinite=on_nonfinite,
-            seed=seed,
-            history_every=history_every,
         )
         self._ranks = Ranks(torch, process_group)
         self._optimizers, told, scheduled, error = [], "", 1.0, None
+        others = {"seed": seed, "on_nonfinite": on_nonfinite, "history_every": history_every}
         try:
             self._optimizers = check_optimizers(torch, optimizers)
             scheduled = scheduled_factor(self._optimizers)
             at_least("history_every", history_every, 1)
             choose("on_nonfinite", on_nonfinite, ("stop", "ignore"))
-            told = json.dumps(to_plain(build_options(2, **choices)))
+            method = build_method(**choices)
+            whole(*SEEDS)("seed", seed)
+            told = json.dumps(to_plain(method) | others)
             if np.any(np.asarray(temperature, float) > 0):
                 check_langevin(torch, self._optimizers)
         except ValueError as problem:  # the other ranks must know about it
             error = problem
         factors = self._ranks.agree(len(self._optimizers), told, scheduled, error)
-        options = build_options(int(self._ranks.counts.sum()), **choices)
-        self._settings, ladder = build_settings(options)
-        self._plain = json.dumps(to_plain(options))
+        self._settings, ladder = build_settings(build_method(**choices), self.num_replicas)
+        self._plain = json.dumps(json.loads(told) | {"num_replicas": self.num_replicas})
         self._history_every, self._ignores = history_every, on_nonfinite == "ignore"
         start = 0.0 if isinstance(buffer, str) else float(buffer)
         self._decisions = Decisions(self._settings, ladder, start, seed)

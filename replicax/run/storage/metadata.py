@@ -35,7 +35,7 @@ class Metadata:
     note: dict[str, Any] = field(default_factory=dict)  # the user's
     fingerprint: dict[str, Any] | None = None  # of target and data, `fingerprint.write`
     result: dict[str, Any] | None = None  # code, sentence and step, once the run has ended
-    gone: list[str] = field(default_factory=list)  # options that only an earlier version has
+    gone: dict[str, Any] = field(default_factory=dict)  # options that this version lacks
     machine: str = ""
     version: str = __version__
     format_version: int = FORMAT_VERSION

@@ -89,19 +89,24 @@ def upgraded(path: Path, content: dict[str, Any]) -> dict[str, Any]:
             gone = _gone(options)
         else:
             run, method = _training(options, training)
-            gone = _gone(training) + (["unit"] if unit == "total" else [])
+            gone = _gone(training) | ({"unit": unit} if unit == "total" else {})
             if method["rate_schedule"] == "arrival":
-                gone.append("rate_schedule")
+                gone["rate_schedule"] = "arrival"
         if not isinstance(options["swap_energy"], str):
-            gone.append("swap_energy")
+            gone["swap_energy"] = options["swap_energy"]
         method["window"] = resolved["window"]
+        in_steps = ("num_steps", "num_chains", "burn_in", "thin", "keep_draws")
+        resolved = resolved | {name: options[name] for name in in_steps}
+        energy_at = resolved.pop("swap_energy")
+        resolved["energy_at"] = "all_rows" if energy_at == "whole" else energy_at
     except (LookupError, TypeError, AttributeError):
         raise Damaged(f"{path} is damaged: its entries are not those of a run.") from None
-    return content | {"run": run, "method": method, "gone": gone}
+    return content | {"run": run, "method": method, "resolved": resolved, "gone": gone}
 
 
-def _gone(options: dict[str, Any]) -> list[str]:
-    return [name for name, usual in _GONE.items() if options.get(name, usual) not in (usual, False)]
+def _gone(options: dict[str, Any]) -> dict[str, Any]:
+    held = {name: options.get(name, usual) for name, usual in _GONE.items()}
+    return {name: value for name, value in held.items() if value not in (_GONE[name], False)}
 
 
 def _sampling(
