@@ -65,15 +65,18 @@ class Last:
         self.state = jax.device_get(progress.carry.state)
 
 
-EXCHANGING = {
-    "epochs": 4,
-    "num_replicas": 3,
+LADDER = {
     "learning_rate": (0.02, 0.1),
     "target_swap_rate": 0.3,
     "window": 2,
     "buffer": 0.0,
     "gain": rx.Gain(10.0, 20.0),
     "buffer_gain": rx.Gain(1.0, 40.0, cap=0.02),
+}
+EXCHANGING = {
+    "epochs": 4,
+    "num_replicas": 3,
+    "method": rx.deo_star(**LADDER),
     "progress": False,
 }
 

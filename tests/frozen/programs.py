@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import jaxlib
 import numpy as np
 import optax
-from tiny_networks import EXCHANGING, NETWORK, tiny_problem
+from tiny_networks import EXCHANGING, LADDER, NETWORK, tiny_problem
 
 import replicax as rx
 
@@ -67,9 +67,12 @@ def sampled(target: Any, **options: Any) -> Callable[[], Any]:
     return lambda: rx.sample(target, start, **chosen)
 
 
-def paper(**options: Any) -> Callable[[], Any]:
-    chosen = dict(learning_rate=(0.003, 0.03), buffer=0.2, window=None) | options
-    return sampled(chosen.pop("energy", wells), **chosen)
+def paper(energy: Any = wells, schedule: str = "deo_star", **options: Any) -> Callable[[], Any]:
+    """The paper's ladder, with another part or two."""
+    chosen = dict(learning_rate=(0.003, 0.03), buffer=0.2) | options
+    of_run = ("batches", "batch_size", "on_nonfinite", "num_steps", "run_dir", "callback")
+    run = {name: chosen.pop(name) for name in of_run if name in chosen}
+    return sampled(energy, method=rx.Method(schedule, schedule=schedule, **chosen), **run)
 
 
 def trained(**options: Any) -> Callable[[], Any]:
@@ -77,9 +80,9 @@ def trained(**options: Any) -> Callable[[], Any]:
     return lambda: rx.train(tiny_problem(), NETWORK.init, **chosen)
 
 
-def alone(network: Any = NETWORK, **options: Any) -> Callable[[], Any]:
+def alone(method: rx.Method, network: Any = NETWORK, **options: Any) -> Callable[[], Any]:
     """A training that is not the paper's ladder."""
-    chosen = dict(epochs=4, num_replicas=3, keep_networks=True) | QUIET | options
+    chosen = dict(epochs=4, num_replicas=3, keep_networks=True, method=method) | QUIET | options
     return lambda: rx.train(tiny_problem(network), network.init, **chosen)
 
 
@@ -92,13 +95,13 @@ def resumed(folder: Path) -> Any:
 
 CASES: dict[str, Callable[..., Any]] = {
     "hmc": sampled(bowl),
-    "mala": sampled(bowl, kernel="mala"),
+    "mala": sampled(bowl, method=rx.posterior("mala")),
     "all rows": sampled(rx.bayesian(one_mean, log_prior, ROWS)),
     "one replica": sampled(bowl, num_replicas=1),
     "langevin, all rows judge": sampled(
-        posterior(8), num_steps=120, swap_every=4, swap_energy="full"
+        posterior(8), num_steps=120, method=rx.posterior(swap_every=4, energy_at="all_rows")
     ),
-    "langevin, batches judge": sampled(posterior(8), swap_energy="batch"),
+    "langevin, batches judge": sampled(posterior(8), method=rx.posterior(energy_at="moved")),
     "metropolis, sgld": paper(rule="metropolis", temperature=(1.0, 8.0), learning_rate=0.003),
     "bias corrected, given noise": paper(
         rule=rx.swap.bias_corrected(0.1), temperature=(1.0, 8.0), learning_rate=0.003,
@@ -125,17 +128,13 @@ CASES: dict[str, Callable[..., Any]] = {
     "optax": paper(kernel=optax.rmsprop(1.0)),
     "cyclical": paper(kernel=rx.kernels.cyclical(rx.kernels.sgld(), 20)),
     "training deo-star": trained(),
-    "training deo": trained(method="deo", window=None),
-    "training ensemble, cosine": alone(
-        method="ensemble", rate_schedule="cosine", learning_rate=0.05
-    ),
-    "training sghmc-pt": alone(
-        PLAIN, method="sghmc-pt", burn_in=2, swap_every=2, learning_rate=0.01
-    ),
-    "training sgld": alone(method="sgld", learning_rate=0.01),
-    "training cyc-sghmc": alone(method="cyc-sghmc", cycle_epochs=4, learning_rate=0.05),
-    "training cyc-swag": alone(method="cyc-swag", cycle_epochs=6, learning_rate=0.05),
-    "training pretrain": alone(method="pretrain", learning_rate=0.05),
+    "training deo": trained(method=rx.deo(**{**LADDER, "window": None})),
+    "training ensemble, cosine": alone(rx.ensemble(0.05, rate_schedule="cosine")),
+    "training sghmc-pt": alone(rx.sghmc_pt(0.01, swap_every=2), PLAIN, burn_in=2),
+    "training sgld": alone(rx.sgld(0.01)),
+    "training cyc-sghmc": alone(rx.cyc_sghmc(0.05, cycle_epochs=4)),
+    "training cyc-swag": alone(rx.cyc_swag(0.05, cycle_epochs=6)),
+    "training pretrain": alone(rx.pretrain(0.05)),
 }  # fmt: skip
 
 # Step sizes that are too long at first enlarge differences in the last bits: after so many steps
