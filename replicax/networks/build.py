@@ -40,9 +40,7 @@ def _warn_of_low_peak(schedule: Any, num_steps: int) -> None:
         )
 
 
-def build_evaluation(
-    problem: Supervised, options: TrainOptions, like: Any, starts: Any = None
-) -> Evaluation:
+def build_evaluation(problem: Supervised, options: TrainOptions, like: Any) -> Evaluation:
     """Return the evaluation after every epoch, with the average of networks that the method
     defines.
 
@@ -57,7 +55,6 @@ def build_evaluation(
         problem,
         weights,
         options.test_every,
-        starts,
         keeper,
     )
     evaluation = checked_first(evaluation)

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from replicax.algorithm.tuning import Gain
-from replicax.errors import check_flag, check_folder, check_watchers
+from replicax.errors import check_folder, check_watchers
 from replicax.networks.build import build_evaluation, build_training
 from replicax.networks.continued import networks_of as networks_of
 from replicax.networks.continued import resume_records as resume_records
@@ -59,7 +59,6 @@ def train(
     adapt: bool | None = None,
     on_swap: str = "keep",
     on_nonfinite: str | None = None,
-    average_starts: bool = False,
     keep_networks: bool = False,
     keep_averaged: int = 100,
     burn_in: int = 0,
@@ -108,7 +107,6 @@ def train(
         on_nonfinite: "restart" a network whose loss is not finite from a colder one, or "stop";
             by default the former with a ladder and the latter without, where copies would stay
             identical.
-        average_starts: also average the predictions of the start networks, separately.
         keep_networks: store the coldest network of every epoch, as draws.
         keep_averaged: the largest number of averaged networks to keep for `trained.predict`, evenly
             spaced and at most 256 MiB; 0 keeps none.
@@ -125,7 +123,6 @@ def train(
     """
     _check_call(problem, start, note)
     check_watchers(progress, callback)
-    check_flag("average_starts", average_starts)
     if run_dir is not None:
         check_folder("run_dir", run_dir)
     options = TrainOptions(
@@ -169,7 +166,6 @@ def train(
     if program.settings.rule.estimates_noise:
         program = use_rows(program, carry)
     points = carry.state.points
-    starts = jax.tree.map(lambda leaf: leaf[0], points) if average_starts else None
     like = jax.eval_shape(plain.first, points)
     if problem.target.prior is not None:
         jax.eval_shape(problem.target.prior, like[0])  # raises if weight_decay matches no parameter
@@ -179,7 +175,7 @@ def train(
         check_posterior(problem, like, options.method_name)
     if have_one_start(carry):
         check_apart(problem, options, like)
-    evaluation = build_evaluation(problem, options, like, starts)
+    evaluation = build_evaluation(problem, options, like)
     sampler = options.sampler(problem)
     with records_of_run(run_dir) as records:
         folder = records.folder
