@@ -181,7 +181,6 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
     others = {*_OF_THE_COMMAND, *(entry.name for entry in fields(Task))}
     options = {name: value for name, value in given.items() if name not in others}
     options["num_replicas"] = options.pop("replicas")
-    options["average_starts"] = given.get("init_from") is not None
     options["checkpoint_every"] = read_interval(given["checkpoint_every"])
     if "devices" in given:
         options["devices"] = read_devices(given["devices"])

@@ -26,7 +26,6 @@ class Averages(NamedTuple):
     """The state of the evaluation."""
 
     sampled: Any  # running sums over the networks that were picked
-    starts: Any  # running sums over the networks that the run started from
     count: Array  # evaluations so far, shape ()
 
 
@@ -114,14 +113,12 @@ def build(
     problem: Supervised,
     weights: Callable[[int, int], np.ndarray],
     every: int = 1,
-    starts: Any = None,
     keeper: Keeper = Keeper(0),  # noqa: B008
 ) -> Evaluation:
     """Build the evaluation of all networks every `every` epochs; those with a weight are averaged,
     and the keeper stores some of them.
 
-    `weights(epoch, num_replicas) -> (rung,)`, epochs counted from 1. `starts`: points (params,
-    model_state) by replica, averaged separately.
+    `weights(epoch, num_replicas) -> (rung,)`, epochs counted from 1.
     """
     judge = judge_of(problem)
 
@@ -137,10 +134,9 @@ def build(
         networks = keeper.rows(number, epoch, weight[rungs], rungs, take)
         return averages._replace(sampled=sampled, count=averages.count + 1), row, networks
 
-    at_start = judge.empty() if starts is None else judge.add(judge.empty(), starts)
     final = lambda averages: {**final_values(averages), "labels": judge.targets}  # noqa: E731
     running = lambda averages: averages.sampled  # noqa: E731
-    averages = Averages(judge.empty(), at_start, jnp.array(0, jnp.int32))
+    averages = Averages(judge.empty(), jnp.array(0, jnp.int32))
     return Evaluation(averages, evaluate, final, running)
 
 
@@ -165,10 +161,6 @@ def _score_all(
 
 
 def final_values(averages: Averages) -> dict[str, np.ndarray]:
-    """Return the averages for the records: "average.logits", "starts.weight", ..."""
-    parts = {"average": averages.sampled, "starts": averages.starts}
-    return {
-        f"{name}.{field}": np.asarray(value)
-        for name, average in parts.items()
-        for field, value in average._asdict().items()
-    }
+    """Return the average for the records: "average.logits", "average.weight", ..."""
+    sums = averages.sampled._asdict()
+    return {f"average.{field}": np.asarray(value) for field, value in sums.items()}

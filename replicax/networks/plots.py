@@ -49,7 +49,7 @@ def _has_ladder(trained: "Trained") -> bool:
 
 def _plot_epochs(trained: "Trained", likelihood: Likelihood) -> "Figure":
     """Plot each score on the test data in a panel: every network, and the average so far."""
-    epochs, starts = trained.epochs, trained.starts
+    epochs = trained.epochs
     figure = figure_style.new_figure(10.5, 4.7)
     panels = figure.subplots(1, len(likelihood.scores))
     for axes, score in zip(panels, likelihood.scores, strict=True):
@@ -67,13 +67,6 @@ def _plot_epochs(trained: "Trained", likelihood: Likelihood) -> "Figure":
             axes.plot(epochs["epoch"], values, color=figure_style.INK, lw=2, ls=dashes,
                       marker="." if len(values) == 1 else "", zorder=4,
                       label=f"average so far{way}")  # fmt: skip
-        if float(starts.weight):
-            truth = trained._final("labels")
-            at_start = likelihood.score_average(starts, truth, "probabilities")
-            value = score.factor * float(at_start[score.name])
-            always_shown.append(np.full((len(epochs["epoch"]), 1), value))
-            dotted: Any = {"color": figure_style.SOFT, "lw": 1.2, "ls": ":"}
-            axes.axhline(value, **dotted, label="average of the starts")
         title = f"{score.title} on the test data"
         figure_style.label(axes, "epoch", score.title.lower() + score.unit, title)
         _count_epochs(axes, trained)

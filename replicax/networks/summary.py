@@ -6,7 +6,7 @@ import numpy as np
 
 from replicax.networks import likelihoods, predict
 from replicax.networks.likelihoods import Likelihood
-from replicax.networks.trained import START_WEIGHT, Trained
+from replicax.networks.trained import Trained
 from replicax.results.summary import machine_use, render_machine_use
 
 
@@ -60,15 +60,10 @@ def _of_rule(trained: Trained) -> dict[str, Any]:
 
 
 def _averages(trained: Trained, likelihood: Likelihood) -> list[dict[str, Any]]:
-    """Return the metrics of every kind of average, with start networks if they are averaged."""
-    weights = [0.0] if float(trained.starts.weight) == 0 else [0.0, START_WEIGHT]
+    """Return the metrics of every kind of average."""
     if float(trained.average.weight) == 0:
         return []
-    return [
-        {"by": by, "start_weight": weight, **trained.metrics(by, weight)._asdict()}
-        for weight in weights
-        for by in likelihood.ways
-    ]
+    return [{"by": by, **trained.metrics(by)._asdict()} for by in likelihood.ways]
 
 
 def render(numbers: dict[str, Any]) -> Any:
@@ -130,8 +125,7 @@ def metric_rows(numbers: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[st
             means = {name: float(np.mean(x)) for name, x in numbers["by_rung"].items()}
             add_row("mean of all networks", means)
     for part in numbers["averages"]:
-        starts = part["start_weight"]
-        name = f"and starts x {starts:g}" if starts else f"average of {numbers['averaged']:g}"
+        name = f"average of {numbers['averaged']:g}"
         add_row(f"{name}, {part['by']}" if len(ways) > 1 else name, part)
     return ("", *(column.head for column in columns)), rows
 

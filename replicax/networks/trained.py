@@ -24,8 +24,6 @@ from replicax.run.options import Training
 from replicax.run.plan import Clock, clock_of
 from replicax.run.records import Records
 
-START_WEIGHT = 10.0  # of a start network relative to an averaged network, as in the authors' code
-
 
 class Trained(Posterior):
     """A `Posterior` over networks: their average on the test data, and predictions for new
@@ -101,41 +99,29 @@ class Trained(Posterior):
     @property
     def average(self) -> Any:
         """Running sums over the averaged networks, such as an `rx.predict.Average`."""
-        return self._average("average")
-
-    @property
-    def starts(self) -> Any:
-        """Running sums over the start networks, if they are averaged."""
-        return self._average("starts")
-
-    def _average(self, name: str) -> Any:
         if self.likelihood is None:
-            return Count(self._final(f"{name}.weight"))
-        kind = Mixture if f"{name}.deviation" in self._records.final else Average
-        return kind(**{field: self._final(f"{name}.{field}") for field in kind._fields})
+            return Count(self._final("average.weight"))
+        kind = Mixture if "average.deviation" in self._records.final else Average
+        return kind(**{field: self._final(f"average.{field}") for field in kind._fields})
 
-    def _sums(self, start_weight: float) -> Any:
-        """Return the average, in which start networks count `start_weight` each."""
-        if not float(self.average.weight) and not (start_weight and float(self.starts.weight)):
+    def _sums(self) -> Any:
+        """Return the average, which must not be empty."""
+        if not float(self.average.weight):
             raise ValueError(why_none_averaged(self))
-        if not start_weight:
-            return self.average
-        likelihood = self._judged()
-        return likelihood.merge(self.average, likelihood.scaled(self.starts, start_weight))
+        return self.average
 
-    def log_probabilities(self, by: str = "probabilities", start_weight: float = 0.0) -> np.ndarray:
-        """Return the predictions of the average for the test, (image, class); start networks count
-        `start_weight` each."""
+    def log_probabilities(self, by: str = "probabilities") -> np.ndarray:
+        """Return the predictions of the average for the test, (image, class)."""
         if not isinstance(self._judged(), Categorical):
             raise ValueError("A regression has no classes: trained.predictions() has mean and sd.")
-        return self.predictions(by, start_weight)
+        return self.predictions(by)
 
-    def predictions(self, by: str = "probabilities", start_weight: float = 0.0) -> Any:
+    def predictions(self, by: str = "probabilities") -> Any:
         """Return the predictions of the average for the test data: log-probabilities of classes, or
         mean and standard deviation of real numbers."""
         likelihood = self._judged()
         choose("by", by, likelihood.ways)
-        return likelihood.predictive(self._sums(start_weight), self._final("labels"), by)
+        return likelihood.predictive(self._sums(), self._final("labels"), by)
 
     @property
     def labels(self) -> np.ndarray:
@@ -143,12 +129,12 @@ class Trained(Posterior):
         target)."""
         return self._judged().restored(self._final("labels"))
 
-    def metrics(self, by: str = "probabilities", start_weight: float = 0.0) -> Any:
+    def metrics(self, by: str = "probabilities") -> Any:
         """Return the metrics of the average on the test: accuracy, likelihood and calibration of
         classes, or error, likelihood and coverage of real numbers."""
         likelihood = self._judged()
         choose("by", by, likelihood.ways)
-        return likelihood.metrics(self._sums(start_weight), self._final("labels"), by)
+        return likelihood.metrics(self._sums(), self._final("labels"), by)
 
     @functools.cached_property
     def networks(self) -> Networks:

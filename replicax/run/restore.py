@@ -18,6 +18,9 @@ from replicax.run.storage import checkpoint
 from replicax.run.storage.folder import FolderRecords, open_records
 from replicax.run.storage.metadata import FORMAT_VERSION
 
+# What checkpoints of version 0.2 also hold: averages of start networks.
+_GONE = ("['evaluation'].starts.", "['evaluation'].averages.starts.")
+
 
 class Restored(NamedTuple):
     """The checkpoint that a run continues from."""
@@ -55,7 +58,7 @@ def restore(
     shapes = {"carry": carry_like(program, like), "evaluation": evaluation_like}
     metadata = records.metadata
     try:
-        arrays = checkpoint.restore(records.folder, step, shapes)
+        arrays = checkpoint.restore(records.folder, step, shapes, gone=_GONE)
     except checkpoint.Misfit as error:
         if metadata.format_version == FORMAT_VERSION:
             raise

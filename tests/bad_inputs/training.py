@@ -353,7 +353,7 @@ ROWS = [
     *crossed("train", train, ("momentum", "temperature", "target_swap_rate"), NOT_NUMBERS),
     *crossed("train", train, ("learning_rate", "buffer", "gain", "buffer_gain"), NOT_NUMBERS),
     *crossed("train", train, ("method", "on_swap", "on_nonfinite"), NOT_NAMES),
-    *crossed("train", train, ("keep_networks", "average_starts", "progress"), NOT_FLAGS),
+    *crossed("train", train, ("keep_networks", "progress"), NOT_FLAGS),
     *crossed("classification", classify, ("batch_size",), NOT_WHOLE),
     *crossed("classification", classify, ("augment", "prior_in_energy"), NOT_FLAGS),
     *crossed("classification", classify, ("unit",), NOT_NAMES),

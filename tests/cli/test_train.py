@@ -94,10 +94,7 @@ def test_pretrain_and_start_from_it(here, capsys, tmp_path):
     continued = run_json(
         capsys, "train", *TINY, *LADDER, "--init-from", starts, "--out", tmp_path / "on"
     )
-    weights = [part["start_weight"] for part in continued["averages"]]
-    assert weights == [0, 0, 10, 10]
-    average = rx.load(tmp_path / "on").starts
-    assert average.weight == 3
+    assert len(continued["averages"]) == 2
     last = rx.load(starts).epochs["accuracy"][-1]
     assert last.mean() > 0.4  # the networks, and so the starts, have learnt something
     message = run_failing(capsys, "train", *TINY, *LADDER, "--replicas", 5, "--init-from", starts,

@@ -60,7 +60,7 @@ def test_options_reach_the_training(asked):
                 "schedule": "seo", "rule": "deterministic", "swap_every": 3, "adapt": False,
                 "swap_energy": "batch",
                 "cycle_epochs": 9, "burn_in": 2, "on_swap": "reset", "on_nonfinite": "stop",
-                "keep_networks": True, "keep_averaged": 7, "average_starts": False, "seed": 7,
+                "keep_networks": True, "keep_averaged": 7, "seed": 7,
                 "progress": False, "run_dir": Path("elsewhere")}  # fmt: skip
     assert {name: asked[name] for name in expected} == expected
     problem, _ = asked.pop("args")

@@ -54,11 +54,6 @@ EVALUATE = mutations_of(
         "number = epoch",
         "networks/test_evaluate.py::test_epochs_without_a_pick_take_no_room",
     ),
-    (
-        '"starts": averages.starts}',
-        '"starts": averages.sampled}',
-        "networks/test_training_runs.py::test_start_networks_are_averaged_apart",
-    ),
 )
 
 SWAG = mutations_of(

@@ -11,7 +11,6 @@ MUTATIONS = [
     *killed_by(
         "networks/test_likelihoods.py::test_sums_of_parts_are_those_of_all[classes]",
         "networks/likelihoods/classes.py",
-        ("Average(*(factor * part for part in sums))", "sums"),
     ),
     *killed_by(
         "networks/test_regression.py::test_coverage_counts_targets_in_central_intervals",

@@ -193,15 +193,6 @@ OPTIONS = mutations_of(
     ),
 )
 
-TRAIN = mutations_of(
-    "networks/train.py",
-    (
-        "points) if average_starts else None",
-        "points)",
-        "networks/test_training_runs.py::test_an_average_may_begin_after_a_burn_in",
-    ),
-)
-
 CONTINUED = mutations_of(
     "networks/continued.py",
     ("evaluation.state = restored.evaluation", "restored.evaluation", f"{_WITHIN_EPOCH}[deo]"),
@@ -355,7 +346,6 @@ MUTATIONS = [
     *CLASSIFICATION,
     *METHODS,
     *OPTIONS,
-    *TRAIN,
     *CONTINUED,
     *BUILD,
     *TEMPERED,

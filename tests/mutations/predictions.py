@@ -124,7 +124,6 @@ REGRESSION = [
         ("logsumexp(densities, axis=0, b=weights[:, None])", "logsumexp(densities, 0)", _MIXTURE),
         ("losses = self._log_volume + weight - np", "losses = weight - np", _MIXTURE),
         ("nll = self._log_volume - jnp.mean(sums.log", "nll = -jnp.mean(sums.log", _MIXTURE),
-        ("log_density=sums.log_density + np.log(factor)", "log_density=sums.log_density", _MIXTURE),
         ("jnp.logaddexp(one.log_density, other.log_density)", "one.log_density", _MIXTURE),
         ("return scale**2 * (self.degrees / (self.degrees - 2))", "return scale**2", _SCIPY),
         ("jnp.where(z > 0, 1 - tail, tail)", "jnp.where(z > 0, tail, 1 - tail)", _SCIPY),

@@ -21,14 +21,14 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_sums_of_parts_are_those_of_all(name: str) -> None:
-    """Networks of weights 1, 2.5 and 2.5: the last two added together, and scaled."""
+    """Networks of weights 1, 2.5 and 2.5, the last two added together."""
     law, outputs, targets = CASES[name]
 
     @quick_jit
     def sums() -> tuple:
         whole = law.average(outputs, targets, jnp.array([1.0, 2.5, 2.5]))
         first = law.average(outputs[:1], targets, jnp.ones(1))
-        rest = law.scaled(law.average(outputs[1:], targets, jnp.ones(2)), 2.5)
+        rest = law.average(outputs[1:], targets, jnp.full(2, 2.5))
         return whole, law.merge(law.merge(law.empty(targets), first), rest)
 
     whole, found = sums()

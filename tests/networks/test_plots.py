@@ -7,7 +7,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tiny_networks import EXCHANGING, NETWORK, tiny_problem
 
 from replicax.networks import plots as training_plots
-from replicax.networks import predict
 from replicax.networks.summary import _exchange_line
 from replicax.networks.train import train
 from replicax.results import figure_style
@@ -23,7 +22,7 @@ def run(method="deo-star", problem=None, **options):
 
 @pytest.fixture(scope="module")
 def trained():
-    return run(**EXCHANGING | {"epochs": EPOCHS, "burn_in": 2, "average_starts": True})
+    return run(**EXCHANGING | {"epochs": EPOCHS, "burn_in": 2})
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +70,6 @@ def test_epochs_show_every_network_and_the_average(trained, figures, panel, name
         average = named(axes, f"average so far, by {by}").get_ydata()
         assert np.isnan(average[:2]).all()  # burn-in
         assert_allclose(average[2:], factor * epochs[f"average_{name}_{by}"][2:])
-    starts = predict.evaluate(predict.log_probabilities(trained.starts), trained.labels)
-    at_start = named(axes, "average of the starts").get_ydata()
-    assert_allclose(at_start, factor * getattr(starts, name))
 
 
 def test_colours_run_from_cold_to_hot(figures):

@@ -160,8 +160,6 @@ def test_a_mixture_of_two_by_hand() -> None:
     predicted = law.predictive(both, targets, "probabilities")
     variance = (1 + 0 + 3 * (0.25 + 1)) / 4 - 0.75**2
     assert_allclose([predicted.mean[0], predicted.sd[0]], [11.5, 2 * np.sqrt(variance)], rtol=1e-5)
-    twice = law.metrics(law.scaled(both, 2.0), targets, "probabilities")
-    assert_allclose(twice, metrics, rtol=1e-5)
     far = average(outputs[:1], targets + 40, weights[:1])
     assert law.metrics(far, targets + 40, "probabilities").nll > 800
 

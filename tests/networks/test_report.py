@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.fixture(scope="module")
 def trained() -> rx.Trained:
     """As the figures have it, so that it is compiled once."""
-    options = EXCHANGING | {"epochs": 6, "burn_in": 2, "average_starts": True}
+    options = EXCHANGING | {"epochs": 6, "burn_in": 2}
     return rx.train(tiny_problem(), NETWORK.init, method="deo-star", **options)
 
 

@@ -32,7 +32,7 @@ LENGTHS: dict[str, tuple[int, int, dict[str, Any]]] = {
 
 
 def options_of(method: str, epochs: int) -> dict[str, Any]:
-    return LENGTHS[method][2] | {"method": method, "epochs": epochs, "average_starts": True}
+    return LENGTHS[method][2] | {"method": method, "epochs": epochs}
 
 
 @pytest.mark.slow

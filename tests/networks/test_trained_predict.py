@@ -31,7 +31,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "cyc-sghmc": {"epochs": 20, "num_replicas": 2, "cycle_epochs": 14, "progress": False},
     "cyc-swag": {"epochs": 20, "num_replicas": 2, "cycle_epochs": 14, "progress": False},
     "deo": EXCHANGING | {"epochs": 8, "window": None},
-    "deo-star from starts": EXCHANGING | {"epochs": 6, "average_starts": True},
 }
 
 

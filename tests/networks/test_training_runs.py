@@ -31,7 +31,6 @@ from replicax.networks.problem import Supervised, Test, supervised
 from replicax.networks.train import networks_of, resume_training, train
 from replicax.networks.trained import Trained
 from replicax.run import host_loop as run
-from replicax.run.initial import seed_keys
 from replicax.run.rows import Carry
 
 
@@ -63,9 +62,8 @@ def posed(method: str) -> tuple[Supervised, Any]:
 @functools.cache
 def whole(folder: Path, method: str) -> tuple[Trained, Any]:
     last = Last()
-    kept = {"keep_networks": True, "average_starts": True}
-    options = options_of(method) | kept | {"callback": last, "run_dir": folder / method}
-    return train(*posed(method), **options), last.state
+    options = options_of(method) | {"callback": last, "run_dir": folder / method}
+    return train(*posed(method), **options, keep_networks=True), last.state
 
 
 def in_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +85,7 @@ def test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit(
 ) -> None:
     straight, state = whole(folder, method)
     in_small_steps(monkeypatch)
-    options = options_of(method) | {"keep_networks": True, "average_starts": True}
+    options = options_of(method) | {"keep_networks": True}
     problem, start = posed(method)
     stopped = train(problem, start, **options, run_dir=tmp_path / "run", callback=stop_at(5))
     assert (stopped.result.code, stopped.num_epochs) == ("stopped", 1)
@@ -103,7 +101,7 @@ def test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit(
 def test_a_run_stopped_after_an_epoch_goes_on_bit_for_bit(folder: Path, tmp_path: Path) -> None:
     straight, state = whole(folder, "deo-star")
     assert len(np.unique(straight.rung_of[0], axis=0)) > 1, "replicas must have exchanged"
-    options = options_of("deo-star") | {"keep_networks": True, "average_starts": True}
+    options = options_of("deo-star") | {"keep_networks": True}
     stopped = train(
         PROBLEM,
         NETWORK.init,
@@ -148,20 +146,12 @@ def test_the_average_is_that_of_the_networks_kept(folder: Path) -> None:
     np.testing.assert_allclose(trained.epochs["average_nll_probabilities"][-1], nll, rtol=1e-5)
 
 
-def test_start_networks_are_averaged_apart(folder: Path) -> None:
-    trained, _ = whole(folder, "deo")
-    _, start_key = seed_keys(0, 1)
-    keys = jax.random.split(jax.random.fold_in(start_key, 0), NUM_REPLICAS)
-    assert_average_of(trained.starts, logits_of(jax.vmap(NETWORK.init)(keys), NUM_REPLICAS))
-
-
 def test_an_average_may_begin_after_a_burn_in() -> None:
     options = options_of("deo-star") | {"burn_in": 1, "keep_networks": True}
     trained = train(PROBLEM, NETWORK.init, **options)
     kept = jax.tree.map(lambda leaf: leaf[0, 1:], trained.draws)
     assert_average_of(trained.average, logits_of(kept, 1))
     assert trained.epochs["weight"].tolist() == [0.0, 1.0]
-    assert float(trained.starts.weight) == 0
 
 
 def test_rows_of_an_epoch_are_by_rung(folder: Path) -> None:
@@ -206,15 +196,13 @@ def test_cycles_are_averaged_where_they_are_slow() -> None:
 def test_a_pretraining_keeps_no_average_and_starts_the_next_run(folder: Path) -> None:
     pretrained, state = whole(folder, "pretrain")
     assert float(pretrained.average.weight) == 0
-    options = options_of("deo-star") | {"num_replicas": 2, "epochs": 1, "average_starts": True}
+    options = options_of("deo-star") | {"num_replicas": 2, "epochs": 1}
     options |= {"learning_rate": (1e-9, 2e-9), "callback": (last := Last())}
-    trained = train(PROBLEM, folder / "pretrain", **options)
+    train(PROBLEM, folder / "pretrain", **options)
     params = state.replicas.params
     assert_trees_close(last.state.replicas.params, params, 1e-6)
     one, other = (by_replica(jax.tree.map(lambda leaf: leaf[0], params), r) for r in range(2))
     assert not np.allclose(one["first"]["weight"], other["first"]["weight"], atol=1e-2)
-    points = jax.tree.map(lambda leaf: leaf[0], state.points)
-    assert_average_of(trained.starts, logits_of(points, 2))
 
 
 def test_networks_of_a_run_come_from_cold_to_hot(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Numbers computed from the runs of Table 2, always at the last epoch, never at the best one."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -9,9 +9,12 @@ from replicax import theory
 from replicax.experiments.shared.index_process import simulate_trips
 from replicax.networks import predict
 from replicax.networks.methods import METHODS
-from replicax.networks.trained import START_WEIGHT, Trained
+from replicax.networks.predict import Average
+from replicax.networks.trained import Trained
 
 REPEATS = 1000
+START_WEIGHT = 10.0  # of a start network relative to an averaged network, as in the authors' code
+_WAYS: tuple[Literal["logits", "probabilities"], ...] = ("logits", "probabilities")
 
 
 class Difference(NamedTuple):
@@ -64,7 +67,7 @@ def command_of(run: Trained) -> str:
     words += ["--on-swap reset"] * (run.options["on_swap"] == "reset")
     words += [f"--seed {options.seed}"] * (options.seed != 0)
     words += ["--out runs/starts"] * is_start
-    words += ["--init-from runs/starts"] * (float(run.starts.weight) > 0)
+    words += ["--init-from runs/starts"] * (not is_start)
     return " ".join(words)
 
 
@@ -82,14 +85,22 @@ def has_average(run: Trained | None) -> bool:
     return run is not None and float(run.average.weight) > 0
 
 
-def averages(run: Trained) -> list[dict[str, Any]]:
+def averages(run: Trained, starts: Average | None) -> list[dict[str, Any]]:
     """Return the metrics of every way to average, without the start networks first."""
-    weights = [0.0] if float(run.starts.weight) == 0 else [0.0, START_WEIGHT]
-    return [
-        {"by": by, "start_weight": weight, **run.metrics(by, weight)._asdict()}
-        for weight in weights
-        for by in ("logits", "probabilities")
-    ]
+    ways = [{"by": by, "start_weight": 0.0, **run.metrics(by)._asdict()} for by in _WAYS]
+    if starts is None:
+        return ways
+    scaled = Average(*(START_WEIGHT * part for part in starts))
+    return ways + metrics_of(predict.merge(run.average, scaled), run.labels, START_WEIGHT)
+
+
+def metrics_of(average: Average, labels: np.ndarray, start_weight: float) -> list[dict[str, Any]]:
+    """Return the metrics of an average in which start networks count so much, by every way."""
+    ways = []
+    for by in _WAYS:
+        metrics = predict.evaluate(np.asarray(predict.log_probabilities(average, by)), labels)
+        ways.append({"by": by, "start_weight": start_weight, **metrics._asdict()})
+    return ways
 
 
 def curve_of(run: Trained) -> dict[str, Any]:
@@ -103,19 +114,6 @@ def curve_of(run: Trained) -> dict[str, Any]:
     }
     single = {name: epochs[name][:, 0] for name in ("accuracy", "nll")}
     return {"by": by, "epochs": run.num_replicas * epochs["epoch"], **single, **means}
-
-
-def starts_alone(runs: dict[str, Trained | None]) -> list[dict[str, Any]]:
-    """Return the metrics of the start networks alone, from any run that evaluated them."""
-    for run in runs.values():
-        if run is not None and float(run.starts.weight) > 0:
-            ways = []
-            for by in ("logits", "probabilities"):
-                log_probs = np.asarray(predict.log_probabilities(run.starts, by))  # type: ignore
-                metrics = predict.evaluate(log_probs, run.labels)
-                ways.append({"by": by, "start_weight": 1.0, **metrics._asdict()})
-            return ways
-    return []
 
 
 def pick(ways: list[dict[str, Any]], by: str = "logits", start_weight: float = 0.0) -> Any:

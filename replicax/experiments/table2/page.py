@@ -10,9 +10,17 @@ from replicax.experiments.shared.page import findings_section, markdown_table, t
 from replicax.experiments.shared.study import Finding
 from replicax.experiments.table2 import figures, numbers, paper, seeds
 from replicax.experiments.table2.findings import claims, does_exchange_win, sentences, trip_findings
+from replicax.experiments.table2.numbers import START_WEIGHT
 from replicax.experiments.table2.paper import COMPARED, NAMES
-from replicax.experiments.table2.study import ABOUT, STARTS, TITLE, folder_of, wall_seconds
-from replicax.networks.trained import START_WEIGHT, Trained
+from replicax.experiments.table2.study import (
+    ABOUT,
+    STARTS,
+    TITLE,
+    average_of_starts,
+    folder_of,
+    wall_seconds,
+)
+from replicax.networks.trained import Trained
 from replicax.results.figure_style import save
 from replicax.version import __version__
 
@@ -128,11 +136,17 @@ def describe(model: str, runs: Runs, folder: Path, out: Path) -> dict[str, Any]:
     all_findings = [*claims(model, compared, described), *trip_findings(model, trips)]
     return {
         "runs": described,
-        "starts_alone": numbers.starts_alone(runs),
+        "starts_alone": _starts_alone(runs[STARTS], folder_of(folder, model, STARTS)),
         "compared": compared,
         "findings": [finding._asdict() for finding in all_findings],
         "captions": captions,
     }
+
+
+def _starts_alone(run: Trained | None, folder: Path) -> list[dict[str, Any]]:
+    """Return the metrics of the average of the start networks."""
+    average = average_of_starts(folder)
+    return [] if run is None or average is None else numbers.metrics_of(average, run.labels, 1.0)
 
 
 def _options(runs: Runs, name: str) -> dict[str, Any]:
@@ -145,6 +159,7 @@ def _describe_run(model: str, name: str, run: Trained | None, folder: Path) -> d
     if run is None:
         return {"state": NOT_RUN}
     seconds = wall_seconds(folder_of(folder, model, name), run.num_steps)
+    starts = average_of_starts(folder_of(folder, model, STARTS), run.num_replicas)
     described: dict[str, Any] = {
         "state": run.result.code,
         "data": numbers.data_name(run),
@@ -158,7 +173,7 @@ def _describe_run(model: str, name: str, run: Trained | None, folder: Path) -> d
         "machine": run.metadata.machine,
         "seconds": seconds,
         "wall": numbers.format_seconds(seconds),
-        "averages": numbers.averages(run) if numbers.has_average(run) else [],
+        "averages": numbers.averages(run, starts) if numbers.has_average(run) else [],
         "num_images": len(run.labels),
     }
     if numbers.has_average(run):

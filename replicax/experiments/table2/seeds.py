@@ -34,12 +34,13 @@ def describe(model: str, runs: Path) -> list[dict[str, Any]]:
     seeds = sorted(int(path.name.removeprefix("seed-")) for path in runs.glob("seed-*"))
     described = []
     for seed in seeds:
-        methods = {
-            name: study.open_run(study.folder_of(runs / f"seed-{seed}", model, name))
+        folders = {
+            name: study.folder_of(runs / f"seed-{seed}", model, name)
             for name in (study.STARTS, *METHODS)
         }
+        methods = {name: study.open_run(folder) for name, folder in folders.items()}
         finished = {
-            name: _describe_run(name, run)
+            name: _describe_run(name, run, folders[study.STARTS])
             for name, run in methods.items()
             if run is not None and run.result.code == "finished"
         }
@@ -48,13 +49,14 @@ def describe(model: str, runs: Path) -> list[dict[str, Any]]:
     return described
 
 
-def _describe_run(name: str, run: Trained) -> dict[str, Any]:
+def _describe_run(name: str, run: Trained, starts: Path) -> dict[str, Any]:
+    average = study.average_of_starts(starts, run.num_replicas)
     accuracy = run.epochs["accuracy"][-1]
     return {
         "epochs": run.num_epochs,
         "machine": run.metadata.machine,
         "command": numbers.command_of(run),
-        "averages": numbers.averages(run) if numbers.has_average(run) else [],
+        "averages": numbers.averages(run, average) if numbers.has_average(run) else [],
         "one_network": float(accuracy[0] if name.startswith("deo") else accuracy.mean()),
     }
 

@@ -15,15 +15,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from replicax.networks import predict
+from replicax.networks.continued import networks_of
+from replicax.networks.evaluate import build_outputs
+from replicax.networks.predict import Average
 from replicax.networks.tasks import AUGMENTED, DEFAULTS, Task, absolute
 from replicax.networks.trained import Trained
 from replicax.run.storage.metadata import read_metadata
+from replicax.run.together import together
 
 STARTS = "starts"
 METHODS = {STARTS: "pretrain", **{name: name for name in
            ("ensemble", "deo", "deo-star", "cyc-sghmc", "cyc-swag")}}  # fmt: skip
 PAPER_MODELS = ("resnet20", "resnet32", "resnet56")
+_SINGLE = ("cyc-sghmc", "cyc-swag")  # one network, which leaves a GPU idle: side by side
 _TIMES = "wall.json"
+_LOGITS = "logits.npy"  # of the start networks on the test, (network, image, class)
 _SMALL = ("digits",)  # data for which float32 on a CPU is fast enough
 TITLE = "Table 2: networks on CIFAR-100"
 ABOUT = """
@@ -66,7 +75,7 @@ class Settings:
         options["num_replicas"] = self.defaults["num_replicas"]
         if method == STARTS:
             return {**options, "epochs": self.start_epochs, **dict(self.more)}
-        options |= {"epochs": self.epochs, "average_starts": True}
+        options["epochs"] = self.epochs
         if method in ("deo", "deo-star"):
             options["on_swap"] = "reset"  # as the authors do; cycles would lose their clock
             names = ("learning_rate", "target_swap_rate")
@@ -111,23 +120,47 @@ def run_all(
         return
     task = settings.task()
     problem, init = task.problem()  # raises an error if the data are missing
-    start = partial(_start_or_resume, settings, runs, task, problem, init, progress, callback)
-    for method in missing:
-        folder = folder_of(runs, settings.model, method)
-        report(f"{method}: {folder}")
-        trained = _timed(folder, partial(start, method))
-        if trained.result.code in ("interrupted", "stopped"):
-            raise KeyboardInterrupt
-        if trained.result.code != "finished":
-            raise ValueError(f"{method} did not finish: {trained.result.sentence}")
+    alone = [[method] for method in missing if method not in _SINGLE]
+    side_by_side = [method for method in missing if method in _SINGLE]
+    for group in filter(None, [*alone, side_by_side]):
+        start = partial(_start_or_resume, settings, runs, task, problem, init, progress, callback)
+        for method in group:
+            report(f"{method}: {folder_of(runs, settings.model, method)}")
+        for method, trained in zip(group, _run_group(settings, runs, group, start), strict=True):
+            if trained.result.code in ("interrupted", "stopped"):
+                raise KeyboardInterrupt
+            if trained.result.code != "finished":
+                raise ValueError(f"{method} did not finish: {trained.result.sentence}")
+            if method == STARTS:
+                _write_logits(folder_of(runs, settings.model, STARTS), problem)
 
 
-def _timed(folder: Path, call: Callable[[], Trained]) -> Trained:
-    began, before = time.monotonic(), _steps(folder)
+def _run_group(
+    settings: Settings, runs: Path, group: list[str], start: Callable[[str], Trained]
+) -> list[Trained]:
+    """Run the methods of a group, several ones side by side; their time is shared out evenly."""
+    folders = [folder_of(runs, settings.model, method) for method in group]
+    began, before = time.monotonic(), [_steps(folder) for folder in folders]
+    calls = [partial(start, method) for method in group]
     try:
-        return call()
+        return together(calls) if len(calls) > 1 else [calls[0]()]
     finally:  # a signal ends the process here
-        _add_time(folder, before, _steps(folder), time.monotonic() - began)
+        seconds = (time.monotonic() - began) / len(group)
+        for folder, steps in zip(folders, before, strict=True):
+            _add_time(folder, steps, _steps(folder), seconds)
+
+
+def _write_logits(folder: Path, problem: Any) -> None:
+    """Write the logits of the start networks on the test into their folder."""
+    points, test = networks_of(folder, problem), problem.test
+    np.save(folder / _LOGITS, build_outputs(test)(points, test.inputs))
+
+
+def average_of_starts(folder: Path, num_networks: int | None = None) -> Average | None:
+    """Return the sums over the first start networks, or over all, given their folder; None if their
+    logits were not written."""
+    path = folder / _LOGITS
+    return predict.average(np.load(path)[:num_networks]) if path.exists() else None
 
 
 def _start_or_resume(settings, runs, task, problem, init, progress, callback, method) -> Trained:

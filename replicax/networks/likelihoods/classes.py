@@ -51,9 +51,6 @@ class Categorical:
     def merge(self, one: Average, other: Average) -> Average:
         return predict.merge(one, other)
 
-    def scaled(self, sums: Average, factor: float) -> Average:
-        return Average(*(factor * part for part in sums))
-
     def score(self, outputs: Array, targets: Any) -> dict[str, Array]:
         nll = optax.softmax_cross_entropy_with_integer_labels(outputs, targets)
         right = jnp.argmax(outputs, axis=1) == targets

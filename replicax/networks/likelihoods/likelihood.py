@@ -48,10 +48,6 @@ class Likelihood(Protocol):
         """Return the sums over the networks of both."""
         ...
 
-    def scaled(self, sums: Any, factor: float) -> Any:
-        """Return the sums with all weights multiplied by `factor`."""
-        ...
-
     def score(self, outputs: Array, targets: Any) -> dict[str, Array]:
         """Return the scores of one network, on the device."""
         ...

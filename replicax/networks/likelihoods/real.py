@@ -136,10 +136,6 @@ class _LocationScale:
         added = Mixture(*(a + b for a, b in zip(one, other, strict=True)))
         return added._replace(log_density=jnp.logaddexp(one.log_density, other.log_density))
 
-    def scaled(self, sums: Mixture, factor: float) -> Mixture:
-        scaled = Mixture(*(factor * part for part in sums))
-        return scaled._replace(log_density=sums.log_density + np.log(factor))
-
     def score(self, outputs: Array, targets: Any) -> dict[str, Array]:
         nll = self._log_volume - jnp.mean(jnp.sum(self.log_density(outputs, targets), axis=-1))
         return {"nll": nll, "rmse": self._rmse(outputs[..., 0] - targets)}

@@ -115,10 +115,13 @@ def check(folder: Path, step: int, digest: str | None) -> None:
         raise Damaged(f"{path} is damaged: its content is not what its digest says.")
 
 
-def restore(folder: Path, step: int, like: Any, part: bool = False) -> Any:
+def restore(
+    folder: Path, step: int, like: Any, part: bool = False, gone: tuple[str, ...] = ()
+) -> Any:
     """Return the checkpoint of `step` as a tree like `like`, a tree of shapes or arrays.
 
-    With `part` the checkpoint may hold more than that.
+    With `part` the checkpoint may hold more than that; otherwise only what earlier versions wrote
+    below the paths `gone`.
     """
     leaves = jax.tree_util.tree_leaves_with_path(like)
     expected = {_name(path): (x.shape, str(x.dtype)) for path, x in leaves if x.size}
@@ -128,6 +131,7 @@ def restore(folder: Path, step: int, like: Any, part: bool = False) -> Any:
         found = {name: (tuple(x.shape), str(np.dtype(x.dtype))) for name, x in stored.items()}
         if part:
             found = {name: value for name, value in found.items() if name in expected}
+        found = {name: x for name, x in found.items() if not _path_of(name).startswith(gone)}
         if found != expected:
             raise Misfit(
                 f"The checkpoint in {folder} does not fit: the params, the kernel or the precision "
@@ -165,6 +169,10 @@ def _path(folder: Path, step: int) -> Path:
 
 def _name(path: tuple) -> str:
     return urllib.parse.quote(jax.tree_util.keystr(path), safe="")
+
+
+def _path_of(name: str) -> str:
+    return urllib.parse.unquote(name)
 
 
 @contextlib.contextmanager
