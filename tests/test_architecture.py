@@ -31,9 +31,8 @@ RANKS = {
     "report_run": 9,
     "torch": 8,
     "demo": 9,
-    "experiments": 10,
-    "cli": 11,
-    "__main__": 12,
+    "cli": 10,
+    "__main__": 11,
 }
 
 
