@@ -34,13 +34,14 @@ Example
 """
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's arguments."""
+    reads = argparse.ArgumentParser(
         prog="python -m studies",
         description=_ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument
+    add = reads.add_argument
     add("names", nargs="*", metavar="STUDY", help='names of studies, or "all"')
     add("--quick", action="store_true", help="fewer seeds, steps and settings")
     add("--seeds", type=int, metavar="N",
@@ -49,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--fresh", action="store_true", help="run everything again")
     add("--json", action="store_true", help="print only JSON on stdout")
     add("--traceback", action="store_true", help="print the Python traceback of an error")
-    table2 = parser.add_argument_group("table2").add_argument
+    table2 = reads.add_argument_group("table2").add_argument
     table2("--model", metavar="NAME", help="the network (resnet20)")
     table2("--data", metavar="NAME", help="a data set or FILE.PY:NAME (cifar100)")
     table2("--epochs", type=int, metavar="N", help="epochs per network (500)")
@@ -57,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     table2("--runs", type=Path, metavar="DIR", help="folder of the runs (OUT/records/table2)")
     table2("--assemble", action="store_true", default=None,
            help="only write the page, from existing runs")  # fmt: skip
-    return parser
+    return reads
 
 
 _OF_TABLE2 = ("model", "data", "epochs", "start_epochs", "runs", "assemble")
@@ -65,7 +66,7 @@ _OF_TABLE2 = ("model", "data", "epochs", "start_epochs", "runs", "assemble")
 
 def main(args: list[str] | None = None) -> int:
     """Run the command; print an error as one line and return the exit code."""
-    given = _parser().parse_args(args)
+    given = parser().parse_args(args)
     try:
         _run(given)
     except KeyboardInterrupt:
