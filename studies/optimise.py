@@ -14,7 +14,7 @@ from studies.shared.study import Cell, Finding, Results, Scale, Study, Table, Wo
 REPLICAS = 16
 DIMENSIONS = 10
 AMPLITUDE = 1.5
-_CHUNK_STEPS = 500
+_HISTORY_EVERY = 500
 _METHODS = {
     "exactly_one": "exactly one swap",
     "deo_star": "at most one (DEO*)",
@@ -128,7 +128,7 @@ def _exchange(problem: Problem, budgets: tuple[int, ...], work: Work, **options:
     posterior = _sample(problem, work, REPLICAS, num_steps=budgets[-1], **options)
     cold = np.asarray(problem.energy(posterior.draws))
     return {
-        **_lowest(problem, posterior, _points(posterior), budgets),
+        **_lowest(problem, *_visited(posterior), budgets),
         "window_swap_rate": posterior.window_swap_rate,  # (chain, pair)
         "cold_energy": cold[:, cold.shape[1] // 2 :].mean(axis=1),  # exact, of the second half
     }
@@ -140,9 +140,10 @@ def _restart(problem: Problem, budgets: tuple[int, ...], work: Work, **options: 
     num_chains = options.pop("num_chains")
     options |= {"num_steps": problem.restart_steps, "temperature": 0.0, **_NO_TUNING}
     posterior = _sample(problem, work, REPLICAS, num_chains=num_chains * num_starts, **options)
-    points = _points(posterior)
-    points = points.reshape(num_chains, -1, *points.shape[2:])  # one start after another
-    return _lowest(problem, posterior, points, budgets)
+    # One start after another.
+    points, energies = (part.reshape(num_chains, -1, *part.shape[2:])
+                        for part in _visited(posterior))  # fmt: skip
+    return _lowest(problem, points, energies, budgets)
 
 
 def _anneal(problem: Problem, budgets: tuple[int, ...], work: Work, stretch: int = 1, **options):
@@ -157,7 +158,7 @@ def _anneal(problem: Problem, budgets: tuple[int, ...], work: Work, stretch: int
         posterior = _sample(
             problem, work, num_replicas, kernel=kernel, num_steps=num_steps, **options
         )
-        records.append(_lowest(problem, posterior, _points(posterior), (budget,)))
+        records.append(_lowest(problem, *_visited(posterior), (budget,)))
     energy = np.concatenate([record["energy"] for record in records])
     return {"energy": energy, "picked": records[-1]["picked"]}
 
@@ -178,33 +179,33 @@ def _sample(problem: Problem, work: Work, num_replicas: int, **options: Any) -> 
         draw_rungs="all",
         thin=problem.thin,
         burn_in=problem.thin - 1,  # so that the last step is recorded
-        track_best=True,
-        history_every=_CHUNK_STEPS,
-        chunk_steps=_CHUNK_STEPS,
+        history_every=_HISTORY_EVERY,
         seed=1,
         **options,
     )
 
 
-def _points(posterior: rx.Posterior) -> np.ndarray:
-    """Return the recorded points of all replicas  (chain, record, replica, dimension)."""
+def _visited(posterior: rx.Posterior) -> tuple[np.ndarray, np.ndarray]:
+    """Return the recorded points of all rungs, (chain, record, rung, dimension), and the energies
+    that the run saw there, (chain, record, rung)."""
     rungs = range(posterior.num_replicas)
-    return np.stack([posterior.draws_at(rung) for rung in rungs], axis=2)
+    points = np.stack([posterior.draws_at(rung) for rung in rungs], axis=2)
+    return points, np.stack([posterior.energies_at(rung) for rung in rungs], axis=2)
 
 
 def _lowest(
-    problem: Problem, posterior: rx.Posterior, points: np.ndarray, budgets: tuple[int, ...]
+    problem: Problem, points: np.ndarray, energies: np.ndarray, budgets: tuple[int, ...]
 ) -> dict[str, np.ndarray]:
     """Return the lowest exact energy within each budget, and whether the best point is right.
 
-    `energy` (budget, chain) is exact; `picked` (chain,) says whether the point with the lowest
-    noisy energy is in the basin of the global minimiser.
+    `energy` (budget, chain) is exact; `picked` (chain,) says whether the recorded point with the
+    lowest noisy energy is in the basin of the global minimiser.
     """
     lowest = np.minimum.accumulate(np.asarray(problem.energy(points)).min(axis=2), axis=1)
     last = [lowest.shape[1] * budget // budgets[-1] - 1 for budget in budgets]
-    candidates, energies = (part.reshape(len(points), -1, *part.shape[1:])
-                            for part in posterior.best_by_chain)  # fmt: skip
-    picked = candidates[np.arange(len(points)), np.argmin(energies, axis=1)]
+    seen = np.where(np.isfinite(energies), energies, np.inf).reshape(len(points), -1)
+    candidates = points.reshape(*seen.shape, -1)
+    picked = candidates[np.arange(len(points)), np.argmin(seen, axis=1)]
     return {"energy": lowest[:, last].T, "picked": np.all(np.abs(picked) < 0.5, axis=-1)}
 
 

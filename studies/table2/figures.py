@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+import replicax as rx
 from replicax.networks import predict
-from replicax.networks.trained import Trained
 from replicax.results import figure_style
 from studies.table2.numbers import (
     REPEATS,
@@ -23,7 +23,7 @@ _COLOURS = dict(zip(NAMES, (figure_style.INK, *figure_style.CHAINS), strict=Fals
 
 
 def draw_all(
-    model: str, runs: dict[str, Trained | None], trips: dict[str, Trips]
+    model: str, runs: dict[str, rx.Trained | None], trips: dict[str, Trips]
 ) -> dict[str, Any]:
     """Return the figures of one model by name; methods without runs are left out."""
     averaged = {name: run for name, run in runs.items() if run is not None and has_average(run)}
@@ -87,7 +87,7 @@ def draw_epochs(model: str, curves: dict[str, dict[str, Any]]) -> Any:
     return figure
 
 
-def draw_rungs(model: str, runs: dict[str, Trained]) -> Any:
+def draw_rungs(model: str, runs: dict[str, rx.Trained]) -> Any:
     figure = figure_style.new_figure(3.7 * len(runs), 3.8)
     row = figure.subplots(1, len(runs), sharey=True, squeeze=False)[0]
     for axes, (method, run) in zip(row, runs.items(), strict=True):
@@ -106,7 +106,7 @@ def draw_rungs(model: str, runs: dict[str, Trained]) -> Any:
     return figure
 
 
-def draw_exchange(model: str, runs: dict[str, Trained]) -> Any:
+def draw_exchange(model: str, runs: dict[str, rx.Trained]) -> Any:
     figure = figure_style.new_figure(5.2 * len(runs), 6.4)
     grid = figure.subplots(2, len(runs), sharey="row", sharex="col", squeeze=False)
     for place, (method, run) in enumerate(runs.items()):
@@ -133,7 +133,7 @@ def draw_exchange(model: str, runs: dict[str, Trained]) -> Any:
     return figure
 
 
-def draw_reliability(model: str, runs: dict[str, Trained]) -> Any:
+def draw_reliability(model: str, runs: dict[str, rx.Trained]) -> Any:
     figure = figure_style.new_figure(3.6 * len(runs), 3.9)
     row = figure.subplots(1, len(runs), sharey=True, squeeze=False)[0]
     for axes, (method, run) in zip(row, runs.items(), strict=True):

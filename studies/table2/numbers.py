@@ -5,13 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import replicax as rx
 from replicax import theory
-from replicax.networks import predict
 from replicax.networks.methods import METHODS
-from replicax.networks.trained import START_WEIGHT, Trained
 from studies.shared.index_process import simulate_trips
+from studies.table2 import starts
 
 REPEATS = 1000
+_WAYS = ("logits", "probabilities")
 
 
 class Difference(NamedTuple):
@@ -40,14 +41,14 @@ class Trips(NamedTuple):
         return float(self.simulated.std(ddof=1))
 
 
-def data_name(run: Trained) -> str:
+def data_name(run: rx.Trained) -> str:
     """Return the name of the data set, without its file."""
     task = run.metadata.note.get("task") or {}
     name = str(task.get("data", "unknown data")).rpartition(":")[2]
     return {"cifar100": "CIFAR-100", "cifar10": "CIFAR-10"}.get(name, name)
 
 
-def command_of(run: Trained) -> str:
+def command_of(run: rx.Trained) -> str:
     """Return the command that makes the same run; files are named without their folder."""
     task, options = run.metadata.note.get("task") or {}, run.train_options
     known = ("cifar10", "cifar100", "digits")
@@ -64,35 +65,38 @@ def command_of(run: Trained) -> str:
     words += ["--on-swap reset"] * (run.options["on_swap"] == "reset")
     words += [f"--seed {options.seed}"] * (options.seed != 0)
     words += ["--out runs/starts"] * is_start
-    words += ["--init-from runs/starts"] * (float(run.starts.weight) > 0)
+    words += ["--init-from runs/starts"] * (not is_start)
     return " ".join(words)
 
 
-def asked_epochs(run: Trained) -> int:
+def asked_epochs(run: rx.Trained) -> int:
     return run.train_options.run_epochs
 
 
-def whole_cycles(run: Trained) -> int | None:
+def whole_cycles(run: rx.Trained) -> int | None:
     """Return the number of finished cycles; None for a method without cycles."""
     has_cycles = METHODS[run.method].is_single
     return run.num_epochs // run.train_options.run_cycle_epochs if has_cycles else None
 
 
-def has_average(run: Trained | None) -> bool:
+def has_average(run: rx.Trained | None) -> bool:
     return run is not None and float(run.average.weight) > 0
 
 
-def averages(run: Trained) -> list[dict[str, Any]]:
-    """Return the metrics of every way to average, without the start networks first."""
-    weights = [0.0] if float(run.starts.weight) == 0 else [0.0, START_WEIGHT]
+def averages(run: rx.Trained, at_start: Any = None) -> list[dict[str, Any]]:
+    """Return the metrics of every way to average, without the start networks first and then with
+    them, if their average is given."""
+    ways = {0.0: run.average}
+    if at_start is not None:
+        ways[starts.WEIGHT] = starts.with_starts(run.average, at_start)
     return [
-        {"by": by, "start_weight": weight, **run.metrics(by, weight)._asdict()}
-        for weight in weights
-        for by in ("logits", "probabilities")
+        {"by": by, "start_weight": weight, **starts.metrics(average, run.labels, by)}
+        for weight, average in ways.items()
+        for by in _WAYS
     ]
 
 
-def curve_of(run: Trained) -> dict[str, Any]:
+def curve_of(run: rx.Trained) -> dict[str, Any]:
     """Return metrics by epoch, of the coldest network and of the average (NaN before its first
     network), over the epochs of all networks together."""
     epochs, by = run.epochs, "logits"
@@ -105,17 +109,9 @@ def curve_of(run: Trained) -> dict[str, Any]:
     return {"by": by, "epochs": run.num_replicas * epochs["epoch"], **single, **means}
 
 
-def starts_alone(runs: dict[str, Trained | None]) -> list[dict[str, Any]]:
-    """Return the metrics of the start networks alone, from any run that evaluated them."""
-    for run in runs.values():
-        if run is not None and float(run.starts.weight) > 0:
-            ways = []
-            for by in ("logits", "probabilities"):
-                log_probs = np.asarray(predict.log_probabilities(run.starts, by))  # type: ignore
-                metrics = predict.evaluate(log_probs, run.labels)
-                ways.append({"by": by, "start_weight": 1.0, **metrics._asdict()})
-            return ways
-    return []
+def starts_alone(at_start: Any, labels: np.ndarray) -> list[dict[str, Any]]:
+    """Return the metrics of the start networks alone, given their average."""
+    return [{"by": by, "start_weight": 1.0, **starts.metrics(at_start, labels, by)} for by in _WAYS]
 
 
 def pick(ways: list[dict[str, Any]], by: str = "logits", start_weight: float = 0.0) -> Any:
@@ -128,7 +124,7 @@ def accuracy_error(accuracy: float, num_images: int) -> float:
     return math.sqrt(accuracy * (1 - accuracy) / num_images)
 
 
-def compare(one: Trained, other: Trained, by: str = "logits") -> Difference:
+def compare(one: rx.Trained, other: rx.Trained, by: str = "logits") -> Difference:
     """Return the paired difference: images on which both agree do not count (McNemar)."""
     rows = np.arange(len(one.labels))
     predictions = [np.asarray(run.log_probabilities(by), float) for run in (one, other)]
@@ -144,7 +140,7 @@ def compare(one: Trained, other: Trained, by: str = "logits") -> Difference:
     )
 
 
-def epoch_rates(run: Trained, span: int = 10) -> tuple[np.ndarray, np.ndarray]:
+def epoch_rates(run: rx.Trained, span: int = 10) -> tuple[np.ndarray, np.ndarray]:
     """Return epochs, and the verdict rates (epoch, pair) over the `span` epochs before each."""
     counts, steps = run.history["verdicts"][0], run.history["step"]
     span = max(1, min(span, len(steps) // 2))
@@ -152,7 +148,7 @@ def epoch_rates(run: Trained, span: int = 10) -> tuple[np.ndarray, np.ndarray]:
     return steps[span:] / run.options["history_every"], (counts[span:] - counts[:-span]) / num_steps
 
 
-def trips_of(run: Trained) -> Trips:
+def trips_of(run: rx.Trained) -> Trips:
     rates, window = run.verdict_rate[0], run.window
     time = float(theory.round_trip_time(1 - rates, window)) if np.all(rates > 0) else math.inf
     return Trips(

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from replicax.networks.trained import START_WEIGHT, Trained
+import replicax as rx
 from replicax.results.figure_style import save
 from replicax.version import __version__
 from studies.shared.page import findings_section, markdown_table, to_plain, write_json
 from studies.shared.study import Finding
-from studies.table2 import figures, numbers, paper, seeds
+from studies.table2 import figures, numbers, paper, seeds, starts
 from studies.table2.findings import claims, does_exchange_win, sentences, trip_findings
 from studies.table2.paper import COMPARED, NAMES
 from studies.table2.trainings import ABOUT, STARTS, TITLE, folder_of, wall_seconds
 
 NOT_RUN = "not run"
-Runs = dict[str, Trained | None]
+Runs = dict[str, rx.Trained | None]
 
 
 def write(runs_of: dict[str, Runs], folder: Path, out: Path, command: str) -> dict[str, Any]:
@@ -128,11 +128,16 @@ def describe(model: str, runs: Runs, folder: Path, out: Path) -> dict[str, Any]:
     all_findings = [*claims(model, compared, described), *trip_findings(model, trips)]
     return {
         "runs": described,
-        "starts_alone": numbers.starts_alone(runs),
+        "starts_alone": _describe_starts(runs[STARTS], folder_of(folder, model, STARTS)),
         "compared": compared,
         "findings": [finding._asdict() for finding in all_findings],
         "captions": captions,
     }
+
+
+def _describe_starts(run: rx.Trained | None, folder: Path) -> list[dict[str, Any]]:
+    at_start = None if run is None else starts.read(folder, run.num_replicas)
+    return [] if run is None or at_start is None else numbers.starts_alone(at_start, run.labels)
 
 
 def _options(runs: Runs, name: str) -> dict[str, Any]:
@@ -141,10 +146,11 @@ def _options(runs: Runs, name: str) -> dict[str, Any]:
     return run.options
 
 
-def _describe_run(model: str, name: str, run: Trained | None, folder: Path) -> dict[str, Any]:
+def _describe_run(model: str, name: str, run: rx.Trained | None, folder: Path) -> dict[str, Any]:
     if run is None:
         return {"state": NOT_RUN}
     seconds = wall_seconds(folder_of(folder, model, name), run.num_steps)
+    at_start = starts.read(folder_of(folder, model, STARTS), run.num_replicas)
     described: dict[str, Any] = {
         "state": run.result.code,
         "data": numbers.data_name(run),
@@ -158,7 +164,7 @@ def _describe_run(model: str, name: str, run: Trained | None, folder: Path) -> d
         "machine": run.metadata.machine,
         "seconds": seconds,
         "wall": numbers.format_seconds(seconds),
-        "averages": numbers.averages(run) if numbers.has_average(run) else [],
+        "averages": numbers.averages(run, at_start) if numbers.has_average(run) else [],
         "num_images": len(run.labels),
     }
     if numbers.has_average(run):
@@ -184,7 +190,7 @@ def _page(summary: dict[str, Any], findings: list[Finding], captions: dict[str, 
         "This page is written by the command from the run folders. All numbers are those of the "
         "**last epoch**: nothing is selected on the test set, while the paper reports the best "
         "epoch on it. The headline averages logits, as the authors do, and leaves out the start "
-        f"networks, which the authors count {START_WEIGHT:g} times each.",
+        f"networks, which the authors count {starts.WEIGHT:g} times each.",
     ]
     for model, described in summary["models"].items():
         lines += ["", f"## {model}", "", *markdown_table(_HEAD, _headline(model, described))]
@@ -228,7 +234,7 @@ def _headline(model: str, described: dict[str, Any]) -> list[list[str]]:
             continue
         row = [NAMES[name], _epochs(run), f"{run['averaged']:g}" if _has(run) else "–"]
         row += _triple(numbers.pick(run.get("averages", []))) if _has(run) else [NOT_RUN, "–", "–"]
-        row += _triple(numbers.pick(run.get("averages", []), start_weight=START_WEIGHT))[:2]
+        row += _triple(numbers.pick(run.get("averages", []), start_weight=starts.WEIGHT))[:2]
         printed = paper.RESULTS.get(model, {}).get(name)
         if printed:
             row += [f"{printed[2]:.2f} ± {printed[3]:.2f}", f"{printed[0]:.0f} ± {printed[1]:.0f}"]
@@ -264,9 +270,9 @@ def _ways(described: dict[str, Any]) -> list[list[str]]:
     alone = ("alone", {"averages": described["starts_alone"]})
     for name, run in [*described["runs"].items(), alone]:
         for way in run.get("averages", []):
-            starts = f"{way['start_weight']:g} times each" if way["start_weight"] else "without"
+            counted = f"{way['start_weight']:g} times each" if way["start_weight"] else "without"
             label = "start networks alone" if name == "alone" else NAMES[name]
-            rows.append([label, way["by"], "alone" if name == "alone" else starts, *_triple(way),
+            rows.append([label, way["by"], "alone" if name == "alone" else counted, *_triple(way),
                          f"{way['brier']:.4f}", f"{way['calibration_error']:.4f}"])  # fmt: skip
     return rows
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from replicax.networks.trained import Trained
+import replicax as rx
 from studies.shared.page import markdown_table
 from studies.table2 import numbers, trainings
 from studies.table2.paper import COMPARED, NAMES
@@ -48,7 +48,7 @@ def describe(model: str, runs: Path) -> list[dict[str, Any]]:
     return described
 
 
-def _describe_run(name: str, run: Trained) -> dict[str, Any]:
+def _describe_run(name: str, run: rx.Trained) -> dict[str, Any]:
     accuracy = run.epochs["accuracy"][-1]
     return {
         "epochs": run.num_epochs,

@@ -5,26 +5,24 @@ is resumed, a missing one is started. So the command can be interrupted at any t
 on another machine, to which the folders are copied. The page is written from the folders alone.
 """
 
+import contextlib
 import json
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+import replicax as rx
 from replicax.networks.tasks import AUGMENTED, DEFAULTS, Task, absolute
-from replicax.networks.trained import Trained
-from replicax.run.storage.metadata import read_metadata
-from replicax.run.together import together
+from studies.table2 import starts
 
 STARTS = "starts"
 METHODS = {STARTS: "pretrain", **{name: name for name in
            ("ensemble", "deo", "deo-star", "cyc-sghmc", "cyc-swag")}}  # fmt: skip
 PAPER_MODELS = ("resnet20", "resnet32", "resnet56")
-_SINGLE = ("cyc-sghmc", "cyc-swag")  # one network, which leaves a GPU idle: side by side
 _TIMES = "wall.json"
 _SMALL = ("digits",)  # data for which float32 on a CPU is fast enough
 TITLE = "Table 2: networks on CIFAR-100"
@@ -68,7 +66,7 @@ class Settings:
         options["num_replicas"] = self.defaults["num_replicas"]
         if method == STARTS:
             return {**options, "epochs": self.start_epochs, **dict(self.more)}
-        options |= {"epochs": self.epochs, "average_starts": True}
+        options["epochs"] = self.epochs
         if method in ("deo", "deo-star"):
             options["on_swap"] = "reset"  # as the authors do; cycles would lose their clock
             names = ("learning_rate", "target_swap_rate")
@@ -80,15 +78,13 @@ def folder_of(runs: Path, model: str, method: str) -> Path:
     return runs / model.rpartition(":")[2] / method
 
 
-def open_run(folder: Path) -> Trained | None:
+def open_run(folder: Path) -> rx.Trained | None:
     """Return the run of a folder; None without a folder, or if nothing was saved."""
-    import replicax as rx
-
     try:
         run = rx.load(folder)
     except ValueError:
         return None
-    return run if isinstance(run, Trained) else None
+    return run if isinstance(run, rx.Trained) else None
 
 
 def is_finished(folder: Path) -> bool:
@@ -113,54 +109,51 @@ def run_all(
         return
     task = settings.task()
     problem, init = task.problem()  # raises an error if the data are missing
-    alone = [[method] for method in missing if method not in _SINGLE]
-    side_by_side = [method for method in missing if method in _SINGLE]
-    for group in filter(None, [*alone, side_by_side]):
-        start = partial(_start_or_resume, settings, runs, task, problem, init, progress, callback)
-        for method in group:
-            report(f"{method}: {folder_of(runs, settings.model, method)}")
-        for method, trained in zip(group, _run_group(settings, runs, group, start), strict=True):
-            if trained.result.code in ("interrupted", "stopped"):
-                raise KeyboardInterrupt
-            if trained.result.code != "finished":
-                raise ValueError(f"{method} did not finish: {trained.result.sentence}")
+    for method in missing:
+        folder, start = folder_of(runs, settings.model, method), init
+        report(f"{method}: {folder}")
+        if method != STARTS:
+            start = folder_of(runs, settings.model, STARTS)
+            starts.write(start, problem)
+        with _timed(folder):
+            trained = _start_or_resume(
+                folder, task, problem, start, settings.options(method),
+                progress=progress, callback=callback,
+            )  # fmt: skip
+        if trained.result.code in ("interrupted", "stopped"):
+            raise KeyboardInterrupt
+        if trained.result.code != "finished":
+            raise ValueError(f"{method} did not finish: {trained.result.sentence}")
 
 
-def _run_group(
-    settings: Settings, runs: Path, group: list[str], start: Callable[[str], Trained]
-) -> list[Trained]:
-    """Run the methods of a group, several ones side by side; their time is shared out evenly."""
-    folders = [folder_of(runs, settings.model, method) for method in group]
-    began, before = time.monotonic(), [_steps(folder) for folder in folders]
-    calls = [partial(start, method) for method in group]
+@contextlib.contextmanager
+def _timed(folder: Path) -> Iterator[None]:
+    """Add the time inside to that of the run in the folder."""
+    began, before = time.monotonic(), _steps(folder)
     try:
-        return together(calls) if len(calls) > 1 else [calls[0]()]
+        yield
     finally:  # a signal ends the process here
-        seconds = (time.monotonic() - began) / len(group)
-        for folder, steps in zip(folders, before, strict=True):
-            _add_time(folder, steps, _steps(folder), seconds)
+        _add_time(folder, before, _steps(folder), time.monotonic() - began)
 
 
-def _start_or_resume(settings, runs, task, problem, init, progress, callback, method) -> Trained:
-    from replicax.networks.train import resume_training, train
-
-    folder = folder_of(runs, settings.model, method)
-    start = init if method == STARTS else folder_of(runs, settings.model, STARTS)
-    display = {"progress": progress, "callback": callback}
-    if open_run(folder) is not None:
-        stored = _task_of(folder, task)
+def _start_or_resume(
+    folder: Path, task: Task, problem: Any, start: Any, options: dict[str, Any], **display: Any
+) -> rx.Trained:
+    run = open_run(folder)
+    if run is not None:
+        stored = _task_of(run, task)
         if stored.to_json() != task.to_json():
             problem, _ = stored.problem()
-        return resume_training(folder, problem, **display)
+        return rx.resume(folder, problem, **display)  # pyright: ignore[reportReturnType]
     if (folder / "run.json").exists():  # killed before its first checkpoint: nothing to keep
         shutil.rmtree(folder)
     note = {"task": task.to_json()}
-    return train(problem, start, run_dir=folder, note=note, **settings.options(method), **display)
+    return rx.train(problem, start, run_dir=folder, note=note, **options, **display)
 
 
-def _task_of(folder: Path, ours: Task) -> Task:
+def _task_of(run: rx.Trained, ours: Task) -> Task:
     """Return the task of a run, with the data folder of this machine."""
-    stored = read_metadata(folder).note.get("task") or ours.to_json()
+    stored = run.metadata.note.get("task") or ours.to_json()
     places = {name: getattr(ours, name) for name in ("data", "data_dir", "download", "directory")}
     return replace(Task(**stored), **places)
 
@@ -190,7 +183,7 @@ def wall_seconds(folder: Path, num_steps: int) -> float | None:
     return times["seconds"] if times["steps"] == num_steps else None
 
 
-def open_runs(runs: Path, settings: Settings) -> dict[str, dict[str, Trained | None]]:
+def open_runs(runs: Path, settings: Settings) -> dict[str, dict[str, rx.Trained | None]]:
     """Return the runs by model and method: of the paper's models and of all others in `runs`."""
     folders = (path for path in runs.glob("*") if path.is_dir())
     others = sorted(path.name for path in folders if not path.name.startswith("seed-"))

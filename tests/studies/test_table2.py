@@ -7,15 +7,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
+import replicax as rx
 import studies
-from replicax.networks import train as train_module
 from replicax.networks.predict import Metrics
-from replicax.networks.trained import Trained
 from studies import __main__ as command
-from studies.table2 import figures, findings, numbers, page, paper
+from studies.table2 import figures, findings, numbers, page, paper, starts
 from studies.table2 import trainings as table2
 from studies.table2.trainings import METHODS, Settings
 
@@ -102,7 +102,6 @@ def test_runs_are_made_with_the_papers_settings(runs: Path) -> None:
     assert (deo.window, star.window) == (1, 626)
     for run in (deo, star):
         assert (run.num_epochs, run.num_replicas, run.result.code) == (EPOCHS, 10, "finished")
-        assert float(run.starts.weight) == 10
         assert run.options["on_swap"] == "reset"
         assert run.options["target_swap_rate"] == 0.005
         assert run.learning_rates[0, [0, -1]].tolist() == pytest.approx([0.005, 0.02])
@@ -188,12 +187,13 @@ def test_the_page_has_the_numbers_of_the_last_epoch(out: Path, runs: Path) -> No
 
 @pytest.mark.slow
 def test_a_page_of_the_best_epoch_would_be_noticed(place, runs, undrawn, monkeypatch) -> None:
-    def best(run: Trained, by: str = "probabilities", start_weight: float = 0.0) -> Metrics:
-        lowest = float(np.nanmin(run.epochs[f"average_nll_{by}"]))
-        top = float(np.nanmax(run.epochs[f"average_accuracy_{by}"]))
-        return Metrics(lowest, lowest * len(run.labels), top, 0.0, 0.0, 0.0)
+    def best(run: rx.Trained, at_start: Any) -> list[dict[str, Any]]:
+        lowest = float(np.nanmin(run.epochs["average_nll_logits"]))
+        top = float(np.nanmax(run.epochs["average_accuracy_logits"]))
+        metrics = Metrics(lowest, lowest * len(run.labels), top, 0.0, 0.0, 0.0)
+        return [{"by": "logits", "start_weight": 0.0, **metrics._asdict()}]
 
-    monkeypatch.setattr(Trained, "metrics", best)
+    monkeypatch.setattr(numbers, "averages", best)
     elsewhere = place / "best"
     table2.reproduce(settings_of(place), elsewhere, runs, assemble=True)
     with pytest.raises(AssertionError):
@@ -252,6 +252,25 @@ def test_an_interrupted_run_resumes_from_a_copied_folder(place, runs, undrawn) -
     assert table2.wall_seconds(there / "tiny" / "deo-star", resumed.num_steps) is not None
 
 
+@pytest.mark.slow
+def test_start_networks_count_as_much_as_ten(place: Path, runs: Path) -> None:
+    """Against their average computed here, of their logits on all test images at once."""
+    problem, _ = settings_of(place).task().problem()
+    networks = starts._last_networks(runs / "tiny" / "starts", problem)
+    logits = jax.vmap(problem.test.logits, (0, 0, None))(*networks, problem.test.inputs)
+    run = table2.open_run(runs / "tiny" / "deo")
+    assert run is not None and len(logits) == 10
+    total = np.asarray(run.average.logits) + 10 * np.asarray(logits).sum(axis=0)
+    predicted = jax.nn.log_softmax(total / (EPOCHS + 100))
+    expected = -float(predicted[np.arange(64), run.labels].sum())
+    ways = numbers.averages(run, starts.read(runs / "tiny" / "starts", 10))
+    assert numbers.pick(ways, start_weight=10.0)["nll_sum"] == pytest.approx(expected, rel=1e-4)
+    alone = starts.read(runs / "tiny" / "starts", 1)
+    assert alone is not None and float(alone.weight) == 1
+    np.testing.assert_allclose(alone.logits, logits[0], rtol=1e-5)
+    assert starts.read(runs / "tiny" / "starts", 3) is starts.read(runs / "tiny", 1) is None
+
+
 def test_unfinished_runs_are_named_so_where_they_are_compared() -> None:
     gain = {"accuracy": 0.03, "accuracy_error": 0.01, "nll_sum": -900.0, "nll_sum_error": 60.0}
     runs = {"deo-star": {"state": "finished"}, "cyc-swag": {"state": "interrupted"}}
@@ -276,7 +295,7 @@ def test_a_run_killed_before_it_saved_anything_begins_again(place, runs, monkeyp
         assert start == folder.parent / "starts" and run_dir == folder and not folder.exists()
         raise Begun
 
-    monkeypatch.setattr(train_module, "train", begin)
+    monkeypatch.setattr(rx, "train", begin)
     with pytest.raises(Begun):
         table2.run_all(settings_of(place, "starts", "deo-star"), place / "killed")
 
@@ -393,8 +412,8 @@ def test_methods_whose_folders_are_elsewhere_keep_their_row_and_are_not_compared
 def test_time_is_kept_when_a_signal_ends_a_run(place, tmp_path: Path, monkeypatch) -> None:
     steps = iter((0, 40))  # of the run before and after
 
-    def signalled(settings, runs, *more: Any) -> Trained:
-        (runs / "tiny" / "starts").mkdir(parents=True)
+    def signalled(folder: Path, *more: Any, **display: Any) -> rx.Trained:
+        folder.mkdir(parents=True)
         raise SystemExit(143)
 
     monkeypatch.setattr(table2, "_start_or_resume", signalled)
