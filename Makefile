@@ -61,7 +61,7 @@ docs: $(VENV)/.docs ## build the documentation into site/
 	@echo "Open site/index.html, or, to search the pages too, run $(BIN)/python -m http.server -d site"
 
 reproduce: $(VENV)/.core ## run the paper's studies and write their pages into docs/results/
-	$(BIN)/replicax reproduce all --out docs/results
+	$(BIN)/python -m studies all --out docs/results
 
 bench: $(VENV)/.bench ## time replicax and other libraries (BENCH="benchmarks/bench_...py")
 	@test -n "$(strip $(BENCH))" || { echo "No benchmarks/bench_*.py to run." >&2; exit 1; }
@@ -71,7 +71,7 @@ dev: $(VENV)/.dev ## install everything that contributors need
 
 clean: ## remove the output of runs, tests and builds; keep the environment
 	rm -rf demo-run build dist site .pytest_cache .ruff_cache .hypothesis .jax_cache .mutants.json
-	find replicax tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find replicax studies tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## remove the environment as well
 	rm -rf .venv .venv-torch

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from replicax.experiments.shared.page import markdown_table
 from replicax.results import figure_style
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from studies.shared.page import markdown_table
 
 TITLE = "Does exchange beat a plain ensemble?"
 ANSWER = """

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 from peers_table import HEAD, OURS, TITLES, Spread, Summary, cells, findings, short, summaries
 
-from replicax.experiments.shared.page import markdown_table
 from replicax.results import figure_style
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).with_name("truth")))
 from judge import FOUND, MASS_BOUND, MEAN_BOUND, SD_BOUNDS
+
+from studies.shared.page import markdown_table
 
 ABOUT = {
     "modes-25": "The paper's 25 modes (section 5.1), started in a square of side 6. Those with "

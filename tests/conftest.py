@@ -37,7 +37,7 @@ LONG_RUNS = {
         for name in ("chains", "judgement", "kernels", "langevin", "memory", "modes25")
     ],
     *[
-        TESTS / f"experiments/test_{name}.py"
+        TESTS / f"studies/test_{name}.py"
         for name in ("index_process", "kernels", "mixture", "replicas", "round_trips", "toy")
     ],
 }

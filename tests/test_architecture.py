@@ -31,9 +31,8 @@ RANKS = {
     "report_run": 9,
     "torch": 8,
     "demo": 9,
-    "experiments": 10,
-    "cli": 11,
-    "__main__": 12,
+    "cli": 10,
+    "__main__": 11,
 }
 
 
@@ -51,7 +50,7 @@ def imported_modules(source: str) -> set[str]:
             modules |= {f"replicax.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             modules.add(node.module)
-    return {name for name in modules if name.split(".")[0] == "replicax"}
+    return {name for name in modules if name.split(".")[0] in ("replicax", "studies")}
 
 
 def edges_that_point_back(room: str, source: str) -> list[str]:
@@ -60,6 +59,8 @@ def edges_that_point_back(room: str, source: str) -> list[str]:
     for module in sorted(imported_modules(source)):
         if module == "replicax":
             allowed = RANKS[room] > RANKS["api"]
+        elif module.split(".")[0] == "studies":
+            allowed = False  # studies use the library, and never the reverse
         else:
             other = module.split(".")[1]
             allowed = other == room or RANKS[other] < RANKS[room]
@@ -84,6 +85,7 @@ def test_imports_point_one_way(path):
         ("networks", "from replicax import api"),
         ("nn", "import replicax.algorithm.step"),
         ("results", "import replicax as rx"),
+        ("cli", "def late():\n    from studies import load_study"),
     ],
 )
 def test_an_edge_that_points_back_is_found(room, source):

@@ -21,6 +21,7 @@ import typer
 
 from replicax.cli.main import app
 from replicax.cli.messages import UsageError
+from studies.__main__ import parser as studies_parser
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "benchmarks/README.md", ROOT / "CONTRIBUTING.md"]
@@ -207,6 +208,9 @@ def test_commands_in_sentences_have_the_options_they_name():
             options = {o for p in group.commands[name].params for o in [*p.opts, *p.secondary_opts]}
             named = {word.rstrip(",") for word in words if word.startswith("--")}
             assert named <= options | {"--help"}, f"{page.name}: replicax {command}"
+            seen += 1
+        for words in re.findall(r"`python -m studies ([^`]*)`", page.read_text()):
+            studies_parser().parse_args(words.split())
             seen += 1
     assert seen > 30
 

@@ -71,7 +71,7 @@ def replicax(
     On several devices
       replicax launch --processes 2 -- COMMAND         processes that share one run
     The paper
-      replicax reproduce                               its studies, beside the paper's numbers
+      replicax reproduce                               where its studies are
 
     If the input is wrong, the command prints one line with the remedy and exits with code 2.
     """
@@ -80,9 +80,9 @@ def replicax(
 for function in (
     demo.demo, plan.plan, sample.sample, resume.resume, train.train, train.pretrain, launch.launch,
     results.summary, results.plot, report.report, report.watch, results.evaluate, predict.predict,
-    reproduce.reproduce,
 ):  # fmt: skip
     app.command(cls=arguments.Command)(function)
+app.command(context_settings={"ignore_unknown_options": True})(reproduce.reproduce)
 
 
 def main(args: list[str] | None = None) -> int:

@@ -203,6 +203,14 @@ def test_runs_are_not_overwritten_and_the_right_folder_is_suggested(model, capsy
 # parts
 
 
+def test_reproduce_says_where_the_studies_are(capsys):
+    assert main(["reproduce", "table2", "--epochs", "3", "--json"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "studies" in line and "`python -m studies table2 --epochs 3 --json`" in line
+    assert main(["reproduce"]) == 2
+    assert "`python -m studies`" in capsys.readouterr().err
+
+
 def test_json_has_no_nan():
     value = {"a": np.array([1.0, np.nan]), "b": (np.float32(2), float("inf")), "c": Path("x")}
     assert strict_json(output.to_json(value)) == {"a": [1.0, None], "b": [2.0, None], "c": "x"}

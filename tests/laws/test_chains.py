@@ -15,10 +15,10 @@ from common import slow
 import replicax as rx
 from replicax.algorithm import schedule as schedules
 from replicax.algorithm.swap import Rule, bias_corrected, metropolis, window_corrected
-from replicax.experiments.mixture import exact
-from replicax.experiments.mixture.exact import OF_THE_PAPER, TwoModes
+from studies import two_modes
+from studies.two_modes import OF_THE_PAPER, TwoModes
 
-solve = functools.cache(exact.solve)
+solve = functools.cache(two_modes.solve)
 
 
 @pytest.mark.slow
@@ -48,7 +48,7 @@ def test_a_long_window_of_the_table_is_solved_too() -> None:
 
 def test_many_steps_at_once_are_as_many_steps_one_by_one() -> None:
     for gated in (True, False):
-        window = exact._Window(NEAR, 1.5, 30, 0.7, gated)
+        window = two_modes._Window(NEAR, 1.5, 30, 0.7, gated)
         before = np.exp(-NEAR.energy()[:, None] - NEAR.energy()[None, :] / 10)
         before = before / before.sum()
         masses = np.stack([before, np.zeros_like(before)], axis=1)

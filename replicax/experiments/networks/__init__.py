@@ -1,3 +1,0 @@
-"""Exchange schedules compared on small networks."""
-
-from replicax.experiments.networks.study import STUDY as STUDY
