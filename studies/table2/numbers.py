@@ -1,27 +1,18 @@
 """Numbers computed from the runs of Table 2, always at the last epoch, never at the best one."""
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import replicax as rx
 from replicax import theory
 from replicax.networks.methods import METHODS
-<<<<<<< HEAD:replicax/experiments/table2/numbers.py
-from replicax.networks.predict import Average
-from replicax.networks.trained import Trained
-
-REPEATS = 1000
-START_WEIGHT = 10.0  # of a start network relative to an averaged network, as in the authors' code
-_WAYS: tuple[Literal["logits", "probabilities"], ...] = ("logits", "probabilities")
-=======
 from studies.shared.index_process import simulate_trips
 from studies.table2 import starts
 
 REPEATS = 1000
 _WAYS = ("logits", "probabilities")
->>>>>>> studies:studies/table2/numbers.py
 
 
 class Difference(NamedTuple):
@@ -92,24 +83,6 @@ def has_average(run: rx.Trained | None) -> bool:
     return run is not None and float(run.average.weight) > 0
 
 
-<<<<<<< HEAD:replicax/experiments/table2/numbers.py
-def averages(run: Trained, starts: Average | None) -> list[dict[str, Any]]:
-    """Return the metrics of every way to average, without the start networks first."""
-    ways = [{"by": by, "start_weight": 0.0, **run.metrics(by)._asdict()} for by in _WAYS]
-    if starts is None:
-        return ways
-    scaled = Average(*(START_WEIGHT * part for part in starts))
-    return ways + metrics_of(predict.merge(run.average, scaled), run.labels, START_WEIGHT)
-
-
-def metrics_of(average: Average, labels: np.ndarray, start_weight: float) -> list[dict[str, Any]]:
-    """Return the metrics of an average in which start networks count so much, by every way."""
-    ways = []
-    for by in _WAYS:
-        metrics = predict.evaluate(np.asarray(predict.log_probabilities(average, by)), labels)
-        ways.append({"by": by, "start_weight": start_weight, **metrics._asdict()})
-    return ways
-=======
 def averages(run: rx.Trained, at_start: Any = None) -> list[dict[str, Any]]:
     """Return the metrics of every way to average, without the start networks first and then with
     them, if their average is given."""
@@ -121,7 +94,6 @@ def averages(run: rx.Trained, at_start: Any = None) -> list[dict[str, Any]]:
         for weight, average in ways.items()
         for by in _WAYS
     ]
->>>>>>> studies:studies/table2/numbers.py
 
 
 def curve_of(run: rx.Trained) -> dict[str, Any]:
@@ -137,14 +109,11 @@ def curve_of(run: rx.Trained) -> dict[str, Any]:
     return {"by": by, "epochs": run.num_replicas * epochs["epoch"], **single, **means}
 
 
-<<<<<<< HEAD:replicax/experiments/table2/numbers.py
-=======
 def starts_alone(at_start: Any, labels: np.ndarray) -> list[dict[str, Any]]:
     """Return the metrics of the start networks alone, given their average."""
     return [{"by": by, "start_weight": 1.0, **starts.metrics(at_start, labels, by)} for by in _WAYS]
 
 
->>>>>>> studies:studies/table2/numbers.py
 def pick(ways: list[dict[str, Any]], by: str = "logits", start_weight: float = 0.0) -> Any:
     matching = (w for w in ways if w["by"] == by and w["start_weight"] == start_weight)
     return next(matching, None)

@@ -6,25 +6,7 @@ from typing import Any
 
 import numpy as np
 
-<<<<<<< HEAD:replicax/experiments/table2/page.py
-from replicax.experiments.shared.page import findings_section, markdown_table, to_plain, write_json
-from replicax.experiments.shared.study import Finding
-from replicax.experiments.table2 import figures, numbers, paper, seeds
-from replicax.experiments.table2.findings import claims, does_exchange_win, sentences, trip_findings
-from replicax.experiments.table2.numbers import START_WEIGHT
-from replicax.experiments.table2.paper import COMPARED, NAMES
-from replicax.experiments.table2.study import (
-    ABOUT,
-    STARTS,
-    TITLE,
-    average_of_starts,
-    folder_of,
-    wall_seconds,
-)
-from replicax.networks.trained import Trained
-=======
 import replicax as rx
->>>>>>> studies:studies/table2/page.py
 from replicax.results.figure_style import save
 from replicax.version import __version__
 from studies.shared.page import findings_section, markdown_table, to_plain, write_json
@@ -146,27 +128,16 @@ def describe(model: str, runs: Runs, folder: Path, out: Path) -> dict[str, Any]:
     all_findings = [*claims(model, compared, described), *trip_findings(model, trips)]
     return {
         "runs": described,
-<<<<<<< HEAD:replicax/experiments/table2/page.py
-        "starts_alone": _starts_alone(runs[STARTS], folder_of(folder, model, STARTS)),
-=======
         "starts_alone": _describe_starts(runs[STARTS], folder_of(folder, model, STARTS)),
->>>>>>> studies:studies/table2/page.py
         "compared": compared,
         "findings": [finding._asdict() for finding in all_findings],
         "captions": captions,
     }
 
 
-<<<<<<< HEAD:replicax/experiments/table2/page.py
-def _starts_alone(run: Trained | None, folder: Path) -> list[dict[str, Any]]:
-    """Return the metrics of the average of the start networks."""
-    average = average_of_starts(folder)
-    return [] if run is None or average is None else numbers.metrics_of(average, run.labels, 1.0)
-=======
 def _describe_starts(run: rx.Trained | None, folder: Path) -> list[dict[str, Any]]:
     at_start = None if run is None else starts.read(folder, run.num_replicas)
     return [] if run is None or at_start is None else numbers.starts_alone(at_start, run.labels)
->>>>>>> studies:studies/table2/page.py
 
 
 def _options(runs: Runs, name: str) -> dict[str, Any]:
@@ -179,11 +150,7 @@ def _describe_run(model: str, name: str, run: rx.Trained | None, folder: Path) -
     if run is None:
         return {"state": NOT_RUN}
     seconds = wall_seconds(folder_of(folder, model, name), run.num_steps)
-<<<<<<< HEAD:replicax/experiments/table2/page.py
-    starts = average_of_starts(folder_of(folder, model, STARTS), run.num_replicas)
-=======
     at_start = starts.read(folder_of(folder, model, STARTS), run.num_replicas)
->>>>>>> studies:studies/table2/page.py
     described: dict[str, Any] = {
         "state": run.result.code,
         "data": numbers.data_name(run),
@@ -197,11 +164,7 @@ def _describe_run(model: str, name: str, run: rx.Trained | None, folder: Path) -
         "machine": run.metadata.machine,
         "seconds": seconds,
         "wall": numbers.format_seconds(seconds),
-<<<<<<< HEAD:replicax/experiments/table2/page.py
-        "averages": numbers.averages(run, starts) if numbers.has_average(run) else [],
-=======
         "averages": numbers.averages(run, at_start) if numbers.has_average(run) else [],
->>>>>>> studies:studies/table2/page.py
         "num_images": len(run.labels),
     }
     if numbers.has_average(run):

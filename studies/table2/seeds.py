@@ -34,19 +34,12 @@ def describe(model: str, runs: Path) -> list[dict[str, Any]]:
     seeds = sorted(int(path.name.removeprefix("seed-")) for path in runs.glob("seed-*"))
     described = []
     for seed in seeds:
-<<<<<<< HEAD:replicax/experiments/table2/seeds.py
-        folders = {
-            name: study.folder_of(runs / f"seed-{seed}", model, name)
-            for name in (study.STARTS, *METHODS)
-=======
         methods = {
             name: trainings.open_run(trainings.folder_of(runs / f"seed-{seed}", model, name))
             for name in (trainings.STARTS, *METHODS)
->>>>>>> studies:studies/table2/seeds.py
         }
-        methods = {name: study.open_run(folder) for name, folder in folders.items()}
         finished = {
-            name: _describe_run(name, run, folders[study.STARTS])
+            name: _describe_run(name, run)
             for name, run in methods.items()
             if run is not None and run.result.code == "finished"
         }
@@ -55,18 +48,13 @@ def describe(model: str, runs: Path) -> list[dict[str, Any]]:
     return described
 
 
-<<<<<<< HEAD:replicax/experiments/table2/seeds.py
-def _describe_run(name: str, run: Trained, starts: Path) -> dict[str, Any]:
-    average = study.average_of_starts(starts, run.num_replicas)
-=======
 def _describe_run(name: str, run: rx.Trained) -> dict[str, Any]:
->>>>>>> studies:studies/table2/seeds.py
     accuracy = run.epochs["accuracy"][-1]
     return {
         "epochs": run.num_epochs,
         "machine": run.metadata.machine,
         "command": numbers.command_of(run),
-        "averages": numbers.averages(run, average) if numbers.has_average(run) else [],
+        "averages": numbers.averages(run) if numbers.has_average(run) else [],
         "one_network": float(accuracy[0] if name.startswith("deo") else accuracy.mean()),
     }
 

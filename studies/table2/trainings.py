@@ -15,16 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-<<<<<<< HEAD:replicax/experiments/table2/study.py
-import numpy as np
-
-from replicax.networks import predict
-from replicax.networks.continued import networks_of
-from replicax.networks.evaluate import build_outputs
-from replicax.networks.predict import Average
-=======
 import replicax as rx
->>>>>>> studies:studies/table2/trainings.py
 from replicax.networks.tasks import AUGMENTED, DEFAULTS, Task, absolute
 from studies.table2 import starts
 
@@ -33,7 +24,6 @@ METHODS = {STARTS: "pretrain", **{name: name for name in
            ("ensemble", "deo", "deo-star", "cyc-sghmc", "cyc-swag")}}  # fmt: skip
 PAPER_MODELS = ("resnet20", "resnet32", "resnet56")
 _TIMES = "wall.json"
-_LOGITS = "logits.npy"  # of the start networks on the test, (network, image, class)
 _SMALL = ("digits",)  # data for which float32 on a CPU is fast enough
 TITLE = "Table 2: networks on CIFAR-100"
 ABOUT = """
@@ -119,21 +109,6 @@ def run_all(
         return
     task = settings.task()
     problem, init = task.problem()  # raises an error if the data are missing
-<<<<<<< HEAD:replicax/experiments/table2/study.py
-    alone = [[method] for method in missing if method not in _SINGLE]
-    side_by_side = [method for method in missing if method in _SINGLE]
-    for group in filter(None, [*alone, side_by_side]):
-        start = partial(_start_or_resume, settings, runs, task, problem, init, progress, callback)
-        for method in group:
-            report(f"{method}: {folder_of(runs, settings.model, method)}")
-        for method, trained in zip(group, _run_group(settings, runs, group, start), strict=True):
-            if trained.result.code in ("interrupted", "stopped"):
-                raise KeyboardInterrupt
-            if trained.result.code != "finished":
-                raise ValueError(f"{method} did not finish: {trained.result.sentence}")
-            if method == STARTS:
-                _write_logits(folder_of(runs, settings.model, STARTS), problem)
-=======
     for method in missing:
         folder, start = folder_of(runs, settings.model, method), init
         report(f"{method}: {folder}")
@@ -149,7 +124,6 @@ def run_all(
             raise KeyboardInterrupt
         if trained.result.code != "finished":
             raise ValueError(f"{method} did not finish: {trained.result.sentence}")
->>>>>>> studies:studies/table2/trainings.py
 
 
 @contextlib.contextmanager
@@ -162,36 +136,12 @@ def _timed(folder: Path) -> Iterator[None]:
         _add_time(folder, before, _steps(folder), time.monotonic() - began)
 
 
-<<<<<<< HEAD:replicax/experiments/table2/study.py
-def _write_logits(folder: Path, problem: Any) -> None:
-    """Write the logits of the start networks on the test into their folder."""
-    points, test = networks_of(folder, problem), problem.test
-    np.save(folder / _LOGITS, build_outputs(test)(points, test.inputs))
-
-
-def average_of_starts(folder: Path, num_networks: int | None = None) -> Average | None:
-    """Return the sums over the first start networks, or over all, given their folder; None if their
-    logits were not written."""
-    path = folder / _LOGITS
-    return predict.average(np.load(path)[:num_networks]) if path.exists() else None
-
-
-def _start_or_resume(settings, runs, task, problem, init, progress, callback, method) -> Trained:
-    from replicax.networks.train import resume_training, train
-
-    folder = folder_of(runs, settings.model, method)
-    start = init if method == STARTS else folder_of(runs, settings.model, STARTS)
-    display = {"progress": progress, "callback": callback}
-    if open_run(folder) is not None:
-        stored = _task_of(folder, task)
-=======
 def _start_or_resume(
     folder: Path, task: Task, problem: Any, start: Any, options: dict[str, Any], **display: Any
 ) -> rx.Trained:
     run = open_run(folder)
     if run is not None:
         stored = _task_of(run, task)
->>>>>>> studies:studies/table2/trainings.py
         if stored.to_json() != task.to_json():
             problem, _ = stored.problem()
         return rx.resume(folder, problem, **display)  # pyright: ignore[reportReturnType]

@@ -11,18 +11,8 @@ import jax
 import numpy as np
 import pytest
 
-<<<<<<< HEAD:tests/experiments/test_table2.py
-from replicax import experiments
-from replicax.cli import main as cli
-from replicax.experiments.table2 import figures, findings, numbers, page, paper
-from replicax.experiments.table2 import study as table2
-from replicax.experiments.table2.study import METHODS, Settings
-from replicax.networks import predict
-from replicax.networks import train as train_module
-=======
 import replicax as rx
 import studies
->>>>>>> studies:tests/studies/test_table2.py
 from replicax.networks.predict import Metrics
 from studies import __main__ as command
 from studies.table2 import figures, findings, numbers, page, paper, starts
@@ -112,17 +102,6 @@ def test_runs_are_made_with_the_papers_settings(runs: Path) -> None:
     assert (deo.window, star.window) == (1, 626)
     for run in (deo, star):
         assert (run.num_epochs, run.num_replicas, run.result.code) == (EPOCHS, 10, "finished")
-<<<<<<< HEAD:tests/experiments/test_table2.py
-        start = table2.average_of_starts(runs / "tiny" / "starts", run.num_replicas)
-        assert start is not None and float(start.weight) == 10
-        ways = numbers.averages(run, start)
-        assert [way["start_weight"] for way in ways] == [0, 0, 10, 10]
-        logits = run.average.logits + 10 * np.asarray(start.logits)
-        log_probs = jax.nn.log_softmax(logits / (float(run.average.weight) + 100))
-        wanted = predict.nll(log_probs, run.labels)
-        assert ways[2]["by"] == "logits" and ways[2]["nll"] == pytest.approx(wanted, rel=1e-5)
-=======
->>>>>>> studies:tests/studies/test_table2.py
         assert run.options["on_swap"] == "reset"
         assert run.options["target_swap_rate"] == 0.005
         assert run.learning_rates[0, [0, -1]].tolist() == pytest.approx([0.005, 0.02])
@@ -208,18 +187,11 @@ def test_the_page_has_the_numbers_of_the_last_epoch(out: Path, runs: Path) -> No
 
 @pytest.mark.slow
 def test_a_page_of_the_best_epoch_would_be_noticed(place, runs, undrawn, monkeypatch) -> None:
-<<<<<<< HEAD:tests/experiments/test_table2.py
-    def best(run: Trained, by: str = "probabilities") -> Metrics:
-        lowest = float(np.nanmin(run.epochs[f"average_nll_{by}"]))
-        top = float(np.nanmax(run.epochs[f"average_accuracy_{by}"]))
-        return Metrics(lowest, lowest * len(run.labels), top, 0.0, 0.0, 0.0)
-=======
     def best(run: rx.Trained, at_start: Any) -> list[dict[str, Any]]:
         lowest = float(np.nanmin(run.epochs["average_nll_logits"]))
         top = float(np.nanmax(run.epochs["average_accuracy_logits"]))
         metrics = Metrics(lowest, lowest * len(run.labels), top, 0.0, 0.0, 0.0)
         return [{"by": "logits", "start_weight": 0.0, **metrics._asdict()}]
->>>>>>> studies:tests/studies/test_table2.py
 
     monkeypatch.setattr(numbers, "averages", best)
     elsewhere = place / "best"
