@@ -38,7 +38,10 @@ network = rx.nn.mlp(2, 2, hidden=(32, 32))
 problem = rx.classification(network, train, test=test, batch_size=32, weight_decay=5e-4)
 options = {"epochs": 60, "num_replicas": 4, "burn_in": 20, "seed": 0, "progress": False}
 exchanged = rx.train(
-    problem, network.init, learning_rate=(0.05, 0.4), target_swap_rate=0.1, **options
+    problem,
+    network.init,
+    method=rx.deo_star(learning_rate=(0.05, 0.4), target_swap_rate=0.1),
+    **options,
 )
 print(exchanged)
 print("round trips:", exchanged.round_trips, " problems:", exchanged.problems())
@@ -51,7 +54,7 @@ print("round trips:", exchanged.round_trips, " problems:", exchanged.problems())
 # before you believe that exchange helps on your data.
 
 # %%
-ensemble = rx.train(problem, network.init, method="ensemble", learning_rate=0.05, **options)
+ensemble = rx.train(problem, network.init, method=rx.ensemble(learning_rate=0.05), **options)
 single = exchanged.epochs["nll"][20:, 0].mean()
 print(f"networks of the coldest rung: NLL {single:.4f}")
 for name, run in (("exchange", exchanged), ("ensemble", ensemble)):

@@ -58,7 +58,9 @@ posterior = rx.sample(
     num_steps=12_000,
     num_replicas=10,
     num_chains=4,
-    temperature=(1.0, np.inf),  # the hottest rung is the prior, which the evidence needs
+    method=rx.posterior(
+        temperature=(1.0, np.inf)
+    ),  # the hottest rung is the prior, which the evidence needs
     seed=0,
 )
 
@@ -111,7 +113,7 @@ single = rx.sample(
     num_steps=3_000,
     num_replicas=10,
     num_chains=4,
-    temperature=(1.0, np.inf),
+    method=rx.posterior(temperature=(1.0, np.inf)),
     seed=0,
 )
 print("one group: ", single.log_evidence())

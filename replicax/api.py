@@ -17,6 +17,7 @@ from replicax.run.task import Task, as_task
 if TYPE_CHECKING:
     from replicax.algorithm.target import Target
 
+
 def sample(
     target: "Target | Task | Callable",
     start: Any = None,

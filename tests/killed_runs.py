@@ -32,7 +32,7 @@ def sample(folder: Path | None) -> Any:
         return rx.resume(folder, energy, progress=False)
     return rx.sample(
         energy, {"a": jnp.zeros(3), "b": jnp.array(0.5)}, num_steps=140, num_replicas=4,
-        num_chains=2, learning_rate=(0.01, 0.1), history_every=7, thin=3, burn_in=5, chunk_steps=4,
+        num_chains=2, method=rx.deo_star(learning_rate=(0.01, 0.1)), history_every=7, thin=3, burn_in=5, chunk_steps=4,
         run_dir=folder, checkpoint_every=EVERY, progress=False, track_best=True, seed=5,
     )  # fmt: skip
 

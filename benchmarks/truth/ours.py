@@ -69,7 +69,7 @@ def deo_star(target: Target, seconds: float, seed: int = 0, **_: Any) -> PeerRun
         timed = _Timed()
         posterior = rx.sample(
             target.noisy, target.start, num_steps=num_steps, num_replicas=RUNGS,
-            learning_rate=RATES, target_swap_rate=SWAP_RATE, window=WINDOW, burn_in=100, thin=10,
+            method=rx.deo_star(learning_rate=RATES, target_swap_rate=SWAP_RATE, window=WINDOW), burn_in=100, thin=10,
             num_chains=CHAINS, seed=seed, callback=timed, progress=False,
         )  # fmt: skip
         return posterior, *timed.split(num_steps)

@@ -89,8 +89,7 @@ class Supervised(Task):
     def __repr__(self) -> str:
         tested = "no test" if self.test is None else f"{len(self.test.targets):,} rows to test"
         return (
-            f"Supervised({self.num_rows:,} rows in batches of {self.batches.batch_size}, "
-            f"{tested})"
+            f"Supervised({self.num_rows:,} rows in batches of {self.batches.batch_size}, {tested})"
         )
 
     @property

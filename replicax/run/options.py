@@ -227,9 +227,7 @@ class Sampling(Run):
     )
     draw_rungs: Any = option((0,), "Rungs whose draws are kept.", _check_draw_rungs)
     keep_draws: bool = option(True, "Keep the parameters of draws.", flag)
-    history_every: int | None = option(
-        None, "Steps between two points of the histories.", whole(1)
-    )
+    history_every: int | None = option(None, "Steps between two points of the histories.", whole(1))
 
 
 @dataclass(frozen=True, kw_only=True)

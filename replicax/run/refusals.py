@@ -450,4 +450,3 @@ REFUSALS = (
     _prior_out_of_reach,
     _noisy_energies,
 )
-

@@ -163,9 +163,7 @@ def _closed_rule(method: Method, plan: Plan) -> Method:
     rule, third = method.rule, plan.num_steps // 3
     if isinstance(rule, WindowCorrected) and rule.tunes_correction:
         reference, tuning = rule.reference_steps or third, rule.tuning_steps or third
-        method = replace(
-            method, rule=replace(rule, reference_steps=reference, tuning_steps=tuning)
-        )
+        method = replace(method, rule=replace(rule, reference_steps=reference, tuning_steps=tuning))
     return method
 
 
@@ -231,5 +229,3 @@ def _map_replicas(target: Target) -> Any:
     from replicax import nn
 
     return nn.vmap
-
-

@@ -162,5 +162,3 @@ def _program_again(
     if metadata.resolved["row_energies"] and task.target.row_energies is None:
         task = replace(task, target=with_row_energies(task.target))
     return resolve(task, run, method)
-
-

@@ -111,10 +111,9 @@ def test_a_sampled_straight_orbit_counts_its_round_trips() -> None:
         jnp.zeros(1),
         num_steps=num_windows * window,
         num_replicas=num_replicas,
-        learning_rate=0.1,
-        temperature=(1.0, 2.0),
-        rule="metropolis",
-        window=window,
+        method=rx.deo_star(
+            learning_rate=0.1, temperature=(1.0, 2.0), rule="metropolis", window=window
+        ),
         chunk_steps=10,
         progress=False,
     )
@@ -247,9 +246,9 @@ def test_energy_temperature_and_rates_scale_together() -> None:
             batches=lambda step: np.float32(factor),
             num_steps=600,
             num_replicas=5,
-            learning_rate=(0.01 / factor, 0.2 / factor),
-            temperature=factor,
-            window=3,
+            method=rx.deo_star(
+                learning_rate=(0.01 / factor, 0.2 / factor), temperature=factor, window=3
+            ),
             programs=programs,
             progress=False,
         )

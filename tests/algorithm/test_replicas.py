@@ -45,9 +45,7 @@ def reset_with(kernel: kernels.Kernel) -> None:
         jnp.array([0.5]),
         num_steps=2,
         num_replicas=2,
-        learning_rate=[0.01, 0.02],
-        kernel=kernel,
-        on_swap="reset",
+        method=rx.deo_star(learning_rate=[0.01, 0.02], kernel=kernel, on_swap="reset"),
         progress=False,
     )
 

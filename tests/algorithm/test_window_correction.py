@@ -36,7 +36,9 @@ def sample(rule: Any = None, **options: Any) -> rx.Posterior:
         "seed": 3,
         "programs": PROGRAMS,
     }
-    return rx.sample(MIXTURE, jnp.zeros(()), rule=rule or auto, **{**settings, **options})
+    return rx.sample(
+        MIXTURE, jnp.zeros(()), method=rx.posterior(rule=rule or auto), **{**settings, **options}
+    )
 
 
 # The recursion

@@ -75,10 +75,13 @@ def sample_near(rule: Rule, energy_noise_std: float, window: int, swaps: str) ->
         num_steps=1_500,
         num_replicas=2,
         num_chains=1_000,
-        learning_rate=NEAR.learning_rate,
-        temperature=NEAR.temperatures,
-        schedule=schedules.windowed_deo(window, swaps, alternate=False),
-        rule=rule,
+        method=rx.Method(
+            "own",
+            learning_rate=NEAR.learning_rate,
+            temperature=NEAR.temperatures,
+            schedule=schedules.windowed_deo(window, swaps, alternate=False),
+            rule=rule,
+        ),
         burn_in=300,
         thin=12,
     )

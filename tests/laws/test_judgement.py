@@ -47,11 +47,10 @@ def std_ratio(num_steps: int = 5_000) -> float:
         thin=5,
         num_chains=16,
         num_replicas=6,
-        learning_rate=(1e-4, 1e-3),
-        temperature=(1.0, 10.0),
-        window=1,
+        method=rx.deo_star(
+            learning_rate=(1e-4, 1e-3), temperature=(1.0, 10.0), window=1, rule="bias_corrected"
+        ),
         progress=False,
-        rule="bias_corrected",
     )
     assert posterior.options["row_energies"]
     assert posterior.verdict_rate.min() > 0.02

@@ -186,10 +186,13 @@ def test_a_cyclical_kernel_leaves_draws_only_of_the_exploitation_part() -> None:
         jnp.zeros(()),
         num_steps=30,
         num_replicas=1,
-        learning_rate=0.5,
-        temperature=0.0,
-        schedule="none",
-        kernel=kernels.cyclical(kernels.sgld(), cycle_length=8, exploitation=0.25),
+        method=rx.Method(
+            "none",
+            learning_rate=0.5,
+            temperature=0.0,
+            schedule="none",
+            kernel=kernels.cyclical(kernels.sgld(), cycle_length=8, exploitation=0.25),
+        ),
         burn_in=8,
     )
     left, exploits = np.array([cycle(step, 8, 0.25) for step in range(30)]).T

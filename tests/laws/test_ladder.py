@@ -47,11 +47,9 @@ def measure_rejections(temperatures: tuple[float, ...], seed: int) -> np.ndarray
         num_steps=1_000,
         num_chains=20,
         num_replicas=len(temperatures),
-        learning_rate=1.0,
-        temperature=temperatures,
-        rule="metropolis",
-        schedule="deo",
-        kernel=EXACT_DRAWS,
+        method=rx.deo(
+            learning_rate=1.0, temperature=temperatures, rule="metropolis", kernel=EXACT_DRAWS
+        ),
         burn_in=100,
         thin=300,
         seed=seed,

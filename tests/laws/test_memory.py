@@ -86,9 +86,7 @@ def sample(target: Any, rule: Any, kernel: Any, rate: Any, dim: int, **options: 
     return rx.sample(
         target,
         jnp.ones(dim),
-        rule=rule,
-        kernel=kernel,
-        learning_rate=rate,
+        method=rx.deo_star(rule=rule, kernel=kernel, learning_rate=rate),
         **(defaults | options),
     )
 

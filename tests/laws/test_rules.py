@@ -167,10 +167,12 @@ def test_what_a_common_mini_batch_cancels_does_not_count_as_noise() -> None:
         num_steps=40,
         num_replicas=2,
         num_chains=100,
-        learning_rate=0.1,
-        temperature=(1.0, 2.0),
-        rule=bias_corrected("estimate", estimate_every=1),
-        kernel=STANDS_STILL,
+        method=rx.deo_star(
+            learning_rate=0.1,
+            temperature=(1.0, 2.0),
+            rule=bias_corrected("estimate", estimate_every=1),
+            kernel=STANDS_STILL,
+        ),
         callback=lambda progress: seen.append(progress.carry.state.energy_noise_var),
     )
     of_one = num_rows**2 / batch_size * np.var((first - data) ** 2 / 2)

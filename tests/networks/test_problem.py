@@ -119,7 +119,7 @@ def test_sampling_a_problem_gives_its_posterior(unit: str, temperature: float) -
         gaussian_problem(unit),
         (jnp.array(0.7), {}),
         num_steps=420,
-        temperature=temperature,
+        method=rx.posterior(temperature=temperature),
         **DRAWING,
     )
     draws = np.asarray(posterior.draws[0])
@@ -191,7 +191,7 @@ def start_with(loss_fn: Any, model_state: Any) -> None:
         batches=problem.batches,
         num_steps=1,
         num_replicas=2,
-        learning_rate=(0.1, 0.2),
+        method=rx.deo_star(learning_rate=(0.1, 0.2)),
         progress=False,
     )
 
@@ -228,7 +228,13 @@ def test_a_loss_alone_gets_a_sentence() -> None:
 def test_a_target_with_an_energy_alone_gets_a_sentence() -> None:
     target = rx.Target(lambda x, state, batch, key: jnp.sum(x**2), has_state=True)
     with pytest.raises(ValueError, match=r"must return \(loss, model_state\)"):
-        rx.sample(target, (jnp.zeros(1), {}), num_steps=1, num_replicas=2, learning_rate=(0.1, 0.2))
+        rx.sample(
+            target,
+            (jnp.zeros(1), {}),
+            num_steps=1,
+            num_replicas=2,
+            method=rx.deo_star(learning_rate=(0.1, 0.2)),
+        )
 
 
 def test_bad_input_gets_a_sentence() -> None:

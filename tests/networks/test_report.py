@@ -74,7 +74,9 @@ def test_learning_rates_and_temperatures_are_those_that_were_given():
     rates, heats = (0.02, 0.1), (0.5, 2.0)
     options = EXCHANGING | {"epochs": 2, "learning_rate": rates, "temperature": heats}
     for unit in ("mean", "total"):
-        run = rx.train(tiny_problem(unit=unit), NETWORK.init, **options, adapt=False)
+        run = rx.train(
+            tiny_problem(unit=unit), NETWORK.init, **options, method=rx.deo_star(adapt=False)
+        )
         table = rows(chart(build_page(run), "ladder"))
         assert [float(table[end][1]) for end in (0, -1)] == pytest.approx(rates, rel=1e-3)
         assert [float(table[end][2]) for end in (0, -1)] == pytest.approx(heats, rel=1e-3)

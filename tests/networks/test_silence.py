@@ -113,7 +113,7 @@ def test_real_numbers_and_losses_that_are_worse_than_a_guess_are_a_problem() -> 
 def test_an_optax_transform_that_needs_the_loss_is_refused() -> None:
     problem = problem_of(lambda params, batch: jnp.mean((params - batch) ** 2))
     with pytest.raises(ValueError, match="optax transform fails: .* gradients and parameters alon"):
-        rx.train(problem, (jnp.array(1.0), {}), **BRIEF, kernel=optax.lbfgs())
+        rx.train(problem, (jnp.array(1.0), {}), **BRIEF, method=rx.deo_star(kernel=optax.lbfgs()))
 
 
 def test_labels_that_count_from_1_are_refused() -> None:

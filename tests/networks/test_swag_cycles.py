@@ -143,7 +143,12 @@ SWAG: dict[str, Any] = {"method": "cyc-swag", "num_replicas": 2, "progress": Fal
 def test_a_training_draws_around_the_networks_of_its_cycles() -> None:
     """The batch statistics of draws are those of their parameters, on the training data."""
     trained = train(
-        PROBLEM, NETWORK.init, epochs=CYCLE, cycle_epochs=CYCLE, keep_networks=True, **SWAG
+        PROBLEM,
+        NETWORK.init,
+        epochs=CYCLE,
+        method=rx.deo_star(cycle_epochs=CYCLE),
+        keep_networks=True,
+        **SWAG,
     )
     assert trained.epochs["weight"].tolist() == [0.0] * 19 + [10.0] * 20 + [20.0]
     params, states = jax.tree.map(lambda leaf: np.asarray(leaf[0]), trained.draws)

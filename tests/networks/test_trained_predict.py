@@ -141,8 +141,8 @@ def test_a_run_that_broke_says_so_where_it_has_no_average() -> None:
     rows = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
     problem = rx.classification(line, (rows, (rows[:, 0] > 0).astype(int)), batch_size=10)
     with pytest.warns(UserWarning, match="A smaller learning rate"):
-        broken = rx.train(problem, line.init, epochs=3, num_replicas=2, learning_rate=1e30,
-                          method="ensemble", progress=False)  # fmt: skip
+        broken = rx.train(problem, line.init, epochs=3, num_replicas=2, method=rx.ensemble(learning_rate=1e30),
+                          progress=False)  # fmt: skip
     with pytest.raises(ValueError, match="The run stopped before .* at step"):
         broken.predict(rows)
 

@@ -224,7 +224,7 @@ def test_starts_that_do_not_fit_get_a_sentence(folder: Path) -> None:
     with pytest.raises(ValueError, match="in the unit 'mean'"):
         resume_training(folder / "ensemble", tiny_problem(unit="total"))
     with pytest.raises(ValueError, match="has no ladder"):
-        train(PROBLEM, NETWORK.init, epochs=1, method="ensemble", learning_rate=(0.1, 0.2))
+        train(PROBLEM, NETWORK.init, epochs=1, method=rx.ensemble(learning_rate=(0.1, 0.2)))
     with pytest.raises(ValueError, match="one of deo-star"):
         train(PROBLEM, NETWORK.init, epochs=1, method="sgd")
 

@@ -93,6 +93,9 @@ def test_sgld_with_steps_that_are_too_long_is_a_warning() -> None:
     options = {"num_steps": 3_000, "num_replicas": 2, "num_chains": 2, "progress": False}
     with pytest.warns(rx.errors.RunProblem, match="too hot: according to gradients over all rows"):
         run = rx.sample(
-            posterior_of(log_likelihood), 1.0, kernel="sgld", learning_rate=3e-3, **options
+            posterior_of(log_likelihood),
+            1.0,
+            method=rx.posterior(kernel="sgld", learning_rate=3e-3),
+            **options,
         )
     assert run.draws.std() > 1.3 * 200**-0.5

@@ -240,7 +240,7 @@ def test_batches_of_the_host_are_not_taken_as_all_the_data() -> None:
             0.0,
             num_steps=9,
             num_replicas=2,
-            kernel="hmc",
+            method=rx.posterior(kernel="hmc"),
             batches=lambda step: DATA,
             **options,
         )
@@ -255,7 +255,7 @@ def test_other_kernels_temper_the_likelihood_alone() -> None:
         num_steps=6_000,
         num_replicas=2,
         num_chains=8,
-        schedule="none",
+        method=rx.posterior(schedule="none"),
         draw_rungs="all",
         progress=False,
         **options,

@@ -63,11 +63,13 @@ def bowl(x):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_energies_before_the_move_do_not_tell_the_best_draw() -> None:
     with pytest.raises(ValueError, match="track_best=True"):
-        _ = rx.sample(bowl, jnp.zeros(2), energy_at="before", **BEFORE).best
+        _ = rx.sample(bowl, jnp.zeros(2), method=rx.posterior(energy_at="before"), **BEFORE).best
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_best_point_that_is_tracked_is_that_of_its_energy_before_the_move() -> None:
-    tracked = rx.sample(bowl, jnp.zeros(2), energy_at="before", track_best=True, **BEFORE)
+    tracked = rx.sample(
+        bowl, jnp.zeros(2), method=rx.posterior(energy_at="before"), track_best=True, **BEFORE
+    )
     point, energy = tracked.best
     np.testing.assert_allclose(bowl(point), energy, rtol=1e-5)

@@ -136,7 +136,7 @@ def test_batches_that_cannot_be_shared_are_refused(eight):
             lambda x, batch: jnp.sum((x - batch) ** 2),
             jnp.zeros(2),
             batches=lambda step: np.ones((3, 2)),
-            learning_rate=0.1,
+            method=rx.deo_star(learning_rate=0.1),
             num_steps=4,
             num_replicas=4,
             data_parallel=2,

@@ -54,7 +54,7 @@ def test_a_checkpoint_of_other_arrays_is_refused(tmp_path, like) -> None:
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "run"
     rx.sample(
-        rx.targets.gaussian(), 0.0, num_steps=4, num_replicas=2, learning_rate=(0.1, 0.2),
+        rx.targets.gaussian(), 0.0, num_steps=4, num_replicas=2, method=rx.deo_star(learning_rate=(0.1, 0.2)),
         run_dir=folder, progress=False,
     )  # fmt: skip
     return folder

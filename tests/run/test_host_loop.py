@@ -155,7 +155,7 @@ def test_the_index_process_is_stored_in_the_smallest_integer(whole):
     assert whole.rung_of.dtype == np.int8
     wide = rx.sample(
         rx.targets.gaussian(), jnp.zeros(1), num_steps=3, num_replicas=130,
-        learning_rate=(0.01, 0.1), progress=False,
+        method=rx.deo_star(learning_rate=(0.01, 0.1)), progress=False,
     )  # fmt: skip
     assert wide.rung_of.dtype == np.int16
     np.testing.assert_array_equal(np.sort(wide.rung_of[0, -1]), np.arange(130))
@@ -247,7 +247,7 @@ def test_an_energy_that_is_not_finite_at_the_start_stops_before_compilation():
     began = time.monotonic()
     with pytest.raises(ValueError, match="energy at the start is nan for replica 0"):
         rx.sample(lambda x: jnp.log(-1 - x**2).sum(), jnp.zeros(2), num_steps=10, num_replicas=3,
-                  learning_rate=(0.1, 0.2))  # fmt: skip
+                  method=rx.deo_star(learning_rate=(0.1, 0.2)))  # fmt: skip
     assert time.monotonic() - began < 30
 
 
@@ -269,8 +269,8 @@ def test_draws_of_other_rungs_come_on_request(tmp_path):
 def test_the_best_point_seen_is_kept_for_optimisation():
     rugged = rx.targets.modes25(noise_std=0.0)
     posterior = rx.sample(
-        rugged, jnp.array([2.0, 2.0]), num_steps=2000, num_replicas=8, learning_rate=(0.003, 0.6),
-        schedule="exactly_one", temperature=(0.1, 10.0), progress=False,
+        rugged, jnp.array([2.0, 2.0]), num_steps=2000, num_replicas=8, method=rx.Method("exactly_one", learning_rate=(0.003, 0.6), schedule="exactly_one", temperature=(0.1, 10.0)),
+        progress=False,
     )  # fmt: skip
     point, energy = posterior.best
     assert energy == pytest.approx(float(rugged.energy(point, None, jnp.zeros(2))), abs=1e-5)

@@ -87,8 +87,8 @@ def test_objects_of_ones_own_must_be_given_again(name: str, value: Any) -> None:
 @pytest.mark.parametrize("name", ["none", "None", "NONE"])
 def test_without_exchange_nothing_adapts_however_it_is_written(name: str) -> None:
     posterior = rx.sample(
-        lambda x: x**2, 0.0, num_steps=150, num_replicas=3, learning_rate=(0.01, 0.1),
-        schedule=name, progress=False,
+        lambda x: x**2, 0.0, num_steps=150, num_replicas=3, method=rx.Method("own", learning_rate=(0.01, 0.1), schedule=name),
+        progress=False,
     )  # fmt: skip
     assert posterior.options["adapts"] is None
     np.testing.assert_allclose(posterior.learning_rates[0], np.geomspace(0.01, 0.1, 3), rtol=1e-6)

@@ -119,12 +119,11 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "the prior": (lambda: _sampled(temperature=(1.0, np.inf)), "infinite temperature"),
     "bias-corrected networks": (
         lambda: rx.sample(
-            problem(Plain()), (jnp.zeros(3), {}), num_steps=9, rule="bias_corrected",
-            num_replicas=2, learning_rate=1e-3, temperature=(1.0, 2.0), window=1,
-        ),
+            problem(Plain()), (jnp.zeros(3), {}), num_steps=9, method=rx.deo_star(rule="bias_corrected", learning_rate=1e-3, temperature=(1.0, 2.0), window=1),
+            num_replicas=2, ),
         "pass arrays",
     ),
-    "swag": (lambda: train(Plain(), method="cyc-swag", learning_rate=0.1), "give arrays, or"),
+    "swag": (lambda: train(Plain(), method=rx.cyc_swag(learning_rate=0.1)), "give arrays, or"),
     "a state that is no plain data": (
         lambda: rx.sample(posterior(_Opaque()), jnp.zeros(3), **SHORT),
         "get_state.*bytes",

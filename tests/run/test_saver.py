@@ -122,8 +122,7 @@ def rugged(x):
 def tracked() -> rx.Posterior:
     return rx.sample(
         rugged, jnp.array([1.0, 1.0]), num_steps=120, num_replicas=3, num_chains=2,
-        learning_rate=(0.01, 0.1), temperature=(0.1, 1.0), track_best=True, buffer=0.1,
-        buffer_gain=0.1, seed=4, progress=False,
+        method=rx.deo_star(learning_rate=(0.01, 0.1), temperature=(0.1, 1.0), buffer=0.1, buffer_gain=0.1), track_best=True, seed=4, progress=False,
     )  # fmt: skip
 
 
@@ -146,8 +145,7 @@ def test_the_best_point_survives_saving(tracked: rx.Posterior, tmp_path) -> None
 @pytest.mark.parametrize("keep", [1, 3])
 def test_the_newest_checkpoints_are_kept(tmp_path, keep: int) -> None:
     rx.sample(
-        rugged, jnp.zeros(2), num_steps=50, num_replicas=2, learning_rate=(0.01, 0.1), buffer=0.1,
-        run_dir=tmp_path, chunk_steps=10, checkpoint_every=10, keep_checkpoints=keep,
+        rugged, jnp.zeros(2), num_steps=50, num_replicas=2, method=rx.deo_star(learning_rate=(0.01, 0.1), buffer=0.1), run_dir=tmp_path, chunk_steps=10, checkpoint_every=10, keep_checkpoints=keep,
         progress=False,
     )  # fmt: skip
     newest = [10, 20, 30, 40, 50][-keep:]

@@ -219,7 +219,7 @@ def test_a_source_has_the_law_of_the_posterior() -> None:
     )
     run = rx.sample(
         target, jnp.asarray(mean, jnp.float32), num_steps=9_000, num_replicas=3, num_chains=2,
-        swap_every=5, progress=False, seed=3,
+        method=rx.posterior(swap_every=5), progress=False, seed=3,
     )  # fmt: skip
     draws = np.asarray(run.draws).reshape(-1, 2)
     assert run.round_trips.min() > 20

@@ -198,8 +198,7 @@ def test_each_chain_has_its_best_point() -> None:
     target = targets.rastrigin(2.0)
     posterior = rx.sample(
         target, lambda key: jax.random.uniform(key, (2,), maxval=3.0), num_steps=200,
-        num_replicas=3, num_chains=4, learning_rate=0.005, temperature=(0.1, 2.0),
-        rule="metropolis", window=2, progress=False,
+        num_replicas=3, num_chains=4, method=rx.deo_star(learning_rate=0.005, temperature=(0.1, 2.0), rule="metropolis", window=2), progress=False,
     )  # fmt: skip
     points, energies = posterior.best_by_chain
     assert points.shape == (4, 2) and len(set(energies.tolist())) == 4

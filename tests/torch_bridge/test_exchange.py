@@ -37,9 +37,7 @@ def run_engine(losses: np.ndarray, **options) -> rx.Posterior:
         num_steps=num_steps,
         num_replicas=num_replicas,
         batches=lambda step: steps[step],
-        temperature=0.0,
-        kernel=kernel,
-        energy_at="before",
+        method=rx.posterior(temperature=0.0, kernel=kernel, energy_at="before"),
         on_nonfinite="ignore",
         **{**defaults, **LADDER, **options},
     )
