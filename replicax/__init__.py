@@ -12,10 +12,8 @@ from replicax.version import __version__ as __version__
 if TYPE_CHECKING:
     from replicax import callbacks as callbacks
     from replicax import data as data
-    from replicax import interop as adapters
     from replicax import interop as interop
     from replicax import nn as nn
-    from replicax import presets as presets
     from replicax import targets as targets
     from replicax import theory as theory
     from replicax import torch as torch
@@ -73,7 +71,6 @@ if TYPE_CHECKING:
 
 # Where each public name lives; a module maps to itself.
 _MODULES = {
-    "adapters": "interop",
     "batches": "run.batches",
     "callbacks": "callbacks",
     "data": "data",
@@ -84,7 +81,6 @@ _MODULES = {
     "nn": "nn",
     "plots": "results.plots",
     "predict": "networks.predict",
-    "presets": "presets",
     "schedule": "algorithm.schedule",
     "swag": "networks.swag",
     "swap": "algorithm.swap",

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import replicax as rx
-from replicax import presets
 from replicax.results.posterior import Posterior
 from replicax.run.storage.metadata import read_metadata
 from replicax.user_code import TargetSpec
@@ -16,20 +15,21 @@ from replicax.user_code import TargetSpec
 target = rx.targets.modes25()
 params = rx.targets.modes25_start
 
-SETTINGS = presets.get("modes25")  # the paper's
+# Those of the paper.
+METHOD = rx.deo_star((0.003, 0.6), target_swap_rate=0.4)
+SETTINGS: dict[str, Any] = {"num_replicas": 16, "burn_in": 100, "thin": 10}
 TARGET_SPEC = TargetSpec("replicax.demo:target", params="params")
 _RUN_FILES = ("run.json", "start.npz", "lock", "summary.json", "records.zarr", "commits",
               "checkpoints", "figures", "report.html")  # fmt: skip
 
 
 def run_demo(folder: Path, num_steps: int, num_chains: int, seed: int,
-             progress: bool = True, preset: str = "modes25") -> Posterior:  # fmt: skip
+             progress: bool = True) -> Posterior:  # fmt: skip
     """Sample the 25 modes into `folder`, and replace an earlier demo there."""
-    settings = presets.get(preset)
     clear(folder)
-    return rx.sample(target, params, num_steps=num_steps, num_chains=num_chains, seed=seed,
-                     run_dir=folder, progress=progress, note=TARGET_SPEC.to_note(),
-                     **settings)  # fmt: skip
+    return rx.sample(target, params, num_steps=num_steps, method=METHOD, num_chains=num_chains,
+                     seed=seed, run_dir=folder, progress=progress, note=TARGET_SPEC.to_note(),
+                     **SETTINGS)  # fmt: skip
 
 
 def clear(folder: Path) -> None:

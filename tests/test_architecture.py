@@ -27,7 +27,6 @@ RANKS = {
     "callbacks": 7,
     "api": 8,
     "resume_run": 8,
-    "presets": 8,
     "report_run": 9,
     "torch": 8,
     "demo": 9,

@@ -7,7 +7,7 @@ import typer
 
 from replicax.cli import output
 from replicax.cli.arguments import Json, Seed
-from replicax.errors import at_least, choose
+from replicax.errors import at_least
 
 _DEFAULT_OUT = Path("replicax-demo")
 
@@ -22,10 +22,6 @@ def demo(
     ] = 4,
     seed: Seed = 0,
     plots: Annotated[bool, typer.Option(help="Draw figures.")] = True,
-    preset: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Settings: modes25 (the paper's) or modes25-tempered."),
-    ] = "modes25",
     as_json: Json = False,
 ) -> int:
     """Sample a posterior with 25 modes by DEO*-SGD with 16 replicas.
@@ -37,15 +33,13 @@ def demo(
     \b
     Example
       replicax demo --out demo-run
-      replicax demo --preset modes25-tempered
       replicax resume demo-run --steps 40000
     """
-    from replicax import demo, presets
+    from replicax import demo
 
-    choose("--preset", preset, presets.NAMES)
-    at_least("--steps", steps, presets.get(preset)["burn_in"] + 1)
+    at_least("--steps", steps, demo.SETTINGS["burn_in"] + 1)
     with output.quietly(as_json):
-        posterior = demo.run_demo(out, steps, chains, seed, preset=preset)
+        posterior = demo.run_demo(out, steps, chains, seed)
         accuracy = demo.compare_with_truth(posterior)
         figures = demo.plot_demo(posterior, out / "figures") if plots else []
     extra = {"demo": accuracy, "figures": [str(path) for path in figures]}

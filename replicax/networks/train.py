@@ -110,7 +110,7 @@ def train(
 
 def resume_training(
     records: FolderRecords,
-    problem: Supervised,
+    problem: Any,
     changes: dict[str, Any],
     session: Session,
     method: Method | None = None,
@@ -171,7 +171,7 @@ def _warn_of_low_peak(program: Program) -> None:
     if not callable(schedule):
         return
     steps = np.unique(np.linspace(0, program.num_steps - 1, 50).astype(np.int32))
-    peak = max(float(schedule(step)) for step in steps)
+    peak = max(float(np.asarray(schedule(step))) for step in steps)
     if peak < _LOW_PEAK:
         warnings.warn(
             f"rate_schedule is at most {peak:.3g} in the {program.num_steps} steps of this run, "

@@ -45,7 +45,7 @@ class Trained(Posterior):
         return self.metadata.method.name
 
     @property
-    def _clock(self) -> Clock:
+    def clock(self) -> Clock:
         """Epochs of the run and of its parts."""
         run, method = self.metadata.run, self.metadata.method
         assert isinstance(run, Training)
@@ -77,7 +77,7 @@ class Trained(Posterior):
         `nll` and `accuracy`, or `rmse`, of the network on each rung (epoch, rung); of the average
         so far, `average_nll_probabilities`, `average_accuracy_logits` and so on; its `weight`.
         """
-        records, every = self._records, self._clock.test_every
+        records, every = self._records, self.clock.test_every
         columns = {name: records.read("epochs", name) for name in records.names("epochs")}
         return {"epoch": every * (1 + np.arange(records.length("epochs"))), **columns}
 

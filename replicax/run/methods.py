@@ -402,8 +402,9 @@ def as_method(method: Any) -> Method:
     """Return a method, from its name or as given."""
     if isinstance(method, Method):
         return method
-    if callable(method) and method in METHODS.values():
-        return method()
+    for function in METHODS.values():
+        if method is function:  # as it is, without its options
+            return function()
     return METHODS[choose("method", method, METHODS)]()
 
 

@@ -41,7 +41,7 @@ class Unit(NamedTuple):
         if isinstance(loss, ConstantGain):
             return ConstantGain(loss.value * self.loss)
         if callable(loss):
-            return lambda step: self.loss * loss(step)
+            return lambda step: self.loss * loss(step)  # type: ignore[operator]
         return self.loss * loss if is_number(loss) else loss
 
 

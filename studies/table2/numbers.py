@@ -50,7 +50,7 @@ def data_name(run: rx.Trained) -> str:
 
 def command_of(run: rx.Trained) -> str:
     """Return the command that makes the same run; files are named without their folder."""
-    task, options = run.metadata.note.get("task") or {}, run.train_options
+    task, options = run.metadata.note.get("task") or {}, run.metadata.run
     known = ("cifar10", "cifar100", "digits")
 
     def short(name: str) -> str:
@@ -70,13 +70,13 @@ def command_of(run: rx.Trained) -> str:
 
 
 def asked_epochs(run: rx.Trained) -> int:
-    return run.train_options.run_epochs
+    return run.clock.epochs
 
 
 def whole_cycles(run: rx.Trained) -> int | None:
     """Return the number of finished cycles; None for a method without cycles."""
-    has_cycles = METHODS[run.method].is_single
-    return run.num_epochs // run.train_options.run_cycle_epochs if has_cycles else None
+    has_cycles = run.metadata.method.is_single
+    return run.num_epochs // run.clock.cycle_epochs if has_cycles else None
 
 
 def has_average(run: rx.Trained | None) -> bool:

@@ -160,7 +160,7 @@ def _describe_run(model: str, name: str, run: rx.Trained | None, folder: Path) -
         "cycles": numbers.whole_cycles(run),
         "averaged": float(run.average.weight),
         "command": numbers.command_of(run),
-        "seeds": [run.train_options.seed],
+        "seeds": [run.metadata.run.seed],
         "machine": run.metadata.machine,
         "seconds": seconds,
         "wall": numbers.format_seconds(seconds),
