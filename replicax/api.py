@@ -8,7 +8,7 @@ import jax
 
 from replicax.algorithm.target import Target
 from replicax.algorithm.tuning import Gain
-from replicax.errors import check_folder, check_watchers, show
+from replicax.errors import check_folder, check_watchers
 from replicax.results.posterior import Posterior
 from replicax.run import fingerprint, plain
 from replicax.run.host_loop import run
@@ -20,7 +20,6 @@ from replicax.run.progress import Callback
 from replicax.run.records import records_of_run
 from replicax.run.row_energies import use_rows
 from replicax.run.settings import num_replicas as resolve_num_replicas
-from replicax.run.shared_programs import Programs
 from replicax.run.storage.folder import open_records
 from replicax.run.storage.metadata import Metadata
 
@@ -66,7 +65,6 @@ def sample(
     keep_checkpoints: int = 2,
     swap_every: int | None = None,
     swap_energy: Any = None,
-    programs: Programs | None = None,
     note: dict[str, Any] | None = None,
     devices: Any = None,
     data_parallel: int = 1,
@@ -132,7 +130,6 @@ def sample(
         swap_energy: on mini-batches of an `rx.bayesian` posterior, "full": swaps are judged on all
             rows; a number of rows, or "batch": on a fresh mini-batch, by the bias-corrected rule.
             By default all rows, as rarely as keeps the cost below half of that of the moves.
-        programs: an `rx.Programs()` that several calls share, so that they compile once.
         note: plain data to keep in the run folder.
         devices: "all", a number of them, or a `jax.sharding.Mesh` with some of the axes "chain",
             "replica" and "data": chains and replicas are spread over the former, and devices along
@@ -189,15 +186,13 @@ def sample(
     check_watchers(progress, callback)
     if run_dir is not None:
         check_folder("run_dir", run_dir)
-    if programs is not None and not isinstance(programs, Programs):
-        raise ValueError(f"programs is {show(programs)}; give an rx.Programs(), or leave it out.")
     target, source = target_and_batches(target_or_energy, batches, batch_size, swap_energy)
     choices = fill_in(choices, target, source)
     options = in_unit_of(target_or_energy, Options(**choices).complete())
     params = getattr(target_or_energy, "start", None) if params is None else params
     check_memory(params, num_chains, resolve_num_replicas(options))
     program = spread_over(build_program(options, target, source), devices, data_parallel)
-    carry = initial_carry(program, params, programs)
+    carry = initial_carry(program, params)
     if program.settings.rule.estimates_noise:
         program = use_rows(program, carry)
     points = carry.state.points
@@ -216,15 +211,7 @@ def sample(
                 fingerprint=fingerprint.write(folder, program, points) if folder else None,
             )
         )
-        run(
-            program,
-            carry,
-            records,
-            options,
-            progress=progress,
-            callback=callback,
-            programs=programs,
-        )
+        run(program, carry, records, options, progress=progress, callback=callback)
     return Posterior(records, like, target_or_energy).warned()
 
 

@@ -91,9 +91,8 @@ def reproduce(
         raise ValueError(f"Only table2 takes {wrong}: write replicax reproduce table2 {wrong} ...")
     from replicax.experiments.shared import page, runner
     from replicax.experiments.shared.study import Scale
-    from replicax.run.shared_programs import Programs
 
-    summaries, programs = [], Programs()
+    summaries = []
     for name in chosen:
         with output.quietly(as_json):
             if name == experiments.TABLE2:
@@ -101,7 +100,7 @@ def reproduce(
             else:
                 study = experiments.load_study(name)
                 summary = runner.reproduce(
-                    study, out, Scale(quick, seeds), fresh=fresh, programs=programs,
+                    study, out, Scale(quick, seeds), fresh=fresh,
                     command=_command(study.name, quick, seeds, out),
                 )  # fmt: skip
         summaries.append(summary)

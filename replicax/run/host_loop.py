@@ -24,7 +24,6 @@ from replicax.run.progress import Callback, display_progress, progress_of, reaso
 from replicax.run.records import Arrays, Keeper, Records, Result
 from replicax.run.rows import Carry
 from replicax.run.saver import Saver
-from replicax.run.shared_programs import Programs
 
 _FIRST_STEPS = 64
 # Besides Ctrl-C. SLURM sends SIGUSR1 ahead of a time limit (--signal), and SIGTERM at it.
@@ -40,7 +39,6 @@ def run(
     evaluation: Evaluation | None = None,
     progress: bool | None = None,
     callback: Callback | Sequence[Callback] | None = None,
-    programs: Programs | None = None,
 ) -> None:
     """Run from the step of `carry` to `options.num_steps`, and record how the run ended.
 
@@ -57,7 +55,7 @@ def run(
         with shown as display, contextlib.closing(program.batches):
             callbacks = [callback] if callback is None or callable(callback) else callback
             watchers = [watch for watch in (display, *callbacks) if watch is not None]
-            result = _loop(saver, carry, num_steps, watchers, programs, signals)
+            result = _loop(saver, carry, num_steps, watchers, signals)
         saver.finish(result)
     if signals and is_first():
         print(result.sentence, file=sys.stderr, flush=True)
@@ -77,7 +75,6 @@ def _loop(
     carry: Carry,
     num_steps: int,
     watchers: list[Callback],
-    programs: Programs | None,
     signals: list[int],
 ) -> Result:
     """Run chunk after chunk, and return how the run ended."""
@@ -86,7 +83,7 @@ def _loop(
     keys, _ = seed_keys(program.seed, program.num_chains)
     if program.mesh is not None:
         carry = devices.place(program.mesh, carry)
-    chunk = build_chunk(program, keys, capacity, programs)
+    chunk = build_chunk(program, keys, capacity)
     pace = Pace(program.chunk_steps or min(capacity, _FIRST_STEPS), capacity)
     if saver.records.shared is not None:
         saver.save(carry)  # so that the folder can be resumed from now on

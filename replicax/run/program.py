@@ -1,7 +1,7 @@
 """`Program`: everything static about a run, made from its options."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -35,9 +35,9 @@ class Program:
     kernel: Kernel
     settings: Settings
     batches: Batches
-    ladder: Ladder = field(compare=False)  # at the start
-    buffer: float = field(compare=False)  # at the start
-    seed: int = field(compare=False)
+    ladder: Ladder  # at the start
+    buffer: float  # at the start
+    seed: int
     num_replicas: int
     num_chains: int
     burn_in: int = 0

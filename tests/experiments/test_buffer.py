@@ -60,7 +60,7 @@ def test_without_a_buffer_the_rules_agree_where_the_sign_changes() -> None:
 
 def distances(noise: float = 1.0) -> list[bool | None]:
     settings = {"noise": noise, "seeds": 1}
-    record = buffer.run(settings, Work(lambda fraction: None, lambda: False, None))
+    record = buffer.run(settings, Work(lambda fraction: None, lambda: False))
     return [f.met for f in buffer.distances(Results([(Cell("small", settings), record)]))]
 
 

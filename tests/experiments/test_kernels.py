@@ -11,7 +11,6 @@ from replicax.algorithm.swap import rules
 from replicax.experiments import kernels, load_study
 from replicax.experiments.shared.runner import reproduce
 from replicax.experiments.shared.study import Scale, Work
-from replicax.run.shared_programs import Programs
 
 STUDY = load_study("kernels")
 
@@ -50,7 +49,7 @@ def test_preconditioning_crosses_the_long_coordinate_and_the_others_do_not(summa
 
 def measure_small() -> dict[str, np.ndarray]:
     settings = {"kernel": "preconditioned", "seeds": 3, "choosing": 1, "num_steps": 2000}
-    work = Work(lambda fraction: None, lambda: False, Programs())
+    work = Work(lambda fraction: None, lambda: False)
     return kernels._measure(settings, (0.03, 12.0), work)
 
 

@@ -19,7 +19,6 @@ from replicax.experiments.mixture import auto, exact, figures
 from replicax.experiments.mixture import study as mixture
 from replicax.experiments.shared.runner import read_record, reproduce
 from replicax.experiments.shared.study import Scale, Work
-from replicax.run.shared_programs import Programs
 
 STUDY = load_study("mixture")
 
@@ -129,7 +128,7 @@ EXACT = {0.0: (0.482, 0.902), 3.07: (0.4034, 0.387)}  # left mass and swaps per 
 
 def agrees(window_correction: float) -> bool:
     """Whether one small cell has the exact left mass (standard error 0.011) and swap rate."""
-    work = Work(lambda fraction: None, lambda: False, Programs())
+    work = Work(lambda fraction: None, lambda: False)
     posterior = mixture.sample(work, SMALL, window_correction)
     left, swaps = EXACT[window_correction]
     sampled = mixture.left_masses(posterior.draws).mean()

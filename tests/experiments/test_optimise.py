@@ -20,7 +20,6 @@ from replicax.experiments import load_study
 from replicax.experiments.optimise import searches
 from replicax.experiments.shared.runner import reproduce
 from replicax.experiments.shared.study import Cell, Scale, Work
-from replicax.run.shared_programs import Programs
 
 STUDY = load_study("optimise")
 
@@ -88,7 +87,7 @@ def test_short_runs_leave_numbers_figures_and_a_page(tmp_path) -> None:
 
 def search_small(method: str) -> dict[str, np.ndarray]:
     """Rastrigin with eight chains and 1,000 steps, at a ladder that is right for it."""
-    work = Work(lambda fraction: None, lambda: False, Programs())
+    work = Work(lambda fraction: None, lambda: False)
     chosen = searches.PROBLEMS["rastrigin"].grids[method][0]
     return searches.search(
         searches.PROBLEMS["rastrigin"], method, (1000,), work, num_chains=8, **chosen

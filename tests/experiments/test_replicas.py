@@ -78,7 +78,7 @@ MUTANTS = [
 def distances() -> list[bool | None]:
     """Of DEO and DEO*."""
     settings = {"num_replicas": 8, "num_trips": 2_000}
-    record = replicas.run(settings, Work(lambda fraction: None, lambda: False, None))
+    record = replicas.run(settings, Work(lambda fraction: None, lambda: False))
     return [f.met for f in replicas.distances(Results([(Cell("small", settings), record)]))]
 
 

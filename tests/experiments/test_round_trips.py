@@ -72,7 +72,7 @@ def test_closed_forms_of_the_full_study() -> None:
 
 def distances(schemes: list[str]) -> list[Finding]:
     settings = {"schemes": schemes, **SMALL}
-    record = round_trips.run(settings, Work(lambda fraction: None, lambda: False, None))
+    record = round_trips.run(settings, Work(lambda fraction: None, lambda: False))
     return round_trips.distances(Results([(Cell("small", settings), record)]))
 
 

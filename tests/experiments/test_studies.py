@@ -152,7 +152,7 @@ def test_the_page_and_the_json_say_what_was_found(tmp_path) -> None:
 
 
 def test_a_cell_can_be_stopped() -> None:
-    work = Work(lambda fraction: None, lambda: True, None)
+    work = Work(lambda fraction: None, lambda: True)
     with pytest.raises(Stopped):
         work.tick(0.1)
 

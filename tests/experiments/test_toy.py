@@ -16,10 +16,8 @@ from replicax.algorithm.swap import rules
 from replicax.experiments import load_study, window
 from replicax.experiments.shared.runner import read_record, reproduce
 from replicax.experiments.shared.study import Results, Scale, Work
-from replicax.run.shared_programs import Programs
 
 QUICK = Scale(quick=True)
-PROGRAMS = Programs()
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +27,7 @@ def run(tmp_path_factory):
     @functools.cache
     def once(name: str) -> tuple[dict, Path]:
         study = load_study(name)
-        return reproduce(study, folder, QUICK, progress=False, programs=PROGRAMS), folder
+        return reproduce(study, folder, QUICK, progress=False), folder
 
     return once
 
@@ -127,7 +125,7 @@ def test_a_study_leaves_numbers_figures_and_a_page(run, name: str) -> None:
 def test_a_mutant_loses_the_round_trips_of_the_window(module, name, mutant, monkeypatch) -> None:
     monkeypatch.setattr(module, name, mutant)
     cells = [cell for cell in window.cells(QUICK) if cell.settings["window"] in (1, 8)]
-    work = Work(lambda fraction: None, lambda: False, Programs())
+    work = Work(lambda fraction: None, lambda: False)
     results = Results([(cell, window.run(cell.settings, work)) for cell in cells])
     failed = [finding.what for finding in window.findings(results) if finding.met is False]
     assert "W = 8 over W = 1" in failed

@@ -17,7 +17,6 @@ import numpy as np
 
 from replicax.experiments.shared import page
 from replicax.experiments.shared.study import Cell, Record, Results, Scale, Stopped, Study, Work
-from replicax.run.shared_programs import Programs
 from replicax.version import __version__
 
 _SETTINGS = "__settings__"
@@ -32,28 +31,24 @@ def reproduce(
     fresh: bool = False,
     progress: bool | None = None,
     command: str = "",
-    programs: Programs | None = None,
 ) -> dict[str, Any]:
     """Run the cells without a record, write `<name>.json`, figures and page; return the JSON.
 
-    Ctrl-C raises KeyboardInterrupt; finished cells are kept. Studies of the same target may share
-    their compiled `programs`.
+    Ctrl-C raises KeyboardInterrupt; finished cells are kept.
     """
     cells = study.cells(scale)
     if fresh:
         for cell in cells:
             _path(folder, study, cell).unlink(missing_ok=True)
     missing = [cell for cell in cells if read_record(folder, study, cell) is None]
-    run_cells(study, missing, folder, progress, Programs() if programs is None else programs)
+    run_cells(study, missing, folder, progress)
     records = [read_record(folder, study, cell) or {} for cell in cells]
     seconds = sum(float(record[_SECONDS]) for record in records)
     results = Results(list(zip(cells, map(_public, records), strict=True)))
     return page.write(study, results, cells, folder, scale, seconds, command)
 
 
-def run_cells(
-    study: Study, cells: list[Cell], folder: Path, progress: bool | None, programs: Programs
-) -> None:
+def run_cells(study: Study, cells: list[Cell], folder: Path, progress: bool | None) -> None:
     """Run the cells in parallel, one per core: the program of a toy uses one core."""
     stop = threading.Event()
     with display(study, len(cells), progress) as show, ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -62,7 +57,7 @@ def run_cells(
             tick, done = show(cell.name)
             began = time.monotonic()
             with contextlib.suppress(Stopped):
-                record = study.run(cell.settings, Work(tick, stop.is_set, programs))
+                record = study.run(cell.settings, Work(tick, stop.is_set))
                 write_record(folder, study, cell, record, time.monotonic() - began)
                 done()
 

@@ -89,8 +89,8 @@ class Results:
 class Work:
     """Sampling for a running cell, with progress and interruption."""
 
-    def __init__(self, tick: Callable[[float], None], stopping: Callable[[], bool], programs: Any):
-        self._tick, self._stopping, self._programs = tick, stopping, programs
+    def __init__(self, tick: Callable[[float], None], stopping: Callable[[], bool]):
+        self._tick, self._stopping = tick, stopping
 
     def tick(self, fraction: float) -> None:
         """Report the finished fraction of the cell; raise `Stopped` if the user interrupted."""
@@ -99,7 +99,7 @@ class Work:
         self._tick(fraction)
 
     def sample(self, target: Any, params: Any, **options: Any) -> "Posterior":
-        """Call `rx.sample` with the progress of the study and its compiled programs."""
+        """Call `rx.sample` with the progress of the study."""
         import warnings
 
         import replicax as rx
@@ -111,7 +111,6 @@ class Work:
                 params,
                 progress=False,
                 callback=lambda progress: self.tick(progress.step / progress.num_steps),
-                programs=self._programs,
                 **options,
             )
 
