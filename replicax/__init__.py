@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from replicax.networks.problem import Test as Test
     from replicax.networks.problem import supervised as supervised
     from replicax.networks.regression import regression as regression
-    from replicax.networks.train import networks_of as networks_of
-    from replicax.networks.train import resume_training as resume_training
     from replicax.networks.train import train as train
     from replicax.networks.trained import Trained as Trained
     from replicax.report_run import report as report
@@ -100,7 +98,7 @@ _NAMES = {
     "networks.methods": "Method",
     "networks.problem": "Supervised Test supervised",
     "networks.regression": "regression",
-    "networks.train": "networks_of resume_training train",
+    "networks.train": "train",
     "networks.trained": "Trained",
     "report_run": "report",
     "results.posterior": "Posterior",

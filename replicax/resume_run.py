@@ -1,14 +1,12 @@
-"""`resume`: continue the run in a folder."""
+"""`resume`: continue the run in a folder, of `sample` or of `train`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replicax.algorithm.target import Target, check_energy
 from replicax.errors import check_folder, check_watchers
-from replicax.networks.problem import Supervised
-from replicax.networks.train import resume_records
 from replicax.results.posterior import Posterior
 from replicax.run import fingerprint
 from replicax.run.host_loop import run
@@ -20,24 +18,22 @@ from replicax.run.restore import point_like, records_to_continue, restore, rewin
 from replicax.run.row_energies import with_row_energies
 from replicax.run.storage.folder import FolderRecords, resumed_records
 
+if TYPE_CHECKING:
+    from replicax.networks.problem import Supervised
+
 # Objects that a run folder cannot hold may be given again.
 _GIVEN_AGAIN = ("kernel", "gain", "buffer_gain", "schedule", "rule")
 _MAY_CHANGE = ("num_steps", "chunk_steps", "checkpoint_every", "keep_checkpoints")
-_GIVEN_TO_TRAININGS = {
-    *_GIVEN_AGAIN,
-    "method",
-    "rate_schedule",
-    "evaluate",
-    "checkpoint_every",
-    "keep_checkpoints",
-}
+_OF_TRAININGS = ("epochs", "method", "rate_schedule", "evaluate")
+_GIVEN_TO_TRAININGS = {*_GIVEN_AGAIN, *_OF_TRAININGS, "checkpoint_every", "keep_checkpoints"}
 
 
 def resume(
     run_dir: str | Path,
-    target: Target | Supervised | Callable,
+    target: "Target | Supervised | Callable",
     *,
     num_steps: int | None = None,
+    epochs: int | None = None,
     params: Any = None,
     batches: Any = None,
     batch_size: int | None = None,
@@ -54,21 +50,29 @@ def resume(
 ) -> Posterior:
     """Continue the run in a folder, bit for bit as if it had never stopped.
 
-    `num_steps` extends the run to that many steps in all. Batches are not stored: give the same
-    again. `params` is needed only where its containers are not dicts, lists and tuples; a kernel,
-    gain, schedule or rule of your own must be given again, too. A target or data that do not fit
-    the run are refused; `force=True` goes on with them. `devices` and `data_parallel` may be others
-    than before.
+    `num_steps`, of a training `epochs`, extends the run to so many in all. A training is not
+    extended if a longer run would begin differently: if its learning rate or cycle depends on the
+    length, or if it averages networks at its end.
+
+    A folder holds no functions: give the same target, or the problem of the training, and the same
+    batches; and where they were your own, `kernel`, `gain`, `buffer_gain`, `schedule`, `rule`, of a
+    training also `method`, `rate_schedule`, `evaluate`. `params` is needed only where its
+    containers are not dicts, lists and tuples. A target or data that do not fit the run are
+    refused; `force=True` goes on with them. `devices` and `data_parallel` may be others than
+    before.
     """
     check_watchers(progress, callback)
     given |= {
         "num_steps": num_steps,
+        "epochs": epochs,
         "chunk_steps": chunk_steps,
         "checkpoint_every": checkpoint_every,
         "keep_checkpoints": keep_checkpoints,
     }
     with resumed_records(check_folder("run_dir", run_dir)) as records:
         if records.metadata.kind == "train":
+            from replicax.networks.continued import resume_records
+
             given |= {"params": params, "batches": batches, "batch_size": batch_size, "note": note}
             given = {name: value for name, value in given.items() if value is not None}
             return resume_records(
@@ -81,7 +85,7 @@ def resume(
                 data_parallel=data_parallel,
                 **given,
             )
-        _check_given(given)
+        _check_given(records, given)
         options = Options.from_json(records.metadata.options, given)
         program = _program_again(records, options, target, batches, batch_size)
         program = spread_over(program, devices, data_parallel)
@@ -103,19 +107,28 @@ def resume(
     return Posterior(whole_records(kept, run_dir), like, target).warned()
 
 
-def _as_problem(records: FolderRecords, target: Any, given: dict[str, Any]) -> Supervised:
+def _as_problem(records: FolderRecords, target: Any, given: dict[str, Any]) -> "Supervised":
     """Return the target of a training, if it can be continued with what was given."""
+    from replicax.networks.problem import Supervised
+
     if not isinstance(target, Supervised) or set(given) - _GIVEN_TO_TRAININGS:
         folder = str(records.folder)
         raise ValueError(
             f"{folder} was made by rx.train; continue it by rx.resume({folder!r}, problem), the "
             "problem being the one it was started with (and kernel, gain and others "
-            "where they were your own), or make it longer by rx.resume_training(..., epochs=...)."
+            "where they were your own), and make it longer by epochs=...."
         )
     return target
 
 
-def _check_given(given: dict[str, Any]) -> None:
+def _check_given(records: FolderRecords, given: dict[str, Any]) -> None:
+    """Raise if something is given that a run of `sample` does not need to continue."""
+    for name in _OF_TRAININGS:
+        if given.pop(name, None) is not None:
+            raise ValueError(
+                f"{name} is given, but {records.folder} was made by rx.sample: leave it out; "
+                "num_steps=... makes the run longer."
+            )
     for name in given:
         if name not in (*_GIVEN_AGAIN, *_MAY_CHANGE):
             raise ValueError(

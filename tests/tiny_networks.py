@@ -1,5 +1,6 @@
 """A tiny network, its data and the settings of a short run that exchanges."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -63,6 +64,18 @@ class Last:
 
     def __call__(self, progress: rx.Progress) -> None:
         self.state = jax.device_get(progress.carry.state)
+
+
+def networks_that_start_from(
+    folder: Path, problem: Supervised, num_replicas: int = NUM_REPLICAS
+) -> Any:
+    """The networks (params, model_state) of a run that begins where another ended, and that hardly
+    moves them."""
+    last = Last()
+    still: dict[str, Any] = {"method": "ensemble", "learning_rate": 1e-9, "progress": False}
+    rx.train(problem, folder, epochs=1, num_replicas=num_replicas, callback=last, **still)
+    points = last.state.replicas.params, last.state.model_state
+    return jax.tree.map(lambda leaf: leaf[0], points)
 
 
 EXCHANGING = {

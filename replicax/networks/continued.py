@@ -1,6 +1,6 @@
-"""`resume_training`: continue a training from its folder; `networks_of`: its last networks."""
+"""Trainings that go on: continued from their folder, or the start of another one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,6 @@ import jax
 
 from replicax.errors import check_folder, check_watchers
 from replicax.networks.build import build_evaluation, build_training
-from replicax.networks.hooks import Epoch
 from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised, check_problem
 from replicax.networks.problems import check_start
@@ -30,61 +29,7 @@ from replicax.run.restore import (
     whole_records,
 )
 from replicax.run.row_energies import with_row_energies
-from replicax.run.storage.folder import FolderRecords, open_records, resumed_records
-
-
-def resume_training(
-    run_dir: str | Path,
-    problem: Supervised,
-    *,
-    epochs: int | None = None,
-    progress: bool | None = None,
-    callback: Callback | Sequence[Callback] | None = None,
-    method: Any = None,
-    kernel: Any = None,
-    rate_schedule: Any = None,
-    schedule: Any = None,
-    rule: Any = None,
-    gain: Any = None,
-    buffer_gain: Any = None,
-    evaluate: Callable[[Epoch], dict[str, Any]] | None = None,
-    checkpoint_every: int | str | None = None,
-    keep_checkpoints: int | None = None,
-    force: bool = False,
-    devices: Any = None,
-    data_parallel: int = 1,
-) -> Trained:
-    """Continue the training in a folder, bit for bit, or extend it to more `epochs`.
-
-    Extending is refused if a longer run would begin differently: if its learning rate or cycle
-    depends on the length, or if it averages networks at its end.
-
-    A folder cannot store your own functions and objects; pass them again: `method`, `kernel`,
-    `rate_schedule`, `schedule`, `rule`, `gain`, `buffer_gain`, `evaluate`. A problem that differs
-    from that of the run is refused unless `force=True`.
-    """
-    check_problem(problem)
-    with resumed_records(check_folder("run_dir", run_dir)) as records:
-        return resume_records(
-            records,
-            problem,
-            epochs=epochs,
-            progress=progress,
-            callback=callback,
-            force=force,
-            devices=devices,
-            data_parallel=data_parallel,
-            method=method,
-            kernel=kernel,
-            rate_schedule=rate_schedule,
-            schedule=schedule,
-            rule=rule,
-            gain=gain,
-            buffer_gain=buffer_gain,
-            evaluate=evaluate,
-            checkpoint_every=checkpoint_every,
-            keep_checkpoints=keep_checkpoints,
-        )
+from replicax.run.storage.folder import FolderRecords, open_records
 
 
 def resume_records(
@@ -98,7 +43,7 @@ def resume_records(
     data_parallel: int = 1,
     **given: Any,
 ) -> Trained:
-    """Continue the training whose records were opened; see `resume_training`."""
+    """Continue the training whose records were opened; see `rx.resume`."""
     check_watchers(progress, callback)
     training = _check_fits(records, problem)
     check_resumable(records)
@@ -174,7 +119,7 @@ def _check_fits(records: FolderRecords, problem: Supervised) -> dict[str, Any]:
     """Return the stored options of a training; raise unless the problem fits it."""
     folder, metadata = records.folder, records.metadata
     if metadata.training is None:
-        raise ValueError(f"{folder} is not a run of rx.train; continue it with rx.resume.")
+        raise ValueError(f"{folder} is not a run of rx.train: it has no networks to start from.")
     if (problem.unit, problem.num_rows) != (metadata.unit, metadata.num_rows):
         raise ValueError(
             f"{folder} was trained on {metadata.num_rows} rows in the unit {metadata.unit!r}; the "

@@ -101,7 +101,7 @@ class TrainOptions:
             data["method"] = CUSTOM
             if CUSTOM not in method.values():
                 given = {**given, "method": given.get("method") or _stored_method(method)}
-        return from_plain(cls, data, given, call="rx.resume_training(run_dir, problem, {}=...)")
+        return from_plain(cls, data, given, call="rx.resume(run_dir, problem, {}=...)")
 
     @classmethod
     def recorded(cls, data: dict[str, Any]) -> "TrainOptions":

@@ -10,9 +10,7 @@ import jax
 from replicax.algorithm.tuning import Gain
 from replicax.errors import check_folder, check_watchers
 from replicax.networks.build import build_evaluation, build_training
-from replicax.networks.continued import networks_of as networks_of
-from replicax.networks.continued import resume_records as resume_records
-from replicax.networks.continued import resume_training as resume_training
+from replicax.networks.continued import networks_of
 from replicax.networks.hooks import Epoch
 from replicax.networks.methods import MOMENTUM, Method
 from replicax.networks.options import TrainOptions

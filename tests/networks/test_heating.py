@@ -193,7 +193,7 @@ def test_runs_that_resume_and_runs_side_by_side_are_told(tmp_path: Path) -> None
     with pytest.warns(UserWarning, match="noise of mini-batches heats"):
         rx.train(problem, start, run_dir=tmp_path / "run", **options)
     with pytest.warns(UserWarning, match="noise of mini-batches heats"):
-        rx.resume_training(tmp_path / "run", problem, epochs=24, progress=False)
+        rx.resume(tmp_path / "run", problem, epochs=24, progress=False)
     shared = tempered(problem)  # one target for both
     options |= {"rule": "metropolis", "swap_energy": "full"}
     calls = [functools.partial(rx.train, shared, start, seed=seed, **options) for seed in (0, 1)]

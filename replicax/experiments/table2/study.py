@@ -164,7 +164,8 @@ def average_of_starts(folder: Path, num_networks: int | None = None) -> Average 
 
 
 def _start_or_resume(settings, runs, task, problem, init, progress, callback, method) -> Trained:
-    from replicax.networks.train import resume_training, train
+    from replicax.networks.train import train
+    from replicax.resume_run import resume
 
     folder = folder_of(runs, settings.model, method)
     start = init if method == STARTS else folder_of(runs, settings.model, STARTS)
@@ -173,7 +174,7 @@ def _start_or_resume(settings, runs, task, problem, init, progress, callback, me
         stored = _task_of(folder, task)
         if stored.to_json() != task.to_json():
             problem, _ = stored.problem()
-        return resume_training(folder, problem, **display)
+        return resume(folder, problem, **display)  # type: ignore[return-value]
     if (folder / "run.json").exists():  # killed before its first checkpoint: nothing to keep
         shutil.rmtree(folder)
     note = {"task": task.to_json()}
