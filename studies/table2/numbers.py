@@ -7,6 +7,7 @@ import numpy as np
 
 import replicax as rx
 from replicax import theory
+from replicax.networks.methods import METHODS
 from studies.shared.index_process import simulate_trips
 from studies.table2 import starts
 
@@ -74,7 +75,7 @@ def asked_epochs(run: rx.Trained) -> int:
 
 def whole_cycles(run: rx.Trained) -> int | None:
     """Return the number of finished cycles; None for a method without cycles."""
-    has_cycles = run.method in ("cyc-sghmc", "cyc-swag")
+    has_cycles = METHODS[run.method].is_single
     return run.num_epochs // run.train_options.run_cycle_epochs if has_cycles else None
 
 
