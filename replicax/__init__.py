@@ -105,7 +105,8 @@ _NAMES = {
     "report_run": "report",
     "results.posterior": "Posterior",
     "run.bayesian": "Bayesian bayesian",
-    "run.methods": "Method cyc_sghmc cyc_swag deo deo_star ensemble posterior pretrain sghmc_pt sgld",
+    "run.methods": "Method cyc_sghmc cyc_swag deo deo_star ensemble posterior pretrain sghmc_pt "
+    "sgld",
     "run.records": "Result",
     "run.progress": "Progress",
     "run.per_replica": "per_replica",
