@@ -10,12 +10,12 @@ import jax
 
 from replicax.algorithm.target import check_energy
 from replicax.errors import show
-
 from replicax.run import fingerprint, plain
 from replicax.run.evaluation import Evaluation
 from replicax.run.host_loop import run
 from replicax.run.initial import check_memory, have_one_start, initial_carry, seed_keys
 from replicax.run.machine import describe_machine
+from replicax.run.methods import METHODS, as_method
 from replicax.run.options import Session
 from replicax.run.plain import given_again
 from replicax.run.program import Program, spread_over
@@ -148,11 +148,13 @@ def _program_again(
     metadata: Metadata, folder: Path, task: Task, changes: dict[str, Any], method: Any
 ) -> Program:
     """Return the program of a run that resumes, if the task fits it."""
-    call = "rx.resume(run_dir, target, method=rx.{}({{}}=...))"
-    call = call.format(str(metadata.method.name).replace("-", "_"))
-    method = given_again(metadata.method, method, call)
-    changes = {name: value for name, value in changes.items() if value is not None}
-    run = given_again(metadata.run, None, "rx.resume(run_dir, target, {}=...)", changes)
+    name = metadata.method.name
+    made = f"rx.{name.replace('-', '_')}(" if name in METHODS else f'rx.Method("{name}", '
+    again = {} if method is None else vars(as_method(method))
+    method = given_again(
+        metadata.method, again, lambda part: f"rx.resume(run_dir, target, method={made}{part}=...))"
+    )
+    run = given_again(metadata.run, changes, lambda part: f"rx.resume(run_dir, target, {part}=...)")
     batches = task.batches.describe()
     if batches != metadata.batches:
         raise ValueError(

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import zarr
 from common import assert_same_run
+from replicax.networks.methods import METHODS
+from replicax.networks.options import TrainOptions
 from tiny_networks import EXCHANGING, NETWORK, tiny_problem
 
 import replicax as rx
-from replicax.networks.methods import METHODS
-from replicax.networks.options import TrainOptions
 from replicax.networks.train import networks_of, resume_training, train
 
 PROBLEM = tiny_problem()
