@@ -1,7 +1,7 @@
 """Options and parameters as plain data, so that a run folder can be opened without the code that
 made it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -54,12 +54,15 @@ def from_plain(kind: type[Kind], data: Any) -> Kind:
 
 
 def given_again(
-    stored: Kind, again: Kind | None, call: str, changes: dict[str, Any] | None = None
+    stored: Kind,
+    again: Kind | None,
+    call: Callable[[str], str],
+    changes: dict[str, Any] | None = None,
 ) -> Kind:
     """Return the stored options with `changes`, and with the objects that no folder holds, as they
     are given `again`.
 
-    `call` says how to give them; what the folder holds cannot be changed by giving another.
+    `call(name)` says how to give one; what the folder holds cannot be changed by giving another.
     """
     values = {}
     for entry in fields(stored):  # type: ignore[arg-type]
@@ -71,7 +74,7 @@ def given_again(
             if offered is None:
                 raise ValueError(
                     f"This run was started with a {name} of your own, which a folder cannot "
-                    f"hold; give it again: {call.format(name)}."
+                    f"hold; give it again: {call(name)}."
                 )
             value = offered
         elif _plain(offered) not in (None, _plain(entry.default), _plain(value)):

@@ -12,7 +12,7 @@ from replicax.algorithm.schedule import Sequential
 from replicax.algorithm.target import takes_batch
 from replicax.errors import is_whole, show
 from replicax.run.batch_source import NoBatches
-from replicax.run.methods import is_several
+from replicax.run.methods import is_several, written
 from replicax.run.options import Training
 from replicax.run.source_batches import SourceBatches
 
@@ -63,13 +63,11 @@ def _law_of_noisy_energies(choice: "Choice") -> str | None:
 def _no_rates(choice: "Choice") -> str | None:
     if choice.method.learning_rate is not None:
         return None
-    function = choice.method.name.replace("-", "_")
-    made = "rx.Method" if function not in ("deo_star", "deo", "sgld", "ensemble") else "rx."
-    made = made if made == "rx.Method" else f"rx.{function}"
+    name = choice.method.name
     return (
-        f'The method "{choice.method.name}" needs learning rates: write '
-        f"method={made}(learning_rate=(cold, hot)), or one rate for all rungs; or leave out the "
-        "method for exact draws of the target."
+        f'The method "{name}" needs learning rates: write '
+        f"method={written(name, 'learning_rate=(cold, hot)')}, or one rate for all rungs; or leave "
+        "out the method for exact draws of the target."
     )
 
 
@@ -228,7 +226,7 @@ def _inexact_target(choice: "Choice") -> str | None:
         return (
             "An adjusted kernel (mala, hmc) needs exact energies, and mini-batches make them "
             "noisy: let every batch be all the data (batch_size), or write rx.bayesian(..., "
-            'batch_size=...) with kernel="langevin".'
+            'batch_size=...) with method=rx.posterior("langevin").'
         )
     if kernel.needs == "halves" and (target.has_state or getattr(batches, "batch_size", 0) < 2):
         return (

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import optax
 import pytest
+from replicax.networks.options import TrainOptions
 
 import replicax as rx
 from replicax.algorithm import schedule, swap
 from replicax.algorithm.tuning import ConstantGain
-from replicax.networks.options import TrainOptions
 from replicax.run.options import Options
 
 
