@@ -279,9 +279,14 @@ def _second_momentum(choice: "Choice") -> str | None:
 
 
 def _unused_warmup(choice: "Choice") -> str | None:
-    method, clock = choice.method, choice.plan.clock
-    if not method.warmup_epochs or clock is None:
+    method = choice.method
+    if not method.warmup_epochs:
         return None
+    if not isinstance(choice.run, Training):
+        return (
+            f"warmup_epochs is {method.warmup_epochs}, which counts epochs, for rx.train: give "
+            "rate_schedule=..., a function of the step with a warm-up, such as an optax schedule."
+        )
     if method.rate_schedule != "cosine":
         return (
             f"warmup_epochs is {method.warmup_epochs}, and the rate_schedule is "
@@ -331,8 +336,8 @@ def _words_for_rates(choice: "Choice") -> str | None:
     if not isinstance(choice.run, Training) or not isinstance(rate, str):
         return None
     return (
-        f"learning_rate is {show(rate)}; give numbers, (cold, hot) or one, or None for those of "
-        "the method."
+        f"learning_rate is {show(rate)}; give numbers, (cold, hot) or one, or leave it out for "
+        "those of the method."
     )
 
 
