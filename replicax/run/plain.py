@@ -74,10 +74,8 @@ def given_again(stored: Kind, again: dict[str, Any], call: Callable[[str], str])
             value = offered
         elif _plain(offered) not in (None, _plain(entry.default), _plain(value)):
             started = "continues with the one it was started with, which its folder stores"
-            raise ValueError(
-                f"{name} is given, but the run {'was started without' if value is None else started}"
-                f": leave out {name}."
-            )
+            started = "was started without one" if value is None else started
+            raise ValueError(f"{name} is given, but the run {started}: leave out {name}.")
         values[name] = value
     return type(stored)(**values)
 

@@ -15,7 +15,7 @@ from replicax.run.evaluation import Evaluation
 from replicax.run.host_loop import run
 from replicax.run.initial import check_memory, have_one_start, initial_carry, seed_keys
 from replicax.run.machine import describe_machine
-from replicax.run.methods import METHODS, as_method
+from replicax.run.methods import as_method, written
 from replicax.run.options import Session
 from replicax.run.plain import given_again
 from replicax.run.program import Program, spread_over
@@ -125,6 +125,7 @@ def proceed(
             metadata,
             run=program.run,
             method=program.method,
+            resolved={**metadata.resolved, **program.describe()},
             note=noted,
             result=None,
             format_version=Metadata.format_version,
@@ -148,11 +149,12 @@ def _program_again(
     metadata: Metadata, folder: Path, task: Task, changes: dict[str, Any], method: Any
 ) -> Program:
     """Return the program of a run that resumes, if the task fits it."""
-    name = metadata.method.name
-    made = f"rx.{name.replace('-', '_')}(" if name in METHODS else f'rx.Method("{name}", '
     again = {} if method is None else vars(as_method(method))
+    name = metadata.method.name
     method = given_again(
-        metadata.method, again, lambda part: f"rx.resume(run_dir, target, method={made}{part}=...))"
+        metadata.method,
+        again,
+        lambda part: f"rx.resume(run_dir, target, method={written(name, f'{part}=...')})",
     )
     run = given_again(metadata.run, changes, lambda part: f"rx.resume(run_dir, target, {part}=...)")
     batches = task.batches.describe()
