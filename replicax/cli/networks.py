@@ -110,11 +110,11 @@ def resume(
     saving: dict[str, Any],
 ) -> int:
     """Continue a run of `replicax train`, for `replicax resume`."""
-    from replicax.networks.train import resume_training
+    import replicax as rx
 
     with output.quietly(as_json):
         problem, _ = read_task(run_dir).problem()
-        trained = resume_training(run_dir, problem, epochs=epochs, progress=progress, **saving)
+        trained: Any = rx.resume(run_dir, problem, epochs=epochs, progress=progress, **saving)
     if epochs is None and folders.is_finished(metadata) and output.writes():
         typer.echo("This run was already finished; make it longer with --epochs N.", err=True)
     return output.finish(trained, as_json)
@@ -122,7 +122,7 @@ def resume(
 
 def read_task(
     run_dir: Path,
-    instead: str = "continue it there with rx.resume_training(run_dir, problem)",
+    instead: str = "continue it there with rx.resume(run_dir, problem)",
     runs: tuple[str, ...] = ("model", "data"),
 ) -> Any:
     """Return the `Task` of a run folder and print which user files it `runs`; without a task, raise
