@@ -210,6 +210,6 @@ def _check_exact(program: Program, points: Any, batch: Any, keys: Array) -> None
     if one != other:
         raise ValueError(
             f"The energy at the start is {one:.6g} with one key and {other:.6g} with another, and "
-            "an adjusted kernel (mala, hmc, the default without a learning rate) needs an exact "
-            "one. For noisy energies give learning_rate=(cold, hot)."
+            "an adjusted kernel (mala; hmc, the default) needs an exact one. For noisy energies "
+            "write method=rx.deo_star(learning_rate=(cold, hot))."
         )

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from replicax.networks.options import TrainOptions
 from tiny_networks import NETWORK, tiny_data, tiny_problem
 
 import replicax as rx
@@ -21,7 +22,6 @@ from bad_inputs import (
     crossed,
     listed,
 )
-from replicax.networks.options import TrainOptions
 from replicax.networks.tasks import Task
 from replicax.nn.network import Network, apply_dense, init_dense
 
