@@ -63,13 +63,13 @@ def _law_of_noisy_energies(choice: "Choice") -> str | None:
 def _no_rates(choice: "Choice") -> str | None:
     if choice.method.learning_rate is not None:
         return None
-    function = choice.method.name.replace("-", "_")
-    made = "rx.Method" if function not in ("deo_star", "deo", "sgld", "ensemble") else "rx."
-    made = made if made == "rx.Method" else f"rx.{function}"
+    name = choice.method.name
+    made = f'rx.Method("{name}", '
+    if name in ("deo-star", "deo", "sgld", "ensemble"):
+        made = f"rx.{name.replace('-', '_')}("
     return (
-        f'The method "{choice.method.name}" needs learning rates: write '
-        f"method={made}(learning_rate=(cold, hot)), or one rate for all rungs; or leave out the "
-        "method for exact draws of the target."
+        f'The method "{name}" needs learning rates: write method={made}learning_rate=(cold, hot)), '
+        "or one rate for all rungs; or leave out the method for exact draws of the target."
     )
 
 

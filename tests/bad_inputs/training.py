@@ -22,7 +22,7 @@ from bad_inputs import (
     listed,
 )
 from replicax.networks.options import TrainOptions
-from replicax.networks.tasks import Task
+from replicax.networks.named import NamedProblem
 from replicax.nn.network import Network, apply_dense, init_dense
 
 DATA, PROBLEM = tiny_data(), tiny_problem()
@@ -363,7 +363,7 @@ ROWS = [
     *listed("classification", classify, CLASSES),
     *listed("supervised", supervise, LOSSES),
     *listed("method", lambda **o: rx.Method(**{"name": "own", **o}), METHODS),
-    *listed("task", lambda **o: Task(**o).problem(), TASKS),
+    *listed("task", lambda **o: NamedProblem(**o).problem(), TASKS),
     Refused("networks_of: a problem first", lambda: rx.networks_of(PROBLEM, "run"), ("run_dir",)),  # type: ignore
     Refused("networks_of: no run", lambda: rx.networks_of("nowhere", PROBLEM), ("nowhere",)),
     Refused(
