@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from replicax.run.per_replica import per_replica as per_replica
     from replicax.run.progress import Progress as Progress
     from replicax.run.records import Result as Result
-    from replicax.run.shared_programs import Programs as Programs
 
 # Where each public name lives; a module maps to itself.
 _MODULES = {
@@ -111,7 +110,6 @@ _NAMES = {
     "run.progress": "Progress",
     "run.per_replica": "per_replica",
     "run.connect": "connect",
-    "run.shared_programs": "Programs",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 

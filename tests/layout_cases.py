@@ -189,7 +189,7 @@ def network_resumed(devices: Any) -> Any:
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(folder, copy)
     machine.wait()
-    return rx.resume_training(copy, tiny_problem(), devices=devices)
+    return rx.resume(copy, tiny_problem(), devices=devices)
 
 
 def killed(devices: Any) -> Any:
@@ -202,7 +202,7 @@ def killed(devices: Any) -> Any:
 
     folder = tempfile.mkdtemp()
     network(devices, run_dir=folder, callback=lambda now: "stop" if now.step >= 6 else None)
-    return rx.resume_training(folder, tiny_problem(), devices=devices)
+    return rx.resume(folder, tiny_problem(), devices=devices)
 
 
 def resumed(devices: Any) -> Any:

@@ -13,8 +13,8 @@ from replicax.errors import RunProblem, is_whole, show
 from replicax.results.outputs import Outputs
 from replicax.run import machine, plain
 from replicax.run.counters import PAIR_COUNTS, num_attempts
-from replicax.run.records import Records, Result
 from replicax.run.plain import to_plain
+from replicax.run.records import Records, Result
 from replicax.run.storage.metadata import Metadata
 
 _MAX_COMPONENTS = 1000  # components with R-hat and effective size

@@ -17,9 +17,9 @@ from replicax.algorithm.spread import share_rows
 from replicax.algorithm.step import build_parts
 from replicax.run import counters, devices
 from replicax.run import rows as layout
+from replicax.run.compiled_once import compiled_once
 from replicax.run.program import Program
 from replicax.run.rows import STATE_AXES, Carry, Rows, get, per_chain
-from replicax.run.shared_programs import Programs, numbers, with_numbers
 
 _AHEAD_BYTES = 2**16  # of randomness a step: up to here it is drawn many steps ahead
 _BLOCK_STEPS = 1024  # steps drawn ahead at once, to stay in the cache
@@ -69,9 +69,7 @@ class Pace(NamedTuple):
         return self._replace(length=min(max(length, 1), self.capacity), before=(steps, seconds))
 
 
-def build_chunk(
-    program: Program, keys: Array, capacity: int, programs: Programs | None = None
-) -> Callable[..., tuple[Carry, Rows]]:
+def build_chunk(program: Program, keys: Array, capacity: int) -> Callable[..., tuple[Carry, Rows]]:
     """Compile `chunk(carry, data, count, slots) -> carry, Rows` for up to `capacity` steps.
 
     `slots[i]` is the row that the draw of step i goes to, as of `rows.draw_slots`.
@@ -79,15 +77,8 @@ def build_chunk(
     if program.mesh is not None:
         spread, chunk = program.settings.spread, _build_steps(program, capacity)
         return devices.SpreadChunk(program.mesh, spread, chunk, keys)
-    if programs is None:  # constants make faster code
-        compiled = jax.jit(_build_steps(program, capacity), donate_argnums=0)
-        return lambda carry, *rest: compiled(carry, keys, *rest)
-
-    def chunk(carry: Carry, values: Any, *rest: Any) -> tuple[Carry, Rows]:
-        return _build_steps(with_numbers(program, values), capacity)(carry, *rest)
-
-    shared = programs.get("chunk", program, lambda: jax.jit(chunk, donate_argnums=0), capacity)
-    return lambda carry, *rest: shared(carry, numbers(program), keys, *rest)
+    compiled = compiled_once(_build_steps(program, capacity), donate_argnums=0)
+    return lambda carry, *rest: compiled(carry, keys, *rest)
 
 
 def _build_steps(program: Program, capacity: int) -> Callable:

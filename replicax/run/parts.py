@@ -13,8 +13,8 @@ from replicax.algorithm.ladder import Ladder, geometric, per_rung, temperatures
 from replicax.algorithm.rounds import BarrierTuning, StepSizeTuning
 from replicax.algorithm.schedule import AllPairs, Schedule
 from replicax.algorithm.swap import Rule, WindowCorrected
-from replicax.algorithm.tuning import Tuning, as_gain
 from replicax.algorithm.timed_kernels import check_factors
+from replicax.algorithm.tuning import Tuning, as_gain
 from replicax.algorithm.window_correction import check_stages
 from replicax.errors import choose, is_number, show
 from replicax.run.methods import Method

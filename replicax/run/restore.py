@@ -1,4 +1,4 @@
-"""Restore a run from its folder: one way for `rx.resume` and `rx.resume_training`."""
+"""Restore a run from its folder: one way for all runs."""
 
 from pathlib import Path
 from typing import Any, NamedTuple

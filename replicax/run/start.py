@@ -10,7 +10,6 @@ import jax
 
 from replicax.algorithm.target import check_energy
 from replicax.errors import show
-
 from replicax.run import fingerprint, plain
 from replicax.run.evaluation import Evaluation
 from replicax.run.host_loop import run

@@ -210,7 +210,6 @@ def test_the_unit_of_the_energy_does_not_matter() -> None:
         "kernel": "momentum",
         "seed": 2,
         "progress": False,
-        "programs": rx.Programs(),
     }
     plain = rx.targets.modes25()
     target = plain._replace(energy=lambda x, batch, noise: batch * plain.energy(x, None, noise))
@@ -236,7 +235,7 @@ def test_the_unit_of_the_energy_does_not_matter() -> None:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_energy_temperature_and_rates_scale_together() -> None:
     """c U at temperature c tau and rates eta / c is the same law, and the same run."""
-    factor, programs, plain = 2.0**13, rx.Programs(), bowl_target(False)
+    factor, plain = 2.0**13, bowl_target(False)
     target = plain._replace(energy=lambda x, batch, noise: batch * plain.energy(x, None, noise))
 
     def scaled(factor: float) -> rx.Posterior:
@@ -249,7 +248,6 @@ def test_energy_temperature_and_rates_scale_together() -> None:
             method=rx.deo_star(
                 learning_rate=(0.01 / factor, 0.2 / factor), temperature=factor, window=3
             ),
-            programs=programs,
             progress=False,
         )
 

@@ -17,7 +17,6 @@ from replicax.algorithm.window_correction import Correction, Sum
 MIXTURE = rx.targets.gaussian_mixture(energy_noise_std=1.0)
 STAGES = {"reference_steps": 300, "tuning_steps": 400}
 FROZEN = 700
-PROGRAMS = rx.Programs()  # runs that differ in numbers alone compile once
 
 
 def sample(rule: Any = None, **options: Any) -> rx.Posterior:
@@ -34,7 +33,6 @@ def sample(rule: Any = None, **options: Any) -> rx.Posterior:
         "burn_in": FROZEN,
         "progress": False,
         "seed": 3,
-        "programs": PROGRAMS,
     }
     return rx.sample(
         MIXTURE, jnp.zeros(()), method=rx.posterior(rule=rule or auto), **{**settings, **options}
@@ -204,12 +202,12 @@ def test_more_than_two_replicas_share_one_correction() -> None:
     assert np.all(posterior.window_correction != 0)
 
 
-# Chunks, checkpoints and shared programs
+# Chunks and checkpoints
 
 
 @functools.cache
 def uninterrupted() -> rx.Posterior:
-    return sample(programs=None)
+    return sample()
 
 
 @pytest.mark.slow
@@ -218,7 +216,6 @@ def test_a_run_goes_on_in_every_stage_as_if_it_had_not_stopped(tmp_path: Any, st
     whole = uninterrupted()
     stopped = sample(
         run_dir=tmp_path,
-        programs=None,
         chunk_steps=37,
         callback=lambda progress: "stop" if progress.step >= stop else None,
     )
@@ -234,22 +231,11 @@ def test_a_run_goes_on_in_every_stage_as_if_it_had_not_stopped(tmp_path: Any, st
 @pytest.mark.slow
 def test_a_longer_run_keeps_the_stages_it_began_with(tmp_path: Any) -> None:
     rule = swap.window_corrected("auto", 1.0)
-    sample(rule, run_dir=tmp_path, num_steps=300, burn_in=200, programs=None)
+    sample(rule, run_dir=tmp_path, num_steps=300, burn_in=200)
     longer = rx.resume(tmp_path, MIXTURE, num_steps=500)
     values = longer.history["window_correction"]
     assert np.all(values[:, 199:] == values[:, 199:200])
     assert np.all(values[:, :100] == 0) and np.all(values[:, 150] != 0)
-
-
-def test_windows_and_lengths_of_stages_share_a_program() -> None:
-    programs = rx.Programs()
-    one = sample(programs=programs)
-    count = len(programs)
-    rule = swap.window_corrected("auto", 1.0, reference_steps=200, tuning_steps=300)
-    other = sample(rule, window=8, programs=programs)
-    assert len(programs) == count
-    assert np.all(other.history["window_correction"][:, 499:] == other.window_correction[:, None])
-    np.testing.assert_allclose(one.window_correction, uninterrupted().window_correction, rtol=1e-3)
 
 
 # What is refused

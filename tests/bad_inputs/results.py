@@ -71,13 +71,8 @@ RESUMED = [
     refused("resume: callback", lambda: resume(callback=3), "callback"),
     refused("resume: kernel", lambda: resume(kernel="hcm"), "kernel"),
     refused("resume: progress", lambda: rx.resume(RUN, bowl, progress="no"), "progress"),  # type: ignore
-    refused(
-        "resume_training: a sample", lambda: rx.resume_training(RUN, tiny_problem()), "rx.train"
-    ),
-    refused(
-        "resume_training: no folder", lambda: rx.resume_training("", tiny_problem()), "run_dir"
-    ),
-    refused("resume_training: no problem", lambda: rx.resume_training(RUN, bowl), "problem"),  # type: ignore
+    refused("resume: epochs of a sample", lambda: resume(epochs=3), "epochs rx.sample num_steps"),
+    refused("resume: a problem", lambda: resume(target=tiny_problem()), "rx.train"),
     refused("load: no folder", lambda: rx.load(""), "folder"),
     refused("load: a number", lambda: rx.load(3), "folder"),  # type: ignore
     refused("load: nothing", lambda: rx.load(None), "folder"),  # type: ignore

@@ -206,9 +206,6 @@ PARTS = {
     "callback no function": ({"callback": 3}, "callback"),
     "callback in words": ({"callback": "stop"}, "callback"),
     "callback without an argument": ({"callback": lambda: None}, "callback"),
-    "programs in a dict": ({"programs": {}}, "programs"),
-    "programs uncalled": ({"programs": rx.Programs}, "programs"),
-    "programs a number": ({"programs": 3}, "programs"),
 }
 
 

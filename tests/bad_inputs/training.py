@@ -364,8 +364,6 @@ ROWS = [
     *listed("supervised", supervise, LOSSES),
     *listed("method", lambda **o: rx.Method(**{"name": "own", **o}), METHODS),
     *listed("task", lambda **o: NamedProblem(**o).problem(), TASKS),
-    Refused("networks_of: a problem first", lambda: rx.networks_of(PROBLEM, "run"), ("run_dir",)),  # type: ignore
-    Refused("networks_of: no run", lambda: rx.networks_of("nowhere", PROBLEM), ("nowhere",)),
     Refused(
         "train: nan rate",
         lambda: train(method=rx.deo_star(learning_rate=(NAN, 0.1))),

@@ -35,7 +35,6 @@ def rejection_of_a_gaussian(num_replicas: int) -> float:
 
 
 TARGET = rx.targets.gaussian()
-PROGRAMS = rx.Programs()  # ladders of one length compile once
 
 
 @functools.cache
@@ -53,7 +52,6 @@ def measure_rejections(temperatures: tuple[float, ...], seed: int) -> np.ndarray
         burn_in=100,
         thin=300,
         seed=seed,
-        programs=PROGRAMS,
     )
     return 1 - posterior.verdict_rate.mean(axis=0)
 

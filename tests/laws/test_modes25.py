@@ -15,7 +15,6 @@ from replicax import targets
 
 NUM_STEPS, NUM_SEEDS, BURN_IN, THIN = 20_000, 8, 100, 10
 TARGET = targets.modes25()
-PROGRAMS = rx.Programs()  # windows compile once
 
 
 @functools.cache
@@ -42,7 +41,6 @@ def run(window: int, buffer: float | str = 4.0) -> rx.Posterior:
         burn_in=BURN_IN,
         thin=THIN,
         seed=1,
-        programs=PROGRAMS,
     )
 
 

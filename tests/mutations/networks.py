@@ -202,11 +202,6 @@ CONTINUED = mutations_of(
         "networks/test_resume.py::test_rows_after_the_checkpoint_are_dropped",
     ),
     (
-        "wanted = replica_at[0][:num_replicas]",
-        "wanted = list(range(len(replica_at[0])))[:num_replicas]",
-        "networks/test_training_runs.py::test_networks_of_a_run_come_from_cold_to_hot",
-    ),
-    (
         "if (problem.unit, problem.num_rows) != (metadata.unit, metadata.num_rows):",
         "if problem.num_rows != metadata.num_rows:",
         "networks/test_training_runs.py::test_starts_that_do_not_fit_get_a_sentence",

@@ -190,7 +190,7 @@ def test_runs_that_resume_are_told(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="noise of mini-batches heats"):
         rx.train(problem, start, run_dir=tmp_path / "run", **options)
     with pytest.warns(UserWarning, match="noise of mini-batches heats"):
-        rx.resume_training(tmp_path / "run", problem, epochs=24, progress=False)
+        rx.resume(tmp_path / "run", problem, epochs=24, progress=False)
     loaded = rx.load(tmp_path / "run")
     assert loaded.heating is None  # type: ignore[union-attr]
     assert rx.load(tmp_path / "run", problem).heating > 0.1  # type: ignore[operator,union-attr]

@@ -12,8 +12,6 @@ import replicax as rx
 from replicax.results import diagnostics
 from replicax.results.diagnostics import _find_visits, _replica_rhat, _Visits, replica_rhat
 
-PROGRAMS = rx.Programs()
-
 
 def run_of(paths: np.ndarray, burn_in: int = 0, thin: int = 1) -> Any:
     """All of a run that the diagnostic reads; `paths` are (chain, step, replica)."""
@@ -157,7 +155,7 @@ def sample_two_modes(hottest: float, num_steps: int, **options: Any) -> rx.Poste
     defaults = {"num_chains": 4, "num_replicas": 6, "rule": "metropolis", "window": 1}
     return rx.sample(
         two_modes, lambda key: 4 * jax.random.normal(key, (2,)), num_steps=num_steps, burn_in=300,
-        method=rx.deo_star(learning_rate=0.1, temperature=(1.0, hottest)), programs=PROGRAMS,
+        method=rx.deo_star(learning_rate=0.1, temperature=(1.0, hottest)),
         **(defaults | options),
     )  # fmt: skip
 

@@ -1,6 +1,5 @@
 """The static parts of a run, from its options; nothing is compiled."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,7 +11,6 @@ from replicax.algorithm.target import as_target
 from replicax.run.batches import Batches, NoBatches, as_batches
 from replicax.run.options import Options
 from replicax.run.program import Program, build_program
-from replicax.run.shared_programs import identity
 
 PLAIN = as_target(lambda x: jnp.sum(x**2))
 ON_ROWS = as_target(lambda x, rows: jnp.mean((x - rows) ** 2))
@@ -74,27 +72,6 @@ def test_batches_are_told_where_swaps_are_judged_on_further_ones(monkeypatch) ->
     program(ON_ROWS, rows, temperature=(1.0, 4.0), rule="bias_corrected", window=1, swap_every=3)
     program(ON_ROWS, rows)
     assert told == [3, None]
-
-
-@dataclass(frozen=True)
-class Scaled(rx.swap.Rule):
-    """A rule of a user's own, with a number that JAX does not know of."""
-
-    scale: float = 1.0
-
-    def wanted(self, proposal: rx.swap.Proposal) -> Any:
-        return proposal.log_uniform < self.scale
-
-
-def test_programs_are_the_same_where_numbers_alone_differ() -> None:
-    def identity_of(**options: Any) -> Any:
-        return identity(program(**TEMPERED | options))
-
-    assert identity_of() == identity_of(seed=3) == identity_of(learning_rate=(0.02, 0.3), burn_in=9)
-    assert identity_of() != identity_of(thin=2)
-    assert identity_of() != identity_of(kernel="momentum")
-    assert identity_of(rule=Scaled(2.0)) == identity_of(rule=Scaled(2.0))
-    assert identity_of(rule=Scaled(2.0)) != identity_of(rule=Scaled(3.0))
 
 
 def test_draws_are_taken_after_burn_in_thinned_and_where_kernels_exploit() -> None:

@@ -130,9 +130,7 @@ def test_a_training_on_a_source_resumes_within_an_epoch(
     monkeypatch.setattr("replicax.run.host_loop.Pace.after", lambda pace, *times: pace)
     stopped = train(make(), run_dir=tmp_path / "run", callback=stop_at(14))
     assert stopped.num_steps % PER_EPOCH and whole.num_epochs == 3
-    resumed = rx.resume_training(
-        tmp_path / "run", problem(make(), test=accuracy_test()), progress=False
-    )
+    resumed = rx.resume(tmp_path / "run", problem(make(), test=accuracy_test()), progress=False)
     assert_same_run(resumed, whole)
 
 
