@@ -8,6 +8,7 @@ from typer.core import TyperCommand
 
 NUMERIC = ("--learning-rate", "--temperature", "--temperatures", "--noise-std", "--noise")
 DATA, METHOD, RUN, FOLDER = "Model and data", "Method", "Run", "Folder and devices"  # of the help
+_GROUPS = ("Arguments", DATA, METHOD, RUN, FOLDER, "Options")
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of all random numbers.")]
 Progress = Annotated[
@@ -71,15 +72,16 @@ class Command(TyperCommand):
         return super().parse_args(ctx, join_numbers(args))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        groups: dict[str, list[Any]] = dict.fromkeys(("Arguments", DATA, METHOD, RUN, FOLDER), [])
+        groups: dict[str, list[Any]] = {place: [] for place in _GROUPS}
         for param in self.get_params(ctx):
             place = getattr(param, "rich_help_panel", None) or "Options"
             place = "Arguments" if param.param_type_name == "argument" else place
-            groups[place] = [*groups.get(place, []), param.get_help_record(ctx)]
+            record = param.get_help_record(ctx)
+            groups[place] += [] if record is None else [record]
         for place, records in groups.items():
-            if any(records):
+            if records:
                 with formatter.section(place):
-                    formatter.write_dl([record for record in records if record])
+                    formatter.write_dl(records)
 
     def invoke(self, ctx: Any) -> Any:
         try:

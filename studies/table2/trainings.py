@@ -137,7 +137,12 @@ def _timed(folder: Path) -> Iterator[None]:
 
 
 def _start_or_resume(
-    folder: Path, task: NamedProblem, problem: Any, start: Any, options: dict[str, Any], **display: Any
+    folder: Path,
+    task: NamedProblem,
+    problem: Any,
+    start: Any,
+    options: dict[str, Any],
+    **display: Any,
 ) -> rx.Trained:
     run = open_run(folder)
     if run is not None:

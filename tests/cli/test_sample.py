@@ -27,7 +27,7 @@ def test_sample_resume_summary_plot(model, capsys, tmp_path, monkeypatch):
 
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert "same batches again" in run_failing(capsys, "resume", "../run", "--batch-size", 4)
+    assert "batches again" in run_failing(capsys, "resume", "../run", "--batch-size", 4)
     Path("../run/commits/60.json").write_text("{")
     assert main(["resume", "../run", "--steps", "100", "--json"]) == 0
     shown = capsys.readouterr()

@@ -238,7 +238,8 @@ def test_plot_names_its_figures(here, capsys, monkeypatch):
 
 
 def test_runs_without_networks_are_sent_to_summary(here, capsys, tmp_path):
-    rx.sample(lambda x: (x**2).sum(), np.zeros(1), num_steps=5, num_replicas=1, method=rx.Method("none", learning_rate=0.1, schedule="none"),
+    alone = rx.Method("none", learning_rate=0.1, schedule="none")
+    rx.sample(lambda x: (x**2).sum(), np.zeros(1), num_steps=5, num_replicas=1, method=alone,
               run_dir=tmp_path / "toy", progress=False)  # fmt: skip
     message = run_failing(capsys, "evaluate", tmp_path / "toy")
     assert f"`replicax summary {tmp_path / 'toy'}`" in message

@@ -128,3 +128,11 @@ def test_the_folder_of_the_data_is_found_from_elsewhere(asked, monkeypatch):
     monkeypatch.setattr(NamedProblem, "problem", lambda self: (None, None))
     main(["train", "--data", "cifar10", "--data-dir", "archives"])
     assert Path(asked["note"]["task"]["data_dir"]).is_absolute()
+
+
+def test_names_are_read_from_the_note_of_a_run_and_of_one_of_version_0_2():
+    named = NamedProblem("mlp-4", "/rows.npz", batch_size=8, noise=0.5)
+    note = named.to_note()
+    assert NamedProblem.from_note({"mine": 1, **note}) == named
+    assert NamedProblem.from_note({"task": {**note["task"], "unit": "mean"}}) == named
+    assert NamedProblem.from_note({"task": "mine"}) is None
