@@ -14,6 +14,7 @@ from replicax.networks.evaluate import Count
 from replicax.networks.heating import find_heating, heating_problem
 from replicax.networks.kept import Networks
 from replicax.networks.likelihoods import Categorical, Likelihood, Mixture
+from replicax.networks.named import NamedProblem
 from replicax.networks.predict import Average
 from replicax.networks.predictor import Predictor
 from replicax.networks.problem import Supervised, check_problem
@@ -226,14 +227,12 @@ class Trained(Posterior):
     def _named_network(self) -> Any:
         """The network of a run of the command line, or its problem if the folder does not describe
         its predictor; None if it needs user code."""
-        from replicax.networks.tasks import Task
-
-        task = self.metadata.note.get("task")
-        if not isinstance(task, dict) or ":" in str(task.get("model")):
+        named = NamedProblem.from_note(self.metadata.note)
+        if named is None or ":" in named.model:
             return None
         if self.predicts is not None:
-            return Task(**task).network_again(self.predicts)
-        return None if ":" in str(task.get("data")) else Task(**task).problem()[0]
+            return named.network_again(self.predicts)
+        return None if ":" in named.data else named.problem()[0]
 
     def save(self, folder: str | Path) -> Path:
         """Write everything into a new folder that `rx.load` opens."""
