@@ -35,7 +35,7 @@ class Count(NamedTuple):
     weight: Any  # () of the networks that were picked
 
 
-class Judge:
+class CompiledTest:
     """A compiled test: scores networks and adds those with a weight to the running sums."""
 
     def __init__(self, test: Any) -> None:
@@ -64,7 +64,7 @@ class Judge:
         return self._score(sums, outputs[replica_at], weight)
 
 
-class NoJudge:
+class NoTest:
     """No test: networks are only counted."""
 
     targets = np.zeros(0)
@@ -82,9 +82,9 @@ class NoJudge:
         return sums, {"weight": sums.weight}
 
 
-def judge_of(problem: Supervised) -> Judge | NoJudge:
-    """Return the judge of a problem: its compiled test, or `NoJudge`."""
-    return NoJudge() if problem.test is None else Judge(problem.test)
+def compiled_test(problem: Supervised) -> CompiledTest | NoTest:
+    """Return the compiled test of a problem, or `NoTest`."""
+    return NoTest() if problem.test is None else CompiledTest(problem.test)
 
 
 def build_outputs(test: Any) -> Callable[[Any, Any], Array]:
@@ -120,23 +120,23 @@ def build(
 
     `weights(epoch, num_replicas) -> (rung,)`, epochs counted from 1.
     """
-    judge = judge_of(problem)
+    test = compiled_test(problem)
 
     def evaluate(averages: Averages, carry: Carry) -> tuple[Averages, dict[str, Any], Any]:
         points = carry.state.points
         replica_at = np.asarray(carry.state.replica_at)[0]
         epoch = every * (int(averages.count) + 1)
         weight = np.asarray(weights(epoch, len(replica_at)), np.float32)
-        sampled, row = judge.score(averages.sampled, points, replica_at, jnp.asarray(weight))
+        sampled, row = test.score(averages.sampled, points, replica_at, jnp.asarray(weight))
         rungs = np.flatnonzero(weight > 0)
         take = lambda: kept.take(points, replica_at[rungs])  # noqa: E731
         number = 1 + round(float(averages.sampled.weight) / max(float(weight.sum()), 1.0))
         networks = keeper.rows(number, epoch, weight[rungs], rungs, take)
         return averages._replace(sampled=sampled, count=averages.count + 1), row, networks
 
-    final = lambda averages: {**final_values(averages), "labels": judge.targets}  # noqa: E731
+    final = lambda averages: {**final_values(averages), "labels": test.targets}  # noqa: E731
     running = lambda averages: averages.sampled  # noqa: E731
-    averages = Averages(judge.empty(), jnp.array(0, jnp.int32))
+    averages = Averages(test.empty(), jnp.array(0, jnp.int32))
     return Evaluation(averages, evaluate, final, running)
 
 

@@ -87,7 +87,7 @@ class Supervised:
     target: Target
     batches: EpochBatches | SourceBatches
     unit: str
-    test: Any = None  # outputs, inputs, targets and likelihood, such as `Test`; None: not judged
+    test: Any = None  # outputs, inputs, targets and likelihood, such as `Test`; None: not tested
     predictor: Predictor | None = None  # predicts any inputs
     adds: Callable[[Any, int], Any] | None = None  # params with those of the problem; leading axes
 

@@ -169,13 +169,13 @@ def regression(
         check_like("test", tested[0], inputs)
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), inputs)
     predictor = regressor(network, law, scales.kind, like)
-    judged = None
+    network_test = None
     if tested is not None:
         truth = jnp.asarray(standard(tested[1], centre, spread))
-        judged = RegressionTest(predictor.outputs, tested[0], truth, law)
+        network_test = RegressionTest(predictor.outputs, tested[0], truth, law)
     return replace(
         problem,
-        test=judged,
+        test=network_test,
         predictor=predictor,
         adds=scales.add if scales.is_learned else None,
     )

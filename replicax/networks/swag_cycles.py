@@ -43,7 +43,7 @@ def build(
     Networks of the first `burn_in` epochs are not collected.
     """
     assert kernel.exploits is not None
-    judge = evaluate.judge_of(problem)
+    test = evaluate.compiled_test(problem)
     draw_networks = jax.jit(_build_draws(problem))
     collect = jax.jit(swag.collect)
     exploits = kernel.exploits
@@ -61,7 +61,7 @@ def build(
         if epoch % clock.cycle_epochs == 0 and int(moments.count):
             key = jax.random.fold_in(jax.random.key(seed), epoch)
             networks = draw_networks(key, moments, model_state, problem.batches.data)
-            sampled = judge.add(averages.sampled, networks)
+            sampled = test.add(averages.sampled, networks)
             averages, moments = averages._replace(sampled=sampled), no_moments()
             number = round(float(sampled.weight)) // NUM_DRAWS
             drawn = np.ones(NUM_DRAWS), np.full(NUM_DRAWS, -1)
