@@ -7,11 +7,11 @@ import numpy as np
 
 from replicax.algorithm.kernels import Kernel
 from replicax.networks import evaluate, hooks, swag_cycles
-from replicax.networks.kept import Keeper
+from replicax.networks.checks import checked_first
+from replicax.networks.kept import Thinning
 from replicax.networks.methods import Clock
 from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised
-from replicax.networks.problems import checked_first
 from replicax.run.evaluation import Evaluation
 from replicax.run.program import Program, build_program
 
@@ -50,16 +50,16 @@ def build_evaluation(problem: Supervised, options: TrainOptions, like: Any) -> E
     weights = method.weights(clock, kernel, options.pick_every, options.burn_in)
     if method.picks:
         _check_picks(options, clock, kernel, weights)
-    keeper = Keeper.of(like, options.keep_averaged)
+    thinning = Thinning.of(like, options.keep_averaged)
     evaluation = evaluate.build(
         problem,
         weights,
         options.test_every,
-        keeper,
+        thinning,
     )
     evaluation = checked_first(evaluation)
     if method.draws_gaussian:
-        evaluation = _draw_gaussian(problem, options, evaluation, like, keeper)
+        evaluation = _draw_gaussian(problem, options, evaluation, like, thinning)
     if options.evaluate is None:
         return evaluation
     return hooks.with_hook(evaluation, options.evaluate, problem.steps_per_epoch)
@@ -88,7 +88,11 @@ def _check_picks(options: TrainOptions, clock: Clock, kernel: Kernel, weights: A
 
 
 def _draw_gaussian(
-    problem: Supervised, options: TrainOptions, evaluation: Evaluation, like: Any, keeper: Keeper
+    problem: Supervised,
+    options: TrainOptions,
+    evaluation: Evaluation,
+    like: Any,
+    thinning: Thinning,
 ) -> Evaluation:
     if problem.batches.data is None:
         raise ValueError(
@@ -97,5 +101,5 @@ def _draw_gaussian(
         )
     clock, kernel = options.clock(problem), options.kernel_of(problem)
     return swag_cycles.build(
-        evaluation, problem, clock, kernel, like[0], options.seed, options.burn_in, keeper
+        evaluation, problem, clock, kernel, like[0], options.seed, options.burn_in, thinning
     )

@@ -9,9 +9,9 @@ import jax
 
 from replicax.errors import check_folder, check_watchers
 from replicax.networks.build import build_evaluation, build_training
+from replicax.networks.checks import check_start
 from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised, check_problem
-from replicax.networks.problems import check_start
 from replicax.networks.trained import Trained
 from replicax.networks.upgrade import check_resumable
 from replicax.run import fingerprint

@@ -12,7 +12,7 @@ from jax import Array
 
 from replicax.algorithm.spread import share_rows
 from replicax.networks import kept
-from replicax.networks.kept import Keeper
+from replicax.networks.kept import Thinning
 from replicax.networks.likelihoods import Likelihood
 from replicax.networks.problem import Supervised
 from replicax.run.devices import map_replicas
@@ -113,10 +113,10 @@ def build(
     problem: Supervised,
     weights: Callable[[int, int], np.ndarray],
     every: int = 1,
-    keeper: Keeper = Keeper(0),  # noqa: B008
+    thinning: Thinning = Thinning(0),  # noqa: B008
 ) -> Evaluation:
     """Build the evaluation of all networks every `every` epochs; those with a weight are averaged,
-    and the keeper stores some of them.
+    and the thinning stores some of them.
 
     `weights(epoch, num_replicas) -> (rung,)`, epochs counted from 1.
     """
@@ -131,7 +131,7 @@ def build(
         rungs = np.flatnonzero(weight > 0)
         take = lambda: kept.take(points, replica_at[rungs])  # noqa: E731
         number = 1 + round(float(averages.sampled.weight) / max(float(weight.sum()), 1.0))
-        networks = keeper.rows(number, epoch, weight[rungs], rungs, take)
+        networks = thinning.rows(number, epoch, weight[rungs], rungs, take)
         return averages._replace(sampled=sampled, count=averages.count + 1), row, networks
 
     final = lambda averages: {**final_values(averages), "labels": test.targets}  # noqa: E731

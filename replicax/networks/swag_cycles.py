@@ -10,7 +10,7 @@ import numpy as np
 from replicax.algorithm.kernels import Kernel
 from replicax.networks import evaluate, swag
 from replicax.networks.evaluate import Averages
-from replicax.networks.kept import Keeper
+from replicax.networks.kept import Thinning
 from replicax.networks.methods import Clock
 from replicax.networks.problem import Supervised
 from replicax.networks.swag import Moments
@@ -36,7 +36,7 @@ def build(
     params: Any,
     seed: int,
     burn_in: int = 0,
-    keeper: Keeper = Keeper(0),  # noqa: B008
+    thinning: Thinning = Thinning(0),  # noqa: B008
 ) -> Evaluation:
     """Build an evaluation around `evaluation`; `params` gives the shapes of one network.
 
@@ -65,7 +65,7 @@ def build(
             averages, moments = averages._replace(sampled=sampled), no_moments()
             number = round(float(sampled.weight)) // NUM_DRAWS
             drawn = np.ones(NUM_DRAWS), np.full(NUM_DRAWS, -1)
-            kept = keeper.rows(number, epoch, *drawn, lambda: networks)
+            kept = thinning.rows(number, epoch, *drawn, lambda: networks)
         averages, row, _ = evaluation.evaluate(averages, carry)
         return CycleState(averages, moments), row, kept
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from replicax.errors import choose
 from replicax.networks import kept, likelihoods
+from replicax.networks.checks import find_training_problems, why_none_averaged, why_none_kept
 from replicax.networks.evaluate import Count
 from replicax.networks.heating import find_heating, heating_problem
 from replicax.networks.kept import Networks
@@ -18,7 +19,6 @@ from replicax.networks.options import TrainOptions
 from replicax.networks.predict import Average
 from replicax.networks.predictor import Predictor
 from replicax.networks.problem import Supervised, check_problem
-from replicax.networks.problems import find_training_problems, why_none_averaged, why_none_kept
 from replicax.nn.network import Network
 from replicax.results.posterior import Posterior
 from replicax.run.records import Records
