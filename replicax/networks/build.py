@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from replicax.algorithm.kernels import Kernel
-from replicax.networks import evaluate, hooks, swag_cycles
+from replicax.networks import evaluate, swag_cycles
 from replicax.networks.checks import checked_first
 from replicax.networks.kept import Thinning
 from replicax.networks.methods import Clock
@@ -62,7 +62,7 @@ def build_evaluation(problem: Supervised, options: TrainOptions, like: Any) -> E
         evaluation = _draw_gaussian(problem, options, evaluation, like, thinning)
     if options.evaluate is None:
         return evaluation
-    return hooks.with_hook(evaluation, options.evaluate, problem.steps_per_epoch)
+    return evaluate.with_hook(evaluation, options.evaluate, problem.steps_per_epoch)
 
 
 def _check_picks(options: TrainOptions, clock: Clock, kernel: Kernel, weights: Any) -> None:

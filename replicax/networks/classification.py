@@ -13,7 +13,7 @@ from jax import Array
 
 from replicax.data import Dataset, as_labels, augmentation, count_classes, plain
 from replicax.errors import at_least, check_flag, explained, show
-from replicax.networks.arrays import check_like, check_pair
+from replicax.networks.inputs import check_like, check_pair
 from replicax.networks.likelihoods import Categorical
 from replicax.networks.predictor import Predictor
 from replicax.networks.problem import FITS, Supervised, Test, supervised

@@ -1,5 +1,5 @@
-"""Evaluation of the networks of a run on unseen data, and the running average of their
-predictions."""
+"""Evaluation of the networks of a run after every epoch: their test on unseen data, the running
+average of their predictions, and numbers of the user's own."""
 
 import functools
 from collections.abc import Callable
@@ -11,9 +11,11 @@ import numpy as np
 from jax import Array
 
 from replicax.algorithm.spread import share_rows
+from replicax.errors import show
 from replicax.networks import kept
 from replicax.networks.kept import Thinning
 from replicax.networks.likelihoods import Likelihood
+from replicax.networks.predict import Average
 from replicax.networks.problem import Supervised
 from replicax.run.devices import map_replicas
 from replicax.run.evaluation import Evaluation
@@ -164,3 +166,64 @@ def final_values(averages: Averages) -> dict[str, np.ndarray]:
     """Return the average for the records: "average.logits", "average.weight", ..."""
     sums = averages.sampled._asdict()
     return {f"average.{field}": np.asarray(value) for field, value in sums.items()}
+
+
+class Epoch(NamedTuple):
+    """The argument of a user's function `evaluate(epoch)`: the state of a run after an epoch."""
+
+    number: int  # counted from 1
+    networks: Any  # (params, model_state), leading axis: rung, coldest first
+    numbers: dict[str, np.ndarray]  # test results, as in `Trained.epochs`
+    average: Average  # running sums over the networks picked so far
+
+
+def with_hook(
+    evaluation: Evaluation, hook: Callable[[Epoch], Any], steps_per_epoch: int
+) -> Evaluation:
+    """Return the evaluation with the numbers of `hook` added to its rows."""
+    inner, shapes = evaluation.evaluate, {}
+    running = evaluation.running
+    assert running is not None
+
+    def evaluate(state: Any, carry: Carry) -> Any:
+        state, row, *more = inner(state, carry)
+        order = np.asarray(carry.state.replica_at)[0]
+        epoch = Epoch(
+            int(carry.state.step) // steps_per_epoch,
+            jax.tree.map(lambda leaf: leaf[0][order], carry.state.points),
+            {name: np.asarray(value) for name, value in row.items()},
+            running(state),
+        )
+        numbers = _numbers(hook(epoch), row)
+        found = {name: value.shape for name, value in numbers.items()}
+        if shapes and found != shapes:
+            raise ValueError(
+                f"evaluate returned {show(found)} after epoch {epoch.number}, and {show(shapes)} "
+                "before (names and shapes): return the same numbers after every epoch."
+            )
+        shapes.update(found)
+        return state, {**row, **numbers}, *more
+
+    return Evaluation(evaluation.state, evaluate, evaluation.final, running)
+
+
+def _numbers(returned: Any, row: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Return the result of the user's function as arrays; raise unless they are numbers."""
+    if not isinstance(returned, dict) or not all(isinstance(name, str) for name in returned):
+        raise ValueError(
+            f"evaluate returned {show(returned)}; return a dict of numbers by name, such as "
+            '{"f1": f1}.'
+        )
+    numbers = {name: np.asarray(value) for name, value in returned.items()}
+    for name, value in numbers.items():
+        if value.dtype.kind not in "biufV":
+            raise ValueError(
+                f"evaluate returned {show(returned[name])} as {name}; return numbers, or arrays of "
+                "numbers."
+            )
+        if name in row or name == "epoch":
+            raise ValueError(
+                f"evaluate returned {name}, which is already in the table of epochs: choose "
+                "another name."
+            )
+    return numbers

@@ -12,7 +12,7 @@ from replicax.errors import check_folder, check_watchers
 from replicax.networks.build import build_evaluation, build_training
 from replicax.networks.checks import check_apart, check_start
 from replicax.networks.continued import networks_of
-from replicax.networks.hooks import Epoch
+from replicax.networks.evaluate import Epoch
 from replicax.networks.methods import MOMENTUM, Method
 from replicax.networks.options import TrainOptions
 from replicax.networks.problem import Supervised, check_problem

@@ -16,7 +16,7 @@ from tiny_networks import EXCHANGING, assert_trees_close, networks_that_start_fr
 import replicax as rx
 from replicax.algorithm import kernels
 from replicax.algorithm.ladder import Ladder
-from replicax.networks.hooks import with_hook
+from replicax.networks.evaluate import with_hook
 from replicax.networks.methods import METHODS, Clock, Method
 from replicax.networks.options import TrainOptions
 from replicax.nn.network import Network, apply_dense, init_dense
