@@ -31,7 +31,7 @@ class Randomness(NamedTuple):
     log_uniform: Any  #                                 shape (pair,)
     schedule: Any  # drawn by the schedule
     attempts: "Attempts | None"  #                      leading axis: attempt
-    judge: Any  # key of further energies               shape ()
+    fresh: Any  # key of further mini-batches           shape ()
     batch: Any  # row numbers of the mini-batch         shape (row,)
 
 
