@@ -1,6 +1,7 @@
 """The calls most people make: `sample` and `load`; `resume` is in `resume_run.py`."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,10 @@ from replicax.run.machine import describe_machine
 from replicax.run.options import Options, fill_in, in_unit_of, target_and_batches
 from replicax.run.program import build_program, spread_over
 from replicax.run.progress import Callback
-from replicax.run.records import records_of_run
 from replicax.run.row_energies import use_rows
 from replicax.run.settings import num_replicas as resolve_num_replicas
 from replicax.run.shared_programs import Programs
-from replicax.run.storage.folder import open_records
+from replicax.run.storage.folder import open_records, records_of_run
 from replicax.run.storage.metadata import Metadata
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def sample(
             Metadata(
                 kind="sample",
                 options=options.to_json(),
-                resolved={**program.describe(), "one_start": have_one_start(carry)},
+                resolved=replace(program.describe(), one_start=have_one_start(carry)),
                 params=plain.describe(like),
                 batches=source.describe(),
                 note=note or {},

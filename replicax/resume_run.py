@@ -135,6 +135,6 @@ def _program_again(
             f"The run was started with batches: {metadata.batches}; resume was given: "
             f"{source.describe()}. Give the same batches again."
         )
-    if metadata.resolved["row_energies"] and resolved.row_energies is None:
+    if metadata.resolved.row_energies and resolved.row_energies is None:
         resolved = with_row_energies(resolved)
     return build_program(options, resolved, source)

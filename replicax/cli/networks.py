@@ -115,7 +115,7 @@ def resume(
     with output.quietly(as_json):
         problem, _ = read_task(run_dir).problem()
         trained = resume_training(run_dir, problem, epochs=epochs, progress=progress, **saving)
-    if epochs is None and folders.is_finished(metadata) and output.writes():
+    if epochs is None and metadata.is_finished and output.writes():
         typer.echo("This run was already finished; make it longer with --epochs N.", err=True)
     return output.finish(trained, as_json)
 
@@ -129,14 +129,14 @@ def read_task(
     an error that says what to do `instead`."""
     from replicax.networks.tasks import Task
 
-    task = folders.read_metadata(run_dir).note.get("task")
+    task = Task.from_note(folders.read_metadata(run_dir).note)
     if task is None:
         raise ValueError(
             f"The network of {run_dir} is unknown (was the run started in Python?); {instead}."
         )
     for name in runs:
-        folders.say_what_runs(str(task.get(name, "")), run_dir)
-    return Task(**task)
+        folders.say_what_runs(getattr(task, name), run_dir)
+    return task
 
 
 def absolute_folder(folder: Path | None) -> str | None:

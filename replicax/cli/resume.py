@@ -82,7 +82,7 @@ def resume(
         spec = spec.updated(params, batches, batch_size)
         folders.say_what_runs(spec.target, run_dir)
     with output.quietly(as_json):
-        needs_params = metadata.params["structure"] is None  # a tree of the user's own types
+        needs_params = metadata.params.structure is None  # a tree of the user's own types
         loaded = spec.load(needs_params)
         posterior = rx.resume(
             run_dir,
@@ -99,6 +99,6 @@ def resume(
             devices=arguments.read_devices(devices),
             data_parallel=data_parallel,
         )
-    if steps is None and folders.is_finished(metadata) and output.writes():
+    if steps is None and metadata.is_finished and output.writes():
         typer.echo("This run was already finished; make it longer with --steps N.", err=True)
     return finish(posterior, as_json)

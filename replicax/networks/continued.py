@@ -110,7 +110,7 @@ def resume_records(
             "the same problem again."
         )
     program = build_training(problem, options)
-    if records.metadata.resolved["row_energies"]:
+    if records.metadata.resolved.row_energies:
         program = replace(program, target=with_row_energies(program.target))
     program, like = spread_over(program, devices, data_parallel), point_like(records)
     if not force:

@@ -15,7 +15,7 @@ other law than the prior's, and no noise. n is measured by differences of gradie
 mini-batches, and h by derivatives of gradients.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,9 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from replicax.run.batches import EpochBatches
+
+if TYPE_CHECKING:
+    from replicax.networks.trained import Trained
 
 _HEATED = 0.1  # relative to the temperature of the coldest rung
 _FEWEST = 10  # kept networks, whose energies vary
@@ -46,15 +49,15 @@ def heating_problem(heating: float | None) -> str | None:
     )
 
 
-def find_heating(trained: Any) -> float | None:
+def find_heating(trained: "Trained") -> float | None:
     """Return the relative excess temperature of the coldest rung by the noise of mini-batches; None
     if the method does not temper the likelihood, or if it cannot be measured."""
     options, problem = trained.train_options, trained._target
-    decay = _decay(trained.metadata.options["kernel"])
+    decay = _decay(trained.metadata.kernel_spec)
     if not options.base.tempers_likelihood or decay is None or jax.process_count() > 1:
         return None
     batches = getattr(problem, "batches", None)  # a run folder may be opened without its problem
-    has_tree = trained._like is not None or trained.metadata.params["structure"] is not None
+    has_tree = trained._like is not None or trained.metadata.params.structure is not None
     has_networks = has_tree and trained._records.length("networks")
     if not isinstance(batches, EpochBatches) or not has_networks:
         return None
@@ -77,9 +80,8 @@ def find_heating(trained: Any) -> float | None:
     return float(np.sqrt(np.median(squares) / max(determined, 1.0)))
 
 
-def _decay(kernel: Any) -> float | None:
-    """Return the momentum of a kernel in the metadata, None if its heating is not known."""
-    spec = kernel.get("kernel", {}) if isinstance(kernel, dict) else {}
+def _decay(spec: dict[str, Any]) -> float | None:
+    """Return the momentum of a kernel, None if its heating is not known."""
     if spec.get("name") == "momentum":
         return float(spec["decay"])
     return 0.0 if spec.get("name") == "sgld" else None

@@ -1,6 +1,7 @@
 """The report of a training: epochs, calibration, and the images with the least certain predictions.
 Without a test it only shows the run and the exchange of replicas."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -243,10 +244,10 @@ def _test_images(trained: Trained, images: Any) -> tuple[np.ndarray | None, Any]
 
 def _noted_data(trained: Trained) -> Dataset | None:
     """Return the data set named in the run's note, without running user code or downloading."""
-    task = trained.metadata.note.get("task")
-    if not isinstance(task, dict) or task.get("data") not in NAMES:
+    task = Task.from_note(trained.metadata.note)
+    if task is None or task.data not in NAMES:
         return None
     try:
-        return Task(**{**task, "download": False}).dataset()
+        return replace(task, download=False).dataset()
     except (ValueError, OSError, TypeError):  # not on this machine
         return None

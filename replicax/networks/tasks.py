@@ -14,6 +14,7 @@ from replicax.networks.named import AUGMENTED as AUGMENTED
 from replicax.networks.named import DEFAULTS as DEFAULTS
 from replicax.networks.named import Sizes, named_network
 from replicax.networks.named import absolute as absolute
+from replicax.run.storage.metadata import Predicts
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,15 @@ class Task:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_note(cls, note: dict[str, Any]) -> "Task | None":
+        """Return the task that the note of a run contains, or None."""
+        try:
+            task = cls(**note["task"])
+        except (KeyError, TypeError):  # of a run that was started in Python
+            return None
+        return task if isinstance(task.model, str) and isinstance(task.data, str) else None
 
     def problem(self) -> tuple[Any, Callable]:
         """Return the posterior, and the function that initialises its networks."""
@@ -95,16 +105,16 @@ class Task:
         sizes = Sizes(dataset.train[0].shape[1:], per_target * dataset.num_outcomes)
         return self._network(sizes, sizes)
 
-    def network_again(self, predicts: dict[str, Any]) -> Any:
+    def network_again(self, predicts: Predicts) -> Any:
         """Return the network without loading the data, from the sizes stored in a run folder."""
         from replicax.data import Dataset
         from replicax.networks.restored import num_outputs, row_of
 
         sizes = Sizes(row_of(predicts).shape, num_outputs(predicts))
-        if not predicts.get("pixels"):
+        pixels = predicts.pixels
+        if not pixels:
             return self._network(sizes, sizes)
         black = np.zeros((1, *sizes.input_shape), np.uint8), np.zeros(1, np.int32)
-        pixels = predicts["pixels"]
         moments = tuple(pixels["mean"]), tuple(pixels["std"])
         return self._network(sizes, Dataset(self.data, *black, *black, sizes.num_outputs, *moments))
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ from replicax.run.machine import describe_machine
 from replicax.run.per_replica import per_replica
 from replicax.run.program import spread_over
 from replicax.run.progress import Callback
-from replicax.run.records import records_of_run
 from replicax.run.row_energies import use_rows
+from replicax.run.storage.folder import records_of_run
 from replicax.run.storage.metadata import Metadata
 
 
@@ -197,7 +198,7 @@ def train(
             Metadata(
                 kind="train",
                 options=sampler.to_json(),
-                resolved={**program.describe(), **problem.describe(like if folder else None)},
+                resolved=replace(program.describe(), **problem.describe(like if folder else None)),
                 params=plain.describe(like),
                 batches=problem.batches.describe(),
                 training=options.to_json(),

@@ -1,6 +1,7 @@
 """`Trained`: the result of a training: networks and their average on test data."""
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from replicax.networks.problems import find_training_problems, why_none_averaged
 from replicax.nn.network import Network
 from replicax.results.posterior import Posterior
 from replicax.run.records import Records
+from replicax.run.storage.metadata import Predicts
 
 START_WEIGHT = 10.0  # of a start network relative to an averaged network, as in the authors' code
 
@@ -59,7 +61,7 @@ class Trained(Posterior):
     def energy_scale(self) -> float:
         """Energy per mean loss in the records of learning rates, energies and buffer."""
         metadata = self.metadata
-        is_total = metadata.unit == "total" or metadata.resolved.get("tempers_likelihood", False)
+        is_total = metadata.unit == "total" or metadata.resolved.tempers_likelihood
         return float(metadata.num_rows or 1) if is_total else 1.0
 
     @property
@@ -82,8 +84,7 @@ class Trained(Posterior):
     @property
     def likelihood(self) -> Likelihood | None:
         """The likelihood of targets given the outputs of networks, None without a test."""
-        usual = Categorical().to_json()  # for folders that do not store it
-        content = self.metadata.resolved.get("likelihood", usual)
+        content = self.metadata.resolved.likelihood
         return None if content is None else likelihoods.from_json(content)
 
     def _judged(self) -> Likelihood:
@@ -149,7 +150,7 @@ class Trained(Posterior):
     @functools.cached_property
     def networks(self) -> Networks:
         """The averaged networks that were kept: evenly spaced, none from before `burn_in`."""
-        if self._like is None and self.metadata.params["structure"] is None:
+        if self._like is None and self.metadata.params.structure is None:
             raise ValueError(
                 f"The params of the run in {self.run_dir} have custom containers, which a folder "
                 "cannot store: train with params and model_state of dicts, lists and tuples."
@@ -197,7 +198,7 @@ class Trained(Posterior):
 
     def _predictor_of(self, problem: Any) -> Predictor:
         predictor = self._as_predictor(problem)
-        probe = (self.predicts or {}).get("probe")
+        probe = None if self.predicts is None else self.predicts.probe
         predictor.warn_unless(probe, jax.tree.map(lambda x: x[0], self._points))
         return predictor
 
@@ -213,9 +214,9 @@ class Trained(Posterior):
         return problem.predictor
 
     @property
-    def predicts(self) -> dict[str, Any] | None:
-        """Shapes, classes and units that a network needs to predict again, as plain data."""
-        return self.metadata.resolved.get("predicts")
+    def predicts(self) -> Predicts | None:
+        """Shapes, classes and units that a network needs to predict again."""
+        return self.metadata.resolved.predicts
 
     def _is_network(self, given: Any) -> bool:
         is_function = callable(given) and not isinstance(given, Supervised | type)
@@ -238,18 +239,19 @@ class Trained(Posterior):
         its predictor; None if it needs user code."""
         from replicax.networks.tasks import Task
 
-        task = self.metadata.note.get("task")
-        if not isinstance(task, dict) or ":" in str(task.get("model")):
+        task = Task.from_note(self.metadata.note)
+        if task is None or ":" in task.model:
             return None
         if self.predicts is not None:
-            return Task(**task).network_again(self.predicts)
-        return None if ":" in str(task.get("data")) else Task(**task).problem()[0]
+            return task.network_again(self.predicts)
+        return None if ":" in task.data else task.problem()[0]
 
     def save(self, folder: str | Path) -> Path:
         """Write everything into a new folder that `rx.load` opens."""
         if self.run_dir is None and isinstance(self._target, Supervised):
             # What the network is known by, which runs in memory do not compute.
-            self.metadata.resolved.update(self._target.describe(self._like))
+            known = replace(self.metadata.resolved, **self._target.describe(self._like))
+            self._records.write_metadata(replace(self.metadata, resolved=known))
         return super().save(folder)
 
     def problems(self) -> list[str]:

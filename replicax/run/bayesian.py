@@ -15,6 +15,7 @@ from replicax.algorithm.target import Target
 from replicax.errors import check_function, explained, show
 from replicax.run.batches import ArrayBatches, as_rows
 from replicax.run.source_batches import SourceBatches, as_source, is_source
+from replicax.run.storage.metadata import BatchSpec
 
 _PIECE_ROWS = 4096  # rows whose likelihoods are evaluated at once
 
@@ -25,8 +26,8 @@ class RowBatches(ArrayBatches):
 
     judging_size: int | None = None  # rows that judge a swap; None: as many as move
 
-    def describe(self) -> str:
-        return f"bayesian, {super().describe()}"
+    def describe(self) -> BatchSpec:
+        return BatchSpec("bayesian, arrays", self.num_rows, self.batch_size)
 
     def draw(self, key: Array) -> Any:
         return None if self.is_whole else super().draw(key)

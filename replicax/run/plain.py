@@ -6,11 +6,13 @@ from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from replicax.algorithm import kernels, schedule, swap
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.tuning import ConstantGain, Gain
+from replicax.run.storage.metadata import TreeSpec
 
 CUSTOM = "custom"  # stands in a run folder for an object that only the user can give again
 _CLASSES = {
@@ -122,28 +124,34 @@ def first(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[0, 0], tree)
 
 
-def describe(params: Any) -> dict[str, Any]:
+def describe(params: Any) -> TreeSpec:
     """Return names, shapes and dtypes of the leaves, and the containers if they are plain ones."""
     leaves = jax.tree.leaves(params)
-    counter = iter(range(len(leaves)))
-    return {
-        "names": leaf_names(params),
-        "shapes": [list(np.shape(x)) for x in leaves],
-        "dtypes": [str(x.dtype) for x in leaves],
-        "structure": _encode(params, counter),
-    }
+    return TreeSpec(
+        names=tuple(leaf_names(params)),
+        shapes=tuple(np.shape(x) for x in leaves),
+        dtypes=tuple(str(x.dtype) for x in leaves),
+        structure=_encode(params, iter(range(len(leaves)))),
+    )
 
 
-def rebuild(description: dict[str, Any], leaves: list[Any], like: Any = None) -> Any:
+def rebuild(spec: TreeSpec, leaves: list[Any], like: Any = None) -> Any:
     """Return the tree with these leaves; a dict by name if its containers are not plain."""
     if like is not None:
         return jax.tree.structure(like).unflatten(leaves)
-    if description["structure"] is None:
-        return dict(zip(description["names"], leaves, strict=True))
-    return _decode(description["structure"], leaves)
+    if spec.structure is None:
+        return dict(zip(spec.names, leaves, strict=True))
+    return _decode(spec.structure, leaves)
 
 
-def _encode(tree: Any, counter: Any) -> Any:
+def shapes_of(spec: TreeSpec, like: Any = None) -> Any:
+    """Return the tree with shapes and dtypes in the place of its arrays."""
+    shapes = zip(spec.shapes, spec.dtypes, strict=True)
+    leaves = [jax.ShapeDtypeStruct(shape, jnp.dtype(dtype)) for shape, dtype in shapes]
+    return rebuild(spec, leaves, like)
+
+
+def _encode(tree: Any, counter: Iterator[int]) -> dict[str, Any] | None:
     if tree is None:
         return {"none": True}
     if type(tree) is dict and all(isinstance(key, str) for key in tree):
@@ -157,7 +165,7 @@ def _encode(tree: Any, counter: Any) -> Any:
     return None
 
 
-def _decode(structure: Any, leaves: list[Any]) -> Any:
+def _decode(structure: dict[str, Any], leaves: list[Any]) -> Any:
     ((kind, content),) = structure.items()
     if kind == "leaf":
         return leaves[content]

@@ -22,6 +22,7 @@ from replicax.run.batch_source import Batches, NoBatches
 from replicax.run.mesh import check_rows, choose_mesh
 from replicax.run.options import Options
 from replicax.run.source_batches import SourceBatches
+from replicax.run.storage.metadata import Resolved
 
 _LONGEST_CYCLE = 1_000_000  # steps in which a draw is looked for
 _HOTTEST = 1e3  # the highest temperature that an automatic ladder gives a rung of finite energy
@@ -73,28 +74,28 @@ class Program:
         """Whether the energies of all rungs are kept with each draw, for the evidence."""
         return self.target.tempers_likelihood and self.settings.rule.uses_temperature
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Resolved:
         """Return the choices that options left open, for readers of the run folder."""
         schedule = self.settings.schedule
-        return {
-            "num_replicas": self.num_replicas,
-            "schedule": schedule.name,
-            "window": int(schedule.window),
-            "swaps": schedule.swaps,
-            "alternate": getattr(schedule, "alternate", True),
-            "rule": self.settings.rule.name,
-            "history_every": self.history_every,
-            "draw_rungs": list(self.draw_rungs),
-            "adapts": self.settings.tuning.adapts,
-            "track_best": self.track_best,
-            "counted_from": int(self.counted_from),
-            "row_energies": self.target.row_energies is not None,
-            "swap_every": self.settings.swap_every,
-            "swap_energy": self.settings.energy_at,
-            "tempers_likelihood": self.target.tempers_likelihood,
-            "adjusted": self.kernel.adjusted,
-            "kernel": (self.kernel.spec or {}).get("name", "custom"),
-        }
+        return Resolved(
+            num_replicas=self.num_replicas,
+            schedule=schedule.name,
+            window=int(schedule.window),
+            swaps=schedule.swaps,
+            alternate=getattr(schedule, "alternate", True),
+            rule=self.settings.rule.name,
+            history_every=self.history_every,
+            draw_rungs=tuple(int(rung) for rung in self.draw_rungs),
+            adapts=self.settings.tuning.adapts,
+            track_best=self.track_best,
+            counted_from=int(self.counted_from),
+            row_energies=self.target.row_energies is not None,
+            swap_every=self.settings.swap_every,
+            swap_energy=self.settings.energy_at,
+            tempers_likelihood=self.target.tempers_likelihood,
+            adjusted=self.kernel.adjusted,
+            kernel=(self.kernel.spec or {}).get("name", "custom"),
+        )
 
 
 def build_program(

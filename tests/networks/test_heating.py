@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from made_up_metadata import metadata_of
 from numpy.testing import assert_allclose
 
 import replicax as rx
@@ -17,6 +18,7 @@ from replicax.networks.heating import _share, find_heating, heating_problem
 from replicax.networks.kept import Networks
 from replicax.networks.options import TrainOptions
 from replicax.networks.tempered import tempered
+from replicax.run.storage.metadata import Metadata, TreeSpec
 
 NUM_ROWS, BATCH, SIZE, MOMENTUM = 60, 6, 40, 0.9
 # Columns without correlations, of the mean 0 and the variance 1.
@@ -77,7 +79,7 @@ def trained_of(problem: Any, draws: np.ndarray, rate: float, **changes: Any) -> 
         "train_options": options_of("sghmc-pt"),
         "_target": problem,
         "_like": (),
-        "metadata": SimpleNamespace(options={"kernel": {"kernel": spec}}, params={}),
+        "metadata": metadata_of(options={"kernel": {"kernel": spec}}),
         "_records": SimpleNamespace(length=lambda group: 2 * count),
         "networks": Networks(stored, {}, np.ones(2 * count), rungs, rungs),
         "learning_rates": np.array([[rate, rate]]) / NUM_ROWS,
@@ -133,14 +135,15 @@ def test_what_cannot_be_measured_is_left_out() -> None:
     source = SimpleNamespace(batches=SimpleNamespace(data=None))
     assert find(_target=source) is None, "a source of batches"
     assert find(_records=SimpleNamespace(length=lambda group: 0)) is None, "nothing was kept"
-    assert find(_like=None, metadata=metadata("sgld", structure=None)) is None, "no containers"
+    unknown = metadata("sgld", params=TreeSpec((), (), (), None))
+    assert find(_like=None, metadata=unknown) is None, "no containers"
     assert find(train_options=options_of("deo-star")) is None, "no posterior"
     assert find(metadata=metadata("preconditioned")) is None, "the scales are not known"
     assert 0 < find(metadata=metadata("sgld")) < find()  # type: ignore[operator]
 
 
-def metadata(kernel: str, **params: Any) -> Any:
-    return SimpleNamespace(options={"kernel": {"kernel": {"name": kernel}}}, params=params)
+def metadata(kernel: str, **changes: Any) -> Metadata:
+    return metadata_of(options={"kernel": {"kernel": {"name": kernel}}}, **changes)
 
 
 def test_a_tenth_is_told() -> None:

@@ -1,8 +1,16 @@
-"""The metadata of a run, `run.json` of a run folder: typed, with the version of the format."""
+"""The metadata of a run, `run.json` of a run folder: typed, with the version of the format.
 
-from dataclasses import asdict, dataclass, field, fields
+This is the one file that knows the keys of run.json; readers ask the fields and properties of
+`Metadata`.
+"""
+
+import math
+import re
+import typing
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin
 
 from replicax.run.storage import files
 from replicax.run.storage.files import Damaged
@@ -13,6 +21,116 @@ from replicax.version import __version__
 FORMAT_VERSION = 5
 _READABLE = (4, 5)
 FILE = "run.json"
+_COUNTED = re.compile(r"(.+) of (\d+) rows, (\d+) a batch")
+_UNCOUNTED = "a function of the step", "an iterable"  # kinds of which the rows are not known
+
+
+@dataclass(frozen=True)
+class TreeSpec:
+    """Names, shapes, dtypes and containers of a tree of arrays; `plain.describe` makes it and
+    `plain.rebuild` makes the tree again. One entry per leaf."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    structure: dict[str, Any] | None  # None: containers that a folder cannot describe
+
+    @property
+    def num_elements(self) -> int:
+        """The number of elements of all arrays."""
+        return sum(math.prod(shape) for shape in self.shapes)
+
+
+@dataclass(frozen=True)
+class BatchSpec:
+    """Where the mini-batches of a run come from, for readers and to tell two sources apart."""
+
+    kind: str  # such as "none", "arrays", "bayesian, arrays", "epochs", "a source", "an iterable"
+    num_rows: int | None = None  # None: not known, or no data
+    batch_size: int | None = None
+
+    def __str__(self) -> str:
+        if self.num_rows is None:
+            return self.kind
+        return f"{self.kind} of {self.num_rows} rows, {self.batch_size} a batch"
+
+    @classmethod
+    def parse(cls, text: str) -> "BatchSpec":
+        """Return the source that `str` wrote.
+
+        >>> BatchSpec.parse("arrays of 40 rows, 8 a batch")
+        BatchSpec(kind='arrays', num_rows=40, batch_size=8)
+        """
+        found = _COUNTED.fullmatch(text)
+        return cls(text) if found is None else cls(found[1], int(found[2]), int(found[3]))
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it is known which part of the data a batch holds."""
+        return self.kind not in _UNCOUNTED
+
+    @property
+    def may_be_partial(self) -> bool:
+        """Whether batches hold less than all the data, as far as is known."""
+        if self.num_rows is None or self.batch_size is None:
+            return not self.is_counted
+        return self.batch_size < self.num_rows
+
+
+@dataclass(frozen=True)
+class Predicts:
+    """What a network needs to predict again: units, shapes and the likelihood of its targets."""
+
+    likelihood: dict[str, Any]  # `Likelihood.to_json`
+    inputs: TreeSpec | None  # a row of them; None: not known
+    pixels: dict[str, Any] | None = None  # mean and std by channel, which normalise images
+    noise: Any = None  # of a regression, as given to `rx.regression`
+    probe: tuple[float, ...] | None = None  # outputs by which the network is known again
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Choices that the options of a run left open, `Program.describe`."""
+
+    num_replicas: int
+    schedule: str
+    window: int
+    swaps: str  # in a window: "at_most_one", "exactly_one", "no_gate"
+    alternate: bool  # whether even and odd pairs take turns
+    rule: str
+    history_every: int  # steps
+    draw_rungs: tuple[int, ...]
+    adapts: str | None  # "learning_rate", "temperature"
+    track_best: bool
+    counted_from: int  # the first step that rates and round trips count
+    row_energies: bool  # whether energies of single rows are known, for the noise of energies
+    swap_every: int  # steps
+    swap_energy: str  # "moved", "before", "whole"
+    tempers_likelihood: bool
+    adjusted: bool  # whether the kernel accepts or rejects its moves
+    kernel: str  # its name, or "custom"
+    one_start: bool | None = None  # whether all replicas start at one point; None: not recorded
+    likelihood: dict[str, Any] | None = None  # of the test of networks, `Likelihood.to_json`
+    predicts: Predicts | None = None  # None: no networks, or of a loss without predictions
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """By what target and data are known again, see `fingerprint.py`."""
+
+    energies: tuple[float, ...] | None  # at and beside the start
+    start: str  # digest of the file that holds the start
+    data: str  # digest
+    machine: str
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended."""
+
+    code: str
+    sentence: str
+    step: int = -1
 
 
 @dataclass(frozen=True)
@@ -20,23 +138,87 @@ class Metadata:
     """All that a run folder says about its run in plain data."""
 
     kind: str  # "sample" or "train"
-    options: dict[str, Any]  # of the sampler, `Options.to_json`
-    resolved: dict[str, Any]  # choices that the options left open, `Program.describe`
-    params: dict[str, Any]  # names, shapes and containers, `plain.describe`
-    batches: str  # `Batches.describe`
+    options: dict[str, Any]  # of the sampler, `Options.to_json`; readers ask the properties below
+    resolved: Resolved
+    params: TreeSpec
+    batches: BatchSpec
     training: dict[str, Any] | None = None  # options of `rx.train`, `TrainOptions.to_json`
     steps_per_epoch: int | None = None  # this and the next two: of the problem of `rx.train`
     num_rows: int | None = None
     unit: str | None = None
     note: dict[str, Any] = field(default_factory=dict)  # the user's
-    fingerprint: dict[str, Any] | None = None  # of target and data, `fingerprint.write`
-    result: dict[str, Any] | None = None  # code, sentence and step, once the run has ended
+    fingerprint: Fingerprint | None = None
+    result: Ending | None = None  # None: it has not ended
     machine: str = ""
     version: str = __version__
     format_version: int = FORMAT_VERSION
 
     def write(self, folder: Path) -> None:
-        files.write_json(folder / FILE, asdict(self))
+        files.write_json(folder / FILE, {**asdict(self), "batches": str(self.batches)})
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run did all its steps."""
+        return self.result is not None and self.result.code == "finished"
+
+    @property
+    def num_steps(self) -> int:
+        """Steps that the run was made for."""
+        return self._option("num_steps")
+
+    @property
+    def num_chains(self) -> int:
+        return self._option("num_chains")
+
+    @property
+    def burn_in(self) -> int:
+        """The first step from which draws are kept."""
+        return self._option("burn_in")
+
+    @property
+    def thin(self) -> int:
+        """Steps from one draw to the next."""
+        return self._option("thin")
+
+    @property
+    def seed(self) -> int:
+        return self._option("seed")
+
+    @property
+    def keep_draws(self) -> bool:
+        """Whether the parameters of draws are kept, and not their energies alone."""
+        return self._option("keep_draws")
+
+    @property
+    def target_swap_rate(self) -> float:
+        return self._option("target_swap_rate")
+
+    @property
+    def judges_before_moves(self) -> bool:
+        """Whether the energy of a draw is that of the point before its move."""
+        return self._option("energy_at") == "before"
+
+    @property
+    def tunes_learning_rate(self) -> bool:
+        """Whether learning rates were left to the run."""
+        return self._option("learning_rate") == "auto"
+
+    @property
+    def kernel_spec(self) -> dict[str, Any]:
+        """The kernel of a training: its name and numbers; empty if it is the user's own."""
+        kernel = self._option("kernel")
+        return kernel.get("kernel", {}) if isinstance(kernel, dict) else {}
+
+    @property
+    def settled_from(self) -> int:
+        """The first step after burn-in, also that of a training, which it counts in epochs."""
+        epochs = (self.training or {}).get("burn_in", 0)
+        return max(self.burn_in, epochs * (self.steps_per_epoch or 0))
+
+    def _option(self, name: str) -> Any:
+        if name not in self.options:
+            raise Damaged(f"The options of the run lack {name}: its {FILE} is damaged.")
+        return self.options[name]
 
 
 def read_metadata(folder: Path) -> Metadata:
@@ -56,7 +238,43 @@ def read_metadata(folder: Path) -> Metadata:
         )
     content = files.check_digest(path, content)
     known = {entry.name for entry in fields(Metadata)}
-    missing = {"kind", "batches"} - set(content)
-    if missing or not set(content) <= known:
-        raise Damaged(f"{path} is damaged: its entries are not those of a run.")
-    return Metadata(**content)
+    try:
+        if not set(content) <= known:
+            raise TypeError("entries of another program")
+        return _read(Metadata, content)
+    except (TypeError, RecursionError):
+        raise Damaged(f"{path} is damaged: its entries are not those of a run.") from None
+
+
+def _read(kind: Any, content: Any) -> Any:
+    """Return a dataclass of its JSON; raise TypeError where an entry is missing or of another type.
+    Entries that it does not have are those of other versions."""
+    if not isinstance(content, dict):
+        raise TypeError(f"{content!r} is not an object")
+    types = typing.get_type_hints(kind)
+    values = {}
+    for entry in fields(kind):
+        if entry.name in content:
+            values[entry.name] = _value(types[entry.name], content[entry.name])
+        elif entry.default is MISSING and entry.default_factory is MISSING:
+            raise TypeError(f"{entry.name} is missing")
+    return kind(**values)
+
+
+def _value(kind: Any, content: Any) -> Any:
+    """Return one entry as its declared type."""
+    if kind is Any:
+        return content
+    if isinstance(kind, UnionType):  # with None, which comes last
+        return None if content is None else _value(get_args(kind)[0], content)
+    if kind is BatchSpec and isinstance(content, str):
+        return BatchSpec.parse(content)
+    if is_dataclass(kind):
+        return _read(kind, content)
+    if get_origin(kind) is tuple and isinstance(content, list | tuple):
+        return tuple(_value(get_args(kind)[0], part) for part in content)
+    if kind is float and type(content) is int:
+        return float(content)
+    if type(content) is not (get_origin(kind) or kind):
+        raise TypeError(f"{content!r} is not of the type {kind}")
+    return content
