@@ -95,7 +95,7 @@ _REPORTED = (
     "window_swap_rate",
     "history",
 )
-_REPORTED_OF_NETWORKS = ("epochs", "average", "starts", "restarts")
+_REPORTED_OF_NETWORKS = ("epochs", "average", "restarts")
 
 
 def assert_same_run(one: rx.Posterior, other: rx.Posterior) -> None:
