@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from replicax.networks import predict as predict
     from replicax.networks import swag as swag
     from replicax.networks.classification import classification as classification
-    from replicax.networks.hooks import Epoch as Epoch
+    from replicax.networks.evaluate import Epoch as Epoch
     from replicax.networks.problem import Supervised as Supervised
     from replicax.networks.problem import Test as Test
     from replicax.networks.problem import supervised as supervised
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from replicax.run.per_replica import per_replica as per_replica
     from replicax.run.progress import Progress as Progress
     from replicax.run.records import Result as Result
-    from replicax.run.shared_programs import Programs as Programs
 
 # Where each public name lives; a module maps to itself.
 _MODULES = {
@@ -98,7 +97,7 @@ _NAMES = {
     "api": "load resume sample",
     "interop.blackjax": "as_sampling_algorithm",
     "networks.classification": "classification",
-    "networks.hooks": "Epoch",
+    "networks.evaluate": "Epoch",
     "networks.problem": "Supervised Test supervised",
     "networks.regression": "regression",
     "networks.train": "train",
@@ -106,12 +105,12 @@ _NAMES = {
     "report_run": "report",
     "results.posterior": "Posterior",
     "run.bayesian": "Bayesian bayesian",
-    "run.methods": "Method cyc_sghmc cyc_swag deo deo_star ensemble posterior pretrain sghmc_pt sgld",
+    "run.methods": "Method cyc_sghmc cyc_swag deo deo_star ensemble posterior pretrain sghmc_pt "
+    "sgld",
     "run.records": "Result",
     "run.progress": "Progress",
     "run.per_replica": "per_replica",
     "run.connect": "connect",
-    "run.shared_programs": "Programs",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 

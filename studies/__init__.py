@@ -21,7 +21,7 @@ STUDIES = (
     "replicas",
     "optimise",
     "kernels",
-    "preset",
+    "tempered",
     "networks",
 )
 TABLE2 = "table2"

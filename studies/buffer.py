@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import replicax as rx
 from replicax import theory
-from replicax.algorithm import randomness, swap
 from replicax.results import figure_style
 from studies.shared.study import Cell, Finding, Results, Scale, Study, Table, Work, number
 
@@ -55,9 +55,9 @@ def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
 
 def verdicts(seed: int, gap: np.ndarray, sigma: float, buffer: np.ndarray) -> np.ndarray:
     """Return the verdicts of both rules on noisy energies  (rule, draw, gap)."""
-    key, shape = randomness.make_key(seed), (_BATCH, gap.size)
+    key, shape = jax.random.key(seed), (_BATCH, gap.size)
     cold, hot, uniform = jax.random.split(key, 3)
-    proposal = swap.Proposal(
+    proposal = rx.swap.Proposal(
         cold_energy=jnp.asarray(gap) + sigma * jax.random.normal(cold, shape),
         hot_energy=sigma * jax.random.normal(hot, shape),
         inverse_temperature_gap=_SLOPE,
@@ -65,8 +65,8 @@ def verdicts(seed: int, gap: np.ndarray, sigma: float, buffer: np.ndarray) -> np
         buffer=jnp.asarray(buffer),
         log_uniform=jnp.log(jax.random.uniform(uniform, shape)),
     )
-    rules = swap.deterministic(), swap.bias_corrected(sigma)
-    return np.stack([swap.judge(rule, proposal) for rule in rules])
+    rules = rx.swap.deterministic(), rx.swap.bias_corrected(sigma)
+    return np.stack([rx.swap.judge(rule, proposal) for rule in rules])
 
 
 def mean_error(buffer: Any, noise: float) -> float:

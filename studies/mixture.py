@@ -9,7 +9,6 @@ import numpy as np
 import replicax as rx
 from replicax import theory
 from replicax.results import figure_style
-from replicax.results.posterior import Posterior
 from studies import two_modes
 from studies.shared.study import Cell, Finding, Measured, Results, Scale, Study, Table, Work, number
 
@@ -79,7 +78,9 @@ def _target(sigma: float) -> rx.Target:
     return rx.targets.gaussian_mixture(_MODES.means, _MODES.stds, _MODES.weights, sigma)
 
 
-def sample(work: Work, settings: dict[str, Any], window_correction: Any, **more: Any) -> Posterior:
+def sample(
+    work: Work, settings: dict[str, Any], window_correction: Any, **more: Any
+) -> rx.Posterior:
     """Sample the paper's chain with the settings of a cell."""
     sigma, num_steps = settings["sigma"], settings["num_steps"]
     return work.sample(

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 import replicax as rx
-from replicax.results import figure_style, plots
+from replicax.results import figure_style
 from studies.shared import toy
 from studies.shared.study import Cell, Finding, Measured, Results, Scale, Study, Table, Work, number
 
@@ -110,8 +110,8 @@ def notes(results: Results) -> list[str]:
     return [
         "DEO* is biased towards the middle: its corner modes hold "
         f"{number(float(star['pooled_corner']))} of their true mass, and the region outside the 25 "
-        f"cells {number(float(star['pooled_outside']))} of its true mass. The study `preset` looks "
-        "for better settings.",
+        f"cells {number(float(star['pooled_outside']))} of its true mass. The study `tempered` "
+        "looks for better settings.",
         f"Of the baselines, SGLD x P16 has a mode TV of "
         f"{number(sgld['tv'].mean())} by seed ({number(float(sgld['pooled_tv']))} pooled, which "
         f"depends on its starts), cycSGLD x T16 {number(cyc['tv'].mean())} "
@@ -144,7 +144,9 @@ def _paths(results: Results) -> Any:
     figure = figure_style.new_figure(10, 5)
     axes = figure.subplots(2, 1, sharex=True)
     for panel, (name, method) in zip(axes, (("DEO", "deo"), ("DEO*", "deo_star")), strict=True):
-        plots.draw_paths(panel, results.only(method=method)["path"], f"Index process under {name}")
+        rx.plots.draw_paths(
+            panel, results.only(method=method)["path"], f"Index process under {name}"
+        )
     figure.set_label("Which rung each replica is on; one of them drawn out.")
     return figure
 

@@ -9,17 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import replicax as rx
 from replicax import theory
-from replicax.algorithm import kernels
-from replicax.data import load
-from replicax.data.digits import NUM_TEST
-from replicax.networks import predict
-from replicax.networks.classification import classification
-from replicax.networks.options import TrainOptions
-from replicax.networks.problem import Supervised
-from replicax.nn.small import small_cnn
 from replicax.results import figure_style
-from replicax.run.per_replica import per_replica
 from studies.shared.index_process import simulate_trips
 from studies.shared.study import (
     Cell,
@@ -42,7 +34,7 @@ _REPEATS = 200
 BEST = 0  # means the best window
 COLD_TEMPERATURES = (1.0, 0.1, 0.01)
 NUM_BATCHES = 100  # mini-batches to estimate the energy noise
-NUM_ROWS = 1797 - NUM_TEST  # training images
+NUM_ROWS = 1297  # training images
 STEPS_PER_EPOCH = 21  # mini-batches of 64
 _WIDTHS = (4, 8)  # so few channels that networks do not memorise the digits: energies stay noisy
 _RATES = (0.01, 0.32)  # of the noise study
@@ -68,10 +60,12 @@ start from trained networks, as in the paper.
 
 
 @functools.cache
-def problem() -> tuple[Supervised, Any]:
+def problem() -> tuple[rx.Supervised, Any]:
     """Return the posterior and the initialiser of its networks, as one object for all cells."""
-    network, options = small_cnn(10, widths=_WIDTHS), {"augment": False, "weight_decay": 5e-4}
-    return classification(network, load("digits"), batch_size=64, **options), network.init
+    network, options = rx.nn.small_cnn(10, widths=_WIDTHS), {"augment": False, "weight_decay": 5e-4}
+    return rx.classification(
+        network, rx.data.load("digits"), batch_size=64, **options
+    ), network.init
 
 
 def cells(scale: Scale) -> list[Cell]:
@@ -120,21 +114,33 @@ def _train_alone(
 
 
 def _sample(settings: dict[str, Any], work: Work, seed: int, start: Any, **options: Any) -> Any:
+    """Sample with the gains and the buffer of `rx.train`."""
     digits, _ = problem()
     steps = digits.steps_per_epoch
     return work.sample(
-        digits.target, start, num_replicas=NUM_REPLICAS, batches=digits.batches, seed=seed,
-        num_steps=settings["epochs"] * steps, temperature=0.0, kernel=kernels.momentum(0.9),
+        digits.target,
+        start,
+        batches=digits.batches,
+        num_steps=settings["epochs"] * steps,
+        burn_in=settings["burn_in"] * steps - 1,
+        thin=steps,
+        history_every=steps,
+        num_replicas=NUM_REPLICAS,
+        kernel=rx.kernels.momentum(0.9),
+        temperature=0.0,
         energy_at="before",
-        burn_in=settings["burn_in"] * steps - 1, thin=steps, history_every=steps,
-        on_nonfinite="restart", gain=TrainOptions.gain, buffer=TrainOptions.buffer,
-        buffer_gain=TrainOptions.buffer_gain, **options,
-    )  # fmt: skip
+        gain=rx.Gain(600.0, 1000.0),
+        buffer=0.1,
+        buffer_gain=rx.Gain(60.0, 1000.0, cap=0.05),
+        on_nonfinite="restart",
+        seed=seed,
+        **options,
+    )
 
 
 def run_exchange(settings: dict[str, Any], work: Work, seed: int) -> Record:
     """Run one seed of an exchange: trips, verdict rates, and metrics of the average."""
-    start = per_replica(start_networks(settings, work, seed))
+    start = rx.per_replica(start_networks(settings, work, seed))
     posterior = _sample(settings, work, seed, start, learning_rate=LADDER,
                         target_swap_rate=settings["rate"], window=settings["window"])  # fmt: skip
     averaged, single = evaluate(posterior.draws)
@@ -163,12 +169,12 @@ def _logits() -> Any:
     return jax.jit(jax.vmap(logits)), test.labels
 
 
-def evaluate(draws: Any) -> tuple[predict.Metrics, predict.Metrics]:
+def evaluate(draws: Any) -> tuple[rx.predict.Metrics, rx.predict.Metrics]:
     """Return the metrics of the average of cold networks, by probabilities, and of the last one."""
     logits, labels = _logits()
     outputs = logits(jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), draws))
     averaged, single = (
-        predict.evaluate(predict.log_probabilities(predict.average(part)), labels)
+        rx.predict.evaluate(rx.predict.log_probabilities(rx.predict.average(part)), labels)
         for part in (outputs, outputs[-1:])
     )
     return averaged, single
@@ -179,7 +185,7 @@ def run_noise(settings: dict[str, Any], work: Work, seed: int) -> Record:
     rates, starts = np.geomspace(*_RATES, NUM_REPLICAS), start_networks(settings, work, seed)
     same = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[:1], leaf.shape), starts)
     energies = batch_energies(
-        _train_alone(settings, work, seed, per_replica(same), rates)
+        _train_alone(settings, work, seed, rx.per_replica(same), rates)
     )  # (batch, rung)
     return {
         "learning_rate": rates,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+import replicax as rx
 from replicax import theory
-from replicax.algorithm.schedule import deo, windowed_deo
 from replicax.results import figure_style
 from studies.shared import index_process
 from studies.shared.study import Cell, Finding, Results, Scale, Study, Table, Work, number
@@ -99,11 +99,11 @@ def cells(scale: Scale) -> list[Cell]:
 
 def run(settings: dict[str, Any], work: Work) -> dict[str, Any]:
     """Simulate the round trip times of both schemes on a noisy ladder."""
-    size, program = settings["num_replicas"], index_process.build(deo(), noisy=True)
+    size, program = settings["num_replicas"], index_process.build(rx.schedule.deo(), noisy=True)
     times = []
     for done, scheme in enumerate(SCHEMES):
         window = window_of(scheme, size, swap_rate(size, _SIMULATED))
-        ladder = index_process.NoisyLadder(windowed_deo(window), size, _SIMULATED)
+        ladder = index_process.NoisyLadder(rx.schedule.windowed_deo(window), size, _SIMULATED)
         expected = round_trip_time(scheme, size, _SIMULATED)
         counted = index_process.count_trips(
             program,

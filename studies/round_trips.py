@@ -6,13 +6,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import replicax as rx
 from replicax import theory
-from replicax.algorithm.schedule import adj, deo, seo
 from replicax.results import figure_style
 from studies.shared import index_process
 from studies.shared.study import Cell, Finding, Results, Scale, Study, Table, Work, number
 
-_SCHEDULES = {"ADJ": adj(), "SEO": seo(), "DEO": deo(), "DEO*": deo()}
+_SCHEDULES = {
+    "ADJ": rx.schedule.adj(),
+    "SEO": rx.schedule.seo(),
+    "DEO": rx.schedule.deo(),
+    "DEO*": rx.schedule.deo(),
+}
 _PROGRAMS = (["ADJ"], ["SEO"], ["DEO", "DEO*"])  # schemes that share a compiled program
 _FIXED, _FALLING = "r = 0.6", "r = 2 / P"  # non-asymptotic and asymptotic column of Table 1
 _COLUMNS = (_FIXED, _FALLING)

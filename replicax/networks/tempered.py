@@ -18,7 +18,7 @@ from jax import Array
 
 from replicax.algorithm.spread import share_rows
 from replicax.networks.problem import Supervised
-from replicax.run.batches import EpochBatches
+from replicax.run.batches import EpochBatches, sum_in_pieces
 
 
 def tempered(problem: Supervised) -> Supervised:
@@ -81,22 +81,14 @@ def check_posterior(problem: Supervised, like: Any, name: str) -> None:
 
 def _whole_energy(energy_at: Any, batches: EpochBatches) -> Any:
     """Return the energy over all rows, evaluated in batches and a remainder."""
-    num_rows, size = batches.num_rows, batches.batch_size
-    num_whole, rest = divmod(num_rows, size)
     key = jax.random.key(0)  # on which neither batch nor energy depends
 
-    def of_rows(point: Any, rows: Any) -> Array:
-        prepared = rows if batches.prepare is None else batches.prepare(key, rows)
-        return energy_at(point, share_rows(prepared), key)
-
     def energy(point: Any, data: Any) -> Array:
-        whole = num_whole * size
-        pieces = jax.tree.map(
-            lambda leaf: leaf[:whole].reshape(num_whole, size, *leaf.shape[1:]), data
-        )
-        total = size * jnp.sum(jax.lax.map(lambda piece: of_rows(point, piece), pieces))
-        if rest:
-            total = total + rest * of_rows(point, jax.tree.map(lambda leaf: leaf[whole:], data))
-        return total / num_rows
+        def sum_over(rows: Any) -> Array:
+            count = len(jax.tree.leaves(rows)[0])
+            prepared = rows if batches.prepare is None else batches.prepare(key, rows)
+            return count * energy_at(point, share_rows(prepared), key)
+
+        return sum_in_pieces(sum_over, data, batches.batch_size) / batches.num_rows
 
     return energy

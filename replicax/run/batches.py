@@ -219,3 +219,22 @@ def _different_rows(key: Array, count: int, num_rows: int) -> Array:
 
     start = draw(jnp.array(0)), jnp.array(1)
     return jax.lax.while_loop(lambda loop: jnp.any(repeats(loop[0])), redraw, start)[0]
+
+
+def sum_in_pieces(sum_over: Callable[[Any], Array], data: Any, size: int) -> Array:
+    """Return the sum over all rows, `size` of them at a time, so that memory is bounded.
+
+    `sum_over(rows)` returns the sum over some rows.
+    """
+    num_rows = len(jax.tree.leaves(data)[0])
+    num_pieces, rest = divmod(num_rows, size)
+    if num_pieces == 0 or (num_pieces == 1 and rest == 0):
+        return sum_over(data)
+    whole = num_pieces * size
+    pieces = jax.tree.map(
+        lambda leaf: leaf[:whole].reshape(num_pieces, size, *leaf.shape[1:]), data
+    )
+    total = jnp.sum(jax.lax.map(sum_over, pieces))
+    if rest:
+        total = total + sum_over(jax.tree.map(lambda leaf: leaf[whole:], data))
+    return total

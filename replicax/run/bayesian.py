@@ -13,7 +13,7 @@ from replicax.algorithm.energy_noise import FreshBatches
 from replicax.algorithm.spread import share_rows
 from replicax.algorithm.target import Target
 from replicax.errors import check_function, explained
-from replicax.run.batches import ArrayBatches, as_rows
+from replicax.run.batches import ArrayBatches, as_rows, sum_in_pieces
 from replicax.run.source_batches import SourceBatches, as_source, is_source
 from replicax.run.task import Task
 
@@ -150,6 +150,12 @@ def bayesian(
     def row_energies(params: Any, batch: Any, key: Any = None) -> Array:
         return -num_rows * of_rows(params, batch)
 
+    def whole(params: Any, data: Any) -> Array:
+        def sum_over(rows: Any) -> Array:
+            return jnp.sum(of_rows(params, share_rows(rows)))
+
+        return -sum_in_pieces(sum_over, data, _PIECE_ROWS)
+
     def prior(params: Any) -> Array:
         with explained("log_prior", "It must return one number."):
             value = jnp.asarray(log_prior(params))
@@ -165,7 +171,7 @@ def bayesian(
         prior=prior,
         row_energies=row_energies,
         tempers_likelihood=True,
-        whole_energy=None if batches.data is None else _in_pieces(of_rows, num_rows),
+        whole_energy=None if batches.data is None else whole,
         num_rows=num_rows,
     )
     return Bayesian(target, batches, log_likelihood)
@@ -176,25 +182,3 @@ def _batches(data: Any, batch_size: Any, num_rows: Any) -> RowBatches | SourceBa
         return as_source(data, batch_size, num_rows, judges=True)
     rows = as_rows(data, batch_size, "data")
     return RowBatches(rows.data, rows.batch_size)
-
-
-def _in_pieces(of_rows: Callable[[Any, Any], Array], num_rows: int) -> Callable[..., Array]:
-    """Return the energy over all rows, evaluated in pieces."""
-    num_pieces, rest = divmod(num_rows, _PIECE_ROWS)
-
-    def sum_over(params: Any, rows: Any) -> Array:
-        return jnp.sum(of_rows(params, share_rows(rows)))
-
-    def energy(params: Any, data: Any) -> Array:
-        if num_pieces == 0 or (num_pieces == 1 and rest == 0):
-            return -sum_over(params, data)
-        whole = num_pieces * _PIECE_ROWS
-        pieces = jax.tree.map(
-            lambda leaf: leaf[:whole].reshape(num_pieces, _PIECE_ROWS, *leaf.shape[1:]), data
-        )
-        total = jnp.sum(jax.lax.map(lambda piece: sum_over(params, piece), pieces))
-        if rest:
-            total = total + sum_over(params, jax.tree.map(lambda leaf: leaf[whole:], data))
-        return -total
-
-    return energy

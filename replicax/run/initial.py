@@ -1,6 +1,5 @@
 """The start of a run: checked points of all replicas, and the carry of the loop."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,15 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax.algorithm import randomness, state
+from replicax.algorithm import state
 from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.randomness import seed_keys
 from replicax.algorithm.target import check_energy, takes_key
 from replicax.errors import check_function, explained, show
 from replicax.run import counters, machine, plain
+from replicax.run.compiled_once import compiled_once
 from replicax.run.per_replica import PerReplica, spread_starts
 from replicax.run.program import Program
 from replicax.run.rows import STATE_AXES, Carry
-from replicax.run.shared_programs import Programs
 
 _RUNG_BYTES = 64  # of a rung beside its parameters: ladder, index, energies, counts
 
@@ -36,12 +36,15 @@ def initial_points(
     elif callable(params) and not _is_array_tree(params):
         check_function("start", params, "key")
 
-        def draw_chain(chain: Array) -> Any:
-            keys = jax.random.split(jax.random.fold_in(key, chain), num_replicas)
-            return jax.vmap(params)(keys)
+        def draw_chains(key: Array, chains: Array) -> Any:
+            def draw_chain(chain: Array) -> Any:
+                keys = jax.random.split(jax.random.fold_in(key, chain), num_replicas)
+                return jax.vmap(params)(keys)
+
+            return jax.vmap(draw_chain)(chains)
 
         with explained("start(key)", "It must return the point where sampling starts."):
-            starts = jax.jit(jax.vmap(draw_chain))(jnp.arange(num_chains))
+            starts = compiled_once(draw_chains)(key, jnp.arange(num_chains))
     else:
         one = jax.tree.map(_as_array, params)
         starts = jax.tree.map(
@@ -115,7 +118,7 @@ def _bytes_of(params: Any) -> int:
     return sum(getattr(leaf, "size", 1) * 4 for leaf in leaves)
 
 
-def initial_carry(program: Program, params: Any, programs: Programs | None = None) -> Carry:
+def initial_carry(program: Program, params: Any) -> Carry:
     """Return the carry of all chains at step 0, after checks of the energy there."""
     keys, start_key = seed_keys(program.seed, program.num_chains)
     has_state = program.target.has_state
@@ -126,10 +129,10 @@ def initial_carry(program: Program, params: Any, programs: Programs | None = Non
         batch = program.batches.first(keys[0])
     check_energy(program.target, jax.eval_shape(plain.first, points), batch, keys[0])
     if not has_state:  # of networks, the first step tells
-        _check_finite(program, points, batch, keys, programs)
+        _check_finite(program, points, batch, keys)
     if program.kernel.adjusted and takes_key(program.target):
         _check_exact(program, points, batch, keys)
-    return _build_carry(program, points, programs)
+    return _build_carry(program, points, compiled_once)
 
 
 def have_one_start(carry: Carry) -> bool:
@@ -145,7 +148,7 @@ def carry_like(program: Program, like: Any) -> Carry:
     return jax.eval_shape(lambda points: _build_carry(program, points), points)
 
 
-def _build_carry(program: Program, points: Any, programs: Programs | None = None) -> Carry:
+def _build_carry(program: Program, points: Any, compile: Callable = jax.jit) -> Carry:
     target = program.target
 
     def build(points: Any, ladder: Ladder, buffer: float, batch: Any) -> Carry:
@@ -164,21 +167,10 @@ def _build_carry(program: Program, points: Any, programs: Programs | None = None
     dtype = jnp.result_type(jnp.float32, *jax.tree.leaves(params))
     ladder = jax.tree.map(lambda values: jnp.asarray(values, dtype), program.ladder)
     whole = program.batches.data if program.kernel.prepare is not None else None
-    built = _compiled("carry", build, program, programs)
-    return built(points, ladder, program.buffer, whole)
+    return compile(build)(points, ladder, program.buffer, whole)
 
 
-def _compiled(
-    name: str, function: Callable, program: Program, programs: Programs | None
-) -> Callable:
-    if programs is None:
-        return jax.jit(function)
-    return programs.get(name, program, lambda: jax.jit(function), program.num_replicas)
-
-
-def _check_finite(
-    program: Program, points: Any, batch: Any, keys: Array, programs: Programs | None
-) -> None:
+def _check_finite(program: Program, points: Any, batch: Any, keys: Array) -> None:
     target, num_replicas = program.target, program.num_replicas
     with_prior = target.tempers_likelihood and target.prior is not None
     whole = target.whole_energy  # of all rows: one that is NaN may be in no mini-batch for long
@@ -193,7 +185,7 @@ def _check_finite(
         keys = jax.vmap(lambda key: jax.random.split(key, num_replicas))(keys)
         return jax.vmap(jax.vmap(one))(params, keys)
 
-    values = _compiled("energies", energies, program, programs)(points, batch, keys)
+    values = compiled_once(energies)(points, batch, keys)
     names = ("log_likelihood of the data", "log_prior") if with_prior else ("energy",)
     floats = [x for x in jax.tree.leaves(batch) if jnp.issubdtype(x.dtype, jnp.floating)]
     finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in floats)
@@ -220,15 +212,3 @@ def _check_exact(program: Program, points: Any, batch: Any, keys: Array) -> None
             "an adjusted kernel (mala; hmc, the default) needs an exact one. For noisy energies "
             "write method=rx.deo_star(learning_rate=(cold, hot))."
         )
-
-
-def seed_keys(seed: int, num_chains: int) -> tuple[Array, Array]:
-    """Return a key for each chain, and one for the starts."""
-    return _split_seed(randomness.make_key(seed), num_chains)
-
-
-@functools.partial(jax.jit, static_argnums=1)  # whole, which is quicker than its parts
-def _split_seed(key: Array, num_chains: int) -> tuple[Array, Array]:
-    run_key, start_key = jax.random.split(key)
-    chains = jnp.arange(num_chains)
-    return jax.vmap(lambda chain: jax.random.fold_in(run_key, chain))(chains), start_key

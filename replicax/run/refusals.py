@@ -12,7 +12,7 @@ from replicax.algorithm.schedule import Sequential
 from replicax.algorithm.target import takes_batch
 from replicax.errors import is_whole, show
 from replicax.run.batch_source import NoBatches
-from replicax.run.methods import is_several, written
+from replicax.run.methods import METHODS, is_several, written
 from replicax.run.options import Training
 from replicax.run.source_batches import SourceBatches
 
@@ -317,6 +317,24 @@ def _nothing_to_exchange(choice: "Choice") -> str | None:
     return None
 
 
+def _other_schedule(choice: "Choice") -> str | None:
+    """Methods with a name that are given a ladder, or robbed of theirs."""
+    method, known = choice.method, METHODS.get(choice.method.name)
+    if not isinstance(choice.run, Training) or known is None:
+        return None
+    if method.has_ladder and not known().has_ladder:
+        return (
+            f'schedule is {show(method.schedule)}; the method "{method.name}" has no ladder, and '
+            'nothing to exchange: leave it out, or write method="deo-star".'
+        )
+    if known().has_ladder and not method.has_ladder:
+        return (
+            f'schedule is {show(method.schedule)}, without exchange: write method="ensemble" for '
+            "independent networks."
+        )
+    return None
+
+
 def _values_without_ladder(choice: "Choice") -> str | None:
     method = choice.method
     if not isinstance(choice.run, Training) or method.has_ladder:
@@ -324,9 +342,10 @@ def _values_without_ladder(choice: "Choice") -> str | None:
     for name in ("learning_rate", "temperature"):
         value = getattr(method, name)
         if is_several(value):
+            ladder = "" if method.name in METHODS else ', or schedule="deo_star"'
             return (
                 f'{name} is {show(value)}; the method "{method.name}" has no ladder: give one '
-                "number."
+                f"number{ladder}."
             )
     return None
 
@@ -431,14 +450,15 @@ REFUSALS = (
     _kind_of_run,
     _law_of_noisy_energies,
     _no_rates,
+    _other_schedule,
     _nothing_to_exchange,
     _words_for_rates,
     _values_without_ladder,
-    _decreasing,
     _kernel_of_networks,
     _second_momentum,
     _unused_warmup,
     _temperature_of_networks,
+    _decreasing,
     _leaves_no_draws,
     _nothing_averaged,
     _rows_of_a_source,

@@ -23,25 +23,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+import replicax as rx
 from replicax import theory
-from replicax.algorithm import randomness
-from replicax.algorithm import step as algorithm
-from replicax.algorithm.kernels import Kernel, Replica
-from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.schedule import Schedule
-from replicax.algorithm.state import Settings, State, init
-from replicax.algorithm.swap import bias_corrected
-from replicax.algorithm.target import Target
-from replicax.algorithm.tuning import Tuning
-from replicax.run import round_trips
-from replicax.run.compiled_loop import STATE_AXES
+from replicax.algorithm.randomness import make_key
+from replicax.run import counters
 
 INVERSE_TEMPERATURES = 1.0, 0.1  # cold and hot, the temperatures 1 and 10 of appendix C.3
-STANDS_STILL = Kernel(
-    init=lambda params: Replica(params, ()),
+STANDS_STILL = rx.Kernel(
+    init=lambda params: rx.Replica(params, ()),
     step=lambda noise, replica, evaluate, rung: (replica, jnp.zeros(())),
     draw=lambda key, replica: (),
 )
+# Axes of chains: all are at the same step.
+_AXES: Any = rx.State._make([None] + [0] * (len(rx.State._fields) - 1))
 _RELATIVE_STD = 0.75  # upper bound on the relative error of a time from n trips, times sqrt(n)
 _DISCARDED, _COUNTED = 3, 12  # in expected round trip times
 
@@ -49,7 +43,7 @@ _DISCARDED, _COUNTED = 3, 12  # in expected round trip times
 class CoinLadder(NamedTuple):
     """A ladder with constant rejection rates under a schedule."""
 
-    schedule: Schedule
+    schedule: rx.schedule.Schedule
     rejection_rate: tuple[float, ...]  # one per pair
 
     @property
@@ -71,7 +65,7 @@ class CoinLadder(NamedTuple):
 class NoisyLadder(NamedTuple):
     """A ladder whose energies are pure noise of a known standard deviation."""
 
-    schedule: Schedule
+    schedule: rx.schedule.Schedule
     num_replicas: int
     energy_noise_std: float
 
@@ -100,16 +94,18 @@ class TripCount(NamedTuple):
 class Walk(NamedTuple):
     """The state of many chains, and the round trips they have made."""
 
-    states: State
+    states: rx.State
     turns: Array  # arrivals at the ends of the ladder, shape (chain, replica)
 
     @property
     def trips(self) -> Array:
         """Round trips of all replicas, (chain,)."""
-        return jnp.sum(round_trips.completed_trips(self.turns), axis=1)
+        return jnp.sum(counters.completed_trips(self.turns), axis=1)
 
 
-def equal_rates(schedule: Schedule, num_replicas: int, rejection_rate: float) -> CoinLadder:
+def equal_rates(
+    schedule: rx.schedule.Schedule, num_replicas: int, rejection_rate: float
+) -> CoinLadder:
     return CoinLadder(schedule, (rejection_rate,) * (num_replicas - 1))
 
 
@@ -123,30 +119,32 @@ def start(num_replicas: int, num_chains: int) -> Walk:
     """Return many chains before their first step, replica i on rung i."""
     cold, hot = INVERSE_TEMPERATURES
     temperature = 1 / np.linspace(cold, hot, num_replicas)
-    rungs = Ladder(jnp.ones(num_replicas), jnp.asarray(temperature, jnp.float32))
-    state = init(STANDS_STILL, jnp.zeros(num_replicas), rungs, Settings())
+    rungs = rx.Ladder(jnp.ones(num_replicas), jnp.asarray(temperature, jnp.float32))
+    state = rx.init(STANDS_STILL, jnp.zeros(num_replicas), rungs, rx.Settings())
     copies = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), state)
-    turns = round_trips.start_turns(copies.rung_of)
+    turns = counters.start_turns(copies.rung_of)
     return Walk(copies._replace(step=state.step), turns)
 
 
 def build_step(
-    schedule: Schedule, energy_noise_std: Any, noisy: bool = False
+    schedule: rx.schedule.Schedule, energy_noise_std: Any, noisy: bool = False
 ) -> Callable[[Array, Walk], Walk]:
     """Return the library's step for many chains at once, `step(keys, walk) -> walk`."""
-    settings = Settings(
+    settings = rx.Settings(
         schedule=schedule,
-        rule=bias_corrected(energy_noise_std),
-        tuning=Tuning(adapts=None, adapts_buffer=False),
+        rule=rx.swap.bias_corrected(energy_noise_std),
+        tuning=rx.Tuning(adapts=None, adapts_buffer=False),
         langevin=False,
     )
     target = _noisy(energy_noise_std) if noisy else _ALL_EQUAL
-    step = algorithm.build_step(target, STANDS_STILL, settings)
-    steps = jax.vmap(step, (0, STATE_AXES), (STATE_AXES, 0))
+    step = rx.build_step(target, STANDS_STILL, settings)
+    steps = jax.vmap(step, (0, _AXES), (_AXES, 0))
     return lambda keys, walk: _count(steps(keys, walk.states)[0], walk)
 
 
-def build(schedule: Schedule, noisy: bool = False, seed: int = 2024) -> Callable[..., Walk]:
+def build(
+    schedule: rx.schedule.Schedule, noisy: bool = False, seed: int = 2024
+) -> Callable[..., Walk]:
     """Return a compiled `run(window, energy_noise_std, num_steps, walk) -> walk`.
 
     All ladders of one size under this schedule share the program.
@@ -155,7 +153,7 @@ def build(schedule: Schedule, noisy: bool = False, seed: int = 2024) -> Callable
     @jax.jit
     def run(window: Any, energy_noise_std: Any, num_steps: Any, walk: Walk) -> Walk:
         step = build_step(replace(schedule, window=window), energy_noise_std, noisy)
-        keys = jax.random.split(randomness.make_key(seed), len(walk.turns))
+        keys = jax.random.split(make_key(seed), len(walk.turns))
         return jax.lax.fori_loop(0, num_steps, lambda _, walk: step(keys, walk), walk)
 
     return run
@@ -197,7 +195,7 @@ def simulate_trips(
     num_replicas = len(rates) + 1
     replica_at = np.tile(np.arange(num_replicas), (repeats, 1))
     rung_of, rungs = replica_at.copy(), replica_at.copy()
-    turns = round_trips.start_turns(rung_of)
+    turns = counters.start_turns(rung_of)
     for number, first in enumerate(range(0, num_steps, window)):
         length = min(window, num_steps - first)
         pairs = np.arange(len(rates))[(np.arange(len(rates)) + 1) % 2 == number % 2]
@@ -206,8 +204,8 @@ def simulate_trips(
         replica_at[:, pairs] = np.where(swaps, hot, cold)
         replica_at[:, pairs + 1] = np.where(swaps, cold, hot)
         np.put_along_axis(rung_of, replica_at, rungs, axis=1)
-        turns = round_trips.count_turns(turns, rung_of, num_replicas - 1)
-    return round_trips.completed_trips(turns).sum(axis=1)
+        turns = counters.count_turns(turns, rung_of, num_replicas - 1)
+    return counters.completed_trips(turns).sum(axis=1)
 
 
 def error_bound(num_trips: int) -> float:
@@ -215,16 +213,16 @@ def error_bound(num_trips: int) -> float:
     return max(0.01, 3 * _RELATIVE_STD / math.sqrt(num_trips))
 
 
-def _count(states: State, before: Walk) -> Walk:
+def _count(states: rx.State, before: Walk) -> Walk:
     hottest = states.rung_of.shape[1] - 1
-    return Walk(states, round_trips.count_turns(before.turns, states.rung_of, hottest))
+    return Walk(states, counters.count_turns(before.turns, states.rung_of, hottest))
 
 
-def _noisy(energy_noise_std: Any) -> Target:
-    return Target(
+def _noisy(energy_noise_std: Any) -> rx.Target:
+    return rx.Target(
         energy=lambda params, batch, noise: energy_noise_std * noise,
         noise=lambda key: jax.random.normal(key),
     )
 
 
-_ALL_EQUAL = Target(energy=lambda params, batch, noise: jnp.zeros(()), noise=lambda key: ())
+_ALL_EQUAL = rx.Target(energy=lambda params, batch, noise: jnp.zeros(()), noise=lambda key: ())

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from replicax.results.figure_style import save
-from replicax.version import __version__
+from replicax import __version__
+from replicax.results import figure_style
 from studies.shared.study import Cell, Finding, Measured, Results, Scale, Study, number
 
 _MAX_SIZE = 64  # of an array in the JSON; the records contain all arrays
@@ -37,7 +37,7 @@ def write(
     captions = {}
     for name, figure in study.figures(results).items():
         file = f"{study.name}-{name}.png"
-        save(figure, folder / file)
+        figure_style.save(figure, folder / file)
         captions[file] = figure.get_label() or name
     summary = to_plain(
         {

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from replicax.version import __version__
+from replicax import __version__
 from studies.shared import page
 from studies.shared.study import Cell, Record, Results, Scale, Stopped, Study, Work
 

@@ -1,15 +1,17 @@
 """The parts of a study: cells, records, findings, tables and figures; numbers of several seeds."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+import replicax as rx
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from replicax.results.posterior import Posterior
 
 from collections.abc import Sequence
 
@@ -100,12 +102,8 @@ class Work:
             raise Stopped
         self._tick(fraction)
 
-    def sample(self, target: Any, params: Any, **options: Any) -> "Posterior":
+    def sample(self, target: Any, params: Any, **options: Any) -> rx.Posterior:
         """Call `rx.sample` with the progress of the study."""
-        import warnings
-
-        import replicax as rx
-
         with warnings.catch_warnings():  # studies judge their runs themselves
             warnings.simplefilter("ignore", UserWarning)
             return rx.sample(

@@ -5,19 +5,25 @@ from typing import Any
 import numpy as np
 
 import replicax as rx
-from replicax.demo import SETTINGS
-from replicax.results.posterior import Posterior
 from studies.shared.study import Work
 
-NUM_REPLICAS = SETTINGS["num_replicas"]
+NUM_REPLICAS = 16
 TARGET = rx.targets.modes25()  # one object, so that all cells share its compiled program
-# The paper's initial buffer, and its gain for both ladder and buffer.
-PAPER: dict[str, Any] = {**SETTINGS, "buffer": 4.0, "buffer_gain": rx.Gain(), "seed": 1}
+PAPER: dict[str, Any] = {
+    "num_replicas": NUM_REPLICAS,
+    "learning_rate": (0.003, 0.6),
+    "target_swap_rate": 0.4,
+    "burn_in": 100,
+    "thin": 10,
+    "buffer": 4.0,
+    "buffer_gain": rx.Gain(),  # as that of the ladder
+    "seed": 1,
+}
 _CORNERS = (0, 4, 20, 24)  # of the 25 cells
 _SPAN, _BINS = 5.0, 40  # divergences are taken on [-5, 5]^2, in bins of width 1/4
 
 
-def sample(work: Work, num_chains: int, target: rx.Target = TARGET, **options: Any) -> Posterior:
+def sample(work: Work, num_chains: int, target: rx.Target = TARGET, **options: Any) -> rx.Posterior:
     """Sample with the paper's settings, changed by `options`; each chain is one seed."""
     chosen = {**PAPER, "num_chains": num_chains, **options}
     return work.sample(target, rx.targets.modes25_start, **chosen)
@@ -34,7 +40,7 @@ def exact_draws(seeds: int, num_steps: int) -> np.ndarray:
     return np.stack([rx.targets.modes25_draws(rng, count) for _ in range(seeds)])
 
 
-def trips_per_1000(posterior: Posterior) -> np.ndarray:
+def trips_per_1000(posterior: rx.Posterior) -> np.ndarray:
     """Return the round trips of all replicas per 1,000 steps, by chain."""
     return 1000 * posterior.round_trips / posterior.num_steps
 

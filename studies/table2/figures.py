@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 import replicax as rx
-from replicax.networks import predict
 from replicax.results import figure_style
 from studies.table2.numbers import (
     REPEATS,
@@ -139,7 +138,7 @@ def draw_reliability(model: str, runs: dict[str, rx.Trained]) -> Any:
     for axes, (method, run) in zip(row, runs.items(), strict=True):
         axes.plot([0, 1], [0, 1], **figure_style.DASHED, label="calibrated")
         for by, colour in zip(("logits", "probabilities"), figure_style.CHAINS, strict=False):
-            bins = predict.reliability(run.log_probabilities(by), run.labels)
+            bins = rx.predict.reliability(run.log_probabilities(by), run.labels)
             axes.plot(bins.confidence, bins.accuracy, "o-", color=colour, ms=4, lw=1.2,
                       label=f"average by {by}")  # fmt: skip
         figure_style.label(axes, "confidence", "accuracy" if axes is row[0] else "", NAMES[method])

@@ -7,7 +7,6 @@ import numpy as np
 
 import replicax as rx
 from replicax import theory
-from replicax.networks.methods import METHODS
 from studies.shared.index_process import simulate_trips
 from studies.table2 import starts
 
@@ -83,7 +82,7 @@ def has_average(run: rx.Trained | None) -> bool:
     return run is not None and float(run.average.weight) > 0
 
 
-def averages(run: rx.Trained, at_start: Any = None) -> list[dict[str, Any]]:
+def averages(run: rx.Trained, at_start: rx.predict.Average | None) -> list[dict[str, Any]]:
     """Return the metrics of every way to average, without the start networks first and then with
     them, if their average is given."""
     ways = {0.0: run.average}
@@ -109,7 +108,7 @@ def curve_of(run: rx.Trained) -> dict[str, Any]:
     return {"by": by, "epochs": run.num_replicas * epochs["epoch"], **single, **means}
 
 
-def starts_alone(at_start: Any, labels: np.ndarray) -> list[dict[str, Any]]:
+def starts_alone(at_start: rx.predict.Average, labels: np.ndarray) -> list[dict[str, Any]]:
     """Return the metrics of the start networks alone, given their average."""
     return [{"by": by, "start_weight": 1.0, **starts.metrics(at_start, labels, by)} for by in _WAYS]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import replicax as rx
-from replicax.results.figure_style import save
-from replicax.version import __version__
+from replicax import __version__
+from replicax.results import figure_style
 from studies.shared.page import findings_section, markdown_table, to_plain, write_json
 from studies.shared.study import Finding
 from studies.table2 import figures, numbers, paper, seeds, starts
@@ -96,7 +96,7 @@ def _redraw(model: str, described: dict[str, Any], out: Path) -> None:
     runs = described["runs"].items()
     if curves := {name: run["curve"] for name, run in runs if "curve" in run}:
         figure = figures.draw_epochs(model, curves)
-        save(figure, out / f"table2-{model}-epochs.png")
+        figure_style.save(figure, out / f"table2-{model}-epochs.png")
         described["captions"][f"table2-{model}-epochs.png"] = figure.get_label()
 
 
@@ -109,7 +109,7 @@ def describe(model: str, runs: Runs, folder: Path, out: Path) -> dict[str, Any]:
     }
     captions = {}
     for name, figure in figures.draw_all(model, runs, trips).items():
-        save(figure, out / f"table2-{name}.png")
+        figure_style.save(figure, out / f"table2-{name}.png")
         captions[f"table2-{name}.png"] = figure.get_label()
     described = {name: _describe_run(model, name, run, folder) for name, run in runs.items()}
     for name, count in trips.items():

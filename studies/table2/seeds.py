@@ -14,7 +14,7 @@ from scipy import stats
 
 import replicax as rx
 from studies.shared.page import markdown_table
-from studies.table2 import numbers, trainings
+from studies.table2 import numbers, starts, trainings
 from studies.table2.paper import COMPARED, NAMES
 
 METHODS = ("ensemble", "deo", "deo-star")
@@ -34,12 +34,13 @@ def describe(model: str, runs: Path) -> list[dict[str, Any]]:
     seeds = sorted(int(path.name.removeprefix("seed-")) for path in runs.glob("seed-*"))
     described = []
     for seed in seeds:
-        methods = {
-            name: trainings.open_run(trainings.folder_of(runs / f"seed-{seed}", model, name))
+        folders = {
+            name: trainings.folder_of(runs / f"seed-{seed}", model, name)
             for name in (trainings.STARTS, *METHODS)
         }
+        methods = {name: trainings.open_run(folder) for name, folder in folders.items()}
         finished = {
-            name: _describe_run(name, run)
+            name: _describe_run(name, run, folders[trainings.STARTS])
             for name, run in methods.items()
             if run is not None and run.result.code == "finished"
         }
@@ -48,13 +49,14 @@ def describe(model: str, runs: Path) -> list[dict[str, Any]]:
     return described
 
 
-def _describe_run(name: str, run: rx.Trained) -> dict[str, Any]:
+def _describe_run(name: str, run: rx.Trained, start: Path) -> dict[str, Any]:
+    at_start = starts.read(start, run.num_replicas)
     accuracy = run.epochs["accuracy"][-1]
     return {
         "epochs": run.num_epochs,
         "machine": run.metadata.machine,
         "command": numbers.command_of(run),
-        "averages": numbers.averages(run) if numbers.has_average(run) else [],
+        "averages": numbers.averages(run, at_start) if numbers.has_average(run) else [],
         "one_network": float(accuracy[0] if name.startswith("deo") else accuracy.mean()),
     }
 

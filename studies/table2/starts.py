@@ -1,52 +1,42 @@
-"""Predictions of the start networks for the test images, as running sums beside their run."""
+"""The start networks on the test images: their logits, stored beside their run, and averages."""
 
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import replicax as rx
 
 WEIGHT = 10.0  # of a start network relative to an averaged network, as in the authors' code
-_FILE = "predictions.npz"
+_FILE = "logits.npy"  # (network, image, class)
 _PIECE = 1000  # images that a network sees together
 
 
 def write(folder: Path, problem: Any) -> None:
-    """Write the averages over the first start network and over all of them, unless they are there.
-
-    Methods with one network start from the first, the others from all.
-    """
+    """Write the logits of the start networks into the folder of their run, if they are missing."""
     if (folder / _FILE).exists():
         return
     params, model_state = _last_networks(folder, problem)
-    num_networks = len(jax.tree.leaves(params)[0])
-    test = problem.test
-    arrays: dict[str, Any] = {}
-    total = rx.predict.Average.empty(len(test.labels), test.num_classes)
-    for number in range(num_networks):
-        network = jax.tree.map(lambda leaf, at=number: leaf[at], (params, model_state))
-        total = rx.predict.add(total, _logits(test, network))
-        if number + 1 in (1, num_networks):
-            arrays |= {
-                f"{number + 1}.{name}": np.asarray(value) for name, value in total._asdict().items()
-            }
+    test, one_piece = problem.test, jax.jit(problem.test.logits)
+
+    def logits(*network: Any) -> np.ndarray:
+        firsts = range(0, len(test.labels), _PIECE)
+        pieces = [one_piece(*network, test.inputs[first : first + _PIECE]) for first in firsts]
+        return np.concatenate(pieces)
+
+    networks = range(len(jax.tree.leaves(params)[0]))
+    each = [jax.tree.map(lambda leaf, at=at: leaf[at], (params, model_state)) for at in networks]
     unfinished = folder / f"unfinished-{_FILE}"
-    np.savez(unfinished, **arrays)
+    np.save(unfinished, np.stack([logits(*network) for network in each]))
     unfinished.replace(folder / _FILE)
 
 
 def read(folder: Path, num_networks: int) -> rx.predict.Average | None:
-    """Return the average over the first `num_networks` start networks; None if it is not there."""
-    if not (folder / _FILE).exists():
-        return None
-    with np.load(folder / _FILE) as arrays:
-        names = [f"{num_networks}.{name}" for name in rx.predict.Average._fields]
-        if not set(names) <= set(arrays):
-            return None
-        return rx.predict.Average(*(jnp.asarray(arrays[name]) for name in names))
+    """Return the average over the first start networks, from which a run of so many began; None
+    without their logits."""
+    path = folder / _FILE
+    return rx.predict.average(np.load(path)[:num_networks]) if path.exists() else None
 
 
 def metrics(average: rx.predict.Average, labels: np.ndarray, by: Any) -> dict[str, Any]:
@@ -64,9 +54,3 @@ def _last_networks(folder: Path, problem: Any) -> Any:
     from replicax.networks.continued import networks_of
 
     return networks_of(folder, problem)
-
-
-def _logits(test: Any, network: Any) -> jax.Array:
-    logits, size = jax.jit(test.logits), len(test.labels)
-    pieces = [test.inputs[first : first + _PIECE] for first in range(0, size, _PIECE)]
-    return jnp.concatenate([logits(*network, piece) for piece in pieces])

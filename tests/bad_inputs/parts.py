@@ -112,6 +112,7 @@ LISTED: dict[str, tuple[Any, dict[str, tuple[dict[str, Any], str]]]] = {
             "one step": ({"cycle_length": 1}, "cycle_length"),
             "exploitation 0": ({"exploitation": 0.0}, "exploitation"),
             "exploitation 2": ({"exploitation": 2.0}, "exploitation"),
+            "hold a number": ({"hold": 1}, "hold"),
             "around a name": ({"kernel": "sgld"}, "kernel"),
             "around hmc": ({"kernel": rx.kernels.hmc()}, "hmc"),
         },

@@ -22,7 +22,7 @@ from bad_inputs import (
     crossed,
     listed,
 )
-from replicax.networks.tasks import Task
+from replicax.networks.named import NamedProblem
 from replicax.nn.network import Network, apply_dense, init_dense
 from replicax.run.options import Training
 from replicax.run.program import Program
@@ -381,7 +381,7 @@ ROWS = [
     *listed("classification", classify, CLASSES),
     *listed("supervised", supervise, LOSSES),
     *listed("method", lambda **o: rx.Method(**{"name": "own", **o}), METHODS),
-    *listed("task", lambda **o: Task(**o).problem(), TASKS),
+    *listed("task", lambda **o: NamedProblem(**o).problem(), TASKS),
     *listed("train, beside its method", lambda **o: rx.train(PROBLEM, NETWORK.init, **o), BESIDE),
     Refused("train: a start of no run", lambda: train(start="nowhere"), ("nowhere",)),
     Refused(

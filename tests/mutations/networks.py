@@ -202,11 +202,6 @@ CONTINUED = mutations_of(
         "networks/test_resume.py::test_rows_after_the_checkpoint_are_dropped",
     ),
     (
-        "wanted = replica_at[0][:num_replicas]",
-        "wanted = list(range(len(replica_at[0])))[:num_replicas]",
-        "networks/test_training_runs.py::test_networks_of_a_run_come_from_cold_to_hot",
-    ),
-    (
         "if (problem.unit, problem.num_rows) != (metadata.unit, metadata.num_rows):",
         "if problem.num_rows != metadata.num_rows:",
         "networks/test_training_runs.py::test_starts_that_do_not_fit_get_a_sentence",
@@ -277,7 +272,7 @@ CHOICES = [
         ("self.clip_norm * self.posed(problem).scale", "self.clip_norm", _LENGTHS),
     ),
     *mutations_of(
-        "networks/problems.py",
+        "networks/checks.py",
         (
             "if not has_tested and not np.isfinite(nll).any():",
             "if not has_tested and not np.isfinite(nll).all():",
@@ -308,7 +303,7 @@ CHOICES = [
         ),
     ),
     *mutations_of(
-        "networks/problems.py",
+        "networks/checks.py",
         (
             "is_alone or np.any(options.sampler(problem).temperature) or",
             "is_alone or",

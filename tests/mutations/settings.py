@@ -35,34 +35,6 @@ PROGRAM = [
             "track_best=bool(options.track_best),",
             "run/test_progress.py::test_the_best_point_is_tracked_where_it_is_asked_for",
         ),
-        (
-            "seed: int = field(compare=False)",
-            "seed: int",
-            "run/test_programs.py::test_runs_that_differ_in_numbers_compile_once",
-        ),
-    ),
-    *mutations_of(
-        "run/shared_programs.py",
-        (
-            "type(batches) if isinstance(batches, NoBatches) else id(batches),",
-            "type(batches),",
-            "run/test_shared_programs.py::test_other_data_of_the_same_shape_do_not_share",
-        ),
-        (
-            "program.kernel if spec is None else json.dumps(spec, sort_keys=True),",
-            'program.kernel if spec is None else spec["name"],',
-            "run/test_shared_programs.py::test_kernels_of_other_constants_do_not_share",
-        ),
-        (
-            "next(values) if _is_numeric(leaf) else leaf for leaf in leaves",
-            "leaf for leaf in leaves",
-            "run/test_shared_programs.py::test_the_noise_of_each_pair_is_that_of_the_run",
-        ),
-        (
-            "return program.settings, program.burn_in",
-            "return program.settings, 0",
-            "run/test_shared_programs.py::test_the_burn_in_is_that_of_the_run",
-        ),
     ),
 ]
 
@@ -225,11 +197,6 @@ BY_HAND = [
         "run/test_program.py::test_swaps_are_attempted_as_often_as_is_asked_for",
         "run/program.py",
         ("every = options.swap_every or 1", "every = 1"),
-    ),
-    *killed_by(
-        "run/test_program.py::test_programs_are_the_same_where_numbers_alone_differ",
-        "run/shared_programs.py",
-        ("tuple(leaf for leaf in leaves if not _is_numeric(leaf)),", "(),"),
     ),
 ]
 

@@ -74,7 +74,7 @@ def test_a_training_on_a_source_learns_and_resumes_bit_for_bit(tmp_path: Any) ->
     train(problem(), run_dir=tmp_path, callback=lambda now: "stop" if now.step == 8 else None)
     source = Shuffled()
     source.rng = rng_of(8)  # only the state that was saved can give the same batches
-    resumed = rx.resume_training(tmp_path, problem(source), progress=False, force=True)
+    resumed = rx.resume(tmp_path, problem(source), progress=False, force=True)
     assert_same_run(resumed, whole)
 
 

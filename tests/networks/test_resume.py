@@ -8,12 +8,21 @@ import numpy as np
 import pytest
 import zarr
 from common import assert_same_run
+<<<<<<< HEAD
+from replicax.networks.methods import METHODS
+from replicax.networks.options import TrainOptions
 from tiny_networks import EXCHANGING, NETWORK, tiny_problem
+
+import replicax as rx
+from replicax.networks.train import networks_of, resume_training, train
+=======
+from tiny_networks import EXCHANGING, NETWORK, networks_that_start_from, tiny_problem
 
 import replicax as rx
 from replicax.networks.methods import METHODS
 from replicax.networks.options import TrainOptions
-from replicax.networks.train import networks_of, resume_training, train
+from replicax.networks.train import train
+>>>>>>> core
 
 PROBLEM = tiny_problem()
 STEPS_PER_EPOCH = 4
@@ -43,12 +52,12 @@ def test_a_run_that_is_made_longer_is_a_long_run(method: str, tmp_path: Path) ->
     folder = tmp_path / "run"
     options = options_of(method, short)
     begun = train(PROBLEM, NETWORK.init, **options, keep_networks=True, run_dir=folder)
-    longer = resume_training(folder, PROBLEM, epochs=long, progress=False)
+    longer = rx.resume(folder, PROBLEM, epochs=long, progress=False)
     assert_same_run(longer, straight)
     assert longer.result.code == "finished"
     assert 0 < float(begun.average.weight) < float(longer.average.weight)
     with pytest.raises(ValueError, match=f"epochs is {short}, but the run was made for {long}"):
-        resume_training(folder, PROBLEM, epochs=short)
+        rx.resume(folder, PROBLEM, epochs=short)
 
 
 def test_every_method_is_made_longer_or_refused() -> None:
@@ -115,7 +124,7 @@ def test_rows_after_the_checkpoint_are_dropped(killed: tuple[rx.Trained, Path]) 
     assert straight.round_trips.sum() > 4
     with pytest.raises(ValueError, match="rows are not those that were written"):
         _ = rx.load(folder).rung_of
-    resumed = resume_training(folder, PROBLEM, progress=False)
+    resumed = rx.resume(folder, PROBLEM, progress=False)
     assert_same_run(resumed, straight)
     assert resumed.num_epochs == len(resumed.epochs["nll"]) == 4
     assert_same_run(rx.load(folder), straight)
@@ -131,7 +140,7 @@ def test_a_killed_extension_is_not_finished(tmp_path: Path) -> None:
         raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
-        resume_training(folder, PROBLEM, epochs=2, callback=break_down, progress=False)
+        rx.resume(folder, PROBLEM, epochs=2, callback=break_down, progress=False)
     assert rx.load(folder).result.code == "running"
     assert rx.resume(folder, PROBLEM, progress=False).result.code == "finished"
 
@@ -141,11 +150,11 @@ def test_a_training_is_resumed_with_its_batch_size_and_kernel(
 ) -> None:
     (_, folder), other = killed, tiny_problem(batch_size=16)
     with pytest.raises(ValueError, match="32 rows, 8 a batch; .*32 rows, 16 a batch"):
-        resume_training(folder, other)
+        rx.resume(folder, other)
     for given in ({"batch_size": 8}, {"chunk_steps": 4}, {"note": {}}):
         with pytest.raises(ValueError, match="was made by rx.train.*where they were your own"):
             rx.resume(folder, PROBLEM, **given)
     with pytest.raises(ValueError, match="kernel is given, but the run .* leave out kernel"):
         rx.resume(folder, PROBLEM, kernel="momentum")
-    params, _ = networks_of(folder, other)  # another run may start from its networks
+    params, _ = networks_that_start_from(folder, other)  # another run may
     assert np.shape(params["first"]["bias"])[0] == 3

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from common import assert_same_run, slow
+from replicax.networks.methods import METHODS, Clock
 from tiny_networks import (
     DECAY,
     EXCHANGING,
@@ -19,6 +20,7 @@ from tiny_networks import (
     Last,
     assert_trees_close,
     by_replica,
+    networks_that_start_from,
     tiny_problem,
 )
 
@@ -26,9 +28,8 @@ import replicax as rx
 from replicax.algorithm.kernels import momentum
 from replicax.algorithm.tuning import ConstantGain
 from replicax.networks import evaluate
-from replicax.networks.methods import METHODS, Clock
 from replicax.networks.problem import Supervised, Test, supervised
-from replicax.networks.train import networks_of, resume_training, train
+from replicax.networks.train import train
 from replicax.networks.trained import Trained
 from replicax.run import host_loop as run
 from replicax.run.rows import Carry
@@ -91,7 +92,7 @@ def test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit(
     assert (stopped.result.code, stopped.num_epochs) == ("stopped", 1)
     assert STEPS_PER_EPOCH < stopped.num_steps < 2 * STEPS_PER_EPOCH
     last = Last()
-    resumed = resume_training(tmp_path / "run", problem, callback=last, progress=False)
+    resumed = rx.resume(tmp_path / "run", problem, callback=last, progress=False)
     assert resumed.result.code == straight.result.code == "finished"
     assert_same_run(resumed, straight)
     jax.tree.map(np.testing.assert_array_equal, last.state, state)
@@ -111,7 +112,7 @@ def test_a_run_stopped_after_an_epoch_goes_on_bit_for_bit(folder: Path, tmp_path
     )
     assert (stopped.num_steps, stopped.num_epochs) == (STEPS_PER_EPOCH, 1)
     last = Last()
-    resumed = resume_training(tmp_path / "run", PROBLEM, callback=last, progress=False)
+    resumed = rx.resume(tmp_path / "run", PROBLEM, callback=last, progress=False)
     assert_same_run(resumed, straight)
     jax.tree.map(np.testing.assert_array_equal, last.state, state)
     assert_same_run(rx.load(tmp_path / "run"), straight)
@@ -205,13 +206,13 @@ def test_a_pretraining_keeps_no_average_and_starts_the_next_run(folder: Path) ->
     assert not np.allclose(one["first"]["weight"], other["first"]["weight"], atol=1e-2)
 
 
-def test_networks_of_a_run_come_from_cold_to_hot(folder: Path) -> None:
+def test_a_run_starts_from_the_coldest_networks_of_another(folder: Path) -> None:
     _, state = whole(folder, "deo")
     replica_at = state.replica_at[0]
     assert replica_at.tolist() != list(range(NUM_REPLICAS))
-    found = networks_of(folder / "deo", PROBLEM, 2)
-    wanted = jax.tree.map(lambda leaf: leaf[0][replica_at[:2]], state.points)
-    jax.tree.map(np.testing.assert_array_equal, found, wanted)
+    found, _ = networks_that_start_from(folder / "deo", PROBLEM, 2)
+    wanted = jax.tree.map(lambda leaf: leaf[0][replica_at[:2]], state.replicas.params)
+    assert_trees_close(found, wanted, 1e-6)
 
 
 def test_starts_that_do_not_fit_get_a_sentence(folder: Path) -> None:
@@ -222,7 +223,7 @@ def test_starts_that_do_not_fit_get_a_sentence(folder: Path) -> None:
     with pytest.raises(ValueError, match="in the unit 'mean'"):
         train(tiny_problem(unit="total"), folder / "ensemble", **options)
     with pytest.raises(ValueError, match="in the unit 'mean'"):
-        resume_training(folder / "ensemble", tiny_problem(unit="total"))
+        rx.resume(folder / "ensemble", tiny_problem(unit="total"))
     with pytest.raises(ValueError, match="has no ladder"):
         train(PROBLEM, NETWORK.init, epochs=1, method=rx.ensemble(learning_rate=(0.1, 0.2)))
     with pytest.raises(ValueError, match="one of deo-star"):
@@ -253,10 +254,8 @@ def test_gains_of_ones_own_go_on(gain: Any, tmp_path: Path) -> None:
     train(PROBLEM, NETWORK.init, **options, run_dir=tmp_path / "run", callback=stop_at(5))
     again = {} if isinstance(gain, ConstantGain) else {"buffer_gain": gain}
     if again:
-        with pytest.raises(
-            ValueError, match=r"resume_training\(run_dir, problem, buffer_gain=...\)"
-        ):
-            resume_training(tmp_path / "run", PROBLEM)
+        with pytest.raises(ValueError, match=r"rx.resume\(run_dir, problem, buffer_gain=...\)"):
+            rx.resume(tmp_path / "run", PROBLEM)
     assert_same_run(rx.resume(tmp_path / "run", PROBLEM, progress=False, **again), straight)
 
 
@@ -288,7 +287,7 @@ def test_parameters_in_containers_of_ones_own_get_a_sentence_on_resuming(tmp_pat
     start = lambda key: (Own(jax.random.normal(key, (2,))), {})  # noqa: E731
     train(problem, start, epochs=1, run_dir=tmp_path / "run", **options)
     with pytest.raises(ValueError, match="custom containers.* dicts, lists and tuples"):
-        resume_training(tmp_path / "run", problem)
+        rx.resume(tmp_path / "run", problem)
 
 
 BREAKING = {"epochs": 4, "method": "ensemble", "num_replicas": 2, "progress": False}

@@ -54,7 +54,7 @@ def test_a_training_goes_on_with_its_round_trips_and_epochs(tmp_path: Path) -> N
         **SWAPPING,
     )
     assert 0 < stopped.round_trips[0] < whole.round_trips[0]
-    resumed = rx.resume_training(tmp_path / "run", problem, progress=False)
+    resumed = rx.resume(tmp_path / "run", problem, progress=False)
     assert_same_run(resumed, whole)
     assert resumed.num_epochs == 6 and resumed.result.code == "finished"
     assert resumed.epochs["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
@@ -66,7 +66,7 @@ def test_a_training_warns_at_its_end_and_again_when_it_is_resumed(tmp_path: Path
         trained = rx.train(quick_problem(), start, **still)
     assert any("no round trip" in sentence for sentence in trained.summary()["problems"])
     with pytest.warns(UserWarning, match="Chain 0 made no round trip"):
-        rx.resume_training(tmp_path / "run", quick_problem(), progress=False)
+        rx.resume(tmp_path / "run", quick_problem(), progress=False)
 
 
 @pytest.mark.filterwarnings("ignore:The buffer")

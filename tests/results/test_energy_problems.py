@@ -158,6 +158,15 @@ def test_batch_means_know_about_correlation() -> None:
     assert mean_and_error(noise[0, :, :9]) == (None, None)
 
 
+def test_as_many_points_as_batches_are_enough() -> None:
+    """Ten points of each of two chains are twenty batches of one."""
+    values = np.random.default_rng(0).standard_normal((2, 10))
+    mean, error = mean_and_error(values)
+    assert mean == pytest.approx(values.mean())
+    assert error == pytest.approx(values.std(ddof=1) / np.sqrt(20))
+    assert mean_and_error(values[:, :9]) == (None, None)
+
+
 # Replicas that break, and steps
 
 

@@ -46,6 +46,14 @@ def test_few_draws_have_no_standard_error() -> None:
         log_evidence(energies(59), LADDERS)
 
 
+def test_a_ratio_is_found_where_few_cold_draws_are_near_the_hot_ones() -> None:
+    """One cold energy in five is as high as all hot ones: 5 f(t) = f(-t) at t = 10 + x, up to
+    exp(-28), so that e^t = 5. By symmetry for one hot energy as low as all cold ones."""
+    one_of_five, others = np.array([10.0, -20, -20, -20, -20]), np.full(5, 10.0)
+    assert log_ratio(one_of_five, others) == pytest.approx(np.log(5) - 10, abs=1e-6)
+    assert log_ratio(-others, -one_of_five) == pytest.approx(10 - np.log(5), abs=1e-6)
+
+
 def test_a_ratio_of_equal_laws_is_their_mean_energy() -> None:
     """Where all energies on both rungs are u, log Z_cold / Z_hot = -(a - b) u."""
     assert log_ratio(np.full(5, 7.0), np.full(5, 7.0)) == pytest.approx(-7.0)

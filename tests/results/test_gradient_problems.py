@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.results.gradient_problems import _temperature, gradient_problem
+from replicax.results.gradient_problems import _PLACES, _temperature, _unexplained, gradient_problem
 
 _ROWS = jnp.asarray(np.random.default_rng(0).normal(1.0, 1.0, 200), jnp.float32)
 
@@ -48,6 +48,20 @@ def test_jumps_are_found(smooth: rx.Posterior) -> None:
     assert "gradient says otherwise" in jumps and "Leave out batch_size" in jumps
     other = said(smooth, lambda m, rows: 9 * log_likelihood(jax.lax.stop_gradient(m), rows))
     assert "a wrong gradient" in other
+
+
+def test_a_change_of_energy_is_the_integral_of_the_gradient_along_a_step() -> None:
+    """A cubic, whose slope the quadrature integrates exactly, from the first place to the last."""
+    rng = np.random.default_rng(0)
+    starts, steps = rng.normal(size=(2, 50, 3))
+    points = starts[:, None] + _PLACES[:, None] * steps[:, None]  # (step, place, component)
+    energies, gradients = np.sum(points**3, axis=2), 3 * points**2
+    assert _unexplained(energies, gradients, steps) is None
+    for place, found in ((0, True), (-1, True), (-2, False), (1, False)):
+        jumped = energies.copy()
+        jumped[:, place] += 1.0
+        assert (_unexplained(jumped, gradients, steps) is not None) == found
+    assert "changes by 1 where" in str(_unexplained(energies + (_PLACES == 1), gradients, steps))
 
 
 def test_too_many_rows_are_not_evaluated(smooth: rx.Posterior, monkeypatch) -> None:

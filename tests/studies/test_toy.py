@@ -94,8 +94,8 @@ def test_the_bias_changes_sign_with_the_swap_rate(run) -> None:
 
 
 @pytest.mark.slow
-def test_the_preset_has_less_bias_than_the_paper(run) -> None:
-    summary, _ = run("preset")
+def test_the_tempered_setting_has_less_bias_than_the_papers(run) -> None:
+    summary, _ = run("tempered")
     assert unmet(summary) == []
     tempered, paper = numbers(summary, "tempered"), numbers(summary, "paper")
     assert tempered["pooled_tv"] < 0.07 < paper["pooled_tv"]
@@ -103,7 +103,7 @@ def test_the_preset_has_less_bias_than_the_paper(run) -> None:
     assert mean(tempered["trips"]) == pytest.approx(140, abs=15)
 
 
-@pytest.mark.parametrize("name", ["window", "swap-rate", slow("modes25"), slow("preset")])
+@pytest.mark.parametrize("name", ["window", "swap-rate", slow("modes25"), slow("tempered")])
 def test_a_study_leaves_numbers_figures_and_a_page(run, name: str) -> None:
     summary, folder = run(name)
     page = (folder / f"{name}.md").read_text()
