@@ -11,7 +11,7 @@ from tiny_networks import tiny_problem
 
 import replicax as rx
 from bad_inputs import NAN, NOT_NAMES, NOT_WHOLE, Meant, Refused, Thing, bowl, crossed, with_batch
-from replicax.run import host_loop
+from replicax.run import compiled_loop
 from replicax.run.compiled_loop import build_chunk
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="replicax-bad-inputs-")
@@ -22,7 +22,7 @@ OTHER = Path(_FOLDER.name) / "other"
 @functools.cache
 def run() -> rx.Posterior:
     """A run of 20 steps, in a folder; the loop that the test took away is put back for it."""
-    replaced, host_loop.build_chunk = host_loop.build_chunk, build_chunk  # type: ignore
+    replaced, compiled_loop.build_chunk = compiled_loop.build_chunk, build_chunk  # type: ignore
     try:
         return rx.sample(
             bowl,
@@ -35,7 +35,7 @@ def run() -> rx.Posterior:
             progress=False,
         )
     finally:
-        host_loop.build_chunk = replaced
+        compiled_loop.build_chunk = replaced
 
 
 def resume(target: Any = bowl, run_dir: Any = RUN, **options: Any) -> rx.Posterior:

@@ -16,7 +16,7 @@ import xarray
 from common import assert_same_run, chunks_of, in_method, quietly, slow
 
 import replicax as rx
-from replicax.run.host_loop import Pace
+from replicax.run.compiled_loop import Pace
 from replicax.run.options import Sampling
 from replicax.run.storage import commits
 from replicax.run.storage.folder import FolderRecords, open_records
