@@ -402,13 +402,13 @@ METHODS: dict[str, Callable[..., Method]] = {
 }
 
 
-def _method(name: str, usual: dict[str, Any], **values: Any) -> Method:
+def _method(name: str, usual: dict[str, Any], /, **values: Any) -> Method:
     """Return a method of these values, and the usual ones for others."""
     known = [entry.name for entry in fields(Method)]
     for key in values:
         if key not in known:
             raise ValueError(f"{key} is not a part of a method.{suggest(key, known)}")
-    return Method(name, **{**usual, **values})
+    return Method(**{"name": name, **usual, **values})
 
 
 def as_method(method: Any) -> Method:
