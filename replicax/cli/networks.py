@@ -136,7 +136,7 @@ def read_task(
         )
     for name in runs:
         folders.say_what_runs(str(task.get(name, "")), run_dir)
-    return Task(**task)
+    return Task.stored(task)
 
 
 def absolute_folder(folder: Path | None) -> str | None:

@@ -247,6 +247,6 @@ def _noted_data(trained: Trained) -> Dataset | None:
     if not isinstance(task, dict) or task.get("data") not in NAMES:
         return None
     try:
-        return Task(**{**task, "download": False}).dataset()
+        return Task.stored({**task, "download": False}).dataset()
     except (ValueError, OSError, TypeError):  # not on this machine
         return None

@@ -28,7 +28,6 @@ class Task:
     augment: bool = True
     bf16: bool = False
     weight_decay: float = 5e-4
-    unit: str = "mean"
     validation: int = 0  # training images to test on instead of the test images
     directory: str = ""  # modules are also imported from here
     noise: Any = None  # noise of regression targets, as in `rx.regression`
@@ -37,6 +36,11 @@ class Task:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    @classmethod
+    def stored(cls, content: dict[str, Any]) -> "Task":
+        """Return the task of a run folder; those of version 0.2 say the unit of energies, too."""
+        return cls(**{name: value for name, value in content.items() if name != "unit"})
+
     def problem(self) -> tuple[Any, Callable]:
         """Return the posterior, and the function that initialises its networks."""
         from replicax.networks.classification import classification
@@ -44,8 +48,7 @@ class Task:
 
         dataset = self.dataset()
         network = self.network(dataset)
-        names = ("batch_size", "weight_decay", "unit")
-        options = {name: getattr(self, name) for name in names}
+        options: Any = {"batch_size": self.batch_size, "weight_decay": self.weight_decay}
         choices = {"noise": self.noise, "likelihood": self.likelihood}
         choices = {name: value for name, value in choices.items() if value is not None}
         if not isinstance(dataset, Table):

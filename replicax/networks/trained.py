@@ -232,8 +232,8 @@ class Trained(Posterior):
         if not isinstance(task, dict) or ":" in str(task.get("model")):
             return None
         if self.predicts is not None:
-            return Task(**task).network_again(self.predicts)
-        return None if ":" in str(task.get("data")) else Task(**task).problem()[0]
+            return Task.stored(task).network_again(self.predicts)
+        return None if ":" in str(task.get("data")) else Task.stored(task).problem()[0]
 
     def save(self, folder: str | Path) -> Path:
         """Write everything into a new folder that `rx.load` opens."""
@@ -244,7 +244,7 @@ class Trained(Posterior):
 
     def problems(self) -> list[str]:
         """Reasons not to trust the run, as sentences."""
-        heated = heating_problem(self.heating)
+        heated = heating_problem(self.heating, self.method)
         return [*find_training_problems(self), *([heated] if heated else []), *super().problems()]
 
     @functools.cached_property
