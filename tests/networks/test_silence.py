@@ -88,10 +88,8 @@ def test_networks_that_are_worse_than_a_guess_are_a_problem() -> None:
     assert find_training_problems(trained_of(3, [0.1, 10.9])) == []
     (sentence,) = find_training_problems(trained_of(3, [0.1, 11.05]))
     assert "rungs [1] predict far worse than chance, with an NLL of 11" in sentence
-    assert (
-        "smaller hot end of learning_rate, as in method=rx.deo_star(learning_rate=(cold, hot))"
-        in sentence
-    )
+    as_written = "learning_rate, as in method=rx.deo_star(learning_rate=(cold, hot))"
+    assert f"write a smaller hot end of {as_written}" in sentence
     (sentence,) = find_training_problems(trained_of(3, [4e8, 12.0]))
     assert "rungs [0, 1]" in sentence and f"write a smaller {as_written}" in sentence
     (sentence,) = find_training_problems(trained_of(3, [0.1, 12.0], method="ensemble"))
