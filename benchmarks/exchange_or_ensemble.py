@@ -24,7 +24,7 @@ import numpy as np
 
 import replicax as rx
 from replicax.networks.evaluate import build_outputs
-from replicax.networks.tasks import Task
+from replicax.networks.named import NamedProblem
 from replicax.run.machine import describe_machine
 
 PICK_EVERY = 10  # epochs between two averages of a whole ensemble
@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--quick", action="store_true", help="float32, no augmentation")
     args = parser.parse_args()
-    task = Task(
+    task = NamedProblem(
         args.model, args.data, args.data_dir, batch_size=args.batch_size, augment=not args.quick,
         bf16=not args.quick, validation=args.validation,
     )  # fmt: skip

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from replicax.cli.main import main
+from replicax.run.methods import posterior
+from replicax.run.options import Sampling
 from replicax.run.storage.metadata import Metadata
 
 REPOSITORY = Path(__file__).parents[1]
-QUICK = ("--learning-rate", "0.01", "0.1", "--replicas", "3", "--steps", "60")
+STAR = ("--method", "deo-star", "--learning-rate")
+QUICK = (*STAR, "0.01", "0.1", "--replicas", "3", "--steps", "60")
 IMPORTED = "the model is imported"  # printed by the model files of these tests
 
 
@@ -49,4 +52,6 @@ def write_run(folder, structure, note=None):
     """Write as much of a run folder as commands read before they load the run."""
     Path(folder, "commits").mkdir(parents=True, exist_ok=True)
     Path(folder, "commits", "10.json").write_text("{}")
-    Metadata("sample", {}, {}, {"structure": structure}, "", note=note or {}).write(Path(folder))
+    run, method = Sampling(num_steps=10), posterior()
+    params = {"structure": structure}
+    Metadata("sample", run, method, {}, params, "", note=note or {}).write(Path(folder))

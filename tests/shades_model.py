@@ -41,4 +41,4 @@ def fragile(dataset):
 NAMES = ["--model", "model.py:dense", "--data", "model.py:shades"]
 TASK = [*NAMES, "--no-augment", "--batch-size", "8"]
 TINY = [*TASK, "--epochs", "3", "--replicas", "3", "--no-progress"]
-LADDER = ["--learning-rate", "0.02", "0.2", "--target-swap-rate", "0.3", "--window", "2"]
+LADDER = ["--learning-rate", "0.02", "0.2", "--swap-rate", "0.3", "--window", "2"]

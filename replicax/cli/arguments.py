@@ -6,26 +6,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-_NUMERIC_OPTIONS = ("--learning-rate", "--temperature", "--temperatures", "--noise-std", "--noise")
+NUMERIC = ("--learning-rate", "--temperature", "--temperatures", "--noise-std", "--noise")
+DATA, METHOD, RUN, FOLDER = "Model and data", "Method", "Run", "Folder and devices"  # of the help
+_GROUPS = ("Arguments", DATA, METHOD, RUN, FOLDER, "Options")
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of all random numbers.")]
-Window = Annotated[
-    int | None, typer.Option(metavar="W", help="Steps per window.", show_default="Theorem 1")
-]
 Progress = Annotated[
     bool | None,
     typer.Option(help="Show progress on stderr.", show_default="if stderr is a terminal"),
-]
-CheckpointEvery = Annotated[
-    str | None,
-    typer.Option(
-        metavar="N|TIME",
-        help="Save every N steps, or every TIME: 30s, 10m, 2h.",
-        show_default="30s; on resuming, as before",
-    ),
-]
-KeepCheckpoints = Annotated[
-    int, typer.Option(min=1, metavar="K", help="Number of checkpoints to keep.")
 ]
 Devices = Annotated[
     str | None,
@@ -33,37 +21,42 @@ Devices = Annotated[
         metavar="all|N",
         help="Number of devices to use.",
         show_default="all accelerators, or one CPU",
+        rich_help_panel=FOLDER,
     ),
 ]
 DataParallel = Annotated[
     int,
-    typer.Option(min=1, metavar="N", help="Devices per replica, which share its mini-batches."),
-]
-Coordinator = Annotated[
-    str | None,
     typer.Option(
-        metavar="HOST:PORT", help="Address of process 0.", show_default="automatic on clusters"
+        min=1,
+        metavar="N",
+        help="Devices per replica, which share its mini-batches.",
+        rich_help_panel=FOLDER,
     ),
 ]
-NumProcesses = Annotated[
-    int | None, typer.Option(metavar="N", help="Number of processes that share the run.")
-]
-ProcessId = Annotated[int | None, typer.Option(metavar="I", help="Index of this process, from 0.")]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run folder.")]
 Params = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", help="Name of the initial parameters.", show_default="params or start"
+        metavar="NAME",
+        help="Name of the initial parameters.",
+        show_default="params or start",
+        rich_help_panel=DATA,
     ),
 ]
 Batches = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", help="Name of the data: arrays, or batches(step).", show_default="batches"
+        metavar="NAME",
+        help="Name of the data: arrays, or batches(step).",
+        show_default="batches",
+        rich_help_panel=DATA,
     ),
 ]
 BatchSize = Annotated[
-    int | None, typer.Option(metavar="N", help="Rows per mini-batch, if the data are arrays.")
+    int | None,
+    typer.Option(
+        metavar="N", help="Rows per mini-batch, if the data are arrays.", rich_help_panel=DATA
+    ),
 ]
 
 
@@ -72,10 +65,23 @@ class InterruptedByUser(Exception):
 
 
 class Command(TyperCommand):
-    """A command whose numeric options accept `0.003 0.6` as well as `0.003,0.6`."""
+    """A command whose numeric options accept `0.003 0.6` as well as `0.003,0.6`, and whose help
+    shows options in groups."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, join_numbers(args))
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        groups: dict[str, list[Any]] = {place: [] for place in _GROUPS}
+        for param in self.get_params(ctx):
+            place = getattr(param, "rich_help_panel", None) or "Options"
+            place = "Arguments" if param.param_type_name == "argument" else place
+            record = param.get_help_record(ctx)
+            groups[place] += [] if record is None else [record]
+        for place, records in groups.items():
+            if records:
+                with formatter.section(place):
+                    formatter.write_dl(records)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -93,7 +99,7 @@ def join_numbers(args: list[str]) -> list[str]:
     joined: list[str] = []
     for arg in args:
         option, equals, values = joined[-1].partition("=") if joined else ("", "", "")
-        if option in _NUMERIC_OPTIONS and _as_numbers(arg):
+        if option in NUMERIC and _as_numbers(arg):
             joined[-1] = f"{option}={values},{arg}" if equals else f"{option}={arg}"
         else:
             joined.append(arg)

@@ -27,6 +27,7 @@ from replicax.version import __version__
 
 app = typer.Typer(
     add_completion=False,
+    context_settings={"max_content_width": 100},
     rich_markup_mode=None,  # importing rich for the help page takes longer than everything else
     pretty_exceptions_enable=False,
 )
@@ -60,7 +61,7 @@ def replicax(
     Start with
       replicax demo                                    sample and plot a posterior with 25 modes
       replicax plan --replicas 16 --swap-rate 0.4      predict the round trips of a ladder
-      replicax sample model.py:energy --learning-rate 0.003 0.6
+      replicax sample model.py:energy --chains 4       sample exp(-energy), with nothing to tune
     Networks
       replicax train                                   four small networks on digits, two minutes
       replicax pretrain, train, evaluate               ResNets on CIFAR: the paper and baselines

@@ -9,6 +9,7 @@ import typer
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of click, or of the copy in typer
 _PACKAGE = Path(__file__).parents[1]
+_MADE = re.compile(r"method=rx\.(\w+)\(((?:[^()]|\([^()]*\))*)\)")
 _SHORT = {  # options of Python that have another name on the command line
     "num_steps": "steps",
     "num_replicas": "replicas",
@@ -52,13 +53,19 @@ def as_written(sentence: str, options: dict[str, str]) -> str:
 
     >>> as_written('window is 9; write schedule="deo".', {"window": "--window", "schedule": "-s"})
     '--window is 9; write -s deo.'
+    >>> options = {"method": "--method", "learning_rate": "--learning-rate"}
+    >>> as_written("write method=rx.deo_star(learning_rate=(cold, hot)) here", options)
+    'write --method deo-star --learning-rate cold hot here'
     """
+    sentence = _MADE.sub(_by_name, sentence)
     flags = {name: flag for name, flag in options.items() if flag.startswith("-")}
     flags |= {name: flags[short] for name, short in _SHORT.items() if short in flags}
     for name, flag in flags.items():
         alone = rf"(?<![\w.-]){name}"
         sentence = re.sub(
-            rf"{alone}=\(?\"?([\w.+-]+(?:, [\w.+-]+)*)\"?\)?", rf"{flag} \1", sentence
+            rf"{alone}=\(?\"?([\w.+-]+(?:, [\w.+-]+)*)\"?\)?",
+            lambda found, flag=flag: f"{flag} {found[1].replace(', ', ' ')}",
+            sentence,
         )
         follows = r"(?=[\d('\"\[-]|nan\b|inf\b|None\b|a number\b)"
         sentence = re.sub(rf"{alone} is {follows}", f"{flag} is ", sentence)
@@ -68,6 +75,12 @@ def as_written(sentence: str, options: dict[str, str]) -> str:
         if "_" in name:
             sentence = re.sub(rf"{alone}(?![\w(])", flag, sentence)
     return sentence
+
+
+def _by_name(found: re.Match) -> str:
+    """Return a method that a function makes as its name, followed by its options."""
+    name, options = found[1].replace("_", "-"), re.sub(r", (?=\w+=)", " ", found[2])
+    return f'method="{name}" {options}'.strip()
 
 
 def _is_ours(error: Exception) -> bool:

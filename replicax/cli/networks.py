@@ -1,48 +1,62 @@
 """Arguments shared by the commands about networks, and the runs that they start."""
 
 import os
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from replicax.cli import folders, output
-from replicax.cli.arguments import read_devices, read_interval, read_numbers
+from replicax.cli import flags, folders, output
+from replicax.cli.arguments import DATA, FOLDER, read_devices, read_numbers
 from replicax.errors import choose
-from replicax.networks.named import AUGMENTED, DEFAULTS, MODELS, absolute
+from replicax.networks.named import AUGMENTED, DEFAULTS, MODELS, NamedProblem, absolute
+from replicax.run.methods import METHODS, Method
+from replicax.run.options import Training
 
 Data = Annotated[
     str,
     typer.Option(
         help="Data: cifar10, cifar100, digits, FILE.npz (arrays: inputs, labels or targets, "
-        "test_inputs, ...) or FILE.PY:NAME."
+        "test_inputs, ...) or FILE.PY:NAME.",
+        rich_help_panel=DATA,
     ),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(help=f"Network: {MODELS}.", show_default="resnet20; digits: small; FILE.npz: mlp"),
-]
-Replicas = Annotated[
-    int | None,
     typer.Option(
-        min=1, metavar="P", help="Number of networks.", show_default="10; digits, FILE.npz: 4"
+        help=f"Network: {MODELS}.",
+        show_default="resnet20; digits: small; FILE.npz: mlp",
+        rich_help_panel=DATA,
     ),
 ]
-Momentum = Annotated[float, typer.Option(help="Momentum of SGD.")]
 WeightDecay = Annotated[
-    float, typer.Option(help="Weight decay (Gaussian prior), relative to the mean loss.")
+    float,
+    typer.Option(
+        help="Weight decay (Gaussian prior), relative to the mean loss.", rich_help_panel=DATA
+    ),
 ]
 BatchSize = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="N", help="Rows per mini-batch.", show_default="256; digits, FILE.npz: 64"
+        min=1,
+        metavar="N",
+        help="Rows per mini-batch.",
+        show_default="256; digits, FILE.npz: 64",
+        rich_help_panel=DATA,
     ),
 ]
-Bf16 = Annotated[bool, typer.Option("--bf16", help="Compute convolutions in bfloat16.")]
+Bf16 = Annotated[
+    bool,
+    typer.Option("--bf16", help="Compute convolutions in bfloat16.", rich_help_panel=DATA),
+]
 Augment = Annotated[
     bool | None,
-    typer.Option(help="Crop, flip and erase training images.", show_default="on for CIFAR"),
+    typer.Option(
+        help="Crop, flip and erase training images.",
+        show_default="on for CIFAR",
+        rich_help_panel=DATA,
+    ),
 ]
 Noise = Annotated[
     str | None,
@@ -50,116 +64,113 @@ Noise = Annotated[
         metavar="SD",
         help="Noise of regression targets: a number, one number per target, learned or network.",
         show_default="learned",
+        rich_help_panel=DATA,
     ),
 ]
 Likelihood = Annotated[
     str | None,
     typer.Option(
-        help="Likelihood of regression targets: gaussian or student.", show_default="gaussian"
+        help="Likelihood of regression targets: gaussian or student.",
+        show_default="gaussian",
+        rich_help_panel=DATA,
     ),
 ]
 Validation = Annotated[
     int,
     typer.Option(
-        min=0, metavar="N", help="Hold out N training rows and use them instead of the test set."
+        min=0,
+        metavar="N",
+        help="Hold out N training rows and use them instead of the test set.",
+        rich_help_panel=DATA,
     ),
 ]
 DataDir = Annotated[
     Path | None,
     typer.Option(
-        metavar="DIR", help="Folder with the CIFAR archives.", show_default="$REPLICAX_DATA"
+        metavar="DIR",
+        help="Folder with the CIFAR archives.",
+        show_default="$REPLICAX_DATA",
+        rich_help_panel=DATA,
     ),
 ]
-Download = Annotated[bool, typer.Option("--download", help="Download CIFAR if it is missing.")]
+Download = Annotated[
+    bool,
+    typer.Option("--download", help="Download CIFAR if it is missing.", rich_help_panel=DATA),
+]
 Out = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="The run folder.", show_default="runs/METHOD-1, -2, ..."),
+    typer.Option(
+        metavar="DIR",
+        help="The run folder.",
+        show_default="runs/METHOD-1, -2, ...",
+        rich_help_panel=FOLDER,
+    ),
 ]
-_OF_THE_COMMAND = ("out", "init_from", "coordinator", "num_processes", "process_id", "as_json")
 
 
-def start(given: dict[str, Any]) -> int:
-    """Train networks with the arguments of a command, by name; return the exit code."""
+def start(name: str, arguments: dict[str, Any]) -> int:
+    """Train networks by the method of this name, with the arguments of a command; return the exit
+    code."""
     from replicax.networks import train
-    from replicax.networks.methods import METHODS
 
-    choose("--method", given["method"], METHODS)
-    folder = folders.new_run_folder(given["out"], given["method"])
-    init_from = given.get("init_from")
+    choose("--method", name, METHODS)
+    folder = folders.new_run_folder(arguments["out"], name)
+    init_from = arguments.get("init_from")
     if init_from is not None:
         folders.read_metadata(init_from)
-    task = _task(given)
-    with output.quietly(given["as_json"]):
-        problem, init = task.problem()
+    named, method = _named(arguments), _method(name, arguments)
+    with output.quietly(arguments["as_json"]):
+        problem, init = named.problem()
         trained = train.train(
             problem,
             init if init_from is None else init_from,
+            method=method,
             run_dir=folder,
-            note={"task": task.to_json()},
-            **_options(given),
+            progress=arguments["progress"],
+            note=named.to_note(),
+            devices=read_devices(arguments["devices"]),
+            data_parallel=arguments["data_parallel"],
+            **_run(arguments),
         )
-    return output.finish(trained, given["as_json"])
+    return output.finish(trained, arguments["as_json"])
 
 
-def resume(
-    run_dir: Path,
-    metadata: Any,
-    epochs: int | None,
-    progress: bool | None,
-    as_json: bool,
-    saving: dict[str, Any],
-) -> int:
-    """Continue a run of `replicax train`, for `replicax resume`."""
-    import replicax as rx
-
-    with output.quietly(as_json):
-        problem, _ = read_task(run_dir).problem()
-        trained: Any = rx.resume(run_dir, problem, epochs=epochs, progress=progress, **saving)
-    if epochs is None and folders.is_finished(metadata) and output.writes():
-        typer.echo("This run was already finished; make it longer with --epochs N.", err=True)
-    return output.finish(trained, as_json)
-
-
-def read_task(
+def read_named(
     run_dir: Path,
     instead: str = "continue it there with rx.resume(run_dir, problem)",
     runs: tuple[str, ...] = ("model", "data"),
-) -> Any:
-    """Return the `Task` of a run folder and print which user files it `runs`; without a task, raise
-    an error that says what to do `instead`."""
-    from replicax.networks.tasks import Task
-
-    task = folders.read_metadata(run_dir).note.get("task")
-    if task is None:
+) -> NamedProblem:
+    """Return network and data of a run folder and print which user files it `runs`; if it names
+    none, raise an error that says what to do `instead`."""
+    named = NamedProblem.from_note(folders.read_metadata(run_dir).note)
+    if named is None:
         raise ValueError(
             f"The network of {run_dir} is unknown (was the run started in Python?); {instead}."
         )
     for name in runs:
-        folders.say_what_runs(str(task.get(name, "")), run_dir)
-    return Task.stored(task)
+        folders.say_what_runs(getattr(named, name), run_dir)
+    return named
 
 
 def absolute_folder(folder: Path | None) -> str | None:
     return None if folder is None else str(folder.expanduser().absolute())
 
 
-def _task(given: dict[str, Any]) -> Any:
-    from replicax.networks.tasks import Task
-
-    data, defaults = given["data"], _defaults(given["data"])
+def _named(arguments: dict[str, Any]) -> NamedProblem:
+    """Return network and data, with the defaults of the data set."""
+    data, usual = arguments["data"], _usual(arguments["data"])
     augment = data in AUGMENTED or ":" in data
-    values = {entry.name: given[entry.name] for entry in fields(Task) if entry.name in given}
-    return Task(
-        **values
-        | {
-            "model": absolute(given["model"] or defaults["model"]),
-            "data": absolute(data),
-            "data_dir": absolute_folder(given["data_dir"]),
-            "batch_size": given["batch_size"] or defaults["batch_size"],
-            "augment": augment if given["augment"] is None else given["augment"],
-            "noise": _noise(given.get("noise")),
-            "directory": os.getcwd(),
-        }
+    known = {entry.name for entry in fields(NamedProblem)}
+    named = NamedProblem(**{name: x for name, x in arguments.items() if name in known})
+    return replace(
+        named,
+        model=absolute(named.model or usual["model"]),
+        data=absolute(data),
+        data_dir=absolute_folder(arguments["data_dir"]),
+        batch_size=named.batch_size or usual["batch_size"],
+        augment=augment if named.augment is None else named.augment,
+        noise=_noise(named.noise),
+        directory=os.getcwd(),
     )
 
 
@@ -171,31 +182,27 @@ def _noise(text: str | None) -> Any:
         return text
 
 
-def _options(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of `rx.train`: all arguments except those of the command and of its task.
-
-    Missing options get the default of the data set, or that of `rx.train`.
-    """
-    from replicax.networks.tasks import Task
-
-    others = {*_OF_THE_COMMAND, *(entry.name for entry in fields(Task))}
-    options = {name: value for name, value in given.items() if name not in others}
-    options["num_replicas"] = options.pop("replicas")
-    options["checkpoint_every"] = read_interval(given["checkpoint_every"])
-    if "devices" in given:
-        options["devices"] = read_devices(given["devices"])
-    for name in ("learning_rate", "temperature"):
-        if isinstance(given.get(name), str):
-            options[name] = read_numbers(f"--{name.replace('_', '-')}", given[name])
-    defaults = dict(_defaults(given["data"]))
-    if given["method"] not in ("deo-star", "deo"):  # a pair means nothing without a ladder
-        defaults.pop("learning_rate", None)
-    if "burn_in" in options:
-        epochs = given["epochs"] or defaults["epochs"]
-        defaults["burn_in"] = min(defaults.get("burn_in", 0), epochs // 3)
-    filled = {name: defaults.get(name) if x is None else x for name, x in options.items()}
-    return {name: value for name, value in filled.items() if value is not None}
+def _method(name: str, arguments: dict[str, Any]) -> Method:
+    """Return a method with the flags that were given, else the defaults of the data set."""
+    usual = _usual(arguments["data"])
+    names = ["target_swap_rate"]
+    if name in ("deo-star", "deo"):  # a pair of rates means nothing without a ladder
+        names.append("learning_rate")
+    values = {known: usual[known] for known in names if known in usual}
+    return METHODS[name](**{**values, **flags.given(Method, arguments)})
 
 
-def _defaults(data: str) -> dict[str, Any]:
+def _run(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of the run that were given, else the defaults of the data set."""
+    known = {entry.name for entry in fields(Training)}
+    values = {name: x for name, x in _usual(arguments["data"]).items() if name in known}
+    values |= flags.given(Training, arguments)
+    if "burn_in" not in arguments:  # `pretrain` averages no networks
+        values.pop("burn_in", None)
+    elif arguments["burn_in"] is None and "burn_in" in values:
+        values["burn_in"] = min(values["burn_in"], values["epochs"] // 3)
+    return values
+
+
+def _usual(data: str) -> dict[str, Any]:
     return DEFAULTS[".npz"] if data.endswith(".npz") else DEFAULTS.get(data, DEFAULTS["cifar100"])

@@ -17,14 +17,13 @@ from replicax.errors import RunProblem
 FINISHED, FAULTY_INPUT, NONFINITE, INTERRUPTED = 0, 2, 3, 130  # exit codes
 
 
-def join_processes(
-    coordinator: str | None, num_processes: int | None, process_id: int | None
-) -> None:
-    """Join the other processes of this run; only the first prints."""
+def join_processes() -> None:
+    """Join the other processes of this run, of which the environment tells; only the first
+    prints."""
     from replicax.run import machine
     from replicax.run.connect import connect
 
-    if not connect(coordinator, num_processes, process_id):
+    if not connect():
         return
     sys.stdout.flush()
     own = os.dup(1) if machine.is_first() else os.open(os.devnull, os.O_WRONLY)

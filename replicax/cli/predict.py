@@ -8,7 +8,7 @@ import typer
 
 from replicax.cli import output
 from replicax.cli.arguments import Json, RunDir
-from replicax.cli.networks import DataDir, absolute_folder, read_task
+from replicax.cli.networks import DataDir, absolute_folder, read_named
 
 _ROWS = 2048  # rows whose predictions by all networks are in memory at once
 
@@ -52,16 +52,16 @@ def predict(
     from replicax.errors import choose
 
     rows = _read(inputs)
-    task = read_task(
+    named = read_named(
         run_dir, "predict there with rx.load(folder, network).predict(inputs)", runs=("model",)
     )
     with output.quietly(as_json):
         trained: Any = rx.load(run_dir)
         if trained.predicts is not None:
-            network = task.network_again(trained.predicts)
+            network = named.network_again(trained.predicts)
         else:  # a folder that does not store its predictor
             network, _ = replace(
-                task, data_dir=absolute_folder(data_dir) or task.data_dir
+                named, data_dir=absolute_folder(data_dir) or named.data_dir
             ).problem()
         trained = rx.load(run_dir, network)
         law = trained.predictor.likelihood

@@ -1,36 +1,33 @@
 """The command `replicax resume`."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from replicax.cli import arguments, folders, networks, output
+from replicax.cli import arguments, flags, folders, networks, output
 from replicax.cli.output import finish
+from replicax.run.options import Sampling, Training
 from replicax.user_code import TargetSpec
 
+_LENGTHS = {"num_steps": "--steps", "epochs": "--epochs"}
 
+
+@flags.of(Sampling, Training, names=flags.may_change(Sampling, Training), shows="as before")
 def resume(
     run_dir: arguments.RunDir,
-    steps: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Total number of steps.", show_default="as before"),
-    ] = None,
     target: Annotated[
         str | None,
-        typer.Option(metavar="MODEL.PY:NAME", help="The target.", show_default="as before"),
+        typer.Option(
+            metavar="MODEL.PY:NAME",
+            help="The target.",
+            show_default="as before",
+            rich_help_panel=arguments.DATA,
+        ),
     ] = None,
     params: arguments.Params = None,
     batches: arguments.Batches = None,
     batch_size: arguments.BatchSize = None,
-    epochs: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Total epochs, for networks.", show_default="as before"),
-    ] = None,
-    checkpoint_every: arguments.CheckpointEvery = None,
-    keep_checkpoints: Annotated[
-        int | None,
-        typer.Option(metavar="K", help="Number of checkpoints to keep.", show_default="as before"),
-    ] = None,
     force: Annotated[
         bool,
         typer.Option(
@@ -39,11 +36,9 @@ def resume(
     ] = False,
     devices: arguments.Devices = None,
     data_parallel: arguments.DataParallel = 1,
-    coordinator: arguments.Coordinator = None,
-    num_processes: arguments.NumProcesses = None,
-    process_id: arguments.ProcessId = None,
     progress: arguments.Progress = None,
     as_json: arguments.Json = False,
+    **given: Any,
 ) -> int:
     """Continue an interrupted run, or extend a finished one.
 
@@ -54,22 +49,56 @@ def resume(
     \b
     Example
       replicax resume runs/energy-1 --steps 100000
+      replicax resume runs/deo-star-1 --epochs 200
     """
     import replicax as rx
 
-    output.join_processes(coordinator, num_processes, process_id)
+    output.join_processes()
     metadata = folders.read_metadata(run_dir)
-    if metadata.kind == "train":
-        if steps is not None:
-            raise ValueError("This run is measured in epochs: use --epochs N instead of --steps.")
-        saving = {
-            "checkpoint_every": arguments.read_interval(checkpoint_every),
-            "keep_checkpoints": keep_checkpoints,
-            "force": force,
-            "devices": arguments.read_devices(devices),
-            "data_parallel": data_parallel,
-        }
-        return networks.resume(run_dir, metadata, epochs, progress, as_json, saving)
+    length = "epochs" if metadata.kind == "train" else "num_steps"
+    _refuse_other_length(length, given)
+    changes = flags.given(Sampling, given) | flags.given(Training, given)
+    with output.quietly(as_json):
+        if metadata.kind == "train":
+            known, more = networks.read_named(run_dir).problem()[0], {}
+        else:
+            known, more = _target_again(run_dir, metadata, target, params, batches, batch_size)
+        posterior = rx.resume(
+            run_dir,
+            known,
+            **more,
+            **changes,
+            progress=progress,
+            force=force,
+            devices=arguments.read_devices(devices),
+            data_parallel=data_parallel,
+        )
+    if length not in changes and folders.is_finished(metadata) and output.writes():
+        flag = _LENGTHS[length]
+        typer.echo(f"This run was already finished; make it longer with {flag} N.", err=True)
+    return finish(posterior, as_json)
+
+
+def _refuse_other_length(length: str, given: dict[str, Any]) -> None:
+    """Raise if the length is given in the unit of the other kind of run."""
+    for name, flag in _LENGTHS.items():
+        if name != length and given[name] is not None:
+            raise ValueError(
+                f"This run is measured in {_LENGTHS[length][2:]}: use {_LENGTHS[length]} N "
+                f"instead of {flag}."
+            )
+
+
+def _target_again(
+    run_dir: Path,
+    metadata: Any,
+    target: str | None,
+    params: str | None,
+    batches: str | None,
+    batch_size: int | None,
+) -> tuple[Any, dict[str, Any]]:
+    """Return the target of a run and further arguments of `rx.resume`: as they are named now, or
+    as the folder names them."""
     spec = TargetSpec.from_note(metadata.note)
     if target is not None:
         spec = TargetSpec.from_command_line(target, params, batches, batch_size)
@@ -81,24 +110,11 @@ def resume(
     else:
         spec = spec.updated(params, batches, batch_size)
         folders.say_what_runs(spec.target, run_dir)
-    with output.quietly(as_json):
-        needs_params = metadata.params["structure"] is None  # a tree of the user's own types
-        loaded = spec.load(needs_params)
-        posterior = rx.resume(
-            run_dir,
-            loaded.target,
-            num_steps=steps,
-            params=folders.structure_of(loaded.params) if needs_params else None,
-            batches=loaded.batches,
-            batch_size=loaded.batch_size,
-            progress=progress,
-            checkpoint_every=arguments.read_interval(checkpoint_every),
-            keep_checkpoints=keep_checkpoints,
-            force=force,
-            note=spec.to_note(),
-            devices=arguments.read_devices(devices),
-            data_parallel=data_parallel,
-        )
-    if steps is None and folders.is_finished(metadata) and output.writes():
-        typer.echo("This run was already finished; make it longer with --steps N.", err=True)
-    return finish(posterior, as_json)
+    needs_params = metadata.params["structure"] is None  # a tree of the user's own types
+    loaded = spec.load(needs_params)
+    return loaded.target, {
+        "params": folders.structure_of(loaded.params) if needs_params else None,
+        "batches": loaded.batches,
+        "batch_size": loaded.batch_size,
+        "note": spec.to_note(),
+    }

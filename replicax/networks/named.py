@@ -1,11 +1,18 @@
-"""Networks and data sets by their names on the command line, with their default settings."""
+"""Networks and data sets by their names, for the command line and for run folders.
+
+The command line shows names and defaults in its help: what takes long to import is imported where
+it is used.
+"""
 
 import math
 import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from replicax.errors import suggest
+from replicax import user_code
+from replicax.errors import choose, show, suggest
 
 MODELS = (
     "small, mlp (mlp-100-100), resnet20 (resnetN, resnetN-basic, resnetN-frn, resnetN-frn-silu), "
@@ -14,6 +21,7 @@ MODELS = (
 _RESNET = re.compile(r"resnet(\d+)((?:-(?:basic|bottleneck|frn|silu))*)")
 _WIDE = re.compile(r"wrn(\d+)-(\d+)((?:-(?:frn|silu))*)")
 _DENSE = re.compile(r"mlp((?:-[1-9]\d*)*)")
+_NOTE = "task"  # in the note of a run, so that its commands find network and data again
 
 # Defaults of a training: the paper's settings, and others for small data.
 _PAPER = {"model": "resnet20", "num_replicas": 10, "epochs": 500, "batch_size": 256}
@@ -39,6 +47,129 @@ class Sizes(NamedTuple):
 
     input_shape: tuple[int, ...]  # of one input
     num_outputs: int
+
+
+@dataclass(frozen=True)
+class NamedProblem:
+    """A network and its training data, by name."""
+
+    model: str
+    data: str
+    data_dir: str | None = None
+    download: bool = False
+    batch_size: int = 256
+    augment: bool = True
+    bf16: bool = False
+    weight_decay: float = 5e-4
+    validation: int = 0  # training images to test on instead of the test images
+    directory: str = ""  # modules are also imported from here
+    noise: Any = None  # noise of regression targets, as in `rx.regression`
+    likelihood: str | None = None
+
+    def to_note(self) -> dict[str, Any]:
+        """Return the names as the note of a run."""
+        return {_NOTE: asdict(self)}
+
+    @classmethod
+    def from_note(cls, note: dict[str, Any]) -> "NamedProblem | None":
+        """Return the names that the note of a run contains, or None."""
+        stored = note.get(_NOTE)
+        if not isinstance(stored, dict) or not {"model", "data"} <= set(stored):
+            return None  # of a run that was started in Python
+        known = {entry.name for entry in fields(cls)}  # folders of 0.2 store a unit, too
+        return cls(**{name: value for name, value in stored.items() if name in known})
+
+    def problem(self) -> tuple[Any, Callable]:
+        """Return the posterior, and the function that initialises its networks."""
+        from replicax.networks.classification import classification
+        from replicax.networks.regression import regression
+
+        dataset = self.dataset()
+        network = self.network(dataset)
+        options = {"batch_size": self.batch_size, "weight_decay": self.weight_decay}
+        choices = {"noise": self.noise, "likelihood": self.likelihood}
+        choices = {name: value for name, value in choices.items() if value is not None}
+        if not _is_table(dataset):
+            _refuse(choices, dataset.name)
+            problem = classification(network, dataset, augment=self.augment, **options)
+        elif dataset.has_classes:
+            _refuse(choices, dataset.name)
+            problem = classification(network, dataset.train, test=dataset.test,
+                                     num_classes=dataset.num_outcomes, **options)  # fmt: skip
+        else:
+            problem = regression(network, dataset.train, test=dataset.test, **choices, **options)
+        return problem, network.init
+
+    def dataset(self) -> Any:
+        """Return the data: an `rx.data.Dataset`, or a `Table` of arrays."""
+        dataset = self._whole_dataset()
+        if self.validation:
+            dataset = dataset.validation_split(self.validation)
+        return dataset.dataset() if _is_table(dataset) and dataset.has_images else dataset
+
+    def _whole_dataset(self) -> Any:
+        from replicax import data
+        from replicax.data.table import as_table, read_table
+
+        if self.data.endswith(".npz"):
+            return read_table(Path(self.data))
+        if ":" not in self.data:
+            name = choose("--data", self.data, data.NAMES)
+            return data.load(name, self.data_dir, self.download)
+        dataset = user_code.find_object(self.data, self.directory)
+        if callable(dataset) and not isinstance(dataset, data.Dataset):
+            dataset = dataset()
+        if isinstance(dataset, dict):
+            return as_table(self.data, dataset)
+        if not isinstance(dataset, data.Dataset):
+            raise ValueError(
+                f"{self.data} is {type(dataset).__name__}; it must be an rx.data.Dataset, a dict "
+                "of arrays (inputs, and labels or targets), or a function that returns one."
+            )
+        return dataset.check()
+
+    def network(self, dataset: Any) -> Any:
+        """Return the network for the data."""
+        if not _is_table(dataset):
+            shape = dataset.train_images.shape[1:]
+            return self._network(Sizes(shape, dataset.num_classes), dataset)
+        per_target = 2 if self.noise == "network" and not dataset.has_classes else 1
+        sizes = Sizes(dataset.train[0].shape[1:], per_target * dataset.num_outcomes)
+        return self._network(sizes, sizes)
+
+    def network_again(self, predicts: dict[str, Any]) -> Any:
+        """Return the network without loading the data, from the sizes stored in a run folder."""
+        import numpy as np
+
+        from replicax.data import Dataset
+        from replicax.networks.restored import num_outputs, row_of
+
+        sizes = Sizes(row_of(predicts).shape, num_outputs(predicts))
+        if not predicts.get("pixels"):
+            return self._network(sizes, sizes)
+        black = np.zeros((1, *sizes.input_shape), np.uint8), np.zeros(1, np.int32)
+        pixels = predicts["pixels"]
+        moments = tuple(pixels["mean"]), tuple(pixels["std"])
+        return self._network(sizes, Dataset(self.data, *black, *black, sizes.num_outputs, *moments))
+
+    def _network(self, sizes: Sizes, given: Any) -> Any:
+        """Return the network for these sizes; a user function is called with `given`."""
+        import jax.numpy as jnp
+
+        from replicax import nn
+
+        if ":" not in self.model:
+            return named_network(self.model, sizes, jnp.bfloat16 if self.bf16 else jnp.float32)
+        network = user_code.find_object(self.model, self.directory)
+        if callable(network) and not isinstance(network, nn.Network):
+            network = network(given)
+        if not isinstance(network, nn.Network):
+            raise ValueError(
+                f"{self.model} gives {type(network).__name__}; it must be an rx.nn.Network, or "
+                "a function of the data set that returns one (rx.interop makes them from Flax "
+                "and Equinox)."
+            )
+        return network
 
 
 def named_network(model: str, sizes: Sizes, dtype: Any) -> Any:
@@ -85,3 +216,15 @@ def absolute(name: str) -> str:
     if colon and place.endswith(".py"):
         return f"{Path(place).expanduser().absolute()}:{attribute}"
     return name
+
+
+def _is_table(data: Any) -> bool:
+    from replicax.data.table import Table
+
+    return isinstance(data, Table)
+
+
+def _refuse(options: dict[str, Any], name: str) -> None:
+    """Raise if an option of regressions is given."""
+    for option, value in options.items():
+        raise ValueError(f"{option} is {show(value)}, and {name} has labels: leave it out.")

@@ -1,6 +1,7 @@
 """The report of a training: epochs, calibration, and the images with the least certain predictions.
 Without a test it only shows the run and the exchange of replicas."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ from replicax.errors import show
 from replicax.networks import predict
 from replicax.networks.likelihoods import Categorical
 from replicax.networks.likelihoods.real import coverage
+from replicax.networks.named import NamedProblem
 from replicax.networks.predict.calibration import proportion_interval
 from replicax.networks.summary import metric_rows, summarise
-from replicax.networks.tasks import Task
 from replicax.networks.trained import Trained
 from replicax.page import charts
 from replicax.page.content import Chart, Page, Picture, Section, Table
@@ -243,10 +244,10 @@ def _test_images(trained: Trained, images: Any) -> tuple[np.ndarray | None, Any]
 
 def _noted_data(trained: Trained) -> Dataset | None:
     """Return the data set named in the run's note, without running user code or downloading."""
-    task = trained.metadata.note.get("task")
-    if not isinstance(task, dict) or task.get("data") not in NAMES:
+    named = NamedProblem.from_note(trained.metadata.note)
+    if named is None or named.data not in NAMES:
         return None
     try:
-        return Task.stored({**task, "download": False}).dataset()
+        return replace(named, download=False).dataset()
     except (ValueError, OSError, TypeError):  # not on this machine
         return None

@@ -3,6 +3,8 @@
 A `Method` is plain data, made by a function as kernels are: `posterior` for draws with the law of
 the target, the paper's `deo_star` and `deo`, and the methods to sample networks. What is left open
 (None) suits the target or the networks; `resolve.py` decides it.
+
+The command line reads `Method` to show its help: neither JAX nor NumPy is imported here.
 """
 
 import inspect
@@ -10,9 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
-
-from replicax.algorithm.schedule import NoExchange
 from replicax.errors import (
     at_least,
     check_flag,
@@ -133,7 +132,7 @@ class Method:
     )
     kernel: Any = option(
         None,
-        "Kernel: sgld, momentum, sghmc, preconditioned, langevin, mala or hmc.",
+        "Kernel: sgld, momentum, sghmc or preconditioned; of exact draws hmc, mala or langevin.",
         on_resume="give again",
         flag="",
         show_default="the method's",
@@ -143,6 +142,7 @@ class Method:
         "Swap schedule: deo_star, deo, seo, adj, ape, exactly_one, no_gate or none.",
         on_resume="give again",
         flag="",
+        command="sample",
         show_default="the method's",
     )
     rule: Any = option(
@@ -150,6 +150,7 @@ class Method:
         "Swap rule: deterministic, metropolis or bias_corrected.",
         on_resume="give again",
         flag="",
+        command="sample",
         show_default="the method's",
     )
     window: int | None = option(
@@ -160,22 +161,19 @@ class Method:
         metavar="W",
         show_default="Theorem 1",
     )
-    swap_every: int | None = option(
-        None,
-        "Steps between swap attempts.",
-        whole(1),
-        flag="",
-        metavar="N",
-        show_default="the method's",
-    )
+    swap_every: int | None = option(None, "Steps between swap attempts.", whole(1))
     energy_at: str | None = option(
         None,
         "Energy that decides swaps: moved (after the move), before it, or all_rows.",
         one_of("moved", "before", "all_rows"),
-        flag="",
-        show_default="the method's",
     )
-    on_swap: str = option("keep", "Momentum of a replica that swaps.", one_of("keep", "reset"))
+    on_swap: str = option(
+        "keep",
+        "Momentum of a network that swaps: keep or reset.",
+        one_of("keep", "reset"),
+        flag="",
+        command="train",
+    )
     target_swap_rate: float | None = option(
         None,
         "Target swap rate per step.",
@@ -203,27 +201,38 @@ class Method:
         0.9,
         "Momentum of the kernels momentum and sghmc.",
         number(lambda x: 0 <= x < 1, "it must be a number of at least 0 and below 1"),
-        flag="",
     )
     rate_schedule: Any = option(
         "constant",
-        "Learning rates over time: constant; of networks cosine, cyclical or stepwise.",
+        "Learning rates over time: constant, cosine, cyclical or stepwise.",
         check_rate_schedule,
         on_resume="give again",
         flag="",
+        command="train",
         show_default="the method's",
     )
     warmup_epochs: float = option(
-        0.0, "Epochs of warm-up before a cosine schedule.", not_negative, flag="", metavar="N"
+        0.0,
+        "Epochs of warm-up before a cosine schedule.",
+        not_negative,
+        flag="",
+        command="train",
+        metavar="N",
     )
     cycle_epochs: int = option(
-        100, "Epochs per cycle of cyclical methods.", whole(1), flag="", metavar="N"
+        100,
+        "Epochs per cycle of cyclical methods.",
+        whole(1),
+        flag="",
+        command="train",
+        metavar="N",
     )
     clip_norm: float | None = option(
         None,
         "Clip gradients to this norm.",
         number(lambda x: x > 0, "it must be a number above 0, or None"),
         flag="",
+        command="train",
         metavar="L",
     )
     averages: str = option("coldest", "Which networks are averaged.", one_of(*AVERAGES))
@@ -257,7 +266,11 @@ class Method:
         schedule = self.schedule
         if isinstance(schedule, str):
             return schedule.lower() != "none"
-        return not isinstance(schedule, NoExchange) and (schedule is not None or self.keeps_law)
+        if schedule is None:
+            return self.keeps_law
+        from replicax.algorithm.schedule import NoExchange
+
+        return not isinstance(schedule, NoExchange)
 
     @property
     def picks(self) -> bool:
@@ -445,4 +458,6 @@ def refuse_unknown(call: Callable, unknown: dict[str, Any]) -> None:
 
 def is_several(value: Any) -> bool:
     """Return whether there is a value for each rung, or for both ends."""
+    import numpy as np
+
     return not isinstance(value, str) and np.ndim(value) > 0

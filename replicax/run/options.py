@@ -3,6 +3,8 @@
 `Sampling` has those of `rx.sample`, `Training` those of `rx.train`; what only an algorithm knows is
 a `Method` (`methods.py`). Options stay in the words and the unit of the user. None means left open:
 `resolve.py` decides it.
+
+The command line reads these declarations to show its help: neither JAX nor NumPy is imported here.
 """
 
 import json
@@ -11,8 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
-
-import numpy as np
 
 from replicax.errors import (
     at_least,
@@ -44,6 +44,7 @@ class Option(NamedTuple):
     check: Check | None = None
     on_resume: str = "fixed"  # "may change", "may grow", or "give again": no folder can hold it
     flag: str | None = None  # at a prompt; None: not offered, "": the name with dashes
+    command: str | None = None  # the only one that offers it
     metavar: str | None = None  # of the flag
     show_default: str | None = None  # what None stands for, in a few words
 
@@ -99,6 +100,8 @@ def flag(name: str, value: Any) -> None:
 
 def check_rungs(name: str, value: Any) -> None:
     """Raise unless `value` is "auto", a number or several; how many, the ladder checks."""
+    import numpy as np
+
     if isinstance(value, str) and value == AUTO:
         return
     try:
@@ -159,7 +162,7 @@ class Run:
         _check_num_replicas,
         flag="--replicas",
         metavar="P",
-        show_default="8, or one per learning rate or temperature",
+        show_default="one per learning rate or temperature; else 8, of deo-star 16",
     )
     burn_in: int | None = option(
         None,
@@ -175,7 +178,7 @@ class Run:
         "If an energy is not finite: restart its replica from a colder one, stop, or ignore it.",
         one_of("stop", "ignore", "restart"),
         flag="",
-        show_default="restart; stop without exchange, and of hmc and mala",
+        show_default="restart; hmc, mala, no exchange: stop",
     )
     checkpoint_every: int | str | None = option(
         None,
@@ -191,8 +194,6 @@ class Run:
         "Number of checkpoints to keep.",
         whole(1),
         on_resume="may change",
-        flag="",
-        metavar="K",
     )
 
     __post_init__ = checked
@@ -263,16 +264,12 @@ class Training(Run):
         None,
         "If a loss is not finite: restart (from a colder network) or stop.",
         one_of("restart", "stop"),
-        flag="",
-        show_default="restart; without a ladder: stop",
     )
     keep_networks: bool = option(False, "Save the coldest network of every epoch.", flag, flag="")
     keep_averaged: int = option(
         100,
         "Largest number of averaged networks to keep for predictions.",
         whole(0),
-        flag="",
-        metavar="N",
     )
     evaluate: Any = option(
         None,

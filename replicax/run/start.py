@@ -13,7 +13,7 @@ from replicax.errors import show
 from replicax.run import fingerprint, plain
 from replicax.run.evaluation import Evaluation
 from replicax.run.host_loop import run
-from replicax.run.initial import check_memory, have_one_start, initial_carry, seed_keys
+from replicax.run.initial import check_memory, have_one_start, initial_carry
 from replicax.run.machine import describe_machine
 from replicax.run.methods import as_method, written
 from replicax.run.options import Session
@@ -101,7 +101,7 @@ def proceed(
     program = _program_again(metadata, folder, task, changes, method)
     program = spread_over(program, session.devices, session.data_parallel)
     like = point_like(records, params)
-    keys, _ = seed_keys(program.seed, program.num_chains)
+    keys = program.keys
     check_energy(program.target, like, program.batches.first(keys[0]), keys[0])
     if not force:
         fingerprint.check(folder, program, like, metadata.fingerprint)

@@ -7,7 +7,6 @@ import numpy as np
 
 import replicax as rx
 from replicax import theory
-from replicax.networks.methods import METHODS
 from studies.shared.index_process import simulate_trips
 from studies.table2 import starts
 

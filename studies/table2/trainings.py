@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import replicax as rx
-from replicax.networks.tasks import AUGMENTED, DEFAULTS, Task, absolute
+from replicax.networks.named import AUGMENTED, DEFAULTS, NamedProblem, absolute
 from studies.table2 import starts
 
 STARTS = "starts"
@@ -50,8 +50,8 @@ class Settings:
     def defaults(self) -> dict[str, Any]:
         return DEFAULTS.get(self.data, DEFAULTS["cifar100"])
 
-    def task(self) -> Task:
-        return Task(
+    def task(self) -> NamedProblem:
+        return NamedProblem(
             model=absolute(self.model),
             data=absolute(self.data),
             batch_size=self.defaults["batch_size"],
@@ -137,25 +137,30 @@ def _timed(folder: Path) -> Iterator[None]:
 
 
 def _start_or_resume(
-    folder: Path, task: Task, problem: Any, start: Any, options: dict[str, Any], **display: Any
+    folder: Path,
+    task: NamedProblem,
+    problem: Any,
+    start: Any,
+    options: dict[str, Any],
+    **display: Any,
 ) -> rx.Trained:
     run = open_run(folder)
     if run is not None:
         stored = _task_of(run, task)
-        if stored.to_json() != task.to_json():
+        if stored != task:
             problem, _ = stored.problem()
         return rx.resume(folder, problem, **display)  # pyright: ignore[reportReturnType]
     if (folder / "run.json").exists():  # killed before its first checkpoint: nothing to keep
         shutil.rmtree(folder)
-    note = {"task": task.to_json()}
+    note = task.to_note()
     return rx.train(problem, start, run_dir=folder, note=note, **options, **display)
 
 
-def _task_of(run: rx.Trained, ours: Task) -> Task:
+def _task_of(run: rx.Trained, ours: NamedProblem) -> NamedProblem:
     """Return the task of a run, with the data folder of this machine."""
-    stored = run.metadata.note.get("task") or ours.to_json()
+    stored = NamedProblem.from_note(run.metadata.note) or ours
     places = {name: getattr(ours, name) for name in ("data", "data_dir", "download", "directory")}
-    return replace(Task(**stored), **places)
+    return replace(stored, **places)
 
 
 def _steps(folder: Path) -> int:

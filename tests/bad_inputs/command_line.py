@@ -30,6 +30,7 @@ def needs_rows(x, rows):
     return jnp.sum(x) + jnp.mean(rows)
 """)
 OUT = Path(_FOLDER.name) / "out"
+STAR = ("--method", "deo-star", "--learning-rate")
 
 
 def run(*args: Any) -> str:
@@ -50,7 +51,7 @@ def row(words: str, *args: Any) -> Refused:
 
 def sample(words: str, *args: Any) -> Refused:
     """A row of `replicax sample`, fine but for the arguments."""
-    given = ("sample", f"{MODEL}:energy", "--out", OUT, "--learning-rate", "0.01", "0.1")
+    given = ("sample", f"{MODEL}:energy", "--out", OUT, *STAR, "0.01", "0.1")
     name = f"replicax sample model.py:energy {' '.join(str(a) for a in args)}"
     return Refused(name, lambda: run(*given, *args), tuple(words.split()))
 
@@ -107,26 +108,25 @@ ROWS = [
     sample("--thin --steps", "--steps", "10", "--thin", "11"),
     sample("--seed", "--seed", str(2**70)),
     sample("--seed", "--seed", "x"),
-    sample("--adapt-steps", "--adapt-steps", "-1"),
-    sample("--no-adapt", "--no-adapt", "--adapt-steps", "5"),
-    sample("--energy-at", "--energy-at", "befor"),
     sample("--on-nonfinite", "--on-nonfinite", "stopp"),
     sample("--batch-size", "--batch-size", "3"),
     sample("nothing", "--batches", "nothing"),
     sample("nothing", "--params", "nothing"),
     sample("--batches", "--batches", "rows", "--batch-size", "1"),
+    target("--method --learning-rate", f"{MODEL}:energy", "--learning-rate", "0.01", "0.1"),
+    target("--method --learning-rate", f"{MODEL}:energy", "--method", "deo-star"),
+    target("--method", f"{MODEL}:energy", "--method", "posterier"),
     target("model.py:energy", str(MODEL)),
     target("energi", f"{MODEL}:energi"),
     target("nowhere.py", "nowhere.py:energy"),
     target("nowhere", "nowhere:energy"),
-    target("energy line", f"{MODEL}:branches", "--learning-rate", "0.01", "0.1"),
-    target("--batches", f"{MODEL}:needs_rows", "--learning-rate", "0.01", "0.1"),
+    target("energy line", f"{MODEL}:branches", *STAR, "0.01", "0.1"),
+    target("--batches", f"{MODEL}:needs_rows", *STAR, "0.01", "0.1"),
     row("nowhere", "resume", "nowhere"),
     row("nowhere", "summary", "nowhere"),
     row("nowhere", "plot", "nowhere"),
     row("nowhere", "evaluate", "nowhere"),
     row("run", "summary", _FOLDER.name),
-    row("--preset", "demo", "--preset", "modes52", "--out", OUT),
     row("--steps", "demo", "--steps", "0", "--out", OUT),
     row("--steps", "demo", "--steps", "100", "--out", OUT),
     row("--chains", "demo", "--chains", "0", "--out", OUT),
@@ -137,17 +137,14 @@ ROWS = [
     row("--epochs", "train", "--epochs", "0", "--out", OUT),
     row("--replicas", "train", "--replicas", "0", "--out", OUT),
     row("--replicas", "train", "--replicas", "1", "--out", OUT),
-    row("--momentum", "train", "--momentum", "1.5", "--out", OUT),
     row("--weight-decay", "train", "--weight-decay", "-1", "--out", OUT),
     row("--temperature", "train", "--temperature", "-1", "--out", OUT),
     row("--learning-rate", "train", "--learning-rate", "0.3", "0.1", "--out", OUT),
     row("--learning-rate", "train", "--method", "ensemble", "--learning-rate", "0.1", "0.2"),
-    row("--target-swap-rate", "train", "--target-swap-rate", "0", "--out", OUT),
+    row("--swap-rate", "train", "--swap-rate", "0", "--out", OUT),
     row("--burn-in --epochs", "train", "--epochs", "3", "--burn-in", "3", "--out", OUT),
     row("--batch-size", "train", "--batch-size", "100000", "--out", OUT),
-    row("--unit", "train", "--unit", "image", "--out", OUT),
     row("--on-swap", "train", "--on-swap", "kepe", "--out", OUT),
-    row("--on-nonfinite", "train", "--on-nonfinite", "stopp", "--out", OUT),
     row("nowhere", "train", "--init-from", "nowhere", "--out", OUT),
     row("--seed", "train", "--seed", str(2**70), "--out", OUT),
     Meant(

@@ -5,7 +5,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from replicax.networks.options import TrainOptions
 from tiny_networks import NETWORK, tiny_data, tiny_problem
 
 import replicax as rx
@@ -22,7 +21,7 @@ from bad_inputs import (
     crossed,
     listed,
 )
-from replicax.networks.tasks import Task
+from replicax.networks.named import NamedProblem
 from replicax.nn.network import Network, apply_dense, init_dense
 
 DATA, PROBLEM = tiny_data(), tiny_problem()
@@ -363,7 +362,7 @@ ROWS = [
     *listed("classification", classify, CLASSES),
     *listed("supervised", supervise, LOSSES),
     *listed("method", lambda **o: rx.Method(**{"name": "own", **o}), METHODS),
-    *listed("task", lambda **o: Task(**o).problem(), TASKS),
+    *listed("task", lambda **o: NamedProblem(**o).problem(), TASKS),
     Refused(
         "train: nan rate",
         lambda: train(method=rx.deo_star(learning_rate=(NAN, 0.1))),

@@ -12,6 +12,7 @@ import typer
 from command_line import (
     QUICK,
     REPOSITORY,
+    STAR,
     run_failing,
     run_json,
     run_program,
@@ -72,7 +73,7 @@ def test_help_comes_in_half_a_second():
 def test_help_imports_nothing_heavy():
     script = (
         "import sys; from replicax.cli.main import main;"
-        "main(['--help']); main(['sample', '--help']);"
+        "main(['--help']); main(['sample', '--help']); main(['train', '--help']);"
         "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     )
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
@@ -133,13 +134,15 @@ def test_plan_is_a_table_for_people(capsys):
         (["sample", "model.py:energy", *QUICK, "--schedule", "deo_sta"], "'deo_star'?"),
         (["sample", "model.py:energy", *QUICK, "--kernel", "momentom"], "'momentum'?"),
         (["sample", "model.py:energy", *QUICK, "--rule", "metropolis"], "temperature"),
-        (["sample", "model.py:energy", *QUICK, "--window", "0"], "window is 0"),
+        (["sample", "model.py:energy", *QUICK, "--window", "0"], "--window is 0"),
         (["sample", "model.py:energy", *QUICK, "--swap-rate", "2"], "(0, 1)"),
         (["sample", "model.py:energy", *QUICK, "--replicas", "1"], "replica"),
-        (["sample", "model.py:energy", "--learning-rate", "0.3", "0.1"], "must not decrease"),
-        (["sample", "model.py:energy", "--learning-rate", "-1"], "must be positive"),
-        (["sample", "model.py:energy", "--learning-rate", "fast"], "--learning-rate is 'fast'"),
-        (["sample", "model.py:energy", *QUICK, "--no-adapt", "--adapt-steps", "3"], "contradict"),
+        (["sample", "model.py:energy", *STAR, "0.3", "0.1"], "must not decrease"),
+        (["sample", "model.py:energy", *STAR, "-1"], "must be positive"),
+        (["sample", "model.py:energy", *STAR, "fast"], "--learning-rate is 'fast'"),
+        (["sample", "model.py:energy", *QUICK[2:]], "write --method deo-star --learning-rate 0.01"),
+        (["sample", "model.py:energy", "--method", "deo"], "write --method deo --learning-rate"),
+        (["sample", "model.py:energy", "--method", "deo-stra"], "Did you mean 'deo-star'?"),
         (["summary", "nothing"], "There is no folder nothing"),
         (["plot", "."], "not a run folder: there is no run.json"),
         (["resume", "model.py"], "not a run folder"),

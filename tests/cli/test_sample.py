@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import QUICK, run_failing, run_json, run_program, strict_json, write_run
+from command_line import QUICK, STAR, run_failing, run_json, run_program, strict_json, write_run
 from targets_model import MODEL
 
 import replicax as rx
@@ -27,7 +27,7 @@ def test_sample_resume_summary_plot(model, capsys, tmp_path, monkeypatch):
 
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert "same batches again" in run_failing(capsys, "resume", "../run", "--batch-size", 4)
+    assert "batches again" in run_failing(capsys, "resume", "../run", "--batch-size", 4)
     Path("../run/commits/60.json").write_text("{")
     assert main(["resume", "../run", "--steps", "100", "--json"]) == 0
     shown = capsys.readouterr()
@@ -49,7 +49,7 @@ def test_sample_resume_summary_plot(model, capsys, tmp_path, monkeypatch):
 
 
 def test_a_nonfinite_energy_has_its_own_exit_code(model, capsys):
-    options = ("--learning-rate", 0.05, 0.2, "--replicas", 3, "--out", "run", "--json")
+    options = (*STAR, 0.05, 0.2, "--replicas", 3, "--out", "run", "--json")
     message = run_failing(capsys, "sample", "model.py:far_away", *options, code=3)
     assert "became nan at step" in message
     assert rx.load("run").num_draws > 0
@@ -74,17 +74,19 @@ def test_options_reach_the_sampler(model, asked):
     options = """
         --params elsewhere --replicas 4 --steps 40 --learning-rate 0.01 --temperature 1 2 3 4
         --swap-rate 0.3 --schedule exactly-one --window 5 --rule metropolis --kernel sghmc
-        --chains 2 --burn-in 9 --thin 3 --seed 7 --no-adapt --energy-at before
+        --chains 2 --burn-in 9 --thin 3 --seed 7 --no-adapt --method deo --checkpoint-every 40
         --on-nonfinite ignore --out run --no-progress
     """
     main(["sample", "model.py:of_tree", *options.split()])
-    expected = {"num_replicas": 4, "num_steps": 40, "learning_rate": 0.01, "window": 5,
-                "temperature": (1, 2, 3, 4), "target_swap_rate": 0.3, "rule": "metropolis",
-                "schedule": "exactly-one", "kernel": "sghmc", "seed": 7, "adapt": False,
+    expected = {"num_replicas": 4, "num_steps": 40, "seed": 7,
                 "on_nonfinite": "ignore", "num_chains": 2, "burn_in": 9, "thin": 3,
-                "energy_at": "before", "run_dir": Path("run"), "progress": False,
+                "run_dir": Path("run"), "progress": False, "checkpoint_every": 40,
                 "batches": None, "batch_size": None}  # fmt: skip
     assert {name: asked[name] for name in expected} == expected
+    assert asked["method"] == rx.deo(
+        learning_rate=0.01, temperature=(1, 2, 3, 4), target_swap_rate=0.3, schedule="exactly-one",
+        window=5, rule="metropolis", kernel="sghmc", adapt=False,
+    )  # fmt: skip
     target, params = asked.pop("args")
     assert target.__name__ == "of_tree" and set(params) == {"w"}
     assert set(asked) <= set(inspect.signature(api.sample).parameters)
@@ -100,9 +102,22 @@ def test_options_reach_the_sampler(model, asked):
     ],
 )
 def test_ladders_on_the_command_line(model, asked, options, num_replicas, rates):
-    main(["sample", "model.py:energy", *options.split(), "--adapt-steps", "20"])
-    assert (asked["num_replicas"], asked["learning_rate"]) == (num_replicas, rates)
-    assert asked["adapt"] == 20 and asked["run_dir"] == Path("runs/energy-1")
+    main(["sample", "model.py:energy", "--method", "deo-star", *options.split()])
+    assert (asked.get("num_replicas"), asked["method"].learning_rate) == (num_replicas, rates)
+    assert asked["run_dir"] == Path("runs/energy-1")
+
+
+def test_without_a_method_draws_are_exact(model, asked):
+    main(["sample", "model.py:energy", "--kernel", "mala"])
+    assert asked["method"] == rx.posterior("mala") and "num_replicas" not in asked
+    asked.clear()
+    main(["sample", "model.py:energy", "--method", "posterior", "--learning-rate", "0.3"])
+    assert asked["method"] == rx.posterior(learning_rate=0.3)
+
+
+def test_options_left_out_are_left_to_the_method(model, asked):
+    main(["sample", "model.py:energy", "--method", "sgld", "--learning-rate", "0.3"])
+    assert asked["method"] == rx.sgld(0.3)
 
 
 def test_runs_get_folders_of_their_own(model):

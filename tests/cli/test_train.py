@@ -18,7 +18,7 @@ from replicax.cli.arguments import join_numbers
 from replicax.cli.main import main
 from replicax.cli.messages import describe_error
 from replicax.networks import evaluate
-from replicax.networks.tasks import Task
+from replicax.networks.named import NamedProblem
 from replicax.networks.train import train
 from replicax.networks.trained import Trained
 
@@ -136,7 +136,7 @@ def test_outside_images_must_have_the_size_of_those_of_the_test(here, capsys):
 
 
 def test_predict_writes_probabilities_and_says_how_sure_they_are(here, capsys, tmp_path):
-    problem, _ = Task("model.py:dense", "model.py:shades", batch_size=8).problem()
+    problem, _ = NamedProblem("model.py:dense", "model.py:shades", batch_size=8).problem()
     images, trained = problem.test.inputs, rx.load("run", problem)
     np.save(tmp_path / "images.npy", images)
     out = tmp_path / "new" / "probs.npy"
@@ -160,9 +160,9 @@ def test_predict_needs_no_data(copied, capsys, tmp_path, monkeypatch):
     """The folder knows shapes, classes and normalisation; the model sees a stand-in of the data."""
     images = np.random.default_rng(0).integers(0, 256, (5, 6, 6, 1)).astype(np.uint8)
     np.save(tmp_path / "images.npy", images)
-    problem, _ = Task("model.py:dense", "model.py:shades", batch_size=8).problem()
+    problem, _ = NamedProblem("model.py:dense", "model.py:shades", batch_size=8).problem()
     wanted = np.exp(rx.load(copied, problem).predict(images))
-    monkeypatch.setattr(Task, "dataset", lambda self: pytest.fail("the data are not there"))
+    monkeypatch.setattr(NamedProblem, "dataset", lambda self: pytest.fail("the data are not there"))
     capsys.readouterr()
     run_json(capsys, "predict", copied, tmp_path / "images.npy", "--out", tmp_path / "p.npy")
     assert np.load(tmp_path / "p.npy") == pytest.approx(wanted, abs=1e-6)
@@ -238,7 +238,8 @@ def test_plot_names_its_figures(here, capsys, monkeypatch):
 
 
 def test_runs_without_networks_are_sent_to_summary(here, capsys, tmp_path):
-    rx.sample(lambda x: (x**2).sum(), np.zeros(1), num_steps=5, num_replicas=1, method=rx.Method("none", learning_rate=0.1, schedule="none"),
+    alone = rx.Method("none", learning_rate=0.1, schedule="none")
+    rx.sample(lambda x: (x**2).sum(), np.zeros(1), num_steps=5, num_replicas=1, method=alone,
               run_dir=tmp_path / "toy", progress=False)  # fmt: skip
     message = run_failing(capsys, "evaluate", tmp_path / "toy")
     assert f"`replicax summary {tmp_path / 'toy'}`" in message
@@ -291,7 +292,7 @@ def test_a_run_stopped_by_ctrl_c_resumes_bit_for_bit(here, capsys, tmp_path, mon
 
 @pytest.mark.slow
 def test_a_run_started_in_python_says_how_to_continue_and_that_works(here, capsys, tmp_path):
-    task = Task("model.py:dense", "model.py:shades", batch_size=8, augment=False)
+    task = NamedProblem("model.py:dense", "model.py:shades", batch_size=8, augment=False)
     problem, init = task.problem()
     train(problem, init, epochs=1, num_replicas=2, method="ensemble", progress=False,
              run_dir=tmp_path / "mine")  # fmt: skip
@@ -321,10 +322,8 @@ def test_a_run_started_in_python_says_how_to_continue_and_that_works(here, capsy
         ([*TINY, "--method", "cyc-sghmc", *LADDER[:3]], '"cyc-sghmc" has no ladder'),
         ([*TINY, "--learning-rate", "0.2", "0.02"], "must not decrease"),
         ([*TINY, "--learning-rate", "fast"], "--learning-rate is 'fast'"),
-        ([*TINY, "--target-swap-rate", "2"], "(0, 1)"),
+        ([*TINY, "--swap-rate", "2"], "(0, 1)"),
         ([*TINY, "--on-swap", "rest"], "'reset'"),
-        ([*TINY, "--on-nonfinite", "restrat"], "'restart'"),
-        ([*TINY, "--unit", "totl"], "'total'"),
         ([*TINY, "--epochs", "0"], "--epochs"),
         ([*TINY, "--batch-size", "64"], "32"),
         ([*TINY, "--weight-decay", "-1"], "at least 0"),

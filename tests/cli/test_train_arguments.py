@@ -9,10 +9,11 @@ from command_line import run_failing
 from shades_model import MODEL, TASK
 from typer.testing import CliRunner
 
+import replicax as rx
 from replicax.cli import main as cli
 from replicax.cli.main import main
 from replicax.networks import train as train_module
-from replicax.networks.tasks import DEFAULTS, Task
+from replicax.networks.named import DEFAULTS, NamedProblem
 from replicax.networks.train import train
 
 
@@ -46,25 +47,23 @@ def test_help_explains_and_gives_an_example(command):
 
 def test_options_reach_the_training(asked):
     options = """
-        --method deo --replicas 4 --epochs 7 --learning-rate 0.01 0.1 --target-swap-rate 0.2
-        --window 5 --momentum 0.8 --temperature 0.5 --cycle-epochs 9 --burn-in 2 --on-swap reset
-        --on-nonfinite stop --keep-networks --seed 7 --out elsewhere --no-progress
-        --weight-decay 0.01 --unit total --kernel sgld --rate-schedule cosine --warmup-epochs 1
-        --clip-norm 2 --schedule seo --rule deterministic --swap-every 3 --no-adapt
-        --validation 8 --keep-averaged 7
+        --method deo --replicas 4 --epochs 7 --learning-rate 0.01 0.1 --swap-rate 0.2
+        --window 5 --temperature 0.5 --cycle-epochs 9 --burn-in 2 --on-swap reset
+        --keep-networks --seed 7 --out elsewhere --no-progress
+        --weight-decay 0.01 --kernel sgld --rate-schedule cosine --warmup-epochs 1
+        --clip-norm 2 --no-adapt --validation 8
     """
     main(["train", *TASK, *options.split()])
-    expected = {"method": "deo", "num_replicas": 4, "epochs": 7, "learning_rate": (0.01, 0.1),
-                "target_swap_rate": 0.2, "window": 5, "momentum": 0.8, "temperature": 0.5,
-                "kernel": "sgld", "rate_schedule": "cosine", "warmup_epochs": 1, "clip_norm": 2,
-                "schedule": "seo", "rule": "deterministic", "swap_every": 3, "adapt": False,
-                "swap_energy": "batch",
-                "cycle_epochs": 9, "burn_in": 2, "on_swap": "reset", "on_nonfinite": "stop",
-                "keep_networks": True, "keep_averaged": 7, "seed": 7,
+    expected = {"num_replicas": 4, "epochs": 7, "burn_in": 2, "keep_networks": True, "seed": 7,
                 "progress": False, "run_dir": Path("elsewhere")}  # fmt: skip
     assert {name: asked[name] for name in expected} == expected
+    assert asked["method"] == rx.deo(
+        learning_rate=(0.01, 0.1), target_swap_rate=0.2, window=5, temperature=0.5, kernel="sgld",
+        rate_schedule="cosine", warmup_epochs=1, clip_norm=2, adapt=False, cycle_epochs=9,
+        on_swap="reset",
+    )  # fmt: skip
     problem, _ = asked.pop("args")
-    assert (problem.unit, problem.num_rows, problem.steps_per_epoch) == ("total", 24, 3)
+    assert (problem.num_rows, problem.steps_per_epoch) == (24, 3)
     assert asked["note"]["task"]["weight_decay"] == 0.01
     assert asked["note"]["task"]["model"] == str(Path("model.py").absolute()) + ":dense"
     assert set(asked) <= set(inspect.signature(train).parameters)
@@ -74,13 +73,28 @@ def test_digits_have_defaults_of_their_own(asked):
     pytest.importorskip("sklearn")
     main(["train"])
     usual = DEFAULTS["digits"]
-    names = ("num_replicas", "epochs", "burn_in", "learning_rate", "target_swap_rate")
-    assert {name: asked[name] for name in names} == {name: usual[name] for name in names}
+    for name in ("num_replicas", "epochs", "burn_in"):
+        assert asked[name] == usual[name]
+    rates = {name: usual[name] for name in ("learning_rate", "target_swap_rate")}
+    assert asked["method"] == rx.deo_star(**rates)
     assert asked["args"][0].batches.batch_size == usual["batch_size"]
     assert asked["run_dir"] == Path("runs/deo-star-1")
     asked.clear()
     main(["train", "--method", "ensemble"])
-    assert "learning_rate" not in asked  # a pair means nothing without a ladder
+    assert asked["method"].learning_rate is None  # a pair means nothing without a ladder
+
+
+def test_what_is_given_wins_over_the_defaults_of_the_data(asked):
+    """Also where it is the default of `rx.train` itself."""
+    pytest.importorskip("sklearn")
+    main(["train", "--replicas", "10", "--epochs", "500", "--burn-in", "0"])
+    assert (asked["num_replicas"], asked["epochs"], asked["burn_in"]) == (10, 500, 0)
+
+
+def test_pretrain_has_its_own_defaults(asked):
+    main(["pretrain", *TASK])
+    assert (asked["epochs"], asked["method"]) == (300, rx.pretrain(0.1, target_swap_rate=0.1))
+    assert "burn_in" not in asked
 
 
 def test_a_missing_archive_is_told_with_the_remedy(here, capsys, tmp_path):
@@ -111,6 +125,14 @@ def test_a_short_run_on_digits_has_an_average(asked):
 
 
 def test_the_folder_of_the_data_is_found_from_elsewhere(asked, monkeypatch):
-    monkeypatch.setattr(Task, "problem", lambda self: (None, None))
+    monkeypatch.setattr(NamedProblem, "problem", lambda self: (None, None))
     main(["train", "--data", "cifar10", "--data-dir", "archives"])
     assert Path(asked["note"]["task"]["data_dir"]).is_absolute()
+
+
+def test_names_are_read_from_the_note_of_a_run_and_of_one_of_version_0_2():
+    named = NamedProblem("mlp-4", "/rows.npz", batch_size=8, noise=0.5)
+    note = named.to_note()
+    assert NamedProblem.from_note({"mine": 1, **note}) == named
+    assert NamedProblem.from_note({"task": {**note["task"], "unit": "mean"}}) == named
+    assert NamedProblem.from_note({"task": "mine"}) is None

@@ -140,7 +140,7 @@ def test_one_energy_that_is_not_finite_does_not_spoil_the_noise_for_good() -> No
         state = rx.State(*[None] * len(rx.State._fields))._replace(  # type: ignore[arg-type]
             step=jnp.array(5), replica_at=jnp.arange(2), energy_noise_var=before
         )
-        random: Any = type("Random", (), {"judge": jax.random.key(0), "energy": None})
+        random: Any = type("Random", (), {"fresh": jax.random.key(0), "energy": None})
         noise = energy_noise.estimate(rule, random, state, source)
         assert np.all(np.isfinite(noise.by_rung))
         np.testing.assert_array_equal(noise.of_pairs(state.replica_at), [3.0])

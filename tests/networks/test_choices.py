@@ -16,7 +16,7 @@ from tiny_networks import LADDER, assert_trees_close, networks_that_start_from, 
 import replicax as rx
 from replicax.algorithm import kernels
 from replicax.algorithm.ladder import Ladder
-from replicax.networks.hooks import with_hook
+from replicax.networks.evaluate import with_hook
 from replicax.networks.tempered import tempered
 from replicax.nn.network import Network, apply_dense, init_dense
 from replicax.run import host_loop

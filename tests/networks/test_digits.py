@@ -2,7 +2,7 @@
 
 import pytest
 
-from replicax.networks.tasks import DEFAULTS, Task
+from replicax.networks.named import DEFAULTS, NamedProblem
 from replicax.networks.train import train
 
 USUAL = DEFAULTS["digits"]
@@ -11,7 +11,7 @@ SETTINGS = {name: value for name, value in USUAL.items() if name not in ("model"
 
 def problem():
     pytest.importorskip("sklearn")
-    task = Task(USUAL["model"], "digits", batch_size=USUAL["batch_size"], augment=False)
+    task = NamedProblem(USUAL["model"], "digits", batch_size=USUAL["batch_size"], augment=False)
     return task.problem()
 
 

@@ -12,8 +12,8 @@ import pytest
 
 import replicax as rx
 from replicax.networks.build import build_evaluation
+from replicax.networks.checks import check_apart, checked_first, find_training_problems
 from replicax.networks.likelihoods import Categorical, Gaussian
-from replicax.networks.problems import check_apart, checked_first, find_training_problems
 from replicax.networks.train import _warn_of_low_peak
 from replicax.run.evaluation import Evaluation
 from replicax.run.methods import as_method

@@ -10,7 +10,7 @@ from common import quick_jit, slow
 from jax import lax
 
 from replicax import nn
-from replicax.networks.tasks import Task
+from replicax.networks.named import NamedProblem
 from replicax.nn.network import init_conv, init_dense
 
 IMAGES = np.random.default_rng(0).normal(size=(3, 8, 8, 3)).astype(np.float32)
@@ -146,7 +146,7 @@ class Shapes:
     ],
 )
 def test_networks_have_names(model: str, same: Any) -> None:
-    network = Task(model, "none").network(Shapes())
+    network = NamedProblem(model, "none").network(Shapes())
     shapes = [jax.eval_shape(made.init, jax.random.key(0)) for made in (network, same())]
     assert shapes[0] == shapes[1]
 
@@ -154,7 +154,7 @@ def test_networks_have_names(model: str, same: Any) -> None:
 @pytest.mark.parametrize("model", ["resnet21", "wrn20-4", "wrn28", "mlp-0", "renset20"])
 def test_other_names_are_refused(model: str) -> None:
     with pytest.raises(ValueError, match=f"--model is '{model}'"):
-        Task(model, "none").network(Shapes())
+        NamedProblem(model, "none").network(Shapes())
 
 
 @pytest.mark.parametrize(
