@@ -91,7 +91,7 @@ def train(
     program = resolve(task, given(Training, locals()), method)
     _warn_of_low_peak(program)
     if isinstance(start, str | Path):
-        networks = _last_networks(start, problem, program.num_replicas)
+        networks = last_networks(start, problem, program.num_replicas)
         start = per_replica(networks, by_chain=False)
 
     def evaluates(program: Program, like: Any, carry: Carry | None) -> Evaluation:
@@ -182,7 +182,7 @@ def _warn_of_low_peak(program: Program) -> None:
         )
 
 
-def _last_networks(run_dir: str | Path, problem: Supervised, num_replicas: int) -> Any:
+def last_networks(run_dir: str | Path, problem: Supervised, num_replicas: int) -> Any:
     """Return the last networks of a run as (params, model_state), leading axis: rung, coldest
     first."""
     records = open_records(check_folder("run_dir", run_dir), with_checkpoint=True)
