@@ -18,7 +18,7 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from bench_overhead import logistic_regression  # noqa: E402
-from loop import TOY, Loop  # noqa: E402
+from loop import TOY, Loop, toy_method  # noqa: E402
 from timing import Row, interleave, parse_arguments, report  # noqa: E402
 
 import replicax as rx  # noqa: E402
@@ -27,6 +27,7 @@ from replicax.run.batches import as_batches  # noqa: E402
 _UNIT = "us/iteration"
 _NUM_FEATURES = 50
 _PER_DEVICE = 2
+_SLOW = {**TOY, "method": toy_method((1e-6, 1e-5))}
 
 
 def main() -> None:
@@ -51,7 +52,7 @@ def main() -> None:
     steps = 10 if arguments.quick else 100
     cases = {}
     for count in devices:
-        given = {**TOY, "learning_rate": (1e-6, 1e-5), "num_replicas": _PER_DEVICE * count}
+        given = {**_SLOW, "num_replicas": _PER_DEVICE * count}
         cases[count] = Loop(energy, jnp.zeros(_NUM_FEATURES), steps, devices=count, **given)
     for count, timing in interleave(cases, arguments.repeats).items():
         each = np.median(timing.cpu) / (_PER_DEVICE * count)
@@ -74,7 +75,7 @@ def shared_rows(devices: tuple[int, ...], steps: int, arguments: Namespace) -> l
 
     cases = {}
     for count in devices:
-        given = {**TOY, "learning_rate": (1e-6, 1e-5), "num_replicas": _PER_DEVICE}
+        given = {**_SLOW, "num_replicas": _PER_DEVICE}
         given |= {"devices": count, "data_parallel": count, "batches": batches}
         cases[count] = Loop(energy, jnp.zeros(_NUM_FEATURES), steps, **given)
     return [

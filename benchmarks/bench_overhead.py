@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from loop import TOY, Loop
+from loop import TOY, Loop, toy_method
 from timing import Check, Row, interleave, parse_arguments, report, use_one_core
 
 import replicax as rx
@@ -41,8 +41,8 @@ def main() -> None:
     gradient = one_gradient(energy, _steps(arguments, 500))
     steps = _steps(arguments, 200)
     for energy_at in ("before",) if arguments.quick else ("before", "moved"):
-        settings = {**TOY, "learning_rate": (1e-5, 1e-4), "energy_at": energy_at}
-        loop = Loop(energy, jnp.zeros(_NUM_FEATURES), steps, **settings)
+        method = toy_method((1e-5, 1e-4), energy_at=energy_at)
+        loop = Loop(energy, jnp.zeros(_NUM_FEATURES), steps, **{**TOY, "method": method})
         cases = {"full": loop, "moves": loop.moves_alone(), "gradient": gradient}
         timings = interleave(cases, arguments.repeats)
         share = (timings["full"] - timings["moves"]) / timings["moves"] * 100

@@ -6,7 +6,7 @@ sweep of P-1 attempts, one after another, each with freshly drawn energies.
 """
 
 import numpy as np
-from loop import TOY, Loop
+from loop import TOY, Loop, toy_method
 from timing import Check, Row, Timing, interleave, parse_arguments, report, use_one_core
 
 import replicax as rx
@@ -33,7 +33,8 @@ def main() -> None:
         cases = {}
         for count in replicas:
             steps = 40 if arguments.quick else max(100, 40_000 // count)
-            settings = {**TOY, "num_replicas": count, "schedule": schedule}
+            method = toy_method(schedule=schedule)
+            settings = {**TOY, "num_replicas": count, "method": method}
             cases[count] = Loop(rx.targets.modes25(), start, steps, **settings)
         timings = interleave(cases, arguments.repeats)
         for count, timing in timings.items():

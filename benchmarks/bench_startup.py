@@ -20,10 +20,10 @@ seen = []
 look = lambda _=None: seen.append((time.perf_counter(), time.process_time()))
 look()
 import replicax as rx
-from replicax.demo import SETTINGS, params, target
+from replicax.demo import METHOD, SETTINGS, params, target
 look()
 rx.sample(target, params, num_steps={num_steps}, num_chains=4, progress=False, callback=look,
-          **SETTINGS)
+          method=METHOD, **SETTINGS)
 look()
 print(json.dumps(seen))
 """

@@ -29,16 +29,16 @@ from replicax.run.machine import describe_machine
 
 PICK_EVERY = 10  # epochs between two averages of a whole ensemble
 LAST = 5  # epochs over which single networks are judged
-SETTINGS: dict[str, dict[str, Any]] = {
-    "ensemble .005": {"method": "ensemble", "learning_rate": 0.005},
-    "ensemble .01": {"method": "ensemble", "learning_rate": 0.01},
-    "ensemble .02": {"method": "ensemble", "learning_rate": 0.02},
-    "S .02, .005-.02": {"learning_rate": (0.005, 0.02), "target_swap_rate": 0.02},
-    "S .02, .005-.05": {"learning_rate": (0.005, 0.05), "target_swap_rate": 0.02},
-    "S .05, .005-.05": {"learning_rate": (0.005, 0.05), "target_swap_rate": 0.05},
-    "S .02, .01-.05": {"learning_rate": (0.01, 0.05), "target_swap_rate": 0.02},
-    "S .05, .01-.05": {"learning_rate": (0.01, 0.05), "target_swap_rate": 0.05},
-    "scratch, S .02, .005-.1": {"learning_rate": (0.005, 0.1), "target_swap_rate": 0.02},
+SETTINGS: dict[str, rx.Method] = {
+    "ensemble .005": rx.ensemble(0.005),
+    "ensemble .01": rx.ensemble(0.01),
+    "ensemble .02": rx.ensemble(0.02),
+    "S .02, .005-.02": rx.deo_star((0.005, 0.02), target_swap_rate=0.02),
+    "S .02, .005-.05": rx.deo_star((0.005, 0.05), target_swap_rate=0.02),
+    "S .05, .005-.05": rx.deo_star((0.005, 0.05), target_swap_rate=0.05),
+    "S .02, .01-.05": rx.deo_star((0.01, 0.05), target_swap_rate=0.02),
+    "S .05, .01-.05": rx.deo_star((0.01, 0.05), target_swap_rate=0.05),
+    "scratch, S .02, .005-.1": rx.deo_star((0.005, 0.1), target_swap_rate=0.02),
 }
 
 
@@ -109,12 +109,12 @@ def average_of(trained: Any, inputs: Any, labels: Any) -> dict[str, dict[str, fl
 def run_setting(
     name: str, problem: Any, start: Any, seed: int, args: Any, test: Any = None
 ) -> dict[str, Any]:
-    options, recorder = dict(SETTINGS[name]), Recorder(problem.test)
+    method, recorder = SETTINGS[name], Recorder(problem.test)
     epochs = args.epochs + args.start_epochs if name.startswith("scratch") else args.epochs
     began = time.monotonic()
     trained = rx.train(
         problem, start, epochs=epochs, num_replicas=args.replicas, seed=seed, evaluate=recorder,
-        progress=False, **options,
+        progress=False, method=method,
     )  # fmt: skip
     seconds = time.monotonic() - began
     if name.startswith("scratch"):
@@ -125,7 +125,11 @@ def run_setting(
     return {
         "setting": name,
         "seed": seed,
-        "options": options,
+        "options": {
+            "method": method.name,
+            "learning_rate": method.learning_rate,
+            "target_swap_rate": method.target_swap_rate,
+        },
         "epochs": epochs,
         "seconds": round(seconds, 1),
         "round_trips": int(np.sum(trained.round_trips)),
@@ -134,7 +138,7 @@ def run_setting(
         "averaged": float(trained.average.weight),
         "average": judged,
         "alone": recorder.alone(),
-        "ways": ways(recorder, options.get("method") == "ensemble"),
+        "ways": ways(recorder, method.picks_all),
     }
 
 

@@ -17,17 +17,19 @@ from replicax.run import compiled_loop
 from replicax.run.batch_source import Batches, NoBatches
 from replicax.run.devices import place
 from replicax.run.initial import initial_carry, seed_keys
-from replicax.run.options import Options
-from replicax.run.program import build_program, spread_over
+from replicax.run.options import Sampling
+from replicax.run.program import spread_over
+from replicax.run.resolve import resolve
 from replicax.run.rows import draw_slots, get
+from replicax.run.task import Task
 
-TOY: dict[str, Any] = {  # the paper's 25 modes, section 5.1, as `replicax demo` samples them
-    "num_replicas": 16,
-    "learning_rate": (0.003, 0.6),
-    "target_swap_rate": 0.4,
-    "burn_in": 100,
-    "thin": 10,
-}
+
+def toy_method(learning_rate: Any = (0.003, 0.6), **choices: Any) -> rx.Method:
+    """The paper's method on the 25 modes, section 5.1, as `replicax demo` has it."""
+    return rx.deo_star(learning_rate, **{"target_swap_rate": 0.4, **choices})
+
+
+TOY: dict[str, Any] = {"num_replicas": 16, "method": toy_method(), "burn_in": 100, "thin": 10}
 
 
 class Loop:
@@ -41,12 +43,14 @@ class Loop:
         devices: int = 1,
         data_parallel: int = 1,
         batches: Batches | None = None,
-        **given: Any,
+        *,
+        method: rx.Method,
+        **options: Any,
     ) -> None:
-        options = Options(**{"num_steps": 200_000, **given}).complete()
-        program = build_program(options, as_target(target), batches or NoBatches())
+        task = Task(as_target(target), batches or NoBatches())
+        program = resolve(task, Sampling(**{"num_steps": 200_000, **options}), method)
         self.program, self.steps = spread_over(program, devices, data_parallel), steps
-        self.keys, _ = seed_keys(options.seed, options.num_chains)
+        self.keys, _ = seed_keys(program.seed, program.num_chains)
         carry, mesh = initial_carry(self.program, params), self.program.mesh
         self.carry = carry if mesh is None else place(mesh, carry)
         self._chunk = compiled_loop.build_chunk(self.program, self.keys, steps)
@@ -67,7 +71,10 @@ class Loop:
 
     def body_ops(self) -> dict[str, int]:
         """How many operations of each kind one step launches, by the compiled program."""
-        return count_body_ops(jax.jit(self._chunk).lower(*self._arguments()).compile().as_text())
+        chunk = compiled_loop._build_steps(self.program, self.steps)
+        carry, *rest = self._arguments()
+        compiled = jax.jit(chunk, donate_argnums=0).lower(carry, self.keys, *rest).compile()
+        return count_body_ops(compiled.as_text())
 
     def moves_alone(self, energies: bool = True) -> Callable[[], int]:
         """The same moves from the same randomness: no exchange, no adaptation, no records.

@@ -10,12 +10,12 @@ from resnet_rows import Case, Setup
 
 from replicax.data import Dataset
 from replicax.networks.classification import classification
-from replicax.networks.options import TrainOptions
-from replicax.networks.train import build_training
 from replicax.run import rows as layout
 from replicax.run.compiled_loop import build_chunk
 from replicax.run.initial import initial_carry, seed_keys
+from replicax.run.options import Training
 from replicax.run.records import Records
+from replicax.run.resolve import resolve
 
 _NUM_ROWS = 50_000
 
@@ -25,8 +25,7 @@ def build(setup: Setup, method: str) -> Case:
     problem = classification(
         setup.network, _images(setup), batch_size=setup.batch_size, weight_decay=5e-4
     )
-    options = TrainOptions(method=method, epochs=500, num_replicas=setup.replicas)
-    program = build_training(problem, options)
+    program = resolve(problem, Training(epochs=500, num_replicas=setup.replicas), method)
     carry = initial_carry(program, setup.network.init)
     chunk = build_chunk(program, seed_keys(program.seed, 1)[0], setup.steps)
     records, step = Records(), 0

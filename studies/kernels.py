@@ -70,14 +70,12 @@ def _measure(settings: dict[str, Any], rates: tuple[float, float], work: Work) -
     posterior = work.sample(
         _TARGET,
         _start,
-        kernel=settings["kernel"],
-        learning_rate=rates,
+        method=rx.deo_star(
+            rates, window=8, kernel=settings["kernel"], buffer=4.0, buffer_gain=rx.Gain()
+        ),
         num_chains=settings["choosing"] + settings["seeds"],
         num_steps=settings["num_steps"],
         num_replicas=16,
-        window=8,
-        buffer=4.0,
-        buffer_gain=rx.Gain(),
         burn_in=settings["num_steps"] // 10,
         thin=10,
         history_every=1000,

@@ -83,17 +83,20 @@ def sample(
 ) -> rx.Posterior:
     """Sample the paper's chain with the settings of a cell."""
     sigma, num_steps = settings["sigma"], settings["num_steps"]
+    method = rx.deo_star(
+        _MODES.learning_rate,
+        temperature=_MODES.temperatures,
+        schedule=rx.schedule.windowed_deo(settings["window"], alternate=False),
+        rule=rx.swap.window_corrected(window_correction, energy_noise_std=sigma),
+        adapt=False,
+    )
     return work.sample(
         _target(sigma),
         jnp.zeros(()),
         num_steps=num_steps,
         num_replicas=2,
         num_chains=settings["seeds"],
-        learning_rate=_MODES.learning_rate,
-        temperature=_MODES.temperatures,
-        schedule=rx.schedule.windowed_deo(settings["window"], alternate=False),
-        rule=rx.swap.window_corrected(window_correction, energy_noise_std=sigma),
-        adapt=False,
+        method=method,
         thin=10,
         history_every=10_000,
         seed=1,

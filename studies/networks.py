@@ -39,6 +39,14 @@ STEPS_PER_EPOCH = 21  # mini-batches of 64
 _WIDTHS = (4, 8)  # so few channels that networks do not memorise the digits: energies stay noisy
 _RATES = (0.01, 0.32)  # of the noise study
 _START_RATE = 0.05
+_AS_TRAINED: dict[str, Any] = {  # what is usual for `rx.train`
+    "kernel": "momentum",
+    "temperature": 0.0,
+    "energy_at": "before",
+    "gain": rx.Gain(600.0, 1000.0),
+    "buffer": 0.1,
+    "buffer_gain": rx.Gain(60.0, 1000.0, cap=0.05),
+}
 _STARTS: dict[tuple[int, int], Any] = {}  # start networks by epochs and seed
 _STARTS_LOCK = threading.Lock()
 _TITLE = "Small networks: windows, swap rates and energy noise"
@@ -107,14 +115,18 @@ def _train_alone(
 ) -> Any:
     """Return the last networks of replicas without exchange, (params, model_state) by replica."""
     every = tuple(range(NUM_REPLICAS))
-    posterior = _sample(settings, work, seed, start, learning_rate=rates, schedule="none",
-                        adapt=False, draw_rungs=every, target_swap_rate=RATE)  # fmt: skip
+    alone = rx.Method(
+        "alone", rates, schedule="none", adapt=False, target_swap_rate=RATE, **_AS_TRAINED
+    )
+    posterior = _sample(settings, work, seed, start, alone, draw_rungs=every)
     draws = [posterior.draws_at(rung) for rung in every]
     return jax.tree.map(lambda *leaves: jnp.stack([leaf[0, -1] for leaf in leaves]), *draws)
 
 
-def _sample(settings: dict[str, Any], work: Work, seed: int, start: Any, **options: Any) -> Any:
-    """Sample with the gains and the buffer of `rx.train`."""
+def _sample(
+    settings: dict[str, Any], work: Work, seed: int, start: Any, method: rx.Method, **options: Any
+) -> Any:
+    """Sample networks by `rx.sample`, with a draw at the end of every epoch."""
     digits, _ = problem()
     steps = digits.steps_per_epoch
     return work.sample(
@@ -126,12 +138,7 @@ def _sample(settings: dict[str, Any], work: Work, seed: int, start: Any, **optio
         thin=steps,
         history_every=steps,
         num_replicas=NUM_REPLICAS,
-        kernel=rx.kernels.momentum(0.9),
-        temperature=0.0,
-        energy_at="before",
-        gain=rx.Gain(600.0, 1000.0),
-        buffer=0.1,
-        buffer_gain=rx.Gain(60.0, 1000.0, cap=0.05),
+        method=method,
         on_nonfinite="restart",
         seed=seed,
         **options,
@@ -141,8 +148,10 @@ def _sample(settings: dict[str, Any], work: Work, seed: int, start: Any, **optio
 def run_exchange(settings: dict[str, Any], work: Work, seed: int) -> Record:
     """Run one seed of an exchange: trips, verdict rates, and metrics of the average."""
     start = rx.per_replica(start_networks(settings, work, seed))
-    posterior = _sample(settings, work, seed, start, learning_rate=LADDER,
-                        target_swap_rate=settings["rate"], window=settings["window"])  # fmt: skip
+    exchange = rx.deo_star(
+        LADDER, target_swap_rate=settings["rate"], window=settings["window"], **_AS_TRAINED
+    )
+    posterior = _sample(settings, work, seed, start, exchange)
     averaged, single = evaluate(posterior.draws)
     return {
         "trips": 100 * posterior.round_trips[0] / settings["epochs"],

@@ -9,7 +9,18 @@ import numpy as np
 
 import replicax as rx
 from replicax.results import figure_style
-from studies.shared.study import Cell, Finding, Results, Scale, Study, Table, Work, number, stack
+from studies.shared.study import (
+    Cell,
+    Finding,
+    Results,
+    Scale,
+    Study,
+    Table,
+    Work,
+    number,
+    split_options,
+    stack,
+)
 
 REPLICAS = 16
 DIMENSIONS = 10
@@ -172,16 +183,18 @@ _NO_TUNING = {"adapt": False, "buffer": 0.0}  # without exchange there is nothin
 
 
 def _sample(problem: Problem, work: Work, num_replicas: int, **options: Any) -> rx.Posterior:
+    of_method, of_run = split_options(options)
     return work.sample(
         problem.target,
         problem.start,
+        method=rx.Method("search", **of_method),
         num_replicas=num_replicas,
         draw_rungs="all",
         thin=problem.thin,
         burn_in=problem.thin - 1,  # so that the last step is recorded
         history_every=_HISTORY_EVERY,
         seed=1,
-        **options,
+        **of_run,
     )
 
 

@@ -1,5 +1,6 @@
 """A tiny network, its data and the settings of a short run that exchanges."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -51,9 +52,11 @@ def tiny_data(num_rows: int = NUM_ROWS, num_test: int = 12) -> Dataset:
 NETWORK = tiny_network()
 
 
-def tiny_problem(network: Network = NETWORK, **options: Any) -> Supervised:
+def tiny_problem(
+    network: Network = NETWORK, num_rows: int = NUM_ROWS, **options: Any
+) -> Supervised:
     chosen = {"batch_size": 8, "augment": False, "weight_decay": 0.01} | options
-    return classification(network, tiny_data(), **chosen)
+    return classification(network, tiny_data(num_rows), **chosen)
 
 
 class Last:
@@ -65,7 +68,19 @@ class Last:
         self.state = jax.device_get(progress.carry.state)
 
 
-LADDER = {
+def networks_that_start_from(
+    folder: Path, problem: Supervised, num_replicas: int = NUM_REPLICAS
+) -> Any:
+    """The networks (params, model_state) of a run that begins where another ended, and that hardly
+    moves them."""
+    last = Last()
+    still: dict[str, Any] = {"method": rx.ensemble(learning_rate=1e-9), "progress": False}
+    rx.train(problem, folder, epochs=1, num_replicas=num_replicas, callback=last, **still)
+    points = last.state.replicas.params, last.state.model_state
+    return jax.tree.map(lambda leaf: leaf[0], points)
+
+
+LADDER: dict[str, Any] = {
     "learning_rate": (0.02, 0.1),
     "target_swap_rate": 0.3,
     "window": 2,
@@ -73,7 +88,7 @@ LADDER = {
     "gain": rx.Gain(10.0, 20.0),
     "buffer_gain": rx.Gain(1.0, 40.0, cap=0.02),
 }
-EXCHANGING = {
+EXCHANGING: dict[str, Any] = {
     "epochs": 4,
     "num_replicas": 3,
     "method": rx.deo_star(**LADDER),

@@ -65,11 +65,13 @@ def run_replicax(target: Target, seed: int) -> dict[str, Any]:
 def deo_star(target: Target, seconds: float, seed: int = 0, **_: Any) -> PeerRun:
     """Run the paper's settings on energies and gradients with noise, for a processor time."""
 
+    method = rx.deo_star(RATES, target_swap_rate=SWAP_RATE, window=WINDOW)
+
     def run(num_steps: int, seed: int) -> tuple[Any, float, float]:
         timed = _Timed()
         posterior = rx.sample(
             target.noisy, target.start, num_steps=num_steps, num_replicas=RUNGS,
-            method=rx.deo_star(learning_rate=RATES, target_swap_rate=SWAP_RATE, window=WINDOW), burn_in=100, thin=10,
+            method=method, burn_in=100, thin=10,
             num_chains=CHAINS, seed=seed, callback=timed, progress=False,
         )  # fmt: skip
         return posterior, *timed.split(num_steps)

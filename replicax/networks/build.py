@@ -23,7 +23,8 @@ def build_evaluation(problem: Supervised, program: Program, like: Any) -> Evalua
     clock = clock_of(run, method, problem.steps_per_epoch)
     thinning = Thinning.of(like, run.keep_averaged)
     weights = weights_of(program, clock)
-    evaluation = checked_first(evaluate.build(problem, weights, clock.test_every, thinning))
+    evaluation = evaluate.build(problem, weights, clock.test_every, thinning)
+    evaluation = checked_first(evaluation, method)
     if method.draws_gaussian:
         evaluation = swag_cycles.build(
             evaluation, problem, clock, program.kernel, like[0], run.seed, run.burn_in, thinning

@@ -9,6 +9,7 @@ from replicax.networks.likelihoods import Categorical
 from replicax.run.evaluation import Evaluation
 from replicax.run.initial import have_one_start
 from replicax.run.options import Training
+from replicax.run.methods import Method, is_several, written
 from replicax.run.program import Program
 from replicax.run.rows import Carry
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _WORSE = 10  # times the score by chance: nothing can be learnt from such a network
 
 
-def checked_first(evaluation: Evaluation) -> Evaluation:
+def checked_first(evaluation: Evaluation, method: Method) -> Evaluation:
     """Return the evaluation, which raises if in its first test no network has finite
     predictions."""
     inner, has_tested = evaluation.evaluate, False
@@ -30,13 +31,19 @@ def checked_first(evaluation: Evaluation) -> Evaluation:
         if not has_tested and not np.isfinite(nll).any():
             raise ValueError(
                 f"The predictions of all {nll.size} networks on the test are not finite, although "
-                "their losses were: write a smaller learning_rate. Are the test inputs finite, and "
-                "prepared like the training inputs?"
+                f"their losses were: write a smaller {_rates(method)}. Are the test inputs finite, "
+                "and prepared like the training inputs?"
             )
         has_tested = True
         return state, row, *more
 
     return replace(evaluation, evaluate=evaluate)
+
+
+def _rates(method: Method) -> str:
+    """Return how the learning rates of a method are written."""
+    rates = "learning_rate=(cold, hot)" if is_several(method.learning_rate) else "learning_rate=..."
+    return f"learning_rate, as in method={written(method.name, rates)}"
 
 
 def check_apart(problem: Any, program: Program, like: Any, carry: Carry) -> None:
@@ -72,13 +79,14 @@ def find_training_problems(trained: "Trained") -> list[str]:
     ended = trained.result.code == "finished" and method.picks
     if ended and float(trained.average.weight) == 0:
         problems.append(f"No network was averaged in {done} epochs: write more epochs.")
-    rates = "hot end of learning_rate" if method.has_ladder else "learning_rate"
+    rates = _rates(method)
+    hot = f"hot end of {rates}" if is_several(method.learning_rate) else rates
     nll = trained.epochs.get("nll", np.zeros((0, 1)))
     if len(nll) and nll.ndim == 2 and not np.isfinite(nll[-1]).all():
         broken = np.flatnonzero(~np.isfinite(nll[-1])).tolist()
         problems.append(
             f"The networks on rungs {broken} have non-finite predictions at the end: write a "
-            f"smaller {rates}."
+            f"smaller {hot}."
         )
     name, values, guess = _last_scores(trained)
     beyond = np.isfinite(values) & (values > _WORSE * guess)
@@ -88,7 +96,7 @@ def find_training_problems(trained: "Trained") -> list[str]:
         problems.append(
             f"The networks on rungs {worse} predict far worse than chance, with {name} "
             f"of {np.max(values[worse]):.3g} {where} instead of {guess:.3g}: write a smaller "
-            f"{'learning_rate' if 0 in worse else rates}."
+            f"{rates if 0 in worse else hot}."
         )
     return problems
 

@@ -26,7 +26,7 @@ from jax.flatten_util import ravel_pytree
 from replicax.algorithm.kernel import Kernel
 from replicax.networks.tempered import tempered
 from replicax.run.batches import EpochBatches
-from replicax.run.methods import Method
+from replicax.run.methods import Method, written
 
 if TYPE_CHECKING:
     from replicax.networks.trained import Trained
@@ -41,14 +41,14 @@ _SMALLEST = 1e-6  # eta h: a direction that hardly relaxes, or never
 _LARGEST = 1.9  # eta h / (1 + a), which is below 2 where a run is stable
 
 
-def heating_problem(heating: float | None) -> str | None:
+def heating_problem(heating: float | None, method: str = "sghmc-pt") -> str | None:
     """Return a sentence about networks that mini-batches heat; None if they do not, much."""
     if heating is None or not heating > _HEATED:
         return None
     return (
         f"The noise of mini-batches heats the coldest rung by about {heating:.0%}, and the "
-        "posterior is too wide: write a smaller learning_rate (and more epochs), or a larger "
-        "batch_size."
+        "posterior is too wide: write a smaller learning_rate, as in "
+        f"method={written(method, 'learning_rate=...')}, and more epochs; or a larger batch_size."
     )
 
 

@@ -73,7 +73,7 @@ class _Noise:
         if not isinstance(params, dict) or set(params) != {"network", "log_noise"}:
             raise ValueError(
                 'With noise="learned" the params include the noise: start from '
-                "problem.start(network.init)."
+                "problem.start_from(network.init)."
             )
         return params["network"]
 
@@ -120,8 +120,8 @@ def regression(
             deviation; or (mean, sd) to use instead, which a source needs. Predictions and scores
             are in the unit of the targets in any case.
 
-    Further options are those of `rx.supervised`: `unit`, `weight_decay`, `prior_in_energy`,
-    `prepare`, `num_rows`.
+    Further options are those of `rx.supervised`: `weight_decay`, `prior_in_energy`, `prepare`,
+    `num_rows`.
 
     >>> x = jnp.linspace(-1.0, 1.0, 64)[:, None]
     >>> line = lambda params, inputs: params["slope"] * inputs[:, 0]

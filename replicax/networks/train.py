@@ -17,7 +17,7 @@ from replicax.networks.tempered import check_posterior, tempered
 from replicax.networks.trained import Trained
 from replicax.nn.network import Network
 from replicax.run.evaluation import Evaluation
-from replicax.run.methods import Method, as_method, refuse_unknown
+from replicax.run.methods import Method, as_method, refuse_unknown, written
 from replicax.run.options import Session, Training, given
 from replicax.run.per_replica import per_replica
 from replicax.run.plan import check_extends
@@ -91,7 +91,7 @@ def train(
     program = resolve(task, given(Training, locals()), method)
     _warn_of_low_peak(program)
     if isinstance(start, str | Path):
-        networks = _last_networks(start, problem, program.num_replicas)
+        networks = last_networks(start, problem, program.num_replicas)
         start = per_replica(networks, by_chain=False)
 
     def evaluates(program: Program, like: Any, carry: Carry | None) -> Evaluation:
@@ -173,15 +173,16 @@ def _warn_of_low_peak(program: Program) -> None:
     steps = np.unique(np.linspace(0, program.num_steps - 1, 50).astype(np.int32))
     peak = max(float(np.asarray(schedule(step))) for step in steps)
     if peak < _LOW_PEAK:
+        arguments = "learning_rate=..., rate_schedule=..."
         warnings.warn(
             f"rate_schedule is at most {peak:.3g} in the {program.num_steps} steps of this run, "
-            "but it is a factor of the learning rates: write a schedule with the peak 1.0, and "
-            "learning_rate=... for the rates.",
+            "but it is a factor of the learning rates: write a schedule with the peak 1.0, and the "
+            f"rates themselves, as in method={written(program.method.name, arguments)}.",
             stacklevel=3,
         )
 
 
-def _last_networks(run_dir: str | Path, problem: Supervised, num_replicas: int) -> Any:
+def last_networks(run_dir: str | Path, problem: Supervised, num_replicas: int) -> Any:
     """Return the last networks of a run as (params, model_state), leading axis: rung, coldest
     first."""
     records = open_records(check_folder("run_dir", run_dir), with_checkpoint=True)

@@ -245,7 +245,7 @@ class Trained(Posterior):
 
     def problems(self) -> list[str]:
         """Reasons not to trust the run, as sentences."""
-        heated = heating_problem(self.heating)
+        heated = heating_problem(self.heating, self.method)
         return [*find_training_problems(self), *([heated] if heated else []), *super().problems()]
 
     @functools.cached_property

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -102,13 +102,14 @@ class Work:
             raise Stopped
         self._tick(fraction)
 
-    def sample(self, target: Any, params: Any, **options: Any) -> rx.Posterior:
+    def sample(self, target: Any, start: Any, *, method: rx.Method, **options: Any) -> rx.Posterior:
         """Call `rx.sample` with the progress of the study."""
         with warnings.catch_warnings():  # studies judge their runs themselves
             warnings.simplefilter("ignore", UserWarning)
             return rx.sample(
                 target,
-                params,
+                start,
+                method=method,
                 progress=False,
                 callback=lambda progress: self.tick(progress.step / progress.num_steps),
                 **options,
@@ -130,6 +131,17 @@ class Study:
     ]  # by name; the label of a figure is its caption
     tables: Callable[[Results], list[Table]] = field(default=lambda results: [])
     notes: Callable[[Results], list[str]] = field(default=lambda results: [])  # sentences
+
+
+def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split the options of a cell into those of a method and those of the run.
+
+    >>> split_options({"window": 8, "num_steps": 100})
+    ({'window': 8}, {'num_steps': 100})
+    """
+    known = {entry.name for entry in fields(rx.Method)}
+    of_method = {name: value for name, value in options.items() if name in known}
+    return of_method, {name: value for name, value in options.items() if name not in known}
 
 
 class Measured(NamedTuple):

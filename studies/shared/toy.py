@@ -5,19 +5,21 @@ from typing import Any
 import numpy as np
 
 import replicax as rx
-from studies.shared.study import Work
+from studies.shared.study import Work, split_options
 
 NUM_REPLICAS = 16
 TARGET = rx.targets.modes25()  # one object, so that all cells share its compiled program
 PAPER: dict[str, Any] = {
     "num_replicas": NUM_REPLICAS,
-    "learning_rate": (0.003, 0.6),
-    "target_swap_rate": 0.4,
     "burn_in": 100,
     "thin": 10,
+    "seed": 1,
+    # and of the method
+    "schedule": "deo_star",
+    "learning_rate": (0.003, 0.6),
+    "target_swap_rate": 0.4,
     "buffer": 4.0,
     "buffer_gain": rx.Gain(),  # as that of the ladder
-    "seed": 1,
 }
 _CORNERS = (0, 4, 20, 24)  # of the 25 cells
 _SPAN, _BINS = 5.0, 40  # divergences are taken on [-5, 5]^2, in bins of width 1/4
@@ -25,8 +27,9 @@ _SPAN, _BINS = 5.0, 40  # divergences are taken on [-5, 5]^2, in bins of width 1
 
 def sample(work: Work, num_chains: int, target: rx.Target = TARGET, **options: Any) -> rx.Posterior:
     """Sample with the paper's settings, changed by `options`; each chain is one seed."""
-    chosen = {**PAPER, "num_chains": num_chains, **options}
-    return work.sample(target, rx.targets.modes25_start, **chosen)
+    of_method, of_run = split_options({**PAPER, "num_chains": num_chains, **options})
+    method = rx.Method("25 modes", **of_method)
+    return work.sample(target, rx.targets.modes25_start, method=method, **of_run)
 
 
 def num_draws(num_steps: int) -> int:

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 import replicax as rx
+from replicax.networks.train import last_networks
 
 WEIGHT = 10.0  # of a start network relative to an averaged network, as in the authors' code
 _FILE = "logits.npy"  # (network, image, class)
@@ -17,7 +18,7 @@ def write(folder: Path, problem: Any) -> None:
     """Write the logits of the start networks into the folder of their run, if they are missing."""
     if (folder / _FILE).exists():
         return
-    params, model_state = _last_networks(folder, problem)
+    params, model_state = last_networks(folder, problem, rx.load(folder).num_replicas)
     test, one_piece = problem.test, jax.jit(problem.test.logits)
 
     def logits(*network: Any) -> np.ndarray:
@@ -47,10 +48,3 @@ def metrics(average: rx.predict.Average, labels: np.ndarray, by: Any) -> dict[st
 def with_starts(average: rx.predict.Average, starts: rx.predict.Average) -> rx.predict.Average:
     """Return the average in which start networks count `WEIGHT` each."""
     return rx.predict.merge(average, jax.tree.map(lambda sums: WEIGHT * sums, starts))
-
-
-def _last_networks(folder: Path, problem: Any) -> Any:
-    """Return the networks that runs from this folder start with, (params, model_state)."""
-    from replicax.networks.continued import networks_of
-
-    return networks_of(folder, problem)

@@ -20,8 +20,14 @@ from replicax.networks.named import AUGMENTED, DEFAULTS, NamedProblem, absolute
 from studies.table2 import starts
 
 STARTS = "starts"
-METHODS = {STARTS: "pretrain", **{name: name for name in
-           ("ensemble", "deo", "deo-star", "cyc-sghmc", "cyc-swag")}}  # fmt: skip
+METHODS = {
+    STARTS: rx.pretrain,
+    "ensemble": rx.ensemble,
+    "deo": rx.deo,
+    "deo-star": rx.deo_star,
+    "cyc-sghmc": rx.cyc_sghmc,
+    "cyc-swag": rx.cyc_swag,
+}
 PAPER_MODELS = ("resnet20", "resnet32", "resnet56")
 _TIMES = "wall.json"
 _SMALL = ("digits",)  # data for which float32 on a CPU is fast enough
@@ -44,7 +50,6 @@ class Settings:
     start_epochs: int = 300
     methods: tuple[str, ...] = tuple(METHODS)
     seed: int = 0
-    more: tuple[tuple[str, Any], ...] = ()  # further options of `rx.train`
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -62,16 +67,17 @@ class Settings:
 
     def options(self, method: str) -> dict[str, Any]:
         """Return the options of `rx.train`: the defaults of the data set, or the paper's."""
-        options: dict[str, Any] = {"method": METHODS[method], "seed": self.seed}
-        options["num_replicas"] = self.defaults["num_replicas"]
-        if method == STARTS:
-            return {**options, "epochs": self.start_epochs, **dict(self.more)}
-        options["epochs"] = self.epochs
+        choices: dict[str, Any] = {}
         if method in ("deo", "deo-star"):
-            options["on_swap"] = "reset"  # as the authors do; cycles would lose their clock
             names = ("learning_rate", "target_swap_rate")
-            options |= {name: self.defaults[name] for name in names if name in self.defaults}
-        return options | dict(self.more)
+            choices = {name: self.defaults[name] for name in names if name in self.defaults}
+            choices["on_swap"] = "reset"  # as the authors do; cycles would lose their clock
+        return {
+            "method": METHODS[method](**choices),
+            "seed": self.seed,
+            "num_replicas": self.defaults["num_replicas"],
+            "epochs": self.start_epochs if method == STARTS else self.epochs,
+        }
 
 
 def folder_of(runs: Path, model: str, method: str) -> Path:

@@ -61,7 +61,8 @@ def problem(source: Any = None, **options: Any) -> Any:
 
 
 def train(problem: Any, **options: Any) -> Any:
-    chosen = {"epochs": 4, "num_replicas": 2, "learning_rate": (0.02, 0.1), "keep_networks": True}
+    method = rx.deo_star(learning_rate=(0.02, 0.1))
+    chosen = {"epochs": 4, "num_replicas": 2, "method": method, "keep_networks": True}
     return rx.train(problem, NETWORK.init, progress=False, **chosen | options)
 
 

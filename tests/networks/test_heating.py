@@ -149,7 +149,9 @@ def test_a_tenth_is_told() -> None:
     sentence = heating_problem(0.104)
     assert sentence is not None and "heats the coldest rung by about 10%" in sentence
     assert "method=rx.sghmc_pt(learning_rate=...)" in sentence
-    assert "smaller" in sentence and "larger batch_size" in sentence
+    assert "smaller learning_rate" in sentence and "larger batch_size" in sentence
+    own = heating_problem(0.2, "my own")
+    assert own is not None and 'method=rx.Method("my own", learning_rate=...)' in own
 
 
 def sghmc(rate: float) -> Method:

@@ -1,13 +1,17 @@
 """Figures of a training show the numbers of its records."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from altered_runs import alter
 from numpy.testing import assert_allclose, assert_array_equal
-from tiny_networks import EXCHANGING, NETWORK, tiny_problem
+from tiny_networks import EXCHANGING, LADDER, NETWORK, tiny_problem
 
+import replicax as rx
 from replicax.networks import plots as training_plots
 from replicax.networks.summary import _exchange_line
+from replicax.networks.tempered import tempered
 from replicax.networks.train import train
 from replicax.results import figure_style
 
@@ -27,7 +31,7 @@ def trained():
 
 @pytest.fixture(scope="module")
 def alone():
-    return run("ensemble", learning_rate=0.05)
+    return run(rx.ensemble(learning_rate=0.05))
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +98,13 @@ def test_ladder_is_the_history_by_epoch(trained, figures):
 
 
 @pytest.mark.slow
-def test_ladder_is_per_mean_loss_in_either_unit(trained, figures):
-    total = run(problem=tiny_problem(unit="total"), **EXCHANGING | {"epochs": EPOCHS, "burn_in": 2})
-    ratio = trained.learning_rates / total.learning_rates
+def test_ladder_is_per_mean_loss_in_either_unit():
+    """At temperature 1 the paths in both units are the same."""
+    method, problem = rx.deo_star(**LADDER, temperature=(1.0, 1.0)), tiny_problem()
+    mean, total = (run(method, posed) for posed in (problem, tempered(problem)))
+    ratio = mean.learning_rates / total.learning_rates
     assert_allclose(ratio, 32, rtol=1e-4)  # the records themselves differ
-    both = total.plot()["ladder"].axes[:2], figures["ladder"].axes[:2]
+    both = total.plot()["ladder"].axes[:2], mean.plot()["ladder"].axes[:2]
     for one, other in zip(*both, strict=True):
         for line, expected in zip(one.get_lines(), other.get_lines(), strict=True):
             assert_allclose(line.get_ydata(), expected.get_ydata(), rtol=1e-4, atol=1e-6)
@@ -173,7 +179,7 @@ def test_networks_without_a_ladder_are_alike_and_have_a_mean(alone):
 
 @pytest.mark.slow
 def test_a_single_network():
-    plotted = run("cyc-sghmc", epochs=2, num_replicas=2, cycle_epochs=2).plot()
+    plotted = run(rx.cyc_sghmc(cycle_epochs=2), epochs=2, num_replicas=2).plot()
     assert list(plotted) == ["epochs", "reliability", "reliability-logits"]
     assert len(named(plotted["epochs"].axes[0], "the network").get_xdata()) == 4
 

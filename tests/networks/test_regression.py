@@ -55,12 +55,13 @@ def exact_posterior(standardise: bool) -> tuple[np.ndarray, np.ndarray, float, f
 
 @pytest.mark.parametrize("standardise", [True, False])
 def test_the_energy_is_that_of_the_exact_posterior(standardise: bool) -> None:
-    options: Any = {"unit": "total", "weight_decay": DECAY, "prior_in_energy": True}
+    options: Any = {"weight_decay": DECAY, "prior_in_energy": True}
     problem = rx.regression(
         line, DATA, batch_size=NUM_ROWS, noise=NOISE, standardise=standardise, **options
     )
     assert isinstance(problem.batches, EpochBatches)
-    energy = lambda params: problem.target.energy(params, {}, problem.batches.data, None)[0]  # noqa: E731
+    rows = problem.batches.data
+    energy = lambda params: NUM_ROWS * problem.target.energy(params, {}, rows, None)[0]  # noqa: E731
     mean, covariance, *_ = exact_posterior(standardise)
     mode = jnp.asarray(mean, jnp.float32)
     gradient, curvature = jax.jit(lambda x: (jax.grad(energy)(x), jax.hessian(energy)(x)))(mode)
@@ -240,8 +241,7 @@ def perceptron() -> Network:
 OPTIONS: dict[str, Any] = {
     "epochs": 30,
     "num_replicas": 2,
-    "method": "ensemble",
-    "learning_rate": 0.01,
+    "method": rx.ensemble(learning_rate=0.01),
     "burn_in": 15,
     "progress": False,
 }
@@ -322,8 +322,9 @@ def test_tempered_sghmc_samples_the_exact_posterior_of_a_linear_network() -> Non
     With some 500 effective draws sds are known to 3 %, and mini-batches heat a little.
     """
     problem = rx.regression(line, DATA, batch_size=20, noise=NOISE, test=TEST, weight_decay=DECAY)
-    options: Any = {"method": "sghmc-pt", "temperature": (1.0, 4.0), "num_replicas": 3}
-    options |= {"epochs": 4000, "burn_in": 400, "learning_rate": 0.001, "keep_averaged": 4000}
+    method = rx.sghmc_pt(learning_rate=0.001, temperature=(1.0, 4.0))
+    options: Any = {"method": method, "num_replicas": 3, "epochs": 4000, "burn_in": 400}
+    options |= {"keep_averaged": 4000}
     run = train(problem, lambda key: (jax.random.normal(key, (3,)), {}), **options, progress=False)
     mean, covariance, centre, spread = exact_posterior(True)
     draws, sd = np.asarray(run.networks.params, float), np.sqrt(np.diag(covariance))
@@ -403,14 +404,14 @@ def test_starts_get_the_noise_wherever_they_come_from() -> None:
     network = perceptron()
     problem = rx.regression(network, DATA, batch_size=30)
     start = network.init(jax.random.key(0))
-    for given in (network.init, start, list(start), problem.start(start)):
-        found = problem.start(given)
+    for given in (network.init, start, list(start), problem.start_from(start)):
+        found = problem.start_from(given)
         params, _ = found(jax.random.key(0)) if callable(found) else found
         assert set(params) == {"network", "log_noise"} and params["log_noise"].shape == (1,)
     both = jax.tree.map(lambda *leaves: jnp.stack(leaves), start, start)
-    params, _ = problem.start(rx.per_replica(both)).tree
+    params, _ = problem.start_from(rx.per_replica(both)).tree
     assert params["log_noise"].shape == (2, 1)
-    assert rx.regression(network, DATA, batch_size=30, noise=1.0).start(start) is start
+    assert rx.regression(network, DATA, batch_size=30, noise=1.0).start_from(start) is start
 
 
 def test_noise_of_the_network_and_several_targets() -> None:

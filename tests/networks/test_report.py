@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from plotted_numbers import numbers
-from tiny_networks import EXCHANGING, NETWORK, tiny_data, tiny_problem
+from tiny_networks import EXCHANGING, LADDER, NETWORK, tiny_data, tiny_problem
 
 import replicax as rx
 from replicax.networks import predict
 from replicax.networks.report import build_page
+from replicax.networks.tempered import tempered
 from replicax.page.content import Chart
 
 pytest.importorskip("plotly")
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 def trained() -> rx.Trained:
     """As the figures have it, so that it is compiled once."""
     options = EXCHANGING | {"epochs": 6, "burn_in": 2}
-    return rx.train(tiny_problem(), NETWORK.init, method="deo-star", **options)
+    return rx.train(tiny_problem(), NETWORK.init, **options)
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +73,10 @@ def test_reliability_has_counts(trained, page):
 def test_learning_rates_and_temperatures_are_those_that_were_given():
     """Per mean loss and of the posterior, whatever the unit of the records."""
     rates, heats = (0.02, 0.1), (0.5, 2.0)
-    options = EXCHANGING | {"epochs": 2, "learning_rate": rates, "temperature": heats}
-    for unit in ("mean", "total"):
-        run = rx.train(
-            tiny_problem(unit=unit), NETWORK.init, **options, method=rx.deo_star(adapt=False)
-        )
+    method = rx.deo_star(**LADDER, temperature=heats, adapt=False)
+    options = EXCHANGING | {"epochs": 2, "method": method}
+    for problem in (tiny_problem(), tempered(tiny_problem())):
+        run = rx.train(problem, NETWORK.init, **options)
         table = rows(chart(build_page(run), "ladder"))
         assert [float(table[end][1]) for end in (0, -1)] == pytest.approx(rates, rel=1e-3)
         assert [float(table[end][2]) for end in (0, -1)] == pytest.approx(heats, rel=1e-3)

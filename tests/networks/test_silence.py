@@ -9,14 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from replicax.networks.options import TrainOptions
 
 import replicax as rx
-from replicax.networks.build import build_evaluation, build_training
+from replicax.networks.build import build_evaluation
 from replicax.networks.checks import check_apart, checked_first, find_training_problems
 from replicax.networks.likelihoods import Categorical, Gaussian
+from replicax.networks.train import _warn_of_low_peak
 from replicax.run.evaluation import Evaluation
 from replicax.run.storage.metadata import Predicts
+from replicax.run.methods import as_method
+from replicax.run.options import Training
+from replicax.run.resolve import resolve, with_usual
 
 
 def problem_of(loss: Any, logits: Any = lambda params, state, x: x * params) -> rx.Supervised:
@@ -39,24 +42,30 @@ def test_a_loss_that_is_not_finite_at_the_start_is_an_error() -> None:
 
 
 def test_a_test_that_is_not_finite_is_an_error_after_the_first_epoch() -> None:
+    method = with_usual(rx.ensemble(), of_networks=True)
+
     def tests(nll: list[float]) -> Evaluation:
         rows = iter(nll)
         evaluate = lambda state, carry: (state, {"nll": np.array([next(rows), np.nan])})  # noqa: E731
-        return checked_first(Evaluation(None, evaluate, None))  # type: ignore[arg-type]
+        return checked_first(Evaluation(None, evaluate, None), method)  # type: ignore[arg-type]
 
-    with pytest.raises(ValueError, match="predictions of all 2 networks on the test are not fin"):
+    told = r"predictions of all 2 networks .* not finite.*method=rx.ensemble\(learning_rate=...\)"
+    with pytest.raises(ValueError, match=told):
         tests([np.nan]).evaluate(None, None)  # type: ignore[arg-type]
     later = tests([1.0, np.nan])  # what was once finite is told at the end
     for _ in range(2):
         later.evaluate(None, None)  # type: ignore[arg-type]
     problem = problem_of(lambda params, batch: jnp.mean((params - batch) ** 2))
-    made = build_evaluation(problem, TrainOptions(epochs=3, num_replicas=2), (jnp.zeros(()), {}))
+    program = resolve(problem, Training(epochs=3, num_replicas=2), "deo-star")
+    made = build_evaluation(problem, program, (jnp.zeros(()), {}))
     assert made.evaluate.__qualname__.startswith("checked_first"), "a training has the check"
 
 
-def trained_of(weight: float, nll: list[float], code: str = "finished", **options: Any) -> Any:
+def trained_of(
+    weight: float, nll: list[float], code: str = "finished", method: Any = "deo-star"
+) -> Any:
     return SimpleNamespace(
-        train_options=TrainOptions(epochs=3, num_replicas=2, **options),
+        metadata=SimpleNamespace(method=with_usual(as_method(method), of_networks=True)),
         num_epochs=3,
         average=SimpleNamespace(weight=weight),
         epochs={"nll": np.array([nll])},
@@ -80,14 +89,20 @@ def test_networks_that_are_worse_than_a_guess_are_a_problem() -> None:
     assert find_training_problems(trained_of(3, [0.1, 10.9])) == []
     (sentence,) = find_training_problems(trained_of(3, [0.1, 11.05]))
     assert "rungs [1] predict far worse than chance, with an NLL of 11" in sentence
-    assert "write a smaller hot end of learning_rate" in sentence
+    as_written = "learning_rate, as in method=rx.deo_star(learning_rate=(cold, hot))"
+    assert f"write a smaller hot end of {as_written}" in sentence
     (sentence,) = find_training_problems(trained_of(3, [4e8, 12.0]))
-    assert "rungs [0, 1]" in sentence and "write a smaller learning_rate" in sentence
+    assert "rungs [0, 1]" in sentence and f"write a smaller {as_written}" in sentence
     (sentence,) = find_training_problems(trained_of(3, [0.1, 12.0], method="ensemble"))
-    assert "write a smaller learning_rate" in sentence, "without a ladder there is no hot end"
-    tempered = {"method": "sghmc-pt", "temperature": (1.0, 9.0)}
-    assert find_training_problems(trained_of(3, [0.1, 99.0], **tempered)) == [], "near the prior"
-    assert len(find_training_problems(trained_of(3, [99.0, 0.1], **tempered))) == 1
+    smaller = "write a smaller learning_rate, as in method=rx.ensemble(learning_rate=...)"
+    assert smaller in sentence, "without a ladder there is no hot end"
+    own = trained_of(3, [0.1, 12.0], method=rx.Method("own"))
+    assert 'method=rx.Method("own", learning_rate=...)' in find_training_problems(own)[0]
+    tempered = rx.sghmc_pt(temperature=(1.0, 9.0))
+    near = trained_of(3, [0.1, 99.0], method=tempered)
+    assert find_training_problems(near) == [], "near the prior"
+    (sentence,) = find_training_problems(trained_of(3, [99.0, 0.1], method=tempered))
+    assert "method=rx.sghmc_pt(learning_rate=...)" in sentence, "one rate for all rungs"
 
 
 def test_real_numbers_and_losses_that_are_worse_than_a_guess_are_a_problem() -> None:
@@ -135,9 +150,13 @@ def test_networks_that_would_stay_the_same_are_refused() -> None:
     start = jnp.zeros(()), {}
     with pytest.raises(ValueError, match="one point for all 2 networks .* would stay identical"):
         rx.train(problem, start, method="ensemble", **BRIEF)
-    check = lambda problem=problem, **options: check_apart(  # noqa: E731
-        problem, TrainOptions(epochs=3, **({"num_replicas": 2} | options)), start
-    )
+    points = jax.tree.map(lambda leaf: jnp.zeros((1, 2, *leaf.shape)), start)
+    carry: Any = SimpleNamespace(state=SimpleNamespace(points=points))
+
+    def check(problem: Any = problem, method: str = "deo-star", num_replicas: int = 2) -> None:
+        run = Training(epochs=3, num_replicas=num_replicas)
+        check_apart(problem, resolve(problem, run, method), start, carry)
+
     for method in ("deo-star", "sgld", "cyc-sghmc"):  # rates that differ, noise, one network
         check(method=method)
     check(method="ensemble", num_replicas=1)
@@ -150,35 +169,14 @@ def test_networks_that_would_stay_the_same_are_refused() -> None:
 
 def test_a_schedule_of_rates_instead_of_factors_is_told() -> None:
     problem = problem_of(lambda params, batch: jnp.mean((params - batch) ** 2))
-    options = {"epochs": 4, "num_replicas": 2}
+    run = Training(epochs=4, num_replicas=2)
     low = optax.cosine_decay_schedule(0.1, 8)
-    with pytest.warns(UserWarning, match="rate_schedule is at most 0.1 in the 8 steps"):
-        build_training(problem, TrainOptions(rate_schedule=low, **options))
+    told = (
+        r"rate_schedule is at most 0.1 in the 8 steps .*rx.deo_star\(learning_rate=\.\.\., rate_sch"
+    )
+    with pytest.warns(UserWarning, match=told):
+        _warn_of_low_peak(resolve(problem, run, rx.deo_star(rate_schedule=low)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rises = optax.warmup_cosine_decay_schedule(0.0, 1.0, 3, 8)
-        build_training(problem, TrainOptions(rate_schedule=rises, **options))
-
-
-def test_an_exchange_of_one_network_is_refused() -> None:
-    with pytest.raises(ValueError, match='needs at least 2: write more, or method="ensemble"'):
-        TrainOptions(epochs=3, num_replicas=1)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"method": "ensemble", "epochs": 25, "burn_in": 21}, "every 10 epochs, so none"),
-        (
-            {"method": rx.Method("rare", averages="all", test_every=7), "epochs": 15},
-            "tests networks every 7 epochs and averages networks every 10 epochs, so none",
-        ),
-        ({"method": "cyc-sghmc", "epochs": 6, "cycle_epochs": 10, "burn_in": 10}, "cycles' ends"),
-        ({"method": "cyc-swag", "epochs": 6, "cycle_epochs": 10, "burn_in": 10}, "cycles' ends"),
-    ],
-)
-def test_a_burn_in_after_the_last_average_is_refused(options: Any, message: str) -> None:
-    problem = problem_of(lambda params, batch: jnp.mean((params - batch) ** 2))
-    chosen = TrainOptions(num_replicas=2, **options)
-    with pytest.raises(ValueError, match=message):
-        build_evaluation(problem, chosen, (jnp.zeros(()), {}))
+        _warn_of_low_peak(resolve(problem, run, rx.deo_star(rate_schedule=rises)))

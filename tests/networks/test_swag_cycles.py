@@ -7,13 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replicax.networks.methods import METHODS, Clock
 from tiny_networks import NETWORK, tiny_problem
 
+import replicax as rx
 from replicax.networks import evaluate, swag, swag_cycles
+from replicax.networks.build import weights_of
 from replicax.networks.predict import Average
 from replicax.networks.problem import Supervised, Test, supervised
 from replicax.networks.train import train
+from replicax.run.options import Training
+from replicax.run.plan import Clock
+from replicax.run.resolve import resolve
 from replicax.run.rows import Carry
 
 CYCLE = 20  # epochs of 4 steps: the last 12 of 80 steps hold the ends of the last three epochs
@@ -49,10 +53,10 @@ def make_path(seed: int = 0) -> np.ndarray:
 
 def follow(path: np.ndarray, seed: int = 0, burn_in: int = 0) -> list[Average]:
     """The average after every epoch."""
-    problem, method = predicting_itself(), METHODS["cyc-swag"]
-    kernel = method.build_kernel(0.9, CLOCK)
-    inner = evaluate.build(problem, method.weights(CLOCK, kernel, 10))
-    evaluation = swag_cycles.build(inner, problem, CLOCK, kernel, path[0], seed, burn_in)
+    problem, run = predicting_itself(), Training(epochs=CLOCK.epochs, num_replicas=1)
+    program = resolve(problem, run, rx.cyc_swag(cycle_epochs=CYCLE))
+    inner = evaluate.build(problem, weights_of(program, CLOCK))
+    evaluation = swag_cycles.build(inner, problem, CLOCK, program.kernel, path[0], seed, burn_in)
     averages = []
     for network in path:
         points = (jnp.asarray(network)[None, None], {"level": jnp.full((1, 1), -77.0)})
@@ -136,7 +140,7 @@ def test_networks_of_the_burn_in_are_not_collected() -> None:
 
 
 PROBLEM = tiny_problem()
-SWAG: dict[str, Any] = {"method": "cyc-swag", "num_replicas": 2, "progress": False}
+SWAG: dict[str, Any] = {"num_replicas": 2, "progress": False}
 
 
 @pytest.mark.slow
@@ -146,7 +150,7 @@ def test_a_training_draws_around_the_networks_of_its_cycles() -> None:
         PROBLEM,
         NETWORK.init,
         epochs=CYCLE,
-        method=rx.deo_star(cycle_epochs=CYCLE),
+        method=rx.cyc_swag(cycle_epochs=CYCLE),
         keep_networks=True,
         **SWAG,
     )
@@ -172,6 +176,6 @@ def test_a_training_draws_around_the_networks_of_its_cycles() -> None:
 
 @pytest.mark.slow
 def test_a_training_averages_nothing_of_its_burn_in() -> None:
-    options = SWAG | {"epochs": 7, "cycle_epochs": 7, "burn_in": 7}
+    options = SWAG | {"epochs": 7, "method": rx.cyc_swag(cycle_epochs=7), "burn_in": 7}
     weights = train(PROBLEM, NETWORK.init, **options).epochs["weight"].tolist()
     assert weights == [0.0] * 13 + [10.0]

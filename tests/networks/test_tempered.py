@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from common import slow
-from replicax.networks.options import TrainOptions
 from tiny_networks import NETWORK, tiny_problem
 
 import replicax as rx
 from replicax.algorithm.target import check_energy
-from replicax.networks.build import build_training
 from replicax.networks.tempered import check_posterior, tempered
+from replicax.run.options import Training
+from replicax.run.resolve import resolve
 
 NUM_ROWS, SIZE, DECAY, BURN_IN = 64, 256, 1.0, 10
 ROWS = 0.5 * np.random.default_rng(0).normal(size=(NUM_ROWS, SIZE)).astype(np.float32)
@@ -39,23 +39,23 @@ def dropping() -> rx.Supervised:
     return rx.supervised(loss_fn, np.ones((8, 2), np.float32), batch_size=4, weight_decay=1.0)
 
 
-FULL = {"rule": "metropolis", "swap_energy": "full"}
+ALL_ROWS = {"rule": "metropolis", "energy_at": "all_rows"}
 FRESH = {"rule": "bias_corrected"}  # the default: on a further mini-batch
 
 
-@pytest.mark.parametrize("judging", [FULL, slow(FRESH)], ids=["full", "fresh"])
+@pytest.mark.parametrize("judging", [ALL_ROWS, slow(FRESH)], ids=["all_rows", "fresh"])
 def test_every_rung_samples_prior_times_tempered_likelihood(judging: dict[str, Any]) -> None:
     """With rows x_i of unit variance, rung T is Gaussian of precision N (1 / T + decay)."""
+    choices = {"learning_rate": 0.03, "temperature": (1.0, 1.5), "swap_every": 1, "adapt": False}
     trained = rx.train(
-        mean_problem(unit="mean" if judging is FULL else "total"),
+        mean_problem(),
         (jnp.zeros(SIZE), {}),
         num_replicas=3,
         epochs=110,
         burn_in=BURN_IN,
-        method=rx.sghmc_pt(learning_rate=0.03, temperature=(1.0, 1.5), swap_every=1, adapt=False),
+        method=rx.sghmc_pt(**choices, **judging),
         keep_networks=True,
         progress=False,
-        **judging,
     )
     temperature = trained.temperatures[0][:, None]
     np.testing.assert_allclose(temperature[:, 0], [1.0, 1.5**0.5, 1.5], rtol=1e-5)
@@ -66,17 +66,16 @@ def test_every_rung_samples_prior_times_tempered_likelihood(judging: dict[str, A
     rate = trained.verdict_rate[0]
     assert np.all((rate > 0.05) & (rate < 0.9)), "the rungs must exchange"
     assert trained.round_trips[0] > 0
-    if judging is FULL:  # whose energies are exact
+    if judging is ALL_ROWS:  # whose energies are exact
         energies = trained._records.read("draws", "rung_energy")[BURN_IN:, 0]
         least = NUM_ROWS / 2 * np.mean(np.sum((mean[:, None] - ROWS) ** 2, axis=2), axis=1)
         excess = (energies.mean(axis=0) - least) / (NUM_ROWS * SIZE * variance[:, 0] / 2)
         np.testing.assert_allclose(excess, 1.0, atol=0.12)
 
 
-@pytest.mark.parametrize("unit", ["mean", "total"])
-def test_energies_are_in_the_unit_of_the_posterior(unit: str) -> None:
-    posed = tempered(mean_problem(unit=unit, batch_size=24))
-    assert (posed.unit, posed.scale, posed.target.num_rows) == ("total", NUM_ROWS, NUM_ROWS)
+def test_energies_are_in_the_unit_of_the_posterior() -> None:
+    posed = tempered(mean_problem(batch_size=24))
+    assert (posed.unit.loss, posed.unit.num_rows, posed.target.num_rows) == (NUM_ROWS,) * 3
     params = jnp.linspace(-1.0, 1.0, SIZE)
     total = np.sum((np.asarray(params) - ROWS) ** 2) / 2
     energy, _ = posed.target.energy(params, {}, ROWS, None)
@@ -89,14 +88,14 @@ def test_energies_are_in_the_unit_of_the_posterior(unit: str) -> None:
 
 
 def test_what_is_no_posterior_is_refused() -> None:
-    options: dict[str, Any] = {"method": "sghmc-pt", "epochs": 2, "num_replicas": 2}
-    options |= {"temperature": (1.0, 1.5)}
+    method, options = rx.sghmc_pt(temperature=(1.0, 1.5)), {"epochs": 2, "num_replicas": 2}
     like = (jnp.zeros(SIZE), {})
     for problem in (mean_problem(weight_decay=0.0), mean_problem(prior_in_energy=True)):
         with pytest.raises(ValueError, match="has no separate prior"):
-            build_training(problem, TrainOptions(**options))
+            rx.train(problem, like, method=method, **options)
+    clipped = rx.sghmc_pt(temperature=(1.0, 1.5), clip_norm=1.0)
     with pytest.raises(ValueError, match="clipped"):
-        build_training(mean_problem(), TrainOptions(**options, clip_norm=1.0))
+        resolve(tempered(mean_problem()), Training(**options), clipped)
     check_posterior(mean_problem(prepare=lambda key, rows: 2 * rows), like, "sghmc-pt")
     shaken = mean_problem(prepare=lambda key, rows: rows + jax.random.normal(key))
     with pytest.raises(ValueError, match="loss draws random numbers, as dropout"):
@@ -104,29 +103,7 @@ def test_what_is_no_posterior_is_refused() -> None:
     with pytest.raises(ValueError, match="random augmentation"):
         check_posterior(shaken, like, "sghmc-pt")
     with pytest.raises(ValueError, match="batch statistics"):  # by the call itself
-        rx.train(tiny_problem(), NETWORK.init, **options)
-
-
-def test_temperatures_must_suit_the_rule() -> None:
-    auto = TrainOptions(epochs=30, method="sghmc-pt", burn_in=10)
-    sampler = auto.sampler(mean_problem())
-    assert (sampler.temperature, sampler.adapt, sampler.energy_at) == ("auto", 10 * 4, "moved")
-    assert (sampler.rule, sampler.swap_every, sampler.schedule) == ("bias_corrected", 10, "deo")
-    pair = TrainOptions(epochs=30, temperature=(0.5, 2.0)).sampler(mean_problem())
-    np.testing.assert_allclose(pair.temperature, np.array([0.5, 2.0]) / NUM_ROWS)
-    wrong: list[tuple[dict[str, Any], str]] = [
-        ({"method": "sghmc-pt"}, "adapts during the burn-in"),
-        ({"method": "sghmc-pt", "rule": "deterministic", "burn_in": 5}, "give numbers"),
-        ({"method": "sghmc-pt", "temperature": 1.0}, "of all rungs"),
-        ({"rule": "bias_corrected"}, "of all rungs"),
-        ({"temperature": "auto", "burn_in": 5}, "does not: give numbers"),
-        ({"temperature": (1.0, -2.0)}, "at least 0"),
-        ({"temperature": (1.0, 2.0), "method": "ensemble"}, "has no ladder"),
-        ({"swap_energy": "full"}, "decides swaps on mini-batches"),
-    ]
-    for options, message in wrong:
-        with pytest.raises(ValueError, match=message):
-            TrainOptions(epochs=30, **options)
+        rx.train(tiny_problem(), NETWORK.init, method=method, **options)
 
 
 def test_weight_decay_by_name_is_checked_on_the_parameters_alone() -> None:

@@ -11,6 +11,7 @@ from reference import adapt_ladder
 from tiny_networks import (
     DECAY,
     EXCHANGING,
+    LADDER,
     NETWORK,
     NUM_REPLICAS,
     STEPS_PER_EPOCH,
@@ -21,10 +22,10 @@ from tiny_networks import (
 )
 
 import replicax as rx
+from replicax.algorithm.randomness import seed_keys
 from replicax.networks.problem import Supervised
 from replicax.networks.train import train
 from replicax.nn.small import small_cnn
-from replicax.algorithm.randomness import seed_keys
 
 
 def starts_of(network: Any, num_replicas: int = NUM_REPLICAS) -> Any:
@@ -42,7 +43,7 @@ def deo_star_by_hand(
     """Algorithm 1 on networks that really move from rung to rung; all lists are by rung."""
     ((key,), _) = seed_keys(0, 1)
     orders = [np.asarray(problem.batches.order(key, epoch)) for epoch in range(num_steps)]
-    options, num_rungs = EXCHANGING, NUM_REPLICAS
+    options, num_rungs = LADDER, NUM_REPLICAS
     cold, hot = options["learning_rate"]
     rates, buffer = np.geomspace(cold, hot, num_rungs), options["buffer"]
     target, window = options["target_swap_rate"], options["window"]
@@ -90,7 +91,8 @@ CNN = small_cnn(3, widths=(4, 4))
 )
 def test_training_is_algorithm_1_with_networks_that_move(network: Any, on_swap: str) -> None:
     problem, starts, last = tiny_problem(network), starts_of(network), Last()
-    options = EXCHANGING | {"epochs": 10, "on_swap": on_swap, "callback": last}
+    method = rx.deo_star(**LADDER, on_swap=on_swap)
+    options = EXCHANGING | {"epochs": 10, "method": method, "callback": last}
     train(problem, rx.per_replica(starts), **options)
     found = last.state
     evaluate = jax.jit(jax.value_and_grad(problem.target.energy, has_aux=True))

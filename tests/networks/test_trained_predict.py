@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from rich.console import Console
-from tiny_networks import EXCHANGING, NETWORK, tiny_data, tiny_problem
+from tiny_networks import EXCHANGING, LADDER, NETWORK, tiny_data, tiny_problem
 
 import replicax as rx
 from replicax.networks import kept, predictor
@@ -24,13 +24,12 @@ from replicax.networks.train import train
 PROBLEM, DATA = tiny_problem(), tiny_data()
 IMAGES = DATA.test_images
 OPTIONS: dict[str, Any] = EXCHANGING | {"burn_in": 1}
-METHODS: dict[str, dict[str, Any]] = {
-    "deo-star": OPTIONS,
-    "ensemble": {"epochs": 20, "num_replicas": 3, "progress": False},
-    "sgld": {"epochs": 10, "num_replicas": 2, "progress": False},
-    "cyc-sghmc": {"epochs": 20, "num_replicas": 2, "cycle_epochs": 14, "progress": False},
-    "cyc-swag": {"epochs": 20, "num_replicas": 2, "cycle_epochs": 14, "progress": False},
-    "deo": EXCHANGING | {"epochs": 8, "window": None},
+METHODS: dict[str, tuple[rx.Method, int, int]] = {  # epochs, replicas
+    "ensemble": (rx.ensemble(), 20, 3),
+    "sgld": (rx.sgld(), 10, 2),
+    "cyc-sghmc": (rx.cyc_sghmc(cycle_epochs=14), 20, 2),
+    "cyc-swag": (rx.cyc_swag(cycle_epochs=14), 20, 2),
+    "deo": (rx.deo(**LADDER | {"window": None}), 8, 3),
 }
 
 
@@ -55,10 +54,19 @@ def test_the_test_is_predicted_as_it_was_judged(trained: rx.Trained) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "deo-star"])
-def test_every_method_predicts_with_what_it_averages(method: str, tmp_path: Path) -> None:
-    options = METHODS[method] | {"method": method.partition(" ")[0], "burn_in": 3}
-    run = train(PROBLEM, NETWORK.init, **options, run_dir=tmp_path / "run")
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_predicts_with_what_it_averages(name: str, tmp_path: Path) -> None:
+    method, epochs, num_replicas = METHODS[name]
+    run = train(
+        PROBLEM,
+        NETWORK.init,
+        method=method,
+        epochs=epochs,
+        num_replicas=num_replicas,
+        burn_in=3,
+        progress=False,
+        run_dir=tmp_path / "run",
+    )
     same_as_the_test(run)
     assert run.networks.epoch.min() > 3
     assert float(run.average.weight) == len(run.networks.weight) > 1
@@ -141,8 +149,14 @@ def test_a_run_that_broke_says_so_where_it_has_no_average() -> None:
     rows = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
     problem = rx.classification(line, (rows, (rows[:, 0] > 0).astype(int)), batch_size=10)
     with pytest.warns(UserWarning, match="A smaller learning rate"):
-        broken = rx.train(problem, line.init, epochs=3, num_replicas=2, method=rx.ensemble(learning_rate=1e30),
-                          progress=False)  # fmt: skip
+        broken = rx.train(
+            problem,
+            line.init,
+            epochs=3,
+            num_replicas=2,
+            method=rx.ensemble(learning_rate=1e30),
+            progress=False,
+        )
     with pytest.raises(ValueError, match="The run stopped before .* at step"):
         broken.predict(rows)
 
@@ -204,15 +218,14 @@ def test_what_cannot_be_asked_for_is_refused(trained: rx.Trained, monkeypatch) -
     with pytest.raises(ValueError, match="The problem is 7"):
         trained.predict(IMAGES, problem=7)
     monkeypatch.setattr(kept, "read", lambda *records: None)
-    options: Any = trained.metadata.training
+    metadata = trained.metadata
     for changed, sentence in (
         ({}, "earlier versions"),
-        ({"keep_averaged": 0}, "train with keep_averaged=100"),
-        ({"method": "pretrain", "learning_rate": None}, '"pretrain" averages no networks'),
+        ({"run": replace(metadata.run, keep_averaged=0)}, "train with keep_averaged=100"),
+        ({"method": rx.pretrain()}, '"pretrain" averages no networks'),
     ):
         with monkeypatch.context() as patch, pytest.raises(ValueError, match=sentence):
-            for name, value in changed.items():
-                patch.setitem(options, name, value)
+            patch.setattr(trained._records, "metadata", replace(metadata, **changed))
             rx.Trained(trained._records, None, PROBLEM).predict(IMAGES)
     with (
         monkeypatch.context() as patch,

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from common import assert_same_run, slow
-from replicax.networks.methods import METHODS, Clock
+from common import assert_same_run, chunks_of, slow
 from tiny_networks import (
-    DECAY,
     EXCHANGING,
+    LADDER,
     NETWORK,
     NUM_REPLICAS,
+    NUM_ROWS,
     STEPS_PER_EPOCH,
     Last,
     assert_trees_close,
@@ -25,13 +25,13 @@ from tiny_networks import (
 )
 
 import replicax as rx
-from replicax.algorithm.kernels import momentum
 from replicax.algorithm.tuning import ConstantGain
 from replicax.networks import evaluate
 from replicax.networks.problem import Supervised, Test, supervised
+from replicax.networks.tempered import tempered
 from replicax.networks.train import train
 from replicax.networks.trained import Trained
-from replicax.run import host_loop as run
+from replicax.run.methods import METHODS
 from replicax.run.rows import Carry
 
 
@@ -44,18 +44,26 @@ PROBLEM = tiny_problem()
 MLP = rx.nn.mlp(36, 3, hidden=(4,))  # without batch statistics, which a posterior refuses
 
 
-def options_of(method: str) -> dict[str, Any]:
-    if METHODS[method].has_ladder:
-        others = {} if method == "deo-star" else {"window": None}
-        if METHODS[method].tempers_likelihood:  # found in the burn-in
-            others |= {"learning_rate": 0.01, "burn_in": 1, "swap_every": 1}
-        return EXCHANGING | {"epochs": 2, "num_replicas": NUM_REPLICAS, "method": method} | others
-    return {"epochs": 2, "num_replicas": 2, "method": method, "progress": False}
+OF_NETWORKS = [name for name in METHODS if name != "posterior"]
 
 
-def posed(method: str) -> tuple[Supervised, Any]:
+def options_of(name: str) -> dict[str, Any]:
+    method = METHODS[name]()
+    if not method.has_ladder:
+        return {"epochs": 2, "num_replicas": 2, "method": method, "progress": False}
+    choices, others = dict(LADDER), {}
+    if name != "deo-star":
+        del choices["window"]
+    if method.tempers_likelihood:  # temperatures are found in the burn-in
+        choices |= {"learning_rate": 0.01, "swap_every": 1}
+        others = {"burn_in": 1}
+    chosen = {"epochs": 2, "num_replicas": NUM_REPLICAS, "method": METHODS[name](**choices)}
+    return EXCHANGING | chosen | others
+
+
+def posed(name: str) -> tuple[Supervised, Any]:
     """The problem and the start of a method."""
-    if METHODS[method].tempers_likelihood:
+    if METHODS[name]().tempers_likelihood:
         return tiny_problem(MLP), MLP.init
     return PROBLEM, NETWORK.init
 
@@ -67,12 +75,6 @@ def whole(folder: Path, method: str) -> tuple[Trained, Any]:
     return train(*posed(method), **options, keep_networks=True), last.state
 
 
-def in_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host looks every three steps, and at the end of an epoch of four."""
-    monkeypatch.setattr(run, "_FIRST_STEPS", 3)
-    monkeypatch.setattr(run.Pace, "after", lambda pace, steps, seconds: pace)
-
-
 def stop_at(step: int) -> Any:
     return lambda progress: "stop" if progress.step >= step else None
 
@@ -80,19 +82,19 @@ def stop_at(step: int) -> Any:
 QUICK = ("deo", "ensemble", "cyc-sghmc")  # with a ladder, without one, one network in cycles
 
 
-@pytest.mark.parametrize("method", [name if name in QUICK else slow(name) for name in METHODS])
+@pytest.mark.parametrize("method", [name if name in QUICK else slow(name) for name in OF_NETWORKS])
 def test_a_run_stopped_within_an_epoch_goes_on_bit_for_bit(
-    method: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, folder: Path, tmp_path: Path
 ) -> None:
     straight, state = whole(folder, method)
-    in_small_steps(monkeypatch)
     options = options_of(method) | {"keep_networks": True}
     problem, start = posed(method)
-    stopped = train(problem, start, **options, run_dir=tmp_path / "run", callback=stop_at(5))
-    assert (stopped.result.code, stopped.num_epochs) == ("stopped", 1)
-    assert STEPS_PER_EPOCH < stopped.num_steps < 2 * STEPS_PER_EPOCH
     last = Last()
-    resumed = rx.resume(tmp_path / "run", problem, callback=last, progress=False)
+    with chunks_of(3):  # and to the end of an epoch of four steps
+        stopped = train(problem, start, **options, run_dir=tmp_path / "run", callback=stop_at(5))
+        assert (stopped.result.code, stopped.num_epochs) == ("stopped", 1)
+        assert STEPS_PER_EPOCH < stopped.num_steps < 2 * STEPS_PER_EPOCH
+        resumed = rx.resume(tmp_path / "run", problem, callback=last, progress=False)
     assert resumed.result.code == straight.result.code == "finished"
     assert_same_run(resumed, straight)
     jax.tree.map(np.testing.assert_array_equal, last.state, state)
@@ -169,14 +171,10 @@ def test_rows_of_an_epoch_are_by_rung(folder: Path) -> None:
 
 @pytest.mark.parametrize("method", ["ensemble", slow("sgld")])
 def test_independent_networks_are_averaged_all_at_once(method: str, folder: Path) -> None:
-    """In so short a run, at its end; in longer ones every `pick_every` epochs."""
+    """In so short a run, at its end; in longer ones as `test_methods.py` says."""
     trained, state = whole(folder, method)
     points = jax.tree.map(lambda leaf: leaf[0], state.points)
     assert_average_of(trained.average, logits_of(points, 2))
-    clock = Clock(epochs=7, steps_per_epoch=4, cycle_epochs=7)
-    weights = METHODS[method].weights(clock, momentum(), pick_every=3, burn_in=3)
-    picked = [weights(epoch, 2).tolist() for epoch in range(1, 8)]
-    assert picked == [[0, 0]] * 5 + [[1, 1], [0, 0]]
 
 
 def test_a_cycle_is_averaged_at_its_end(folder: Path) -> None:
@@ -186,19 +184,12 @@ def test_a_cycle_is_averaged_at_its_end(folder: Path) -> None:
     assert_average_of(trained.average, logits_of(points, 1))
 
 
-def test_cycles_are_averaged_where_they_are_slow() -> None:
-    method, clock = METHODS["cyc-sghmc"], Clock(epochs=20, steps_per_epoch=5, cycle_epochs=10)
-    weights = method.weights(clock, method.build_kernel(DECAY, clock), pick_every=10)
-    picked = [epoch for epoch in range(1, 21) if weights(epoch, 1).sum()]
-    assert picked == [9, 10, 19, 20]
-
-
 @pytest.mark.slow
 def test_a_pretraining_keeps_no_average_and_starts_the_next_run(folder: Path) -> None:
     pretrained, state = whole(folder, "pretrain")
     assert float(pretrained.average.weight) == 0
-    options = options_of("deo-star") | {"num_replicas": 2, "epochs": 1}
-    options |= {"learning_rate": (1e-9, 2e-9), "callback": (last := Last())}
+    method, last = rx.deo_star(**LADDER | {"learning_rate": (1e-9, 2e-9)}), Last()
+    options = EXCHANGING | {"num_replicas": 2, "epochs": 1, "method": method, "callback": last}
     train(PROBLEM, folder / "pretrain", **options)
     params = state.replicas.params
     assert_trees_close(last.state.replicas.params, params, 1e-6)
@@ -220,27 +211,31 @@ def test_starts_that_do_not_fit_get_a_sentence(folder: Path) -> None:
     options = options_of("deo-star")
     with pytest.raises(ValueError, match="holds 2 networks, but 3 are needed"):
         train(PROBLEM, folder / "ensemble", **options)
-    with pytest.raises(ValueError, match="in the unit 'mean'"):
-        train(tiny_problem(unit="total"), folder / "ensemble", **options)
-    with pytest.raises(ValueError, match="in the unit 'mean'"):
-        rx.resume(folder / "ensemble", tiny_problem(unit="total"))
+    fewer = tiny_problem(num_rows=24)
+    for call in (
+        lambda: train(fewer, folder / "ensemble", **options),
+        lambda: rx.resume(folder / "ensemble", fewer),
+    ):
+        with pytest.raises(ValueError, match="was trained on 32 rows; the problem has 24"):
+            call()
+    with pytest.raises(ValueError, match="is not a run folder"):
+        train(PROBLEM, folder / "nowhere", **options)
     with pytest.raises(ValueError, match="has no ladder"):
         train(PROBLEM, NETWORK.init, epochs=1, method=rx.ensemble(learning_rate=(0.1, 0.2)))
-    with pytest.raises(ValueError, match="one of deo-star"):
+    with pytest.raises(ValueError, match="one of posterior, deo-star"):
         train(PROBLEM, NETWORK.init, epochs=1, method="sgd")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", ["mean", "total"])
-def test_gains_may_be_numbers(unit: str) -> None:
+@pytest.mark.parametrize(("problem", "scale"), [(PROBLEM, 1), (tempered(PROBLEM), NUM_ROWS)])
+def test_gains_may_be_numbers(problem: Supervised, scale: float) -> None:
     """With the buffer so high that no pair agrees, each step takes gain x target from it."""
     high, gain = 50.0, 0.1
-    options = options_of("deo-star") | {"epochs": 1, "buffer": high, "buffer_gain": gain}
-    problem = tiny_problem(unit=unit)
-    trained = train(problem, NETWORK.init, **options)
+    method = rx.deo_star(**LADDER | {"buffer": high, "buffer_gain": gain})
+    trained = train(problem, NETWORK.init, **EXCHANGING | {"epochs": 1, "method": method})
     assert trained.verdict_rate.max() == 0
-    fallen = STEPS_PER_EPOCH * gain * EXCHANGING["target_swap_rate"]
-    np.testing.assert_allclose(trained.buffer, problem.scale * (high - fallen), rtol=1e-5)
+    fallen = STEPS_PER_EPOCH * gain * LADDER["target_swap_rate"]
+    np.testing.assert_allclose(trained.buffer, scale * (high - fallen), rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -249,12 +244,13 @@ def test_gains_may_be_numbers(unit: str) -> None:
     [ConstantGain(0.02), lambda step: 0.02 / (1 + step)],
 )
 def test_gains_of_ones_own_go_on(gain: Any, tmp_path: Path) -> None:
-    options = options_of("deo-star") | {"buffer_gain": gain, "keep_networks": True}
+    method = rx.deo_star(**LADDER | {"buffer_gain": gain})
+    options = options_of("deo-star") | {"method": method, "keep_networks": True}
     straight = train(PROBLEM, NETWORK.init, **options)
     train(PROBLEM, NETWORK.init, **options, run_dir=tmp_path / "run", callback=stop_at(5))
-    again = {} if isinstance(gain, ConstantGain) else {"buffer_gain": gain}
+    again: Any = {} if isinstance(gain, ConstantGain) else {"method": method}
     if again:
-        with pytest.raises(ValueError, match=r"rx.resume\(run_dir, problem, buffer_gain=...\)"):
+        with pytest.raises(ValueError, match=r"method=rx.deo_star\(buffer_gain=...\)"):
             rx.resume(tmp_path / "run", PROBLEM)
     assert_same_run(rx.resume(tmp_path / "run", PROBLEM, progress=False, **again), straight)
 

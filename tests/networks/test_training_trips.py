@@ -17,10 +17,8 @@ STEPS = 4  # of an epoch
 # A buffer so low that every pair that may swap does.
 SWAPPING: dict[str, Any] = {
     "epochs": 6,
-    "method": "deo",
+    "method": rx.deo(learning_rate=(0.02, 0.1), buffer=-1e6),
     "num_replicas": 2,
-    "learning_rate": (0.02, 0.1),
-    "buffer": -1e6,
     "keep_networks": True,
     "progress": False,
 }
@@ -61,7 +59,8 @@ def test_a_training_goes_on_with_its_round_trips_and_epochs(tmp_path: Path) -> N
 
 
 def test_a_training_warns_at_its_end_and_again_when_it_is_resumed(tmp_path: Path) -> None:
-    still = {**SWAPPING, "buffer": 1e6, "run_dir": tmp_path / "run"}
+    method = rx.deo(learning_rate=(0.02, 0.1), buffer=1e6)
+    still = {**SWAPPING, "method": method, "run_dir": tmp_path / "run"}
     with pytest.warns(UserWarning, match="Chain 0 made no round trip"):
         trained = rx.train(quick_problem(), start, **still)
     assert any("no round trip" in sentence for sentence in trained.summary()["problems"])

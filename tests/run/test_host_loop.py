@@ -17,7 +17,7 @@ from common import assert_same_run, chunks_of, in_method, quietly, slow
 from made_up_metadata import metadata_of
 
 import replicax as rx
-from replicax.run.host_loop import Pace
+from replicax.run.compiled_loop import Pace
 from replicax.run.storage import commits
 from replicax.run.storage.folder import FolderRecords, open_records
 from replicax.run.storage.zarr_arrays import chunk_shape

@@ -183,9 +183,9 @@ def test_an_annealed_kernel_is_made_again_from_its_spec() -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_an_annealed_run_resumes_bit_for_bit(tmp_path) -> None:
-    options = dict(num_replicas=2, learning_rate=0.01, temperature=(1.0, 2.0), seed=3,
-                   schedule="none", kernel=kernels.annealed(kernels.sgld(), 40, temperature=0.1),
-                   progress=False)  # fmt: skip
+    kernel = kernels.annealed(kernels.sgld(), 40, temperature=0.1)
+    method = rx.Method("annealing", 0.01, temperature=(1.0, 2.0), kernel=kernel)
+    options = dict(num_replicas=2, method=method, seed=3, progress=False)
     target = targets.rastrigin()
     whole = rx.sample(target, jnp.ones(2), num_steps=40, **options)
     rx.sample(target, jnp.ones(2), num_steps=25, run_dir=tmp_path / "run", **options)
@@ -197,9 +197,14 @@ def test_an_annealed_run_resumes_bit_for_bit(tmp_path) -> None:
 def test_each_chain_has_its_best_point() -> None:
     target = targets.rastrigin(2.0)
     posterior = rx.sample(
-        target, lambda key: jax.random.uniform(key, (2,), maxval=3.0), num_steps=200,
-        num_replicas=3, num_chains=4, method=rx.deo_star(learning_rate=0.005, temperature=(0.1, 2.0), rule="metropolis", window=2), progress=False,
-    )  # fmt: skip
+        target,
+        lambda key: jax.random.uniform(key, (2,), maxval=3.0),
+        num_steps=200,
+        num_replicas=3,
+        num_chains=4,
+        method=rx.deo_star(0.005, temperature=(0.1, 2.0), rule="metropolis", window=2),
+        progress=False,
+    )
     points, energies = posterior.best_by_chain
     assert points.shape == (4, 2) and len(set(energies.tolist())) == 4
     np.testing.assert_allclose(targets.rastrigin_energy(points, 2.0), energies, atol=1e-4)

@@ -14,6 +14,7 @@ import pytest
 import replicax as rx
 import studies
 from replicax.networks.predict import Metrics
+from replicax.networks.train import last_networks
 from studies import __main__ as command
 from studies.table2 import figures, findings, numbers, page, paper, starts
 from studies.table2 import trainings as table2
@@ -116,9 +117,12 @@ def test_runs_are_made_with_the_papers_settings(runs: Path) -> None:
 def test_the_settings_are_the_papers() -> None:
     assert Settings().options("ensemble")["epochs"] == 500
     assert Settings().options("starts") == {
-        "method": "pretrain", "seed": 0, "num_replicas": 10, "epochs": 300
+        "method": rx.pretrain(), "seed": 0, "num_replicas": 10, "epochs": 300
     }  # fmt: skip
-    assert [Settings().options(m)["on_swap"] for m in ("deo", "deo-star")] == ["reset"] * 2
+    for name, made in (("deo", rx.deo), ("deo-star", rx.deo_star)):
+        assert Settings().options(name)["method"] == made(on_swap="reset")
+    digits = Settings(data="digits").options("deo-star")["method"]
+    assert (digits.learning_rate, digits.target_swap_rate) == ((0.02, 0.3), 0.1)
 
 
 def test_without_runs_the_page_has_the_numbers_of_the_paper_alone(tmp_path: Path) -> None:
@@ -154,11 +158,11 @@ def test_models_whose_folders_are_elsewhere_keep_their_results(
 def test_the_command_makes_all_six(place: Path) -> None:
     folder = place / "six"
     assert command.main(arguments(place, folder)) == 0
-    for method, name in METHODS.items():
+    for method, made in METHODS.items():
         run = table2.open_run(folder / "records" / "table2" / "tiny" / method)
         assert run is not None and run.result.code == "finished"
         single = method.startswith("cyc")
-        assert (run.method, run.num_replicas) == (name, 1 if single else 10)
+        assert (run.method, run.num_replicas) == (made().name, 1 if single else 10)
         assert run.num_epochs == {"starts": 2}.get(method, 10 * EPOCHS if single else EPOCHS)
         if method != "starts":
             row = row_of((folder / "table2.md").read_text(), "tiny", paper.NAMES[method])
@@ -256,7 +260,7 @@ def test_an_interrupted_run_resumes_from_a_copied_folder(place, runs, undrawn) -
 def test_start_networks_count_as_much_as_ten(place: Path, runs: Path) -> None:
     """Against their average computed here, of their logits on all test images at once."""
     problem, _ = settings_of(place).task().problem()
-    networks = starts._last_networks(runs / "tiny" / "starts", problem)
+    networks = last_networks(runs / "tiny" / "starts", problem, 10)
     logits = jax.vmap(problem.test.logits, (0, 0, None))(*networks, problem.test.inputs)
     run = table2.open_run(runs / "tiny" / "deo")
     assert run is not None and len(logits) == 10
