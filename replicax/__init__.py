@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from replicax.networks import predict as predict
     from replicax.networks import swag as swag
     from replicax.networks.classification import classification as classification
-    from replicax.networks.hooks import Epoch as Epoch
+    from replicax.networks.evaluate import Epoch as Epoch
     from replicax.networks.problem import Supervised as Supervised
     from replicax.networks.problem import Test as Test
     from replicax.networks.problem import supervised as supervised
@@ -97,7 +97,7 @@ _NAMES = {
     "api": "load resume sample",
     "interop.blackjax": "as_sampling_algorithm",
     "networks.classification": "classification",
-    "networks.hooks": "Epoch",
+    "networks.evaluate": "Epoch",
     "networks.problem": "Supervised Test supervised",
     "networks.regression": "regression",
     "networks.train": "train",
@@ -105,7 +105,8 @@ _NAMES = {
     "report_run": "report",
     "results.posterior": "Posterior",
     "run.bayesian": "Bayesian bayesian",
-    "run.methods": "Method cyc_sghmc cyc_swag deo deo_star ensemble posterior pretrain sghmc_pt sgld",
+    "run.methods": "Method cyc_sghmc cyc_swag deo deo_star ensemble posterior pretrain sghmc_pt "
+    "sgld",
     "run.records": "Result",
     "run.progress": "Progress",
     "run.per_replica": "per_replica",

@@ -125,6 +125,7 @@ def resume(
     note: dict[str, Any] | None = None,
     devices: Any = None,
     data_parallel: int = 1,
+    **unknown: Any,
 ) -> Posterior:
     """Continue the run in a folder, bit for bit as if it had never stopped.
 
@@ -138,6 +139,7 @@ def resume(
     and tuples. A target or data that do not fit the run are refused; `force=True` goes on with
     them. `devices` and `data_parallel` may be others than before.
     """
+    _refuse_other_options(unknown)
     session = given(Session, locals())
     changes = {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
     with resumed_records(check_folder("run_dir", run_dir)) as records:
@@ -175,6 +177,16 @@ def load(folder: str | Path, target: Any = None) -> Posterior:
 
         return Trained(records, target=target)
     return Posterior(records, target=target)
+
+
+def _refuse_other_options(unknown: dict[str, Any]) -> None:
+    """Raise if `resume` was given options that a run cannot change."""
+    for name in unknown:
+        raise ValueError(
+            f"rx.resume takes no {name}: a run continues with the options that its folder stores. "
+            "Objects of your own, which no folder holds, are given again inside the method, as in "
+            "method=rx.deo_star(kernel=...)."
+        )
 
 
 def _refuse(folder: Path, **arguments: Any) -> None:

@@ -1,6 +1,8 @@
 """Helpers that several test files share."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import fields
 from typing import Any
 
 import jax
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 import replicax as rx
 from replicax.algorithm import randomness
 from replicax.algorithm.tuning import Tuning
+from replicax.run import host_loop
 from replicax.run.compiled_loop import STATE_AXES
 
 SIZES = st.sampled_from([2, 3, 5, 8])
@@ -38,7 +41,36 @@ def quick_jit(function: Callable) -> Callable:
     return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
 
 
-def quietly(target: Any, params: Any, **options: Any) -> rx.Posterior:
+OF_METHODS = {entry.name for entry in fields(rx.Method)}
+
+
+def in_method(options: dict[str, Any], made: Callable[..., rx.Method] = rx.deo_star) -> Any:
+    """The options of a call with those of its method in one: `method=made(...)`."""
+    parts = {name: value for name, value in options.items() if name in OF_METHODS}
+    others = {name: value for name, value in options.items() if name not in OF_METHODS}
+    return others | {"method": made(**parts)}
+
+
+@contextlib.contextmanager
+def chunks_of(steps: int | None) -> Iterator[None]:
+    """Runs in chunks of so many steps, at whatever pace; None: as they are."""
+    if steps is None:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host_loop, "_FIRST_STEPS", steps)
+        patch.setattr(host_loop.Pace, "after", lambda pace, *times: pace)
+        yield
+
+
+def quietly(
+    target: Any,
+    start: Any,
+    chunk_steps: int | None = None,
+    made: Callable[..., rx.Method] = rx.deo_star,
+    **options: Any,
+) -> rx.Posterior:
+    """A short run of a method; its options stand beside those of the run."""
     defaults = {
         "num_steps": 60,
         "num_replicas": 4,
@@ -47,7 +79,8 @@ def quietly(target: Any, params: Any, **options: Any) -> rx.Posterior:
         "buffer_gain": 0.1,
         "progress": False,
     }
-    return rx.sample(target, params, **(defaults | options))
+    with chunks_of(chunk_steps):
+        return rx.sample(target, start, **in_method(defaults | options, made))
 
 
 _REPORTED = (

@@ -21,6 +21,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 def sample(folder: Path | None) -> Any:
     """Sample a mixture into `folder`, or continue there."""
     import jax.numpy as jnp
+    from common import chunks_of
 
     import replicax as rx
 
@@ -29,12 +30,14 @@ def sample(folder: Path | None) -> Any:
         return x["b"] ** 2 - jnp.logaddexp(-one, -other)
 
     if folder is not None and (folder / "run.json").exists() and any(folder.glob("commits/*.json")):
-        return rx.resume(folder, energy, progress=False)
-    return rx.sample(
-        energy, {"a": jnp.zeros(3), "b": jnp.array(0.5)}, num_steps=140, num_replicas=4,
-        num_chains=2, method=rx.deo_star(learning_rate=(0.01, 0.1)), history_every=7, thin=3, burn_in=5, chunk_steps=4,
-        run_dir=folder, checkpoint_every=EVERY, progress=False, track_best=True, seed=5,
-    )  # fmt: skip
+        with chunks_of(EVERY):
+            return rx.resume(folder, energy, progress=False)
+    with chunks_of(EVERY):
+        return rx.sample(
+            energy, {"a": jnp.zeros(3), "b": jnp.array(0.5)}, num_steps=140, num_replicas=4,
+            num_chains=2, method=rx.deo_star((0.01, 0.1)), history_every=7, thin=3, burn_in=5,
+            run_dir=folder, checkpoint_every=EVERY, progress=False, seed=5,
+        )  # fmt: skip
 
 
 def train(folder: Path | None) -> Any:

@@ -13,6 +13,8 @@ IN_FOLDER = "in_folder"
 
 def paper(devices: Any, **options: Any) -> Any:
     """The paper's recipe on the 25 modes, one replica a device at four."""
+    from common import in_method
+
     import replicax as rx
 
     chosen = {
@@ -24,10 +26,9 @@ def paper(devices: Any, **options: Any) -> Any:
     return rx.sample(
         rx.targets.modes25(),
         rx.targets.modes25_start,
-        track_best=True,
         devices=devices,
         progress=False,
-        **chosen | options,
+        **in_method(chosen | options),
     )
 
 
@@ -49,11 +50,12 @@ def hmc(devices: Any, **options: Any) -> Any:
 
 def network(devices: Any, **options: Any) -> Any:
     """A tiny network that swaps, with restarts of broken replicas."""
-    from tiny_networks import EXCHANGING, NETWORK, tiny_problem
+    from tiny_networks import EXCHANGING, LADDER, NETWORK, tiny_problem
 
     import replicax as rx
 
-    chosen = EXCHANGING | {"num_replicas": NUM_REPLICAS, "keep_networks": True, "temperature": 1e-3}
+    method = rx.deo_star(**LADDER, temperature=1e-3)
+    chosen = EXCHANGING | {"num_replicas": NUM_REPLICAS, "keep_networks": True, "method": method}
     return rx.train(tiny_problem(), NETWORK.init, devices=devices, **chosen | options)
 
 
@@ -111,6 +113,7 @@ def broken(devices: Any) -> Any:
 def normalised(devices: Any, **options: Any) -> Any:
     """A layer that is normalised over the mini-batch, as batch norm does; quick to compile."""
     import jax.numpy as jnp
+    from common import in_method
 
     import replicax as rx
 
@@ -133,7 +136,7 @@ def normalised(devices: Any, **options: Any) -> Any:
         batch_size=16,
         devices=devices,
         progress=False,
-        **chosen | options,
+        **in_method(chosen | options),
     )
 
 

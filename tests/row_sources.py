@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from common import rng_of
+from common import chunks_of, in_method, rng_of
 
 import replicax as rx
 from replicax.networks.problem import Supervised
@@ -134,10 +134,17 @@ SHORT: dict[str, Any] = {
     "thin": 1,
 }
 PAPER: dict[str, Any] = {
-    "num_steps": 47, "num_replicas": 3, "progress": False, "learning_rate": (1e-3, 1e-2),
-    "buffer": 0.1, "burn_in": 0,
+    "num_steps": 47, "num_replicas": 3, "progress": False,
+    "method": rx.deo_star(learning_rate=(1e-3, 1e-2), buffer=0.1),
 }  # fmt: skip
 quiet = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def sample(source: Any, chunk_steps: int | None = None, **options: Any) -> rx.Posterior:
+    """A short run on the rows of a source; options of its method stand beside the others."""
+    chosen = in_method(SHORT | options, rx.posterior)
+    with chunks_of(chunk_steps):
+        return rx.sample(posterior(source), jnp.zeros(3), **chosen)
 
 
 def stop_at(step: int) -> Any:
@@ -146,7 +153,7 @@ def stop_at(step: int) -> Any:
 
 @functools.cache
 def whole_run(make: Any) -> rx.Posterior:
-    return rx.sample(posterior(make()), jnp.zeros(3), **SHORT)
+    return sample(make())
 
 
 def accuracy_test() -> rx.Test:
@@ -157,7 +164,8 @@ def accuracy_test() -> rx.Test:
 
 
 def train(source: Any, **options: Any) -> rx.Trained:
-    chosen = {"epochs": 3, "num_replicas": 3, "learning_rate": (0.01, 0.1), "method": "deo"}
-    chosen |= {"progress": False, "target_swap_rate": 0.3, "keep_networks": True}
+    method = rx.deo(learning_rate=(0.01, 0.1), target_swap_rate=0.3)
+    chosen = {"epochs": 3, "num_replicas": 3, "method": method}
+    chosen |= {"progress": False, "keep_networks": True}
     given = source if isinstance(source, Supervised) else problem(source, test=accuracy_test())
     return rx.train(given, (jnp.zeros(3), {}), **chosen | options)

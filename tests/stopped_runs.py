@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
+from common import chunks_of, in_method
 
 import replicax as rx
 
@@ -21,12 +22,22 @@ START = {"a": jnp.zeros(2), "b": jnp.array(1.0)}
 ROWS = jnp.arange(40.0)
 
 
-def run(num_steps: int = STEPS, rows: Any = ROWS, **options: Any) -> rx.Posterior:
-    return rx.sample(
-        energy, START, num_steps=num_steps, batches=rows, batch_size=8, history_every=10,
-        **OPTIONS | options,
-    )  # fmt: skip
+def run(
+    num_steps: int = STEPS, rows: Any = ROWS, chunk_steps: int | None = None, **options: Any
+) -> rx.Posterior:
+    with chunks_of(chunk_steps):
+        return rx.sample(
+            energy, START, num_steps=num_steps, batches=rows, batch_size=8, history_every=10,
+            **in_method(OPTIONS | options),
+        )  # fmt: skip
 
 
-def resume(folder: Path, target: Any = energy, rows: Any = ROWS, **options: Any) -> rx.Posterior:
-    return rx.resume(folder, target, batches=rows, batch_size=8, progress=False, **options)
+def resume(
+    folder: Path,
+    target: Any = energy,
+    rows: Any = ROWS,
+    chunk_steps: int | None = None,
+    **options: Any,
+) -> rx.Posterior:
+    with chunks_of(chunk_steps):
+        return rx.resume(folder, target, batches=rows, batch_size=8, progress=False, **options)

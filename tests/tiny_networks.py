@@ -11,7 +11,7 @@ from replicax.networks.classification import classification
 from replicax.networks.problem import Supervised
 from replicax.nn.network import Network, apply_dense, batch_norm, init_dense
 
-NUM_ROWS = 32  # a power of two: the unit "total" scales without rounding
+NUM_ROWS = 32  # a power of two: energies of all rows are scaled without rounding
 WIDTH = 4
 NUM_REPLICAS = 3
 STEPS_PER_EPOCH = 4  # of batches of 8 rows

@@ -130,7 +130,7 @@ def estimate(rule: Any, random: Any, state: Any, source: EnergySource) -> Noise:
         return Noise(before, source.row_noise(random.energy, before.dtype))
 
     def renew() -> Array:
-        keys = jax.random.split(random.judge, rule.estimate_draws)
+        keys = jax.random.split(random.fresh, rule.estimate_draws)
         energies = jax.lax.map(lambda key: source.energies(key)[state.replica_at], keys)
         latest = difference_variance(energies).astype(before.dtype)
         weight = jnp.maximum(1 / (step // rule.estimate_every + 1), 0.05)

@@ -17,7 +17,7 @@ from replicax.algorithm.randomness import Randomness
 from replicax.algorithm.rounds import tune_step_sizes, tune_temperatures
 from replicax.algorithm.schedule import Sequential
 from replicax.algorithm.state import Info, Settings, State
-from replicax.algorithm.swap import Index, Judge
+from replicax.algorithm.swap import Index, RuleInForce
 from replicax.algorithm.tuning import tune
 
 
@@ -27,20 +27,21 @@ def decide(
     state: State,
     energy_of: Array,
     *,
-    judge: Callable[[], tuple[Array, EnergySource]] | None = None,
+    deciding_energies: Callable[[], tuple[Array, EnergySource]] | None = None,
     settle: Callable[[State], State] = lambda after: after,
     broken: Array | None = None,
     observed: Any = None,
 ) -> tuple[State, Info]:
     """Exchange rungs and adapt the ladder, given the energy of every replica.
 
-    `judge()`, if given, returns the energies that decide instead of `energy_of`, and their source
-    for rules that need more of them; `settle(after)` changes the memory of replicas after swaps.
-    Both are called only at steps that attempt swaps. `broken` and `observed` are by replica.
+    `deciding_energies()`, if given, returns the energies that decide instead of `energy_of`, and
+    their source for rules that need more of them; `settle(after)` changes the memory of replicas
+    after swaps. Both are called only at steps that attempt swaps. `broken` and `observed` are by
+    replica.
     """
 
     def attempt() -> tuple[State, Array, Array, Array, Array]:
-        energies, source = (energy_of, None) if judge is None else judge()
+        energies, source = (energy_of, None) if deciding_energies is None else deciding_energies()
         after, wanted, swapped, active = exchange(settings, random, state, energies, source)
         return settle(after), energies, wanted, swapped, active
 
@@ -79,10 +80,10 @@ def exchange(
         noise = energy_noise.estimate(rule, random, state, source)
     if rule.tunes_correction:
         rule, schedule = window_correction.in_force(rule, schedule, state.step, state.correction)
-    judge = Judge(rule, state.ladder.temperature, state.buffer)
+    in_force = RuleInForce(rule, state.ladder.temperature, state.buffer)
     energy, cold = energy_of[state.replica_at], jnp.arange(num_pairs)
     may_swap = ~settings.tuning.measuring(state.step)
-    wanted = may_swap & judge.verdict(
+    wanted = may_swap & in_force.verdict(
         cold,
         cold + 1,
         energy[:-1],
@@ -94,7 +95,7 @@ def exchange(
     gate = state.gate | schedule.window_opens(attempt)
     index = Index(state.rung_of, state.replica_at)
     if isinstance(schedule, Sequential):
-        verdict = _build_verdict(judge, may_swap, energy_of, source, noise)
+        verdict = _build_verdict(in_force, may_swap, energy_of, source, noise)
         index, swapped = schedule.sweep(index, random.attempts, verdict)
     else:
         finite = may_swap & jnp.isfinite(energy[:-1]) & jnp.isfinite(energy[1:])
@@ -109,19 +110,23 @@ def exchange(
 
 
 def _build_verdict(
-    judge: Judge, may_swap: Array, energy_of: Array, source: EnergySource | None, noise: Any
+    in_force: RuleInForce,
+    may_swap: Array,
+    energy_of: Array,
+    source: EnergySource | None,
+    noise: Any,
 ) -> Callable[[Any, Array, Array], Array]:
     """Build `verdict(attempt, cold_replica, hot_replica)` for sequential schedules."""
 
     def verdict(attempt: Any, cold_replica: Array, hot_replica: Array) -> Array:
         (cold, hot), pair = attempt.order, (cold_replica, hot_replica)
-        if judge.rule.assumes_exact_energies:
+        if in_force.rule.assumes_exact_energies:
             cold_energy, hot_energy = (energy_of[replica] for replica in pair)
         else:
             assert source is not None
             cold_energy, hot_energy = source.energy_pair(attempt, *pair, energy_of.dtype)
         noise_var = None if noise is None else noise.of_two(attempt.order, pair)
-        return may_swap & judge.verdict(
+        return may_swap & in_force.verdict(
             cold, hot, cold_energy, hot_energy, attempt.log_uniform, noise_var
         )
 

@@ -31,7 +31,7 @@ class Randomness(NamedTuple):
     log_uniform: Any  #                                 shape (pair,)
     schedule: Any  # drawn by the schedule
     attempts: "Attempts | None"  #                      leading axis: attempt
-    judge: Any  # key of further energies               shape ()
+    fresh: Any  # key of further mini-batches           shape ()
     batch: Any  # row numbers of the mini-batch         shape (row,)
 
 
@@ -131,3 +131,15 @@ def _unrolled():
         name="replicax_threefry2x32",
         tag="rx",
     )
+
+
+def seed_keys(seed: int, num_chains: int) -> tuple[Array, Array]:
+    """Return a key for each chain, and one for the starts."""
+    return _split_seed(make_key(seed), num_chains)
+
+
+@functools.partial(jax.jit, static_argnums=1)  # whole, which is quicker than its parts
+def _split_seed(key: Array, num_chains: int) -> tuple[Array, Array]:
+    run_key, start_key = jax.random.split(key)
+    chains = jnp.arange(num_chains)
+    return jax.vmap(lambda chain: jax.random.fold_in(run_key, chain))(chains), start_key

@@ -63,13 +63,13 @@ def build_parts(
     def advance(random: Randomness, state: State, batch: Any = None, fresh_batch=None):
         def judging_batch() -> Any:
             if settings.rule.judges_afresh and fresh_batch is not None:
-                return fresh_batch(energy_noise.batch_key(random.judge))
+                return fresh_batch(energy_noise.batch_key(random.fresh))
             return batch
 
         judged_on = judging_batch() if always else batch
         state, energy_of, broken, observed = move(random, state, batch, judged_on)
 
-        def judge() -> tuple[Array, EnergySource]:
+        def deciding_energies() -> tuple[Array, EnergySource]:
             batch = judged_on if always else judging_batch()
             source = EnergySource(target, state.points, batch, fresh_batch, spread)
             energies = energy_of
@@ -98,7 +98,7 @@ def build_parts(
             random,
             state,
             energy_of,
-            judge=judge,
+            deciding_energies=deciding_energies,
             settle=settle,
             broken=broken,
             observed=observed,
@@ -121,7 +121,7 @@ def build_draw(
         num_replicas = settings.spread.count(replicas)
         replica_key, exchange_key = jax.random.split(jax.random.fold_in(key, step))
         keys = settings.spread.here(jax.random.split(replica_key, (num_replicas, 3)))
-        pair_key, schedule_key, attempt_key, judge_key, batch_key = jax.random.split(
+        pair_key, schedule_key, attempt_key, fresh_key, batch_key = jax.random.split(
             exchange_key, 5
         )
         moved = settings.energy_at != "before"
@@ -134,7 +134,7 @@ def build_draw(
             attempts=draw_attempts(schedule, attempt_key, num_replicas)
             if isinstance(schedule, Sequential)
             else None,
-            judge=judge_key if rule.judges_afresh else None,
+            fresh=fresh_key if rule.judges_afresh else None,
             batch=draw_batch(batch_key) if draw_batch else None,
         )
 

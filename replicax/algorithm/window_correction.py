@@ -38,7 +38,7 @@ def check_stages(rule: Any, schedule: Schedule, burn_in: int, num_steps: int) ->
     if schedule.swaps == "exactly_one":
         raise ValueError(
             'window_correction="auto" compares with windows of one step, in which "exactly_one" '
-            'swaps at every step; write schedule="deo_star", or give a number.'
+            "swaps at every step; write method=rx.deo_star(..., rule=...), or give a number."
         )
     if rule.tuning_steps < _FEWEST_WINDOWS * schedule.window:
         raise ValueError(

@@ -113,7 +113,7 @@ def _load(run_dir: Path) -> Any:
 
 
 def _evaluate_outside(trained: Any, outside: str, data_dir: Path | None) -> dict[str, Any]:
-    from replicax.networks.summary import judge_outside
+    from replicax.networks.summary import score_outside
 
     if "logits" not in getattr(trained.likelihood, "ways", ()):
         raise ValueError(f"--outside is {outside!r}, and the run has no classes: leave it out.")
@@ -122,4 +122,4 @@ def _evaluate_outside(trained: Any, outside: str, data_dir: Path | None) -> dict
     folder = absolute_folder(data_dir) or named.data_dir
     other = replace(named, data=absolute(outside), data_dir=folder, validation=0).dataset()
     images = other.test_images if hasattr(other, "test_images") else (other.test or other.train)[0]
-    return {"data": outside, **judge_outside(trained, problem, images)}
+    return {"data": outside, **score_outside(trained, problem, images)}

@@ -107,7 +107,7 @@ def _coldest(state: State) -> Any:
 
 
 def from_blackjax(make: Callable[[Callable, Array], Any], target_acceptance: float = 0.8) -> Kernel:
-    """Return a BlackJAX algorithm as a kernel, for `rx.sample(..., kernel=...)`.
+    """Return a BlackJAX algorithm as a kernel, for `rx.posterior(kernel=...)`.
 
     `make(logdensity, step_size)` returns the algorithm, one that preserves `logdensity`: `hmc`,
     `nuts`, `mala` and others that accept or reject. On a rung of temperature tau the log density is

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from replicax.networks import evaluate, hooks, swag_cycles
-from replicax.networks.kept import Keeper
+from replicax.networks import evaluate, swag_cycles
+from replicax.networks.checks import checked_first
+from replicax.networks.kept import Thinning
 from replicax.networks.problem import Supervised
-from replicax.networks.problems import checked_first
 from replicax.run.evaluation import Evaluation
 from replicax.run.options import Training
 from replicax.run.plan import Clock, clock_of
@@ -21,16 +21,16 @@ def build_evaluation(problem: Supervised, program: Program, like: Any) -> Evalua
     run, method = program.run, program.method
     assert isinstance(run, Training)
     clock = clock_of(run, method, problem.steps_per_epoch)
-    keeper = Keeper.of(like, run.keep_averaged)
+    thinning = Thinning.of(like, run.keep_averaged)
     weights = weights_of(program, clock)
-    evaluation = checked_first(evaluate.build(problem, weights, clock.test_every, keeper=keeper))
+    evaluation = checked_first(evaluate.build(problem, weights, clock.test_every, thinning))
     if method.draws_gaussian:
         evaluation = swag_cycles.build(
-            evaluation, problem, clock, program.kernel, like[0], run.seed, run.burn_in, keeper
+            evaluation, problem, clock, program.kernel, like[0], run.seed, run.burn_in, thinning
         )
     if run.evaluate is None:
         return evaluation
-    return hooks.with_hook(evaluation, run.evaluate, problem.steps_per_epoch)
+    return evaluate.with_hook(evaluation, run.evaluate, problem.steps_per_epoch)
 
 
 def weights_of(program: Program, clock: Clock) -> Callable[[int, int], np.ndarray]:

@@ -13,7 +13,7 @@ from jax import Array
 
 from replicax.data import Dataset, as_labels, augmentation, count_classes, plain
 from replicax.errors import at_least, check_flag, explained, show
-from replicax.networks.arrays import check_like, check_pair
+from replicax.networks.inputs import check_like, check_pair
 from replicax.networks.likelihoods import Categorical
 from replicax.networks.predictor import Predictor
 from replicax.networks.problem import FITS, Supervised, Test, supervised
@@ -87,9 +87,9 @@ def classification(
     inputs = (None if tested is None else tested[0]) if is_stream else data[0]
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), inputs)
     predictor = classifier(network, num_classes, like, pixels, name)
-    judged = None if tested is None else Test(predictor.outputs, *tested, num_classes)  # type: ignore[arg-type]
+    network_test = None if tested is None else Test(predictor.outputs, *tested, num_classes)  # type: ignore[arg-type]
     prepared = None if is_stream else prepare
-    options = {"batch_size": batch_size, "prepare": prepared, "test": judged, **options}
+    options = {"batch_size": batch_size, "prepare": prepared, "test": network_test, **options}
     problem = supervised(loss_fn, data, **options)
     if is_stream:
         check = functools.partial(_check_batch, num_classes, options["prepare"] is not None)

@@ -1,5 +1,5 @@
-"""Evaluation of the networks of a run on unseen data, and the running average of their
-predictions."""
+"""Evaluation of the networks of a run after every epoch: their test on unseen data, the running
+average of their predictions, and numbers of the user's own."""
 
 import functools
 from collections.abc import Callable
@@ -11,9 +11,11 @@ import numpy as np
 from jax import Array
 
 from replicax.algorithm.spread import share_rows
+from replicax.errors import show
 from replicax.networks import kept
-from replicax.networks.kept import Keeper
+from replicax.networks.kept import Thinning
 from replicax.networks.likelihoods import Likelihood
+from replicax.networks.predict import Average
 from replicax.networks.problem import Supervised
 from replicax.run.devices import map_replicas
 from replicax.run.evaluation import Evaluation
@@ -35,7 +37,7 @@ class Count(NamedTuple):
     weight: Any  # () of the networks that were picked
 
 
-class Judge:
+class CompiledTest:
     """A compiled test: scores networks and adds those with a weight to the running sums."""
 
     def __init__(self, test: Any) -> None:
@@ -64,7 +66,7 @@ class Judge:
         return self._score(sums, outputs[replica_at], weight)
 
 
-class NoJudge:
+class NoTest:
     """No test: networks are only counted."""
 
     targets = np.zeros(0)
@@ -82,9 +84,9 @@ class NoJudge:
         return sums, {"weight": sums.weight}
 
 
-def judge_of(problem: Supervised) -> Judge | NoJudge:
-    """Return the judge of a problem: its compiled test, or `NoJudge`."""
-    return NoJudge() if problem.test is None else Judge(problem.test)
+def compiled_test(problem: Supervised) -> CompiledTest | NoTest:
+    """Return the compiled test of a problem, or `NoTest`."""
+    return NoTest() if problem.test is None else CompiledTest(problem.test)
 
 
 def build_outputs(test: Any) -> Callable[[Any, Any], Array]:
@@ -113,30 +115,30 @@ def build(
     problem: Supervised,
     weights: Callable[[int, int], np.ndarray],
     every: int = 1,
-    keeper: Keeper = Keeper(0),  # noqa: B008
+    thinning: Thinning = Thinning(0),  # noqa: B008
 ) -> Evaluation:
     """Build the evaluation of all networks every `every` epochs; those with a weight are averaged,
-    and the keeper stores some of them.
+    and the thinning stores some of them.
 
     `weights(epoch, num_replicas) -> (rung,)`, epochs counted from 1.
     """
-    judge = judge_of(problem)
+    test = compiled_test(problem)
 
     def evaluate(averages: Averages, carry: Carry) -> tuple[Averages, dict[str, Any], Any]:
         points = carry.state.points
         replica_at = np.asarray(carry.state.replica_at)[0]
         epoch = every * (int(averages.count) + 1)
         weight = np.asarray(weights(epoch, len(replica_at)), np.float32)
-        sampled, row = judge.score(averages.sampled, points, replica_at, jnp.asarray(weight))
+        sampled, row = test.score(averages.sampled, points, replica_at, jnp.asarray(weight))
         rungs = np.flatnonzero(weight > 0)
         take = lambda: kept.take(points, replica_at[rungs])  # noqa: E731
         number = 1 + round(float(averages.sampled.weight) / max(float(weight.sum()), 1.0))
-        networks = keeper.rows(number, epoch, weight[rungs], rungs, take)
+        networks = thinning.rows(number, epoch, weight[rungs], rungs, take)
         return averages._replace(sampled=sampled, count=averages.count + 1), row, networks
 
-    final = lambda averages: {**final_values(averages), "labels": judge.targets}  # noqa: E731
+    final = lambda averages: {**final_values(averages), "labels": test.targets}  # noqa: E731
     running = lambda averages: averages.sampled  # noqa: E731
-    averages = Averages(judge.empty(), jnp.array(0, jnp.int32))
+    averages = Averages(test.empty(), jnp.array(0, jnp.int32))
     return Evaluation(averages, evaluate, final, running)
 
 
@@ -164,3 +166,64 @@ def final_values(averages: Averages) -> dict[str, np.ndarray]:
     """Return the average for the records: "average.logits", "average.weight", ..."""
     sums = averages.sampled._asdict()
     return {f"average.{field}": np.asarray(value) for field, value in sums.items()}
+
+
+class Epoch(NamedTuple):
+    """The argument of a user's function `evaluate(epoch)`: the state of a run after an epoch."""
+
+    number: int  # counted from 1
+    networks: Any  # (params, model_state), leading axis: rung, coldest first
+    numbers: dict[str, np.ndarray]  # test results, as in `Trained.epochs`
+    average: Average  # running sums over the networks picked so far
+
+
+def with_hook(
+    evaluation: Evaluation, hook: Callable[[Epoch], Any], steps_per_epoch: int
+) -> Evaluation:
+    """Return the evaluation with the numbers of `hook` added to its rows."""
+    inner, shapes = evaluation.evaluate, {}
+    running = evaluation.running
+    assert running is not None
+
+    def evaluate(state: Any, carry: Carry) -> Any:
+        state, row, *more = inner(state, carry)
+        order = np.asarray(carry.state.replica_at)[0]
+        epoch = Epoch(
+            int(carry.state.step) // steps_per_epoch,
+            jax.tree.map(lambda leaf: leaf[0][order], carry.state.points),
+            {name: np.asarray(value) for name, value in row.items()},
+            running(state),
+        )
+        numbers = _numbers(hook(epoch), row)
+        found = {name: value.shape for name, value in numbers.items()}
+        if shapes and found != shapes:
+            raise ValueError(
+                f"evaluate returned {show(found)} after epoch {epoch.number}, and {show(shapes)} "
+                "before (names and shapes): return the same numbers after every epoch."
+            )
+        shapes.update(found)
+        return state, {**row, **numbers}, *more
+
+    return Evaluation(evaluation.state, evaluate, evaluation.final, running)
+
+
+def _numbers(returned: Any, row: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Return the result of the user's function as arrays; raise unless they are numbers."""
+    if not isinstance(returned, dict) or not all(isinstance(name, str) for name in returned):
+        raise ValueError(
+            f"evaluate returned {show(returned)}; return a dict of numbers by name, such as "
+            '{"f1": f1}.'
+        )
+    numbers = {name: np.asarray(value) for name, value in returned.items()}
+    for name, value in numbers.items():
+        if value.dtype.kind not in "biufV":
+            raise ValueError(
+                f"evaluate returned {show(returned[name])} as {name}; return numbers, or arrays of "
+                "numbers."
+            )
+        if name in row or name == "epoch":
+            raise ValueError(
+                f"evaluate returned {name}, which is already in the table of epochs: choose "
+                "another name."
+            )
+    return numbers

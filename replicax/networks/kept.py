@@ -31,22 +31,22 @@ class Networks(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Keeper:
-    """Decides which networks are kept, at most `limit` of them; of a pick larger than that the
-    first ones."""
+class Thinning:
+    """Which networks are kept: at most `limit` of them, evenly spaced; of a pick larger than that
+    the first ones."""
 
     limit: int
 
     @classmethod
-    def of(cls, like: Any, limit: int) -> "Keeper":
-        """Return the keeper of networks with the shapes of `like`."""
+    def of(cls, like: Any, limit: int) -> "Thinning":
+        """Return the thinning of networks with the shapes of `like`."""
         num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(like))
         return cls(min(limit, max(1, MAX_BYTES // max(num_bytes, 1))))
 
     def stride(self, number: int, members: int) -> int:
         """Return the distance between kept picks of `members` networks each, after `number` picks.
 
-        >>> [Keeper(limit=4).stride(number, members=1) for number in (1, 4, 5, 9, 10)]
+        >>> [Thinning(limit=4).stride(number, members=1) for number in (1, 4, 5, 9, 10)]
         [1, 1, 2, 2, 4]
         """
         stride, most = 1, max(1, self.limit // members)

@@ -82,7 +82,7 @@ class Supervised(Task):
     `regression` return one."""
 
     batches: EpochBatches | SourceBatches
-    test: Any = None  # outputs, inputs, targets and likelihood, such as `Test`; None: not judged
+    test: Any = None  # outputs, inputs, targets and likelihood, such as `Test`; None: not tested
     predictor: Predictor | None = None  # predicts any inputs
     adds: Callable[[Any, int], Any] | None = None  # params with those of the problem; leading axes
 

@@ -19,18 +19,10 @@ import numpy as np
 from jax import Array
 
 from replicax.errors import check_function, choose, explained, is_number, show
-from replicax.networks.arrays import check_like, check_pair
+from replicax.networks.inputs import check_like, check_pair
 from replicax.networks.likelihoods import Gaussian, Likelihood, Student
 from replicax.networks.predictor import Predictor
 from replicax.networks.problem import FITS, Supervised, supervised
-from replicax.networks.standard import (
-    as_columns,
-    as_test,
-    check_batch,
-    moments,
-    moments_of_source,
-    standard,
-)
 from replicax.nn.network import Network
 from replicax.run.source_batches import is_source
 
@@ -142,12 +134,12 @@ def regression(
     is_stream = is_source(data, options.get("num_rows"))
     choose("likelihood", likelihood, _KINDS)
     if is_stream:
-        rows, (centre, spread) = data, moments_of_source(standardise, test)
+        rows, (centre, spread) = data, _moments_of_source(standardise, test)
     else:
         inputs, targets = check_pair("data", data, "targets")
-        targets = as_columns("data", targets)
-        centre, spread = moments(standardise, targets)
-        rows = inputs, standard(targets, centre, spread)
+        targets = _as_columns("data", targets)
+        centre, spread = _moments(standardise, targets)
+        rows = inputs, _standard(targets, centre, spread)
     num_targets = len(centre)
     unit = {"centre": tuple(centre.tolist()), "spread": tuple(spread.tolist())}
     law = Gaussian(**unit) if likelihood == "gaussian" else Student(degrees, **unit)
@@ -160,22 +152,22 @@ def regression(
         return -jnp.mean(jnp.sum(law.log_density(predicted, targets), axis=-1)), model_state
 
     problem = supervised(loss_fn, rows, batch_size=batch_size, **options)
-    tested = None if test is None else as_test(test, num_targets)
+    tested = None if test is None else _as_test(test, num_targets)
     if is_stream:
-        check = functools.partial(check_batch, centre, spread)
+        check = functools.partial(_check_batch, centre, spread)
         problem = replace(problem, batches=replace(problem.batches, check=check))  # type: ignore
         inputs = None if tested is None else tested[0]
     elif tested is not None:
         check_like("test", tested[0], inputs)
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), inputs)
     predictor = regressor(network, law, scales.kind, like)
-    judged = None
+    network_test = None
     if tested is not None:
-        truth = jnp.asarray(standard(tested[1], centre, spread))
-        judged = RegressionTest(predictor.outputs, tested[0], truth, law)
+        truth = jnp.asarray(_standard(tested[1], centre, spread))
+        network_test = RegressionTest(predictor.outputs, tested[0], truth, law)
     return replace(
         problem,
-        test=judged,
+        test=network_test,
         predictor=predictor,
         adds=scales.add if scales.is_learned else None,
     )
@@ -251,3 +243,90 @@ def _as_noise(noise: Any, spread: np.ndarray, num_targets: int) -> _Noise:
         )
     scales = np.asarray(given, np.float64) / spread
     return _Noise(tuple(scales.astype(np.float32).tolist()), num_targets)
+
+
+def _as_columns(name: str, targets: np.ndarray) -> np.ndarray:
+    if targets.ndim not in (1, 2) or not targets.size or targets.dtype.kind not in "biuf":
+        raise ValueError(
+            f"The targets of {name} are {targets.dtype} of shape {targets.shape}; give real "
+            "numbers, (row,) or (row, target)."
+        )
+    return (targets[:, None] if targets.ndim == 1 else targets).astype(np.float64)
+
+
+def _standard(targets: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    return ((targets - centre) / spread).astype(np.float32)
+
+
+def _moments(standardise: Any, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation to standardise every target: those of the targets (sd 1 if
+    all are equal), those given, or 0 and 1."""
+    if standardise is True:
+        # By rounding, the deviation of equal numbers may not be 0.
+        differ = np.ptp(targets, axis=0) > 0
+        return targets.mean(axis=0), np.where(differ, targets.std(axis=0), 1.0)
+    if standardise is False:
+        return np.zeros(targets.shape[1]), np.ones(targets.shape[1])
+    centre, spread = _given_moments(standardise)
+    if len(centre) != targets.shape[1]:
+        raise ValueError(
+            f"standardise has {len(centre)} means, and there are {targets.shape[1]} targets: give "
+            "one each."
+        )
+    return centre, spread
+
+
+def _moments_of_source(standardise: Any, test: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation for a source, whose targets are not known yet."""
+    if standardise is True:
+        raise ValueError(
+            "standardise is True, but the targets of a source are not known before they are read: "
+            "write standardise=(mean, sd) of the targets, or False."
+        )
+    if standardise is not False:
+        return _given_moments(standardise)
+    columns = 1 if test is None else _as_test(test)[1].shape[1]
+    return np.zeros(columns), np.ones(columns)
+
+
+def _given_moments(standardise: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pair (mean, sd), each one number or one per target, as arrays."""
+    try:
+        centre, spread = (np.atleast_1d(np.asarray(part, np.float64)) for part in standardise)
+        valid = np.isfinite([centre, spread]).all() and (spread > 0).all() and centre.ndim == 1
+    except (TypeError, ValueError):
+        valid, centre, spread = False, np.zeros(0), np.zeros(0)
+    if not valid or not len(centre):
+        raise ValueError(
+            f"standardise is {show(standardise)}; write True, False, or (mean, sd) of the targets, "
+            "numbers or one for each target."
+        )
+    return centre, spread
+
+
+def _check_batch(centre: np.ndarray, spread: np.ndarray, name: str, batch: Any) -> tuple[Any, Any]:
+    """Return a batch of a source with standardised targets; raise if it has none."""
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise ValueError(
+            f"{name} is of type {type(batch).__name__}; let the source give pairs of arrays "
+            "(inputs, targets)."
+        )
+    inputs, targets = batch[0], _as_columns(name, np.asarray(batch[1]))
+    if targets.shape[1] != len(centre) or not np.isfinite(targets).all():
+        raise ValueError(
+            f"{name} has targets of shape {np.shape(batch[1])}; give {len(centre)} finite ones for "
+            "each row, as many as standardise or the test has."
+        )
+    return inputs, _standard(targets, centre, spread)
+
+
+def _as_test(test: Any, num_targets: int | None = None) -> tuple[Any, np.ndarray]:
+    """Return inputs and targets (row, target) of the test."""
+    inputs, targets = check_pair("test", test, "targets")
+    targets = _as_columns("test", targets)
+    if num_targets not in (None, targets.shape[1]):
+        raise ValueError(
+            f"The targets of test have {targets.shape[1]} columns, those of data {num_targets}: "
+            "give the same."
+        )
+    return inputs, targets

@@ -141,7 +141,7 @@ def _exchange_line(exchange: dict[str, Any]) -> str:
     )
 
 
-def judge_outside(trained: Trained, problem: Any, outside: np.ndarray) -> dict[str, Any]:
+def score_outside(trained: Trained, problem: Any, outside: np.ndarray) -> dict[str, Any]:
     """Return how well the uncertainty separates the images `outside` from the test images, by the
     entropy of the average and by the mutual information of its networks."""
     test, weights = problem.test, trained.networks.weight

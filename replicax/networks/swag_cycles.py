@@ -10,7 +10,7 @@ import numpy as np
 from replicax.algorithm.kernels import Kernel
 from replicax.networks import evaluate, swag
 from replicax.networks.evaluate import Averages
-from replicax.networks.kept import Keeper
+from replicax.networks.kept import Thinning
 from replicax.networks.problem import Supervised
 from replicax.networks.swag import Moments
 from replicax.run.evaluation import Evaluation
@@ -36,14 +36,14 @@ def build(
     params: Any,
     seed: int,
     burn_in: int = 0,
-    keeper: Keeper = Keeper(0),  # noqa: B008
+    thinning: Thinning = Thinning(0),  # noqa: B008
 ) -> Evaluation:
     """Build an evaluation around `evaluation`; `params` gives the shapes of one network.
 
     Networks of the first `burn_in` epochs are not collected.
     """
     assert kernel.exploits is not None
-    judge = evaluate.judge_of(problem)
+    test = evaluate.compiled_test(problem)
     draw_networks = jax.jit(_build_draws(problem))
     collect = jax.jit(swag.collect)
     exploits = kernel.exploits
@@ -61,11 +61,11 @@ def build(
         if epoch % clock.cycle_epochs == 0 and int(moments.count):
             key = jax.random.fold_in(jax.random.key(seed), epoch)
             networks = draw_networks(key, moments, model_state, problem.batches.data)
-            sampled = judge.add(averages.sampled, networks)
+            sampled = test.add(averages.sampled, networks)
             averages, moments = averages._replace(sampled=sampled), no_moments()
             number = round(float(sampled.weight)) // NUM_DRAWS
             drawn = np.ones(NUM_DRAWS), np.full(NUM_DRAWS, -1)
-            kept = keeper.rows(number, epoch, *drawn, lambda: networks)
+            kept = thinning.rows(number, epoch, *drawn, lambda: networks)
         averages, row, _ = evaluation.evaluate(averages, carry)
         return CycleState(averages, moments), row, kept
 

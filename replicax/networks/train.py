@@ -10,9 +10,9 @@ import numpy as np
 
 from replicax.errors import check_folder
 from replicax.networks.build import build_evaluation
-from replicax.networks.hooks import Epoch
+from replicax.networks.checks import check_apart, check_start
+from replicax.networks.evaluate import Epoch
 from replicax.networks.problem import Supervised, check_problem
-from replicax.networks.problems import check_apart, check_start
 from replicax.networks.tempered import check_posterior, tempered
 from replicax.networks.trained import Trained
 from replicax.nn.network import Network

@@ -10,6 +10,7 @@ import numpy as np
 
 from replicax.errors import choose
 from replicax.networks import kept, likelihoods
+from replicax.networks.checks import find_training_problems, why_none_averaged, why_none_kept
 from replicax.networks.evaluate import Count
 from replicax.networks.heating import find_heating, heating_problem
 from replicax.networks.kept import Networks
@@ -18,7 +19,6 @@ from replicax.networks.named import NamedProblem
 from replicax.networks.predict import Average
 from replicax.networks.predictor import Predictor
 from replicax.networks.problem import Supervised, check_problem
-from replicax.networks.problems import find_training_problems, why_none_averaged, why_none_kept
 from replicax.nn.network import Network
 from replicax.results.posterior import Posterior
 from replicax.run.options import Training
@@ -89,7 +89,7 @@ class Trained(Posterior):
         content = self.metadata.resolved.get("likelihood", usual)
         return None if content is None else likelihoods.from_json(content)
 
-    def _judged(self) -> Likelihood:
+    def _likelihood_of_test(self) -> Likelihood:
         if self.likelihood is None:
             raise ValueError(
                 "The problem had no test, so networks were not evaluated: write test=..., or "
@@ -113,14 +113,14 @@ class Trained(Posterior):
 
     def log_probabilities(self, by: str = "probabilities") -> np.ndarray:
         """Return the predictions of the average for the test, (image, class)."""
-        if not isinstance(self._judged(), Categorical):
+        if not isinstance(self._likelihood_of_test(), Categorical):
             raise ValueError("A regression has no classes: trained.predictions() has mean and sd.")
         return self.predictions(by)
 
     def predictions(self, by: str = "probabilities") -> Any:
         """Return the predictions of the average for the test data: log-probabilities of classes, or
         mean and standard deviation of real numbers."""
-        likelihood = self._judged()
+        likelihood = self._likelihood_of_test()
         choose("by", by, likelihood.ways)
         return likelihood.predictive(self._sums(), self._final("labels"), by)
 
@@ -128,12 +128,12 @@ class Trained(Posterior):
     def labels(self) -> np.ndarray:
         """The true targets of the test: class numbers (row,), or real numbers (row,) or (row,
         target)."""
-        return self._judged().restored(self._final("labels"))
+        return self._likelihood_of_test().restored(self._final("labels"))
 
     def metrics(self, by: str = "probabilities") -> Any:
         """Return the metrics of the average on the test: accuracy, likelihood and calibration of
         classes, or error, likelihood and coverage of real numbers."""
-        likelihood = self._judged()
+        likelihood = self._likelihood_of_test()
         choose("by", by, likelihood.ways)
         return likelihood.metrics(self._sums(), self._final("labels"), by)
 

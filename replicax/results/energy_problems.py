@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from replicax.results import diagnostics
+from replicax.run.methods import written
 
 _COLDER = 0.1  # fraction of the mean energy of a Gaussian at the temperature of the target
 _CHANCE = 1e-4  # probability of taking noise for a colder rung
@@ -130,8 +131,8 @@ def _colder_rungs(posterior: Any) -> str | None:
         f"Rung {rung} has a lower mean energy than the target's rung 0, by {drop[rung]:.3g}: it is "
         "colder, and exchange makes the draws too narrow. SGD without noise does this at small "
         "learning rates; energies on the mini-batch that moved the replicas have the same effect. "
-        'Give all rungs noise: temperature=(1, hot) with rule="bias_corrected" (exact energies: '
-        'rule="metropolis", window=1), or use rx.bayesian.'
+        "Give all rungs noise: method=rx.deo(learning_rate=..., temperature=(1, hot), "
+        'rule="bias_corrected") (exact energies: rule="metropolis"), or use rx.bayesian.'
     )
 
 
@@ -165,7 +166,8 @@ def _broken_replicas(posterior: Any) -> str | None:
         "prior; logarithms of positive parameters), or temper only the likelihood with rx.bayesian."
     )
     if posterior.metadata.kind == "train":
-        remedy = "Write a smaller hot end of learning_rate, or clip_norm=1.0."
+        clipped = in_method(posterior, "clip_norm=1.0")
+        remedy = f"Write a smaller hot end of learning_rate, or {clipped}."
     return (
         f"The energy on rung {rung} was not finite in {rates[:, rung].max():.1%} of steps, and its "
         f"replica was restarted from a colder rung, which lets no mode through. {remedy}"
@@ -187,7 +189,7 @@ def _acceptance(posterior: Any) -> str | None:
     flat = " Where it has adapted, the density is flat: is the prior proper, has it finite mass?"
     return (
         f"Rung {rung} accepts {rate:.0%} of its moves: its step is {step}. If the step size "
-        "adapts, write a longer burn_in; if learning_rate is a number, change it."
+        "adapts, write a longer burn_in; if learning_rate of the method is a number, change it."
         + (flat if rate > _HIGH_ACCEPTANCE else "")
     )
 
@@ -199,11 +201,16 @@ def _heated_target(posterior: Any) -> str | None:
         return None
     tuned = posterior.options["learning_rate"] == "auto"
     exact = "or none, so that moves are accepted or rejected"
-    other = exact if tuned else 'or learning_rate="auto"'
+    other = exact if tuned else "or " + in_method(posterior, 'learning_rate="auto"')
     return (
         f"Gradient noise heats the cold rung by {np.nanmax(excess[:, 0]):.0%}, and the draws are "
         f"too wide: write a larger batch_size, {other}."
     )
+
+
+def in_method(posterior: Any, arguments: str) -> str:
+    """Return how the method of a run is written with other arguments."""
+    return f"method={written(posterior.options['name'], f'..., {arguments}')}"
 
 
 def measured(posterior: Any, name: str) -> np.ndarray | None:

@@ -35,7 +35,8 @@ def evidence_of(posterior: Any) -> Evidence:
         raise ValueError(
             "The evidence needs the prior on the hottest rung, and the ladder ends at temperature "
             f"{temperatures[:, -1].min():.3g}: write more replicas (about "
-            f"{(posterior.replicas_advised or 0) + 3}) or temperature=(1, np.inf)."
+            f"{(posterior.replicas_advised or 0) + 3}) or "
+            "method=rx.posterior(temperature=(1, np.inf))."
         )
     return log_evidence(posterior.rung_energies, temperatures)
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from replicax.results import diagnostics
-from replicax.results.energy_problems import find_energy_problems
+from replicax.results.energy_problems import find_energy_problems, in_method
 from replicax.results.mixing import exchanges, find_mixing_problems
 
 _RARE_SWAPS = 0.01  # fraction of windows
@@ -45,13 +45,15 @@ def _unknown_law(posterior: Any) -> str | None:
     if not _has_mini_batches(metadata.batches):
         return (
             "It is not known that the deterministic rule samples the posterior, and its draws can "
-            'be too narrow. To sample it, write temperature=(1, hot) with rule="metropolis", or '
-            'with "bias_corrected" for noisy energies.'
+            "be too narrow. To sample it, leave out the method, or write "
+            'method=rx.deo(learning_rate=..., temperature=(1, hot), rule="metropolis"), with '
+            '"bias_corrected" for noisy energies.'
         )
     return (
         "With mini-batches it is not known that the deterministic rule samples the posterior: for "
         "that, write rx.bayesian(log_likelihood, log_prior, data, batch_size=...) as the target, "
-        'or temperature=(1, hot) with rule="bias_corrected".'
+        "without a method, or method=rx.deo(learning_rate=..., temperature=(1, hot), "
+        'rule="bias_corrected").'
     )
 
 
@@ -76,8 +78,9 @@ def _collapsed_ladder(posterior: Any) -> str | None:
         return None
     return (
         f"The ladder has collapsed: rungs {_runs(same[chain])} of chain {chain} have nearly the "
-        "same learning rate and temperature. Write adapt=False to keep your ladder, or choose "
-        "other ends or a smaller target_swap_rate, so that all pairs can reach the same rate."
+        f"same learning rate and temperature. Write {in_method(posterior, 'adapt=False')} to keep "
+        "your ladder, or choose other ends or a smaller target_swap_rate, so that all pairs can "
+        "reach the same rate."
     )
 
 
@@ -101,7 +104,8 @@ def _negative_buffer(posterior: Any) -> str | None:
         return None
     return (
         f"The buffer ended below zero ({posterior.buffer.min():.3g}): swaps send higher energies "
-        "to the cold rung. Lower target_swap_rate, or narrow the ladder."
+        "to the cold rung. Lower target_swap_rate, as in "
+        f"{in_method(posterior, 'target_swap_rate=...')}, or narrow the ladder."
     )
 
 
@@ -112,8 +116,9 @@ def _window_bias(posterior: Any) -> str | None:
         return None
     return (
         f'The rule "{options["rule"]}" is exact for window=1 only: at most one swap in a window of '
-        f"{options['window']} steps favours states from hot rungs. Write window=1, or correct for "
-        "it with rule=rx.swap.window_corrected(...)."
+        f"{options['window']} steps favours states from hot rungs. Write "
+        f"{in_method(posterior, 'window=1')}, or correct for it with "
+        "rule=rx.swap.window_corrected(...) there."
     )
 
 
@@ -124,7 +129,8 @@ def _noisy_metropolis(posterior: Any) -> str | None:
     return (
         f'The rule "metropolis" assumes exact energies, and the batches are {batches}: unless each '
         "contains all the data, the draws are too wide. Pass arrays with batch_size and "
-        'rule="bias_corrected".'
+        + in_method(posterior, 'rule="bias_corrected"')
+        + "."
     )
 
 
@@ -134,7 +140,8 @@ def _moving_ladder(posterior: Any) -> str | None:
         return None
     return (
         f"The ladder moved by {moved:.0%} while draws were kept, so they belong to no single "
-        "ladder: write burn_in=..., at which the ladder is frozen, or adapt=False."
+        "ladder: write burn_in=..., at which the ladder is frozen, or "
+        f"{in_method(posterior, 'adapt=False')}."
     )
 
 

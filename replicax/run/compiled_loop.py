@@ -4,6 +4,7 @@ The number of steps is dynamic and the randomness of step k depends on k alone, 
 chunk changes no result, only how often the host sees the run.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from replicax.algorithm.step import build_parts
 from replicax.run import counters, devices
 from replicax.run import rows as layout
 from replicax.run.compiled_once import compiled_once
+from replicax.run.machine import follow
 from replicax.run.program import Program
 from replicax.run.rows import STATE_AXES, Carry, Rows, get, per_chain
 
@@ -26,13 +28,12 @@ _BLOCK_STEPS = 1024  # steps drawn ahead at once, to stay in the cache
 _CHUNK_BYTES = 2**26  # of records on the device
 _SPREAD_CHUNK_BYTES = 2**22  # of records that devices send each other at the end of a chunk
 _CHUNK_STEPS = 2**16
+FIRST_STEPS = 64  # of a run, before its pace is known
 _CHUNK_SECONDS = 0.5  # that a chunk takes, and no longer: the host sees the run in between
 
 
 def chunk_capacity(program: Program, carry: Carry) -> int:
     """Return the most steps of one chunk, bounded by the memory of its records and batches."""
-    if program.chunk_steps is not None:
-        return max(2, program.chunk_steps)
     num_chains, num_replicas = carry.state.rung_of.shape
     draw_bytes = 0
     if program.keep_draws:
@@ -67,6 +68,40 @@ class Pace(NamedTuple):
         wanted = max(_CHUNK_SECONDS, 4 * fixed) / per_step
         length = int(np.clip(wanted, steps / 4, steps * 4))
         return self._replace(length=min(max(length, 1), self.capacity), before=(steps, seconds))
+
+
+class Chunks:
+    """The chunks of a run, compiled once; each is as long as pace and next evaluation allow."""
+
+    def __init__(self, program: Program, carry: Carry) -> None:
+        self.program, self.step = program, int(carry.state.step)
+        self.capacity = chunk_capacity(program, carry)
+        self._chunk = build_chunk(program, program.keys, self.capacity)
+        self._pace = Pace(min(self.capacity, FIRST_STEPS), self.capacity)
+
+    def feed(self) -> tuple[int, Any]:
+        """Return how many steps come next, the same in all processes, and the data that they need;
+        0 where the batches ended."""
+        left, every = self.program.num_steps - self.step, self.program.evaluate_every
+        if every is not None:
+            left = min(left, every - self.step % every)
+        count = follow(min(self._pace.length, left))
+        return self.program.batches.feed(self.step, count, self.capacity)
+
+    def advance(self, carry: Carry, count: int, data: Any) -> tuple[Carry, dict[str, dict], float]:
+        """Take up to `count` steps; return the carry after them, their rows by group of records,
+        and the rate in steps per second."""
+        program, began = self.program, time.monotonic()
+        slots = layout.draw_slots(program, self.step, count, self.capacity)
+        carry, rows = self._chunk(carry, data, count, slots)
+        ahead = self.step + count
+        program.batches.read_ahead(ahead, min(count, program.num_steps - ahead))
+        done = int(rows.count)
+        seconds = max(time.monotonic() - began, 1e-9)
+        self._pace = self._pace.after(done, seconds)
+        added = layout.to_records(program, rows, self.step, done)
+        self.step += done
+        return carry, added, done / seconds
 
 
 def build_chunk(program: Program, keys: Array, capacity: int) -> Callable[..., tuple[Carry, Rows]]:

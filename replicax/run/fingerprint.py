@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from replicax.algorithm.randomness import seed_keys
 from replicax.run import plain
-from replicax.run.initial import seed_keys
 from replicax.run.machine import describe_machine
 from replicax.run.program import Program
 from replicax.run.storage import files

@@ -1,6 +1,5 @@
 """The start of a run: checked points of all replicas, and the carry of the loop."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax.algorithm import randomness, state
+from replicax.algorithm import state
 from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.randomness import seed_keys
 from replicax.algorithm.target import check_energy, takes_key
 from replicax.errors import check_function, explained, show
 from replicax.run import counters, machine, plain
@@ -210,18 +210,6 @@ def _check_exact(program: Program, points: Any, batch: Any, keys: Array) -> None
     if one != other:
         raise ValueError(
             f"The energy at the start is {one:.6g} with one key and {other:.6g} with another, and "
-            "an adjusted kernel (mala, hmc, the default without a learning rate) needs an exact "
-            "one. For noisy energies give learning_rate=(cold, hot)."
+            "an adjusted kernel (mala; hmc, the default) needs an exact one. For noisy energies "
+            "write method=rx.deo_star(learning_rate=(cold, hot))."
         )
-
-
-def seed_keys(seed: int, num_chains: int) -> tuple[Array, Array]:
-    """Return a key for each chain, and one for the starts."""
-    return _split_seed(randomness.make_key(seed), num_chains)
-
-
-@functools.partial(jax.jit, static_argnums=1)  # whole, which is quicker than its parts
-def _split_seed(key: Array, num_chains: int) -> tuple[Array, Array]:
-    run_key, start_key = jax.random.split(key)
-    chains = jnp.arange(num_chains)
-    return jax.vmap(lambda chain: jax.random.fold_in(run_key, chain))(chains), start_key

@@ -421,6 +421,17 @@ def as_method(method: Any) -> Method:
     return METHODS[choose("method", method, METHODS)]()
 
 
+def written(name: str, arguments: str) -> str:
+    """Return how the method of this name is written with some arguments.
+
+    >>> written("deo-star", "window=4"), written("seo", "window=4")
+    ('rx.deo_star(window=4)', 'rx.Method("seo", window=4)')
+    """
+    if name in METHODS:
+        return f"rx.{METHODS[name].__name__}({arguments})"
+    return f'rx.Method("{name}", {arguments})'
+
+
 def refuse_unknown(call: Callable, unknown: dict[str, Any]) -> None:
     """Raise if a call got arguments that it has not; of those of a method, say how to write it."""
     if not unknown:

@@ -49,7 +49,6 @@ def schedule(method: Method, plan: Plan) -> Schedule:
                 f"window is {window} but the schedule has window {chosen.window}; say it once."
             )
         _check_window(chosen.window, plan)
-        chosen.check(plan.num_replicas)
         return chosen
     name = choose("schedule", _plain_name(chosen), _SCHEDULE_NAMES)
     _check_window(window or 1, plan)
@@ -59,16 +58,13 @@ def schedule(method: Method, plan: Plan) -> Schedule:
             assert method.target_swap_rate is not None
             window = optimal_window(plan.num_replicas, method.target_swap_rate)
             window = min(window, _LONGEST_WINDOW)
-        resolved = schedules.windowed_deo(window or 1, windowed[name])
-    else:
-        if window not in (None, 1):
-            raise ValueError(
-                f'window is {window}, but schedule "{name}" has none; write schedule="deo_star" '
-                "for the windowed scheme."
-            )
-        resolved = getattr(schedules, name)()
-    resolved.check(plan.num_replicas)
-    return resolved
+        return schedules.windowed_deo(window or 1, windowed[name])
+    if window not in (None, 1):
+        raise ValueError(
+            f'window is {window}, but schedule "{name}" has none; write schedule="deo_star" for '
+            "the windowed scheme."
+        )
+    return getattr(schedules, name)()
 
 
 def _plain_name(value: Any) -> Any:
@@ -149,6 +145,11 @@ def _stepwise(kernel: Kernel, clock: Clock) -> Kernel:
 
 def _cosine(kernel: Kernel, clock: Clock) -> Kernel:
     """The learning rate rises in the warm-up, and falls along half a cosine to the end."""
+    if clock.warmup_epochs >= clock.epochs:
+        raise ValueError(
+            f"warmup_epochs is {clock.warmup_epochs}, and a network takes {clock.epochs} epochs: "
+            "write fewer."
+        )
     warmup = round(clock.warmup_epochs * clock.steps_per_epoch)
     return kernels.cosine(kernel, clock.epochs * clock.steps_per_epoch, warmup)
 

@@ -1,7 +1,7 @@
 """Options and parameters as plain data, so that a run folder can be opened without the code that
 made it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -53,32 +53,29 @@ def from_plain(kind: type[Kind], data: Any) -> Kind:
     return options
 
 
-def given_again(
-    stored: Kind, again: Kind | None, call: str, changes: dict[str, Any] | None = None
-) -> Kind:
-    """Return the stored options with `changes`, and with the objects that no folder holds, as they
-    are given `again`.
+def given_again(stored: Kind, again: dict[str, Any], call: Callable[[str], str]) -> Kind:
+    """Return the stored options, with those that may change and with the objects that no folder
+    holds, as they are given `again`; None keeps what is stored.
 
-    `call` says how to give them; what the folder holds cannot be changed by giving another.
+    `call` says how to give one; what else the folder holds cannot be changed by giving another.
     """
     values = {}
     for entry in fields(stored):  # type: ignore[arg-type]
         name, value = entry.name, getattr(stored, entry.name)
-        offered = None if again is None else getattr(again, name)
-        if changes and name in changes:
-            value = changes[name]
+        offered, about = again.get(name), entry.metadata.get("option")
+        if about is not None and about.on_resume in ("may change", "may grow"):
+            value = value if offered is None else offered
         elif isinstance(value, str) and value == CUSTOM:
             if offered is None:
                 raise ValueError(
                     f"This run was started with a {name} of your own, which a folder cannot "
-                    f"hold; give it again: {call.format(name)}."
+                    f"hold; give it again: {call(name)}."
                 )
             value = offered
         elif _plain(offered) not in (None, _plain(entry.default), _plain(value)):
-            raise ValueError(
-                f"{name} is given, but the run continues with the one it was started with, which "
-                f"its folder stores: leave out {name}."
-            )
+            started = "continues with the one it was started with, which its folder stores"
+            started = "was started without one" if value is None else started
+            raise ValueError(f"{name} is given, but the run {started}: leave out {name}.")
         values[name] = value
     return type(stored)(**values)
 

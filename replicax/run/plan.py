@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from replicax.errors import at_least
-from replicax.run.methods import Method
+from replicax.run.methods import Method, written
 from replicax.run.options import Run, Sampling, Training
 from replicax.run.task import Task
 
@@ -101,7 +101,8 @@ def check_extends(run: Run, method: Method, epochs: int | None) -> None:
         raise ValueError(
             f"The run was made for {shorter.epochs} epochs of its network, less than a "
             f"cycle of {method.cycle_epochs}, and its only cycle was shortened to that length: "
-            f"start a new run, or train with cycle_epochs={shorter.epochs} to add cycles later."
+            "start a new run, or train with "
+            f"method={written(method.name, f'cycle_epochs={shorter.epochs}')} to add cycles later."
         )
     if method.picks_all and longer.pick_every != shorter.pick_every:
         raise ValueError(

@@ -10,6 +10,7 @@ import numpy as np
 from replicax.algorithm.device_parts import spread_over_devices
 from replicax.algorithm.kernel import Kernel
 from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.randomness import seed_keys
 from replicax.algorithm.spread import CHAIN, DATA, REPLICA
 from replicax.algorithm.state import Settings
 from replicax.algorithm.target import Target
@@ -42,13 +43,17 @@ class Program:
     history_every: int = 100
     track_best: bool = False
     stop_on_nonfinite: bool = True
-    chunk_steps: int | None = None
     evaluate_every: int | None = None  # steps between two evaluations of networks
     mesh: jax.sharding.Mesh | None = None  # the devices that share the work; None: one device
     # As they were resolved, in the words and the unit of the user.
     task: Task = field(kw_only=True, compare=False, repr=False)
     run: Run = field(kw_only=True, compare=False, repr=False)
     method: Method = field(kw_only=True, compare=False, repr=False)
+
+    @property
+    def keys(self) -> jax.Array:
+        """A key for each chain."""
+        return seed_keys(self.seed, self.num_chains)[0]
 
     def is_drawn(self, steps: np.ndarray) -> np.ndarray:
         """Return which steps leave a draw: after burn-in, thinned, where the kernel exploits."""

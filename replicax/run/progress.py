@@ -48,7 +48,6 @@ Callback = Callable[[Progress], Any]
 def progress_of(
     saver: Keeper,
     carry: Carry,
-    num_steps: int,
     rate: float,
     row: dict[str, np.ndarray],
     added: dict[str, Arrays],
@@ -62,9 +61,9 @@ def progress_of(
     attempts = num_attempts(int(program.counted_from), step, program.settings.swap_every)
     return Progress(
         step=step,
-        num_steps=num_steps,
+        num_steps=program.num_steps,
         steps_per_second=rate,
-        seconds_left=(num_steps - step) / max(rate, 1e-9),
+        seconds_left=(program.num_steps - step) / max(rate, 1e-9),
         cold_energy=np.asarray(carry.counters.energy)[:, 0],
         round_trips=completed_trips(np.asarray(carry.counters.turns)).sum(axis=1),
         verdict_rate=verdicts / max(attempts, 1),

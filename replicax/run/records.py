@@ -17,7 +17,7 @@ import numpy as np
 
 from replicax.run.counters import PAIR_COUNTS, completed_trips
 from replicax.run.evaluation import Evaluation
-from replicax.run.machine import is_first, peak_memory
+from replicax.run.machine import agree, is_first, peak_memory
 from replicax.run.program import Program
 from replicax.run.rows import Carry
 from replicax.run.storage.metadata import Metadata
@@ -137,9 +137,25 @@ class Keeper:
     def __exit__(self, *error: Any) -> None:
         pass
 
+    def append(self, carry: Carry, rows: dict[str, Arrays]) -> Arrays:
+        """Add the rows of a chunk, by group; return the numbers of an evaluation of networks if one
+        is due after it, else none."""
+        for group, arrays in rows.items():
+            self.records.append(group, arrays)
+        if self.evaluation is None:
+            return {}
+        num_steps = len(rows["steps"]["rung_of"])
+        return self.evaluation.after_chunk(self.program, carry, num_steps, self.records)
+
     def is_due(self, step: int) -> bool:
         """Return whether the state is to be saved now; in memory, only at the end."""
         return False
+
+    def save_if_due(self, carry: Carry) -> None:
+        """Save the state if that is due, in any process."""
+        (due,) = agree(self.is_due(int(carry.state.step)))
+        if due:
+            self.save(carry)
 
     def save(self, carry: Carry) -> None:
         """Save the state, after the one before it is saved."""

@@ -12,7 +12,7 @@ from replicax.algorithm.schedule import Sequential
 from replicax.algorithm.target import takes_batch
 from replicax.errors import is_whole, show
 from replicax.run.batch_source import NoBatches
-from replicax.run.methods import is_several
+from replicax.run.methods import METHODS, is_several, written
 from replicax.run.options import Training
 from replicax.run.source_batches import SourceBatches
 
@@ -64,12 +64,10 @@ def _no_rates(choice: "Choice") -> str | None:
     if choice.method.learning_rate is not None:
         return None
     name = choice.method.name
-    made = f'rx.Method("{name}", '
-    if name in ("deo-star", "deo", "sgld", "ensemble"):
-        made = f"rx.{name.replace('-', '_')}("
     return (
-        f'The method "{name}" needs learning rates: write method={made}learning_rate=(cold, hot)), '
-        "or one rate for all rungs; or leave out the method for exact draws of the target."
+        f'The method "{name}" needs learning rates: write '
+        f"method={written(name, 'learning_rate=(cold, hot)')}, or one rate for all rungs; or leave "
+        "out the method for exact draws of the target."
     )
 
 
@@ -228,7 +226,7 @@ def _inexact_target(choice: "Choice") -> str | None:
         return (
             "An adjusted kernel (mala, hmc) needs exact energies, and mini-batches make them "
             "noisy: let every batch be all the data (batch_size), or write rx.bayesian(..., "
-            'batch_size=...) with kernel="langevin".'
+            'batch_size=...) with method=rx.posterior("langevin").'
         )
     if kernel.needs == "halves" and (target.has_state or getattr(batches, "batch_size", 0) < 2):
         return (
@@ -281,9 +279,14 @@ def _second_momentum(choice: "Choice") -> str | None:
 
 
 def _unused_warmup(choice: "Choice") -> str | None:
-    method, clock = choice.method, choice.plan.clock
-    if not method.warmup_epochs or clock is None:
+    method = choice.method
+    if not method.warmup_epochs:
         return None
+    if not isinstance(choice.run, Training):
+        return (
+            f"warmup_epochs is {method.warmup_epochs}, which counts epochs, for rx.train: give "
+            "rate_schedule=..., a function of the step with a warm-up, such as an optax schedule."
+        )
     if method.rate_schedule != "cosine":
         return (
             f"warmup_epochs is {method.warmup_epochs}, and the rate_schedule is "
@@ -314,6 +317,24 @@ def _nothing_to_exchange(choice: "Choice") -> str | None:
     return None
 
 
+def _other_schedule(choice: "Choice") -> str | None:
+    """Methods with a name that are given a ladder, or robbed of theirs."""
+    method, known = choice.method, METHODS.get(choice.method.name)
+    if not isinstance(choice.run, Training) or known is None:
+        return None
+    if method.has_ladder and not known().has_ladder:
+        return (
+            f'schedule is {show(method.schedule)}; the method "{method.name}" has no ladder, and '
+            'nothing to exchange: leave it out, or write method="deo-star".'
+        )
+    if known().has_ladder and not method.has_ladder:
+        return (
+            f'schedule is {show(method.schedule)}, without exchange: write method="ensemble" for '
+            "independent networks."
+        )
+    return None
+
+
 def _values_without_ladder(choice: "Choice") -> str | None:
     method = choice.method
     if not isinstance(choice.run, Training) or method.has_ladder:
@@ -321,9 +342,10 @@ def _values_without_ladder(choice: "Choice") -> str | None:
     for name in ("learning_rate", "temperature"):
         value = getattr(method, name)
         if is_several(value):
+            ladder = "" if method.name in METHODS else ', or schedule="deo_star"'
             return (
                 f'{name} is {show(value)}; the method "{method.name}" has no ladder: give one '
-                "number."
+                f"number{ladder}."
             )
     return None
 
@@ -333,8 +355,8 @@ def _words_for_rates(choice: "Choice") -> str | None:
     if not isinstance(choice.run, Training) or not isinstance(rate, str):
         return None
     return (
-        f"learning_rate is {show(rate)}; give numbers, (cold, hot) or one, or None for those of "
-        "the method."
+        f"learning_rate is {show(rate)}; give numbers, (cold, hot) or one, or leave it out for "
+        "those of the method."
     )
 
 
@@ -428,14 +450,15 @@ REFUSALS = (
     _kind_of_run,
     _law_of_noisy_energies,
     _no_rates,
+    _other_schedule,
     _nothing_to_exchange,
     _words_for_rates,
     _values_without_ladder,
-    _decreasing,
     _kernel_of_networks,
     _second_momentum,
     _unused_warmup,
     _temperature_of_networks,
+    _decreasing,
     _leaves_no_draws,
     _nothing_averaged,
     _rows_of_a_source,

@@ -80,6 +80,7 @@ def resolve(task: Task, run: Run, method: Any) -> Program:
     for refusal in REFUSALS:
         if sentence := refusal(choice):
             raise ValueError(sentence)
+    schedule.check(plan.num_replicas)
     return _build(choice)
 
 

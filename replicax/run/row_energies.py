@@ -10,7 +10,6 @@ from jax import Array
 
 from replicax.algorithm.target import Target
 from replicax.run import plain
-from replicax.run.initial import seed_keys
 from replicax.run.program import Program
 from replicax.run.rows import Carry
 
@@ -31,7 +30,7 @@ def use_rows(program: Program, carry: Carry) -> Program:
     """Return the program with energies by row, if the energy of a batch is the mean of those of
     its rows (as at the starting points)."""
     target = program.target
-    keys, _ = seed_keys(program.seed, program.num_chains)
+    keys = program.keys
     batch = program.batches.first(keys[0])
     if batch is None or target.row_energies:
         return program

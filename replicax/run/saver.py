@@ -20,21 +20,16 @@ _PENDING_BYTES = 2**28
 
 
 class Saver(Keeper):
-    """Writes records and a checkpoint when one is due, beside the loop, one at a time.
-
-    `every` is a number of steps, or a time as "30s"; the last `num_kept` commits stay.
-    """
+    """Writes records and a checkpoint when one is due, beside the loop, one at a time."""
 
     def __init__(
         self,
         records: Records,
         program: Program,
         evaluation: Evaluation | None = None,
-        every: int | str | None = None,
-        num_kept: int = 2,
     ) -> None:
         super().__init__(records, program, evaluation)
-        self.every, self.num_kept = every, num_kept
+        self.every, self.num_kept = program.run.checkpoint_every, program.run.keep_checkpoints
         self.worker, self.writing = ThreadPoolExecutor(1, "replicax"), None
         self.clock = time.monotonic()
         step = records.commit.step if isinstance(records, FolderRecords) else -1

@@ -13,8 +13,9 @@ from replicax.errors import show
 from replicax.run import fingerprint, plain
 from replicax.run.evaluation import Evaluation
 from replicax.run.host_loop import run
-from replicax.run.initial import check_memory, have_one_start, initial_carry, seed_keys
+from replicax.run.initial import check_memory, have_one_start, initial_carry
 from replicax.run.machine import describe_machine
+from replicax.run.methods import as_method, written
 from replicax.run.options import Session
 from replicax.run.plain import given_again
 from replicax.run.program import Program, spread_over
@@ -100,7 +101,7 @@ def proceed(
     program = _program_again(metadata, folder, task, changes, method)
     program = spread_over(program, session.devices, session.data_parallel)
     like = point_like(records, params)
-    keys, _ = seed_keys(program.seed, program.num_chains)
+    keys = program.keys
     check_energy(program.target, like, program.batches.first(keys[0]), keys[0])
     if not force:
         fingerprint.check(folder, program, like, metadata.fingerprint)
@@ -124,6 +125,7 @@ def proceed(
             metadata,
             run=program.run,
             method=program.method,
+            resolved={**metadata.resolved, **program.describe()},
             note=noted,
             result=None,
             format_version=Metadata.format_version,
@@ -147,11 +149,14 @@ def _program_again(
     metadata: Metadata, folder: Path, task: Task, changes: dict[str, Any], method: Any
 ) -> Program:
     """Return the program of a run that resumes, if the task fits it."""
-    call = "rx.resume(run_dir, target, method=rx.{}({{}}=...))"
-    call = call.format(str(metadata.method.name).replace("-", "_"))
-    method = given_again(metadata.method, method, call)
-    changes = {name: value for name, value in changes.items() if value is not None}
-    run = given_again(metadata.run, None, "rx.resume(run_dir, target, {}=...)", changes)
+    again = {} if method is None else vars(as_method(method))
+    name = metadata.method.name
+    method = given_again(
+        metadata.method,
+        again,
+        lambda part: f"rx.resume(run_dir, target, method={written(name, f'{part}=...')})",
+    )
+    run = given_again(metadata.run, changes, lambda part: f"rx.resume(run_dir, target, {part}=...)")
     batches = task.batches.describe()
     if batches != metadata.batches:
         raise ValueError(

@@ -20,12 +20,12 @@ from jax import Array
 from replicax.algorithm import kernels
 from replicax.algorithm.exchange import decide
 from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.randomness import seed_keys
 from replicax.algorithm.state import Settings, State, init
 from replicax.algorithm.step import build_draw
 from replicax.algorithm.target import as_target
 from replicax.run import counters
 from replicax.run.counters import Counters
-from replicax.run.initial import seed_keys
 
 
 def prepare_jax() -> None:

@@ -31,6 +31,7 @@ def build_settings(method: Method, num_replicas: int) -> tuple[Settings, Ladder]
     a step."""
     plan = Plan(_LONGEST, num_replicas, burn_in=0, thin=1, history_every=1, tuned_until=None)
     schedule = parts.schedule(method, plan)
+    schedule.check(num_replicas)
     rule = parts.rule(method, plan, schedule)
     if rule.uses_temperature:
         raise ValueError(

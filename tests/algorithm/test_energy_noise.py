@@ -39,7 +39,7 @@ def estimated(step: int, before: np.ndarray, energies: Any = noisy) -> np.ndarra
     state = SimpleNamespace(
         energy_noise_var=jnp.asarray(before), step=jnp.array(step), replica_at=REPLICA_AT
     )
-    random = SimpleNamespace(judge=jax.random.key(1), energy=None)
+    random = SimpleNamespace(fresh=jax.random.key(1), energy=None)
     source: Any = SimpleNamespace(has_rows=False, energies=energies)
     return np.asarray(estimate(rule, random, state, source).by_rung)
 

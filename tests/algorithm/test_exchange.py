@@ -114,7 +114,6 @@ def test_a_sampled_straight_orbit_counts_its_round_trips() -> None:
         method=rx.deo_star(
             learning_rate=0.1, temperature=(1.0, 2.0), rule="metropolis", window=window
         ),
-        chunk_steps=10,
         progress=False,
     )
     orbit = straight_orbit(num_replicas, num_windows)
@@ -206,8 +205,7 @@ def test_the_unit_of_the_energy_does_not_matter() -> None:
     options = {
         "num_steps": 1200,
         "num_replicas": 6,
-        "learning_rate": (0.01, 0.3),
-        "kernel": "momentum",
+        "method": rx.deo_star((0.01, 0.3), kernel="momentum"),
         "seed": 2,
         "progress": False,
     }

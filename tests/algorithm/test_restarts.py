@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from common import quick_jit, slow
+from common import chunks_of, quick_jit, slow
 from single_steps import FROZEN, steep, step_and_state, with_state
 
 import replicax as rx
@@ -299,7 +299,8 @@ def break_at(step: int, num_steps: int, **options: Any) -> rx.Posterior:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_run_that_breaks_in_its_last_step_says_so() -> None:
-    assert break_at(9, 10, chunk_steps=5).result.code == "nonfinite"
+    with chunks_of(5):
+        assert break_at(9, 10).result.code == "nonfinite"
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -171,7 +171,6 @@ def test_a_sampled_chain_equals_the_oracle() -> None:
             ),
             seed=seed,
             history_every=60,
-            chunk_steps=100,
             progress=False,
         )
         run_key, _ = jax.random.split(randomness.make_key(seed))

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from common import slow
+from common import chunks_of, in_method, slow
 
 import replicax as rx
 from replicax.algorithm import schedule, swap
@@ -19,10 +19,11 @@ STAGES = {"reference_steps": 300, "tuning_steps": 400}
 FROZEN = 700
 
 
-def sample(rule: Any = None, **options: Any) -> rx.Posterior:
+def sample(rule: Any = None, chunk_steps: int | None = None, **options: Any) -> rx.Posterior:
     """A short run of two replicas that finds its lambda_W: right in form, not in value."""
     auto = swap.window_corrected("auto", 1.0, **STAGES)
     settings: dict[str, Any] = {
+        "rule": rule or auto,
         "num_steps": 900,
         "num_replicas": 2,
         "num_chains": 2,
@@ -34,9 +35,8 @@ def sample(rule: Any = None, **options: Any) -> rx.Posterior:
         "progress": False,
         "seed": 3,
     }
-    return rx.sample(
-        MIXTURE, jnp.zeros(()), method=rx.posterior(rule=rule or auto), **{**settings, **options}
-    )
+    with chunks_of(chunk_steps):
+        return rx.sample(MIXTURE, jnp.zeros(()), **in_method(settings | options))
 
 
 # The recursion
@@ -220,7 +220,7 @@ def test_a_run_goes_on_in_every_stage_as_if_it_had_not_stopped(tmp_path: Any, st
         callback=lambda progress: "stop" if progress.step >= stop else None,
     )
     assert stop <= stopped.num_steps < stop + 37
-    resumed = rx.resume(tmp_path, MIXTURE, chunk_steps=37)
+    resumed = rx.resume(tmp_path, MIXTURE)
     np.testing.assert_array_equal(whole.window_correction, resumed.window_correction)
     np.testing.assert_array_equal(whole.rung_of, resumed.rung_of)
     np.testing.assert_array_equal(whole.draws, resumed.draws)

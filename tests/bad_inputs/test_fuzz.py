@@ -11,11 +11,11 @@ import pytest
 from cifar_archives import checksums_of, files_of, write_cifar
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from replicax.networks.options import TrainOptions
 
 from bad_inputs import bowl
 from replicax.algorithm.target import as_target
 from replicax.data import archive, cifar, load_cifar
-from replicax.networks.options import TrainOptions
 from replicax.run.batch_source import NoBatches
 from replicax.run.options import Options
 from replicax.run.program import build_program

@@ -21,7 +21,6 @@ from bad_inputs import (
     crossed,
     listed,
 )
-from replicax.networks.options import TrainOptions
 from replicax.networks.named import NamedProblem
 from replicax.nn.network import Network, apply_dense, init_dense
 

@@ -30,6 +30,7 @@ def run():
         num_replicas=3,
         num_chains=2,
         thin=2,
+        made=rx.posterior,
         kernel="mala",
         learning_rate=0.02,
         temperature=(1.0, 9.0),

@@ -71,6 +71,7 @@ def test_a_blackjax_kernel_has_the_law_of_every_rung() -> None:
         num_steps=4500,
         num_replicas=3,
         num_chains=2,
+        made=rx.posterior,
         learning_rate="auto",
         kernel=rx.interop.from_blackjax(make_hmc),
         temperature=[1.0, 2.0, 4.0],

@@ -137,7 +137,7 @@ def conjugate_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("numpyro") / "run"
     target = rx.interop.from_numpyro(conjugate, y=jnp.array([0.2, 1.0, 1.4, 3.0]))
     options = dict(learning_rate="auto", num_steps=1500, num_replicas=3, num_chains=4)
-    run = quietly(target, None, **options, run_dir=folder)
+    run = quietly(target, None, made=rx.posterior, **options, run_dir=folder)
     return target, run
 
 

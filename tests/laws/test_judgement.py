@@ -2,6 +2,7 @@
 of the two states that meet. Bayesian linear regression has an exact posterior to compare with."""
 
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,9 +18,10 @@ from replicax.algorithm.energy_noise import EnergySource
 from replicax.algorithm.swap import BiasCorrected
 from replicax.algorithm.target import Target, as_target
 from replicax.run.batches import as_batches, as_epochs
-from replicax.run.options import Options
-from replicax.run.program import build_program
+from replicax.run.options import Sampling
+from replicax.run.resolve import resolve
 from replicax.run.row_energies import use_rows, with_row_energies
+from replicax.run.task import as_task
 
 NUM_ROWS, NOISE_VAR, PRIOR_VAR = 1000, 4.0, 100.0
 _RNG = np.random.default_rng(0)
@@ -115,9 +117,9 @@ def test_energies_that_are_no_mean_over_rows_are_estimated_by_further_batches() 
         return 10.0 * jnp.sum((rows - x) ** 2)
 
     def has_rows(energy: Any) -> bool:
-        rule = {"rule": "bias_corrected", "temperature": (1.0, 2.0), "window": 1}
-        options = Options(20, 1e-5, num_replicas=2, **rule).complete()
-        program = build_program(options, as_target(energy), as_batches(OUTPUTS[:100], 10))
+        rule = {"rule": "bias_corrected", "temperature": (1.0, 2.0)}
+        task = as_task(energy, OUTPUTS[:100], 10)
+        program = resolve(task, Sampling(num_steps=20, num_replicas=2), rx.deo(1e-5, **rule))
         carry: Any = SimpleNamespace(state=SimpleNamespace(points=jnp.zeros((1, 2))))
         return use_rows(program, carry).target.row_energies is not None
 
@@ -138,14 +140,18 @@ def test_one_energy_that_is_not_finite_does_not_spoil_the_noise_for_good() -> No
         state = rx.State(*[None] * len(rx.State._fields))._replace(  # type: ignore[arg-type]
             step=jnp.array(5), replica_at=jnp.arange(2), energy_noise_var=before
         )
-        random: Any = type("Random", (), {"judge": jax.random.key(0), "energy": None})
+        random: Any = type("Random", (), {"fresh": jax.random.key(0), "energy": None})
         noise = energy_noise.estimate(rule, random, state, source)
         assert np.all(np.isfinite(noise.by_rung))
         np.testing.assert_array_equal(noise.of_pairs(state.replica_at), [3.0])
 
 
-WHOLE = {"num_steps": 30, "num_replicas": 3, "learning_rate": 1e-4, "temperature": (1.0, 4.0)}
-WHOLE |= {"window": 1, "progress": False, "rule": "metropolis"}
+WHOLE: dict[str, Any] = {
+    "num_steps": 30,
+    "num_replicas": 3,
+    "progress": False,
+    "method": rx.deo(1e-4, temperature=(1.0, 4.0), rule="metropolis"),
+}
 
 
 def test_metropolis_takes_all_rows_and_refuses_mini_batches() -> None:
@@ -155,7 +161,8 @@ def test_metropolis_takes_all_rows_and_refuses_mini_batches() -> None:
     with pytest.raises(ValueError, match="metropolis.*bias_corrected"):
         rx.sample(energy, start, batches=data, batch_size=NUM_ROWS - 1, **WHOLE)
     with pytest.raises(ValueError, match="other mini-batches.*arrays with batch_size"):
-        rx.sample(energy, start, batches=lambda step: data, **WHOLE | {"rule": "bias_corrected"})
+        corrected = WHOLE | {"method": replace(WHOLE["method"], rule="bias_corrected")}
+        rx.sample(energy, start, batches=lambda step: data, **corrected)
 
 
 @pytest.mark.slow
@@ -167,8 +174,8 @@ def test_metropolis_warns_of_batches_that_it_cannot_look_into() -> None:
 
 @pytest.mark.slow
 def test_a_ladder_that_claims_a_target_is_frozen_at_burn_in() -> None:
-    options = WHOLE | {"num_steps": 600, "adapt": True, "history_every": 50, "num_replicas": 4}
-    options |= {"learning_rate": 0.05, "temperature": (1.0, 10.0)}
+    method = rx.deo(0.05, temperature=(1.0, 10.0), rule="metropolis", adapt=True)
+    options = WHOLE | {"num_steps": 600, "history_every": 50, "num_replicas": 4, "method": method}
     target, start = rx.targets.gaussian(), 1.0
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="The ladder moved")

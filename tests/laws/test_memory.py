@@ -15,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from common import assert_same_run, slow
+from common import assert_same_run, chunks_of, in_method, slow
 from scipy.special import digamma, polygamma
 
 import replicax as rx
 from replicax.algorithm import kernels, restarts, swap
 from replicax.algorithm.kernels import Kernel
-from replicax.run import settings as resolve
+from replicax.run import parts
 
 DIM, SHAPE = 4, 4.0  # of the Gaussian part; of the Gamma law whose logarithm is the skewed part
 SKEWED_MEAN, SKEWED_VAR = digamma(SHAPE), polygamma(1, SHAPE)
@@ -70,8 +70,19 @@ QUICK = ("momentum", "metropolis")
 SLOW = sorted(set(itertools.product(KERNELS, RULES)) - {QUICK})
 
 
-def sample(target: Any, rule: Any, kernel: Any, rate: Any, dim: int, **options: Any):
+def sample(
+    target: Any,
+    rule: Any,
+    kernel: Any,
+    rate: Any,
+    dim: int,
+    chunk_steps: int | None = None,
+    **options: Any,
+):
     defaults = {
+        "rule": rule,
+        "kernel": kernel,
+        "learning_rate": rate,
         "num_steps": 6000,
         "num_chains": 32,
         "num_replicas": 4,
@@ -83,12 +94,8 @@ def sample(target: Any, rule: Any, kernel: Any, rate: Any, dim: int, **options: 
         "seed": 3,
         "progress": False,
     }
-    return rx.sample(
-        target,
-        jnp.ones(dim),
-        method=rx.deo_star(rule=rule, kernel=kernel, learning_rate=rate),
-        **(defaults | options),
-    )
+    with chunks_of(chunk_steps):
+        return rx.sample(target, jnp.ones(dim), **in_method(defaults | options))
 
 
 def moments(kernel: str, rule: str) -> tuple[float, float, float]:
@@ -189,7 +196,7 @@ def test_the_preconditioned_kernel_of_users_has_the_exact_variance(
     """
     if not freezes:
         for_ever = lambda spec, burn_in, rule: {**spec, "freeze_after": 10**9}  # noqa: E731
-        monkeypatch.setattr(resolve, "_freeze", for_ever)
+        monkeypatch.setattr(parts, "_freeze", for_ever)
     variance, square = preconditioned(rate)
     expected = np.mean(1 / (1 - rate / np.sqrt(square) / 2))
     assert (variance == pytest.approx(expected, abs=tolerance)) == freezes

@@ -136,11 +136,6 @@ SWAG_CYCLES = mutations_of(
         "_REFRESH_BATCHES = 1",
         "networks/test_methods.py::test_the_constants_of_swag",
     ),
-    (
-        "sampled = judge.add(averages.sampled, networks)",
-        "sampled = judge.add(judge.empty(), networks)",
-        _CYCLE_ENDS,
-    ),
 )
 
 

@@ -177,11 +177,6 @@ STEP = mutations_of(
         "if settings.rule.uses_temperature:",
         f"{_RUNGS}::test_a_swap_gives_momentum_the_law_of_the_new_rung",
     ),
-    (
-        "return fresh_batch(energy_noise.batch_key(random.judge))",
-        "return batch",
-        f"{_RUNGS}::test_swaps_are_judged_on_another_batch",
-    ),
 )
 
 BY_HAND = [

@@ -272,7 +272,7 @@ CHOICES = [
         ("self.clip_norm * self.posed(problem).scale", "self.clip_norm", _LENGTHS),
     ),
     *mutations_of(
-        "networks/problems.py",
+        "networks/checks.py",
         (
             "if not has_tested and not np.isfinite(nll).any():",
             "if not has_tested and not np.isfinite(nll).all():",
@@ -303,7 +303,7 @@ CHOICES = [
         ),
     ),
     *mutations_of(
-        "networks/problems.py",
+        "networks/checks.py",
         (
             "is_alone or np.any(options.sampler(problem).temperature) or",
             "is_alone or",

@@ -55,10 +55,6 @@ MUTATIONS = [
             "log_uniform=log_uniform(uniform_key, count)",
             "log_uniform=log_uniform(order_key, count)",
         ),
-        (
-            "judge=judge_key if rule.judges_afresh else None",
-            "judge=pair_key if rule.judges_afresh else None",
-        ),
         ("jax.random.split(energy_key, (count, 2))", "jax.random.split(uniform_key, (count, 2))"),
     ),
     *killed_by(

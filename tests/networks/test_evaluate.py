@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from replicax.networks import evaluate
-from replicax.networks.kept import Keeper
+from replicax.networks.kept import Thinning
 from replicax.networks.problem import Test, supervised
 from replicax.run.rows import Carry
 
@@ -38,7 +38,7 @@ def carry() -> Any:
 def test_epochs_without_a_pick_take_no_room() -> None:
     """Nothing is averaged in the first five epochs: the two picks that follow are both kept."""
     weights = lambda epoch, num_replicas: np.eye(num_replicas)[0] * (epoch > 5)  # noqa: E731
-    made = evaluate.build(problem(), weights, 1, Keeper(2))
+    made = evaluate.build(problem(), weights, 1, Thinning(2))
     averages, kept = made.state, []
     for epoch in range(1, 8):
         averages, _, rows = made.evaluate(averages, carry())

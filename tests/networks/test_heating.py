@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 import replicax as rx
 from replicax.networks.heating import _share, find_heating, heating_problem
 from replicax.networks.kept import Networks
-from replicax.networks.options import TrainOptions
+from replicax.run.methods import Method
 
 NUM_ROWS, BATCH, SIZE, MOMENTUM = 60, 6, 40, 0.9
 # Columns without correlations, of the mean 0 and the variance 1.
@@ -59,22 +59,16 @@ def test_the_noise_of_an_epoch_cancels_in_slow_directions(size: int, decay: floa
     assert_allclose(_share(steepness, decay, batches), wanted, rtol=1e-6)
 
 
-def options_of(method: str) -> TrainOptions:
-    return TrainOptions(epochs=3, method=method, num_replicas=2, temperature=(1.0, 2.0))
-
-
 def trained_of(problem: Any, draws: np.ndarray, rate: float, **changes: Any) -> Any:
     """A run whose networks are these draws; learning rates refer to the mean loss."""
     count = len(draws)
     hotter = np.full((count, SIZE), 1e3, np.float32)  # of another rung, which does not count
     stored = np.concatenate([draws.astype(np.float32), hotter])
     rungs = np.repeat([0, 1], count)
-    spec = {"name": "momentum", "decay": MOMENTUM, "weight_decay": 0.0}
     given = {
-        "train_options": options_of("sghmc-pt"),
         "_target": problem,
         "_like": (),
-        "metadata": SimpleNamespace(options={"kernel": {"kernel": spec}}, params={}),
+        "metadata": metadata("momentum"),
         "_records": SimpleNamespace(length=lambda group: 2 * count),
         "networks": Networks(stored, {}, np.ones(2 * count), rungs, rungs),
         "learning_rates": np.array([[rate, rate]]) / NUM_ROWS,
@@ -130,28 +124,34 @@ def test_what_cannot_be_measured_is_left_out() -> None:
     source = SimpleNamespace(batches=SimpleNamespace(data=None))
     assert find(_target=source) is None, "a source of batches"
     assert find(_records=SimpleNamespace(length=lambda group: 0)) is None, "nothing was kept"
-    assert find(_like=None, metadata=metadata("sgld", structure=None)) is None, "no containers"
-    assert find(train_options=options_of("deo-star")) is None, "no posterior"
+    custom = metadata("sgld", params={"structure": None})
+    assert find(_like=None, metadata=custom) is None, "no containers"
+    assert find(metadata=metadata("momentum", rx.deo_star())) is None, "no posterior"
     assert find(metadata=metadata("preconditioned")) is None, "the scales are not known"
     assert 0 < find(metadata=metadata("sgld")) < find()  # type: ignore[operator]
+    own = rx.sghmc_pt(kernel=rx.kernels.momentum(0.5))
+    assert 0 < find(metadata=metadata("momentum", own)) < find()  # type: ignore[operator]
 
 
-def metadata(kernel: str, **params: Any) -> Any:
-    return SimpleNamespace(options={"kernel": {"kernel": {"name": kernel}}}, params=params)
+def metadata(kernel: str, method: Method = rx.sghmc_pt(), params: Any = None) -> Any:  # noqa: B008
+    resolved = {"kernel": kernel}
+    return SimpleNamespace(method=method, resolved=resolved, params=params or {})
 
 
 def test_a_tenth_is_told() -> None:
     assert heating_problem(None) is None and heating_problem(0.1) is None
     sentence = heating_problem(0.104)
     assert sentence is not None and "heats the coldest rung by about 10%" in sentence
-    assert "smaller learning_rate" in sentence and "larger batch_size" in sentence
+    assert "method=rx.sghmc_pt(learning_rate=...)" in sentence
+    assert "smaller" in sentence and "larger batch_size" in sentence
+
+
+def sghmc(rate: float) -> Method:
+    return rx.sghmc_pt(learning_rate=rate, temperature=(1.0, 1.2), adapt=False)
 
 
 OPTIONS: dict[str, Any] = {
-    "method": "sghmc-pt",
     "num_replicas": 2,
-    "temperature": (1.0, 1.2),
-    "adapt": False,
     "epochs": 140,
     "burn_in": 20,
     "keep_averaged": 200,
@@ -170,7 +170,7 @@ def test_networks_that_are_too_far_apart_are_told(
     40 parameters and 120 draws give them to 3 %."""
     problem = mean_problem(batch_size)
     epochs = OPTIONS["epochs"] if batch_size < NUM_ROWS else 1000
-    options = OPTIONS | {"learning_rate": rate, "epochs": epochs, "keep_averaged": 1000}
+    options = OPTIONS | {"method": sghmc(rate), "epochs": epochs, "keep_averaged": 1000}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         trained = rx.train(problem, (jnp.zeros(SIZE), {}), **options)
@@ -186,7 +186,7 @@ def test_networks_that_are_too_far_apart_are_told(
 
 def test_runs_that_resume_are_told(tmp_path: Path) -> None:
     problem, start = mean_problem(), (jnp.zeros(SIZE), {})
-    options = OPTIONS | {"learning_rate": 0.06, "epochs": 22, "burn_in": 2}
+    options = OPTIONS | {"method": sghmc(0.06), "epochs": 22, "burn_in": 2}
     with pytest.warns(UserWarning, match="noise of mini-batches heats"):
         rx.train(problem, start, run_dir=tmp_path / "run", **options)
     with pytest.warns(UserWarning, match="noise of mini-batches heats"):

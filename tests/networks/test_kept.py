@@ -9,19 +9,19 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from replicax.networks import kept
-from replicax.networks.kept import MAX_BYTES, Keeper
+from replicax.networks.kept import MAX_BYTES, Thinning
 from replicax.run import plain
 from replicax.run.records import Records
 
 
-def write(keeper: Keeper, num_picks: int, members: int = 1) -> list[dict[str, Any]]:
+def write(thinning: Thinning, num_picks: int, members: int = 1) -> list[dict[str, Any]]:
     """The rows of every pick; network n holds the number of its pick."""
     written = []
     for number in range(1, num_picks + 1):
         points = ({"w": np.full((members, 1), number, np.float32)}, {})
         rungs = np.arange(members)
         weights = np.full(members, 0.5)
-        written.append(keeper.rows(number, 10 * number, weights, rungs, lambda p=points: p))
+        written.append(thinning.rows(number, 10 * number, weights, rungs, lambda p=points: p))
     return written
 
 
@@ -40,7 +40,7 @@ def read(written: list[dict[str, Any]]) -> kept.Networks | None:
 def test_kept_networks_are_evenly_spaced_and_few(limit: int, members: int) -> None:
     most = max(1, limit // members)
     for num_picks in (1, most, most + 1, 37, 100):
-        networks = read(write(Keeper(limit), num_picks, members))
+        networks = read(write(Thinning(limit), num_picks, members))
         assert networks is not None
         picks = np.unique(networks.params["w"])
         assert len(networks.weight) == members * len(picks) <= limit
@@ -55,35 +55,35 @@ def test_kept_networks_are_evenly_spaced_and_few(limit: int, members: int) -> No
 def test_of_a_pick_above_the_limit_a_part_is_kept() -> None:
     """Ten networks are drawn from a Gaussian at once; the limit holds for them, too."""
     for num_picks in (1, 2, 5):
-        networks = read(write(Keeper(4), num_picks, members=10))
+        networks = read(write(Thinning(4), num_picks, members=10))
         assert networks is not None and len(networks.weight) == 4
         assert_array_equal(networks.rung, np.arange(4))
         assert len(np.unique(networks.params["w"])) == 1
     points = {"w": np.arange(10, dtype=np.float32)[:, None]}, {}
-    drawn = read([Keeper(4).rows(1, 7, np.ones(10), np.full(10, -1), lambda: points)])
+    drawn = read([Thinning(4).rows(1, 7, np.ones(10), np.full(10, -1), lambda: points)])
     assert drawn is not None
     assert_array_equal(drawn.params["w"][:, 0], np.arange(4))
 
 
 def test_all_are_kept_while_there_is_room() -> None:
-    networks = read(write(Keeper(8), 8))
+    networks = read(write(Thinning(8), 8))
     assert networks is not None and len(networks.weight) == 8
 
 
 def test_rows_that_are_written_grow_slowly() -> None:
     """Up to the limit all, then half of it whenever the number doubles."""
-    rows = [bool(row) for row in write(Keeper(8), 512)]
+    rows = [bool(row) for row in write(Thinning(8), 512)]
     assert all(rows[:8]) and sum(rows) <= 8 + 4 * 6 + 1
 
 
 def test_a_limit_of_none_and_of_bytes() -> None:
-    assert not any(write(Keeper(0), 3)) and read([{}]) is None
+    assert not any(write(Thinning(0), 3)) and read([{}]) is None
     large = {"w": jnp.zeros(MAX_BYTES // 4 // 5, jnp.float32)}  # a fifth of the room
-    assert Keeper.of(large, 100).limit == 5
-    assert Keeper.of({"w": jnp.zeros(3)}, 100).limit == 100
-    assert Keeper.of({"w": jnp.zeros(MAX_BYTES, jnp.int8)}, 0).limit == 0
+    assert Thinning.of(large, 100).limit == 5
+    assert Thinning.of({"w": jnp.zeros(3)}, 100).limit == 100
+    assert Thinning.of({"w": jnp.zeros(MAX_BYTES, jnp.int8)}, 0).limit == 0
     huge = {"w": jax.ShapeDtypeStruct((MAX_BYTES,), jnp.float32)}
-    assert Keeper.of(huge, 100) == Keeper(1), "one is kept, whatever its size"
+    assert Thinning.of(huge, 100) == Thinning(1), "one is kept, whatever its size"
 
 
 def test_networks_come_back_bit_for_bit() -> None:

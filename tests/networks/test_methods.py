@@ -1,38 +1,57 @@
 """The methods to sample networks have the constants of the paper and its authors' code."""
 
 import inspect
+from typing import Any
 
 import numpy as np
 import pytest
+from tiny_networks import tiny_problem
 
+import replicax as rx
 from replicax.networks import swag, swag_cycles
-from replicax.networks.methods import METHODS, Clock, Method
-from replicax.networks.options import TrainOptions
+from replicax.networks.build import weights_of
+from replicax.run.methods import METHODS, Method
+from replicax.run.options import Training
+from replicax.run.parts import build_kernel
+from replicax.run.plan import Clock, clock_of
+from replicax.run.resolve import resolve, with_usual
 
 CLOCK = Clock(epochs=200, steps_per_epoch=5, cycle_epochs=50)
+OF_NETWORKS = [name for name in METHODS if name != "posterior"]
+
+
+def closed(name: str, **choices: Any) -> Method:
+    """A method with what is usual for networks where it is open."""
+    return with_usual(METHODS[name](**choices), of_networks=True)
+
+
+def spec_of(name: str, clock: Clock = CLOCK, **choices: Any) -> dict[str, Any]:
+    steps = clock.epochs * clock.steps_per_epoch
+    spec = build_kernel(closed(name, **choices), steps, clock, None).spec
+    assert spec is not None
+    return spec
 
 
 def test_start_networks_are_trained_at_a_fifth_after_70_and_90_percent() -> None:
-    spec = METHODS["pretrain"].build_kernel(0.9, CLOCK).spec
-    assert spec is not None
+    spec = spec_of("pretrain")
     assert (spec["name"], spec["falls"], spec["factor"]) == ("stepwise", [700, 900], 0.2)
     assert spec["kernel"]["name"] == "momentum" and spec["kernel"]["decay"] == 0.9
-    short = METHODS["pretrain"].build_kernel(0.9, Clock(13, 4, 13)).spec
-    assert short is not None and short["falls"] == [4 * 9, 4 * 12], "whole epochs, the nearest"
+    short = spec_of("pretrain", Clock(13, 4, 13))
+    assert short["falls"] == [4 * 9, 4 * 12], "whole epochs, the nearest"
 
 
 @pytest.mark.parametrize("method", ["cyc-sghmc", "cyc-swag"])
 def test_cycles_hold_their_last_15_percent(method: str) -> None:
-    spec = METHODS[method].build_kernel(0.9, CLOCK).spec
-    assert spec is not None
+    spec = spec_of(method)
     del spec["kernel"]
     assert spec == {"name": "cyclical", "cycle_length": 250, "exploitation": 0.15, "hold": True}
 
 
 def test_temperatures_rates_and_schedules_of_the_methods() -> None:
+    methods = {name: closed(name) for name in OF_NETWORKS}
     table = {
         name: (m.learning_rate, m.temperature, m.schedule, m.is_single)
-        for name, m in METHODS.items()
+        for name, m in methods.items()
     }
     assert table == {
         "deo-star": ((0.005, 0.02), 0.0, "deo_star", False),
@@ -44,62 +63,55 @@ def test_temperatures_rates_and_schedules_of_the_methods() -> None:
         "cyc-swag": (0.1, 0.0, "none", True),
         "pretrain": (0.1, 0.0, "none", False),
     }
-    assert [name for name, m in METHODS.items() if m.picks_all] == ["ensemble", "sgld"]
-    assert [name for name, m in METHODS.items() if m.draws_gaussian] == ["cyc-swag"]
-    assert {name: m.test_every for name, m in METHODS.items() if m.test_every > 1} == {
+    assert [name for name, m in methods.items() if m.picks_all] == ["ensemble", "sgld"]
+    assert [name for name, m in methods.items() if m.draws_gaussian] == ["cyc-swag"]
+    assert {name: m.test_every for name, m in methods.items() if m.test_every > 1} == {
         "pretrain": 10
     }
+    assert [name for name, m in methods.items() if m.tempers_likelihood] == ["sghmc-pt"]
 
 
 def test_sgld_has_no_momentum_and_the_others_have_the_users() -> None:
-    for name, method in METHODS.items():
-        spec = method.build_kernel(0.8, CLOCK).spec
-        assert spec is not None
+    for name in OF_NETWORKS:
+        spec = spec_of(name, momentum=0.8)
         inner = spec.get("kernel", spec)
         assert (inner["name"] == "sgld") == (name == "sgld")
         assert inner.get("decay", 0.8) == 0.8
-        plain = method.build_kernel(0.0, CLOCK).spec
-        assert plain is not None and plain.get("kernel", plain)["name"] == "sgld"
+        plain = spec_of(name, momentum=0.0)
+        assert plain.get("kernel", plain)["name"] == "sgld"
 
 
-def weights_of(name: str, **options: int) -> list[list[float]]:
-    """Of two networks in epochs 1 to 12."""
-    method = METHODS[name]
-    clock = Clock(epochs=12, steps_per_epoch=5, cycle_epochs=6)
-    weights = method.weights(clock, method.build_kernel(0.9, clock), **options)
-    return [weights(epoch, 2).tolist() for epoch in range(1, 13)]
+def weights(name: str, burn_in: int = 0) -> list[list[float]]:
+    """Of two networks in epochs 1 to 12; ensembles are averaged every fourth."""
+    choices = {"cycle_epochs": 6} if name.startswith("cyc") else {}
+    method, alone = METHODS[name](**choices), name.startswith("cyc")
+    run = Training(epochs=12, num_replicas=1 if alone else 2, burn_in=burn_in)
+    clock = clock_of(run, method, 5)._replace(pick_every=4)
+    found = weights_of(resolve(tiny_problem(batch_size=7), run, method), clock)
+    return [found(epoch, 2).tolist() for epoch in range(1, 13)]
 
 
 def test_which_networks_are_averaged() -> None:
     coldest, none, both = [1.0, 0.0], [0.0, 0.0], [1.0, 1.0]
-    assert weights_of("deo-star", pick_every=4, burn_in=2) == [none] * 2 + [coldest] * 10
-    assert weights_of("ensemble", pick_every=4) == [none, none, none, both] * 3
-    late = weights_of("ensemble", pick_every=4, burn_in=4)
+    assert weights("deo-star", burn_in=2) == [none] * 2 + [coldest] * 10
+    assert weights("ensemble") == [none, none, none, both] * 3
+    late = weights("ensemble", burn_in=4)
     assert late == [none] * 4 + [none, none, none, both] * 2
-    slow = weights_of("cyc-sghmc", pick_every=4)  # 15 % of 30 steps are the last four
+    slow = weights("cyc-sghmc")  # 15 % of 30 steps are the last four
     assert slow == ([none] * 5 + [coldest]) * 2
     for name in ("pretrain", "cyc-swag"):
-        assert not np.any(weights_of(name, pick_every=4))
+        assert not np.any(weights(name))
 
 
 def test_the_defaults_are_the_papers_for_cifar_100() -> None:
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(TrainOptions).parameters.items()
-    }
-    expected = {
-        "method": "deo-star",
-        "num_replicas": 10,
-        "momentum": 0.9,
-        "target_swap_rate": 0.005,
-        "window": None,
-        "buffer": 0.1,
-        "on_swap": "keep",
-        "cycle_epochs": 100,
-        "burn_in": 0,
-    }
-    assert {name: defaults[name] for name in expected} == expected
-    gain, buffer_gain = defaults["gain"], defaults["buffer_gain"]
+    run = {name: x.default for name, x in inspect.signature(rx.train).parameters.items()}
+    expected = {"method": "deo-star", "num_replicas": 10, "burn_in": 0}
+    assert {name: run[name] for name in expected} == expected
+    method = closed("deo-star")
+    assert (method.momentum, method.target_swap_rate, method.window) == (0.9, 0.005, None)
+    assert (method.buffer, method.on_swap) == (0.1, "keep")
+    assert METHODS["cyc-swag"]().cycle_epochs == METHODS["cyc-sghmc"]().cycle_epochs == 100
+    gain, buffer_gain = method.gain, method.buffer_gain
     assert (gain.scale, gain.offset, gain.power, gain.cap) == (600, 1000, 0.8, 0.5)
     assert (buffer_gain.scale, buffer_gain.offset, buffer_gain.cap) == (60, 1000, 0.05)
 

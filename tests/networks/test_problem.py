@@ -10,6 +10,7 @@ import pytest
 from common import assert_same_run, slow
 from tiny_networks import (
     EXCHANGING,
+    LADDER,
     NETWORK,
     NUM_ROWS,
     Last,
@@ -19,23 +20,34 @@ from tiny_networks import (
 
 import replicax as rx
 from replicax.networks.problem import Supervised, supervised
+from replicax.networks.tempered import tempered
 from replicax.networks.train import train
 from replicax.nn import Network
 from replicax.run.batches import Orders
 
 
-def run_in(unit: str, temperature: float) -> tuple[Any, np.ndarray]:
+def in_unit(unit: str, problem: Supervised) -> Supervised:
+    """The problem, whose energies are mean losses, or in the unit of the posterior of all rows."""
+    return tempered(problem) if unit == "total" else problem
+
+
+def run_in(unit: str, temperature: Any, weight_decay: float) -> tuple[Any, np.ndarray]:
     last = Last()
-    problem = tiny_problem(unit=unit)
-    options = EXCHANGING | {"buffer": 0.05, "temperature": temperature, "callback": last}
+    problem = in_unit(unit, tiny_problem(weight_decay=weight_decay))
+    method = rx.deo_star(**LADDER | {"buffer": 0.05, "temperature": temperature})
+    options = EXCHANGING | {"method": method, "callback": last}
     trained = train(problem, NETWORK.init, **options)
     return last.state, trained.rung_of
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("temperature", [0.0, 0.05])
-def test_the_unit_of_energies_does_not_change_the_path(temperature: float) -> None:
-    (mean, mean_path), (total, total_path) = (run_in(u, temperature) for u in ("mean", "total"))
+@pytest.mark.parametrize(
+    ("temperature", "decay"), [(0.0, 1e-12), (0.05, 1e-12), ((1.0, 1.0), 0.01)]
+)
+def test_the_unit_of_energies_does_not_change_the_path(temperature: Any, decay: float) -> None:
+    """A prior has the temperature 1 where the likelihood is tempered: it is the same at 1."""
+    runs = (run_in(unit, temperature, decay) for unit in ("mean", "total"))
+    (mean, mean_path), (total, total_path) = runs
     assert len(np.unique(mean_path[0], axis=0)) > 2, "replicas must have exchanged"
     np.testing.assert_array_equal(mean_path, total_path)
 
@@ -47,7 +59,7 @@ def test_the_unit_of_energies_does_not_change_the_path(temperature: float) -> No
     jax.tree.map(lambda a, b: same(NUM_ROWS * a, b), mean.replicas.memory, total.replicas.memory)
     same(mean.ladder.learning_rate, NUM_ROWS * total.ladder.learning_rate)
     same(NUM_ROWS * mean.ladder.temperature, total.ladder.temperature)
-    same(mean.ladder.temperature[0, 0], temperature / NUM_ROWS)
+    same(mean.ladder.temperature[0, 0], np.min(temperature) / NUM_ROWS)
     same(NUM_ROWS * mean.buffer, total.buffer)
     assert abs(mean.buffer[0]) > 1e-3
 
@@ -63,14 +75,17 @@ MEAN_LOSS = np.mean((SLOPE * BATCH[0] - BATCH[1]) ** 2)
 MEAN_SLOPE = np.mean(2 * (SLOPE * BATCH[0] - BATCH[1]) * BATCH[0])
 
 
-@pytest.mark.parametrize("prior_in_energy", [False, True])
-@pytest.mark.parametrize(("unit", "scale"), [("mean", 1.0), ("total", 4.0)])
+@pytest.mark.parametrize(
+    ("unit", "scale", "prior_in_energy"),
+    [("mean", 1.0, False), ("mean", 1.0, True), ("total", 4.0, False)],
+)
 def test_weight_decay_is_felt_always_and_seen_when_asked(
     unit: str, scale: float, prior_in_energy: bool
 ) -> None:
     problem = supervised(
-        squared, BATCH, batch_size=2, unit=unit, weight_decay=0.2, prior_in_energy=prior_in_energy
+        squared, BATCH, batch_size=2, weight_decay=0.2, prior_in_energy=prior_in_energy
     )
+    problem = in_unit(unit, problem)
     params = {"slope": jnp.array(SLOPE)}
     energy, gradient, state = problem.target.evaluate_state(params, {}, BATCH, None)
     prior = 0.5 * 0.2 * SLOPE**2 if prior_in_energy else 0.0
@@ -81,10 +96,11 @@ def test_weight_decay_is_felt_always_and_seen_when_asked(
 
 
 def test_rates_and_temperatures_are_given_once_for_both_units() -> None:
-    mean, total = (supervised(squared, BATCH, batch_size=2, unit=u) for u in ("mean", "total"))
-    assert (mean.scale, total.scale) == (1.0, 4.0)
+    problem = supervised(squared, BATCH, batch_size=2, weight_decay=0.2)
+    mean, total = problem.unit, tempered(problem).unit
+    assert (mean.energy(1.0), total.energy(1.0)) == (1.0, 4.0)
     assert (mean.learning_rate(0.2), total.learning_rate(0.2)) == (0.2, 0.05)
-    assert (mean.temperature(0.5), total.temperature(0.5)) == (0.125, 0.5)
+    assert (mean.temperatures(0.5), total.temperatures(0.5)) == (0.125, 0.5)
 
 
 NUM_ROWS_OF_GAUSSIAN = 200
@@ -93,21 +109,20 @@ RATE = 0.4
 DRAWING: dict[str, Any] = {
     "num_chains": 40,
     "num_replicas": 1,
-    "schedule": "none",
-    "learning_rate": RATE,
     "burn_in": 20,
     "thin": 10,
     "progress": False,
 }
 
 
-def gaussian_problem(unit: str) -> Supervised:
+def gaussian_problem(unit: str, weight_decay: float = 1e-9) -> Supervised:
     """The mean of a normal variable of variance 1, measured 200 times; all rows a batch."""
 
     def loss_fn(mean: Any, state: Any, batch: Any, key: Any) -> tuple[Any, Any]:
         return jnp.mean((mean - batch) ** 2) / 2, state
 
-    return supervised(loss_fn, MEASURED, batch_size=NUM_ROWS_OF_GAUSSIAN, unit=unit)
+    chosen: Any = {"batch_size": NUM_ROWS_OF_GAUSSIAN, "weight_decay": weight_decay}
+    return in_unit(unit, supervised(loss_fn, MEASURED, **chosen))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +134,7 @@ def test_sampling_a_problem_gives_its_posterior(unit: str, temperature: float) -
         gaussian_problem(unit),
         (jnp.array(0.7), {}),
         num_steps=420,
-        method=rx.posterior(temperature=temperature),
+        method=rx.sgld(learning_rate=RATE, temperature=temperature),
         **DRAWING,
     )
     draws = np.asarray(posterior.draws[0])
@@ -131,18 +146,13 @@ def test_sampling_a_problem_gives_its_posterior(unit: str, temperature: float) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("unit", "scale"), [("mean", 1.0), ("total", 200.0)])
+@pytest.mark.parametrize(("unit", "scale", "decay"), [("mean", 1.0, 0.0), ("total", 200.0, 0.1)])
 def test_units_are_converted_when_a_run_starts_and_not_when_it_resumes(
-    unit: str, scale: float, tmp_path: Path
+    unit: str, scale: float, decay: float, tmp_path: Path
 ) -> None:
-    problem, start = gaussian_problem(unit), (jnp.array(0.7), {})
-    options: Any = {
-        "num_replicas": 3,
-        "learning_rate": (0.1, 0.4),
-        "temperature": (1.0, 9.0),
-        "rule": "metropolis",
-        "progress": False,
-    }
+    problem, start = gaussian_problem(unit, decay), (jnp.array(0.7), {})
+    method = rx.deo_star((0.1, 0.4), temperature=(1.0, 9.0), rule="metropolis")
+    options: Any = {"num_replicas": 3, "method": method, "progress": False}
     folder = tmp_path / "run"
     whole = rx.sample(problem, start, num_steps=12, **options)
     np.testing.assert_allclose(whole.learning_rates, np.array([[0.1, 0.2, 0.4]]) / scale, rtol=1e-5)
@@ -158,7 +168,8 @@ def test_rates_in_words_get_the_same_sentence_for_a_problem() -> None:
             gaussian_problem("mean"),
             (jnp.array(0.7), {}),
             num_steps=1,
-            **(DRAWING | {"learning_rate": "fast"}),
+            method=rx.sgld(learning_rate="fast"),
+            **DRAWING,
         )
 
 
@@ -217,7 +228,7 @@ def test_a_model_state_must_come_back_as_it_was(change: Any, state: Any) -> None
 
 def test_a_problem_is_shown_without_its_rows() -> None:
     shown = repr(tiny_problem())
-    assert shown == 'Supervised(32 rows in batches of 8, 12 rows to test, unit "mean")'
+    assert shown == "Supervised(32 rows in batches of 8, 12 rows to test)"
 
 
 def test_a_loss_alone_gets_a_sentence() -> None:
@@ -245,17 +256,15 @@ def test_bad_input_gets_a_sentence() -> None:
         start_with(by_row, {})
     with pytest.raises(ValueError, match="must be a pair"):
         problem = supervised(squared, BATCH, batch_size=2)
-        options: Any = {"num_steps": 1, "num_replicas": 2, "learning_rate": (0.1, 0.2)}
+        options: Any = {"num_steps": 1, "num_replicas": 2, "method": rx.deo_star((0.1, 0.2))}
         rx.sample(problem.target, {"slope": jnp.ones(2)}, batches=problem.batches, **options)
-    with pytest.raises(ValueError, match="one of mean, total"):
-        supervised(squared, BATCH, batch_size=2, unit="sum")
     with pytest.raises(ValueError, match="weight_decay is -1"):
         supervised(squared, BATCH, batch_size=2, weight_decay=-1.0)
 
 
 @pytest.mark.parametrize(("unit", "scale"), [("mean", 1.0), ("total", float(NUM_ROWS))])
 def test_the_loss_of_a_classification_is_cross_entropy(unit: str, scale: float) -> None:
-    data, problem = tiny_data(), tiny_problem(unit=unit)
+    data, problem = tiny_data(), in_unit(unit, tiny_problem())
     params, state = NETWORK.init(jax.random.key(1))
     images, labels = data.train_images[:8], data.train_labels[:8]
     orders = Orders(jnp.array(0), jnp.arange(NUM_ROWS)[None])

@@ -98,10 +98,10 @@ def test_predictions_are_those_of_the_exact_posterior(exact: Any) -> None:
 
 def test_running_sums_judge_as_the_exact_predictive(exact: Any) -> None:
     problem, (draws, _), mean, sd = exact
-    judge = evaluate.judge_of(problem)
-    sums = judge.empty()
+    test = evaluate.compiled_test(problem)
+    sums = test.empty()
     for start in range(0, 4000, 1000):
-        sums = judge.add(sums, (draws[start : start + 1000], {}))
+        sums = test.add(sums, (draws[start : start + 1000], {}))
     law, targets = problem.test.likelihood, problem.test.targets
     found = law.metrics(sums, targets, "probabilities")
     losses = -scipy.stats.norm.logpdf(TEST[1], mean, sd)

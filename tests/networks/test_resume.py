@@ -8,12 +8,21 @@ import numpy as np
 import pytest
 import zarr
 from common import assert_same_run
+<<<<<<< HEAD
+from replicax.networks.methods import METHODS
+from replicax.networks.options import TrainOptions
+from tiny_networks import EXCHANGING, NETWORK, tiny_problem
+
+import replicax as rx
+from replicax.networks.train import networks_of, resume_training, train
+=======
 from tiny_networks import EXCHANGING, NETWORK, networks_that_start_from, tiny_problem
 
 import replicax as rx
 from replicax.networks.methods import METHODS
 from replicax.networks.options import TrainOptions
 from replicax.networks.train import train
+>>>>>>> core
 
 PROBLEM = tiny_problem()
 STEPS_PER_EPOCH = 4

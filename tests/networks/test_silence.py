@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from replicax.networks.options import TrainOptions
 
 import replicax as rx
 from replicax.networks.build import build_evaluation, build_training
+from replicax.networks.checks import check_apart, checked_first, find_training_problems
 from replicax.networks.likelihoods import Categorical, Gaussian
-from replicax.networks.options import TrainOptions
-from replicax.networks.problems import check_apart, checked_first, find_training_problems
 from replicax.run.evaluation import Evaluation
 
 

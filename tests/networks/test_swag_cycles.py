@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from replicax.networks.methods import METHODS, Clock
 from tiny_networks import NETWORK, tiny_problem
 
 from replicax.networks import evaluate, swag, swag_cycles
-from replicax.networks.methods import METHODS, Clock
 from replicax.networks.predict import Average
 from replicax.networks.problem import Supervised, Test, supervised
 from replicax.networks.train import train

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from common import slow
+from replicax.networks.options import TrainOptions
 from tiny_networks import NETWORK, tiny_problem
 
 import replicax as rx
 from replicax.algorithm.target import check_energy
 from replicax.networks.build import build_training
-from replicax.networks.options import TrainOptions
 from replicax.networks.tempered import check_posterior, tempered
 
 NUM_ROWS, SIZE, DECAY, BURN_IN = 64, 256, 1.0, 10

@@ -24,7 +24,7 @@ import replicax as rx
 from replicax.networks.problem import Supervised
 from replicax.networks.train import train
 from replicax.nn.small import small_cnn
-from replicax.run.initial import seed_keys
+from replicax.algorithm.randomness import seed_keys
 
 
 def starts_of(network: Any, num_replicas: int = NUM_REPLICAS) -> Any:

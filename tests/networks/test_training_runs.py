@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from common import assert_same_run, slow
+from replicax.networks.methods import METHODS, Clock
 from tiny_networks import (
     DECAY,
     EXCHANGING,
@@ -27,7 +28,6 @@ import replicax as rx
 from replicax.algorithm.kernels import momentum
 from replicax.algorithm.tuning import ConstantGain
 from replicax.networks import evaluate
-from replicax.networks.methods import METHODS, Clock
 from replicax.networks.problem import Supervised, Test, supervised
 from replicax.networks.train import train
 from replicax.networks.trained import Trained

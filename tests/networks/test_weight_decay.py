@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import replicax as rx
+from replicax.networks.tempered import tempered
 from replicax.networks.weight_decay import check_weight_decay, decayed_square
 
 PARAMS = {"layers": [{"weight": jnp.array([[1.0, 2.0]]), "bias": jnp.array([3.0])}]}
@@ -26,11 +27,11 @@ def test_each_group_has_its_own(decay: Any, wanted: float) -> None:
     assert check_weight_decay(decay)
     assert float(decayed_square(decay, PARAMS)) == pytest.approx(wanted)
     loss_fn = lambda params, state, batch, key: (jnp.mean(batch), state)  # noqa: E731
-    problem = rx.supervised(
-        loss_fn, np.ones(8, np.float32), batch_size=4, unit="total", weight_decay=decay
-    )
-    assert problem.target.prior is not None
-    assert float(jax.jit(problem.target.prior)(PARAMS)) == pytest.approx(0.5 * 8 * wanted)
+    problem = rx.supervised(loss_fn, np.ones(8, np.float32), batch_size=4, weight_decay=decay)
+    for posed, scale in ((problem, 1), (tempered(problem), 8)):
+        prior = posed.target.prior
+        assert prior is not None
+        assert float(jax.jit(prior)(PARAMS)) == pytest.approx(0.5 * scale * wanted)
 
 
 def test_what_fits_nothing_is_refused() -> None:

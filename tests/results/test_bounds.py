@@ -18,6 +18,7 @@ def made_up(**changes: Any) -> Any:
         "swaps": "at_most_one",
         "target_swap_rate": 0.4,
         "burn_in": 0,
+        "name": "deo",
         "learning_rate": 0.1,
         "adapts": "temperature",
     }

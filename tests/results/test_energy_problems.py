@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from altered_runs import with_properties
+from common import in_method
 
 import replicax as rx
 from replicax.results.energy_problems import find_energy_problems, mean_and_error
@@ -19,7 +20,7 @@ def bowl(x: Any) -> Any:
 def run(energy: Any, num_steps: int, hottest: float, **options: Any) -> rx.Posterior:
     defaults = {"num_chains": 4, "num_replicas": 4, "rule": "metropolis", "window": 1}
     defaults |= {"learning_rate": 0.3, "temperature": (1.0, hottest)}
-    return rx.sample(energy, jnp.zeros(3), num_steps=num_steps, **(defaults | options))
+    return rx.sample(energy, jnp.zeros(3), num_steps=num_steps, **in_method(defaults | options))
 
 
 @pytest.fixture(scope="module")

@@ -109,7 +109,7 @@ def test_sgld_with_steps_that_are_too_long_is_a_warning() -> None:
         run = rx.sample(
             posterior_of(log_likelihood),
             1.0,
-            method=rx.posterior(kernel="sgld", learning_rate=3e-3),
+            method=rx.posterior("sgld", learning_rate=3e-3),
             **options,
         )
     assert run.draws.std() > 1.3 * 200**-0.5

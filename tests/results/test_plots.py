@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from altered_runs import alter
+from common import in_method
 from numpy.testing import assert_allclose, assert_array_equal
 
 import replicax as rx
@@ -29,7 +30,7 @@ def quick(target=bowl, params=None, **options):
     options = {"buffer": 0.1, "buffer_gain": 0.1} | options  # no steps that only measure
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rx.Posterior, "warn", lambda self: None)
-        return rx.sample(target, params, progress=False, **options)
+        return rx.sample(target, params, progress=False, **in_method(options))
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,8 @@ def test_means_rhat_effective_sizes_and_energies_are_those_of_arviz() -> None:
     az = pytest.importorskip("arviz")
     posterior = rx.sample(
         lambda x: jnp.sum((x["a"] - 1) ** 2) / 2 + x["b"] ** 2, {"a": jnp.ones(2), "b": 0.0},
-        num_steps=601, num_replicas=3, num_chains=4, method=rx.deo_star(learning_rate=0.3, temperature=(1.0, 4.0), rule="metropolis", window=1), burn_in=50, progress=False,
+        num_steps=601, num_replicas=3, num_chains=4, burn_in=50, progress=False,
+        method=rx.deo(0.3, temperature=(1.0, 4.0), rule="metropolis"),
     )  # fmt: skip
     data, summary = posterior.to_arviz(), posterior.summary()
     energy = np.asarray(data["sample_stats"]["energy"])
@@ -59,7 +60,8 @@ def test_a_pair_that_always_says_yes_has_the_rate_1(num_steps: int, burn_in: int
     seen = []
     posterior = rx.sample(
         lambda x: 0.0 * x.sum(), jnp.zeros(2), num_steps=num_steps, num_replicas=2, burn_in=burn_in,
-        method=rx.deo_star(learning_rate=0.3, temperature=(1.0, 2.0), rule="metropolis", window=1, swap_every=5, adapt=False), progress=False, callback=lambda progress: seen.append(progress.verdict_rate),
+        method=rx.deo(0.3, temperature=(1.0, 2.0), rule="metropolis", swap_every=5, adapt=False),
+        progress=False, callback=lambda progress: seen.append(progress.verdict_rate),
     )  # fmt: skip
     assert posterior.verdict_rate.tolist() == seen[-1].tolist() == [[1.0]]
 
@@ -69,7 +71,8 @@ def test_expected_trips_count_steps_and_not_attempts() -> None:
     """Lemma 1 where swaps are attempted every fifth step: near what was counted."""
     posterior = rx.sample(
         rx.targets.gaussian(), jnp.zeros(2), num_steps=12_000, num_replicas=4, num_chains=2,
-        method=rx.deo_star(learning_rate=0.3, temperature=(1.0, 8.0), rule="metropolis", window=1, swap_every=5, adapt=False), burn_in=500, progress=False,
+        method=rx.deo(0.3, temperature=(1.0, 8.0), rule="metropolis", swap_every=5, adapt=False),
+        burn_in=500, progress=False,
     )  # fmt: skip
     summary = posterior.summary()
     ratio = np.divide(

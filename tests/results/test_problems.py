@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from altered_runs import with_properties
+from common import in_method
 
 import replicax as rx
 from replicax.results import diagnostics
@@ -27,7 +28,7 @@ def sample_bowl(**options) -> rx.Posterior:
         "schedule": "deo",
         "burn_in": 50,
     }
-    return rx.sample(rx.targets.gaussian(), jnp.zeros(2), **(defaults | options))
+    return rx.sample(rx.targets.gaussian(), jnp.zeros(2), **in_method(defaults | options))
 
 
 def test_a_run_without_problems_gives_no_warning() -> None:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from common import assert_same_run
+from common import assert_same_run, chunks_of
 
 import replicax as rx
 from replicax.algorithm.target import as_target
@@ -101,7 +101,7 @@ def noisy() -> rx.Posterior:
 
 def test_mini_batches_leave_mean_and_variance_right(noisy) -> None:
     mean, variance = moments(np.ones(1))
-    assert noisy.options["swap_energy"] == "whole" and noisy.options["swap_every"] == 10
+    assert noisy.options["energy_at"] == "all_rows" and noisy.options["swap_every"] == 10
     assert abs(noisy.draws.mean() - mean[0]) < 0.1 * variance[0] ** 0.5
     assert 0.9 < (noisy.draws.var() / variance[0]) ** 0.5 < 1.1
     assert np.abs(noisy.excess_temperature).max() < 0.1
@@ -124,23 +124,16 @@ def test_the_evidence_is_refused_where_it_is_not_known(noisy, exact) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("swap_energy", ["full", 30])
-def test_a_run_on_mini_batches_resumes_bit_for_bit(tmp_path, swap_energy) -> None:
-    options = {"num_replicas": 3, "num_chains": 2, "swap_energy": swap_energy, "swap_every": 3}
+@pytest.mark.parametrize("energy_at", ["all_rows", "moved"])
+def test_a_run_on_mini_batches_resumes_bit_for_bit(tmp_path, energy_at) -> None:
+    method = rx.posterior(energy_at=energy_at, swap_every=3)
+    options = {"num_replicas": 3, "num_chains": 2, "method": method, "num_steps": 120}
     target, call = posterior_of(batch_size=12), {"burn_in": 40, "progress": False}
-    whole = rx.sample(target, start, num_steps=120, run_dir=tmp_path / "a", **options, **call)
+    whole = rx.sample(target, start, run_dir=tmp_path / "a", **options, **call)
     folder = tmp_path / "b"
     stop = lambda progress: "stop" if progress.step >= 60 else None  # noqa: E731
-    rx.sample(
-        target,
-        start,
-        num_steps=120,
-        run_dir=folder,
-        chunk_steps=30,
-        callback=stop,
-        **options,
-        **call,
-    )
+    with chunks_of(30):
+        rx.sample(target, start, run_dir=folder, callback=stop, **options, **call)
     assert_same_run(whole, rx.resume(folder, target, progress=False))
 
 
@@ -184,9 +177,12 @@ def test_bad_posteriors_are_refused_with_a_sentence(name) -> None:
 
 CALLS = {
     "batches twice": ({"batches": DATA}, "its own data"),
-    "a kernel that cannot tune": ({"kernel": "sgld"}, "measures its own error"),
-    "adjusted on mini-batches": ({"kernel": "hmc"}, "exact energies"),
-    "the prior on mini-batches": ({"temperature": (1, np.inf)}, "prior alone"),
+    "a kernel that cannot tune": ({"method": rx.posterior("sgld")}, "measures its own error"),
+    "adjusted on mini-batches": ({"method": rx.posterior("hmc")}, "exact energies"),
+    "the prior on mini-batches": (
+        {"method": rx.posterior(temperature=(1, np.inf))},
+        "prior alone",
+    ),
 }
 
 
@@ -233,32 +229,30 @@ def test_arguments_with_values_of_their_own_are_neither_batch_nor_key() -> None:
 
 
 def test_batches_of_the_host_are_not_taken_as_all_the_data() -> None:
-    options = {"learning_rate": 0.1, "temperature": (1.0, 4.0), "rule": "metropolis", "window": 1}
+    given = {"learning_rate": 0.1, "temperature": (1.0, 4.0), "rule": "metropolis"}
     with pytest.raises(ValueError, match="exact energies"):
         rx.sample(
             lambda x, rows: jnp.mean((rows - x) ** 2),
             0.0,
             num_steps=9,
             num_replicas=2,
-            method=rx.posterior(kernel="hmc"),
+            method=rx.deo(kernel="hmc", **given),
             batches=lambda step: DATA,
-            **options,
         )
 
 
 def test_other_kernels_temper_the_likelihood_alone() -> None:
     """SGLD with a rate of the user's own: the prior's gradient grows with the temperature."""
-    options = {"learning_rate": 1e-3, "kernel": "sgld", "temperature": (1.0, 400.0), "adapt": False}
+    given = {"learning_rate": 1e-3, "temperature": (1.0, 400.0), "adapt": False}
     run = rx.sample(
         posterior_of(),
         start,
         num_steps=6_000,
         num_replicas=2,
         num_chains=8,
-        method=rx.posterior(schedule="none"),
+        method=rx.posterior("sgld", schedule="none", **given),
         draw_rungs="all",
         progress=False,
-        **options,
     )
     _, variance = moments(np.array([400.0]))
     assert run.draws_at(1).var() == pytest.approx(variance[0], rel=0.25)

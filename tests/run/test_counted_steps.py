@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from common import slow
+from common import in_method, quietly, slow
 
 import replicax as rx
 from replicax.run.round_trips import trip_ends
@@ -13,7 +13,7 @@ def sample(**options) -> rx.Posterior:
     chosen = {"num_steps": 400, "num_replicas": 3, "learning_rate": (0.01, 0.1), "window": 1}
     chosen |= {"progress": False, "num_chains": 2}
     target = rx.targets.modes25(noise_std=2.0)
-    return rx.sample(target, rx.targets.modes25_start, **chosen | options)
+    return rx.sample(target, rx.targets.modes25_start, **in_method(chosen | options))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -52,24 +52,24 @@ def test_all_steps_count_where_nothing_is_measured() -> None:
     ))  # fmt: skip
 
 
-BEFORE = {"num_steps": 40, "num_replicas": 2, "learning_rate": (0.01, 0.02), "progress": False}
-
-
 def bowl(x):
     return jnp.sum((x - 1.0) ** 2)
+
+
+def before(schedule: str) -> rx.Posterior:
+    """A run whose energies are those before the move."""
+    options = {"num_steps": 40, "num_replicas": 2, "learning_rate": (0.01, 0.02)}
+    return quietly(bowl, jnp.zeros(2), energy_at="before", schedule=schedule, **options)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_energies_before_the_move_do_not_tell_the_best_draw() -> None:
-    with pytest.raises(ValueError, match="track_best=True"):
-        _ = rx.sample(bowl, jnp.zeros(2), method=rx.posterior(energy_at="before"), **BEFORE).best
+    with pytest.raises(ValueError, match="exactly_one"):
+        _ = before("deo").best
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_best_point_that_is_tracked_is_that_of_its_energy_before_the_move() -> None:
-    tracked = rx.sample(
-        bowl, jnp.zeros(2), method=rx.posterior(energy_at="before"), track_best=True, **BEFORE
-    )
-    point, energy = tracked.best
+    point, energy = before("exactly_one").best
     np.testing.assert_allclose(bowl(point), energy, rtol=1e-5)

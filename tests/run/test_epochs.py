@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from common import slow
+from common import chunks_of, slow
 
 import replicax as rx
 from replicax.algorithm import randomness
@@ -34,23 +34,26 @@ def remembering(x: Any, seen: Any, batch: Any, key: Any) -> tuple[Any, Any]:
 
 
 @functools.cache
-def run(num_rows: int, batch_size: int, **options: Any) -> rx.Posterior:
+def run(
+    num_rows: int, batch_size: int, chunk_steps: int | None = None, **options: Any
+) -> rx.Posterior:
     start = {
         "rows": jnp.full((NUM_STEPS, batch_size), -1),
         "luck": jnp.zeros(NUM_STEPS),
         "count": jnp.array(0),
     }
     chosen = {"num_chains": 2, "num_replicas": 2, "seed": 0, "history_every": NUM_STEPS} | options
-    return rx.sample(
-        rx.Target(remembering, has_state=True),
-        (jnp.zeros(1), start),
-        num_steps=NUM_STEPS,
-        batches=as_epochs(np.arange(num_rows), batch_size, rows_and_luck),
-        method=rx.deo_star(learning_rate=(0.01, 0.1), buffer=0.1, buffer_gain=0.1),
-        draw_rungs="all",
-        progress=False,
-        **chosen,
-    )
+    with chunks_of(chunk_steps):
+        return rx.sample(
+            rx.Target(remembering, has_state=True),
+            (jnp.zeros(1), start),
+            num_steps=NUM_STEPS,
+            batches=as_epochs(np.arange(num_rows), batch_size, rows_and_luck),
+            method=rx.deo_star(learning_rate=(0.01, 0.1), buffer=0.1, buffer_gain=0.1),
+            draw_rungs="all",
+            progress=False,
+            **chosen,
+        )
 
 
 def shown(posterior: rx.Posterior, rung: int = 0) -> dict[str, np.ndarray]:

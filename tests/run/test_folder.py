@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import pytest
+from common import chunks_of
 
 import replicax as rx
 from replicax.run import restore
+from replicax.run.options import Sampling
 from replicax.run.storage import checkpoint, metadata
 
 
@@ -54,7 +56,7 @@ def test_a_checkpoint_of_other_arrays_is_refused(tmp_path, like) -> None:
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "run"
     rx.sample(
-        rx.targets.gaussian(), 0.0, num_steps=4, num_replicas=2, method=rx.deo_star(learning_rate=(0.1, 0.2)),
+        rx.targets.gaussian(), 0.0, num_steps=4, num_replicas=2, method=rx.deo_star((0.1, 0.2)),
         run_dir=folder, progress=False,
     )  # fmt: skip
     return folder
@@ -118,7 +120,8 @@ def test_damaged_metadata_get_a_sentence(tmp_path, text, said) -> None:
 def test_metadata_are_read_as_they_were_written(folder) -> None:
     posterior = rx.load(folder)
     assert posterior.metadata == metadata.read_metadata(folder)
-    assert posterior.metadata.kind == "sample" and posterior.metadata.training is None
+    assert posterior.metadata.kind == "sample"
+    assert isinstance(posterior.metadata.run, Sampling)
     assert posterior.result.code == "finished"
     assert posterior.metadata.version == rx.__version__
 
@@ -126,16 +129,18 @@ def test_metadata_are_read_as_they_were_written(folder) -> None:
 @pytest.mark.slow
 def test_a_killed_extension_is_not_finished(tmp_path) -> None:
     target, folder = rx.targets.gaussian(), tmp_path / "run"
-    options: Any = {"num_replicas": 2, "learning_rate": (0.1, 0.2), "progress": False}
-    rx.sample(target, 0.0, num_steps=10, run_dir=folder, **options)
+    method = rx.deo_star((0.1, 0.2))
+    rx.sample(
+        target, 0.0, num_steps=10, num_replicas=2, method=method, run_dir=folder, progress=False
+    )
     assert rx.load(folder).result.code == "finished"
 
     def break_down(progress: rx.Progress) -> None:
         assert rx.load(folder).result.code == "running"
         raise RuntimeError("broken")
 
-    with pytest.raises(RuntimeError, match="broken"):
-        rx.resume(folder, target, num_steps=40, chunk_steps=5, callback=break_down)
+    with pytest.raises(RuntimeError, match="broken"), chunks_of(5):
+        rx.resume(folder, target, num_steps=40, callback=break_down)
     assert rx.load(folder).result.code == "running"
     assert rx.resume(folder, target).result.code == "finished"
     assert rx.load(folder).num_steps == 40

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray
-from common import assert_same_run, slow
+from common import assert_same_run, chunks_of, in_method, quietly, slow
 
 import replicax as rx
 from replicax.run.host_loop import Pace
+from replicax.run.options import Sampling
 from replicax.run.storage import commits
 from replicax.run.storage.folder import FolderRecords, open_records
 from replicax.run.storage.metadata import Metadata
@@ -37,9 +38,12 @@ SETTINGS = dict(
 )
 
 
-def run_modes25(num_steps: int, **options) -> rx.Posterior:
-    options = SETTINGS | options
-    return rx.sample(rx.targets.modes25(), rx.targets.modes25_start, num_steps=num_steps, **options)
+def run_modes25(num_steps: int, chunk_steps: int | None = None, **options) -> rx.Posterior:
+    chosen = in_method(SETTINGS | options)
+    with chunks_of(chunk_steps):
+        return rx.sample(
+            rx.targets.modes25(), rx.targets.modes25_start, num_steps=num_steps, **chosen
+        )
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +76,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one_in_a_new_process(tmp_path, wh
 @pytest.mark.parametrize("stop", [slow(8), 203, slow(350)])
 def test_where_a_run_is_cut_changes_nothing(tmp_path, whole, stop):
     run_modes25(stop, history_every=50, run_dir=tmp_path / "run", checkpoint_every=60)
-    resumed = rx.resume(tmp_path / "run", rx.targets.modes25(), num_steps=406, chunk_steps=33)
+    with chunks_of(33):
+        resumed = rx.resume(tmp_path / "run", rx.targets.modes25(), num_steps=406)
     assert_same_run(resumed, whole)
 
 
@@ -102,7 +107,8 @@ def test_records_beyond_the_checkpoint_are_dropped(tmp_path, whole, monkeypatch)
 def test_records_grow_and_are_cut_at_any_row(tmp_path):
     rng = np.random.default_rng(0)
     kept = FolderRecords(tmp_path)
-    kept.write_metadata(Metadata("sample", {}, {}, {}, "none"))
+    run = Sampling(num_steps=15)
+    kept.write_metadata(Metadata("sample", run, rx.deo_star(), {}, {}, "none"))
     rows = [
         {
             "rung_of": rng.integers(0, 9, (n, 2, 3)).astype(np.int8),
@@ -227,8 +233,8 @@ def test_a_non_finite_energy_ends_the_run_with_its_place_and_keeps_the_draws(tmp
     def energy(x):
         return jnp.sum(x**2) / 2 + jnp.where(jnp.abs(x[0]) > 2.5, bad, 0.0)
 
-    options = dict(num_steps=3000, num_replicas=4, learning_rate=(0.01, 0.5), seed=1,
-                   temperature=(1.0, 9.0), buffer=0.1, progress=False)  # fmt: skip
+    method = rx.deo_star((0.01, 0.5), temperature=(1.0, 9.0), buffer=0.1)
+    options = dict(num_steps=3000, num_replicas=4, method=method, seed=1, progress=False)
     posterior = rx.sample(
         energy, jnp.zeros(1), run_dir=tmp_path / "r", on_nonfinite="stop", **options
     )
@@ -247,7 +253,7 @@ def test_an_energy_that_is_not_finite_at_the_start_stops_before_compilation():
     began = time.monotonic()
     with pytest.raises(ValueError, match="energy at the start is nan for replica 0"):
         rx.sample(lambda x: jnp.log(-1 - x**2).sum(), jnp.zeros(2), num_steps=10, num_replicas=3,
-                  method=rx.deo_star(learning_rate=(0.1, 0.2)))  # fmt: skip
+                  method=rx.deo_star((0.1, 0.2)))  # fmt: skip
     assert time.monotonic() - began < 30
 
 
@@ -269,8 +275,8 @@ def test_draws_of_other_rungs_come_on_request(tmp_path):
 def test_the_best_point_seen_is_kept_for_optimisation():
     rugged = rx.targets.modes25(noise_std=0.0)
     posterior = rx.sample(
-        rugged, jnp.array([2.0, 2.0]), num_steps=2000, num_replicas=8, method=rx.Method("exactly_one", learning_rate=(0.003, 0.6), schedule="exactly_one", temperature=(0.1, 10.0)),
-        progress=False,
+        rugged, jnp.array([2.0, 2.0]), num_steps=2000, num_replicas=8, progress=False,
+        method=rx.deo_star((0.003, 0.6), schedule="exactly_one", temperature=(0.1, 10.0)),
     )  # fmt: skip
     point, energy = posterior.best
     assert energy == pytest.approx(float(rugged.energy(point, None, jnp.zeros(2))), abs=1e-5)
@@ -301,10 +307,10 @@ def test_a_scalar_start_is_traced_once():
         return x**2 / 2
 
     options = dict(num_steps=40, num_replicas=2, learning_rate=0.1, temperature=(1.0, 2.0),
-                   rule="metropolis", window=1, progress=False)  # fmt: skip
-    rx.sample(energy, 0.0, chunk_steps=40, **options)
+                   rule="metropolis", window=1)  # fmt: skip
+    quietly(energy, 0.0, chunk_steps=40, **options)
     once = len(traced)
-    rx.sample(energy, 0.0, chunk_steps=10, **options)
+    quietly(energy, 0.0, chunk_steps=10, **options)
     assert len(traced) == 2 * once
 
 

@@ -6,28 +6,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import quietly
 
 import replicax as rx
-from replicax.run.batch_source import NoBatches
-from replicax.run.options import Options
-from replicax.run.program import build_program
 from replicax.run.round_trips import count_turns, round_trips
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 def sample(start: Any = (0.0, 0.0), **options: Any) -> rx.Posterior:
-    chosen = {
-        "num_steps": 60,
-        "num_replicas": 4,
-        "num_chains": 2,
-        "learning_rate": (0.01, 0.1),
-        "buffer": 0.1,
-        "buffer_gain": 0.1,
-        "progress": False,
-    }
     start = jnp.array(start) if isinstance(start, tuple) else start
-    return rx.sample(rx.targets.gaussian(), start, **chosen | options)
+    chosen = {"num_chains": 2, "learning_rate": (0.01, 0.1)} | options
+    return quietly(rx.targets.gaussian(), start, **chosen)
 
 
 def test_the_last_progress_is_what_the_posterior_says() -> None:
@@ -67,18 +57,6 @@ def test_noise_on_the_coldest_rung_alone_is_noise() -> None:
     quiet, noisy = (sample(temperature=value, schedule="none") for value in (0.0, 1.0))
     assert np.ptp(quiet.draws) == 0, "a gaussian from its centre, without noise"
     assert np.std(noisy.draws[:, 30:]) > 0.1
-
-
-def test_the_best_point_is_tracked_where_it_is_asked_for() -> None:
-    for schedule, asked, tracked in (
-        ("deo", None, False),
-        ("exactly_one", None, True),
-        ("deo", True, True),
-        ("exactly_one", False, False),
-    ):
-        options = Options(8, (0.1, 0.2), num_replicas=2, schedule=schedule, track_best=asked)
-        program = build_program(options.complete(), rx.targets.gaussian(), NoBatches())
-        assert program.track_best is tracked
 
 
 def test_chains_from_one_start_go_their_own_ways() -> None:

@@ -10,7 +10,6 @@ from common import assert_same_run
 from row_sources import (
     NUM_ROWS,
     PER_EPOCH,
-    SHORT,
     SIZE,
     Plain,
     Stateful,
@@ -20,6 +19,7 @@ from row_sources import (
     posterior,
     problem,
     quiet,
+    sample,
     train,
     whole_run,
 )
@@ -68,12 +68,12 @@ BAD_BATCHES: dict[str, tuple[Any, str]] = {
 def test_bad_batches_are_named(name: str) -> None:
     source, sentence = BAD_BATCHES[name]
     with pytest.raises(ValueError, match=sentence):
-        rx.sample(posterior(source), jnp.zeros(3), **SHORT)
+        sample(source)
 
 
 @quiet
 def test_a_generator_serves_one_epoch() -> None:
-    run = rx.sample(posterior(iter(Plain())), jnp.zeros(3), **SHORT)
+    run = sample(iter(Plain()))
     assert run.result.code == "batches_ended" and run.num_steps == 7  # with three that judged
     assert "ended after 10 batches, and gives none when it is iterated again" in run.result.sentence
 
@@ -90,9 +90,9 @@ def test_an_error_of_the_source_saves_the_run_first(tmp_path: Any) -> None:
                     raise OSError("the disk went away")
                 yield rows
 
-    source, options = Fails(), SHORT | {"chunk_steps": 2, "checkpoint_every": 1000}
+    source, options = Fails(), {"chunk_steps": 2, "checkpoint_every": 1000}
     with pytest.raises(OSError, match="went away"):
-        rx.sample(posterior(source), jnp.zeros(3), **options, run_dir=tmp_path / "run")
+        sample(source, **options, run_dir=tmp_path / "run")
     source.healthy = True
     assert_same_run(rx.resume(tmp_path / "run", posterior(source)), whole_run(Plain))
 
@@ -111,28 +111,28 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no length": (lambda: problem(Plain(), num_rows=None), "num_rows is None"),
     "text": (lambda: posterior("rows.csv", num_rows=None), "data must be arrays"),
     "pointwise": (lambda: posterior(Plain()).pointwise(jnp.zeros((1, 1, 3))), "a part at a time"),
-    "all rows": (lambda: _sampled(swap_energy="full"), 'write swap_energy="batch"'),
-    "some rows": (lambda: _sampled(swap_energy=20), 'write swap_energy="batch"'),
+    "all rows": (lambda: _sampled(energy_at="all_rows"), 'write energy_at="moved"'),
     "hmc": (lambda: _sampled(kernel="hmc"), "adjusted kernel.*langevin"),
     "metropolis": (lambda: _sampled(rule="metropolis"), "bias_corrected"),
     "one after another": (lambda: _sampled(schedule="ape"), 'write schedule="deo"'),
     "the prior": (lambda: _sampled(temperature=(1.0, np.inf)), "infinite temperature"),
     "bias-corrected networks": (
         lambda: rx.sample(
-            problem(Plain()), (jnp.zeros(3), {}), num_steps=9, method=rx.deo_star(rule="bias_corrected", learning_rate=1e-3, temperature=(1.0, 2.0), window=1),
-            num_replicas=2, ),
+            problem(Plain()), (jnp.zeros(3), {}), num_steps=9, num_replicas=2,
+            method=rx.deo(1e-3, rule="bias_corrected", temperature=(1.0, 2.0)),
+        ),
         "pass arrays",
     ),
     "swag": (lambda: train(Plain(), method=rx.cyc_swag(learning_rate=0.1)), "give arrays, or"),
     "a state that is no plain data": (
-        lambda: rx.sample(posterior(_Opaque()), jnp.zeros(3), **SHORT),
+        lambda: sample(_Opaque()),
         "get_state.*bytes",
     ),
 }  # fmt: skip
 
 
 def _sampled(**options: Any) -> Any:
-    return rx.sample(posterior(Plain()), jnp.zeros(3), **SHORT | options)
+    return sample(Plain(), **options)
 
 
 class _Opaque(Stateful):

@@ -7,6 +7,7 @@ from typing import Any, cast
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import quietly
 
 import replicax as rx
 from replicax.run import records as run_records
@@ -120,9 +121,9 @@ def rugged(x):
 
 @pytest.fixture(scope="module")
 def tracked() -> rx.Posterior:
-    return rx.sample(
-        rugged, jnp.array([1.0, 1.0]), num_steps=120, num_replicas=3, num_chains=2,
-        method=rx.deo_star(learning_rate=(0.01, 0.1), temperature=(0.1, 1.0), buffer=0.1, buffer_gain=0.1), track_best=True, seed=4, progress=False,
+    return quietly(
+        rugged, jnp.array([1.0, 1.0]), num_steps=120, num_replicas=3, num_chains=2, seed=4,
+        schedule="exactly_one", learning_rate=(0.01, 0.1), temperature=(0.1, 1.0),
     )  # fmt: skip
 
 
@@ -144,9 +145,9 @@ def test_the_best_point_survives_saving(tracked: rx.Posterior, tmp_path) -> None
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("keep", [1, 3])
 def test_the_newest_checkpoints_are_kept(tmp_path, keep: int) -> None:
-    rx.sample(
-        rugged, jnp.zeros(2), num_steps=50, num_replicas=2, method=rx.deo_star(learning_rate=(0.01, 0.1), buffer=0.1), run_dir=tmp_path, chunk_steps=10, checkpoint_every=10, keep_checkpoints=keep,
-        progress=False,
+    quietly(
+        rugged, jnp.zeros(2), num_steps=50, num_replicas=2, learning_rate=(0.01, 0.1),
+        run_dir=tmp_path, chunk_steps=10, checkpoint_every=10, keep_checkpoints=keep,
     )  # fmt: skip
     newest = [10, 20, 30, 40, 50][-keep:]
     assert sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir()) == newest

@@ -17,7 +17,7 @@ def test_a_million_steps_take_constant_memory(tmp_path) -> None:
 
     rx.sample(
         lambda x: jnp.sum((x**2 - 1) ** 2), jnp.ones(4), num_steps=1_000_000, num_replicas=8,
-        num_chains=2, method=rx.deo_star(learning_rate=(0.01, 0.1), temperature=(0.1, 1.0), buffer=0.1), thin=2,
+        num_chains=2, method=rx.deo_star((0.01, 0.1), temperature=(0.1, 1.0), buffer=0.1), thin=2,
         run_dir=tmp_path / "run", checkpoint_every="2s", callback=look, progress=False,
     )  # fmt: skip
     at_a_tenth = next(count for step, count in used if step >= 100_000)

@@ -3,18 +3,18 @@
 import threading
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from common import assert_same_run, rng_of, slow
+from common import assert_same_run, chunks_of, rng_of, slow
 from row_sources import (
     NUM_ROWS,
     PAPER,
     PER_EPOCH,
-    SHORT,
     SIZE,
     ByEpoch,
     InBytes,
@@ -28,6 +28,7 @@ from row_sources import (
     posterior,
     problem,
     quiet,
+    sample,
     stop_at,
     stream,
     train,
@@ -36,7 +37,7 @@ from row_sources import (
 
 import replicax as rx
 from replicax.run.batches import EpochBatches
-from replicax.run.initial import seed_keys
+from replicax.algorithm.randomness import seed_keys
 from replicax.run.source_batches import as_source
 from replicax.run.source_reader import SourceReader
 
@@ -46,8 +47,10 @@ def test_a_source_gives_the_numbers_of_a_function_of_the_step() -> None:
     of_step, start = stream(ByEpoch(), 47), (jnp.zeros(3), {})
     network = problem(ByEpoch())
     one = rx.sample(network, start, **PAPER)
-    options = PAPER | {"temperature": float(network.temperature(1.0)), "chunk_steps": 9}
-    other = rx.sample(network.target, start, batches=lambda step: of_step[step], **options)
+    method = replace(PAPER["method"], temperature=float(network.unit.temperatures(1.0)))
+    options = PAPER | {"method": method, "batches": lambda step: of_step[step]}
+    with chunks_of(9):
+        other = rx.sample(network.target, start, **options)
     assert_same_run(one, other)
     assert len(np.unique(one.energies)) == 47
 
@@ -96,7 +99,7 @@ def test_the_batch_that_moves_never_judges() -> None:
             for number, rows in enumerate(super().__iter__()):
                 yield {"x": rows["x"], "y": rows["y"] + 1000 * (number % 2)}
 
-    run = rx.sample(posterior(Alternating()), jnp.zeros(3), **SHORT | {"swap_every": 1})
+    run = sample(Alternating(), swap_every=1)
     assert np.all(run.energies > 1e6)
 
 
@@ -104,14 +107,12 @@ def test_the_batch_that_moves_never_judges() -> None:
 @pytest.mark.parametrize("make", [slow(Plain), slow(ByEpoch), Stateful, slow(InBytes)])
 def test_a_posterior_of_a_source_resumes_bit_for_bit(tmp_path: Any, make: Any) -> None:
     whole = whole_run(make)
-    folder, options = tmp_path / "run", SHORT | {"chunk_steps": 5}
-    stopped = rx.sample(
-        posterior(make()), jnp.zeros(3), **options, run_dir=folder, callback=stop_at(22)
-    )
+    folder = tmp_path / "run"
+    stopped = sample(make(), chunk_steps=5, run_dir=folder, callback=stop_at(22))
     assert stopped.num_steps == 25  # 34 batches, so that the fourth epoch has begun
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, chunks_of(4):
         warnings.simplefilter("always")
-        resumed = rx.resume(folder, posterior(make()), chunk_steps=4)
+        resumed = rx.resume(folder, posterior(make()))
     assert_same_run(resumed, whole)
     said = [str(w.message) for w in caught if "source" in str(w.message)]
     assert len(said) == (0 if issubclass(make, Stateful) else 1)
@@ -122,15 +123,14 @@ def test_a_posterior_of_a_source_resumes_bit_for_bit(tmp_path: Any, make: Any) -
 
 @quiet
 @pytest.mark.parametrize("make", [slow(ByEpoch), InBytes, slow(Plain), slow(Stateful)])
-def test_a_training_on_a_source_resumes_within_an_epoch(
-    tmp_path: Any, make: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_on_a_source_resumes_within_an_epoch(tmp_path: Any, make: Any) -> None:
     whole = train(make())
-    monkeypatch.setattr("replicax.run.host_loop._FIRST_STEPS", 3)
-    monkeypatch.setattr("replicax.run.host_loop.Pace.after", lambda pace, *times: pace)
-    stopped = train(make(), run_dir=tmp_path / "run", callback=stop_at(14))
+    folder = tmp_path / "run"
+    with chunks_of(3):
+        stopped = train(make(), run_dir=folder, callback=stop_at(14))
     assert stopped.num_steps % PER_EPOCH and whole.num_epochs == 3
-    resumed = rx.resume(tmp_path / "run", problem(make(), test=accuracy_test()), progress=False)
+    with chunks_of(3):
+        resumed = rx.resume(folder, problem(make(), test=accuracy_test()), progress=False)
     assert_same_run(resumed, whole)
 
 
@@ -179,7 +179,7 @@ def test_memory_is_bounded_and_the_source_is_left_alone_after_the_run() -> None:
                 yield rows
 
     source = Counted()
-    rx.sample(posterior(source), jnp.zeros(3), **SHORT | {"chunk_steps": 7})
+    sample(source, chunk_steps=7)
     assert source.given == 47 + 16
     assert not [t for t in threading.enumerate() if t.name.startswith("replicax-source")]
 

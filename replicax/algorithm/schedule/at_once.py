@@ -35,7 +35,8 @@ class Schedule:
         if num_replicas < (2 if self.exchanges else 1):
             raise ValueError(
                 f"num_replicas is {num_replicas}; an exchange needs at least 2. "
-                'For independent replicas without exchange write schedule="none".'
+                'For independent replicas without exchange write schedule="none", as in '
+                'method=rx.deo(..., schedule="none").'
             )
 
     def draw(self, key: Array, num_replicas: int) -> Any:

@@ -15,10 +15,10 @@ from replicax.algorithm.swap.corrected import (
 from replicax.algorithm.swap.rules import (
     Deterministic,
     Index,
-    Judge,
     Metropolis,
     Proposal,
     Rule,
+    RuleInForce,
     deterministic,
     judge,
     log_swap_probability,

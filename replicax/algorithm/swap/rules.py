@@ -102,7 +102,7 @@ def log_swap_probability(proposal: Proposal, window_correction: Any = 0.0) -> Ar
     return jnp.minimum(0.0, exponent)
 
 
-class Judge(NamedTuple):
+class RuleInForce(NamedTuple):
     """A rule with the temperatures, noise levels and buffer in force at one step."""
 
     rule: Rule

@@ -1,4 +1,4 @@
-"""From options to the parts of the algorithm: ladder, window, and what adapts."""
+"""From methods to the parts of the algorithm: ladder, window, and what adapts."""
 
 from typing import Any
 
@@ -8,41 +8,57 @@ import pytest
 import replicax as rx
 from replicax.algorithm import kernels, schedule, swap
 from replicax.algorithm.tuning import ConstantGain
-from replicax.run import settings
-from replicax.run.options import Options
+from replicax.run import parts
+from replicax.run.plan import Plan
+from replicax.run.resolve import with_usual
 from replicax.theory import optimal_window
 
 DETERMINISTIC, METROPOLIS = swap.deterministic(), swap.metropolis()
 
 
-def options(**given: Any) -> Options:
-    return Options(**({"num_steps": 1000, "learning_rate": (0.01, 0.16)} | given))
+def method(**given: Any) -> rx.Method:
+    return with_usual(rx.deo_star(**{"learning_rate": (0.01, 0.16)} | given), of_networks=False)
 
 
-def tuning(rule: swap.Rule = DETERMINISTIC, num_replicas: int = 5, made: Any = None, **given: Any):
-    made = made or schedule.deo()
-    return settings.tuning(options(**given), num_replicas, rule, made, kernels.sgld())
+def plan(num_replicas: int = 5, burn_in: int = 0) -> Plan:
+    return Plan(1000, num_replicas, burn_in, 1, 100, tuned_until=burn_in or None)
+
+
+def ladder(rule: swap.Rule, adapts: bool, **given: Any) -> rx.Ladder:
+    return parts.ladder(method(**given), plan(), rule, adapts)
+
+
+def tuning(
+    rule: swap.Rule = DETERMINISTIC,
+    num_replicas: int = 5,
+    made: Any = None,
+    burn_in: int = 0,
+    **given: Any,
+):
+    chosen, planned = method(**given), plan(num_replicas, burn_in)
+    adaptation = parts.adapts_until(chosen, planned, rule, made or schedule.deo())
+    return parts.tuning(chosen, planned, rule, adaptation, kernel=kernels.sgld())
 
 
 def test_a_ladder_is_geometric_and_hot_without_noise() -> None:
-    made = settings.ladder(options(temperature=2.0), 5, DETERMINISTIC, True)
+    made = ladder(DETERMINISTIC, True, temperature=2.0)
     np.testing.assert_allclose(made.learning_rate, [0.01, 0.02, 0.04, 0.08, 0.16])
     np.testing.assert_allclose(made.temperature, [2.0, 0, 0, 0, 0])
-    made = settings.ladder(options(temperature=(1.0, 16.0)), 5, METROPOLIS, False)
+    made = ladder(METROPOLIS, False, temperature=(1.0, 16.0))
     np.testing.assert_allclose(made.temperature, [1, 2, 4, 8, 16])
-    given = settings.ladder(options(learning_rate=[1, 2, 3, 4, 5]), 5, DETERMINISTIC, True)
+    given = ladder(DETERMINISTIC, True, learning_rate=[1, 2, 3, 4, 5])
     np.testing.assert_allclose(given.learning_rate, [1, 2, 3, 4, 5])
 
 
 def test_the_window_is_that_of_theorem_1_unless_one_is_given() -> None:
-    made = settings.schedule(options(target_swap_rate=0.3), 7)
+    made = parts.schedule(method(target_swap_rate=0.3), plan(7))
     assert (made.window, made.swaps) == (optimal_window(7, 0.3), "at_most_one")
     assert made.window > 1
-    assert settings.schedule(options(window=3), 7).window == 3
-    assert settings.schedule(options(schedule="deo"), 7).window == 1
-    assert settings.schedule(options(schedule="DEO*"), 7).window == optimal_window(7, 0.4)
-    assert settings.schedule(options(schedule="exactly_one", window=3), 7).swaps == "exactly_one"
-    assert not settings.schedule(options(schedule="None"), 7).exchanges
+    assert parts.schedule(method(window=3), plan(7)).window == 3
+    assert parts.schedule(method(schedule="deo"), plan(7)).window == 1
+    assert parts.schedule(method(schedule="DEO*"), plan(7)).window == optimal_window(7, 0.4)
+    assert parts.schedule(method(schedule="exactly_one", window=3), plan(7)).swaps == "exactly_one"
+    assert not parts.schedule(method(schedule="None"), plan(7)).exchanges
 
 
 def test_learning_rates_and_buffer_adapt_by_default() -> None:
