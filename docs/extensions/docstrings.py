@@ -1,5 +1,5 @@
-"""A Griffe extension: doctests become code blocks, classes show their fields as written, and options
-show their defaults."""
+"""A Griffe extension: doctests become code blocks, classes show their fields as written, options
+their defaults."""
 
 import re
 import textwrap

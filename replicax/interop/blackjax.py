@@ -68,12 +68,13 @@ def as_sampling_algorithm(
     >>> state.position.shape, state.replicas.rung_of.tolist()
     ((2,), [0, 1, 2])
     """
-    known = [field.name for field in fields(Sampling)]
+    names = [field.name for field in fields(Sampling)]
     parts = {field.name for field in fields(Method)}
-    refuse_unknown(as_sampling_algorithm, {name: options[name] for name in parts & set(options)})
+    moved = {name: value for name, value in options.items() if name in parts}
+    refuse_unknown(as_sampling_algorithm, moved)
     for name in options:
-        if name not in known:
-            raise ValueError(f"{name} is not an option of an algorithm.{suggest(name, known)}")
+        if name not in names:
+            raise ValueError(f"{name} is not an option of an algorithm.{suggest(name, names)}")
     task = as_task(target, None, batch_size)
     if task.target.has_state or not isinstance(task.batches, NoBatches | RowBatches):
         raise ValueError(
@@ -81,15 +82,15 @@ def as_sampling_algorithm(
             "arrays; for others use rx.sample or rx.train."
         )
     program = resolve(task, Sampling(num_steps=num_steps, **options), method)
-    energy_of, settings, data = program.target, program.settings, program.batches.data
-    draw, advance = build_parts(energy_of, program.kernel, settings, program.batches.draw)
+    target, settings, data = program.target, program.settings, program.batches.data
+    draw, advance = build_parts(target, program.kernel, settings, program.batches.draw)
 
     def start(position: Any = None, rng_key: Any = None) -> ExchangeState:
         key = jax.random.key(0) if rng_key is None else rng_key
         points = initial_points(task.start_from(position), key, 1, program.num_replicas)
         points = jax.tree.map(lambda leaf: leaf[0], points)
         ladder = jax.tree.map(jnp.asarray, program.ladder)
-        state = init(program.kernel, points, ladder, settings, program.buffer, None, energy_of, data)
+        state = init(program.kernel, points, ladder, settings, program.buffer, None, target, data)
         return ExchangeState(_coldest(state), jnp.full((), jnp.nan, state.buffer.dtype), state)
 
     def step(rng_key: Array, state: ExchangeState) -> tuple[ExchangeState, Info]:
