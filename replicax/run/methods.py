@@ -448,7 +448,7 @@ def refuse_unknown(call: Callable, unknown: dict[str, Any]) -> None:
             'or energy_at="moved", for swaps judged on a mini-batch.'
         )
     values = ", ".join(f"{name}=..." for name in moved)
-    exact = f"method=rx.posterior({values}) for exact draws, or " * (call.__name__ == "sample")
+    exact = f"method=rx.posterior({values}) for exact draws, or " * (call.__name__ != "train")
     rates = "" if "learning_rate" in moved else "learning_rate=(cold, hot), "
     raise ValueError(
         f"{' and '.join(moved)} belong{'s' * (len(moved) == 1)} to a method: write {exact}"
