@@ -73,7 +73,7 @@ RESUMED = [
     refused("resume: kernel", lambda: resume(kernel="hcm"), "kernel"),
     refused("resume: progress", lambda: rx.resume(RUN, bowl, progress="no"), "progress"),  # type: ignore
     refused("resume: epochs of a sample", lambda: resume(epochs=3), "epochs rx.sample num_steps"),
-    refused("resume: a problem", lambda: resume(target=tiny_problem()), "rx.train"),
+    refused("resume: a problem", lambda: resume(target=tiny_problem()), "batches"),
     refused("load: no folder", lambda: rx.load(""), "folder"),
     refused("load: a number", lambda: rx.load(3), "folder"),  # type: ignore
     refused("load: nothing", lambda: rx.load(None), "folder"),  # type: ignore
