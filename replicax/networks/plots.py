@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from replicax.networks.likelihoods import Likelihood
-from replicax.results import figure_style, plots
+from replicax.results import figure_style, plots, plotted
+from replicax.results.mixing import exchanges
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,8 +16,13 @@ if TYPE_CHECKING:
 
     from replicax.networks.trained import Trained
 
+_LADDERS = {  # axis and title
+    "temperature": ("temperature of the posterior", "Temperatures of rungs"),
+    "learning_rate": ("learning rate (per mean loss)", "Learning rates of rungs"),
+}
 _SETTLED = 0.2  # fraction of epochs before which values may lie off the scale
 _RARE = 0.05  # fraction of values at either end that may lie off the scale
+_ROOM = 0.08  # of the height of an axis, below and above its values
 _FEW = 8  # verdicts for a rate that is not mostly noise
 
 
@@ -32,8 +38,8 @@ def plot_training(trained: "Trained", out: str | Path | None = None) -> dict[str
     if likelihood is not None and len(trained.epochs["epoch"]):
         figures["epochs"] = _plot_epochs(trained, likelihood)
     history = trained.history
-    if _has_ladder(trained) and history["step"].size:
-        figures["ladder"] = _plot_ladder(trained, history)
+    if exchanges(trained) and history["step"].size:
+        figures["ladder"] = _plot_ladder(trained)
         figures["exchange"] = _plot_exchange(trained, history)
     if likelihood is not None and float(trained.average.weight):
         figures |= likelihood.figures(trained.average, trained._final("labels"))
@@ -41,10 +47,6 @@ def plot_training(trained: "Trained", out: str | Path | None = None) -> dict[str
         if out is not None:
             figure_style.save(figure, Path(out) / f"{name}.png")
     return figures
-
-
-def _has_ladder(trained: "Trained") -> bool:
-    return trained.metadata.resolved.schedule != "none" and trained.num_replicas > 1
 
 
 def _plot_epochs(trained: "Trained", likelihood: Likelihood) -> "Figure":
@@ -60,8 +62,7 @@ def _plot_epochs(trained: "Trained", likelihood: Likelihood) -> "Figure":
         for by, dashes in zip(likelihood.ways, ("-", (0, (3, 1.2)))):
             if not np.any(epochs["weight"] > 0):
                 break
-            average = score.factor * epochs[f"average_{score.name}_{by}"]
-            values = np.where(epochs["weight"] > 0, average, np.nan)
+            values = score.factor * average_so_far(epochs, score.name, by)
             always_shown.append(values[:, None])
             way = f", by {by}" if len(likelihood.ways) > 1 else ""
             axes.plot(epochs["epoch"], values, color=figure_style.INK, lw=2, ls=dashes,
@@ -84,14 +85,14 @@ def _networks(
     marker = {"marker": "."} if len(values) == 1 else {}
     if count == 1:
         yield values[:, 0], {"color": blue, "lw": 1.6, "label": "the network", **marker}
-    elif _has_ladder(trained):
+    elif exchanges(trained):
         ends = {0: " (coldest)", count - 1: " (hottest)"}
         for rung, colour in figure_style.cold_to_hot(count):
             thick = {"lw": 2.2, "zorder": 3} if rung == 0 else {"lw": 0.8, "alpha": 0.85}
             name = {"label": f"rung {rung}{ends.get(rung, '')}"}
             yield values[:, rung], {"color": colour, **name, **thick, **marker}
     else:
-        for index in figure_style.spread(count):
+        for index in figure_style.some(count):
             name = "networks" if index == 0 else None
             faint = {"color": blue, "lw": 0.7, "alpha": 0.5, "label": name}
             yield values[:, index], {**faint, **marker}
@@ -99,30 +100,59 @@ def _networks(
         yield np.mean(values, axis=1), {**mean, **marker}
 
 
-def _set_limits(axes: "Axes", networks: np.ndarray, always_shown: np.ndarray) -> None:
-    """Set the limits for lines (epoch, line); early and rare values may be outside.
+def average_so_far(
+    epochs: dict[str, np.ndarray], score: str, by: str = "probabilities"
+) -> np.ndarray:
+    """Return a score of the average after each test, NaN before a network is averaged  (epoch,)."""
+    return np.where(epochs["weight"] > 0, epochs[f"average_{score}_{by}"], np.nan)
 
-    After the first epochs all of `always_shown` is visible. If the lowest or highest of `networks`
-    is not, the title names it.
-    """
-    settled, kept = (x[int(_SETTLED * len(x)) :] for x in (networks, always_shown))
-    settled, kept = settled[np.isfinite(settled)], kept[np.isfinite(kept)]
+
+class Span(NamedTuple):
+    """The values that an axis must show, and the room that it has beyond them."""
+
+    low: float
+    high: float
+    room: float
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        return self.low - self.room, self.high + self.room
+
+
+def settled_span(networks: np.ndarray, always_shown: np.ndarray) -> Span | None:
+    """Return the span of lines (epoch, line): after the first epochs all of `always_shown` is
+    inside, and all of `networks` but rare values; None if nothing is finite."""
+    settled, kept = _settled(networks), _settled(always_shown)
     if not settled.size:
-        return
+        return None
     bulk = np.concatenate([np.quantile(settled, (_RARE, 1 - _RARE)), kept])
     low, high = float(bulk.min()), float(bulk.max())
-    room = max(high - low, 1e-3 * abs(high), 1e-6)
-    finite = networks[np.isfinite(networks)]
-    if finite.max() > high + room or finite.min() < low - room:
-        bottom, top = low - 0.08 * room, high + 0.08 * room
-        axes.set_ylim(bottom, top)
-        dip, peak = settled.min(), settled.max()
-        far = [f"dips to {dip:.3g}"] * bool(dip < bottom) + [f"peaks at {peak:.3g}"] * bool(
-            peak > top
-        )
-        if far:
-            before = axes.get_title(loc="left")
-            axes.set_title(f"{before} ({', '.join(far)})", loc="left", fontsize=10.5)
+    return Span(low, high, _ROOM * max(high - low, 1e-3 * abs(high), 1e-6))
+
+
+def _settled(values: np.ndarray) -> np.ndarray:
+    values = values[int(_SETTLED * len(values)) :]
+    return values[np.isfinite(values)]
+
+
+def _set_limits(axes: "Axes", networks: np.ndarray, always_shown: np.ndarray) -> None:
+    """Set the limits if some values are far outside of them; the title names the farthest of
+    `networks` that are not early."""
+    span, finite = settled_span(networks, always_shown), networks[np.isfinite(networks)]
+    if span is None:
+        return
+    far = span.room / _ROOM
+    if finite.max() <= span.high + far and finite.min() >= span.low - far:
+        return
+    bottom, top = span.limits
+    axes.set_ylim(bottom, top)
+    dip, peak = (end(_settled(networks)) for end in (np.min, np.max))
+    outside = [f"dips to {dip:.3g}"] * bool(dip < bottom) + [f"peaks at {peak:.3g}"] * bool(
+        peak > top
+    )
+    if outside:
+        before = axes.get_title(loc="left")
+        axes.set_title(f"{before} ({', '.join(outside)})", loc="left", fontsize=10.5)
 
 
 def _count_epochs(axes: "Axes", trained: "Trained") -> None:
@@ -133,54 +163,48 @@ def _count_epochs(axes: "Axes", trained: "Trained") -> None:
     axes.set_xlim(0, 1.02 * max(trained.num_epochs, 1))
 
 
-def _plot_ladder(trained: "Trained", history: plots.History) -> "Figure":
+def _plot_ladder(trained: "Trained") -> "Figure":
     """Plot the history of the rungs, and of the buffer (per mean loss) if the rule has one."""
-    epochs, scale = _epochs_of(trained, history["step"]), trained.energy_scale
-    tempered = plots.name_of_ladder(trained) == "temperature"
     has_buffer = trained.metadata.resolved.rule == "deterministic"
+    shown = [plotted.name_of_ladder(trained)] if has_buffer else ["temperature", "learning_rate"]
+    epochs = _epochs_of(trained, trained.history["step"])
     figure = figure_style.new_figure(10.5, 4)
     panels = figure.subplots(1, 2)
     marker = "." if len(epochs) == 1 else ""
-    rates = scale * history["learning_rate"][0], "learning rate (per mean loss)", "Learning rates"
-    heats = (
-        history["temperature"][0] * trained.temperature_scale,
-        "temperature of the posterior",
-        "Temperatures",
-    )
-    by_rung = [heats] * (tempered or not has_buffer) + [rates] * (not tempered or not has_buffer)
-    for axes, (values, name, title) in zip(panels, by_rung):
+    for axes, name in zip(panels, shown):
+        values = plotted.ladder_over_time(trained, name).values[0]
         axes.set_yscale("log")
         for rung, colour in figure_style.cold_to_hot(trained.num_replicas):
             axes.plot(epochs, values[:, rung], color=colour, lw=1.4, marker=marker)
-        figure_style.label(axes, "epoch", name, f"{title} of rungs")
-    figure_style.colour_key(panels[len(by_rung) - 1], trained.num_replicas, "rung (0 = coldest)")
+        figure_style.label(axes, "epoch", *_LADDERS[name])
+    figure_style.colour_key(panels[len(shown) - 1], trained.num_replicas, "rung (0 = coldest)")
     if has_buffer:
         right, line = panels[1], {"color": figure_style.CHAINS[0], "lw": 1.4, "marker": marker}
         right.axhline(0, color=figure_style.INK, lw=1)
-        right.plot(epochs, history["buffer"][0] / scale, **line)
+        right.plot(epochs, trained.history["buffer"][0] / trained.energy_scale, **line)
         figure_style.label(right, "epoch", "buffer (per mean loss)", "Buffer of the swap rule")
     for axes in panels:
         _count_epochs(axes, trained)
     return figure
 
 
-def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
+def _plot_exchange(trained: "Trained", history: plotted.History) -> "Figure":
     """Plot how often the rule accepts and pairs swap, and the index process."""
     figure = figure_style.new_figure(10.5, 6.8)
     grid = figure.add_gridspec(2, 3, width_ratios=(1.6, 1, 1), height_ratios=(1, 1.05))
     over_time = figure.add_subplot(grid[0, 0])
     at_end = figure.add_subplot(grid[0, 1], sharey=over_time)
     swaps, paths = figure.add_subplot(grid[0, 2]), figure.add_subplot(grid[1, :])
-    counted, every = trained.metadata.resolved.counted_from, trained.metadata.resolved.swap_every
-    steps, rates = plots.verdict_rates(_thinned(trained, history), counted, every)
+    steps, rates = plotted.rates_over_time(trained, _thinned(trained, history))
     marker = "." if len(steps) == 1 else ""
     for pair, colour in figure_style.cold_to_hot(trained.num_replicas - 1) if steps.size else ():
         line = {"color": colour, "lw": 1.2, "marker": marker}
         over_time.plot(_epochs_of(trained, steps), rates[0, :, pair], **line)
-    target = trained.metadata.resolved.target_swap_rate
-    for axes in (over_time, at_end) if plots.has_target(trained) else ():
-        axes.axhline(target, label=f"target {target:g}", **figure_style.DASHED)
-    title = f"How often the rule accepts, {plots.attempt_of(trained)}"
+    target = plotted.target_of_rates(trained)
+    if target is not None:
+        for axes in (over_time, at_end):
+            axes.axhline(target, label=f"target {target:g}", **figure_style.DASHED)
+    title = f"How often the rule accepts, {plotted.attempt_of(trained)}"
     figure_style.label(over_time, "epoch", "rate", title)
     _count_epochs(over_time, trained)
     figure_style.legend(over_time)
@@ -188,9 +212,7 @@ def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
     figure_style.label(at_end, "pair (0 = coldest)", "", "The same, whole run")
     over_time.set_ylim(bottom=0)
     figure_style.scatter(swaps, trained.window_swap_rate, "d", hollow=True)
-    window = trained.window
-    turn = f"Swaps, per window of {window}" if window > 1 else "Swaps, per turn"
-    figure_style.label(swaps, "pair (0 = coldest)", "", turn)
+    figure_style.label(swaps, "pair (0 = coldest)", "", f"Swaps, {plotted.turn_of(trained)}")
     figure_style.colour_key(swaps, trained.num_replicas - 1, "pair (0 = coldest)")
     swaps.set_ylim(0, 1.03 * max(0.05, 1.1 * float(np.max(trained.window_swap_rate))))
     trips = int(trained.round_trips.sum())
@@ -200,12 +222,11 @@ def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
     return figure
 
 
-def _thinned(trained: "Trained", history: plots.History) -> plots.History:
+def _thinned(trained: "Trained", history: plotted.History) -> plotted.History:
     """Return points of the history, far enough apart that the rule accepts a few times in
     between."""
-    metadata, resolved = trained.metadata, trained.metadata.resolved
-    rate = metadata.resolved.target_swap_rate
-    if not plots.has_target(trained):
+    resolved, rate = trained.metadata.resolved, plotted.target_of_rates(trained)
+    if rate is None:
         rate = max(float(np.mean(trained.verdict_rate)), 0.01) / resolved.swap_every
     expected = rate * resolved.history_every
     kept = slice(None, None, -max(1, round(_FEW / expected)))

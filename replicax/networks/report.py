@@ -10,14 +10,15 @@ from replicax.data import NAMES, Dataset
 from replicax.errors import show
 from replicax.networks import predict
 from replicax.networks.likelihoods import Categorical
-from replicax.networks.likelihoods.real import coverage
+from replicax.networks.likelihoods.real import coverage_by_level
 from replicax.networks.named import NamedProblem
-from replicax.networks.predict.calibration import proportion_interval
+from replicax.networks.plots import average_so_far, settled_span
 from replicax.networks.summary import metric_rows, summarise
 from replicax.networks.trained import Trained
 from replicax.page import charts
 from replicax.page.content import Chart, Page, Picture, Section, Table
 from replicax.results.mixing import exchanges
+from replicax.results.plotted import spread
 from replicax.results.report.build import page_of
 from replicax.results.report.exchange import exchange_section
 from replicax.results.report.glance import warnings_of
@@ -25,6 +26,7 @@ from replicax.results.summary import render_machine_use
 
 _MOST_IMAGES = 24
 _MOST_ROWS = 60  # rows of the table of epochs
+_LEVELS = 21  # of central intervals
 _BAND = "rgba(58, 123, 213, 0.2)"
 
 
@@ -76,20 +78,19 @@ def _epoch_chart(trained: Trained, epochs: dict[str, np.ndarray], name: str, tit
     colours = charts.cold_to_hot(count) if ladder else [charts.CHAINS[0]] * count
     mode = {"mode": "lines" if len(x) > 1 else "markers"}
     names = {0: "coldest network", count - 1: "hottest network"} if ladder else {0: "networks"}
-    shown = charts.some(count)
+    shown = spread(count, charts.MOST_LINES)
     traces = [
         charts.line(x, values[:, rung], colours[rung], names.get(rung, ""),
                     2.4 if ladder and rung == 0 else 1.0, **mode)
         for rung in reversed(shown)
     ]  # fmt: skip
+    average = average_so_far(epochs, name)
     averaged = epochs["weight"] > 0
-    average = np.where(averaged, epochs[f"average_{name}_probabilities"], np.nan)
     if averaged.any():
         traces.append(charts.line(x, average, charts.INK, "average so far", 2.4, **mode))
-    listed = np.unique(np.linspace(0, len(x) - 1, min(len(x), _MOST_ROWS)).astype(int))
     rows = [
         (str(x[i]), f"{values[i, 0]:.4f}", f"{average[i]:.4f}" if averaged[i] else "")
-        for i in listed
+        for i in spread(len(x), _MOST_ROWS)
     ]
     table = Table(("epoch", "coldest" if ladder else "first", "average"), rows)
     words = (
@@ -101,13 +102,9 @@ def _epoch_chart(trained: Trained, epochs: dict[str, np.ndarray], name: str, tit
 
 
 def _range(values: np.ndarray, average: np.ndarray) -> dict[str, Any]:
-    """Return the range of an axis; values of the first fifth of the epochs may be outside."""
-    settled = np.concatenate([values[len(values) // 5 :].ravel(), average])
-    settled = settled[np.isfinite(settled)]
-    if not settled.size:
-        return {}
-    room = 0.08 * float(np.ptp(settled)) or 1e-3
-    return {"range": [float(settled.min()) - room, float(settled.max()) + room]}
+    """Return the range of an axis; early and rare values may be outside."""
+    span = settled_span(values, np.column_stack([values[:, 0], average]))
+    return {} if span is None else {"range": list(span.limits)}
 
 
 def _predictions(trained: Trained) -> Section | None:
@@ -123,10 +120,9 @@ def _coverage(trained: Trained) -> list[Chart]:
     """Return charts of the coverage of a regression and of the targets' positions in the predictive
     distributions."""
     below = np.ravel(trained.average.below) / float(trained.average.weight)
-    levels = np.linspace(0, 1, 21)
-    inside, counts = coverage(below, levels), np.histogram(below, 10, (0, 1))[0]
+    levels, inside, interval, counts = coverage_by_level(below, _LEVELS)
     blue, axis = charts.CHAINS[0], {"range": [0, 1]}
-    low, high = proportion_interval(inside * below.size, below.size).T
+    low, high = interval.T
     lines = [
         charts.line(levels, low, blue, width=0),
         charts.line(levels, high, blue, "95 % interval", 0, fill="tonexty", fillcolor=_BAND),
@@ -150,9 +146,7 @@ def _coverage(trained: Trained) -> list[Chart]:
 
 def _reliability(trained: Trained) -> list[Chart]:
     bins = predict.reliability(trained.log_probabilities(), trained.labels)
-    middle, width = (bins.edges[1:] + bins.edges[:-1]) / 2, float(np.diff(bins.edges)[0])
-    filled = bins.count > 0
-    error = np.nansum(bins.count * np.abs(bins.accuracy - bins.confidence)) / bins.count.sum()
+    middle, width, filled = bins.middle, float(np.diff(bins.edges)[0]), bins.count > 0
     blue = charts.CHAINS[0]
     accuracies = charts.bars(middle[filled], bins.accuracy[filled], blue, "accuracy, 95 % interval",
                              predict.accuracy_interval(bins)[filled], width=width)  # fmt: skip
@@ -169,7 +163,7 @@ def _reliability(trained: Trained) -> list[Chart]:
     diagram = charts.figure([accuracies, right, means], "confidence", "accuracy", xaxis=axis,
                             yaxis={"range": [0, 1.02]})  # fmt: skip
     counts = _counted(middle, bins.count, width, "confidence", "images")
-    words = f"Accuracy by confidence; the expected calibration error is {error:.3f}"
+    words = f"Accuracy by confidence; the expected calibration error is {bins.error:.3f}"
     words_of_counts = f"How many of {bins.count.sum():,} images have each confidence"
     return [
         Chart("reliability", "Reliability", words, {"": diagram}, Table(head, rows), f"{words}."),

@@ -13,7 +13,7 @@ from replicax.interop.extras import import_extra
 INK, SOFT, ACCENT = "#010203", "#010204", "#010205"
 CHAINS = ("#3a7bd5", "#c8612f", "#2b9468", "#a855b8", "#9a8420", "#d6478a", "#3f8fa5", "#8a7a6d")
 _COLD_TO_HOT = ("#3f73d8", "#7f5fd0", "#b04fae", "#cc4a72", "#cf5a2c")
-_MOST_LINES = 12
+MOST_LINES = 12  # in one figure
 _LONGEST_TITLE = {"x": 45, "y": 30}
 _DASHED = {"color": INK, "width": 1.5, "dash": "dash"}
 
@@ -156,10 +156,3 @@ def cold_to_hot(count: int) -> list[str]:
     places = np.linspace(0, len(stops) - 1, count) if count > 1 else np.zeros(count)
     mixed = [np.interp(places, range(len(stops)), stops[:, channel]) for channel in range(3)]
     return ["#" + "".join(f"{round(part):02x}" for part in rgb) for rgb in zip(*mixed)]
-
-
-def some(count: int) -> list[int]:
-    """Return a few of `count` indices, both ends included."""
-    return np.unique(
-        np.linspace(0, count - 1, min(count, _MOST_LINES)).round().astype(int)
-    ).tolist()

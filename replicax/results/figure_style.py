@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from replicax.errors import check_folder
+from replicax.results.plotted import spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,9 +96,9 @@ def note(axes: "Axes", sentence: str) -> None:
     axes.text(0.5, 0.5, sentence, transform=axes.transAxes, ha="center", va="center", color=SOFT)
 
 
-def spread(count: int) -> list[int]:
-    """Return a few of `count` indices, both ends included."""
-    return np.unique(np.linspace(0, count - 1, min(count, _MAX_LINES)).round().astype(int)).tolist()
+def some(count: int) -> list[int]:
+    """Return as many of `count` indices as can be distinguished, both ends included."""
+    return spread(count, _MAX_LINES)
 
 
 def colours(count: int) -> np.ndarray:
@@ -110,7 +111,7 @@ def colours(count: int) -> np.ndarray:
 def cold_to_hot(count: int) -> Iterator[tuple[int, Any]]:
     """Yield the indices to draw, each with its colour."""
     shades = colours(count)
-    return ((index, shades[index]) for index in spread(count))
+    return ((index, shades[index]) for index in some(count))
 
 
 def colour_key(axes: "Axes", count: int, name: str) -> None:

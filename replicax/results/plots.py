@@ -3,14 +3,17 @@
 All are `matplotlib.figure.Figure` objects: no pyplot, no global state.
 """
 
+import math
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from replicax.results import draw_plots, figure_style
+from replicax.errors import show, suggest
+from replicax.results import figure_style, plotted
 from replicax.results.mixing import exchanges
-from replicax.run.counters import num_attempts
+from replicax.results.plotted import History
 from replicax.run.round_trips import trip_ends
 
 if TYPE_CHECKING:
@@ -19,13 +22,12 @@ if TYPE_CHECKING:
 
     from replicax.results.posterior import Posterior
 
-_MAX_POINTS = 4000  # points along one line
-_MAX_INTERVALS = 50  # intervals over which rates are averaged
-_FEW_ATTEMPTS = 10  # swap attempts in such an interval, at least
+_MAX_POINTS = 4000  # points along one line or trace
 _MAX_MOVES = 400  # moves of one replica that can be distinguished in a figure
 _MAX_GREY_MOVES = 2000  # moves of all grey replicas
-
-History = dict[str, np.ndarray]
+_MAX_COMPONENTS = 4  # components that are shown by default
+_MAX_ROWS = 20  # if they are asked for
+_NAMED = 6  # arrays that are named among those left out
 
 
 def plot_posterior(
@@ -38,9 +40,9 @@ def plot_posterior(
     parameters in `draws`.
     """
     history, resolved = posterior.history, posterior.metadata.resolved
-    figures = {"ladder": _plot_ladder(posterior, history)}
+    figures = {"ladder": _plot_ladder(posterior)}
     if exchanges(posterior):
-        figures["rates"] = _plot_rates(posterior, history)
+        figures["rates"] = _plot_rates(posterior)
         if resolved.rule == "deterministic" and history["step"].size:
             figures["buffer"] = _plot_buffer(posterior, history)
         rung_of = posterior.rung_of
@@ -49,7 +51,7 @@ def plot_posterior(
         draw_paths(figures["paths"].add_subplot(), rung_of[0], title)
         figures["trips"] = _plot_trips(posterior, rung_of)
     if posterior.num_draws:
-        figures["draws"] = draw_plots.plot_draws(posterior, var_names)
+        figures["draws"] = _plot_draws(posterior, var_names)
     for name, figure in figures.items():
         if out is not None:
             figure_style.save(figure, Path(out) / f"{name}.png")
@@ -66,27 +68,23 @@ def plot_modes25(
         path: file to write the figure to, as PNG.
         title: is followed by the total variation between the mode masses.
     """
-    from replicax import targets
-
     positions = figure_style.as_positions(positions)
-    truth = targets.modes25_truth(points_per_unit=50)
-    masses, distance = targets.mode_masses(positions), targets.mode_distance(positions, truth)
+    modes = plotted.modes25_masses(positions)
     figure = figure_style.new_figure(13, 4.3)
     left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1, 1.45))
     figure_style.draw_density(left, None, "Truth")
     image = figure_style.draw_density(middle, positions, f"Sampled ({len(positions):,} draws)")
     figure.colorbar(image, ax=(left, middle), label="density", extend="max", pad=0.02, aspect=30)
-    order = np.lexsort((np.arange(25), -truth[:25].round(6)))
-    sampled, true = (mass[order] / max(mass[:25].sum(), 1e-30) for mass in (masses, truth))
+    sampled, true = (mass / max(mass.sum(), 1e-30) for mass in (modes.sampled, modes.true))
     right.bar(range(25), sampled, width=0.72, color=figure_style.CHAINS[0], label="sampled")
     right.plot(range(25), true, "_", ms=11, mew=2, color=figure_style.INK, label="truth")
-    names = ["{:.0f}, {:.0f}".format(*targets.MODES[mode]).replace("-", "−") for mode in order]
-    right.set_xticks(range(25), names, rotation=90)
-    right_title = f"25 modes (mass outside: {masses[25]:.1%}, truth {truth[25]:.1%})"
+    right.set_xticks(range(25), modes.names, rotation=90)
+    outside, expected = modes.outside
+    right_title = f"25 modes (mass outside: {outside:.1%}, truth {expected:.1%})"
     figure_style.label(right, "mode x, y (heaviest first)", "mass among the 25", right_title)
     right.tick_params(axis="x", labelsize=7.5)
     figure_style.legend(right)
-    figure.suptitle(f"{title}: mode TV {distance:.3f}", x=0.012, ha="left", weight="bold")
+    figure.suptitle(f"{title}: mode TV {modes.distance:.3f}", x=0.012, ha="left", weight="bold")
     if path is not None:
         figure_style.save(figure, Path(path))
     return figure
@@ -135,7 +133,7 @@ def _distinguishable(paths: np.ndarray, chosen: int) -> list[int]:
     """Return evenly spaced replicas other than the chosen one, as many as paths (point, replica)
     fit into the figure."""
     moves = np.count_nonzero(np.diff(paths, axis=0), axis=0)
-    others = [replica for replica in figure_style.spread(paths.shape[1]) if replica != chosen]
+    others = [replica for replica in figure_style.some(paths.shape[1]) if replica != chosen]
     if not others:
         return others
     usual = max(float(np.mean(moves[others])), 1e-9)
@@ -145,98 +143,53 @@ def _distinguishable(paths: np.ndarray, chosen: int) -> list[int]:
     ]
 
 
-def _plot_ladder(posterior: "Posterior", history: History) -> "Figure":
+def _plot_ladder(posterior: "Posterior") -> "Figure":
     """Plot learning rates, or temperatures if those form the ladder: history and end."""
-    adapts, count = posterior.metadata.resolved.adapts, posterior.num_replicas
-    name = name_of_ladder(posterior)
-    end = posterior.temperatures if name == "temperature" else posterior.learning_rates
-    word = name.replace("_", " ")
+    count, name = posterior.num_replicas, plotted.name_of_ladder(posterior)
+    ladder, word = plotted.ladder_over_time(posterior, name), name.replace("_", " ")
     figure, over_time, at_end = figure_style.two_panels()
     over_time.set_yscale("log")
-    if history["step"].size:
+    if ladder.steps.size:
         for rung, colour in figure_style.cold_to_hot(count):
-            over_time.plot(history["step"], history[name][0, :, rung], color=colour, lw=1.4)
+            over_time.plot(ladder.steps, ladder.values[0, :, rung], color=colour, lw=1.4)
     else:
         _note_no_history(over_time, posterior)
-    tuned = "self-tuned" if adapts == name else "fixed"
+    tuned = "self-tuned" if posterior.metadata.resolved.adapts == name else "fixed"
     title = f"{word.capitalize()} of every rung, {tuned}{_of_chain(posterior)}"
     figure_style.label(over_time, "step", word, title)
     over_time.set_xlim(0, posterior.num_steps)
-    figure_style.scatter(at_end, end, "o")
+    figure_style.scatter(at_end, ladder.end, "o")
     figure_style.label(at_end, "rung (0 = coldest)", "", f"At the end{_all_chains(posterior)}")
     figure_style.colour_key(at_end, count, "rung (0 = coldest)")
     return figure
 
 
-def name_of_ladder(posterior: "Posterior") -> str:
-    """Return the quantity that differs by rung, "learning_rate" or "temperature"."""
-    rates, temperatures = posterior.learning_rates, posterior.temperatures
-    same_rate = posterior.num_replicas > 1 and np.all(rates == rates[:, :1])
-    tempered = same_rate and np.all(temperatures > 0) and np.any(temperatures != temperatures[0, 0])
-    adapts = posterior.metadata.resolved.adapts
-    return "temperature" if tempered or adapts == "temperature" else "learning_rate"
-
-
-def _plot_rates(posterior: "Posterior", history: History) -> "Figure":
+def _plot_rates(posterior: "Posterior") -> "Figure":
     """Plot how often the rule accepts for each pair, over time and overall, and how often it
     swaps."""
-    resolved, window = posterior.metadata.resolved, posterior.window
     figure, over_time, at_end = figure_style.two_panels()
-    steps, rates = verdict_rates(history, resolved.counted_from, resolved.swap_every)
+    steps, rates = plotted.rates_over_time(posterior)
     if steps.size:
         for pair, colour in figure_style.cold_to_hot(posterior.num_replicas - 1):
             over_time.plot(steps, rates[:, :, pair].mean(axis=0), color=colour, lw=1.2)
     else:
         _note_no_history(over_time, posterior)
-    if has_target(posterior):
-        target = posterior.metadata.resolved.target_swap_rate
+    target = plotted.target_of_rates(posterior)
+    if target is not None:
         for axes in (over_time, at_end):
             axes.axhline(target, label=f"target {target:g}", **figure_style.DASHED)
     mean = f", mean of {posterior.num_chains} chains" if posterior.num_chains > 1 else ""
-    per = attempt_of(posterior)
+    per = plotted.attempt_of(posterior)
     figure_style.label(over_time, "step", "rate", f"How often the rule accepts, {per}{mean}")
     over_time.set_xlim(0, posterior.num_steps)
     over_time.set_ylim(0, 1.03)
     figure_style.scatter(at_end, posterior.verdict_rate, "o", f"rule accepts, {per}")
-    turn = f"swaps, per window of {window} steps" if window > 1 else "swaps, per turn"
+    turn = f"swaps, {plotted.turn_of(posterior)}"
     figure_style.scatter(at_end, posterior.window_swap_rate, "d", turn, hollow=True)
     figure_style.label(at_end, "pair (0 = coldest)", "", f"After burn-in{_all_chains(posterior)}")
     figure_style.legend_below(at_end)
     figure_style.colour_key(at_end, posterior.num_replicas - 1, "pair (0 = coldest)")
     return figure
-
-
-def has_target(posterior: "Posterior") -> bool:
-    """Return whether the rates of pairs are adapted to `target_swap_rate`; temperatures adapt to
-    equal rejection instead."""
-    resolved = posterior.metadata.resolved
-    return resolved.rule == "deterministic" or resolved.adapts == "learning_rate"
-
-
-def attempt_of(posterior: "Posterior") -> str:
-    """Return the unit of verdict rates in words: per step, or per attempt to swap."""
-    return "per step" if posterior.metadata.resolved.swap_every == 1 else "per attempt"
-
-
-def verdict_rates(
-    history: History, counted_from: int, swap_every: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the last step of each interval, and verdict rates (chain, interval, pair), per attempt
-    to swap.
-
-    Points of the history are merged into a few intervals to reduce the noise of the rates.
-    """
-    steps = history["step"]
-    spacing = steps[:1].sum()
-    few = -(-_FEW_ATTEMPTS * swap_every // max(spacing, 1))
-    merged = max(1, -(-len(steps) // _MAX_INTERVALS), min(few, len(steps)))
-    ends = np.arange(len(steps) - 1, -1, -merged)[::-1]
-    ends = ends[steps[ends] - counted_from >= merged * spacing / 2]  # no very short interval
-    attempts = num_attempts(counted_from, steps[ends], swap_every)
-    if not np.any(attempts > 0):
-        return np.zeros(0), np.zeros((0, 0, 0))
-    verdicts = np.diff(history["verdicts"][:, ends], axis=1, prepend=0)
-    return steps[ends], verdicts / np.diff(attempts, prepend=0)[:, None]
 
 
 def _plot_buffer(posterior: "Posterior", history: History) -> "Figure":
@@ -262,24 +215,19 @@ def _plot_buffer(posterior: "Posterior", history: History) -> "Figure":
 
 def _plot_trips(posterior: "Posterior", rung_of: np.ndarray) -> "Figure":
     """Plot the cumulative round trips and the prediction of Lemma 1 at the measured swap rates."""
-    from replicax.results.summary import expected_trips
-
     figure = figure_style.new_figure(7.5, 4)
     axes = figure.add_subplot()
-    num_steps = rung_of.shape[1]
-    start = num_steps - posterior.counted_steps
-    steps = np.unique(np.linspace(0, num_steps, _MAX_POINTS + 1).astype(int))
+    num_steps, counted = posterior.num_steps, posterior.counted_steps
+    ends = [trip_ends(chain) for chain in rung_of]
+    trips = plotted.trips_so_far(posterior, ends, _MAX_POINTS + 1)
     for chain, style in figure_style.chain_styles(posterior.num_chains):
-        ends = np.sort(np.concatenate(trip_ends(rung_of[chain])))
-        ends = ends[ends > start]
-        axes.plot(steps, np.searchsorted(ends, steps, side="right"), lw=1.4, **style)
-    expected = expected_trips(posterior)
-    if expected is not None:
-        rate = np.mean(expected).round(3)
+        axes.plot(trips.steps, trips.so_far[chain], lw=1.4, **style)
+    if trips.expected is not None:
+        end = float(np.mean(trips.expected))
+        rate = round(end / counted * 1000, 3)
         name = f"Lemma 1 at the measured swap rates: {rate:.3g} per 1,000 steps"
-        end = float(rate) * posterior.counted_steps / 1000
-        axes.plot([start, num_steps], [0, end], **figure_style.DASHED, label=name)
-    mean = posterior.round_trips.mean() / posterior.counted_steps * 1000
+        axes.plot([trips.start, num_steps], [0, end], **figure_style.DASHED, label=name)
+    mean = posterior.round_trips.mean() / counted * 1000
     title = f"Round trips: {mean:.3g} per 1,000 steps"
     figure_style.label(axes, "step", "round trips so far", title)
     axes.set_xlim(0, num_steps)
@@ -300,3 +248,98 @@ def _of_chain(posterior: "Posterior") -> str:
 
 def _all_chains(posterior: "Posterior") -> str:
     return f", all {posterior.num_chains} chains" if posterior.num_chains > 1 else ""
+
+
+def _plot_draws(posterior: "Posterior", var_names: Any = None) -> "Figure":
+    """Plot traces and marginals of the first components, or of those in `var_names`, and of the
+    energy; and a map of two components. The title names components that are left out."""
+    components, left_out = _components(posterior, var_names)
+    rows = [*components, ("energy", posterior.energies)]
+    is_2d = len(components) == 2
+    ratios = (3, 1, 2.3) if is_2d else (3, 1)
+    figure = figure_style.new_figure(14 if is_2d else 9.5, 1 + 1.6 * len(rows))
+    grid = figure.add_gridspec(len(rows), len(ratios), width_ratios=ratios)
+    trace: Any = None
+    for row, (name, values) in enumerate(rows):
+        trace = figure.add_subplot(grid[row, 0], sharex=trace)
+        marginal = figure.add_subplot(grid[row, 1], sharey=trace)
+        _draw_marginal(values, trace, marginal)
+        name = name if len(name) <= 20 else f"…{name[-19:]}"
+        figure_style.label(trace, "draw", name, "" if row else "Draws of the coldest rung")
+        figure_style.label(marginal, "density", "", "" if row else "Marginals")
+        marginal.tick_params(labelleft=False)
+        if row == 0:
+            figure_style.legend_below(marginal)
+        if row < len(rows) - 1:
+            trace.tick_params(labelbottom=False)
+            trace.set_xlabel("")
+            marginal.set_xlabel("")
+    if is_2d:
+        _draw_map(figure.add_subplot(grid[:, 2]), components)
+    if left_out:
+        figure.suptitle(left_out, x=0.012, ha="left", fontsize=9, color=figure_style.SOFT)
+    return figure
+
+
+def _components(posterior: "Posterior", var_names: Any) -> tuple[list[tuple[str, np.ndarray]], str]:
+    """Return the components to show, and a sentence about those left out."""
+    spec = posterior.metadata.params
+    sizes = {name: math.prod(shape) for name, shape in zip(spec.names, spec.shapes)}
+    asked = posterior.components() if var_names is None else _asked_for(posterior, var_names)
+    most = _MAX_COMPONENTS if var_names is None else _MAX_ROWS
+    components = list(asked.items())[:most]
+    shown = Counter(name if name in sizes else name.partition("[")[0] for name, _ in components)
+    rest = {name: size - shown[name] for name, size in sizes.items() if size > shown[name]}
+    if not components or not rest:
+        return components, ""
+    listed = [f"{count:,} of {name}" if shown[name] else name for name, count in rest.items()]
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return components, (
+        f"{len(components)} of {sum(sizes.values()):,} parameters; left out: "
+        f"{', '.join(listed[:_NAMED])}{more} (var_names chooses)"
+    )
+
+
+def _asked_for(posterior: "Posterior", var_names: Any) -> dict[str, np.ndarray]:
+    """Return the components of arrays, such as "theta", or single ones, such as "theta[3]"."""
+    names = list(posterior.metadata.params.names)
+    wanted = [var_names] if isinstance(var_names, str) else var_names
+    if not isinstance(wanted, list | tuple) or not all(isinstance(x, str) for x in wanted):
+        raise ValueError(f"var_names is {show(var_names)}; give names of parameters: {names[:5]}.")
+    components: dict[str, np.ndarray] = {}
+    for name in wanted:
+        array = name if name in names else name.partition("[")[0]
+        if array not in names:
+            raise ValueError(
+                f"var_names has {name!r}; the parameters are {', '.join(names[:20])}."
+                f"{suggest(name, names)}"
+            )
+        own = posterior.components([array])
+        if name != array and name not in own:
+            raise ValueError(f"var_names has {name!r}; {array} has {', '.join(list(own)[:5])}, …")
+        components |= own if name == array else {name: own[name]}
+    return components
+
+
+def _draw_marginal(values: np.ndarray, trace: "Axes", marginal: "Axes") -> None:
+    num_chains, num_draws = values.shape
+    kept = plotted.thinned(num_draws, _MAX_POINTS)
+    size = np.clip(120 / np.sqrt(num_chains * len(kept)), 2.5, 6)
+    bins = plotted.bin_edges(values)
+    for chain, style in figure_style.chain_styles(num_chains):
+        trace.plot(kept, values[chain, kept], ".", ms=size, mew=0, **style)
+        height = plotted.density(values[chain], bins)
+        marginal.stairs(height, bins, orientation="horizontal", lw=1.1, **style)
+
+
+def _draw_map(axes: "Axes", components: list[tuple[str, np.ndarray]]) -> None:
+    (x_name, x), (y_name, y) = components
+    finite = np.isfinite(x) & np.isfinite(y)
+    x, y, total = x[finite], y[finite], int(finite.sum())
+    if total < 200:
+        axes.plot(x, y, "o", ms=4, mew=0, color=figure_style.CHAINS[0])
+    else:
+        cells = int(np.clip(0.8 * np.sqrt(total), 8, 70))
+        hexagons = axes.hexbin(x, y, gridsize=cells, mincnt=1, vmin=0, cmap="magma_r", lw=0.1)
+        axes.figure.colorbar(hexagons, ax=axes, label="draws in a cell", pad=0.02, aspect=40)
+    figure_style.label(axes, x_name, y_name, f"All {total:,} draws")

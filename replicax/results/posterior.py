@@ -72,6 +72,16 @@ class Posterior:
         return self.metadata.resolved.num_replicas
 
     @property
+    def energy_scale(self) -> float:
+        """Energy of the records per energy in which learning rates are given."""
+        return 1.0
+
+    @property
+    def temperature_scale(self) -> float:
+        """Temperature that is given per temperature of the records."""
+        return 1.0
+
+    @property
     def num_steps(self) -> int:
         """Steps done."""
         return int(self._final("step"))

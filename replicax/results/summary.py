@@ -32,19 +32,6 @@ def summarise(posterior: "Posterior") -> Summary:
     """Return the numbers of `Posterior.summary()`."""
     num_steps = posterior.num_steps
     per_1000 = posterior.round_trips / posterior.counted_steps * 1000
-    components = posterior.components()
-    over_replicas = diagnostics.replica_rhat(posterior, components)
-    parameters = {
-        name: {
-            "mean": float(values.mean()),
-            "std": float(values.std()),
-            "rhat": diagnostics.rhat(values),
-            "replica_rhat": over_replicas[name],
-            "effective_size": diagnostics.bulk_size(values),
-            "tail_size": diagnostics.tail_size(values),
-        }
-        for name, values in components.items()
-    }
     return Summary(
         result=posterior.result._asdict(),
         **machine_use(posterior),
@@ -72,9 +59,26 @@ def summarise(posterior: "Posterior") -> Summary:
         acceptance=_by_rung(posterior, "acceptance"),
         excess_temperature=_by_rung(posterior, "excess_temperature"),
         one_start=posterior.metadata.resolved.one_start,
-        parameters=parameters,
+        parameters=_parameters(posterior),
         problems=posterior.problems(),
     )
+
+
+def _parameters(posterior: "Posterior") -> dict[str, dict[str, float]]:
+    """Return the numbers of each component of the parameters, by its name."""
+    components = posterior.components()
+    over_replicas = diagnostics.replica_rhat(posterior, components)
+    return {
+        name: {
+            "mean": float(values.mean()),
+            "std": float(values.std()),
+            "rhat": diagnostics.rhat(values),
+            "replica_rhat": over_replicas[name],
+            "effective_size": diagnostics.bulk_size(values),
+            "tail_size": diagnostics.tail_size(values),
+        }
+        for name, values in components.items()
+    }
 
 
 def machine_use(posterior: "Posterior") -> dict[str, Any]:

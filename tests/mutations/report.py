@@ -86,11 +86,6 @@ _UNITS = "networks/test_report.py::test_learning_rates_and_temperatures_are_thos
 REPORT = [
     *mutations_of(
         "results/plots.py",
-        (
-            "num_attempts(counted_from, steps[ends], swap_every)",
-            "steps[ends] - counted_from",
-            "results/test_plots.py::test_rates_are_per_attempt_in_both_panels",
-        ),
     ),
     *killed_by(
         _TEMPERED,
@@ -99,17 +94,10 @@ REPORT = [
     ),
     *mutations_of(
         "results/report/exchange.py",
-        ("scale[name] * history[name]", "history[name]", _UNITS),
-        ('scale["learning_rate"] * posterior', "posterior", _UNITS),
         (
             "shown[:, every - 1 :: every]",
             "shown[:, ::every]",
             f"{_REPORT}::test_long_runs_are_thinned",
-        ),
-        (
-            "rate * counted / 1000",
-            "rate * num_steps / 1000",
-            f"{_REPORT}::test_ladder_rates_and_trips_over_time",
         ),
     ),
     *mutations_of(

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import replicax as rx
 from replicax.results import figure_style, plots
-from replicax.results.draw_plots import plot_draws
+from replicax.results.plotted import verdict_rates
 from replicax.run import round_trips
 
 NUM_STEPS, EVERY, BURN_IN = 600, 20, 110
@@ -144,7 +144,7 @@ def test_rates_of_long_histories_are_averaged():
     steps = np.arange(1, 1001) * 10
     counts = np.cumsum(np.full((1, 1000, 1), 4), axis=1)
     history = {"step": steps, "verdicts": counts}
-    ends, rates = plots.verdict_rates(history, counted_from=0, swap_every=1)
+    ends, rates = verdict_rates(history, counted_from=0, swap_every=1)
     assert ends.size == 50 and ends[-1] == 10_000
     assert_allclose(rates, 0.4)
 
@@ -153,7 +153,7 @@ def test_rates_leave_out_a_very_short_interval_after_burn_in():
     steps = np.array([100, 200, 300])
     counts = np.array([1, 41, 81]).reshape(1, 3, 1)
     history = {"step": steps, "verdicts": counts}
-    ends, rates = plots.verdict_rates(history, counted_from=99, swap_every=1)
+    ends, rates = verdict_rates(history, counted_from=99, swap_every=1)
     assert_array_equal(ends, [200, 300])
     assert_allclose(rates.ravel(), [41 / 101, 0.4])
 
@@ -164,11 +164,11 @@ def test_rates_over_time_divide_by_the_attempts_that_there_were():
     steps = np.arange(4, 804, 4)
     attempts = -(-steps // 10)
     history = {"step": steps, "verdicts": attempts.reshape(1, -1, 1)}
-    ends, rates = plots.verdict_rates(history, counted_from=0, swap_every=10)
+    ends, rates = verdict_rates(history, counted_from=0, swap_every=10)
     assert ends.size > 5 and ends[-1] == 800
     assert_array_equal(rates, np.ones_like(rates))
     short = {"step": steps[:3], "verdicts": attempts[:3].reshape(1, -1, 1)}
-    assert_array_equal(plots.verdict_rates(short, counted_from=0, swap_every=10)[1], [[[1.0]]])
+    assert_array_equal(verdict_rates(short, counted_from=0, swap_every=10)[1], [[[1.0]]])
 
 
 def test_rates_are_per_attempt_in_both_panels(posterior):
@@ -262,7 +262,7 @@ def test_draws_say_what_they_leave_out_and_take_names():
     run = quick(lambda x: sum(jnp.sum(leaf**2) for leaf in x.values()), start, num_replicas=2)
 
     def shown(var_names=None):
-        figure = plot_draws(run, var_names)
+        figure = plots._plot_draws(run, var_names)
         return [a.get_ylabel() for a in figure.axes if a.get_ylabel()], figure._suptitle
 
     labels, left_out = shown()
@@ -280,7 +280,7 @@ def test_draws_say_what_they_leave_out_and_take_names():
         ([1], r"var_names is \[1\]"),
     ):
         with pytest.raises(ValueError, match=sentence):
-            plot_draws(run, wrong)
+            plots._plot_draws(run, wrong)
 
 
 def test_draws_have_traces_marginals_and_a_map(posterior, figures):

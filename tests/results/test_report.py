@@ -18,7 +18,7 @@ from recorded_progress import record
 import replicax as rx
 from replicax.page.content import Chart, Page, Paths, Table, Warnings
 from replicax.report_run import LivePages
-from replicax.results.plots import verdict_rates
+from replicax.results.plotted import verdict_rates
 from replicax.results.report import draws, exchange
 from replicax.results.report.build import build_page
 from replicax.run.round_trips import trip_ends

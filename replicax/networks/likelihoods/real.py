@@ -19,6 +19,7 @@ from jax.scipy.stats import norm, t
 
 from replicax.errors import check_number
 from replicax.networks.likelihoods.likelihood import Score
+from replicax.networks.predict.calibration import proportion_interval
 
 _SCORES = (
     Score("rmse", "RMSE", "Root mean square error"),
@@ -71,6 +72,23 @@ def coverage(below: Any, levels: Any) -> np.ndarray:
     """
     off_centre = 2 * np.abs(np.ravel(below) - 0.5)
     return np.array([np.mean(off_centre <= level) for level in np.ravel(levels)])
+
+
+class Coverage(NamedTuple):
+    """How many targets are in central intervals, and where they are in their distributions."""
+
+    levels: np.ndarray  # (level,) of the intervals, from 0 to 1
+    inside: np.ndarray  # (level,) share of the targets
+    interval: np.ndarray  # (level, 2) 95 % interval of that share
+    counts: np.ndarray  # (10,) targets in each tenth of the predicted probability below them
+
+
+def coverage_by_level(below: Any, num_levels: int = 51) -> Coverage:
+    """Return the coverage of a prediction, given the predicted probability below each target."""
+    levels, below = np.linspace(0, 1, num_levels), np.ravel(below)
+    inside = coverage(below, levels)
+    interval = proportion_interval(inside * below.size, below.size)
+    return Coverage(levels, inside, interval, np.histogram(below, 10, (0, 1))[0])
 
 
 def _moments(sums: Mixture) -> tuple[np.ndarray, np.ndarray]:
@@ -189,9 +207,9 @@ class _LocationScale:
         from replicax.networks.likelihoods.coverage_plot import plot_coverage
 
         error = self.metrics(sums, targets, "probabilities").calibration_error
-        below = np.asarray(sums.below, float) / sums.weight
+        found = coverage_by_level(np.asarray(sums.below, float) / sums.weight)
         title = f"Average of {float(sums.weight):g} networks"
-        return {"coverage": plot_coverage(below, error, title)}
+        return {"coverage": plot_coverage(found, error, title)}
 
 
 @dataclass(frozen=True)

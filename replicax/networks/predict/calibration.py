@@ -21,6 +21,17 @@ class Reliability(NamedTuple):
     accuracy: np.ndarray  # (bin,)
     count: np.ndarray  # (bin,) images
 
+    @property
+    def middle(self) -> np.ndarray:
+        """The middles of the bins  (bin,)."""
+        return (self.edges[1:] + self.edges[:-1]) / 2
+
+    @property
+    def error(self) -> float:
+        """The expected calibration error."""
+        gap = np.abs(self.accuracy - self.confidence)
+        return float(np.nansum(self.count * gap) / self.count.sum())
+
 
 def reliability(log_probs: Any, labels: Any, num_bins: int = 15) -> Reliability:
     """Bin images by the probability of their top class, in equal bins (edge_b, edge_b+1]."""
@@ -41,8 +52,7 @@ def reliability(log_probs: Any, labels: Any, num_bins: int = 15) -> Reliability:
 
 def calibration_error(log_probs: Any, labels: Any, num_bins: int = 15) -> float:
     """Return the expected calibration error, sum_b count_b / count |accuracy_b - confidence_b|."""
-    bins = reliability(log_probs, labels, num_bins)
-    return float(np.nansum(bins.count * np.abs(bins.accuracy - bins.confidence)) / bins.count.sum())
+    return reliability(log_probs, labels, num_bins).error
 
 
 def accuracy_interval(reliability: Reliability, level: float = 0.95) -> np.ndarray:
@@ -70,8 +80,7 @@ def plot_reliability(reliability: Reliability, title: str = "") -> "Figure":
     """Plot accuracy by confidence with 95 % intervals and the line of perfect calibration; below,
     the number of images in each bin."""
     edges, confidence, accuracies, count = (np.asarray(part, float) for part in reliability)
-    middle, width, share = (edges[1:] + edges[:-1]) / 2, np.diff(edges), count / count.sum()
-    error = np.nansum(share * np.abs(accuracies - confidence))
+    middle, width, share = reliability.middle, np.diff(edges), count / count.sum()
     figure = figure_style.new_figure(5.6, 6.2)
     above, below = figure.subplots(2, 1, height_ratios=(3.2, 1.2), sharex=True)
     bars: Any = {"width": width, "edgecolor": "white", "lw": 0.8}
@@ -83,7 +92,7 @@ def plot_reliability(reliability: Reliability, title: str = "") -> "Figure":
     gaps: Any = {"color": figure_style.ACCENT, "ls": "", "marker": "_", "ms": 11, "mew": 2}
     above.plot(middle, confidence, **gaps, zorder=5, label="mean confidence")
     above.plot([0, 1], [0, 1], **figure_style.DASHED, label="calibrated")
-    figure_style.label(above, "", "accuracy", f"Expected calibration error {error:.3f}")
+    figure_style.label(above, "", "accuracy", f"Expected calibration error {reliability.error:.3f}")
     figure_style.legend(above, loc="upper left")
     above.set(xlim=(0, 1), ylim=(0, 1.02))
     below.bar(middle, share, color=figure_style.SOFT, **bars)

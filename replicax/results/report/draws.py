@@ -8,6 +8,7 @@ import numpy as np
 from replicax.page import charts
 from replicax.page.content import Chart, Section, Table
 from replicax.results.diagnostics import as_draws
+from replicax.results.plotted import bin_edges, density, thinned
 from replicax.results.report.truth import Truth
 
 if TYPE_CHECKING:
@@ -86,12 +87,12 @@ def _known(value: float, form: str) -> str:
 
 
 def _marginal(name: str, values: np.ndarray, exact: np.ndarray | None) -> dict[str, Any]:
-    edges = _edges(values)
+    edges = bin_edges(values)
     traces = []
     for chain, colour, style in charts.chain_styles(len(values)):
-        traces.append(charts.stairs(edges, _density(values[chain], edges), colour, **style))
+        traces.append(charts.stairs(edges, density(values[chain], edges), colour, **style))
     if exact is not None and len(exact) > 1:
-        heights = _density(exact, edges)
+        heights = density(exact, edges)
         traces.append(charts.stairs(edges, heights, charts.INK, "truth", line={"dash": "dot"}))
     elif exact is not None:
         top = max(trace["y"].max() for trace in traces)
@@ -99,22 +100,9 @@ def _marginal(name: str, values: np.ndarray, exact: np.ndarray | None) -> dict[s
     return charts.figure(traces, name, "density")
 
 
-def _edges(values: np.ndarray) -> np.ndarray:
-    finite = values[np.isfinite(values)]
-    if not finite.size:
-        return np.linspace(0, 1, 11)
-    num_bins = int(np.clip(2 * np.sqrt(values.shape[1]), 10, 60))
-    return np.histogram_bin_edges(finite.astype(float), num_bins)
-
-
-def _density(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    finite = values[np.isfinite(values)]
-    return np.histogram(finite, edges)[0] / max(finite.size, 1) / np.diff(edges)
-
-
 def _trace(posterior: "Posterior", name: str, values: np.ndarray) -> dict[str, Any]:
     num_chains, num_draws = values.shape
-    kept = np.arange(0, num_draws, -(-num_draws // _TRACE_POINTS))
+    kept = thinned(num_draws, _TRACE_POINTS)
     steps = posterior.draw_steps
     x = steps[kept] if len(steps) == num_draws else kept
     size = float(np.clip(90 / np.sqrt(len(kept)), 2.5, 6))

@@ -6,9 +6,8 @@ import numpy as np
 
 from replicax.page import charts
 from replicax.page.content import Chart, Paths, Section, Table
+from replicax.results import plotted
 from replicax.results.mixing import exchanges
-from replicax.results.plots import verdict_rates
-from replicax.results.summary import expected_trips
 from replicax.run.round_trips import trip_ends
 
 if TYPE_CHECKING:
@@ -27,10 +26,10 @@ def exchange_section(posterior: "Posterior") -> Section | None:
     """Return the section about the ladder and the replicas on it; None without exchange."""
     if not exchanges(posterior):
         return None
-    history, rung_of = posterior.history, posterior.rung_of
+    rung_of = posterior.rung_of
     ends = [trip_ends(chain) for chain in rung_of]
-    parts: list[Any] = [_paths(posterior, rung_of, ends), _ladder(posterior, history)]
-    parts += [_rates(posterior, history), _trips(posterior, ends), _pair_rates(posterior)]
+    parts: list[Any] = [_paths(posterior, rung_of, ends), _ladder(posterior)]
+    parts += [_rates(posterior), _trips(posterior, ends), _pair_rates(posterior)]
     return Section("exchange", "Exchange", [part for part in parts if part is not None])
 
 
@@ -50,27 +49,14 @@ def _paths(posterior: "Posterior", rung_of: np.ndarray, ends: list[list[np.ndarr
     return Paths(thinned, every, kept, width, f"{note}.")
 
 
-def _ladder(posterior: "Posterior", history: dict[str, np.ndarray]) -> Chart | None:
+def _ladder(posterior: "Posterior") -> Chart:
     """Return the chart of learning rates over time, or of temperatures if those form the ladder."""
-    units = {"learning_rate": "energy_scale", "temperature": "temperature_scale"}
-    scale = {name: getattr(posterior, unit, 1.0) for name, unit in units.items()}
-    rates = scale["learning_rate"] * posterior.learning_rates
-    temperatures = scale["temperature"] * posterior.temperatures
-    tempered = bool(np.all(temperatures > 0)) and bool(np.any(temperatures != temperatures[0, 0]))
-    name, end = ("temperature", temperatures) if tempered else ("learning_rate", rates)
-    word = name.replace("_", " ")
-    rows = [
-        (str(rung), f"{rates[0, rung]:.4g}", f"{temperatures[0, rung]:.4g}")
-        for rung in range(posterior.num_replicas)
-    ]
-    table = Table(("rung", "learning rate", "temperature"), rows, "At the end, first chain")
-    steps = history["step"]
+    name, count = plotted.name_of_ladder(posterior), posterior.num_replicas
+    steps, values, end = plotted.ladder_over_time(posterior, name)
     if not steps.size:
         steps, values = np.array([posterior.num_steps]), end[:, None]
-    else:
-        values = scale[name] * history[name]
-    kept = _thinned(len(steps))
-    shown, colours = charts.some(posterior.num_replicas), charts.cold_to_hot(posterior.num_replicas)
+    word, kept = name.replace("_", " "), plotted.spread(len(steps), _HISTORY_POINTS)
+    shown, colours = plotted.spread(count, charts.MOST_LINES), charts.cold_to_hot(count)
     traces = [
         charts.line(steps[kept], _finite(values[0, kept, rung]), colours[rung],
                     mode="lines" if len(kept) > 1 else "markers",
@@ -80,23 +66,30 @@ def _ladder(posterior: "Posterior", history: dict[str, np.ndarray]) -> Chart | N
     words = (
         f"The {word} of every rung over time, from {end[0, 0]:.3g} to {end[0, -1]:.3g} at the end"
     )
-    note = _KEY + _part(shown, posterior.num_replicas, "rungs")
+    note = _KEY + _part(shown, count, "rungs")
     if posterior.num_chains > 1:
         note += f" The first chain of {posterior.num_chains}."
     if not np.all(np.isfinite(end)):
         note += " The infinite temperature of the prior is not drawn."
     figure = charts.figure(traces, "step", word, yaxis=charts.log_axis(values), showlegend=False)
-    return Chart("ladder", f"{word.capitalize()} of every rung", words, {"": figure}, table, note)
+    title, table = f"{word.capitalize()} of every rung", _ladder_table(posterior)
+    return Chart("ladder", title, words, {"": figure}, table, note)
 
 
-def _rates(posterior: "Posterior", history: dict[str, np.ndarray]) -> Chart | None:
+def _ladder_table(posterior: "Posterior") -> Table:
+    names = ("learning_rate", "temperature")
+    ends = zip(*(plotted.ladder_over_time(posterior, name).end[0] for name in names))
+    rows = [(str(rung), f"{rate:.4g}", f"{heat:.4g}") for rung, (rate, heat) in enumerate(ends)]
+    return Table(("rung", "learning rate", "temperature"), rows, "At the end, first chain")
+
+
+def _rates(posterior: "Posterior") -> Chart | None:
     """Return the chart of how often the rule accepts for every pair, over time."""
-    resolved = posterior.metadata.resolved
-    steps, rates = verdict_rates(history, resolved.counted_from, resolved.swap_every)
+    steps, rates = plotted.rates_over_time(posterior)
     if not steps.size:
         return None
     mean = rates.mean(axis=0)
-    shown = charts.some(posterior.num_replicas - 1)
+    shown = plotted.spread(posterior.num_replicas - 1, charts.MOST_LINES)
     colours = charts.cold_to_hot(posterior.num_replicas - 1)
     traces = [
         charts.line(steps, mean[:, pair], colours[pair],
@@ -109,7 +102,8 @@ def _rates(posterior: "Posterior", history: dict[str, np.ndarray]) -> Chart | No
         f"{mean[-1].max():.2f}"
     )
     layout = {"yaxis": {"range": [0, 1.03]}, "showlegend": False}
-    figure = charts.figure(traces, "step", "rule accepts, per attempt", **layout)
+    said = f"rule accepts, {plotted.attempt_of(posterior)}"
+    figure = charts.figure(traces, "step", said, **layout)
     rows = [
         (f"{step:,}", *(f"{rate[pair]:.3f}" for pair in shown)) for step, rate in zip(steps, mean)
     ]
@@ -122,14 +116,15 @@ def _pair_rates(posterior: "Posterior") -> Chart:
     """Return the chart of how often the rule accepts and every pair swaps, after burn-in."""
     says, swaps = posterior.verdict_rate, posterior.window_swap_rate
     pairs = np.arange(says.shape[1])
-    turn = f"swaps, per window of {posterior.window}" if posterior.window > 1 else "swaps, per turn"
+    said = f"rule accepts, {plotted.attempt_of(posterior)}"
+    turn = f"swaps, {plotted.turn_of(posterior)}"
     traces = [
-        charts.points(pairs, says.mean(axis=0), charts.CHAINS[0], "rule accepts, per attempt", 8),
+        charts.points(pairs, says.mean(axis=0), charts.CHAINS[0], said, 8),
         charts.points(pairs, swaps.mean(axis=0), charts.CHAINS[1], turn, 8,
                       marker={"symbol": "diamond-open"}),
     ]  # fmt: skip
-    if posterior.metadata.resolved.rule == "deterministic":
-        target = posterior.metadata.resolved.target_swap_rate
+    target = plotted.target_of_rates(posterior)
+    if target is not None:
         traces.append(charts.dashed([0, max(len(pairs) - 1, 1)], [target] * 2, "target"))
     rows = [
         (str(pair), f"{says[:, pair].mean():.3f}", f"{swaps[:, pair].mean():.3f}") for pair in pairs
@@ -148,23 +143,19 @@ def _pair_rates(posterior: "Posterior") -> Chart:
 def _trips(posterior: "Posterior", ends: list[list[np.ndarray]]) -> Chart:
     """Return the chart of round trips so far, with the prediction of Lemma 1 at the measured swap
     rates."""
-    num_steps, counted = posterior.num_steps, posterior.counted_steps
-    start = num_steps - counted
-    steps = np.unique(np.linspace(start, num_steps, _TRIP_POINTS).astype(int))
-    traces = []
-    for chain, colour, style in charts.chain_styles(len(ends)):
-        arrived = np.sort(np.concatenate(ends[chain]))
-        so_far = np.searchsorted(arrived[arrived > start], steps, side="right")
-        traces.append(charts.line(steps, so_far, colour, **style))
-    trips, expected = posterior.round_trips, expected_trips(posterior)
-    rows = [(str(chain), f"{count:,}") for chain, count in enumerate(trips)]
-    head, words = ("chain", "round trips"), f"{trips.sum():,} round trips of all chains"
+    trips, counts = plotted.trips_so_far(posterior, ends, _TRIP_POINTS), posterior.round_trips
+    traces = [
+        charts.line(trips.steps, trips.so_far[chain], colour, **style)
+        for chain, colour, style in charts.chain_styles(len(ends))
+    ]
+    rows = [(str(chain), f"{count:,}") for chain, count in enumerate(counts)]
+    head, words = ("chain", "round trips"), f"{counts.sum():,} round trips of all chains"
+    expected = trips.expected
     if expected is not None:
-        rates = [rate * counted / 1000 for rate in expected]
-        mean = float(np.mean(rates))
-        traces.append(charts.dashed([start, num_steps], [0, mean], "expected by Lemma 1"))
-        rows = [(*row, f"{rate:,.1f}") for row, rate in zip(rows, rates)]
-        head, words = (*head, "Lemma 1"), f"{words}; Lemma 1 expects {sum(rates):,.0f}"
+        reach = [trips.start, posterior.num_steps], [0, float(np.mean(expected))]
+        traces.append(charts.dashed(*reach, "expected by Lemma 1"))
+        rows = [(*row, f"{number:,.1f}") for row, number in zip(rows, expected)]
+        head, words = (*head, "Lemma 1"), f"{words}; Lemma 1 expects {sum(expected):,.0f}"
     figure = charts.figure(traces, "step", "round trips so far", yaxis={"rangemode": "tozero"})
     note = f"{words}, at the measured swap rates." if expected is not None else f"{words}."
     return Chart("trips", "Round trips", words, {"": figure}, Table(head, rows), note)
@@ -172,10 +163,6 @@ def _trips(posterior: "Posterior", ends: list[list[np.ndarray]]) -> Chart:
 
 def _part(shown: list[int], count: int, name: str) -> str:
     return f" {len(shown)} of {count} {name} are drawn." if len(shown) < count else ""
-
-
-def _thinned(length: int) -> np.ndarray:
-    return np.unique(np.linspace(0, length - 1, min(length, _HISTORY_POINTS)).astype(int))
 
 
 def _finite(values: np.ndarray) -> np.ndarray:

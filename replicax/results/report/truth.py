@@ -10,6 +10,7 @@ from replicax.errors import choose, show
 from replicax.page import charts
 from replicax.page.content import Chart, Section, Table
 from replicax.results import diagnostics
+from replicax.results.plotted import modes25_masses
 from replicax.run import plain
 
 if TYPE_CHECKING:
@@ -111,23 +112,21 @@ def _away(values: np.ndarray, true_mean: float) -> str:
 
 
 def _mode_masses(posterior: "Posterior") -> Chart:
-    draws, truth = posterior.draws, targets.modes25_truth()
-    masses, distance = targets.mode_masses(draws), targets.mode_distance(draws, truth)
-    order = np.lexsort((np.arange(25), -truth[:25].round(6)))
-    names = ["{:.0f}, {:.0f}".format(*targets.MODES[mode]) for mode in order]
+    modes = modes25_masses(posterior.draws)
     traces = [
-        charts.bars(names, masses[order], charts.CHAINS[0], "sampled"),
+        charts.bars(modes.names, modes.sampled, charts.CHAINS[0], "sampled"),
         charts.points(
-            names,
-            truth[order],
+            modes.names,
+            modes.true,
             charts.INK,
             "truth",
             10,
             marker={"symbol": "line-ew-open", "line": {"width": 2}},
         ),
     ]
-    rows = [(name, f"{masses[mode]:.4f}", f"{truth[mode]:.4f}") for name, mode in zip(names, order)]
-    words = f"Masses of the 25 modes; their total variation from the truth is {distance:.3f}."
+    masses = zip(modes.names, modes.sampled, modes.true)
+    rows = [(name, f"{sampled:.4f}", f"{true:.4f}") for name, sampled, true in masses]
+    words = f"Masses of the 25 modes; their total variation from the truth is {modes.distance:.3f}."
     figure = charts.figure(traces, "mode x, y (heaviest first)", "mass", xaxis={"type": "category"})
     table = Table(("mode", "sampled", "truth"), rows)
     return Chart("masses", "Mass of every mode", words, {"": figure}, table, words, wide=True)
