@@ -60,7 +60,6 @@ def sample(
     history_every: int | None = None,
     track_best: bool | None = None,
     on_nonfinite: str | None = None,
-    chunk_steps: int | None = None,
     checkpoint_every: int | str | None = None,
     keep_checkpoints: int = 2,
     swap_every: int | None = None,
@@ -122,7 +121,6 @@ def sample(
         on_nonfinite: "stop" at an energy that is not finite; "ignore" it (it never swaps); or
             "restart" its replica from the nearest colder one (the coldest has none: stop), which is
             the default where replicas exchange, but not for "hmc" and "mala".
-        chunk_steps: steps of a compiled chunk; they change no result, as the next two.
         checkpoint_every: from one checkpoint to the next, in steps or as a time: "30s", "10m",
             "2h"; 30 seconds unless given.
         keep_checkpoints: as many of the last checkpoints stay in the folder.
@@ -177,7 +175,6 @@ def sample(
         history_every=history_every,
         track_best=track_best,
         on_nonfinite=on_nonfinite,
-        chunk_steps=chunk_steps,
         checkpoint_every=checkpoint_every,
         keep_checkpoints=keep_checkpoints,
         swap_every=swap_every,

@@ -22,7 +22,7 @@ from replicax.run.storage.folder import FolderRecords, resumed_records
 
 # Objects that a run folder cannot hold may be given again.
 _GIVEN_AGAIN = ("kernel", "gain", "buffer_gain", "schedule", "rule")
-_MAY_CHANGE = ("num_steps", "chunk_steps", "checkpoint_every", "keep_checkpoints")
+_MAY_CHANGE = ("num_steps", "checkpoint_every", "keep_checkpoints")
 _GIVEN_TO_TRAININGS = {
     *_GIVEN_AGAIN,
     "method",
@@ -43,7 +43,6 @@ def resume(
     batch_size: int | None = None,
     progress: bool | None = None,
     callback: Callback | Sequence[Callback] | None = None,
-    chunk_steps: int | None = None,
     checkpoint_every: int | str | None = None,
     keep_checkpoints: int | None = None,
     force: bool = False,
@@ -63,7 +62,6 @@ def resume(
     check_watchers(progress, callback)
     given |= {
         "num_steps": num_steps,
-        "chunk_steps": chunk_steps,
         "checkpoint_every": checkpoint_every,
         "keep_checkpoints": keep_checkpoints,
     }

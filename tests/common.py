@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,7 +48,7 @@ def quietly(target: Any, params: Any, **options: Any) -> rx.Posterior:
         "buffer_gain": 0.1,
         "progress": False,
     }
-    return rx.sample(target, params, **(defaults | options))
+    return chunks.sample(target, params, **(defaults | options))
 
 
 _REPORTED = (

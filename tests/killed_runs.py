@@ -20,6 +20,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 
 def sample(folder: Path | None) -> Any:
     """Sample a mixture into `folder`, or continue there."""
+    import chunks
     import jax.numpy as jnp
 
     import replicax as rx
@@ -30,7 +31,7 @@ def sample(folder: Path | None) -> Any:
 
     if folder is not None and (folder / "run.json").exists() and any(folder.glob("commits/*.json")):
         return rx.resume(folder, energy, progress=False)
-    return rx.sample(
+    return chunks.sample(
         energy, {"a": jnp.zeros(3), "b": jnp.array(0.5)}, num_steps=140, num_replicas=4,
         num_chains=2, learning_rate=(0.01, 0.1), history_every=7, thin=3, burn_in=5, chunk_steps=4,
         run_dir=folder, checkpoint_every=EVERY, progress=False, track_best=True, seed=5,

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import chunks
 import jax.numpy as jnp
 
 import replicax as rx
@@ -22,11 +23,11 @@ ROWS = jnp.arange(40.0)
 
 
 def run(num_steps: int = STEPS, rows: Any = ROWS, **options: Any) -> rx.Posterior:
-    return rx.sample(
+    return chunks.sample(
         energy, START, num_steps=num_steps, batches=rows, batch_size=8, history_every=10,
         **OPTIONS | options,
     )  # fmt: skip
 
 
 def resume(folder: Path, target: Any = energy, rows: Any = ROWS, **options: Any) -> rx.Posterior:
-    return rx.resume(folder, target, batches=rows, batch_size=8, progress=False, **options)
+    return chunks.resume(folder, target, batches=rows, batch_size=8, progress=False, **options)

@@ -31,8 +31,6 @@ _CHUNK_SECONDS = 0.5  # that a chunk takes, and no longer: the host sees the run
 
 def chunk_capacity(program: Program, carry: Carry) -> int:
     """Return the most steps of one chunk, bounded by the memory of its records and batches."""
-    if program.chunk_steps is not None:
-        return max(2, program.chunk_steps)
     num_chains, num_replicas = carry.state.rung_of.shape
     draw_bytes = 0
     if program.keep_draws:

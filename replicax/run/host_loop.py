@@ -84,7 +84,7 @@ def _loop(
     if program.mesh is not None:
         carry = devices.place(program.mesh, carry)
     chunk = build_chunk(program, keys, capacity)
-    pace = Pace(program.chunk_steps or min(capacity, _FIRST_STEPS), capacity)
+    pace = Pace(min(capacity, _FIRST_STEPS), capacity)
     if saver.records.shared is not None:
         saver.save(carry)  # so that the folder can be resumed from now on
     result = None
@@ -102,8 +102,7 @@ def _loop(
         program.batches.read_ahead(step + count, min(count, num_steps - step - count))
         done = int(rows.count)
         seconds = max(time.monotonic() - began, 1e-9)
-        if program.chunk_steps is None:
-            pace = pace.after(done, seconds)
+        pace = pace.after(done, seconds)
         added = layout.to_records(program, rows, step, done)
         result = _after_chunk(saver, carry, added, watchers, signals, num_steps, done / seconds)
         step += done

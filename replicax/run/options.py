@@ -66,7 +66,6 @@ class Options:
     history_every: int | None = None
     track_best: bool | None = None
     on_nonfinite: Any = None
-    chunk_steps: int | None = None
     checkpoint_every: int | str | None = None
     keep_checkpoints: int = 2
     swap_every: Any = None
@@ -116,7 +115,7 @@ def _check_counts(options: Options) -> None:
         at_least(name, getattr(options, name), 1)
     at_least("burn_in", options.burn_in, 0)
     checkpoint_interval(options.checkpoint_every)
-    for name in ("window", "history_every", "chunk_steps"):
+    for name in ("window", "history_every"):
         if getattr(options, name) is not None:
             at_least(name, getattr(options, name), 1)
     at_least("seed", options.seed, *_SEEDS)

@@ -47,7 +47,6 @@ class Program:
     history_every: int = 100
     track_best: bool = False
     stop_on_nonfinite: bool = True
-    chunk_steps: int | None = None
     evaluate_every: int | None = None  # steps between two evaluations of networks
     mesh: jax.sharding.Mesh | None = None  # the devices that share the work; None: one device
 
@@ -140,7 +139,6 @@ def build_program(
         history_every=options.history_every,
         track_best=forces if options.track_best is None else options.track_best,
         stop_on_nonfinite=options.on_nonfinite != "ignore",
-        chunk_steps=options.chunk_steps,
         evaluate_every=evaluate_every,
     )
     _check_draws(program, options.num_steps)

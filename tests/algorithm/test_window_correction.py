@@ -3,6 +3,7 @@
 import functools
 from typing import Any
 
+import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,7 +35,7 @@ def sample(rule: Any = None, **options: Any) -> rx.Posterior:
         "progress": False,
         "seed": 3,
     }
-    return rx.sample(MIXTURE, jnp.zeros(()), rule=rule or auto, **{**settings, **options})
+    return chunks.sample(MIXTURE, jnp.zeros(()), rule=rule or auto, **{**settings, **options})
 
 
 # The recursion
@@ -218,7 +219,7 @@ def test_a_run_goes_on_in_every_stage_as_if_it_had_not_stopped(tmp_path: Any, st
         callback=lambda progress: "stop" if progress.step >= stop else None,
     )
     assert stop <= stopped.num_steps < stop + 37
-    resumed = rx.resume(tmp_path, MIXTURE, chunk_steps=37)
+    resumed = chunks.resume(tmp_path, MIXTURE, chunk_steps=37)
     np.testing.assert_array_equal(whole.window_correction, resumed.window_correction)
     np.testing.assert_array_equal(whole.rung_of, resumed.rung_of)
     np.testing.assert_array_equal(whole.draws, resumed.draws)

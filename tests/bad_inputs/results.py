@@ -84,7 +84,7 @@ RESUMED = [
     refused("load: nothing", lambda: rx.load(None), "folder"),  # type: ignore
     refused("load: nowhere", lambda: rx.load("nowhere"), "nowhere run"),
     refused("load: a posterior", lambda: rx.load(run()), "folder"),  # type: ignore
-    *crossed("resume", resume, ("num_steps", "chunk_steps", "checkpoint_every"), NOT_WHOLE),
+    *crossed("resume", resume, ("num_steps", "checkpoint_every"), NOT_WHOLE),
 ]
 POSTERIOR = [
     refused("draws_at: another rung", lambda: run().draws_at(1), "rung draw_rungs"),

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -83,7 +84,7 @@ def sample(target: Any, rule: Any, kernel: Any, rate: Any, dim: int, **options: 
         "seed": 3,
         "progress": False,
     }
-    return rx.sample(
+    return chunks.sample(
         target,
         jnp.ones(dim),
         rule=rule,

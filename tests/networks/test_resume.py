@@ -142,7 +142,7 @@ def test_a_training_is_resumed_with_its_batch_size_and_kernel(
     (_, folder), other = killed, tiny_problem(batch_size=16)
     with pytest.raises(ValueError, match="32 rows, 8 a batch; .*32 rows, 16 a batch"):
         resume_training(folder, other)
-    for given in ({"batch_size": 8}, {"chunk_steps": 4}, {"note": {}}):
+    for given in ({"batch_size": 8}, {"num_steps": 4}, {"note": {}}):
         with pytest.raises(ValueError, match="was made by rx.train.*where they were your own"):
             rx.resume(folder, PROBLEM, **given)
     with pytest.raises(ValueError, match="kernel is given, but the run .* leave out kernel"):

@@ -91,7 +91,6 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "no chains": ({"num_chains": 0}, "at least 1"),
     "thin 0": ({"thin": 0}, "at least 1"),
     "burn_in negative": ({"burn_in": -1}, "at least 0"),
-    "chunk_steps 0": ({"chunk_steps": 0}, "at least 1"),
     "checkpoint_every 0": ({"checkpoint_every": 0}, "number of steps, or a time"),
     "checkpoint_every 3 days": ({"checkpoint_every": "3d"}, "number of steps, or a time"),
     "draws without the target": ({"draw_rungs": (1,)}, "start with 0"),

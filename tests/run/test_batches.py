@@ -1,5 +1,6 @@
 """Runs on mini-batches: all kinds of them, resumed, ended and given again."""
 
+import chunks
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -39,7 +40,9 @@ def batch_of(step: int):
 def test_every_kind_of_batch_resumes_bit_for_bit(tmp_path, batches):
     whole = rx.sample(linear_energy, START, num_steps=90, **LINEAR, **batches())
     rx.sample(linear_energy, START, num_steps=41, run_dir=tmp_path / "r", **LINEAR, **batches())
-    resumed = rx.resume(tmp_path / "r", linear_energy, num_steps=90, chunk_steps=20, **batches())
+    resumed = chunks.resume(
+        tmp_path / "r", linear_energy, num_steps=90, chunk_steps=20, **batches()
+    )
     assert_same_run(resumed, whole)
     assert whole.energies[0, -1] < whole.energies[0, 0]
 
@@ -48,7 +51,7 @@ def test_every_kind_of_batch_resumes_bit_for_bit(tmp_path, batches):
 def test_a_function_and_an_iterable_of_the_same_batches_agree():
     one = rx.sample(linear_energy, START, num_steps=50, batches=batch_of, **LINEAR)
     feed = (batch_of(step) for step in range(50))
-    other = rx.sample(linear_energy, START, num_steps=50, batches=feed, chunk_steps=7, **LINEAR)
+    other = chunks.sample(linear_energy, START, num_steps=50, batches=feed, chunk_steps=7, **LINEAR)
     assert_same_run(one, other)
 
 

@@ -1,5 +1,6 @@
 """Posteriors whose likelihood, prior and rows are known apart."""
 
+import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -131,7 +132,7 @@ def test_a_run_on_mini_batches_resumes_bit_for_bit(tmp_path, swap_energy) -> Non
     whole = rx.sample(target, start, num_steps=120, run_dir=tmp_path / "a", **options, **call)
     folder = tmp_path / "b"
     stop = lambda progress: "stop" if progress.step >= 60 else None  # noqa: E731
-    rx.sample(
+    chunks.sample(
         target,
         start,
         num_steps=120,

@@ -4,6 +4,7 @@ import functools
 import itertools
 from typing import Any
 
+import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -41,7 +42,7 @@ def run(num_rows: int, batch_size: int, **options: Any) -> rx.Posterior:
         "count": jnp.array(0),
     }
     chosen = {"num_chains": 2, "num_replicas": 2, "seed": 0, "history_every": NUM_STEPS} | options
-    return rx.sample(
+    return chunks.sample(
         rx.Target(remembering, has_state=True),
         (jnp.zeros(1), start),
         num_steps=NUM_STEPS,

@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import chunks
 import jax
 import numpy as np
 import pytest
@@ -135,7 +136,7 @@ def test_a_killed_extension_is_not_finished(tmp_path) -> None:
         raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
-        rx.resume(folder, target, num_steps=40, chunk_steps=5, callback=break_down)
+        chunks.resume(folder, target, num_steps=40, chunk_steps=5, callback=break_down)
     assert rx.load(folder).result.code == "running"
     assert rx.resume(folder, target).result.code == "finished"
     assert rx.load(folder).num_steps == 40

@@ -9,6 +9,7 @@ import textwrap
 import time
 from pathlib import Path
 
+import chunks
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -39,7 +40,9 @@ SETTINGS = dict(
 
 def run_modes25(num_steps: int, **options) -> rx.Posterior:
     options = SETTINGS | options
-    return rx.sample(rx.targets.modes25(), rx.targets.modes25_start, num_steps=num_steps, **options)
+    return chunks.sample(
+        rx.targets.modes25(), rx.targets.modes25_start, num_steps=num_steps, **options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +75,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_in_a_new_process(tmp_path, wh
 @pytest.mark.parametrize("stop", [slow(8), 203, slow(350)])
 def test_where_a_run_is_cut_changes_nothing(tmp_path, whole, stop):
     run_modes25(stop, history_every=50, run_dir=tmp_path / "run", checkpoint_every=60)
-    resumed = rx.resume(tmp_path / "run", rx.targets.modes25(), num_steps=406, chunk_steps=33)
+    resumed = chunks.resume(tmp_path / "run", rx.targets.modes25(), num_steps=406, chunk_steps=33)
     assert_same_run(resumed, whole)
 
 
@@ -302,9 +305,9 @@ def test_a_scalar_start_is_traced_once():
 
     options = dict(num_steps=40, num_replicas=2, learning_rate=0.1, temperature=(1.0, 2.0),
                    rule="metropolis", window=1, progress=False)  # fmt: skip
-    rx.sample(energy, 0.0, chunk_steps=40, **options)
+    chunks.sample(energy, 0.0, chunk_steps=40, **options)
     once = len(traced)
-    rx.sample(energy, 0.0, chunk_steps=10, **options)
+    chunks.sample(energy, 0.0, chunk_steps=10, **options)
     assert len(traced) == 2 * once
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,7 +28,7 @@ def sample(start: Any = (0.0, 0.0), **options: Any) -> rx.Posterior:
         "progress": False,
     }
     start = jnp.array(start) if isinstance(start, tuple) else start
-    return rx.sample(rx.targets.gaussian(), start, **chosen | options)
+    return chunks.sample(rx.targets.gaussian(), start, **chosen | options)
 
 
 def test_the_last_progress_is_what_the_posterior_says() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import chunks
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -92,7 +93,7 @@ def test_an_error_of_the_source_saves_the_run_first(tmp_path: Any) -> None:
 
     source, options = Fails(), SHORT | {"chunk_steps": 2, "checkpoint_every": 1000}
     with pytest.raises(OSError, match="went away"):
-        rx.sample(posterior(source), jnp.zeros(3), **options, run_dir=tmp_path / "run")
+        chunks.sample(posterior(source), jnp.zeros(3), **options, run_dir=tmp_path / "run")
     source.healthy = True
     assert_same_run(rx.resume(tmp_path / "run", posterior(source)), whole_run(Plain))
 

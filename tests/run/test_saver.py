@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import chunks
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -145,7 +146,7 @@ def test_the_best_point_survives_saving(tracked: rx.Posterior, tmp_path) -> None
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("keep", [1, 3])
 def test_the_newest_checkpoints_are_kept(tmp_path, keep: int) -> None:
-    rx.sample(
+    chunks.sample(
         rugged, jnp.zeros(2), num_steps=50, num_replicas=2, learning_rate=(0.01, 0.1), buffer=0.1,
         run_dir=tmp_path, chunk_steps=10, checkpoint_every=10, keep_checkpoints=keep,
         progress=False,

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,7 +48,7 @@ def test_a_source_gives_the_numbers_of_a_function_of_the_step() -> None:
     network = problem(ByEpoch())
     one = rx.sample(network, start, **PAPER)
     options = PAPER | {"temperature": float(network.temperature(1.0)), "chunk_steps": 9}
-    other = rx.sample(network.target, start, batches=lambda step: of_step[step], **options)
+    other = chunks.sample(network.target, start, batches=lambda step: of_step[step], **options)
     assert_same_run(one, other)
     assert len(np.unique(one.energies)) == 47
 
@@ -105,13 +106,13 @@ def test_the_batch_that_moves_never_judges() -> None:
 def test_a_posterior_of_a_source_resumes_bit_for_bit(tmp_path: Any, make: Any) -> None:
     whole = whole_run(make)
     folder, options = tmp_path / "run", SHORT | {"chunk_steps": 5}
-    stopped = rx.sample(
+    stopped = chunks.sample(
         posterior(make()), jnp.zeros(3), **options, run_dir=folder, callback=stop_at(22)
     )
     assert stopped.num_steps == 25  # 34 batches, so that the fourth epoch has begun
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        resumed = rx.resume(folder, posterior(make()), chunk_steps=4)
+        resumed = chunks.resume(folder, posterior(make()), chunk_steps=4)
     assert_same_run(resumed, whole)
     said = [str(w.message) for w in caught if "source" in str(w.message)]
     assert len(said) == (0 if issubclass(make, Stateful) else 1)
@@ -181,7 +182,7 @@ def test_memory_is_bounded_and_the_source_is_left_alone_after_the_run() -> None:
                 yield rows
 
     source = Counted()
-    rx.sample(posterior(source), jnp.zeros(3), **SHORT | {"chunk_steps": 7})
+    chunks.sample(posterior(source), jnp.zeros(3), **SHORT | {"chunk_steps": 7})
     assert source.given == 47 + 16
     assert not [t for t in threading.enumerate() if t.name.startswith("replicax-source")]
 

@@ -13,7 +13,7 @@ from replicax.experiments.shared.study import Work
 REPLICAS = 16
 DIMENSIONS = 10
 AMPLITUDE = 1.5
-_CHUNK_STEPS = 500
+_HISTORY_STEPS = 500
 
 
 class Problem(NamedTuple):
@@ -159,8 +159,7 @@ def _sample(problem: Problem, work: Work, num_replicas: int, **options: Any) -> 
         thin=problem.thin,
         burn_in=problem.thin - 1,  # so that the last step is recorded
         track_best=True,
-        history_every=_CHUNK_STEPS,
-        chunk_steps=_CHUNK_STEPS,
+        history_every=_HISTORY_STEPS,
         seed=1,
         **options,
     )
