@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any
 
+import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -2,6 +2,7 @@
 
 import itertools
 
+import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -106,7 +107,7 @@ def test_swaps_are_attempted_every_so_many_steps_by_a_clock_of_attempts() -> Non
 def test_a_sampled_straight_orbit_counts_its_round_trips() -> None:
     """A flat energy: Metropolis always agrees."""
     num_replicas, window, num_windows = 4, 3, 29
-    posterior = rx.sample(
+    posterior = chunks.sample(
         lambda x: 0.0 * jnp.sum(x),
         jnp.zeros(1),
         num_steps=num_windows * window,

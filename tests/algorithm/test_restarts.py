@@ -3,6 +3,7 @@
 import itertools
 from typing import Any
 
+import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -285,7 +286,7 @@ def test_a_coldest_rung_that_diverges_ends_the_run(on_nonfinite: str) -> None:
 
 
 def break_at(step: int, num_steps: int, **options: Any) -> rx.Posterior:
-    return rx.sample(
+    return chunks.sample(
         lambda x, batch: jnp.sum(x**2) + batch,
         jnp.array([1.0]),
         num_steps=num_steps,

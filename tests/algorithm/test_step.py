@@ -3,6 +3,7 @@
 import functools
 from typing import Any
 
+import chunks
 import jax
 import numpy as np
 import pytest
@@ -155,7 +156,7 @@ def test_a_sampled_chain_equals_the_oracle() -> None:
     """Through the compiled loop and its records: draws are of the cold rung after the swap."""
     case, seed, chain = Case("at_most_one", "deterministic"), 5, 0
     with jax.enable_x64(True):
-        posterior = rx.sample(
+        posterior = chunks.sample(
             bowl_target(False),
             rx.per_replica(case.start),
             num_steps=NUM_STEPS,

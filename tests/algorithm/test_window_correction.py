@@ -3,6 +3,7 @@
 import functools
 from typing import Any
 
+import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np

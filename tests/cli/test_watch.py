@@ -22,9 +22,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
 
+TESTS = str(Path(__file__).parents[1])
 RUN = """
-import time, replicax as rx
-rx.sample(rx.targets.modes25(), rx.targets.modes25_start, num_steps=200, num_replicas=4, seed=1,
+import sys, time
+sys.path.insert(0, {tests!r})
+import chunks, replicax as rx
+chunks.sample(rx.targets.modes25(), rx.targets.modes25_start, num_steps=200, num_replicas=4, seed=1,
           learning_rate=(0.003, 0.6), run_dir={folder!r}, chunk_steps=10, checkpoint_every=40,
           progress=False, callback=lambda progress: time.sleep({pause}))
 """
@@ -50,7 +53,7 @@ def test_a_watched_run_ends_as_one_that_is_not(tmp_path):
     with watching(folder) as address, Browser() as browser:
         tab = browser.open(address)
         assert "not saved its first checkpoint" in tab.value("document.body.innerText")
-        program = RUN.format(folder=str(folder), pause=0.6)
+        program = RUN.format(tests=TESTS, folder=str(folder), pause=0.6)
         with subprocess.Popen([sys.executable, "-c", program]) as run:
             tab.wait("document.getElementById('paths-replica') !== null", 120)
             tab.value("document.getElementById('paths-replica').value = '2'")
@@ -64,7 +67,9 @@ def test_a_watched_run_ends_as_one_that_is_not(tmp_path):
         assert {url.removeprefix(address) for url in tab.requests()} == {
             "", "version", "plotly.min.js"
         }  # fmt: skip
-    subprocess.run([sys.executable, "-c", RUN.format(folder=str(alone), pause=0)], check=True)
+    subprocess.run(
+        [sys.executable, "-c", RUN.format(tests=TESTS, folder=str(alone), pause=0)], check=True
+    )
     one, other = rx.load(folder), rx.load(alone)
     assert one.draws.tobytes() == other.draws.tobytes()
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -219,11 +219,6 @@ BY_HAND = [
         ('scored = state if settings.energy_at == "before" else after', "scored = after"),
     ),
     *killed_by(
-        "run/test_chunk_capacity.py::test_a_chunk_has_at_least_one_step_and_a_greatest_number",
-        "run/compiled_loop.py",
-        ("max(2, program.chunk_steps)", "program.chunk_steps + 1"),
-    ),
-    *killed_by(
         "run/test_chunk_capacity.py::"
         "test_a_chunk_has_room_for_its_draws_paths_and_batches[changes0-8008]",
         "run/compiled_loop.py",

@@ -1,5 +1,6 @@
 """Posteriors whose likelihood, prior and rows are known apart."""
 
+import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np

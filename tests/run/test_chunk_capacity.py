@@ -13,7 +13,7 @@ BYTES, MOST = 2**26, 2**16
 
 def capacity(**changes: Any) -> int:
     """Of two chains of four replicas with 1,000 parameters each, or with changes."""
-    known = {"chunk_steps": None, "keep_draws": True, "draw_rungs": (0,), "thin": 1, "mesh": None}
+    known = {"keep_draws": True, "draw_rungs": (0,), "thin": 1, "mesh": None}
     batch_bytes, size = changes.pop("batch_bytes", 0), changes.pop("size", 1000)
     program: Any = SimpleNamespace(**known | changes)
     program.batches = SimpleNamespace(bytes_per_step=lambda step: batch_bytes)
@@ -41,4 +41,3 @@ def test_a_chunk_has_at_least_one_step_and_a_greatest_number() -> None:
     assert capacity(keep_draws=False) == MOST
     assert capacity(batch_bytes=2**30) == 1
     assert capacity(mesh="two devices") == 2**22 // 8008
-    assert capacity(chunk_steps=10) == 10 and capacity(chunk_steps=1) == 2

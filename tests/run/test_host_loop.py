@@ -9,6 +9,7 @@ import textwrap
 import time
 from pathlib import Path
 
+import chunks
 import jax.numpy as jnp
 import numpy as np
 import pytest

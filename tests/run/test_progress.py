@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import chunks
 import jax.numpy as jnp
 import numpy as np
 import pytest

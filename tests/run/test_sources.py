@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np
