@@ -65,7 +65,11 @@ def test_files(root: Path, mutants: list[Mutant]) -> list[str]:
 def chosen_by(given: argparse.Namespace, texts: dict[str, str]) -> list[Mutant]:
     """Return the mutants that the command line asks for."""
     hand = [mutant for mutant in by_hand(ROOT) if mutant.path in texts]
-    mutants = hand if given.by_hand else [*choice.generated(texts, EQUIVALENT), *hand]
+    mutants = hand
+    if not given.by_hand:
+        made = choice.generated(texts, EQUIVALENT)
+        names = {mutant.name for mutant in made}
+        mutants = [*made, *(mutant for mutant in hand if mutant.name not in names)]
     if given.changed:
         mutants = choice.changed_since(given.changed, ROOT, texts, mutants)
     if given.sample is None:

@@ -50,6 +50,9 @@ ORDERLESS = {
     *("min", "max", "minimum", "maximum", "logaddexp", "hypot", "gcd", "zip"),
     *("array_equal", "logical_and", "logical_or", "add", "multiply", "warn"),
 }
+# What follows these changes no result.
+COSMETIC = {"indent", "stacklevel", "maxsize"}
+TINY = 1e-6  # smaller numbers keep something from being zero; twice as much does it as well
 WARNINGS = {"warn", "warning", "fail", "refuse"}
 
 
@@ -144,8 +147,9 @@ def mutant_at(source: str, path: str, function: str, before: str, after: str) ->
     start, end = _span(node, _line_starts(source))
     lines = (node.lineno, node.end_lineno)
     shown = (text, ast.unparse(new))
+    put = _text_of(new).replace("\n", "\n" + " " * node.col_offset)
     return Mutant(
-        path, place.function, "by hand", *shown, 0, start, end, _text_of(new), lines,
+        path, place.function, "by hand", *shown, 0, start, end, put, lines,
         place.statement, place.called,
     )  # fmt: skip
 
@@ -210,7 +214,7 @@ def _children(node: Any, place: _Place) -> Iterator[tuple[Any, _Place]]:
         return
     elif isinstance(node, ast.Call) and name_of(node.func) in ("isinstance", "issubclass"):
         yield node.args[0], place
-    else:
+    elif not (isinstance(node, ast.keyword) and node.arg in COSMETIC):
         for child in ast.iter_child_nodes(node):
             yield child, place
 
@@ -481,9 +485,11 @@ def _bits(node: ast.BinOp) -> bool:
 
 
 def _other_numbers(value: float) -> list[float]:
-    """Return what a number becomes: whole ones change by one, others double."""
+    """Return what a number becomes: whole ones change by one, others double, but not tiny ones."""
     if isinstance(value, int):
         return [value + 1, value - 1]
+    if 0 < abs(value) < TINY:
+        return []
     return [2 * value] if value else [1.0]
 
 

@@ -19,7 +19,9 @@ def test_every_mutant_by_hand_applies():
 
 
 def test_every_equivalent_mutant_exists_and_has_a_reason():
-    names = {mutant.name for mutant in choice.generated(choice.sources(ROOT))}
+    paths = {name.partition(":")[0] for name in EQUIVALENT}
+    texts = {path: text for path, text in choice.sources(ROOT).items() if path in paths}
+    names = {mutant.name for mutant in choice.generated(texts)}
     assert not EQUIVALENT.keys() - names, "these mutants no longer exist"
     assert all(reason.strip() for reason in EQUIVALENT.values())
     assert len(EQUIVALENT) <= 150

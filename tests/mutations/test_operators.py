@@ -97,6 +97,8 @@ def test_an_operator_changes_one_node(operator, source, expected):
         "x = f'{a + 1}'",
         "x = 'a' + b",
         "Either = int | str",
+        "x = 1e-30",
+        "write(indent=1)",
         "from a import b",
     ],
 )
