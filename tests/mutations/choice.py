@@ -16,7 +16,7 @@ SCOPES = {
     "release": (
         ["algorithm/*", "run/*", "results/*"]
         + [f"networks/*{subject}*" for subject in ("average", "swag", "kept", "predict")],
-        ["*plot*", "*figure*", "results/report*", "*/__init__.py"],
+        ["*plot*", "*figure*", "results/report*", "results/outputs*", "results/summary*"],
     ),
 }
 

@@ -98,7 +98,7 @@ def test_an_operator_changes_one_node(operator, source, expected):
         "x = 'a' + b",
         "Either = int | str",
         "x = 1e-30",
-        "write(indent=1)",
+        "x = write(indent=1)",
         "from a import b",
     ],
 )
