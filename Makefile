@@ -38,7 +38,7 @@ torch-tests: $(VENV)/.test-torch
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/torch_bridge
 	$(BIN)/python -m pytest -m "slow or not slow" tests/test_docs.py -k "pytorch or start"
 
-mutants: $(VENV)/.test ## change one line of the core at a time; a test must fail (MUTANTS="--changed main")
+mutants: $(VENV)/.test ## change one place at a time; a test must fail (MUTANTS="--changed main")
 	$(BIN)/python tests/run_mutants.py $(MUTANTS)
 
 lint: $(VENV)/.lint ## check style and format
@@ -70,7 +70,7 @@ bench: $(VENV)/.bench ## time replicax and other libraries (BENCH="benchmarks/be
 dev: $(VENV)/.dev ## install everything that contributors need
 
 clean: ## remove the output of runs, tests and builds; keep the environment
-	rm -rf demo-run build dist site .pytest_cache .ruff_cache .hypothesis .jax_cache .mutants.json
+	rm -rf demo-run build dist site .pytest_cache .ruff_cache .hypothesis .jax_cache .mutants
 	find replicax studies tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## remove the environment as well

@@ -1,294 +1,176 @@
-"""Run the mutations of `tests/mutations/`: each must make one of its tests fail.
+"""Change one place of the package at a time: a test must fail each time.
 
-    python tests/run_mutants.py [--only swap] [--only 3-7] [--changed main] [--sample 60] [--jobs 4]
+    python tests/run_mutants.py [--scope release] [--sample 300] [--seed 0] [--changed main]
+                                [--only swap] [--by-hand] [--resume] [--jobs 2] [--json FILE]
 
-Package and tests are copied to a temporary folder for every worker. First all tests named by the
-list run on the package as it is. Then one line at a time is changed in a copy, and its tests run:
+Mutants are made from the syntax tree (`tests/mutations/`). First it is measured which tests execute
+which lines; that takes some minutes and is kept in `.mutants/`. Then each mutant is put into a copy
+of the repository, and the tests that execute it run there, near and quick ones first:
 
     killed    a test failed, as it should
-    survived  all tests passed: write one that does not
-    broken    no test could run, or not in time, or one fails on the package as it is
+    timeout   a test hung; counts as killed
+    survived  all tests passed: write one that does not, or list the mutant as equivalent
+    untested  no test executes the place
+    broken    no test could run
 
-Exit code 1 unless every mutation is killed. Outcomes are written to `.mutants.json` as they come;
-`--resume` leaves out what was killed there. Compiled programs are shared by all workers and kept in
-`.jax_cache/` for the next run.
+Exit code 1 if fewer than the wanted share is killed (`--at-least`, 100 % unless given).
 """
 
 import argparse
 import json
-import multiprocessing
 import os
-import queue
-import re
-import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT / "tests"))
 
-from mutations import Mutation, all_mutations  # noqa: E402
-from mutations.choice import (  # noqa: E402
-    changed_since,
-    choose,
-    files_of,
-    sampled,
-    touched,
-    unfinished,
-)
+from mutations import choice, session, trials  # noqa: E402
+from mutations.equivalent import EQUIVALENT  # noqa: E402
+from mutations.executed import Map  # noqa: E402
+from mutations.meanings import by_hand  # noqa: E402
+from mutations.operators import Mutant  # noqa: E402
+from mutations.trials import Outcome  # noqa: E402
 
-COPIED = ("replicax", "tests", "pyproject.toml")
-FOUND = ROOT / ".mutants.json"
+KEPT = ROOT / ".mutants"
+# Tests outside the folder of a mutant that may kill it, too.
+ALWAYS = ("laws", "bad_inputs")
+# Tests that notice every change of what is computed, also right ones, prove nothing.
+NEVER = ("frozen", "mutations")
 ENVIRONMENT = {
-    "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".jax_cache"),
+    "JAX_COMPILATION_CACHE_DIR": str(KEPT / "programs"),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.05",
     "JAX_PLATFORMS": "cpu",
     "PYTHONDONTWRITEBYTECODE": "",  # what is not changed is compiled once
 }
-# Every run of pytest is forked from a process that has imported these: half of its time.
-PRELOADED = [
-    "jax",
-    "optax",
-    "pytest",
-    "hypothesis",
-    "scipy.stats",
-    "xarray",
-    "zarr",
-    "orbax.checkpoint",
-]
-PROCESSES = multiprocessing.get_context("forkserver")
-ANOTHER_PACKAGE = 9  # exit code; those of pytest are 0 to 5
-_SECONDS = "seconds of the processor: "
+VERDICTS = ("killed", "timeout", "survived", "untested", "broken")
 
 
-class Outcome(NamedTuple):
-    """What became of one mutation."""
-
-    number: int
-    mutation: Mutation
-    verdict: str  # killed, survived or broken
-    seconds: float  # of the processor
-    output: str  # of pytest
-
-    def to_json(self) -> dict[str, Any]:
-        found = re.search(r"^(?:FAILED|ERROR) tests/(\S+(?: .*\])?)", self.output, re.MULTILINE)
-        rest = {"verdict": self.verdict, "seconds": round(self.seconds, 2)}
-        return {**self.mutation._asdict(), **rest, "killer": found and found[1]}
+def test_files(root: Path, mutants: list[Mutant]) -> list[str]:
+    """Return the test files that may kill these mutants: of their folders, and of `ALWAYS`."""
+    rooms = {Path(mutant.path).parts[1].removesuffix(".py") for mutant in mutants} | {*ALWAYS}
+    files = sorted(path.relative_to(root) for path in (root / "tests").rglob("test_*.py"))
+    return [
+        file.as_posix()
+        for file in files
+        if file.parts[1] not in NEVER
+        and (file.parts[1] in rooms or file.stem.removeprefix("test_") in rooms)
+    ]
 
 
-def places(mutation: Mutation, package: Path = ROOT / "replicax") -> int:
-    """Return how often the line of a mutation occurs in its file; once is right."""
-    return (package / mutation.file).read_text().count(mutation.line)
+def chosen_by(given: argparse.Namespace, texts: dict[str, str]) -> list[Mutant]:
+    """Return the mutants that the command line asks for."""
+    hand = [mutant for mutant in by_hand(ROOT) if mutant.path in texts]
+    mutants = hand
+    if not given.by_hand:
+        made = choice.generated(texts, EQUIVALENT)
+        names = {mutant.name for mutant in made}
+        mutants = [*made, *(mutant for mutant in hand if mutant.name not in names)]
+    if given.changed:
+        mutants = choice.changed_since(given.changed, ROOT, texts, mutants)
+    if given.sample is None:
+        return mutants
+    seeds = range(given.seed, given.seed + given.seeds)
+    samples = [choice.sampled(mutants, given.sample, seed) for seed in seeds]
+    return list(dict.fromkeys(mutant for sample in samples for mutant in sample))
 
 
-def run_tests(copy: Path, tests: Iterable[str], limit: float) -> tuple[int | None, str, float]:
-    """Run tests in a copy of the repository; return pytest's exit code (None out of time), what it
-    wrote, and its seconds of the processor."""
-    log = copy / "log.txt"
-    process = PROCESSES.Process(target=_run_pytest, args=(copy, [f"tests/{x}" for x in tests]))
-    process.start()
-    process.join(limit)
-    code = process.exitcode
-    if code is None:
-        process.kill()
-        process.join()
-    output = log.read_text(errors="replace")
-    if code is None:
-        return None, f"{output}\nno answer after {limit:.0f} s", limit
-    output, _, seconds = output.rpartition(_SECONDS)
-    return code, output, float(seconds or 0)
-
-
-def _run_pytest(copy: Path, tests: list[str]) -> None:
-    """Run pytest in `copy`, on the package there and not on the installed one."""
-    os.chdir(copy)
-    log = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    sys.path[:] = [str(copy), *(path for path in sys.path if path != str(ROOT / "tests"))]
-    import pytest
-
-    import replicax
-
-    if not Path(replicax.__file__).is_relative_to(copy):
-        os._exit(ANOTHER_PACKAGE)
-    options = ["-x", "-q", "-p", "no:cacheprovider", "--tb=short", "--rootdir", str(copy)]
-    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    if all(test.endswith("]") for test in tests):  # single cases, which may be slow
-        options += ["-m", ""]
-    code = pytest.main([*options, *tests])
-    print(f"{_SECONDS}{sum(os.times()[:4])}", flush=True)  # with processes that tests started
-    os._exit(int(code))
-
-
-def verdict_of(code: int | None, output: str) -> str:
-    """Return what an exit code of pytest says of a mutation."""
-    if code == 0:
-        return "survived"
-    failed = re.search(r"^\d+ (failed|error|passed, \d+ error)", output, re.MULTILINE)
-    return "killed" if code == 1 and failed else "broken"
-
-
-def try_one(copy: Path, number: int, mutation: Mutation, sources: Path, limit: float) -> Outcome:
-    """Change one line of a copy, run the tests that must fail, and change it back."""
-    path = copy / "replicax" / mutation.file
-    original = sources / "replicax" / mutation.file
-    if places(mutation, sources / "replicax") != 1:
-        return Outcome(number, mutation, "broken", 0.0, "the line is not found once in its file")
-    path.write_text(original.read_text().replace(mutation.line, mutation.becomes))
-    os.utime(path, (number, number))  # two changes in one second would look the same to Python
-    code, output, seconds = run_tests(copy, mutation.tests, limit)
-    shutil.copy2(original, path)
-    return Outcome(number, mutation, verdict_of(code, output), seconds, output)
-
-
-def run_all(
-    chosen: dict[int, Mutation],
-    jobs: int,
-    limit: float,
-    check: bool,
-    keep: Callable[[Outcome], Any] = lambda outcome: None,
-) -> list[Outcome]:
-    """Run the chosen mutations with `jobs` workers, print each outcome and hand it to `keep`."""
-    outcomes: list[Outcome] = []
-    with (
-        tempfile.TemporaryDirectory(prefix="mutants-") as temporary,
-        ThreadPoolExecutor(jobs) as workers,
-    ):
-        folder = Path(temporary).resolve()
-        sources = copy_to(ROOT, folder / "sources")
-        copies: queue.SimpleQueue[Path] = queue.SimpleQueue()
-        for number in range(jobs):
-            copies.put(copy_to(sources, folder / str(number)))
-
-        def in_copy(task: Callable[..., Any], *arguments: Any) -> Any:
-            copy = copies.get()
-            try:
-                return task(copy, *arguments)
-            finally:
-                copies.put(copy)
-
-        def submit(task: Callable[..., Any], *arguments: Any) -> Future:
-            return workers.submit(in_copy, task, *arguments)
-
-        failing: dict[str, str] = {}
-        if check:
-            groups = by_file(chosen.values())
-            failing = check_tests({submit(run_tests, group, limit): group for group in groups})
-        began, tried = time.monotonic(), []
-        for number, mutation in chosen.items():
-            bad = [failing[file] for file in files_of(mutation) if file in failing]
-            if bad:
-                outcomes.append(Outcome(number, mutation, "broken", 0.0, bad[0]))
-            else:
-                tried.append(submit(try_one, number, mutation, sources, limit))
-        for future in as_completed(tried):
-            outcomes.append(future.result())
-            report(outcomes[-1], len(outcomes), len(chosen), time.monotonic() - began)
-            keep(outcomes[-1])
-    return sorted(outcomes)
-
-
-def by_file(mutations: Iterable[Mutation]) -> list[list[str]]:
-    """Return all tests of the mutations, one list per file."""
-    tests = sorted({test for mutation in mutations for test in mutation.tests})
-    return [list(group) for _, group in groupby(tests, lambda test: test.partition("::")[0])]
-
-
-def check_tests(running: dict[Future, list[str]]) -> dict[str, str]:
-    """Wait for the tests on the package as it is; return those of them that do not all pass, the
-    output of pytest by file."""
-    began, failing = time.monotonic(), {}
-    print(f"tests of {len(running)} files on the package as it is ...", flush=True)
-    for future in as_completed(running):
-        code, output, _ = future.result()
-        if code != 0:
-            file = running[future][0].partition("::")[0]
-            failing[file] = output
-            print(f"{output[-4000:]}\n{file} fails on the package as it is.", flush=True)
-    print(f"{len(failing)} of them fail; {time.monotonic() - began:.0f} s", flush=True)
-    return failing
-
-
-def copy_to(source: Path, folder: Path) -> Path:
-    folder.mkdir()
-    for name in COPIED:
-        if (source / name).is_dir():
-            shutil.copytree(source / name, folder / name)
-        else:
-            shutil.copy2(source / name, folder / name)
-    return folder
+def read_rows(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the outcomes of earlier runs by the name of the mutant."""
+    rows = json.loads(path.read_text()) if path.exists() else []
+    return {row["name"]: row for row in rows}
 
 
 def report(outcome: Outcome, done: int, total: int, seconds: float) -> None:
     left = seconds / done * (total - done)
     print(
-        f"{done:4}/{total}  {left / 60:5.1f} min left  {outcome.verdict:8} "
-        f"{outcome.seconds:5.1f} s  {outcome.number:3}  {outcome.mutation.name}",
+        f"{done:4}/{total} {left / 60:5.1f} min left  {outcome.verdict:8} "
+        f"{outcome.seconds:5.1f} s  {outcome.mutant.name}",
         flush=True,
     )
     if outcome.verdict == "broken":
         print("\n".join(outcome.output.splitlines()[-15:]), flush=True)
 
 
-def summarise(outcomes: list[Outcome]) -> None:
-    """Print a row for every file, and what is not killed."""
-    verdicts = ("killed", "survived", "broken")
-    counts = Counter((outcome.mutation.file, outcome.verdict) for outcome in outcomes)
-    files = list(dict.fromkeys(outcome.mutation.file for outcome in outcomes))
-    print(f"\n{'file':34}" + "".join(f"{verdict:>10}" for verdict in verdicts))
-    for file in files:
-        print(f"{file:34}" + "".join(f"{counts[file, verdict]:10}" for verdict in verdicts))
-    totals = [sum(counts[file, verdict] for file in files) for verdict in verdicts]
-    print(f"{'all':34}" + "".join(f"{total:10}" for total in totals))
-    for outcome in outcomes:
-        if outcome.verdict != "killed":
-            print(f"{outcome.verdict}: {outcome.number}  {outcome.mutation.name}")
+def summarise(rows: list[dict[str, Any]], at_least: float) -> bool:
+    """Print a row for every operator, and what is not killed; return whether enough are."""
+    counts = Counter((row["operator"], row["verdict"]) for row in rows)
+    print(f"\n{'operator':14}" + "".join(f"{verdict:>10}" for verdict in VERDICTS))
+    for operator in sorted({row["operator"] for row in rows}):
+        print(f"{operator:14}" + "".join(f"{counts[operator, verdict]:10}" for verdict in VERDICTS))
+    for row in rows:
+        if row["verdict"] not in ("killed", "timeout"):
+            print(f"{row['verdict']}: {row['name']}")
+    dead = sum(row["verdict"] in ("killed", "timeout") for row in rows)
+    share = 100 * dead / max(1, len(rows))
+    print(f"\n{dead} of {len(rows)} mutants die: {share:.1f} %; wanted: {at_least:g} %")
+    return share >= at_least
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description="Change one place at a time; a test must fail.")
+    parser.add_argument("--scope", choices=choice.SCOPES, default="all", help="a set of files")
+    parser.add_argument("--only", action="append", default=[], help="part of the path of a file")
+    parser.add_argument("--changed", metavar="COMMIT", help="only functions changed since then")
+    parser.add_argument("--by-hand", action="store_true", help="only mutants written by hand")
+    parser.add_argument("--sample", type=int, help="so many of them, chosen by --seed")
+    parser.add_argument("--seed", type=int, default=int(time.time()) // 86400, help="today's day")
+    parser.add_argument("--seeds", type=int, default=1, help="samples of so many seeds, pooled")
+    parser.add_argument(
+        "--at-least", type=float, default=100.0, help="wanted share of killed, in %%"
+    )
+    parser.add_argument("--resume", action="store_true", help="keep what --json says was killed")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="workers")
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests for a mutant")
+    parser.add_argument("--json", type=Path, default=KEPT / "outcomes.json", help="the outcomes")
+    parser.add_argument("--list", action="store_true", help="print the mutants, try none")
+    return parser.parse_args()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Change one line at a time; a test must fail.")
-    parser.add_argument("-k", "--only", action="append", default=[], help="part of a file, or 3-7")
-    parser.add_argument("--changed", metavar="COMMIT", help="only of files changed since then")
-    parser.add_argument("--sample", type=int, help="so many of them, chosen by --seed")
-    parser.add_argument(
-        "--seed", type=int, default=int(time.time()) // 86400, help="today's number"
+    """Choose mutants, measure what is executed, try them, and say how many die."""
+    given = arguments()
+    texts = choice.sources(ROOT, given.scope, given.only)
+    mutants = chosen_by(given, texts)
+    known = read_rows(given.json)
+    done = {
+        mutant.name: known[mutant.name]
+        for mutant in mutants
+        if given.resume and known.get(mutant.name, {}).get("verdict") in ("killed", "timeout")
+    }
+    left = [mutant for mutant in mutants if mutant.name not in done]
+    print(
+        f"{len(mutants)} mutants of {len(texts)} files; {len(done)} were killed before", flush=True
     )
-    parser.add_argument(
-        "--resume", action="store_true", help="leave out what --json says is killed"
-    )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="workers")
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds for one mutation")
-    parser.add_argument("--json", type=Path, default=FOUND, help="file for the outcomes")
-    parser.add_argument("--unchecked", action="store_true", help="do not run the tests as they are")
-    given = parser.parse_args()
-    rows = json.loads(given.json.read_text()) if given.resume and given.json.exists() else []
-    chosen = choose(all_mutations(), given.only)
-    chosen = touched(chosen, changed_since(given.changed, ROOT)) if given.changed else chosen
-    chosen = chosen if given.sample is None else sampled(chosen, given.sample, given.seed)
-    left = unfinished(chosen, rows)
+    if given.list:
+        print("\n".join(f"{mutant.operator:12} {mutant.name}" for mutant in mutants))
+        return 0
+    os.environ.update(ENVIRONMENT)
+    session.PROCESSES.set_forkserver_preload(session.PRELOADED)
+    began = time.monotonic()
+    executed = Map(KEPT / "executed", ROOT)
+    rows = dict(done)
 
     def keep(outcome: Outcome) -> None:
-        rows.append(outcome.to_json())
-        given.json.write_text(json.dumps(rows, indent=1))
+        rows[outcome.mutant.name] = known[outcome.mutant.name] = outcome.to_json()
+        report(outcome, len(rows) - len(done), len(left), time.monotonic() - began)
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        given.json.write_text(json.dumps(list(known.values()), indent=1))
 
-    os.environ.update(ENVIRONMENT)
-    PROCESSES.set_forkserver_preload(PRELOADED)
-    began = time.monotonic()
-    outcomes = run_all(left, max(1, given.jobs), given.limit, not given.unchecked, keep)
-    summarise(outcomes)
+    with trials.copies(ROOT, max(1, given.jobs)) as copied:
+        trials.measure(copied, executed, test_files(ROOT, left), lambda x: print(x, flush=True))
+        began = time.monotonic()
+        tests = [(mutant, executed.tests_of(mutant, texts[mutant.path])) for mutant in left]
+        outcomes = trials.try_all(copied, tests, given.budget, keep)
+    enough = summarise([rows[mutant.name] for mutant in mutants], given.at_least)
     used = sum(outcome.seconds for outcome in outcomes) / 60
-    print(f"{len(outcomes)} mutations in {(time.monotonic() - began) / 60:.1f} min", end="")
-    print(f", {used:.1f} min of the processor; {len(chosen) - len(left)} were killed before")
-    return 0 if chosen and all(outcome.verdict == "killed" for outcome in outcomes) else 1
+    print(f"{(time.monotonic() - began) / 60:.1f} min, {used:.1f} min of the processor")
+    return 0 if mutants and enough else 1
 
 
 if __name__ == "__main__":

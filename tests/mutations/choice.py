@@ -1,68 +1,103 @@
-"""Which mutations of the list are run."""
+"""Which mutants are tried: those of a scope, of some files, of what has changed, or a sample."""
 
-import random
-import re
+import hashlib
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatch
 from pathlib import Path
 
-from mutations import Mutation
+from mutations.operators import Mutant, functions_of, mutants_of
+
+PACKAGE = "replicax"
+# What must hold before a release: 97 % of `--scope release --sample 300` with seeds 0, 1 and 2.
+# Patterns of paths below the package: wanted ones, and among them those left out.
+SCOPES = {
+    "all": (["*"], []),
+    "release": (
+        ["algorithm/*", "run/*", "results/*"]
+        + [f"networks/*{subject}*" for subject in ("average", "swag", "kept", "predict")],
+        ["*plot*", "*figure*", "results/report*", "results/outputs*", "results/summary*"],
+    ),
+}
 
 
-def files_of(mutation: Mutation) -> list[str]:
-    return [test.partition("::")[0] for test in mutation.tests]
+def sources(root: Path, scope: str = "all", only: Iterable[str] = ()) -> dict[str, str]:
+    """Return the text of the package's files by path: those of a scope whose path has a word."""
+    wanted, left_out = SCOPES[scope]
+    words = list(only)
+    found = {}
+    for file in sorted((root / PACKAGE).rglob("*.py")):
+        below = file.relative_to(root / PACKAGE).as_posix()
+        fits = any(fnmatch(below, x) for x in wanted) and not any(
+            fnmatch(below, x) for x in left_out
+        )
+        if fits and (not words or any(word in below for word in words)):
+            found[file.relative_to(root).as_posix()] = file.read_text()
+    return found
 
 
-def choose(mutations: list[Mutation], only: list[str]) -> dict[int, Mutation]:
-    """Return mutations by number, from 1: all, or those of the numbers and files in `only`."""
-    numbered = dict(enumerate(mutations, start=1))
-    if not only:
-        return numbered
-
-    def fits(number: int, mutation: Mutation, word: str) -> bool:
-        span = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
-        if span is None:
-            return word in mutation.file
-        return int(span[1]) <= number <= int(span[2] or span[1])
-
-    return {n: m for n, m in numbered.items() if any(fits(n, m, word) for word in only)}
+def generated(texts: dict[str, str], equivalent: Iterable[str] = ()) -> list[Mutant]:
+    """Return all mutants of some files but those known to change nothing."""
+    known = set(equivalent)
+    made = [mutant for path, text in texts.items() for mutant in mutants_of(text, path)]
+    return [mutant for mutant in made if mutant.name not in known]
 
 
-def touched(mutations: dict[int, Mutation], paths: Iterable[str]) -> dict[int, Mutation]:
-    """Return those of the mutations whose source, or one of whose tests, is among the paths."""
-    paths = set(paths)
+def sampled(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
+    """Return so many mutants drawn uniformly.
 
-    def files(mutation: Mutation) -> list[str]:
-        return [f"replicax/{mutation.file}", *(f"tests/{file}" for file in files_of(mutation))]
+    Every mutant draws its own number from its name, so an edit changes the sample only there.
+    """
 
-    return {n: m for n, m in mutations.items() if not paths.isdisjoint(files(m))}
+    def drawn(mutant: Mutant) -> bytes:
+        return hashlib.sha256(f"{seed} {mutant.name}".encode()).digest()
 
-
-def changed_since(commit: str, root: Path) -> list[str]:
-    """Return the paths that differ from a commit, and those that git does not know."""
-    paths: list[str] = []
-    for command in (
-        ["diff", "--name-only", commit],
-        ["ls-files", "--others", "--exclude-standard"],
-    ):
-        paths += subprocess.run(
-            ["git", *command], cwd=root, check=True, capture_output=True, text=True
-        ).stdout.splitlines()
-    return paths
+    chosen = set(sorted(mutants, key=drawn)[:count])
+    return [mutant for mutant in mutants if mutant in chosen]
 
 
-def sampled(mutations: dict[int, Mutation], count: int, seed: int) -> dict[int, Mutation]:
-    """Return so many of the mutations, chosen at random."""
-    print(f"{min(count, len(mutations))} of {len(mutations)} mutations, by --seed {seed}")
-    numbers = random.Random(seed).sample(sorted(mutations), min(count, len(mutations)))
-    return {number: mutations[number] for number in sorted(numbers)}
+def changed_since(
+    commit: str, root: Path, texts: dict[str, str], mutants: list[Mutant]
+) -> list[Mutant]:
+    """Return the mutants of functions whose text differs from what it was at a commit."""
+    _git(root, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
+    changed = set()
+    for path, text in texts.items():
+        try:
+            before = fingerprints(_git(root, "show", f"{commit}:./{path}"))
+        except subprocess.CalledProcessError:  # no such file then
+            before = {}
+        changed |= {
+            (path, name)
+            for name, print_ in fingerprints(text).items()
+            if before.get(name) != print_
+        }
+    return [mutant for mutant in mutants if (mutant.path, mutant.function) in changed]
 
 
-def unfinished(mutations: dict[int, Mutation], rows: list[dict]) -> dict[int, Mutation]:
-    """Return those of the mutations that no row says were killed by these tests."""
-    killed = {
-        Mutation(row["file"], row["line"], row["becomes"], tuple(row["tests"]))
-        for row in rows
-        if row["verdict"] == "killed"
-    }
-    return {n: m for n, m in mutations.items() if m not in killed}
+def fingerprints(text: str) -> dict[str, str]:
+    """Return a hash of the lines of every function and class, and of those outside as ""."""
+    lines = text.splitlines()
+    spans = functions_of(text)
+    inside = {number for first, last in spans.values() for number in range(first, last + 1)}
+    parts = {name: lines[first - 1 : last] for name, (first, last) in spans.items()}
+    parts[""] = [line for number, line in enumerate(lines, 1) if number not in inside]
+    return {name: hash_of("\n".join(part)) for name, part in parts.items()}
+
+
+def hash_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def unfinished(
+    mutants: list[Mutant], rows: Iterable[dict], known: Callable[[dict], bool]
+) -> list[Mutant]:
+    """Return the mutants that no row of an earlier run answers for."""
+    done = {row["name"] for row in rows if known(row)}
+    return [mutant for mutant in mutants if mutant.name not in done]
+
+
+def _git(root: Path, *arguments: str) -> str:
+    return subprocess.run(
+        ["git", *arguments], cwd=root, check=True, capture_output=True, text=True
+    ).stdout

@@ -1,0 +1,212 @@
+"""What becomes of a mutant, on a small package of the same name with tests of its own."""
+
+import subprocess
+
+import pytest
+
+from mutations import choice, session, trials
+from mutations.executed import Candidate, Map, by_cost
+
+SOURCE = """\
+LIMIT = 3
+
+
+def half(x):
+    return x / 2
+
+
+def count_down(number):
+    while number > 0:
+        number -= 1
+    return number
+
+
+def same(x):
+    return x + 0
+
+
+def elsewhere(x):
+    return 3 * x
+
+
+def unused(x):
+    return 4 * x
+
+
+def below_limit(x):
+    return x < LIMIT
+"""
+TESTS = """\
+import os, signal, subprocess, sys
+import pytest
+from replicax import numbers
+
+@pytest.fixture(scope="module")
+def shared():
+    return numbers.half(4)
+
+def test_half(shared):
+    assert shared == 2
+
+def test_half_again(shared):
+    assert shared
+
+def test_the_way_down():
+    assert numbers.count_down(3) == 0
+
+def test_same():
+    assert numbers.same(1) == 1
+
+@pytest.mark.parametrize("x", [1, 2, 5])
+def test_limit(x):
+    assert numbers.below_limit(x) == (x < 3)
+
+def test_elsewhere():
+    code = "import sys; from replicax import numbers; sys.exit(numbers.elsewhere(1))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 3
+
+def test_that_fails_anyway():
+    assert numbers.same(1) == 2
+"""
+FILE = "tests/numbers/test_numbers.py"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A small repository whose package is called like ours."""
+    root = tmp_path_factory.mktemp("toy")
+    for path, text in (
+        ("replicax/__init__.py", ""),
+        ("replicax/numbers.py", SOURCE),
+        (FILE, TESTS),
+        ("pyproject.toml", "[tool.pytest.ini_options]\n"),
+    ):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    return root
+
+
+@pytest.fixture(scope="module")
+def copied(root):
+    """A copy of it for one worker."""
+    session.PROCESSES.set_forkserver_preload(session.PRELOADED)
+    with trials.copies(root, 1) as copied:
+        yield copied
+
+
+@pytest.fixture(scope="module")
+def known(copied, root):
+    """What its tests execute."""
+    known, told = Map(root / "measured", root), []
+    trials.measure(copied, known, [FILE], told.append)
+    assert f"fails on the package as it is: {FILE}::test_that_fails_anyway" in told[-1]
+    return known
+
+
+def mutants(root):
+    return {
+        mutant.name.partition(":")[2]: mutant for mutant in choice.generated(choice.sources(root))
+    }
+
+
+def names_of(known, root, name):
+    return [test.name.partition("::")[2] for test in known.tests_of(mutants(root)[name], SOURCE)]
+
+
+def test_tests_are_those_that_execute_the_line(known, root):
+    assert names_of(known, root, "count_down: number -= 1 -> pass") == ["test_the_way_down"]
+    assert names_of(known, root, "same: x + 0 -> x - 0") == ["test_same"]  # without the failing one
+    assert names_of(known, root, "unused: 4 * x -> 4 / x") == []
+
+
+def test_a_shared_fixture_counts_for_all_its_users(known, root):
+    assert set(names_of(known, root, "half: x / 2 -> x * 2")) == {"test_half", "test_half_again"}
+
+
+def test_processes_that_tests_start_count(known, root):
+    assert names_of(known, root, "elsewhere: 3 * x -> 3 / x") == ["test_elsewhere"]
+
+
+def test_what_is_executed_on_import_is_seen_by_all_tests_of_the_file(known, root):
+    assert len(names_of(known, root, ": LIMIT = 3 -> LIMIT = 4")) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "killer"),
+    [
+        ("half: x / 2 -> x * 2", "killed", "test_half"),
+        ("elsewhere: 3 * x -> 3", "survived", ""),
+        ("elsewhere: 3 * x -> x", "killed", "test_elsewhere"),
+        ("same: x + 0 -> x - 0", "survived", ""),
+        ("below_limit: x < LIMIT -> x > LIMIT", "killed", "test_limit"),
+        ("count_down: number -= 1 -> pass", "timeout", "test_the_way_down"),
+        ("unused: 4 * x -> 4 / x", "untested", ""),
+    ],
+)
+def test_the_verdict(known, copied, root, name, verdict, killer, monkeypatch):
+    monkeypatch.setattr(trials, "USUAL", 10.0)
+    mutant = mutants(root)[name]
+    (outcome,) = trials.try_all(copied, [(mutant, known.tests_of(mutant, SOURCE))], 60.0)
+    assert outcome.verdict == verdict, outcome.output
+    assert killer in outcome.killer and bool(killer) == bool(outcome.killer)
+    assert outcome.dies == (verdict in ("killed", "timeout"))
+    assert (root / "replicax/numbers.py").read_text() == SOURCE
+
+
+def test_the_end_of_a_session_that_is_no_verdict():
+    def verdict(code, why="pytest"):
+        return trials.verdict_of(session.Ended(code, why, "", 0.0))
+
+    assert [verdict(code) for code in range(6)] == ["survived", "killed", "killed", *["broken"] * 3]
+    assert verdict(None, "another package") == "broken"
+    assert verdict(None, "ended") == "killed"
+
+
+def test_an_entry_is_stale_when_the_test_or_the_functions_it_executes_change(known, root):
+    def stale():
+        return Map(root / "measured", root).stale([FILE])
+
+    path, tests = root / "replicax/numbers.py", root / FILE
+    assert stale() == []
+    try:
+        path.write_text("import a\n\n" + SOURCE.replace("x / 2", "x / 4"))
+        assert stale() == []
+        moved = Map(root / "measured", root)
+        moved.stale([FILE])
+        (mutant,) = [x for x in choice.generated(choice.sources(root)) if x.before == "x / 4"][:1]
+        assert len(moved.tests_of(mutant, path.read_text())) == 2, "found again by their function"
+        path.write_text(SOURCE.replace("def half", "def third"))
+        assert stale() == [FILE]
+        path.write_text(SOURCE)
+        tests.write_text(TESTS + "\n")
+        assert stale() == [FILE]
+    finally:
+        path.write_text(SOURCE)
+        tests.write_text(TESTS)
+    assert Map(root / "measured", root).stale(["tests/new.py"]) == ["tests/new.py"]
+
+
+def test_near_and_quick_tests_come_first_and_cases_of_one_test_apart():
+    def test(name, seconds, near=False):
+        return Candidate(f"tests/a/test_a.py::{name}", seconds, near)
+
+    slow, near = test("slow", 5.0), test("near", 5.0, near=True)
+    cases = [test(f"case[{number}]", 1.0) for number in range(9)]
+    order = by_cost([slow, *cases, near])
+    assert order[0] == cases[0] and order.index(near) < order.index(slow) < order.index(cases[8])
+
+
+def test_the_first_stage_is_short_and_the_budget_is_kept():
+    def named(seconds):
+        return [
+            Candidate(f"tests/a/test_a.py::{x}", float(s), False) for x, s in enumerate(seconds)
+        ]
+
+    def lengths(*seconds):
+        return [[test.seconds for test in stage] for stage in trials.stages(named(seconds), 60.0)]
+
+    assert lengths(1, 2, 3, 4, 5) == [[1, 2, 3], [4, 5]]
+    assert lengths(1, 50, 20, 1) == [[1], [50]]
+    assert lengths(100) == [[100]]
+    assert lengths() == []
