@@ -1,5 +1,6 @@
 """run.json: what is written is read, typed; what is damaged gets a sentence."""
 
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 from made_up_metadata import changed, metadata_of
 
+from replicax.run.options import Training
 from replicax.run.storage import files
 from replicax.run.storage.metadata import (
     FILE,
@@ -24,13 +26,13 @@ FULL = metadata_of(
     kind="train",
     params=SPEC,
     batches=BatchSpec("epochs", 50_000, 128),
-    training={"epochs": 3, "burn_in": 2},
+    run=Training(epochs=3, burn_in=2),
     steps_per_epoch=9,
     num_rows=50_000,
-    unit="mean",
     note={"mine": [1, {"two": None}]},
     fingerprint=Fingerprint((1.5, float("inf")), "abc", "def", "cpu"),
     result=Ending("finished", "All steps are done.", 100),
+    gone={"average_rungs": 2},
     draw_rungs=(0, 2),
     adapts=None,
     one_start=False,
@@ -51,7 +53,8 @@ def write(folder: Path, content: dict[str, Any]) -> Path:
 
 
 def content_of(metadata: Metadata) -> dict[str, Any]:
-    return {**asdict(metadata), "batches": str(metadata.batches)}
+    metadata.write(folder := Path(tempfile.mkdtemp()))
+    return {name: x for name, x in files.read_json(folder / FILE).items() if name != "digest"}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +65,7 @@ def content_of(metadata: Metadata) -> dict[str, Any]:
         ("params", {"names": "x", "shapes": [[2]], "dtypes": ["float32"], "structure": None}),
         ("params", {"names": ["x"], "shapes": [[2.5]], "dtypes": ["float32"], "structure": None}),
         ("batches", 3),
-        ("options", [1]),
+        ("kind", "dream"),
         ("note", None),
         ("steps_per_epoch", "9"),
         ("steps_per_epoch", True),
@@ -124,15 +127,16 @@ def test_burn_in_is_counted_in_steps_or_in_epochs() -> None:
     assert changed(FULL, burn_in=40).settled_from == 40
 
 
-def test_the_kernel_of_a_training_is_known_unless_it_is_the_users() -> None:
-    spec = {"name": "momentum", "decay": 0.9}
-    assert changed(FULL, options={"kernel": {"kernel": spec}}).kernel_spec == spec
-    assert changed(FULL, options={"kernel": "custom"}).kernel_spec == {}
-
-
-def test_an_option_that_is_missing_is_damage() -> None:
-    with pytest.raises(ValueError, match="The options of the run lack thin: its run.json is dam"):
-        _ = metadata_of(options={}).thin
+@pytest.mark.parametrize("entry", ["run", "method"])
+def test_options_that_are_missing_are_damage(entry: str, tmp_path: Path) -> None:
+    content = content_of(FULL)
+    write(tmp_path, {**content, entry: [1]})
+    with pytest.raises(ValueError, match=r"The options of the run are missing: its run.json is d"):
+        read_metadata(tmp_path)
+    del content[entry]["epochs" if entry == "run" else "window"]
+    write(tmp_path, content)
+    with pytest.raises(ValueError, match=r"The options of the run lack \w+: its run.json is damaged"):
+        read_metadata(tmp_path)
 
 
 def test_a_run_is_finished_once_it_did_all_its_steps() -> None:

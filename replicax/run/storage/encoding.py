@@ -97,7 +97,9 @@ def _plain(value: Any) -> Any:
 
 
 def _stored(name: str, value: Any) -> Any:
-    """Return the value of a stored option; raise if it is damaged."""
+    """Return the value of a stored option, with tuples for lists; raise if it is damaged."""
+    if isinstance(value, list):
+        return tuple(_stored(name, part) for part in value)
     if not isinstance(value, dict):
         return value
     try:
