@@ -8,46 +8,42 @@ import numpy as np
 import pytest
 import zarr
 from common import assert_same_run
-<<<<<<< HEAD
-from replicax.networks.methods import METHODS
-from replicax.networks.options import TrainOptions
-from tiny_networks import EXCHANGING, NETWORK, tiny_problem
+from tiny_networks import EXCHANGING, LADDER, NETWORK, networks_that_start_from, tiny_problem
 
 import replicax as rx
-from replicax.networks.train import networks_of, resume_training, train
-=======
-from tiny_networks import EXCHANGING, NETWORK, networks_that_start_from, tiny_problem
-
-import replicax as rx
-from replicax.networks.methods import METHODS
-from replicax.networks.options import TrainOptions
 from replicax.networks.train import train
->>>>>>> core
+from replicax.run.methods import METHODS, Method
+from replicax.run.options import Training
+from replicax.run.plan import check_extends
 
 PROBLEM = tiny_problem()
 STEPS_PER_EPOCH = 4
 
 # A short and a long run of each method: what happens in the long run happens after the short one.
 ALONE: dict[str, Any] = {"num_replicas": 2, "progress": False}
-IN_CYCLES: dict[str, Any] = {"num_replicas": 5, "cycle_epochs": 13, "progress": False}
-LENGTHS: dict[str, tuple[int, int, dict[str, Any]]] = {
-    "deo-star": (1, 2, EXCHANGING),
-    "deo": (1, 2, EXCHANGING | {"window": None}),
-    "ensemble": (11, 20, ALONE),
-    "sgld": (11, 20, ALONE),
-    "cyc-sghmc": (5, 6, IN_CYCLES),  # 25 and 30 epochs of one network
-    "cyc-swag": (5, 6, IN_CYCLES),  # the short one ends while it collects its second cycle
+OF_DEO = LADDER | {"window": None}
+IN_CYCLES: dict[str, Any] = ALONE | {"num_replicas": 5}
+LENGTHS: dict[str, tuple[int, int, Method, dict[str, Any]]] = {
+    "deo-star": (1, 2, rx.deo_star(**LADDER), EXCHANGING),
+    "deo": (1, 2, rx.deo(**OF_DEO), EXCHANGING),
+    "ensemble": (11, 20, rx.ensemble(), ALONE),
+    "sgld": (11, 20, rx.sgld(), ALONE),
+    # 25 and 30 epochs of one network
+    "cyc-sghmc": (5, 6, rx.cyc_sghmc(cycle_epochs=13), IN_CYCLES),
+    # the short one ends while it collects its second cycle
+    "cyc-swag": (5, 6, rx.cyc_swag(cycle_epochs=13), IN_CYCLES),
 }
 
 
-def options_of(method: str, epochs: int) -> dict[str, Any]:
-    return LENGTHS[method][2] | {"method": method, "epochs": epochs}
+def options_of(name: str, epochs: int) -> dict[str, Any]:
+    *_, method, options = LENGTHS[name]
+    return options | {"method": method, "epochs": epochs}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", LENGTHS)
 def test_a_run_that_is_made_longer_is_a_long_run(method: str, tmp_path: Path) -> None:
-    short, long, _ = LENGTHS[method]
+    short, long, *_ = LENGTHS[method]
     straight = train(PROBLEM, NETWORK.init, **options_of(method, long), keep_networks=True)
     folder = tmp_path / "run"
     options = options_of(method, short)
@@ -61,7 +57,8 @@ def test_a_run_that_is_made_longer_is_a_long_run(method: str, tmp_path: Path) ->
 
 
 def test_every_method_is_made_longer_or_refused() -> None:
-    assert set(METHODS) - set(LENGTHS) == {"pretrain", "sghmc-pt"}  # which test_choices.py has
+    others = {"pretrain", "sghmc-pt"}  # which test_choices.py has
+    assert set(METHODS) - set(LENGTHS) - {"posterior"} == others
 
 
 @pytest.mark.parametrize(
@@ -77,10 +74,11 @@ def test_every_method_is_made_longer_or_refused() -> None:
 def test_a_run_whose_beginning_follows_its_length_is_not_made_longer(
     method: str, options: dict[str, int], epochs: tuple[int, int], sentence: str
 ) -> None:
-    longer = TrainOptions(epochs=epochs[1], method=method, num_replicas=2, **options)
+    short, long = (Training(epochs=number, num_replicas=2) for number in epochs)
     with pytest.raises(ValueError, match=sentence):
-        longer.check_extends(epochs[0])
-    longer.check_extends(epochs[1])
+        check_extends(short, METHODS[method](**options), epochs[1])
+    check_extends(long, METHODS[method](**options), epochs[1])
+    check_extends(short, METHODS[method](**options), None)
 
 
 @pytest.mark.parametrize(
@@ -94,13 +92,12 @@ def test_a_run_whose_beginning_follows_its_length_is_not_made_longer(
 def test_other_runs_are_made_longer(
     method: str, options: dict[str, int], epochs: tuple[int, int]
 ) -> None:
-    TrainOptions(epochs=epochs[1], method=method, num_replicas=2, **options).check_extends(
-        epochs[0]
-    )
+    run = Training(epochs=epochs[0], num_replicas=2)
+    check_extends(run, METHODS[method](**options), epochs[1])
 
 
 # Every pair agrees in every step, so that replicas go up and down the ladder steadily.
-SWAPPING = EXCHANGING | {"method": "deo", "window": None, "buffer": -50.0, "buffer_gain": 0.0}
+SWAPPING = EXCHANGING | {"method": rx.deo(**OF_DEO | {"buffer": -50.0, "buffer_gain": 0.0})}
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +122,7 @@ def test_rows_after_the_checkpoint_are_dropped(killed: tuple[rx.Trained, Path]) 
     with pytest.raises(ValueError, match="rows are not those that were written"):
         _ = rx.load(folder).rung_of
     resumed = rx.resume(folder, PROBLEM, progress=False)
+    assert isinstance(resumed, rx.Trained)
     assert_same_run(resumed, straight)
     assert resumed.num_epochs == len(resumed.epochs["nll"]) == 4
     assert_same_run(rx.load(folder), straight)
@@ -151,10 +149,17 @@ def test_a_training_is_resumed_with_its_batch_size_and_kernel(
     (_, folder), other = killed, tiny_problem(batch_size=16)
     with pytest.raises(ValueError, match="32 rows, 8 a batch; .*32 rows, 16 a batch"):
         rx.resume(folder, other)
-    for given in ({"batch_size": 8}, {"chunk_steps": 4}, {"note": {}}):
-        with pytest.raises(ValueError, match="was made by rx.train.*where they were your own"):
+    for name, value in (("batch_size", 8), ("batches", [1]), ("num_steps", 99)):
+        with pytest.raises(ValueError, match=f"made by rx.train, which has no {name}"):
+            rx.resume(folder, PROBLEM, **{name: value})
+    with pytest.raises(ValueError, match="rx.resume takes no chunk_steps"):
+        rx.resume(folder, PROBLEM, chunk_steps=4)
+    for name, given in (
+        ("kernel", {"method": rx.deo(kernel="sgld")}),
+        ("name", {"method": "deo-star"}),
+        ("evaluate", {"evaluate": lambda epoch: {}}),
+    ):
+        with pytest.raises(ValueError, match=f"{name} is given, but the run .*leave out {name}"):
             rx.resume(folder, PROBLEM, **given)
-    with pytest.raises(ValueError, match="kernel is given, but the run .* leave out kernel"):
-        rx.resume(folder, PROBLEM, kernel="momentum")
     params, _ = networks_that_start_from(folder, other)  # another run may
     assert np.shape(params["first"]["bias"])[0] == 3

@@ -155,12 +155,7 @@ def sample_two_modes(hottest: float, num_steps: int, **options: Any) -> rx.Poste
     defaults = {"num_chains": 4, "num_replicas": 6}
     return rx.sample(
         two_modes, lambda key: 4 * jax.random.normal(key, (2,)), num_steps=num_steps, burn_in=300,
-<<<<<<< HEAD
         method=rx.deo(0.1, temperature=(1.0, hottest), rule="metropolis"), **(defaults | options),
-=======
-        method=rx.deo_star(learning_rate=0.1, temperature=(1.0, hottest)),
-        **(defaults | options),
->>>>>>> core
     )  # fmt: skip
 
 

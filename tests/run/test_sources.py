@@ -36,8 +36,8 @@ from row_sources import (
 )
 
 import replicax as rx
-from replicax.run.batches import EpochBatches
 from replicax.algorithm.randomness import seed_keys
+from replicax.run.batches import EpochBatches
 from replicax.run.source_batches import as_source
 from replicax.run.source_reader import SourceReader
 
