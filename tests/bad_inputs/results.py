@@ -83,7 +83,7 @@ RESUMED = [
     refused("resume: progress", lambda: rx.resume(RUN, bowl, progress="no"), "progress"),  # type: ignore
     refused("train: from a sample", lambda: start_from(RUN), "rx.train"),
     refused("train: from no folder", lambda: start_from("  "), "start"),
-    refused("resume: a problem", lambda: resume(target=tiny_problem()), "batches"),
+    refused("resume: a problem", lambda: resume(target=tiny_problem()), "batches none target"),
     refused("load: no folder", lambda: rx.load(""), "folder"),
     refused("load: a number", lambda: rx.load(3), "folder"),  # type: ignore
     refused("load: nothing", lambda: rx.load(None), "folder"),  # type: ignore

@@ -84,7 +84,7 @@ def test_options_of_networks_are_good_or_refused(
 
 def again(kind: Any, data: Any) -> Any:
     """The options that a folder holds, as resuming reads them."""
-    return given_again(from_plain(kind, data), None, lambda name: f"method=rx.deo_star({name}=...)")
+    return given_again(from_plain(kind, data), {}, lambda name: f"method=rx.deo_star({name}=...)")
 
 
 @few

@@ -75,6 +75,10 @@ CASES: dict[str, list[Case]] = {
         (BOWL, SHORT, rx.sgld(), r"method=rx.sgld\(learning_rate="),
         (BOWL, SHORT, rx.Method("own"), r'method=rx.Method\("own", learning_rate='),
     ],
+    "_other_schedule": [
+        (NETWORKS, EPOCHS, rx.ensemble(schedule="deo"), 'ensemble" has no ladder.*"deo-star"'),
+        (NETWORKS, EPOCHS, rx.deo(schedule="none"), 'without exchange: write method="ensemble"'),
+    ],
     "_nothing_to_exchange": [
         (NETWORKS, epochs(num_replicas=1), rx.deo_star(), 'at least 2: .* method="ensemble"'),
         (NETWORKS, EPOCHS, rx.ensemble(rule="metropolis"), "rule is 'metropolis'.*no ladder"),
@@ -166,7 +170,8 @@ CASES: dict[str, list[Case]] = {
 
 
 def test_every_refusal_has_a_case() -> None:
-    assert [refusal.__name__ for refusal in REFUSALS] == list(CASES)
+    names = [refusal.__name__ for refusal in REFUSALS]
+    assert sorted(names) == sorted(CASES) and all(CASES.values())
 
 
 @pytest.mark.parametrize(
