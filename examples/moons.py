@@ -30,8 +30,8 @@ train, test = two_moons(256), two_moons(1_000)
 # %% [markdown]
 # ## Train
 #
-# `learning_rate` has the rates of the coldest and the hottest rung, `burn_in` the epochs before
-# the average begins. `weight_decay` is the prior.
+# The method's `learning_rate` has the rates of the coldest and the hottest rung; `burn_in` is the
+# number of epochs before the average begins. `weight_decay` is the prior.
 
 # %%
 network = rx.nn.mlp(2, 2, hidden=(32, 32))

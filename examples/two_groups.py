@@ -52,15 +52,14 @@ def start(key):
     }
 
 
+with_prior = rx.posterior(temperature=(1.0, np.inf))  # the hottest rung, which the evidence needs
 posterior = rx.sample(
     rx.bayesian(log_likelihood, log_prior, minutes),
     start,
     num_steps=12_000,
     num_replicas=10,
     num_chains=4,
-    method=rx.posterior(
-        temperature=(1.0, np.inf)
-    ),  # the hottest rung is the prior, which the evidence needs
+    method=with_prior,
     seed=0,
 )
 
@@ -113,7 +112,7 @@ single = rx.sample(
     num_steps=3_000,
     num_replicas=10,
     num_chains=4,
-    method=rx.posterior(temperature=(1.0, np.inf)),
+    method=with_prior,
     seed=0,
 )
 print("one group: ", single.log_evidence())

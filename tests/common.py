@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import replicax as rx
 from replicax.algorithm import randomness
 from replicax.algorithm.tuning import Tuning
-from replicax.run import host_loop
+from replicax.run import compiled_loop
 from replicax.run.compiled_loop import STATE_AXES
 
 SIZES = st.sampled_from([2, 3, 5, 8])
@@ -58,8 +58,8 @@ def chunks_of(steps: int | None) -> Iterator[None]:
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host_loop, "_FIRST_STEPS", steps)
-        patch.setattr(host_loop.Pace, "after", lambda pace, *times: pace)
+        patch.setattr(compiled_loop, "FIRST_STEPS", steps)
+        patch.setattr(compiled_loop.Pace, "after", lambda pace, *times: pace)
         yield
 
 

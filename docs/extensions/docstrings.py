@@ -1,4 +1,5 @@
-"""A Griffe extension: doctests become code blocks, and classes show their fields as written."""
+"""A Griffe extension: doctests become code blocks, classes show their fields as written, options
+their defaults."""
 
 import re
 import textwrap
@@ -13,6 +14,10 @@ class Docstrings(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         if obj.docstring is not None:
             obj.docstring.value = fence_doctests(obj.docstring.value)
+
+    def on_attribute_instance(self, *, attr: griffe.Attribute, **kwargs: Any) -> None:
+        if isinstance(attr.value, griffe.ExprCall) and str(attr.value.function) == "option":
+            attr.value = attr.value.arguments[0]  # the default; the rest is for checks and flags
 
     def on_class(self, *, cls: griffe.Class, **kwargs: Any) -> None:
         fields = source_of_fields(cls)

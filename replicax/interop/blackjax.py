@@ -18,7 +18,7 @@ from replicax.errors import check_function, check_number, suggest
 from replicax.run.batch_source import NoBatches
 from replicax.run.bayesian import RowBatches
 from replicax.run.initial import initial_points
-from replicax.run.methods import Method
+from replicax.run.methods import Method, refuse_unknown
 from replicax.run.options import Sampling
 from replicax.run.resolve import resolve
 from replicax.run.task import as_task
@@ -40,7 +40,7 @@ class ExchangeState(NamedTuple):
 
 
 def as_sampling_algorithm(
-    target_or_energy: Any,
+    target: Any,
     *,
     num_steps: int,
     method: str | Method = "posterior",
@@ -54,7 +54,7 @@ def as_sampling_algorithm(
     other replicas are not kept.
 
     Args:
-        target_or_energy: as in `rx.sample`: an `rx.bayesian` posterior, an energy, an `rx.Target`.
+        target: as in `rx.sample`: an `rx.bayesian` posterior, an energy, an `rx.Target`.
         num_steps: the number of steps that you will run. As in `rx.sample`, by default the
             first third of them tunes step sizes and temperatures: discard those draws.
         method: as in `rx.sample`.
@@ -68,11 +68,14 @@ def as_sampling_algorithm(
     >>> state.position.shape, state.replicas.rung_of.tolist()
     ((2,), [0, 1, 2])
     """
-    known = [field.name for field in fields(Sampling)]
+    names = [field.name for field in fields(Sampling)]
+    parts = {field.name for field in fields(Method)}
+    moved = {name: value for name, value in options.items() if name in parts}
+    refuse_unknown(as_sampling_algorithm, moved)
     for name in options:
-        if name not in known:
-            raise ValueError(f"{name} is not an option of an algorithm.{suggest(name, known)}")
-    task = as_task(target_or_energy, None, batch_size)
+        if name not in names:
+            raise ValueError(f"{name} is not an option of an algorithm.{suggest(name, names)}")
+    task = as_task(target, None, batch_size)
     if task.target.has_state or not isinstance(task.batches, NoBatches | RowBatches):
         raise ValueError(
             "as_sampling_algorithm takes an energy, an rx.Target or an rx.bayesian posterior of "

@@ -30,12 +30,11 @@ def initial_points(
     `params` is one start for all, `per_replica(...)`, or a function of a key. With `with_state` a
     start is a pair (params, model_state).
     """
-    name = "start" if with_state else "params"
     if isinstance(params, PerReplica):
         tree = jax.tree.map(_as_array, params.tree)
         starts = spread_starts(tree, params.by_chain, num_chains, num_replicas)
     elif callable(params) and not _is_array_tree(params):
-        check_function(name, params, "key")
+        check_function("start", params, "key")
 
         def draw_chains(key: Array, chains: Array) -> Any:
             def draw_chain(chain: Array) -> Any:
@@ -44,7 +43,7 @@ def initial_points(
 
             return jax.vmap(draw_chain)(chains)
 
-        with explained(f"{name}(key)", "It must return the point where sampling starts."):
+        with explained("start(key)", "It must return the point where sampling starts."):
             starts = compiled_once(draw_chains)(key, jnp.arange(num_chains))
     else:
         one = jax.tree.map(_as_array, params)
@@ -58,11 +57,11 @@ def initial_points(
         )
     leaves = jax.tree.leaves(starts[0] if with_state else starts)
     if not sum(leaf.size for leaf in leaves):
-        raise ValueError("params holds no arrays; give the point where sampling starts.")
+        raise ValueError("start holds no arrays; give the point where sampling starts.")
     for leaf in leaves:
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise ValueError(
-                f"params holds an array of dtype {leaf.dtype}; sampling moves real floating-point "
+                f"start holds an array of dtype {leaf.dtype}; sampling moves real floating-point "
                 "numbers: write 0.0 instead of 0, or close over what stays fixed."
             )
     # A weak type would become a strong one after the first chunk and compile the loop again.
@@ -75,7 +74,7 @@ def _as_array(leaf: Any) -> Array:
         return jnp.asarray(leaf)
     except (TypeError, ValueError):
         raise ValueError(
-            f"params holds {show(leaf)}; give numbers and arrays: the point where sampling starts."
+            f"start holds {show(leaf)}; give numbers and arrays: the point where sampling starts."
         ) from None
 
 
@@ -113,7 +112,7 @@ def _bytes_of(params: Any) -> int:
         leaves = jax.tree.leaves(params)
     except ValueError:
         raise ValueError(
-            "params has keys that cannot be sorted, such as text and numbers in one dict: write "
+            "start has keys that cannot be sorted, such as text and numbers in one dict: write "
             "text for all."
         ) from None
     return sum(getattr(leaf, "size", 1) * 4 for leaf in leaves)

@@ -402,13 +402,13 @@ METHODS: dict[str, Callable[..., Method]] = {
 }
 
 
-def _method(name: str, usual: dict[str, Any], **values: Any) -> Method:
+def _method(name: str, usual: dict[str, Any], /, **values: Any) -> Method:
     """Return a method of these values, and the usual ones for others."""
     known = [entry.name for entry in fields(Method)]
     for key in values:
         if key not in known:
             raise ValueError(f"{key} is not a part of a method.{suggest(key, known)}")
-    return Method(name, **{**usual, **values})
+    return Method(**{"name": name, **usual, **values})
 
 
 def as_method(method: Any) -> Method:
@@ -448,7 +448,7 @@ def refuse_unknown(call: Callable, unknown: dict[str, Any]) -> None:
             'or energy_at="moved", for swaps judged on a mini-batch.'
         )
     values = ", ".join(f"{name}=..." for name in moved)
-    exact = f"method=rx.posterior({values}) for exact draws, or " * (call.__name__ == "sample")
+    exact = f"method=rx.posterior({values}) for exact draws, or " * (call.__name__ != "train")
     rates = "" if "learning_rate" in moved else "learning_rate=(cold, hot), "
     raise ValueError(
         f"{' and '.join(moved)} belong{'s' * (len(moved) == 1)} to a method: write {exact}"

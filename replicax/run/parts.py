@@ -1,4 +1,5 @@
-"""The parts of the algorithm, from a method and its plan: schedule, rule, kernel, ladder, tuning."""
+"""From a method and its plan to the parts of the algorithm: schedule, rule, kernel, ladder and
+tuning."""
 
 import math
 from collections.abc import Callable

@@ -17,6 +17,7 @@ from replicax.algorithm.swap import Rule, WindowCorrected
 from replicax.algorithm.target import Target
 from replicax.algorithm.tuning import Gain
 from replicax.run import parts
+from replicax.run.initial import check_memory
 from replicax.run.methods import Method, as_method
 from replicax.run.options import AUTO, Run, Sampling, Training
 from replicax.run.plan import Plan, plan_of
@@ -81,6 +82,7 @@ def resolve(task: Task, run: Run, method: Any) -> Program:
         if sentence := refusal(choice):
             raise ValueError(sentence)
     schedule.check(plan.num_replicas)
+    check_memory(None, run.num_chains if isinstance(run, Sampling) else 1, plan.num_replicas)
     return _build(choice)
 
 

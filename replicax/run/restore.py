@@ -16,7 +16,6 @@ from replicax.run.records import Records
 from replicax.run.rows import Carry
 from replicax.run.storage import checkpoint
 from replicax.run.storage.folder import FolderRecords, open_records
-from replicax.run.storage.metadata import FORMAT_VERSION
 
 # What checkpoints of version 0.2 also hold: averages of start networks.
 _GONE = ("['evaluation'].starts.", "['evaluation'].averages.starts.")
@@ -33,18 +32,14 @@ class Restored(NamedTuple):
 
 def point_like(records: FolderRecords, params: Any = None) -> Any:
     """Return the shapes of one point; `params` gives containers that a folder cannot hold."""
-    description = records.metadata.params
-    if description["structure"] is None and params is None:
+    spec = records.metadata.params
+    if spec.structure is None and params is None:
         raise ValueError(
             f"The params of the run in {records.folder} are in custom containers: give a tree of "
             "the same kind, rx.resume(run_dir, target, params=...). Networks need params and "
             "model_state of dicts, lists and tuples to be resumed."
         )
-    shapes = [
-        jax.ShapeDtypeStruct(tuple(shape), jnp.dtype(dtype))
-        for shape, dtype in zip(description["shapes"], description["dtypes"], strict=True)
-    ]
-    return plain.rebuild(description, shapes, params)
+    return plain.shapes_of(spec, params)
 
 
 def restore(
@@ -56,17 +51,7 @@ def restore(
     """
     step = records.commit.step
     shapes = {"carry": carry_like(program, like), "evaluation": evaluation_like}
-    metadata = records.metadata
-    try:
-        arrays = checkpoint.restore(records.folder, step, shapes, gone=_GONE)
-    except checkpoint.Misfit as error:
-        if metadata.format_version == FORMAT_VERSION:
-            raise
-        raise checkpoint.Misfit(
-            f"{error} It has format version {metadata.format_version}, in which the checkpoints of "
-            f'the kernel "langevin" hold more than in {FORMAT_VERSION}: continue such a run with '
-            "the version that started it."
-        ) from None
+    arrays = checkpoint.restore(records.folder, step, shapes, gone=_GONE)
     arrays = jax.tree.map(jnp.asarray, arrays)
     source = records.final.get("source")
     source = None if source is None else source.tobytes()

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from common import in_method
 
 import replicax as rx
 
@@ -98,7 +99,9 @@ def with_batch(x: Any, rows: Any) -> jax.Array:
 
 
 def sample(target: Any = bowl, **options: Any) -> rx.Posterior:
-    """A call of `rx.sample` that is fine but for what is given."""
-    options = {"params": jnp.zeros(2), "learning_rate": (0.01, 0.1), **options}
-    options = {"num_steps": 40, "num_replicas": 3, "progress": False, **options}
-    return rx.sample(target, options.pop("params"), **options)
+    """A call of `rx.sample` that is fine but for what is given; options of its method, the paper's,
+    stand beside the others."""
+    options = {"start": jnp.zeros(2), "num_steps": 40, "num_replicas": 3, **options}
+    if "method" not in options:
+        options = in_method({"learning_rate": (0.01, 0.1)} | options)
+    return rx.sample(target, options.pop("start"), **{"progress": False} | options)

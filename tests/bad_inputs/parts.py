@@ -183,10 +183,6 @@ LISTED: dict[str, tuple[Any, dict[str, tuple[dict[str, Any], str]]]] = {
             "noise negative": ({"energy_noise_std": -1.0}, "energy_noise_std"),
         },
     ),
-    "presets": (
-        rx.presets.get,
-        {"misspelt": ({"name": "modes52"}, "preset"), "a number": ({"name": 3}, "preset")},
-    ),
     "geometric": (
         lambda **o: geometric(**{"cold": 1.0, "hot": 2.0, "num_replicas": 3} | o),
         {

@@ -75,6 +75,6 @@ ROWS = [
     *listed("regression", regress, LISTED),
     *crossed("regression", regress, ("batch_size",), NOT_WHOLE),
     *crossed("regression", regress, ("noise", "weight_decay"), NOT_NUMBERS),
-    *crossed("regression", regress, ("likelihood", "unit"), NOT_NAMES),
+    *crossed("regression", regress, ("likelihood",), NOT_NAMES),
     *crossed("regression", regress, ("standardise", "prior_in_energy"), NOT_FLAGS),
 ]

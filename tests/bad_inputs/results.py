@@ -11,7 +11,7 @@ from tiny_networks import tiny_problem
 
 import replicax as rx
 from bad_inputs import NAN, NOT_NAMES, NOT_WHOLE, Meant, Refused, Thing, bowl, crossed, with_batch
-from replicax.run import host_loop
+from replicax.run import compiled_loop
 from replicax.run.compiled_loop import build_chunk
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="replicax-bad-inputs-")
@@ -22,7 +22,7 @@ OTHER = Path(_FOLDER.name) / "other"
 @functools.cache
 def run() -> rx.Posterior:
     """A run of 20 steps, in a folder; the loop that the test took away is put back for it."""
-    replaced, host_loop.build_chunk = host_loop.build_chunk, build_chunk  # type: ignore
+    replaced, compiled_loop.build_chunk = compiled_loop.build_chunk, build_chunk  # type: ignore
     try:
         return rx.sample(
             bowl,
@@ -35,12 +35,17 @@ def run() -> rx.Posterior:
             progress=False,
         )
     finally:
-        host_loop.build_chunk = replaced
+        compiled_loop.build_chunk = replaced
 
 
 def resume(target: Any = bowl, run_dir: Any = RUN, **options: Any) -> rx.Posterior:
     run()
     return rx.resume(run_dir, target, progress=False, **options)
+
+
+def start_from(folder: Any) -> rx.Trained:
+    run()
+    return rx.train(tiny_problem(), folder, epochs=1, num_replicas=3, progress=False)
 
 
 def refused(name: str, call: Any, words: str) -> Refused:
@@ -69,16 +74,22 @@ RESUMED = [
     refused("resume: a learning rate", lambda: resume(learning_rate=0.1), "learning_rate"),
     refused("resume: a misspelt option", lambda: resume(num_step=30), "num_step"),
     refused("resume: callback", lambda: resume(callback=3), "callback"),
-    refused("resume: kernel", lambda: resume(kernel="hcm"), "kernel"),
+    refused("resume: kernel", lambda: resume(kernel="hcm"), "kernel method=rx.deo_star(kernel="),
+    refused("resume: another window", lambda: resume(method=rx.deo_star(window=3)), "window"),
+    refused("resume: no method", lambda: resume(method=3), "method"),
+    refused("resume: a method misspelt", lambda: resume(method="deo-stra"), "method deo-star"),
+    refused("resume: epochs", lambda: resume(epochs=3), "epochs rx.sample num_steps"),
+    refused("resume: evaluate", lambda: resume(evaluate=print), "evaluate rx.sample"),
     refused("resume: progress", lambda: rx.resume(RUN, bowl, progress="no"), "progress"),  # type: ignore
-    refused("resume: epochs of a sample", lambda: resume(epochs=3), "epochs rx.sample num_steps"),
-    refused("resume: a problem", lambda: resume(target=tiny_problem()), "rx.train"),
+    refused("train: from a sample", lambda: start_from(RUN), "rx.train"),
+    refused("train: from no folder", lambda: start_from("  "), "start"),
+    refused("resume: a problem", lambda: resume(target=tiny_problem()), "batches"),
     refused("load: no folder", lambda: rx.load(""), "folder"),
     refused("load: a number", lambda: rx.load(3), "folder"),  # type: ignore
     refused("load: nothing", lambda: rx.load(None), "folder"),  # type: ignore
     refused("load: nowhere", lambda: rx.load("nowhere"), "nowhere run"),
     refused("load: a posterior", lambda: rx.load(run()), "folder"),  # type: ignore
-    *crossed("resume", resume, ("num_steps", "chunk_steps", "checkpoint_every"), NOT_WHOLE),
+    *crossed("resume", resume, ("num_steps", "checkpoint_every", "keep_checkpoints"), NOT_WHOLE),
 ]
 POSTERIOR = [
     refused("draws_at: another rung", lambda: run().draws_at(1), "rung draw_rungs"),

@@ -6,6 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import optax
+from common import in_method
 
 import replicax as rx
 from bad_inputs import (
@@ -22,10 +23,10 @@ from bad_inputs import (
     listed,
     sample,
 )
-from replicax.algorithm.target import as_target
-from replicax.run.batch_source import NoBatches
-from replicax.run.options import Options
-from replicax.run.program import Program, build_program
+from replicax.run.options import Sampling
+from replicax.run.program import Program
+from replicax.run.resolve import resolve
+from replicax.run.task import as_task
 
 COUNTS = (
     "num_steps",
@@ -35,7 +36,6 @@ COUNTS = (
     "burn_in",
     "thin",
     "history_every",
-    "chunk_steps",
     "checkpoint_every",
     "swap_every",
     "seed",
@@ -56,7 +56,7 @@ STEPS = {
     "replicas not given": ({"num_replicas": None}, "num_replicas"),
     "a billion replicas": ({"num_replicas": 10**9}, "num_replicas memory"),
     "a billion replicas of an exact run": (
-        {"num_replicas": 10**9, "learning_rate": "auto"},
+        {"num_replicas": 10**9, "method": "posterior"},
         "num_replicas memory",
     ),
     "a trillion chains": ({"num_chains": 10**12}, "num_chains memory"),
@@ -75,7 +75,6 @@ STEPS = {
         "draw num_steps",
     ),
     "history_every 0": ({"history_every": 0}, "history_every"),
-    "chunk_steps 0": ({"chunk_steps": 0}, "chunk_steps"),
     "checkpoint_every 0": ({"checkpoint_every": 0}, "checkpoint_every"),
     "swap_every 0": ({"swap_every": 0}, "swap_every"),
     "seed of 2**70": ({"seed": 2**70}, "seed"),
@@ -122,13 +121,10 @@ LADDERS = {
     "swap rate in per cent": ({"target_swap_rate": 40}, "target_swap_rate"),
     "swap rate negative": ({"target_swap_rate": -0.4}, "target_swap_rate"),
     "swap rate by pair": ({"target_swap_rate": (0.4, 0.4)}, "target_swap_rate"),
-    "swap rate not given": ({"target_swap_rate": None}, "target_swap_rate"),
     "buffer infinite": ({"buffer": INF}, "buffer"),
-    "buffer not given": ({"buffer": None}, "buffer"),
     "buffer by pair": ({"buffer": (0.1, 0.2)}, "buffer"),
     "gain negative": ({"gain": -1.0}, "gain"),
     "gain infinite": ({"gain": INF}, "gain"),
-    "gain not given": ({"gain": None}, "gain"),
     "gain uncalled": ({"gain": rx.Gain}, "gain"),
     "gain of two arguments": ({"gain": lambda step, rung: 0.1}, "gain"),
     "gain that returns words": ({"gain": lambda step: "fast"}, "gain"),
@@ -184,8 +180,7 @@ PARTS = {
         "weight decay",
     ),
     "preconditioned without burn-in": ({**TEMPERED, "kernel": "preconditioned"}, "burn_in"),
-    "swap_energy without rows": ({"swap_energy": "full"}, "swap_energy"),
-    "swap_energy 0": ({"swap_energy": 0}, "swap_energy"),
+    "all rows of no rows": ({"energy_at": "all_rows"}, "energy_at rx.bayesian"),
     "draws of one rung": ({"draw_rungs": 0}, "draw_rungs"),
     "draws without the target": ({"draw_rungs": (1,)}, "draw_rungs"),
     "draws of a rung twice": ({"draw_rungs": (0, 1, 1)}, "draw_rungs"),
@@ -206,12 +201,38 @@ PARTS = {
     "callback no function": ({"callback": 3}, "callback"),
     "callback in words": ({"callback": "stop"}, "callback"),
     "callback without an argument": ({"callback": lambda: None}, "callback"),
+    "a method of networks": ({"method": "cyc-swag"}, "method rx.train"),
+    "a method without its rates": ({"method": "deo-star"}, "method=rx.deo_star(learning_rate="),
+    "a method uncalled, without its rates": ({"method": rx.deo}, "method=rx.deo(learning_rate="),
+    "epochs": ({"rate_schedule": "cosine"}, "rate_schedule rx.train"),
+    "a warm-up of epochs": ({"warmup_epochs": 2}, "warmup_epochs rx.train"),
+    "a part of no method": ({"method": "posterior", "windw": 3}, "windw"),
 }
 
 
+BESIDE: dict[str, tuple[dict[str, Any], str]] = {
+    "a rate": ({"learning_rate": 0.1}, "learning_rate method=rx.posterior( method=rx.deo_star("),
+    "a window and a rule": (
+        {"window": 3, "rule": "deterministic"},
+        "window rule method=rx.deo_star(",
+    ),
+    "a swap energy": ({"swap_energy": "full"}, "swap_energy energy_at all_rows"),
+    "a swap energy and a rate": ({"swap_energy": "full", "learning_rate": 0.1}, "learning_rate"),
+    "a misspelt option": ({"num_step": 3}, "num_step num_steps"),
+    "an option of networks": ({"epochs": 3}, "epochs"),
+}
+
+
+def beside(**options: Any) -> rx.Posterior:
+    """Options of a method beside those of the run, where they stood in other versions."""
+    return rx.sample(bowl, jnp.zeros(2), **{"num_steps": 40, "num_replicas": 3} | options)
+
+
 def program(**options: Any) -> Program:
-    options = {"num_steps": 40, "num_replicas": 3, "learning_rate": (0.01, 0.1), **options}
-    return build_program(Options(**options).complete(), as_target(bowl), NoBatches())
+    chosen = {"num_steps": 40, "num_replicas": 3, "learning_rate": (0.01, 0.1), **options}
+    chosen = in_method(chosen)
+    method = chosen.pop("method")
+    return resolve(as_task(bowl), Sampling(**chosen), method)
 
 
 def _rates(program: Program) -> list[float]:
@@ -302,6 +323,12 @@ MEANT = [
         lambda p: p.kernel.spec is None,
     ),
     Meant(
+        "sample: parts of a method that are None",
+        lambda: program(buffer=None, gain=None, target_swap_rate=None, schedule=None),
+        "left open, as where they are left out",
+        lambda p: p.method == program(schedule=None).method and not p.settings.schedule.exchanges,
+    ),
+    Meant(
         "sample: one replica without exchange",
         lambda: program(num_replicas=1, schedule="none", learning_rate=0.1),
         "a single chain",
@@ -326,9 +353,13 @@ ROWS = [
     *crossed("sample", sample, ("buffer", "gain", "buffer_gain"), NOT_NUMBERS),
     *crossed("sample", sample, ("schedule", "rule", "kernel"), NOT_NAMES),
     *crossed("sample", sample, ("energy_at", "on_swap", "on_nonfinite"), NOT_NAMES),
-    *crossed("sample", sample, ("keep_draws", "track_best", "progress"), NOT_FLAGS),
+    *crossed("sample", sample, ("keep_draws", "progress"), NOT_FLAGS),
     *listed("sample", sample, STEPS),
     *listed("sample", sample, LADDERS),
     *listed("sample", sample, PARTS),
+    *crossed("sample", sample, ("method",), NOT_NAMES | {"none": None}),
+    *listed("sample, beside its method", beside, BESIDE),
+    *listed("deo_star", rx.deo_star, {"a part misspelt": ({"windw": 3}, "windw window")}),
+    *listed("Method", rx.Method, {"no name": ({"name": ""}, "name")}),
     *MEANT,
 ]

@@ -111,46 +111,46 @@ ENERGIES: dict[str, tuple[dict[str, Any], str]] = {
         {"target": rx.Target(bowl, lambda x: 2 * x), "energy_at": "before"},
         "energy_at",
     ),
-    "params and energy swapped": ({"target": jnp.zeros(2), "params": bowl}, "target energy(params"),
+    "params and energy swapped": ({"target": jnp.zeros(2), "start": bowl}, "target energy(params"),
 }
 STARTS: dict[str, tuple[dict[str, Any], str]] = {
-    "not given": ({"params": None}, "params"),
-    "empty": ({"params": {}}, "params"),
-    "no numbers": ({"params": jnp.zeros(0)}, "params"),
-    "in words": ({"params": "zero"}, "params"),
-    "an object": ({"params": Thing()}, "params"),
-    "words in a tree": ({"params": {"w": jnp.zeros(2), "name": "a"}}, "params"),
-    "words in an array": ({"params": np.array(["a", "b"])}, "params"),
-    "objects in an array": ({"params": np.array([Thing()])}, "params"),
-    "whole numbers": ({"params": jnp.zeros(2, int)}, "params floating-point"),
-    "a whole number": ({"params": 0}, "params floating-point"),
-    "truth values": ({"params": jnp.zeros(2, bool)}, "params floating-point"),
-    "complex": ({"params": jnp.zeros(2, complex)}, "params floating-point"),
-    "nan": ({"params": jnp.array([0.0, NAN])}, "start"),
+    "not given": ({"start": None}, "start"),
+    "empty": ({"start": {}}, "start"),
+    "no numbers": ({"start": jnp.zeros(0)}, "start"),
+    "in words": ({"start": "zero"}, "start"),
+    "an object": ({"start": Thing()}, "start"),
+    "words in a tree": ({"start": {"w": jnp.zeros(2), "name": "a"}}, "start"),
+    "words in an array": ({"start": np.array(["a", "b"])}, "start"),
+    "objects in an array": ({"start": np.array([Thing()])}, "start"),
+    "whole numbers": ({"start": jnp.zeros(2, int)}, "start floating-point"),
+    "a whole number": ({"start": 0}, "start floating-point"),
+    "truth values": ({"start": jnp.zeros(2, bool)}, "start floating-point"),
+    "complex": ({"start": jnp.zeros(2, complex)}, "start floating-point"),
+    "nan": ({"start": jnp.array([0.0, NAN])}, "start"),
     "another shape": ({"target": of_three}, "params"),
-    "a function of nothing": ({"params": lambda: jnp.zeros(2)}, "params key"),
-    "a function of two": ({"params": lambda key, size: jnp.zeros(2)}, "params key"),
-    "a function that returns nothing": ({"params": lambda key: None}, "params"),
-    "a function that returns words": ({"params": lambda key: "zero"}, "params"),
-    "a function that fails": ({"params": lambda key: jnp.zeros(2)[key]}, "params"),
+    "a function of nothing": ({"start": lambda: jnp.zeros(2)}, "start key"),
+    "a function of two": ({"start": lambda key, size: jnp.zeros(2)}, "start key"),
+    "a function that returns nothing": ({"start": lambda key: None}, "start"),
+    "a function that returns words": ({"start": lambda key: "zero"}, "start"),
+    "a function that fails": ({"start": lambda key: jnp.zeros(2)[key]}, "start"),
     "a function that branches": (
-        {"params": lambda key: jnp.zeros(2) if jax.random.uniform(key) > 0 else jnp.ones(2)},
-        "params line",
+        {"start": lambda key: jnp.zeros(2) if jax.random.uniform(key) > 0 else jnp.ones(2)},
+        "start line",
     ),
-    "too many replicas": ({"params": rx.per_replica(jnp.zeros((4, 2)))}, "per_replica"),
-    "replicas of numbers": ({"params": rx.per_replica(1.0)}, "per_replica"),
-    "replicas of nothing": ({"params": rx.per_replica({})}, "per_replica"),
-    "replicas of words": ({"params": rx.per_replica("abc")}, "params"),
+    "too many replicas": ({"start": rx.per_replica(jnp.zeros((4, 2)))}, "per_replica"),
+    "replicas of numbers": ({"start": rx.per_replica(1.0)}, "per_replica"),
+    "replicas of nothing": ({"start": rx.per_replica({})}, "per_replica"),
+    "replicas of words": ({"start": rx.per_replica("abc")}, "start"),
     "unequal replicas": (
-        {"params": rx.per_replica({"a": jnp.zeros((3, 2)), "b": jnp.zeros((2, 2))})},
+        {"start": rx.per_replica({"a": jnp.zeros((3, 2)), "b": jnp.zeros((2, 2))})},
         "per_replica",
     ),
     "chains or replicas": (
-        {"params": rx.per_replica(jnp.zeros((3, 3, 2))), "num_chains": 3},
+        {"start": rx.per_replica(jnp.zeros((3, 3, 2))), "num_chains": 3},
         "per_replica by_chain",
     ),
     "no chains where asked": (
-        {"params": rx.per_replica(jnp.zeros((3, 2)), by_chain=True), "num_chains": 2},
+        {"start": rx.per_replica(jnp.zeros((3, 2)), by_chain=True), "num_chains": 2},
         "per_replica",
     ),
 }
@@ -215,7 +215,14 @@ BATCHES: dict[str, tuple[dict[str, Any], str]] = {
         {**ON_ROWS, "rule": "metropolis", "temperature": (1.0, 2.0)},
         "rule batch_size",
     ),
-    "no learning rate on mini-batches": ({**ON_ROWS, "learning_rate": "auto"}, "learning_rate"),
+    "the exact sampler on mini-batches": (
+        {**ON_ROWS, "method": "posterior"},
+        "noisy learning_rate",
+    ),
+    "a rate that tunes itself on mini-batches": (
+        {**ON_ROWS, "learning_rate": "auto"},
+        "learning_rate",
+    ),
     "beside a posterior": (
         {
             "target": rx.bayesian(lambda m, r: -(r**2), lambda m: 0.0 * m, DATA[:, 0]),
@@ -233,8 +240,9 @@ def posterior(**options: Any) -> rx.Posterior:
         "log_prior": lambda mean: -(mean**2) / 200,
         "data": DATA[:, 0],
     } | options
-    sampled = {name: chosen.pop(name) for name in ("swap_energy", "kernel") if name in chosen}
-    return rx.sample(rx.bayesian(**chosen), 0.5, num_steps=100, progress=False, **sampled)
+    parts = {name: chosen.pop(name) for name in ("energy_at", "kernel") if name in chosen}
+    method = rx.posterior(**parts)
+    return rx.sample(rx.bayesian(**chosen), 0.5, num_steps=100, method=method, progress=False)
 
 
 POSTERIORS: dict[str, tuple[dict[str, Any], str]] = {
@@ -280,9 +288,9 @@ POSTERIORS: dict[str, tuple[dict[str, Any], str]] = {
     "size too large": ({"batch_size": 41}, "batch_size"),
     "size 0": ({"batch_size": 0}, "batch_size"),
     "size 1": ({"batch_size": 1}, "batch_size"),
-    "rows that judge": ({"batch_size": 8, "swap_energy": 0}, "swap_energy"),
-    "rows that judge, half": ({"batch_size": 8, "swap_energy": 2.5}, "swap_energy"),
-    "energy that judges": ({"batch_size": 8, "swap_energy": "all"}, "swap_energy"),
+    "rows that judge": ({"batch_size": 8, "energy_at": 30}, "energy_at"),
+    "energy that judges": ({"batch_size": 8, "energy_at": "all"}, "energy_at all_rows"),
+    "energy before the move": ({"energy_at": "before"}, "energy_at moved"),
     "hmc on mini-batches": ({"batch_size": 8, "kernel": "hmc"}, "kernel batch_size"),
 }
 MEANT = [

@@ -11,15 +11,17 @@ import pytest
 from cifar_archives import checksums_of, files_of, write_cifar
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from replicax.networks.options import TrainOptions
+from tiny_networks import tiny_problem
 
+import replicax as rx
 from bad_inputs import bowl
-from replicax.algorithm.target import as_target
 from replicax.data import archive, cifar, load_cifar
-from replicax.run.batch_source import NoBatches
-from replicax.run.options import Options
-from replicax.run.program import build_program
+from replicax.run.options import Sampling, Training
+from replicax.run.plain import from_plain, given_again, to_plain
+from replicax.run.resolve import resolve
+from replicax.run.task import as_task
 
+PROBLEM = tiny_problem()
 few = settings(max_examples=100)
 NUMBERS = st.one_of(
     st.integers(-5, 50), st.integers(), st.floats(), st.floats(1e-3, 1), st.booleans()
@@ -52,46 +54,58 @@ def accepted(call: Any) -> Any:
         return None
 
 
-def program_of(options: Options) -> Any:
-    return build_program(options.complete(), as_target(bowl), NoBatches())
+def resolved(task: Any, good: Any, options: dict[str, Any], parts: dict[str, Any]) -> Any:
+    """The program of a run with some arbitrary options and parts of a method, or None."""
+    run = accepted(lambda: type(good)(**vars(good) | options))
+    method = accepted(lambda: rx.deo_star(**{"learning_rate": (0.01, 0.1)} | parts))
+    if run is None or method is None or (run.num_replicas or 1) > 100:
+        return None
+    return accepted(lambda: resolve(task, run, method))
+
+
+GOOD_RUNS = {Sampling: Sampling(num_steps=40, num_replicas=3), Training: Training(epochs=4)}
 
 
 @few
-@given(some_of(Options))
-@example({"target_swap_rate": 1e-300})
-@example({"window": 10**400})
-def test_options_are_good_or_refused(chosen: dict[str, Any]) -> None:
-    good = {"num_steps": 40, "num_replicas": 3, "learning_rate": (0.01, 0.1)}
-    options = accepted(lambda: Options(**{**good, **chosen}))
-    if options is not None and (options.num_replicas or 1) < 100:
-        accepted(lambda: program_of(options))
+@given(some_of(Sampling), some_of(rx.Method))
+@example({}, {"target_swap_rate": 1e-300})
+@example({}, {"window": 10**400})
+def test_options_are_good_or_refused(options: dict[str, Any], parts: dict[str, Any]) -> None:
+    resolved(as_task(bowl), GOOD_RUNS[Sampling], options, parts)
 
 
 @few
-@given(some_of(TrainOptions))
-def test_options_of_networks_are_good_or_refused(chosen: dict[str, Any]) -> None:
-    accepted(lambda: TrainOptions(**{"epochs": 20, **chosen}))
+@given(some_of(Training), some_of(rx.Method))
+def test_options_of_networks_are_good_or_refused(
+    options: dict[str, Any], parts: dict[str, Any]
+) -> None:
+    resolved(PROBLEM, GOOD_RUNS[Training], options, parts)
+
+
+def again(kind: Any, data: Any) -> Any:
+    """The options that a folder holds, as resuming reads them."""
+    return given_again(from_plain(kind, data), None, lambda name: f"method=rx.deo_star({name}=...)")
 
 
 @few
-@pytest.mark.parametrize("kind", [Options, TrainOptions])
+@pytest.mark.parametrize("kind", [Sampling, Training, rx.Method])
 @given(data=st.data())
 def test_options_of_a_damaged_folder_are_good_or_refused(kind: Any, data: st.DataObject) -> None:
-    length = {"num_steps": 40} if kind is Options else {"epochs": 20}
-    stored = json.loads(json.dumps(kind(**length).to_json()))
+    good = GOOD_RUNS.get(kind) or rx.deo_star((0.01, 0.1))
+    stored = json.loads(json.dumps(to_plain(good)))
     damaged = {**stored, **data.draw(some_of(kind))}
     for name in data.draw(st.lists(st.sampled_from([*stored]), max_size=1)):
         del damaged[name]
-    again = accepted(lambda: kind.from_json(damaged, {}))
+    read = accepted(lambda: again(kind, damaged))
     if json.dumps(damaged) == json.dumps(stored):
-        assert again.to_json() == stored
+        assert json.loads(json.dumps(to_plain(read))) == stored
 
 
 @few
 @given(PLAIN)
 def test_anything_in_the_place_of_stored_options(data: Any) -> None:
-    assert accepted(lambda: Options.from_json(data, {})) is None
-    assert accepted(lambda: TrainOptions.from_json(data, {})) is None
+    for kind in (Sampling, Training, rx.Method):
+        assert accepted(lambda kind=kind: again(kind, data)) is None
 
 
 def spec_of(depth: int) -> dict[str, Any]:
@@ -102,10 +116,10 @@ def spec_of(depth: int) -> dict[str, Any]:
 
 
 def test_a_kernel_in_ten_thousand_others_is_refused() -> None:
-    stored = Options(num_steps=40).to_json()
-    assert accepted(lambda: Options.from_json({**stored, "kernel": {"kernel": spec_of(2)}}, {}))
+    stored = to_plain(rx.deo_star(0.1))
+    assert accepted(lambda: again(rx.Method, {**stored, "kernel": {"kernel": spec_of(2)}}))
     deep = {**stored, "kernel": {"kernel": spec_of(10_000)}}
-    assert accepted(lambda: Options.from_json(deep, {})) is None
+    assert accepted(lambda: again(rx.Method, deep)) is None
 
 
 READERS = [

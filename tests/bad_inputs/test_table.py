@@ -24,7 +24,7 @@ from bad_inputs import (
     sample_targets,
     training,
 )
-from replicax.run import host_loop
+from replicax.run import compiled_loop
 
 ROOMS = (
     sample_options,
@@ -61,7 +61,7 @@ def bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     def ring(*args: Any) -> None:
         raise LoopReached(f"no answer within {PATIENCE * SECONDS} s")
 
-    monkeypatch.setattr(host_loop, "build_chunk", lambda *args: chunk)
+    monkeypatch.setattr(compiled_loop, "build_chunk", lambda *args: chunk)
     monkeypatch.chdir(tmp_path)
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, PATIENCE * SECONDS)

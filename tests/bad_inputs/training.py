@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from common import in_method
 from tiny_networks import NETWORK, tiny_data, tiny_problem
 
 import replicax as rx
@@ -23,6 +24,9 @@ from bad_inputs import (
 )
 from replicax.networks.named import NamedProblem
 from replicax.nn.network import Network, apply_dense, init_dense
+from replicax.run.options import Training
+from replicax.run.program import Program
+from replicax.run.resolve import resolve
 
 DATA, PROBLEM = tiny_data(), tiny_problem()
 
@@ -40,9 +44,12 @@ def dense(num_outputs: int, num_inputs: int = 36) -> Network:
 
 
 def train(**options: Any) -> rx.Trained:
-    """A call of `rx.train` that is fine but for what is given."""
+    """A call of `rx.train` that is fine but for what is given; options of its method, the paper's,
+    stand beside the others."""
     chosen = {"problem": PROBLEM, "start": NETWORK.init, "epochs": 2, "num_replicas": 3}
     chosen = {**chosen, "progress": False, **options}
+    if "method" not in chosen:
+        chosen = in_method(chosen)
     return rx.train(chosen.pop("problem"), chosen.pop("start"), **chosen)
 
 
@@ -82,11 +89,13 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "momentum 1.5": ({"momentum": 1.5}, "momentum"),
     "momentum 1": ({"momentum": 1}, "momentum"),
     "momentum negative": ({"momentum": -0.9}, "momentum"),
-    "momentum not given": ({"momentum": None}, "momentum"),
+    "momentum nothing": ({"momentum": None}, "momentum"),
     "temperatures that fall": ({"temperature": (2, 1)}, "temperature"),
     "temperature negative": ({"temperature": -1.0}, "temperature"),
     "temperature infinite": ({"temperature": INF}, "temperature"),
-    "rates of an ensemble": ({"method": "ensemble", "learning_rate": (0.1, 0.2)}, "learning_rate"),
+    "rates of an ensemble": ({"method": rx.Method("own", (0.1, 0.2))}, "learning_rate own ladder"),
+    "a kernel that is none": ({"kernel": "adam"}, "kernel"),
+    "steps of adaptation": ({"adapt": 3}, "adapt"),
     "rates decrease": ({"learning_rate": (0.1, 0.01)}, "learning_rate"),
     "rate 0": ({"learning_rate": 0.0}, "learning_rate"),
     "rate negative": ({"learning_rate": -0.1}, "learning_rate"),
@@ -96,7 +105,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "rate in words": ({"learning_rate": "fast"}, "learning_rate"),
     "temperatures as they were written": ({"temperature": (2.0, 1.0)}, "temperature (2.0, 1.0)"),
     "one temperature of a tempered likelihood": (
-        {"method": "sghmc-pt", "rule": "deterministic", "temperature": 1.0},
+        {"method": rx.sghmc_pt(rule="deterministic", temperature=1.0)},
         "temperature sghmc-pt",
     ),
     "a tempered likelihood of no temperature": (
@@ -108,9 +117,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "window 0": ({"window": 0}, "window"),
     "a window longer than the run": ({"window": 9}, "window"),
     "gain negative": ({"gain": -1}, "gain"),
-    "gain not given": ({"gain": None}, "gain"),
     "buffer infinite": ({"buffer": INF}, "buffer"),
-    "buffer not given": ({"buffer": None}, "buffer"),
     "buffer gain negative": ({"buffer_gain": -1.0}, "buffer_gain"),
     "burn_in of all epochs": ({"burn_in": 2}, "burn_in epochs"),
     "burn_in negative": ({"burn_in": -1}, "burn_in"),
@@ -224,7 +231,6 @@ CLASSES: dict[str, tuple[dict[str, Any], str]] = {
     "augment in words": ({"augment": "flip"}, "augment"),
     "augment nothing": ({"augment": None}, "augment"),
     "weight decay negative": ({"weight_decay": -0.1}, "weight_decay"),
-    "unit per image": ({"unit": "images"}, "unit"),
     "an option misspelt": ({"batchsize": 8}, "batchsize"),
 }
 LOSSES: dict[str, tuple[dict[str, Any], str]] = {
@@ -264,9 +270,11 @@ LOSSES: dict[str, tuple[dict[str, Any], str]] = {
 }
 METHODS: dict[str, tuple[dict[str, Any], str]] = {
     "no name": ({"name": ""}, "name"),
-    "a kernel that is none": ({"kernel": "adam"}, "kernel"),
     "averages misspelt": ({"averages": "cold"}, "averages coldest"),
-    "rates without a ladder": ({"learning_rate": (0.1, 0.2)}, "learning_rate schedule"),
+    "cycles of no epoch": ({"cycle_epochs": 0}, "cycle_epochs"),
+    "a negative warm-up": ({"warmup_epochs": -1}, "warmup_epochs"),
+    "gradients of no length": ({"clip_norm": 0}, "clip_norm"),
+    "a likelihood tempered in words": ({"tempers_likelihood": "yes"}, "tempers_likelihood"),
     "one network on a ladder": ({"is_single": True, "schedule": "deo"}, "schedule"),
     "a Gaussian without cycles": ({"averages": "gaussian"}, "averages"),
     "a Gaussian of some epochs": (
@@ -276,30 +284,37 @@ METHODS: dict[str, tuple[dict[str, Any], str]] = {
     "never tested": ({"test_every": 0}, "test_every"),
     "a rate schedule of no argument": ({"rate_schedule": lambda: 1.0}, "rate_schedule step"),
 }
+
+
+def trained(method: rx.Method) -> Program:
+    """The program of a training."""
+    return resolve(PROBLEM, Training(epochs=2, num_replicas=3), method)
+
+
 MEANT = [
     Meant(
         "train: temperature 0",
-        lambda: TrainOptions(epochs=2, temperature=0),
+        lambda: trained(rx.sgld(temperature=0)),
         "no noise, not the method's own",
-        lambda options: options.sampler(PROBLEM).temperature == 0,
+        lambda program: not program.ladder.temperature.any(),
     ),
     Meant(
         "train: buffer auto",
-        lambda: TrainOptions(epochs=2, buffer="auto", buffer_gain="auto"),  # type: ignore
+        lambda: trained(rx.deo_star(buffer="auto", buffer_gain="auto")),
         "as in rx.sample: the first steps measure it",
-        lambda options: options.sampler(PROBLEM).buffer == "auto",
+        lambda program: program.settings.tuning.measure_buffer,
     ),
     Meant(
         "train: momentum 0",
-        lambda: TrainOptions(epochs=2, momentum=0).kernel_of(PROBLEM),
+        lambda: trained(rx.deo_star(momentum=0)),
         "plain SGD",
-        lambda kernel: kernel.spec["name"] == "sgld",
+        lambda program: program.kernel.spec["name"] == "sgld",
     ),
     Meant(
         "train: one rate for a ladder",
-        lambda: TrainOptions(epochs=2, learning_rate=0.1),
+        lambda: trained(rx.deo_star(learning_rate=0.1)),
         "every rung has it",
-        lambda options: float(options.sampler(PROBLEM).learning_rate) == 0.1,
+        lambda program: program.ladder.learning_rate.tolist() == [0.1] * 3,
     ),
     Meant(
         "classification: a size of all images",
@@ -345,6 +360,11 @@ TASKS: dict[str, tuple[dict[str, Any], str]] = {
     "data misspelt": ({"model": "small", "data": "digit"}, "data"),
     "a file that is not there": ({"model": "mlp", "data": "rows.npz"}, "rows.npz"),
 }
+BESIDE: dict[str, tuple[dict[str, Any], str]] = {
+    "a rate": ({"epochs": 2, "learning_rate": 0.1}, "learning_rate method=rx.deo_star("),
+    "cycles": ({"epochs": 2, "cycle_epochs": 5}, "cycle_epochs method"),
+    "a misspelt option": ({"epochs": 2, "burnin": 1}, "burnin burn_in"),
+}
 ROWS = [
     *crossed("train", train, ("epochs", "num_replicas", "burn_in", "cycle_epochs"), NOT_WHOLE),
     *crossed("train", train, ("keep_averaged",), NOT_WHOLE),
@@ -355,7 +375,6 @@ ROWS = [
     *crossed("train", train, ("keep_networks", "progress"), NOT_FLAGS),
     *crossed("classification", classify, ("batch_size",), NOT_WHOLE),
     *crossed("classification", classify, ("augment", "prior_in_energy"), NOT_FLAGS),
-    *crossed("classification", classify, ("unit",), NOT_NAMES),
     *crossed("classification", classify, ("weight_decay",), NOT_NUMBERS),
     *listed("train", train, OPTIONS),
     *listed("problem", train, PROBLEMS),
@@ -363,6 +382,13 @@ ROWS = [
     *listed("supervised", supervise, LOSSES),
     *listed("method", lambda **o: rx.Method(**{"name": "own", **o}), METHODS),
     *listed("task", lambda **o: NamedProblem(**o).problem(), TASKS),
+    *listed("train, beside its method", lambda **o: rx.train(PROBLEM, NETWORK.init, **o), BESIDE),
+    Refused("train: a start of no run", lambda: train(start="nowhere"), ("nowhere",)),
+    Refused(
+        "train: problem and start swapped",
+        lambda: rx.train(NETWORK.init, PROBLEM, epochs=1),
+        ("rx.train(problem, start",),
+    ),  # type: ignore
     Refused(
         "train: nan rate",
         lambda: train(method=rx.deo_star(learning_rate=(NAN, 0.1))),

@@ -93,7 +93,7 @@ def test_what_is_given_wins_over_the_defaults_of_the_data(asked):
 
 def test_pretrain_has_its_own_defaults(asked):
     main(["pretrain", *TASK])
-    assert (asked["epochs"], asked["method"]) == (300, rx.pretrain(0.1, target_swap_rate=0.1))
+    assert (asked["epochs"], asked["method"]) == (300, rx.pretrain(0.1))
     assert "burn_in" not in asked
 
 

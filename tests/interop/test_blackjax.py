@@ -55,7 +55,9 @@ def test_options_that_are_none_are_refused() -> None:
         rx.as_sampling_algorithm(two_modes, num_steps=10, num_replica=3)
     problem = rx.supervised(lambda p, s, b, k: (0.0, s), jnp.zeros((4, 1)), batch_size=2)
     with pytest.raises(ValueError, match=r"rx\.train"):
-        rx.as_sampling_algorithm(problem, num_steps=10, learning_rate=(0.1, 0.2), num_replicas=2)
+        rx.as_sampling_algorithm(problem, num_steps=10, method=rx.deo_star(0.1), num_replicas=2)
+    with pytest.raises(ValueError, match=r"method=rx\.deo_star\(learning_rate=\.\.\.\)"):
+        rx.as_sampling_algorithm(two_modes, num_steps=10, learning_rate=(0.1, 0.2))
 
 
 def make_hmc(logdensity, step_size):

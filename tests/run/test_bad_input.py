@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from common import ROWS, quietly
+from common import ROWS, in_method, quietly
 
 import replicax as rx
 from replicax.algorithm import kernels, schedule, swap
-from replicax.run import host_loop as run
+from replicax.run import compiled_loop as run
 from replicax.run.initial import initial_points
 
 
@@ -31,7 +31,6 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "temperature in words": ({"temperature": "hot"}, "a pair .cold, hot."),
     "swap rate in words": ({"target_swap_rate": "0.4"}, "such as 0.4"),
     "steps not given": ({"num_steps": None}, "whole number from 1 to"),
-    "buffer not given": ({"buffer": None}, 'finite number or "auto"'),
     "one rung drawn": ({"draw_rungs": 0}, "give a list such as"),
     "seed in words": ({"seed": "a"}, "seed is 'a'; it must be a whole number"),
     "gain not a number": ({"gain": float("nan")}, "give a number, a function"),
@@ -91,34 +90,33 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "no chains": ({"num_chains": 0}, "at least 1"),
     "thin 0": ({"thin": 0}, "at least 1"),
     "burn_in negative": ({"burn_in": -1}, "at least 0"),
-    "chunk_steps 0": ({"chunk_steps": 0}, "at least 1"),
     "checkpoint_every 0": ({"checkpoint_every": 0}, "number of steps, or a time"),
     "checkpoint_every 3 days": ({"checkpoint_every": "3d"}, "number of steps, or a time"),
     "draws without the target": ({"draw_rungs": (1,)}, "start with 0"),
     "draws of no rung": ({"draw_rungs": (0, 3)}, "rungs 0 to 2"),
     "batch_size alone": ({"batch_size": 3}, "give the arrays as batches"),
     "batches of no kind": ({"batches": 3}, "a function of the step, or an iterable"),
-    "start of the wrong length": ({"params": rx.per_replica(jnp.zeros((4, 2)))}, r"\(3, ...\)"),
+    "start of the wrong length": ({"start": rx.per_replica(jnp.zeros((4, 2)))}, r"\(3, ...\)"),
     "starts of the wrong chains": (
-        {"params": rx.per_replica(jnp.zeros((2, 4, 2))), "num_chains": 2},
+        {"start": rx.per_replica(jnp.zeros((2, 4, 2))), "num_chains": 2},
         r"\(3, ...\) or \(2, 3, ...\)",
     ),
     "starts of either axes": (
-        {"params": rx.per_replica(jnp.zeros((3, 3, 2))), "num_chains": 3},
+        {"start": rx.per_replica(jnp.zeros((3, 3, 2))), "num_chains": 3},
         r"begin with \(3, 3\).*by_chain=True\) if the first axis is the chain.*by_chain=False if",
     ),
     "starts by chain without chains": (
-        {"params": rx.per_replica(jnp.zeros((3, 2)), by_chain=True), "num_chains": 2},
+        {"start": rx.per_replica(jnp.zeros((3, 2)), by_chain=True), "num_chains": 2},
         r"must begin with \(2, 3, ...\)\.",
     ),
     "starts by replica with chains": (
-        {"params": rx.per_replica(jnp.zeros((2, 3, 2)), by_chain=False), "num_chains": 2},
+        {"start": rx.per_replica(jnp.zeros((2, 3, 2)), by_chain=False), "num_chains": 2},
         r"must begin with \(3, ...\)\.",
     ),
-    "start of integers": ({"params": jnp.zeros(2, int)}, "write 0.0 instead of 0"),
-    "no start": ({"params": {}}, "give the point where sampling starts"),
-    "keys of two kinds": ({"params": {0: 0.0, "a": 1.0}}, "keys that cannot be sorted"),
-    "start not finite": ({"params": jnp.array([0.0, np.nan])}, "start where the posterior has"),
+    "start of integers": ({"start": jnp.zeros(2, int)}, "write 0.0 instead of 0"),
+    "no start": ({"start": {}}, "give the point where sampling starts"),
+    "keys of two kinds": ({"start": {0: 0.0, "a": 1.0}}, "keys that cannot be sorted"),
+    "start not finite": ({"start": jnp.array([0.0, np.nan])}, "start where the posterior has"),
 }
 BAD_TARGETS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "vector": (lambda x: x**2, {}, r"shape \(2,\).*sum \(or average\)"),
@@ -176,9 +174,9 @@ def no_loop(monkeypatch) -> None:
 
 
 def three_replicas(target: Any, **options: Any) -> None:
-    options = {"params": jnp.zeros(2), "learning_rate": (0.01, 0.1), **options}
+    options = {"start": jnp.zeros(2), "learning_rate": (0.01, 0.1), **options}
     options = {"num_steps": 10, "num_replicas": 3, "progress": False, **options}
-    rx.sample(target, options.pop("params"), **options)
+    rx.sample(target, options.pop("start"), **in_method(options))
 
 
 @pytest.mark.parametrize("name", BAD_OPTIONS)
