@@ -146,7 +146,8 @@ def resume(
         if records.metadata.kind == "train":
             from replicax.networks.train import resume_training
 
-            _refuse(records.folder, num_steps=num_steps, batches=batches, batch_size=batch_size)
+            steps = {"num_steps": num_steps, "batches": batches, "batch_size": batch_size}
+            _refuse(records.folder, **steps, params=params)
             changes |= {"epochs": epochs, "evaluate": evaluate}
             return resume_training(records, target, changes, session, method, force)
         _refuse(records.folder, epochs=epochs, evaluate=evaluate)
@@ -193,7 +194,7 @@ def _refuse(folder: Path, **arguments: Any) -> None:
     """Raise if an argument is given that this kind of run has not."""
     for name, value in arguments.items():
         if value is not None:
-            made = "rx.train" if name in ("num_steps", "batches", "batch_size") else "rx.sample"
+            made = "rx.sample" if name in ("epochs", "evaluate") else "rx.train"
             length = "epochs=..." if made == "rx.train" else "num_steps=..."
             raise ValueError(
                 f"{folder} was made by {made}, which has no {name}: leave it out; {length} makes "

@@ -4,8 +4,9 @@ With N rows of data and a mean loss L(theta), the posterior at temperature T is
 
     exp(-N (L(theta) + weight_decay |theta|^2 / 2) / T).
 
-Energies are mean losses, as is usual in deep learning. Learning rates refer to the mean loss and
-temperatures to the posterior.
+Energies are mean losses, as is usual in deep learning, and those of all rows where the likelihood
+is tempered (`tempered.py`). Learning rates refer to the mean loss and temperatures to the
+posterior, in either unit.
 """
 
 from collections.abc import Callable

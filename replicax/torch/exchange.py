@@ -104,7 +104,8 @@ class Exchange:
             choose("on_nonfinite", on_nonfinite, ("stop", "ignore"))
             method = build_method(**choices)
             whole(*SEEDS)("seed", seed)
-            told = json.dumps(to_plain(method) | others)
+            plain = to_plain(method)
+            told = json.dumps({name: plain[name] for name in choices} | others)
             if np.any(np.asarray(temperature, float) > 0):
                 check_langevin(torch, self._optimizers)
         except ValueError as problem:  # the other ranks must know about it

@@ -1,5 +1,6 @@
 """A saved exchange: the content of `state_dict`, checked before anything is set."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -36,11 +37,7 @@ def read(state: Any, options: str, paths: Rows, history: Mapping[str, Rows]) -> 
     rows."""
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise ValueError(f"state is {show(state)}; give what state_dict() returned.")
-    if state.get("options") != options:
-        raise ValueError(
-            f"The state is that of an exchange with {state.get('options')}, and this one has "
-            f"{options}: give the same arguments."
-        )
+    _check_options(state.get("options"), options)
     try:
         saved = Saved(
             arrays={name: part.cpu().numpy() for name, part in state["arrays"].items()},
@@ -57,3 +54,20 @@ def read(state: Any, options: str, paths: Rows, history: Mapping[str, Rows]) -> 
     for name, rows in history.items():
         rows.check(saved.history[name])
     return saved
+
+
+def _check_options(stored: Any, options: str) -> None:
+    """Raise unless a state was saved with these options; version 0.2 stored others beside them."""
+    try:
+        before, now = dict(json.loads(stored)), json.loads(options)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"The state has {show(stored)} as its options: give what state_dict() returned."
+        ) from None
+    other = [name for name in now if before.get(name) != now[name]]
+    if other:
+        was, are = ({name: held.get(name) for name in other} for held in (before, now))
+        raise ValueError(
+            f"The state is that of an exchange with {was}, and this one has {are}: give the same "
+            "arguments."
+        )

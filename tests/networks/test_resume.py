@@ -149,7 +149,7 @@ def test_a_training_is_resumed_with_its_batch_size_and_kernel(
     (_, folder), other = killed, tiny_problem(batch_size=16)
     with pytest.raises(ValueError, match="32 rows, 8 a batch; .*32 rows, 16 a batch"):
         rx.resume(folder, other)
-    for name, value in (("batch_size", 8), ("batches", [1]), ("num_steps", 99)):
+    for name, value in (("batch_size", 8), ("batches", [1]), ("num_steps", 99), ("params", {})):
         with pytest.raises(ValueError, match=f"made by rx.train, which has no {name}"):
             rx.resume(folder, PROBLEM, **{name: value})
     with pytest.raises(ValueError, match="rx.resume takes no chunk_steps"):

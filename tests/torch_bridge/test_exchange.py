@@ -1,5 +1,7 @@
 """The exchange of PyTorch models decides as the JAX engine does, and sets learning rates."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,15 +33,18 @@ def run_engine(losses: np.ndarray, **options) -> rx.Posterior:
     defaults = dict(
         gain=rx.Gain(600.0, 1000.0), buffer=0.1, buffer_gain=rx.Gain(60.0, 1000.0, cap=0.05)
     )
+    choices = {**defaults, **LADDER, **options}
+    of_run = {name: choices.pop(name) for name in ("history_every", "seed") if name in choices}
+    choices = {"schedule": "deo_star", **choices}
     return rx.sample(
         lambda number, row: row[number.astype(int)] + 0 * number,
         rx.per_replica(jnp.arange(num_replicas, dtype=jnp.float32), by_chain=False),
         num_steps=num_steps,
         num_replicas=num_replicas,
         batches=lambda step: steps[step],
-        method=rx.posterior(temperature=0.0, kernel=kernel, energy_at="before"),
+        method=rx.Method("told", temperature=0.0, kernel=kernel, energy_at="before", **choices),
         on_nonfinite="ignore",
-        **{**defaults, **LADDER, **options},
+        **of_run,
     )
 
 
@@ -128,8 +133,11 @@ def test_a_resumed_exchange_goes_on_exactly(tmp_path) -> None:
         np.testing.assert_array_equal(resumed.history[name], values)
     rates = 0.5 * resumed.learning_rates[resumed.rung_of]
     np.testing.assert_allclose(rates_of(optimizers), rates, rtol=1e-6)
+    older = whole.state_dict()  # version 0.2 stored further options
+    older["options"] = json.dumps(json.loads(older["options"]) | {"num_steps": 3, "thin": 1})
+    resumed.load_state_dict(older)
     other = rx.torch.Exchange(make_optimizers(), **LADDER)
-    with pytest.raises(ValueError, match="same arguments"):
+    with pytest.raises(ValueError, match="'schedule': 'seo'.*'schedule': 'deo_star'.*same argum"):
         other.load_state_dict(whole.state_dict())
     with pytest.raises(ValueError, match="state_dict"):
         other.load_state_dict({"step": 3})
