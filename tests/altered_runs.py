@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 import numpy as np
+from made_up_metadata import changed
 
 import replicax as rx
 
@@ -12,7 +13,7 @@ def alter(
     posterior: rx.Posterior,
     lengths: dict[str, int] | None = None,
     final: dict[str, np.ndarray] | None = None,
-    **resolved: Any,
+    **changes: Any,
 ) -> Any:
     """A copy of a run in memory with shorter records, another end or other options."""
     other = copy.deepcopy(posterior)
@@ -21,7 +22,7 @@ def alter(
         rows = {name: records.read(group, name)[:length] for name in records.names(group)}
         records._pending[group] = [rows] if length else []
     records.final.update(final or {})
-    other.metadata.resolved.update(resolved)
+    records.metadata = changed(other.metadata, **changes)
     return other
 
 

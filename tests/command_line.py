@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from made_up_metadata import metadata_of
 
 from replicax.cli.main import main
-from replicax.run.methods import posterior
-from replicax.run.options import Sampling
-from replicax.run.storage.metadata import Metadata
+from replicax.run.storage.metadata import TreeSpec
 
 REPOSITORY = Path(__file__).parents[1]
 STAR = ("--method", "deo-star", "--learning-rate")
@@ -52,6 +51,5 @@ def write_run(folder, structure, note=None):
     """Write as much of a run folder as commands read before they load the run."""
     Path(folder, "commits").mkdir(parents=True, exist_ok=True)
     Path(folder, "commits", "10.json").write_text("{}")
-    run, method = Sampling(num_steps=10), posterior()
-    params = {"structure": structure}
-    Metadata("sample", run, method, {}, params, "", note=note or {}).write(Path(folder))
+    params = TreeSpec(("x",), ((),), ("float32",), structure)
+    metadata_of(params=params, note=note or {}).write(Path(folder))

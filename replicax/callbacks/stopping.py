@@ -23,7 +23,7 @@ class _SoFar(Posterior):
 
     def __init__(self, metadata: Metadata) -> None:
         super().__init__(Records())
-        self._records.metadata = metadata
+        self._records.write_metadata(metadata)
         self._parts: list[dict[str, np.ndarray]] = []
 
     def add(self, part: Posterior, num_steps: int, num_draws: int) -> None:
@@ -74,7 +74,7 @@ class _StopAfter:
             return None
         reasons = []
         if self.round_trips is not None:
-            counted = progress.step >= progress.metadata.resolved["counted_from"]
+            counted = progress.step >= progress.metadata.resolved.counted_from
             fewest = int(progress.round_trips.min()) if counted else 0
             reasons.append((fewest >= self.round_trips, f"{fewest} round trips in every chain"))
         if self._needs_draws():
@@ -94,7 +94,7 @@ class _StopAfter:
             self.so_far, self.looked_at = _start(progress), 0
         self.step = progress.step
         chunk = Records()
-        chunk.metadata = progress.metadata
+        chunk.write_metadata(progress.metadata)
         for group in ("steps", "draws"):
             chunk.append(group, progress.rows[group])
         num_draws = len(progress.rows["draws"]["energy"])
@@ -133,8 +133,7 @@ def _start(progress: Progress) -> _SoFar:
     so_far = _SoFar(metadata)
     if progress.start > 0:
         assert progress.run_dir is not None, "runs without a folder begin at step 0"
-        resolved = metadata.resolved
-        num_draws = len(range(resolved["burn_in"], progress.start, resolved["thin"]))
+        num_draws = len(range(metadata.resolved.burn_in, progress.start, metadata.resolved.thin))
         so_far.add(Posterior(open_records(progress.run_dir)), progress.start, num_draws)
     return so_far
 

@@ -59,10 +59,6 @@ def read_metadata(folder: Path) -> "Metadata":
     raise ValueError(f"{folder} is not a run folder: there is no run.json in it; {remedy}{hint}")
 
 
-def is_finished(metadata: "Metadata") -> bool:
-    return metadata.result is not None and metadata.result["code"] == "finished"
-
-
 def structure_of(params: Any) -> Any:
     """Return a tree with the structure of one replica's parameters.
 

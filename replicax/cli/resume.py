@@ -73,7 +73,7 @@ def resume(
             devices=arguments.read_devices(devices),
             data_parallel=data_parallel,
         )
-    if length not in changes and folders.is_finished(metadata) and output.writes():
+    if length not in changes and metadata.is_finished and output.writes():
         flag = _LENGTHS[length]
         typer.echo(f"This run was already finished; make it longer with {flag} N.", err=True)
     return finish(posterior, as_json)
@@ -110,7 +110,7 @@ def _target_again(
     else:
         spec = spec.updated(params, batches, batch_size)
         folders.say_what_runs(spec.target, run_dir)
-    needs_params = metadata.params["structure"] is None  # a tree of the user's own types
+    needs_params = metadata.params.structure is None  # a tree of the user's own types
     loaded = spec.load(needs_params)
     return loaded.target, {
         "params": folders.structure_of(loaded.params) if needs_params else None,

@@ -8,6 +8,7 @@ import numpy as np
 from replicax.interop.extras import import_extra
 from replicax.version import __version__
 
+_ABOUT = "schedule", "rule", "window", "kernel"  # of the run, in the attributes of its groups
 Variables = dict[str, tuple[list[str], np.ndarray]]  # dimensions and values, by name
 
 
@@ -26,7 +27,7 @@ def to_arviz(posterior: Any, log_likelihood: bool = True) -> Any:
     groups = {"posterior": _draws(posterior), "sample_stats": _stats(posterior)}
     rows = getattr(getattr(target, "batches", None), "data", None)
     if hasattr(target, "pointwise") and rows is not None:
-        if log_likelihood and posterior.num_draws and posterior.options["keep_draws"]:
+        if log_likelihood and posterior.num_draws and posterior.metadata.resolved.keep_draws:
             name = next(iter(target.observed), "rows") if target.observed else "rows"
             values = posterior.log_likelihood()
             groups["log_likelihood"] = {name: (["chain", "draw", "row"], values)}
@@ -34,7 +35,7 @@ def to_arviz(posterior: Any, log_likelihood: bool = True) -> Any:
     about = {
         "inference_library": "replicax",
         "inference_library_version": __version__,
-        **{name: posterior.options[name] for name in ("schedule", "rule", "window", "kernel")},
+        **{name: getattr(posterior.metadata.resolved, name) for name in _ABOUT},
     }
     made = {
         name: Dataset(variables, attrs=about).assign_coords(_coordinates(variables))
@@ -50,7 +51,7 @@ def to_arviz(posterior: Any, log_likelihood: bool = True) -> Any:
 def _draws(posterior: Any) -> Variables:
     from replicax.run.plain import leaf_names
 
-    if not posterior.options["keep_draws"]:
+    if not posterior.metadata.resolved.keep_draws:
         return {}
     draws, known = posterior.draws, getattr(posterior._target, "dims", None) or {}
     return {
@@ -77,7 +78,7 @@ def _stats(posterior: Any) -> Variables:
         "restart_rate": (rung, posterior.restart_rate),
         "round_trips": (["chain"], posterior.round_trips),
     }
-    if not posterior.options["tempers_likelihood"]:  # whose energy has no prior
+    if not posterior.metadata.resolved.tempers_likelihood:  # whose energy has no prior
         stats["lp"] = draw, -energies
     if posterior.acceptance is not None:
         stats["acceptance_rate"] = rung, posterior.acceptance

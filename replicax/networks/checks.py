@@ -1,14 +1,19 @@
 """Problems that make a training useless: errors at its start, and warnings at its end."""
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from replicax.networks.likelihoods import Categorical
 from replicax.run.evaluation import Evaluation
 from replicax.run.initial import have_one_start
+from replicax.run.options import Training
 from replicax.run.program import Program
 from replicax.run.rows import Carry
+
+if TYPE_CHECKING:
+    from replicax.networks.trained import Trained
 
 _WORSE = 10  # times the score by chance: nothing can be learnt from such a network
 
@@ -48,7 +53,7 @@ def check_apart(problem: Any, program: Program, like: Any, carry: Carry) -> None
     )
 
 
-def check_start(trained: Any) -> None:
+def check_start(trained: "Trained") -> None:
     """Raise if the loss was not finite at the start, before a network had moved."""
     code, _ = trained.result
     if code != "nonfinite" or trained.num_steps > 1:
@@ -61,7 +66,7 @@ def check_start(trained: Any) -> None:
     )
 
 
-def find_training_problems(trained: Any) -> list[str]:
+def find_training_problems(trained: "Trained") -> list[str]:
     """Return reasons why the average of a training is useless, as sentences."""
     method, done, problems = trained.metadata.method, trained.num_epochs, []
     ended = trained.result.code == "finished" and method.picks
@@ -88,28 +93,35 @@ def find_training_problems(trained: Any) -> list[str]:
     return problems
 
 
-def _last_scores(trained: Any) -> tuple[str, np.ndarray, float]:
+def _last_scores(trained: "Trained") -> tuple[str, np.ndarray, float]:
     """Return the name of a score, its last values by rung, and its value by chance (0: unknown)."""
-    law, tested = trained.likelihood, trained.epochs
+    law = trained.likelihood
     if law is None:
-        classes = ((trained.predicts or {}).get("likelihood") or {}).get("num_classes")
+        predicts = trained.predicts
+        classes = None if predicts is None else predicts.likelihood.get("num_classes")
         values, guess = trained._final("energy")[0] / trained.energy_scale, np.log(classes or 1)
         name = "a loss"
-    elif hasattr(law, "num_classes"):
-        name, values, guess = "an NLL", tested.get("nll"), np.log(law.num_classes or 1)
+    elif isinstance(law, Categorical):
+        name, values, guess = "an NLL", _last_test(trained, "nll"), np.log(law.num_classes or 1)
     else:
         spread = np.std(trained.labels, axis=0)
-        name, values, guess = "an RMSE", tested.get("rmse"), np.sqrt(np.mean(np.square(spread)))
-    if law is not None:
-        values = values[-1] if values is not None and values.size else np.zeros(0)
+        name, values = "an RMSE", _last_test(trained, "rmse")
+        guess = np.sqrt(np.mean(np.square(spread)))
     # Hot rungs of a tempered likelihood are near the prior, which need not fit the data.
     shown = 1 if trained.metadata.method.tempers_likelihood else None
     return name, np.atleast_1d(values)[:shown], float(guess)
 
 
-def why_none_kept(trained: Any) -> str:
+def _last_test(trained: "Trained", score: str) -> np.ndarray:
+    """Return the last values of a score by rung; none before the first test."""
+    values = trained.epochs.get(score, np.zeros(0))
+    return values[-1] if values.size else np.zeros(0)
+
+
+def why_none_kept(trained: "Trained") -> str:
     """Return why a run has no networks to predict with."""
-    if trained.metadata.run.keep_averaged == 0:
+    run = trained.metadata.run
+    if isinstance(run, Training) and run.keep_averaged == 0:
         return "No networks were kept: train with keep_averaged=100."
     if trained.metadata.method.picks and float(trained._final("average.weight")):
         return (
@@ -119,7 +131,7 @@ def why_none_kept(trained: Any) -> str:
     return why_none_averaged(trained)
 
 
-def why_none_averaged(trained: Any) -> str:
+def why_none_averaged(trained: "Trained") -> str:
     """Return why a run has no average."""
     if not trained.metadata.method.picks:
         return (

@@ -15,7 +15,7 @@ other law than the prior's, and no noise. n is measured by differences of gradie
 mini-batches, and h by derivatives of gradients.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,9 @@ from replicax.algorithm.kernel import Kernel
 from replicax.networks.tempered import tempered
 from replicax.run.batches import EpochBatches
 from replicax.run.methods import Method
+
+if TYPE_CHECKING:
+    from replicax.networks.trained import Trained
 
 _HEATED = 0.1  # relative to the temperature of the coldest rung
 _FEWEST = 10  # kept networks, whose energies vary
@@ -49,15 +52,15 @@ def heating_problem(heating: float | None) -> str | None:
     )
 
 
-def find_heating(trained: Any) -> float | None:
+def find_heating(trained: "Trained") -> float | None:
     """Return the relative excess temperature of the coldest rung by the noise of mini-batches; None
     if the method does not temper the likelihood, or if it cannot be measured."""
     method, problem = trained.metadata.method, trained._target
-    decay = _decay(method, trained.metadata.resolved["kernel"])
+    decay = _decay(method, trained.metadata.resolved.kernel)
     if not method.tempers_likelihood or decay is None or jax.process_count() > 1:
         return None
     batches = getattr(problem, "batches", None)  # a run folder may be opened without its problem
-    has_tree = trained._like is not None or trained.metadata.params["structure"] is not None
+    has_tree = trained._like is not None or trained.metadata.params.structure is not None
     has_networks = has_tree and trained._records.length("networks")
     if not isinstance(batches, EpochBatches) or not has_networks:
         return None

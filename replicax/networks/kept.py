@@ -15,6 +15,7 @@ import numpy as np
 
 from replicax.run import devices, plain
 from replicax.run.records import Arrays, Records
+from replicax.run.storage.metadata import TreeSpec
 
 GROUP = "networks"
 MAX_BYTES = 2**28  # limit for all kept networks
@@ -106,12 +107,12 @@ def read(records: Records, like: Any = None) -> Networks | None:
     return Networks(params, model_state, *columns)
 
 
-def _unpack(description: dict[str, Any], packed: np.ndarray, like: Any) -> Any:
+def _unpack(spec: TreeSpec, packed: np.ndarray, like: Any) -> Any:
     leaves, start = [], 0
-    for shape, name in zip(description["shapes"], description["dtypes"], strict=True):
+    for shape, name in zip(spec.shapes, spec.dtypes, strict=True):
         dtype = jnp.dtype(name)
         stop = start + int(np.prod(shape, dtype=int)) * dtype.itemsize
         part = np.ascontiguousarray(packed[:, start:stop])
         leaves.append(part.view(dtype).reshape(len(packed), *shape))
         start = stop
-    return plain.rebuild(description, leaves, like)
+    return plain.rebuild(spec, leaves, like)

@@ -9,10 +9,13 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replicax import user_code
 from replicax.errors import choose, show, suggest
+
+if TYPE_CHECKING:
+    from replicax.run.storage.metadata import Predicts
 
 MODELS = (
     "small, mlp (mlp-100-100), resnet20 (resnetN, resnetN-basic, resnetN-frn, resnetN-frn-silu), "
@@ -74,8 +77,10 @@ class NamedProblem:
     def from_note(cls, note: dict[str, Any]) -> "NamedProblem | None":
         """Return the names that the note of a run contains, or None."""
         stored = note.get(_NOTE)
-        if not isinstance(stored, dict) or not {"model", "data"} <= set(stored):
+        if not isinstance(stored, dict):
             return None  # of a run that was started in Python
+        if not all(isinstance(stored.get(name), str) for name in ("model", "data")):
+            return None
         known = {entry.name for entry in fields(cls)}  # folders of 0.2 store a unit, too
         return cls(**{name: value for name, value in stored.items() if name in known})
 
@@ -137,7 +142,7 @@ class NamedProblem:
         sizes = Sizes(dataset.train[0].shape[1:], per_target * dataset.num_outcomes)
         return self._network(sizes, sizes)
 
-    def network_again(self, predicts: dict[str, Any]) -> Any:
+    def network_again(self, predicts: "Predicts") -> Any:
         """Return the network without loading the data, from the sizes stored in a run folder."""
         import numpy as np
 
@@ -145,10 +150,10 @@ class NamedProblem:
         from replicax.networks.restored import num_outputs, row_of
 
         sizes = Sizes(row_of(predicts).shape, num_outputs(predicts))
-        if not predicts.get("pixels"):
+        pixels = predicts.pixels
+        if not pixels:
             return self._network(sizes, sizes)
         black = np.zeros((1, *sizes.input_shape), np.uint8), np.zeros(1, np.int32)
-        pixels = predicts["pixels"]
         moments = tuple(pixels["mean"]), tuple(pixels["std"])
         return self._network(sizes, Dataset(self.data, *black, *black, sizes.num_outputs, *moments))
 

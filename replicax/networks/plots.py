@@ -44,7 +44,7 @@ def plot_training(trained: "Trained", out: str | Path | None = None) -> dict[str
 
 
 def _has_ladder(trained: "Trained") -> bool:
-    return trained.options["schedule"] != "none" and trained.num_replicas > 1
+    return trained.metadata.resolved.schedule != "none" and trained.num_replicas > 1
 
 
 def _plot_epochs(trained: "Trained", likelihood: Likelihood) -> "Figure":
@@ -137,7 +137,7 @@ def _plot_ladder(trained: "Trained", history: plots.History) -> "Figure":
     """Plot the history of the rungs, and of the buffer (per mean loss) if the rule has one."""
     epochs, scale = _epochs_of(trained, history["step"]), trained.energy_scale
     tempered = plots.name_of_ladder(trained) == "temperature"
-    has_buffer = trained.options["rule"] == "deterministic"
+    has_buffer = trained.metadata.resolved.rule == "deterministic"
     figure = figure_style.new_figure(10.5, 4)
     panels = figure.subplots(1, 2)
     marker = "." if len(epochs) == 1 else ""
@@ -171,13 +171,13 @@ def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
     over_time = figure.add_subplot(grid[0, 0])
     at_end = figure.add_subplot(grid[0, 1], sharey=over_time)
     swaps, paths = figure.add_subplot(grid[0, 2]), figure.add_subplot(grid[1, :])
-    counted, every = (trained.options[name] for name in ("counted_from", "swap_every"))
+    counted, every = trained.metadata.resolved.counted_from, trained.metadata.resolved.swap_every
     steps, rates = plots.verdict_rates(_thinned(trained, history), counted, every)
     marker = "." if len(steps) == 1 else ""
     for pair, colour in figure_style.cold_to_hot(trained.num_replicas - 1) if steps.size else ():
         line = {"color": colour, "lw": 1.2, "marker": marker}
         over_time.plot(_epochs_of(trained, steps), rates[0, :, pair], **line)
-    target = trained.options["target_swap_rate"]
+    target = trained.metadata.resolved.target_swap_rate
     for axes in (over_time, at_end) if plots.has_target(trained) else ():
         axes.axhline(target, label=f"target {target:g}", **figure_style.DASHED)
     title = f"How often the rule accepts, {plots.attempt_of(trained)}"
@@ -203,11 +203,11 @@ def _plot_exchange(trained: "Trained", history: plots.History) -> "Figure":
 def _thinned(trained: "Trained", history: plots.History) -> plots.History:
     """Return points of the history, far enough apart that the rule accepts a few times in
     between."""
-    options = trained.options
-    rate = options["target_swap_rate"]
+    metadata, resolved = trained.metadata, trained.metadata.resolved
+    rate = metadata.resolved.target_swap_rate
     if not plots.has_target(trained):
-        rate = max(float(np.mean(trained.verdict_rate)), 0.01) / options["swap_every"]
-    expected = rate * options["history_every"]
+        rate = max(float(np.mean(trained.verdict_rate)), 0.01) / resolved.swap_every
+    expected = rate * resolved.history_every
     kept = slice(None, None, -max(1, round(_FEW / expected)))
     points = np.arange(history["step"].size)[kept][::-1]
     return {"step": history["step"][points], "verdicts": history["verdicts"][:, points]}

@@ -15,6 +15,7 @@ from replicax.errors import check_flag, choose, explained
 from replicax.networks.inputs import as_inputs
 from replicax.networks.likelihoods import Likelihood
 from replicax.run import plain
+from replicax.run.storage.metadata import Predicts
 
 _PIECE = 512  # rows that networks see together
 _TOGETHER = 10  # networks that are computed at once
@@ -29,19 +30,19 @@ class Predictor:
     outputs: Callable[[Any, Any, Any], Array]  # (params, model_state, inputs) -> (row, ...)
     likelihood: Likelihood
     like: Any = None  # shape and dtype of a row of the inputs, where they are known
-    about: dict[str, Any] | None = None  # what makes it again of its network; None: nothing does
+    about: dict[str, Any] | None = None  # fields of `Predicts` that restore it; None: nothing does
 
-    def to_json(self, network: Any = None) -> dict[str, Any] | None:
+    def describe(self, network: Any = None) -> Predicts | None:
         """Return the predictor as plain data, without the network, for `restored.predictor_of`; if
         the shapes of the network are given, with outputs by which it can be recognised."""
         if self.about is None:
             return None
         inputs = None if self.like is None else plain.describe(self.like)
-        content = {**self.about, "inputs": inputs, "likelihood": self.likelihood.to_json()}
-        return content if network is None else {**content, "probe": self._probe(network)}
+        probe = None if network is None else self._probe(network)
+        return Predicts(self.likelihood.to_json(), inputs, **self.about, probe=probe)
 
-    def warn_unless(self, probe: list[float] | None, network: Any) -> None:
-        """Warn unless the network reproduces the probe that `to_json` stored."""
+    def warn_unless(self, probe: tuple[float, ...] | None, network: Any) -> None:
+        """Warn unless the network reproduces the probe that `describe` stored."""
         if probe is None:
             return
         outputs = self._probe(network)
@@ -54,7 +55,7 @@ class Predictor:
             stacklevel=4,
         )
 
-    def _probe(self, network: Any) -> list[float] | None:
+    def _probe(self, network: Any) -> tuple[float, ...] | None:
         """Return outputs of fixed artificial parameters and inputs; None if they cannot be
         computed."""
         leaves = jax.tree.leaves((network, self.like))
@@ -64,7 +65,7 @@ class Predictor:
         params, state = (jax.tree.map(lambda x: _made_up(x.shape, x.dtype), x) for x in network)
         state = jax.tree.map(lambda x: 1 + abs(x) if x.dtype.kind == "f" else x, state)  # variances
         outputs = np.asarray(jax.jit(self.outputs)(params, state, two), float).ravel()[:_PROBED]
-        return outputs.tolist() if np.isfinite(outputs).all() else None
+        return tuple(outputs.tolist()) if np.isfinite(outputs).all() else None
 
     def check(self, like: Any, inputs: Any = None) -> None:
         """Raise unless a network with the shapes of `like` has outputs that fit the likelihood."""
@@ -123,13 +124,13 @@ def _made_up(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return (37 * numbers % highest).astype(dtype)
 
 
-def _is_close(outputs: list[float], probe: list[float]) -> bool:
+def _is_close(outputs: tuple[float, ...], probe: tuple[float, ...]) -> bool:
     """Return whether outputs agree up to rounding on another platform or in another precision."""
     room = _ROUNDING * max(map(abs, probe), default=0.0)
     return len(outputs) == len(probe) and bool(np.allclose(outputs, probe, rtol=0, atol=room))
 
 
-def _shown(values: list[float]) -> str:
+def _shown(values: tuple[float, ...]) -> str:
     return ", ".join(f"{value:.4g}" for value in values[:3])
 
 

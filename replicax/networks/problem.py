@@ -111,7 +111,7 @@ class Supervised(Task):
         outputs by which the network can be recognised."""
         return {
             "likelihood": None if self.test is None else self.test.likelihood.to_json(),
-            "predicts": None if self.predictor is None else self.predictor.to_json(network),
+            "predicts": None if self.predictor is None else self.predictor.describe(network),
         }
 
     def is_random(self, like: Any) -> bool:

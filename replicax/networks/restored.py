@@ -3,8 +3,6 @@ network."""
 
 from typing import Any
 
-import jax
-
 from replicax.errors import show
 from replicax.networks import likelihoods
 from replicax.networks.classification import classifier
@@ -13,35 +11,29 @@ from replicax.networks.predictor import Predictor
 from replicax.networks.regression import regressor
 from replicax.nn.network import Network
 from replicax.run import plain
+from replicax.run.storage.metadata import Predicts
 
 
-def predictor_of(content: dict[str, Any], network: Any) -> Predictor:
-    """Return the predictor that `Predictor.to_json` described, for a network that the user passes
+def predictor_of(predicts: Predicts, network: Any) -> Predictor:
+    """Return the predictor that `Predictor.describe` described, for a network that the user passes
     again."""
-    law = likelihoods.from_json(content["likelihood"])
-    like = row_of(content)
+    law = likelihoods.from_json(predicts.likelihood)
+    like = row_of(predicts)
     if not isinstance(law, Categorical):
-        return regressor(network, law, content["noise"], like)
+        return regressor(network, law, predicts.noise, like)
     if not isinstance(network, Network) or law.num_classes is None:
         raise ValueError(f"The network is {show(network)}; give an rx.nn.Network.")
-    return classifier(network, law.num_classes, like, content["pixels"])
+    return classifier(network, law.num_classes, like, predicts.pixels)
 
 
-def row_of(content: dict[str, Any]) -> Any:
+def row_of(predicts: Predicts) -> Any:
     """Return shape and dtype of a row of the inputs, None if they were not known."""
-    inputs = content["inputs"]
-    if inputs is None:
-        return None
-    leaves = [
-        jax.ShapeDtypeStruct(tuple(shape), dtype)
-        for shape, dtype in zip(inputs["shapes"], inputs["dtypes"], strict=True)
-    ]
-    return plain.rebuild(inputs, leaves)
+    return None if predicts.inputs is None else plain.shapes_of(predicts.inputs)
 
 
-def num_outputs(content: dict[str, Any]) -> int:
+def num_outputs(predicts: Predicts) -> int:
     """Return the number of outputs of the network."""
-    law = content["likelihood"]
+    law = predicts.likelihood
     if law["kind"] == "categorical":
         return law["num_classes"]
-    return len(law["centre"]) * (2 if content["noise"] == "network" else 1)
+    return len(law["centre"]) * (2 if predicts.noise == "network" else 1)

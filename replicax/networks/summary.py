@@ -35,7 +35,7 @@ def summarise(trained: Trained) -> dict[str, Any]:
         numbers["by_rung"] = last
         numbers["coldest"] = {name: values[0] for name, values in last.items()}
     numbers["averages"] = [] if likelihood is None else _averages(trained, likelihood)
-    if trained.options["schedule"] != "none":
+    if trained.metadata.resolved.schedule != "none":
         trips = int(trained.round_trips.sum())
         numbers["exchange"] = {
             "window": trained.window,
@@ -52,8 +52,8 @@ def summarise(trained: Trained) -> dict[str, Any]:
 def _of_rule(trained: Trained) -> dict[str, Any]:
     """Return the buffer per mean loss, or for rules without one the temperatures of the posterior,
     and the number of steps between swap attempts."""
-    scale, every = trained.energy_scale, trained.options["swap_every"]
-    if trained.options["rule"] == "deterministic":
+    scale, every = trained.energy_scale, trained.metadata.resolved.swap_every
+    if trained.metadata.resolved.rule == "deterministic":
         return {"swap_every": every, "buffer": float(trained.buffer[0]) / scale}
     heats = trained.temperatures[0] * trained.temperature_scale
     return {"swap_every": every, "temperatures": heats.tolist()}

@@ -1,6 +1,7 @@
 """`Trained`: the result of a training: networks and their average on test data."""
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from replicax.results.posterior import Posterior
 from replicax.run.options import Training
 from replicax.run.plan import Clock, clock_of
 from replicax.run.records import Records
+from replicax.run.storage.metadata import Predicts
 
 
 class Trained(Posterior):
@@ -60,7 +62,7 @@ class Trained(Posterior):
     @property
     def energy_scale(self) -> float:
         """Energy per mean loss in the records of learning rates, energies and buffer."""
-        is_total = self.metadata.resolved.get("tempers_likelihood", False) or (
+        is_total = self.metadata.resolved.tempers_likelihood or (
             self.metadata.gone.get("unit") == "total"
         )
         return float(self.metadata.num_rows or 1) if is_total else 1.0
@@ -85,8 +87,7 @@ class Trained(Posterior):
     @property
     def likelihood(self) -> Likelihood | None:
         """The likelihood of targets given the outputs of networks, None without a test."""
-        usual = Categorical().to_json()  # for folders that do not store it
-        content = self.metadata.resolved.get("likelihood", usual)
+        content = self.metadata.resolved.likelihood
         return None if content is None else likelihoods.from_json(content)
 
     def _likelihood_of_test(self) -> Likelihood:
@@ -140,7 +141,7 @@ class Trained(Posterior):
     @functools.cached_property
     def networks(self) -> Networks:
         """The averaged networks that were kept: evenly spaced, none from before `burn_in`."""
-        if self._like is None and self.metadata.params["structure"] is None:
+        if self._like is None and self.metadata.params.structure is None:
             raise ValueError(
                 f"The params of the run in {self.run_dir} have custom containers, which a folder "
                 "cannot store: train with params and model_state of dicts, lists and tuples."
@@ -188,7 +189,7 @@ class Trained(Posterior):
 
     def _predictor_of(self, problem: Any) -> Predictor:
         predictor = self._as_predictor(problem)
-        probe = (self.predicts or {}).get("probe")
+        probe = None if self.predicts is None else self.predicts.probe
         predictor.warn_unless(probe, jax.tree.map(lambda x: x[0], self._points))
         return predictor
 
@@ -204,9 +205,9 @@ class Trained(Posterior):
         return problem.predictor
 
     @property
-    def predicts(self) -> dict[str, Any] | None:
-        """Shapes, classes and units that a network needs to predict again, as plain data."""
-        return self.metadata.resolved.get("predicts")
+    def predicts(self) -> Predicts | None:
+        """Shapes, classes and units that a network needs to predict again."""
+        return self.metadata.resolved.predicts
 
     def _is_network(self, given: Any) -> bool:
         is_function = callable(given) and not isinstance(given, Supervised | type)
@@ -238,7 +239,8 @@ class Trained(Posterior):
         """Write everything into a new folder that `rx.load` opens."""
         if self.run_dir is None and isinstance(self._target, Supervised):
             # What the network is known by, which runs in memory do not compute.
-            self.metadata.resolved.update(self._target.describe(self._like))
+            known = replace(self.metadata.resolved, **self._target.describe(self._like))
+            self._records.write_metadata(replace(self.metadata, resolved=known))
         return super().save(folder)
 
     def problems(self) -> list[str]:

@@ -13,12 +13,15 @@ the replica was on the hottest rung. Replicas differ if the means of their visit
 than visits of the same replica do, by an analysis of variance of normal scores.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from replicax.errors import show
 from replicax.run.round_trips import round_trips as round_trips
+
+if TYPE_CHECKING:
+    from replicax.results.posterior import Posterior
 
 _CHANCE = 1e-3  # probability of a false alarm, over all components
 _VISITS = 3  # visits per replica that are needed on average
@@ -120,14 +123,10 @@ def rank_normalised(halves: np.ndarray) -> np.ndarray:
     return ndtri((ranks - 3 / 8) / (halves.size + 1 / 4))[place].reshape(halves.shape)
 
 
-def ladder_moved(posterior: Any) -> float:
+def ladder_moved(posterior: "Posterior") -> float:
     """Return the largest relative movement of a rung after burn-in, while draws were kept."""
-    name, history = posterior.options["adapts"], posterior.history
-    metadata = posterior.metadata
-    steps = metadata.steps_per_epoch or 0  # of a training, whose burn-in counts epochs
-    epochs = (metadata.run.burn_in or 0) * steps
-    burn_in = max(metadata.resolved["burn_in"], epochs, 1)
-    kept = history["step"] >= burn_in
+    name, history = posterior.metadata.resolved.adapts, posterior.history
+    kept = history["step"] >= max(posterior.metadata.settled_from, 1)
     if name is None or not kept.any():
         return 0.0
     rungs, first = history[name][:, kept], history[name][:, kept][:, :1]
@@ -144,7 +143,7 @@ class _Visits(NamedTuple):
 
 
 def replica_rhat(
-    posterior: Any, components: dict[str, np.ndarray] | None = None
+    posterior: "Posterior", components: dict[str, np.ndarray] | None = None
 ) -> dict[str, float]:
     """Return R-hat over replicas of each component (chain, draw), by name; by default of the
     parameters.
@@ -161,7 +160,7 @@ def replica_rhat(
     return {name: _rhat_of(values, visits, chance) for name, values in components.items()}
 
 
-def _find_visits(posterior: Any) -> _Visits | None:
+def _find_visits(posterior: "Posterior") -> _Visits | None:
     """Return the visits to the coldest rung, None if there are too few.
 
     They end on the hottest rung, or on the hottest one from which replicas return often enough.

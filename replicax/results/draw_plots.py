@@ -1,5 +1,6 @@
 """The figure of the draws of a run: traces, marginals and a map."""
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -53,9 +54,9 @@ def plot_draws(posterior: "Posterior", var_names: Any = None) -> "Figure":
 
 def _chosen(posterior: "Posterior", var_names: Any) -> tuple[list[tuple[str, np.ndarray]], str]:
     """Return the components to show, and a sentence about those left out."""
-    names, shapes = (posterior.metadata.params[key] for key in ("names", "shapes"))
-    sizes = {name: int(np.prod(shape, dtype=int)) for name, shape in zip(names, shapes)}
-    asked = posterior.components() if var_names is None else _asked_for(posterior, names, var_names)
+    spec = posterior.metadata.params
+    sizes = {name: math.prod(shape) for name, shape in zip(spec.names, spec.shapes)}
+    asked = posterior.components() if var_names is None else _asked_for(posterior, var_names)
     most = _MAX_COMPONENTS if var_names is None else _MAX_ROWS
     components = list(asked.items())[:most]
     shown = Counter(name if name in sizes else name.partition("[")[0] for name, _ in components)
@@ -70,8 +71,9 @@ def _chosen(posterior: "Posterior", var_names: Any) -> tuple[list[tuple[str, np.
     )
 
 
-def _asked_for(posterior: "Posterior", names: list[str], var_names: Any) -> dict[str, np.ndarray]:
+def _asked_for(posterior: "Posterior", var_names: Any) -> dict[str, np.ndarray]:
     """Return the components of arrays, such as "theta", or single ones, such as "theta[3]"."""
+    names = list(posterior.metadata.params.names)
     wanted = [var_names] if isinstance(var_names, str) else var_names
     if not isinstance(wanted, list | tuple) or not all(isinstance(x, str) for x in wanted):
         raise ValueError(f"var_names is {show(var_names)}; give names of parameters: {names[:5]}.")

@@ -1,12 +1,15 @@
 """Checks of the energies of all rungs: colder rungs, energies that fall or rise without end or are
 rounded, replicas that diverge, steps that are too large or too small."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from replicax.results import diagnostics
 from replicax.run.methods import written
+
+if TYPE_CHECKING:
+    from replicax.results.posterior import Posterior
 
 _COLDER = 0.1  # fraction of the mean energy of a Gaussian at the temperature of the target
 _CHANCE = 1e-4  # probability of taking noise for a colder rung
@@ -24,7 +27,7 @@ _FALLS = (
 )
 
 
-def find_energy_problems(posterior: Any) -> list[str | None]:
+def find_energy_problems(posterior: "Posterior") -> list[str | None]:
     """Return the problems that energies and acceptance rates show, one sentence each."""
     checks = (
         _rounded_energy,
@@ -38,30 +41,30 @@ def find_energy_problems(posterior: Any) -> list[str | None]:
     return [check(posterior) for check in checks]
 
 
-def _is_training(posterior: Any) -> bool:
+def _is_training(posterior: "Posterior") -> bool:
     return posterior.metadata.kind == "train"
 
 
-def kept_energies(posterior: Any) -> np.ndarray:
+def kept_energies(posterior: "Posterior") -> np.ndarray:
     """Return energies of all rungs after burn-in (chain, point, rung), with NaN for non-finite
     values."""
     history = posterior.history
     if "energy" not in history:
         return np.zeros((posterior.num_chains, 0, posterior.num_replicas))
-    energies = history["energy"][:, history["step"] > posterior.options["burn_in"]]
+    energies = history["energy"][:, history["step"] > posterior.metadata.resolved.burn_in]
     return np.where(np.isfinite(energies), energies, np.nan).astype(float)
 
 
-def _rounded_energy(posterior: Any) -> str | None:
+def _rounded_energy(posterior: "Posterior") -> str | None:
     """Energies so large that their differences, which accept moves and swaps, are rounded away."""
     temperatures = np.asarray(posterior.temperatures, float)[:, :2]
     energies = posterior.energies[np.isfinite(posterior.energies)]
-    exact = posterior.options["rule"] == "metropolis" and np.all(temperatures > 0)
+    exact = posterior.metadata.resolved.rule == "metropolis" and np.all(temperatures > 0)
     if _is_training(posterior) or not exact or not energies.size:
         return None
     size = np.median(np.abs(energies)).astype(energies.dtype)
     judged = 1 / temperatures[:, 0]  # by how much an energy counts
-    if not posterior.metadata.resolved["adjusted"]:  # in swaps alone
+    if not posterior.metadata.resolved.adjusted:  # in swaps alone
         judged = judged - 1 / temperatures[:, -1]
     if not np.spacing(size) * judged.max() >= _ROUNDED:
         return None
@@ -73,7 +76,7 @@ def _rounded_energy(posterior: Any) -> str | None:
     )
 
 
-def _falling_energy(posterior: Any) -> str | None:
+def _falling_energy(posterior: "Posterior") -> str | None:
     """Report a downward trend in every block, far beyond the spread within a block, without an
     end."""
     energies = np.asarray(posterior.energies, float)
@@ -94,7 +97,7 @@ def _falling_energy(posterior: Any) -> str | None:
     return _FALLS.format(energies[chain, :length].mean(), energies[chain, -length:].mean())
 
 
-def _runaway_rung(posterior: Any) -> str | None:
+def _runaway_rung(posterior: "Posterior") -> str | None:
     """Report an upward trend of the hottest rung, by ranks: it may be as slow as a logarithm."""
     energies = kept_energies(posterior)[:, :, -1]
     third = energies.shape[1] // 3
@@ -113,7 +116,7 @@ def _runaway_rung(posterior: Any) -> str | None:
     )
 
 
-def _colder_rungs(posterior: Any) -> str | None:
+def _colder_rungs(posterior: "Posterior") -> str | None:
     """Report rungs whose mean energy is below that of the coldest, which no hotter distribution can
     have."""
     target = float(posterior.temperatures[:, 0].min())
@@ -121,7 +124,7 @@ def _colder_rungs(posterior: Any) -> str | None:
     drop, error = mean_and_error(energies[:, :, :1] - energies)
     if _is_training(posterior) or drop is None or target <= 0:
         return None
-    num_params = sum(int(np.prod(shape)) for shape in posterior.metadata.params["shapes"])
+    num_params = posterior.metadata.params.num_elements
     relevant = _COLDER * target * num_params / 2
     certain = drop > certainty(energies, posterior.num_replicas) * error
     if not np.any(certain & (drop > relevant)):
@@ -156,7 +159,7 @@ def certainty(values: np.ndarray, count: int, num_batches: int = 10) -> float:
     return -float(stdtrit(len(values) * num_batches - 1, _CHANCE / count))
 
 
-def _broken_replicas(posterior: Any) -> str | None:
+def _broken_replicas(posterior: "Posterior") -> str | None:
     rates = posterior.restart_rate
     rung = int(np.argmax(rates.max(axis=0)))
     if rates.max() <= _RESTARTED:
@@ -174,7 +177,7 @@ def _broken_replicas(posterior: Any) -> str | None:
     )
 
 
-def _acceptance(posterior: Any) -> str | None:
+def _acceptance(posterior: "Posterior") -> str | None:
     """Report rungs that accept too few or too many moves, for adjusted kernels."""
     rates = measured(posterior, "acceptance")
     if rates is None:
@@ -194,12 +197,12 @@ def _acceptance(posterior: Any) -> str | None:
     )
 
 
-def _heated_target(posterior: Any) -> str | None:
+def _heated_target(posterior: "Posterior") -> str | None:
     """Report heating of the cold rung by gradient noise."""
     excess = measured(posterior, "excess_temperature")
     if excess is None or not np.nanmax(excess[:, 0]) > _HEATED:
         return None
-    tuned = posterior.options["learning_rate"] == "auto"
+    tuned = posterior.metadata.tunes_learning_rate
     exact = "or none, so that moves are accepted or rejected"
     other = exact if tuned else "or " + in_method(posterior, 'learning_rate="auto"')
     return (
@@ -208,12 +211,12 @@ def _heated_target(posterior: Any) -> str | None:
     )
 
 
-def in_method(posterior: Any, arguments: str) -> str:
+def in_method(posterior: "Posterior", arguments: str) -> str:
     """Return how the method of a run is written with other arguments."""
-    return f"method={written(posterior.options['name'], f'..., {arguments}')}"
+    return f"method={written(posterior.metadata.method.name, f'..., {arguments}')}"
 
 
-def measured(posterior: Any, name: str) -> np.ndarray | None:
+def measured(posterior: "Posterior", name: str) -> np.ndarray | None:
     """Return a statistic (chain, rung) of the kernel, None if it has none."""
     values = getattr(posterior, name, None)
     if values is None or np.all(np.isnan(values)):

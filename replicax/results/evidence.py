@@ -4,9 +4,12 @@ For neighbouring rungs of inverse temperatures a > b, Bennett's acceptance ratio
 from the energies on both; the sum from the prior (b = 0) to the posterior (a = 1) is the evidence.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from replicax.results.posterior import Posterior
 
 _BLOCKS = 16  # blocks of draws over all chains, at least, for the standard error
 _ITERATIONS = 200
@@ -19,14 +22,14 @@ class Evidence(NamedTuple):
     standard_error: float
 
 
-def evidence_of(posterior: Any) -> Evidence:
+def evidence_of(posterior: "Posterior") -> Evidence:
     """Return the log evidence of a run; raise if it cannot be computed."""
     resolved, temperatures = posterior.metadata.resolved, posterior.temperatures
-    if not resolved["tempers_likelihood"]:
+    if not resolved.tempers_likelihood:
         raise ValueError(
             "The evidence needs separate prior and likelihood: sample an rx.bayesian posterior."
         )
-    if not resolved["adjusted"]:
+    if not resolved.adjusted:
         raise ValueError(
             "The evidence needs exact energies: give rx.bayesian all rows as arrays and no "
             "batch_size, so that moves are accepted or rejected."

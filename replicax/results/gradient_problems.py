@@ -10,7 +10,7 @@ chains agree on another distribution than the posterior.
 gradients or steps that are too long, it is the actual temperature of the draws.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -19,6 +19,9 @@ from jax.flatten_util import ravel_pytree
 
 from replicax.results.energy_problems import certainty, mean_and_error
 from replicax.run import plain
+
+if TYPE_CHECKING:
+    from replicax.results.posterior import Posterior
 
 _LENGTH = 1.0  # length of steps, in standard deviations of the difference of two draws
 _UNEXPLAINED = 0.1  # median change of energy over steps, in the unit of the temperature
@@ -33,7 +36,7 @@ _WORK = 20_000_000  # rows that may be evaluated
 _FEW_DRAWS, _MOST_COMPONENTS, _MOST_ROWS = 20, 10_000, 1_000_000
 
 
-def gradient_problem(posterior: Any) -> str | None:
+def gradient_problem(posterior: "Posterior") -> str | None:
     """Return a sentence about energies that gradients do not explain, or about draws that are
     hotter or colder than the posterior; None if there is no such problem, or if the target or its
     rows are not available."""
@@ -62,10 +65,10 @@ def gradient_problem(posterior: Any) -> str | None:
     return sentence or _temperature(draws, gradients)  # jumps leave the temperature unknown
 
 
-def _can_evaluate(posterior: Any) -> bool:
-    shapes = posterior.metadata.params["shapes"]
+def _can_evaluate(posterior: "Posterior") -> bool:
+    shapes = posterior.metadata.params.shapes
     small = sum(int(np.prod(shape)) for shape in shapes) <= _MOST_COMPONENTS
-    enough = posterior.num_draws >= _FEW_DRAWS and posterior.options["keep_draws"]
+    enough = posterior.num_draws >= _FEW_DRAWS and posterior.metadata.resolved.keep_draws
     return small and enough and jax.process_count() == 1  # others would wait for the first
 
 

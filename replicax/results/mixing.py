@@ -1,10 +1,13 @@
 """Checks of the draws: agreement of chains, agreement of replicas, number of effective draws."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from replicax.results import diagnostics
+
+if TYPE_CHECKING:
+    from replicax.results.posterior import Posterior
 
 RHAT_GOOD = 1.01  # largest good R-hat over chains
 REPLICA_RHAT_GOOD = 1.05  # largest good R-hat over replicas
@@ -15,7 +18,7 @@ _WORK = 1_000_000  # values that are checked
 _FEW_DRAWS = 4  # nothing can be said of fewer
 
 
-def checked_components(posterior: Any) -> dict[str, np.ndarray]:
+def checked_components(posterior: "Posterior") -> dict[str, np.ndarray]:
     """Return the components of the parameters that are checked, and the energy.
 
     All of them, or evenly spaced ones if there are many. None for networks: their weights have many
@@ -31,7 +34,7 @@ def checked_components(posterior: Any) -> dict[str, np.ndarray]:
     return {**{names[i]: components[names[i]] for i in chosen}, "energy": posterior.energies}
 
 
-def find_mixing_problems(posterior: Any) -> list[str | None]:
+def find_mixing_problems(posterior: "Posterior") -> list[str | None]:
     """Return the problems of the draws, one sentence each."""
     components = checked_components(posterior)
     rhats = {name: diagnostics.rhat(values) for name, values in components.items()}
@@ -44,12 +47,12 @@ def find_mixing_problems(posterior: Any) -> list[str | None]:
     ]
 
 
-def exchanges(posterior: Any) -> bool:
+def exchanges(posterior: "Posterior") -> bool:
     """Return whether the run has a ladder on which replicas move."""
-    return posterior.options["schedule"] != "none" and posterior.num_replicas > 1
+    return posterior.metadata.resolved.schedule != "none" and posterior.num_replicas > 1
 
 
-def _stuck_replicas(posterior: Any, components: dict[str, np.ndarray]) -> str | None:
+def _stuck_replicas(posterior: "Posterior", components: dict[str, np.ndarray]) -> str | None:
     if not exchanges(posterior):
         return None
     name, worst = _largest(diagnostics.replica_rhat(posterior, components))
@@ -63,7 +66,7 @@ def _stuck_replicas(posterior: Any, components: dict[str, np.ndarray]) -> str | 
     )
 
 
-def _no_round_trip(posterior: Any, rhats: dict[str, float]) -> str | None:
+def _no_round_trip(posterior: "Posterior", rhats: dict[str, float]) -> str | None:
     chains = np.flatnonzero(posterior.round_trips == 0)
     if not exchanges(posterior) or chains.size == 0 or posterior.num_draws < _FEW_DRAWS:
         return None
@@ -77,7 +80,7 @@ def _no_round_trip(posterior: Any, rhats: dict[str, float]) -> str | None:
     )
 
 
-def _chains_differ(posterior: Any, rhats: dict[str, float]) -> str | None:
+def _chains_differ(posterior: "Posterior", rhats: dict[str, float]) -> str | None:
     name, worst = _largest(rhats)
     if posterior.num_chains < 2 or not worst > RHAT_GOOD:
         return None
@@ -87,7 +90,7 @@ def _chains_differ(posterior: Any, rhats: dict[str, float]) -> str | None:
     )
 
 
-def _few_draws(posterior: Any, components: dict[str, np.ndarray]) -> str | None:
+def _few_draws(posterior: "Posterior", components: dict[str, np.ndarray]) -> str | None:
     sizes = {}
     for name, values in components.items():
         sizes[name, "bulk"] = -diagnostics.bulk_size(values) / posterior.num_chains

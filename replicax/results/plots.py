@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from replicax.results import draw_plots, figure_style
+from replicax.results.mixing import exchanges
 from replicax.run.counters import num_attempts
 from replicax.run.round_trips import trip_ends
 
@@ -36,11 +37,11 @@ def plot_posterior(
     without data are left out, such as `rates` for a run without exchange. `var_names`: the
     parameters in `draws`.
     """
-    history, options = posterior.history, posterior.options
+    history, resolved = posterior.history, posterior.metadata.resolved
     figures = {"ladder": _plot_ladder(posterior, history)}
-    if options["schedule"] != "none" and posterior.num_replicas > 1:
+    if exchanges(posterior):
         figures["rates"] = _plot_rates(posterior, history)
-        if options["rule"] == "deterministic" and history["step"].size:
+        if resolved.rule == "deterministic" and history["step"].size:
             figures["buffer"] = _plot_buffer(posterior, history)
         rung_of = posterior.rung_of
         figures["paths"] = figure_style.new_figure(10, 3.6)
@@ -146,7 +147,7 @@ def _distinguishable(paths: np.ndarray, chosen: int) -> list[int]:
 
 def _plot_ladder(posterior: "Posterior", history: History) -> "Figure":
     """Plot learning rates, or temperatures if those form the ladder: history and end."""
-    adapts, count = posterior.options["adapts"], posterior.num_replicas
+    adapts, count = posterior.metadata.resolved.adapts, posterior.num_replicas
     name = name_of_ladder(posterior)
     end = posterior.temperatures if name == "temperature" else posterior.learning_rates
     word = name.replace("_", " ")
@@ -172,23 +173,23 @@ def name_of_ladder(posterior: "Posterior") -> str:
     rates, temperatures = posterior.learning_rates, posterior.temperatures
     same_rate = posterior.num_replicas > 1 and np.all(rates == rates[:, :1])
     tempered = same_rate and np.all(temperatures > 0) and np.any(temperatures != temperatures[0, 0])
-    adapts = posterior.options["adapts"]
+    adapts = posterior.metadata.resolved.adapts
     return "temperature" if tempered or adapts == "temperature" else "learning_rate"
 
 
 def _plot_rates(posterior: "Posterior", history: History) -> "Figure":
     """Plot how often the rule accepts for each pair, over time and overall, and how often it
     swaps."""
-    options, window = posterior.options, posterior.window
+    resolved, window = posterior.metadata.resolved, posterior.window
     figure, over_time, at_end = figure_style.two_panels()
-    steps, rates = verdict_rates(history, options["counted_from"], options["swap_every"])
+    steps, rates = verdict_rates(history, resolved.counted_from, resolved.swap_every)
     if steps.size:
         for pair, colour in figure_style.cold_to_hot(posterior.num_replicas - 1):
             over_time.plot(steps, rates[:, :, pair].mean(axis=0), color=colour, lw=1.2)
     else:
         _note_no_history(over_time, posterior)
     if has_target(posterior):
-        target = options["target_swap_rate"]
+        target = posterior.metadata.resolved.target_swap_rate
         for axes in (over_time, at_end):
             axes.axhline(target, label=f"target {target:g}", **figure_style.DASHED)
     mean = f", mean of {posterior.num_chains} chains" if posterior.num_chains > 1 else ""
@@ -208,13 +209,13 @@ def _plot_rates(posterior: "Posterior", history: History) -> "Figure":
 def has_target(posterior: "Posterior") -> bool:
     """Return whether the rates of pairs are adapted to `target_swap_rate`; temperatures adapt to
     equal rejection instead."""
-    options = posterior.options
-    return options["rule"] == "deterministic" or options["adapts"] == "learning_rate"
+    resolved = posterior.metadata.resolved
+    return resolved.rule == "deterministic" or resolved.adapts == "learning_rate"
 
 
 def attempt_of(posterior: "Posterior") -> str:
     """Return the unit of verdict rates in words: per step, or per attempt to swap."""
-    return "per step" if posterior.options["swap_every"] == 1 else "per attempt"
+    return "per step" if posterior.metadata.resolved.swap_every == 1 else "per attempt"
 
 
 def verdict_rates(
@@ -289,7 +290,7 @@ def _plot_trips(posterior: "Posterior", rung_of: np.ndarray) -> "Figure":
 
 
 def _note_no_history(axes: "Axes", posterior: "Posterior") -> None:
-    every = posterior.options["history_every"]
+    every = posterior.metadata.resolved.history_every
     figure_style.note(axes, f"no history yet: a point is recorded every {every} steps")
 
 

@@ -1,26 +1,33 @@
 """`Posterior`: the result of a run, in memory or read lazily from its folder."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import numpy as np
 
-from replicax.errors import RunProblem, is_whole, show
-from replicax.results.outputs import Outputs
+from replicax.errors import RunProblem, check_folder, is_whole, show
 from replicax.run import machine, plain
 from replicax.run.counters import PAIR_COUNTS, num_attempts
-from replicax.run.plain import to_plain
 from replicax.run.records import Records, Result
+from replicax.run.storage.encoding import to_plain
+from replicax.run.storage.folder import save_copy
 from replicax.run.storage.metadata import Metadata
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from replicax.results.evidence import Evidence
+    from replicax.results.summary import Summary
 
 _MAX_COMPONENTS = 1000  # components with R-hat and effective size
 
 
-class Posterior(Outputs):
+class Posterior:
     """Draws of the coldest rung and the history of the run; every array has a chain axis first."""
 
     def __init__(self, records: Records, like: Any = None, target: Any = None) -> None:
@@ -41,7 +48,7 @@ class Posterior(Outputs):
     def options(self) -> dict[str, Any]:
         """The options of the run as plain data, and what they came to, in steps."""
         metadata = self.metadata
-        return {**to_plain(metadata.run), **to_plain(metadata.method), **metadata.resolved}
+        return {**to_plain(metadata.run), **to_plain(metadata.method), **asdict(metadata.resolved)}
 
     @property
     def metadata(self) -> Metadata:
@@ -51,18 +58,18 @@ class Posterior(Outputs):
     @property
     def result(self) -> Result:
         """How the run ended: a code and a sentence."""
-        ended = self.metadata.result
-        if ended is None:
+        ending = self.metadata.result
+        if ending is None:
             return Result("running", "The run has not ended (or was killed).")
-        return Result(ended["code"], ended["sentence"])
+        return Result(ending.code, ending.sentence)
 
     @property
     def num_chains(self) -> int:
-        return self.options["num_chains"]
+        return self.metadata.resolved.num_chains
 
     @property
     def num_replicas(self) -> int:
-        return self.metadata.resolved["num_replicas"]
+        return self.metadata.resolved.num_replicas
 
     @property
     def num_steps(self) -> int:
@@ -75,7 +82,7 @@ class Posterior(Outputs):
 
     @property
     def window(self) -> int:
-        return self.metadata.resolved["window"]
+        return self.metadata.resolved.window
 
     @property
     def num_windows(self) -> np.ndarray:
@@ -87,20 +94,20 @@ class Posterior(Outputs):
 
     def _draws(self, name: str, rung: int) -> np.ndarray:
         """(draw, chain, rung, ...) -> (chain, draw, ...)."""
-        rungs = self.metadata.resolved["draw_rungs"]
+        rungs = self.metadata.resolved.draw_rungs
         if not is_whole(rung) or rung not in rungs:
             raise ValueError(
-                f"Draws of rung {show(rung)} were not kept, only of {rungs}; sample with "
+                f"Draws of rung {show(rung)} were not kept, only of {list(rungs)}; sample with "
                 f'draw_rungs=(0, {show(rung)}) or "all".'
             )
-        if name != "energy" and not self.options["keep_draws"]:
+        if name != "energy" and not self.metadata.resolved.keep_draws:
             raise ValueError(
                 "The parameters of draws were not kept: sample with keep_draws=True, or train with "
                 "keep_networks=True."
             )
         if self.num_draws == 0:
-            names, shapes = (self.metadata.params[key] for key in ("names", "shapes"))
-            shape = dict(zip(names, shapes)).get(name.removeprefix("params."), ())
+            spec = self.metadata.params
+            shape = dict(zip(spec.names, spec.shapes)).get(name.removeprefix("params."), ())
             return np.zeros((self.num_chains, 0, *shape))
         return np.moveaxis(self._records.read("draws", name)[:, :, rungs.index(rung)], 0, 1)
 
@@ -109,7 +116,7 @@ class Posterior(Outputs):
         return self._values(self._leaves(rung), 2)
 
     def _leaves(self, rung: int) -> list[np.ndarray]:
-        return [self._draws(f"params.{name}", rung) for name in self.metadata.params["names"]]
+        return [self._draws(f"params.{name}", rung) for name in self.metadata.params.names]
 
     @property
     def _constrains(self) -> bool:
@@ -147,7 +154,8 @@ class Posterior(Outputs):
     @property
     def draw_steps(self) -> np.ndarray:
         """The step of each draw, if draws are a fixed number of steps apart  (draw,)."""
-        return np.arange(self.options["burn_in"], self.num_steps, self.options["thin"])
+        resolved = self.metadata.resolved
+        return np.arange(resolved.burn_in, self.num_steps, resolved.thin)
 
     @property
     def round_trips(self) -> np.ndarray:
@@ -158,13 +166,14 @@ class Posterior(Outputs):
     def counted_steps(self) -> int:
         """Steps over which rates and round trips are counted: after burn-in, and, with an automatic
         buffer, after the first steps, which measure the unit of energy without exchange."""
-        return max(self.num_steps - self.metadata.resolved["counted_from"], 1)
+        return max(self.num_steps - self.metadata.resolved.counted_from, 1)
 
     @property
     def counted_attempts(self) -> int:
         """Counted steps at which swaps were attempted."""
-        first, every = (self.metadata.resolved[name] for name in ("counted_from", "swap_every"))
-        return max(num_attempts(first, self.num_steps, every), 1)
+        resolved = self.metadata.resolved
+        attempts = num_attempts(resolved.counted_from, self.num_steps, resolved.swap_every)
+        return max(attempts, 1)
 
     @property
     def verdict_rate(self) -> np.ndarray:
@@ -184,7 +193,7 @@ class Posterior(Outputs):
     @property
     def acceptance(self) -> np.ndarray | None:
         """How often an adjusted kernel accepted its moves; None for others  (chain, rung)."""
-        if not self.metadata.resolved["adjusted"]:
+        if not self.metadata.resolved.adjusted:
             return None
         return self._final("acceptance") / self.counted_steps
 
@@ -193,7 +202,7 @@ class Posterior(Outputs):
         """Relative excess temperature of each rung by gradient noise, in the direction of its
         largest noise; None if the kernel does not measure it  (chain, rung)."""
         heating = self._final("heating")
-        if self.metadata.resolved["adjusted"] or heating.shape[1] == 0:
+        if self.metadata.resolved.adjusted or heating.shape[1] == 0:
             return None
         return heating / self.counted_steps
 
@@ -239,7 +248,7 @@ class Posterior(Outputs):
         counts = arrays.pop("pairs")
         arrays |= {name: counts[:, :, row] for row, name in enumerate(PAIR_COUNTS)}
         points = counts.shape[1]
-        return {"step": (np.arange(points) + 1) * self.metadata.resolved["history_every"], **arrays}
+        return {"step": (np.arange(points) + 1) * self.metadata.resolved.history_every, **arrays}
 
     def components(self, names: Any = None) -> dict[str, np.ndarray]:
         """The first scalar components of the parameters by name, each (chain, draw).
@@ -247,7 +256,7 @@ class Posterior(Outputs):
         `names`: restrict to these arrays of the parameters.
         """
         components: dict[str, np.ndarray] = {}
-        if self.num_draws == 0 or not self.options["keep_draws"]:
+        if self.num_draws == 0 or not self.metadata.resolved.keep_draws:
             return components
         for name, values in self._named_draws(names):
             flat = values.reshape(*values.shape[:2], -1)
@@ -267,8 +276,154 @@ class Posterior(Outputs):
             named = zip(plain.leaf_names(draws), jax.tree.leaves(draws), strict=True)
             yield from (pair for pair in named if names is None or pair[0] in names)
         else:
-            for name in self.metadata.params["names"] if names is None else names:
+            for name in self.metadata.params.names if names is None else names:
                 yield name, self._draws(f"params.{name}", 0)
+
+    @property
+    def best(self) -> tuple[Any, float]:
+        """The lowest-energy point of any chain, and its recorded energy.
+
+        Over all replicas and steps if tracked ("exactly_one", `track_best`), else over the draws.
+        """
+        points, energies = self._best_leaves()
+        chain = int(np.argmin(energies))
+        return self._values([leaf[chain] for leaf in points], 0), float(energies[chain])
+
+    @property
+    def best_by_chain(self) -> tuple[Any, np.ndarray]:
+        """The lowest-energy point of each chain, and its recorded energy  (chain, ...).
+
+        With noisy energies, the lowest one is partly luck: evaluate the point again.
+        """
+        leaves, energies = self._best_leaves()
+        return self._values(leaves, 1), energies
+
+    def _best_leaves(self) -> tuple[list[np.ndarray], np.ndarray]:
+        names = self.metadata.params.names
+        if self.metadata.method.energy_at == "before" and not self.metadata.resolved.track_best:
+            raise ValueError(
+                'With energy_at="before" the energy of a draw is that of the point before its '
+                "move, so the best point is not known from the draws: sample with track_best=True."
+            )
+        if self.metadata.resolved.track_best:
+            leaves = [self._final(f"best.{i:06d}") for i in range(len(names))]
+            return leaves, self._final("best_energy")
+        energies = self.energies
+        if energies.size == 0:
+            raise ValueError("No draws were kept, so there is no best one.")
+        energies = np.where(np.isfinite(energies), energies, np.inf)
+        chains, draw = np.arange(self.num_chains), np.argmin(energies, axis=1)
+        points = [self._draws(f"params.{name}", 0)[chains, draw] for name in names]
+        return points, energies[chains, draw]
+
+    @property
+    def barrier(self) -> np.ndarray:
+        """Sum of the rejection rates of all pairs, for rules with temperatures  (chain,).
+
+        Twice the barrier plus one is a good number of rungs.
+        """
+        return np.sum(1 - self.verdict_rate, axis=1)
+
+    @property
+    def replicas_advised(self) -> int | None:
+        """The number of replicas at which pairs of this ladder would reject half of their attempts,
+        by its barrier; None for rules without temperatures."""
+        if self.metadata.resolved.rule == "deterministic" or self.num_replicas < 2:
+            return None
+        return int(np.ceil(2 * self.barrier.max())) + 1
+
+    def log_evidence(self) -> "Evidence":
+        """Log of the integral of prior x likelihood, with its standard error.
+
+        For `rx.bayesian` posteriors without mini-batches, with the prior on the hottest rung.
+        """
+        from replicax.results.evidence import evidence_of
+
+        return evidence_of(self)
+
+    def replica_rhat(self) -> dict[str, float]:
+        """R-hat over replicas, each followed through the ladder, of every component by name.
+
+        Near 1 if all replicas bring the same draws to the coldest rung, and above 1.05 if each
+        stays in its own mode, which R-hat over chains does not detect. NaN if replicas reached the
+        coldest rung too rarely. It needs different starts: replicas that all start in one mode
+        agree.
+        """
+        from replicax.results.diagnostics import replica_rhat
+
+        return replica_rhat(self, self.components())
+
+    def summary(self) -> "Summary":
+        """Swap rates, round trips, R-hat and effective sizes: a dict for JSON, which prints as
+        tables."""
+        from replicax.results.summary import summarise
+
+        return summarise(self)
+
+    def plot(
+        self, out: str | Path | None = None, var_names: Sequence[str] | None = None
+    ) -> "dict[str, Figure]":
+        """Figures of the run; written to the folder `out` if given, and returned by name.
+
+        `var_names` are the parameters whose draws are shown, such as ["mu", "theta[3]"]; by default
+        the first few.
+        """
+        from replicax.results.figure_style import figure_folder
+        from replicax.results.plots import plot_posterior
+
+        return plot_posterior(self, None if out is None else figure_folder(out), var_names)
+
+    def report(self, out: str | Path | None = None, truth: Any = None) -> Path:
+        """Write the run as one HTML page and return its path (needs the extra `report`).
+
+        Args:
+            out: an HTML file, or a folder; by default `report.html` in the run folder.
+            truth: what is known about the target, for comparison: exact draws in the tree of the
+                parameters, with a leading axis; a dict from names of components to draws or
+                numbers; or "modes25", the default for the demo.
+        """
+        from replicax.results.report.build import build_page, check_out, write_page
+
+        check_out(self, out)
+        return write_page(self, out, build_page(self, truth))
+
+    def predictive(self, *args: Any, seed: int = 0, **kwargs: Any) -> dict[str, np.ndarray]:
+        """Draw from the predictive distribution given each draw, by site  (chain, draw, ...).
+
+        For `rx.interop.from_numpyro`: `args` and `kwargs` are those of the model, by default the
+        original ones without the observed values.
+        """
+        predict = getattr(self._target, "predict", None)
+        if predict is None:
+            raise ValueError(
+                "predictive needs a model that can draw its data: a run of "
+                "rx.interop.from_numpyro. To load such a run, write rx.load(folder, target)."
+            )
+        return predict(self.draws, seed, args, kwargs)
+
+    def log_likelihood(self) -> np.ndarray:
+        """Log likelihood of every row under every draw  (chain, draw, row), for `rx.bayesian`
+        posteriors, directly after the run or from `rx.load(folder, target)`."""
+        if not hasattr(self._target, "pointwise"):
+            raise ValueError(
+                "log_likelihood needs an rx.bayesian posterior, which has rows. To load such a "
+                "run, write rx.load(folder, target)."
+            )
+        tree = plain.rebuild(self.metadata.params, self._leaves(0), self._like)
+        return self._target.pointwise(tree)
+
+    def to_arviz(self, log_likelihood: bool = True) -> Any:
+        """Draws, statistics of the sampler, log likelihoods and data as ArviZ data (needs the extra
+        `arviz`)."""
+        from replicax.interop.arviz import to_arviz
+
+        return to_arviz(self, log_likelihood)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write everything into a new folder that `rx.load` opens."""
+        path = check_folder("folder", folder)
+        save_copy(self._records, path)
+        return path
 
     def problems(self) -> list[str]:
         """Reasons not to trust the run, as sentences."""
@@ -280,7 +435,7 @@ class Posterior(Outputs):
     def _gradient_problem(self) -> str | None:
         """A problem that is found by evaluating the target, if the posterior has it; evaluated
         once."""
-        if self.metadata.resolved["adjusted"]:  # energies accepted the moves, or rejected them
+        if self.metadata.resolved.adjusted:  # energies accepted the moves, or rejected them
             return None
         from replicax.results.gradient_problems import gradient_problem
 

@@ -1,6 +1,6 @@
 """Checks that find reasons not to trust a run; each returns a sentence with the remedy, or None."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -8,15 +8,17 @@ from replicax.results import diagnostics
 from replicax.results.energy_problems import find_energy_problems, in_method
 from replicax.results.mixing import exchanges, find_mixing_problems
 
+if TYPE_CHECKING:
+    from replicax.results.posterior import Posterior
+
 _RARE_SWAPS = 0.01  # fraction of windows
 _FEW_WINDOWS = 10  # too few to judge a pair by
 _FIXED = 0.01  # a smaller relative movement counts as none
 _SAME = 0.05  # fraction of the distance of neighbours on an even ladder
 _COLLAPSED = 1 / 3  # fraction of the pairs
-_UNKNOWN_BATCHES = ("a function of the step", "an iterable")
 
 
-def find_problems(posterior: Any) -> list[str]:
+def find_problems(posterior: "Posterior") -> list[str]:
     """Return the problems of a run, one sentence each, possible causes first."""
     checks = (
         _unknown_law,
@@ -37,12 +39,12 @@ def find_problems(posterior: Any) -> list[str]:
     return [sentence for sentence in sentences if sentence is not None]
 
 
-def _unknown_law(posterior: Any) -> str | None:
-    metadata, rule = posterior.metadata, posterior.options["rule"]
+def _unknown_law(posterior: "Posterior") -> str | None:
+    metadata, rule = posterior.metadata, posterior.metadata.resolved.rule
     samples = metadata.kind == "sample" and float(posterior.temperatures[:, 0].max()) > 0
     if not samples or rule != "deterministic" or not exchanges(posterior):
         return None
-    if not _has_mini_batches(metadata.batches):
+    if not metadata.batches.may_be_partial:
         return (
             "It is not known that the deterministic rule samples the posterior, and its draws can "
             "be too narrow. To sample it, leave out the method, or write "
@@ -57,16 +59,7 @@ def _unknown_law(posterior: Any) -> str | None:
     )
 
 
-def _has_mini_batches(batches: str) -> bool:
-    """Return whether the batches that `Batches.describe` describes contain less than all the
-    data."""
-    if batches in _UNKNOWN_BATCHES:
-        return True
-    numbers = [int(word) for word in batches.replace(",", "").split() if word.isdigit()]
-    return len(numbers) == 2 and numbers[1] < numbers[0]
-
-
-def _collapsed_ladder(posterior: Any) -> str | None:
+def _collapsed_ladder(posterior: "Posterior") -> str | None:
     """Report neighbouring rungs that are equal, on a ladder whose ends differ."""
     distance = _distances(posterior.learning_rates) + _distances(posterior.temperatures)
     num_pairs = distance.shape[1]
@@ -99,8 +92,8 @@ def _distances(values: np.ndarray) -> np.ndarray:
     return np.where(usable, np.abs(np.log(ratio)), lower != upper)
 
 
-def _negative_buffer(posterior: Any) -> str | None:
-    if posterior.options["rule"] != "deterministic" or np.all(posterior.buffer >= 0):
+def _negative_buffer(posterior: "Posterior") -> str | None:
+    if posterior.metadata.resolved.rule != "deterministic" or np.all(posterior.buffer >= 0):
         return None
     return (
         f"The buffer ended below zero ({posterior.buffer.min():.3g}): swaps send higher energies "
@@ -109,22 +102,22 @@ def _negative_buffer(posterior: Any) -> str | None:
     )
 
 
-def _window_bias(posterior: Any) -> str | None:
-    options = posterior.options
-    exact = options["rule"] in ("metropolis", "bias_corrected")
-    if not exact or options["window"] == 1 or options["swaps"] == "no_gate":
+def _window_bias(posterior: "Posterior") -> str | None:
+    resolved = posterior.metadata.resolved
+    exact = resolved.rule in ("metropolis", "bias_corrected")
+    if not exact or resolved.window == 1 or resolved.swaps == "no_gate":
         return None
     return (
-        f'The rule "{options["rule"]}" is exact for window=1 only: at most one swap in a window of '
-        f"{options['window']} steps favours states from hot rungs. Write "
+        f'The rule "{resolved.rule}" is exact for window=1 only: at most one swap in a window of '
+        f"{resolved.window} steps favours states from hot rungs. Write "
         f"{in_method(posterior, 'window=1')}, or correct for it with "
         "rule=rx.swap.window_corrected(...) there."
     )
 
 
-def _noisy_metropolis(posterior: Any) -> str | None:
+def _noisy_metropolis(posterior: "Posterior") -> str | None:
     batches = posterior.metadata.batches
-    if posterior.options["rule"] != "metropolis" or batches not in _UNKNOWN_BATCHES:
+    if posterior.metadata.resolved.rule != "metropolis" or batches.is_counted:
         return None
     return (
         f'The rule "metropolis" assumes exact energies, and the batches are {batches}: unless each '
@@ -134,9 +127,9 @@ def _noisy_metropolis(posterior: Any) -> str | None:
     )
 
 
-def _moving_ladder(posterior: Any) -> str | None:
+def _moving_ladder(posterior: "Posterior") -> str | None:
     moved = diagnostics.ladder_moved(posterior)
-    if posterior.options["rule"] == "deterministic" or moved < _FIXED:
+    if posterior.metadata.resolved.rule == "deterministic" or moved < _FIXED:
         return None
     return (
         f"The ladder moved by {moved:.0%} while draws were kept, so they belong to no single "
@@ -145,12 +138,12 @@ def _moving_ladder(posterior: Any) -> str | None:
     )
 
 
-def _rare_swaps(posterior: Any) -> str | None:
+def _rare_swaps(posterior: "Posterior") -> str | None:
     rate = posterior.window_swap_rate
     if not exchanges(posterior) or posterior.num_windows.min() < _FEW_WINDOWS:
         return None
     # Where the target swap rate is small, rare swaps are intended.
-    if rate.min() >= min(_RARE_SWAPS, posterior.options["target_swap_rate"] / 5):
+    if rate.min() >= min(_RARE_SWAPS, posterior.metadata.resolved.target_swap_rate / 5):
         return None
     chain, pair = np.unravel_index(int(np.argmin(rate)), rate.shape)
     return (
@@ -159,13 +152,13 @@ def _rare_swaps(posterior: Any) -> str | None:
     )
 
 
-def _advice(posterior: Any) -> str:
+def _advice(posterior: "Posterior") -> str:
     advised = posterior.replicas_advised
     if advised is None or advised <= posterior.num_replicas:
         return ""
     return f" ({advised} would do; you have {posterior.num_replicas})"
 
 
-def _early_end(posterior: Any) -> str | None:
+def _early_end(posterior: "Posterior") -> str | None:
     result = posterior.result
     return result.sentence if result.code in ("nonfinite", "batches_ended") else None

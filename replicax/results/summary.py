@@ -1,6 +1,6 @@
 """The summary of a run: numbers for JSON, tables for a terminal."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -8,6 +8,9 @@ from replicax import theory
 from replicax.results import diagnostics
 from replicax.results.energy_problems import kept_energies, measured
 from replicax.run.progress import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from replicax.results.posterior import Posterior
 
 
 class Summary(dict):
@@ -25,7 +28,7 @@ class Summary(dict):
         return capture.get()
 
 
-def summarise(posterior: Any) -> Summary:
+def summarise(posterior: "Posterior") -> Summary:
     """Return the numbers of `Posterior.summary()`."""
     num_steps = posterior.num_steps
     per_1000 = posterior.round_trips / posterior.counted_steps * 1000
@@ -49,8 +52,8 @@ def summarise(posterior: Any) -> Summary:
         num_replicas=posterior.num_replicas,
         num_chains=posterior.num_chains,
         num_draws=posterior.num_draws,
-        schedule=posterior.options["schedule"],
-        rule=posterior.options["rule"],
+        schedule=posterior.metadata.resolved.schedule,
+        rule=posterior.metadata.resolved.rule,
         window=posterior.window,
         round_trips=posterior.round_trips.tolist(),
         round_trips_per_1000_steps=per_1000.tolist(),
@@ -68,13 +71,13 @@ def summarise(posterior: Any) -> Summary:
         restart_rate=posterior.restart_rate.tolist(),
         acceptance=_by_rung(posterior, "acceptance"),
         excess_temperature=_by_rung(posterior, "excess_temperature"),
-        one_start=posterior.options.get("one_start"),
+        one_start=posterior.metadata.resolved.one_start,
         parameters=parameters,
         problems=posterior.problems(),
     )
 
 
-def machine_use(posterior: Any) -> dict[str, Any]:
+def machine_use(posterior: "Posterior") -> dict[str, Any]:
     """Return the devices of a run, its wall time in all processes and its peak memory in bytes."""
     return {
         "machine": posterior.metadata.machine,
@@ -89,27 +92,27 @@ def render_machine_use(summary: dict[str, Any]) -> str:
     return f"{time} on {summary['machine']}, {memory}"
 
 
-def _mean_energies(posterior: Any) -> list[list[float]]:
+def _mean_energies(posterior: "Posterior") -> list[list[float]]:
     """Return the mean energies after burn-in by chain and rung, from the history."""
     energies = kept_energies(posterior)
     return energies.mean(axis=1).tolist() if energies.shape[1] else []
 
 
-def _by_rung(posterior: Any, name: str) -> list[list[float]] | None:
+def _by_rung(posterior: "Posterior", name: str) -> list[list[float]] | None:
     values = measured(posterior, name)
     return None if values is None else values.tolist()
 
 
-def expected_trips(posterior: Any) -> list[float] | None:
+def expected_trips(posterior: "Posterior") -> list[float] | None:
     """Return round trips per 1,000 steps by Lemma 1 at the measured swap rates per window.
 
     None if the lemma does not apply: other schedules, no gate, no alternation of parities.
     """
-    options = posterior.options
-    gated = options["swaps"] != "no_gate" and options["alternate"]
-    if options["schedule"] != "windowed_deo" or not gated:
+    resolved = posterior.metadata.resolved
+    gated = resolved.swaps != "no_gate" and resolved.alternate
+    if resolved.schedule != "windowed_deo" or not gated:
         return None
-    steps = posterior.window * options["swap_every"]  # steps per window
+    steps = posterior.window * resolved.swap_every  # steps per window
     trips = []
     for rate in posterior.window_swap_rate:
         if np.all(rate > 0):

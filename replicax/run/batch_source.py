@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from jax import Array
 
 from replicax.algorithm.energy_noise import FreshBatches
+from replicax.run.storage.metadata import BatchSpec
 
 
 class Batches:
@@ -35,9 +36,9 @@ class Batches:
         distance, or never."""
         return self
 
-    def describe(self) -> str:
+    def describe(self) -> BatchSpec:
         """Return a description that tells two sources apart when a run resumes."""
-        return "none"
+        return BatchSpec("none")
 
     def draw(self, key: Array) -> Any:
         """Draw the randomness of one step's mini-batch."""

@@ -15,6 +15,7 @@ from replicax.errors import check_function, check_numeric, explained, is_whole, 
 from replicax.run.batch_source import Batches
 from replicax.run.batch_source import NoBatches as NoBatches
 from replicax.run.host_batches import HostBatches
+from replicax.run.storage.metadata import BatchSpec
 
 _ORDERS = 2**32 - 1  # a number that no step has: keys of epochs are not those of steps
 
@@ -39,8 +40,8 @@ class _InMemory(Batches):
 class ArrayBatches(_InMemory):
     """Rows of arrays drawn with replacement, from the chain's own key, inside the loop."""
 
-    def describe(self) -> str:
-        return f"arrays of {self.num_rows} rows, {self.batch_size} a batch"
+    def describe(self) -> BatchSpec:
+        return BatchSpec("arrays", self.num_rows, self.batch_size)
 
     def draw(self, key: Array) -> Array:
         """Draw the row numbers of one mini-batch; all rows in order when it is everything."""
@@ -81,8 +82,8 @@ class EpochBatches(_InMemory):
     def steps_per_epoch(self) -> int:
         return -(-self.num_rows // self.batch_size)
 
-    def describe(self) -> str:
-        return f"epochs of {self.num_rows} rows, {self.batch_size} a batch"
+    def describe(self) -> BatchSpec:
+        return BatchSpec("epochs", self.num_rows, self.batch_size)
 
     def draw(self, key: Array) -> Array:
         """Return the key that prepares the batch."""

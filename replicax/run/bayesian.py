@@ -15,6 +15,7 @@ from replicax.algorithm.target import Target
 from replicax.errors import check_function, explained
 from replicax.run.batches import ArrayBatches, as_rows, sum_in_pieces
 from replicax.run.source_batches import SourceBatches, as_source, is_source
+from replicax.run.storage.metadata import BatchSpec
 from replicax.run.task import Task
 
 _PIECE_ROWS = 4096  # rows whose likelihoods are evaluated at once
@@ -24,8 +25,8 @@ _PIECE_ROWS = 4096  # rows whose likelihoods are evaluated at once
 class RowBatches(ArrayBatches):
     """Rows drawn with replacement, or all of them."""
 
-    def describe(self) -> str:
-        return f"bayesian, {super().describe()}"
+    def describe(self) -> BatchSpec:
+        return BatchSpec("bayesian, arrays", self.num_rows, self.batch_size)
 
     def draw(self, key: Array) -> Any:
         return None if self.is_whole else super().draw(key)

@@ -13,6 +13,7 @@ from jax import Array
 
 from replicax.errors import check_numeric
 from replicax.run.batch_source import Batches
+from replicax.run.storage.metadata import BatchSpec
 
 
 class BatchesEnded(ValueError):
@@ -58,8 +59,8 @@ class HostBatches(Batches):
     def can_refresh(self) -> bool:
         return False
 
-    def describe(self) -> str:
-        return "a function of the step" if self.is_function else "an iterable"
+    def describe(self) -> BatchSpec:
+        return BatchSpec("a function of the step" if self.is_function else "an iterable")
 
     def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
         return jax.tree.map(lambda leaf: leaf[place], data)

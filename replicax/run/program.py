@@ -19,6 +19,7 @@ from replicax.run.batch_source import Batches
 from replicax.run.mesh import check_rows, choose_mesh
 from replicax.run.methods import Method
 from replicax.run.options import Run
+from replicax.run.storage.metadata import Resolved
 from replicax.run.task import Task
 
 
@@ -77,33 +78,34 @@ class Program:
         """Whether the energies of all rungs are kept with each draw, for the evidence."""
         return self.target.tempers_likelihood and self.settings.rule.uses_temperature
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Resolved:
         """Return what the options came to, in steps, for readers of the run folder."""
         schedule = self.settings.schedule
-        return {
-            "num_steps": self.num_steps,
-            "num_chains": self.num_chains,
-            "burn_in": self.burn_in,
-            "thin": self.thin,
-            "keep_draws": self.keep_draws,
-            "num_replicas": self.num_replicas,
-            "schedule": schedule.name,
-            "window": int(schedule.window),
-            "swaps": schedule.swaps,
-            "alternate": getattr(schedule, "alternate", True),
-            "rule": self.settings.rule.name,
-            "history_every": self.history_every,
-            "draw_rungs": list(self.draw_rungs),
-            "adapts": self.settings.tuning.adapts,
-            "track_best": self.track_best,
-            "counted_from": int(self.counted_from),
-            "row_energies": self.target.row_energies is not None,
-            "swap_every": self.settings.swap_every,
-            "energy_at": self.settings.energy_at,
-            "tempers_likelihood": self.target.tempers_likelihood,
-            "adjusted": self.kernel.adjusted,
-            "kernel": (self.kernel.spec or {}).get("name", "custom"),
-        }
+        return Resolved(
+            num_steps=self.num_steps,
+            num_chains=self.num_chains,
+            burn_in=self.burn_in,
+            thin=self.thin,
+            keep_draws=self.keep_draws,
+            num_replicas=self.num_replicas,
+            schedule=schedule.name,
+            window=int(schedule.window),
+            swaps=schedule.swaps,
+            alternate=getattr(schedule, "alternate", True),
+            rule=self.settings.rule.name,
+            target_swap_rate=float(self.settings.tuning.target_swap_rate),
+            history_every=self.history_every,
+            draw_rungs=tuple(int(rung) for rung in self.draw_rungs),
+            adapts=self.settings.tuning.adapts,
+            track_best=self.track_best,
+            counted_from=int(self.counted_from),
+            row_energies=self.target.row_energies is not None,
+            swap_every=self.settings.swap_every,
+            energy_at=self.settings.energy_at,
+            tempers_likelihood=self.target.tempers_likelihood,
+            adjusted=self.kernel.adjusted,
+            kernel=(self.kernel.spec or {}).get("name", "custom"),
+        )
 
 
 def spread_over(program: Program, devices: Any = None, data_parallel: int = 1) -> Program:

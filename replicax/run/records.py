@@ -5,9 +5,7 @@ the recorded rungs), `history` (ladder, buffer and counts), `epochs` (evaluation
 `networks` (those of an average, which are kept to predict with).
 """
 
-import contextlib
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -17,10 +15,10 @@ import numpy as np
 
 from replicax.run.counters import PAIR_COUNTS, completed_trips
 from replicax.run.evaluation import Evaluation
-from replicax.run.machine import agree, is_first, peak_memory
+from replicax.run.machine import agree, peak_memory
 from replicax.run.program import Program
 from replicax.run.rows import Carry
-from replicax.run.storage.metadata import Metadata
+from replicax.run.storage.metadata import Ending, Metadata
 
 # The groups, each with its growing axis.
 GROUPS = {
@@ -91,21 +89,6 @@ class Records:
 
     def write_metadata(self, metadata: Metadata) -> None:
         self.metadata = metadata
-
-
-@contextlib.contextmanager
-def records_of_run(run_dir: str | Path | None) -> Iterator[Records]:
-    """Yield the records of a new run, in memory or in a folder. Only the first of several processes
-    writes into the folder."""
-    if run_dir is None:
-        yield Records()
-    elif is_first():
-        from replicax.run.storage.folder import new_folder  # which imports this file
-
-        with new_folder(Path(run_dir)) as records:
-            yield records
-    else:
-        yield Records(Path(run_dir))
 
 
 def _join(parts: list[Arrays]) -> Arrays:
@@ -182,8 +165,8 @@ class Keeper:
     def finish(self, result: Result) -> None:
         """Wait until everything is saved, and record how the run ended."""
         self.wait()
-        ended = {**result._asdict(), "step": self.step}
-        self.write_metadata(replace(self.records.metadata, result=ended))
+        ending = Ending(*result, step=self.step)
+        self.write_metadata(replace(self.records.metadata, result=ending))
 
     def write_metadata(self, metadata: Metadata) -> None:
         self.records.write_metadata(metadata)

@@ -33,18 +33,14 @@ class Restored(NamedTuple):
 
 def point_like(records: FolderRecords, params: Any = None) -> Any:
     """Return the shapes of one point; `params` gives containers that a folder cannot hold."""
-    description = records.metadata.params
-    if description["structure"] is None and params is None:
+    spec = records.metadata.params
+    if spec.structure is None and params is None:
         raise ValueError(
             f"The params of the run in {records.folder} are in custom containers: give a tree of "
             "the same kind, rx.resume(run_dir, target, params=...). Networks need params and "
             "model_state of dicts, lists and tuples to be resumed."
         )
-    shapes = [
-        jax.ShapeDtypeStruct(tuple(shape), jnp.dtype(dtype))
-        for shape, dtype in zip(description["shapes"], description["dtypes"], strict=True)
-    ]
-    return plain.rebuild(description, shapes, params)
+    return plain.shapes_of(spec, params)
 
 
 def restore(

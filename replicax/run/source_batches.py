@@ -16,6 +16,7 @@ from replicax.algorithm.energy_noise import FreshBatches
 from replicax.errors import check_function, explained, is_whole, show
 from replicax.run.batch_source import Batches
 from replicax.run.source_reader import Place, SourceReader
+from replicax.run.storage.metadata import BatchSpec
 
 
 @dataclass(eq=False)
@@ -57,9 +58,9 @@ class SourceBatches(Batches):
     def steps_per_epoch(self) -> int:
         return max(1, self.num_rows // self.batch_size)
 
-    def describe(self) -> str:
+    def describe(self) -> BatchSpec:
         kind = "bayesian, a source" if self.judges else "a source"
-        return f"{kind} of {self.num_rows} rows, {self.batch_size} a batch"
+        return BatchSpec(kind, self.num_rows, self.batch_size)
 
     def batches_before(self, step: Any) -> Any:
         """Return how many batches of the stream the steps before `step` use."""

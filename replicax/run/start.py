@@ -17,14 +17,14 @@ from replicax.run.initial import check_memory, have_one_start, initial_carry
 from replicax.run.machine import describe_machine
 from replicax.run.methods import as_method, written
 from replicax.run.options import Session
-from replicax.run.plain import given_again
 from replicax.run.program import Program, spread_over
-from replicax.run.records import Records, records_of_run
+from replicax.run.records import Records
 from replicax.run.resolve import resolve
 from replicax.run.restore import point_like, records_to_continue, restore, rewind, whole_records
 from replicax.run.row_energies import use_rows, with_row_energies
 from replicax.run.rows import Carry
-from replicax.run.storage.folder import FolderRecords
+from replicax.run.storage.encoding import given_again
+from replicax.run.storage.folder import FolderRecords, records_of_run
 from replicax.run.storage.metadata import Metadata
 from replicax.run.task import Task
 
@@ -63,11 +63,7 @@ def begin(
                 kind=kind,
                 run=program.run,
                 method=program.method,
-                resolved={
-                    **program.describe(),
-                    "one_start": have_one_start(carry),
-                    **described,
-                },
+                resolved=replace(program.describe(), one_start=have_one_start(carry), **described),
                 params=plain.describe(like),
                 batches=program.batches.describe(),
                 note=session.note or {},
@@ -125,7 +121,10 @@ def proceed(
             metadata,
             run=program.run,
             method=program.method,
-            resolved={**metadata.resolved, **program.describe()},
+            resolved=replace(
+                metadata.resolved,
+                num_steps=program.num_steps,  # what else was resolved cannot change
+            ),
             note=noted,
             result=None,
             format_version=Metadata.format_version,
@@ -163,6 +162,6 @@ def _program_again(
             f"The run in {folder} was started with batches: {metadata.batches}; now there are: "
             f"{batches}. Give the same target and batches again."
         )
-    if metadata.resolved["row_energies"] and task.target.row_energies is None:
+    if metadata.resolved.row_energies and task.target.row_energies is None:
         task = replace(task, target=with_row_energies(task.target))
     return resolve(task, run, method)

@@ -13,8 +13,8 @@ from replicax.errors import at_least, check_number, choose
 from replicax.interop.extras import import_extra
 from replicax.run.counters import PAIR_COUNTS
 from replicax.run.options import SEEDS, whole
-from replicax.run.plain import to_plain
 from replicax.run.round_trips import completed_trips
+from replicax.run.storage.encoding import to_plain
 from replicax.torch import saved as saved_states
 from replicax.torch.decisions import Decisions, prepare_jax
 from replicax.torch.langevin import Langevin, silence

@@ -54,11 +54,6 @@ ARVIZ = mutations_of(
         "posterior.rung_of[:, : len(steps)]",
         f"{_ARVIZ}::test_statistics_are_those_of_the_run",
     ),
-    (
-        'if not posterior.options["tempers_likelihood"]:',
-        "if True:",
-        f"{_ARVIZ}::test_statistics_are_those_of_the_run",
-    ),
 )
 
 MUTATIONS = [*NUMPYRO, *BLACKJAX, *ARVIZ]

@@ -55,13 +55,6 @@ PREDICTIONS = [
         ),
     ),
     *mutations_of(
-        "networks/restored.py",
-        ('law.num_classes, like, content["pixels"])', "law.num_classes, like)", _COPY),
-        ("like = row_of(content)", "like = None", _COPY, _ALONE.format("learned")),
-        ('2 if content["noise"] == "network" else 1', "1", _ALONE.format("network")),
-        ('content["noise"], like)', '"learned", like)', _ALONE.format("8.0")),
-    ),
-    *mutations_of(
         "networks/likelihoods/classes.py",
         (
             "right = jnp.argmax(outputs, axis=1) == targets",

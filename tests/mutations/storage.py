@@ -226,7 +226,6 @@ SIGNALS = mutations_of(
 
 FINGERPRINT = mutations_of(
     "run/fingerprint.py",
-    ('if _digest(program) != stored["data"]:', "if False:", _OTHER),
     ("_TOLERANCE = 1e-5  # of energies, relative", "_TOLERANCE = 1e5", _OTHER),
     (
         "if target.has_state else [point, jax.tree.map(shifted, point)]",

@@ -2,18 +2,21 @@
 
 import warnings
 from pathlib import Path
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from made_up_metadata import metadata_of
 from numpy.testing import assert_allclose
 
 import replicax as rx
 from replicax.networks.heating import _share, find_heating, heating_problem
 from replicax.networks.kept import Networks
 from replicax.run.methods import Method
+from replicax.run.storage.metadata import Metadata, Resolved, TreeSpec
 
 NUM_ROWS, BATCH, SIZE, MOMENTUM = 60, 6, 40, 0.9
 # Columns without correlations, of the mean 0 and the variance 1.
@@ -124,8 +127,8 @@ def test_what_cannot_be_measured_is_left_out() -> None:
     source = SimpleNamespace(batches=SimpleNamespace(data=None))
     assert find(_target=source) is None, "a source of batches"
     assert find(_records=SimpleNamespace(length=lambda group: 0)) is None, "nothing was kept"
-    custom = metadata("sgld", params={"structure": None})
-    assert find(_like=None, metadata=custom) is None, "no containers"
+    unknown = metadata("sgld", params=TreeSpec((), (), (), None))
+    assert find(_like=None, metadata=unknown) is None, "no containers"
     assert find(metadata=metadata("momentum", rx.deo_star())) is None, "no posterior"
     assert find(metadata=metadata("preconditioned")) is None, "the scales are not known"
     assert 0 < find(metadata=metadata("sgld")) < find()  # type: ignore[operator]
@@ -133,9 +136,12 @@ def test_what_cannot_be_measured_is_left_out() -> None:
     assert 0 < find(metadata=metadata("momentum", own)) < find()  # type: ignore[operator]
 
 
-def metadata(kernel: str, method: Method = rx.sghmc_pt(), params: Any = None) -> Any:  # noqa: B008
-    resolved = {"kernel": kernel}
-    return SimpleNamespace(method=method, resolved=resolved, params=params or {})
+def metadata(kernel: str, method: Method = rx.sghmc_pt(), **changes: Any) -> Metadata:  # noqa: B008
+    return metadata_of(resolved=resolved_of(kernel), method=method, **changes)
+
+
+def resolved_of(kernel: str) -> Resolved:
+    return replace(metadata_of().resolved, kernel=kernel)
 
 
 def test_a_tenth_is_told() -> None:

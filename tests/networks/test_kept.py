@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from made_up_metadata import metadata_of
 from numpy.testing import assert_array_equal
 
 from replicax.networks import kept
@@ -28,7 +29,7 @@ def write(thinning: Thinning, num_picks: int, members: int = 1) -> list[dict[str
 def read(written: list[dict[str, Any]]) -> kept.Networks | None:
     records: Any = Records()
     like = ({"w": np.zeros(1, np.float32)}, {})
-    records.metadata = type("Metadata", (), {"params": plain.describe(like)})()
+    records.metadata = metadata_of(params=plain.describe(like))
     for rows in written:
         if rows:
             records.append("networks", rows)

@@ -148,8 +148,7 @@ def test_intervals_are_long_enough_for_a_few_verdicts(trained):
     """8 verdicts at a rate of 0.3 in 4 steps per epoch need 7 epochs."""
     thinned = training_plots._thinned(trained, trained.history)
     assert_array_equal(thinned["step"], [4 * EPOCHS])
-    often = alter(trained)
-    often.metadata.options["target_swap_rate"] = 0.99
+    often = alter(trained, target_swap_rate=0.99)
     steps = training_plots._thinned(often, often.history)["step"]
     assert_array_equal(steps, [8, 16, 24])
     assert thinned["verdicts"][0, -1].tolist() == trained._final("verdicts")[0].tolist()

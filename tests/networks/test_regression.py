@@ -1,6 +1,5 @@
 """Regression: densities, the exact posterior of a linear model, and a training."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from made_up_metadata import metadata_of
 from numpy.testing import assert_allclose, assert_array_equal
 from plotted_numbers import numbers
 
@@ -22,6 +22,7 @@ from replicax.networks.restored import num_outputs, predictor_of
 from replicax.networks.train import train
 from replicax.nn.network import Network, apply_dense, init_dense
 from replicax.run.batches import EpochBatches
+from replicax.run.storage.metadata import read_metadata
 
 RNG = np.random.default_rng(0)
 NOISE, DECAY, NUM_ROWS = 8.0, 0.01, 60
@@ -291,14 +292,15 @@ def two(params: Any, inputs: Any) -> Any:
 
 
 @pytest.mark.parametrize("noise", [NOISE, "learned", "network"])
-def test_a_folder_predicts_with_the_network_alone(noise: Any) -> None:
+def test_a_folder_predicts_with_the_network_alone(noise: Any, tmp_path: Path) -> None:
     """Units, noise and shapes come from its plain data, of the right number of outputs."""
     targets = np.stack([DATA[1], 3 * DATA[1] + 7], axis=1)
     law: Any = {"likelihood": "student"} if noise == "learned" else {}
     problem = rx.regression(two, (DATA[0], targets), batch_size=30, noise=noise, **law)
-    content = json.loads(json.dumps(problem.describe()["predicts"]))
-    again = predictor_of(content, two)
-    count = num_outputs(content)
+    metadata_of(predicts=problem.describe()["predicts"]).write(tmp_path)
+    stored = read_metadata(tmp_path).resolved.predicts
+    assert stored is not None
+    again, count = predictor_of(stored, two), num_outputs(stored)
     assert count == (4 if noise == "network" else 2)
     points: Any = jnp.asarray(RNG.normal(size=(5, 3, count)), jnp.float32), {}
     if noise == "learned":

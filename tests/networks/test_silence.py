@@ -16,6 +16,7 @@ from replicax.networks.build import build_evaluation, build_training
 from replicax.networks.checks import check_apart, checked_first, find_training_problems
 from replicax.networks.likelihoods import Categorical, Gaussian
 from replicax.run.evaluation import Evaluation
+from replicax.run.storage.metadata import Predicts
 
 
 def problem_of(loss: Any, logits: Any = lambda params, state, x: x * params) -> rx.Supervised:
@@ -102,7 +103,7 @@ def test_real_numbers_and_losses_that_are_worse_than_a_guess_are_a_problem() -> 
     assert "rungs [1]" in sentence and "with an RMSE of 10.1 on the test instead of 1" in sentence
     untested = trained_of(3, [1.0, 1.0])
     untested.epochs, untested.likelihood, untested.energy_scale = {}, None, 8.0
-    untested.predicts = {"likelihood": Categorical(3).to_json()}
+    untested.predicts = Predicts(Categorical(3).to_json(), inputs=None)
     untested._final = lambda name: np.array([[8.0, 8 * 11.05]])
     (sentence,) = find_training_problems(untested)
     assert "rungs [1]" in sentence and "with a loss of 11.1 in the last step" in sentence

@@ -5,29 +5,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_up_metadata import metadata_of
 
 from replicax.results import diagnostics, energy_problems, mixing, problems
 
 
 def made_up(**changes: Any) -> Any:
     """A posterior of two chains and three replicas of which only a few things are known."""
-    options = {
-        "schedule": "windowed_deo",
-        "rule": "metropolis",
-        "window": 1,
-        "swaps": "at_most_one",
-        "target_swap_rate": 0.4,
-        "burn_in": 0,
-        "name": "deo",
-        "learning_rate": 0.1,
-        "adapts": "temperature",
-    }
     known = {
         "num_chains": 2,
         "num_replicas": 3,
         "num_draws": 1000,
-        "options": options | changes.pop("options", {}),
-        "metadata": SimpleNamespace(kind="sample", training=None, steps_per_epoch=None),
+        "metadata": metadata_of(**changes.pop("about", {})),
         "num_windows": np.full((2, 2), 50),
         "replicas_advised": None,
     }
@@ -39,7 +28,7 @@ def test_replicas_may_differ_by_an_rhat_of_105(rhat: float, warns: bool, monkeyp
     monkeypatch.setattr(diagnostics, "replica_rhat", lambda *args: {"x": 1.0, "y": rhat})
     found = mixing._stuck_replicas(made_up(), {})
     assert (found is not None) == warns and (not warns or "1.051 for y" in found)
-    assert mixing._stuck_replicas(made_up(options={"schedule": "none"}), {}) is None
+    assert mixing._stuck_replicas(made_up(about={"schedule": "none"}), {}) is None
 
 
 @pytest.mark.parametrize(("rhat", "warns"), [(1.0099, False), (1.0101, True), (np.nan, False)])
@@ -113,7 +102,7 @@ def test_a_pair_blocks_below_one_swap_in_a_hundred_windows(rate, target, windows
     posterior = made_up(
         window_swap_rate=rates,
         num_windows=np.array([[50, 50], [windows, 50]]),
-        options={"target_swap_rate": target},
+        about={"target_swap_rate": target},
         replicas_advised=5,
     )
     found = problems._rare_swaps(posterior)
@@ -142,25 +131,11 @@ def test_rungs_are_the_same_at_a_twentieth_of_an_even_distance(share: float, war
     assert (found is not None) == warns and (not warns or "rungs 0 to 1, 2 to 3" in found)
 
 
-@pytest.mark.parametrize(
-    ("batches", "mini"),
-    [
-        ("arrays of 1,000 rows, 10 a batch", True),
-        ("arrays of 100 rows, 100 a batch", False),
-        ("epochs of 50 rows, 7 a batch", True),
-        ("an iterable", True),
-        ("none", False),
-    ],
-)
-def test_mini_batches_are_known_by_their_description(batches: str, mini: bool) -> None:
-    assert problems._has_mini_batches(batches) is mini
-
-
 @pytest.mark.parametrize(("moved", "warns"), [(0.0099, False), (0.0101, True)])
 def test_a_ladder_may_move_by_one_percent(moved, warns, monkeypatch) -> None:
     monkeypatch.setattr(diagnostics, "ladder_moved", lambda posterior: moved)
     assert (problems._moving_ladder(made_up()) is not None) == warns
-    assert problems._moving_ladder(made_up(options={"rule": "deterministic"})) is None
+    assert problems._moving_ladder(made_up(about={"rule": "deterministic"})) is None
 
 
 def test_a_ladder_moves_from_where_it_was_at_burn_in() -> None:
@@ -169,14 +144,15 @@ def test_a_ladder_moves_from_where_it_was_at_burn_in() -> None:
     rungs[1, :, 1] = 5.0
     history = {"step": np.array([100, 200, 300, 400]), "temperature": rungs}
     for burn_in, moved in ((0, 1 - 4 / 9), (100, 1 - 4 / 9), (101, 0.1), (400, 0.0), (500, 0.0)):
-        posterior = made_up(history=history, options={"burn_in": burn_in})
+        posterior = made_up(history=history, about={"burn_in": burn_in})
         assert diagnostics.ladder_moved(posterior) == pytest.approx(moved), burn_in
-    still = made_up(history=history, options={"adapts": None})
+    still = made_up(history=history, about={"adapts": None})
     assert diagnostics.ladder_moved(still) == 0
-    training = SimpleNamespace(kind="train", training={"burn_in": 2}, steps_per_epoch=90)
-    assert diagnostics.ladder_moved(made_up(history=history, metadata=training)) == pytest.approx(
-        0.1
-    ), "of networks, two epochs of 90 steps do not count"
+    training = {"kind": "train", "training": {"burn_in": 2}, "steps_per_epoch": 90}
+    trained = made_up(history=history, about=training)
+    assert diagnostics.ladder_moved(trained) == pytest.approx(0.1), (
+        "of networks, two epochs of 90 steps do not count"
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,14 +166,14 @@ def test_a_ladder_moves_from_where_it_was_at_burn_in() -> None:
     ],
 )
 def test_windows_are_told_where_the_rule_is_exact_without_them(options, warns) -> None:
-    assert (problems._window_bias(made_up(options=options)) is not None) == warns
+    assert (problems._window_bias(made_up(about=options)) is not None) == warns
 
 
 def test_what_was_negative_or_ended_early_is_told() -> None:
     rule = {"rule": "deterministic"}
     buffers = {True: np.array([0.1, -0.2]), False: np.array([0.0, 0.2])}
     for warns, buffer in buffers.items():
-        found = problems._negative_buffer(made_up(buffer=buffer, options=rule))
+        found = problems._negative_buffer(made_up(buffer=buffer, about=rule))
         assert (found is not None) == warns
     for code, warns in (("nonfinite", True), ("batches_ended", True), ("stopped", False)):
         result = SimpleNamespace(code=code, sentence="It ended.")
@@ -233,7 +209,7 @@ def test_replicas_may_break_in_one_percent_of_steps(rate: float, warns: bool) ->
     rates = np.array([[0.0, 0.001, 0.0], [0.0, 0.0, rate]])
     found = energy_problems._broken_replicas(made_up(restart_rate=rates))
     assert (found is not None) == warns and (not warns or "on rung 2" in found)
-    trained = made_up(restart_rate=rates, metadata=SimpleNamespace(kind="train"))
+    trained = made_up(restart_rate=rates, about={"kind": "train"})
     remedy = "Write a smaller hot end of learning_rate, or clip_norm=1.0."  # of those it has
     assert not warns or remedy in str(energy_problems._broken_replicas(trained))
 
@@ -242,7 +218,7 @@ def test_energies_that_are_kept_are_those_after_burn_in_of_all_rungs() -> None:
     energies = np.arange(24.0).reshape(2, 4, 3)
     energies[1, 3, 2] = np.inf
     history = {"step": np.array([100, 200, 300, 400]), "energy": energies}
-    kept = energy_problems.kept_energies(made_up(history=history, options={"burn_in": 200}))
+    kept = energy_problems.kept_energies(made_up(history=history, about={"burn_in": 200}))
     np.testing.assert_array_equal(kept[0], energies[0, 2:])
     assert np.isnan(kept[1, 1, 2])
 
@@ -272,12 +248,11 @@ def test_a_mean_has_the_standard_error_of_batch_means() -> None:
 def test_energies_are_rounded_where_they_are_too_large(
     energy: float, dtype: str, adjusted: bool, hotter: float, warns: bool
 ) -> None:
-    metadata = SimpleNamespace(kind="sample", resolved={"adjusted": adjusted})
-    known = {"temperatures": np.array([[1.0, hotter, np.inf]] * 2), "metadata": metadata}
-    posterior = made_up(energies=np.full((2, 50), energy, dtype), **known)
-    assert (energy_problems._rounded_energy(posterior) is not None) == warns
-    posterior.options["rule"] = "deterministic"
-    assert energy_problems._rounded_energy(posterior) is None
+    energies, temperatures = np.full((2, 50), energy, dtype), np.array([[1.0, hotter, np.inf]] * 2)
+    for rule, told in (("metropolis", warns), ("deterministic", False)):
+        about = {"adjusted": adjusted, "rule": rule}
+        posterior = made_up(energies=energies, temperatures=temperatures, about=about)
+        assert (energy_problems._rounded_energy(posterior) is not None) == told
 
 
 def test_energies_fall_where_half_of_the_chains_fall_to_the_end() -> None:
@@ -294,6 +269,5 @@ def test_energies_fall_where_half_of_the_chains_fall_to_the_end() -> None:
     ):
         posterior = made_up(energies=np.stack(chains), num_chains=len(chains))
         assert (energy_problems._falling_energy(posterior) is not None) == warns
-    training = SimpleNamespace(kind="train")
-    fallen = made_up(energies=np.stack([line, line]), metadata=training)
+    fallen = made_up(energies=np.stack([line, line]), about={"kind": "train"})
     assert energy_problems._falling_energy(fallen) is None

@@ -5,12 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_up_metadata import metadata_of
 
 from replicax import theory
 from replicax.results import diagnostics
 from replicax.results.posterior import Posterior
 from replicax.results.summary import _mean_energies, expected_trips
 from replicax.run.counters import PAIR_COUNTS
+from replicax.run.storage.metadata import TreeSpec
 
 STEPS, BURN_IN, THIN, EVERY = 100, 40, 20, 5  # draws at steps 40, 60 and 80
 FINAL = {
@@ -36,19 +38,10 @@ GROUPS = {
 }
 
 
-def posterior(final: Any = None, options: Any = None, **resolved: Any) -> Posterior:
-    chosen = {"num_chains": 2, "burn_in": BURN_IN, "thin": THIN, "keep_draws": True}
-    chosen |= {"rule": "metropolis", "energy_at": "moved"} | (options or {})
-    made = {"num_replicas": 3, "window": 4, "draw_rungs": [0, 2], "counted_from": BURN_IN}
-    made |= {"swap_every": EVERY, "history_every": 50, "adjusted": True, "track_best": False}
-    made |= {"schedule": "windowed_deo", "swaps": "at_most_one", "alternate": True} | resolved
-    metadata = SimpleNamespace(
-        options=chosen,
-        resolved=made,
-        params={"names": ["x"], "shapes": [[2]], "structure": None},
-        kind="sample",
-        result=None,
-    )
+def posterior(final: Any = None, **changes: Any) -> Posterior:
+    about = {"burn_in": BURN_IN, "thin": THIN, "swap_every": EVERY, "window": 4, "adjusted": True}
+    about |= {"draw_rungs": (0, 2), "counted_from": BURN_IN} | changes
+    metadata = metadata_of(params=TreeSpec(("x",), ((2,),), ("float64",), None), **about)
     records: Any = SimpleNamespace(
         metadata=metadata,
         final=FINAL | (final or {}),
@@ -80,7 +73,7 @@ def test_the_barrier_says_how_many_replicas_would_do() -> None:
     found = posterior()
     np.testing.assert_allclose(found.barrier, [1.25, 0.25])
     assert found.replicas_advised == 4
-    assert posterior(options={"rule": "deterministic"}).replicas_advised is None
+    assert posterior(rule="deterministic").replicas_advised is None
 
 
 def test_draws_are_those_of_their_rung_and_steps() -> None:
@@ -120,15 +113,15 @@ def test_expected_trips_are_those_of_lemma_1_per_step() -> None:
 
 def test_mean_energies_are_by_chain_and_rung_after_burn_in() -> None:
     assert _mean_energies(posterior()) == [[3.0, 4.0, 5.0], [6.0, 7.0, 8.0]]
-    late = posterior(options={"burn_in": 50})
+    late = posterior(burn_in=50)
     assert _mean_energies(late) == [[6.0, 7.0, 8.0], [9.0, 10.0, 11.0]]
 
 
 def test_round_trips_are_told_per_thousand_counted_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     rungs, chains = np.ones((2, 3)), np.zeros(2)
     more = {"seconds": 1.0, "peak_bytes": 1, "learning_rates": rungs, "temperatures": rungs}
-    found = posterior(FINAL | more | {"buffer": chains, "window_correction": chains})
-    found.metadata.machine = "a machine"
+    more |= {"buffer": chains, "window_correction": chains}
+    found = posterior(FINAL | more, machine="a machine")
     monkeypatch.setattr(Posterior, "problems", lambda self: [])
     monkeypatch.setattr(Posterior, "components", lambda self: {})
     monkeypatch.setattr(diagnostics, "ladder_moved", lambda posterior: 0.0)

@@ -1,7 +1,6 @@
 """The warnings of a run."""
 
 import warnings
-from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 from altered_runs import with_properties
 from common import in_method
+from made_up_metadata import changed
 
 import replicax as rx
 from replicax.results import diagnostics
@@ -159,8 +159,7 @@ DATA = jnp.zeros((100, 2))
 def test_the_deterministic_rule_is_a_warning_of_its_own_with_mini_batches(
     good, batches: Any, unknown: bool
 ) -> None:
-    metadata = replace(good.metadata, batches=batches.describe())
-    metadata = replace(metadata, resolved={**metadata.resolved, "rule": "deterministic"})
+    metadata = changed(good.metadata, batches=batches.describe(), rule="deterministic")
     sentence = "t is not known that the deterministic rule samples the posterior"
     assert says(with_properties(good, metadata=metadata), sentence)
     assert (
@@ -168,9 +167,9 @@ def test_the_deterministic_rule_is_a_warning_of_its_own_with_mini_batches(
     )
     optimised = with_properties(good, metadata=metadata, temperatures=np.zeros((4, 3)))
     assert not says(optimised, sentence)
-    training = replace(metadata, kind="train")
+    training = changed(metadata, kind="train")
     assert not says(with_properties(good, metadata=training), sentence)
-    exact = replace(metadata, resolved={**metadata.resolved, "rule": "bias_corrected"})
+    exact = changed(metadata, rule="bias_corrected")
     assert not says(with_properties(good, metadata=exact), sentence)
 
 
@@ -185,15 +184,15 @@ def test_a_large_movement_of_the_ladder_is_told_as_a_factor(good) -> None:
 def test_a_rung_of_infinite_temperature_stands_still(good) -> None:
     history = good.history
     rungs = np.broadcast_to([1.0, 4.0, np.inf], history["temperature"].shape).copy()
-    options = {**good.options, "adapts": "temperature"}
-    adapted = with_properties(good, history={**history, "temperature": rungs}, options=options)
+    metadata = changed(good.metadata, adapts="temperature")
+    adapted = with_properties(good, history={**history, "temperature": rungs}, metadata=metadata)
     assert diagnostics.ladder_moved(adapted) == 0
     rungs[2, -1, 1] = 5.0
     assert diagnostics.ladder_moved(adapted) == 0.25
 
 
 def test_a_start_from_one_point_is_told_beside_the_rhat_over_replicas(good) -> None:
-    assert good.metadata.resolved["one_start"]
+    assert good.metadata.resolved.one_start
     assert "started at one point" in str(good.summary())
-    metadata = replace(good.metadata, resolved={**good.metadata.resolved, "one_start": False})
+    metadata = changed(good.metadata, one_start=False)
     assert "started at one point" not in str(with_properties(good, metadata=metadata).summary())

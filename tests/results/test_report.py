@@ -10,6 +10,7 @@ import pytest
 from altered_runs import alter, with_properties
 from chromium import Browser, needs_chromium
 from command_line import run_failing, run_json
+from made_up_metadata import changed
 from numpy.testing import assert_allclose, assert_array_equal
 from plotted_numbers import numbers
 from recorded_progress import record
@@ -21,6 +22,7 @@ from replicax.results.plots import verdict_rates
 from replicax.results.report import draws, exchange
 from replicax.results.report.build import build_page
 from replicax.run.round_trips import trip_ends
+from replicax.run.storage.metadata import TreeSpec
 
 pytest.importorskip("plotly")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -153,7 +155,7 @@ def test_ladder_rates_and_trips_over_time(posterior, page):
     x, y = trace(part(page, Chart, "ladder"), 1)
     assert set(x) <= set(history["step"])
     assert_allclose(y[-1], history["learning_rate"][0, -1, 1], rtol=1e-5)
-    steps, rates = verdict_rates(history, posterior.options["counted_from"], swap_every=1)
+    steps, rates = verdict_rates(history, posterior.metadata.resolved.counted_from, swap_every=1)
     x, y = trace(part(page, Chart, "rates"), 0)
     assert_array_equal(x, steps)
     assert_allclose(y, rates[:, :, 0].mean(axis=0), rtol=1e-5)
@@ -266,8 +268,8 @@ def test_the_demo_knows_its_truth(posterior):
     draws = rx.targets.modes25_draws(np.random.default_rng(1), 5000).reshape(2, 2500, 2)
     rows = {"energy": demo._records.read("draws", "energy")}
     demo._records._pending["draws"] = [rows | {"params.x": np.moveaxis(draws, 0, 1)[:, :, None]}]
-    shape = {"names": ["x"], "shapes": [[2]], "dtypes": ["float64"], "structure": {"leaf": 0}}
-    demo.metadata.params.update(shape)
+    spec = TreeSpec(("x",), ((2,),), ("float64",), {"leaf": 0})
+    demo._records.metadata = changed(demo.metadata, params=spec)
     demo._like = None
     assert "truth" not in [section.name for section in build_page(demo).sections]
     note["target"] = {"target": "replicax.demo:target"}

@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 import xarray
 from common import assert_same_run, chunks_of, in_method, quietly, slow
+from made_up_metadata import metadata_of
 
 import replicax as rx
 from replicax.run.host_loop import Pace
-from replicax.run.options import Sampling
 from replicax.run.storage import commits
 from replicax.run.storage.folder import FolderRecords, open_records
-from replicax.run.storage.metadata import Metadata
 from replicax.run.storage.zarr_arrays import chunk_shape
 
 SETTINGS = dict(
@@ -107,8 +106,7 @@ def test_records_beyond_the_checkpoint_are_dropped(tmp_path, whole, monkeypatch)
 def test_records_grow_and_are_cut_at_any_row(tmp_path):
     rng = np.random.default_rng(0)
     kept = FolderRecords(tmp_path)
-    run = Sampling(num_steps=15)
-    kept.write_metadata(Metadata("sample", run, rx.deo_star(), {}, {}, "none"))
+    kept.write_metadata(metadata_of())
     rows = [
         {
             "rung_of": rng.integers(0, 9, (n, 2, 3)).astype(np.int8),

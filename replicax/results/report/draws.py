@@ -1,7 +1,7 @@
 """The draws of a run: marginals, maps of two parameters, traces and ranks."""
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -9,6 +9,9 @@ from replicax.page import charts
 from replicax.page.content import Chart, Section, Table
 from replicax.results.diagnostics import as_draws
 from replicax.results.report.truth import Truth
+
+if TYPE_CHECKING:
+    from replicax.results.posterior import Posterior
 
 _MOST_COMPONENTS = 12  # components with charts
 _MOST_ROWS = 200  # rows of the table
@@ -19,7 +22,7 @@ _RANK_BINS = 20
 _MAPPED = 3  # parameters, each with each
 
 
-def draw_sections(posterior: Any, summary: dict[str, Any], truth: Truth) -> list[Section]:
+def draw_sections(posterior: "Posterior", summary: dict[str, Any], truth: Truth) -> list[Section]:
     """Return the sections about the draws, none without draws."""
     if posterior.num_draws < 2:
         return []
@@ -45,7 +48,7 @@ def draw_sections(posterior: Any, summary: dict[str, Any], truth: Truth) -> list
     return [section, Section("pairs", "Pairs", list(maps))] if maps else [section]
 
 
-def _chosen(posterior: Any, summary: dict[str, Any]) -> dict[str, np.ndarray]:
+def _chosen(posterior: "Posterior", summary: dict[str, Any]) -> dict[str, np.ndarray]:
     """Return the components with charts: if there are many, those with the smallest effective
     sizes."""
     components = posterior.components()
@@ -55,9 +58,9 @@ def _chosen(posterior: Any, summary: dict[str, Any]) -> dict[str, np.ndarray]:
     return {name: values for name, values in components.items() if name in kept}
 
 
-def _which(posterior: Any, names: tuple[str, ...]) -> str:
-    total = sum(int(np.prod(shape)) for shape in posterior.metadata.params["shapes"])
-    if not posterior.options["keep_draws"]:
+def _which(posterior: "Posterior", names: tuple[str, ...]) -> str:
+    total = posterior.metadata.params.num_elements
+    if not posterior.metadata.resolved.keep_draws:
         return "The parameters of draws were not kept, only their energies."
     if total < len(names):
         return f"Draws of the coldest rung: {posterior.num_draws:,} of each chain."
@@ -109,7 +112,7 @@ def _density(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return np.histogram(finite, edges)[0] / max(finite.size, 1) / np.diff(edges)
 
 
-def _trace(posterior: Any, name: str, values: np.ndarray) -> dict[str, Any]:
+def _trace(posterior: "Posterior", name: str, values: np.ndarray) -> dict[str, Any]:
     num_chains, num_draws = values.shape
     kept = np.arange(0, num_draws, -(-num_draws // _TRACE_POINTS))
     steps = posterior.draw_steps

@@ -1,6 +1,6 @@
 """The exchange of a run: index paths, the ladder and pair rates over time, round trips."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from replicax.results.plots import verdict_rates
 from replicax.results.summary import expected_trips
 from replicax.run.round_trips import trip_ends
 
+if TYPE_CHECKING:
+    from replicax.results.posterior import Posterior
+
 _PATH_BYTES = 1_300_000  # bytes of all index paths
 _PATH_CHAINS = 4
 _MOST_ENDS = 40_000  # ends of round trips, over all chains and replicas
@@ -20,7 +23,7 @@ _PATH_WIDTH = (100, 400)  # points that are seen at first, at least and at most
 _KEY = "Blue is the coldest, orange the hottest."
 
 
-def exchange_section(posterior: Any) -> Section | None:
+def exchange_section(posterior: "Posterior") -> Section | None:
     """Return the section about the ladder and the replicas on it; None without exchange."""
     if not exchanges(posterior):
         return None
@@ -31,7 +34,7 @@ def exchange_section(posterior: Any) -> Section | None:
     return Section("exchange", "Exchange", [part for part in parts if part is not None])
 
 
-def _paths(posterior: Any, rung_of: np.ndarray, ends: list[list[np.ndarray]]) -> Paths:
+def _paths(posterior: "Posterior", rung_of: np.ndarray, ends: list[list[np.ndarray]]) -> Paths:
     num_steps, num_replicas = rung_of.shape[1:]
     shown = rung_of[:_PATH_CHAINS]
     size = 1 if num_replicas <= 256 else 2
@@ -47,7 +50,7 @@ def _paths(posterior: Any, rung_of: np.ndarray, ends: list[list[np.ndarray]]) ->
     return Paths(thinned, every, kept, width, f"{note}.")
 
 
-def _ladder(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
+def _ladder(posterior: "Posterior", history: dict[str, np.ndarray]) -> Chart | None:
     """Return the chart of learning rates over time, or of temperatures if those form the ladder."""
     units = {"learning_rate": "energy_scale", "temperature": "temperature_scale"}
     scale = {name: getattr(posterior, unit, 1.0) for name, unit in units.items()}
@@ -86,10 +89,10 @@ def _ladder(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
     return Chart("ladder", f"{word.capitalize()} of every rung", words, {"": figure}, table, note)
 
 
-def _rates(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
+def _rates(posterior: "Posterior", history: dict[str, np.ndarray]) -> Chart | None:
     """Return the chart of how often the rule accepts for every pair, over time."""
-    options = posterior.options
-    steps, rates = verdict_rates(history, options["counted_from"], options["swap_every"])
+    resolved = posterior.metadata.resolved
+    steps, rates = verdict_rates(history, resolved.counted_from, resolved.swap_every)
     if not steps.size:
         return None
     mean = rates.mean(axis=0)
@@ -115,7 +118,7 @@ def _rates(posterior: Any, history: dict[str, np.ndarray]) -> Chart | None:
     return Chart("rates", "Pair rates over time", words, {"": figure}, table, note)
 
 
-def _pair_rates(posterior: Any) -> Chart:
+def _pair_rates(posterior: "Posterior") -> Chart:
     """Return the chart of how often the rule accepts and every pair swaps, after burn-in."""
     says, swaps = posterior.verdict_rate, posterior.window_swap_rate
     pairs = np.arange(says.shape[1])
@@ -125,8 +128,8 @@ def _pair_rates(posterior: Any) -> Chart:
         charts.points(pairs, swaps.mean(axis=0), charts.CHAINS[1], turn, 8,
                       marker={"symbol": "diamond-open"}),
     ]  # fmt: skip
-    if posterior.options["rule"] == "deterministic":
-        target = posterior.options["target_swap_rate"]
+    if posterior.metadata.resolved.rule == "deterministic":
+        target = posterior.metadata.resolved.target_swap_rate
         traces.append(charts.dashed([0, max(len(pairs) - 1, 1)], [target] * 2, "target"))
     rows = [
         (str(pair), f"{says[:, pair].mean():.3f}", f"{swaps[:, pair].mean():.3f}") for pair in pairs
@@ -142,7 +145,7 @@ def _pair_rates(posterior: Any) -> Chart:
     )
 
 
-def _trips(posterior: Any, ends: list[list[np.ndarray]]) -> Chart:
+def _trips(posterior: "Posterior", ends: list[list[np.ndarray]]) -> Chart:
     """Return the chart of round trips so far, with the prediction of Lemma 1 at the measured swap
     rates."""
     num_steps, counted = posterior.num_steps, posterior.counted_steps

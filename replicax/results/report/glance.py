@@ -1,11 +1,14 @@
 """The first section of a report: warnings, and the main numbers of the run and its draws."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from replicax.page.content import Section, Table, Warnings
 from replicax.results.summary import Summary, render_machine_use
+
+if TYPE_CHECKING:
+    from replicax.results.posterior import Posterior
 
 _NO_PROBLEM = (
     "No check found a reason not to trust this run. Checked: its distribution, ladder, swap rates "
@@ -18,14 +21,14 @@ _NO_PROBLEM_OF_NETWORKS = (
 _RUNNING = "No check has found a problem so far; the run continues."
 
 
-def glance_section(posterior: Any, summary: Summary) -> Section:
+def glance_section(posterior: "Posterior", summary: Summary) -> Section:
     """Return the first section of a page."""
     return Section(
         "glance", "At a glance", [warnings_of(posterior, summary), _numbers(posterior, summary)]
     )
 
 
-def warnings_of(posterior: Any, summary: dict[str, Any]) -> Warnings:
+def warnings_of(posterior: "Posterior", summary: dict[str, Any]) -> Warnings:
     """Return the problems of a run, with the sentence to show if there are none."""
     sentences = [split_remedy(sentence) for sentence in summary["problems"]]
     if posterior.result.code == "running":
@@ -50,29 +53,29 @@ def split_remedy(sentence: str) -> tuple[str, str]:
     return (f"{what}.", remedy[:1].upper() + remedy[1:]) if colon else (sentence, "")
 
 
-def subtitle(posterior: Any) -> str:
+def subtitle(posterior: "Posterior") -> str:
     """Return a one-line description of the run."""
     note = posterior.metadata.note
     named = note.get("target") or note.get("task") or {}
     names = [named[key] for key in ("target", "model", "data") if isinstance(named, dict)
              and isinstance(named.get(key), str)]  # fmt: skip
     what = f"{' on '.join(names)}; " if names else ""
-    done = f"{posterior.num_steps:,} of {posterior.options['num_steps']:,} steps"
+    done = f"{posterior.num_steps:,} of {posterior.metadata.resolved.num_steps:,} steps"
     return f"{what}{done}, {posterior.num_replicas} replicas. {posterior.result.sentence}"
 
 
-def _numbers(posterior: Any, summary: Summary) -> Table:
-    options = posterior.options
+def _numbers(posterior: "Posterior", summary: Summary) -> Table:
+    metadata, resolved = posterior.metadata, posterior.metadata.resolved
     trips, expected = summary["round_trips_per_1000_steps"], expected_words(summary)
     parameters = summary["parameters"].values()
     rows = [
         ("Result", posterior.result.sentence),
         ("Chains, replicas", f"{posterior.num_chains}, {posterior.num_replicas}"),
         ("Steps; draws of each chain", f"{posterior.num_steps:,}; {posterior.num_draws:,}"),
-        ("Burn-in, thinning", f"{options['burn_in']:,}, {options['thin']:,}"),
+        ("Burn-in, thinning", f"{metadata.resolved.burn_in:,}, {metadata.resolved.thin:,}"),
         (
             "Schedule, rule, window",
-            f"{options['schedule']}, {options['rule']}, {summary['window']}",
+            f"{resolved.schedule}, {resolved.rule}, {resolved.window}",
         ),
         ("Round trips of all chains", f"{sum(summary['round_trips']):,}"),
         ("Round trips per 1,000 steps", f"{np.mean(trips):.3g}{expected}"),
@@ -82,9 +85,9 @@ def _numbers(posterior: Any, summary: Summary) -> Table:
             "Smallest effective size, all chains",
             _extreme(min, parameters, "effective_size", ",.0f"),
         ),
-        ("Seed", str(options["seed"])),
+        ("Seed", str(metadata.run.seed)),
         ("Time and machine", render_machine_use(summary)),
-        ("Version", posterior.metadata.version),
+        ("Version", metadata.version),
     ]
     return Table(("", ""), rows)
 

@@ -1,6 +1,6 @@
 """Comparison of draws with the truth, if it is known from the run's note or given by the user."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -12,6 +12,9 @@ from replicax.page.content import Chart, Section, Table
 from replicax.results import diagnostics
 from replicax.run import plain
 
+if TYPE_CHECKING:
+    from replicax.results.posterior import Posterior
+
 Truth = dict[str, np.ndarray]  # exact draws, or one value, by component
 
 # The target that the command line noted, and the truth about it.
@@ -20,7 +23,7 @@ _EXACT_DRAWS = 100_000
 _FAR = 4.0  # standard errors
 
 
-def as_truth(posterior: Any, truth: Any) -> Truth:
+def as_truth(posterior: "Posterior", truth: Any) -> Truth:
     """Return exact draws or values by component: those given, or those of a target with known
     truth.
 
@@ -40,7 +43,7 @@ def as_truth(posterior: Any, truth: Any) -> Truth:
     return {name: known[name] for name in components if name in known}
 
 
-def _name_of(posterior: Any, truth: Any) -> Any:
+def _name_of(posterior: "Posterior", truth: Any) -> Any:
     """Return the given truth, or the name of the one that the run's note implies."""
     note = posterior.metadata.note.get("target")
     if truth is not None or not isinstance(note, dict):
@@ -55,24 +58,23 @@ def _numbers(name: str, values: Any) -> np.ndarray:
         raise ValueError(f"truth has {show(values)} for {name}; give draws or a number.") from None
 
 
-def _from_tree(posterior: Any, truth: Any) -> Truth:
-    description = posterior.metadata.params
+def _from_tree(posterior: "Posterior", truth: Any) -> Truth:
+    spec = posterior.metadata.params
     leaves = jax.tree.leaves(truth)
     known: Truth = {}
-    shapes = [np.shape(leaf)[1:] for leaf in leaves]
-    if shapes != [tuple(shape) for shape in description["shapes"]]:
+    if tuple(np.shape(leaf)[1:] for leaf in leaves) != spec.shapes:
         raise ValueError(
             "truth differs from the parameters in structure or shapes; give exact draws like "
             "posterior.draws, with a draw axis and no chain axis, or a dict with some of the names "
             f"{', '.join(list(posterior.components())[:5])}."
         )
-    for name, leaf in zip(description["names"], leaves, strict=True):
+    for name, leaf in zip(spec.names, leaves, strict=True):
         flat = np.asarray(leaf, float).reshape(len(leaf), -1)
         known |= zip(plain.component_names(name, np.shape(leaf)[1:]), flat.T)
     return known
 
 
-def truth_section(posterior: Any, given: Any, truth: Truth) -> Section | None:
+def truth_section(posterior: "Posterior", given: Any, truth: Truth) -> Section | None:
     """Return the comparison of means and spreads, and of mode masses for the 25 modes; `truth` is
     the result of `as_truth` for the user's `given`."""
     if not truth:
@@ -108,7 +110,7 @@ def _away(values: np.ndarray, true_mean: float) -> str:
     return f"{away:.1f}{', far' if abs(away) > _FAR else ''}"
 
 
-def _mode_masses(posterior: Any) -> Chart:
+def _mode_masses(posterior: "Posterior") -> Chart:
     draws, truth = posterior.draws, targets.modes25_truth()
     masses, distance = targets.mode_masses(draws), targets.mode_distance(draws, truth)
     order = np.lexsort((np.arange(25), -truth[:25].round(6)))

@@ -93,6 +93,19 @@ class FolderRecords(Records):
 
 
 @contextlib.contextmanager
+def records_of_run(run_dir: str | Path | None) -> Iterator[Records]:
+    """Yield the records of a new run, in memory or in a folder. Only the first of several processes
+    writes into the folder."""
+    if run_dir is None:
+        yield Records()
+    elif machine.is_first():
+        with new_folder(Path(run_dir)) as records:
+            yield records
+    else:
+        yield Records(Path(run_dir))
+
+
+@contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[FolderRecords]:
     """Yield new, empty records in a folder that is locked meanwhile.
 
@@ -133,7 +146,8 @@ def open_records(folder: str | Path, with_checkpoint: bool = False) -> FolderRec
     a checkpoint if one is needed."""
     records = FolderRecords(Path(folder))
     records.metadata = read_metadata(records.folder)
-    ended = (records.metadata.result or {}).get("step", -1)
+    ending = records.metadata.result
+    ended = -1 if ending is None else ending.step
     newest = _newest(records.folder, with_checkpoint, ended)
     if newest is not None:
         records.commit, records.final = newest

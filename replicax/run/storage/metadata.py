@@ -1,13 +1,21 @@
-"""The metadata of a run, `run.json` of a run folder: typed, with the version of the format."""
+"""The metadata of a run, `run.json` of a run folder: typed, with the version of the format.
 
-from dataclasses import dataclass, field, fields
+This is the one file that knows the keys of run.json; readers ask the fields and properties of
+`Metadata`.
+"""
+
+import math
+import re
+import typing
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin
 
 from replicax.run.methods import Method
 from replicax.run.options import Run, Sampling, Training
-from replicax.run.plain import from_plain, to_plain
 from replicax.run.storage import files
+from replicax.run.storage.encoding import from_plain, to_plain
 from replicax.run.storage.files import Damaged
 from replicax.run.storage.upgrade import upgraded
 from replicax.version import __version__
@@ -17,7 +25,123 @@ from replicax.version import __version__
 FORMAT_VERSION = 6
 _READABLE = (5, 6)
 FILE = "run.json"
+_COUNTED = re.compile(r"(.+) of (\d+) rows, (\d+) a batch")
 _KINDS: dict[str, type[Run]] = {"sample": Sampling, "train": Training}
+_UNCOUNTED = "a function of the step", "an iterable"  # kinds of which the rows are not known
+
+
+@dataclass(frozen=True)
+class TreeSpec:
+    """Names, shapes, dtypes and containers of a tree of arrays; `plain.describe` makes it and
+    `plain.rebuild` makes the tree again. One entry per leaf."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    structure: dict[str, Any] | None  # None: containers that a folder cannot describe
+
+    @property
+    def num_elements(self) -> int:
+        """The number of elements of all arrays."""
+        return sum(math.prod(shape) for shape in self.shapes)
+
+
+@dataclass(frozen=True)
+class BatchSpec:
+    """Where the mini-batches of a run come from, for readers and to tell two sources apart."""
+
+    kind: str  # such as "none", "arrays", "bayesian, arrays", "epochs", "a source", "an iterable"
+    num_rows: int | None = None  # None: not known, or no data
+    batch_size: int | None = None
+
+    def __str__(self) -> str:
+        if self.num_rows is None:
+            return self.kind
+        return f"{self.kind} of {self.num_rows} rows, {self.batch_size} a batch"
+
+    @classmethod
+    def parse(cls, text: str) -> "BatchSpec":
+        """Return the source that `str` wrote.
+
+        >>> BatchSpec.parse("arrays of 40 rows, 8 a batch")
+        BatchSpec(kind='arrays', num_rows=40, batch_size=8)
+        """
+        found = _COUNTED.fullmatch(text)
+        return cls(text) if found is None else cls(found[1], int(found[2]), int(found[3]))
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it is known which part of the data a batch holds."""
+        return self.kind not in _UNCOUNTED
+
+    @property
+    def may_be_partial(self) -> bool:
+        """Whether batches hold less than all the data, as far as is known."""
+        if self.num_rows is None or self.batch_size is None:
+            return not self.is_counted
+        return self.batch_size < self.num_rows
+
+
+@dataclass(frozen=True)
+class Predicts:
+    """What a network needs to predict again: units, shapes and the likelihood of its targets."""
+
+    likelihood: dict[str, Any]  # `Likelihood.to_json`
+    inputs: TreeSpec | None  # a row of them; None: not known
+    pixels: dict[str, Any] | None = None  # mean and std by channel, which normalise images
+    noise: Any = None  # of a regression, as given to `rx.regression`
+    probe: tuple[float, ...] | None = None  # outputs by which the network is known again
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What the options of a run came to, in steps, `Program.describe`."""
+
+    num_steps: int  # that the run was made for
+    num_chains: int
+    burn_in: int  # the first step from which draws are kept
+    thin: int  # steps from one draw to the next
+    keep_draws: bool  # whether the parameters of draws are kept, and not their energies alone
+    num_replicas: int
+    schedule: str
+    window: int
+    swaps: str  # in a window: "at_most_one", "exactly_one", "no_gate"
+    alternate: bool  # whether even and odd pairs take turns
+    rule: str
+    target_swap_rate: float
+    history_every: int  # steps
+    draw_rungs: tuple[int, ...]
+    adapts: str | None  # "learning_rate", "temperature"
+    track_best: bool
+    counted_from: int  # the first step that rates and round trips count
+    row_energies: bool  # whether energies of single rows are known, for the noise of energies
+    swap_every: int  # steps
+    energy_at: str  # "moved", "before", "all_rows"
+    tempers_likelihood: bool
+    adjusted: bool  # whether the kernel accepts or rejects its moves
+    kernel: str  # its name, or "custom"
+    one_start: bool | None = None  # whether all replicas start at one point; None: not recorded
+    likelihood: dict[str, Any] | None = None  # of the test of networks, `Likelihood.to_json`
+    predicts: Predicts | None = None  # None: no networks, or of a loss without predictions
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """By what target and data are known again, see `fingerprint.py`."""
+
+    energies: tuple[float, ...] | None  # at and beside the start
+    start: str  # digest of the file that holds the start
+    data: str  # digest
+    machine: str
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended."""
+
+    code: str
+    sentence: str
+    step: int = -1
 
 
 @dataclass(frozen=True)
@@ -27,23 +151,40 @@ class Metadata:
     kind: str  # "sample" or "train"
     run: Run  # the options, none left open
     method: Method
-    resolved: dict[str, Any]  # what they came to, `Program.describe`
-    params: dict[str, Any]  # names, shapes and containers, `plain.describe`
-    batches: str  # `Batches.describe`
-    steps_per_epoch: int | None = None  # this and the next: of networks
+    resolved: Resolved
+    params: TreeSpec
+    batches: BatchSpec
+    steps_per_epoch: int | None = None  # this and the next: of the problem of `rx.train`
     num_rows: int | None = None
     note: dict[str, Any] = field(default_factory=dict)  # the user's
-    fingerprint: dict[str, Any] | None = None  # of target and data, `fingerprint.write`
-    result: dict[str, Any] | None = None  # code, sentence and step, once the run has ended
+    fingerprint: Fingerprint | None = None
+    result: Ending | None = None  # None: it has not ended
     gone: dict[str, Any] = field(default_factory=dict)  # options that this version lacks
     machine: str = ""
     version: str = __version__
     format_version: int = FORMAT_VERSION
 
     def write(self, folder: Path) -> None:
-        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        values |= {"run": to_plain(self.run), "method": to_plain(self.method)}
-        files.write_json(folder / FILE, values | {"format_version": FORMAT_VERSION})
+        run, method = to_plain(self.run), to_plain(self.method)
+        rest = asdict(replace(self, run=None, method=None))  # type: ignore[arg-type]
+        plain = {**rest, "run": run, "method": method, "batches": str(self.batches)}
+        files.write_json(folder / FILE, {**plain, "format_version": FORMAT_VERSION})
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run did all its steps."""
+        return self.result is not None and self.result.code == "finished"
+
+    @property
+    def tunes_learning_rate(self) -> bool:
+        """Whether learning rates were left to the run."""
+        return isinstance(self.method.learning_rate, str)
+
+    @property
+    def settled_from(self) -> int:
+        """The first step after burn-in, also that of a training, which it counts in epochs."""
+        epochs = self.run.burn_in or 0
+        return max(self.resolved.burn_in, epochs * (self.steps_per_epoch or 0))
 
 
 def read_metadata(folder: Path) -> Metadata:
@@ -52,9 +193,9 @@ def read_metadata(folder: Path) -> Metadata:
     if not path.is_file():
         raise ValueError(f"{folder} is not a run folder: there is no {FILE} in it.")
     content = files.read_json(path)
-    version = content.get("format_version", 1)
     if not {"resolved", "params"} <= set(content):
         raise ValueError(f"{path} was not written by replicax; give another folder.")
+    version = content.get("format_version", 1)
     if version not in _READABLE:
         raise ValueError(
             f"{folder} has format version {version}, written by replicax "
@@ -65,9 +206,46 @@ def read_metadata(folder: Path) -> Metadata:
     if version == 5:
         content = upgraded(path, content)
     known = {entry.name for entry in fields(Metadata)}
-    missing = {"kind", "batches", "run", "method"} - set(content)
-    if missing or not set(content) <= known or content["kind"] not in _KINDS:
-        raise Damaged(f"{path} is damaged: its entries are not those of a run.")
-    run = from_plain(_KINDS[content["kind"]], content["run"])
-    method = from_plain(Method, content["method"])
-    return Metadata(**{**content, "run": run, "method": method})
+    try:
+        if not set(content) <= known or content["kind"] not in _KINDS:
+            raise TypeError("entries of another program")
+        return _read(Metadata, content)
+    except (TypeError, LookupError, RecursionError):
+        raise Damaged(f"{path} is damaged: its entries are not those of a run.") from None
+
+
+def _read(kind: Any, content: Any) -> Any:
+    """Return a dataclass of its JSON; raise TypeError where an entry is missing or of another type.
+    Entries that it does not have are those of other versions."""
+    if not isinstance(content, dict):
+        raise TypeError(f"{content!r} is not an object")
+    types = typing.get_type_hints(kind)
+    values = {}
+    for entry in fields(kind):
+        if kind is Metadata and entry.name in ("run", "method"):
+            options = Method if entry.name == "method" else _KINDS[content["kind"]]
+            values[entry.name] = from_plain(options, content[entry.name])
+        elif entry.name in content:
+            values[entry.name] = _value(types[entry.name], content[entry.name])
+        elif entry.default is MISSING and entry.default_factory is MISSING:
+            raise TypeError(f"{entry.name} is missing")
+    return kind(**values)
+
+
+def _value(kind: Any, content: Any) -> Any:
+    """Return one entry as its declared type."""
+    if kind is Any:
+        return content
+    if isinstance(kind, UnionType):  # with None, which comes last
+        return None if content is None else _value(get_args(kind)[0], content)
+    if kind is BatchSpec and isinstance(content, str):
+        return BatchSpec.parse(content)
+    if is_dataclass(kind):
+        return _read(kind, content)
+    if get_origin(kind) is tuple and isinstance(content, list | tuple):
+        return tuple(_value(get_args(kind)[0], part) for part in content)
+    if kind is float and type(content) is int:
+        return float(content)
+    if type(content) is not (get_origin(kind) or kind):
+        raise TypeError(f"{content!r} is not of the type {kind}")
+    return content

@@ -95,8 +95,8 @@ def upgraded(path: Path, content: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(options["swap_energy"], str):
             gone["swap_energy"] = options["swap_energy"]
         method["window"] = resolved["window"]
-        in_steps = ("num_steps", "num_chains", "burn_in", "thin", "keep_draws")
-        resolved = resolved | {name: options[name] for name in in_steps}
+        held = ("num_steps", "num_chains", "burn_in", "thin", "keep_draws", "target_swap_rate")
+        resolved = resolved | {name: options[name] for name in held}
         energy_at = resolved.pop("swap_energy")
         resolved["energy_at"] = "all_rows" if energy_at == "whole" else energy_at
     except (LookupError, TypeError, AttributeError):

@@ -1,0 +1,140 @@
+"""run.json: what is written is read, typed; what is damaged gets a sentence."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_up_metadata import changed, metadata_of
+
+from replicax.run.storage import files
+from replicax.run.storage.metadata import (
+    FILE,
+    BatchSpec,
+    Ending,
+    Fingerprint,
+    Metadata,
+    Predicts,
+    TreeSpec,
+    read_metadata,
+)
+
+SPEC = TreeSpec(("a", "b"), ((2, 3), ()), ("float32", "int32"), {"list": [{"leaf": 0}]})
+FULL = metadata_of(
+    kind="train",
+    params=SPEC,
+    batches=BatchSpec("epochs", 50_000, 128),
+    training={"epochs": 3, "burn_in": 2},
+    steps_per_epoch=9,
+    num_rows=50_000,
+    unit="mean",
+    note={"mine": [1, {"two": None}]},
+    fingerprint=Fingerprint((1.5, float("inf")), "abc", "def", "cpu"),
+    result=Ending("finished", "All steps are done.", 100),
+    draw_rungs=(0, 2),
+    adapts=None,
+    one_start=False,
+    likelihood={"kind": "categorical", "num_classes": 3},
+    predicts=Predicts({"kind": "categorical", "num_classes": 3}, SPEC, probe=(0.5, -1.0)),
+)
+
+
+@pytest.mark.parametrize("metadata", [FULL, metadata_of()], ids=["full", "small"])
+def test_what_is_written_is_read(metadata: Metadata, tmp_path: Path) -> None:
+    metadata.write(tmp_path)
+    assert read_metadata(tmp_path) == metadata
+
+
+def write(folder: Path, content: dict[str, Any]) -> Path:
+    files.write_json(folder / FILE, content)
+    return folder
+
+
+def content_of(metadata: Metadata) -> dict[str, Any]:
+    return {**asdict(metadata), "batches": str(metadata.batches)}
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        ("params", []),
+        ("params", {"names": ["x"], "shapes": [[2]], "dtypes": ["float32"]}),
+        ("params", {"names": "x", "shapes": [[2]], "dtypes": ["float32"], "structure": None}),
+        ("params", {"names": ["x"], "shapes": [[2.5]], "dtypes": ["float32"], "structure": None}),
+        ("batches", 3),
+        ("options", [1]),
+        ("note", None),
+        ("steps_per_epoch", "9"),
+        ("steps_per_epoch", True),
+        ("fingerprint", {"start": "abc"}),
+        ("result", "finished"),
+        ("result", {"code": "finished"}),
+        ("resolved", {}),
+        ("resolved", None),
+        ("of another program", 1),
+    ],
+)
+def test_entries_of_other_types_are_damage(entry: str, value: Any, tmp_path: Path) -> None:
+    write(tmp_path, {**content_of(FULL), entry: value})
+    with pytest.raises(ValueError, match=r"run.json is damaged: its entries are not those of a ru"):
+        read_metadata(tmp_path)
+
+
+@pytest.mark.parametrize("name", [*asdict(FULL.resolved)])
+def test_choices_have_their_types(name: str, tmp_path: Path) -> None:
+    """An object is none of them, except where one belongs; and a choice may be unknown."""
+    broken = {**asdict(FULL.resolved), name: {"no": "such value"}}
+    write(tmp_path, {**content_of(FULL), "resolved": broken})
+    if name == "likelihood":
+        assert read_metadata(tmp_path).resolved.likelihood == {"no": "such value"}
+        return
+    with pytest.raises(ValueError, match="its entries are not those of a run"):
+        read_metadata(tmp_path)
+
+
+def test_choices_of_other_versions_are_left_out(tmp_path: Path) -> None:
+    resolved = {**asdict(FULL.resolved), "of another version": 1}
+    del resolved["one_start"]
+    write(tmp_path, {**content_of(FULL), "resolved": resolved})
+    assert read_metadata(tmp_path) == changed(FULL, one_start=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "counted", "partial"),
+    [
+        ("arrays of 1000 rows, 10 a batch", True, True),
+        ("bayesian, arrays of 100 rows, 100 a batch", True, False),
+        ("epochs of 50 rows, 7 a batch", True, True),
+        ("an iterable", False, True),
+        ("a function of the step", False, True),
+        ("none", True, False),
+    ],
+)
+def test_mini_batches_are_known_by_their_description(
+    text: str, counted: bool, partial: bool
+) -> None:
+    batches = BatchSpec.parse(text)
+    assert str(batches) == text
+    assert (batches.is_counted, batches.may_be_partial) == (counted, partial)
+
+
+def test_burn_in_is_counted_in_steps_or_in_epochs() -> None:
+    assert metadata_of(burn_in=40).settled_from == 40
+    assert FULL.settled_from == 2 * 9
+    assert changed(FULL, burn_in=40).settled_from == 40
+
+
+def test_the_kernel_of_a_training_is_known_unless_it_is_the_users() -> None:
+    spec = {"name": "momentum", "decay": 0.9}
+    assert changed(FULL, options={"kernel": {"kernel": spec}}).kernel_spec == spec
+    assert changed(FULL, options={"kernel": "custom"}).kernel_spec == {}
+
+
+def test_an_option_that_is_missing_is_damage() -> None:
+    with pytest.raises(ValueError, match="The options of the run lack thin: its run.json is dam"):
+        _ = metadata_of(options={}).thin
+
+
+def test_a_run_is_finished_once_it_did_all_its_steps() -> None:
+    assert FULL.is_finished and not metadata_of().is_finished
+    assert not changed(FULL, result=Ending("stopped", "The callback stopped it.")).is_finished
