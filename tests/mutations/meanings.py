@@ -643,7 +643,10 @@ MEANINGS = (
         "return -jnp.sum(values)",
     ),
     Meaning(
-        "an energy is minus the log posterior", "bayesian.whole", "return -sum_in_pieces(sum_over, data, _PIECE_ROWS)", "return sum_in_pieces(sum_over, data, _PIECE_ROWS)"
+        "an energy is minus the log posterior",
+        "bayesian.whole",
+        "return -sum_in_pieces(sum_over, data, _PIECE_ROWS)",
+        "return sum_in_pieces(sum_over, data, _PIECE_ROWS)",
     ),
     Meaning(
         "all rows have no noise",
