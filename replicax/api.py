@@ -99,7 +99,7 @@ def sample(
     >>> bool(0.3 < (posterior.draws > 0).mean() < 0.7)
     True
     """
-    refuse_unknown(sample, unknown)
+    refuse_unknown(sample, unknown, method)
     task = as_task(target, batches, batch_size)
     program = resolve(task, given(Sampling, locals()), method)
     records, like = begin("sample", program, start, given(Session, locals()))

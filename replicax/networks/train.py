@@ -83,7 +83,7 @@ def train(
         run_dir, progress, checkpoint_every, keep_checkpoints, note, devices, data_parallel: as in
             `rx.sample`.
     """
-    refuse_unknown(train, unknown)
+    refuse_unknown(train, unknown, method)
     _check_call(problem, start)
     session = given(Session, locals())
     method = as_method(method)

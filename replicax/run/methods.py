@@ -432,8 +432,11 @@ def written(name: str, arguments: str) -> str:
     return f'rx.Method("{name}", {arguments})'
 
 
-def refuse_unknown(call: Callable, unknown: dict[str, Any]) -> None:
-    """Raise if a call got arguments that it has not; of those of a method, say how to write it."""
+def refuse_unknown(call: Callable, unknown: dict[str, Any], method: Any = None) -> None:
+    """Raise if a call got arguments that it has not; of those of a method, say how to write it.
+
+    `method` is that of the call.
+    """
     if not unknown:
         return
     parts = [entry.name for entry in fields(Method)]
@@ -443,11 +446,20 @@ def refuse_unknown(call: Callable, unknown: dict[str, Any]) -> None:
         name = next(iter(unknown))
         raise TypeError(f"rx.{call.__name__} has no argument {name}.{suggest(name, known)}")
     if moved == ["swap_energy"]:
+        made = "sghmc_pt" if call.__name__ == "train" else "posterior"
         raise ValueError(
-            'swap_energy is energy_at of a method: write method=rx.posterior(energy_at="all_rows") '
+            f'swap_energy is energy_at of a method: write method=rx.{made}(energy_at="all_rows") '
             'or energy_at="moved", for swaps judged on a mini-batch.'
         )
+    moved = ["energy_at" if name == "swap_energy" else name for name in moved]
     values = ", ".join(f"{name}=..." for name in moved)
+    chosen = method.name if isinstance(method, Method) else method
+    others = [name for name in METHODS if name not in ("posterior", "deo-star")]
+    if isinstance(method, Method) or chosen in others:
+        raise ValueError(
+            f"{' and '.join(moved)} belong{'s' * (len(moved) == 1)} to the method: write "
+            f"method={written(str(chosen), values)}."
+        )
     exact = f"method=rx.posterior({values}) for exact draws, or " * (call.__name__ != "train")
     rates = "" if "learning_rate" in moved else "learning_rate=(cold, hot), "
     raise ValueError(

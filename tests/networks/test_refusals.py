@@ -175,3 +175,26 @@ def test_a_method_that_is_none() -> None:
 def test_a_method_of_ones_own(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         refused(Method(**({"name": "own"} | fields)))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"learning_rate": 0.1},
+            r"belongs to a method: write method=rx.deo_star\(learning_",
+        ),
+        ({"method": "ensemble", "clip_norm": 1.0}, r"write method=rx.ensemble\(clip_norm=...\)"),
+        (
+            {"method": rx.Method("own"), "momentum": 0.5, "clip_norm": 1.0},
+            r'momentum and clip_norm belong to the method: write method=rx.Method\("own", momentum',
+        ),
+        ({"swap_energy": "full"}, r'method=rx.sghmc_pt\(energy_at="all_rows"\)'),
+        ({"method": ["ensemble"], "momentum": 0.5}, "write method=rx.deo_star"),
+    ],
+)
+def test_what_belongs_to_a_method_is_told_with_the_method(given: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        rx.train(PROBLEM, (0, {}), epochs=1, **given)
+    with pytest.raises(TypeError, match="no argument epoch.*Did you mean 'epochs'"):
+        rx.train(PROBLEM, (0, {}), epochs=1, epoch=3)
