@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any
 
-import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np

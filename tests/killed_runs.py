@@ -20,7 +20,6 @@ PROCESSES = multiprocessing.get_context("forkserver")
 
 def sample(folder: Path | None) -> Any:
     """Sample a mixture into `folder`, or continue there."""
-    import chunks
     import jax.numpy as jnp
     from common import chunks_of
 

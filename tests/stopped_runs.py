@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import chunks
 import jax.numpy as jnp
 from common import chunks_of, in_method
 

@@ -8,31 +8,22 @@ import pytest
 import replicax
 
 PACKAGE = Path(replicax.__file__).parent
+PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
+
+
+def read_ranks(page: str) -> dict[str, int]:
+    """Return the rank of every room, from the import rule on the page about the architecture."""
+    rule = page.split("## The import rule")[1].split("```")[1].removeprefix("text")
+    levels = rule.replace("\n", " ").split("->")
+    return {
+        room.strip(): rank
+        for rank, level in enumerate(reversed(levels))
+        for room in level.split("|")
+    }
+
+
 # Every room may import those of a lower rank, and within itself.
-RANKS = {
-    "version": 0,
-    "tracing": 0,
-    "errors": 0.5,
-    "theory": 1,
-    "nn": 1,
-    "data": 1,
-    "algorithm": 2,
-    "targets": 3,
-    "run": 4,
-    "interop": 5,
-    "page": 5.5,
-    "results": 6,
-    "user_code": 6,
-    "networks": 7,
-    "callbacks": 7,
-    "api": 8,
-    "resume_run": 8,
-    "report_run": 9,
-    "torch": 8,
-    "demo": 9,
-    "cli": 10,
-    "__main__": 11,
-}
+RANKS = read_ranks(PAGE.read_text())
 
 
 def room_of(path: Path) -> str:
@@ -69,6 +60,10 @@ def edges_that_point_back(room: str, source: str) -> list[str]:
 
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+def test_the_rule_names_every_room():
+    assert {room_of(path) for path in FILES} == set(RANKS)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

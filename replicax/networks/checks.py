@@ -8,8 +8,8 @@ import numpy as np
 from replicax.networks.likelihoods import Categorical
 from replicax.run.evaluation import Evaluation
 from replicax.run.initial import have_one_start
-from replicax.run.options import Training
 from replicax.run.methods import Method, is_several, written
+from replicax.run.options import Training
 from replicax.run.program import Program
 from replicax.run.rows import Carry
 

@@ -293,7 +293,7 @@ class Posterior:
     def best(self) -> tuple[Any, float]:
         """The lowest-energy point of any chain, and its recorded energy.
 
-        Over all replicas and steps if tracked ("exactly_one", `track_best`), else over the draws.
+        Over all replicas and steps with the schedule "exactly_one", else over the draws.
         """
         points, energies = self._best_leaves()
         chain = int(np.argmin(energies))
@@ -313,7 +313,8 @@ class Posterior:
         if self.metadata.method.energy_at == "before" and not self.metadata.resolved.track_best:
             raise ValueError(
                 'With energy_at="before" the energy of a draw is that of the point before its '
-                "move, so the best point is not known from the draws: sample with track_best=True."
+                "move, so the best point is not known from the draws: write "
+                'energy_at="moved", or schedule="exactly_one", which tracks it, in the method.'
             )
         if self.metadata.resolved.track_best:
             leaves = [self._final(f"best.{i:06d}") for i in range(len(names))]

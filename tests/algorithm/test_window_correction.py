@@ -3,7 +3,6 @@
 import functools
 from typing import Any
 
-import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -17,8 +17,8 @@ import replicax as rx
 from bad_inputs import bowl
 from replicax.data import archive, cifar, load_cifar
 from replicax.run.options import Sampling, Training
-from replicax.run.storage.encoding import from_plain, given_again, to_plain
 from replicax.run.resolve import resolve
+from replicax.run.storage.encoding import from_plain, given_again, to_plain
 from replicax.run.task import as_task
 
 PROBLEM = tiny_problem()

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np

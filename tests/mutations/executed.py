@@ -69,7 +69,7 @@ class Recorder:
         settings = str(copy / "coverage.ini")
         self.coverage = coverage.Coverage(config_file=settings, data_suffix="main")
         os.environ["COVERAGE_PROCESS_START"] = settings
-        self.context = ""
+        self.context = self.test = ""
         self.seconds: dict[str, float] = defaultdict(float)
         self.failed: list[str] = []
         self.fixtures: dict[str, list[str]] = {}
@@ -83,7 +83,9 @@ class Recorder:
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
         """Count for this test what follows."""
-        _forget_programs()
+        if item.nodeid.partition("[")[0] != self.test:
+            _forget_programs()  # cases of one test seldom share one
+        self.test = item.nodeid.partition("[")[0]
         self._switch(item.nodeid)
         (self.copy / "now.txt").write_text(f"{time.time() + 900} {item.nodeid}")
         names = [

@@ -84,14 +84,14 @@ MEANINGS = (
     ),
     Meaning(
         "the sign of the slope between two rungs",
-        "Judge.verdict",
+        "RuleInForce.verdict",
         "inverse[cold] - inverse[hot]",
         "inverse[hot] - inverse[cold]",
     ),
-    Meaning("noise by pair is that of the pair", "Judge.verdict", "std[cold]", "std[hot]"),
+    Meaning("noise by pair is that of the pair", "RuleInForce.verdict", "std[cold]", "std[hot]"),
     Meaning(
         "the correction needs a variance, not a standard deviation",
-        "Judge.verdict",
+        "RuleInForce.verdict",
         "noise_var = (std if std.ndim == 0 else std[cold]) ** 2",
         "noise_var = std if std.ndim == 0 else std[cold]",
     ),
@@ -275,7 +275,7 @@ MEANINGS = (
     ),
     Meaning(
         "chains start from points of their own",
-        "initial_points.draw_chain",
+        "initial_points.draw_chains.draw_chain",
         "jax.random.fold_in(key, chain)",
         "jax.random.fold_in(key, 0)",
     ),
@@ -364,7 +364,7 @@ MEANINGS = (
     Meaning(
         "a rule that corrects judges on a fresh batch",
         "build_parts.advance.judging_batch",
-        "return fresh_batch(energy_noise.batch_key(random.judge))",
+        "return fresh_batch(energy_noise.batch_key(random.fresh))",
         "return batch",
     ),
     Meaning(
@@ -388,7 +388,7 @@ MEANINGS = (
     Meaning(
         "time goes on",
         "timed.step",
-        "TimedMemory(next_count(rung, count), inner.memory)",
+        "TimedMemory(count + 1, inner.memory)",
         "TimedMemory(count, inner.memory)",
     ),
     Meaning(
@@ -643,7 +643,10 @@ MEANINGS = (
         "return -jnp.sum(values)",
     ),
     Meaning(
-        "an energy is minus the log posterior", "_in_pieces.energy", "return -total", "return total"
+        "an energy is minus the log posterior",
+        "bayesian.whole",
+        "return -sum_in_pieces(sum_over, data, _PIECE_ROWS)",
+        "return sum_in_pieces(sum_over, data, _PIECE_ROWS)",
     ),
     Meaning(
         "all rows have no noise",

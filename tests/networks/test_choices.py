@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from common import assert_same_run
+from common import assert_same_run, chunks_of
 from tiny_networks import LADDER, assert_trees_close, networks_that_start_from, tiny_data
 
 import replicax as rx
@@ -19,7 +19,6 @@ from replicax.algorithm.ladder import Ladder
 from replicax.networks.evaluate import with_hook
 from replicax.networks.tempered import tempered
 from replicax.nn.network import Network, apply_dense, init_dense
-from replicax.run import host_loop
 from replicax.run.evaluation import Evaluation
 from replicax.run.methods import Method
 from replicax.run.options import Training
@@ -159,23 +158,20 @@ def test_a_method_of_ones_own_with_numbers_of_ones_own() -> None:
 
 
 @pytest.mark.slow
-def test_a_method_of_ones_own_goes_on_bit_for_bit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(host_loop, "_FIRST_STEPS", 3)  # the host looks every three steps
-    monkeypatch.setattr(host_loop.Pace, "after", lambda pace, steps, seconds: pace)
+def test_a_method_of_ones_own_goes_on_bit_for_bit(tmp_path: Path) -> None:
     watch, folder = Watch(), tmp_path / "run"
     options = OWN_OPTIONS | {"evaluate": watch}
     straight = rx.train(PROBLEM, PLAIN.init, **options)
     whole = watch.networks
     watch.networks = {}
-    stopped = rx.train(PROBLEM, PLAIN.init, **options, run_dir=folder, callback=stop_at(9, []))
-    assert stopped.num_steps % 4, "it must stop within an epoch"
-    again = r'method=rx.Method\("adam-pt", kernel=...\)'
-    for missing, given in ((again, {"evaluate": watch}), ("evaluate=...", {"method": OWN})):
-        with pytest.raises(ValueError, match=f"of your own.*give it again.*{missing}"):
-            rx.resume(folder, PROBLEM, **given)
-    resumed = rx.resume(folder, PROBLEM, progress=False, method=OWN, evaluate=watch)
+    with chunks_of(3):  # the host looks every three steps
+        stopped = rx.train(PROBLEM, PLAIN.init, **options, run_dir=folder, callback=stop_at(9, []))
+        assert stopped.num_steps % 4, "it must stop within an epoch"
+        again = r'method=rx.Method\("adam-pt", kernel=...\)'
+        for missing, given in ((again, {"evaluate": watch}), ("evaluate=...", {"method": OWN})):
+            with pytest.raises(ValueError, match=f"of your own.*give it again.*{missing}"):
+                rx.resume(folder, PROBLEM, **given)
+        resumed = rx.resume(folder, PROBLEM, progress=False, method=OWN, evaluate=watch)
     assert_same_run(resumed, straight)
     jax.tree.map(np.testing.assert_array_equal, watch.networks, whole)
     assert resumed.method == rx.load(folder).method == "adam-pt"  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
 """The heating of the coldest rung by the noise of mini-batches: its size, and when one is told."""
 
 import warnings
-from pathlib import Path
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Figures of a training show the numbers of its records."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from altered_runs import alter

@@ -67,7 +67,12 @@ def test_every_method_is_made_longer_or_refused() -> None:
         ("pretrain", {}, (20, 30), "learning rate.*stepwise.*depends on its length"),
         ("ensemble", {}, (2, 20), "every 10 epochs.*such as this one of 2.*at least 10 epochs"),
         ("sgld", {}, (9, 10), "every 10 epochs"),
-        ("cyc-sghmc", {}, (9, 11), "18 epochs.*a cycle of 100.*train with cycle_epochs=18"),
+        (
+            "cyc-sghmc",
+            {},
+            (9, 11),
+            r"18 epochs.*a cycle of 100.*train with method=rx.cyc_sghmc\(cycle_epochs=18\)",
+        ),
         ("cyc-swag", {"cycle_epochs": 30}, (14, 16), "28 epochs.*a cycle of 30"),
     ],
 )

@@ -16,10 +16,10 @@ from replicax.networks.checks import check_apart, checked_first, find_training_p
 from replicax.networks.likelihoods import Categorical, Gaussian
 from replicax.networks.train import _warn_of_low_peak
 from replicax.run.evaluation import Evaluation
-from replicax.run.storage.metadata import Predicts
 from replicax.run.methods import as_method
 from replicax.run.options import Training
 from replicax.run.resolve import resolve, with_usual
+from replicax.run.storage.metadata import Predicts
 
 
 def problem_of(loss: Any, logits: Any = lambda params, state, x: x * params) -> rx.Supervised:

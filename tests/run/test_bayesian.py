@@ -1,6 +1,5 @@
 """Posteriors whose likelihood, prior and rows are known apart."""
 
-import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np

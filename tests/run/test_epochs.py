@@ -4,7 +4,6 @@ import functools
 import itertools
 from typing import Any
 
-import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -4,7 +4,6 @@ import json
 import re
 from typing import Any, NamedTuple
 
-import chunks
 import jax
 import numpy as np
 import pytest

@@ -9,7 +9,6 @@ import textwrap
 import time
 from pathlib import Path
 
-import chunks
 import jax.numpy as jnp
 import numpy as np
 import pytest

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np

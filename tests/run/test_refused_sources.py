@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import chunks
 import jax.numpy as jnp
 import numpy as np
 import pytest

@@ -16,9 +16,9 @@ from replicax import api
 from replicax.networks import train
 from replicax.run.batches import Batches
 from replicax.run.options import Sampling
-from replicax.run.storage.encoding import from_plain, to_plain
 from replicax.run.program import Program
 from replicax.run.resolve import resolve
+from replicax.run.storage.encoding import from_plain, to_plain
 from replicax.run.task import Task, as_task
 
 NUM_ROWS = 300

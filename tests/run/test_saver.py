@@ -4,7 +4,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import chunks
 import jax.numpy as jnp
 import numpy as np
 import pytest

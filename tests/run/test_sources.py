@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import chunks
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,11 +1,10 @@
 """The metadata of a run, `run.json` of a run folder: typed, with the version of the format.
 
-This is the one file that knows the keys of run.json; readers ask the fields and properties of
-`Metadata`.
+Only this file knows the keys of run.json, and `upgrade.py` those of older folders; readers ask the
+fields and properties of `Metadata`.
 """
 
 import math
-import re
 import typing
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
@@ -25,7 +24,6 @@ from replicax.version import __version__
 FORMAT_VERSION = 6
 _READABLE = (5, 6)
 FILE = "run.json"
-_COUNTED = re.compile(r"(.+) of (\d+) rows, (\d+) a batch")
 _KINDS: dict[str, type[Run]] = {"sample": Sampling, "train": Training}
 _UNCOUNTED = "a function of the step", "an iterable"  # kinds of which the rows are not known
 
@@ -58,16 +56,6 @@ class BatchSpec:
         if self.num_rows is None:
             return self.kind
         return f"{self.kind} of {self.num_rows} rows, {self.batch_size} a batch"
-
-    @classmethod
-    def parse(cls, text: str) -> "BatchSpec":
-        """Return the source that `str` wrote.
-
-        >>> BatchSpec.parse("arrays of 40 rows, 8 a batch")
-        BatchSpec(kind='arrays', num_rows=40, batch_size=8)
-        """
-        found = _COUNTED.fullmatch(text)
-        return cls(text) if found is None else cls(found[1], int(found[2]), int(found[3]))
 
     @property
     def is_counted(self) -> bool:
@@ -167,8 +155,8 @@ class Metadata:
     def write(self, folder: Path) -> None:
         run, method = to_plain(self.run), to_plain(self.method)
         rest = asdict(replace(self, run=None, method=None))  # type: ignore[arg-type]
-        plain = {**rest, "run": run, "method": method, "batches": str(self.batches)}
-        files.write_json(folder / FILE, {**plain, "format_version": FORMAT_VERSION})
+        plain = {**rest, "run": run, "method": method, "format_version": FORMAT_VERSION}
+        files.write_json(folder / FILE, plain)
 
     @property
     def is_finished(self) -> bool:
@@ -238,8 +226,6 @@ def _value(kind: Any, content: Any) -> Any:
         return content
     if isinstance(kind, UnionType):  # with None, which comes last
         return None if content is None else _value(get_args(kind)[0], content)
-    if kind is BatchSpec and isinstance(content, str):
-        return BatchSpec.parse(content)
     if is_dataclass(kind):
         return _read(kind, content)
     if get_origin(kind) is tuple and isinstance(content, list | tuple):

@@ -1,5 +1,6 @@
 """Format 5 of run.json, which version 0.2 wrote, as format 6."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ _METHODS: dict[str, dict[str, Any]] = {
 }
 # Options of 0.2 that later versions lack, each with the value that changed nothing.
 _GONE: dict[str, Any] = {"average_rungs": 1, "settle_epochs": 0.0, "track_best": None}
+_COUNTED = re.compile(r"(.+) of (\d+) rows, (\d+) a batch")
 _IN_BOTH = (
     "learning_rate",
     "temperature",
@@ -99,9 +101,23 @@ def upgraded(path: Path, content: dict[str, Any]) -> dict[str, Any]:
         resolved = resolved | {name: options[name] for name in held}
         energy_at = resolved.pop("swap_energy")
         resolved["energy_at"] = "all_rows" if energy_at == "whole" else energy_at
+        batches = _batches(content["batches"])
     except (LookupError, TypeError, AttributeError):
         raise Damaged(f"{path} is damaged: its entries are not those of a run.") from None
-    return content | {"run": run, "method": method, "resolved": resolved, "gone": gone}
+    content |= {"run": run, "method": method, "resolved": resolved}
+    return content | {"batches": batches, "gone": gone}
+
+
+def _batches(text: str) -> dict[str, Any]:
+    """Return the source of mini-batches, which format 5 describes in words.
+
+    >>> _batches("arrays of 40 rows, 8 a batch")
+    {'kind': 'arrays', 'num_rows': 40, 'batch_size': 8}
+    """
+    found = _COUNTED.fullmatch(text)
+    if found is None:
+        return {"kind": text}
+    return {"kind": found[1], "num_rows": int(found[2]), "batch_size": int(found[3])}
 
 
 def _gone(options: dict[str, Any]) -> dict[str, Any]:
