@@ -92,8 +92,12 @@ def _leaves_no_draws(choice: "Choice") -> str | None:
             f"thin is {plan.thin} and num_steps {plan.num_steps}: draws would be further apart "
             "than the run is long. Write a smaller thin."
         )
-    exploits = choice.kernel.exploits
-    if exploits is None:
+    return None
+
+
+def _no_draw_in_a_cycle(choice: "Choice") -> str | None:
+    plan, exploits = choice.plan, choice.kernel.exploits
+    if isinstance(choice.run, Training) or exploits is None:
         return None
     last = min(plan.num_steps, plan.burn_in + _LONGEST_CYCLE)
     steps = np.arange(plan.burn_in, last, plan.thin)
@@ -472,4 +476,5 @@ REFUSALS = (
     _energy_of_all_rows,
     _prior_out_of_reach,
     _noisy_energies,
+    _no_draw_in_a_cycle,
 )

@@ -263,7 +263,7 @@ def test_a_rule_says_what_it_cannot_take(arguments: dict[str, Any], said: str) -
     ("options", "said"),
     [
         ({"num_steps": 701, "burn_in": 0}, "write burn_in=700"),
-        ({"num_steps": 700}, "a burn_in below num_steps"),
+        ({"num_steps": 700}, "num_steps above it .they are 700 and 700"),
         ({"window": 100}, "windows of 100 steps need at least 10"),
         ({"schedule": "exactly_one"}, "exactly_one"),
     ],

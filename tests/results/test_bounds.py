@@ -8,6 +8,7 @@ import pytest
 from made_up_metadata import metadata_of
 
 from replicax.results import diagnostics, energy_problems, mixing, problems
+from replicax.run.options import Training
 
 
 def made_up(**changes: Any) -> Any:
@@ -148,7 +149,8 @@ def test_a_ladder_moves_from_where_it_was_at_burn_in() -> None:
         assert diagnostics.ladder_moved(posterior) == pytest.approx(moved), burn_in
     still = made_up(history=history, about={"adapts": None})
     assert diagnostics.ladder_moved(still) == 0
-    training = {"kind": "train", "training": {"burn_in": 2}, "steps_per_epoch": 90}
+    run = Training(epochs=5, burn_in=2)
+    training = {"kind": "train", "run": run, "steps_per_epoch": 90}
     trained = made_up(history=history, about=training)
     assert diagnostics.ladder_moved(trained) == pytest.approx(0.1), (
         "of networks, two epochs of 90 steps do not count"
@@ -210,7 +212,7 @@ def test_replicas_may_break_in_one_percent_of_steps(rate: float, warns: bool) ->
     found = energy_problems._broken_replicas(made_up(restart_rate=rates))
     assert (found is not None) == warns and (not warns or "on rung 2" in found)
     trained = made_up(restart_rate=rates, about={"kind": "train"})
-    remedy = "Write a smaller hot end of learning_rate, or clip_norm=1.0."  # of those it has
+    remedy = "Write a smaller hot end of learning_rate, or method=rx.deo(..., clip_norm=1.0)."
     assert not warns or remedy in str(energy_problems._broken_replicas(trained))
 
 

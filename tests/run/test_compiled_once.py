@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from common import in_method
 
 import replicax as rx
 from replicax.run import compiled_once
@@ -33,7 +34,7 @@ def compilations(monkeypatch):
 def run(target: Any = TARGET, **options: Any) -> rx.Posterior:
     chosen = {"num_steps": 120, "num_replicas": 3, "learning_rate": (0.003, 0.1)} | options
     start = chosen.pop("start", rx.targets.modes25_start)
-    return rx.sample(target, start, progress=False, **chosen)
+    return rx.sample(target, start, progress=False, **in_method(chosen))
 
 
 @pytest.mark.parametrize(

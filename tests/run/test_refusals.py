@@ -45,7 +45,7 @@ SHORT, EPOCHS = Sampling(num_steps=100, num_replicas=3), Training(epochs=4, num_
 TEMPERED = {"temperature": (1.0, 2.0), "rule": "metropolis"}
 CORRECTED = TEMPERED | {"rule": "bias_corrected"}
 SGLD, DECAYED = rx.kernels.sgld(), rx.kernels.sgld(weight_decay=0.1)
-CYCLES, FALLING = rx.kernels.cyclical(SGLD, 1000), rx.kernels.stepwise(SGLD, [5], 0.5)
+CYCLES = rx.kernels.cyclical(SGLD, 1000)
 
 
 def steps(**options: Any) -> Sampling:
@@ -117,7 +117,6 @@ CASES: dict[str, list[Case]] = {
     "_leaves_no_draws": [
         (BOWL, steps(burn_in=100), rx.deo_star(0.1), "burn_in is 100 and num_steps 100"),
         (BOWL, steps(thin=101), rx.deo_star(0.1), "thin is 101 and num_steps 100"),
-        (BOWL, SHORT, rx.deo_star(0.1, kernel=CYCLES), "No draw would be taken in num_steps=100"),
         (NETWORKS, epochs(burn_in=4), rx.deo_star(), "burn_in is 4, and a network takes 4 epochs"),
     ],
     "_nothing_averaged": [
@@ -139,7 +138,7 @@ CASES: dict[str, list[Case]] = {
         (BOWL, SHORT, rx.deo(0.1, kernel="momentum", on_swap="reset", **TEMPERED), "too cold"),
     ],
     "_reset_clock": [
-        (BOWL, SHORT, rx.deo(0.1, kernel=FALLING, on_swap="reset"), "set back the clock"),
+        (BOWL, SHORT, rx.deo(0.1, kernel=CYCLES, on_swap="reset"), "set back the clock"),
     ],
     "_unseen_prior": [
         (BOWL, SHORT, rx.deo(0.1, kernel=DECAYED, **TEMPERED), "would not see"),
@@ -165,6 +164,9 @@ CASES: dict[str, list[Case]] = {
     ],
     "_noisy_energies": [
         (ON_ROWS, SHORT, rx.deo(0.1, **TEMPERED), 'write rule="bias_corrected", or batch_size'),
+    ],
+    "_no_draw_in_a_cycle": [
+        (BOWL, SHORT, rx.deo_star(0.1, kernel=CYCLES), "No draw would be taken in num_steps=100"),
     ],
 }
 

@@ -40,7 +40,8 @@ def folder_records(pending_bytes: int = 0) -> SimpleNamespace:
 
 
 def made_saver(records: Any, every: int | str | None = None) -> Saver:
-    return Saver(records, cast(Any, None), None, every)
+    options = SimpleNamespace(checkpoint_every=every, keep_checkpoints=2)
+    return Saver(records, cast(Any, SimpleNamespace(run=options)))
 
 
 def test_a_checkpoint_is_due_every_thirty_seconds(clock: Clock) -> None:
