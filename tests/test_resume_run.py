@@ -36,10 +36,15 @@ def test_a_run_takes_what_belongs_to_its_kind(tmp_path: Path) -> None:
     bowl = lambda x: jnp.sum(x**2)  # noqa: E731
     rx.sample(bowl, jnp.zeros(1), num_steps=20, num_replicas=2, run_dir=tmp_path / "s")
     rx.train(tiny_problem(), NETWORK.init, **EXCHANGING | {"epochs": 1}, run_dir=tmp_path / "t")
-    epochs_of_a_sample: Any = [{"epochs": 3}, {"evaluate": print}, {"method": "deo"}]
-    for given in epochs_of_a_sample:
-        with pytest.raises(ValueError, match=f"{next(iter(given))} .*made by rx.sample.*num_steps"):
+    of_trainings: list[dict[str, Any]] = [{"epochs": 3}, {"evaluate": print}]
+    for given in of_trainings:
+        told = f"made by rx.sample, which has no {next(iter(given))}: .*num_steps"
+        with pytest.raises(ValueError, match=told):
             rx.resume(tmp_path / "s", bowl, **given)
+    with pytest.raises(
+        ValueError, match='method "deo" is given, but .* its own, "posterior": leave out method'
+    ):
+        rx.resume(tmp_path / "s", bowl, method="deo")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="made by rx.train.*epochs=..."):
         rx.resume(tmp_path / "t", tiny_problem(), num_steps=30)
     with pytest.raises(ValueError, match="made by rx.train"):

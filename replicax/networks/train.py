@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from replicax.errors import check_folder
+from replicax.errors import check_folder, show
 from replicax.networks.build import build_evaluation
 from replicax.networks.checks import check_apart, check_start
 from replicax.networks.evaluate import Epoch
@@ -117,8 +117,12 @@ def resume_training(
     force: bool = False,
 ) -> Trained:
     """Continue a training whose records are open, or extend it to more epochs; see `rx.resume`."""
-    check_problem(problem)
     metadata = records.metadata
+    if not isinstance(problem, Supervised):
+        raise ValueError(
+            f"{records.folder} was made by rx.train, and the target is {show(problem)}: give the "
+            "problem that the training was started with, and make it longer by epochs=...."
+        )
     _check_fits(records, problem)
     check_extends(metadata.run, metadata.method, changes["epochs"])
     task = _posed(problem, metadata.method)

@@ -150,6 +150,11 @@ def _program_again(
     """Return the program of a run that resumes, if the task fits it."""
     again = {} if method is None else vars(as_method(method))
     name = metadata.method.name
+    if again.get("name", name) != name:
+        raise ValueError(
+            f'The method "{again["name"]}" is given, but the run in {folder} continues with its '
+            f'own, "{name}": leave out method.'
+        )
     method = given_again(
         metadata.method,
         again,

@@ -161,10 +161,10 @@ def test_a_training_is_resumed_with_its_batch_size_and_kernel(
         rx.resume(folder, PROBLEM, chunk_steps=4)
     for name, given in (
         ("kernel", {"method": rx.deo(kernel="sgld")}),
-        ("name", {"method": "deo-star"}),
+        ("method", {"method": "deo-star"}),
         ("evaluate", {"evaluate": lambda epoch: {}}),
     ):
-        with pytest.raises(ValueError, match=f"{name} is given, but the run .*leave out {name}"):
+        with pytest.raises(ValueError, match=f"{name}.* is given, but the run .*leave out {name}"):
             rx.resume(folder, PROBLEM, **given)
     params, _ = networks_that_start_from(folder, other)  # another run may
     assert np.shape(params["first"]["bias"])[0] == 3
