@@ -112,7 +112,7 @@ def resume(
     *,
     num_steps: int | None = None,
     epochs: int | None = None,
-    method: Method | None = None,
+    method: str | Method | None = None,
     evaluate: Callable | None = None,
     params: Any = None,
     batches: Any = None,
