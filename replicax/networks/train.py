@@ -113,7 +113,7 @@ def resume_training(
     problem: Any,
     changes: dict[str, Any],
     session: Session,
-    method: Method | None = None,
+    method: str | Method | None = None,
     force: bool = False,
 ) -> Trained:
     """Continue a training whose records are open, or extend it to more epochs; see `rx.resume`."""

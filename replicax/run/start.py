@@ -15,7 +15,7 @@ from replicax.run.evaluation import Evaluation
 from replicax.run.host_loop import run
 from replicax.run.initial import check_memory, have_one_start, initial_carry
 from replicax.run.machine import describe_machine
-from replicax.run.methods import as_method, written
+from replicax.run.methods import Method, as_method, written
 from replicax.run.options import Session
 from replicax.run.program import Program, spread_over
 from replicax.run.records import Records
@@ -82,7 +82,7 @@ def proceed(
     changes: dict[str, Any],
     session: Session,
     *,
-    method: Any = None,
+    method: str | Method | None = None,
     params: Any = None,
     force: bool = False,
     evaluates: Evaluates | None = None,
@@ -145,7 +145,11 @@ def _check_not_gone(metadata: Metadata, folder: Path) -> None:
 
 
 def _program_again(
-    metadata: Metadata, folder: Path, task: Task, changes: dict[str, Any], method: Any
+    metadata: Metadata,
+    folder: Path,
+    task: Task,
+    changes: dict[str, Any],
+    method: str | Method | None,
 ) -> Program:
     """Return the program of a run that resumes, if the task fits it."""
     again = {} if method is None else vars(as_method(method))
