@@ -25,7 +25,7 @@ PRELOADED = [
     "orbax.checkpoint",
     "coverage",
 ]
-MEMORY = 16 << 30  # bytes that a process may ask for: a mutant may ask for anything
+MEMORY = 8 << 30  # bytes that a process may ask for: a mutant may ask for anything
 _PYTEST = 100  # exit codes of pytest are told from others by this much
 _ANOTHER_PACKAGE = 99
 _NOW, _LOG = "now.txt", "log.txt"
@@ -107,6 +107,9 @@ def _session(copy: Path, kind: str, tests: list[str], limits: dict, usual: float
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.environ["PYTHONPATH"] = str(copy)  # of processes that tests start
+    # Bytecode is known by size and second of its source: one mutant's would pass for another's.
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    sys.dont_write_bytecode = True
     here = Path(__file__).resolve().parents[1]
     sys.path[:] = [str(copy), *(path for path in sys.path if Path(path).resolve() != here)]
     from mutations import executed
