@@ -4,9 +4,12 @@ import pytest
 
 from replicax.networks.named import DEFAULTS, NamedProblem
 from replicax.networks.train import train
+from replicax.run.methods import deo_star, ensemble
 
 USUAL = DEFAULTS["digits"]
-SETTINGS = {name: value for name, value in USUAL.items() if name not in ("model", "batch_size")}
+METHOD = deo_star(**{name: USUAL[name] for name in ("learning_rate", "target_swap_rate")})
+RUN = {name: USUAL[name] for name in ("num_replicas", "epochs", "burn_in")}
+SETTINGS = {**RUN, "method": METHOD}
 
 
 def problem():
@@ -17,7 +20,7 @@ def problem():
 
 def nll_alone(found, start, epochs, num_networks):
     """Mean NLL of networks that never met, at the rate of the coldest rung."""
-    options = {"method": "ensemble", "learning_rate": USUAL["learning_rate"][0], "progress": False}
+    options = {"method": ensemble(USUAL["learning_rate"][0]), "progress": False}
     alone = train(found, start, epochs=epochs, num_replicas=num_networks, **options)
     return float(alone.epochs["nll"][-1].mean())
 
