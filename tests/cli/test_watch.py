@@ -28,8 +28,8 @@ import sys, time
 sys.path.insert(0, {tests!r})
 import chunks, replicax as rx
 chunks.sample(rx.targets.modes25(), rx.targets.modes25_start, num_steps=200, num_replicas=4, seed=1,
-          learning_rate=(0.003, 0.6), run_dir={folder!r}, chunk_steps=10, checkpoint_every=40,
-          progress=False, callback=lambda progress: time.sleep({pause}))
+          method=rx.deo_star((0.003, 0.6)), run_dir={folder!r}, chunk_steps=10,
+          checkpoint_every=40, progress=False, callback=lambda progress: time.sleep({pause}))
 """
 
 
