@@ -29,16 +29,15 @@ _LONGEST_WINDOW = 2**31 - 1  # as long as any run
 _SCHEDULE_NAMES = ("deo_star", "deo", "seo", "adj", "ape", "exactly_one", "no_gate", "none")
 
 
-def num_replicas(run: Run, method: Method) -> int:
-    """Return the number of replicas, by default one per learning rate or temperature."""
+def num_replicas(run: Run, method: Method) -> int | None:
+    """Return the number of replicas, by default one per learning rate or temperature; None if
+    nothing tells it."""
     if run.num_replicas is not None:
         return int(run.num_replicas)
     for value in (method.learning_rate, method.temperature):
         if np.size(value) > 2:
             return np.size(value)
-    raise ValueError(
-        "num_replicas is not given; write num_replicas=16, say, or one learning rate per rung."
-    )
+    return None
 
 
 def schedule(method: Method, plan: Plan) -> Schedule:

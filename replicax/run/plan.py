@@ -58,11 +58,10 @@ class Plan(NamedTuple):
 def plan_of(task: Task, run: Run, method: Method) -> Plan:
     """Return a run in steps, from options that leave nothing open."""
     if isinstance(run, Sampling):
-        assert run.num_replicas is not None and run.burn_in is not None and run.thin is not None
-        assert run.history_every is not None
+        assert run.burn_in is not None and run.thin is not None and run.history_every is not None
         return Plan(
             run.num_steps,
-            run.num_replicas,
+            1 if run.num_replicas is None else run.num_replicas,  # None is refused
             run.burn_in,
             run.thin,
             run.history_every,

@@ -71,6 +71,12 @@ def _no_rates(choice: "Choice") -> str | None:
     )
 
 
+def _no_number_of_replicas(choice: "Choice") -> str | None:
+    if choice.run.num_replicas is not None:
+        return None
+    return "num_replicas is not given; write num_replicas=16, say, or one learning rate per rung."
+
+
 def _leaves_no_draws(choice: "Choice") -> str | None:
     run, plan = choice.run, choice.plan
     if isinstance(run, Training):
@@ -454,6 +460,7 @@ REFUSALS = (
     _kind_of_run,
     _law_of_noisy_energies,
     _no_rates,
+    _no_number_of_replicas,
     _other_schedule,
     _nothing_to_exchange,
     _words_for_rates,

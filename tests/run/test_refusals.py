@@ -70,6 +70,9 @@ CASES: dict[str, list[Case]] = {
         (ON_ROWS, SHORT, rx.posterior(), "energy is noisy.*rx.bayesian.*method=rx.deo_star"),
         (TOLD, SHORT, rx.posterior(), "energy is noisy"),
     ],
+    "_no_number_of_replicas": [
+        (BOWL, Sampling(num_steps=100), rx.deo_star((0.1, 0.2)), "write num_replicas=16"),
+    ],
     "_no_rates": [
         (BOWL, SHORT, rx.deo_star(), r"method=rx.deo_star\(learning_rate=\(cold, hot\)\)"),
         (BOWL, SHORT, rx.sgld(), r"method=rx.sgld\(learning_rate="),
