@@ -47,9 +47,9 @@ def _unknown_law(posterior: "Posterior") -> str | None:
     if not metadata.batches.may_be_partial:
         return (
             "It is not known that the deterministic rule samples the posterior, and its draws can "
-            "be too narrow. To sample it, leave out the method, or write "
-            'method=rx.deo(learning_rate=..., temperature=(1, hot), rule="metropolis"), with '
-            '"bias_corrected" for noisy energies.'
+            "be too narrow. To sample it, leave out the method if the energy is exact, and write "
+            'method=rx.deo(learning_rate=..., temperature=(1, hot), rule="bias_corrected") if it '
+            "is noisy."
         )
     return (
         "With mini-batches it is not known that the deterministic rule samples the posterior: for "
