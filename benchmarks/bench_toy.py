@@ -71,7 +71,7 @@ def sample_once(num_steps: int) -> Lap:
     """From the end of the first chunk, which compiles, to the result."""
     seen: list[tuple[float, float, int]] = []
 
-    def look(progress: rx.Progress) -> None:
+    def look(progress: rx.callbacks.Progress) -> None:
         seen.append((time.perf_counter(), cpu_clock(), progress.step))
 
     target, start = rx.targets.modes25(), rx.targets.modes25_start

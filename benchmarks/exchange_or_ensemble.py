@@ -23,9 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import replicax as rx
+from replicax.networks.by_name import NamedProblem
 from replicax.networks.evaluate import build_outputs
-from replicax.networks.named import NamedProblem
-from replicax.run.machine import describe_machine
+from replicax.run.devices import describe_machine
 
 PICK_EVERY = 10  # epochs between two averages of a whole ensemble
 LAST = 5  # epochs over which single networks are judged

@@ -13,14 +13,13 @@ from replicax.algorithm.randomness import draw_block
 from replicax.algorithm.step import build_parts
 from replicax.algorithm.target import as_target
 from replicax.algorithm.tuning import Tuning
-from replicax.run import compiled_loop
-from replicax.run.batch_source import Batches, NoBatches
-from replicax.run.devices import place
+from replicax.run import chunk
+from replicax.run.batches import Batches, NoBatches
+from replicax.run.chunk import draw_slots, get
+from replicax.run.devices import place, spread_over
 from replicax.run.initial import initial_carry, seed_keys
 from replicax.run.options import Sampling
-from replicax.run.program import spread_over
 from replicax.run.resolve import resolve
-from replicax.run.rows import draw_slots, get
 from replicax.run.task import Task
 
 
@@ -53,12 +52,12 @@ class Loop:
         self.keys, _ = seed_keys(program.seed, program.num_chains)
         carry, mesh = initial_carry(self.program, params), self.program.mesh
         self.carry = carry if mesh is None else place(mesh, carry)
-        self._chunk = compiled_loop.build_chunk(self.program, self.keys, steps)
+        self._chunk = chunk.build_chunk(self.program, self.keys, steps)
 
     @property
     def block(self) -> int:
         """Steps whose randomness is drawn at once."""
-        return min(compiled_loop._BLOCK_STEPS, self.program.history_every, self.steps)
+        return min(chunk._BLOCK_STEPS, self.program.history_every, self.steps)
 
     def __call__(self) -> int:
         self.carry, rows = self._chunk(*self._arguments())
@@ -71,9 +70,9 @@ class Loop:
 
     def body_ops(self) -> dict[str, int]:
         """How many operations of each kind one step launches, by the compiled program."""
-        chunk = compiled_loop._build_steps(self.program, self.steps)
+        steps = chunk._build_steps(self.program, self.steps)
         carry, *rest = self._arguments()
-        compiled = jax.jit(chunk, donate_argnums=0).lower(carry, self.keys, *rest).compile()
+        compiled = jax.jit(steps, donate_argnums=0).lower(carry, self.keys, *rest).compile()
         return count_body_ops(compiled.as_text())
 
     def moves_alone(self, energies: bool = True) -> Callable[[], int]:
@@ -131,7 +130,7 @@ class Loop:
 
     def _one_chain(self) -> Any:
         """The first chain's state, copied: the loop gives its own memory away."""
-        parts = zip(compiled_loop.STATE_AXES, self.carry.state)
+        parts = zip(chunk.STATE_AXES, self.carry.state)
         return type(self.carry.state)._make(
             jax.tree.map(lambda leaf, axis=axis: jnp.array(leaf if axis is None else leaf[0]), part)
             for axis, part in parts

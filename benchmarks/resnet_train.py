@@ -10,8 +10,8 @@ from resnet_rows import Case, Setup
 
 from replicax.data import Dataset
 from replicax.networks.classification import classification
-from replicax.run import rows as layout
-from replicax.run.compiled_loop import build_chunk
+from replicax.run import chunk as layout
+from replicax.run.chunk import build_chunk
 from replicax.run.initial import initial_carry, seed_keys
 from replicax.run.options import Training
 from replicax.run.records import Records

@@ -14,7 +14,8 @@
 RUN_DIR=${RUN_DIR:-runs/cifar100}
 
 # JAX finds out from SLURM which process is which: no addresses are needed.
-if [ -e "$RUN_DIR/run.json" ]; then
+# What was started and has saved nothing is started again.
+if ls "$RUN_DIR"/commits/*.json > /dev/null 2>&1; then
     srun --kill-on-bad-exit=1 replicax resume "$RUN_DIR" --devices all
 else
     srun --kill-on-bad-exit=1 replicax train --data cifar100 --bf16 --replicas 64 \

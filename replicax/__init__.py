@@ -1,7 +1,7 @@
 """Replica exchange (parallel tempering) for posteriors that are evaluated on mini-batches.
 
 `sample` and `train` are the two calls most people make; the modules (`kernels`, `schedule`, `swap`,
-`ladder`, `targets`, `theory`, ...) hold the parts for people who build their own sampler.
+`targets`, `theory`, ...) hold the parts for people who build their own sampler.
 """
 
 import importlib
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from replicax.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from replicax import algorithm as algorithm
     from replicax import callbacks as callbacks
     from replicax import data as data
     from replicax import interop as interop
@@ -18,42 +19,24 @@ if TYPE_CHECKING:
     from replicax import theory as theory
     from replicax import torch as torch
     from replicax.algorithm import kernels as kernels
-    from replicax.algorithm import ladder as ladder
     from replicax.algorithm import schedule as schedule
     from replicax.algorithm import swap as swap
-    from replicax.algorithm.kernels import Kernel as Kernel
-    from replicax.algorithm.kernels import Replica as Replica
-    from replicax.algorithm.ladder import Ladder as Ladder
-    from replicax.algorithm.state import Info as Info
-    from replicax.algorithm.state import Settings as Settings
-    from replicax.algorithm.state import State as State
-    from replicax.algorithm.state import init as init
-    from replicax.algorithm.step import build_step as build_step
     from replicax.algorithm.target import Target as Target
     from replicax.algorithm.tuning import Gain as Gain
-    from replicax.algorithm.tuning import Tuning as Tuning
     from replicax.api import load as load
     from replicax.api import resume as resume
     from replicax.api import sample as sample
-    from replicax.interop.blackjax import as_sampling_algorithm as as_sampling_algorithm
     from replicax.networks import predict as predict
-    from replicax.networks import swag as swag
     from replicax.networks.classification import classification as classification
-    from replicax.networks.evaluate import Epoch as Epoch
-    from replicax.networks.problem import Supervised as Supervised
-    from replicax.networks.problem import Test as Test
-    from replicax.networks.problem import supervised as supervised
     from replicax.networks.regression import regression as regression
+    from replicax.networks.task import Test as Test
+    from replicax.networks.task import supervised as supervised
     from replicax.networks.train import train as train
     from replicax.networks.trained import Trained as Trained
-    from replicax.report_run import report as report
     from replicax.results import diagnostics as diagnostics
-    from replicax.results import plots as plots
     from replicax.results.posterior import Posterior as Posterior
-    from replicax.run import batches as batches
-    from replicax.run.bayesian import Bayesian as Bayesian
     from replicax.run.bayesian import bayesian as bayesian
-    from replicax.run.connect import connect as connect
+    from replicax.run.initial import per_replica as per_replica
     from replicax.run.methods import Method as Method
     from replicax.run.methods import cyc_sghmc as cyc_sghmc
     from replicax.run.methods import cyc_swag as cyc_swag
@@ -64,55 +47,56 @@ if TYPE_CHECKING:
     from replicax.run.methods import pretrain as pretrain
     from replicax.run.methods import sghmc_pt as sghmc_pt
     from replicax.run.methods import sgld as sgld
-    from replicax.run.per_replica import per_replica as per_replica
-    from replicax.run.progress import Progress as Progress
-    from replicax.run.records import Result as Result
+    from replicax.run.processes import connect as connect
 
 # Where each public name lives; a module maps to itself.
 _MODULES = {
-    "batches": "run.batches",
+    "algorithm": "algorithm",
     "callbacks": "callbacks",
     "data": "data",
     "diagnostics": "results.diagnostics",
     "interop": "interop",
     "kernels": "algorithm.kernels",
-    "ladder": "algorithm.ladder",
     "nn": "nn",
-    "plots": "results.plots",
     "predict": "networks.predict",
     "schedule": "algorithm.schedule",
-    "swag": "networks.swag",
     "swap": "algorithm.swap",
     "targets": "targets",
     "theory": "theory",
     "torch": "torch",
 }
 _NAMES = {
-    "algorithm.kernels": "Kernel Replica",
-    "algorithm.ladder": "Ladder",
-    "algorithm.state": "Info Settings State init",
-    "algorithm.step": "build_step",
     "algorithm.target": "Target",
-    "algorithm.tuning": "Gain Tuning",
+    "algorithm.tuning": "Gain",
     "api": "load resume sample",
-    "interop.blackjax": "as_sampling_algorithm",
     "networks.classification": "classification",
-    "networks.evaluate": "Epoch",
-    "networks.problem": "Supervised Test supervised",
     "networks.regression": "regression",
+    "networks.task": "Test supervised",
     "networks.train": "train",
     "networks.trained": "Trained",
-    "report_run": "report",
     "results.posterior": "Posterior",
-    "run.bayesian": "Bayesian bayesian",
+    "run.bayesian": "bayesian",
+    "run.initial": "per_replica",
     "run.methods": "Method cyc_sghmc cyc_swag deo deo_star ensemble posterior pretrain sghmc_pt "
     "sgld",
-    "run.records": "Result",
-    "run.progress": "Progress",
-    "run.per_replica": "per_replica",
-    "run.connect": "connect",
+    "run.processes": "connect",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+# Names of 0.2 that live in their rooms.
+_ELSEWHERE = {
+    "replicax.algorithm": "Info Ladder Settings State Tuning build_step init ladder",
+    "replicax.callbacks": "Progress",
+    "replicax.interop": "as_sampling_algorithm",
+    "replicax.algorithm.kernels": "Kernel Replica",
+    "replicax.networks": "swag",
+    "replicax.networks.evaluate": "Epoch",
+    "replicax.networks.task": "Supervised",
+    "replicax.results": "plots",
+    "replicax.run": "batches",
+    "replicax.run.bayesian": "Bayesian",
+    "replicax.run.records": "Result",
+}
 
 
 def __getattr__(name: str):
@@ -122,9 +106,17 @@ def __getattr__(name: str):
     elif name in _MODULES:
         value = importlib.import_module(f"replicax.{_MODULES[name]}")
     else:
-        raise AttributeError(f"module 'replicax' has no attribute {name!r}")
+        raise AttributeError(f"module 'replicax' has no attribute {name!r}{_remedy(name)}")
     globals()[name] = value
     return value
+
+
+def _remedy(name: str) -> str:
+    """Return what to write in place of a name that is elsewhere."""
+    if name == "report":
+        return ": write rx.load(folder).report()."
+    place = next((place for place, names in _ELSEWHERE.items() if name in names.split()), None)
+    return "" if place is None else f": write from {place} import {name}."
 
 
 def __dir__() -> list[str]:

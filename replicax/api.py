@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replicax.errors import check_folder
+from replicax.errors import check_flag, check_folder
 from replicax.results.posterior import Posterior
 from replicax.run.methods import Method, refuse_unknown
 from replicax.run.options import Sampling, Session, given
@@ -129,7 +129,10 @@ def resume(
 ) -> Posterior:
     """Continue the run in a folder, bit for bit as if it had never stopped.
 
-    `num_steps`, of a training `epochs`, extends the run to so many in all. A training is not
+    `num_steps`, of a training `epochs`, extends the run to so many in all. What it was started with
+    stays: its burn-in, also where that was a third of the steps then, and the ladder and step sizes
+    that this came to. The result is that of a run of so many steps with this `burn_in`, not that of
+    a new one with the default; a run whose burn-in was too short needs a new one. A training is not
     extended if a longer run would begin differently: if its learning rate or cycle depends on the
     length, or if it averages networks at its end.
 
@@ -140,6 +143,7 @@ def resume(
     them. `devices` and `data_parallel` may be others than before.
     """
     _refuse_other_options(unknown)
+    check_flag("force", force)
     session = given(Session, locals())
     changes = {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
     with resumed_records(check_folder("run_dir", run_dir)) as records:
@@ -171,7 +175,7 @@ def load(folder: str | Path, target: Any = None) -> Posterior:
     problem, for `trained.predict`.
     """
     records = open_records(check_folder("folder", folder))
-    if not records.final or int(records.final["step"]) == 0:
+    if not records.final or int(records.final.get("step", 0)) == 0:
         raise ValueError(f"{folder} holds a run that ended before its first step was saved.")
     if records.metadata.kind == "train":
         from replicax.networks.trained import Trained

@@ -3,12 +3,12 @@
 Also a target for the command line: `replicax sample replicax.demo:target`.
 """
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import replicax as rx
 from replicax.results.posterior import Posterior
+from replicax.run.storage.folder import remove
 from replicax.run.storage.metadata import read_metadata
 from replicax.user_code import TargetSpec
 
@@ -19,8 +19,6 @@ params = rx.targets.modes25_start
 METHOD = rx.deo_star((0.003, 0.6), target_swap_rate=0.4)
 SETTINGS: dict[str, Any] = {"num_replicas": 16, "burn_in": 100, "thin": 10}
 TARGET_SPEC = TargetSpec("replicax.demo:target", params="params")
-_RUN_FILES = ("run.json", "start.npz", "lock", "summary.json", "records.zarr", "commits",
-              "checkpoints", "figures", "report.html")  # fmt: skip
 
 
 def run_demo(folder: Path, num_steps: int, num_chains: int, seed: int,
@@ -47,11 +45,7 @@ def clear(folder: Path) -> None:
                 "folder with --out."
             )
         return
-    for path in (folder / name for name in _RUN_FILES):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+    remove(folder)
 
 
 def compare_with_truth(posterior: Posterior) -> dict[str, Any]:

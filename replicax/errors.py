@@ -2,15 +2,19 @@
 
 import contextlib
 import difflib
+import functools
 import inspect
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeGuard
 
 _LARGEST = 2**63 - 1
+_LOOKED_AT = 2**22  # numbers of an array that are looked at
+_LEVELS = 2**20  # of float32 between the extremes of a column; 2**24 without an offset
 
 
 class RunProblem(UserWarning):
@@ -32,7 +36,7 @@ def suggest(wanted: str, known: Iterable[str]) -> str:
     return f" Did you mean {closest[0]!r}?" if closest else ""
 
 
-def show(value: Any) -> str:
+def show(value: object) -> str:
     """Return a short description of a wrong value: itself, or of which type it is.
 
     >>> show(2.5), show("fast"), show(print), show(list(range(1000)))
@@ -50,12 +54,12 @@ def show(value: Any) -> str:
     return text
 
 
-def is_whole(value: Any) -> TypeGuard[int]:
+def is_whole(value: object) -> TypeGuard[int]:
     """Return whether `value` is one whole number, of Python or NumPy; True is none."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def is_number(value: Any) -> TypeGuard[float]:
+def is_number(value: object) -> TypeGuard[float]:
     """Return whether `value` is one finite real number, of Python or NumPy; True is none."""
     if not isinstance(value, Real) or isinstance(value, bool):
         return False
@@ -65,7 +69,7 @@ def is_number(value: Any) -> TypeGuard[float]:
         return False
 
 
-def at_least(name: str, value: Any, lowest: int, highest: int = _LARGEST) -> None:
+def at_least(name: str, value: object, lowest: int, highest: int = _LARGEST) -> None:
     """Raise unless `value` is a whole number from `lowest` to `highest`."""
     if is_whole(value) and lowest <= value <= highest:
         return
@@ -73,36 +77,37 @@ def at_least(name: str, value: Any, lowest: int, highest: int = _LARGEST) -> Non
     raise ValueError(f"{name} is {show(value)}; it must be a whole number{bound}.")
 
 
-def check_number(name: str, value: Any, holds: Callable[[Any], bool], needed: str) -> None:
+def check_number(name: str, value: object, holds: Callable[[Any], bool], needed: str) -> None:
     """Raise unless `value` is a finite number for which `holds`; `needed` says which those are."""
     if not is_number(value) or not holds(value):
         raise ValueError(f"{name} is {show(value)}; {needed}.")
 
 
-def not_negative(name: str, value: Any) -> None:
+def not_negative(name: str, value: object) -> None:
     """Raise unless `value` is a finite number of at least 0."""
     check_number(name, value, lambda x: x >= 0, "it must be a number of at least 0")
 
 
-def check_flag(name: str, value: Any, *others: Any) -> None:
+def check_flag(name: str, value: object, *others: object) -> None:
     """Raise unless `value` is True, False or one of the `others`."""
     if not isinstance(value, bool) and not any(value is other for other in others):
         known = ", ".join(str(flag) for flag in (True, False, *others))
         raise ValueError(f"{name} is {show(value)}; write one of {known}.")
 
 
-def check_folder(name: str, value: Any) -> Path:
+def check_folder(name: str, value: object) -> Path:
     """Return `value` as a path; raise unless it can be one of a folder."""
     if not isinstance(value, str | os.PathLike) or not str(value).strip() or "\0" in str(value):
         raise ValueError(f"{name} is {show(value)}; give the path of a folder.")
-    return Path(value)
+    return Path(os.path.expanduser(value))
 
 
-def check_function(name: str, value: Any, *arguments: str) -> None:
+def check_function(name: str, value: object, *arguments: str) -> None:
     """Raise unless `value` can be called with so many positional arguments."""
     needed = f"{name}({', '.join(arguments)})"
     if not callable(value):
         raise ValueError(f"{name} is {show(value)}; give a function {needed}.")
+    check_plain(name, value)
     try:
         inspect.signature(value).bind(*arguments)
     except TypeError:
@@ -112,7 +117,24 @@ def check_function(name: str, value: Any, *arguments: str) -> None:
         pass
 
 
-def check_watchers(progress: Any, callback: Any) -> None:
+def check_plain(name: str, function: Callable) -> None:
+    """Raise if a function does not run when it is called: if it is async, or a generator."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    kinds = {
+        "async": (inspect.iscoroutinefunction, inspect.isasyncgenfunction),
+        "a generator": (inspect.isgeneratorfunction,),
+    }
+    for kind, tests in kinds.items():
+        for part in (function, getattr(type(function), "__call__", None)):  # noqa: B004
+            if any(test(part) for test in tests):
+                raise ValueError(
+                    f"{name} is {kind}, so that calling it runs nothing: write a plain function, "
+                    "with def and return."
+                )
+
+
+def check_watchers(progress: object, callback: object) -> None:
     """Raise unless `progress` and `callback` can watch a run."""
     check_flag("progress", progress, None)
     several = isinstance(callback, list | tuple)
@@ -138,7 +160,54 @@ def check_numeric(name: str, leaves: list[Any]) -> None:
             )
 
 
-def is_concrete(value: Any) -> bool:
+def check_kept(name: str, leaves: list[Any]) -> None:
+    """Raise if whole numbers do not fit the type that JAX gives them, and warn if it makes
+    neighbouring real numbers equal. Arrays of JAX are as they are."""
+    import jax
+    import numpy as np
+
+    arrays = [leaf for leaf in leaves if not isinstance(leaf, jax.Array)]
+    for array in map(np.asarray, () if jax.config.read("jax_enable_x64") else arrays):
+        remedy = (
+            "subtract what they have in common (and divide by their spread), or write "
+            'jax.config.update("jax_enable_x64", True) before anything else'
+        )
+        if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
+            kept = np.iinfo(np.int32 if array.dtype.kind == "i" else np.uint32)
+            if array.min() < kept.min or array.max() > kept.max:
+                raise ValueError(
+                    f"{name} holds whole numbers from {array.min()} to {array.max()}, beyond the "
+                    f"{kept.dtype} that JAX gives them: {remedy}."
+                )
+        if array.dtype == np.float64 and array.size and _collapses(array):
+            warnings.warn(
+                f"{name} holds numbers from {array.min():.10g} to {array.max():.10g}, which JAX "
+                f"rounds to float32, where neighbouring ones become equal: {remedy}.",
+                stacklevel=4,
+            )
+
+
+def _collapses(array: Any) -> bool:
+    """Return whether neighbouring values of a column become equal in float32 because of what all
+    have in common, and not for their number alone."""
+    import numpy as np
+
+    columns = array.reshape(len(array), -1) if array.ndim else array.reshape(1, 1)
+    columns = columns[:: max(1, columns.size // _LOOKED_AT)]
+    for column in columns.T:
+        values = np.unique(column[np.isfinite(column)])
+        if len(values) < 2:
+            continue
+        with np.errstate(over="ignore"):
+            rounded = values.astype(np.float32)
+        largest = np.float32(min(np.abs(values).max(), np.finfo(np.float32).max))
+        levels = (values[-1] - values[0]) / float(np.spacing(largest))
+        if (rounded[1:] == rounded[:-1]).any() and levels < _LEVELS:
+            return True
+    return False
+
+
+def is_concrete(value: object) -> bool:
     """Return whether a value is known now, and not a tracer of `jit` or `vmap`."""
     import jax
     from jax.core import Tracer
@@ -154,6 +223,8 @@ def explained(what: str, hint: str = "", if_none: str = "") -> Iterator[None]:
     """
     try:
         yield
+    except SystemExit as error:
+        raise ValueError(f"{what} calls sys.exit({error.code!r}): leave that out.") from error
     except Exception as error:
         from replicax.tracing import explain
 

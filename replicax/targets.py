@@ -1,4 +1,4 @@
-"""Targets with known distributions, to try and test samplers; and `averaged`."""
+"""Targets with known distributions, to try and test samplers."""
 
 import functools
 from typing import Any
@@ -8,35 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax.algorithm.target import Target, as_target
-from replicax.errors import at_least, check_number, is_number, not_negative, show
-
-
-def averaged(target_or_energy: Any, num_evaluations: int) -> Target:
-    """Return a target whose energy is the mean of several evaluations with independent noise.
-
-    Energies in swaps are then less noisy, at the cost of the evaluations; gradients do not change.
-
-    >>> quiet = averaged(modes25(noise_std=2.0), num_evaluations=4)
-    >>> noise = quiet.draw(jax.random.key(0))
-    >>> noise.shape
-    (4, 2)
-    """
-    at_least("num_evaluations", num_evaluations, 1)
-    target = as_target(target_or_energy)
-    one_gradient = target.gradient or jax.grad(target.energy)
-
-    def energy(params: Any, batch: Any, noise: Any) -> Array:
-        return jnp.mean(jax.vmap(target.energy, (None, None, 0))(params, batch, noise))
-
-    def gradient(params: Any, batch: Any, noise: Any) -> Any:
-        return one_gradient(params, batch, jax.tree.map(lambda leaf: leaf[0], noise))
-
-    def draw(key: Array) -> Any:
-        return jax.vmap(target.draw)(jax.random.split(key, num_evaluations))
-
-    return Target(energy, gradient, draw)
-
+from replicax.algorithm.target import Target
+from replicax.errors import check_number, is_number, not_negative, show
 
 # The paper's 25 modes (section 5.1). The paper does not mention the wall around them.
 MODES = tuple((float(x), float(y)) for x in range(-2, 3) for y in range(-2, 3))
@@ -50,27 +23,21 @@ def modes25_energy(position: Array) -> Array:
     return 0.2 * square - wells + jnp.maximum(0.0, square - _WALL)
 
 
-def modes25(noise_std: float = 2.0, stretch: tuple[float, float] = (1.0, 1.0)) -> Target:
+def modes25(noise_std: float = 2.0) -> Target:
     """Return the 25-mode target, with independent Gaussian noise on energy and gradient.
-
-    `stretch` scales each coordinate: positions divided by it have the distribution of the plain
-    target. Gradients and their noise are divided by it, as those of mini-batches would be.
 
     >>> float(modes25(noise_std=0.0).energy(jnp.zeros(2), None, jnp.zeros(2)))
     -4.0
     """
     not_negative("noise_std", noise_std)
-    _check_positive("stretch", stretch, 2)
-    unit = np.asarray(stretch, np.float32)
 
     def energy(position: Array, batch: Any, noise: Array) -> Array:
-        return modes25_energy(position / unit) + noise_std * noise[0]
+        return modes25_energy(position) + noise_std * noise[0]
 
     def gradient(position: Array, batch: Any, noise: Array) -> Array:
-        position = position / unit
         outside = jnp.sum(position**2) > _WALL
         slope = (0.4 + 2.0 * outside) * position + 4 * jnp.pi * jnp.sin(2 * jnp.pi * position)
-        return (slope + noise_std * noise) / unit
+        return slope + noise_std * noise
 
     return Target(energy, gradient, noise=lambda key: jax.random.normal(key, (2,)))
 
@@ -142,25 +109,6 @@ def mode_distance(positions: np.ndarray, truth: np.ndarray | None = None) -> flo
     if not sampled.any():
         return 1.0
     return float(0.5 * np.abs(sampled / sampled.sum() - true / true.sum()).sum())
-
-
-def rastrigin_energy(position: Array, amplitude: float = 10.0) -> Array:
-    """Return U = sum_i x_i^2 + A (1 - cos 2 pi x_i): a minimum near every integer point.
-
-    The barrier between neighbours is about 2 A. The global minimum is 0, at 0; the next lowest,
-    with one coordinate near 1 or -1, are slightly below 1.
-    """
-    return jnp.sum(position**2 + amplitude * (1 - jnp.cos(2 * jnp.pi * position)), axis=-1)
-
-
-def rastrigin(amplitude: float = 10.0) -> Target:
-    """Return the target of `rastrigin_energy`, without noise, in any number of dimensions.
-
-    >>> float(rastrigin().energy(jnp.zeros(10), None, None))
-    0.0
-    """
-    not_negative("amplitude", amplitude)
-    return Target(lambda position, batch, key: rastrigin_energy(position, amplitude))
 
 
 def gaussian(mean: float = 0.0, std: float = 1.0) -> Target:

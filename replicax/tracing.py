@@ -24,6 +24,15 @@ _CURES: tuple[tuple[type[Exception], str], ...] = (  # the first that fits; subc
 )
 
 
+_NO_DERIVATIVE = {  # in the words of JAX
+    "Reverse-mode differentiation does not work": "a loop needs a number of steps that is known "
+    "before: write jax.lax.scan, or jax.lax.fori_loop with constant bounds",
+    "callbacks do not support J": "give it one with jax.custom_vjp, or rx.Target(energy, gradient)",
+    "pure_callback primitive when vmap_method": "write vmap_method='sequential' in pure_callback, "
+    "and give it a derivative with jax.custom_vjp, or rx.Target(energy, gradient)",
+}
+
+
 def explain(what: str, error: Exception, hint: str, if_none: str) -> str | None:
     """Return the sentence of `errors.explained`; None for an error that this package raised."""
     if _is_ours(error):
@@ -32,6 +41,9 @@ def explain(what: str, error: Exception, hint: str, if_none: str) -> str | None:
     cure = _cure(error, code)
     if cure:
         return f"{what} cannot be compiled: {place or 'it'} needs the value of an array; {cure}."
+    for said, remedy in _NO_DERIVATIVE.items():
+        if said in str(error):
+            return f"{what} has no derivative{f' at {place}' if place else ''}: {remedy}."
     words = f"{_first_line(error)}{f' {hint}' if hint else ''}"
     if if_none and "None" in str(error):
         words = if_none

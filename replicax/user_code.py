@@ -1,16 +1,28 @@
-"""Objects given on the command line as `model.py:energy`, with their parameters and data."""
+"""Objects given on the command line as `model.py:energy`, with their parameters and data; and which
+files this user has started runs of.
 
+A run folder names the code of its run, and may come from anybody. Code is run if it is named on the
+command line, or if a start of this user recorded it, outside of run folders, as it is now.
+"""
+
+import contextlib
 import importlib
+import importlib.machinery
 import importlib.util
+import itertools
+import json
 import os
+import re
 import sys
 import traceback
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from replicax.errors import suggest
+from replicax.run.options import option
 
 _NOTE = "target"  # in the note of a run, so that `replicax resume` can load the target again
 _PARAMS_NAMES = ("params", "start")
@@ -30,31 +42,44 @@ class TargetSpec:
     """The names of a target, its initial parameters and its batches, for a run folder."""
 
     target: str  # "/home/me/model.py:energy" or "package.module:name"
-    params: str | None = None  # None: `params` or `start`
-    batches: str | None = None  # None: `batches`, if there are any
-    batch_size: int | None = None  # None: `batch_size`, if there is one
+    params: str | None = option(
+        None, "Name of the initial parameters.", flag="", show_default="params or start"
+    )
+    batches: str | None = option(
+        None, "Name of the data: arrays, or batches(step).", flag="", show_default="batches"
+    )
+    batch_size: int | None = option(
+        None, "Rows per mini-batch, if the data are arrays.", flag="", metavar="N"
+    )
     directory: str = ""  # modules are also imported from here
 
     @classmethod
-    def from_command_line(cls, target: str, *names: Any) -> "TargetSpec":
+    def from_command_line(cls, target: str, **names: Any) -> "TargetSpec":
         """Return the spec with an absolute path, so that it is valid from any directory."""
         place, name = _split(target)
         if _is_file(place):
             place = str(Path(place).expanduser().absolute())
-        return cls(f"{place}:{name}", *names, directory=os.getcwd())
-
-    def updated(self, params: str | None, batches: str | None, size: int | None) -> "TargetSpec":
-        """Return the spec with those arguments replaced that are not None."""
-        return replace(
-            self,
-            params=params or self.params,
-            batches=batches or self.batches,
-            batch_size=self.batch_size if size is None else size,
-        )
+        return cls(f"{place}:{name}", directory=os.getcwd(), **names)
 
     @property
     def name(self) -> str:
         return _split(self.target)[1]
+
+    @property
+    def is_demo(self) -> bool:
+        """Whether it names the demo, which is code of replicax itself."""
+        return (self.target, self.params or "params", self.batches) == (
+            "replicax.demo:target",
+            "params",
+            None,
+        )
+
+    @property
+    def command(self) -> str:
+        """The spec as it is written on the command line."""
+        options = {"params": self.params, "batches": self.batches, "batch-size": self.batch_size}
+        words = [f"--{name} {value}" for name, value in options.items() if value is not None]
+        return " ".join([self.target, *words])
 
     def to_note(self) -> dict[str, Any]:
         """Return the spec as the note of a run."""
@@ -64,9 +89,13 @@ class TargetSpec:
     def from_note(cls, note: dict[str, Any]) -> "TargetSpec | None":
         """Return the spec that the note of a run contains, or None."""
         try:
-            return cls(**note[_NOTE])
+            spec = cls(**note[_NOTE])
         except (KeyError, TypeError):  # of a run that was started in Python
             return None
+        texts = (spec.target, spec.params or "", spec.batches or "", spec.directory)
+        is_spec = all(isinstance(text, str) and text.isprintable() for text in texts)
+        is_spec = is_spec and re.fullmatch(r".+:[^\W\d]\w*", spec.target) is not None
+        return spec if is_spec and isinstance(spec.batch_size, int | None) else None
 
     def load(self, needs_params: bool = True) -> LoadedTarget:
         """Import the module and return the objects that the spec names."""
@@ -126,7 +155,6 @@ def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         others = [other.name for other in path.parent.glob("*.py")]
         raise ValueError(f"There is no file {path}.{suggest(path.name, others)}")
-    _add_to_path(str(path.parent.absolute()))
     name = f"replicax_target_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -134,18 +162,17 @@ def _import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
+        with _first_on_path(str(path.parent.absolute())):
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{path} cannot be imported: {_describe(error, path)}") from error
     return module
 
 
 def _import_module(place: str, directory: str) -> ModuleType:
-    for folder in (directory, os.getcwd()):
-        if folder:
-            _add_to_path(folder)
     try:
-        return importlib.import_module(place)
+        with _first_on_path(os.getcwd(), directory):
+            return importlib.import_module(place)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{place}.".startswith(f"{error.name}."):
             raise ValueError(f"{place} cannot be imported: {_describe(error)}") from error
@@ -153,16 +180,108 @@ def _import_module(place: str, directory: str) -> ModuleType:
             f"There is no module {place!r} that Python can import from here; write a file, such "
             f"as {place.rpartition('.')[2]}.py:energy, or install the package."
         ) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{place} cannot be imported: {_describe(error)}") from error
 
 
-def _add_to_path(folder: str) -> None:
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+@contextlib.contextmanager
+def _first_on_path(*folders: str) -> Iterator[None]:
+    """Look for modules in these folders first; afterwards last, so that nothing there passes for a
+    library that replicax imports when it needs it. Run folders are left out."""
+    added = [folder for folder in folders if folder and not _is_in_run(folder)]
+    added = [folder for folder in added if folder not in sys.path]
+    sys.path[:0] = added
+    try:
+        yield
+    finally:
+        sys.path[:] = [*(x for x in sys.path if x not in added), *added]
 
 
-def _describe(error: Exception, path: Path | None = None) -> str:
+def keep_runs_out() -> None:
+    """Take run folders out of the places where Python looks for modules: what somebody put into one
+    must not pass for a library."""
+    sys.path[:] = [folder for folder in sys.path if not _is_in_run(folder or os.getcwd())]
+
+
+def _is_in_run(folder: str) -> bool:
+    from replicax.run.storage import files
+
+    place = Path(folder).resolve()
+    found = [above for above in (place, *place.parents) if files.is_run(above)]
+    if not found:
+        return False
+    from replicax.run.storage.metadata import holds_run
+
+    return any(map(holds_run, found))
+
+
+def remember(note: dict[str, Any], names: list[str], directory: str) -> None:
+    """Record that this user starts a run with this note, of the code that is named so."""
+    from replicax.run.storage import files
+
+    path = _record_of(note)
+    try:
+        found = _digests(names, directory)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_json(path, {"files": found})
+    except (OSError, ValueError):  # nothing can be written there: the code is named again
+        return
+
+
+def is_known(note: dict[str, Any], names: list[str], directory: str) -> bool:
+    """Return whether a start of this user recorded the note, and the code is as it was then."""
+    from replicax.run.storage import files
+
+    path = _record_of(note)
+    try:
+        recorded = files.check_digest(path, files.read_json(path))["files"]
+        return _digests(names, directory).items() <= recorded.items()
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return False
+
+
+def _record_of(note: dict[str, Any]) -> Path:
+    """Return the file that records a start, in $REPLICAX_STATE or where states belong."""
+    from replicax.run.storage import files
+
+    usual = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    folder = os.environ.get("REPLICAX_STATE") or f"{usual}/replicax"
+    text = json.dumps(note, sort_keys=True)
+    return Path(folder).expanduser() / "starts" / f"{files.digest(text.encode())}.json"
+
+
+def _digests(names: list[str], directory: str) -> dict[str, str]:
+    """Return the digests of the files that are named so, found without running any."""
+    from replicax.run.storage import files
+
+    digests = {}
+    for name in names:
+        place = name.rpartition(":")[0]
+        if _is_file(place):
+            path = Path(place).expanduser().absolute()
+        else:
+            path = _file_of_module(place, [os.getcwd(), directory, *sys.path])
+        if _is_in_run(str(path.parent)):
+            raise ValueError(f"{path} is in a run folder.")
+        digests[str(path)] = files.digest_file(path)
+    return digests
+
+
+def _file_of_module(place: str, folders: list[str]) -> Path:
+    """Return the file that an import would run; raise if there is none, or before other code would
+    run on the way."""
+    origin, found = None, [folder for folder in folders if folder and not _is_in_run(folder)]
+    for part in itertools.accumulate(place.split("."), lambda above, name: f"{above}.{name}"):
+        spec = importlib.machinery.PathFinder.find_spec(part, found)
+        if spec is None:
+            raise ValueError(f"There is no module {place}.")
+        origin, found = spec.origin, list(spec.submodule_search_locations or [])
+    if origin is None:
+        raise ValueError(f"{place} is a folder.")
+    return Path(origin)
+
+
+def _describe(error: BaseException, path: Path | None = None) -> str:
     """Return the error in one line, with the last line of the user's file that led to it."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error}."

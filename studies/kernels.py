@@ -21,7 +21,21 @@ from studies.shared.study import (
 )
 
 _STRETCH = (1.0, 10.0)
-_TARGET = rx.targets.modes25(stretch=_STRETCH)
+
+
+def stretched(target: rx.Target) -> rx.Target:
+    """Return the target with stretched coordinates: positions divided by the stretch have the law
+    of the plain one, and gradients and their noise are divided by it, as with mini-batches."""
+    unit, gradient = np.asarray(_STRETCH, np.float32), target.gradient
+    assert gradient is not None
+    return rx.Target(
+        lambda position, batch, noise: target.energy(position / unit, batch, noise),
+        lambda position, batch, noise: gradient(position / unit, batch, noise) / unit,
+        target.noise,
+    )
+
+
+_TARGET = stretched(rx.targets.modes25())
 _KERNELS = {
     "sgld": "DEO*-SGD",
     "momentum": "DEO*-mSGD",

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 import replicax as rx
-from replicax.results import figure_style
+from replicax.results import figure_style, plots
 from studies.shared import toy
 from studies.shared.study import Cell, Finding, Measured, Results, Scale, Study, Table, Work, number
 
@@ -144,9 +144,7 @@ def _paths(results: Results) -> Any:
     figure = figure_style.new_figure(10, 5)
     axes = figure.subplots(2, 1, sharex=True)
     for panel, (name, method) in zip(axes, (("DEO", "deo"), ("DEO*", "deo_star")), strict=True):
-        rx.plots.draw_paths(
-            panel, results.only(method=method)["path"], f"Index process under {name}"
-        )
+        plots.draw_paths(panel, results.only(method=method)["path"], f"Index process under {name}")
     figure.set_label("Which rung each replica is on; one of them drawn out.")
     return figure
 

@@ -11,6 +11,7 @@ import numpy as np
 
 import replicax as rx
 from replicax import theory
+from replicax.networks.task import Supervised
 from replicax.results import figure_style
 from studies.shared.index_process import simulate_trips
 from studies.shared.study import (
@@ -68,7 +69,7 @@ start from trained networks, as in the paper.
 
 
 @functools.cache
-def problem() -> tuple[rx.Supervised, Any]:
+def problem() -> tuple[Supervised, Any]:
     """Return the posterior and the initialiser of its networks, as one object for all cells."""
     network, options = rx.nn.small_cnn(10, widths=_WIDTHS), {"augment": False, "weight_decay": 5e-4}
     return rx.classification(
@@ -173,9 +174,9 @@ def _logits() -> Any:
 
     def logits(points: Any) -> Any:
         params, model_state = points
-        return test.logits(params, model_state, test.inputs)
+        return test.outputs(params, model_state, test.inputs)
 
-    return jax.jit(jax.vmap(logits)), test.labels
+    return jax.jit(jax.vmap(logits)), test.targets
 
 
 def evaluate(draws: Any) -> tuple[rx.predict.Metrics, rx.predict.Metrics]:

@@ -10,6 +10,7 @@ import replicax as rx
 from replicax import theory
 from replicax.results import figure_style
 from studies.shared import index_process
+from studies.shared import window_equation as in_window
 from studies.shared.study import Cell, Finding, Results, Scale, Study, Table, Work, number
 
 _SCHEDULES = {
@@ -259,7 +260,7 @@ def notes(results: Results) -> list[str]:
         f"{window_of('DEO*', 2 / 1024, 1024)} at P = 1,024, r = 2/P, with E[T] = {many[0]} "
         f"({many[1]} with a window of 1).",
         f"The proof's approximate zero 1 / (P log P) is {x:.3f} at P = 5, where g is "
-        f"{theory.window_equation(x, 5):.3f}; the zero is {zero:.3f}.",
+        f"{in_window.window_equation(x, 5):.3f}; the zero is {zero:.3f}.",
     ]
 
 
@@ -295,7 +296,7 @@ def slope_findings() -> list[Finding]:
         theory.round_trip_time(_RATE, windows + side, _NUM_REPLICAS) for side in (width, -width)
     )
     differences = (next(ends) - next(ends)) / (2 * width)
-    slopes = np.asarray(theory.round_trip_time_derivative(_RATE, windows, _NUM_REPLICAS))
+    slopes = np.asarray(in_window.round_trip_time_derivative(_RATE, windows, _NUM_REPLICAS))
     off = float(np.max(np.abs(slopes - differences)) / np.max(np.abs(slopes)))
     best, zero = best_continuous_window(), zero_of_g(_PLOTTED)
     return [
@@ -314,8 +315,8 @@ def zero_of_g(num_replicas: int) -> float:
     from scipy.optimize import brentq
 
     steepest = (num_replicas - 1) / (2 * (num_replicas - 2))  # where g' is largest
-    lowest = brentq(lambda x: theory.window_equation_derivative(x, num_replicas), 1e-9, steepest)
-    return float(brentq(lambda x: theory.window_equation(x, num_replicas), 1e-9, lowest))  # pyright: ignore
+    lowest = brentq(lambda x: in_window.window_equation_derivative(x, num_replicas), 1e-9, steepest)
+    return float(brentq(lambda x: in_window.window_equation(x, num_replicas), 1e-9, lowest))  # pyright: ignore
 
 
 def draw_slope() -> Any:
@@ -326,7 +327,7 @@ def draw_slope() -> Any:
     for x, style in ((windows, "-"), (np.arange(1, 21), "o")):
         time = theory.round_trip_time(_RATE, x, _NUM_REPLICAS)
         left.plot(x, time, style, color=figure_style.CHAINS[0], ms=4)
-    derivative = theory.round_trip_time_derivative(_RATE, windows, _NUM_REPLICAS)
+    derivative = in_window.round_trip_time_derivative(_RATE, windows, _NUM_REPLICAS)
     right.plot(windows, derivative, color=figure_style.CHAINS[1])
     right.axhline(0, color=figure_style.SOFT, lw=0.8)
     for axes in (left, right):
@@ -343,8 +344,8 @@ def draw_equation() -> Any:
     figure = figure_style.new_figure(10.5, 3.8)
     left, right = figure.subplots(1, 2)
     x, zero = np.linspace(0.01, 1, 300), zero_of_g(_PLOTTED)
-    left.plot(x, theory.window_equation_derivative(x, _PLOTTED), color=figure_style.CHAINS[1])
-    right.plot(x, theory.window_equation(x, _PLOTTED), color=figure_style.CHAINS[0])
+    left.plot(x, in_window.window_equation_derivative(x, _PLOTTED), color=figure_style.CHAINS[1])
+    right.plot(x, in_window.window_equation(x, _PLOTTED), color=figure_style.CHAINS[0])
     right.axvline(zero, **figure_style.DASHED, label=f"x = {zero:.3f}")
     for axes, name in ((left, "g'(x)"), (right, "g(x)")):
         axes.axhline(0, color=figure_style.SOFT, lw=0.8)

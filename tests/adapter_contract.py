@@ -10,7 +10,7 @@ import pytest
 
 from replicax import interop
 from replicax.nn import Network
-from replicax.run import plain
+from replicax.run import trees
 
 NUM_REPLICAS, NUM_CLASSES = 3, 5
 
@@ -97,7 +97,7 @@ class AdapterContract:
 
     def test_parameters_and_state_are_plain_dicts_of_arrays(self) -> None:
         for tree in select(make_replicas(self.make())):
-            assert plain.describe(tree).structure is not None  # a run folder can store it
+            assert trees.describe(tree).structure is not None  # a run folder can store it
             for leaf in jax.tree.leaves(tree):
                 assert isinstance(leaf, jax.Array) and leaf.dtype.kind in "fiu"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import replicax as rx
-from replicax.run import compiled_loop, host_loop
+from replicax.run import chunk, loop
 
 
 @contextlib.contextmanager
@@ -15,9 +15,9 @@ def chunks_of(steps: int | None) -> Iterator[None]:
     """Make chunks of so many steps, however slow; with None as long as they are elsewhere."""
     with pytest.MonkeyPatch.context() as patch:
         if steps is not None:
-            patch.setattr(host_loop, "_FIRST_STEPS", steps)
-            patch.setattr(compiled_loop, "_CHUNK_STEPS", steps)
-            patch.setattr(compiled_loop, "_CHUNK_SECONDS", 1e9)
+            patch.setattr(loop, "_FIRST_STEPS", steps)
+            patch.setattr(chunk, "_CHUNK_STEPS", steps)
+            patch.setattr(chunk, "_CHUNK_SECONDS", 1e9)
         yield
 
 

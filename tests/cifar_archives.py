@@ -7,6 +7,9 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
+import pytest
+
+from replicax.data import cifar
 
 NUM_CLASSES = {"cifar10": 10, "cifar100": 100}
 FOLDERS = {
@@ -100,33 +103,27 @@ def files_of(name: str, edition: str) -> dict[str, bytes]:
     return {**files, "meta" if fine else "batches.meta": pickled(meta), "readme.html": b"hello"}
 
 
-def write_archive(path: Path, files: dict[str, bytes], extra: tuple = ()) -> None:
+def write_archive(path: Path, files: dict[str, bytes]) -> None:
     with tarfile.open(path, "w:gz") as tar:
         top = tarfile.TarInfo(FOLDERS[path.name])
         top.type = tarfile.DIRTYPE
         tar.addfile(top)
-        for member in extra:
-            tar.addfile(member, io.BytesIO(bytes(member.size)))
         for file, content in files.items():
             member = tarfile.TarInfo(f"{top.name}/{file}")
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
 
 
-def checksums_of(path: Path) -> dict[str, tuple[str, ...]]:
-    content = path.read_bytes()
-    return {
-        path.name: tuple(
-            f"{kind}:{hashlib.new(kind, content).hexdigest()}" for kind in ("md5", "sha256")
-        )
-    }
-
-
-def write_cifar(folder: Path, name: str, edition: str, extra: tuple = (), **changed: bytes):
-    """Write an archive, with some files changed, and return its path and its checksums."""
+def write_cifar(folder: Path, name: str, edition: str, **changed: bytes) -> Path:
+    """Write an archive, with some files changed, and return its path."""
     path = folder / ARCHIVES[name, edition]
-    write_archive(path, {**files_of(name, edition), **changed}, extra)
-    return path, checksums_of(path)
+    write_archive(path, {**files_of(name, edition), **changed})
+    return path
+
+
+def publish(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    """Let the file at `path` have the published checksum."""
+    monkeypatch.setitem(cifar.SHA256, path.name, hashlib.sha256(path.read_bytes()).hexdigest())
 
 
 def assert_is(dataset, name: str) -> None:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import replicax as rx
 from replicax.algorithm import randomness
 from replicax.algorithm.tuning import Tuning
-from replicax.run import compiled_loop
-from replicax.run.compiled_loop import STATE_AXES
+from replicax.run import chunk
+from replicax.run.chunk import STATE_AXES
 
 SIZES = st.sampled_from([2, 3, 5, 8])
 SEEDS = st.integers(0, 2**32 - 1)
@@ -58,8 +58,8 @@ def chunks_of(steps: int | None) -> Iterator[None]:
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled_loop, "FIRST_STEPS", steps)
-        patch.setattr(compiled_loop.Pace, "after", lambda pace, *times: pace)
+        patch.setattr(chunk, "FIRST_STEPS", steps)
+        patch.setattr(chunk.Pace, "after", lambda pace, *times: pace)
         yield
 
 
@@ -119,7 +119,7 @@ def assert_same_run(one: rx.Posterior, other: rx.Posterior) -> None:
 FIXED = Tuning(adapts=None, adapts_buffer=False)
 
 
-def start_chains(step: Callable, state: rx.State, params: Any, seed: int = 1) -> tuple:
+def start_chains(step: Callable, state: rx.algorithm.State, params: Any, seed: int = 1) -> tuple:
     """`step` for many chains at once, their keys, and their states from params (chain, replica)."""
     num_chains = jax.tree.leaves(params)[0].shape[0]
     copies = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), state)

@@ -53,6 +53,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # Shells start background jobs deaf to Ctrl-C; children would be so, too.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if "REPLICAX_STATE" not in os.environ:  # not the home of whoever runs the tests
+        state = tempfile.TemporaryDirectory(prefix="replicax-state-", ignore_cleanup_errors=True)
+        config.add_cleanup(state.cleanup)
+        os.environ["REPLICAX_STATE"] = state.name
     if jax.config.jax_compilation_cache_dir is None:
         folder = tempfile.TemporaryDirectory(prefix="replicax-jax-", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)

@@ -89,3 +89,52 @@ def _start_or_resume(kind: str, folder: Path) -> None:
 
 def _newest(folder: Path) -> int:
     return max((int(path.stem) for path in folder.glob("commits/*.json")), default=-1)
+
+
+def evaluated(folder: Path | None) -> Any:
+    """Train, with an evaluation that a process outside can find at work: it waits for its death
+    where the file `at work` asks for that."""
+    from tiny_networks import EXCHANGING, NETWORK, tiny_problem
+
+    import replicax as rx
+
+    waits = None if folder is None else folder.parent / "wait"
+
+    def evaluate(epoch: Any) -> dict[str, float]:
+        if waits is not None and waits.exists() and epoch.number == int(waits.read_text()):
+            (waits.parent / "at work").touch()
+            time.sleep(600)
+        return {"twice": 2.0 * epoch.number}
+
+    problem = tiny_problem()
+    if folder is not None and any(folder.glob("commits/*.json")):
+        return rx.resume(folder, problem, evaluate=evaluate, progress=False)
+    return rx.train(
+        problem, NETWORK.init, run_dir=folder, checkpoint_every=EVERY, evaluate=evaluate,
+        keep_networks=True,
+        **EXCHANGING | {"epochs": 8},
+    )  # fmt: skip
+
+
+def show(folder: Path) -> None:
+    """Write all that is shown of a run, again and again, until the process is killed."""
+    import replicax as rx
+    from replicax.cli.main import main
+
+    warnings.simplefilter("ignore")
+    while True:
+        rx.load(folder).report()
+        main(["plot", str(folder)])
+
+
+def kill_while(target: Any, args: tuple, begun: Any, seconds: float = 0.0) -> None:
+    """Start a process, and kill it a time after `begun()`."""
+    PROCESSES.set_forkserver_preload(PRELOADED)
+    process = PROCESSES.Process(target=target, args=args)
+    process.start()
+    while not begun():
+        assert process.is_alive(), "its traceback is above"
+        time.sleep(0.01)
+    time.sleep(seconds)
+    process.kill()
+    process.join()

@@ -185,13 +185,13 @@ def network_resumed(devices: Any) -> Any:
     from tiny_networks import tiny_problem
 
     import replicax as rx
-    from replicax.run import machine
+    from replicax.run import processes
 
     folder, copy = Path(sys.argv[1]) / IN_FOLDER, Path(sys.argv[1]) / "copy"
-    if machine.is_first():
+    if processes.is_first():
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(folder, copy)
-    machine.wait()
+    processes.wait()
     return rx.resume(copy, tiny_problem(), devices=devices)
 
 

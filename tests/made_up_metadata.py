@@ -1,7 +1,10 @@
-"""Metadata of runs that never ran, and of runs that differ in a few entries."""
+"""Metadata of runs that never ran, posteriors with these, and runs that differ in a few entries."""
 
 from dataclasses import fields, replace
+from types import SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 from replicax.run.methods import Method
 from replicax.run.options import Run, Sampling
@@ -55,3 +58,16 @@ def metadata_of(**changes: Any) -> Metadata:
     params = TreeSpec(("x",), ((2,),), ("float32",), {"leaf": 0})
     made = Metadata("sample", run, method, _RESOLVED, params, BatchSpec("none"))
     return changed(made, **changes)
+
+
+def made_up(**changes: Any) -> Any:
+    """A posterior of two chains and three replicas of which only a few things are known."""
+    known = {
+        "num_chains": 2,
+        "num_replicas": 3,
+        "num_draws": 1000,
+        "metadata": metadata_of(**changes.pop("about", {})),
+        "num_windows": np.full((2, 2), 50),
+        "replicas_advised": None,
+    }
+    return SimpleNamespace(**known | changes)

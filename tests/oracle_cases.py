@@ -48,7 +48,7 @@ RULES: dict[str, tuple[swap.Rule, dict[str, Any]]] = {
         {"energy_noise_std": SIGMA, "window_correction": 0.1},
     ),
 }
-KERNELS: dict[str, tuple[Callable[..., rx.Kernel], dict[str, Any]]] = {
+KERNELS: dict[str, tuple[Callable[..., rx.kernels.Kernel], dict[str, Any]]] = {
     "momentum": (functools.partial(kernels.momentum, 0.8), {"momentum_decay": 0.8}),
     "sgld": (kernels.sgld, {}),
     "preconditioned": (
@@ -130,11 +130,11 @@ def buffer_gain(step: Any) -> Any:
 class Trace(NamedTuple):
     """Everything the library said, leading axis: step."""
 
-    states: rx.State
-    infos: rx.Info
+    states: rx.algorithm.State
+    infos: rx.algorithm.Info
 
 
-def parts(case: Case) -> tuple[Callable, Callable, rx.State]:
+def parts(case: Case) -> tuple[Callable, Callable, rx.algorithm.State]:
     """`draw` and `advance` of the library, and where they start."""
     rule = RULES[case.rule][0]
     adapts = "temperature" if rule.uses_temperature else "learning_rate"
@@ -144,7 +144,7 @@ def parts(case: Case) -> tuple[Callable, Callable, rx.State]:
         adapts=adapts if case.adapt else None,
         adapts_buffer=case.adapt and not rule.uses_temperature,
     )
-    settings = rx.Settings(
+    settings = rx.algorithm.Settings(
         SCHEDULES[case.schedule][0],
         rule,
         tuning,
@@ -154,7 +154,11 @@ def parts(case: Case) -> tuple[Callable, Callable, rx.State]:
     kernel = KERNELS[case.kernel][0](weight_decay=case.weight_decay)
     draw, advance = algorithm.build_parts(bowl_target(case.own_gradient), kernel, settings)
     rungs = Ladder(jnp.asarray(case.learning_rate), jnp.asarray(case.temperature))
-    return draw, advance, rx.init(kernel, jnp.asarray(case.start), rungs, settings, buffer=0.1)
+    return (
+        draw,
+        advance,
+        rx.algorithm.init(kernel, jnp.asarray(case.start), rungs, settings, buffer=0.1),
+    )
 
 
 @functools.cache
@@ -186,7 +190,7 @@ def run_library(case: Case) -> Trace:
     with jax.enable_x64(True):
         _, advance, state = parts(case)
 
-        def one_step(state: rx.State, random: Randomness):
+        def one_step(state: rx.algorithm.State, random: Randomness):
             state, info = advance(random, state)
             return state, Trace(state, info)
 

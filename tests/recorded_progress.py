@@ -8,11 +8,11 @@ import replicax as rx
 LONG = dict(num_steps=3000, burn_in=500, chunk_steps=50, learning_rate=(0.2, 0.4))
 
 
-def record(**options) -> tuple[rx.Posterior, list[rx.Progress]]:
+def record(**options) -> tuple[rx.Posterior, list[rx.callbacks.Progress]]:
     """Run, and return what a callback saw; arrays are copied, as the loop writes over its own."""
-    seen: list[rx.Progress] = []
+    seen: list[rx.callbacks.Progress] = []
 
-    def keep(progress: rx.Progress) -> None:
+    def keep(progress: rx.callbacks.Progress) -> None:
         seen.append(progress._replace(carry=jax.device_get(progress.carry)))
 
     return run(**LONG | options, callback=keep), seen

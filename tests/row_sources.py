@@ -11,7 +11,7 @@ import pytest
 from common import chunks_of, in_method, rng_of
 
 import replicax as rx
-from replicax.networks.problem import Supervised
+from replicax.networks.task import Supervised
 
 NUM_ROWS, SIZE = 60, 6
 PER_EPOCH = NUM_ROWS // SIZE

@@ -17,11 +17,16 @@ Exit code 1 if fewer than the wanted share is killed (`--at-least`, 100 % unless
 """
 
 import argparse
+import faulthandler
+import functools
 import json
 import os
+import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +36,7 @@ if __name__ == "__main__":
 
 from mutations import choice, session, trials  # noqa: E402
 from mutations.equivalent import EQUIVALENT  # noqa: E402
-from mutations.executed import Map  # noqa: E402
+from mutations.executed import Map, write_whole  # noqa: E402
 from mutations.meanings import by_hand  # noqa: E402
 from mutations.operators import Mutant  # noqa: E402
 from mutations.trials import Outcome  # noqa: E402
@@ -47,6 +52,7 @@ ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     "PYTHONDONTWRITEBYTECODE": "",  # what is not changed is compiled once
 }
+KEEPS = "What was measured and tried is kept: the same command, with --resume, goes on from there."
 VERDICTS = ("killed", "timeout", "survived", "untested", "broken")
 
 
@@ -67,7 +73,11 @@ def chosen_by(given: argparse.Namespace, texts: dict[str, str]) -> list[Mutant]:
     hand = [mutant for mutant in by_hand(ROOT) if mutant.path in texts]
     mutants = hand
     if not given.by_hand:
-        made = choice.generated(texts, EQUIVALENT)
+        every = choice.generated(texts)
+        gone = {n for n in EQUIVALENT if n.partition(":")[0] in texts} - {x.name for x in every}
+        for name in sorted(gone):
+            print(f"Listed as equivalent, and gone: {name}")
+        made = [mutant for mutant in every if mutant.name not in EQUIVALENT]
         names = {mutant.name for mutant in made}
         mutants = [*made, *(mutant for mutant in hand if mutant.name not in names)]
     if given.changed:
@@ -83,6 +93,39 @@ def read_rows(path: Path) -> dict[str, dict[str, Any]]:
     """Return the outcomes of earlier runs by the name of the mutant."""
     rows = json.loads(path.read_text()) if path.exists() else []
     return {row["name"]: row for row in rows}
+
+
+@contextmanager
+def saying_how_it_ends(folder: Path) -> Iterator[None]:
+    """Say which signal ended this run; after one that leaves no time, the next run says so."""
+
+    def ended(number: int, frame: Any) -> None:
+        sys.exit(f"Ended by {signal.Signals(number).name}. {KEEPS}")
+
+    for note in folder.glob("running-*.txt"):
+        if not is_alive(int(note.stem.partition("-")[2])):
+            print(f"{note.read_text()} was killed, perhaps for want of memory. {KEEPS}", flush=True)
+            note.unlink()
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, ended) for number in numbers]
+    note = folder / f"running-{os.getpid()}.txt"
+    write_whole(note, f"The run that began at {time.ctime()}, process {os.getpid()},")
+    try:
+        yield
+    finally:
+        note.unlink(missing_ok=True)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # of another user
+        pass
+    return True
 
 
 def report(outcome: Outcome, done: int, total: int, seconds: float) -> None:
@@ -150,6 +193,7 @@ def main() -> int:
     if given.list:
         print("\n".join(f"{mutant.operator:12} {mutant.name}" for mutant in mutants))
         return 0
+    faulthandler.enable()
     os.environ.update(ENVIRONMENT)
     session.PROCESSES.set_forkserver_preload(session.PRELOADED)
     began = time.monotonic()
@@ -159,15 +203,20 @@ def main() -> int:
     def keep(outcome: Outcome) -> None:
         rows[outcome.mutant.name] = known[outcome.mutant.name] = outcome.to_json()
         report(outcome, len(rows) - len(done), len(left), time.monotonic() - began)
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps(list(known.values()), indent=1))
+        write_whole(given.json, json.dumps(list(known.values()), indent=1))
 
-    with trials.copies(ROOT, max(1, given.jobs)) as copied:
-        trials.measure(copied, executed, test_files(ROOT, left), lambda x: print(x, flush=True))
+    with (
+        saying_how_it_ends(KEPT),
+        trials.copies(ROOT, max(1, given.jobs)) as copied,
+    ):
+        files, say = test_files(ROOT, left), functools.partial(print, flush=True)
+        missing = trials.measure(copied, executed, files, say)
         began = time.monotonic()
         tests = [(mutant, executed.tests_of(mutant, texts[mutant.path])) for mutant in left]
         outcomes = trials.try_all(copied, tests, given.budget, keep)
     enough = summarise([rows[mutant.name] for mutant in mutants], given.at_least)
+    if missing:
+        print(f"Not measured, so that their tests killed nothing: {', '.join(missing)}")
     used = sum(outcome.seconds for outcome in outcomes) / 60
     print(f"{(time.monotonic() - began) / 60:.1f} min, {used:.1f} min of the processor")
     return 0 if mutants and enough else 1

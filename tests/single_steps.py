@@ -33,20 +33,25 @@ def step_and_state(
 ):
     """A step of Algorithm 1, compiled, and the state it starts from."""
     kernel = kernels.momentum(0.5) if kernel is None else kernel
-    settings = rx.Settings(tuning=FROZEN, langevin=False, **settings)
+    settings = rx.algorithm.Settings(tuning=FROZEN, langevin=False, **settings)
     rates = jnp.array(learning_rate)
-    state = rx.init(
-        kernel, params, rx.Ladder(rates, 0 * rates), settings, buffer, model_state=model_state
+    state = rx.algorithm.init(
+        kernel,
+        params,
+        rx.algorithm.Ladder(rates, 0 * rates),
+        settings,
+        buffer,
+        model_state=model_state,
     )
-    return quick_jit(rx.build_step(target, kernel, settings)), state
+    return quick_jit(rx.algorithm.build_step(target, kernel, settings)), state
 
 
-def stand_still() -> rx.Kernel:
+def stand_still() -> rx.kernels.Kernel:
     def step(noise, replica, evaluate, rung):
-        return replica, jnp.zeros(())
+        return replica, jnp.zeros(()), None
 
-    return rx.Kernel(
-        init=lambda params: rx.Replica(params, ()),
+    return rx.kernels.Kernel(
+        init=lambda params: rx.kernels.Replica(params, ()),
         step=step,
         draw=lambda key, replica: jnp.zeros(()),
     )
@@ -61,8 +66,8 @@ def told_energies(made: schedule.Schedule, rule: swap.Rule, num_replicas: int, *
     )
     buffer, every = options.pop("buffer", 0.0), options.pop("swap_every", 1)
     tuning = Tuning(**({"adapts": None, "adapts_buffer": False} | options))
-    settings = rx.Settings(made, rule, tuning, swap_every=every)
+    settings = rx.algorithm.Settings(made, rule, tuning, swap_every=every)
     rungs = Ladder(*(jnp.linspace(1.0, 2.0, num_replicas) for _ in range(2)))
     numbers = jnp.arange(num_replicas, dtype=jnp.float32)
-    state = rx.init(stand_still(), numbers, rungs, settings, buffer)
-    return rx.build_step(target, stand_still(), settings), state
+    state = rx.algorithm.init(stand_still(), numbers, rungs, settings, buffer)
+    return rx.algorithm.build_step(target, stand_still(), settings), state

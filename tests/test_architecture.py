@@ -1,6 +1,7 @@
 """The architecture: imports point one way, from what people call down to closed forms."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,27 @@ def test_imports_point_one_way(path):
 )
 def test_an_edge_that_points_back_is_found(room, source):
     assert len(edges_that_point_back(room, source)) == 1
+
+
+def tree_of(page: str) -> set[str]:
+    """Return the files in the tree of the page, each with its folders."""
+    files, folders = set(), []
+    for line in page.split("```text")[1].split("```")[0].split("replicax/\n")[1].splitlines():
+        depth = (len(line) - len(line.lstrip())) // 2 - 1
+        names = re.findall(r"\w+(?:\.py|/)", line)
+        if names and names[0].endswith("/"):
+            folders = [*folders[:depth], names[0]]
+        files |= {"".join([*folders[:depth], name]) for name in names if name.endswith(".py")}
+    return files
+
+
+def test_the_page_names_files_that_exist_and_the_tree_those_of_the_rooms():
+    page = PAGE.read_text()
+    for name in re.findall(r"`([a-z_]+/[\w/]+\.py)`", page):
+        assert (PACKAGE / name).is_file() or (PACKAGE.parent / name).is_file(), name
+    listed = tree_of(page)
+    for name in listed:
+        assert (PACKAGE / name).is_file(), name
+    shown = ("algorithm", "run", "results", "networks")
+    own = [str(path.relative_to(PACKAGE)) for path in FILES if path.name != "__init__.py"]
+    assert {name for name in own if name.startswith(shown)} - listed == set()

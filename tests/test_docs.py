@@ -20,7 +20,7 @@ import pytest
 import typer
 
 from replicax.cli.main import app
-from replicax.cli.messages import UsageError
+from replicax.cli.output import UsageError
 from studies.__main__ import parser as studies_parser
 
 ROOT = Path(__file__).parents[1]

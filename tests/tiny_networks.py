@@ -9,7 +9,7 @@ import numpy as np
 import replicax as rx
 from replicax.data import Dataset
 from replicax.networks.classification import classification
-from replicax.networks.problem import Supervised
+from replicax.networks.task import Supervised
 from replicax.nn.network import Network, apply_dense, batch_norm, init_dense
 
 NUM_ROWS = 32  # a power of two: energies of all rows are scaled without rounding
@@ -64,7 +64,7 @@ class Last:
 
     state: Any = None
 
-    def __call__(self, progress: rx.Progress) -> None:
+    def __call__(self, progress: rx.callbacks.Progress) -> None:
         self.state = jax.device_get(progress.carry.state)
 
 

@@ -20,7 +20,7 @@ class _Timed:
     def __init__(self) -> None:
         self.began, self.seen = time.process_time(), []
 
-    def __call__(self, progress: rx.Progress) -> None:  # the first chunk compiles
+    def __call__(self, progress: rx.callbacks.Progress) -> None:  # the first chunk compiles
         self.seen.append((time.process_time(), progress.step))
 
     def split(self, num_steps: int) -> tuple[float, float]:

@@ -5,15 +5,18 @@ of targets that temper the likelihood alone (0 elsewhere), whatever their step s
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
-from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica
-from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica, Traits
+from replicax.algorithm.ladder import Ladder, Metric
 from replicax.algorithm.randomness import draw_normal
+from replicax.algorithm.target import StepEnergy
 from replicax.errors import at_least, check_number
 
 _SPREAD = 0.9  # standard deviation of the logarithm of the step size
@@ -33,10 +36,10 @@ def mala(target_acceptance: float = 0.574) -> Kernel:
 
         theta' = theta - eta C g + sqrt(2 eta C) xi,   g the gradient of U / tau + V
 
-    C is the scale of the parameters that the run tunes by rung (1 where it does not).
+    C is the metric that the run tunes by rung (1 where it does not).
     """
-    kernel = hmc(1, target_acceptance)
-    return kernel._replace(spec={"name": "mala", "target_acceptance": target_acceptance})
+    spec = {"name": "mala", "target_acceptance": target_acceptance}
+    return hmc(1, target_acceptance).having(spec=spec)
 
 
 def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
@@ -57,8 +60,8 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
         dtype = jnp.result_type(jnp.float32, *jax.tree.leaves(params))
         return Replica(params, Evaluated(jnp.zeros((), dtype), zeros, jnp.zeros((), dtype), zeros))
 
-    def prepare(replica: Replica, evaluate: Callable) -> Replica:
-        return _same_types(Replica(replica.params, evaluate(replica.params)), replica)
+    def prepare(replica: Replica, evaluate: StepEnergy) -> Replica:
+        return _same_types(Replica(replica.params, evaluate.split(replica.params)), replica)
 
     def draw(key: Array, replica: Replica) -> Drawn:
         velocity_key, accept_key, length_key = jax.random.split(key, 3)
@@ -68,20 +71,21 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
             jax.random.normal(length_key),
         )
 
-    def step(drawn: Drawn, replica: Replica, evaluate: Callable, rung: Ladder):
+    def step(drawn: Drawn, replica: Replica, evaluate: StepEnergy, rung: Ladder):
         slope, start = 1 / rung.temperature, replica.memory
-        scale = _square_roots(rung.scale, replica.params)
+        along, back_along = _metric(rung.scale, replica.params)
 
         def gradient(at: Evaluated) -> Any:
             return jax.tree.map(lambda u, v: slope * u + v, at.gradient, at.prior_gradient)
 
         def log_length(at: Evaluated) -> Array:
-            return _log_length(jax.tree.map(jnp.multiply, scale, gradient(at)))
+            return _log_length(back_along(gradient(at)))
 
         log_factor = log_length(start) + _SPREAD * drawn.length
         length = jnp.sqrt(2 * rung.learning_rate) * jnp.exp(log_factor)
         orbit = replica.params, drawn.velocity, start
-        params, velocity, end = _leapfrog(orbit, evaluate, gradient, scale, length, num_leapfrog)
+        force = lambda at, by: back_along(gradient(at), by)  # noqa: E731
+        params, velocity, end = _leapfrog(orbit, evaluate.split, force, along, length, num_leapfrog)
         moved = _same_types(Replica(params, end), replica)
 
         change = slope * (end.energy - start.energy) + (end.prior - start.prior)
@@ -95,28 +99,31 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
         acceptance = jnp.exp(log_ratio)
         observed = Observed(
             acceptance - target_acceptance,
-            jax.tree.map(jnp.square, gradient(after.memory)),
+            _seen(rung.scale, gradient(after.memory)),
             acceptance,
             jnp.zeros_like(acceptance),
         )
         return after, after.memory.energy, observed
 
     spec = {"name": "hmc", "num_leapfrog": num_leapfrog, "target_acceptance": target_acceptance}
-    return Kernel(init, step, draw, spec=spec, needs="split", adjusted=True, prepare=prepare)
+    return Kernel(init, step, draw, Traits(spec, adjusted=True, first_rate=0.01, prepare=prepare))
 
 
 def _leapfrog(
-    start: tuple, evaluate: Callable, gradient: Callable, scale: Any, length: Array, num_steps: int
+    start: tuple,
+    evaluate: Callable,
+    force: Callable,
+    along: Callable,
+    length: Array,
+    num_steps: int,
 ) -> tuple:
     """Return (params, velocity, Evaluated) after `num_steps` leapfrog steps of a `length`."""
 
     def kick(velocity: Any, at: Evaluated, share: float) -> Any:
-        return jax.tree.map(
-            lambda z, g, s: z - (share * length) * s * g, velocity, gradient(at), scale
-        )
+        return jax.tree.map(jnp.subtract, velocity, force(at, lambda: share * length))
 
     def drift(params: Any, velocity: Any) -> Any:
-        return jax.tree.map(lambda x, z, s: x + length * s * z, params, velocity, scale)
+        return jax.tree.map(jnp.add, params, along(velocity, lambda: length))
 
     def one_step(_: Any, orbit: tuple) -> tuple:
         params, velocity, at = orbit
@@ -146,10 +153,38 @@ def _log_length(whitened: Any) -> Array:
     return jnp.clip(jnp.nan_to_num(log_length, nan=_SHORTEST), _SHORTEST, _LONGEST)
 
 
+def _metric(scale: Any, params: Any) -> tuple[Callable, Callable]:
+    """Return the functions that multiply a tree by L and by L', the square root of a metric, and,
+    where one is given, by what a function returns."""
+    if isinstance(scale, Metric):
+        return partial(_times, scale.root), partial(_times, scale.root.T)
+    roots = _square_roots(scale, params)
+
+    def multiplied(tree: Any, by: Callable[[], Any] | None = None) -> Any:
+        if by is None:
+            return jax.tree.map(jnp.multiply, roots, tree)
+        return jax.tree.map(lambda x, s: by() * s * x, tree, roots)
+
+    return multiplied, multiplied
+
+
+def _times(matrix: Array, tree: Any, by: Callable[[], Any] | None = None) -> Any:
+    flat, unravel = ravel_pytree(tree)
+    product = matrix @ flat
+    return unravel((product if by is None else by() * product).astype(flat.dtype))
+
+
 def _square_roots(scale: Any, params: Any) -> Any:
     if not jax.tree.leaves(scale):
         return jax.tree.map(lambda x: jnp.ones((), x.dtype), params)
     return jax.tree.map(jnp.sqrt, scale)
+
+
+def _seen(scale: Any, gradient: Any) -> Any:
+    """Return what the metric is tuned from: the gradient, or the square of each of its parts."""
+    if isinstance(scale, Metric):
+        return ravel_pytree(gradient)[0]
+    return jax.tree.map(jnp.square, gradient)
 
 
 def _energy_of(velocity: Any) -> Array:

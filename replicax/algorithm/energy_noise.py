@@ -8,14 +8,19 @@ further mini-batches or keys, by pair of rungs.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import DTypeLike
 
+from replicax.algorithm.randomness import Attempts, Randomness
 from replicax.algorithm.spread import WHOLE, Spread, share_rows
 from replicax.algorithm.target import Target
+
+if TYPE_CHECKING:
+    from replicax.algorithm.state import State
 
 _BATCH = 2**32 - 1  # apart from the numbers of the keys of an estimate
 
@@ -77,7 +82,7 @@ class EnergySource(NamedTuple):
         energies = jax.vmap(self.target.energy_at, (0, None, 0))(self.points, batch, noise)
         return self.spread.whole(energies)
 
-    def row_noise(self, noise: Any, dtype: Any) -> Array:
+    def row_noise(self, noise: Any, dtype: DTypeLike) -> Array:
         """Return sigma^2 of every two replicas on the judging batch  -> (replica, replica).
 
         `noise` is that of the energies that are judged, by replica.
@@ -87,7 +92,9 @@ class EnergySource(NamedTuple):
         scale = self.fresh_batch.noise_share / rows.shape[1]
         return scale * difference_variance(self.spread.whole(rows).T.astype(dtype))
 
-    def energy_pair(self, attempt: Any, cold_replica: Array, hot_replica: Array, dtype: Any):
+    def energy_pair(
+        self, attempt: Attempts, cold_replica: Array, hot_replica: Array, dtype: DTypeLike
+    ) -> tuple[Array, Array]:
         """Evaluate the two replicas of one attempt in sequence, on a mini-batch of its own."""
         batch = self.another_batch(attempt.batch)
 
@@ -122,7 +129,7 @@ class Noise(NamedTuple):
         return self.by_rung[rungs[0], rungs[1]]
 
 
-def estimate(rule: Any, random: Any, state: Any, source: EnergySource) -> Noise:
+def estimate(rule: Any, random: Randomness, state: "State", source: EnergySource) -> Noise:
     """Estimate sigma^2 from the rows of the judging batch, or renew the running estimate every
     `rule.estimate_every` steps, averaging over the estimates so far."""
     before, step = state.energy_noise_var, state.step

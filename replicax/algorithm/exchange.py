@@ -5,7 +5,6 @@ loop of another library moves (`replicax.torch`).
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,8 @@ from jax import Array
 
 from replicax.algorithm import energy_noise, window_correction
 from replicax.algorithm.energy_noise import EnergySource
-from replicax.algorithm.randomness import Randomness
+from replicax.algorithm.kernel import Observed
+from replicax.algorithm.randomness import Attempts, Randomness
 from replicax.algorithm.rounds import tune_step_sizes, tune_temperatures
 from replicax.algorithm.schedule import Sequential
 from replicax.algorithm.state import Info, Settings, State
@@ -30,7 +30,7 @@ def decide(
     deciding_energies: Callable[[], tuple[Array, EnergySource]] | None = None,
     settle: Callable[[State], State] = lambda after: after,
     broken: Array | None = None,
-    observed: Any = None,
+    observed: Observed | None = None,
 ) -> tuple[State, Info]:
     """Exchange rungs and adapt the ladder, given the energy of every replica.
 
@@ -95,6 +95,7 @@ def exchange(
     gate = state.gate | schedule.window_opens(attempt)
     index = Index(state.rung_of, state.replica_at)
     if isinstance(schedule, Sequential):
+        assert random.attempts is not None
         verdict = _build_verdict(in_force, may_swap, energy_of, source, noise)
         index, swapped = schedule.sweep(index, random.attempts, verdict)
     else:
@@ -114,11 +115,11 @@ def _build_verdict(
     may_swap: Array,
     energy_of: Array,
     source: EnergySource | None,
-    noise: Any,
-) -> Callable[[Any, Array, Array], Array]:
+    noise: energy_noise.Noise | None,
+) -> Callable[[Attempts, Array, Array], Array]:
     """Build `verdict(attempt, cold_replica, hot_replica)` for sequential schedules."""
 
-    def verdict(attempt: Any, cold_replica: Array, hot_replica: Array) -> Array:
+    def verdict(attempt: Attempts, cold_replica: Array, hot_replica: Array) -> Array:
         (cold, hot), pair = attempt.order, (cold_replica, hot_replica)
         if in_force.rule.assumes_exact_energies:
             cold_energy, hot_energy = (energy_of[replica] for replica in pair)

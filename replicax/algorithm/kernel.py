@@ -1,4 +1,4 @@
-"""The type of a transition kernel, and the replica that it moves."""
+"""The type of a transition kernel, the replica that it moves, and what it observes."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.randomness import draw_normal
 
 
 class Replica(NamedTuple):
@@ -31,7 +32,6 @@ class Evaluated(NamedTuple):
     gradient: Any
     prior: Array
     prior_gradient: Any
-    half_difference: Any = None  # half the difference of the gradients of two halves of the batch
 
 
 class Observed(NamedTuple):
@@ -43,48 +43,55 @@ class Observed(NamedTuple):
     heating: Array  # excess of the temperature by the gradient's noise; 0 for exact gradients
 
 
-class Kernel(NamedTuple):
-    """A transition kernel of one replica.
-
-    `step(noise, replica, evaluate, rung)` returns the moved replica and the energy before the
-    move; `evaluate(params)` returns (energy, gradient) on this step's mini-batch and `rung` is
-    a `Ladder` of two scalars. `draw(key, replica)` makes the noise, from shapes alone; `step`
-    gets None in its place where no rung has a temperature. Any replica type with `.params` will
-    do.
+class Traits(NamedTuple):
+    """What a run has to know of a kernel besides how it moves; a plain kernel leaves it all out.
 
     Swap rules that use temperatures assume that a replica has the law of its rung. A kernel whose
     memory has another law on another rung therefore has a function `change_rung(replica, old, new)`
     that returns the replica with its memory in the law of the new rung; `old` and `new` are
     Ladders of two scalars. It must change nothing where `old` equals `new`.
 
-    What `evaluate` and `step` return depends on `needs`. With "split", `evaluate` returns an
-    `Evaluated`; with "halves", one with the difference of two halves of the mini-batch. They
-    preserve exp(-U / tau - V) also where the likelihood alone is tempered, and `step` returns the
-    moved replica, an energy and an `Observed`. An `adjusted` kernel accepts or rejects, keeps the
-    `Evaluated` of its point in its memory (`prepare(replica, evaluate)` puts the first one there)
-    and returns the energy after the move.
+    An `adjusted` kernel accepts or rejects, and the energy of its step is that after the move. If
+    it remembers the energy of its point, `prepare(replica, evaluate)` puts the first one there.
     """
 
-    init: Callable[[Any], Any]
-    step: Callable[[Any, Any, Any, Ladder], tuple]
-    draw: Callable[[Array, Any], Any]
+    spec: dict | None = None  # name and options, to make the kernel again when a run resumes
+    caveat: str | None = None  # why it does not preserve exp(-U / tau), a sentence; None: it does
     exploits: Callable[[Any], Any] | None = None  # step -> may a draw be taken? None: always
     has_own_prior: bool = False  # weight decay or prior: moves feel it, energies do not
     keeps_time: bool = False  # whether its memory counts steps
-    spec: dict | None = None  # name and options, to make the kernel again when a run resumes
-    change_rung: Callable[[Any, Ladder, Ladder], Any] | None = None  # None: no rung in its memory
-    caveat: str | None = None  # why it does not preserve exp(-U / tau), a sentence; None: it does
-    needs: str = "gradient"  # or "split" or "halves"
     adjusted: bool = False
-    first_rate: float = (
-        0.01  # where learning_rate="auto" begins: small where steps are not rejected
-    )
-    prepare: Callable[[Any, Callable], Any] | None = None
+    halves_batches: bool = False  # compares the halves of a mini-batch
+    first_rate: float | None = None  # where "auto" rates begin; None: it observes no step error
+    change_rung: Callable[[Replica, Ladder, Ladder], Replica] | None = None
+    prepare: Callable[[Replica, Any], Replica] | None = None
 
     @property
     def observes(self) -> bool:
         """Whether `step` returns an `Observed`, from which step sizes can be tuned."""
-        return self.needs != "gradient"
+        return self.first_rate is not None
+
+
+class Kernel(NamedTuple):
+    """A transition kernel of one replica: `init(params)` makes the replica, `step` moves it.
+
+    `step(noise, replica, evaluate, rung)` returns the moved replica, the energy before the move and
+    an `Observed`, or None. `evaluate` is the `StepEnergy` of this step's mini-batch:
+    `evaluate(params)` returns (energy, gradient). `rung` is a `Ladder` of two scalars, and `noise`
+    what `draw(key, replica)` made, by default a standard normal for every parameter; None where no
+    rung has a temperature. Any replica type with `.params` will do.
+    """
+
+    init: Callable[[Any], Any]
+    step: Callable[[Any, Any, Any, Ladder], tuple[Any, Array, Observed | None]]
+    # Apart from `step`, and from shapes alone: so the draws of a thousand steps are made at once,
+    # in long vector loops, before the loop that moves (`run/chunk.py`).
+    draw: Callable[[Array, Any], Any] = draw_normal
+    traits: Traits = Traits()
+
+    def having(self, **traits: Any) -> "Kernel":
+        """Return the kernel with other traits, as in `kernel.having(caveat="It is biased.")`."""
+        return self._replace(traits=self.traits._replace(**traits))
 
 
 def has_memory(init: Callable[[Any], Any]) -> bool:

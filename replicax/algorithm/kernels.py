@@ -2,7 +2,7 @@
 
 A kernel is one gradient, one optax transform and one rung:
 
-    g <- gradient + weight decay + gradient of the prior
+    g <- gradient + weight decay
     theta <- theta - eta * transform(g) + noise at temperature tau
 
 Temperature 0 is plain SGD, momentum SGD, ...: the same kernel, without noise.
@@ -19,34 +19,31 @@ from jax import Array
 
 from replicax.algorithm.adjusted_kernels import hmc as hmc
 from replicax.algorithm.adjusted_kernels import mala as mala
-from replicax.algorithm.clipping import clipped as clipped
 from replicax.algorithm.kernel import Kernel as Kernel
 from replicax.algorithm.kernel import Replica as Replica
-from replicax.algorithm.kernel import TimedMemory, has_memory
+from replicax.algorithm.kernel import TimedMemory, Traits, has_memory
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.langevin import langevin as langevin
-from replicax.algorithm.randomness import draw_normal
-from replicax.algorithm.timed_kernels import annealed as annealed
-from replicax.algorithm.timed_kernels import cosine as cosine
-from replicax.algorithm.timed_kernels import cyclical as cyclical
-from replicax.algorithm.timed_kernels import scheduled as scheduled
-from replicax.algorithm.timed_kernels import stepwise as stepwise
-from replicax.errors import at_least, check_function, check_number, explained, not_negative, show
+from replicax.algorithm.wrapped_kernels import annealed as annealed
+from replicax.algorithm.wrapped_kernels import clipped as clipped
+from replicax.algorithm.wrapped_kernels import cosine as cosine
+from replicax.algorithm.wrapped_kernels import cyclical as cyclical
+from replicax.algorithm.wrapped_kernels import scheduled as scheduled
+from replicax.algorithm.wrapped_kernels import stepwise as stepwise
+from replicax.errors import at_least, check_number, explained, not_negative, show
 
 
-def sgld(*, weight_decay: float = 0.0, prior: Callable | None = None) -> Kernel:
+def sgld(*, weight_decay: float = 0.0) -> Kernel:
     """Stochastic gradient Langevin dynamics; at temperature 0, SGD (Eq. 6).
 
         theta <- theta - eta (g + sqrt(2 tau / eta) xi)
 
     Preserves exp(-U / tau) up to O(eta) and the gradient's own noise.
     """
-    return _noise_in_gradient(optax.identity(), 0.0, {"name": "sgld"}, weight_decay, prior)
+    return _noise_in_gradient(optax.identity(), 0.0, {"name": "sgld"}, weight_decay)
 
 
-def momentum(
-    decay: float = 0.9, *, weight_decay: float = 0.0, prior: Callable | None = None
-) -> Kernel:
+def momentum(decay: float = 0.9, *, weight_decay: float = 0.0) -> Kernel:
     """Momentum SGD; at a temperature above 0, SGHMC with friction 1 - decay.
 
         v <- decay v + g + sqrt(2 (1 - decay) tau / eta) xi;    theta <- theta - eta v
@@ -58,8 +55,8 @@ def momentum(
     """
     check_number("decay", decay, lambda x: 0 <= x < 1, "momentum needs 0 <= decay < 1")
     spec = {"name": "momentum", "decay": decay}
-    kernel = _noise_in_gradient(optax.trace(decay), decay, spec, weight_decay, prior)
-    return kernel._replace(change_rung=_scale_momentum)
+    kernel = _noise_in_gradient(optax.trace(decay), decay, spec, weight_decay)
+    return kernel.having(change_rung=_scale_momentum)
 
 
 def _scale_momentum(replica: Replica, old: Ladder, new: Ladder) -> Replica:
@@ -72,12 +69,10 @@ def _scale_momentum(replica: Replica, old: Ladder, new: Ladder) -> Replica:
     return Replica(replica.params, memory)
 
 
-def sghmc(
-    friction: float = 0.1, *, weight_decay: float = 0.0, prior: Callable | None = None
-) -> Kernel:
+def sghmc(friction: float = 0.1, *, weight_decay: float = 0.0) -> Kernel:
     """Stochastic gradient Hamiltonian Monte Carlo: `momentum` with decay 1 - friction."""
     check_number("friction", friction, lambda x: 0 < x <= 1, "sghmc needs 0 < friction <= 1")
-    return momentum(1 - friction, weight_decay=weight_decay, prior=prior)
+    return momentum(1 - friction, weight_decay=weight_decay)
 
 
 def preconditioned(
@@ -86,7 +81,6 @@ def preconditioned(
     *,
     freeze_after: int | None = None,
     weight_decay: float = 0.0,
-    prior: Callable | None = None,
 ) -> Kernel:
     """SGD preconditioned by a running root mean square of the gradient (pSGLD, Li et al. 2016).
 
@@ -119,10 +113,10 @@ def preconditioned(
         return Replica(params, memory)
 
     spec = {"name": "preconditioned", "decay": decay, "eps": eps, "freeze_after": freeze_after}
-    kernel = _kernel(transform, move, weight_decay, prior, spec)
+    kernel = _kernel(transform, move, weight_decay, spec)
     if freeze_after is not None:
-        return kernel._replace(keeps_time=True)
-    return kernel._replace(
+        return kernel.having(keeps_time=True)
+    return kernel.having(
         caveat="Its preconditioner adapts at every step: write "
         "rx.kernels.preconditioned(freeze_after=...), a step of the burn-in."
     )
@@ -149,7 +143,6 @@ def from_optax(
     transform: optax.GradientTransformation,
     *,
     weight_decay: float = 0.0,
-    prior: Callable | None = None,
 ) -> Kernel:
     """Return a kernel of any optax optimiser of learning rate 1: the rung supplies the rate.
 
@@ -185,10 +178,10 @@ def from_optax(
             params = _add_noise(params, noise, _langevin_std(rung))
         return Replica(params, memory)
 
-    kernel = _kernel(transform, move, weight_decay, prior, spec=None)
+    kernel = _kernel(transform, move, weight_decay, spec=None)
     if not has_memory(transform.init):
         return kernel
-    return kernel._replace(
+    return kernel.having(
         caveat="The optax transform keeps a state, and the law of such a kernel is not known: "
         'write kernel="momentum", "sghmc" or "preconditioned" instead.'
     )
@@ -245,7 +238,9 @@ NAMED = {
 }
 
 
-def _noise_in_gradient(transform, decay, spec, weight_decay, prior) -> Kernel:
+def _noise_in_gradient(
+    transform: optax.GradientTransformation, decay: float, spec: dict, weight_decay: float
+) -> Kernel:
     """Return a kernel whose noise enters before the transform, so that momentum keeps it."""
 
     def move(replica: Replica, gradient: Any, noise: Any, rung: Ladder) -> Replica:
@@ -256,15 +251,18 @@ def _noise_in_gradient(transform, decay, spec, weight_decay, prior) -> Kernel:
         params = jax.tree.map(lambda p, u: p - rung.learning_rate * u, replica.params, update)
         return Replica(params, memory)
 
-    return _kernel(transform, move, weight_decay, prior, spec)
+    return _kernel(transform, move, weight_decay, spec)
 
 
-def _kernel(transform, move, weight_decay, prior, spec) -> Kernel:
+def _kernel(
+    transform: optax.GradientTransformation,
+    move: Callable[[Replica, Any, Any, Ladder], Replica],
+    weight_decay: float,
+    spec: dict | None,
+) -> Kernel:
     not_negative("weight_decay", weight_decay)
-    if prior is not None:
-        check_function("prior", prior, "params")
     if spec is not None:
-        spec = None if prior is not None else {**spec, "weight_decay": weight_decay}
+        spec = {**spec, "weight_decay": weight_decay}
     decayed = optax.add_decayed_weights(weight_decay) if weight_decay else optax.identity()
 
     def init(params: Any) -> Replica:
@@ -273,14 +271,10 @@ def _kernel(transform, move, weight_decay, prior, spec) -> Kernel:
     def step(noise: Any, replica: Replica, evaluate: Callable, rung: Ladder):
         energy, gradient = evaluate(replica.params)
         gradient, _ = decayed.update(gradient, decayed.init(replica.params), replica.params)
-        if prior is not None:
-            gradient = jax.tree.map(jnp.add, gradient, jax.grad(prior)(replica.params))
         moved = move(replica, gradient, noise, rung)
-        return _same_dtypes(moved, replica), energy
+        return _same_dtypes(moved, replica), energy, None
 
-    return Kernel(
-        init, step, draw_normal, has_own_prior=bool(weight_decay) or prior is not None, spec=spec
-    )
+    return Kernel(init, step, traits=Traits(spec, has_own_prior=bool(weight_decay)))
 
 
 def _langevin_std(rung: Ladder) -> Array:

@@ -2,12 +2,19 @@
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from replicax.algorithm.swap import Rule
 from replicax.errors import at_least, check_number
-from replicax.theory.barrier import barrier as barrier
-from replicax.theory.barrier import equal_rejection_temperatures as equal_rejection_temperatures
+from replicax.theory.round_trips import barrier as barrier
+from replicax.theory.round_trips import equal_rejection_temperatures as equal_rejection_temperatures
+
+
+class Metric(NamedTuple):
+    """The metric of the local moves: L of each rung, L L' close to a covariance."""
+
+    root: Any  #                                              shape (rung, d, d)
 
 
 class Ladder(NamedTuple):
@@ -15,7 +22,8 @@ class Ladder(NamedTuple):
 
     learning_rate: Any  # eta^(p)                     shape (rung,)
     temperature: Any  # tau^(p) of the injected noise shape (rung,), 0 means plain SGD
-    scale: Any = ()  # of each parameter, squared, where it is tuned     leading axis: rung
+    # Where it is tuned, a Metric, or of each parameter the square of its scale; leading axis: rung
+    scale: Any = ()
 
 
 def geometric(cold: float, hot: float, num_replicas: int) -> np.ndarray:
@@ -67,7 +75,8 @@ def temperatures(value: Any, num_replicas: int, rule: Rule) -> np.ndarray:
             f"temperature is {value}; temperatures must not decrease: the first belongs to the "
             "coldest rung, the last to the hottest."
         )
-    increasing = np.all(by_rung > 0) and np.all(np.diff(by_rung) > 0)
+    kept = by_rung.astype(jnp.result_type(float))  # as JAX has them
+    increasing = np.all(kept > 0) and np.all(np.diff(kept) > 0)
     if rule.uses_temperature and not increasing:
         raise ValueError(
             f'The rule "{rule.name}" compares temperatures, but temperature is {value}: give '

@@ -1,15 +1,14 @@
 """Langevin dynamics on mini-batches for posteriors whose rows are known: `langevin`."""
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica
+from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica, Traits
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.randomness import draw_normal
+from replicax.algorithm.target import StepEnergy
 from replicax.errors import check_flag
 
 _TURN = 0.1  # weight of the latest gradient in the direction of the largest noise
@@ -43,20 +42,20 @@ def langevin(subtract_noise: bool = True) -> Kernel:
         even = jax.tree.map(lambda leaf: jnp.full_like(leaf, size**-0.5), params)
         return Replica(params, Memory(even, even))
 
-    def step(noise: Any, replica: Replica, evaluate: HalvesOfBatch, rung: Ladder):
-        at, memory = evaluate(replica.params), replica.memory
+    def step(noise: Any, replica: Replica, evaluate: StepEnergy, rung: Ladder):
+        (at, half), memory = evaluate_halves(evaluate, replica.params), replica.memory
         slope, rate = 1 / rung.temperature, rung.learning_rate
         scale = rung.scale
         if not jax.tree.leaves(scale):
             scale = jax.tree.map(jnp.ones_like, replica.params)
         gradient = jax.tree.map(lambda u, v: slope * u + v, at.gradient, at.prior_gradient)
-        half = jax.tree.map(lambda d: slope * d, at.half_difference)
+        half = jax.tree.map(lambda d: slope * d, half)
         whitened = jax.tree.map(lambda d, c: jnp.sqrt(c) * d, half, scale)
         along = _dot(whitened, memory.noisiest)
-        curvature, steepest = evaluate.curvature(replica.params, memory.steepest, scale, slope)
-        size = rate * (curvature + along**2)
+        steep, steepest = curvature(evaluate, replica.params, memory.steepest, scale, slope)
+        size = rate * (steep + along**2)
         # Far from where it will be, a replica must not be thrown farther while steps are tuned.
-        rate = jnp.minimum(rate, 2 * _LARGEST_STEP / (curvature + 1e-30))
+        rate = jnp.minimum(rate, 2 * _LARGEST_STEP / (steep + 1e-30))
 
         taken = jax.tree.map(lambda d: jnp.minimum(rate * jnp.square(d) / 2, 1.0), whitened)
         if not subtract_noise:
@@ -70,7 +69,7 @@ def langevin(subtract_noise: bool = True) -> Kernel:
         observed = Observed(
             step_error=jnp.clip(1 - size / _LARGEST_STEP, -3.0, 1.0) / 2,
             steepness=jax.tree.map(
-                lambda d, v: evaluate.batch_share / slope * jnp.square(d) + jnp.square(v),
+                lambda d, v: batch_share(evaluate) / slope * jnp.square(d) + jnp.square(v),
                 half,
                 at.prior_gradient,
             ),
@@ -86,66 +85,59 @@ def langevin(subtract_noise: bool = True) -> Kernel:
         )
 
     spec = {"name": "langevin", "subtract_noise": subtract_noise}
-    return Kernel(init, step, draw_normal, spec=spec, needs="halves", first_rate=1e-8)
+    return Kernel(init, step, traits=Traits(spec, halves_batches=True, first_rate=1e-8))
 
 
-@dataclass(frozen=True)
-class HalvesOfBatch:
-    """The `evaluate` of this kernel: the target on the halves of one mini-batch."""
+def batch_share(at: StepEnergy) -> float:
+    """Return the rows of the mini-batch as a share of all: that times the variance of its gradient
+    is the information of all rows."""
+    rows = jax.tree.leaves(at.batch)[0].shape[0]
+    return rows / (at.target.num_rows or rows)
 
-    target: Any
-    batch: Any
-    noise: Any
-    tunes: Any  # whether step sizes still adapt, which needs the curvature
 
-    @property
-    def batch_share(self) -> float:
-        """The rows of the mini-batch as a share of all: that times the variance of its gradient is
-        the information of all rows."""
-        rows = jax.tree.leaves(self.batch)[0].shape[0]
-        return rows / (self.target.num_rows or rows)
+def evaluate_halves(at: StepEnergy, params: Any) -> tuple[Evaluated, Any]:
+    """Return energy and prior of one replica, each with its gradient, and half the difference of
+    the gradients of the two halves of the mini-batch; of an odd number of rows the last is left
+    out."""
+    evaluate = jax.vmap(jax.value_and_grad(at.target.energy), (None, 0, None))
+    energies, gradients = evaluate(params, jax.tree.map(_in_halves, at.batch), at.noise)
+    prior, prior_gradient = at.target.evaluate_prior(params)
+    mean = Evaluated(
+        jnp.mean(energies),
+        jax.tree.map(lambda g: (g[0] + g[1]) / 2, gradients),
+        prior.astype(energies.dtype),
+        prior_gradient,
+    )
+    return mean, jax.tree.map(lambda g: (g[0] - g[1]) / 2, gradients)
 
-    def __call__(self, params: Any) -> Evaluated:
-        """Return energy and prior of one replica, each with its gradient, and half the difference
-        of the halves; of an odd number of rows the last one is left out."""
-        evaluate = jax.vmap(jax.value_and_grad(self.target.energy), (None, 0, None))
-        energies, gradients = evaluate(params, jax.tree.map(_in_halves, self.batch), self.noise)
-        prior, prior_gradient = self.target.evaluate_prior(params)
-        return Evaluated(
-            jnp.mean(energies),
-            jax.tree.map(lambda g: (g[0] + g[1]) / 2, gradients),
-            prior.astype(energies.dtype),
-            prior_gradient,
-            jax.tree.map(lambda g: (g[0] - g[1]) / 2, gradients),
-        )
 
-    def curvature(self, params: Any, direction: Any, scale: Any, slope: Array) -> tuple[Array, Any]:
-        """Return the curvature of U / tau + V along a direction, in the unit of the scales, and the
-        direction after one step of the power iteration; 0 when step sizes are frozen."""
+def curvature(
+    at: StepEnergy, params: Any, direction: Any, scale: Any, slope: Array
+) -> tuple[Array, Any]:
+    """Return the curvature of U / tau + V along a direction, in the unit of the scales, and the
+    direction after one step of the power iteration; 0 when step sizes are frozen."""
 
-        def gradient(at: Any) -> Any:
-            energy, prior = jax.grad(self.target.energy), self.target.prior
-            of_energy = energy(at, self.batch, self.noise)
-            if prior is None:
-                return jax.tree.map(lambda u: slope * u, of_energy)
-            return jax.tree.map(lambda u, v: slope * u + v, of_energy, jax.grad(prior)(at))
+    def gradient(point: Any) -> Any:
+        energy, prior = jax.grad(at.target.energy), at.target.prior
+        of_energy = energy(point, at.batch, at.noise)
+        if prior is None:
+            return jax.tree.map(lambda u: slope * u, of_energy)
+        return jax.tree.map(lambda u, v: slope * u + v, of_energy, jax.grad(prior)(point))
 
-        def measured() -> tuple[Array, Any]:
-            root = jax.tree.map(jnp.sqrt, scale)
-            tangent = jax.tree.map(lambda u, r, x: (u * r).astype(x.dtype), direction, root, params)
-            product = jax.jvp(gradient, (params,), (tangent,))[1]
-            product = jax.tree.map(
-                lambda r, p, u: (r * p).astype(u.dtype), root, product, direction
-            )
-            length = jnp.sqrt(_dot(product, product) + 1e-30)
-            turned = jax.tree.map(lambda p: p / length, product)
-            return length, turned
+    def measured() -> tuple[Array, Any]:
+        root = jax.tree.map(jnp.sqrt, scale)
+        tangent = jax.tree.map(lambda u, r, x: (u * r).astype(x.dtype), direction, root, params)
+        product = jax.jvp(gradient, (params,), (tangent,))[1]
+        product = jax.tree.map(lambda r, p, u: (r * p).astype(u.dtype), root, product, direction)
+        length = jnp.sqrt(_dot(product, product) + 1e-30)
+        turned = jax.tree.map(lambda p: p / length, product)
+        return length, turned
 
-        def skipped() -> tuple[Array, Any]:
-            like = jax.eval_shape(measured)
-            return jnp.zeros((), like[0].dtype), direction
+    def skipped() -> tuple[Array, Any]:
+        like = jax.eval_shape(measured)
+        return jnp.zeros((), like[0].dtype), direction
 
-        return jax.lax.cond(self.tunes, measured, skipped)
+    return jax.lax.cond(at.tunes, measured, skipped)
 
 
 def _in_halves(rows: Array) -> Array:

@@ -1,4 +1,6 @@
-"""The sampling phase of a step: every replica moves with the hyper-parameters of its rung."""
+"""The sampling phase of a step: every replica moves with the hyper-parameters of its rung; broken
+replicas restart, and those that changed their rung have their memory changed.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,13 +9,85 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import restarts
-from replicax.algorithm.kernel import Kernel
-from replicax.algorithm.langevin import HalvesOfBatch
+from replicax.algorithm.kernel import Kernel, Replica
+from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import Randomness
-from replicax.algorithm.spread import on_all
+from replicax.algorithm.spread import WHOLE, Spread, on_all
 from replicax.algorithm.state import Settings, State
-from replicax.algorithm.target import Target
+from replicax.algorithm.target import StepEnergy, Target
+
+_SMALL = 4096  # arrays up to this size are checked together
+
+
+def find_broken(replicas: Replica, energy_of: Array, model_state: Any = None) -> Array:
+    """Return which replicas have a non-finite energy, parameter or statistic  -> (replica,)."""
+    leaves = jax.tree.leaves((replicas.params, model_state))
+    floating = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    rows = [leaf.reshape(len(leaf), -1) for leaf in floating]
+    large = [row for row in rows if row.shape[1] > _SMALL]
+    small = [row for row in rows if row.shape[1] <= _SMALL]
+    if small:  # together: a hundred little sums would cost a GPU a hundred launches
+        large.append(jnp.concatenate(small, axis=1))
+    total = sum(jnp.sum(row.astype(jnp.float32), axis=1) for row in large)
+    return ~(jnp.isfinite(energy_of) & jnp.isfinite(total))
+
+
+def restart_broken(
+    tree: Any,
+    broken: Array,
+    replica_at: Array,
+    spread: Spread = WHOLE,
+    settle: Callable[[Any, Array, Array], Any] = lambda tree, old_rung_of, new_rung_of: tree,
+) -> Any:
+    """Overwrite every broken replica with a copy of its nearest sound neighbour on a colder rung.
+
+    `settle(tree, old_rung_of, new_rung_of)` adjusts copies to their new rungs. If no colder rung is
+    sound, nothing is copied: the run must stop.
+    """
+
+    def copied() -> Any:
+        rungs = jnp.arange(replica_at.shape[0], dtype=replica_at.dtype)
+        sound_below = jax.lax.cummax(jnp.where(broken[replica_at], -1, rungs))
+        source = jnp.where(sound_below >= 0, sound_below, rungs)
+        source_of, old_rung_of, new_rung_of = (
+            jnp.zeros_like(replica_at).at[replica_at].set(by_rung)
+            for by_rung in (replica_at[source], source, rungs)
+        )
+        copies = spread.take(tree, source_of)
+        return settle(copies, spread.here(old_rung_of), spread.here(new_rung_of))
+
+    return jax.lax.cond(spread.of_any_chain(jnp.any(broken)), copied, lambda: tree)
+
+
+def change_rungs(
+    kernel: Kernel, replicas: Replica, ladder: Ladder, old_rung_of: Array, new_rung_of: Array
+) -> Any:
+    """Convert the memory of replicas to the law of their new rungs (`Traits.change_rung`)."""
+    change_rung = kernel.traits.change_rung
+    if change_rung is None:
+        return replicas
+
+    def changed() -> Any:
+        old, new = (
+            jax.tree.map(lambda by_rung, at=at: by_rung[at], ladder)
+            for at in (old_rung_of, new_rung_of)
+        )
+        return jax.vmap(change_rung)(replicas, old, new)
+
+    return jax.lax.cond(jnp.any(old_rung_of != new_rung_of), changed, lambda: replicas)
+
+
+def reset_memory(kernel: Kernel, replicas: Replica, swapped: Array) -> Any:
+    """Reset the kernel's memory of replicas that swapped; their parameters stay."""
+
+    def reset() -> Any:
+        def one(replica: Replica, swaps: Array) -> Any:
+            fresh = kernel.init(replica.params)
+            return jax.tree.map(lambda new, old: jnp.where(swaps, new, old), fresh, replica)
+
+        return jax.vmap(one)(replicas, swapped)
+
+    return jax.lax.cond(jnp.any(swapped), reset, lambda: replicas)
 
 
 def build_move(target: Target, kernel: Kernel, settings: Settings) -> Callable:
@@ -26,7 +100,8 @@ def build_move(target: Target, kernel: Kernel, settings: Settings) -> Callable:
     anyway, on `batch`.
     """
     spread, sizes = settings.spread, settings.tuning.step_sizes
-    judges = settings.energy_at == "moved" and settings.swap_every == 1 and not kernel.adjusted
+    always = settings.swap_every == 1
+    judges = settings.energy_at == "moved" and always and not kernel.traits.adjusted
 
     def move_one(random, replica, model_state, rung, batch, judging_batch, tunes):
         move_noise, gradient_noise, energy_noise = random
@@ -35,19 +110,19 @@ def build_move(target: Target, kernel: Kernel, settings: Settings) -> Callable:
                 replica.params, model_state, batch, gradient_noise, rung.temperature
             )
             evaluate = _evaluated(replica.params, energy, gradient)
-        elif kernel.needs == "split":
-            evaluate = lambda params: target.evaluate_split(params, batch, gradient_noise)  # noqa: E731
-        elif kernel.needs == "halves":
-            evaluate = HalvesOfBatch(target, batch, gradient_noise, tunes)
         else:
-            evaluate = lambda params: target.evaluate(  # noqa: E731
-                params, batch, gradient_noise, rung.temperature
+            evaluate = StepEnergy(target, batch, gradient_noise, rung.temperature, tunes)
+        moved = kernel.step(move_noise, replica, evaluate, rung)
+        if len(moved) != 3:
+            raise ValueError(
+                f"The step of the kernel returns {len(moved)} values; it must return (replica, "
+                "energy, observed), where observed is None for most kernels."
             )
-        replica, energy, *observed = kernel.step(move_noise, replica, evaluate, rung)
+        replica, energy, observed = moved
         if judges:
             point = replica.params if model_state is None else (replica.params, model_state)
             energy = target.energy_at(point, judging_batch, energy_noise)
-        return replica, model_state, energy, observed[0] if observed else None
+        return replica, model_state, energy, observed
 
     move_all = settings.map_replicas(move_one, in_axes=(0, 0, 0, 0, None, None, None))
 
@@ -71,18 +146,16 @@ def build_move(target: Target, kernel: Kernel, settings: Settings) -> Callable:
         state = state._replace(replicas=particles, model_state=model_state)
         return state, energy_of, broken, observed
 
-    def restart(state: State, particles: Any, model_state: Any, energy_of: Array) -> tuple:
+    def restart(state: State, particles: Replica, model_state: Any, energy_of: Array) -> tuple:
         """Restart the replicas that broke, and set their energies to NaN."""
-        broken = restarts.find_broken(particles, energy_of, model_state)
+        broken = find_broken(particles, energy_of, model_state)
         energy_of = spread.whole(jnp.where(broken, jnp.nan, energy_of))
         broken = broken if spread.is_whole else jnp.isnan(energy_of)
 
         def settle(copies: tuple, *rungs: Array) -> tuple:
-            return restarts.change_rungs(kernel, copies[0], state.ladder, *rungs), copies[1]
+            return change_rungs(kernel, copies[0], state.ladder, *rungs), copies[1]
 
-        copies = restarts.restart(
-            (particles, model_state), broken, state.replica_at, spread, settle
-        )
+        copies = restart_broken((particles, model_state), broken, state.replica_at, spread, settle)
         return *copies, energy_of, broken
 
     return move

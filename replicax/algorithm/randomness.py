@@ -33,6 +33,7 @@ class Randomness(NamedTuple):
     attempts: "Attempts | None"  #                      leading axis: attempt
     fresh: Any  # key of further mini-batches           shape ()
     batch: Any  # row numbers of the mini-batch         shape (row,)
+    jump: Any = None  # key of the jumps                shape ()
 
 
 class Attempts(NamedTuple):

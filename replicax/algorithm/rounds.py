@@ -12,16 +12,20 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.typing import DTypeLike
 
 from replicax.algorithm.kernel import Observed
-from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.ladder import Ladder, Metric
+from replicax.algorithm.metric import MOST_DENSE
 
 _BEST_REJECTION = 0.5
 _MOST_REJECTION = 0.6  # a free ladder above this is made shorter
 _POWER = 0.25  # the ladder is interpolated in (1 / temperature)^power, which reaches infinity
 _SQUARE_OF_NORMAL = 0.281  # exp(E log z^2) of a standard normal z
 _WIDEST = 1e6  # between the scale of a parameter and their geometric mean
+_FEWEST_GRADIENTS, _MOST_GRADIENTS = 64, 512  # that a rung keeps of a round: 4 for each dimension
 
 
 class Verdicts(NamedTuple):
@@ -50,6 +54,9 @@ class StepSizes(NamedTuple):
 
     count: Array  # steps of the round so far                         shape ()
     log_steepness: Any  # sum over the round                          leading axis: rung
+    # Of a dense metric instead: gradients at some steps of the round, shape (sample, rung, d); in
+    # the last place nothing is kept.
+    gradients: Any = ()
 
 
 @dataclass(frozen=True)
@@ -60,13 +67,16 @@ class StepSizeTuning:
     observes an estimate such as g^2 at every step, by the geometric mean over the round. For a
     Gaussian posterior with independent parameters that is its variance. It does not depend on the
     distance of modes, and a few steep places hardly change it.
+
+    Of a `dense` metric gradients are kept, and the host makes it of them where a round ends.
     """
 
     round_ends: tuple[int, ...]
     until: int  # the step from which step sizes are frozen
+    dense: bool = False
 
 
-def start_verdicts(num_pairs: int, dtype: Any) -> Verdicts:
+def start_verdicts(num_pairs: int, dtype: DTypeLike) -> Verdicts:
     """Return the verdicts before the first round: none."""
     return Verdicts(jnp.array(0, jnp.int32), jnp.zeros(num_pairs, dtype))
 
@@ -136,9 +146,15 @@ def _free_end(tuning: BarrierTuning, rejection: Array, place: Array) -> tuple[Ar
     return span, jnp.where(end < best, hot, place[-1])
 
 
-def start_step_sizes(ladder: Ladder, params: Any) -> tuple[Ladder, StepSizes]:
-    """Return the ladder with scales of 1, and empty statistics; `params` has a replica axis."""
-    dtype = ladder.learning_rate.dtype
+def start_step_sizes(ladder: Ladder, params: Any, dense: bool = False) -> tuple[Ladder, StepSizes]:
+    """Return the ladder with scales of 1, or a `dense` metric of 1, and empty statistics; `params`
+    has a replica axis."""
+    dtype, num_rungs = ladder.learning_rate.dtype, len(ladder.learning_rate)
+    d = sum(leaf.size for leaf in jax.tree.leaves(params)) // num_rungs
+    if dense and d <= MOST_DENSE:
+        root = jnp.broadcast_to(jnp.eye(d, dtype=dtype), (num_rungs, d, d))
+        kept = jnp.zeros((num_gradients(d) + 1, num_rungs, d), dtype)
+        return ladder._replace(scale=Metric(root)), StepSizes(jnp.array(0, jnp.int32), (), kept)
     ones = jax.tree.map(lambda leaf: jnp.ones(leaf.shape, dtype), params)
     zeros = jax.tree.map(jnp.zeros_like, ones)
     return ladder._replace(scale=ones), StepSizes(jnp.array(0, jnp.int32), zeros)
@@ -155,13 +171,39 @@ def tune_step_sizes(
         error = observed.step_error.astype(dtype)
         error = jnp.where(jnp.isfinite(error), error, -1.0)  # a step that broke was too long
         rate = ladder.learning_rate * jnp.exp(gain * error)
+        after = ladder._replace(learning_rate=rate)
+        if isinstance(ladder.scale, Metric):
+            return after, _keep_gradients(tuning, step, sizes, observed.steepness)
         log_steepness = jax.tree.map(_add_log, sizes.log_steepness, observed.steepness)
         added = StepSizes(sizes.count + 1, log_steepness)
-        after = ladder._replace(learning_rate=rate)
         ends = _is_last(step, tuning.round_ends)
         return jax.lax.cond(ends, lambda: _end_round(after, added), lambda: (after, added))
 
     return jax.lax.cond(step < tuning.until, tuned, lambda: (ladder, sizes))
+
+
+def num_gradients(d: int) -> int:
+    """Return how many gradients a rung keeps of a round in d dimensions."""
+    return min(max(4 * d, _FEWEST_GRADIENTS), _MOST_GRADIENTS)
+
+
+def stride(round_ends: tuple[int, ...], step: Any, places: int) -> Any:
+    """Return every how many steps something is kept in the round of `step`, so that it has places
+    for all of it."""
+    lengths = np.diff([0, *round_ends, 2 * round_ends[-1]])
+    strides = jnp.asarray(-(-lengths // places), jnp.int32)
+    return strides[jnp.searchsorted(jnp.array(round_ends), step, side="right")]
+
+
+def _keep_gradients(
+    tuning: StepSizeTuning, step: Array, sizes: StepSizes, gradients: Array
+) -> StepSizes:
+    """Add the gradients of a step (rung, d), at some steps of the round."""
+    kept, last = sizes.gradients, sizes.gradients.shape[0] - 1
+    every = stride(tuning.round_ends, step, last)
+    place = jnp.where(sizes.count % every == 0, jnp.minimum(sizes.count // every, last), last)
+    added = jax.lax.dynamic_update_index_in_dim(kept, gradients.astype(kept.dtype), place, 0)
+    return sizes._replace(count=sizes.count + 1, gradients=added)
 
 
 def _add_log(total: Array, value: Array) -> Array:

@@ -1,6 +1,6 @@
 """Where the replicas of a chain are: all in one place, or an equal part of them on each device.
 
-In a program for several devices (`device_parts.py`), each has the arrays of its own replicas. What
+In a program for several devices (`DeviceParts`), each has the arrays of its own replicas. What
 belongs to rungs, to pairs or to the chain is the same on all of them, because each takes the same
 decisions from the same energies.
 
@@ -18,9 +18,15 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import PartitionSpec
 
+from replicax.algorithm.kernel import Observed
+from replicax.algorithm.rounds import StepSizeTuning
+
 REPLICA = "replica"  # the axis of devices over which the replicas of a chain are spread
 CHAIN = "chain"  # the axis of devices over which chains are spread
 DATA = "data"  # the axis of devices that share each replica, and the rows of its mini-batches
+
+_FEW = 2**14  # numbers that are summed rather than gathered
+_CHAINS_HERE = "chains_here"  # the chains of one device, mapped over
 
 
 @dataclass(frozen=True)
@@ -115,3 +121,126 @@ def _has_data_axis() -> bool:
     """Return whether this is traced for devices of which several share a replica."""
     mesh = jax.sharding.get_abstract_mesh()
     return REPLICA in mesh.manual_axes and DATA in mesh.axis_names
+
+
+@dataclass(frozen=True)
+class ChainParts(Spread):
+    """An equal part of the chains on each of `chain_parts` devices, in their order."""
+
+    def everywhere(self, holds: Array) -> Array:
+        if self.chain_parts == 1:
+            return holds
+        return jax.lax.pmin(holds.astype(jnp.int32), CHAIN) > 0
+
+    def own_chains(self, tree: Any) -> Any:
+        if self.chain_parts == 1:
+            return tree
+        return jax.tree.map(lambda leaf: _part(leaf, CHAIN, self.chain_parts), tree)
+
+    def all_chains(self, tree: Any, axis: int = 0) -> Any:
+        if self.chain_parts == 1:
+            return tree
+        return jax.tree.map(
+            lambda leaf: jax.lax.all_gather(leaf, CHAIN, axis=axis, tiled=True), tree
+        )
+
+
+@dataclass(frozen=True)
+class ReplicaParts(ChainParts):
+    """Also an equal part of the replicas of a chain on each of `parts` devices, in their order."""
+
+    several_chains: bool = False  # whether a device maps over chains, in `map_chains`
+
+    def here(self, tree: Any) -> Any:
+        return jax.tree.map(lambda leaf: _part(leaf, REPLICA, self.parts), tree)
+
+    def whole(self, tree: Any) -> Any:
+        return jax.tree.map(self._gather, tree)
+
+    def rows(self, tree: Any, replicas: Array) -> Any:
+        def known(leaf: Array) -> Array:
+            place = replicas - jax.lax.axis_index(REPLICA) * leaf.shape[0]
+            is_here = (place >= 0) & (place < leaf.shape[0])
+            values = leaf[jnp.clip(place, 0, leaf.shape[0] - 1)]
+            is_here = is_here.reshape(is_here.shape + (1,) * (values.ndim - is_here.ndim))
+            return jnp.where(is_here, values, jnp.zeros_like(values))
+
+        return jax.tree.map(known, tree)
+
+    def join(self, tree: Any) -> Any:
+        return jax.tree.map(_sum_bits, tree)
+
+    def on_first(self, tree: Any) -> Any:
+        is_first = jax.lax.axis_index(REPLICA) == 0
+        return jax.tree.map(lambda leaf: jnp.where(is_first, leaf, jnp.zeros_like(leaf)), tree)
+
+    def has(self, replica: Array, replicas: Any) -> Array:
+        length = jax.tree.leaves(replicas)[0].shape[0]
+        return replica // length == jax.lax.axis_index(REPLICA)
+
+    def of_any_chain(self, happened: Array) -> Array:
+        if not self.several_chains:
+            return happened
+        return jax.lax.pmax(happened.astype(jnp.int32), _CHAINS_HERE) > 0
+
+    def map_chains(self, function: Callable, in_axes: Any, out_axes: Any = 0) -> Callable:
+        return jax.vmap(function, in_axes, out_axes, axis_name=_CHAINS_HERE)
+
+    def _gather(self, leaf: Array) -> Array:
+        """Return the rows of all devices. A few numbers are summed instead, each device having
+        zeros in the rows of the others: that takes a number of messages in sequence that grows
+        with the logarithm of the number of devices, and not with the number."""
+        length = leaf.shape[0]
+        if leaf.size * self.parts > _FEW:
+            return jax.lax.all_gather(leaf, REPLICA, tiled=True)
+        rows = jnp.zeros((length * self.parts, *leaf.shape[1:]), leaf.dtype)
+        first = jax.lax.axis_index(REPLICA) * length
+        return _sum_bits(jax.lax.dynamic_update_slice_in_dim(rows, leaf, first, 0))
+
+
+def spread_over_devices(chain_parts: int, parts: int, several_chains: bool) -> Spread:
+    """Return where chains and replicas are, each on so many devices."""
+    if parts == 1:
+        return ChainParts(chain_parts)
+    return ReplicaParts(chain_parts, parts, several_chains)
+
+
+def gather_observed(
+    tuning: StepSizeTuning | None, spread: Spread, step: Array, observed: Observed | None
+) -> Observed | None:
+    """Return the observations of all replicas on every device.
+
+    The steepness is as large as the parameters: it is sent while step sizes are tuned, and zero
+    afterwards.
+    """
+    if observed is None:
+        return None
+    numbers = spread.whole(observed._replace(steepness=None))
+    if tuning is None:
+        return numbers
+
+    def none() -> Any:
+        count = spread.parts
+        return jax.tree.map(
+            lambda leaf: jnp.zeros((leaf.shape[0] * count, *leaf.shape[1:]), leaf.dtype),
+            observed.steepness,
+        )
+
+    sent = jax.lax.cond(step < tuning.until, lambda: spread.whole(observed.steepness), none)
+    return numbers._replace(steepness=sent)
+
+
+def _part(leaf: Array, axis: str, parts: int) -> Array:
+    """Return the rows of this device, one of the parts along an axis of devices."""
+    length = leaf.shape[0] // parts
+    return jax.lax.dynamic_slice_in_dim(leaf, jax.lax.axis_index(axis) * length, length)
+
+
+def _sum_bits(leaf: Array) -> Array:
+    """Sum over devices the bits of values of which all but one are zero; -0.0 stays what it is."""
+    if leaf.dtype == bool or not jnp.issubdtype(leaf.dtype, jnp.floating):
+        return jax.lax.psum(leaf.astype(jnp.int32), REPLICA).astype(leaf.dtype)
+    bits = jax.lax.bitcast_convert_type(leaf, f"uint{8 * leaf.dtype.itemsize}")
+    wide = bits.astype(jnp.uint32) if leaf.dtype.itemsize < 4 else bits
+    total = jax.lax.psum(wide, REPLICA).astype(bits.dtype)
+    return jax.lax.bitcast_convert_type(total, leaf.dtype)

@@ -9,13 +9,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from replicax.algorithm import randomness, window_correction
+from replicax.algorithm.jumps import Jumping, start_jumps
 from replicax.algorithm.kernel import Kernel
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.rounds import start_step_sizes, start_verdicts
 from replicax.algorithm.schedule import Schedule, windowed_deo
 from replicax.algorithm.spread import WHOLE, Spread
 from replicax.algorithm.swap import Rule, deterministic
-from replicax.algorithm.target import as_target
+from replicax.algorithm.target import StepEnergy, as_target
 from replicax.algorithm.tuning import EnergyUnit, Tuning
 
 
@@ -35,6 +36,8 @@ class State(NamedTuple):
     correction: Any  # lambda_W where tuned, else empty
     verdicts: Any = ()  # of this round of tuning, where temperatures adapt
     step_sizes: Any = ()  # of this round of tuning, where step sizes adapt
+    mixture: Any = ()  # that proposes jumps, the same for all chains; empty while there is none
+    jumps: Any = ()  # what they were like, and points of this round of tuning: a JumpState
 
     @property
     def points(self) -> Any:
@@ -53,6 +56,7 @@ class Info(NamedTuple):
     restarted: Array  # copied from a colder neighbour     shape (rung,)
     attempted: Any = True  # whether swaps were attempted  shape ()
     observed: Any = None  # by kernels that do so          leading axis: rung
+    path: Any = None  # of jumps: points and energies      leading axis: position
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class Settings:
     restarts: bool = False  # broken replicas restart from a colder neighbour
     langevin: bool = True  # False: no rung has a temperature, draw no noise
     swap_every: int = 1  # steps from one attempt to swap to the next
+    jumps: Jumping | None = None  # of the coldest rung, after every step
     map_replicas: Callable = jax.vmap
     spread: Spread = WHOLE  # where the replicas are
 
@@ -82,7 +87,16 @@ class Settings:
 jax.tree_util.register_dataclass(
     Settings,
     ["schedule", "rule", "tuning"],
-    ["energy_at", "on_swap", "restarts", "langevin", "swap_every", "map_replicas", "spread"],
+    [
+        "energy_at",
+        "on_swap",
+        "restarts",
+        "langevin",
+        "swap_every",
+        "jumps",
+        "map_replicas",
+        "spread",
+    ],
 )
 
 
@@ -104,17 +118,18 @@ def init(
     num_replicas = ladder.learning_rate.shape[0]
     dtype = ladder.learning_rate.dtype
     particles = jax.vmap(kernel.init)(params)
-    prepare = kernel.prepare
+    prepare = kernel.traits.prepare
     if prepare is not None:
         if target is None:
             raise ValueError("An adjusted kernel evaluates its start: give init(..., target=...).")
         target = as_target(target)
         noise = target.draw(randomness.make_key(0))  # an exact energy ignores it
-        evaluate = lambda params: target.evaluate_split(params, batch, noise)  # noqa: E731
+        evaluate = StepEnergy(target, batch, noise)
         particles = jax.vmap(lambda replica: prepare(replica, evaluate))(particles)
     tuning, sizes = settings.tuning, ()
     if tuning.step_sizes is not None:
-        ladder, sizes = start_step_sizes(ladder, params)
+        ladder, sizes = start_step_sizes(ladder, params, tuning.step_sizes.dense)
+    mixture, jumps = start_jumps(settings.jumps, params, dtype)
     estimated = num_replicas if settings.rule.estimates_noise else 0
     return State(
         step=jnp.array(0, jnp.int32),
@@ -132,4 +147,6 @@ def init(
         else (),
         verdicts=start_verdicts(num_replicas - 1, dtype) if tuning.adapts == "temperature" else (),
         step_sizes=sizes,
+        mixture=mixture,
+        jumps=jumps,
     )

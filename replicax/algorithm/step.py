@@ -1,4 +1,5 @@
-"""Algorithm 1, one step: draw, move (`move.py`), exchange and adapt (`exchange.py`).
+"""Algorithm 1, one step: draw, move (`move.py`), exchange and adapt (`exchange.py`); with a learned
+mixture also jumps of the coldest replica (`jumps.py`).
 
 A *replica* is a particle, a *rung* a place on the ladder (0 is the coldest, the target), pair i
 joins rungs i and i+1. A swap exchanges the rungs of two replicas; parameters never move.
@@ -10,14 +11,15 @@ from typing import Any
 import jax
 from jax import Array
 
-from replicax.algorithm import energy_noise, restarts
-from replicax.algorithm.device_parts import gather_observed
+from replicax.algorithm import energy_noise
 from replicax.algorithm.energy_noise import EnergySource
 from replicax.algorithm.exchange import decide
+from replicax.algorithm.jumps import build_jumps
 from replicax.algorithm.kernel import Kernel
-from replicax.algorithm.move import build_move
+from replicax.algorithm.move import build_move, change_rungs, reset_memory
 from replicax.algorithm.randomness import Attempts, Randomness, log_uniform
 from replicax.algorithm.schedule import Sequential
+from replicax.algorithm.spread import gather_observed
 from replicax.algorithm.state import Info, Settings, State
 from replicax.algorithm.target import Target, as_target
 
@@ -27,10 +29,15 @@ def build_step(target: Target, kernel: Kernel, settings: Settings) -> Callable:
 
     >>> import jax.numpy as jnp
     >>> import replicax as rx
-    >>> kernel, settings = rx.kernels.sgld(), rx.Settings(rx.schedule.windowed_deo(window=4))
-    >>> ladder = rx.Ladder(jnp.array([0.003, 0.02, 0.1, 0.6]), jnp.array([1.0, 0.0, 0.0, 0.0]))
-    >>> state = rx.init(kernel, jnp.zeros((4, 2)), ladder, settings, buffer=1.0)
-    >>> step = jax.jit(rx.build_step(rx.targets.modes25(), kernel, settings))
+    >>> kernel, settings = (
+    ...     rx.kernels.sgld(),
+    ...     rx.algorithm.Settings(rx.schedule.windowed_deo(window=4)),
+    ... )
+    >>> ladder = rx.algorithm.Ladder(
+    ...     jnp.array([0.003, 0.02, 0.1, 0.6]), jnp.array([1.0, 0.0, 0.0, 0.0])
+    ... )
+    >>> state = rx.algorithm.init(kernel, jnp.zeros((4, 2)), ladder, settings, buffer=1.0)
+    >>> step = jax.jit(rx.algorithm.build_step(rx.targets.modes25(), kernel, settings))
     >>> for _ in range(100):
     ...     state, info = step(jax.random.key(0), state)
     >>> int(state.step), sorted(state.rung_of.tolist())
@@ -54,10 +61,11 @@ def build_parts(
     """
     target = as_target(target)
     if not settings.rule.uses_temperature:  # other rules assume no law of the memory
-        kernel = kernel._replace(change_rung=None)
+        kernel = kernel.having(change_rung=None)
     move = build_move(target, kernel, settings)
+    jump = None if settings.jumps is None else build_jumps(target, kernel, settings)
     always = settings.swap_every == 1  # else energies are evaluated where swaps are attempted
-    evaluates = settings.energy_at == "moved" and not always and not kernel.adjusted
+    evaluates = settings.energy_at == "moved" and not always and not kernel.traits.adjusted
     spread = settings.spread
 
     def advance(random: Randomness, state: State, batch: Any = None, fresh_batch=None):
@@ -83,17 +91,17 @@ def build_parts(
             """Adjust the memory of replicas that swapped to their new rungs."""
             if settings.on_swap == "reset":
                 has_swapped = after.rung_of != state.rung_of
-                particles = restarts.reset_memory(kernel, after.replicas, spread.here(has_swapped))
-            elif kernel.change_rung is not None:
+                particles = reset_memory(kernel, after.replicas, spread.here(has_swapped))
+            elif kernel.traits.change_rung is not None:
                 rungs = spread.here(state.rung_of), spread.here(after.rung_of)
-                particles = restarts.change_rungs(kernel, after.replicas, state.ladder, *rungs)
+                particles = change_rungs(kernel, after.replicas, state.ladder, *rungs)
             else:
                 return after
             return after._replace(replicas=particles)
 
         if not spread.is_whole:
             observed = gather_observed(settings.tuning.step_sizes, spread, state.step, observed)
-        return decide(
+        state, info = decide(
             settings,
             random,
             state,
@@ -103,6 +111,10 @@ def build_parts(
             broken=broken,
             observed=observed,
         )
+        if jump is None or not jax.tree.leaves(state.mixture):
+            return state, info
+        state, path = jump(random.jump, state, batch)
+        return state, info._replace(path=path)
 
     return build_draw(target, kernel, settings, draw_batch), advance
 
@@ -136,6 +148,7 @@ def build_draw(
             else None,
             fresh=fresh_key if rule.judges_afresh else None,
             batch=draw_batch(batch_key) if draw_batch else None,
+            jump=None if settings.jumps is None else jax.random.fold_in(exchange_key, 5),
         )
 
     def draw_attempts(schedule: Sequential, key: Array, num_replicas: int) -> Attempts:

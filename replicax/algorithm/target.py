@@ -12,7 +12,7 @@ from jax import Array
 
 from replicax.algorithm import randomness
 from replicax.algorithm.kernel import Evaluated
-from replicax.errors import check_function, explained, show
+from replicax.errors import check_function, check_plain, explained, show
 
 
 class Target(NamedTuple):
@@ -93,6 +93,27 @@ class Target(NamedTuple):
         return randomness.ordinary(key) if self.noise is None else self.noise(key)
 
 
+@dataclass(frozen=True)
+class StepEnergy:
+    """The target as a kernel sees it in one step: on a mini-batch, at the temperature of a rung.
+
+    Called with `params` it returns (energy, gradient), the prior in the gradient.
+    """
+
+    target: Target
+    batch: Any = None
+    noise: Any = None
+    temperature: Array | float = 1.0
+    tunes: Array | bool = False  # whether step sizes still adapt
+
+    def __call__(self, params: Any) -> tuple[Array, Any]:
+        return self.target.evaluate(params, self.batch, self.noise, self.temperature)
+
+    def split(self, params: Any) -> Evaluated:
+        """Return energy and prior apart, each with its gradient."""
+        return self.target.evaluate_split(params, self.batch, self.noise)
+
+
 def as_target(target_or_energy: Any) -> Target:
     """Return a `Target` of a target or a function of (params), (params, batch) or all three."""
     if isinstance(target_or_energy, Target):
@@ -110,7 +131,9 @@ def as_target(target_or_energy: Any) -> Target:
 
 
 def _three_arguments(function: Callable, name: str = "energy") -> Callable:
-    if not callable(function):
+    if callable(function):
+        check_plain(f"The {name}", function)
+    else:
         what = "The target" if name == "energy" else f"The {name} of the target"
         raise ValueError(
             f"{what} is {show(function)}; give a function {name}(params, batch, key), with the "
@@ -164,13 +187,36 @@ def check_energy(target: Target, point: Any, batch: Any, key: Array) -> None:
     what = "The loss" if target.has_state else "The energy"
     evaluate = lambda p, b, k: target.energy_at(p, b, target.draw(k))  # noqa: E731
     with _explained(what, target, point, batch):
-        energy = jax.eval_shape(evaluate, point, batch, key)
+        traced, energy = jax.make_jaxpr(evaluate, return_shape=True)(point, batch, key)
     _check_scalar(what, energy)
+    _check_depends(what, traced.jaxpr)
+    if target.gradient is None and not target.has_state:
+        with _explained(what, target, point, batch):
+            jax.eval_shape(_derivatives(evaluate), point, batch, key)
     if target.tempers_likelihood and target.prior is not None:
         params = point[0] if target.has_state else point
         _check_scalar("log_prior", jax.eval_shape(target.prior, params))
     if target.gradient is not None and not target.has_state:
         _check_gradient(target, point, batch, key)
+
+
+def _check_depends(what: str, traced: Any) -> None:
+    """Raise if a value is a constant of the program, whatever it is given."""
+    made = [part for step in traced.eqns for part in step.outvars]
+    if not any(traced.outvars[0] is part for part in (*traced.invars, *made)):
+        raise ValueError(f"{what} is the same number for all params; it must depend on them.")
+
+
+def _derivatives(evaluate: Callable) -> Callable:
+    """Return what moves need of an energy: its gradient, for several replicas at once."""
+
+    def two(point: Any, batch: Any, key: Any) -> Any:
+        points = jax.tree.map(
+            lambda leaf: jnp.stack([jnp.zeros(leaf.shape, leaf.dtype)] * 2), point
+        )
+        return jax.vmap(jax.grad(evaluate), (0, None, None))(points, batch, key)
+
+    return two
 
 
 def _explained(what: str, target: Target, point: Any, batch: Any) -> Any:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import DTypeLike
 
 from replicax.algorithm.schedule import Schedule
 
@@ -78,7 +79,7 @@ class Correction(NamedTuple):
     tuned: Sum  # of lambda_W over the second half of the tuning
 
 
-def start(rule: Any, dtype: Any) -> Correction:
+def start(rule: Any, dtype: DTypeLike) -> Correction:
     """Return the state before the first step."""
     if rule.reference_steps is None or rule.tuning_steps is None:
         raise ValueError(

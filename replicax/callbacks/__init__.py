@@ -5,3 +5,4 @@ Pass one, or several as a list: `callback=[rx.callbacks.csv("log.csv"), my_funct
 
 from replicax.callbacks.logs import csv, flat, json_lines, numbers, tensorboard
 from replicax.callbacks.stopping import stop_after
+from replicax.run.progress import Progress

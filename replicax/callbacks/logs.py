@@ -14,9 +14,9 @@ import jax
 import numpy as np
 
 from replicax.errors import check_folder, show
-from replicax.run import machine
+from replicax.run import processes
 from replicax.run.progress import Progress
-from replicax.run.storage.files import write_whole
+from replicax.run.storage.files import check_place, write_whole
 
 Numbers = dict[str, float | list[float]]
 
@@ -70,11 +70,12 @@ class _Log:
         above = next(folder for folder in path.absolute().parents if folder.exists())
         if not above.is_dir():
             raise ValueError(f"{path} lies below {above}, which is a file; give another path.")
+        check_place(path)
         self.path = path
         self.step: int | None = None  # the last logged step
 
     def __call__(self, progress: Progress) -> None:
-        if not machine.is_first():
+        if not processes.is_first():
             return
         if progress.start != self.step:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +98,7 @@ class _Lines(_Log):
     def __init__(self, path: Any, caller: str) -> None:
         if not isinstance(path, str | Path) or not str(path).strip() or Path(path).is_dir():
             raise ValueError(f"path is {show(path)}; give the path of a file.")
-        super().__init__(Path(path))
+        super().__init__(Path(path).expanduser())
         lines = self._lines()
         if lines and self.step_of(lines[0]) is None:
             raise ValueError(
@@ -164,7 +165,7 @@ def _finite(value: Any) -> Any:
 
 
 class _TensorBoard(_Log):
-    def __init__(self, folder: Any) -> None:
+    def __init__(self, folder: object) -> None:
         super().__init__(check_folder("folder", folder))
         if self.path.is_file():
             raise ValueError(f"folder is {self.path}, which is a file; give the path of a folder.")

@@ -1,15 +1,15 @@
 """Early stopping: enough round trips, a large enough effective size, R-hat near 1."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from replicax.errors import at_least, check_number
 from replicax.results import diagnostics
-from replicax.results.mixing import ENOUGH_DRAWS, checked_components, exchanges
+from replicax.results.diagnostics import ENOUGH_DRAWS, checked_components, exchanges
 from replicax.results.posterior import Posterior
-from replicax.run import machine
+from replicax.run import processes
 from replicax.run.progress import Progress
 from replicax.run.records import Records
 from replicax.run.storage.folder import open_records
@@ -35,7 +35,7 @@ class _SoFar(Posterior):
         if energies.shape[1]:
             self._parts.append(components)
 
-    def stand_at(self, step: int, temperatures: Any) -> None:
+    def stand_at(self, step: int, temperatures: ArrayLike) -> None:
         temperatures = np.asarray(temperatures)
         self._records.keep({"step": np.asarray(step), "temperatures": temperatures})
 
@@ -70,7 +70,7 @@ class _StopAfter:
         self.step, self.looked_at = None, 0
 
     def __call__(self, progress: Progress) -> str | None:
-        if not machine.is_first():
+        if not processes.is_first():
             return None
         reasons = []
         if self.round_trips is not None:

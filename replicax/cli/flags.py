@@ -1,19 +1,115 @@
-"""Flags of commands, from the declarations of the options of a run and of its method."""
+"""Flags of commands, from the declarations of options."""
 
 import inspect
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
-from replicax.cli.arguments import METHOD, NUMERIC, RUN, read_interval, read_numbers
+from replicax.networks.by_name import NamedProblem
 from replicax.run.methods import Method
-from replicax.run.options import Option, options_of
+from replicax.run.options import Option, Session, options_of
+from replicax.user_code import TargetSpec
 
-Command = TypeVar("Command", bound=Callable)
+NUMERIC = ("--learning-rate", "--temperature", "--temperatures", "--noise-std", "--noise")
+DATA, METHOD, RUN, FOLDER = "Model and data", "Method", "Run", "Folder and devices"  # of the help
+_PANELS = {Method: METHOD, NamedProblem: DATA, TargetSpec: DATA, Session: FOLDER}  # others: RUN
+_GROUPS = ("Arguments", DATA, METHOD, RUN, FOLDER, "Options")
+Json = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
+ModelAgain = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="FILE.PY:NAME",
+        help="The network, where the folder names code that is not known here.",
+        show_default="as before",
+        rich_help_panel=DATA,
+    ),
+]
+DataAgain = Annotated[
+    str | None,
+    typer.Option(
+        "--data",
+        metavar="FILE.PY:NAME",
+        help="The data, where the folder names code that is not known here.",
+        show_default="as before",
+        rich_help_panel=DATA,
+    ),
+]
+RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run folder.")]
+
+
+class InterruptedByUser(Exception):
+    """Ctrl-C outside the sampling loop, which would save the run first."""
+
+
+class Command(TyperCommand):
+    """A command whose numeric options accept `0.003 0.6` as well as `0.003,0.6`, and whose help
+    shows options in groups."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, join_numbers(args))
+
+    def format_options(self, ctx: typer.Context, formatter: Any) -> None:
+        groups: dict[str, list[Any]] = {place: [] for place in _GROUPS}
+        for param in self.get_params(ctx):
+            place = getattr(param, "rich_help_panel", None) or "Options"
+            place = "Arguments" if param.param_type_name == "argument" else place
+            record = param.get_help_record(ctx)
+            groups[place] += [] if record is None else [record]
+        for place, records in groups.items():
+            if records:
+                with formatter.section(place):
+                    formatter.write_dl(records)
+
+    def invoke(self, ctx: typer.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise InterruptedByUser from None
+
+
+def join_numbers(args: list[str]) -> list[str]:
+    """Join the numbers that follow a numeric option into one value of that option.
+
+    >>> join_numbers(["--learning-rate", "0.003", "0.6", "--steps", "10"])
+    ['--learning-rate=0.003,0.6', '--steps', '10']
+    """
+    joined: list[str] = []
+    for arg in args:
+        option, equals, values = joined[-1].partition("=") if joined else ("", "", "")
+        if option in NUMERIC and _as_numbers(arg):
+            joined[-1] = f"{option}={values},{arg}" if equals else f"{option}={arg}"
+        else:
+            joined.append(arg)
+    return joined
+
+
+def read_numbers(option: str, text: str | None) -> float | tuple[float, ...] | None:
+    """Return the value of a numeric option: one number, or a tuple of several."""
+    if text is None:
+        return None
+    values = _as_numbers(text)
+    if not values:
+        raise ValueError(
+            f"{option} is {text!r}; write numbers, such as {option} 1 or {option} 0.5 1.5."
+        )
+    return values[0] if len(values) == 1 else values
+
+
+def _as_numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        return ()
+
+
+Decorated = TypeVar("Decorated", bound=Callable)
 
 
 class Flag(NamedTuple):
@@ -32,7 +128,7 @@ class Flag(NamedTuple):
 
 def of(
     *kinds: type, names: Collection[str] | None = None, shows: str | None = None, **defaults: Any
-) -> Callable[[Command], Command]:
+) -> Callable[[Decorated], Decorated]:
     """Add flags to a command, a function of its own arguments and of `**given`, which takes them.
 
     They are those that options of these kinds declare for the command, or with `names` those of
@@ -40,7 +136,7 @@ def of(
     help shows the declared default, or what `shows` says.
     """
 
-    def decorated(command: Command) -> Command:
+    def decorated(command: Decorated) -> Decorated:
         signature = inspect.signature(command)
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         added = {}
@@ -73,7 +169,7 @@ def may_change(*kinds: type) -> set[str]:
 
 def _flags_of(kinds: Collection[type]) -> Iterator[Flag]:
     for kind in kinds:
-        options, panel = options_of(kind), METHOD if kind is Method else RUN
+        options, panel = options_of(kind), _PANELS.get(kind, RUN)
         # Those that every run needs come first in the help.
         for entry in sorted(fields(kind), key=lambda entry: entry.default is not MISSING):
             option = options.get(entry.name)
@@ -113,5 +209,7 @@ def _kind_of(hint: Any) -> type:
 
 def _read(flag: Flag, value: Any) -> Any:
     if flag.text in NUMERIC:
-        return read_numbers(flag.text, value)
-    return read_interval(value) if flag.name == "checkpoint_every" else value
+        words = flag.name == "noise"  # of which there may be one in place of numbers
+        return value if words and not _as_numbers(value) else read_numbers(flag.text, value)
+    is_count = isinstance(value, str) and flag.name in ("checkpoint_every", "devices")
+    return int(value) if is_count and value.isascii() and value.isdigit() else value

@@ -1,51 +1,61 @@
 """Run folders of the commands: new names, metadata, user files that a folder refers to."""
 
 import itertools
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from replicax import user_code
 from replicax.cli.output import writes
 from replicax.errors import suggest
+from replicax.networks.by_name import NamedProblem, absolute
 
 if TYPE_CHECKING:
     from replicax.run.storage.metadata import Metadata
 
 
-def new_run_folder(out: Path | None, name: str) -> Path:
+def new_run_folder(out: str | None, name: str) -> Path:
     """Return `out`, which must not contain a run, or the first free of runs/name-1, name-2, ..."""
+    out = None if out is None else os.path.expanduser(out)
     if not writes():
-        return out or Path("runs")  # not used by this process
+        return Path(out or "runs")  # not used by this process
     if out is None:
         folders = (Path("runs") / f"{name}-{number}" for number in itertools.count(1))
         return next(folder for folder in folders if not folder.exists())
     from replicax.run.storage.folder import has_begun
 
-    if (out / "run.json").exists() and has_begun(out):
+    folder = Path(out)
+    if (folder / "run.json").exists() and has_begun(folder):
         raise ValueError(
             f"{out} already contains a run; continue it with `replicax resume {out}`, or choose "
             "another folder with --out."
         )
-    return out
+    return folder
 
 
-def say_what_runs(name: str, run_dir: Path) -> None:
-    """Print on stderr which user file runs because the run folder refers to it; refuse a file that
-    is in the folder."""
-    place = name.rpartition(":")[0]
-    if not place:
+def confirm(
+    run_dir: Path, note: dict[str, Any], names: list[str], directory: str, again: str
+) -> None:
+    """Print which code of the user's runs because the note of a run folder names it; raise unless a
+    start of this user recorded that. `again` is how to name it."""
+    names = [name for name in names if ":" in name]
+    if not names:
         return
-    if run_dir.resolve() in Path(place).resolve().parents:
+    named = " and ".join(names)
+    if not user_code.is_known(note, names, directory):
         raise ValueError(
-            f"{run_dir} refers to {place}, which is in the folder itself; if you trust it, "
-            "name it with --target."
+            f"{run_dir} names {named}, code that would run here and that no start of yours has "
+            f"recorded as it is now. If you trust it, name it: replicax {again}."
         )
-    typer.echo(f"Running {name}, to which {run_dir} refers.", err=True)
+    typer.echo(f"Running {named}, to which {run_dir} refers.", err=True)
 
 
 def read_metadata(folder: Path) -> "Metadata":
     """Return the metadata of a run folder; suggest others if there is no run in it."""
+    user_code.keep_runs_out()
     if (folder / "run.json").is_file():
         from replicax.run.storage import metadata
 
@@ -59,6 +69,51 @@ def read_metadata(folder: Path) -> "Metadata":
     raise ValueError(f"{folder} is not a run folder: there is no run.json in it; {remedy}{hint}")
 
 
+def read_named(
+    run_dir: Path,
+    command: str,
+    model: str | None = None,
+    data: str | None = None,
+    instead: str = "continue it there with rx.resume(run_dir, problem)",
+    runs: tuple[str, ...] = ("model", "data"),
+) -> NamedProblem:
+    """Return network and data of a run folder, with those that are named again; code that only the
+    folder names must be known, if this command `runs` it. If the folder names none, raise an error
+    that says what to do `instead`."""
+    named = NamedProblem.from_note(read_metadata(run_dir).note)
+    if named is None:
+        raise ValueError(
+            f"The network of {run_dir} is unknown (was the run started in Python?); {instead}."
+        )
+    given = {"model": model, "data": data}
+    again = {name: absolute(text) for name, text in given.items() if text is not None}
+    asked = [name for name in runs if name not in again]
+    words = [f"--{name} {getattr(named, name)}" for name in asked if ":" in getattr(named, name)]
+    confirm(
+        run_dir,
+        named.to_note(),
+        [getattr(named, name) for name in asked],
+        named.directory,
+        " ".join([command, str(run_dir), *words]),
+    )
+    if again:
+        named = replace(named, **again, directory=os.getcwd())
+        remember(named)
+    return named
+
+
+def remember(named: NamedProblem) -> None:
+    """Record the code that the user starts a run of, so that its folder need not be confirmed."""
+    names = [name for name in (named.model, named.data) if ":" in name]
+    if names:
+        user_code.remember(replace(named, download=False).to_note(), names, named.directory)
+
+
+def absolute_folder(folder: str | None) -> str | None:
+    """Return a folder with its absolute path."""
+    return None if folder is None else str(Path(folder).expanduser().absolute())
+
+
 def structure_of(params: Any) -> Any:
     """Return a tree with the structure of one replica's parameters.
 
@@ -66,7 +121,7 @@ def structure_of(params: Any) -> Any:
     """
     import jax
 
-    from replicax.run.per_replica import PerReplica
+    from replicax.run.initial import PerReplica
 
     if isinstance(params, PerReplica):
         return params.tree

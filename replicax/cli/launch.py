@@ -13,8 +13,7 @@ from typing import IO, Annotated
 
 import typer
 
-from replicax.cli.messages import print_error
-from replicax.cli.output import FAULTY_INPUT, FINISHED, INTERRUPTED, NONFINITE
+from replicax.cli.output import FAULTY_INPUT, FINISHED, INTERRUPTED, NONFINITE, print_error
 
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 20.0  # for a process to end after SIGTERM
@@ -22,6 +21,9 @@ _SAVING_SECONDS = 120.0  # for a process to save and end after a signal from the
 _TAIL_LINES = 15  # lines to show of the stderr of a failed process
 _MEANT = (FAULTY_INPUT, NONFINITE, INTERRUPTED)  # exit codes of processes that end together
 _STARTS_RUNS = ("sample", "train", "pretrain")
+# What a restart says again: where it runs, and the code that it runs.
+_KEPT = ("--params", "--batches", "--batch-size", "--model", "--data", "--devices",
+         "--data-parallel")  # fmt: skip
 
 
 def launch(
@@ -134,13 +136,24 @@ def _resuming(command: list[str]) -> list[str]:
     """Return the command that continues the run of `command`, or `command` itself."""
     place = next((i for i, word in enumerate(command) if word in _STARTS_RUNS), None)
     folder = _value_of("--out", command)
-    if place is None or folder is None or not (Path(folder) / "run.json").exists():
-        return command
-    resumed = [*command[:place], "resume", folder]
-    for option in ("--devices", "--data-parallel"):
+    if place is None or folder is None or not any(Path(folder).glob("commits/*.json")):
+        return command  # also where nothing was saved yet: then the run is started again
+    target = _target_of(command[place], command[place + 1 :])
+    resumed = [*command[:place], "resume", folder, *([] if target is None else [target])]
+    for option in _KEPT:
         value = _value_of(option, command)
-        resumed += [] if value is None else [option, value]
+        named = option not in ("--model", "--data") or ":" in (value or "")
+        resumed += [option, value] if value is not None and named else []
     return resumed
+
+
+def _target_of(name: str, args: list[str]) -> str | None:
+    """Return the target that a command names, None for those that have none."""
+    from replicax.cli.main import app
+
+    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    context = command.make_context(name, args, resilient_parsing=True)
+    return context.params.get("target")
 
 
 def _value_of(option: str, command: list[str]) -> str | None:

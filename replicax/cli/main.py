@@ -8,20 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from replicax.cli import (
-    arguments,
-    demo,
-    launch,
-    messages,
-    plan,
-    predict,
-    report,
-    reproduce,
-    results,
-    resume,
-    sample,
-    train,
-)
+from replicax.cli import flags, launch, output, paper, predict, results, resume, sample, train
 from replicax.cli.output import FAULTY_INPUT, FINISHED, INTERRUPTED
 from replicax.version import __version__
 
@@ -79,11 +66,12 @@ def replicax(
 
 
 for function in (
-    demo.demo, plan.plan, sample.sample, resume.resume, train.train, train.pretrain, launch.launch,
-    results.summary, results.plot, report.report, report.watch, results.evaluate, predict.predict,
+    paper.demo, paper.plan, sample.sample, resume.resume, train.train, train.pretrain,
+    launch.launch, results.summary, results.plot, results.report, results.watch, results.evaluate,
+    predict.predict,
 ):  # fmt: skip
-    app.command(cls=arguments.Command)(function)
-app.command(context_settings={"ignore_unknown_options": True})(reproduce.reproduce)
+    app.command(cls=flags.Command)(function)
+app.command(context_settings={"ignore_unknown_options": True})(paper.reproduce)
 
 
 def main(args: list[str] | None = None) -> int:
@@ -93,14 +81,14 @@ def main(args: list[str] | None = None) -> int:
     args = [arg for arg in args if arg != "--traceback"]
     try:
         return app(args or ["--help"], prog_name="replicax", standalone_mode=False) or FINISHED
-    except arguments.InterruptedByUser:
-        messages.print_error("Interrupted. Everything saved so far is kept.")
+    except flags.InterruptedByUser:
+        output.print_error("Interrupted. Everything saved so far is kept.")
         return INTERRUPTED
-    except (ValueError, OSError, ImportError, messages.UsageError) as error:
+    except (ValueError, OSError, ImportError, output.UsageError) as error:
         if with_traceback:
             raise
-        sentence = messages.describe_error(error)
-        messages.print_error(messages.as_written(sentence, _options_of(args)))
+        sentence = output.describe_error(error)
+        output.print_error(output.as_written(sentence, _options_of(args)))
         return FAULTY_INPUT
 
 

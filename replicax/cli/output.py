@@ -4,15 +4,98 @@ import contextlib
 import json
 import math
 import os
+import re
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from replicax.cli.messages import one_line, print_error
 from replicax.errors import RunProblem
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from replicax.results.posterior import Posterior
+
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of click, or of the copy in typer
+_PACKAGE = Path(__file__).parents[1]
+_MADE = re.compile(r"method=rx\.(\w+)\(((?:[^()]|\([^()]*\))*)\)")
+
+
+def print_error(sentence: str) -> None:
+    """Print one red line on stderr."""
+    typer.secho(one_line(sentence), fg="red", err=True)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def describe_error(error: Exception) -> str:
+    """Return an error as a sentence; for a wrong option or command, with its help page."""
+    if isinstance(error, UsageError):
+        usage_error: Any = error  # of a class that type checkers cannot see
+        page = "replicax" if usage_error.ctx is None else usage_error.ctx.command_path
+        return f"{_end(usage_error.format_message())} See `{page} --help`."
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"There is no file {error.filename}."
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename} cannot be used: {error.strerror.lower()}."
+    sentence = str(error) or type(error).__name__
+    if isinstance(error, ValueError) and not _is_ours(error):
+        return f"{_end(sentence)} (`replicax --traceback ...` shows where.)"
+    return sentence
+
+
+def as_written(sentence: str, options: dict[str, str]) -> str:
+    """Return a message in which Python names are replaced by those of the command line.
+
+    Names that are also words are replaced only where a value follows, or where they begin.
+
+    >>> as_written('window is 9; write schedule="deo".', {"window": "--window", "schedule": "-s"})
+    '--window is 9; write -s deo.'
+    >>> options = {"method": "--method", "learning_rate": "--learning-rate"}
+    >>> as_written("write method=rx.deo_star(learning_rate=(cold, hot)) here", options)
+    'write --method deo-star --learning-rate cold hot here'
+    """
+    sentence = _MADE.sub(_by_name, sentence)
+    flags = {name: flag for name, flag in options.items() if flag.startswith("-")}
+    for name, flag in flags.items():
+        alone = rf"(?<![\w.-]){name}"
+        sentence = re.sub(
+            rf"{alone}=\(?\"?([\w.+-]+(?:, [\w.+-]+)*)\"?\)?",
+            lambda found, flag=flag: f"{flag} {found[1].replace(', ', ' ')}",
+            sentence,
+        )
+        follows = r"(?=[\d('\"\[-]|nan\b|inf\b|None\b|a number\b)"
+        sentence = re.sub(rf"{alone} is {follows}", f"{flag} is ", sentence)
+        sentence = re.sub(
+            rf"^{alone} (?=(?:must|holds|has|gives|are|differ)\b)", f"{flag} ", sentence
+        )
+        if "_" in name:
+            sentence = re.sub(rf"{alone}(?![\w(])", flag, sentence)
+    return sentence
+
+
+def _by_name(found: re.Match) -> str:
+    """Return a method that a function makes as its name, followed by its options."""
+    name, options = found[1].replace("_", "-"), re.sub(r", (?=\w+=)", " ", found[2])
+    return f'method="{name}" {options}'.strip()
+
+
+def _is_ours(error: Exception) -> bool:
+    """Return whether replicax raised the error, rather than the user's code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and _PACKAGE in Path(frames[-1].filename).parents
+
+
+def _end(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
+
 
 FINISHED, FAULTY_INPUT, NONFINITE, INTERRUPTED = 0, 2, 3, 130  # exit codes
 
@@ -20,13 +103,13 @@ FINISHED, FAULTY_INPUT, NONFINITE, INTERRUPTED = 0, 2, 3, 130  # exit codes
 def join_processes() -> None:
     """Join the other processes of this run, of which the environment tells; only the first
     prints."""
-    from replicax.run import machine
-    from replicax.run.connect import connect
+    from replicax.run import processes
+    from replicax.run.processes import connect
 
     if not connect():
         return
     sys.stdout.flush()
-    own = os.dup(1) if machine.is_first() else os.open(os.devnull, os.O_WRONLY)
+    own = os.dup(1) if processes.is_first() else os.open(os.devnull, os.O_WRONLY)
     os.dup2(2, 1)  # libraries print there how processes connect
     sys.stdout = os.fdopen(own, "w")
 
@@ -35,9 +118,9 @@ def writes() -> bool:
     """Return whether this process prints and writes: whether it is the first of a shared run."""
     if "jax" not in sys.modules:  # JAX takes long to import, and without it this process is alone
         return True
-    from replicax.run import machine
+    from replicax.run import processes
 
-    return machine.is_first()
+    return processes.is_first()
 
 
 @contextlib.contextmanager
@@ -56,16 +139,16 @@ def quietly(as_json: bool) -> Iterator[None]:
         yield
 
 
-def _show_warning(message: Any, category: type[Warning], *others: Any) -> None:
+def _show_warning(message: Warning | str, category: type[Warning], *others: object) -> None:
     if not issubclass(category, RunProblem):  # run problems are shown in the summary
         typer.secho(one_line(f"Warning: {message}"), fg="yellow", err=True)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     typer.echo(to_json(value))
 
 
-def to_json(value: Any) -> str:
+def to_json(value: object) -> str:
     """Return `value` as JSON; NaN and infinity, which JSON does not have, become null."""
     return json.dumps(_finite(value), indent=1, allow_nan=False)
 
@@ -82,13 +165,13 @@ def _finite(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
-def print_tables(*tables: Any) -> None:
+def print_tables(*tables: "RenderableType") -> None:
     from rich.console import Console
 
     Console().print(*tables, sep="\n")
 
 
-def show(value: Any, as_json: bool, render: Callable[[Any], Any], *more: Any) -> None:
+def show(value: Any, as_json: bool, render: Callable[[Any], Any], *more: "RenderableType") -> None:
     """Print `value` as JSON, or as the table `render(value)`, followed by the tables `more`."""
     if as_json:
         print_json(value)
@@ -96,22 +179,30 @@ def show(value: Any, as_json: bool, render: Callable[[Any], Any], *more: Any) ->
         print_tables(render(value), *more)
 
 
-def show_summary(summary: dict[str, Any], as_json: bool, *more: Any) -> None:
+def show_summary(summary: dict[str, Any], as_json: bool, *more: "RenderableType") -> None:
     if "averages" in summary:
-        from replicax.networks.summary import render
+        from replicax.networks.report import render
     else:
         from replicax.results.summary import render_summary as render
     show(summary, as_json, render, *more)
 
 
-def finish(posterior: Any, as_json: bool, extra: dict[str, Any] | None = None, *more: Any) -> int:
+def finish(
+    posterior: "Posterior",
+    as_json: bool,
+    extra: dict[str, Any] | None = None,
+    *more: "RenderableType",
+) -> int:
     """Write and print the summary of a run, and return the exit code of its result."""
+    from replicax.run.storage.files import write_shown
+
     codes = {"nonfinite": NONFINITE, "interrupted": INTERRUPTED}
     if not writes():
         return codes.get(posterior.result[0], FINISHED)
     folder = posterior.run_dir
+    assert folder is not None, "commands write into a folder"
     summary = {"run_dir": str(folder), **posterior.summary(), **(extra or {})}
-    (folder / "summary.json").write_text(to_json(summary) + "\n")
+    write_shown(folder / "summary.json", f"{to_json(summary)}\n".encode())
     show_summary(summary, as_json, *more)
     code, sentence = posterior.result
     if code == "nonfinite":

@@ -2,19 +2,23 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from replicax.cli import output
-from replicax.cli.arguments import Json, RunDir
-from replicax.cli.networks import DataDir, absolute_folder, read_named
+from replicax.cli import flags, output
+from replicax.cli.folders import absolute_folder, read_named
+from replicax.networks.by_name import NamedProblem
+
+if TYPE_CHECKING:
+    from replicax.networks.trained import Trained
 
 _ROWS = 2048  # rows whose predictions by all networks are in memory at once
 
 
+@flags.of(NamedProblem, names=("data_dir",))
 def predict(
-    run_dir: RunDir,
+    run_dir: flags.RunDir,
     inputs: Annotated[
         Path, typer.Argument(metavar="INPUTS", help="Images or rows: .npy, or .npz of one array.")
     ],
@@ -33,8 +37,10 @@ def predict(
         ),
     ] = False,
     by: Annotated[str, typer.Option(help="Average probabilities, or logits.")] = "probabilities",
-    data_dir: DataDir = None,
-    as_json: Json = False,
+    model: flags.ModelAgain = None,
+    data: flags.DataAgain = None,
+    as_json: flags.Json = False,
+    **given: Any,
 ) -> None:
     """Predict classes or real numbers with the networks of a run.
 
@@ -52,18 +58,17 @@ def predict(
     from replicax.errors import choose
 
     rows = _read(inputs)
-    named = read_named(
-        run_dir, "predict there with rx.load(folder, network).predict(inputs)", runs=("model",)
-    )
+    instead = "predict there with rx.load(folder, network).predict(inputs)"
+    named = read_named(run_dir, "predict", model, data, instead, runs=("model",))
     with output.quietly(as_json):
-        trained: Any = rx.load(run_dir)
+        trained = cast("Trained", rx.load(run_dir))
         if trained.predicts is not None:
             network = named.network_again(trained.predicts)
         else:  # a folder that does not store its predictor
-            network, _ = replace(
-                named, data_dir=absolute_folder(data_dir) or named.data_dir
-            ).problem()
-        trained = rx.load(run_dir, network)
+            named = read_named(run_dir, "predict", model, data, instead)
+            folder = absolute_folder(given["data_dir"]) or named.data_dir
+            network, _ = replace(named, data_dir=folder).problem()
+        trained = cast("Trained", rx.load(run_dir, network))
         law = trained.predictor.likelihood
         choose("--by", by, law.ways)
         suffix = ".npy" if len(law.ways) > 1 else ".npz"
@@ -76,20 +81,22 @@ def predict(
     output.show(numbers, as_json, _render)
 
 
-def _predict(trained: Any, inputs: Any, members: bool, by: str) -> tuple[dict[str, Any], Any]:
+def _predict(trained: "Trained", inputs: Any, members: bool, by: str) -> tuple[dict[str, Any], Any]:
     """Return a summary of the predictions, and the predictions."""
     import jax
     import numpy as np
 
     import replicax as rx
-    from replicax.networks.inputs import as_inputs
+    from replicax.networks.predictor import as_inputs
 
     predictor, weights = trained.predictor, trained.networks.weight
     inputs = as_inputs(inputs, predictor.like)  # all at once: their range tells their unit
+    predictor.warn_of_others(inputs)
     has_classes = len(predictor.likelihood.ways) > 1
     pieces = []  # the average, every network, and the parts of the uncertainty
     for start in range(0, len(inputs), _ROWS):
-        each = trained.predict(inputs[start : start + _ROWS], members=True)
+        some = inputs[start : start + _ROWS]
+        each = predictor.predict(trained.points, weights, some, members=True, by="probabilities")
         parts = rx.predict.uncertainty(each, weights)
         if has_classes:
             average = rx.predict.log_probabilities(rx.predict.average(each, weights), by)  # type: ignore

@@ -1,17 +1,31 @@
-"""The commands that examine a run: `replicax summary`, `plot` and `evaluate`."""
+"""The commands that examine a run: `summary`, `plot`, `evaluate`, `report` and `watch`."""
 
+import contextlib
 import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from replicax.cli import folders, output
-from replicax.cli.arguments import Json, RunDir
-from replicax.cli.networks import DataDir, absolute_folder, read_named
-from replicax.networks.named import absolute
+from replicax.cli import flags, folders, output
+from replicax.cli.flags import Json, RunDir
+from replicax.networks.by_name import NamedProblem, absolute
+
+if TYPE_CHECKING:
+    from replicax.networks.trained import Trained
+    from replicax.results.posterior import Posterior
+
+
+Truth = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE.PY:NAME",
+        help="Exact draws, or a dict of true values, to compare with.",
+        show_default="for the demo, its own",
+    ),
+]
 
 
 def summary(run_dir: RunDir, as_json: Json = False) -> None:
@@ -66,15 +80,18 @@ def plot(
         typer.echo("\n".join(paths))
 
 
+@flags.of(NamedProblem, names=("data_dir",))
 def evaluate(
     run_dir: RunDir,
     outside: Annotated[
         str | None,
         typer.Option(metavar="DATA", help="A data set that the networks were not trained for."),
     ] = None,
-    data_dir: DataDir = None,
+    model: flags.ModelAgain = None,
+    data: flags.DataAgain = None,
     figures: Annotated[bool, typer.Option(help="Draw figures into RUN_DIR/figures.")] = True,
     as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Evaluate the networks of a run on test images.
 
@@ -88,7 +105,7 @@ def evaluate(
       replicax evaluate runs/deo-star-1
       replicax evaluate runs/deo-star-1 --outside cifar10 --json
     """
-    from replicax.networks.summary import render, summarise
+    from replicax.networks.report import render, summarise
     from replicax.networks.trained import Trained
 
     trained = _load(run_dir)
@@ -97,7 +114,8 @@ def evaluate(
     with output.quietly(as_json):
         numbers = summarise(trained)
         if outside is not None:
-            numbers["outside"] = _evaluate_outside(trained, outside, data_dir)
+            named = folders.read_named(run_dir, "evaluate", model, data)
+            numbers["outside"] = _evaluate_outside(named, trained, outside, given["data_dir"])
         if figures:
             trained.plot(run_dir / "figures")
     output.show(numbers, as_json, render)
@@ -105,21 +123,109 @@ def evaluate(
         typer.echo(f"Figures are in {run_dir / 'figures'}{os.sep}")
 
 
-def _load(run_dir: Path) -> Any:
+def report(
+    run_dir: RunDir,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The HTML file.", show_default="RUN_DIR/report.html"),
+    ] = None,
+    truth: Truth = None,
+    as_json: Json = False,
+) -> None:
+    """Write an HTML page about a run.
+
+    It shows warnings with remedies, draws compared with the truth if it is known, index paths, the
+    ladder and pair rates over time, round trips compared with Lemma 1, traces and ranks; for
+    networks, the epochs, the calibration and the most uncertain images. The page works offline.
+    Writing it needs Plotly: pip install "replicax[report]".
+
+    \b
+    Example
+      replicax report runs/energy-1
+      replicax report runs/energy-1 --out report.html --truth model.py:true_draws
+    """
+    _stay_on_cpu()
+    from replicax.cli.live import page_of
+    from replicax.results.report import check_out, write_page
+
+    with output.quietly(as_json):
+        posterior = _load(run_dir)
+        check_out(posterior, out)
+        path = write_page(posterior, out, page_of(posterior, _find(truth)))
+    if as_json:
+        output.print_json({"report": str(path), "bytes": path.stat().st_size})
+    else:
+        typer.echo(str(path))
+
+
+def watch(
+    run_dir: RunDir,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 chooses a free one.")
+    ] = 8642,
+    truth: Truth = None,
+    as_json: Json = False,
+) -> None:
+    """Show a run live in the browser, until Ctrl-C.
+
+    Serves the page of `replicax report` on this machine only, as of the latest checkpoint of the
+    run (see its --checkpoint-every). The run itself is not disturbed.
+
+    \b
+    Example
+      replicax watch runs/energy-1
+    """
+    _stay_on_cpu()
+    from replicax.cli.live import LivePages
+    from replicax.page.render import plotly_script
+    from replicax.page.server import address, open_server
+
+    if not run_dir.is_dir():
+        folders.read_metadata(run_dir)  # says what is wrong
+    plotly_script()  # or says what to install
+    with output.quietly(as_json):
+        pages = LivePages(run_dir, _find(truth))
+        server = open_server(pages.page, pages.version, port)
+    with server:
+        place = address(server)
+        if as_json:
+            output.print_json({"address": place, "run_dir": str(run_dir)})
+        else:
+            typer.echo(f"{run_dir} is shown at {place} (Ctrl-C ends this).")
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever(poll_interval=0.2)
+
+
+def _stay_on_cpu() -> None:
+    """Leave the accelerator to the run that is watched: JAX would take most of its memory."""
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+def _find(name: str | None) -> Any:
+    """Return the truth of a built-in target by name, or the object FILE.PY:NAME."""
+    if name is None or ":" not in name:
+        return name
+    from replicax.user_code import find_object
+
+    return find_object(name, os.getcwd())
+
+
+def _load(run_dir: Path) -> "Posterior":
     import replicax as rx
 
     folders.read_metadata(run_dir)
     return rx.load(run_dir)
 
 
-def _evaluate_outside(trained: Any, outside: str, data_dir: Path | None) -> dict[str, Any]:
-    from replicax.networks.summary import score_outside
+def _evaluate_outside(
+    named: NamedProblem, trained: "Trained", outside: str, data_dir: str | None
+) -> dict[str, Any]:
+    from replicax.networks.report import score_outside
 
     if "logits" not in getattr(trained.likelihood, "ways", ()):
         raise ValueError(f"--outside is {outside!r}, and the run has no classes: leave it out.")
-    named = read_named(trained.run_dir)
     problem, _ = named.problem()
-    folder = absolute_folder(data_dir) or named.data_dir
+    folder = folders.absolute_folder(data_dir) or named.data_dir
     other = replace(named, data=absolute(outside), data_dir=folder, validation=0).dataset()
     images = other.test_images if hasattr(other, "test_images") else (other.test or other.train)[0]
     return {"data": outside, **score_outside(trained, problem, images)}

@@ -1,54 +1,59 @@
 """The command `replicax resume`."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from replicax.cli import arguments, flags, folders, networks, output
+from replicax import user_code
+from replicax.cli import flags, folders, output
 from replicax.cli.output import finish
-from replicax.run.options import Sampling, Training
+from replicax.run.options import Sampling, Session, Training
 from replicax.user_code import TargetSpec
 
+if TYPE_CHECKING:
+    from replicax.run.storage.metadata import Metadata
+
+_AGAIN = ("params", "batches", "batch_size", "progress", "devices", "data_parallel")
 _LENGTHS = {"num_steps": "--steps", "epochs": "--epochs"}
 
 
+@flags.of(TargetSpec, Session, names=_AGAIN)
 @flags.of(Sampling, Training, names=flags.may_change(Sampling, Training), shows="as before")
 def resume(
-    run_dir: arguments.RunDir,
+    run_dir: flags.RunDir,
     target: Annotated[
         str | None,
-        typer.Option(
-            metavar="MODEL.PY:NAME",
-            help="The target.",
-            show_default="as before",
-            rich_help_panel=arguments.DATA,
+        typer.Argument(
+            metavar="[MODEL.PY:NAME]", help="The target, as in sample.", show_default="as before"
         ),
     ] = None,
-    params: arguments.Params = None,
-    batches: arguments.Batches = None,
-    batch_size: arguments.BatchSize = None,
+    named: Annotated[str | None, typer.Option("--target", hidden=True)] = None,
+    model: flags.ModelAgain = None,
+    data: flags.DataAgain = None,
     force: Annotated[
         bool,
         typer.Option(
             "--force", help="Continue although target or data differ from those of the run."
         ),
     ] = False,
-    devices: arguments.Devices = None,
-    data_parallel: arguments.DataParallel = 1,
-    progress: arguments.Progress = None,
-    as_json: arguments.Json = False,
+    as_json: flags.Json = False,
     **given: Any,
 ) -> int:
     """Continue an interrupted run, or extend a finished one.
 
-    The result is the same, bit for bit, as that of a run that never stopped. The folder stores the
-    name of the target. Use --target if its file has moved, or if the run was started in Python.
-    Exit codes are those of `replicax sample`.
+    The result is the same, bit for bit, as that of a run that never stopped. A run that is extended
+    keeps the burn-in it was started with, and the ladder and step sizes that this came to: it is a
+    longer run with that --burn-in, not one with the default of its length. The folder stores the
+    name of the target. Its code runs if you started the run on this machine and the file has not
+    changed since; otherwise name it, as where it has moved, where the run was started in Python, or
+    where the folder is somebody else's. Exit codes are those of `replicax sample`.
 
     \b
     Example
       replicax resume runs/energy-1 --steps 100000
+      replicax resume runs/energy-1 model.py:energy
       replicax resume runs/deo-star-1 --epochs 200
     """
     import replicax as rx
@@ -60,18 +65,18 @@ def resume(
     changes = flags.given(Sampling, given) | flags.given(Training, given)
     with output.quietly(as_json):
         if metadata.kind == "train":
-            known, more = networks.read_named(run_dir).problem()[0], {}
+            _refuse_target(run_dir, target or named)
+            known, more = folders.read_named(run_dir, "resume", model, data).problem()[0], {}
         else:
-            known, more = _target_again(run_dir, metadata, target, params, batches, batch_size)
+            names = flags.given(TargetSpec, given)
+            known, more = _target_again(run_dir, metadata, target or named, names)
         posterior = rx.resume(
             run_dir,
             known,
+            force=force,
             **more,
             **changes,
-            progress=progress,
-            force=force,
-            devices=arguments.read_devices(devices),
-            data_parallel=data_parallel,
+            **flags.given(Session, given),
         )
     if length not in changes and metadata.is_finished and output.writes():
         flag = _LENGTHS[length]
@@ -89,29 +94,37 @@ def _refuse_other_length(length: str, given: dict[str, Any]) -> None:
             )
 
 
+def _refuse_target(run_dir: Path, target: str | None) -> None:
+    """Raise if a target is named for a training, which has none."""
+    if target is not None:
+        raise ValueError(
+            f"{run_dir} is a training, and {target} is given as its target: name the network and "
+            f"the data, replicax resume {run_dir} --model net.py:network --data data.py:rows."
+        )
+
+
 def _target_again(
-    run_dir: Path,
-    metadata: Any,
-    target: str | None,
-    params: str | None,
-    batches: str | None,
-    batch_size: int | None,
+    run_dir: Path, metadata: "Metadata", target: str | None, names: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
     """Return the target of a run and further arguments of `rx.resume`: as they are named now, or
     as the folder names them."""
     spec = TargetSpec.from_note(metadata.note)
     if target is not None:
-        spec = TargetSpec.from_command_line(target, params, batches, batch_size)
+        spec = TargetSpec.from_command_line(target, **names)
     elif spec is None:
         raise ValueError(
             f"The target of {run_dir} is unknown (was the run started in Python?); name it: "
-            f"replicax resume {run_dir} --target model.py:energy."
+            f"replicax resume {run_dir} model.py:energy."
         )
+    elif spec.is_demo:
+        spec = replace(spec, directory="", **names)
     else:
-        spec = spec.updated(params, batches, batch_size)
-        folders.say_what_runs(spec.target, run_dir)
+        again = f"resume {run_dir} {spec.command}"
+        folders.confirm(run_dir, spec.to_note(), [spec.target], spec.directory, again)
+        spec = replace(spec, **names)
     needs_params = metadata.params.structure is None  # a tree of the user's own types
     loaded = spec.load(needs_params)
+    user_code.remember(spec.to_note(), [spec.target], spec.directory)
     return loaded.target, {
         "params": folders.structure_of(loaded.params) if needs_params else None,
         "batches": loaded.batches,

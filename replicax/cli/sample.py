@@ -1,22 +1,22 @@
 """The command `replicax sample`."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from replicax.cli import arguments, flags, folders, output
+from replicax import user_code
+from replicax.cli import flags, folders, output
 from replicax.cli.output import finish
 from replicax.errors import choose
 from replicax.run.methods import METHODS, Method
-from replicax.run.options import Sampling
+from replicax.run.options import Sampling, Session
 from replicax.user_code import TargetSpec
 
 _DEFAULT = "posterior"
 _REPLICAS = 16  # of the paper's method
 
 
-@flags.of(Sampling, Method, num_steps=20000)
+@flags.of(TargetSpec, Sampling, Method, Session, num_steps=20000)
 def sample(
     target: Annotated[
         str,
@@ -31,25 +31,10 @@ def sample(
             help="Method: posterior (exact draws), deo-star or deo (the paper's ladder of learning "
             "rates), ensemble or sgld.",
             show_default=_DEFAULT,
-            rich_help_panel=arguments.METHOD,
+            rich_help_panel=flags.METHOD,
         ),
     ] = None,
-    params: arguments.Params = None,
-    batches: arguments.Batches = None,
-    batch_size: arguments.BatchSize = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="The run folder.",
-            show_default="runs/NAME-1, -2, ...",
-            rich_help_panel=arguments.FOLDER,
-        ),
-    ] = None,
-    devices: arguments.Devices = None,
-    data_parallel: arguments.DataParallel = 1,
-    progress: arguments.Progress = None,
-    as_json: arguments.Json = False,
+    as_json: flags.Json = False,
     **given: Any,
 ) -> int:
     """Sample exp(-energy) for an energy that you write.
@@ -89,20 +74,19 @@ def sample(
         run["num_replicas"] = _REPLICAS
     output.join_processes()
     with output.quietly(as_json):
-        spec = TargetSpec.from_command_line(target, params, batches, batch_size)
-        folder = folders.new_run_folder(out, spec.name)
+        spec = TargetSpec.from_command_line(target, **flags.given(TargetSpec, given))
+        session = flags.given(Session, given)
+        session["run_dir"] = folders.new_run_folder(session.get("run_dir"), spec.name)
         loaded = spec.load()
+        user_code.remember(spec.to_note(), [spec.target], spec.directory)
         posterior = rx.sample(
             loaded.target,
             loaded.params,
             method=chosen,
             batches=loaded.batches,
             batch_size=loaded.batch_size,
-            run_dir=folder,
-            progress=progress,
             note=spec.to_note(),
-            devices=arguments.read_devices(devices),
-            data_parallel=data_parallel,
+            **session,
             **run,
         )
     return finish(posterior, as_json)

@@ -1,27 +1,29 @@
 """The commands `replicax train` and `replicax pretrain`."""
 
+import os
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from replicax.cli import arguments, flags, networks, output
-from replicax.run.methods import Method
-from replicax.run.options import Training
+from replicax.cli import flags, folders, output
+from replicax.errors import choose
+from replicax.networks.by_name import AUGMENTED, DEFAULTS, NamedProblem, absolute
+from replicax.run.methods import METHODS, Method
+from replicax.run.options import Session, Training
 
 _OF_PRETRAIN = ("num_replicas", "epochs", "seed", "checkpoint_every", "learning_rate", "clip_norm")
 
 
-@flags.of(Training, Method)
+@flags.of(NamedProblem, Training, Method, Session, data="digits")
 def train(
-    model: networks.Model = None,
-    data: networks.Data = "digits",
     method: Annotated[
         str,
         typer.Option(
             metavar="NAME",
             help="Method: deo-star, deo, sghmc-pt, ensemble, sgld, cyc-sghmc or cyc-swag.",
-            rich_help_panel=arguments.METHOD,
+            rich_help_panel=flags.METHOD,
         ),
     ] = "deo-star",
     init_from: Annotated[
@@ -29,23 +31,10 @@ def train(
         typer.Option(
             metavar="RUN",
             help="Start from the last networks of a run.",
-            rich_help_panel=arguments.DATA,
+            rich_help_panel=flags.DATA,
         ),
     ] = None,
-    batch_size: networks.BatchSize = None,
-    weight_decay: networks.WeightDecay = 5e-4,
-    bf16: networks.Bf16 = False,
-    augment: networks.Augment = None,
-    noise: networks.Noise = None,
-    likelihood: networks.Likelihood = None,
-    validation: networks.Validation = 0,
-    data_dir: networks.DataDir = None,
-    download: networks.Download = False,
-    out: networks.Out = None,
-    devices: arguments.Devices = None,
-    data_parallel: arguments.DataParallel = 1,
-    progress: arguments.Progress = None,
-    as_json: arguments.Json = False,
+    as_json: flags.Json = False,
     **given: Any,
 ) -> int:
     """Sample networks and average their predictions.
@@ -68,31 +57,12 @@ def train(
     returns one. With targets instead of labels, networks predict real numbers. Exit codes are
     those of `replicax sample`. Continue a run with `replicax resume RUN_DIR`.
     """
-    own = locals()
-    output.join_processes()
-    return networks.start(method, {**own, **given})
+    return _start(method, init_from, as_json, given)
 
 
+@flags.of(NamedProblem, Session, data="digits")
 @flags.of(Training, Method, names=_OF_PRETRAIN, epochs=300, learning_rate="0.1")
-def pretrain(
-    model: networks.Model = None,
-    data: networks.Data = "digits",
-    batch_size: networks.BatchSize = None,
-    weight_decay: networks.WeightDecay = 5e-4,
-    bf16: networks.Bf16 = False,
-    augment: networks.Augment = None,
-    noise: networks.Noise = None,
-    likelihood: networks.Likelihood = None,
-    validation: networks.Validation = 0,
-    data_dir: networks.DataDir = None,
-    download: networks.Download = False,
-    out: networks.Out = None,
-    devices: arguments.Devices = None,
-    data_parallel: arguments.DataParallel = 1,
-    progress: arguments.Progress = None,
-    as_json: arguments.Json = False,
-    **given: Any,
-) -> int:
+def pretrain(as_json: flags.Json = False, **given: Any) -> int:
     """Train start networks for `replicax train --init-from`.
 
     Independent networks from scratch, by momentum SGD with the paper's settings: the learning
@@ -102,6 +72,67 @@ def pretrain(
     Example
       replicax pretrain --data cifar100 --bf16 --out runs/starts
     """
-    own = locals()
+    return _start("pretrain", None, as_json, given)
+
+
+def _start(name: str, init_from: Path | None, as_json: bool, given: dict[str, Any]) -> int:
+    """Train networks by the method of this name; return the exit code."""
     output.join_processes()
-    return networks.start("pretrain", {**own, **given})
+    from replicax.networks.train import train
+
+    choose("--method", name, METHODS)
+    session = flags.given(Session, given)
+    session["run_dir"] = folders.new_run_folder(session.get("run_dir"), name)
+    if init_from is not None:
+        folders.read_metadata(init_from)
+    named, method = _named(given), _method(name, given)
+    with output.quietly(as_json):
+        problem, init = named.problem()
+        folders.remember(named)
+        start = init if init_from is None else init_from
+        trained = train(
+            problem, start, method=method, note=named.to_note(), **session, **_run(given)
+        )
+    return output.finish(trained, as_json)
+
+
+def _named(given: dict[str, Any]) -> NamedProblem:
+    """Return network and data, with the defaults of the data set."""
+    usual, chosen = _usual(given["data"]), flags.given(NamedProblem, given)
+    augment = {"augment": given["data"] in AUGMENTED or ":" in given["data"]}
+    named = NamedProblem(
+        **{"model": usual["model"], "batch_size": usual["batch_size"], **augment, **chosen}
+    )
+    return replace(
+        named,
+        model=absolute(named.model),
+        data=absolute(named.data),
+        data_dir=folders.absolute_folder(named.data_dir),
+        directory=os.getcwd(),
+    )
+
+
+def _method(name: str, given: dict[str, Any]) -> Method:
+    """Return a method with the flags that were given, else the defaults of the data set."""
+    usual = _usual(given["data"])
+    names = ["target_swap_rate"]
+    if name in ("deo-star", "deo"):  # a pair of rates means nothing without a ladder
+        names.append("learning_rate")
+    values = {known: usual[known] for known in names if known in usual}
+    return METHODS[name](**{**values, **flags.given(Method, given)})
+
+
+def _run(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of the run that were given, else the defaults of the data set."""
+    known = {entry.name for entry in fields(Training)}
+    values = {name: x for name, x in _usual(given["data"]).items() if name in known}
+    values |= flags.given(Training, given)
+    if "burn_in" not in given:  # `pretrain` averages no networks
+        values.pop("burn_in", None)
+    elif given["burn_in"] is None and "burn_in" in values:
+        values["burn_in"] = min(values["burn_in"], values["epochs"] // 3)
+    return values
+
+
+def _usual(data: str) -> dict[str, Any]:
+    return DEFAULTS[".npz"] if data.endswith(".npz") else DEFAULTS.get(data, DEFAULTS["cifar100"])

@@ -4,24 +4,21 @@ import importlib
 import os
 from typing import TYPE_CHECKING
 
+from replicax.data.cifar import default_folder as default_folder
 from replicax.data.cifar import load_cifar as load_cifar
-from replicax.data.conversions import as_labels as as_labels
-from replicax.data.conversions import count_classes as count_classes
 from replicax.data.dataset import Dataset as Dataset
-from replicax.data.digits import load_digits as load_digits
-from replicax.data.fetch import default_folder as default_folder
+from replicax.data.dataset import as_labels as as_labels
+from replicax.data.dataset import count_classes as count_classes
+from replicax.data.table import load_digits as load_digits
 from replicax.errors import choose
 
 if TYPE_CHECKING:
     from replicax.data.augment import augmentation as augmentation
     from replicax.data.augment import normalise as normalise
     from replicax.data.augment import plain as plain
-    from replicax.data.augment import random_crop as random_crop
-    from replicax.data.augment import random_erase as random_erase
-    from replicax.data.augment import random_flip as random_flip
 
 NAMES = ("cifar10", "cifar100", "digits")
-_AUGMENT = ("augmentation", "normalise", "plain", "random_crop", "random_erase", "random_flip")
+_AUGMENT = ("augmentation", "normalise", "plain")
 
 
 def load(name: str, folder: str | os.PathLike | None = None, download: bool = False) -> Dataset:

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from replicax.data.conversions import as_bytes, as_labels
 from replicax.errors import at_least, is_number, is_whole, show
 
+_WHITE = 255
+_ROUNDING = 0.01  # tolerance in shades; float32 represents bytes / 255 far more exactly
 _SOME = 1000  # images whose pixels are compared with the mean and std that are given
 _FAR = 2.0  # standard deviations by which means may differ; they themselves, by its square
 
@@ -73,24 +74,6 @@ class Dataset(NamedTuple):
         images = as_bytes(f"{self.name}: {part}_images", given)
         return images, as_labels(f"{self.name}: {part}_labels", labels, self.num_classes)
 
-    def subset(self, num_train: int, num_test: int | None = None, seed: int = 0) -> "Dataset":
-        """Return a random subset of each part, in the original order.
-
-        A smaller subset is contained in a larger one with the same seed. Without `num_test` the
-        test part stays whole.
-        """
-        train = _choose_rows(self.name, "train", len(self.train_labels), num_train, seed)
-        num_all = len(self.test_labels)
-        test = _choose_rows(
-            self.name, "test", num_all, num_all if num_test is None else num_test, seed
-        )
-        return self._replace(
-            train_images=self.train_images[train],
-            train_labels=self.train_labels[train],
-            test_images=self.test_images[test],
-            test_labels=self.test_labels[test],
-        )
-
     def validation_split(self, num_images: int, seed: int = 0) -> "Dataset":
         """Return the training images only, with `num_images` random ones as the test part.
 
@@ -106,7 +89,9 @@ class Dataset(NamedTuple):
         )
 
 
-def _check_pixel_moments(name: str, mean, std, images: np.ndarray) -> None:
+def _check_pixel_moments(
+    name: str, mean: Sequence[float], std: Sequence[float], images: np.ndarray
+) -> None:
     """Raise unless mean and std can belong to pixels; warn if they are far from those of the
     pixels."""
     num_channels = images.shape[-1]
@@ -152,17 +137,93 @@ def held_out(name: str, what: str, num_rows: int, count: int, seed: int) -> np.n
             f"{name} has {num_rows} training {what}; num_{what} of the validation is "
             f"{show(count)}, and must be a whole number between 1 and {num_rows - 1}."
         )
+    at_least("seed", seed, 0, 2**32 - 1)
     mask = np.zeros(num_rows, bool)
-    mask[_choose_rows(name, "train", num_rows, count, seed)] = True
+    # NumPy guarantees the numbers of RandomState for ever, unlike those of its newer generators.
+    mask[np.random.RandomState(seed).permutation(num_rows)[:count]] = True
     return mask
 
 
-def _choose_rows(name: str, part: str, num_rows: int, count: int, seed: int) -> np.ndarray:
-    if not is_whole(count) or not 0 < count <= num_rows:
+def as_labels(what: str, labels: Any, num_classes: int) -> np.ndarray:
+    """Return labels as class numbers, int32 (row,); `what` names them in errors.
+
+    Integers of any width and one-hot rows (row, class) are accepted.
+
+    >>> as_labels("labels", np.array([[0, 1], [1, 0]]), num_classes=2)
+    array([1, 0], dtype=int32)
+    """
+    array = labels if hasattr(labels, "dtype") else None
+    if array is not None and array.ndim == 2 and _is_one_hot(np.asarray(array), num_classes):
+        array = np.asarray(array).argmax(axis=-1)
+    if array is None or array.ndim != 1 or np.dtype(array.dtype).kind not in "iu" or not len(array):
+        is_text = array is not None and np.dtype(array.dtype).kind in "USO"
+        names = " For names that is np.unique(labels, return_inverse=True)[1]." if is_text else ""
         raise ValueError(
-            f"{name} has {num_rows} {part} images; num_{part} is {show(count)}, and must be "
-            f"a whole number between 1 and {num_rows}."
+            f"{what} is {describe(labels)}; give an array of whole numbers with one class number "
+            f"for each row, or one-hot rows of as many columns as there are classes.{names}"
         )
-    at_least("seed", seed, 0, 2**32 - 1)
-    # NumPy guarantees the numbers of RandomState for ever, unlike those of its newer generators.
-    return np.sort(np.random.RandomState(seed).permutation(num_rows)[:count])
+    low, high = int(array.min()), int(array.max())
+    if low < 0 or high >= num_classes:
+        raise ValueError(
+            f"{what} go from {low} to {high}, but {num_classes} classes count from 0 to "
+            f"{num_classes - 1}; count classes from 0, or raise num_classes."
+        )
+    return array if array.dtype == np.int32 else np.asarray(array).astype(np.int32)
+
+
+def count_classes(what: str, labels: np.ndarray, remedy: str = "") -> int:
+    """Return how many classes there are: columns of one-hot labels, or the highest and one. Raise
+    if no row has the first class, as where labels count from 1."""
+    if labels.ndim == 2:
+        return labels.shape[1]
+    low, high = int(labels.min()), int(labels.max())
+    if low > 0 and labels.dtype.kind in "iu":
+        raise ValueError(
+            f"{what} go from {low} to {high}, and none is 0: count classes from 0{remedy}."
+        )
+    return high + 1
+
+
+def _is_one_hot(array: np.ndarray, num_classes: int) -> bool:
+    if array.shape[1] != num_classes or array.dtype.kind not in "biuf":
+        return False
+    return bool(np.all((array == 0) | (array == 1)) and np.all(array.sum(axis=1) == 1))
+
+
+def as_bytes(what: str, images: Any) -> Any:
+    """Return images as uint8 (image, height, width, channel); `what` names them in errors.
+
+    Integers from 0 to 255, and those divided by 255, are accepted in any dtype; other values are
+    refused rather than rounded.
+    """
+    if getattr(images, "dtype", None) == np.uint8 and images.ndim == 4:
+        return images
+    if hasattr(images, "dtype") and images.ndim == 4 and np.dtype(images.dtype).kind in "iuf":
+        array = np.asarray(images)
+        if array.size and array.min() >= 0 and array.max() <= _WHITE:
+            factor = _WHITE if array.dtype.kind == "f" and array.max() <= 1 else 1
+            rounded = np.round(factor * array)
+            if np.abs(factor * array - rounded).max() <= _ROUNDING:
+                return rounded.astype(np.uint8)
+    raise ValueError(
+        f"{what} is {describe(images)}{_range(images)}; give an array of uint8 with axes (image, "
+        "height, width, channel), its values 0 to 255. For floats from 0 to 1 that is "
+        "np.round(255 * images).astype(np.uint8); or pass floating-point images to "
+        "rx.classification as a pair (images, labels)."
+    )
+
+
+def _range(images: Any) -> str:
+    """Return the range of the values of images in words, if they are numbers."""
+    if not hasattr(images, "dtype") or np.dtype(images.dtype).kind not in "iuf" or not images.size:
+        return ""
+    low, high = float(np.min(images)), float(np.max(images))
+    shades = " in steps other than 1 / 255" if low >= 0 and high <= 1 else ""
+    return f" and values from {low:.4g} to {high:.4g}{shades}"
+
+
+def describe(value: Any) -> str:
+    """Return a description of an array, and of anything else as `show` does."""
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return f"an array of {value.dtype} with shape {value.shape}"
+    return show(value)

@@ -49,7 +49,7 @@ def to_arviz(posterior: Any, log_likelihood: bool = True) -> Any:
 
 
 def _draws(posterior: Any) -> Variables:
-    from replicax.run.plain import leaf_names
+    from replicax.run.trees import leaf_names
 
     if not posterior.metadata.resolved.keep_draws:
         return {}
@@ -106,7 +106,7 @@ def _ladder(posterior: Any, steps: np.ndarray) -> Variables:
 
 def _observed(target: Any, rows: Any) -> Variables:
     """Return the observed values by name, rows on the first axis."""
-    from replicax.run.plain import leaf_names
+    from replicax.run.trees import leaf_names
 
     if target.observed:
         named = {name: np.asarray(values) for name, values in target.observed.items()}

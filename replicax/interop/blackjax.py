@@ -10,13 +10,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from replicax.algorithm import randomness
-from replicax.algorithm.kernel import Kernel, Observed, Replica
+from replicax.algorithm.kernel import Kernel, Observed, Replica, Traits
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.state import Info, State, init
 from replicax.algorithm.step import build_parts
 from replicax.errors import check_function, check_number, suggest
-from replicax.run.batch_source import NoBatches
-from replicax.run.bayesian import RowBatches
+from replicax.run.batches import ArrayBatches, NoBatches
 from replicax.run.initial import initial_points
 from replicax.run.methods import Method, refuse_unknown
 from replicax.run.options import Sampling
@@ -50,8 +49,8 @@ def as_sampling_algorithm(
     """Return `init(position, rng_key=None)` and `step(rng_key, state)` of a replica exchange.
 
     Pass the pair to `blackjax.util.run_inference_algorithm`; `state.position` is a draw of the
-    coldest rung, and `info` an `rx.Info`. With `transform=lambda state, info: state.position`, the
-    other replicas are not kept.
+    coldest rung, and `info` an `rx.algorithm.Info`. With
+    `transform=lambda state, info: state.position`, the other replicas are not kept.
 
     Args:
         target: as in `rx.sample`: an `rx.bayesian` posterior, an energy, an `rx.Target`.
@@ -76,7 +75,7 @@ def as_sampling_algorithm(
         if name not in names:
             raise ValueError(f"{name} is not an option of an algorithm.{suggest(name, names)}")
     task = as_task(target, None, batch_size)
-    if task.target.has_state or not isinstance(task.batches, NoBatches | RowBatches):
+    if task.target.has_state or not isinstance(task.batches, NoBatches | ArrayBatches):
         raise ValueError(
             "as_sampling_algorithm takes an energy, an rx.Target or an rx.bayesian posterior of "
             "arrays; for others use rx.sample or rx.train."
@@ -122,7 +121,7 @@ def from_blackjax(make: Callable[[Callable, Array], Any], target_acceptance: flo
     >>> kernel = from_blackjax(
     ...     lambda logdensity, step_size: blackjax.nuts(logdensity, step_size, jnp.ones(2))
     ... )
-    >>> kernel.adjusted
+    >>> kernel.traits.adjusted
     True
     """
     check_function("make", make, "logdensity", "step_size")
@@ -131,7 +130,7 @@ def from_blackjax(make: Callable[[Callable, Array], Any], target_acceptance: flo
 
     def step(keys: Array, replica: Replica, evaluate: Callable, rung: Ladder):
         def logdensity(params: Any) -> Array:
-            at = evaluate(params)
+            at = evaluate.split(params)
             return -at.energy / rung.temperature - at.prior
 
         algorithm = make(logdensity, jnp.sqrt(2 * rung.learning_rate))
@@ -140,7 +139,7 @@ def from_blackjax(make: Callable[[Callable, Array], Any], target_acceptance: flo
         params = jax.tree.map(
             lambda new, old: new.astype(old.dtype), state.position, replica.params
         )
-        energy = evaluate(params).energy
+        energy = evaluate.split(params).energy
         acceptance = jnp.asarray(getattr(info, "acceptance_rate", target_acceptance), energy.dtype)
         observed = Observed(
             acceptance - target_acceptance,
@@ -154,6 +153,5 @@ def from_blackjax(make: Callable[[Callable, Array], Any], target_acceptance: flo
         init=lambda params: Replica(params, ()),
         step=step,
         draw=lambda key, replica: jax.random.split(randomness.ordinary(key), 2),
-        needs="split",
-        adjusted=True,
+        traits=Traits(adjusted=True, first_rate=0.01),
     )

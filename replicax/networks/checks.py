@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from replicax.networks.likelihoods import Categorical
+from replicax.networks.task import Supervised
+from replicax.run.carry import Carry
 from replicax.run.evaluation import Evaluation
 from replicax.run.initial import have_one_start
 from replicax.run.methods import Method, is_several, written
 from replicax.run.options import Training
 from replicax.run.program import Program
-from replicax.run.rows import Carry
 
 if TYPE_CHECKING:
     from replicax.networks.trained import Trained
@@ -46,7 +47,7 @@ def _rates(method: Method) -> str:
     return f"learning_rate, as in method={written(method.name, rates)}"
 
 
-def check_apart(problem: Any, program: Program, like: Any, carry: Carry) -> None:
+def check_apart(problem: Supervised, program: Program, like: Any, carry: Carry) -> None:
     """Raise if networks that start at one point would stay identical, as they see the same
     batches."""
     count, method = program.num_replicas, program.method

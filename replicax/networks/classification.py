@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,13 +12,19 @@ import optax
 from jax import Array
 
 from replicax.data import Dataset, as_labels, augmentation, count_classes, plain
-from replicax.errors import at_least, check_flag, explained, show
-from replicax.networks.inputs import check_like, check_pair
+from replicax.errors import at_least, check_flag, show
 from replicax.networks.likelihoods import Categorical
-from replicax.networks.predictor import Predictor
-from replicax.networks.problem import FITS, Supervised, Test, supervised
+from replicax.networks.predictor import (
+    Predictor,
+    check_batch,
+    check_like,
+    check_pair,
+    like_of,
+    seen_in,
+)
+from replicax.networks.task import Supervised, Test, apply_network, supervised, with_check
 from replicax.nn.network import Network
-from replicax.run.source_batches import is_source
+from replicax.run.sources import is_source
 
 
 def classification(
@@ -44,35 +50,11 @@ def classification(
     It may also be a source whose mini-batches are such pairs, as in `supervised`; then
     `num_classes` is required, and `prepare` may convert uint8 images to inputs.
     """
-    is_pair = isinstance(dataset, tuple | list) and not isinstance(dataset, Dataset)
-    is_stream = not isinstance(dataset, Dataset) and is_source(dataset, options.get("num_rows"))
-    known = isinstance(dataset, Dataset) or is_pair or is_stream
-    if not isinstance(network, Network) or not known:
-        raise ValueError(
-            f"The network is {show(network)} and the dataset {show(dataset)}; give an "
-            "rx.nn.Network first and an rx.data.Dataset, arrays (inputs, labels), or a source of "
-            "such pairs, second."
-        )
+    data = _as_data(network, dataset, test, num_classes, options.get("num_rows"))
     check_flag("augment", augment)
-    pixels = None
-    if is_stream:
-        data, name = dataset, "the source"
-        num_classes = _classes_of_source(num_classes)
-        tested = None if test is None else _test_arrays(test, num_classes)
-    elif not isinstance(dataset, Dataset):
-        name, (data, tested, num_classes) = "the data", _pairs(dataset, test, num_classes)
-    elif test is not None or num_classes is not None:
-        raise ValueError("The dataset has its own test and num_classes: leave them out.")
-    else:
-        dataset = dataset.check()
-        name, num_classes = dataset.name, dataset.num_classes
-        data = dataset.train_images, dataset.train_labels
-        tested = jnp.asarray(dataset.test_images), dataset.test_labels
-        pixels = {"mean": dataset.mean, "std": dataset.std}
-    assert num_classes is not None
-    normalised = _normalisation(pixels)
-    augmented = augmentation(**pixels) if pixels and augment else None
-    outputs = _outputs(network, num_classes, name)
+    normalised = _normalisation(data.pixels)
+    augmented = augmentation(**data.pixels) if data.pixels and augment else None
+    outputs = _outputs(network, data.num_classes, data.name)
 
     def prepare(key: Array, batch: tuple[Array, Array]) -> tuple[Array, Array]:
         images, labels = batch
@@ -84,16 +66,21 @@ def classification(
         losses = optax.softmax_cross_entropy_with_integer_labels(logits.astype(jnp.float32), labels)
         return jnp.mean(losses), model_state
 
-    inputs = (None if tested is None else tested[0]) if is_stream else data[0]
-    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), inputs)
-    predictor = classifier(network, num_classes, like, pixels, name)
-    network_test = None if tested is None else Test(predictor.outputs, *tested, num_classes)  # type: ignore[arg-type]
-    prepared = None if is_stream else prepare
-    options = {"batch_size": batch_size, "prepare": prepared, "test": network_test, **options}
-    problem = supervised(loss_fn, data, **options)
-    if is_stream:
-        check = functools.partial(_check_batch, num_classes, options["prepare"] is not None)
-        problem = replace(problem, batches=replace(problem.batches, check=check))  # type: ignore
+    known = data.test if data.is_source else data.rows
+    predictor = classifier(
+        network, data.num_classes, like_of(known and known[0]), data.pixels, data.name
+    )
+    predictor = replace(predictor, seen=None if data.is_source else seen_in(data.rows[0]))
+    tested = None
+    if data.test is not None:
+        tested = Test(predictor.outputs, data.test[0], data.test[1], data.num_classes)
+    own = {"prepare": None if data.is_source else prepare, "test": tested, **options}
+    problem = supervised(loss_fn, data.rows, batch_size=batch_size, **own)
+    if data.is_source:
+        is_prepared = own["prepare"] is not None
+        problem = with_check(
+            problem, functools.partial(_check_batch, data.num_classes, is_prepared)
+        )
     return replace(problem, predictor=predictor)
 
 
@@ -107,7 +94,7 @@ def classifier(
     def logits(params: Any, model_state: Any, images: Array) -> Array:
         return outputs(params, model_state, normalised(images), False)[0]
 
-    return Predictor(logits, Categorical(num_classes), like, {"pixels": pixels})
+    return Predictor(logits, Categorical(num_classes), like, {"pixels": pixels}, network)
 
 
 def _normalisation(pixels: dict[str, Any] | None) -> Callable[[Any], Any]:
@@ -119,11 +106,7 @@ def _outputs(network: Network, num_classes: int, name: str) -> Callable[..., tup
     there is one logit for every class of the data set `name`."""
 
     def outputs(params: Any, model_state: Any, images: Array, train: bool) -> tuple[Array, Any]:
-        with explained("The network", FITS):
-            returned = network.apply(params, model_state, images, train)
-        if not isinstance(returned, tuple | list) or len(returned) != 2:
-            raise ValueError("network.apply must return (logits, state) for a batch of images.")
-        logits, model_state = returned
+        logits, model_state = apply_network(network, params, model_state, images, train)
         if jnp.ndim(logits) != 2 or logits.shape[-1] != num_classes:
             raise ValueError(
                 f"The network has outputs of shape {jnp.shape(logits)} for {len(images)} images; "
@@ -134,48 +117,71 @@ def _outputs(network: Network, num_classes: int, name: str) -> Callable[..., tup
     return outputs
 
 
-def _pairs(dataset: Any, test: Any, num_classes: int | None) -> tuple[Any, Any, int]:
-    """Return the training and test arrays (inputs, labels), and the number of classes."""
+class _Data(NamedTuple):
+    """What networks learn from, and what they are tested on."""
+
+    name: str
+    rows: Any  # arrays (inputs, labels), or a source of such pairs
+    test: Any  # arrays (inputs, labels), or None
+    num_classes: int
+    pixels: dict[str, Any] | None = None  # mean and std of images of bytes
+    is_source: bool = False
+
+
+def _as_data(
+    network: Network, dataset: Any, test: Any, num_classes: int | None, num_rows: int | None
+) -> _Data:
+    """Return the data of a classification; raise unless they are of one of the three kinds."""
+    is_pair, is_set = isinstance(dataset, tuple | list), isinstance(dataset, Dataset)
+    is_stream = not is_set and is_source(dataset, num_rows)
+    if not isinstance(network, Network) or not (is_pair or is_stream):
+        raise ValueError(
+            f"The network is {show(network)} and the dataset {show(dataset)}; give an "
+            "rx.nn.Network first and an rx.data.Dataset, arrays (inputs, labels), or a source of "
+            "such pairs, second."
+        )
+    if is_stream:
+        if num_classes is None:
+            raise ValueError(
+                "num_classes is missing: the labels of a source are not known before they are "
+                "read. Write num_classes=..., the number of classes."
+            )
+        at_least("num_classes", num_classes, 1)
+        tested = None if test is None else _test_arrays(test, num_classes)
+        return _Data("the source", dataset, tested, num_classes, is_source=True)
+    if not is_set:
+        return _as_pairs(dataset, test, num_classes)
+    if test is not None or num_classes is not None:
+        raise ValueError("The dataset has its own test and num_classes: leave them out.")
+    images = dataset.check()
+    rows = images.train_images, images.train_labels
+    tested = jnp.asarray(images.test_images), images.test_labels
+    pixels = {"mean": images.mean, "std": images.std}
+    return _Data(images.name, rows, tested, images.num_classes, pixels)
+
+
+def _as_pairs(dataset: Any, test: Any, num_classes: int | None) -> _Data:
+    """Return the data of arrays (inputs, labels)."""
     inputs, labels = check_pair("dataset", dataset, "labels")
     if num_classes is None:
         remedy = ", or write num_classes=..., how many there are"
-        count = count_classes("dataset[1]", labels, remedy)
-    else:
-        at_least("num_classes", num_classes, 1)
-        count = num_classes
-    data = inputs, as_labels("dataset[1]", labels, count)
-    if test is None:
-        return data, None, count
-    tested = _test_arrays(test, count)
-    check_like("test", tested[0], data[0])
-    return data, tested, count
-
-
-def _classes_of_source(num_classes: Any) -> int:
-    """Return the number of classes of a source; raise if it is not given."""
-    if num_classes is None:
-        raise ValueError(
-            "num_classes is missing: the labels of a source are not known before they are read. "
-            "Write num_classes=..., the number of classes."
-        )
+        num_classes = count_classes("dataset[1]", labels, remedy)
     at_least("num_classes", num_classes, 1)
-    return num_classes
+    rows = inputs, as_labels("dataset[1]", labels, num_classes)
+    tested = None if test is None else _test_arrays(test, num_classes)
+    if tested is not None:
+        check_like("test", tested[0], inputs)
+    return _Data("the data", rows, tested, num_classes)
 
 
-def _test_arrays(test: Any, num_classes: int) -> tuple[Any, Any]:
-    """Return the test arrays (inputs, labels)."""
+def _test_arrays(test: Any, num_classes: int) -> tuple[Any, np.ndarray]:
     inputs, labels = check_pair("test", test, "labels")
     return inputs, as_labels("test[1]", labels, num_classes)
 
 
-def _check_batch(num_classes: Any, is_prepared: bool, name: str, batch: Any) -> tuple[Any, Any]:
+def _check_batch(num_classes: int, is_prepared: bool, name: str, batch: Any) -> tuple[Any, Any]:
     """Return a batch of a source with its labels as class numbers; raise if it has none."""
-    if not isinstance(batch, tuple | list) or len(batch) != 2:
-        raise ValueError(
-            f"{name} is of type {type(batch).__name__}; let the source give pairs of arrays "
-            "(inputs, labels)."
-        )
-    inputs, labels = batch
+    inputs, labels = check_batch(name, batch, "labels")
     if not is_prepared and any(leaf.dtype == np.uint8 for leaf in jax.tree.leaves(inputs)):
         raise ValueError(
             f"{name} has uint8 inputs; give a prepare(key, batch) that converts them to floating "

@@ -10,16 +10,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import DTypeLike
 
-from replicax.errors import check_flag, choose, explained
-from replicax.networks.inputs import as_inputs
+from replicax.errors import check_flag, check_kept, check_numeric, choose, explained, show
 from replicax.networks.likelihoods import Likelihood
-from replicax.run import plain
+from replicax.run import trees
 from replicax.run.storage.metadata import Predicts
 
+_WHITE = 255
 _PIECE = 512  # rows that networks see together
 _TOGETHER = 10  # networks that are computed at once
 _PROBED = 20  # outputs by which a network is known again
+_LOOKED_AT = 2**22  # numbers of the inputs by which they are compared
+_FEATURES = 1024  # of a row that are compared one by one
+_ENOUGH = 8  # rows from which a spread and a mean say something
+_NARROW, _SHIFTED = 0.2, 3  # of the spread in the training
 _ROUNDING = 0.03  # relative to the largest output; bfloat16 instead of float32 stays below
 
 
@@ -31,15 +36,35 @@ class Predictor:
     likelihood: Likelihood
     like: Any = None  # shape and dtype of a row of the inputs, where they are known
     about: dict[str, Any] | None = None  # fields of `Predicts` that restore it; None: nothing does
+    network: Any = None  # whose outputs these are, where it is known
+    seen: list[dict[str, Any]] | None = None  # of the training inputs, `seen_in`
 
     def describe(self, network: Any = None) -> Predicts | None:
-        """Return the predictor as plain data, without the network, for `restored.predictor_of`; if
+        """Return the predictor as plain data, without the network, for `trained.predictor_of`; if
         the shapes of the network are given, with outputs by which it can be recognised."""
         if self.about is None:
             return None
-        inputs = None if self.like is None else plain.describe(self.like)
+        inputs = None if self.like is None else trees.describe(self.like)
         probe = None if network is None else self._probe(network)
-        return Predicts(self.likelihood.to_json(), inputs, **self.about, probe=probe)
+        return Predicts(
+            self.likelihood.to_json(), inputs, **self.about, probe=probe, seen=self.seen
+        )
+
+    def warn_of_others(self, inputs: Any) -> None:
+        """Warn if inputs are unlike those that the networks were trained on."""
+        arrays = jax.tree.leaves(inputs)
+        for array, seen in zip(arrays, self.seen or [], strict=False):
+            try:
+                difference = _difference(_columns(array), seen)
+            except (KeyError, TypeError, ValueError):  # of a folder that says something else
+                return
+            if difference is not None:
+                warnings.warn(
+                    f"The inputs are unlike those of the training: {difference}. Networks can be "
+                    "wrong there with great confidence: give inputs in the unit of the training.",
+                    stacklevel=4,
+                )
+                return
 
     def warn_unless(self, probe: tuple[float, ...] | None, network: Any) -> None:
         """Warn unless the network reproduces the probe that `describe` stored."""
@@ -66,6 +91,19 @@ class Predictor:
         state = jax.tree.map(lambda x: 1 + abs(x) if x.dtype.kind == "f" else x, state)  # variances
         outputs = np.asarray(jax.jit(self.outputs)(params, state, two), float).ravel()[:_PROBED]
         return tuple(outputs.tolist()) if np.isfinite(outputs).all() else None
+
+    def check_start(self, like: Any) -> None:
+        """Raise unless a network with the shapes of `like` is one that the network initialises."""
+        init = getattr(self.network, "init", None)
+        if init is None:
+            return
+        own = jax.tree.map(lambda leaf: leaf.shape, jax.eval_shape(init, jax.random.key(0))[0])
+        found = jax.tree.map(lambda leaf: leaf.shape, like[0])
+        if own != found:
+            raise ValueError(
+                "The start has other parameters than the network of the problem: give the init of "
+                "this network, rx.train(problem, network.init, ...)."
+            )
 
     def check(self, like: Any, inputs: Any = None) -> None:
         """Raise unless a network with the shapes of `like` has outputs that fit the likelihood."""
@@ -115,7 +153,64 @@ class Predictor:
         return jax.jit(predict, static_argnums=(3, 4))
 
 
-def _made_up(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def _row(leaf: Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+
+
+def _cut(values: Any, count: int, axis: int) -> np.ndarray:
+    return np.asarray(values)[(slice(None),) * axis + (slice(count),)]
+
+
+def seen_in(inputs: Any) -> list[dict[str, Any]]:
+    """Return range and moments of each array of the inputs, by feature where rows have few."""
+    return [_moments(_columns(leaf)) for leaf in jax.tree.leaves(inputs)]
+
+
+def _columns(leaf: Any) -> np.ndarray:
+    """Return an array as columns, one for each feature, or one of all numbers where rows are images
+    or long; of many rows some."""
+    leaf = leaf[:: max(1, leaf.size // _LOOKED_AT)]
+    array = np.asarray(leaf).astype(np.float64)
+    is_long = array.ndim != 2 or array.shape[1] > _FEATURES
+    return array.reshape(-1, 1) if is_long else array
+
+
+def _moments(columns: np.ndarray) -> dict[str, Any]:
+    parts = {"low": columns.min(0), "high": columns.max(0), "mean": columns.mean(0)}
+    return {name: part.tolist() for name, part in (parts | {"sd": columns.std(0)}).items()}
+
+
+def _difference(columns: np.ndarray, seen: dict[str, Any]) -> str | None:
+    """Return in words how columns differ from those that were seen, None if they do not."""
+    low, high, mean, sd = (np.asarray(seen[name], float) for name in ("low", "high", "mean", "sd"))
+    varies = sd > 0
+    if columns.shape[1] != len(low) or not varies.any():
+        return None
+    columns, span = columns[:, varies], (high - low)[varies]
+    low, high, mean, sd = low[varies], high[varies], mean[varies], sd[varies]
+    beyond = np.maximum(columns.max(0) - high, low - columns.min(0)) > span
+    if beyond.any():
+        place = int(np.argmax(beyond))
+        where = f" in column {np.flatnonzero(varies)[place]}" if len(low) > 1 else ""
+        return _ranges(columns[:, place], low[place], high[place], where)
+    ranges = _ranges(columns, low.min(), high.max())
+    if len(columns) < _ENOUGH:
+        return None
+    if np.median(columns.std(0) / sd) < _NARROW:
+        return f"{ranges}, and vary less than a fifth as much"
+    if np.median(np.abs(columns.mean(0) - mean) / sd) > _SHIFTED:
+        return f"{ranges}, with means that are {_SHIFTED} standard deviations apart"
+    return None
+
+
+def _ranges(numbers: np.ndarray, low: float, high: float, where: str = "") -> str:
+    return (
+        f"they go from {numbers.min():.4g} to {numbers.max():.4g}{where}, and those of the "
+        f"training from {low:.4g} to {high:.4g}"
+    )
+
+
+def _made_up(shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
     """Return irregular numbers that are the same on every machine."""
     numbers = np.arange(int(np.prod(shape)), dtype=np.float64).reshape(shape)
     if np.dtype(dtype).kind == "f":
@@ -134,9 +229,170 @@ def _shown(values: tuple[float, ...]) -> str:
     return ", ".join(f"{value:.4g}" for value in values[:3])
 
 
-def _row(leaf: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+def check_pair(name: str, pair: Any, second: str) -> tuple[Any, np.ndarray]:
+    """Return the pair (inputs, `second`) as arrays, with wider inputs converted to float32; raise
+    if they do not fit each other. `name` is the name of the argument."""
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise ValueError(f"{name} is {show(pair)}; give a pair of arrays (inputs, {second}).")
+    inputs, outcomes = _numeric(name, pair[0]), _numeric(name, pair[1])
+    check_kept(f"The inputs of {name}", jax.tree.leaves(inputs))
+    inputs = jax.tree.map(jnp.asarray, inputs)
+    if not isinstance(outcomes, np.ndarray):
+        raise ValueError(f"The {second} of {name} are {show(pair[1])}; give one array.")
+    leaves = [*jax.tree.leaves(inputs), outcomes]
+    rows = {leaf.shape[0] if leaf.ndim else 0 for leaf in leaves}
+    if not jax.tree.leaves(inputs) or len(rows) != 1 or rows == {0}:
+        raise ValueError(
+            f"The inputs and {second} of {name} have shapes {[leaf.shape for leaf in leaves]}; "
+            "give equally many rows of both, on the first axis, and at least one."
+        )
+    for leaf in leaves:
+        if jnp.issubdtype(leaf.dtype, jnp.floating) and not bool(np.isfinite(leaf).all()):
+            raise ValueError(f"{name} holds NaN or infinity: leave those rows out.")
+        if leaf is not outcomes and leaf.dtype == jnp.uint8:
+            raise ValueError(
+                f"The inputs of {name} are uint8; an rx.data.Dataset normalises such images. Give "
+                "one, or floating-point inputs."
+            )
+    return inputs, outcomes
 
 
-def _cut(values: Any, count: int, axis: int) -> np.ndarray:
-    return np.asarray(values)[(slice(None),) * axis + (slice(count),)]
+def _numeric(name: str, tree: Any) -> Any:
+    try:
+        arrays = np.asarray(tree) if isinstance(tree, list) else jax.tree.map(np.asarray, tree)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} holds {show(tree)}; give arrays of numbers.") from None
+    check_numeric(name, jax.tree.leaves(arrays))
+    return arrays
+
+
+def check_batch(name: str, batch: Any, second: str) -> tuple[Any, Any]:
+    """Return a batch of a source; raise unless it is a pair (inputs, `second`)."""
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise ValueError(
+            f"{name} is of type {type(batch).__name__}; let the source give pairs of arrays "
+            f"(inputs, {second})."
+        )
+    return batch[0], batch[1]
+
+
+def like_of(inputs: Any) -> Any:
+    """Return shape and dtype of a row of inputs; None of none."""
+    row = lambda x: jax.ShapeDtypeStruct(np.shape(x)[1:], jnp.asarray(x[:1]).dtype)  # noqa: E731
+    return jax.tree.map(row, inputs)
+
+
+def check_like(name: str, inputs: Any, others: Any) -> None:
+    """Raise unless the rows of the inputs have the shapes of the training inputs."""
+    shapes = [[leaf.shape[1:] for leaf in jax.tree.leaves(x)] for x in (inputs, others)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(
+            f"The inputs of {name} have rows of shapes {shapes[0]}, the training inputs "
+            f"{shapes[1]}: give inputs of the same shapes."
+        )
+
+
+def as_inputs(inputs: Any, like: Any = None) -> Any:
+    """Return inputs as arrays with the dtypes of the training inputs; raise if they do not fit.
+
+    `like` has the shapes and dtypes of a row of inputs, or is None if they are not known. For
+    networks of uint8 images, floating-point images from 0 to 1 or from 0 to 255 are recognised.
+    """
+    if isinstance(inputs, list) and like is not None and _is_leaf(like):
+        inputs = _as_array(inputs)
+    arrays = jax.tree.map(_as_array, inputs)
+    leaves = jax.tree.leaves(arrays)
+    if not leaves:
+        raise ValueError(f"The inputs are {show(inputs)}; give arrays with a row for each input.")
+    check_numeric("inputs", leaves)
+    if like is not None:
+        if jax.tree.structure(arrays) != jax.tree.structure(like):
+            raise ValueError(
+                f"The inputs are {_structure(arrays)}, and the network takes {_structure(like)}: "
+                "give inputs like those of the training."
+            )
+        arrays = jax.tree.map(_like, arrays, like)
+    leaves = jax.tree.leaves(arrays)
+    lengths = sorted({leaf.shape[0] if leaf.ndim else -1 for leaf in leaves})
+    if lengths[0] < 1 or len(lengths) > 1:
+        raise ValueError(
+            f"The inputs have shapes {[leaf.shape for leaf in leaves]}; give at least one row, on "
+            "the first axis, and equally many in each array."
+        )
+    for leaf in leaves:
+        if leaf.dtype.kind == "f":
+            check_finite(leaf)
+    return arrays
+
+
+def check_finite(leaf: np.ndarray) -> None:
+    if not np.isfinite(leaf).all():
+        row = int(np.argwhere(~np.isfinite(leaf))[0][0])
+        raise ValueError(f"The inputs are NaN or infinite, row {row} first: leave those out.")
+
+
+def _as_array(leaf: Any) -> np.ndarray:
+    try:
+        return np.asarray(leaf)
+    except (TypeError, ValueError):
+        raise ValueError(f"The inputs hold {show(leaf)}; give arrays of numbers.") from None
+
+
+def _is_leaf(tree: Any) -> bool:
+    return jax.tree_util.treedef_is_leaf(jax.tree.structure(tree))
+
+
+def _structure(tree: Any) -> str:
+    if _is_leaf(tree):
+        return "one array"
+    names = f" {', '.join(map(str, tree))}" if isinstance(tree, dict) else ""
+    return f"a {type(tree).__name__} of {len(tree)} parts{names}"
+
+
+def _like(array: np.ndarray, row: Any) -> np.ndarray:
+    """Return an array with the dtype of the training inputs; raise if its shape does not fit."""
+    if array.shape[1:] != row.shape:
+        single = " For one input alone, write inputs[None]." if array.shape == row.shape else ""
+        raise ValueError(
+            f"The inputs have shape {array.shape}; the network takes (row, "
+            f"{', '.join(map(str, row.shape))}).{single}"
+        )
+    wanted = np.dtype(row.dtype)
+    if array.dtype.kind == "V":  # a dtype that only JAX has, such as bfloat16
+        array = array.astype(np.float32)
+    if array.dtype == wanted or not array.size:
+        return array
+    if wanted == np.uint8:
+        return as_pixels(array)
+    if jnp.issubdtype(wanted, jnp.floating) and array.dtype == np.uint8:
+        raise ValueError(
+            f"The inputs are bytes, uint8, and the network was trained on {wanted}: give them as "
+            "in the training, for example images / 255 if those were from 0 to 1."
+        )
+    if jnp.issubdtype(wanted, jnp.floating) and array.dtype.kind in "biuf":
+        return array.astype(wanted)
+    if wanted.kind in "iu" and array.dtype.kind in "iu":
+        cast = array.astype(wanted)
+        if np.array_equal(cast, array):
+            return cast
+    raise ValueError(
+        f"The inputs are {array.dtype}; the network was trained on {wanted}: give those."
+    )
+
+
+def as_pixels(images: np.ndarray) -> np.ndarray:
+    """Return images as pixels from 0 (black) to 255 (white): uint8, or float32 if not integers."""
+    if images.dtype.kind == "b":
+        return _WHITE * images.astype(np.uint8)
+    if images.dtype.kind == "f":
+        check_finite(images)
+    low, high = images.min(), images.max()
+    if images.dtype.kind in "iu" and low >= 0 and high <= _WHITE:
+        return images.astype(np.uint8)
+    if images.dtype.kind == "f" and low >= 0 and high <= _WHITE:
+        factor = _WHITE if high <= 1 else 1
+        return (factor * images).astype(np.float32)
+    raise ValueError(
+        f"The inputs are {images.dtype} from {low:.4g} to {high:.4g}; the network was trained on "
+        "uint8 images: give pixels of 0 to 255, or of 0.0 to 1.0. It normalises them itself."
+    )

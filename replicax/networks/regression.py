@@ -11,7 +11,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,24 +19,21 @@ import numpy as np
 from jax import Array
 
 from replicax.errors import check_function, choose, explained, is_number, show
-from replicax.networks.inputs import check_like, check_pair
-from replicax.networks.likelihoods import Gaussian, Likelihood, Student
-from replicax.networks.predictor import Predictor
-from replicax.networks.problem import FITS, Supervised, supervised
+from replicax.networks.likelihoods import Gaussian, Student
+from replicax.networks.predictor import (
+    Predictor,
+    check_batch,
+    check_like,
+    check_pair,
+    like_of,
+    seen_in,
+)
+from replicax.networks.task import FITS, Supervised, Tested, apply_network, supervised, with_check
 from replicax.nn.network import Network
-from replicax.run.source_batches import is_source
+from replicax.run.sources import is_source
 
 NOISES = ("learned", "network")
 _KINDS = ("gaussian", "student")
-
-
-class RegressionTest(NamedTuple):
-    """Test data, and the functions to evaluate networks on them."""
-
-    outputs: Callable[[Any, Any, Any], Array]  # (params, model_state, inputs) -> (row, target, 2)
-    inputs: Any  # leading axis: row
-    targets: Array  # (row, target), standardised
-    likelihood: Likelihood
 
 
 @dataclass(frozen=True)
@@ -154,17 +151,16 @@ def regression(
     problem = supervised(loss_fn, rows, batch_size=batch_size, **options)
     tested = None if test is None else _as_test(test, num_targets)
     if is_stream:
-        check = functools.partial(_check_batch, centre, spread)
-        problem = replace(problem, batches=replace(problem.batches, check=check))  # type: ignore
+        problem = with_check(problem, functools.partial(_check_batch, centre, spread))
         inputs = None if tested is None else tested[0]
     elif tested is not None:
         check_like("test", tested[0], inputs)
-    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), inputs)
-    predictor = regressor(network, law, scales.kind, like)
+    predictor = regressor(network, law, scales.kind, like_of(inputs))
+    predictor = replace(predictor, seen=None if is_stream else seen_in(inputs))
     network_test = None
     if tested is not None:
         truth = jnp.asarray(_standard(tested[1], centre, spread))
-        network_test = RegressionTest(predictor.outputs, tested[0], truth, law)
+        network_test = Tested(predictor.outputs, tested[0], truth, law)
     return replace(
         problem,
         test=network_test,
@@ -173,7 +169,9 @@ def regression(
     )
 
 
-def regressor(network: Any, law: Any, noise: Any, like: Any) -> Predictor:
+def regressor(
+    network: Any, law: Gaussian | Student, noise: str | Sequence[float], like: Any
+) -> Predictor:
     """Return the predictor of real numbers; `noise` is "learned", "network", or the scale of every
     standardised target, and `like` a row of the inputs."""
     kind = noise if isinstance(noise, str) else tuple(noise)
@@ -191,8 +189,7 @@ def _values(network: Any, scales: _Noise) -> Callable[..., tuple[Array, Any]]:
     apply = _as_apply(network)
 
     def values(params: Any, model_state: Any, inputs: Any, train: bool) -> tuple[Any, Any]:
-        with explained("The network", FITS):
-            out, model_state = apply(scales.network_params(params), model_state, inputs, train)
+        out, model_state = apply(scales.network_params(params), model_state, inputs, train)
         out = jnp.asarray(out, jnp.float32)
         out = out[:, None] if out.ndim == 1 else out
         num_rows = len(jax.tree.leaves(inputs)[0])
@@ -211,24 +208,19 @@ def _values(network: Any, scales: _Noise) -> Callable[..., tuple[Array, Any]]:
 def _as_apply(network: Any) -> Callable[[Any, Any, Any, bool], tuple[Any, Any]]:
     """Return `apply(params, model_state, inputs, train) -> outputs, model_state`."""
     if isinstance(network, Network):
-        return _with_state(network.apply)
+        return functools.partial(apply_network, network)
     if not callable(network) or inspect.isclass(network):
         raise ValueError(
             f"The network is {show(network)}; give an rx.nn.Network, or a function "
             "network(params, inputs)."
         )
     check_function("network", network, "params", "inputs")
-    return lambda params, model_state, inputs, train: (network(params, inputs), model_state)
 
+    def apply(params: Any, model_state: Any, inputs: Any, train: bool) -> tuple[Any, Any]:
+        with explained("The network", FITS):
+            return network(params, inputs), model_state
 
-def _with_state(apply: Callable) -> Callable[[Any, Any, Any, bool], tuple[Any, Any]]:
-    def checked(params: Any, model_state: Any, inputs: Any, train: bool) -> tuple[Any, Any]:
-        returned = apply(params, model_state, inputs, train)
-        if not isinstance(returned, tuple | list) or len(returned) != 2:
-            raise ValueError("network.apply must return (outputs, state) for a batch of rows.")
-        return returned[0], returned[1]
-
-    return checked
+    return apply
 
 
 def _as_noise(noise: Any, spread: np.ndarray, num_targets: int) -> _Noise:
@@ -306,15 +298,11 @@ def _given_moments(standardise: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _check_batch(centre: np.ndarray, spread: np.ndarray, name: str, batch: Any) -> tuple[Any, Any]:
     """Return a batch of a source with standardised targets; raise if it has none."""
-    if not isinstance(batch, tuple | list) or len(batch) != 2:
-        raise ValueError(
-            f"{name} is of type {type(batch).__name__}; let the source give pairs of arrays "
-            "(inputs, targets)."
-        )
-    inputs, targets = batch[0], _as_columns(name, np.asarray(batch[1]))
+    inputs, outcomes = check_batch(name, batch, "targets")
+    targets = _as_columns(name, np.asarray(outcomes))
     if targets.shape[1] != len(centre) or not np.isfinite(targets).all():
         raise ValueError(
-            f"{name} has targets of shape {np.shape(batch[1])}; give {len(centre)} finite ones for "
+            f"{name} has targets of shape {np.shape(outcomes)}; give {len(centre)} finite ones for "
             "each row, as many as standardise or the test has."
         )
     return inputs, _standard(targets, centre, spread)

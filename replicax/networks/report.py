@@ -1,33 +1,285 @@
-"""The report of a training: epochs, calibration, and the images with the least certain predictions.
-Without a test it only shows the run and the exchange of replicas."""
+"""What a training reports: its summary, its figures and its page.
 
+Without a test these only show the run and the exchange of replicas.
+"""
+
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from replicax.data import NAMES, Dataset
 from replicax.errors import show
-from replicax.networks import predict
-from replicax.networks.likelihoods import Categorical
-from replicax.networks.likelihoods.real import coverage_by_level
-from replicax.networks.named import NamedProblem
-from replicax.networks.plots import average_so_far, settled_span
-from replicax.networks.summary import metric_rows, summarise
+from replicax.networks import likelihoods, predict
+from replicax.networks.by_name import NamedProblem
+from replicax.networks.likelihoods import Categorical, Likelihood, coverage_by_level
+from replicax.networks.task import Supervised
 from replicax.networks.trained import Trained
 from replicax.page import charts
-from replicax.page.content import Chart, Page, Picture, Section, Table
-from replicax.results.mixing import exchanges
+from replicax.page.render import Chart, Page, Picture, Section, Table
+from replicax.results import figure_style
+from replicax.results.diagnostics import exchanges
+from replicax.results.plots import plot_exchange
 from replicax.results.plotted import spread
-from replicax.results.report.build import page_of
-from replicax.results.report.exchange import exchange_section
-from replicax.results.report.glance import warnings_of
-from replicax.results.summary import render_machine_use
+from replicax.results.report import exchange_section, page_of, warnings_of
+from replicax.results.summary import machine_use, render_machine_use
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_SETTLED = 0.2  # fraction of epochs before which values may lie off the scale
+_RARE = 0.05  # fraction of values at either end that may lie off the scale
+_ROOM = 0.08  # of the height of an axis, below and above its values
 _MOST_IMAGES = 24
 _MOST_ROWS = 60  # rows of the table of epochs
 _LEVELS = 21  # of central intervals
 _BAND = "rgba(58, 123, 213, 0.2)"
+
+
+def summarise(trained: Trained) -> dict[str, Any]:
+    """Return the numbers of a training as plain data."""
+    epochs = trained.epochs
+    numbers: dict[str, Any] = {
+        "method": trained.method,
+        "task": trained.metadata.note.get("task"),
+        **machine_use(trained),
+        "epochs": trained.num_epochs,
+        "networks": trained.num_replicas,
+        "averaged": float(trained.average.weight),
+        "result": trained.result._asdict(),
+        "restarts": trained.restarts.tolist(),
+        "problems": trained.problems(),
+        "seed": trained.metadata.run.seed,
+    }
+    if trained.heating is not None:
+        numbers["heating"] = trained.heating
+    likelihood = trained.likelihood
+    numbers["likelihood"] = None if likelihood is None else likelihood.to_json()
+    if likelihood is not None and len(epochs["epoch"]):
+        names = [score.name for score in likelihood.scores]
+        last = {name: np.asarray(epochs[name][-1]).tolist() for name in names}
+        numbers["by_rung"] = last
+        numbers["coldest"] = {name: values[0] for name, values in last.items()}
+    numbers["averages"] = [] if likelihood is None else _averages(trained, likelihood)
+    if trained.metadata.resolved.schedule != "none":
+        trips = int(trained.round_trips.sum())
+        numbers["exchange"] = {
+            "window": trained.window,
+            "round_trips": trips,
+            "round_trips_per_100_epochs": 100 * trips / max(trained.num_epochs, 1),
+            "verdict_rate": trained.verdict_rate[0].tolist(),
+            "window_swap_rate": trained.window_swap_rate[0].tolist(),
+            "learning_rates": (trained.energy_scale * trained.learning_rates[0]).tolist(),
+            **_of_rule(trained),
+        }
+    return numbers
+
+
+def _of_rule(trained: Trained) -> dict[str, Any]:
+    """Return the buffer per mean loss, or for rules without one the temperatures of the posterior,
+    and the number of steps between swap attempts."""
+    scale, every = trained.energy_scale, trained.metadata.resolved.swap_every
+    if trained.metadata.resolved.rule == "deterministic":
+        return {"swap_every": every, "buffer": float(trained.buffer[0]) / scale}
+    heats = trained.temperatures[0] * trained.temperature_scale
+    return {"swap_every": every, "temperatures": heats.tolist()}
+
+
+def _averages(trained: Trained, likelihood: Likelihood) -> list[dict[str, Any]]:
+    """Return the metrics of every kind of average."""
+    if float(trained.average.weight) == 0:
+        return []
+    return [{"by": by, **trained.metrics(by)._asdict()} for by in likelihood.ways]
+
+
+def render(numbers: dict[str, Any]) -> Any:
+    """Return the numbers as rich tables."""
+    from rich.console import Group
+
+    use, ending = render_machine_use(numbers), numbers["result"]["sentence"]
+    lines = [f"{numbers['epochs']} epochs, {use}; {ending}"]
+    if any(numbers["restarts"]):
+        lines.append(f"Restarts of diverged networks, by rung: {numbers['restarts']}")
+    lines += numbers["problems"]
+    if "exchange" in numbers:
+        lines.append(_exchange_line(numbers["exchange"]))
+    if "outside" in numbers:
+        outside = numbers["outside"]
+        lines.append(
+            f"Out-of-distribution detection of {outside['data']}: AUROC {outside['auroc']:.4f} by "
+            f"entropy, {outside['auroc_mutual_information']:.4f} by mutual information "
+            f"({outside['networks']} networks)"
+        )
+    if numbers["likelihood"] is None:
+        lines.insert(0, f"{numbers['averaged']:g} networks averaged; the problem has no test.")
+        return Group(_title(numbers), *lines)
+    return Group(_metrics_table(numbers), *lines)
+
+
+def _title(numbers: dict[str, Any]) -> str:
+    task = numbers["task"] or {}
+    title = " ".join(str(task[name]) for name in ("model", "data") if name in task)
+    return f"{numbers['method']} {title}".strip()
+
+
+def _metrics_table(numbers: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    heads, rows = metric_rows(numbers)
+    table = Table(*heads, title=_title(numbers), title_justify="left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def metric_rows(numbers: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return headers and rows, as text, of the table of networks and averages on the test data."""
+    likelihood = likelihoods.from_json(numbers["likelihood"])
+    columns, ways = likelihood.columns, likelihood.ways
+    rows = []
+
+    def add_row(name: str, metrics: dict[str, Any]) -> None:
+        values = [
+            f"{x.factor * metrics[x.name]:.{x.digits}f}" if x.name in metrics else ""
+            for x in columns
+        ]
+        rows.append((name, *values))
+
+    if "coldest" in numbers:
+        add_row("coldest network" if "exchange" in numbers else "first network", numbers["coldest"])
+        if numbers["networks"] > 1:
+            means = {name: float(np.mean(x)) for name, x in numbers["by_rung"].items()}
+            add_row("mean of all networks", means)
+    for part in numbers["averages"]:
+        name = f"average of {numbers['averaged']:g}"
+        add_row(f"{name}, {part['by']}" if len(ways) > 1 else name, part)
+    return ("", *(column.head for column in columns)), rows
+
+
+def _exchange_line(exchange: dict[str, Any]) -> str:
+    rates, heats = exchange["verdict_rate"], exchange.get("temperatures")
+    turns = "steps" if exchange["swap_every"] == 1 else "attempts"
+    end = f"temperatures up to {heats[-1]:.3g}" if heats else f"buffer {exchange['buffer']:.3g}"
+    return (
+        f"Window {exchange['window']}, round trips {exchange['round_trips']} "
+        f"({exchange['round_trips_per_100_epochs']:.1f} per 100 epochs), rule accepts in "
+        f"{100 * min(rates):.2g} to {100 * max(rates):.2g} % of {turns}, {end}"
+    )
+
+
+def score_outside(trained: Trained, problem: Supervised, outside: np.ndarray) -> dict[str, Any]:
+    """Return how well the uncertainty separates the images `outside` from the test images, by the
+    entropy of the average and by the mutual information of its networks."""
+    test, weights = problem.test, trained.networks.weight
+    assert test is not None
+    if outside.shape[1:] != test.inputs.shape[1:]:
+        raise ValueError(
+            f"The other images have shape {outside.shape[1:]}, the test images "
+            f"{test.inputs.shape[1:]}: choose a data set of the same size."
+        )
+    inside, other = (
+        trained.predict(images, members=True, problem=problem) for images in (test.inputs, outside)
+    )
+    return {
+        "auroc": predict.out_of_distribution(inside, other, weights=weights),
+        "auroc_mutual_information": predict.out_of_distribution(
+            inside, other, by="mutual_information", weights=weights
+        ),
+        "networks": len(weights),
+    }
+
+
+def plot_training(trained: Trained, out: str | Path | None = None) -> dict[str, "Figure"]:
+    """Return figures by name; write them as PNG into the folder `out`.
+
+    They are `epochs`, and those of the exchange, as of every run. Figures without data are
+    left out.
+    """
+    figures: dict[str, Figure] = {}
+    likelihood = trained.likelihood
+    if likelihood is not None and len(trained.epochs["epoch"]):
+        figures["epochs"] = _plot_epochs(trained, likelihood)
+    if trained.history["step"].size:
+        figures |= plot_exchange(trained)
+    for name, figure in figures.items():
+        if out is not None:
+            figure_style.save(figure, Path(out) / f"{name}.png")
+    return figures
+
+
+def _plot_epochs(trained: Trained, likelihood: Likelihood) -> "Figure":
+    """Plot each score on the test data in a panel: every network, and the average so far."""
+    epochs = trained.epochs
+    figure = figure_style.new_figure(10.5, 4.7)
+    panels = figure.subplots(1, len(likelihood.scores))
+    for axes, score in zip(panels, likelihood.scores, strict=True):
+        networks = score.factor * epochs[score.name]
+        always_shown = [networks[:, :1]]
+        for line, style in _networks(trained, networks):
+            axes.plot(epochs["epoch"], line, **style)
+        for by, dashes in zip(likelihood.ways, ("-", (0, (3, 1.2)))):
+            if not np.any(epochs["weight"] > 0):
+                break
+            values = score.factor * average_so_far(epochs, score.name, by)
+            always_shown.append(values[:, None])
+            way = f", by {by}" if len(likelihood.ways) > 1 else ""
+            axes.plot(epochs["epoch"], values, color=figure_style.INK, lw=2, ls=dashes,
+                      marker="." if len(values) == 1 else "", zorder=4,
+                      label=f"average so far{way}")  # fmt: skip
+        title = f"{score.title} on the test data"
+        figure_style.label(axes, "epoch", score.title.lower() + score.unit, title)
+        axes.set_xlim(0, 1.02 * max(trained.num_epochs, 1))
+        axes.set_ylim(settled_range(networks, np.concatenate(always_shown, axis=1)))
+    figure_style.legend_below(panels[-1])
+    return figure
+
+
+def _networks(trained: Trained, values: np.ndarray) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
+    """Yield lines (epoch,) with styles: one style per rung on a ladder, otherwise one for all
+    networks and one for their mean."""
+    count, blue = values.shape[1], figure_style.CHAINS[0]
+    marker = {"marker": "."} if len(values) == 1 else {}
+    if count == 1:
+        yield values[:, 0], {"color": blue, "lw": 1.6, "label": "the network", **marker}
+    elif exchanges(trained):
+        ends = {0: " (coldest)", count - 1: " (hottest)"}
+        for rung, colour in figure_style.cold_to_hot(count):
+            thick = {"lw": 2.2, "zorder": 3} if rung == 0 else {"lw": 0.8, "alpha": 0.85}
+            name = {"label": f"rung {rung}{ends.get(rung, '')}"}
+            yield values[:, rung], {"color": colour, **name, **thick, **marker}
+    else:
+        for index in figure_style.some(count):
+            name = "networks" if index == 0 else None
+            faint = {"color": blue, "lw": 0.7, "alpha": 0.5, "label": name}
+            yield values[:, index], {**faint, **marker}
+        mean = {"color": blue, "lw": 2.2, "zorder": 3, "label": "their mean"}
+        yield np.mean(values, axis=1), {**mean, **marker}
+
+
+def average_so_far(
+    epochs: dict[str, np.ndarray], score: str, by: str = "probabilities"
+) -> np.ndarray:
+    """Return a score of the average after each test, NaN before a network is averaged  (epoch,)."""
+    return np.where(epochs["weight"] > 0, epochs[f"average_{score}_{by}"], np.nan)
+
+
+def settled_range(networks: np.ndarray, always_shown: np.ndarray) -> tuple[float, float] | None:
+    """Return the range of an axis for lines (epoch, line): after the first epochs all of
+    `always_shown` is inside, and all of `networks` but rare values; None if nothing is finite."""
+    settled, others = _settled(networks), _settled(always_shown)
+    if not settled.size:
+        return None
+    bulk = np.concatenate([np.quantile(settled, (_RARE, 1 - _RARE)), others])
+    low, high = float(bulk.min()), float(bulk.max())
+    room = _ROOM * max(high - low, 1e-3 * abs(high), 1e-6)
+    return low - room, high + room
+
+
+def _settled(values: np.ndarray) -> np.ndarray:
+    values = values[int(_SETTLED * len(values)) :]
+    return values[np.isfinite(values)]
 
 
 def build_page(trained: Trained, images: Any = None) -> Page:
@@ -96,15 +348,11 @@ def _epoch_chart(trained: Trained, epochs: dict[str, np.ndarray], name: str, tit
     words = (
         f"{title} on the test data after every epoch; the first network ends at {values[-1, 0]:.4f}"
     )
-    figure = charts.figure(traces, "epoch", title.lower(), yaxis=_range(values, average))
+    limits = settled_range(values, np.column_stack([values[:, 0], average]))
+    axis = {} if limits is None else {"range": list(limits)}
+    figure = charts.figure(traces, "epoch", title.lower(), yaxis=axis)
     note = f"{len(shown)} of {count} networks are drawn." if len(shown) < count else ""
     return Chart(f"epochs-{name}", title, words, {"": figure}, table, note, height=340)
-
-
-def _range(values: np.ndarray, average: np.ndarray) -> dict[str, Any]:
-    """Return the range of an axis; early and rare values may be outside."""
-    span = settled_span(values, np.column_stack([values[:, 0], average]))
-    return {} if span is None else {"range": list(span.limits)}
 
 
 def _predictions(trained: Trained) -> Section | None:

@@ -18,16 +18,25 @@ All functions are for one path; use `jax.vmap` for several.
 """
 
 import functools
-import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
+from replicax.algorithm.kernels import Kernel
 from replicax.errors import is_concrete
+from replicax.networks import evaluate
+from replicax.networks.evaluate import Averages, Thinning
+from replicax.networks.task import Supervised
+from replicax.run.carry import Carry
+from replicax.run.evaluation import Evaluation
+from replicax.run.plan import Clock
 
+NUM_DRAWS = 10  # networks of a cycle, as the paper's authors have it
+_REFRESH_BATCHES = 50  # batches for the batch statistics of a drawn network
 _NO_MOMENTUM = 1e-6  # below it, a leaf of the state is constant and not an average
 
 
@@ -105,9 +114,7 @@ def draw(moments: Moments, key: Array, scale: float | Array = 1.0) -> Any:
     deviation, the same for all arrays).
     """
     if is_concrete(moments.count) and not bool(jnp.all(moments.count > 0)):
-        raise ValueError(
-            "The moments are empty: call rx.swag.collect at least once before drawing."
-        )
+        raise ValueError("The moments are empty: call collect at least once before drawing.")
     rank = _rank(moments)
     num_deviations = jnp.minimum(moments.count, rank)
     low_key, *keys = jax.random.split(key, 1 + len(jax.tree.leaves(moments.mean)))
@@ -125,61 +132,37 @@ def draw(moments: Moments, key: Array, scale: float | Array = 1.0) -> Any:
 
 
 def refresh_statistics(
-    apply: Callable[..., tuple[Array, Any]],
-    params: Any,
-    state: Any,
-    batches: Array | Iterable[Array],
-    momentum: float | None = None,
+    apply: Callable[..., tuple[Array, Any]], params: Any, state: Any, batches: Array
 ) -> Any:
-    """Return the state with the batch statistics of `params`, recomputed from `batches`.
+    """Return the state with the batch statistics of `params`, recomputed from `batches`, images
+    (batch, image, ...).
 
     `apply` is that of a `replicax.nn.Network` whose floating-point state consists of exponential
     averages, running <- (1 - momentum) running + momentum batch. (Flax and Equinox
     call 1 - momentum the momentum.) Each batch is applied in training to averages of zero, which
     leaves momentum times the statistics of that batch alone; the result is their mean over
-    batches, equally weighted, whatever the values in `state`. Counters and random keys, which are
-    not floating point, are updated from batch to batch; floating-point state that training does not
-    change stays the same.
-
-    The momentum of each array is measured with the first batch, unless one is given for all.
-
-    `batches` are images, as an array (batch, image, ...), which may be traced by `jit` and `vmap`,
-    or as any iterable of arrays (image, ...).
+    batches, equally weighted, whatever the values in `state`. The momentum of each array is
+    measured with the first batch. Counters and random keys, which are not floating point, are
+    updated from batch to batch; floating-point state that training does not change stays the same.
     """
-    if momentum is not None and not 0 < momentum <= 1:
-        raise ValueError(f"momentum is {momentum}; it must be above 0 and at most 1.")
-    first, batches = _first_of(batches)
-    sums, count = _only_averages(jnp.zeros_like, state), 0
-    if isinstance(batches, Array):
-        count = len(batches)
-        add = lambda sums, images: (_add_batch(apply, params, sums, images), None)  # noqa: E731
-        sums = lax.scan(add, sums, batches)[0]
-    else:
-        for images in batches:
-            sums, count = _add_batch(apply, params, sums, images), count + 1
-    if momentum is not None:
-        return _only_averages(lambda total: total / (momentum * count), sums)
+    if not len(batches):
+        raise ValueError("There are no batches for the statistics: give at least one.")
+
+    def add(sums: Any, images: Array) -> tuple[Any, None]:
+        after = apply(params, _only_averages(jnp.zeros_like, sums), images, True)[1]
+        added = lambda new, old: old + new if _is_average(old) else new  # noqa: E731
+        return jax.tree.map(added, after, sums), None
+
+    sums = lax.scan(add, _only_averages(jnp.zeros_like, state), batches)[0]
 
     def mean(total: Array, momentum: Array, before: Array) -> Array:
         if not _is_average(total):
             return total
         is_constant = momentum < _NO_MOMENTUM
-        scale = jnp.where(is_constant, 1.0, count * momentum).astype(total.dtype)
+        scale = jnp.where(is_constant, 1.0, len(batches) * momentum).astype(total.dtype)
         return jnp.where(is_constant, before, total / scale)
 
-    return jax.tree.map(mean, sums, _measure_momentum(apply, params, state, first), state)
-
-
-def _first_of(batches: Array | Iterable[Array]) -> tuple[Array, Array | Iterable[Array]]:
-    """Return the first batch, and all of them."""
-    if isinstance(batches, Array):
-        if len(batches):
-            return batches[0], batches
-    else:
-        batches = iter(batches)
-        for first in batches:
-            return first, itertools.chain([first], batches)
-    raise ValueError("There are no batches for the statistics: give at least one.")
+    return jax.tree.map(mean, sums, _measure_momentum(apply, params, state, batches[0]), state)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -204,14 +187,6 @@ def _measure_momentum(
     return jax.tree.map(momentum, probe, at_0, at_probe)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _add_batch(apply: Callable[..., tuple[Array, Any]], params: Any, sums: Any, images: Array):
-    """Return the sums over batches, with the contribution of one batch to averages of zero
-    added."""
-    after = apply(params, _only_averages(jnp.zeros_like, sums), images, True)[1]
-    return jax.tree.map(lambda new, old: old + new if _is_average(old) else new, after, sums)
-
-
 def _only_averages(change: Callable[[Array], Array], state: Any) -> Any:
     return jax.tree.map(lambda leaf: change(leaf) if _is_average(leaf) else leaf, state)
 
@@ -222,3 +197,81 @@ def _is_average(leaf: Any) -> bool:
 
 def _rank(moments: Moments) -> int:
     return jax.tree.leaves(moments.deviations)[0].shape[0]
+
+
+class CycleState(NamedTuple):
+    """The state of the evaluation."""
+
+    averages: Averages
+    moments: Moments  # moments of the networks of this cycle
+
+
+def build_cycles(
+    evaluation: Evaluation,
+    problem: Supervised,
+    clock: Clock,
+    kernel: Kernel,
+    params: Any,
+    seed: int,
+    burn_in: int = 0,
+    thinning: Thinning = Thinning(0),  # noqa: B008
+) -> Evaluation:
+    """Build an evaluation around `evaluation`; `params` gives the shapes of one network.
+
+    Networks of the first `burn_in` epochs are not collected.
+    """
+    assert kernel.traits.exploits is not None
+    test = evaluate.compiled_test(problem)
+    draw_networks = jax.jit(_build_draws(problem))
+    collected = jax.jit(collect)
+    exploits = kernel.traits.exploits
+
+    def no_moments() -> Moments:
+        return start(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), params))
+
+    def evaluate_cycle(state: CycleState, carry: Carry) -> tuple[CycleState, dict[str, Any], Any]:
+        averages, moments = state
+        kept: Any = {}
+        epoch = int(averages.count) + 1
+        network, model_state = jax.tree.map(lambda leaf: leaf[0, 0], carry.state.points)
+        if epoch > burn_in and exploits(epoch * clock.steps_per_epoch - 1):
+            moments = collected(moments, network)
+        if epoch % clock.cycle_epochs == 0 and int(moments.count):
+            key = jax.random.fold_in(jax.random.key(seed), epoch)
+            networks = draw_networks(key, moments, model_state, problem.batches.data)
+            sampled = test.add(averages.sampled, networks)
+            averages, moments = averages._replace(sampled=sampled), no_moments()
+            number = round(float(sampled.weight)) // NUM_DRAWS
+            drawn = np.ones(NUM_DRAWS), np.full(NUM_DRAWS, -1)
+            kept = thinning.rows(number, epoch, *drawn, lambda: networks)
+        averages, row, _ = evaluation.evaluate(averages, carry)
+        return CycleState(averages, moments), row, kept
+
+    return Evaluation(
+        CycleState(evaluation.state, no_moments()),
+        evaluate_cycle,
+        lambda state: evaluation.final(state.averages),
+        running=lambda state: state.averages.sampled,
+    )
+
+
+def _build_draws(problem: Supervised):
+    """Build `draws(key, moments, state, data) -> (params, state)`, leading axis: network."""
+    batches, target = problem.batches, problem.target
+
+    def draws(key: jax.Array, moments: Moments, state: Any, data: Any) -> tuple[Any, Any]:
+        def apply(params: Any, state: Any, key: jax.Array, train: bool):
+            # A key stands for images, so that no more than one batch is in memory at a time.
+            fresh = batches.fresh(data)
+            assert fresh is not None  # sources are refused
+            return target.energy(params, state, fresh(key), key)
+
+        def one(key: jax.Array) -> tuple[Any, Any]:
+            draw_key, key = jax.random.split(key)
+            params = draw(moments, draw_key)
+            keys = jax.random.split(key, _REFRESH_BATCHES)
+            return params, refresh_statistics(apply, params, state, keys)
+
+        return jax.vmap(one)(jax.random.split(key, NUM_DRAWS))
+
+    return draws

@@ -9,24 +9,24 @@ import jax
 import numpy as np
 
 from replicax.errors import check_folder, show
-from replicax.networks.build import build_evaluation
-from replicax.networks.checks import check_apart, check_start
-from replicax.networks.evaluate import Epoch
-from replicax.networks.problem import Supervised, check_problem
+from replicax.networks import evaluate, swag
+from replicax.networks.checks import check_apart, check_start, checked_first
+from replicax.networks.evaluate import Epoch, Thinning
+from replicax.networks.task import Supervised, check_problem
 from replicax.networks.tempered import check_posterior, tempered
 from replicax.networks.trained import Trained
 from replicax.nn.network import Network
+from replicax.run.carry import Carry
 from replicax.run.evaluation import Evaluation
+from replicax.run.initial import per_replica
 from replicax.run.methods import Method, as_method, refuse_unknown, written
 from replicax.run.options import Session, Training, given
-from replicax.run.per_replica import per_replica
-from replicax.run.plan import check_extends
+from replicax.run.plan import Clock, check_extends, clock_of
 from replicax.run.program import Program
 from replicax.run.progress import Callback
+from replicax.run.records import Records
 from replicax.run.resolve import resolve
-from replicax.run.restore import point_like, restore_points
-from replicax.run.rows import Carry
-from replicax.run.start import begin, proceed
+from replicax.run.start import begin, point_like, proceed, restore_points
 from replicax.run.storage.folder import FolderRecords, open_records
 
 _LOW_PEAK = 0.5  # lowest peak of a rate schedule, which should be 1
@@ -69,9 +69,9 @@ def train(
         num_replicas: the number of networks.
         burn_in: epochs before the average begins.
         seed: seed of all random numbers.
-        callback: as in `rx.sample`; the `average` of an `rx.Progress` has the running sums of
+        callback: as in `rx.sample`; the `average` of its `Progress` has the running sums of
             predictions, its `evaluation` the results of the last test.
-        evaluate: `evaluate(epoch)`, called with an `rx.Epoch` after every test (networks, test
+        evaluate: `evaluate(epoch)`, called with an `Epoch` after every test (networks, test
             results, running average); the dict of numbers that it returns is added to
             `Trained.epochs`.
         keep_networks: store the coldest network of every epoch, as draws.
@@ -136,12 +136,63 @@ def resume_training(
     return _trained(kept, like, problem)
 
 
+def last_networks(run_dir: str | Path, problem: Supervised, num_replicas: int) -> Any:
+    """Return the last networks of a run as (params, model_state), leading axis: rung, coldest
+    first."""
+    records = open_records(check_folder("run_dir", run_dir), with_checkpoint=True)
+    _check_fits(records, problem)
+    points, replica_at = restore_points(records, point_like(records))
+    if num_replicas > len(replica_at[0]):
+        raise ValueError(
+            f"{run_dir} holds {len(replica_at[0])} networks, but {num_replicas} are needed to "
+            "start from: write fewer replicas, or pretrain more networks."
+        )
+    wanted = replica_at[0][:num_replicas]
+    return jax.tree.map(lambda leaf: leaf[0][wanted], points)
+
+
+def build_evaluation(problem: Supervised, program: Program, like: Any) -> Evaluation:
+    """Return the evaluation after every epoch; `like` has the shapes of one network,
+    (params, model_state)."""
+    run, method = program.run, program.method
+    assert isinstance(run, Training)
+    clock = clock_of(run, method, problem.steps_per_epoch)
+    thinning = Thinning.of(like, run.keep_averaged)
+    weights = weights_of(program, clock)
+    evaluation = evaluate.build_average(problem, weights, clock.test_every, thinning)
+    evaluation = checked_first(evaluation, method)
+    if method.draws_gaussian:
+        evaluation = swag.build_cycles(
+            evaluation, problem, clock, program.kernel, like[0], run.seed, run.burn_in, thinning
+        )
+    if run.evaluate is None:
+        return evaluation
+    return evaluate.with_hook(evaluation, run.evaluate, problem.steps_per_epoch)
+
+
+def weights_of(program: Program, clock: Clock) -> Callable[[int, int], np.ndarray]:
+    """Build `weights(epoch, num_replicas) -> (rung,)`, the weights of networks in the average;
+    epochs count from 1."""
+    method, exploits, burn_in = program.method, program.kernel.traits.exploits, program.run.burn_in
+
+    def weights(epoch: int, num_replicas: int) -> np.ndarray:
+        none, coldest = np.zeros(num_replicas), np.eye(num_replicas)[0]
+        if not method.picks or method.draws_gaussian or epoch <= (burn_in or 0):
+            return none
+        if method.picks_all:
+            return none if epoch % clock.pick_every else np.ones(num_replicas)
+        last_step = epoch * clock.steps_per_epoch - 1
+        return coldest if exploits is None or bool(exploits(last_step)) else none
+
+    return weights
+
+
 def _posed(problem: Supervised, method: Method) -> Supervised:
     """Return the problem that the method samples, with a tempered likelihood if it uses one."""
     return tempered(problem) if method.tempers_likelihood else problem
 
 
-def _trained(records: Any, like: Any, problem: Supervised) -> Trained:
+def _trained(records: Records, like: Any, problem: Supervised) -> Trained:
     trained = Trained(records, like, problem)
     check_start(trained)
     return trained.warned()
@@ -163,6 +214,7 @@ def _check_networks(problem: Supervised, program: Program, like: Any, carry: Car
     if problem.target.prior is not None:
         jax.eval_shape(problem.target.prior, like[0])  # raises if weight_decay matches no parameter
     if problem.predictor is not None:
+        problem.predictor.check_start(like)
         problem.predictor.check(like)
     if program.method.tempers_likelihood:
         check_posterior(problem, like, program.method.name)
@@ -184,21 +236,6 @@ def _warn_of_low_peak(program: Program) -> None:
             f"rates themselves, as in method={written(program.method.name, arguments)}.",
             stacklevel=3,
         )
-
-
-def last_networks(run_dir: str | Path, problem: Supervised, num_replicas: int) -> Any:
-    """Return the last networks of a run as (params, model_state), leading axis: rung, coldest
-    first."""
-    records = open_records(check_folder("run_dir", run_dir), with_checkpoint=True)
-    _check_fits(records, problem)
-    points, replica_at = restore_points(records, point_like(records))
-    if num_replicas > len(replica_at[0]):
-        raise ValueError(
-            f"{run_dir} holds {len(replica_at[0])} networks, but {num_replicas} are needed to "
-            "start from: write fewer replicas, or pretrain more networks."
-        )
-    wanted = replica_at[0][:num_replicas]
-    return jax.tree.map(lambda leaf: leaf[0][wanted], points)
 
 
 def _check_fits(records: FolderRecords, problem: Supervised) -> None:

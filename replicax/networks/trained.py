@@ -9,19 +9,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from replicax.errors import choose
-from replicax.networks import kept, likelihoods
+from replicax.errors import choose, show
+from replicax.networks import evaluate, likelihoods
+from replicax.networks.by_name import NamedProblem
 from replicax.networks.checks import find_training_problems, why_none_averaged, why_none_kept
-from replicax.networks.evaluate import Count
-from replicax.networks.heating import find_heating, heating_problem
-from replicax.networks.kept import Networks
+from replicax.networks.classification import classifier
+from replicax.networks.evaluate import Count, Networks
 from replicax.networks.likelihoods import Categorical, Likelihood, Mixture
-from replicax.networks.named import NamedProblem
 from replicax.networks.predict import Average
-from replicax.networks.predictor import Predictor
-from replicax.networks.problem import Supervised, check_problem
+from replicax.networks.predictor import Predictor, as_inputs
+from replicax.networks.regression import regressor
+from replicax.networks.task import Supervised, check_problem
+from replicax.networks.tempered import find_heating, heating_problem
 from replicax.nn.network import Network
 from replicax.results.posterior import Posterior
+from replicax.run import trees
 from replicax.run.options import Training
 from replicax.run.plan import Clock, clock_of
 from replicax.run.records import Records
@@ -34,7 +36,7 @@ class Trained(Posterior):
 
     def __init__(self, records: Records, like: Any = None, target: Any = None) -> None:
         super().__init__(records, like, target)
-        if target is not None and not self._is_network(target):
+        if target is not None and not _is_network(target):
             check_problem(target)
 
     def __repr__(self) -> str:
@@ -129,7 +131,7 @@ class Trained(Posterior):
     def labels(self) -> np.ndarray:
         """The true targets of the test: class numbers (row,), or real numbers (row,) or (row,
         target)."""
-        return self._likelihood_of_test().restored(self._final("labels"))
+        return self._likelihood_of_test().in_user_unit(self._final("labels"))
 
     def metrics(self, by: str = "probabilities") -> Any:
         """Return the metrics of the average on the test: accuracy, likelihood and calibration of
@@ -146,7 +148,7 @@ class Trained(Posterior):
                 f"The params of the run in {self.run_dir} have custom containers, which a folder "
                 "cannot store: train with params and model_state of dicts, lists and tuples."
             )
-        networks = kept.read(self._records, self._like)
+        networks = evaluate.read(self._records, self._like)
         if networks is None:
             raise ValueError(why_none_kept(self))
         return networks
@@ -169,10 +171,12 @@ class Trained(Posterior):
                 unless the command line trained a network with a name.
         """
         predictor = self.predictor if problem is None else self._predictor_of(problem)
-        return predictor.predict(self._points, self.networks.weight, inputs, members, by)
+        inputs = as_inputs(inputs, predictor.like)
+        predictor.warn_of_others(inputs)
+        return predictor.predict(self.points, self.networks.weight, inputs, members, by)
 
     @functools.cached_property
-    def _points(self) -> Any:
+    def points(self) -> Any:
         """The networks on the device, copied there only once."""
         return jax.tree.map(jnp.asarray, (self.networks.params, self.networks.model_state))
 
@@ -187,42 +191,31 @@ class Trained(Posterior):
             )
         return self._predictor_of(known)
 
-    def _predictor_of(self, problem: Any) -> Predictor:
-        predictor = self._as_predictor(problem)
-        probe = None if self.predicts is None else self.predicts.probe
-        predictor.warn_unless(probe, jax.tree.map(lambda x: x[0], self._points))
-        return predictor
-
-    def _as_predictor(self, problem: Any) -> Predictor:
-        if self._is_network(problem):
-            return self._restored(problem)
-        check_problem(problem)
-        if problem.predictor is None:
+    def _predictor_of(self, known: Any) -> Predictor:
+        """Return the predictor of a problem, or of a network as the folder describes it."""
+        if _is_network(known):
+            if self.predicts is None:
+                raise ValueError(
+                    "The folder does not store how its networks predict, because its problem is a "
+                    "loss or it comes from an earlier version: give the problem instead of the "
+                    "network."
+                )
+            predictor = predictor_of(self.predicts, known)
+        else:
+            predictor = check_problem(known).predictor
+        if predictor is None:
             raise ValueError(
                 "The problem is a loss without predictions: write rx.supervised(..., logits=...), "
                 "a function logits(params, model_state, inputs)."
             )
-        return problem.predictor
+        probe = None if self.predicts is None else self.predicts.probe
+        predictor.warn_unless(probe, jax.tree.map(lambda x: x[0], self.points))
+        return predictor
 
     @property
     def predicts(self) -> Predicts | None:
         """Shapes, classes and units that a network needs to predict again."""
         return self.metadata.resolved.predicts
-
-    def _is_network(self, given: Any) -> bool:
-        is_function = callable(given) and not isinstance(given, Supervised | type)
-        return isinstance(given, Network) or is_function
-
-    def _restored(self, network: Any) -> Predictor:
-        """Return the predictor of a network, from the data stored in the folder."""
-        from replicax.networks.restored import predictor_of
-
-        if self.predicts is None:
-            raise ValueError(
-                "The folder does not store how its networks predict, because its problem is a loss "
-                "or it comes from an earlier version: give the problem instead of the network."
-            )
-        return predictor_of(self.predicts, network)
 
     @property
     def _named_network(self) -> Any:
@@ -256,14 +249,14 @@ class Trained(Posterior):
 
     def summary(self) -> dict[str, Any]:
         """Return the numbers of the run as plain data."""
-        from replicax.networks.summary import summarise
+        from replicax.networks.report import summarise
 
         return summarise(self)
 
     def plot(self, out: str | Path | None = None) -> dict[str, Any]:
-        """Return figures by name, written to the folder `out` if given: epochs, ladder and
-        exchange where there is one, and the calibration of the average."""
-        from replicax.networks.plots import plot_training
+        """Return figures by name, written to the folder `out` if given: epochs, and ladder and
+        swaps where there is an exchange. The calibration of the average is in `report`."""
+        from replicax.networks.report import plot_training
         from replicax.results.figure_style import figure_folder
 
         return plot_training(self, None if out is None else figure_folder(out))
@@ -280,7 +273,7 @@ class Trained(Posterior):
                 name.
         """
         from replicax.networks.report import build_page
-        from replicax.results.report.build import check_out, write_page
+        from replicax.results.report import check_out, write_page
 
         check_out(self, out)
         return write_page(self, out, build_page(self, images))
@@ -289,3 +282,34 @@ class Trained(Posterior):
     def restarts(self) -> np.ndarray:
         """How often a network on each rung diverged and was restarted  (rung,)."""
         return self._final("restarts")[0]
+
+
+def _is_network(given: Any) -> bool:
+    is_function = callable(given) and not isinstance(given, Supervised | type)
+    return isinstance(given, Network) or is_function
+
+
+def predictor_of(predicts: Predicts, network: Any) -> Predictor:
+    """Return the predictor that `Predictor.describe` described, for a network that the user passes
+    again."""
+    law = likelihoods.from_json(predicts.likelihood)
+    like = row_of(predicts)
+    if not isinstance(law, Categorical):
+        return replace(regressor(network, law, predicts.noise, like), seen=predicts.seen)
+    if not isinstance(network, Network) or law.num_classes is None:
+        raise ValueError(f"The network is {show(network)}; give an rx.nn.Network.")
+    made = classifier(network, law.num_classes, like, predicts.pixels)
+    return replace(made, seen=predicts.seen)
+
+
+def row_of(predicts: Predicts) -> Any:
+    """Return shape and dtype of a row of the inputs, None if they were not known."""
+    return None if predicts.inputs is None else trees.shapes_of(predicts.inputs)
+
+
+def num_outputs(predicts: Predicts) -> int:
+    """Return the number of outputs of the network."""
+    law = predicts.likelihood
+    if law["kind"] == "categorical":
+        return law["num_classes"]
+    return len(law["centre"]) * (2 if predicts.noise == "network" else 1)

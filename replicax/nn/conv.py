@@ -16,6 +16,7 @@ one operation with an argument `wrt` serves all three and has derivatives of any
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -24,12 +25,11 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
 from replicax.errors import choose
-from replicax.nn import canonical, pointwise
-from replicax.nn.conv_spec import NAMES, ConvSpec
 
+NAMES = ("lhs", "rhs", "out")
 LAYOUTS = ("auto", "grouped", "dense", "product", "unrolled")
 _MAX_DENSE = 1024  # channels of a block-diagonal convolution: beyond, zeros cost too much
-_layout = "auto"
+_layout = "auto"  # set by `layout`
 
 
 def conv(
@@ -91,6 +91,131 @@ def layout(name: str):
         _layout = before
 
 
+@dataclass(frozen=True)
+class ConvSpec:
+    """Shapes, dtypes and options of `lax.conv_general_dilated`.
+
+    The convolution and its two gradients are the three derivatives of one trilinear form,
+
+        T(lhs, rhs, out) = <out, conv(lhs, rhs)>,
+
+    with respect to (`wrt`) "out", "lhs" and "rhs".
+    """
+
+    shapes: tuple[tuple[int, ...], tuple[int, ...]]  # of lhs and rhs
+    dtypes: tuple[Any, Any]
+    strides: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    lhs_dilation: tuple[int, ...]
+    rhs_dilation: tuple[int, ...]
+    dims: lax.ConvDimensionNumbers
+    groups: int
+    precision: Any
+    out_dtype: Any
+
+    @classmethod
+    def build(
+        cls,
+        lhs: Any,  # anything with a shape and a dtype
+        rhs: Any,
+        strides: Sequence[int],
+        padding: str | Sequence[tuple[int, int]],
+        lhs_dilation: Sequence[int] | None = None,
+        rhs_dilation: Sequence[int] | None = None,
+        dimension_numbers: Any = None,
+        groups: int = 1,
+        precision: Any = None,
+        out_dtype: Any = None,
+    ) -> "ConvSpec":
+        """Return the description, with the padding as pairs of numbers."""
+        dims = lax.conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers)
+        num_spatial = len(lhs.shape) - 2
+        lhs_dilation = tuple(lhs_dilation or (1,) * num_spatial)
+        rhs_dilation = tuple(rhs_dilation or (1,) * num_spatial)
+        if isinstance(padding, str):
+            if any(factor != 1 for factor in lhs_dilation):
+                raise ValueError(
+                    "With lhs_dilation give the padding as pairs of numbers, not by name."
+                )
+            image = [lhs.shape[axis] for axis in dims.lhs_spec[2:]]
+            sizes = zip(dims.rhs_spec[2:], rhs_dilation, strict=True)
+            filters = [1 + factor * (rhs.shape[axis] - 1) for axis, factor in sizes]
+            padding = lax.padtype_to_pads(image, filters, strides, padding)
+        return cls(
+            shapes=(lhs.shape, rhs.shape),
+            dtypes=(lhs.dtype, rhs.dtype),
+            strides=tuple(strides),
+            padding=tuple((int(low), int(high)) for low, high in padding),
+            lhs_dilation=lhs_dilation,
+            rhs_dilation=rhs_dilation,
+            dims=dims,
+            groups=groups,
+            precision=tuple(precision) if isinstance(precision, list) else precision,
+            out_dtype=out_dtype and jnp.dtype(out_dtype),
+        )
+
+    @property
+    def image_size(self) -> list[int]:
+        return [self.shapes[0][axis] for axis in self.dims.lhs_spec[2:]]
+
+    @property
+    def filter_size(self) -> list[int]:
+        return [self.shapes[1][axis] for axis in self.dims.rhs_spec[2:]]
+
+    def convolve(self, lhs: Array, rhs: Array) -> Array:
+        return lax.conv_general_dilated(
+            lhs,
+            rhs,
+            self.strides,
+            self.padding,
+            self.lhs_dilation,
+            self.rhs_dilation,
+            self.dims,
+            self.groups,
+            precision=self.precision,
+            preferred_element_type=self.out_dtype,
+        )
+
+    def derivative(self, wrt: str, first: Array, second: Array) -> Array:
+        """Return dT / d(wrt) from the other two arrays, in the order of `NAMES`."""
+        if wrt == "out":
+            return self.convolve(first, second)
+        index = NAMES.index(wrt)
+        like = jax.ShapeDtypeStruct(self.shapes[index], self.dtypes[index])
+        if wrt == "lhs":
+            transpose = jax.linear_transpose(lambda lhs: self.convolve(lhs, first), like)
+        else:
+            transpose = jax.linear_transpose(lambda rhs: self.convolve(first, rhs), like)
+        return transpose(second)[0]
+
+    def folded_axes(self, way: str) -> dict[str, int]:
+        """Return the axis of each array into which replicas are folded."""
+        (lhs_batch, lhs_channel), filter_out = self.dims.lhs_spec[:2], self.dims.rhs_spec[0]
+        out_batch, out_channel = self.dims.out_spec[:2]
+        if way == "batch":
+            return {"lhs": lhs_batch, "out": out_batch}
+        if way == "channels":
+            return {"rhs": filter_out, "out": out_channel}
+        return {"lhs": lhs_channel, "rhs": filter_out, "out": out_channel}
+
+    def fold(self, way: str, num_replicas: int) -> "ConvSpec":
+        """Return the convolution of all replicas together.
+
+        `way` says where replicas go: into the "batch", the output "channels", or the channels of a
+        "grouped" or "dense" (block-diagonal) convolution.
+        """
+        lhs, rhs = (list(shape) for shape in self.shapes)
+        axes = self.folded_axes(way)
+        if "lhs" in axes:
+            lhs[axes["lhs"]] *= num_replicas
+        if "rhs" in axes:
+            rhs[axes["rhs"]] *= num_replicas
+        if way == "dense":
+            rhs[self.dims.rhs_spec[1]] *= num_replicas
+        groups = self.groups * (num_replicas if way == "grouped" else 1)
+        return replace(self, shapes=(tuple(lhs), tuple(rhs)), groups=groups)
+
+
 @functools.cache
 def _derivative(spec: ConvSpec, wrt: str) -> Callable[[Array, Array], Array]:
     """Return `spec.derivative(wrt, ...)` with its own batching rule and gradients."""
@@ -98,12 +223,12 @@ def _derivative(spec: ConvSpec, wrt: str) -> Callable[[Array, Array], Array]:
 
     @custom_vmap
     def compute(first: Array, second: Array) -> Array:
-        if spec.groups != 1 or (wrt == "out" and canonical.is_canonical(spec.dims)):
+        if spec.groups != 1 or (wrt == "out" and is_canonical(spec.dims)):
             return spec.derivative(wrt, first, second)
         return lax.platform_dependent(
             first,
             second,
-            cpu=functools.partial(canonical.derivative, spec, wrt),
+            cpu=functools.partial(canonical_derivative, spec, wrt),
             default=functools.partial(spec.derivative, wrt),
         )
 
@@ -155,7 +280,7 @@ def _derivative_of_replicas(
 
 
 def _gpu_layout(spec: ConvSpec, num_replicas: int) -> str:
-    if pointwise.is_pointwise(spec):
+    if is_pointwise(spec):
         return "product"
     num_channels = num_replicas * max(spec.shapes[1][axis] for axis in spec.dims.rhs_spec[:2])
     lacks_kernel = any(stride > 1 for stride in spec.strides)
@@ -167,8 +292,8 @@ def _lay_out(
 ) -> Array:
     if name == "unrolled":
         return _unroll(spec, wrt, num_replicas, arrays)
-    if name == "product" and pointwise.is_pointwise(spec):
-        return pointwise.derivative(spec, wrt, *_inputs(arrays, wrt))
+    if name == "product" and is_pointwise(spec):
+        return pointwise_derivative(spec, wrt, *_inputs(arrays, wrt))
     if name == "dense" and spec.groups == 1:
         return _densify(spec, wrt, num_replicas, arrays)
     return _fold(spec, wrt, num_replicas, arrays, "grouped")
@@ -181,7 +306,7 @@ def _inputs(arrays: dict[str, Array], wrt: str) -> list[Array]:
 def _unroll(spec: ConvSpec, wrt: str, num_replicas: int, arrays: dict[str, Array]) -> Array:
     compute = _derivative(spec, wrt)
     if spec.groups == 1:
-        compute = functools.partial(canonical.derivative, spec, wrt)
+        compute = functools.partial(canonical_derivative, spec, wrt)
     first, second = _inputs(arrays, wrt)
     return jnp.stack([compute(first[i], second[i]) for i in range(num_replicas)])
 
@@ -227,3 +352,144 @@ def _split(value: Array, axis: int, count: int) -> Array:
     shape = list(value.shape)
     shape[axis : axis + 1] = [count, shape[axis] // count]
     return jnp.moveaxis(value.reshape(shape), axis, 0)
+
+
+def canonical_derivative(spec: ConvSpec, wrt: str, first: Array, second: Array) -> Array:
+    """Return `spec.derivative(wrt, first, second)` of a convolution without groups."""
+    lhs_last, out_last = channels_last(spec.dims.lhs_spec), channels_last(spec.dims.out_spec)
+    rhs_last = filters_last(spec.dims.rhs_spec)
+    if wrt == "out":
+        lhs, rhs = jnp.transpose(first, lhs_last), jnp.transpose(second, rhs_last)
+        out = _convolve(
+            spec, lhs, rhs, spec.strides, spec.padding, spec.lhs_dilation, spec.rhs_dilation
+        )
+        return jnp.transpose(out, inverse(out_last))
+    # Cotangents of a wider `preferred_element_type` meet narrower images and filters.
+    dtype = jnp.promote_types(first.dtype, second.dtype)
+    first, out = first.astype(dtype), jnp.transpose(second.astype(dtype), out_last)
+    padding = _gradient_padding(spec, wrt, out.shape[1:-1])
+    if wrt == "lhs":
+        # The gradient of an image is a convolution of outputs with the reversed filters.
+        rhs = jnp.swapaxes(jnp.transpose(first, rhs_last), -1, -2)
+        rhs = lax.rev(rhs, range(len(spec.strides)))
+        lhs = _convolve(spec, out, rhs, spec.lhs_dilation, padding, spec.strides, spec.rhs_dilation)
+        return jnp.transpose(lhs, inverse(lhs_last)).astype(spec.dtypes[0])
+    # The gradient of the filters sums over images, which take the place of channels.
+    lhs = jnp.swapaxes(jnp.transpose(first, lhs_last), 0, -1)
+    out = jnp.moveaxis(out, 0, -2)
+    rhs = _convolve(spec, lhs, out, spec.rhs_dilation, padding, spec.lhs_dilation, spec.strides)
+    return jnp.transpose(jnp.moveaxis(rhs, 0, -2), inverse(rhs_last)).astype(spec.dtypes[1])
+
+
+def _gradient_padding(spec: ConvSpec, wrt: str, out_size: tuple[int, ...]) -> list[tuple[int, int]]:
+    dilations = zip(spec.strides, spec.lhs_dilation, spec.rhs_dilation)
+    sizes = zip(spec.image_size, spec.filter_size, out_size, spec.padding, dilations)
+    padding = []
+    for image, filters, out, (low, _), (stride, lhs_dilation, rhs_dilation) in sizes:
+        reach = rhs_dilation * (filters - 1)
+        excess = _dilated(image, lhs_dilation) - _dilated(out, stride)
+        before, total = (reach - low, reach + excess) if wrt == "lhs" else (low, reach - excess)
+        padding.append((before, total - before))
+    return padding
+
+
+def is_canonical(dims: lax.ConvDimensionNumbers) -> bool:
+    """Return whether images are (batch, ..., channel) and filters (..., in, out)."""
+    return dims == _canonical_dims(len(dims.lhs_spec))
+
+
+def _canonical_dims(ndim: int) -> lax.ConvDimensionNumbers:
+    last = ndim - 1
+    images = (0, last, *range(1, last))
+    return lax.ConvDimensionNumbers(images, (last, last - 1, *range(last - 1)), images)
+
+
+def _convolve(
+    spec: ConvSpec,
+    lhs: Array,
+    rhs: Array,
+    strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int],
+    rhs_dilation: Sequence[int],
+) -> Array:
+    dilations = {"lhs_dilation": lhs_dilation, "rhs_dilation": rhs_dilation}
+    options = {"strides": strides, "padding": padding, **dilations}
+    return replace(spec, dims=_canonical_dims(lhs.ndim), **options).convolve(lhs, rhs)
+
+
+def _dilated(size: int, factor: int) -> int:
+    return 0 if size == 0 else factor * (size - 1) + 1
+
+
+def channels_last(axes: Sequence[int]) -> tuple[int, ...]:
+    """Return the permutation that makes images (batch, ..., channel)."""
+    batch, channel, *space = axes
+    return (batch, *space, channel)
+
+
+def filters_last(axes: Sequence[int]) -> tuple[int, ...]:
+    """Return the permutation that makes filters (..., in, out)."""
+    num_out, num_in, *space = axes
+    return (*space, num_in, num_out)
+
+
+def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(axes.index(axis) for axis in range(len(axes)))
+
+
+def is_pointwise(spec: ConvSpec) -> bool:
+    """Return whether each output combines the channels of one pixel; strides may skip pixels."""
+    plain = spec.groups == 1 and set(spec.lhs_dilation) <= {1}
+    return plain and set(spec.filter_size) <= {1} and not any(map(any, spec.padding))
+
+
+def pointwise_derivative(spec: ConvSpec, wrt: str, first: Array, second: Array) -> Array:
+    """Return `spec.derivative(wrt, ...)` of all replicas; their axis comes first."""
+    lhs_last = _behind_replicas(channels_last(spec.dims.lhs_spec))
+    out_last = _behind_replicas(channels_last(spec.dims.out_spec))
+    rhs_last = _behind_replicas(filters_last(spec.dims.rhs_spec))
+    options = {"precision": spec.precision, "preferred_element_type": spec.out_dtype}
+    pixels = "nxyzabc"[: len(lhs_last) - 2]
+
+    def matrix(filters: Array) -> Array:
+        filters = jnp.transpose(filters, rhs_last)
+        return filters.reshape(filters.shape[0], *filters.shape[-2:])
+
+    def skip_pixels(images: Array) -> Array:
+        steps = (slice(None), slice(None), *(slice(None, None, s) for s in spec.strides))
+        images = jnp.transpose(images, lhs_last)
+        if set(spec.strides) <= {1}:
+            return images
+        # Where jax 0.11.2 fuses this slice with the product for GPUs, XLA ends the process.
+        return lax.optimization_barrier(images[steps])
+
+    if wrt == "out":
+        lhs, rhs = skip_pixels(first), matrix(second)
+        out = jnp.einsum(f"r{pixels}i,rio->r{pixels}o", lhs, rhs, **options)
+        return jnp.transpose(out, inverse(out_last))
+    dtype = jnp.promote_types(first.dtype, second.dtype)
+    first, out = first.astype(dtype), jnp.transpose(second.astype(dtype), out_last)
+    if wrt == "lhs":
+        lhs = jnp.einsum(f"r{pixels}o,rio->r{pixels}i", out, matrix(first), **options)
+        lhs = _fill_skipped(lhs, spec)
+        return jnp.transpose(lhs, inverse(lhs_last)).astype(spec.dtypes[0])
+    rhs = jnp.einsum(f"r{pixels}i,r{pixels}o->rio", skip_pixels(first), out, **options)
+    rhs = rhs.reshape(len(rhs), *[1] * len(spec.strides), *rhs.shape[1:])
+    return jnp.transpose(rhs, inverse(rhs_last)).astype(spec.dtypes[1])
+
+
+def _fill_skipped(images: Array, spec: ConvSpec) -> Array:
+    """Insert zeros for the pixels that the strides skipped."""
+    none = [(0, 0, 0)]
+    gaps = [
+        (0, size - (stride * (count - 1) + 1), stride - 1)
+        for size, count, stride in zip(
+            spec.image_size, images.shape[2:-1], spec.strides, strict=True
+        )
+    ]
+    return lax.pad(images, jnp.zeros((), images.dtype), none * 2 + gaps + none)
+
+
+def _behind_replicas(axes: tuple[int, ...]) -> tuple[int, ...]:
+    return (0, *(axis + 1 for axis in axes))

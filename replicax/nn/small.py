@@ -1,5 +1,6 @@
-"""A small convolutional network."""
+"""Small networks: perceptrons, and convolutional networks for small images."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,8 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.errors import at_least, is_whole, show
+from replicax.errors import at_least, choose, is_whole, show
 from replicax.nn.network import (
+    ACTIVATIONS,
     Network,
     Tree,
     apply_conv,
@@ -18,6 +20,53 @@ from replicax.nn.network import (
     init_dense,
     make_norm,
 )
+
+
+def mlp(
+    num_inputs: int,
+    num_outputs: int,
+    *,
+    hidden: Sequence[int] = (100, 100),
+    activation: str = "relu",
+    dtype: Any = jnp.float32,
+) -> Network:
+    """Return a network of dense layers; inputs of any shape are made flat.
+
+    `hidden` has the widths of the layers between, none of them for a linear model. `activation` is
+    "relu", "silu", "gelu" or "tanh". Layers run in `dtype` (on CPUs at least float32);
+    parameters and outputs are float32.
+
+    >>> params, state = jax.eval_shape(mlp(784, 10).init, jax.random.key(0))
+    >>> sum(leaf.size for leaf in jax.tree.leaves(params)), state
+    (89610, {})
+    """
+    at_least("num_inputs", num_inputs, 1)
+    at_least("num_outputs", num_outputs, 1)
+    if not isinstance(hidden, Sequence) or not all(is_whole(w) and w > 0 for w in hidden):
+        raise ValueError(
+            f"hidden is {show(hidden)}; give the widths of the layers between, such as (100, 100)."
+        )
+    activate = ACTIVATIONS[choose("activation", activation, ACTIVATIONS)]
+    sizes = [num_inputs, *hidden, num_outputs]
+
+    def init(key: Array) -> tuple[Tree, Tree]:
+        keys = jax.random.split(key, len(sizes) - 1)
+        layers = zip(keys, sizes[:-1], sizes[1:], strict=True)
+        return {"layers": [init_dense(*layer) for layer in layers]}, {}
+
+    def apply(params: Tree, state: Tree, inputs: Array, train: bool) -> tuple[Array, Tree]:
+        if math.prod(inputs.shape[1:]) != num_inputs:
+            raise ValueError(
+                f"The inputs have shape {inputs.shape[1:]} each, and num_inputs is {num_inputs}: "
+                f"write rx.nn.mlp({math.prod(inputs.shape[1:])}, ...)."
+            )
+        x = in_precision(inputs.reshape(len(inputs), -1), dtype)
+        *layers, last = params["layers"]
+        for layer in layers:
+            x = activate(apply_dense(layer, x))
+        return apply_dense(last, x).astype(jnp.float32), state
+
+    return Network(init, apply)
 
 
 def small_cnn(

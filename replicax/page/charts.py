@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from replicax.interop.extras import import_extra
 
@@ -41,7 +42,9 @@ def _plain(text: str, longest: int) -> str:
     return html.escape(short, quote=False)
 
 
-def line(x: Any, y: Any, colour: str, name: str = "", width: float = 1.6, **more: Any) -> dict:
+def line(
+    x: ArrayLike, y: ArrayLike, colour: str, name: str = "", width: float = 1.6, **more: Any
+) -> dict:
     """Return a line; without a name it is not in the legend."""
     return {
         "type": "scatter",
@@ -54,12 +57,14 @@ def line(x: Any, y: Any, colour: str, name: str = "", width: float = 1.6, **more
     }
 
 
-def dashed(x: Any, y: Any, name: str = "") -> dict:
+def dashed(x: ArrayLike, y: ArrayLike, name: str = "") -> dict:
     """Return a dashed line, for a reference."""
     return line(x, y, INK, name, line=_DASHED, hoverinfo="skip")
 
 
-def points(x: Any, y: Any, colour: Any, name: str = "", size: float = 4, **more: Any) -> dict:
+def points(
+    x: ArrayLike, y: ArrayLike, colour: str, name: str = "", size: float = 4, **more: Any
+) -> dict:
     """Return points."""
     marker = {"color": colour, "size": size, **more.pop("marker", {})}
     place = {"type": "scatter", "mode": "markers", "x": small(x), "y": small(y)}
@@ -75,7 +80,12 @@ def stairs(
 
 
 def bars(
-    x: Any, y: Any, colour: str, name: str = "", interval: np.ndarray | None = None, **more: Any
+    x: ArrayLike,
+    y: ArrayLike,
+    colour: str,
+    name: str = "",
+    interval: np.ndarray | None = None,
+    **more: Any,
 ) -> dict:
     """Return bars; an interval (bar, 2) is a line on each."""
     if interval is not None:
@@ -128,7 +138,7 @@ def log_axis(values: np.ndarray) -> dict[str, Any]:
     return {"type": "log", "tickvals": marks, "ticktext": [f"{mark:g}" for mark in marks]}
 
 
-def small(values: Any) -> Any:
+def small(values: ArrayLike) -> Any:
     """Return numbers rounded to few bytes, texts unchanged."""
     values = np.asarray(values)
     if values.dtype.kind == "f":

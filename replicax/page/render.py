@@ -5,12 +5,78 @@ import functools
 import html
 import importlib.resources
 import io
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from replicax.interop.extras import import_extra
-from replicax.page.content import Chart, Page, Part, Paths, Picture, Section, Table, Warnings
+
+
+class Table(NamedTuple):
+    """Numbers as text; the first column names the row."""
+
+    head: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    title: str = ""
+
+
+class Chart(NamedTuple):
+    """A Plotly figure, or several of which the reader chooses one."""
+
+    name: str  # id of its element in the page
+    title: str
+    words: str  # what is to be seen, for readers who do not see it
+    figures: dict[str, Any]  # by choice of the section; a single one is always shown
+    table: Table | None = None  # the numbers that it shows
+    note: str = ""  # below the chart
+    height: int = 300  # pixels
+    wide: bool = False  # over the full width
+
+
+class Paths(NamedTuple):
+    """Index paths with a slider, with one replica in colour."""
+
+    rung_of: np.ndarray  # shape (chain, point, replica)
+    every: int  # steps from one point to the next
+    trip_ends: list[list[np.ndarray]]  # by chain and replica: steps that end a round trip
+    width: int  # points that are seen at first
+    note: str = ""
+
+
+class Picture(NamedTuple):
+    """An image with its caption."""
+
+    pixels: np.ndarray  # uint8, shape (row, column, channel)
+    caption: str
+
+
+class Warnings(NamedTuple):
+    """Problems, each with a remedy, and the sentence to show if there are none."""
+
+    sentences: list[tuple[str, str]]  # what, and what to do
+    if_none: str
+
+
+Part = Table | Chart | Paths | Warnings | list[Picture] | str
+
+
+class Section(NamedTuple):
+    """A heading and its content."""
+
+    name: str
+    title: str
+    parts: list[Part]
+    choose: str = ""  # what the reader may choose, as "parameter"
+    choices: tuple[str, ...] = ()
+
+
+class Page(NamedTuple):
+    """A page."""
+
+    title: str
+    subtitle: str
+    sections: list[Section]
+
 
 PLOTLY = "plotly.min.js"  # path from which a served page loads it
 # Nothing is fetched: not by the page, and not by what somebody wrote into a name.
@@ -65,11 +131,11 @@ def _resource(name: str) -> str:
     return (importlib.resources.files("replicax.page") / name).read_text(encoding="utf-8")
 
 
-def _text(text: Any) -> str:
+def _text(text: object) -> str:
     return html.escape(str(text), quote=True)
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     """Return JSON that is safe inside a script element: no tag and no comment can begin in it."""
     plotly_json = import_extra("plotly.io.json", "report", "report")
     text = plotly_json.to_json_plotly(value)

@@ -4,7 +4,6 @@ import contextlib
 import errno
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from replicax.page.render import PLOTLY, plotly_script
 
@@ -41,7 +40,7 @@ def open_server(
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the reader left
                 self.wfile.write(content)
 
-        def log_message(self, format: str, *args: Any) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             pass
 
     try:

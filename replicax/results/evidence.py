@@ -1,18 +1,30 @@
-"""The evidence, log of the integral of prior x likelihood, from the energies of all rungs.
+"""The evidence, log of the integral of prior x likelihood: from the energies of all rungs, and by a
+bridge to a density whose integral is known.
 
-For neighbouring rungs of inverse temperatures a > b, Bennett's acceptance ratio gives log Z_a / Z_b
-from the energies on both; the sum from the prior (b = 0) to the posterior (a = 1) is the evidence.
+Both rest on the acceptance ratio of Bennett (1976), which is the optimal bridge of Meng and Wong
+(1996). Between neighbouring rungs of inverse temperatures a > b it gives log Z_a / Z_b; the sum
+from the prior (b = 0) to the posterior (a = 1) is the evidence. Estimates from all rungs at once
+(MBAR) are hardly more precise: on ladders that reject half of their swaps, a median of 4 % in
+variance.
+
+Every chain gives an estimate of its own. To first order its error is the mean of a series over the
+draws, whose autocorrelation says how large it is.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from replicax.results import diagnostics
 
 if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
 
-_BLOCKS = 16  # blocks of draws over all chains, at least, for the standard error
-_ITERATIONS = 200
+_FEWEST = 40  # draws per chain
+_CHANCE = 1e-3  # probability of taking noise for a difference
+_MATTERS = 0.5  # nats: a smaller difference is none
+_SHARED = 2.0  # draws that are where those of the other density are: fewer tell nothing
+_BLOCKS = 20  # an effective size is known about as well as from so many blocks
 
 
 class Evidence(NamedTuple):
@@ -22,74 +34,145 @@ class Evidence(NamedTuple):
     standard_error: float
 
 
-def evidence_of(posterior: "Posterior") -> Evidence:
-    """Return the log evidence of a run; raise if it cannot be computed."""
+class Estimates(NamedTuple):
+    """The log evidence by each chain, and the standard error from within the chain."""
+
+    values: np.ndarray  # (chain,)
+    errors: np.ndarray  # infinite where neighbouring densities share too few draws  (chain,)
+
+    def combined(self) -> Evidence:
+        """Return the mean of the chains; its standard error is the larger of those that follow from
+        within the chains and from their spread."""
+        count = len(self.values)
+        within = np.sqrt(np.sum(self.errors**2)) / count
+        between = np.std(self.values, ddof=1) / np.sqrt(count) if count > 1 else 0.0
+        return Evidence(float(self.values.mean()), float(max(within, between)))
+
+    def differ(self) -> bool:
+        """Return whether chains differ by more than noise, and by more than half a nat."""
+        from scipy.special import fdtrc
+
+        known = np.isfinite(self.errors)
+        values, count = self.values[known], int(known.sum())
+        if count < 2 or not np.ptp(values) > _MATTERS:
+            return False
+        ratio = np.var(values, ddof=1) / np.mean(self.errors[known] ** 2)
+        return bool(fdtrc(count - 1, count * _BLOCKS, ratio) < _CHANCE)
+
+
+def disagree(one: Evidence, other: Evidence) -> bool:
+    """Return whether two estimates, of the ladder and of a bridge, differ by more than noise and by
+    more than half a nat."""
+    apart = abs(one.value - other.value)
+    error = np.hypot(one.standard_error, other.standard_error)
+    return bool(apart > max(_MATTERS, certainty(2) * error))
+
+
+def certainty(count: int) -> float:
+    """Return how many standard errors the largest of `count` means exceeds only by chance."""
+    from scipy.special import stdtrit
+
+    return -float(stdtrit(_BLOCKS, _CHANCE / count))
+
+
+def refusal(posterior: "Posterior") -> str | None:
+    """Return why the evidence of a run cannot be computed, None if it can."""
     resolved, temperatures = posterior.metadata.resolved, posterior.temperatures
     if not resolved.tempers_likelihood:
-        raise ValueError(
-            "The evidence needs separate prior and likelihood: sample an rx.bayesian posterior."
-        )
+        return "The evidence needs separate prior and likelihood: sample an rx.bayesian posterior."
     if not resolved.adjusted:
-        raise ValueError(
+        return (
             "The evidence needs exact energies: give rx.bayesian all rows as arrays and no "
             "batch_size, so that moves are accepted or rejected."
         )
     if not np.all(np.isinf(temperatures[:, -1])):
-        raise ValueError(
+        return (
             "The evidence needs the prior on the hottest rung, and the ladder ends at temperature "
             f"{temperatures[:, -1].min():.3g}: write more replicas (about "
             f"{(posterior.replicas_advised or 0) + 3}) or "
             "method=rx.posterior(temperature=(1, np.inf))."
         )
-    return log_evidence(posterior.rung_energies, temperatures)
-
-
-def log_evidence(energies: np.ndarray, temperatures: np.ndarray) -> Evidence:
-    """Return the log evidence from energies (chain, draw, rung) on temperatures (chain, rung).
-
-    The value is the mean over chains; its standard error comes from blocks of draws.
-    """
-    num_chains, num_draws, _ = energies.shape
-    per_chain = max(2, -(-_BLOCKS // num_chains))
-    if num_draws < 10 * per_chain:
-        raise ValueError(
-            f"There are {num_draws} draws per chain, too few for the standard error of the "
-            f"evidence: at least {10 * per_chain} are needed."
+    if posterior.num_draws < _FEWEST:
+        return (
+            f"There are {posterior.num_draws} draws per chain, too few for the standard error of "
+            f"the evidence: at least {_FEWEST} are needed."
         )
-    values, blocks = [], []
-    for chain in range(num_chains):
-        inverse = 1 / np.asarray(temperatures[chain], float)
-        values.append(_chain_evidence(energies[chain], inverse))
-        parts = np.array_split(energies[chain], per_chain)
-        blocks += [_chain_evidence(part, inverse) for part in parts]
-    error = np.std(blocks, ddof=1) / np.sqrt(len(blocks))
-    return Evidence(float(np.mean(values)), float(error))
+    return None
 
 
-def _chain_evidence(energies: np.ndarray, inverse: np.ndarray) -> float:
-    gaps = inverse[:-1] - inverse[1:]
-    return sum(
-        log_ratio(gap * energies[:, rung].astype(float), gap * energies[:, rung + 1].astype(float))
-        for rung, gap in enumerate(gaps)
-    )
+def by_ladder(energies: np.ndarray, temperatures: np.ndarray) -> Estimates:
+    """Return log evidences from energies (chain, draw, rung) on temperatures (chain, rung).
 
-
-def log_ratio(cold: np.ndarray, hot: np.ndarray) -> float:
-    """Return log Z_cold / Z_hot, given (a - b) U of draws on both rungs.
-
-    Solves the equation of Bennett (1976) for equally many draws on both sides,
-    sum_hot f(hot + x) = sum_cold f(-cold - x) with f(t) = 1 / (1 + e^t) and x = log Z_cold / Z_hot,
-    by bisection.
+    Energies that are not finite are those of points without likelihood.
     """
+    return _estimates([_of_ladder(*chain) for chain in zip(energies, 1 / temperatures)])
+
+
+def bridge(at_draws: np.ndarray, at_proposals: np.ndarray) -> Estimates:
+    """Return log evidences from log prior + log likelihood - log q at draws (chain, draw) and at
+    independent proposals from q (chain, proposal).
+
+    The density q is normalised and was chosen before these draws. It may be narrower than the
+    posterior: what matters is how many draws are where proposals are.
+    """
+    found = []
+    for draws, proposals in zip(at_draws, at_proposals, strict=True):
+        size = diagnostics.bulk_size(np.nan_to_num(draws[None]))
+        value, of_draws, of_proposals = _bennett(draws, proposals, size / len(proposals))
+        errors = mean_error(of_draws), np.std(of_proposals) / np.sqrt(len(proposals))
+        found.append((value, np.hypot(*errors)))
+    return _estimates(found)
+
+
+def _estimates(found: list[tuple[float, float]]) -> Estimates:
+    values, errors = np.array(found, float).T
+    return Estimates(values, np.where(np.isnan(errors), np.inf, errors))
+
+
+def _of_ladder(energies: np.ndarray, inverse: np.ndarray) -> tuple[float, float]:
+    """Return the log evidence and its standard error from energies (draw, rung) of one chain."""
+    energies = np.where(np.isfinite(energies), energies, np.inf).astype(float)
+    value, series = 0.0, np.zeros(len(energies))
+    gaps = inverse[:-1] - inverse[1:]
+    for rung in np.flatnonzero(gaps):
+        ratio, *parts = _bennett(*(-gaps[rung] * energies[:, rung : rung + 2].T))
+        value, series = value + ratio, series + sum(parts)
+    return value, mean_error(series)
+
+
+def mean_error(series: np.ndarray) -> float:
+    """Return the standard error of the mean of a series (draw,), by its autocorrelation."""
+    return float(np.std(series) / np.sqrt(diagnostics.effective_size(series[None])))
+
+
+def _bennett(
+    cold: np.ndarray, hot: np.ndarray, odds: float = 1.0
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return log Z_cold / Z_hot, and for every cold and hot draw how far it moves it.
+
+    `cold` and `hot` are the log of the ratio of both densities, without their constants, at draws
+    of each; `odds` is the effective number of cold draws for one of the hot ones. The result x
+    solves mean_hot f(t) = odds mean_cold f(-t), with f(t) = 1 / (1 + e^-t) and
+    t = ratio - x + log odds. How far draws move it is NaN where too few are shared: it is then not
+    known how wrong x is.
+    """
+    from scipy.optimize import brentq
     from scipy.special import expit
 
-    low, high = -max(cold.max(), hot.max()) - 1.0, -min(cold.min(), hot.min()) + 1.0
-    for _ in range(_ITERATIONS):
-        middle = (low + high) / 2
-        if expit(-hot - middle).sum() > expit(cold + middle).sum():
-            low = middle
-        else:
-            high = middle
-        if high - low < 1e-9 * max(1.0, abs(middle)):
-            break
-    return (low + high) / 2
+    if not (np.isfinite(cold).any() and np.isfinite(hot).any()):
+        return np.nan, np.full(len(cold), np.nan), np.full(len(hot), np.nan)
+    known = np.concatenate([values[np.isfinite(values)] for values in (cold, hot)])
+    shift = np.log(odds)
+
+    def sides(x: float) -> tuple[np.ndarray, np.ndarray]:
+        return -odds * expit(x - shift - cold), expit(hot - x + shift)
+
+    def balance(x: float) -> float:
+        return sum(float(side.mean()) for side in sides(x))
+
+    reach = 1 + 2 * abs(shift) + np.log(len(cold) + len(hot))
+    x: Any = brentq(balance, known.min() - reach, known.max() + reach, xtol=1e-9, maxiter=2000)
+    of_cold, of_hot = sides(x)
+    slope = np.mean(of_hot * (1 - of_hot)) - np.mean(of_cold * (1 + of_cold / odds))
+    slope = slope if of_hot.sum() > _SHARED else np.nan
+    return x, of_cold / slope, of_hot / slope

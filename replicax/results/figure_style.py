@@ -1,13 +1,16 @@
 """The shared style of figures: axes, legends, colours of rungs and chains, the 25-mode map."""
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from replicax.errors import check_folder
 from replicax.results.plotted import spread
+from replicax.run.storage.files import write_shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,8 +47,9 @@ def figure_folder(out: str | Path) -> Path:
 
 
 def save(figure: "Figure", path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    content = io.BytesIO()
+    figure.savefig(content, dpi=150, format=path.suffix[1:] or "png")
+    write_shown(path, content.getvalue())
 
 
 def two_panels() -> tuple["Figure", "Axes", "Axes"]:
@@ -167,7 +171,7 @@ def draw_density(axes: "Axes", positions: np.ndarray | None, title: str = "") ->
     return image
 
 
-def as_positions(positions: Any) -> np.ndarray:
+def as_positions(positions: ArrayLike) -> np.ndarray:
     positions = np.asarray(positions, float)
     if positions.ndim == 0 or positions.shape[-1] != 2 or positions.size == 0:
         raise ValueError(

@@ -12,9 +12,9 @@ import numpy as np
 
 from replicax.errors import show, suggest
 from replicax.results import figure_style, plotted
-from replicax.results.mixing import exchanges
+from replicax.results.diagnostics import exchanges
 from replicax.results.plotted import History
-from replicax.run.round_trips import trip_ends
+from replicax.run.carry import trip_ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,22 +39,27 @@ def plot_posterior(
     without data are left out, such as `rates` for a run without exchange. `var_names`: the
     parameters in `draws`.
     """
-    history, resolved = posterior.history, posterior.metadata.resolved
-    figures = {"ladder": _plot_ladder(posterior)}
-    if exchanges(posterior):
-        figures["rates"] = _plot_rates(posterior)
-        if resolved.rule == "deterministic" and history["step"].size:
-            figures["buffer"] = _plot_buffer(posterior, history)
-        rung_of = posterior.rung_of
-        figures["paths"] = figure_style.new_figure(10, 3.6)
-        title = f"Index process: the rungs of replicas{_of_chain(posterior)}"
-        draw_paths(figures["paths"].add_subplot(), rung_of[0], title)
-        figures["trips"] = _plot_trips(posterior, rung_of)
+    figures = plot_exchange(posterior) or {"ladder": _plot_ladder(posterior)}
     if posterior.num_draws:
         figures["draws"] = _plot_draws(posterior, var_names)
     for name, figure in figures.items():
         if out is not None:
             figure_style.save(figure, Path(out) / f"{name}.png")
+    return figures
+
+
+def plot_exchange(posterior: "Posterior") -> dict[str, "Figure"]:
+    """Return the figures of ladder and swaps by name, none for a run without exchange."""
+    if not exchanges(posterior):
+        return {}
+    history, rung_of = posterior.history, posterior.rung_of
+    figures = {"ladder": _plot_ladder(posterior), "rates": _plot_rates(posterior)}
+    if posterior.metadata.resolved.rule == "deterministic" and history["step"].size:
+        figures["buffer"] = _plot_buffer(posterior, history)
+    figures["paths"] = figure_style.new_figure(10, 3.6)
+    title = f"Index process: the rungs of replicas{_of_chain(posterior)}"
+    draw_paths(figures["paths"].add_subplot(), rung_of[0], title)
+    figures["trips"] = _plot_trips(posterior, rung_of)
     return figures
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from replicax.results.summary import expected_trips
-from replicax.run.counters import num_attempts
+from replicax.run.carry import num_attempts
 
 if TYPE_CHECKING:
     from replicax.results.posterior import Posterior

@@ -11,17 +11,16 @@ import jax
 import numpy as np
 
 from replicax.errors import RunProblem, check_folder, is_whole, show
-from replicax.run import machine, plain
-from replicax.run.counters import PAIR_COUNTS, num_attempts
+from replicax.run import processes, trees
+from replicax.run.carry import PAIR_COUNTS, num_attempts
 from replicax.run.records import Records, Result
-from replicax.run.storage.encoding import to_plain
 from replicax.run.storage.folder import save_copy
-from replicax.run.storage.metadata import Metadata
+from replicax.run.storage.metadata import Metadata, to_plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from replicax.results.evidence import Evidence
+    from replicax.results.evidence import Estimates, Evidence
     from replicax.results.summary import Summary
 
 _MAX_COMPONENTS = 1000  # components with R-hat and effective size
@@ -100,7 +99,10 @@ class Posterior:
         return self._final("windows")
 
     def _final(self, name: str) -> np.ndarray:
-        return self._records.final[name]
+        values = self._records.final
+        if name not in values:
+            raise ValueError(f"The run in {self.run_dir} is damaged: its values lack {name}.")
+        return values[name]
 
     def _draws(self, name: str, rung: int) -> np.ndarray:
         """(draw, chain, rung, ...) -> (chain, draw, ...)."""
@@ -134,7 +136,7 @@ class Posterior:
 
     def _values(self, leaves: list[np.ndarray], num_axes: int) -> Any:
         """Return sampled numbers as the user's values, constrained if the target defines how."""
-        tree = plain.rebuild(self.metadata.params, leaves, self._like)
+        tree = trees.rebuild(self.metadata.params, leaves, self._like)
         if not self._constrains:
             return tree
         constrain = self._target.constrain
@@ -165,7 +167,8 @@ class Posterior:
     def draw_steps(self) -> np.ndarray:
         """The step of each draw, if draws are a fixed number of steps apart  (draw,)."""
         resolved = self.metadata.resolved
-        return np.arange(resolved.burn_in, self.num_steps, resolved.thin)
+        steps = np.arange(resolved.burn_in, self.num_steps, resolved.thin)
+        return np.repeat(steps, resolved.draws_per_step)
 
     @property
     def round_trips(self) -> np.ndarray:
@@ -206,6 +209,24 @@ class Posterior:
         if not self.metadata.resolved.adjusted:
             return None
         return self._final("acceptance") / self.counted_steps
+
+    @property
+    def jumps(self) -> dict[str, Any] | None:
+        """How the coldest replica jumped since the mixture is frozen: `proposals` after each step,
+        `accepted`, a rate by chain, `longest`, the most that were refused in a row by chain, and
+        the `components` of the mixture; None for runs that learn none."""
+        final = self._records.final
+        if "jumps.proposals" not in final:
+            return None
+        proposals = np.maximum(final["jumps.proposals"], 1)
+        components = int(final["mixture.count"])
+        return {
+            "proposals": self.metadata.method.jumps if components else 0,
+            "accepted": final["jumps.accepted"] / proposals,
+            "longest": final["jumps.longest"],
+            "components": components,
+            "evaluations": dict(zip(("search", "renewals"), final["learning.evaluations"])),
+        }
 
     @property
     def excess_temperature(self) -> np.ndarray | None:
@@ -270,7 +291,7 @@ class Posterior:
             return components
         for name, values in self._named_draws(names):
             flat = values.reshape(*values.shape[:2], -1)
-            for i, component in enumerate(plain.component_names(name, values.shape[2:])):
+            for i, component in enumerate(trees.component_names(name, values.shape[2:])):
                 if len(components) == _MAX_COMPONENTS:
                     return components
                 components[component] = flat[:, :, i]
@@ -283,7 +304,7 @@ class Posterior:
         """
         if self._constrains:
             draws = self.draws
-            named = zip(plain.leaf_names(draws), jax.tree.leaves(draws), strict=True)
+            named = zip(trees.leaf_names(draws), jax.tree.leaves(draws), strict=True)
             yield from (pair for pair in named if names is None or pair[0] in names)
         else:
             for name in self.metadata.params.names if names is None else names:
@@ -348,9 +369,19 @@ class Posterior:
 
         For `rx.bayesian` posteriors without mini-batches, with the prior on the hottest rung.
         """
-        from replicax.results.evidence import evidence_of
+        from replicax.results.evidence import refusal
 
-        return evidence_of(self)
+        if self._evidences is None:
+            raise ValueError(refusal(self))
+        return self._evidences.combined()
+
+    @cached_property
+    def _evidences(self) -> "Estimates | None":
+        """Log evidences by chain, computed once; None where they are not known."""
+        from replicax.results.evidence import by_ladder, refusal
+
+        known = refusal(self) is None
+        return by_ladder(self.rung_energies, self.temperatures) if known else None
 
     def replica_rhat(self) -> dict[str, float]:
         """R-hat over replicas, each followed through the ladder, of every component by name.
@@ -393,7 +424,7 @@ class Posterior:
                 parameters, with a leading axis; a dict from names of components to draws or
                 numbers; or "modes25", the default for the demo.
         """
-        from replicax.results.report.build import build_page, check_out, write_page
+        from replicax.results.report import build_page, check_out, write_page
 
         check_out(self, out)
         return write_page(self, out, build_page(self, truth))
@@ -420,7 +451,7 @@ class Posterior:
                 "log_likelihood needs an rx.bayesian posterior, which has rows. To load such a "
                 "run, write rx.load(folder, target)."
             )
-        tree = plain.rebuild(self.metadata.params, self._leaves(0), self._like)
+        tree = trees.rebuild(self.metadata.params, self._leaves(0), self._like)
         return self._target.pointwise(tree)
 
     def to_arviz(self, log_likelihood: bool = True) -> Any:
@@ -446,15 +477,13 @@ class Posterior:
     def _gradient_problem(self) -> str | None:
         """A problem that is found by evaluating the target, if the posterior has it; evaluated
         once."""
-        if self.metadata.resolved.adjusted:  # energies accepted the moves, or rejected them
-            return None
         from replicax.results.gradient_problems import gradient_problem
 
         return gradient_problem(self)
 
     def warn(self) -> None:
         """Issue a warning for each of the `problems`."""
-        for sentence in self.problems() if machine.is_first() else ():
+        for sentence in self.problems() if processes.is_first() else ():
             warnings.warn(sentence, RunProblem, stacklevel=4)
 
     def warned(self) -> Self:

@@ -1,26 +1,57 @@
-"""Checks that find reasons not to trust a run; each returns a sentence with the remedy, or None."""
+"""Checks that find reasons not to trust a run; each returns a sentence with the remedy, or None.
 
-from typing import TYPE_CHECKING
+Those here read the records; `gradient_problems.py` evaluates the target again, and
+`diagnostics.py` judges the draws.
+"""
+
+import itertools
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from replicax.results import diagnostics
-from replicax.results.energy_problems import find_energy_problems, in_method
-from replicax.results.mixing import exchanges, find_mixing_problems
+from replicax.results import diagnostics, evidence
+from replicax.results.diagnostics import exchanges, find_mixing_problems
+from replicax.run.methods import written
 
 if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
 
+_COLDER = 0.1  # fraction of the mean energy of a Gaussian at the temperature of the target
+_CHANCE = 1e-4  # probability of taking noise for a colder rung, or for chains that differ
+_APART = 0.3  # difference of chains, in standard deviations of the energy on a rung
+_FEW_POINTS, _MOST_POINTS = 20, 2_000  # energies of each chain and rung that are compared
+_BLOCKS = 8  # blocks of a run in which a trend is sought
+_FALL = 5.0  # standard deviations within a block
+_RISE = 0.4  # rise of normal scores from the first to the last third
+_RISE_CERTAIN = 4.5  # standard errors
+_RESTARTED = 0.01  # fraction of steps
+_LOW_ACCEPTANCE, _HIGH_ACCEPTANCE = 0.2, 0.98
+_HEATED = 0.1  # above the temperature of the coldest rung
+_ROUNDED = 1.0  # from one floating-point energy to the next, in the unit of the temperature
 _RARE_SWAPS = 0.01  # fraction of windows
 _FEW_WINDOWS = 10  # too few to judge a pair by
 _FIXED = 0.01  # a smaller relative movement counts as none
 _SAME = 0.05  # fraction of the distance of neighbours on an even ladder
 _COLLAPSED = 1 / 3  # fraction of the pairs
+_FALLS = (
+    "The energy falls through the whole run (from {:.3g} to {:.3g}), as if it had no lower bound: "
+    "is it minus the log density, with the right sign? If so, burn_in is too short."
+)
 
 
 def find_problems(posterior: "Posterior") -> list[str]:
     """Return the problems of a run, one sentence each, possible causes first."""
-    checks = (
+    causes = (
+        _early_end,
+        _rounded_energy,
+        _falling_energy,
+        _runaway_rung,
+        _colder_rungs,
+        _broken_replicas,
+        _acceptance,
+        _heated_target,
+    )
+    others = (
         _unknown_law,
         _negative_buffer,
         _window_bias,
@@ -28,15 +59,225 @@ def find_problems(posterior: "Posterior") -> list[str]:
         _moving_ladder,
         _collapsed_ladder,
         _rare_swaps,
+        _evidences_differ,
+        _energies_differ,
     )
-    sentences = [
-        _early_end(posterior),
-        *find_energy_problems(posterior),
-        posterior._gradient_problem,
-        *(check(posterior) for check in checks),
-        *find_mixing_problems(posterior),
-    ]
+    of_draws = find_mixing_problems(posterior)
+    # Where moves are accepted or rejected, jumps are only the cause of draws that mix slowly.
+    looks = any(of_draws) or not posterior.metadata.resolved.adjusted
+    seen = posterior._gradient_problem if looks else None
+    sentences = [*(check(posterior) for check in causes), seen]
+    sentences += [*(check(posterior) for check in others), *of_draws]
     return [sentence for sentence in sentences if sentence is not None]
+
+
+def _early_end(posterior: "Posterior") -> str | None:
+    result = posterior.result
+    return result.sentence if result.code in ("nonfinite", "batches_ended") else None
+
+
+def _rounded_energy(posterior: "Posterior") -> str | None:
+    """Energies so large that their differences, which accept moves and swaps, are rounded away."""
+    temperatures = np.asarray(posterior.temperatures, float)[:, :2]
+    energies = posterior.energies[np.isfinite(posterior.energies)]
+    exact = posterior.metadata.resolved.rule == "metropolis" and np.all(temperatures > 0)
+    if _is_training(posterior) or not exact or not energies.size:
+        return None
+    size = np.median(np.abs(energies)).astype(energies.dtype)
+    judged = 1 / temperatures[:, 0]  # by how much an energy counts
+    if not posterior.metadata.resolved.adjusted:  # in swaps alone
+        judged = judged - 1 / temperatures[:, -1]
+    if not np.spacing(size) * judged.max() >= _ROUNDED:
+        return None
+    return (
+        f"Energies are about {size:.2g}, where numbers of {size.dtype} are {np.spacing(size):.2g} "
+        "apart: smaller differences are lost, and the draws follow the rounding. Leave large "
+        "constants out of the energy, or of the log likelihood of every row, or compute in double "
+        'precision: jax.config.update("jax_enable_x64", True), before any array is made.'
+    )
+
+
+def _falling_energy(posterior: "Posterior") -> str | None:
+    """Report a downward trend in every block, far beyond the spread within a block, without an
+    end."""
+    energies = np.asarray(posterior.energies, float)
+    broken = np.flatnonzero(~np.isfinite(energies).all(axis=0))
+    energies = energies[:, : np.append(broken, energies.shape[1])[0]]
+    length = energies.shape[1] // _BLOCKS
+    if _is_training(posterior) or length < 4:
+        return None
+    blocks = energies[:, : _BLOCKS * length].reshape(len(energies), _BLOCKS, length)
+    blocks = blocks / max(1.0, float(np.abs(blocks).max()))  # squares might overflow
+    means, spread = blocks.mean(axis=2), np.median(blocks.std(axis=2), axis=1)
+    fall, late_fall = means[:, 0] - means[:, -1], means[:, _BLOCKS // 2] - means[:, -1]
+    falls = np.all(np.diff(means, axis=1) < 0, axis=1) & (fall > _FALL * spread)
+    falls &= late_fall > fall / 5
+    if falls.mean() < 0.5:
+        return None
+    chain = int(np.argmax(falls))
+    return _FALLS.format(energies[chain, :length].mean(), energies[chain, -length:].mean())
+
+
+def _runaway_rung(posterior: "Posterior") -> str | None:
+    """Report an upward trend of the hottest rung, by ranks: it may be as slow as a logarithm."""
+    energies = kept_energies(posterior)[:, :, -1]
+    third = energies.shape[1] // 3
+    alone = posterior.num_replicas < 2
+    if _is_training(posterior) or alone or third < 4 or np.isnan(energies).any():
+        return None
+    scores = diagnostics.rank_normalised(energies)
+    rise = (scores[:, -third:].mean(axis=1) - scores[:, :third].mean(axis=1)).mean()
+    if rise < max(_RISE, _RISE_CERTAIN * np.sqrt(2 / (third * len(energies)))):
+        return None
+    return (
+        "The hottest rung runs away: its energy rises through the whole run, and its tempered "
+        "density may have no finite mass. Temper only the likelihood, with "
+        "rx.bayesian(log_likelihood, log_prior, data), or lower the highest temperature (or "
+        "learning rate)."
+    )
+
+
+def _colder_rungs(posterior: "Posterior") -> str | None:
+    """Report rungs whose mean energy is below that of the coldest, which no hotter distribution can
+    have."""
+    target = float(posterior.temperatures[:, 0].min())
+    energies = kept_energies(posterior)
+    drop, error = mean_and_error(energies[:, :, :1] - energies)
+    if _is_training(posterior) or drop is None or target <= 0:
+        return None
+    num_params = posterior.metadata.params.num_elements
+    relevant = _COLDER * target * num_params / 2
+    certain = drop > certainty(energies, posterior.num_replicas) * error
+    if not np.any(certain & (drop > relevant)):
+        return None
+    rung = int(np.argmax(np.where(certain, drop, -np.inf)))
+    return (
+        f"Rung {rung} has a lower mean energy than the target's rung 0, by {drop[rung]:.3g}: it is "
+        "colder, and exchange makes the draws too narrow. SGD without noise does this at small "
+        "learning rates; energies on the mini-batch that moved the replicas have the same effect. "
+        "Give all rungs noise: method=rx.deo(learning_rate=..., temperature=(1, hot), "
+        'rule="bias_corrected") (exact energies: rule="metropolis"), or use rx.bayesian.'
+    )
+
+
+def _broken_replicas(posterior: "Posterior") -> str | None:
+    rates = posterior.restart_rate
+    rung = int(np.argmax(rates.max(axis=0)))
+    if rates.max() <= _RESTARTED:
+        return None
+    remedy = (
+        "Lower the highest temperature or all learning rates, make the energy finite far out (a "
+        "prior; logarithms of positive parameters), or temper only the likelihood with rx.bayesian."
+    )
+    if posterior.metadata.kind == "train":
+        clipped = in_method(posterior, "clip_norm=1.0")
+        remedy = f"Write a smaller hot end of learning_rate, or {clipped}."
+    return (
+        f"The energy on rung {rung} was not finite in {rates[:, rung].max():.1%} of steps, and its "
+        f"replica was restarted from a colder rung, which lets no mode through. {remedy}"
+    )
+
+
+def _acceptance(posterior: "Posterior") -> str | None:
+    """Report rungs that accept too few or too many moves, for adjusted kernels."""
+    rates = measured(posterior, "acceptance")
+    if rates is None:
+        return None
+    lowest, highest = np.nanmin(rates, axis=0), np.nanmax(rates, axis=0)
+    if np.nanmin(lowest) < _LOW_ACCEPTANCE:
+        rung, rate, step = int(np.nanargmin(lowest)), np.nanmin(lowest), "too large"
+    elif np.nanmax(highest) > _HIGH_ACCEPTANCE:
+        rung, rate, step = int(np.nanargmax(highest)), np.nanmax(highest), "needlessly small"
+    else:
+        return None
+    flat = " Where it has adapted, the density is flat: is the prior proper, has it finite mass?"
+    return (
+        f"Rung {rung} accepts {rate:.0%} of its moves: its step is {step}. If the step size "
+        "adapts, write a longer burn_in; if learning_rate of the method is a number, change it."
+        + (flat if rate > _HIGH_ACCEPTANCE else "")
+    )
+
+
+def _heated_target(posterior: "Posterior") -> str | None:
+    """Report heating of the cold rung by gradient noise."""
+    excess = measured(posterior, "excess_temperature")
+    if excess is None or not np.nanmax(excess[:, 0]) > _HEATED:
+        return None
+    tuned = posterior.metadata.tunes_learning_rate
+    exact = "or none, so that moves are accepted or rejected"
+    other = exact if tuned else "or " + in_method(posterior, 'learning_rate="auto"')
+    return (
+        f"Gradient noise heats the cold rung by {np.nanmax(excess[:, 0]):.0%}, and the draws are "
+        f"too wide: write a larger batch_size, {other}."
+    )
+
+
+def _evidences_differ(posterior: "Posterior") -> str | None:
+    """Report chains whose ladders give different log evidences."""
+    found = posterior._evidences
+    if found is None or not found.differ():
+        return None
+    return (
+        f"Chains differ in their log evidence, from {found.values.min():.5g} to "
+        f"{found.values.max():.5g}: some have found what others have not, on hot rungs if their "
+        "draws agree. Run longer, with more replicas, or from starts that are more dispersed."
+    )
+
+
+def _energies_differ(posterior: "Posterior") -> str | None:
+    """Report a hot rung whose energies are above those of another chain's rung that is as hot.
+
+    Energies rise with temperature, and so do their ranks: the ratio of two tempered densities
+    depends on the energy alone.
+    """
+    temperatures = np.asarray(posterior.temperatures, float)
+    pairs, energies = _as_hot(temperatures), _energies_of_rungs(posterior)
+    by_rate = posterior.metadata.resolved.rule == "deterministic" or np.any(temperatures == 0)
+    if _is_training(posterior) or by_rate or not pairs or energies.shape[1] < _FEW_POINTS:
+        return None
+    if diagnostics.ladder_moved(posterior) >= _FIXED:
+        return None
+    scores = diagnostics.rank_normalised(energies)
+    mean, spread = scores.mean(axis=1), scores.std(axis=1)  # (chain, rung)
+    error = np.array([[evidence.mean_error(rung) for rung in chain.T] for chain in scores])
+    one, other = (tuple(side) for side in np.array(pairs).transpose(1, 2, 0))
+    apart = mean[one] - mean[other]
+    noise = evidence.certainty(len(pairs)) * np.hypot(error[one], error[other])
+    worst = int(np.argmax(apart / np.maximum(noise, _APART * spread[one]).clip(1e-300)))
+    if not apart[worst] > max(noise[worst], _APART * spread[one][worst]):
+        return None
+    said = "chain {} at temperature {:.3g} (median {:.4g})"
+    sides = (
+        said.format(at[0], temperatures[at], np.median(energies[at[0], :, at[1]]))
+        for at in pairs[worst]
+    )
+    return (
+        f"Energies of {' are above those of '.join(sides)}: chains are in different regions there. "
+        "Run longer, with more replicas, or from starts that are more dispersed."
+    )
+
+
+def _as_hot(temperatures: np.ndarray) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return pairs of a (chain, rung) and one of another chain that is as hot or hotter, from
+    temperatures (chain, rung); without coldest rungs, of which R-hat judges."""
+    same = (1 - 1e-6) * temperatures
+    return [
+        ((chain, rung), (other, max(rung, int(at))))
+        for chain, other in itertools.permutations(range(len(temperatures)), 2)
+        for rung, at in enumerate(np.searchsorted(temperatures[other], same[chain]))
+        if rung > 0 and at < temperatures.shape[1]
+    ]
+
+
+def _energies_of_rungs(posterior: "Posterior") -> np.ndarray:
+    """Return energies of all rungs after burn-in, at draws or at points of the history
+    (chain, point, rung); infinite where they are not finite."""
+    if "rung_energy" in posterior._records.names("draws"):
+        energies = posterior.rung_energies
+    else:
+        energies = kept_energies(posterior)
+    every = -(-energies.shape[1] // _MOST_POINTS) or 1
+    return np.where(np.isfinite(energies), energies, np.inf)[:, ::every]
 
 
 def _unknown_law(posterior: "Posterior") -> str | None:
@@ -57,39 +298,6 @@ def _unknown_law(posterior: "Posterior") -> str | None:
         "without a method, or method=rx.deo(learning_rate=..., temperature=(1, hot), "
         'rule="bias_corrected").'
     )
-
-
-def _collapsed_ladder(posterior: "Posterior") -> str | None:
-    """Report neighbouring rungs that are equal, on a ladder whose ends differ."""
-    distance = _distances(posterior.learning_rates) + _distances(posterior.temperatures)
-    num_pairs = distance.shape[1]
-    if not exchanges(posterior) or not np.any(distance > 0):
-        return None
-    same = distance < _SAME * distance.sum(axis=1, keepdims=True) / num_pairs
-    chain = int(np.argmax(same.sum(axis=1)))
-    if same[chain].mean() <= _COLLAPSED:
-        return None
-    return (
-        f"The ladder has collapsed: rungs {_runs(same[chain])} of chain {chain} have nearly the "
-        f"same learning rate and temperature. Write {in_method(posterior, 'adapt=False')} to keep "
-        "your ladder, or choose other ends or a smaller target_swap_rate, so that all pairs can "
-        "reach the same rate."
-    )
-
-
-def _runs(same: np.ndarray) -> str:
-    """Return in words the rungs that equal their neighbours, given as (pair,)."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(int)))
-    return ", ".join(f"{first} to {last}" for first, last in edges.reshape(-1, 2))
-
-
-def _distances(values: np.ndarray) -> np.ndarray:
-    """Return the logarithmic distances of neighbours (chain, pair); the distance of 0 (no noise) or
-    infinity (the prior alone) to any other value is 1."""
-    lower, upper = np.asarray(values, float)[:, :-1], np.asarray(values, float)[:, 1:]
-    usable = (lower > 0) & (upper > 0) & np.isfinite(lower) & np.isfinite(upper)
-    ratio = np.where(usable, upper, 1.0) / np.where(usable, lower, 1.0)
-    return np.where(usable, np.abs(np.log(ratio)), lower != upper)
 
 
 def _negative_buffer(posterior: "Posterior") -> str | None:
@@ -138,6 +346,39 @@ def _moving_ladder(posterior: "Posterior") -> str | None:
     )
 
 
+def _collapsed_ladder(posterior: "Posterior") -> str | None:
+    """Report neighbouring rungs that are equal, on a ladder whose ends differ."""
+    distance = _distances(posterior.learning_rates) + _distances(posterior.temperatures)
+    num_pairs = distance.shape[1]
+    if not exchanges(posterior) or not np.any(distance > 0):
+        return None
+    same = distance < _SAME * distance.sum(axis=1, keepdims=True) / num_pairs
+    chain = int(np.argmax(same.sum(axis=1)))
+    if same[chain].mean() <= _COLLAPSED:
+        return None
+    return (
+        f"The ladder has collapsed: rungs {_runs(same[chain])} of chain {chain} have nearly the "
+        f"same learning rate and temperature. Write {in_method(posterior, 'adapt=False')} to keep "
+        "your ladder, or choose other ends or a smaller target_swap_rate, so that all pairs can "
+        "reach the same rate."
+    )
+
+
+def _runs(same: np.ndarray) -> str:
+    """Return in words the rungs that equal their neighbours, given as (pair,)."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(int)))
+    return ", ".join(f"{first} to {last}" for first, last in edges.reshape(-1, 2))
+
+
+def _distances(values: np.ndarray) -> np.ndarray:
+    """Return the logarithmic distances of neighbours (chain, pair); the distance of 0 (no noise) or
+    infinity (the prior alone) to any other value is 1."""
+    lower, upper = np.asarray(values, float)[:, :-1], np.asarray(values, float)[:, 1:]
+    usable = (lower > 0) & (upper > 0) & np.isfinite(lower) & np.isfinite(upper)
+    ratio = np.where(usable, upper, 1.0) / np.where(usable, lower, 1.0)
+    return np.where(usable, np.abs(np.log(ratio)), lower != upper)
+
+
 def _rare_swaps(posterior: "Posterior") -> str | None:
     rate = posterior.window_swap_rate
     if not exchanges(posterior) or posterior.num_windows.min() < _FEW_WINDOWS:
@@ -159,6 +400,48 @@ def _advice(posterior: "Posterior") -> str:
     return f" ({advised} would do; you have {posterior.num_replicas})"
 
 
-def _early_end(posterior: "Posterior") -> str | None:
-    result = posterior.result
-    return result.sentence if result.code in ("nonfinite", "batches_ended") else None
+def _is_training(posterior: "Posterior") -> bool:
+    return posterior.metadata.kind == "train"
+
+
+def kept_energies(posterior: "Posterior") -> np.ndarray:
+    """Return energies of all rungs after burn-in (chain, point, rung), with NaN for non-finite
+    values."""
+    history = posterior.history
+    if "energy" not in history:
+        return np.zeros((posterior.num_chains, 0, posterior.num_replicas))
+    energies = history["energy"][:, history["step"] > posterior.metadata.resolved.burn_in]
+    return np.where(np.isfinite(energies), energies, np.nan).astype(float)
+
+
+def mean_and_error(values: np.ndarray, num_batches: int = 10) -> tuple[Any, Any]:
+    """Return the mean of (chain, point, ...) over chains and points, and its standard error by
+    batch means; (None, None) if there are too few points."""
+    length = values.shape[1] // num_batches
+    if length < 1:
+        return None, None
+    used = values[:, values.shape[1] - num_batches * length :]
+    batches = used.reshape(len(used) * num_batches, length, *used.shape[2:])
+    means = batches.mean(axis=1)
+    return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(len(means))
+
+
+def certainty(values: np.ndarray, count: int, num_batches: int = 10) -> float:
+    """Return the number of standard errors, from (chain, point, ...) by batch means, beyond which
+    the error of a mean is significant when `count` means are tested."""
+    from scipy.special import stdtrit
+
+    return -float(stdtrit(len(values) * num_batches - 1, _CHANCE / count))
+
+
+def in_method(posterior: "Posterior", arguments: str) -> str:
+    """Return how the method of a run is written with other arguments."""
+    return f"method={written(posterior.metadata.method.name, f'..., {arguments}')}"
+
+
+def measured(posterior: "Posterior", name: str) -> np.ndarray | None:
+    """Return a statistic (chain, rung) of the kernel, None if it has none."""
+    values = getattr(posterior, name, None)
+    if values is None or np.all(np.isnan(values)):
+        return None
+    return np.asarray(values, float)

@@ -1,16 +1,21 @@
 """The summary of a run: numbers for JSON, tables for a terminal."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from replicax import theory
+from replicax.page.render import Table
 from replicax.results import diagnostics
-from replicax.results.energy_problems import kept_energies, measured
+from replicax.results.problems import kept_energies, measured
 from replicax.run.progress import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
+
+
+_MOST_CHAINS = 4  # whose log evidences are printed
 
 
 class Summary(dict):
@@ -57,7 +62,9 @@ def summarise(posterior: "Posterior") -> Summary:
         mean_energy_by_rung=_mean_energies(posterior),
         restart_rate=posterior.restart_rate.tolist(),
         acceptance=_by_rung(posterior, "acceptance"),
+        jumps=_jumps(posterior),
         excess_temperature=_by_rung(posterior, "excess_temperature"),
+        log_evidence=_log_evidence(posterior),
         one_start=posterior.metadata.resolved.one_start,
         parameters=_parameters(posterior),
         problems=posterior.problems(),
@@ -102,6 +109,35 @@ def _mean_energies(posterior: "Posterior") -> list[list[float]]:
     return energies.mean(axis=1).tolist() if energies.shape[1] else []
 
 
+def _log_evidence(posterior: "Posterior") -> dict[str, Any] | None:
+    """Return the log evidence with its standard error, together and by chain; None if unknown."""
+    found = posterior._evidences
+    if found is None:
+        return None
+    by_chain = {"by_chain": found.values.tolist(), "errors_by_chain": found.errors.tolist()}
+    return {**found.combined()._asdict(), **by_chain}
+
+
+def render_log_evidence(found: dict[str, Any]) -> str:
+    """Return a log evidence of a summary in words."""
+    by_chain = ", ".join(f"{value:.2f}" for value in found["by_chain"][:_MOST_CHAINS])
+    more = ", ..." if len(found["by_chain"]) > _MOST_CHAINS else ""
+    if not np.isfinite(found["standard_error"]):
+        return "not known: neighbouring rungs share too few energies, more replicas would"
+    together = f"{found['value']:.2f} ± {found['standard_error']:.2g}"
+    return f"{together} (by chain {by_chain}{more})" if "," in by_chain else together
+
+
+def _jumps(posterior: "Posterior") -> dict[str, Any] | None:
+    """Return how the coldest replica jumped as plain data."""
+    jumps = posterior.jumps
+    if jumps is None:
+        return None
+    plain = {name: np.asarray(jumps[name]).tolist() for name in ("accepted", "longest")}
+    spent = {name: int(count) for name, count in jumps["evaluations"].items()}
+    return {**jumps, **plain, "evaluations": spent}
+
+
 def _by_rung(posterior: "Posterior", name: str) -> list[list[float]] | None:
     values = measured(posterior, name)
     return None if values is None else values.tolist()
@@ -130,9 +166,9 @@ def render_summary(summary: dict[str, Any], most_parameters: int = 12) -> Any:
     """Return the summary as rich tables."""
     from rich.console import Group
 
-    parts: list[Any] = [_run_table(summary), _ladder_table(summary)]
+    parts: list[Any] = [_as_rich(run_table(summary)), _as_rich(ladder_table(summary))]
     if summary["parameters"]:
-        parts.append(_parameter_table(summary, most_parameters))
+        parts.append(_as_rich(parameter_table(summary, most_parameters)))
         omitted = len(summary["parameters"]) - most_parameters
         if omitted > 0:
             parts.append(f"... and {omitted} more parameters (see --json)")
@@ -140,29 +176,64 @@ def render_summary(summary: dict[str, Any], most_parameters: int = 12) -> Any:
     return Group(*parts)
 
 
-def _run_table(summary: dict[str, Any]) -> Any:
-    from rich.table import Table
+def _as_rich(table: Table) -> Any:
+    from rich.table import Table as RichTable
 
+    shown = RichTable(*table.head, title=table.title, title_justify="left")
+    for row in table.rows:
+        shown.add_row(*row)
+    return shown
+
+
+def run_table(summary: dict[str, Any]) -> Table:
+    """Return the facts of a run."""
     sizes = f"{summary['num_steps']:,} x {summary['num_replicas']} x {summary['num_chains']}"
-    schedule = f"{summary['schedule']}, window {summary['window']}; {summary['rule']}"
+    rows = [
+        ("ended", summary["result"]["sentence"]),
+        ("time, machine, peak memory", render_machine_use(summary)),
+        ("steps x replicas x chains", sizes),
+        ("draws of the coldest rung, per chain", f"{summary['num_draws']:,}"),
+        (
+            "schedule, rule",
+            f"{summary['schedule']}, window {summary['window']}; {summary['rule']}",
+        ),
+        ("round trips per 1,000 steps", _join(summary["round_trips_per_1000_steps"])),
+    ]
     expected = summary["round_trips_per_1000_steps_expected"]
-    table = Table("", "value", title="The run", title_justify="left")
-    table.add_row("ended", summary["result"]["sentence"])
-    table.add_row("time, machine, peak memory", render_machine_use(summary))
-    table.add_row("steps x replicas x chains", sizes)
-    table.add_row("draws of the coldest rung, per chain", f"{summary['num_draws']:,}")
-    table.add_row("schedule, rule", schedule)
-    table.add_row("round trips per 1,000 steps", _join(summary["round_trips_per_1000_steps"]))
     if expected:
-        table.add_row("  Lemma 1 at the measured swap rates", _join(expected))
+        rows.append(("  Lemma 1 at the measured swap rates", _join(expected)))
     if summary["replicas_advised"] is not None:
-        table.add_row("replicas recommended by the barrier", str(summary["replicas_advised"]))
-    table.add_row("buffer", _join(summary["buffer"]))
-    table.add_row("ladder moved while draws were kept", _movement(summary["ladder_moved"]))
-    table.add_row("R-hat over replicas, largest", _over_replicas(summary))
+        rows.append(("replicas recommended by the barrier", str(summary["replicas_advised"])))
+    if summary["log_evidence"] is not None:
+        rows.append(("log evidence", render_log_evidence(summary["log_evidence"])))
+    if summary["jumps"]:
+        rows.append(("jumps after each step", _jumps_in_words(summary["jumps"])))
+    rows += [
+        ("buffer", _join(summary["buffer"])),
+        ("ladder moved while draws were kept", _movement(summary["ladder_moved"])),
+        ("R-hat over chains, largest", _extreme(max, summary, "rhat", ".3f")),
+        ("R-hat over replicas, largest", _over_replicas(summary)),
+        ("effective size, smallest", _extreme(min, summary, "effective_size", ",.0f")),
+    ]
     if any(summary["window_correction"]):
-        table.add_row("window correction", _join(summary["window_correction"]))
-    return table
+        rows.append(("window correction", _join(summary["window_correction"])))
+    return Table(("", "value"), rows, "The run")
+
+
+def _extreme(choose: Callable, summary: dict[str, Any], name: str, form: str) -> str:
+    known = [row[name] for row in summary["parameters"].values() if not np.isnan(row[name])]
+    return format(choose(known), form) if known else "-"
+
+
+def _jumps_in_words(jumps: dict[str, Any]) -> str:
+    """Return how the coldest replica jumped, in words."""
+    spent = jumps["evaluations"]
+    learned = f"{sum(spent.values()):,} energies to learn it"
+    if not jumps["components"]:
+        return f"none: no mixture was found whose proposals are accepted; {learned}"
+    accepted = _join([100 * rate for rate in jumps["accepted"]])
+    mixture = f"{jumps['proposals']} proposals of {jumps['components']} components"
+    return f"{mixture}, of which {accepted} % are accepted; {learned}"
 
 
 def _movement(moved: float) -> str:
@@ -184,9 +255,8 @@ def _over_replicas(summary: dict[str, Any]) -> str:
     return f"{max(known):.3f}{blind if summary['one_start'] else ''}"
 
 
-def _ladder_table(summary: dict[str, Any]) -> Any:
-    from rich.table import Table
-
+def ladder_table(summary: dict[str, Any]) -> Table:
+    """Return the rungs of the first chain."""
     more = {
         "mean energy": summary["mean_energy_by_rung"],
         "accepts": summary["acceptance"],
@@ -194,31 +264,31 @@ def _ladder_table(summary: dict[str, Any]) -> Any:
     }
     more = {name: values[0] for name, values in more.items() if values}
     heads = ("rung", "learning rate", "temperature", "rule accepts", "swaps in a window", *more)
-    title = "The ladder (first chain; rates of the pair with the next rung)"
-    table = Table(*heads, title=title, title_justify="left")
+    rates = [summary[name][0] for name in ("verdict_rate", "window_swap_rate")]
+    rows = []
     for rung, rate in enumerate(summary["learning_rates"][0]):
-        has_pair = rung < summary["num_replicas"] - 1
-        table.add_row(
-            str(rung),
-            f"{rate:.4g}",
-            f"{summary['temperatures'][0][rung]:.4g}",
-            f"{summary['verdict_rate'][0][rung]:.3f}" if has_pair else "",
-            f"{summary['window_swap_rate'][0][rung]:.3f}" if has_pair else "",
-            *(f"{values[rung]:.4g}" for values in more.values()),
-        )
-    return table
+        pair = [f"{rates[rung]:.3f}" for rates in rates] if rung < len(rates[0]) else ["", ""]
+        others = [f"{values[rung]:.4g}" for values in more.values()]
+        temperature = f"{summary['temperatures'][0][rung]:.4g}"
+        rows.append((str(rung), f"{rate:.4g}", temperature, *pair, *others))
+    title = "The ladder (first chain; rates of the pair with the next rung)"
+    return Table(heads, rows, title)
 
 
-def _parameter_table(summary: dict[str, Any], most: int) -> Any:
-    from rich.table import Table
-
-    heads = ("parameter", "mean", "std", "R-hat", "effective size", "in the tails")
-    table = Table(*heads, title="The posterior", title_justify="left")
+def parameter_table(summary: dict[str, Any], most: int) -> Table:
+    """Return the first parameters."""
+    heads = ("parameter", "mean", "std", "R-hat", "over replicas", "effective size", "in the tails")
+    rows = []
     for name, row in list(summary["parameters"].items())[:most]:
-        mean, std = f"{row['mean']:.4g}", f"{row['std']:.4g}"
-        sizes = (f"{row[size]:.0f}" for size in ("effective_size", "tail_size"))
-        table.add_row(name, mean, std, f"{row['rhat']:.3f}", *sizes)
-    return table
+        numbers = [f"{row[key]:.4g}" for key in ("mean", "std")]
+        numbers += [_known(row[key], ".3f") for key in ("rhat", "replica_rhat")]
+        numbers += [_known(row[key], ",.0f") for key in ("effective_size", "tail_size")]
+        rows.append((name, *numbers))
+    return Table(heads, rows, "The posterior")
+
+
+def _known(value: float, form: str) -> str:
+    return "-" if np.isnan(value) else format(value, form)
 
 
 def _join(values: list[float]) -> str:

@@ -1,8 +1,14 @@
-"""Mini-batches of arrays in memory, and the source that the user's `batches` stand for."""
+"""Mini-batches: the interface of all their sources, those of arrays in memory, and those that a
+function or an iterable makes on the host.
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+All replicas of a chain see the same mini-batch.
+"""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +17,211 @@ from jax import Array
 
 from replicax.algorithm import randomness
 from replicax.algorithm.energy_noise import FreshBatches
-from replicax.errors import check_function, check_numeric, explained, is_whole, show
-from replicax.run.batch_source import Batches
-from replicax.run.batch_source import NoBatches as NoBatches
-from replicax.run.host_batches import HostBatches
+from replicax.errors import check_function, check_kept, check_numeric, explained, is_whole, show
 from replicax.run.storage.metadata import BatchSpec
 
 _ORDERS = 2**32 - 1  # a number that no step has: keys of epochs are not those of steps
+
+
+class Batches:
+    """The interface of all sources; its own methods are those of a target that needs no data.
+
+    Inside the compiled loop: `draw` makes the randomness of one step, `plan` what the steps of a
+    segment share, `take` the mini-batch of a step. On the host: `feed` the data of a chunk.
+    """
+
+    data: Any  # arrays that the compiled loop reads; None where `feed` brings them
+
+    @property
+    def can_refresh(self) -> bool:
+        """Whether there are further mini-batches, or none are needed."""
+        return True
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every batch has all rows of the data, as far as is known."""
+        return True
+
+    def for_run(self, judged_every: int | None) -> "Batches":
+        """Return the batches of one run, whose swaps are judged on further ones at so many steps'
+        distance, or never."""
+        return self
+
+    def describe(self) -> BatchSpec:
+        """Return a description that tells two sources apart when a run resumes."""
+        return BatchSpec("none")
+
+    def draw(self, key: Array) -> Any:
+        """Draw the randomness of one step's mini-batch."""
+        return None
+
+    def plan(self, key: Array, step: Array, num_steps: int) -> Any:
+        """Prepare up to `num_steps` steps from `step` on, where that is cheaper done at once."""
+        return None
+
+    def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
+        """Return the mini-batch of `step`, the `place`-th of its chunk."""
+        return None
+
+    def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches | None:
+        """Return further mini-batches, a function of a key; None where there are none.
+
+        `step`, the `place`-th of its chunk, is needed where `feed` brings the data."""
+        return None
+
+    def first(self, key: Array) -> Any:
+        """Return a mini-batch like those that steps see, to check the energy with."""
+        return None
+
+    def bytes_per_step(self, step: int) -> int:
+        """Return how much data the chunk must hold for each step."""
+        return 0
+
+    def feed(self, start: int, count: int, capacity: int) -> tuple[int, Any]:
+        """Return for how many of `count` steps from `start` on there are batches, and the data."""
+        return count, self.data
+
+    def read_ahead(self, start: int, count: int) -> None:
+        """Begin to make the batches of `count` steps from `start` on, beside the loop."""
+
+    def ending(self, step: int) -> str:
+        """Return a sentence about batches that ended at `step`."""
+        return f"The batches ended at step {step}."
+
+    def close(self) -> None:
+        """End what goes on beside the loop."""
+
+    def state(self, step: int) -> bytes | None:
+        """Return what `skip_to` needs to know besides the step."""
+        return None
+
+    def skip_to(self, step: int, state: bytes | None = None) -> None:
+        """Go forward to `step`, for a run that resumes there; `state` was that of the step."""
+
+
+@dataclass(frozen=True)
+class NoBatches(Batches):
+    """The energy needs no data."""
+
+    data: ClassVar[Any] = None
+
+
+class BatchesEnded(ValueError):
+    """An iterable had no batch for a step."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(
+            f"The batches ended at step {step}; give an iterable that goes on (itertools.cycle), a "
+            "function of the step, or arrays with batch_size."
+        )
+
+
+class UnequalBatches(ValueError):
+    """Batches of different steps have other shapes or containers."""
+
+    def __init__(self, start: int, batches: list[Any]) -> None:
+        kinds = [
+            (jax.tree.structure(batch), [np.shape(leaf) for leaf in jax.tree.leaves(batch)])
+            for batch in batches
+        ]
+        place = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
+        shapes = [", ".join(map(str, kinds[i][1])) for i in (0, place)]
+        super().__init__(
+            f"batches differ: at step {start} their shapes are {shapes[0]}, at step "
+            f"{start + place} {shapes[1]}, and all steps need the same shapes and containers. "
+            "Leave out the incomplete batch (drop_last), or fill it up."
+        )
+
+
+@dataclass
+class HostBatches(Batches):
+    """Batches made on the host, by a function of the step or by an iterable."""
+
+    source: Any
+    is_function: bool
+    position: int = 0  # the step the iterator stands at
+    pending: list = field(default_factory=list)  # batches already pulled, first not yet used
+    iterator: Iterator | None = None
+
+    data: ClassVar[Any] = None
+
+    @property
+    def can_refresh(self) -> bool:
+        return False
+
+    def describe(self) -> BatchSpec:
+        return BatchSpec("a function of the step" if self.is_function else "an iterable")
+
+    def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
+        return jax.tree.map(lambda leaf: leaf[place], data)
+
+    def first(self, key: Array) -> Any:
+        batch = self.at(0)
+        leaves = jax.tree.leaves(batch)
+        if not leaves:
+            raise ValueError("batches gives nothing at step 0; it must give the rows of a step.")
+        check_numeric("batches", leaves)
+        return jax.tree.map(jnp.asarray, batch)
+
+    def bytes_per_step(self, step: int) -> int:
+        try:
+            batch = self.at(step)
+        except BatchesEnded:  # the loop says so, unless the run needs no further batch
+            return 0
+        return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(batch))
+
+    def at(self, step: int) -> Any:
+        """Return the batch of one step. An iterable goes forward only."""
+        if self.is_function:
+            return self.source(step)
+        iterator = self.iterator = self.iterator or iter(self.source)
+        if step < self.position:
+            raise ValueError(
+                f"The batches are an iterable that stands at step {self.position}; step {step} "
+                "cannot be had again. Give a function of the step, or arrays with batch_size."
+            )
+        while self.position + len(self.pending) <= step:
+            try:
+                self.pending.append(next(iterator))
+            except StopIteration:
+                raise BatchesEnded(self.position + len(self.pending)) from None
+        return self.pending[step - self.position]
+
+    def feed(self, start: int, count: int, capacity: int) -> tuple[int, Any]:
+        """Stack the batches of the steps, padded to `capacity` rows."""
+        batches: list[Any] = []
+        with contextlib.suppress(BatchesEnded):
+            for step in range(start, start + count):
+                batches.append(self.at(step))
+        if not batches:
+            return 0, None
+        self._forget(start + len(batches))
+        padded = batches + [batches[-1]] * (capacity - len(batches))
+        try:
+            stacked = jax.tree.map(
+                lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *padded
+            )
+        except (ValueError, TypeError):
+            raise UnequalBatches(start, batches) from None
+        return len(batches), stacked
+
+    def ending(self, step: int) -> str:
+        return str(BatchesEnded(step))
+
+    def skip_to(self, step: int, state: bytes | None = None) -> None:
+        """Drop the batches of the steps before `step`, one at a time; there may be fewer."""
+        if self.is_function or step <= self.position:
+            return
+        iterator = self.iterator = self.iterator or iter(self.source)
+        num_pulled = self.position + len(self.pending)
+        self._forget(step)
+        for _ in itertools.islice(iterator, max(0, step - num_pulled)):
+            pass
+
+    def _forget(self, step: int) -> None:
+        if not self.is_function:
+            del self.pending[: step - self.position]
+            self.position = step
 
 
 @dataclass(frozen=True)
@@ -38,23 +242,26 @@ class _InMemory(Batches):
 
 @dataclass(frozen=True)
 class ArrayBatches(_InMemory):
-    """Rows of arrays drawn with replacement, from the chain's own key, inside the loop."""
+    """Rows of arrays drawn with replacement, from the chain's own key, inside the loop; or all."""
+
+    kind: str = "arrays"  # told when a run resumes
 
     def describe(self) -> BatchSpec:
-        return BatchSpec("arrays", self.num_rows, self.batch_size)
+        return BatchSpec(self.kind, self.num_rows, self.batch_size)
 
-    def draw(self, key: Array) -> Array:
-        """Draw the row numbers of one mini-batch; all rows in order when it is everything."""
+    def draw(self, key: Array) -> Array | None:
+        """Draw the row numbers of one mini-batch; None where it is everything."""
         if self.is_whole:
-            return jnp.arange(self.num_rows)
+            return None
         return jax.random.randint(key, (self.batch_size,), 0, self.num_rows)
 
     def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
-        return _rows(data, drawn)
+        return data if self.is_whole else _rows(data, drawn)
 
     def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches:
-        share = 0.0 if self.is_whole else 1.0
-        return FreshBatches(lambda key: _rows(data, self.draw(key)), share)
+        if self.is_whole:
+            return FreshBatches(lambda key: data, 0.0, data)
+        return FreshBatches(lambda key: _rows(data, self.draw(key)), 1.0, data)
 
     def first(self, key: Array) -> Any:
         return self.fresh(self.data)(key)
@@ -176,6 +383,7 @@ def as_rows(data: Any, batch_size: int | None, name: str) -> ArrayBatches:
             f"{name} is a data frame; give dict({name}), its columns by name, or its to_numpy()."
         )
     check_numeric(name, leaves)
+    check_kept(name, leaves)
     rows = {x.shape[0] for x in leaves}
     if len(rows) != 1:
         raise ValueError(f"The arrays in {name} differ in their number of rows: {sorted(rows)}.")

@@ -1,7 +1,7 @@
 """`bayesian`: a posterior whose likelihood, prior and rows are known apart."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -9,50 +9,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax.algorithm.energy_noise import FreshBatches
 from replicax.algorithm.spread import share_rows
 from replicax.algorithm.target import Target
 from replicax.errors import check_function, explained
 from replicax.run.batches import ArrayBatches, as_rows, sum_in_pieces
-from replicax.run.source_batches import SourceBatches, as_source, is_source
-from replicax.run.storage.metadata import BatchSpec
+from replicax.run.sources import SourceBatches, as_source, is_source
 from replicax.run.task import Task
 
 _PIECE_ROWS = 4096  # rows whose likelihoods are evaluated at once
 
 
 @dataclass(frozen=True)
-class RowBatches(ArrayBatches):
-    """Rows drawn with replacement, or all of them."""
-
-    def describe(self) -> BatchSpec:
-        return BatchSpec("bayesian, arrays", self.num_rows, self.batch_size)
-
-    def draw(self, key: Array) -> Any:
-        return None if self.is_whole else super().draw(key)
-
-    def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
-        return data if self.is_whole else super().take(data, plan, drawn, step, place)
-
-    def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches:
-        if self.is_whole:
-            return FreshBatches(lambda key: data, 0.0, data)
-
-        def draw(key: Array) -> Any:
-            rows = jax.random.randint(key, (self.batch_size,), 0, self.num_rows)
-            return jax.tree.map(lambda leaf: leaf[rows], data)
-
-        return FreshBatches(draw, 1.0, data)
-
-    def first(self, key: Array) -> Any:
-        return self.take(self.data, None, self.draw(key), jnp.array(0), jnp.array(0))
-
-
-@dataclass(frozen=True)
 class Bayesian(Task):
     """A posterior for `rx.sample`; `rx.bayesian` returns one."""
 
-    batches: RowBatches | SourceBatches
+    batches: ArrayBatches | SourceBatches
     log_likelihood: Callable[[Any, Any], Array]
     # From models of other libraries:
     start: Callable[[Array], Any] | None = None  # a draw from the prior, where replicas start
@@ -129,19 +100,9 @@ def bayesian(
     num_rows = batches.num_rows
 
     def of_rows(params: Any, batch: Any) -> Array:
-        count = jax.tree.leaves(batch)[0].shape[0]
         with explained("log_likelihood", "It must return one number for each row."):
             values = jnp.asarray(log_likelihood(params, batch))
-        if not jnp.issubdtype(values.dtype, jnp.floating):
-            raise ValueError(
-                f"log_likelihood returns dtype {values.dtype}; it must return real floating-point "
-                "numbers."
-            )
-        if values.shape != (count,):
-            raise ValueError(
-                f"log_likelihood returns shape {values.shape} for {count} rows; it must return one "
-                f"number for each row, shape ({count},): do not sum over the rows."
-            )
+        _check_rows(values, jax.tree.leaves(batch)[0].shape[0])
         return values
 
     def energy(params: Any, batch: Any, key: Any = None) -> Array:
@@ -178,8 +139,21 @@ def bayesian(
     return Bayesian(target, batches, log_likelihood)
 
 
-def _batches(data: Any, batch_size: Any, num_rows: Any) -> RowBatches | SourceBatches:
+def _check_rows(values: Array, count: int) -> None:
+    """Raise unless the log likelihood returned one real number for each of the rows."""
+    if not jnp.issubdtype(values.dtype, jnp.floating):
+        raise ValueError(
+            f"log_likelihood returns dtype {values.dtype}; it must return real floating-point "
+            "numbers."
+        )
+    if values.shape != (count,):
+        raise ValueError(
+            f"log_likelihood returns shape {values.shape} for {count} rows; it must return one "
+            f"number for each row, shape ({count},): do not sum over the rows."
+        )
+
+
+def _batches(data: Any, batch_size: Any, num_rows: Any) -> ArrayBatches | SourceBatches:
     if is_source(data, num_rows):
         return as_source(data, batch_size, num_rows, judges=True)
-    rows = as_rows(data, batch_size, "data")
-    return RowBatches(rows.data, rows.batch_size)
+    return replace(as_rows(data, batch_size, "data"), kind="bayesian, arrays")

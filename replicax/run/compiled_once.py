@@ -35,15 +35,15 @@ def compiled_once(function: Callable, donate_argnums: int | tuple[int, ...] = ()
         leaves, structure = jax.tree.flatten(arguments)
         kind = structure, tuple(map(jax.typeof, leaves))
         if kind not in own:
-            places = tuple(getattr(leaf, "sharding", None) for leaf in leaves)
-            own[kind] = _program(jitted.lower(*arguments), places)
+            own[kind] = program_of(jitted.lower(*arguments), arguments)
         return own[kind](*arguments)
 
     return call
 
 
-def _program(lowered: jax.stages.Lowered, places: Hashable) -> Callable:
-    """Return the program of a lowered function whose arguments are at these places."""
+def program_of(lowered: jax.stages.Lowered, arguments: tuple) -> Callable:
+    """Return the program of a function lowered for these arguments, an equal one if it is kept."""
+    places = tuple(getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(arguments))
     module: Any = lowered.compiler_ir()
     text = module.operation.get_asm(large_elements_limit=_MOST_NUMBERS)
     # Which Python function a program calls is not in its text.

@@ -1,4 +1,5 @@
-"""The devices of a run: where its arrays are, and programs for several of them.
+"""The devices of a run: their memory, the mesh that they form, where arrays are, and programs for
+several of them.
 
 Replicas are spread over the axis "replica" of a mesh of devices, chains over the axis "chain".
 Points, kernel memory and model states stay on the device of their replica for the whole run; all
@@ -8,7 +9,11 @@ mini-batches.
 """
 
 import functools
+import os
+import sys
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -17,14 +22,189 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from replicax.algorithm.spread import CHAIN, REPLICA, Spread, on_all
+from replicax.algorithm.spread import CHAIN, DATA, REPLICA, Spread, on_all, spread_over_devices
 from replicax.algorithm.state import State
-from replicax.run.counters import Counters
-from replicax.run.rows import Carry, Rows, per_chain
+from replicax.errors import at_least, is_whole
+from replicax.run.batches import Batches, HostBatches, NoBatches
+from replicax.run.carry import Carry, Counters, per_chain
+from replicax.run.program import Program
 
+_AXES = (CHAIN, REPLICA, DATA)
 _EVERYWHERE = PartitionSpec()
 _BY_CHAIN = PartitionSpec(CHAIN)
 _BY_REPLICA = PartitionSpec(CHAIN, REPLICA)
+
+
+def choose_mesh(
+    num_chains: int, num_replicas: int, devices: Any = None, data_parallel: int = 1
+) -> Mesh | None:
+    """Return a mesh with the axes "chain" and "replica" and, where several devices share a replica,
+    "data"; None for a single device.
+
+    >>> choose_mesh(num_chains=1, num_replicas=8, devices=1) is None
+    True
+    """
+    at_least("data_parallel", data_parallel, 1)
+    if isinstance(devices, Mesh):
+        return _checked_mesh(devices, num_chains, num_replicas, data_parallel)
+    sizes = chosen_sizes(num_chains, num_replicas, devices, data_parallel)
+    if sizes == (1, 1, 1) and jax.process_count() == 1:
+        return None
+    return _mesh(np.array(first_devices(jax.devices(), int(np.prod(sizes)))), sizes)
+
+
+def _mesh(devices: np.ndarray, sizes: tuple[int, int, int]) -> Mesh:
+    """Return the mesh of so many parts of chains, replicas and rows."""
+    axes = _AXES if sizes[2] > 1 else _AXES[:2]
+    return Mesh(devices.reshape(sizes[: len(axes)]), axes)
+
+
+def chosen_sizes(
+    num_chains: int, num_replicas: int, devices: Any, data_parallel: int = 1
+) -> tuple[int, int, int]:
+    """Return the sizes of the axes "chain", "replica" and "data" for the devices that are asked
+    for."""
+    if devices is None and data_parallel > 1:
+        devices = "all"
+    wanted = _number_of(devices, jax.devices())
+    if wanted % data_parallel:
+        raise ValueError(
+            f"data_parallel is {data_parallel}, which does not divide the {wanted} devices: write "
+            "another number, or devices=... with a multiple of it."
+        )
+    sizes = *largest_mesh(num_chains, num_replicas, wanted // data_parallel), data_parallel
+    used = sizes[0] * sizes[1] * sizes[2]
+    if used < wanted and (num_chains * num_replicas > 1 or devices is not None):
+        work = f"{num_replicas} replicas"
+        if num_chains > 1:
+            work = f"{num_chains} chains of {work}"
+        hint = " With mini-batches several devices may share a replica: data_parallel=2."
+        hint = hint if data_parallel == 1 else ""
+        if devices is not None and devices != "all":
+            raise ValueError(
+                f"devices is {devices}, but {work} cannot be shared out evenly among them; "
+                f"{used} would do. Or let the number of replicas be a multiple of the devices."
+                f"{hint}"
+            )
+        warnings.warn(
+            f"Only {used} of {wanted} devices are used: {work} cannot be shared out evenly among "
+            f"more. Let the number of replicas be a multiple of the devices.{hint}",
+            stacklevel=5,
+        )
+    return sizes
+
+
+def _number_of(devices: Any, available: list) -> int:
+    """Return how many devices are asked for."""
+    if devices is None:
+        many = available[0].platform != "cpu" or jax.process_count() > 1
+        return len(available) if many else 1
+    if isinstance(devices, str):
+        if devices != "all":
+            raise ValueError(f'devices is {devices!r}; write "all", a number or a mesh.')
+        return len(available)
+    if isinstance(devices, bool) or not isinstance(devices, int | np.integer) or devices < 1:
+        raise ValueError(f'devices is {devices!r}; write "all", a number from 1 on, or a mesh.')
+    if devices > len(available):
+        raise ValueError(
+            f"devices is {devices}, but there are {len(available)} devices of the kind "
+            f'"{available[0].platform}".'
+        )
+    return int(devices)
+
+
+def largest_mesh(num_chains: int, num_replicas: int, devices: int) -> tuple[int, int]:
+    """Return parts of the chains and of the replicas, as many as there are devices if possible;
+    replicas are spread before chains."""
+    choices = [
+        (parts, chain_parts)
+        for parts in range(1, min(num_replicas, devices) + 1)
+        for chain_parts in range(1, min(num_chains, devices // parts) + 1)
+        if num_replicas % parts == 0 and num_chains % chain_parts == 0
+    ]
+    parts, chain_parts = max(choices, key=lambda sizes: (sizes[0] * sizes[1], sizes[0]))
+    return chain_parts, parts
+
+
+def first_devices(available: list, count: int) -> list:
+    """Return the first devices, equally many of each process."""
+    processes = sorted({device.process_index for device in available})
+    if count % len(processes):
+        raise ValueError(
+            f"{len(processes)} processes cannot share {count} devices evenly; let the number of "
+            "replicas be a multiple of the processes."
+        )
+    each = count // len(processes)
+    own = {p: [d for d in available if d.process_index == p] for p in processes}
+    if any(len(devices) < each for devices in own.values()):
+        raise ValueError(f"Not every process has {each} devices; give each the same number.")
+    return [device for process in processes for device in own[process][:each]]
+
+
+def _checked_mesh(mesh: Mesh, num_chains: int, num_replicas: int, data_parallel: int) -> Mesh:
+    """Return the mesh with its axes in order, if chains and replicas can be spread over them
+    evenly."""
+    unknown = set(mesh.axis_names) - set(_AXES)
+    if unknown or not mesh.axis_names:
+        raise ValueError(f"The mesh has the axes {mesh.axis_names}; they must be among {_AXES}.")
+    if data_parallel > 1:
+        raise ValueError(
+            f'data_parallel is {data_parallel}, and devices is a mesh, whose axis "data" says how '
+            "many devices share a replica: leave data_parallel out."
+        )
+    for axis, count in ((CHAIN, num_chains), (REPLICA, num_replicas)):
+        parts = mesh.shape.get(axis, 1)
+        if count % parts:
+            raise ValueError(
+                f'The axis "{axis}" of the mesh has {parts} devices, over which {count} '
+                f"{axis}s cannot be spread evenly."
+            )
+    order = [mesh.axis_names.index(axis) for axis in _AXES if axis in mesh.axis_names]
+    chains, replicas, rows = (mesh.shape.get(axis, 1) for axis in _AXES)
+    return _mesh(mesh.devices.transpose(order), (chains, replicas, rows))
+
+
+def check_rows(batches: Batches, parts: int) -> None:
+    """Raise unless every mini-batch has rows that so many devices can share evenly."""
+    if isinstance(batches, NoBatches):
+        raise ValueError(
+            f"{parts} devices are to share each replica (data_parallel), and the energy has no "
+            "batches whose rows they could share: leave that out, or write the target as "
+            "rx.bayesian(log_likelihood, log_prior, rows)."
+        )
+    if isinstance(batches, HostBatches):
+        sizes = {len(leaf) for leaf in jax.tree.leaves(batches.at(0)) if np.ndim(leaf)}
+        if all(size % parts for size in sizes):
+            raise ValueError(
+                f"{parts} devices are to share each replica (data_parallel), and the batches have "
+                f"{sorted(sizes)} rows, of which no number is a multiple of {parts}."
+            )
+        return
+    size = batches.batch_size  # type: ignore[attr-defined]
+    if size % parts and not batches.is_whole:
+        raise ValueError(
+            f"batch_size is {size}, which {parts} devices (data_parallel) cannot share evenly; "
+            f"write a multiple of {parts}."
+        )
+
+
+def spread_over(program: Program, devices: Any = None, data_parallel: int = 1) -> Program:
+    """Return the program for the devices that are asked for: "all", a number, or a mesh.
+
+    None is all devices where they are accelerators, belong to several processes or share replicas,
+    else one. So many as `data_parallel` says share each replica.
+    """
+    alone = devices is None and is_whole(data_parallel) and data_parallel == 1
+    if alone and len(jax.devices()) == 1:
+        return program
+    mesh = choose_mesh(program.num_chains, program.num_replicas, devices, data_parallel)
+    if mesh is None:
+        return program
+    if DATA in mesh.axis_names:
+        check_rows(program.batches, mesh.shape[DATA])
+    sizes = mesh.shape[CHAIN], mesh.shape[REPLICA]
+    spread = spread_over_devices(*sizes, several_chains=program.num_chains > 1)
+    return replace(program, mesh=mesh, settings=replace(program.settings, spread=spread))
 
 
 def place(mesh: Mesh, carry: Carry) -> Carry:
@@ -40,7 +220,7 @@ class SpreadChunk:
     """
 
     def __init__(self, mesh: Mesh, spread: Spread, chunk: Callable, keys: Array) -> None:
-        def part(carry: Carry, *rest: Any) -> tuple[Carry, Rows]:
+        def part(carry: Carry, *rest: Any) -> tuple[Carry, Any]:
             carry = _but_replicas(spread.own_chains, carry)
             counts = carry.counters
             counts = counts._replace(best=spread.on_first(counts.best))
@@ -202,3 +382,47 @@ def _put_one(leaf: Any, sharding: NamedSharding) -> Array:
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
     host = np.asarray(leaf)
     return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
+
+
+def describe_machine() -> str:
+    """Return device and JAX version in words."""
+    return f"{jax.devices()[0].device_kind}, jax {jax.__version__}"
+
+
+def memory_bytes() -> float:
+    """Return the memory of the device in bytes, or that of the machine if it is not known."""
+    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+    if limit is not None:
+        return float(limit)
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):  # not known on this platform
+        return float("inf")
+
+
+def memory_in_use() -> int:
+    """Return the bytes in use: of the accelerators if there are any, else of this process."""
+    if in_use := _on_devices("bytes_in_use"):
+        return in_use
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # not Linux
+        return peak_memory()
+
+
+def peak_memory() -> int:
+    """Return the most bytes that were in use: of the accelerators if there are any, else of this
+    process."""
+    if peak := _on_devices("peak_bytes_in_use"):
+        return peak
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _on_devices(name: str) -> int:
+    return sum((device.memory_stats() or {}).get(name, 0) for device in jax.local_devices())

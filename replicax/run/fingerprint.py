@@ -8,14 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from replicax.algorithm.randomness import seed_keys
-from replicax.run import plain
-from replicax.run.machine import describe_machine
+from replicax.run import trees
+from replicax.run.compiled_once import program_of
+from replicax.run.devices import describe_machine
 from replicax.run.program import Program
 from replicax.run.storage import files
+from replicax.run.storage.files import Damaged
+from replicax.run.storage.folder import START
 from replicax.run.storage.metadata import Fingerprint
 
-_FILE = "start.npz"  # in the run folder: the start of one replica
-_ROWS = 4096  # as many rows of the data, evenly spaced, are digested
+_ROWS = 4096  # of the data, evenly spaced, that version 0.2 digested
+_PIECE = 2**28  # bytes of the data that are on the host at once
+# Settings of JAX on which every number depends, in the words of its configuration.
+_PRECISION = ("jax_enable_x64", "jax_default_matmul_precision", "jax_threefry_partitionable")
 _SHIFT = 0.1  # from the start to a second point where the energy is measured
 _TOLERANCE = 1e-5  # of energies, relative
 _ELSEWHERE = 1e-3  # on another platform, which rounds differently
@@ -23,13 +28,16 @@ _ELSEWHERE = 1e-3  # on another platform, which rounds differently
 
 def write(folder: Path, program: Program, points: Any) -> Fingerprint:
     """Return the fingerprint of a run, and keep the start that it belongs to in the folder."""
-    start = plain.first(points)
+    start = trees.first(points)
     leaves = {str(number): np.asarray(leaf) for number, leaf in enumerate(jax.tree.leaves(start))}
     stored = {name: leaf for name, leaf in leaves.items() if leaf.dtype.isbuiltin}
+    energies, held = _energies(program, start)
     return Fingerprint(
-        energies=_energies(program, start) if len(stored) == len(leaves) else None,
-        start=files.write_arrays(folder / _FILE, stored),
+        energies=energies if len(stored) == len(leaves) else None,
+        start=files.write_arrays(folder / START, stored),
         data=_digest(program),
+        held=held,
+        precision=_precision(),
         machine=describe_machine(),
     )
 
@@ -38,17 +46,24 @@ def check(folder: Path, program: Program, like: Any, stored: Fingerprint | None)
     """Raise unless target and data have the fingerprint that is stored."""
     if stored is None:  # of a copy that was in memory
         return
-    difference = None
-    if _digest(program) != stored.data:
+    _check_precision(folder, stored.precision)
+    difference, same_machine = None, stored.machine == describe_machine()
+    if _digest(program, stored.all_rows) != stored.data:
         difference = "the data are not those that the run was started with"
     elif stored.energies is not None:
-        arrays = files.read_arrays(folder / _FILE, stored.start)
-        leaves = [jnp.asarray(arrays[str(number)]) for number in range(len(arrays))]
-        energies = _energies(program, jax.tree.structure(like).unflatten(leaves))
-        tolerance = _TOLERANCE if stored.machine == describe_machine() else _ELSEWHERE
+        arrays = files.read_arrays(folder / START, stored.start)
+        try:
+            leaves = [jnp.asarray(arrays[str(number)]) for number in range(len(arrays))]
+            start = jax.tree.structure(like).unflatten(leaves)
+        except (KeyError, ValueError):
+            raise Damaged(f"{folder / START} is damaged: it holds another start.") from None
+        energies, held = _energies(program, start)
+        tolerance = _TOLERANCE if same_machine else _ELSEWHERE
         if not np.allclose(energies, stored.energies, rtol=tolerance, equal_nan=True):
             now, before = (", ".join(f"{x:.6g}" for x in e) for e in (energies, stored.energies))
             difference = f"energies near its start are {now} and were {before} when it was started"
+        elif same_machine and stored.held is not None and held != stored.held:
+            difference = "the energy holds other arrays than when it was started"
     if difference is not None:
         raise ValueError(
             f"The target does not fit the run in {folder}: {difference}. Give the same target and "
@@ -56,8 +71,25 @@ def check(folder: Path, program: Program, like: Any, stored: Fingerprint | None)
         )
 
 
-def _energies(program: Program, start: Any) -> tuple[float, ...]:
-    """Return the energies at the start and beside it, on the first mini-batch."""
+def _precision() -> dict[str, Any]:
+    return {name: getattr(jax.config, name) for name in _PRECISION}
+
+
+def _check_precision(folder: Path, stored: dict[str, Any] | None) -> None:
+    """Raise if JAX computes in another precision than when the run was started."""
+    for name, now in _precision().items():
+        before = now if stored is None else stored.get(name, now)
+        if now != before:
+            raise ValueError(
+                f"The run in {folder} was started with {name} at {before}, and it is {now} now, "
+                f"which gives other numbers: write jax.config.update({name!r}, {before!r}) first, "
+                "or force=True to go on so."
+            )
+
+
+def _energies(program: Program, start: Any) -> tuple[tuple[float, ...], str]:
+    """Return the energies at the start and beside it, on the first mini-batch; and a digest of the
+    arrays that the energy holds, such as data without batches."""
     target = program.target
     keys, _ = seed_keys(program.seed, 1)
     batch = program.batches.first(keys[0])
@@ -74,18 +106,33 @@ def _energies(program: Program, start: Any) -> tuple[float, ...]:
             values += [target.prior(point[0] if target.has_state else point) for point in points]
         return jnp.stack(values)
 
-    return tuple(np.asarray(jax.jit(energies)(start, batch, keys[0]), float).tolist())
+    arguments = start, batch, keys[0]
+    traced = jax.jit(energies).trace(*arguments)
+    held = sorted(_digest_rows(array) for array in traced.jaxpr.consts if np.ndim(array))
+    values = program_of(traced.lower(), arguments)(*arguments)
+    return tuple(np.asarray(values, float).tolist()), files.digest("\n".join(held).encode())
 
 
-def _digest(program: Program) -> str:
+def _digest(program: Program, all_rows: bool = True) -> str:
     """Return a digest of shapes and rows of the data, or of the first batch of a source."""
     data = program.batches.data
     if data is None:
         keys, _ = seed_keys(program.seed, 1)
         data = program.batches.first(keys[0])
-    parts = []
-    for leaf in jax.tree.leaves(data):
-        rows = np.unique(np.linspace(0, len(leaf) - 1, _ROWS).astype(int)) if leaf.ndim else ...
-        values = np.asarray(leaf[rows])
-        parts.append(f"{leaf.shape} {leaf.dtype} {files.digest(values.tobytes())}")
-    return files.digest("\n".join(parts).encode())
+    digest = _digest_rows if all_rows else _digest_some
+    return files.digest("\n".join(digest(leaf) for leaf in jax.tree.leaves(data)).encode())
+
+
+def _digest_rows(leaf: Any) -> str:
+    """Return shape and dtype of an array and a digest of all its rows, a part at a time."""
+    on_host = isinstance(leaf, np.ndarray) or all(x.platform == "cpu" for x in leaf.devices())
+    leaf = np.asarray(leaf) if on_host else leaf
+    rows = leaf[None] if leaf.ndim == 0 else leaf
+    step = max(1, _PIECE * len(rows) // max(rows.nbytes, 1))
+    parts = (np.asarray(rows[start : start + step]) for start in range(0, len(rows), step))
+    return f"{leaf.shape} {leaf.dtype} {files.digest_values(parts)}"
+
+
+def _digest_some(leaf: Any) -> str:
+    rows = np.unique(np.linspace(0, len(leaf) - 1, _ROWS).astype(int)) if leaf.ndim else ...
+    return f"{leaf.shape} {leaf.dtype} {files.digest(np.asarray(leaf[rows]).tobytes())}"

@@ -1,7 +1,10 @@
-"""The start of a run: checked points of all replicas, and the carry of the loop."""
+"""The states before step 0: starts, also those that differ by replica, and checks of the energy
+there.
+"""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,15 +14,56 @@ from jax import Array
 from replicax.algorithm import state
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import seed_keys
-from replicax.algorithm.target import check_energy, takes_key
-from replicax.errors import check_function, explained, show
-from replicax.run import counters, machine, plain
+from replicax.algorithm.target import Target, check_energy, takes_key
+from replicax.errors import check_flag, check_function, explained, show
+from replicax.run import devices, trees
+from replicax.run.carry import STATE_AXES, Carry, start_counters
 from replicax.run.compiled_once import compiled_once
-from replicax.run.per_replica import PerReplica, spread_starts
 from replicax.run.program import Program
-from replicax.run.rows import STATE_AXES, Carry
 
 _RUNG_BYTES = 64  # of a rung beside its parameters: ladder, index, energies, counts
+
+
+class PerReplica(NamedTuple):
+    """A tree whose leaves have leading axes (replica, ...) or (chain, replica, ...)."""
+
+    tree: Any
+    by_chain: bool | None = None  # None: the shapes tell
+
+
+def per_replica(tree: Any, by_chain: bool | None = None) -> PerReplica:
+    """Mark starts that differ by replica: leading axes (replica, ...) or (chain, replica, ...).
+
+    `by_chain=True` says that the leading axes are (chain, replica, ...), `by_chain=False` that
+    there is no axis of chains. Without it the shapes decide; where they fit both, it is needed.
+    """
+    check_flag("by_chain", by_chain, None)
+    return PerReplica(tree, by_chain)
+
+
+def spread_starts(tree: Any, by_chain: bool | None, num_chains: int, num_replicas: int) -> Any:
+    """Return starts with leading axes (chain, replica, ...)."""
+    shapes = [leaf.shape for leaf in jax.tree.leaves(tree)]
+    both = (num_chains, num_replicas)
+    fits_chains = all(shape[:2] == both for shape in shapes)
+    fits_replicas = all(shape[:1] == (num_replicas,) for shape in shapes)
+    if shapes and by_chain is None and fits_chains and fits_replicas:
+        raise ValueError(
+            f"per_replica params begin with {both}, and there are {num_chains} chains of "
+            f"{num_replicas} replicas: write rx.per_replica(tree, by_chain=True) if the first axis "
+            "is the chain and the second the replica, by_chain=False if the first is the replica."
+        )
+    if shapes and fits_chains and by_chain is not False:
+        return tree
+    if shapes and fits_replicas and not by_chain:
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (num_chains, *x.shape)), tree)
+    alone, by_chains = f"({num_replicas}, ...)", f"({num_chains}, {num_replicas}, ...)"
+    needed = {None: f"{alone} or {by_chains}", True: by_chains, False: alone}[by_chain]
+    raise ValueError(
+        f"per_replica params have leading axes {sorted({shape[:2] for shape in shapes})}; with "
+        f"{num_chains} chains of {num_replicas} replicas every leaf must begin with "
+        f"{needed}."
+    )
 
 
 def initial_points(
@@ -91,7 +135,7 @@ def check_memory(params: Any, num_chains: int, num_replicas: int) -> None:
     few numbers of each rung; activations and records come on top.
     """
     needed = num_chains * num_replicas * (3 * _bytes_of(params) + _RUNG_BYTES)
-    present = machine.memory_bytes()
+    present = devices.memory_bytes()
     if needed > present:
         raise ValueError(
             f"num_replicas is {num_replicas} and num_chains {num_chains}: their states need about "
@@ -127,11 +171,16 @@ def initial_carry(program: Program, params: Any) -> Carry:
     )
     with explained("batches", "Does it suit the rows?"):
         batch = program.batches.first(keys[0])
-    check_energy(program.target, jax.eval_shape(plain.first, points), batch, keys[0])
+    check_energy(program.target, jax.eval_shape(trees.first, points), batch, keys[0])
     if not has_state:  # of networks, the first step tells
         _check_finite(program, points, batch, keys)
-    if program.kernel.adjusted and takes_key(program.target):
+    if program.kernel.traits.adjusted and takes_key(program.target):
         _check_exact(program, points, batch, keys)
+    return build_carry(program, points)
+
+
+def build_carry(program: Program, points: Any) -> Carry:
+    """Return the carry of all chains at step 0, from points that were checked."""
     return _build_carry(program, points, compiled_once)
 
 
@@ -157,8 +206,8 @@ def _build_carry(program: Program, points: Any, compile: Callable = jax.jit) -> 
             start = state.init(
                 program.kernel, params, ladder, program.settings, buffer, model_state, target, batch
             )
-            observes = program.kernel.observes
-            return Carry(start, counters.start(start, program.track_best, observes))
+            observes = program.kernel.traits.observes
+            return Carry(start, start_counters(start, program.track_best, observes))
 
         return jax.vmap(one_chain, out_axes=Carry(STATE_AXES, 0))(points)  # type: ignore
 
@@ -166,7 +215,7 @@ def _build_carry(program: Program, points: Any, compile: Callable = jax.jit) -> 
     params = points[0] if target.has_state else points
     dtype = jnp.result_type(jnp.float32, *jax.tree.leaves(params))
     ladder = jax.tree.map(lambda values: jnp.asarray(values, dtype), program.ladder)
-    whole = program.batches.data if program.kernel.prepare is not None else None
+    whole = program.batches.data if program.kernel.traits.prepare is not None else None
     return compile(build)(points, ladder, program.buffer, whole)
 
 
@@ -203,7 +252,7 @@ def _check_finite(program: Program, points: Any, batch: Any, keys: Array) -> Non
 
 def _check_exact(program: Program, points: Any, batch: Any, keys: Array) -> None:
     """Raise unless the energy is the same for two keys."""
-    target, point = program.target, plain.first(points)
+    target, point = program.target, trees.first(points)
     energy = jax.jit(lambda p, b, key: target.energy(p, b, target.draw(key)))
     one, other = (float(energy(point, batch, key)) for key in jax.random.split(keys[0]))
     if one != other:
@@ -212,3 +261,36 @@ def _check_exact(program: Program, points: Any, batch: Any, keys: Array) -> None
             "an adjusted kernel (mala; hmc, the default) needs an exact one. For noisy energies "
             "write method=rx.deo_star(learning_rate=(cold, hot))."
         )
+
+
+def with_row_energies(target: Target) -> Target:
+    """Return the target with the energies of batches of one row as `row_energies`."""
+
+    def row_energies(point: Any, batch: Any, noise: Any) -> Array:
+        def energy(row: Any) -> Array:
+            return target.energy_at(point, jax.tree.map(lambda leaf: leaf[None], row), noise)
+
+        return jax.vmap(energy)(batch)
+
+    return target._replace(row_energies=row_energies)
+
+
+def use_rows(program: Program, carry: Carry) -> Program:
+    """Return the program with energies by row, if the energy of a batch is the mean of those of
+    its rows (as at the starting points)."""
+    target = program.target
+    keys = program.keys
+    batch = program.batches.first(keys[0])
+    if batch is None or target.row_energies:
+        return program
+    with_rows = with_row_energies(target)
+
+    @jax.jit
+    def compare(points: Any, batch: Any, key: Array) -> tuple[Array, Array]:
+        point, noise = trees.first(points), target.draw(key)
+        rows = with_rows.row_energies(point, batch, noise)  # type: ignore[misc]
+        return target.energy_at(point, batch, noise), jnp.mean(rows)
+
+    energy, mean = (float(value) for value in compare(carry.state.points, batch, keys[0]))
+    same = np.isclose(energy, mean, rtol=1e-3)
+    return replace(program, target=with_rows) if same else program

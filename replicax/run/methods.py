@@ -98,6 +98,12 @@ class Method:
         buffer: where the buffer starts, in the unit of the energy or the mean loss, or "auto".
         adapt: False, or the number of steps after which ladder and buffer freeze. With rules that
             use temperatures, True adapts those, to equal rejection, until the end of the burn-in.
+        jumps: proposals of a learned mixture, such as 64, that the coldest replica takes after
+            every step, their energies evaluated together; 0, the default: none. Only with adjusted
+            kernels.
+        metric: of adjusted kernels whose step sizes are tuned: the scale of each parameter,
+            "diagonal", or "dense", the default with jumps. Above 300 dimensions it is diagonal.
+        draws_per_step: positions on the path of the jumps that are kept as draws.
         momentum: of the kernels "momentum" and "sghmc".
         rate_schedule: the learning rates over time: "constant"; a function of the step that returns
             a factor, such as optax.cosine_decay_schedule(1.0, num_steps); and for networks "cosine"
@@ -196,6 +202,13 @@ class Method:
         _check_adapt,
         flag="",
         show_default="unless the rule uses temperatures",
+    )
+    metric: str | None = option(
+        None, "Metric of the moves: dense or diagonal.", one_of("dense", "diagonal")
+    )
+    jumps: int | None = option(None, "Proposals of a learned mixture after every step.", whole(0))
+    draws_per_step: int | None = option(
+        None, "Positions on the path of the jumps that are draws.", whole(1)
     )
     momentum: float = option(
         0.9,

@@ -273,7 +273,7 @@ class Training(Run):
     )
     evaluate: Any = option(
         None,
-        "Function of an rx.Epoch, whose numbers join the table of epochs.",
+        "Function of an Epoch, whose numbers join the table of epochs.",
         _check_evaluate,
         on_resume="give again",
     )
@@ -283,20 +283,34 @@ class Training(Run):
 class Session:
     """How one process takes part in a run: nothing here changes a result."""
 
-    run_dir: str | Path | None = None
-    progress: bool | None = None
+    run_dir: str | Path | None = option(
+        None, "The run folder.", flag="--out", metavar="DIR", show_default="runs/NAME-1, -2, ..."
+    )
+    progress: bool | None = option(
+        None, "Show progress on stderr.", flag="", show_default="if stderr is a terminal"
+    )
     callback: Callable | Sequence[Callable] | None = None
     note: dict[str, Any] | None = None
-    devices: Any = None
-    data_parallel: int = 1
+    devices: Any = option(
+        None,
+        "Number of devices to use.",
+        flag="",
+        metavar="all|N",
+        show_default="all accelerators, or one CPU",
+    )
+    data_parallel: int = option(
+        1, "Devices per replica, which share its mini-batches.", flag="", metavar="N"
+    )
 
     def __post_init__(self) -> None:
         check_watchers(self.progress, self.callback)
         if self.run_dir is not None:
-            check_folder("run_dir", self.run_dir)
+            object.__setattr__(self, "run_dir", check_folder("run_dir", self.run_dir))
         try:
             plain = self.note is None or (isinstance(self.note, dict) and json.dumps(self.note))
         except (TypeError, ValueError):
             plain = False
         if not plain and self.note != {}:
             raise ValueError("note must be a dict of plain data: numbers, text, lists and dicts.")
+        if plain and isinstance(plain, str) and len(plain) > 2**24:
+            raise ValueError("note is longer than 2**24 letters: keep data in a file of your own.")

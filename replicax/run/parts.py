@@ -9,14 +9,15 @@ import numpy as np
 
 from replicax.algorithm import kernels, swap
 from replicax.algorithm import schedule as schedules
+from replicax.algorithm.jumps import Jumping
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.ladder import Ladder, geometric, per_rung, temperatures
 from replicax.algorithm.rounds import BarrierTuning, StepSizeTuning
 from replicax.algorithm.schedule import AllPairs, Schedule
 from replicax.algorithm.swap import Rule, WindowCorrected
-from replicax.algorithm.timed_kernels import check_factors
 from replicax.algorithm.tuning import Tuning, as_gain
 from replicax.algorithm.window_correction import check_stages
+from replicax.algorithm.wrapped_kernels import check_factors
 from replicax.errors import choose, is_number, show
 from replicax.run.methods import Method
 from replicax.run.options import AUTO, Run
@@ -164,10 +165,10 @@ _IN_TIME: dict[str, Callable[[Kernel, Clock], Kernel]] = {
 def frozen_in_burn_in(kernel: Kernel, rule: Rule, plan: Plan) -> Kernel:
     """Return the kernel; under rules that use temperatures its preconditioner, if it has one, is
     frozen after half of the burn-in."""
-    if not rule.uses_temperature or kernel.spec is None:
+    if not rule.uses_temperature or kernel.traits.spec is None:
         return kernel
-    frozen = _freeze(kernel.spec, plan.burn_in, rule)
-    return kernel if frozen == kernel.spec else kernels.from_spec(frozen)
+    frozen = _freeze(kernel.traits.spec, plan.burn_in, rule)
+    return kernel if frozen == kernel.traits.spec else kernels.from_spec(frozen)
 
 
 def _freeze(spec: dict, burn_in: int, rule: Rule) -> dict:
@@ -200,7 +201,7 @@ def ladder(
     rule: Rule,
     adapts: bool,
     unit: Unit = Unit(),  # noqa: B008
-    first_rate: float = 0.01,
+    first_rate: float | None = 0.01,
     hottest: float = 100.0,
 ) -> Ladder:
     """Return the ladder that the run starts with, in the unit of the energies.
@@ -247,7 +248,6 @@ def tuning(
     rule: Rule,
     adaptation: tuple[bool, int | None],
     unit: Unit = Unit(),  # noqa: B008
-    kernel: Kernel | None = None,
     hottest: float = 100.0,
 ) -> Tuning:
     """Return which parts of the ladder adapt, and how; `adaptation` is that of `adapts_until`."""
@@ -271,7 +271,7 @@ def tuning(
         measure_steps=_MEASURE_STEPS if measures else 0,
         measure_buffer=measures_buffer,
         barrier=_barrier(method, until, hottest),
-        step_sizes=_step_sizes(method, plan, kernel),
+        step_sizes=_step_sizes(method, plan),
     )
 
 
@@ -299,16 +299,24 @@ def _barrier(method: Method, until: int | None, hottest: float) -> BarrierTuning
     return BarrierTuning(ends, until // 16, hottest, free_until=until // 2 + 1)
 
 
-def _step_sizes(method: Method, plan: Plan, kernel: Kernel | None) -> StepSizeTuning | None:
+def _step_sizes(method: Method, plan: Plan) -> StepSizeTuning | None:
     if not _is_auto(method.learning_rate):
         return None
-    if kernel is None or not kernel.observes:
-        raise ValueError(
-            'learning_rate="auto" needs a kernel that measures its own error: kernel="hmc" or '
-            '"mala" for exact energies, "langevin" for mini-batches; or give learning_rate.'
-        )
-    until = max(plan.burn_in, 1)
-    return StepSizeTuning(_round_ends(until), until)
+    return StepSizeTuning(learning_ends(plan), max(plan.burn_in, 1), dense=method.metric == "dense")
+
+
+def learning_ends(plan: Plan) -> tuple[int, ...]:
+    """Return the steps at which rounds of the burn-in end, after which what is learned is
+    renewed."""
+    return _round_ends(max(plan.burn_in, 1))
+
+
+def jumping(method: Method, plan: Plan, num_chains: int) -> Jumping | None:
+    """Return how the coldest replica jumps, None if it does not."""
+    if not method.jumps:
+        return None
+    draws, ends = method.draws_per_step or 1, learning_ends(plan)
+    return Jumping(method.jumps, draws, num_chains, ends, ends[-1])
 
 
 def _round_ends(until: int) -> tuple[int, ...]:

@@ -1,22 +1,18 @@
 """`Program`: everything static about a run; `resolve.py` makes it."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from replicax.algorithm.device_parts import spread_over_devices
 from replicax.algorithm.kernel import Kernel
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import seed_keys
-from replicax.algorithm.spread import CHAIN, DATA, REPLICA
 from replicax.algorithm.state import Settings
 from replicax.algorithm.target import Target
-from replicax.errors import is_whole
-from replicax.run.batch_source import Batches
-from replicax.run.mesh import check_rows, choose_mesh
+from replicax.run.batches import Batches
 from replicax.run.methods import Method
 from replicax.run.options import Run
 from replicax.run.storage.metadata import Resolved
@@ -45,6 +41,8 @@ class Program:
     track_best: bool = False
     stop_on_nonfinite: bool = True
     evaluate_every: int | None = None  # steps between two evaluations of networks
+    draws_per_step: int = 1  # that a drawn step leaves: positions of its jumps
+    round_ends: tuple[int, ...] = ()  # steps after which the host renews what is learned
     mesh: jax.sharding.Mesh | None = None  # the devices that share the work; None: one device
     # As they were resolved, in the words and the unit of the user.
     task: Task = field(kw_only=True, compare=False, repr=False)
@@ -56,11 +54,17 @@ class Program:
         """A key for each chain."""
         return seed_keys(self.seed, self.num_chains)[0]
 
+    def next_stop(self, step: int) -> int:
+        """Return the next step after `step` at which the host has to see the run."""
+        every = self.evaluate_every
+        stops = [self.num_steps, *(end for end in self.round_ends if end > step)]
+        return min([*stops, self.num_steps if every is None else step + every - step % every])
+
     def is_drawn(self, steps: np.ndarray) -> np.ndarray:
         """Return which steps leave a draw: after burn-in, thinned, where the kernel exploits."""
         drawn = (steps >= self.burn_in) & ((steps - self.burn_in) % self.thin == 0)
-        if self.kernel.exploits is not None:
-            drawn &= np.asarray(self.kernel.exploits(steps), bool)
+        if self.kernel.traits.exploits is not None:
+            drawn &= np.asarray(self.kernel.traits.exploits(steps), bool)
         return drawn
 
     def is_broken(self, carry: Any) -> bool:
@@ -86,6 +90,7 @@ class Program:
             num_chains=self.num_chains,
             burn_in=self.burn_in,
             thin=self.thin,
+            draws_per_step=self.draws_per_step,
             keep_draws=self.keep_draws,
             num_replicas=self.num_replicas,
             schedule=schedule.name,
@@ -103,25 +108,6 @@ class Program:
             swap_every=self.settings.swap_every,
             energy_at=self.settings.energy_at,
             tempers_likelihood=self.target.tempers_likelihood,
-            adjusted=self.kernel.adjusted,
-            kernel=(self.kernel.spec or {}).get("name", "custom"),
+            adjusted=self.kernel.traits.adjusted,
+            kernel=(self.kernel.traits.spec or {}).get("name", "custom"),
         )
-
-
-def spread_over(program: Program, devices: Any = None, data_parallel: int = 1) -> Program:
-    """Return the program for the devices that are asked for: "all", a number, or a mesh.
-
-    None is all devices where they are accelerators, belong to several processes or share replicas,
-    else one. So many as `data_parallel` says share each replica.
-    """
-    alone = devices is None and is_whole(data_parallel) and data_parallel == 1
-    if alone and len(jax.devices()) == 1:
-        return program
-    mesh = choose_mesh(program.num_chains, program.num_replicas, devices, data_parallel)
-    if mesh is None:
-        return program
-    if DATA in mesh.axis_names:
-        check_rows(program.batches, mesh.shape[DATA])
-    sizes = mesh.shape[CHAIN], mesh.shape[REPLICA]
-    spread = spread_over_devices(*sizes, several_chains=program.num_chains > 1)
-    return replace(program, mesh=mesh, settings=replace(program.settings, spread=spread))

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from replicax.run.counters import PAIR_COUNTS, completed_trips, num_attempts
-from replicax.run.machine import memory_in_use
+from replicax.run.carry import PAIR_COUNTS, Carry, completed_trips, num_attempts
+from replicax.run.devices import memory_in_use
 from replicax.run.records import Arrays, Keeper
-from replicax.run.rows import Carry
 from replicax.run.storage.metadata import Metadata
 
 _LINE_SECONDS = 5.0  # between two lines of a log; more in a run of hours
@@ -68,12 +67,20 @@ def progress_of(
         round_trips=completed_trips(np.asarray(carry.counters.turns)).sum(axis=1),
         verdict_rate=verdicts / max(attempts, 1),
         carry=carry,
-        evaluation=row,
-        rows=added,
+        evaluation=_read_only(row),
+        rows={group: _read_only(rows) for group, rows in added.items()},
         metadata=saver.records.metadata,
         run_dir=saver.records.folder,
         average=None if evaluation is None else evaluation.average,
     )
+
+
+def _read_only(arrays: Arrays) -> Arrays:
+    """Return views that nobody can write into: the arrays are those of the records."""
+    views = {name: np.asarray(array).view() for name, array in arrays.items()}
+    for view in views.values():
+        view.flags.writeable = False
+    return views
 
 
 def reason_to_stop(answers: list[Any]) -> str | None:

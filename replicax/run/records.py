@@ -13,11 +13,12 @@ from typing import Any, NamedTuple, Self
 import jax
 import numpy as np
 
-from replicax.run.counters import PAIR_COUNTS, completed_trips
-from replicax.run.evaluation import Evaluation
-from replicax.run.machine import agree, peak_memory
+from replicax.algorithm.mixture import in_use
+from replicax.run.carry import PAIR_COUNTS, Carry, completed_trips
+from replicax.run.devices import peak_memory
+from replicax.run.evaluation import Between
+from replicax.run.processes import agree
 from replicax.run.program import Program
-from replicax.run.rows import Carry
 from replicax.run.storage.metadata import Ending, Metadata
 
 # The groups, each with its growing axis.
@@ -107,7 +108,7 @@ class Keeper:
     """Keeps the final values of a run beside its records, which stay in memory."""
 
     def __init__(
-        self, records: Records, program: Program, evaluation: Evaluation | None = None
+        self, records: Records, program: Program, evaluation: Between | None = None
     ) -> None:
         self.records, self.program, self.evaluation = records, program, evaluation
         self.step = -1  # of the last save
@@ -120,13 +121,13 @@ class Keeper:
     def __exit__(self, *error: Any) -> None:
         pass
 
-    def append(self, carry: Carry, rows: dict[str, Arrays]) -> Arrays:
-        """Add the rows of a chunk, by group; return the numbers of an evaluation of networks if one
-        is due after it, else none."""
+    def append(self, carry: Carry, rows: dict[str, Arrays]) -> tuple[Carry, Arrays]:
+        """Add the rows of a chunk, by group; return the carry with what is renewed after it, and
+        the numbers of an evaluation of networks if one is due, else none."""
         for group, arrays in rows.items():
             self.records.append(group, arrays)
         if self.evaluation is None:
-            return {}
+            return carry, {}
         num_steps = len(rows["steps"]["rung_of"])
         return self.evaluation.after_chunk(self.program, carry, num_steps, self.records)
 
@@ -193,6 +194,10 @@ def final_values(program: Program, carry: Carry) -> dict[str, np.ndarray]:
         "round_trips": completed_trips(counters.turns).sum(axis=1),
         **{name: counters.pairs[:, row] for row, name in enumerate(PAIR_COUNTS)},
     }
+    if jax.tree.leaves(state.mixture):
+        stats, mixture = state.jumps.stats, in_use(state.mixture)
+        values |= {f"jumps.{name}": value for name, value in stats._asdict().items()}
+        values |= {f"mixture.{name}": value for name, value in mixture._asdict().items()}
     source = program.batches.state(int(state.step))
     if source is not None:
         values["source"] = np.frombuffer(source, np.uint8)

@@ -22,13 +22,14 @@ from replicax.run.methods import Method, as_method
 from replicax.run.options import AUTO, Run, Sampling, Training
 from replicax.run.plan import Plan, plan_of
 from replicax.run.program import Program
-from replicax.run.refusals import REFUSALS
+from replicax.run.refusals import refuse
 from replicax.run.task import Task
 
 _NUM_REPLICAS = 8
 _JUDGING_SHARE = 0.5  # of the cost of the moves, at most, for energies over all rows
 _FEWEST_ATTEMPTS = 1000  # in a run; where all rows allow fewer, swaps are judged on mini-batches
 _USUAL_SWAP_EVERY = 10
+_DRAWS_PER_STEP, _MOST_DRAWS = 8, 2**16  # of each step, and of a chain
 _HOTTEST = 1e3  # the highest temperature that an automatic ladder gives a rung of finite energy
 
 # What a method leaves open: the values for targets, and those of the paper for networks.
@@ -62,6 +63,11 @@ class Choice(NamedTuple):
     rule: Rule
     kernel: Kernel
 
+    @property
+    def trains(self) -> bool:
+        """Whether networks are trained."""
+        return isinstance(self.run, Training)
+
 
 def resolve(task: Task, run: Run, method: Any) -> Program:
     """Return the program of a run; raise where its parts do not go together."""
@@ -78,9 +84,7 @@ def resolve(task: Task, run: Run, method: Any) -> Program:
     kernel = parts.frozen_in_burn_in(kernel, rule, plan)
     method = _closed_energy(method, rule, isinstance(run, Training))
     choice = Choice(task, run, method, plan, schedule, rule, kernel)
-    for refusal in REFUSALS:
-        if sentence := refusal(choice):
-            raise ValueError(sentence)
+    refuse(choice)
     schedule.check(plan.num_replicas)
     check_memory(None, run.num_chains if isinstance(run, Sampling) else 1, plan.num_replicas)
     return _build(choice)
@@ -121,6 +125,7 @@ def _for_law(task: Task, run: Sampling, method: Method) -> tuple[Sampling, Metho
     method = _judged(task, run, method)
     every = method.swap_every or 1
     method = _filled(method, {"schedule": "deo" if method.window in (None, 1) else "no_gate"})
+    method = _jumping(run, method)
     # Draws are taken where swaps are attempted, and energies are those of all rows.
     usual = {
         "burn_in": run.num_steps // 3 // every * every,
@@ -128,6 +133,18 @@ def _for_law(task: Task, run: Sampling, method: Method) -> tuple[Sampling, Metho
         "on_nonfinite": "stop" if adjusts else "restart",
     }
     return _filled(run, usual), method
+
+
+def _jumping(run: Sampling, method: Method) -> Method:
+    """Close the metric, and how many draws the jumps of a learned mixture leave of each step."""
+    method = _filled(method, {"jumps": 0})
+    method = _filled(method, {"metric": "dense" if method.jumps else "diagonal"})
+    # Of a long run one draw of each step is enough; other rungs do not jump.
+    several = method.jumps and run.thin in (None, 1) and tuple(run.draw_rungs) == (0,)
+    burn_in = run.num_steps // 3 if run.burn_in is None else run.burn_in
+    room = _MOST_DRAWS // max(run.num_steps - burn_in, 1)
+    most = 2 ** int(np.log2(np.clip(room, 1, _DRAWS_PER_STEP)))
+    return _filled(method, {"draws_per_step": most if several else 1})
 
 
 def _judged(task: Task, run: Sampling, method: Method) -> Method:
@@ -185,15 +202,20 @@ def _build(choice: Choice) -> Program:
     task, run, method, plan, schedule, rule, kernel = choice
     target = task.target
     adapts, until = parts.adapts_until(method, plan, rule, schedule)
-    hottest = np.inf if target.tempers_likelihood and kernel.adjusted else _HOTTEST
-    ladder = parts.ladder(method, plan, rule, adapts, task.unit, kernel.first_rate, hottest)
+    hottest = np.inf if target.tempers_likelihood and kernel.traits.adjusted else _HOTTEST
+    ladder = parts.ladder(method, plan, rule, adapts, task.unit, kernel.traits.first_rate, hottest)
     every = method.swap_every or 1
+    tuning = parts.tuning(method, plan, rule, (adapts, until), task.unit, hottest)
+    num_chains = run.num_chains if isinstance(run, Sampling) else 1
+    jumping = parts.jumping(method, plan, num_chains)
+    dense = tuning.step_sizes is not None and tuning.step_sizes.dense
     settings = Settings(
-        schedule=schedule,
-        rule=rule,
-        tuning=parts.tuning(method, plan, rule, (adapts, until), task.unit, kernel, hottest),
+        schedule,
+        rule,
+        tuning,
         energy_at=str(method.energy_at),
         swap_every=every,
+        jumps=jumping,
         on_swap=method.on_swap,
         restarts=run.on_nonfinite == "restart",
         langevin=bool(np.any(ladder.temperature > 0)),
@@ -209,7 +231,7 @@ def _build(choice: Choice) -> Program:
         buffer=0.0 if isinstance(method.buffer, str) else float(task.unit.energy(method.buffer)),
         seed=run.seed,
         num_replicas=plan.num_replicas,
-        num_chains=run.num_chains if is_sample else 1,
+        num_chains=num_chains,
         num_steps=plan.num_steps,
         burn_in=plan.burn_in,
         thin=plan.thin,
@@ -219,6 +241,8 @@ def _build(choice: Choice) -> Program:
         track_best=schedule.swaps == "exactly_one",
         stop_on_nonfinite=run.on_nonfinite != "ignore",
         evaluate_every=plan.evaluate_every,
+        draws_per_step=method.draws_per_step or 1,
+        round_ends=parts.learning_ends(plan) if dense or jumping else (),
         task=task,
         run=run,
         method=method,

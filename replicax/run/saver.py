@@ -5,15 +5,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from replicax.run.evaluation import Evaluation
-from replicax.run.machine import agree
+from replicax.run.carry import Carry
+from replicax.run.evaluation import Between
 from replicax.run.options import checkpoint_interval
+from replicax.run.processes import agree
 from replicax.run.program import Program
 from replicax.run.records import Arrays, Keeper, Records
-from replicax.run.rows import Carry
 from replicax.run.storage import checkpoint
 from replicax.run.storage.files import NotWritten
-from replicax.run.storage.folder import FolderRecords
+from replicax.run.storage.folder import FolderRecords, steps_of
 from replicax.run.storage.metadata import Metadata
 
 _PENDING_BYTES = 2**28
@@ -26,7 +26,7 @@ class Saver(Keeper):
         self,
         records: Records,
         program: Program,
-        evaluation: Evaluation | None = None,
+        evaluation: Between | None = None,
     ) -> None:
         super().__init__(records, program, evaluation)
         self.every, self.num_kept = program.run.checkpoint_every, program.run.keep_checkpoints
@@ -84,10 +84,17 @@ def _failure(records: Any, step: int, error: BaseException) -> str:
     folder = records.shared
     full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
     lines = str(error).splitlines() or [""]
-    reason = "no space is left on the disk" if full else f"{type(error).__name__}: {lines[0][:200]}"
+    own = isinstance(error, NotWritten)
+    reason = lines[0][:200].rstrip(".") if own else f"{type(error).__name__}: {lines[0][:200]}"
+    reason = "no space is left on the disk" if full else reason
     if not isinstance(records, FolderRecords):  # the first process knows what there is
         return f"The state of step {step} could not be saved in {folder}: {reason}."
     before = records.commit.step
+    if before >= 0 and before not in steps_of(folder):
+        return (
+            f"The state of step {step} could not be saved in {folder}: {reason}. What was saved "
+            "before was removed while the run went on: start it again."
+        )
     kept = (
         f"The state of step {before} is intact: once that is mended, continue by "
         f"rx.resume({str(folder)!r}, target)."

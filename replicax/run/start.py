@@ -1,5 +1,6 @@
 """One run, whatever is sampled: from a program to finished records, from its start or from a
-folder."""
+folder.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,30 +8,44 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
+from replicax.algorithm.kernel import Replica
+from replicax.algorithm.state import State
 from replicax.algorithm.target import check_energy
-from replicax.errors import show
-from replicax.run import fingerprint, plain
-from replicax.run.evaluation import Evaluation
-from replicax.run.host_loop import run
-from replicax.run.initial import check_memory, have_one_start, initial_carry
-from replicax.run.machine import describe_machine
+from replicax.errors import is_concrete, show
+from replicax.run import fingerprint, processes, trees
+from replicax.run.carry import Carry
+from replicax.run.devices import describe_machine, spread_over
+from replicax.run.evaluation import Between
+from replicax.run.initial import (
+    carry_like,
+    check_memory,
+    have_one_start,
+    initial_carry,
+    use_rows,
+    with_row_energies,
+)
+from replicax.run.learning import learns
+from replicax.run.loop import run
 from replicax.run.methods import Method, as_method, written
 from replicax.run.options import Session
-from replicax.run.program import Program, spread_over
+from replicax.run.program import Program
 from replicax.run.records import Records
 from replicax.run.resolve import resolve
-from replicax.run.restore import point_like, records_to_continue, restore, rewind, whole_records
-from replicax.run.row_energies import use_rows, with_row_energies
-from replicax.run.rows import Carry
-from replicax.run.storage.encoding import given_again
-from replicax.run.storage.folder import FolderRecords, records_of_run
-from replicax.run.storage.metadata import Metadata
+from replicax.run.storage import checkpoint
+from replicax.run.storage.folder import FolderRecords, open_records, records_of_run
+from replicax.run.storage.metadata import Metadata, given_again
 from replicax.run.task import Task
 
-# like, carry -> evaluation: of networks, given the shapes of one and the carry at the start
-# (None where a run resumes)
-Evaluates = Callable[[Program, Any, Carry | None], Evaluation]
+# What checkpoints of version 0.2 also hold: averages of start networks.
+_GONE = ("['evaluation'].starts.", "['evaluation'].averages.starts.")
+
+
+# like, carry -> what the host does between chunks, such as evaluations of networks, given the
+# shapes of one point and the carry at the start (None where a run resumes)
+Evaluates = Callable[[Program, Any, Carry | None], Between | None]
 
 
 def begin(
@@ -47,14 +62,16 @@ def begin(
     the options came to.
     """
     start = program.task.start_from(start)
+    _refuse_traced(start)
     check_memory(start, program.num_chains, program.num_replicas)
     program = spread_over(program, session.devices, session.data_parallel)
     carry = initial_carry(program, start)
     if program.settings.rule.estimates_noise:
         program = use_rows(program, carry)
-    points = carry.state.points
-    like = jax.eval_shape(plain.first, points)
-    evaluation = None if evaluates is None else evaluates(program, like, carry)
+    points, one_start = carry.state.points, have_one_start(carry)
+    like = jax.eval_shape(trees.first, points)
+    evaluation = (evaluates or learns)(program, like, carry)
+    carry = carry if evaluation is None else evaluation.first(program, carry)
     with records_of_run(session.run_dir) as records:
         folder, about = records.folder, dict(about or {})
         described = about.pop("resolved", lambda network: {})(like if folder else None)
@@ -63,8 +80,8 @@ def begin(
                 kind=kind,
                 run=program.run,
                 method=program.method,
-                resolved=replace(program.describe(), one_start=have_one_start(carry), **described),
-                params=plain.describe(like),
+                resolved=replace(program.describe(), one_start=one_start, **described),
+                params=trees.describe(like),
                 batches=program.batches.describe(),
                 note=session.note or {},
                 machine=describe_machine(),
@@ -74,6 +91,19 @@ def begin(
         )
         run(program, carry, records, session, evaluation)
     return records, like
+
+
+def _refuse_traced(start: Any) -> None:
+    """Raise if JAX is tracing a function that calls a run."""
+    try:
+        is_traced = not is_concrete((jnp.zeros(()), start))
+    except (TypeError, ValueError):  # no tree: that is said where the start is looked at
+        return
+    if is_traced:
+        raise ValueError(
+            "The run is started inside a function that JAX compiles or transforms: call it outside "
+            "jax.jit, jax.vmap and jax.grad; it compiles its own loop."
+        )
 
 
 def proceed(
@@ -87,7 +117,7 @@ def proceed(
     force: bool = False,
     evaluates: Evaluates | None = None,
 ) -> tuple[Records, Any]:
-    """Continue the run in a folder; return its records, and the shapes of one point.
+    """Resume the run in a folder; return its records, and the shapes of one point.
 
     `changes` are options that may be others than before, and the objects that are given again;
     `method` has those of the method. None keeps what is stored.
@@ -101,20 +131,16 @@ def proceed(
     check_energy(program.target, like, program.batches.first(keys[0]), keys[0])
     if not force:
         fingerprint.check(folder, program, like, metadata.fingerprint)
-    state = None
-    if evaluates is not None:
-        state = jax.eval_shape(lambda: evaluates(program, like, None).state)
-    step, carry, evaluated, position = restore(records, program, like, state)
+    evaluation = (evaluates or learns)(program, like, None)
+    state = None if evaluation is None else jax.eval_shape(lambda: evaluation.state)
+    step, carry, evaluated, position = _restore(records, program, like, state)
     if step > program.num_steps:
         raise ValueError(
             f"num_steps is {program.num_steps}, but the run stands at step {step}: write more."
         )
-    evaluation = None
-    if evaluates is not None:
-        evaluation = evaluates(program, like, None)
+    if evaluation is not None:
         evaluation.state = evaluated
-    kept = records_to_continue(records)
-    rewind(kept, program, step, position)
+    kept = records_from(records, program, step, position)
     noted = metadata.note if session.note is None else session.note
     kept.write_metadata(
         replace(
@@ -131,7 +157,72 @@ def proceed(
         )
     )
     run(program, carry, kept, session, evaluation)
-    return whole_records(kept, folder), like
+    processes.wait()  # the others read what the first one wrote
+    return (kept if processes.is_first() else open_records(folder)), like
+
+
+def point_like(records: FolderRecords, params: Any = None) -> Any:
+    """Return the shapes of one point; `params` gives containers that a folder cannot hold."""
+    spec = records.metadata.params
+    if spec.structure is None and params is None:
+        raise ValueError(
+            f"The params of the run in {records.folder} are in custom containers: give a tree of "
+            "the same kind, rx.resume(run_dir, target, params=...). Networks need params and "
+            "model_state of dicts, lists and tuples to be resumed."
+        )
+    return trees.shapes_of(spec, params)
+
+
+def restore_points(records: FolderRecords, like: Any) -> tuple[Any, np.ndarray]:
+    """Return the points of the checkpoint, leading axes (chain, replica), and `replica_at`.
+
+    Of targets with a model state; whatever kernel moved them. `like` is one point.
+    """
+    lead = records.final["learning_rates"].shape  # (chain, rung)
+    params, model_state = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((*lead, *x.shape), x.dtype), like
+    )
+    nothing = State(*(None for _ in State._fields))  # type: ignore[arg-type]
+    state = nothing._replace(
+        replicas=Replica(params, None),
+        model_state=model_state,
+        replica_at=jax.ShapeDtypeStruct(lead, jnp.int32),
+    )
+    wanted = {"carry": Carry(state, None)}  # type: ignore[arg-type]
+    arrays = checkpoint.restore(records.folder, records.commit.step, wanted, part=True)
+    state = arrays["carry"].state
+    return jax.tree.map(jnp.asarray, state.points), np.asarray(state.replica_at)
+
+
+def _restore(
+    records: FolderRecords, program: Program, like: Any, evaluation_like: Any = None
+) -> tuple[int, Carry, Any, bytes | None]:
+    """Return step and carry of the checkpoint that the records stand at, the state of the
+    evaluation of networks or None, and that of the source of batches where it has one.
+
+    `like` and `evaluation_like` are the shapes of one point and of the evaluation's state.
+    """
+    step = records.commit.step
+    shapes = {"carry": carry_like(program, like), "evaluation": evaluation_like}
+    arrays = checkpoint.restore(records.folder, step, shapes, gone=_GONE)
+    arrays = jax.tree.map(jnp.asarray, arrays)
+    source = records.final.get("source")
+    source = None if source is None else source.tobytes()
+    return step, arrays["carry"], arrays["evaluation"], source
+
+
+def records_from(records: FolderRecords, program: Program, step: int, source: bytes | None) -> Any:
+    """Bring records and batches to the step of a checkpoint, later rows dropped; return the records
+    in the first process, and new ones in memory in the others, once all have read what they need.
+    """
+    processes.wait()
+    program.batches.skip_to(step, source)
+    if processes.is_first():
+        records.rewind()
+        return records
+    copy = Records(records.folder)
+    copy.write_metadata(records.metadata)
+    return copy
 
 
 def _check_not_gone(metadata: Metadata, folder: Path) -> None:

@@ -8,8 +8,7 @@ import numpy as np
 from replicax.algorithm.target import Target, as_target
 from replicax.algorithm.tuning import ConstantGain, Gain
 from replicax.errors import is_number
-from replicax.run.batch_source import Batches, NoBatches
-from replicax.run.batches import as_batches
+from replicax.run.batches import Batches, NoBatches, as_batches
 
 
 class Unit(NamedTuple):

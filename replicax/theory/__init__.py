@@ -6,16 +6,14 @@ from replicax.theory.noise import (
     optimal_buffer,
     optimal_num_replicas,
     swap_probability_under_noise,
-    swap_rate_under_noise,
 )
 from replicax.theory.planner import plan
 from replicax.theory.round_trips import (
+    barrier,
+    equal_rejection_temperatures,
     optimal_window,
     round_trip_rate,
     round_trip_time,
     round_trip_time_adj,
-    round_trip_time_derivative,
     round_trip_time_seo,
-    window_equation,
-    window_equation_derivative,
 )

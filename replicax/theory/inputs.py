@@ -72,13 +72,6 @@ def check_window(window: ArrayLike) -> Array:
     return windows
 
 
-def check_fraction(x: ArrayLike) -> Array:
-    fractions = as_floats("x", x)
-    if not np.all((fractions > 0) & (fractions <= 1)):
-        raise ValueError(f"x must lie in (0, 1], got {x}; it stands for rejection_rate**window.")
-    return fractions
-
-
 def check_num_replicas(num_replicas: int) -> int:
     try:
         count = operator.index(num_replicas)

@@ -34,13 +34,11 @@ def plan(
     energy_noise_std: ArrayLike | None = None,
     temperatures: ArrayLike | None = None,
     num_params: int | None = None,
-    bytes_per_param: int = 4,
-    copies_per_replica: int = 3,
 ) -> dict[str, Any]:
     """Return predictions for P replicas whose pairs all swap at rate S, as data for JSON.
 
     `energy_noise_std` and `temperatures` go together and are those of
-    `theory.optimal_num_replicas`; `copies_per_replica` counts parameters, momentum and gradient.
+    `theory.optimal_num_replicas`; the memory is that of parameters, momentum and gradient.
 
     >>> answer = plan(16, 0.4, num_params=278_324)
     >>> answer["window"], answer["window_exact"], answer["memory_bytes"]
@@ -72,7 +70,7 @@ def plan(
             scheme: num_replicas - 1 if scheme == "adj" else 1 for scheme in SCHEMES
         },
         "num_replicas_worth_having": _worth_having(num_replicas, energy_noise_std, temperatures),
-        "memory_bytes": _memory(num_replicas, num_params, bytes_per_param, copies_per_replica),
+        "memory_bytes": _memory(num_replicas, num_params),
         "units": dict(UNITS),
     }
     return answer | {"notes": _notes(answer)}
@@ -146,18 +144,11 @@ def _worth_having(
     }
 
 
-def _memory(
-    num_replicas: int, num_params: int | None, bytes_per_param: int, copies: int
-) -> int | None:
+def _memory(num_replicas: int, num_params: int | None) -> int | None:
     if num_params is None:
         return None
-    for name, value in (
-        ("num_params", num_params),
-        ("bytes_per_param", bytes_per_param),
-        ("copies_per_replica", copies),
-    ):
-        at_least(name, value, 1)
-    return int(num_replicas) * int(copies) * int(num_params) * int(bytes_per_param)
+    at_least("num_params", num_params, 1)
+    return num_replicas * 3 * int(num_params) * 4  # copies, and bytes of a float
 
 
 def _notes(answer: dict[str, Any]) -> list[str]:

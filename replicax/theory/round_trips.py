@@ -1,4 +1,4 @@
-"""Closed forms of round trips and windows (Lemma 1, Theorem 1).
+"""Closed forms of round trips and windows (Lemma 1, Theorem 1), and the barrier of a ladder.
 
 Verdicts of a pair are taken as independent coin flips (assumptions B1, B2); `rejection_rate` is
 r_p, the probability that the rule rejects a swap of pair p in one step.
@@ -9,6 +9,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from replicax.errors import at_least
 from replicax.theory import inputs
 from replicax.theory.inputs import Numbers, as_number
 
@@ -43,46 +44,6 @@ def round_trip_rate(
     """
     num_replicas = inputs.check_rejection_rates(rejection_rate, num_replicas)[2]
     return num_replicas / round_trip_time(rejection_rate, window, num_replicas)
-
-
-def round_trip_time_derivative(
-    rejection_rate: ArrayLike, window: ArrayLike, num_replicas: int | None = None
-) -> Numbers:
-    """Return dE[T] / dW for a continuous window (Eq. 4; unequal rates: appendix B.2).
-
-    2 P {1 + sum_p x_p (1 - x_p + W log r_p) / (1 - x_p)^2},  x_p = r_p^W.
-
-    >>> round(round_trip_time_derivative(0.6, 7, num_replicas=16), 3)
-    -5.031
-    """
-    rates, repeats, num_replicas = inputs.check_rejection_rates(rejection_rate, num_replicas)
-    decay = inputs.check_window(window)[..., None] * _decay(rates)
-    bounded = np.where(np.isinf(decay), 1.0, decay)  # r = 0 adds nothing: x (1 - x + log x) -> 0
-    swapped = -np.expm1(-bounded)
-    bend = np.where(np.isinf(decay), 0.0, np.exp(-bounded) * (swapped - bounded) / swapped**2)
-    return as_number(2 * num_replicas * (1 + repeats * bend.sum(axis=-1)))
-
-
-def window_equation(x: ArrayLike, num_replicas: int) -> Numbers:
-    """Return g(x) = (1-x)^2 + (P-1) x (1 - x + log x), with x = r^W (appendix B.2).
-
-    It has the sign of dE[T] / dW; for P > 3 its only zero in (0, 1) is the optimal window.
-
-    >>> round(window_equation(0.03, num_replicas=16), 4)
-    -0.2006
-    """
-    x, num_replicas = inputs.check_fraction(x), inputs.check_num_replicas(num_replicas)
-    return as_number((1 - x) ** 2 + (num_replicas - 1) * x * (1 - x + np.log(x)))
-
-
-def window_equation_derivative(x: ArrayLike, num_replicas: int) -> Numbers:
-    """Return g'(x) = (4 - 2P)(x - 1) + (P-1) log x (appendix B.2).
-
-    >>> round(window_equation_derivative(0.03, num_replicas=16), 4)
-    -25.4384
-    """
-    x, num_replicas = inputs.check_fraction(x), inputs.check_num_replicas(num_replicas)
-    return as_number((4 - 2 * num_replicas) * (x - 1) + (num_replicas - 1) * np.log(x))
 
 
 def round_trip_time_seo(rejection_rate: ArrayLike, num_replicas: int | None = None) -> float:
@@ -155,3 +116,48 @@ def _odds(rates: NDArray[np.float64], windows: Numbers) -> NDArray[np.float64]:
     """Return r^W / (1 - r^W), accurate for r near 1."""
     decay = windows * _decay(rates)
     return np.exp(-decay) / -np.expm1(-decay)
+
+
+def barrier(rejection_rate: np.ndarray) -> float:
+    """Lambda = sum_p r_p: how far apart the two ends of the ladder are (Syed et al., 2022).
+
+    With exact energies the sum hardly depends on the number of rungs once there are enough.
+    """
+    return float(np.sum(rejection_rate))
+
+
+def equal_rejection_temperatures(
+    temperature: np.ndarray, rejection_rate: np.ndarray, num_replicas: int | None = None
+) -> np.ndarray:
+    """Temperatures at which every pair would reject equally often, both ends fixed.
+
+    For exact energies: the cumulated rejection rates are points of the barrier as a function of
+    the inverse temperature; a monotone cubic joins them and is cut into equal parts (Syed et
+    al., 2022, Algorithm 2). `num_replicas` may differ from that of the ladder measured.
+
+    >>> hot_pair_rejects = equal_rejection_temperatures([1.0, 2.0, 4.0], [0.1, 0.5])
+    >>> bool(hot_pair_rejects[1] > 2.0)
+    True
+    """
+    from scipy.interpolate import PchipInterpolator
+
+    temperature = np.asarray(temperature, float)
+    rejection_rate = np.asarray(rejection_rate, float)
+    if not (np.all(temperature > 0) and np.all(np.diff(temperature) > 0)):  # NaN fails too
+        raise ValueError("temperature must be positive and strictly increasing, one per rung.")
+    if rejection_rate.shape != (temperature.size - 1,):
+        raise ValueError(
+            f"{temperature.size} temperatures have {temperature.size - 1} pairs, but "
+            f"rejection_rate has shape {rejection_rate.shape}: give one rate per pair."
+        )
+    if not np.all((rejection_rate >= 0) & (rejection_rate <= 1)):
+        raise ValueError("rejection_rate holds probabilities: they must lie in [0, 1].")
+    num_replicas = temperature.size if num_replicas is None else num_replicas
+    at_least("num_replicas", num_replicas, 2)
+    # A pair that never rejected would make the barrier flat there and not invertible.
+    steps = np.maximum(rejection_rate, 1e-6)
+    at_rung = np.concatenate([[0.0], np.cumsum(steps)])
+    inverse_temperature = PchipInterpolator(at_rung, 1 / temperature)
+    tuned = 1 / inverse_temperature(np.linspace(0.0, at_rung[-1], num_replicas))
+    tuned[0], tuned[-1] = temperature[0], temperature[-1]
+    return tuned

@@ -20,6 +20,12 @@ class Averaged(NamedTuple):
 
     def log_probabilities(self, by: str = "probabilities") -> np.ndarray:
         """Return the predictions of the average, (image, class)."""
+        if self.average.probabilities.shape[-1] < 2:
+            raise ValueError(
+                "The models have one output, and one class has probability 1 for every input: "
+                "regressions have no probabilities of classes. Give models with an output for each "
+                "class."
+            )
         return np.asarray(predict.log_probabilities(self.average, by))  # type: ignore[arg-type]
 
     def metrics(self, by: str = "probabilities") -> Metrics:

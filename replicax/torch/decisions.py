@@ -21,11 +21,10 @@ from replicax.algorithm import kernels
 from replicax.algorithm.exchange import decide
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import seed_keys
-from replicax.algorithm.state import Settings, State, init
+from replicax.algorithm.state import Settings, init
 from replicax.algorithm.step import build_draw
 from replicax.algorithm.target import as_target
-from replicax.run import counters
-from replicax.run.counters import Counters
+from replicax.run.carry import Carry, count_step, start_counters
 
 
 def prepare_jax() -> None:
@@ -35,14 +34,7 @@ def prepare_jax() -> None:
     jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
-class Carry(NamedTuple):
-    """The state of the algorithm, for replicas without parameters, and the counts of the run."""
-
-    state: State
-    counters: Counters
-
-
-class Place(NamedTuple):
+class Packed(NamedTuple):
     """The position of an array in the packed state, which is an array of int32."""
 
     part: slice
@@ -109,14 +101,14 @@ class Decisions:
         self._packed = jax.device_put(packed, self._cpu)
 
     def _unpack(self, packed: Array) -> Carry:
-        def leaf(place: Place) -> Array:
+        def unpacked(place: Packed) -> Array:
             words = packed[place.part]
             if not place.is_floating:
                 return words.reshape(place.shape).astype(place.dtype)
             words = words if place.dtype.itemsize == 4 else words.reshape(-1, 2)
             return jax.lax.bitcast_convert_type(words, place.dtype).reshape(place.shape)
 
-        return jax.tree.unflatten(self._structure, map(leaf, self._places.values()))
+        return jax.tree.unflatten(self._structure, map(unpacked, self._places.values()))
 
 
 def _find_cpu() -> Any:
@@ -133,7 +125,7 @@ def _start(settings: Settings, ladder: Ladder, buffer: float) -> Carry:
     ladder = jax.tree.map(jnp.asarray, ladder)
     no_params = jnp.zeros((ladder.learning_rate.shape[0], 0))
     state = init(kernels.sgld(), no_params, ladder, settings, buffer)
-    return Carry(state, counters.start(state, track_best=False))
+    return Carry(state, start_counters(state, track_best=False))
 
 
 def _build_advance(settings: Settings, key_data: np.ndarray, unpack: Callable) -> Callable:
@@ -148,20 +140,20 @@ def _build_advance(settings: Settings, key_data: np.ndarray, unpack: Callable) -
         energy_of = energy_of.astype(before.buffer.dtype)
         after, info = decide(settings, random, before, energy_of)
         counted_from = settings.tuning.measure_steps
-        counts = counters.count(counts, before, after, info, settings, counted_from, before.points)
+        counts = count_step(counts, before, after, info, settings, counted_from, before.points)
         return _pack(jax.tree.leaves(Carry(after, counts)))
 
     return advance
 
 
-def _places(carry: Carry) -> tuple[dict[str, Place], Any]:
+def _places(carry: Carry) -> tuple[dict[str, Packed], Any]:
     leaves, structure = jax.tree_util.tree_flatten_with_path(carry)
     places, end = {}, 0
     for path, leaf in leaves:
         dtype, is_floating = np.dtype(leaf.dtype), jnp.issubdtype(leaf.dtype, jnp.floating)
         first, end = end, end + leaf.size * (dtype.itemsize // 4 if is_floating else 1)
         name = jax.tree_util.keystr(path)
-        places[name] = Place(slice(first, end), leaf.shape, dtype, bool(is_floating))
+        places[name] = Packed(slice(first, end), leaf.shape, dtype, bool(is_floating))
     return places, structure
 
 

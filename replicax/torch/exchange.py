@@ -5,32 +5,40 @@ stay in place, and learning rates move between the optimizers.
 """
 
 import json
-from typing import Any
+from array import array
+from dataclasses import fields
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from replicax.errors import at_least, check_number, choose
+from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.schedule import Sequential
+from replicax.algorithm.state import Settings
+from replicax.errors import at_least, check_number, choose, show
 from replicax.interop.extras import import_extra
-from replicax.run.counters import PAIR_COUNTS
+from replicax.run import parts
+from replicax.run.carry import PAIR_COUNTS, completed_trips
+from replicax.run.methods import Method
 from replicax.run.options import SEEDS, whole
-from replicax.run.round_trips import completed_trips
-from replicax.run.storage.encoding import to_plain
-from replicax.torch import saved as saved_states
+from replicax.run.plan import Plan
+from replicax.run.resolve import with_usual
+from replicax.run.storage.metadata import to_plain
 from replicax.torch.decisions import Decisions, prepare_jax
-from replicax.torch.langevin import Langevin, silence
 from replicax.torch.losses import check_finite, to_host
 from replicax.torch.optimizers import (
+    Langevin,
     Rates,
     check_factors,
     check_langevin,
     check_optimizers,
     reset_memory,
     scheduled_factor,
+    silence,
 )
 from replicax.torch.ranks import Ranks
-from replicax.torch.records import Rows
-from replicax.torch.saved import Saved
-from replicax.torch.settings import build_method, build_settings
+
+FORMAT = 1  # of `state_dict`
+_LONGEST = 2**31 - 1  # steps; a loop of the user's own does not tell how many it will take
 
 
 class Exchange:
@@ -80,20 +88,10 @@ class Exchange:
         history_every: int = 100,
         process_group: Any = None,
     ) -> None:
+        of_method = {entry.name for entry in fields(Method)}
+        choices = {name: value for name, value in locals().items() if name in of_method}
         self._torch = torch = import_extra("torch", "torch", "rx.torch.Exchange")
         prepare_jax()
-        choices = dict(
-            learning_rate=learning_rate,
-            target_swap_rate=target_swap_rate,
-            window=window,
-            schedule=schedule,
-            gain=gain,
-            buffer=buffer,
-            buffer_gain=buffer_gain,
-            adapt=adapt,
-            temperature=temperature,
-            on_swap=on_swap,
-        )
         self._ranks = Ranks(torch, process_group)
         self._optimizers, told, scheduled, error = [], "", 1.0, None
         others = {"seed": seed, "on_nonfinite": on_nonfinite, "history_every": history_every}
@@ -116,8 +114,8 @@ class Exchange:
         self._history_every, self._ignores = history_every, on_nonfinite == "ignore"
         start = 0.0 if isinstance(buffer, str) else float(buffer)
         self._decisions = Decisions(self._settings, ladder, start, seed)
-        self._paths = Rows((self.num_replicas,), np.int16)
-        self._points = {name: Rows(shape, float) for name, shape in self._point_shapes().items()}
+        self._paths = array("h")  # the rungs of all replicas, step after step
+        self._points: list[dict[str, Any]] = []  # of the history
         self._rates = Rates(torch, self._optimizers, self._ranks.first)
         self._rates.factor = check_factors(factors)
         self.num_steps = 0  # done
@@ -148,7 +146,7 @@ class Exchange:
         self._rates.factor = factor
         self.num_steps += 1
         self._set_rates()
-        self._paths.append(self._rung_of)
+        self._paths.extend(self._rung_of)
         if self.num_steps % self._history_every == 0:
             self._record()
         if self._settings.on_swap == "reset":
@@ -163,11 +161,6 @@ class Exchange:
         here = self._rung_of[self._ranks.first : self._ranks.first + len(self._optimizers)]
         self._rates.write([ladder[rung] for rung in here])
 
-    def _point_shapes(self) -> dict[str, tuple[int, ...]]:
-        pairs, rungs = (self.num_replicas - 1,), (self.num_replicas,)
-        counts = {name: pairs for name in PAIR_COUNTS}
-        return {"step": (), "learning_rate": rungs, "buffer": (), "energy": rungs, **counts}
-
     def _record(self) -> None:
         read = self._decisions.read
         point = {
@@ -177,8 +170,7 @@ class Exchange:
             "energy": read(".counters.energy"),
             **dict(zip(PAIR_COUNTS, read(".counters.pairs"))),
         }
-        for name, values in point.items():
-            self._points[name].append(values)
+        self._points.append(point)
 
     @property
     def num_replicas(self) -> int:
@@ -232,13 +224,20 @@ class Exchange:
     @property
     def index_paths(self) -> np.ndarray:
         """The rung of every model after every step  (step, replica)."""
-        return self._paths.values.copy()
+        return np.array(self._paths, np.int16).reshape(-1, self.num_replicas)
 
     @property
     def history(self) -> dict[str, np.ndarray]:
         """Histories by name, each (point, ...), every `history_every` steps, as in `rx.Posterior`:
         learning rates and losses by rung, the buffer, and counts so far by pair."""
-        return {name: rows.values.copy() for name, rows in self._points.items()}
+        points = self._points
+        pairs, rungs = (self.num_replicas - 1,), (self.num_replicas,)
+        shapes = {"step": (), "learning_rate": rungs, "buffer": (), "energy": rungs}
+        shapes |= dict.fromkeys(PAIR_COUNTS, pairs)
+        return {
+            name: np.array([point[name] for point in points], float).reshape(len(points), *shape)
+            for name, shape in shapes.items()
+        }
 
     def summary(self) -> dict[str, Any]:
         """Return rates, round trips and the ladder as plain data."""
@@ -265,21 +264,26 @@ class Exchange:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the exchange needs to resume exactly; the same on all ranks."""
-        history = {name: rows.values for name, rows in self._points.items()}
-        saved = Saved(self._decisions.arrays(), self._paths.values, history, self.factor)
-        return saved.to_dict(self._torch, self._plain)
+        tensor = self._torch.tensor
+        return {
+            "format": FORMAT,
+            "options": self._plain,
+            "factor": self.factor,
+            "arrays": {name: tensor(value) for name, value in self._decisions.arrays().items()},
+            "paths": tensor(self.index_paths),
+            "history": {name: tensor(value) for name, value in self.history.items()},
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load a `state_dict` of an exchange with the same arguments, and set learning rates.
 
         Load the optimizers too: their state is not included.
         """
-        saved = saved_states.read(state, self._plain, self._paths, self._points)
+        saved = read_state(state, self._plain, self.history, self.num_replicas)
         self._decisions.load(saved.arrays)
         self._rates.factor = saved.factor
-        self._paths.replace(saved.paths)
-        for name, rows in self._points.items():
-            rows.replace(saved.history[name])
+        self._paths = array("h", saved.paths.astype(np.int16).tobytes())
+        self._points = [dict(zip(saved.history, row)) for row in zip(*saved.history.values())]
         self.num_steps = int(self._decisions.read(".state.step"))
         self._set_rates()
 
@@ -288,4 +292,97 @@ class Exchange:
         raise TypeError(
             "An Exchange belongs to its optimizers and cannot be copied or pickled: save "
             "state_dict(), and load it into an Exchange of the other optimizers."
+        )
+
+
+def build_method(learning_rate: Any, schedule: Any, **choices: Any) -> Method:
+    """Return the method of an exchange, with the usual values of networks where it is open."""
+    if learning_rate is None or isinstance(learning_rate, str):
+        raise ValueError(
+            f"learning_rate is {show(learning_rate)}; give (cold, hot), or one for each rung."
+        )
+    method = Method("exchange", learning_rate=learning_rate, schedule=schedule, **choices)
+    return with_usual(method, of_networks=True)
+
+
+def build_settings(method: Method, num_replicas: int) -> tuple[Settings, Ladder]:
+    """Return the parts of the algorithm and the ladder; raise if they need more than the losses of
+    a step."""
+    plan = Plan(_LONGEST, num_replicas, burn_in=0, thin=1, history_every=1, tuned_until=None)
+    schedule = parts.schedule(method, plan)
+    schedule.check(num_replicas)
+    rule = parts.rule(method, plan, schedule)
+    if rule.uses_temperature:
+        raise ValueError(
+            f'rule is "{rule.name}", which needs energies on mini-batches other than those of the '
+            "training step: leave it out, or use rx.train."
+        )
+    if isinstance(schedule, Sequential):
+        raise ValueError(
+            f'schedule is "{schedule.name}", which tries one pair after another, each on its own '
+            'mini-batch: write "deo_star", "deo", "seo", "exactly_one" or "no_gate".'
+        )
+    adaptation = parts.adapts_until(method, plan, rule, schedule)
+    ladder = parts.ladder(method, plan, rule, adaptation[0])
+    settings = Settings(
+        schedule=schedule,
+        rule=rule,
+        tuning=parts.tuning(method, plan, rule, adaptation),
+        energy_at="before",
+        on_swap=method.on_swap,
+        langevin=bool(np.any(ladder.temperature > 0)),
+    )
+    return settings, ladder
+
+
+class Saved(NamedTuple):
+    """Everything that an exchange needs to resume."""
+
+    arrays: dict[str, np.ndarray]  # of the decisions, by name
+    paths: np.ndarray  # (step, replica)
+    history: dict[str, np.ndarray]  # (point, ...), by name
+    factor: float
+
+
+def read_state(
+    state: Any, options: str, history: dict[str, np.ndarray], num_replicas: int
+) -> Saved:
+    """Return the content of a `state_dict`; raise unless it belongs to an exchange with these
+    options and a history like this one."""
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise ValueError(f"state is {show(state)}; give what state_dict() returned.")
+    _check_options(state.get("options"), options)
+    try:
+        saved = Saved(
+            arrays={name: part.cpu().numpy() for name, part in state["arrays"].items()},
+            paths=state["paths"].cpu().numpy(),
+            history={name: state["history"][name].cpu().numpy() for name in history},
+            factor=float(state["factor"]),
+        )
+    except (KeyError, AttributeError, TypeError) as problem:
+        raise ValueError(
+            f"The state is not as state_dict() returned it ({problem!r}): give it complete, with "
+            "its tensors as tensors."
+        ) from None
+    shapes = {name: part.shape[1:] for name, part in history.items()}
+    found = {name: part.shape[1:] for name, part in saved.history.items() if part.ndim}
+    if found != shapes or saved.paths.shape[1:] != (num_replicas,):
+        raise ValueError("The state has rows of other shapes: give what state_dict() returned.")
+    return saved
+
+
+def _check_options(stored: Any, options: str) -> None:
+    """Raise unless a state was saved with these options; version 0.2 stored others beside them."""
+    try:
+        before, now = dict(json.loads(stored)), json.loads(options)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"The state has {show(stored)} as its options: give what state_dict() returned."
+        ) from None
+    other = [name for name in now if before.get(name) != now[name]]
+    if other:
+        was, are = ({name: held.get(name) for name in other} for held in (before, now))
+        raise ValueError(
+            f"The state is that of an exchange with {was}, and this one has {are}: give the same "
+            "arguments."
         )

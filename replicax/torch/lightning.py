@@ -21,7 +21,7 @@ def lightning_callback(learning_rate: Any, *, losses: str = "losses", **options:
         """One exchange after every training step."""
 
         exchange: Exchange | None = None
-        _restored: dict[str, Any] | None = None
+        _loaded: dict[str, Any] | None = None
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
             if pl_module.automatic_optimization:
@@ -30,8 +30,8 @@ def lightning_callback(learning_rate: Any, *, losses: str = "losses", **options:
                     "False in the LightningModule, and step the optimizers in training_step."
                 )
             self.exchange = Exchange(trainer.optimizers, learning_rate, **options)
-            if self._restored is not None:
-                self.exchange.load_state_dict(self._restored)
+            if self._loaded is not None:
+                self.exchange.load_state_dict(self._loaded)
 
         def on_train_batch_end(
             self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -45,6 +45,6 @@ def lightning_callback(learning_rate: Any, *, losses: str = "losses", **options:
             return {} if self.exchange is None else self.exchange.state_dict()
 
         def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-            self._restored = state_dict or None
+            self._loaded = state_dict or None
 
     return ExchangeCallback()

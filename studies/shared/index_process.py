@@ -26,16 +26,16 @@ from jax import Array
 import replicax as rx
 from replicax import theory
 from replicax.algorithm.randomness import make_key
-from replicax.run import counters
+from replicax.run import carry
 
 INVERSE_TEMPERATURES = 1.0, 0.1  # cold and hot, the temperatures 1 and 10 of appendix C.3
-STANDS_STILL = rx.Kernel(
-    init=lambda params: rx.Replica(params, ()),
-    step=lambda noise, replica, evaluate, rung: (replica, jnp.zeros(())),
+STANDS_STILL = rx.kernels.Kernel(
+    init=lambda params: rx.kernels.Replica(params, ()),
+    step=lambda noise, replica, evaluate, rung: (replica, jnp.zeros(()), None),
     draw=lambda key, replica: (),
 )
 # Axes of chains: all are at the same step.
-_AXES: Any = rx.State._make([None] + [0] * (len(rx.State._fields) - 1))
+_AXES: Any = rx.algorithm.State._make([None] + [0] * (len(rx.algorithm.State._fields) - 1))
 _RELATIVE_STD = 0.75  # upper bound on the relative error of a time from n trips, times sqrt(n)
 _DISCARDED, _COUNTED = 3, 12  # in expected round trip times
 
@@ -94,13 +94,13 @@ class TripCount(NamedTuple):
 class Walk(NamedTuple):
     """The state of many chains, and the round trips they have made."""
 
-    states: rx.State
+    states: rx.algorithm.State
     turns: Array  # arrivals at the ends of the ladder, shape (chain, replica)
 
     @property
     def trips(self) -> Array:
         """Round trips of all replicas, (chain,)."""
-        return jnp.sum(counters.completed_trips(self.turns), axis=1)
+        return jnp.sum(carry.completed_trips(self.turns), axis=1)
 
 
 def equal_rates(
@@ -119,10 +119,10 @@ def start(num_replicas: int, num_chains: int) -> Walk:
     """Return many chains before their first step, replica i on rung i."""
     cold, hot = INVERSE_TEMPERATURES
     temperature = 1 / np.linspace(cold, hot, num_replicas)
-    rungs = rx.Ladder(jnp.ones(num_replicas), jnp.asarray(temperature, jnp.float32))
-    state = rx.init(STANDS_STILL, jnp.zeros(num_replicas), rungs, rx.Settings())
+    rungs = rx.algorithm.Ladder(jnp.ones(num_replicas), jnp.asarray(temperature, jnp.float32))
+    state = rx.algorithm.init(STANDS_STILL, jnp.zeros(num_replicas), rungs, rx.algorithm.Settings())
     copies = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), state)
-    turns = counters.start_turns(copies.rung_of)
+    turns = carry.start_turns(copies.rung_of)
     return Walk(copies._replace(step=state.step), turns)
 
 
@@ -130,14 +130,14 @@ def build_step(
     schedule: rx.schedule.Schedule, energy_noise_std: Any, noisy: bool = False
 ) -> Callable[[Array, Walk], Walk]:
     """Return the library's step for many chains at once, `step(keys, walk) -> walk`."""
-    settings = rx.Settings(
+    settings = rx.algorithm.Settings(
         schedule=schedule,
         rule=rx.swap.bias_corrected(energy_noise_std),
-        tuning=rx.Tuning(adapts=None, adapts_buffer=False),
+        tuning=rx.algorithm.Tuning(adapts=None, adapts_buffer=False),
         langevin=False,
     )
     target = _noisy(energy_noise_std) if noisy else _ALL_EQUAL
-    step = rx.build_step(target, STANDS_STILL, settings)
+    step = rx.algorithm.build_step(target, STANDS_STILL, settings)
     steps = jax.vmap(step, (0, _AXES), (_AXES, 0))
     return lambda keys, walk: _count(steps(keys, walk.states)[0], walk)
 
@@ -195,7 +195,7 @@ def simulate_trips(
     num_replicas = len(rates) + 1
     replica_at = np.tile(np.arange(num_replicas), (repeats, 1))
     rung_of, rungs = replica_at.copy(), replica_at.copy()
-    turns = counters.start_turns(rung_of)
+    turns = carry.start_turns(rung_of)
     for number, first in enumerate(range(0, num_steps, window)):
         length = min(window, num_steps - first)
         pairs = np.arange(len(rates))[(np.arange(len(rates)) + 1) % 2 == number % 2]
@@ -204,8 +204,8 @@ def simulate_trips(
         replica_at[:, pairs] = np.where(swaps, hot, cold)
         replica_at[:, pairs + 1] = np.where(swaps, cold, hot)
         np.put_along_axis(rung_of, replica_at, rungs, axis=1)
-        turns = counters.count_turns(turns, rung_of, num_replicas - 1)
-    return counters.completed_trips(turns).sum(axis=1)
+        turns = carry.count_turns(turns, rung_of, num_replicas - 1)
+    return carry.completed_trips(turns).sum(axis=1)
 
 
 def error_bound(num_trips: int) -> float:
@@ -213,9 +213,9 @@ def error_bound(num_trips: int) -> float:
     return max(0.01, 3 * _RELATIVE_STD / math.sqrt(num_trips))
 
 
-def _count(states: rx.State, before: Walk) -> Walk:
+def _count(states: rx.algorithm.State, before: Walk) -> Walk:
     hottest = states.rung_of.shape[1] - 1
-    return Walk(states, counters.count_turns(before.turns, states.rung_of, hottest))
+    return Walk(states, carry.count_turns(before.turns, states.rung_of, hottest))
 
 
 def _noisy(energy_noise_std: Any) -> rx.Target:

@@ -19,7 +19,7 @@ def write(folder: Path, problem: Any) -> None:
     if (folder / _FILE).exists():
         return
     params, model_state = last_networks(folder, problem, rx.load(folder).num_replicas)
-    test, one_piece = problem.test, jax.jit(problem.test.logits)
+    test, one_piece = problem.test, jax.jit(problem.test.outputs)
 
     def logits(*network: Any) -> np.ndarray:
         firsts = range(0, len(test.labels), _PIECE)

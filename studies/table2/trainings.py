@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import replicax as rx
-from replicax.networks.named import AUGMENTED, DEFAULTS, NamedProblem, absolute
+from replicax.networks.by_name import AUGMENTED, DEFAULTS, NamedProblem, absolute
 from studies.table2 import starts
 
 STARTS = "starts"

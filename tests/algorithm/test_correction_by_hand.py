@@ -11,7 +11,7 @@ from common import quick_jit
 from replicax.algorithm import schedule, swap
 from replicax.algorithm import window_correction as correction
 
-REFERENCE, TUNING, WINDOW = 40, 150, 1000
+REFERENCE, TUNING, WINDOW = 90, 150, 1000
 RULE = swap.window_corrected("auto", 1.0, reference_steps=REFERENCE, tuning_steps=TUNING)
 TEMPERATURE = np.array([0.5, 2.0], np.float32)
 

@@ -17,9 +17,9 @@ from replicax.algorithm.tuning import Tuning
 
 def test_what_is_observed_of_replicas_is_told_by_rung() -> None:
     """Energies, restarts and what kernels observe; replica 2 is on rung 0, 0 on 1, 1 on 2."""
-    settings = rx.Settings(schedule.deo(), swap.deterministic(), Tuning(adapts=None))
+    settings = rx.algorithm.Settings(schedule.deo(), swap.deterministic(), Tuning(adapts=None))
     rungs = Ladder(jnp.ones(3), jnp.ones(3))
-    state = rx.init(stand_still(), jnp.zeros((3, 1)), rungs, settings, buffer=1e6)
+    state = rx.algorithm.init(stand_still(), jnp.zeros((3, 1)), rungs, settings, buffer=1e6)
     at = {"rung_of": jnp.array([1, 2, 0]), "replica_at": jnp.array([2, 0, 1])}
     energies, broken = jnp.array([5.0, 6.0, 7.0]), jnp.array([True, False, False])
 
@@ -34,8 +34,10 @@ def test_what_is_observed_of_replicas_is_told_by_rung() -> None:
 
 
 def test_verdicts_of_temperatures_count_where_swaps_were_attempted() -> None:
-    settings = rx.Settings(rule=swap.metropolis(), tuning=Tuning(adapts="temperature"))
-    state = rx.init(stand_still(), jnp.zeros((2, 1)), Ladder(jnp.ones(2), jnp.ones(2)), settings)
+    settings = rx.algorithm.Settings(rule=swap.metropolis(), tuning=Tuning(adapts="temperature"))
+    state = rx.algorithm.init(
+        stand_still(), jnp.zeros((2, 1)), Ladder(jnp.ones(2), jnp.ones(2)), settings
+    )
     step = quick_jit(lambda state, info: adapt(settings, state, info))
     yes, no = jnp.array([True]), jnp.array([False])
     for attempted, count in ((True, 1), (False, 1), (True, 2)):
@@ -60,10 +62,10 @@ def test_an_estimate_of_noise_is_kept_from_step_to_step() -> None:
         energy=lambda x, batch, noise: 3 * noise, noise=lambda key: jax.random.normal(key)
     )
     rule = swap.bias_corrected("estimate", estimate_every=2)
-    settings = rx.Settings(schedule.deo(), rule, Tuning(adapts=None, adapts_buffer=False))
+    settings = rx.algorithm.Settings(schedule.deo(), rule, Tuning(adapts=None, adapts_buffer=False))
     rungs = Ladder(jnp.ones(2), jnp.array([1.0, 2.0]))
-    state = rx.init(stand_still(), jnp.zeros(2), rungs, settings)
-    step, seen = quick_jit(rx.build_step(target, stand_still(), settings)), []
+    state = rx.algorithm.init(stand_still(), jnp.zeros(2), rungs, settings)
+    step, seen = quick_jit(rx.algorithm.build_step(target, stand_still(), settings)), []
     for _ in range(3):
         state, _ = step(randomness.make_key(0), state)
         seen.append(float(state.energy_noise_var[0, 1]))

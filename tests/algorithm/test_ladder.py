@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from replicax.algorithm import ladder, tuning
 from replicax.algorithm.tuning import ConstantGain, EnergyUnit
-from replicax.run import round_trips
+from replicax.run import carry
 
 # Ladder.
 adapt_rungs = jax.jit(tuning.adapt_rungs, static_argnums=2)
@@ -198,18 +198,18 @@ def test_round_trips_are_those_of_the_oracle(num_replicas, num_steps, seed, wild
     chains = [random_paths(num_replicas, num_steps, seed + i, wild) for i in range(2)]
     paths = np.stack(chains).astype(np.int8)
     expected = [reference.round_trips(path) for path in paths]
-    assert round_trips.round_trips(paths).tolist() == expected
+    assert carry.round_trips(paths).tolist() == expected
 
     # From step 0, where replica i is on rung i, in pieces.
     home = np.arange(num_replicas)[None]
     started = [reference.round_trips(np.concatenate([home, path])) for path in paths]
-    ended = [np.concatenate(round_trips.trip_ends(path)) for path in paths]
+    ended = [np.concatenate(carry.trip_ends(path)) for path in paths]
     assert [len(steps) for steps in ended] == started
     # The state machine, one step after another, with NumPy.
-    turns = round_trips.start_turns(np.tile(home, (2, 1)))
+    turns = carry.start_turns(np.tile(home, (2, 1)))
     for step in range(num_steps):
-        turns = round_trips.count_turns(turns, paths[:, step], num_replicas - 1)
-    assert round_trips.completed_trips(turns).sum(axis=1).tolist() == started
+        turns = carry.count_turns(turns, paths[:, step], num_replicas - 1)
+    assert carry.completed_trips(turns).sum(axis=1).tolist() == started
 
 
 # Temperatures of equal rejection.

@@ -16,7 +16,8 @@ import replicax as rx
 from replicax.algorithm.adjusted_kernels import Drawn
 from replicax.algorithm.kernel import Observed, Replica
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.langevin import HalvesOfBatch, Memory
+from replicax.algorithm.langevin import Memory
+from replicax.algorithm.target import StepEnergy
 
 TEMPERATURE = 1.6
 ROWS = np.random.default_rng(1).normal(size=(7, 3))  # the last of them is in neither half
@@ -102,8 +103,8 @@ def test_an_adjusted_move_is_that_of_leapfrog_steps(name: str) -> None:
     wanted = hmc_by_hand(x, velocity, -0.5, rate, scales, num_leapfrog)
     assert -3.0 < wanted.log_ratio < -0.1, "it shows in the probability of acceptance"
 
-    evaluate = lambda params: TARGET.evaluate_split(params, None, None)  # noqa: E731
-    replica = kernel.prepare(kernel.init(as_tree(x)), evaluate)
+    evaluate = StepEnergy(TARGET)
+    replica = kernel.traits.prepare(kernel.init(as_tree(x)), evaluate)
     rung = Ladder(jnp.array(rate), jnp.array(TEMPERATURE), () if scale is None else as_tree(scale))
     step = quick_jit(lambda drawn: kernel.step(drawn, replica, evaluate, rung))
     for accepted in (True, False):
@@ -134,8 +135,8 @@ def test_a_proposal_without_a_probability_is_rejected_and_counts_as_that() -> No
         tempers_likelihood=True,
     )
     kernel = rx.kernels.mala()
-    evaluate = lambda x: nowhere.evaluate_split(x, None, None)  # noqa: E731
-    replica = kernel.prepare(kernel.init(jnp.array(0.5)), evaluate)
+    evaluate = StepEnergy(nowhere)
+    replica = kernel.traits.prepare(kernel.init(jnp.array(0.5)), evaluate)
     drawn = Drawn(jnp.float32(3.0), jnp.float32(-1e-6), jnp.float32(0.0))
     rung = Ladder(jnp.array(0.5), jnp.array(1.0))
     step = quick_jit(lambda: kernel.step(drawn, replica, evaluate, rung))
@@ -148,7 +149,9 @@ def test_adjusted_kernels_begin_with_the_energies_of_their_starts() -> None:
     points = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(as_tree, starts))
     ladder = Ladder(jnp.ones(3), jnp.array([1.0, 2.0, 4.0]))
     begin = quick_jit(
-        lambda: rx.init(rx.kernels.hmc(), points, ladder, rx.Settings(), target=TARGET)
+        lambda: rx.algorithm.init(
+            rx.kernels.hmc(), points, ladder, rx.algorithm.Settings(), target=TARGET
+        )
     )
     state = begin()
     memory = state.replicas.memory
@@ -212,7 +215,7 @@ def test_a_langevin_move_is_that_of_its_equations(tunes: bool, rate: float) -> N
     kernel = rx.kernels.langevin()
     start = Replica(as_tree(X), Memory(*(as_tree(part) for part in before[2:])))
     rung = Ladder(jnp.array(rate), jnp.array(TEMPERATURE), as_tree(before.scale))
-    evaluate = HalvesOfBatch(TARGET, jnp.asarray(ROWS, jnp.float32), None, tunes)
+    evaluate = StepEnergy(TARGET, jnp.asarray(ROWS, jnp.float32), tunes=tunes)
     step = quick_jit(lambda: kernel.step(as_tree(NOISE), start, evaluate, rung))
     after, energy_before, found = step()
     np.testing.assert_allclose(as_vector(after.params), end, rtol=1e-4)

@@ -17,10 +17,10 @@ TARGET = rx.Target(lambda x, batch, noise: 0.0, noise=lambda key: jax.random.nor
 
 def drawn(made: schedule.Schedule, key: int = 0, number: int = 3) -> dict[str, np.ndarray]:
     """Everything that is drawn, by name; normals of the shape of the target's noise."""
-    settings = rx.Settings(made, swap.bias_corrected())
+    settings = rx.algorithm.Settings(made, swap.bias_corrected())
     draw_batch = lambda key: jax.random.normal(key, (2,))  # noqa: E731
     draw = step.build_draw(TARGET, kernels.sgld(), settings, draw_batch)
-    replicas = rx.Replica(np.zeros((NUM_REPLICAS, 2), np.float32), ())
+    replicas = rx.kernels.Replica(np.zeros((NUM_REPLICAS, 2), np.float32), ())
     random = draw(randomness.make_key(key), number, replicas)
     found = {name: getattr(random, name) for name in ("move", "gradient", "energy", "log_uniform")}
     found["batch"] = random.batch
@@ -69,9 +69,9 @@ def test_no_key_is_used_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "log_uniform", tell)
     target = rx.Target(lambda x, batch, noise: 0.0, noise=tell)
     kernel = kernels.sgld()._replace(draw=tell)
-    settings = rx.Settings(Telling(), swap.bias_corrected())
+    settings = rx.algorithm.Settings(Telling(), swap.bias_corrected())
     draw = step.build_draw(target, kernel, settings, draw_batch=tell)
-    replicas = rx.Replica(np.zeros((NUM_REPLICAS, 2), np.float32), ())
+    replicas = rx.kernels.Replica(np.zeros((NUM_REPLICAS, 2), np.float32), ())
     drawn = quick_jit(lambda: draw(randomness.make_key(0), jnp.int32(3), replicas))()
     leaves = jax.tree.leaves(drawn)
     typed = [jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves]

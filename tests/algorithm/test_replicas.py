@@ -9,7 +9,7 @@ from common import quick_jit
 from single_steps import FROZEN, steep, step_and_state, with_state
 
 import replicax as rx
-from replicax.algorithm import kernels, restarts
+from replicax.algorithm import kernels, move
 from replicax.algorithm.kernels import Replica
 from replicax.algorithm.schedule import deo
 
@@ -69,7 +69,7 @@ def test_with_a_model_state_a_kernel_evaluates_where_the_replica_is() -> None:
     def look_ahead(noise, replica, evaluate, rung):
         energy, gradient = evaluate(jax.tree.map(lambda p: p + 1.0, replica.params))
         params = jax.tree.map(lambda p, g: p - rung.learning_rate * g, replica.params, gradient)
-        return Replica(params, replica.memory), energy
+        return Replica(params, replica.memory), energy, None
 
     kernel = kernels.sgld()._replace(step=look_ahead)
     params = jnp.ones((2, 1))
@@ -87,7 +87,7 @@ def test_with_a_model_state_a_kernel_evaluates_where_the_replica_is() -> None:
     step(jax.random.key(0), state)
 
 
-LADDER = rx.Ladder(jnp.array([0.1, 0.2, 0.4]), jnp.array([1.0, 3.0, 12.0]))
+LADDER = rx.algorithm.Ladder(jnp.array([0.1, 0.2, 0.4]), jnp.array([1.0, 3.0, 12.0]))
 
 
 HALF_RATE = kernels.stepwise(kernels.momentum(0.5), [0], 0.5)
@@ -99,7 +99,7 @@ def test_replicas_that_swap_get_a_momentum_of_their_new_rung(kernel: kernels.Ker
     start = jax.vmap(kernel.init)(jnp.array([[1.0, 2.0], [3.0, -1.0], [0.5, 0.3]]))
     start = jax.tree.map(lambda leaf: leaf + 1, start)  # momentum 1, and a count of 1
     old, new = jnp.array([0, 1, 2]), jnp.array([1, 0, 2])
-    after = jax.jit(lambda: restarts.change_rungs(kernel, start, LADDER, old, new))()
+    after = jax.jit(lambda: move.change_rungs(kernel, start, LADDER, old, new))()
     np.testing.assert_array_equal(after.params, start.params)
     memory = getattr(after.memory, "inner", after.memory)
     scale = np.sqrt([15 / 10, 10 / 15, 1.0])
@@ -107,7 +107,7 @@ def test_replicas_that_swap_get_a_momentum_of_their_new_rung(kernel: kernels.Ker
     assert (memory.trace[2] == 1).all(), "bit for bit where nothing swapped"
     if kernel is HALF_RATE:
         np.testing.assert_array_equal(after.memory.count, start.memory.count)
-    same = jax.jit(lambda: restarts.change_rungs(kernel, start, LADDER, old, old))()
+    same = jax.jit(lambda: move.change_rungs(kernel, start, LADDER, old, old))()
     jax.tree.map(np.testing.assert_array_equal, same, start)
 
 
@@ -115,8 +115,8 @@ def test_replicas_that_swap_get_a_momentum_of_their_new_rung(kernel: kernels.Ker
 def test_momentum_without_noise_has_no_law_and_stays(temperature: list[float]) -> None:
     kernel = kernels.momentum(0.5)
     start = jax.tree.map(lambda leaf: leaf + 1, jax.vmap(kernel.init)(jnp.zeros((2, 3))))
-    rungs = rx.Ladder(jnp.array([0.1, 0.2]), jnp.array(temperature))
-    after = restarts.change_rungs(kernel, start, rungs, jnp.array([0, 1]), jnp.array([1, 0]))
+    rungs = rx.algorithm.Ladder(jnp.array([0.1, 0.2]), jnp.array(temperature))
+    after = move.change_rungs(kernel, start, rungs, jnp.array([0, 1]), jnp.array([1, 0]))
     jax.tree.map(np.testing.assert_array_equal, after, start)
 
 
@@ -124,9 +124,9 @@ def test_momentum_without_noise_has_no_law_and_stays(temperature: list[float]) -
 def test_momentum_is_scaled_under_rules_that_use_temperatures_only(rule: rx.swap.Rule) -> None:
     """Rungs 1 and 2 swap: the hotter one has the lower energy, as much as any rule could want."""
     kernel = kernels.momentum(0.5)
-    settings = rx.Settings(deo(), rule, FROZEN, langevin=False)
-    state = rx.init(kernel, jnp.array([[1.0], [9.0], [0.5]]), LADDER, settings)
-    step = quick_jit(rx.build_step(lambda x: jnp.sum(x**2) / 2, kernel, settings))
+    settings = rx.algorithm.Settings(deo(), rule, FROZEN, langevin=False)
+    state = rx.algorithm.init(kernel, jnp.array([[1.0], [9.0], [0.5]]), LADDER, settings)
+    step = quick_jit(rx.algorithm.build_step(lambda x: jnp.sum(x**2) / 2, kernel, settings))
     after, _ = step(jax.random.key(0), state)
     assert after.rung_of.tolist() == [0, 2, 1]
     scale = np.sqrt(30 / 15) if rule.uses_temperature else 1.0

@@ -13,7 +13,7 @@ from common import chunks_of, quick_jit, slow
 from single_steps import FROZEN, steep, step_and_state, with_state
 
 import replicax as rx
-from replicax.algorithm import kernels, restarts
+from replicax.algorithm import kernels, move
 from replicax.algorithm.kernels import Replica
 from replicax.algorithm.schedule import Schedule, WindowedDEO, deo, windowed_deo
 
@@ -26,7 +26,7 @@ def test_a_broken_replica_takes_all_of_its_nearest_sound_colder_neighbour() -> N
         {"var": 20 + ids, "count": np.arange(5)},
     )
     tree = jax.tree.map(jnp.asarray, tree)
-    restart = jax.jit(lambda broken: restarts.restart(tree, broken, jnp.array(replica_at)))
+    restart = jax.jit(lambda broken: move.restart_broken(tree, broken, jnp.array(replica_at)))
     for broken in itertools.product((False, True), repeat=5):
         source_of = np.arange(5)
         for rung in range(5):
@@ -45,7 +45,7 @@ def test_a_broken_coldest_rung_copies_nothing() -> None:
     tree = (jnp.array([5.0, jnp.nan, jnp.nan]), jnp.array([0, 1, 2]))
     broken, replica_at = jnp.array([False, True, True]), jnp.array([1, 2, 0])
     jax.tree.map(
-        np.testing.assert_array_equal, restarts.restart(tree, broken, replica_at), tree
+        np.testing.assert_array_equal, move.restart_broken(tree, broken, replica_at), tree
     )  # rungs 0 and 1 are broken, rung 2 is sound and hotter
 
 
@@ -53,21 +53,21 @@ def test_a_broken_coldest_rung_copies_nothing() -> None:
 def test_energies_and_parameters_are_looked_at(bad: float) -> None:
     params = {"a": jnp.ones((4, 2)).at[1, 1].set(bad), "b": jnp.ones(4).at[2].set(bad)}
     energy = jnp.ones(4).at[3].set(bad)
-    broken = restarts.find_broken(Replica(params, None), energy)
+    broken = move.find_broken(Replica(params, None), energy)
     assert broken.tolist() == [False, True, True, True]
 
 
 def test_counts_and_keys_of_a_state_are_not_looked_at() -> None:
     state = {"key": jax.random.split(jax.random.key(0), 2), "count": jnp.array([3, 4])}
     params = {"a": jnp.ones((2, 3)).at[1, 0].set(jnp.nan)}
-    broken = restarts.find_broken(Replica(params, None), jnp.ones(2), state)
+    broken = move.find_broken(Replica(params, None), jnp.ones(2), state)
     assert broken.tolist() == [False, True]
 
 
-@pytest.mark.parametrize("size", [restarts._SMALL, restarts._SMALL + 1])
+@pytest.mark.parametrize("size", [move._SMALL, move._SMALL + 1])
 def test_large_arrays_are_looked_at_too(size: int) -> None:
     params = {"a": jnp.ones((3, 2)), "b": jnp.ones((3, size)).at[1, -1].set(jnp.nan)}
-    broken = restarts.find_broken(Replica(params, None), jnp.ones(3))
+    broken = move.find_broken(Replica(params, None), jnp.ones(3))
     assert broken.tolist() == [False, True, False]
 
 
@@ -148,11 +148,11 @@ def test_a_copy_has_the_momentum_of_the_rung_that_it_comes_to(rule: rx.swap.Rule
     """tau / eta is 10, 15, 30 and 60 by rung; replicas 3 and 0, on rungs 2 and 3, break, and 1 on
     rung 1 is copied. Under a rule without temperatures a momentum has no law, and stays."""
     kernel = kernels.momentum(0.5)
-    ladder = rx.Ladder(jnp.array([0.1, 0.2, 0.4, 0.5]), jnp.array([1.0, 3.0, 12.0, 30.0]))
-    settings = rx.Settings(deo(), rule, FROZEN, langevin=False, restarts=True)
-    state = rx.init(kernel, jnp.array([[1e30], [2.0], [1.0], [1e30]]), ladder, settings)
+    ladder = rx.algorithm.Ladder(jnp.array([0.1, 0.2, 0.4, 0.5]), jnp.array([1.0, 3.0, 12.0, 30.0]))
+    settings = rx.algorithm.Settings(deo(), rule, FROZEN, langevin=False, restarts=True)
+    state = rx.algorithm.init(kernel, jnp.array([[1e30], [2.0], [1.0], [1e30]]), ladder, settings)
     rungs = {"rung_of": jnp.array([3, 1, 0, 2]), "replica_at": jnp.array([2, 1, 3, 0])}
-    step = quick_jit(rx.build_step(lambda x: jnp.sum(x**2) / 2, kernel, settings))
+    step = quick_jit(rx.algorithm.build_step(lambda x: jnp.sum(x**2) / 2, kernel, settings))
     after, info = step(jax.random.key(0), state._replace(**rungs))
     assert info.restarted.tolist() == [False, False, True, True] and not info.swapped.any()
     scale = np.sqrt([60 / 15, 1.0, 1.0, 30 / 15]) if rule.uses_temperature else np.ones(4)

@@ -31,8 +31,7 @@ from oracle_cases import (
 
 import replicax as rx
 from replicax.algorithm import randomness, schedule, swap, tuning
-from replicax.algorithm.schedule import Adjacent, Schedule, WindowedDEO, at_once, sequential
-from replicax.algorithm.swap import rules
+from replicax.algorithm.schedule import Adjacent, Schedule, WindowedDEO
 from replicax.algorithm.tuning import Tuning
 
 QUICK = {  # every schedule, and every rule with windows
@@ -106,14 +105,14 @@ def buffer_the_wrong_way(buffer, wanted, target, gain, true=tuning.adapt_buffer)
 
 
 MUTANTS = [
-    (rules, "judge", flipped_verdict, Case("at_most_one", "deterministic")),
+    (swap, "judge", flipped_verdict, Case("at_most_one", "deterministic")),
     (WindowedDEO, "active_pairs", wrong_parity, Case("at_most_one", "deterministic")),
     (WindowedDEO, "swapping_pairs", gate_that_never_closes, Case("at_most_one", "deterministic")),
     (WindowedDEO, "window_opens", window_one_step_late, Case("at_most_one", "deterministic")),
-    (at_once, "swap_adjacent", swap_that_keeps_home, Case("deo", "deterministic")),
-    (sequential, "swap_two", half_a_swap, Case("ape", "metropolis")),
+    (schedule, "swap_adjacent", swap_that_keeps_home, Case("deo", "deterministic")),
+    (schedule, "swap_two", half_a_swap, Case("ape", "metropolis")),
     (Adjacent, "sweep", climber_seen_from_above, Case("adj", "metropolis")),
-    (rules, "log_swap_probability", no_correction, Case("at_most_one", "bias_corrected")),
+    (swap, "log_swap_probability", no_correction, Case("at_most_one", "bias_corrected")),
     (tuning, "adapt_rungs", ladder_the_wrong_way, Case("deo", "deterministic")),
     (tuning, "adapt_buffer", buffer_the_wrong_way, Case("deo", "deterministic")),
 ]
@@ -142,8 +141,8 @@ def test_built_steps_draw_the_same_randomness_one_by_one() -> None:
         _, _, state = parts(case)
         kernel = KERNELS[case.kernel][0]()
         tuning = Tuning(gain=gain, adapts="temperature", adapts_buffer=False)
-        settings = rx.Settings(schedule.seo(), swap.metropolis(), tuning)
-        step = quick_jit(rx.build_step(bowl_target(False), kernel, settings))
+        settings = rx.algorithm.Settings(schedule.seo(), swap.metropolis(), tuning)
+        step = quick_jit(rx.algorithm.build_step(bowl_target(False), kernel, settings))
         for k in range(20):
             state, info = step(randomness.make_key(11), state)
             np.testing.assert_array_equal(state.rung_of, library(case).states.rung_of[k])

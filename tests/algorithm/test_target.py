@@ -10,7 +10,7 @@ import pytest
 import replicax as rx
 from replicax.algorithm import randomness
 from replicax.algorithm.target import as_target, takes_batch, takes_key
-from replicax.run.row_energies import with_row_energies
+from replicax.run.initial import with_row_energies
 
 X = jnp.array([1.0, -2.0])
 ROWS = jnp.array([[1.0, 0.0], [3.0, 1.0], [0.0, 2.0]])

@@ -118,12 +118,15 @@ def test_energies_that_are_not_finite_say_nothing() -> None:
 
 def test_the_energy_of_the_coldest_rung_is_compared() -> None:
     rule = swap.window_corrected("auto", 1.0, reference_steps=20, tuning_steps=50)
-    kernel, ladder = rx.kernels.sgld(), rx.Ladder(jnp.full(3, 0.05), jnp.array([1.0, 2.0, 4.0]))
-    chosen = rx.Settings(
-        schedule.windowed_deo(5), rule, rx.Tuning(adapts=None, adapts_buffer=False)
+    kernel, ladder = (
+        rx.kernels.sgld(),
+        rx.algorithm.Ladder(jnp.full(3, 0.05), jnp.array([1.0, 2.0, 4.0])),
     )
-    step = jax.jit(rx.build_step(MIXTURE, kernel, chosen))
-    state, info = step(jax.random.key(1), rx.init(kernel, jnp.zeros(3), ladder, chosen))
+    chosen = rx.algorithm.Settings(
+        schedule.windowed_deo(5), rule, rx.algorithm.Tuning(adapts=None, adapts_buffer=False)
+    )
+    step = jax.jit(rx.algorithm.build_step(MIXTURE, kernel, chosen))
+    state, info = step(jax.random.key(1), rx.algorithm.init(kernel, jnp.zeros(3), ladder, chosen))
     assert len(np.unique(info.energy)) == 3
     assert float(state.correction.anchor) == float(info.energy[0])
 
@@ -164,16 +167,21 @@ def test_tuning_moves_the_correction_and_then_it_stays() -> None:
 def test_once_frozen_it_acts_like_a_number_that_is_given() -> None:
     """From the same state on, with the same chance, both go the same way."""
     rule = swap.window_corrected("auto", 1.0, reference_steps=20, tuning_steps=50)
-    kernel, ladder = rx.kernels.sgld(), rx.Ladder(jnp.full(2, 0.05), jnp.array([1.0, 10.0]))
-    auto = rx.Settings(schedule.windowed_deo(5), rule, rx.Tuning(adapts=None, adapts_buffer=False))
-    step = jax.jit(rx.build_step(MIXTURE, kernel, auto))
-    state = rx.init(kernel, jnp.zeros(2), ladder, auto)
+    kernel, ladder = (
+        rx.kernels.sgld(),
+        rx.algorithm.Ladder(jnp.full(2, 0.05), jnp.array([1.0, 10.0])),
+    )
+    auto = rx.algorithm.Settings(
+        schedule.windowed_deo(5), rule, rx.algorithm.Tuning(adapts=None, adapts_buffer=False)
+    )
+    step = jax.jit(rx.algorithm.build_step(MIXTURE, kernel, auto))
+    state = rx.algorithm.init(kernel, jnp.zeros(2), ladder, auto)
     for _ in range(70):
         state, _ = step(jax.random.key(1), state)
     found = float(state.correction.value)
     assert found != 0
-    given = rx.Settings(auto.schedule, swap.window_corrected(found, 1.0), auto.tuning)
-    other_step = jax.jit(rx.build_step(MIXTURE, kernel, given))
+    given = rx.algorithm.Settings(auto.schedule, swap.window_corrected(found, 1.0), auto.tuning)
+    other_step = jax.jit(rx.algorithm.build_step(MIXTURE, kernel, given))
     other, swaps = state._replace(correction=()), 0
     for _ in range(200):
         state, info = step(jax.random.key(1), state)
@@ -274,7 +282,7 @@ def test_a_run_says_what_it_cannot_do(options: dict[str, Any], said: str) -> Non
 
 
 def test_a_step_made_by_hand_needs_the_lengths_of_the_stages() -> None:
-    settings = rx.Settings(schedule.windowed_deo(5), swap.window_corrected("auto", 1.0))
-    ladder = rx.Ladder(jnp.full(2, 0.05), jnp.array([1.0, 10.0]))
+    settings = rx.algorithm.Settings(schedule.windowed_deo(5), swap.window_corrected("auto", 1.0))
+    ladder = rx.algorithm.Ladder(jnp.full(2, 0.05), jnp.array([1.0, 10.0]))
     with pytest.raises(ValueError, match="reference_steps=..., tuning_steps=..."):
-        rx.init(rx.kernels.sgld(), jnp.zeros(2), ladder, settings)
+        rx.algorithm.init(rx.kernels.sgld(), jnp.zeros(2), ladder, settings)

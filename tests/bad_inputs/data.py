@@ -1,4 +1,4 @@
-"""Data sets: their names, folders, checks, subsets and augmentation."""
+"""Data sets: their names, folders, checks, validation parts and augmentation."""
 
 from typing import Any
 
@@ -49,11 +49,8 @@ LISTED = [
     refused("class names too few", lambda: checked(class_names=("a",)), "class_names"),
     refused("classes half", lambda: checked(num_classes=3.5), "num_classes"),
     refused("classes nothing", lambda: checked(num_classes=None), "num_classes"),
-    refused("a subset of none", lambda: DATA.subset(0), "num_train"),
-    refused("a subset of too many", lambda: DATA.subset(33), "num_train"),
-    refused("a subset with no test", lambda: DATA.subset(3, 0), "num_test"),
-    refused("a negative seed", lambda: DATA.subset(3, seed=-1), "seed"),
-    refused("a large seed", lambda: DATA.subset(3, seed=2**40), "seed"),
+    refused("a negative seed", lambda: DATA.validation_split(3, seed=-1), "seed"),
+    refused("a large seed", lambda: DATA.validation_split(3, seed=2**40), "seed"),
     refused("pad negative", lambda: augmented(pad=-1), "pad"),
     refused("erase 2", lambda: augmented(erase=2.0), "erase"),
     refused("std 0", lambda: augmented(std=(0.0,)), "std"),
@@ -63,13 +60,7 @@ LISTED = [
         "mean channels",
     ),
     refused("mean a number", lambda: augmented(mean=0.5), "mean"),
-    refused("one image", lambda: data.random_flip(KEY, IMAGES[0]), "images shape"),
-    refused(
-        "an image as a row", lambda: data.random_crop(KEY, IMAGES.reshape(12, -1)), "images shape"
-    ),
-    refused("area 0", lambda: data.random_erase(KEY, IMAGES, area=(0.0, 0.5)), "area"),
-    refused("area reversed", lambda: data.random_erase(KEY, IMAGES, area=(0.5, 0.1)), "area"),
-    refused("aspect 0", lambda: data.random_erase(KEY, IMAGES, aspect=(0.0, 1.0)), "aspect"),
+    refused("one image", lambda: data.augmentation(MEAN, STD)(KEY, IMAGES[0]), "images shape"),
     refused("a depth that is none", lambda: nn.resnet(21), "depth"),
     refused("a depth in words", lambda: nn.resnet("20"), "depth"),  # type: ignore
     refused("no classes", lambda: nn.resnet(20, 0), "num_classes"),
@@ -94,12 +85,6 @@ MEANT = [
         lambda dataset: np.array_equal(dataset.train_images, DATA.train_images),
     ),
     Meant(
-        "data: a subset of everything",
-        lambda: DATA.subset(32),
-        "the data set itself",
-        lambda whole: np.array_equal(whole.train_images, DATA.train_images),
-    ),
-    Meant(
         "data: pad 0",
         lambda: augmented(pad=0, flip=False, erase=0),
         "no crops",
@@ -110,9 +95,9 @@ ROWS = [
     *LISTED,
     *crossed("load", lambda **o: data.load(**o), ("name",), NOT_NAMES),
     *crossed(
-        "subset",
-        lambda **o: DATA.subset(**{"num_train": 3} | o),
-        ("num_train", "num_test"),
+        "validation_split",
+        lambda **o: DATA.validation_split(**{"num_images": 3} | o),
+        ("num_images",),
         NOT_WHOLE,
     ),
     *crossed("augmentation", augmented, ("erase",), NOT_NUMBERS),

@@ -143,7 +143,6 @@ LISTED: dict[str, tuple[Any, dict[str, tuple[dict[str, Any], str]]]] = {
             "uncalled": ({"transform": optax.adam}, "transform"),
             "a rate of its own": ({"transform": optax.sgd(0.1)}, "transform learning rate"),
             "weight decay negative": ({"weight_decay": -1.0}, "weight_decay"),
-            "prior no function": ({"prior": 3}, "prior"),
         },
     ),
     "Gain": (
@@ -153,21 +152,6 @@ LISTED: dict[str, tuple[Any, dict[str, tuple[dict[str, Any], str]]]] = {
             "power 2": ({"power": 2.0}, "power"),
             "cap 0": ({"cap": 0.0}, "cap"),
             "scale negative": ({"scale": -1.0}, "scale"),
-        },
-    ),
-    "averaged": (
-        lambda **o: rx.targets.averaged(**{"target_or_energy": rx.targets.modes25()} | o),
-        {
-            "none": ({"num_evaluations": 0}, "num_evaluations"),
-            "no target": ({"target_or_energy": 3, "num_evaluations": 2}, "target"),
-        },
-    ),
-    "modes25": (
-        rx.targets.modes25,
-        {
-            "stretch 0": ({"stretch": (1.0, 0.0)}, "stretch"),
-            "stretch of three": ({"stretch": (1.0, 1.0, 1.0)}, "stretch"),
-            "stretch in words": ({"stretch": "wide"}, "stretch"),
         },
     ),
     "gaussian": (
@@ -251,7 +235,6 @@ LISTED: dict[str, tuple[Any, dict[str, tuple[dict[str, Any], str]]]] = {
             ),
             "params 0": ({"num_params": 0}, "num_params"),
             "params in words": ({"num_params": "many"}, "num_params"),
-            "copies 0": ({"num_params": 3, "copies_per_replica": 0}, "copies_per_replica"),
         },
     ),
 }
@@ -282,7 +265,6 @@ CROSSED = [
     ("Gain", rx.Gain, ("scale", "offset", "power", "cap"), NOT_NUMBERS),
     ("modes25", rx.targets.modes25, ("noise_std",), NUMBERS_BELOW_0),
     ("gaussian", rx.targets.gaussian, ("std",), NUMBERS_BELOW_0),
-    ("rastrigin", rx.targets.rastrigin, ("amplitude",), NOT_NUMBERS),
 ]
 MEANT = [
     Meant(
@@ -295,7 +277,7 @@ MEANT = [
         "kernel: momentum of 0",
         lambda: rx.kernels.momentum(0),
         "plain SGD",
-        lambda kernel: kernel.spec["decay"] == 0,
+        lambda kernel: kernel.traits.spec["decay"] == 0,
     ),
     Meant(
         "plan: no noise",

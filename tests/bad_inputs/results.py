@@ -11,8 +11,8 @@ from tiny_networks import tiny_problem
 
 import replicax as rx
 from bad_inputs import NAN, NOT_NAMES, NOT_WHOLE, Meant, Refused, Thing, bowl, crossed, with_batch
-from replicax.run import compiled_loop
-from replicax.run.compiled_loop import build_chunk
+from replicax.run import chunk
+from replicax.run.chunk import build_chunk
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="replicax-bad-inputs-")
 RUN = Path(_FOLDER.name) / "run"
@@ -22,7 +22,7 @@ OTHER = Path(_FOLDER.name) / "other"
 @functools.cache
 def run() -> rx.Posterior:
     """A run of 20 steps, in a folder; the loop that the test took away is put back for it."""
-    replaced, compiled_loop.build_chunk = compiled_loop.build_chunk, build_chunk  # type: ignore
+    replaced, chunk.build_chunk = chunk.build_chunk, build_chunk  # type: ignore
     try:
         return rx.sample(
             bowl,
@@ -35,7 +35,7 @@ def run() -> rx.Posterior:
             progress=False,
         )
     finally:
-        compiled_loop.build_chunk = replaced
+        chunk.build_chunk = replaced
 
 
 def resume(target: Any = bowl, run_dir: Any = RUN, **options: Any) -> rx.Posterior:

@@ -320,7 +320,7 @@ MEANT = [
         "sample: an optimiser of rate 1",
         lambda: program(kernel=optax.chain(optax.clip(0.1), optax.adam(1.0))),
         "the rung supplies the rate",
-        lambda p: p.kernel.spec is None,
+        lambda p: p.kernel.traits.spec is None,
     ),
     Meant(
         "sample: parts of a method that are None",

@@ -24,7 +24,7 @@ from bad_inputs import (
     sample_targets,
     training,
 )
-from replicax.run import compiled_loop
+from replicax.run import chunk
 
 ROOMS = (
     sample_options,
@@ -55,13 +55,13 @@ class LoopReached(AssertionError):
 def bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """No row may take long, none may run the loop of a run, and none may write here."""
 
-    def chunk(*args: Any) -> None:
+    def no_chunk(*args: Any) -> None:
         raise LoopReached("the loop of the run was about to start")
 
     def ring(*args: Any) -> None:
         raise LoopReached(f"no answer within {PATIENCE * SECONDS} s")
 
-    monkeypatch.setattr(compiled_loop, "build_chunk", lambda *args: chunk)
+    monkeypatch.setattr(chunk, "build_chunk", lambda *args: no_chunk)
     monkeypatch.chdir(tmp_path)
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, PATIENCE * SECONDS)

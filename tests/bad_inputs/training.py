@@ -22,7 +22,7 @@ from bad_inputs import (
     crossed,
     listed,
 )
-from replicax.networks.named import NamedProblem
+from replicax.networks.by_name import NamedProblem
 from replicax.nn.network import Network, apply_dense, init_dense
 from replicax.run.options import Training
 from replicax.run.program import Program
@@ -308,7 +308,7 @@ MEANT = [
         "train: momentum 0",
         lambda: trained(rx.deo_star(momentum=0)),
         "plain SGD",
-        lambda program: program.kernel.spec["name"] == "sgld",
+        lambda program: program.kernel.traits.spec["name"] == "sgld",
     ),
     Meant(
         "train: one rate for a ladder",
@@ -334,7 +334,7 @@ MEANT = [
         "class numbers",
         lambda problem: (
             np.array_equal(problem.batches.data[1], DATA.train_labels)
-            and np.array_equal(problem.test.labels, LABELS)
+            and np.array_equal(problem.test.targets, LABELS)
         ),
     ),
     Meant(
@@ -343,7 +343,9 @@ MEANT = [
             dense(3), (IMAGES / 9.0, LABELS), test=(IMAGES / 9.0, LABELS), batch_size=8
         ),
         "inputs as they are",
-        lambda problem: problem.test.num_classes == 3 and problem.num_rows == len(LABELS),
+        lambda problem: (
+            problem.test.likelihood.num_classes == 3 and problem.num_rows == len(LABELS)
+        ),
     ),
     Meant(
         "supervised: test labels one-hot",
@@ -351,7 +353,7 @@ MEANT = [
             loss_fn, np.ones(8), batch_size=4, test=TEST._replace(labels=jnp.eye(3)[LABELS])
         ),
         "class numbers",
-        lambda problem: np.array_equal(problem.test.labels, LABELS),
+        lambda problem: np.array_equal(problem.test.targets, LABELS),
     ),
 ]
 TASKS: dict[str, tuple[dict[str, Any], str]] = {

@@ -36,11 +36,11 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stopped(folder) -> tuple[rx.Posterior, list[rx.Progress]]:
+def stopped(folder) -> tuple[rx.Posterior, list[rx.callbacks.Progress]]:
     """A run of 60 steps that logged what it did and stopped at 40; what a callback saw."""
-    seen: list[rx.Progress] = []
+    seen: list[rx.callbacks.Progress] = []
 
-    def stop(progress: rx.Progress) -> str | None:
+    def stop(progress: rx.callbacks.Progress) -> str | None:
         seen.append(progress)
         return "stop: enough" if progress.step == 40 else None
 
@@ -116,9 +116,9 @@ def test_a_new_run_begins_the_log_anew_also_with_the_same_callback(tmp_path, sto
     assert table_of(tmp_path / "log.csv")["step"] == [20, 40]
 
 
-def copied(progress: rx.Progress) -> rx.Progress:
+def copied(progress: rx.callbacks.Progress) -> rx.callbacks.Progress:
     """With the ladder of an array that the loop has not taken back."""
-    ladder = rx.Ladder(np.ones((2, 3)), np.ones((2, 3)))
+    ladder = rx.algorithm.Ladder(np.ones((2, 3)), np.ones((2, 3)))
     state = progress.carry.state._replace(ladder=ladder, buffer=np.zeros(2))
     return progress._replace(carry=progress.carry._replace(state=state))
 

@@ -10,17 +10,17 @@ from recorded_progress import record
 import replicax as rx
 from replicax.callbacks.stopping import _StopAfter
 from replicax.results import diagnostics
-from replicax.results.mixing import checked_components
+from replicax.results.diagnostics import checked_components
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 @pytest.fixture(scope="module")
-def recorded() -> tuple[rx.Posterior, list[rx.Progress]]:
+def recorded() -> tuple[rx.Posterior, list[rx.callbacks.Progress]]:
     return record()
 
 
-def stopped_at(seen: list[rx.Progress], **conditions: Any) -> tuple[int, str] | None:
+def stopped_at(seen: list[rx.callbacks.Progress], **conditions: Any) -> tuple[int, str] | None:
     """The place in `seen` and the reason of the stop, or None."""
     stop = rx.callbacks.stop_after(**conditions)
     for place, progress in enumerate(seen):
@@ -30,7 +30,7 @@ def stopped_at(seen: list[rx.Progress], **conditions: Any) -> tuple[int, str] | 
     return None
 
 
-def until(posterior: rx.Posterior, progress: rx.Progress) -> rx.Posterior:
+def until(posterior: rx.Posterior, progress: rx.callbacks.Progress) -> rx.Posterior:
     """The posterior as it was then."""
     num_draws = max(progress.step - 500, 0)
     final = {"step": np.asarray(progress.step)}

@@ -1,8 +1,10 @@
 """`replicax launch`: processes that start, end and start again together."""
 
+import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +71,46 @@ def test_a_restart_continues_the_run(tmp_path):
     command += ["--data-parallel=2"]
     assert _resuming(command) == command  # nothing there yet
     (tmp_path / "run.json").touch()
+    assert _resuming(command) == command, "nothing was saved yet"
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits/0.json").touch()
     layout = ["--devices", "4", "--data-parallel", "2"]
     assert _resuming(command) == ["replicax", "resume", str(tmp_path), *layout]
     assert _resuming(["python", "train.py"]) == ["python", "train.py"]
+
+
+@pytest.mark.parametrize(
+    ("given", "again"),
+    [
+        (["sample", "m.py:energy"], ["m.py:energy"]),
+        (["sample", "--json", "m.py:energy", "--batches", "r"], ["m.py:energy", "--batches", "r"]),
+        (["train", "--model=net.py:deep"], ["--model", "net.py:deep"]),
+        (["train", "--data", "d.py:x"], ["--data", "d.py:x"]),
+        (["train", "--model", "resnet20", "--data", "digits"], []),
+    ],
+)  # fmt: skip
+def test_a_restart_names_the_code_again(tmp_path, given, again):
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits/0.json").touch()
+    command = ["replicax", *given, "--out", str(tmp_path)]
+    assert _resuming(command) == ["replicax", "resume", str(tmp_path), *again]
+
+
+def test_a_job_script_starts_an_empty_run_again(tmp_path):
+    """The example for SLURM, with programs that only say how they were called."""
+    for name in ("srun", "replicax"):
+        (tmp_path / name).write_text('#!/bin/sh\necho "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    script = Path(__file__).parents[2] / "examples/slurm.sh"
+    run = tmp_path / "run"
+
+    def said() -> str:
+        path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RUN_DIR": str(run)}
+        return subprocess.run(["bash", script], env=path, capture_output=True, text=True).stdout
+
+    run.mkdir()
+    (run / "run.json").touch()
+    assert "replicax train" in said()
+    (run / "commits").mkdir()
+    (run / "commits/0.json").touch()
+    assert f"replicax resume {run}" in said()

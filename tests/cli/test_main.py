@@ -220,6 +220,6 @@ def test_json_has_no_nan():
 
 
 def test_a_target_spec_is_read_as_it_was_written():
-    spec = TargetSpec.from_command_line("replicax.demo:target", "params", None, 5)
+    spec = TargetSpec.from_command_line("replicax.demo:target", params="params", batch_size=5)
     assert TargetSpec.from_note({"mine": 1, **spec.to_note()}) == spec
     assert TargetSpec.from_note({}) is None

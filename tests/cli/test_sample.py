@@ -130,7 +130,7 @@ def test_a_module_is_found_by_name_and_again_from_elsewhere(model, monkeypatch, 
     monkeypatch.setattr(sys, "path", [*sys.path])
     Path("my_package").mkdir()
     Path("my_package/deep.py").write_text(MODEL + "batches, batch_size = rows, 5\nstart = 1.0\n")
-    spec = TargetSpec.from_command_line("my_package.deep:well", "start")
+    spec = TargetSpec.from_command_line("my_package.deep:well", params="start")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
     loaded = spec.load()
@@ -140,10 +140,10 @@ def test_a_module_is_found_by_name_and_again_from_elsewhere(model, monkeypatch, 
 
 def test_a_target_can_be_named_again(model, capsys, asked):
     write_run("run", {"leaf": 0})
-    assert "--target model.py:energy" in run_failing(capsys, "resume", "run")
+    assert "replicax resume run model.py:energy" in run_failing(capsys, "resume", "run")
     write_run("run", {"leaf": 0}, TargetSpec.from_command_line("moved.py:energy").to_note())
-    assert "no file" in run_failing(capsys, "resume", "run")
-    assert "not run" in run_failing(capsys, "resume", "run", "--target", "model.py:well")
+    assert "moved.py:energy" in run_failing(capsys, "resume", "run")
+    assert "not run" in run_failing(capsys, "resume", "run", "model.py:well")
     folder, target = asked["args"]
     assert folder == Path("run") and isinstance(target, rx.Target)
     assert TargetSpec.from_note(asked["note"]).name == "well"
@@ -151,7 +151,7 @@ def test_a_target_can_be_named_again(model, capsys, asked):
 
 def test_params_of_a_users_own_type_are_passed_again(model, capsys, asked):
     write_run("run", None)
-    run_failing(capsys, "resume", "run", "--target", "model.py:energy", "--params", "scattered")
+    run_failing(capsys, "resume", "run", "model.py:energy", "--params", "scattered")
     assert asked["params"].shape == (2,)
 
 

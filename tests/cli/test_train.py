@@ -13,12 +13,12 @@ from numpy.testing import assert_array_equal
 from shades_model import LADDER, MODEL, NAMES, TASK, TINY
 
 import replicax as rx
-from replicax.cli import networks
-from replicax.cli.arguments import join_numbers
+from replicax.cli import flags
+from replicax.cli.flags import join_numbers
 from replicax.cli.main import main
-from replicax.cli.messages import describe_error
+from replicax.cli.output import describe_error
 from replicax.networks import evaluate
-from replicax.networks.named import NamedProblem
+from replicax.networks.by_name import NamedProblem
 from replicax.networks.train import train
 from replicax.networks.trained import Trained
 
@@ -124,7 +124,7 @@ def test_evaluate_prints_metrics_and_draws_figures(copied, capsys):
     assert outside["networks"] == rx.load(copied).average.weight == 3
     assert 0 <= outside["auroc"] <= 1 and 0 <= outside["auroc_mutual_information"] <= 1
     drawn = {path.stem for path in (copied / "figures").iterdir()}
-    assert drawn == {"epochs", "ladder", "exchange", "reliability", "reliability-logits"}
+    assert drawn == {"epochs", "ladder", "rates", "buffer", "paths", "trips"}
     assert main(["evaluate", str(copied), "--no-figures", "--outside", "model.py:others"]) == 0
     shown = capsys.readouterr().out
     assert "AUROC" in shown and "Figures" not in shown
@@ -170,7 +170,12 @@ def test_predict_needs_no_data(copied, capsys, tmp_path, monkeypatch):
 
 def test_noise_is_one_number_one_for_each_target_or_a_name():
     texts = (None, "0.5", "0.1,50", "learned")
-    assert [networks._noise(text) for text in texts] == [None, 0.5, (0.1, 50.0), "learned"]
+    assert [flags.given(NamedProblem, {"noise": text}).get("noise") for text in texts] == [
+        None,
+        0.5,
+        (0.1, 50.0),
+        "learned",
+    ]
     joined = ["--noise=0.1,50", "--out", "a"]
     assert join_numbers(["--noise", "0.1", "50", "--out", "a"]) == joined
 
@@ -262,7 +267,7 @@ def test_resume_makes_a_run_longer_from_anywhere(copied, capsys, tmp_path, monke
 @pytest.mark.slow
 def test_a_run_stopped_by_ctrl_c_resumes_bit_for_bit(here, capsys, tmp_path, monkeypatch):
     """Stopped in the first epochs and resumed: the same as the run that was not stopped."""
-    build = evaluate.build
+    build = evaluate.build_average
 
     def interrupting(*args):
         evaluation = build(*args)
@@ -276,7 +281,7 @@ def test_a_run_stopped_by_ctrl_c_resumes_bit_for_bit(here, capsys, tmp_path, mon
 
     folder = tmp_path / "stopped"
     with monkeypatch.context() as patch:
-        patch.setattr(evaluate, "build", interrupting)
+        patch.setattr(evaluate, "build_average", interrupting)
         message = run_failing(
             capsys, "train", *TINY, *LADDER, "--keep-networks", "--out", folder, code=130
         )

@@ -13,7 +13,7 @@ import replicax as rx
 from replicax.cli import main as cli
 from replicax.cli.main import main
 from replicax.networks import train as train_module
-from replicax.networks.named import DEFAULTS, NamedProblem
+from replicax.networks.by_name import DEFAULTS, NamedProblem
 from replicax.networks.train import train
 
 

@@ -8,22 +8,31 @@ from scipy import stats
 
 from replicax.data import augment, augmentation, normalise, plain
 from replicax.data.augment import (
+    ATTEMPTS,
     Rectangles,
-    crop_at,
-    draw_crop,
-    draw_erase,
-    draw_flip,
+    crop,
     erase_in,
-    flip_where,
-    random_crop,
-    random_erase,
-    random_flip,
+    mirror,
+    to_integers,
     to_rectangles,
 )
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 PAD = 4
 SHAPE = (12, 9, 7, 3)  # all axes different, so that none can be mistaken for another
+
+
+def corners_of(seed: int, num_images: int, pad: int) -> np.ndarray:
+    return np.asarray(
+        to_integers(jax.random.uniform(jax.random.key(seed), (num_images, 2)), 2 * pad + 1)
+    )
+
+
+def rectangles_of(
+    seed: int, num_images: int, size: tuple[int, int], probability: float
+) -> Rectangles:
+    uniforms = jax.random.uniform(jax.random.key(seed), (num_images, 3 + 2 * ATTEMPTS))
+    return to_rectangles(uniforms, size, probability)
 
 
 def batch(shape: tuple[int, ...] = SHAPE) -> np.ndarray:
@@ -82,24 +91,21 @@ def normalised(images: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("pad", (1, 4))
 def test_crops_are_those_of_a_loop(pad: int) -> None:
-    images, corners = batch(), np.asarray(draw_crop(jax.random.key(1), SHAPE[0], pad))
-    result = crop_at(jnp.asarray(images), jnp.asarray(corners), pad)
+    images, corners = batch(), corners_of(1, SHAPE[0], pad)
+    result = crop(jnp.asarray(images), jnp.asarray(corners), pad)
     assert result.dtype == jnp.uint8 and len(np.unique(corners, axis=0)) > 3
     np.testing.assert_array_equal(result, crop_by_loop(images, corners, pad))
-    np.testing.assert_array_equal(result, random_crop(jax.random.key(1), jnp.asarray(images), pad))
 
 
 def test_a_crop_at_the_centre_changes_nothing() -> None:
     images = jnp.asarray(batch())
-    np.testing.assert_array_equal(crop_at(images, jnp.full((SHAPE[0], 2), PAD), PAD), images)
+    np.testing.assert_array_equal(crop(images, jnp.full((SHAPE[0], 2), PAD), PAD), images)
 
 
 def test_flips_are_those_of_a_loop() -> None:
-    images, flipped = batch(), np.asarray(draw_flip(jax.random.key(2), SHAPE[0]))
-    assert 0 < flipped.sum() < len(flipped)
-    result = random_flip(jax.random.key(2), jnp.asarray(images))
+    images, flipped = batch(), np.arange(SHAPE[0]) % 3 == 0
+    result = mirror(jnp.asarray(images), jnp.asarray(flipped))
     np.testing.assert_array_equal(result, flip_by_loop(images, flipped))
-    np.testing.assert_array_equal(result, flip_where(jnp.asarray(images), jnp.asarray(flipped)))
 
 
 ERASURES = {
@@ -111,12 +117,15 @@ ERASURES = {
 
 @pytest.mark.parametrize("size", ((32, 32), (9, 7)))
 @pytest.mark.parametrize("case", ERASURES)
-def test_rectangles_are_those_of_a_loop(case: str, size: tuple[int, int]) -> None:
+def test_rectangles_are_those_of_a_loop(monkeypatch, case: str, size: tuple[int, int]) -> None:
+    probability, area, aspect = ERASURES[case]
+    monkeypatch.setattr(augment, "AREA", area)
+    monkeypatch.setattr(augment, "ASPECT", aspect)
     # Numbers on a coarse grid, so that no side is close enough to a half to round differently.
     uniforms = (np.random.RandomState(3).randint(0, 64, (400, 11)) / 64 + 1 / 257).astype(
         np.float32
     )
-    result = by_image(to_rectangles(jnp.asarray(uniforms), size, *ERASURES[case]))
+    result = by_image(to_rectangles(jnp.asarray(uniforms), size, probability))
     expected = rectangles_by_loop(uniforms, size, *ERASURES[case])
     assert result == expected
     assert len(set(expected)) > 20, "too few different rectangles"
@@ -125,12 +134,10 @@ def test_rectangles_are_those_of_a_loop(case: str, size: tuple[int, int]) -> Non
 @pytest.mark.parametrize("fill", (0.0, (1.0, 2.0, 3.0)))
 def test_erasing_is_that_of_a_loop(fill) -> None:
     images = normalised(batch()).astype(np.float32)
-    key, size = jax.random.key(4), SHAPE[1:3]
-    rectangles = draw_erase(key, SHAPE[0], size)
+    rectangles = rectangles_of(4, SHAPE[0], SHAPE[1:3], 0.5)
     expected = erase_by_loop(images, by_image(rectangles), fill)
     assert not np.array_equal(expected, images)
     np.testing.assert_array_equal(erase_in(jnp.asarray(images), rectangles, fill), expected)
-    np.testing.assert_array_equal(random_erase(key, jnp.asarray(images), fill=fill), expected)
 
 
 def test_normalising() -> None:
@@ -174,24 +181,30 @@ def test_augmentation_is_its_parts_in_order(options: dict) -> None:
 
 
 def test_corners_are_uniform() -> None:
-    corners = np.asarray(draw_crop(jax.random.key(6), 40_000, PAD))
+    corners = corners_of(6, 40_000, PAD)
     counts = np.zeros((9, 9))
     np.add.at(counts, (corners[:, 0], corners[:, 1]), 1)
     assert stats.chisquare(counts.ravel()).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("probability", (0.5, 0.2))
-def test_flips_and_erasures_have_their_probability(probability: float) -> None:
-    flipped = draw_flip(jax.random.key(7), 20_000, probability)
-    rectangles = draw_erase(jax.random.key(8), 20_000, (32, 32), probability)
-    for marks in (flipped, rectangles.height > 0):
-        assert stats.binomtest(int(marks.sum()), 20_000, probability).pvalue > 1e-3
+def test_erasures_have_their_probability(probability: float) -> None:
+    marks = rectangles_of(8, 20_000, (32, 32), probability).height > 0
+    assert stats.binomtest(int(marks.sum()), 20_000, probability).pvalue > 1e-3
 
 
-def test_the_law_of_rectangles() -> None:
+def test_half_of_the_images_are_mirrored() -> None:
+    halves = np.broadcast_to(np.array([0, 255], np.uint8)[:, None], (20_000, 1, 2, 1))
+    prepare = jax.jit(augmentation((0.5,), (0.25,), pad=0, erase=0))
+    flipped = prepare(jax.random.key(7), jnp.asarray(halves))[:, 0, 0, 0] > 0
+    assert stats.binomtest(int(flipped.sum()), 20_000, 0.5).pvalue > 1e-3
+
+
+def test_the_law_of_rectangles(monkeypatch: pytest.MonkeyPatch) -> None:
     """On images so large that rounding is negligible, and areas so small that all attempts fit."""
-    size, area, aspect = (3000, 3000), (0.02, 0.25), (0.3, 1 / 0.3)
-    rectangles = draw_erase(jax.random.key(9), 20_000, size, 1.0, area, aspect)
+    area = (0.02, 0.25)
+    monkeypatch.setattr(augment, "AREA", area)
+    rectangles = rectangles_of(9, 20_000, (3000, 3000), 1.0)
     top, left, height, width = (np.asarray(side, np.float64) for side in rectangles)
     share, ratio = height * width / 9e6, np.log(height / width)
     laws = {
@@ -206,7 +219,7 @@ def test_the_law_of_rectangles() -> None:
 
 
 def test_rectangles_lie_within_the_image_and_the_bounds() -> None:
-    rectangles = draw_erase(jax.random.key(10), 20_000, (32, 32), 1.0)
+    rectangles = rectangles_of(10, 20_000, (32, 32), 1.0)
     top, left, height, width = (np.asarray(side) for side in rectangles)
     assert np.all((top >= 0) & (left >= 0) & (top + height <= 32) & (left + width <= 32))
     assert np.all((height < 32) & (width < 32))
@@ -241,8 +254,6 @@ def test_vmap_over_replicas_gives_the_same() -> None:
 def test_bad_arguments_are_refused() -> None:
     key, images = jax.random.key(0), jnp.asarray(batch())
     with pytest.raises(ValueError, match="axes must be"):
-        random_crop(key, images[0], PAD)
-    with pytest.raises(ValueError, match="axes must be"):
         augmentation(MEAN, STD)(key, images[0])
     with pytest.raises(ValueError, match="3 channels, mean has 1"):
         plain((0.5,), (0.2,))(images)
@@ -252,10 +263,6 @@ def test_bad_arguments_are_refused() -> None:
         augmentation(MEAN, STD, pad=-1)
     with pytest.raises(ValueError, match="erase is 2"):
         augmentation(MEAN, STD, erase=2)
-    with pytest.raises(ValueError, match="the lower first"):
-        random_erase(key, images, area=(0.4, 0.02))
-    with pytest.raises(ValueError, match="the lower first"):
-        random_erase(key, images, aspect=(0.0, 1.0))
 
 
 def test_the_defaults_are_the_authors() -> None:
@@ -264,5 +271,5 @@ def test_the_defaults_are_the_authors() -> None:
 
 
 def test_rectangles_without_erasure_are_empty() -> None:
-    rectangles = draw_erase(jax.random.key(14), 200, (32, 32), 0.0)
+    rectangles = rectangles_of(14, 200, (32, 32), 0.0)
     assert not np.any(rectangles.height) and not np.any(rectangles.width)

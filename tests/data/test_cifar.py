@@ -1,57 +1,55 @@
-"""CIFAR from tiny archives in the published format; `test_refused` has the bad ones."""
+"""CIFAR from tiny archives in the published format."""
 
-import hashlib
 import subprocess
 import sys
 import types
 from pathlib import Path
 
 import pytest
-from cifar_archives import ARCHIVES, FOLDERS, NUM_CLASSES, assert_is, files_of, write_cifar
+from cifar_archives import ARCHIVES, assert_is, publish, write_cifar
 
 from replicax.data import cifar, load, load_cifar
 
 
 @pytest.mark.parametrize(("name", "edition"), ARCHIVES)
-def test_pixels_and_labels_are_read(tmp_path: Path, name: str, edition: str) -> None:
-    path, checksums = write_cifar(tmp_path, name, edition)
-    assert_is(load_cifar(name, tmp_path, checksums=checksums), name)
+def test_pixels_labels_and_names_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, edition: str
+) -> None:
+    path = write_cifar(tmp_path, name, edition)
+    publish(monkeypatch, path)
+    assert_is(load_cifar(name, tmp_path), name)
     assert list(tmp_path.iterdir()) == [path], "something was written beside the archive"
 
 
-def test_the_python_edition_comes_first(tmp_path: Path) -> None:
-    _, checksums = write_cifar(tmp_path, "cifar10", "python")
+def test_the_python_edition_comes_first(tmp_path: Path, monkeypatch) -> None:
+    publish(monkeypatch, write_cifar(tmp_path, "cifar10", "python"))
     (tmp_path / ARCHIVES["cifar10", "binary"]).write_bytes(b"never read")
-    assert_is(load_cifar("cifar10", tmp_path, checksums=checksums), "cifar10")
+    assert_is(load_cifar("cifar10", tmp_path), "cifar10")
 
 
-def unpack(folder: Path, name: str) -> dict[str, tuple[str, ...]]:
-    top = FOLDERS[ARCHIVES[name, "python"]]
-    (folder / top).mkdir()
-    checksums = {}
-    for file, content in files_of(name, "python").items():
-        (folder / top / file).write_bytes(content)
-        checksums[f"{top}/{file}"] = (f"md5:{hashlib.md5(content).hexdigest()}",)
-    return checksums
+@pytest.mark.parametrize(("name", "edition"), ARCHIVES)
+def test_only_the_published_archive_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, edition: str
+) -> None:
+    path = write_cifar(tmp_path, name, edition)
+    published = cifar.SHA256[path.name]
+    with pytest.raises(ValueError, match=f"not {published}: .* fetch it again"):
+        load_cifar(name, tmp_path)
+    publish(monkeypatch, path)
+    content = path.read_bytes()
+    for other in (b"", content[: len(content) // 2], content[:-1] + bytes([content[-1] ^ 1])):
+        path.write_bytes(other)
+        with pytest.raises(ValueError, match="incomplete, damaged or another file"):
+            load_cifar(name, tmp_path)
 
 
-@pytest.mark.parametrize("name", NUM_CLASSES)
-def test_an_unpacked_folder_is_read(tmp_path: Path, name: str) -> None:
-    checksums = unpack(tmp_path, name)
-    assert_is(load_cifar(name, tmp_path, checksums=checksums), name)
-
-
-def test_an_unpacked_folder_is_checked_file_by_file(tmp_path: Path) -> None:
-    checksums = unpack(tmp_path, "cifar10")
-    batch = tmp_path / "cifar-10-batches-py" / "data_batch_3"
-    batch.write_bytes(batch.read_bytes() + b" ")
-    with pytest.raises(ValueError, match="data_batch_3 .* has the md5 checksum"):
-        load_cifar("cifar10", tmp_path, checksums=checksums)
-    batch.unlink()
-    with pytest.raises(
-        FileNotFoundError, match="data_batch_3 is missing: its folder is incomplete"
-    ):
-        load_cifar("cifar10", tmp_path, checksums=checksums)
+def test_a_pickle_that_is_not_published_is_not_opened(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    call = f"cos\nsystem\n(Vtouch {mark}\ntR.".encode()
+    write_cifar(tmp_path, "cifar10", "python", data_batch_2=call, test_batch=call)
+    with pytest.raises(ValueError, match="SHA-256"):
+        load_cifar("cifar10", tmp_path)
+    assert not mark.exists()
 
 
 def test_missing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +63,8 @@ def test_missing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_downloads_are_checked_and_happen_once(tmp_path: Path, monkeypatch) -> None:
-    path, checksums = write_cifar(tmp_path, "cifar100", "python")
+    path = write_cifar(tmp_path, "cifar100", "python")
+    publish(monkeypatch, path)
     requests = []
 
     def retrieve(url: str, known_hash: str, fname: str, path: Path) -> None:
@@ -75,10 +74,12 @@ def test_downloads_are_checked_and_happen_once(tmp_path: Path, monkeypatch) -> N
 
     monkeypatch.setitem(sys.modules, "pooch", types.SimpleNamespace(retrieve=retrieve))
     for _ in range(2):
-        dataset = load_cifar("cifar100", tmp_path / "new", download=True, checksums=checksums)
+        dataset = load_cifar("cifar100", tmp_path / "new", download=True)
         assert_is(dataset, "cifar100")
     url = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
-    assert requests == [(url, checksums[path.name][1])], "fetched once, with its SHA-256"
+    assert requests == [(url, f"sha256:{cifar.SHA256[path.name]}")], (
+        "fetched once, with its checksum"
+    )
 
 
 def test_downloads_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,16 +92,6 @@ def test_downloads_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(ValueError, match=r"pip install replicax\[data\]"):
         load_cifar("cifar10", tmp_path, download=True)
-
-
-def test_every_file_has_a_checksum() -> None:
-    known = {"md5": 32, "sha256": 64}
-    for editions in cifar.EDITIONS.values():
-        for file in (*(edition.archive for edition in editions), *editions[0].files):
-            for checksum in cifar.CHECKSUMS[file]:
-                kind, _, digits = checksum.partition(":")
-                assert len(digits) == known[kind] and int(digits, 16)
-    assert len(set(cifar.CHECKSUMS.values())) == len(cifar.CHECKSUMS) == 14
 
 
 def test_reading_images_imports_nothing_heavy() -> None:

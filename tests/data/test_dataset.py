@@ -1,4 +1,4 @@
-"""Checks of data sets, and their subsets."""
+"""Checks of data sets, and their validation parts."""
 
 import warnings
 
@@ -105,24 +105,6 @@ def numbers(images: np.ndarray) -> list[int]:
     return images[:, 0, 0, 0].tolist()
 
 
-def test_a_subset_keeps_labels_with_images() -> None:
-    few = small().subset(8, 4).check()
-    train, test = numbers(few.train_images), numbers(few.test_images)
-    assert len(set(train)) == 8 and len(set(test)) == 4
-    assert train == sorted(train) and max(train) < 20 <= min(test)
-    np.testing.assert_array_equal(few.train_labels, np.array(train) % 3)
-    np.testing.assert_array_equal(few.test_labels, np.array(test) % 3)
-    assert few.mean == small().mean
-
-
-def test_subsets_are_nested_and_follow_the_seed() -> None:
-    chosen = [numbers(small().subset(count).train_images) for count in (5, 12, 20)]
-    assert set(chosen[0]) < set(chosen[1]) < set(chosen[2]) == set(range(20))
-    assert chosen[0] != list(range(5)), "the first ones are not a random choice"
-    assert chosen[1] != numbers(small().subset(12, seed=1).train_images)
-    assert len(small().subset(5).test_labels) == 10
-
-
 def test_a_validation_part_is_held_out_of_the_training_images() -> None:
     whole = small()
     split = whole.validation_split(6).check()
@@ -136,11 +118,3 @@ def test_a_validation_part_is_held_out_of_the_training_images() -> None:
     for count in (0, 20, 2.5):
         with pytest.raises(ValueError, match="small has 20 training images; num_images .*is"):
             whole.validation_split(count)
-
-
-@pytest.mark.parametrize("count", (0, 21, -1))
-def test_a_subset_has_images_and_no_more_than_there_are(count: int) -> None:
-    with pytest.raises(ValueError, match="small has 20 train images; num_train is"):
-        small().subset(count)
-    with pytest.raises(ValueError, match="small has 10 test images; num_test is"):
-        small().subset(5, 11)

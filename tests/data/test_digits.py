@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replicax.data import load
-from replicax.data.digits import stratified
+from replicax.data.table import stratified
 
 
 def test_the_split_is_fixed_and_complete() -> None:

@@ -99,7 +99,7 @@ def unpack(name: str, into: Path) -> Path:
     return into / name
 
 
-def stop_early(progress: rx.Progress) -> str | None:
+def stop_early(progress: rx.callbacks.Progress) -> str | None:
     return "stop" if progress.step >= progress.num_steps // 3 else None
 
 

@@ -19,7 +19,7 @@ def two_modes(x):
 
 
 def test_blackjax_runs_the_exchange_and_finds_both_modes() -> None:
-    algorithm = rx.as_sampling_algorithm(two_modes, num_steps=6000, num_replicas=6)
+    algorithm = rx.interop.as_sampling_algorithm(two_modes, num_steps=6000, num_replicas=6)
     final, (draws, energies, swapped) = blackjax.util.run_inference_algorithm(
         jax.random.key(0),
         algorithm,
@@ -43,7 +43,7 @@ def test_a_posterior_is_sampled_on_mini_batches() -> None:
         rows,
         batch_size=4,
     )
-    algorithm = rx.as_sampling_algorithm(posterior, num_steps=90, num_replicas=2)
+    algorithm = rx.interop.as_sampling_algorithm(posterior, num_steps=90, num_replicas=2)
     state, step = algorithm.init(jnp.zeros(())), jax.jit(algorithm.step)
     for key in jax.random.split(jax.random.key(0), 20):
         state, info = step(key, state)
@@ -52,12 +52,14 @@ def test_a_posterior_is_sampled_on_mini_batches() -> None:
 
 def test_options_that_are_none_are_refused() -> None:
     with pytest.raises(ValueError, match="Did you mean 'num_replicas'"):
-        rx.as_sampling_algorithm(two_modes, num_steps=10, num_replica=3)
+        rx.interop.as_sampling_algorithm(two_modes, num_steps=10, num_replica=3)
     problem = rx.supervised(lambda p, s, b, k: (0.0, s), jnp.zeros((4, 1)), batch_size=2)
     with pytest.raises(ValueError, match=r"rx\.train"):
-        rx.as_sampling_algorithm(problem, num_steps=10, method=rx.deo_star(0.1), num_replicas=2)
+        rx.interop.as_sampling_algorithm(
+            problem, num_steps=10, method=rx.deo_star(0.1), num_replicas=2
+        )
     with pytest.raises(ValueError, match=r"method=rx\.deo_star\(learning_rate=\.\.\.\)"):
-        rx.as_sampling_algorithm(two_modes, num_steps=10, learning_rate=(0.1, 0.2))
+        rx.interop.as_sampling_algorithm(two_modes, num_steps=10, learning_rate=(0.1, 0.2))
 
 
 def make_hmc(logdensity, step_size):

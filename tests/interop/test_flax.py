@@ -115,7 +115,7 @@ def test_dropout_draws_anew_in_training() -> None:
 def test_batch_statistics_can_be_refreshed() -> None:
     network, images = flax_network(), make_images()
     params, state = select(make_replicas(flax_network()))
-    refreshed = swag.refresh_statistics(network.apply, params, state, [images], momentum=0.1)
+    refreshed = swag.refresh_statistics(network.apply, params, state, images[None])
     trained, _ = network.apply(params, state, images, True)
     tested, _ = network.apply(params, refreshed, images, False)
     np.testing.assert_allclose(tested, trained, rtol=1e-3, atol=1e-4)

@@ -17,7 +17,7 @@ from scipy.special import digamma, polygamma
 import replicax as rx
 from replicax.algorithm import adjusted_kernels
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.target import Target
+from replicax.algorithm.target import StepEnergy, Target
 
 PARTICLES, STEPS = 20_000, 6
 SHAPE, TEMPERATURE = 2.0, 1.6
@@ -45,16 +45,16 @@ def run(kernel, rate: float) -> tuple[np.ndarray, float]:
     start = np.log(np.random.default_rng(3).gamma(SHAPE, size=(PARTICLES, 2)))
     scale = {"x": jnp.array([1.0, 0.25])}  # one of the parameters takes shorter steps
     rung = Ladder(jnp.array(rate), jnp.array(TEMPERATURE), scale)
-    evaluate = lambda params: TARGET.evaluate_split(params, None, None)  # noqa: E731
+    evaluate = StepEnergy(TARGET)
 
     @jax.jit
     def chain(key, x):
-        replica = kernel.prepare(kernel.init({"x": x}), evaluate)
+        replica = kernel.traits.prepare(kernel.init({"x": x}), evaluate)
 
         def step(replica, key):
             drawn = kernel.draw(key, replica)
             replica, energy_after, observed = kernel.step(drawn, replica, evaluate, rung)
-            exact = evaluate(replica.params).energy
+            exact, _ = evaluate(replica.params)
             return replica, (observed.acceptance, (energy_after - exact) / (1 + jnp.abs(exact)))
 
         replica, (accepted, error) = jax.lax.scan(step, replica, jax.random.split(key, STEPS))
@@ -120,12 +120,12 @@ def test_a_broken_accept_step_is_detected(inverted) -> None:
 def test_a_proposal_that_is_not_finite_is_rejected(beyond) -> None:
     kernel = rx.kernels.mala()
     wall = Target(lambda x, batch, key: jnp.where(x > 0, beyond, x**2))
-    evaluate = lambda params: wall.evaluate_split(params, None, None)  # noqa: E731
-    replica = kernel.prepare(kernel.init(jnp.array(-0.1)), evaluate)
+    evaluate = StepEnergy(wall)
+    replica = kernel.traits.prepare(kernel.init(jnp.array(-0.1)), evaluate)
     rung = Ladder(jnp.array(5.0), jnp.array(1.0))
     for seed in range(8):
         drawn = kernel.draw(jax.random.key(seed), replica)
-        after, energy_after, _ = kernel.step(drawn, replica, evaluate, rung)
+        after, energy_after, *_ = kernel.step(drawn, replica, evaluate, rung)
         assert np.isfinite(after.params) and np.isfinite(energy_after)
 
 

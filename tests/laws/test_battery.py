@@ -25,7 +25,7 @@ from replicax.algorithm.tuning import Tuning
 NUM_REPLICAS = 4
 NUM_STEPS = 12
 
-KERNELS: dict[str, rx.Kernel] = {
+KERNELS: dict[str, rx.kernels.Kernel] = {
     "sgld": kernels.sgld(),
     "momentum": kernels.momentum(0.8),
     "preconditioned": kernels.preconditioned(0.95, 1e-3),
@@ -111,14 +111,14 @@ def nested_start(*leading: int) -> dict[str, Any]:
     return {"layer": {"w": jnp.asarray(w, jnp.float32)}, "bias": [jnp.asarray(y, jnp.float32)]}
 
 
-def built(parts: Parts, target: rx.Target) -> tuple[Callable, Callable, rx.State]:
+def built(parts: Parts, target: rx.Target) -> tuple[Callable, Callable, rx.algorithm.State]:
     kernel, rule = KERNELS[parts[0]], RULES[parts[2]]
     adapts = "temperature" if rule.uses_temperature else "learning_rate"
     tuning = Tuning(adapts=adapts, adapts_buffer=not rule.uses_temperature, measure_steps=2)
-    settings = rx.Settings(SCHEDULES[parts[1]], rule, tuning)
+    settings = rx.algorithm.Settings(SCHEDULES[parts[1]], rule, tuning)
     draw, advance = algorithm.build_parts(target, kernel, settings)
     rungs = Ladder(jnp.geomspace(0.01, 0.05, NUM_REPLICAS), jnp.geomspace(0.5, 2.0, NUM_REPLICAS))
-    state = rx.init(kernel, nested_start(NUM_REPLICAS), rungs, settings, buffer=0.05)
+    state = rx.algorithm.init(kernel, nested_start(NUM_REPLICAS), rungs, settings, buffer=0.05)
     return draw, advance, state
 
 
@@ -149,7 +149,7 @@ def check_combination(parts: Parts) -> None:
     energy = Counted()
     _, advance, start = built(parts, energy.target())
 
-    def one_step(state: rx.State, random: Randomness):
+    def one_step(state: rx.algorithm.State, random: Randomness):
         state, info = advance(random, state)
         return state, (info, state.rung_of)
 

@@ -18,9 +18,9 @@ from replicax.algorithm.energy_noise import EnergySource
 from replicax.algorithm.swap import BiasCorrected
 from replicax.algorithm.target import Target, as_target
 from replicax.run.batches import as_batches, as_epochs
+from replicax.run.initial import use_rows, with_row_energies
 from replicax.run.options import Sampling
 from replicax.run.resolve import resolve
-from replicax.run.row_energies import use_rows, with_row_energies
 from replicax.run.task import as_task
 
 NUM_ROWS, NOISE_VAR, PRIOR_VAR = 1000, 4.0, 100.0
@@ -137,7 +137,7 @@ def test_one_energy_that_is_not_finite_does_not_spoil_the_noise_for_good() -> No
             None,
             None,
         )
-        state = rx.State(*[None] * len(rx.State._fields))._replace(  # type: ignore[arg-type]
+        state = rx.algorithm.State(*[None] * len(rx.algorithm.State._fields))._replace(  # type: ignore[arg-type]
             step=jnp.array(5), replica_at=jnp.arange(2), energy_noise_var=before
         )
         random: Any = type("Random", (), {"fresh": jax.random.key(0), "energy": None})

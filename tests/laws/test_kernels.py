@@ -7,7 +7,7 @@ Seeds are fixed; beside every bound stands the Monte Carlo standard error it mus
 
 import functools
 import json
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ NOISY_BOWL = Target(
 )
 RUNGS = [(0.1, 1.0), (0.2, 0.0)]  # learning rate and temperature: Langevin, and plain SGD
 NUM_CHAINS = 20_000
-PULL, PULL_CENTRE = 0.8, -1.0  # of a Gaussian prior
+PULL = 0.8  # of a weight decay
 FIXED_MEAN_SQUARE = 4.0  # of the gradient, where a preconditioner is held still
 
 
@@ -50,12 +50,15 @@ class Recursion(NamedTuple):
 
 
 def first_order(rate: float, temperature: float, stiffness: float = CURVATURE,
-                pull: float = CURVATURE * CENTRE, scale: float = 1.0) -> Recursion:  # fmt: skip
-    """x <- x - rate scale (stiffness x - pull + noise) + sqrt(2 rate temperature scale) xi."""
+                scale: float = 1.0) -> Recursion:  # fmt: skip
+    """x <- x - rate scale (stiffness x - pull + noise) + sqrt(2 rate temperature scale) xi.
+
+    The pull is CURVATURE CENTRE.
+    """
     variance = (rate * scale * GRADIENT_NOISE) ** 2 + 2 * rate * temperature * scale
     return Recursion(
         np.array([[1 - rate * scale * stiffness]]),
-        np.array([rate * scale * pull]),
+        np.array([rate * scale * CURVATURE * CENTRE]),
         np.array([[variance]]),
     )
 
@@ -80,21 +83,11 @@ def noise_outside_momentum(rate: float, temperature: float, decay: float) -> Rec
     return second_order(rate, GRADIENT_NOISE**2, 2 * rate * temperature, decay)
 
 
-def gaussian_prior(x: Any) -> Any:
-    return PULL * (x - PULL_CENTRE) ** 2 / 2
-
-
 KERNELS = {
     "sgld": (kernels.sgld(), first_order),
     "sgld with weight decay": (
         kernels.sgld(weight_decay=PULL),
         functools.partial(first_order, stiffness=CURVATURE + PULL),
-    ),
-    "sgld with a prior": (
-        kernels.sgld(prior=gaussian_prior),
-        functools.partial(
-            first_order, stiffness=CURVATURE + PULL, pull=CURVATURE * CENTRE + PULL * PULL_CENTRE
-        ),
     ),
     "momentum": (kernels.momentum(0.8), functools.partial(with_friction, decay=0.8)),
     "sghmc": (kernels.sghmc(0.3), functools.partial(with_friction, decay=0.7)),
@@ -112,10 +105,10 @@ KERNELS = {
 
 def run_kernel(kernel: Kernel, *num_steps: int) -> list[np.ndarray]:
     """Where many replicas are after those many steps, from 0  -> (chain, rung) each."""
-    settings = rx.Settings(schedules.none(), tuning=FIXED)
+    settings = rx.algorithm.Settings(schedules.none(), tuning=FIXED)
     step = algorithm.build_step(NOISY_BOWL, kernel, settings)
     ladder = Ladder(*(jnp.array(values) for values in zip(*RUNGS, strict=True)))
-    state = rx.init(kernel, jnp.zeros(2), ladder, settings)
+    state = rx.algorithm.init(kernel, jnp.zeros(2), ladder, settings)
     memory = state.replicas.memory
     if hasattr(memory, "nu"):
         state = state._replace(
@@ -171,9 +164,9 @@ def test_a_cyclical_kernel_follows_the_cosine_and_is_noisy_only_where_it_exploit
     replica = kernel.init(jnp.array(0.0))
     for step in range(20):
         left, exploits = cycle(step, 8, 0.25)
-        slides, _ = kernel.step(jnp.array(0.0), replica, lambda x: (x, jnp.ones(())), rung)
+        slides, *_ = kernel.step(jnp.array(0.0), replica, lambda x: (x, jnp.ones(())), rung)
         assert float(replica.params - slides.params) == pytest.approx(0.5 * left, abs=1e-5)
-        shaken, _ = kernel.step(jnp.array(1.0), replica, lambda x: (x, jnp.zeros(())), rung)
+        shaken, *_ = kernel.step(jnp.array(1.0), replica, lambda x: (x, jnp.zeros(())), rung)
         std = np.sqrt(2 * (0.5 * left) * 2.0) if exploits else 0.0
         assert abs(float(shaken.params - replica.params)) == pytest.approx(std, abs=1e-5)
         replica = slides
@@ -213,9 +206,9 @@ def test_a_long_cycle_ends_with_a_rate_above_0(length: int, hold: bool) -> None:
         rate = 0.5 * np.sin(np.pi / 2 * (1 - place / length)) ** 2  # sines are exact near 0
         start = kernel.init(jnp.array(0.0))
         start = start._replace(memory=start.memory._replace(count=jnp.array(step)))
-        slides, _ = kernel.step(None, start, lambda x: (x, jnp.ones(())), rung)
+        slides, *_ = kernel.step(None, start, lambda x: (x, jnp.ones(())), rung)
         assert -float(slides.params) == pytest.approx(rate, rel=1e-5)
-        shaken, _ = kernel.step(jnp.array(1.0), start, lambda x: (x, jnp.zeros(())), rung)
+        shaken, *_ = kernel.step(jnp.array(1.0), start, lambda x: (x, jnp.zeros(())), rung)
         std = np.sqrt(2 * rate * 2.0) if step % length >= length - length // 4 else 0.0
         assert abs(float(shaken.params)) == pytest.approx(std, rel=1e-5)
 
@@ -226,7 +219,7 @@ def path_of(kernel: Kernel, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
     rung, noise = Ladder(jnp.array(0.1), jnp.array(2.0)), jnp.array([0.5, -1.0])
     replica, path = kernel.init(jnp.ones(2)), []
     for gradient in jnp.asarray(gradients, jnp.float32):
-        replica, _ = kernel.step(noise, replica, lambda x, g=gradient: (0.0, g), rung)
+        replica, *_ = kernel.step(noise, replica, lambda x, g=gradient: (0.0, g), rung)
         memory = getattr(replica.memory, "inner", replica.memory)
         path.append((replica.params, memory.nu))
     params, square = zip(*path, strict=True)
@@ -244,6 +237,6 @@ def test_a_frozen_preconditioner_stays_as_it_was_at_that_step() -> None:
     scale = square[4] ** -0.5
     moves = -0.1 * scale * gradients + np.sqrt(2 * 0.1 * 2.0 * scale) * np.array([0.5, -1.0])
     np.testing.assert_allclose(params[5:], params[4] + np.cumsum(moves, axis=0), rtol=1e-5)
-    again = kernels.from_spec(json.loads(json.dumps(frozen.spec)))
+    again = kernels.from_spec(json.loads(json.dumps(frozen.traits.spec)))
     for ours, theirs in zip(path_of(again, 10), (params, square), strict=True):
         np.testing.assert_array_equal(ours, theirs)

@@ -13,7 +13,6 @@ import pytest
 from scipy import stats
 
 import replicax as rx
-from replicax.algorithm import kernels
 from replicax.algorithm.kernels import Kernel, Replica
 from replicax.algorithm.ladder import barrier, equal_rejection_temperatures
 
@@ -23,8 +22,8 @@ EXACT_DRAWS = Kernel(
     step=lambda noise, replica, evaluate, rung: (
         Replica(jnp.sqrt(rung.temperature) * noise, ()),
         jnp.zeros(()),
+        None,
     ),
-    draw=kernels.draw_normal,
 )
 
 

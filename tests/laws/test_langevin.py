@@ -8,7 +8,9 @@ from common import slow
 
 import replicax as rx
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.langevin import HalvesOfBatch
+from replicax.algorithm.langevin import curvature
+from replicax.algorithm.target import StepEnergy
+from replicax.run.bayesian import Bayesian
 
 ROWS, BATCH, PARTICLES, STEPS = 400, 20, 3_000, 300
 DATA = np.random.default_rng(0).normal(size=ROWS).astype(np.float32)
@@ -16,7 +18,7 @@ CURVATURE = ROWS + 1.0  # of rows of variance 1 and a prior of variance 1
 NOISE = ROWS**2 / BATCH * DATA.var()  # variance of the gradient over mini-batches
 
 
-def posterior() -> rx.Bayesian:
+def posterior() -> Bayesian:
     return rx.bayesian(
         lambda mean, rows: -((rows - mean) ** 2) / 2,
         lambda mean: -(mean**2) / 2,
@@ -36,7 +38,7 @@ def stationary(rate: float, temperature: float, **options) -> tuple[float, float
         def step(replica, key):
             batch_key, noise_key = jax.random.split(key)
             rows = jnp.asarray(DATA)[jax.random.randint(batch_key, (BATCH,), 0, ROWS)]
-            evaluate = HalvesOfBatch(target, rows, None, False)
+            evaluate = StepEnergy(target, rows)
             drawn = kernel.draw(noise_key, replica)
             replica, _, observed = kernel.step(drawn, replica, evaluate, rung)
             return replica, observed.heating
@@ -98,12 +100,10 @@ def test_the_noise_that_is_subtracted_is_that_of_the_place() -> None:
 def test_the_curvature_is_found_while_step_sizes_are_tuned() -> None:
     target = rx.Target(lambda x, batch, key: x @ jnp.diag(jnp.array([1.0, 9.0])) @ x / 2)
     direction, scale = jnp.array([0.6, 0.8]), jnp.array([1.0, 4.0])
-    evaluate = HalvesOfBatch(target, jnp.zeros(2), None, True)
+    tuned, frozen = (StepEnergy(target, jnp.zeros(2), tunes=tunes) for tunes in (True, False))
     for _ in range(20):
-        curvature, direction = evaluate.curvature(jnp.ones(2), direction, scale, jnp.array(0.5))
-    assert float(curvature) == pytest.approx(18.0, rel=1e-3)
-    frozen, same = HalvesOfBatch(target, jnp.zeros(2), None, False).curvature(
-        jnp.ones(2), direction, scale, jnp.array(0.5)
-    )
+        found, direction = curvature(tuned, jnp.ones(2), direction, scale, jnp.array(0.5))
+    assert float(found) == pytest.approx(18.0, rel=1e-3)
+    frozen, same = curvature(frozen, jnp.ones(2), direction, scale, jnp.array(0.5))
     assert float(frozen) == 0
     np.testing.assert_array_equal(same, direction)

@@ -19,7 +19,7 @@ from common import assert_same_run, chunks_of, in_method, slow
 from scipy.special import digamma, polygamma
 
 import replicax as rx
-from replicax.algorithm import kernels, restarts, swap
+from replicax.algorithm import kernels, move, step, swap
 from replicax.algorithm.kernels import Kernel
 from replicax.run import parts
 
@@ -128,15 +128,15 @@ def test_exchange_keeps_the_law_of_the_coldest_rung(kernel: str, rule: str) -> N
     assert_law(*moments(kernel, rule))
 
 
-def kept(kernel, particles, ladder, old, new, true=restarts.change_rungs):
+def kept(kernel, particles, ladder, old, new, true=move.change_rungs):
     return particles
 
 
-def reset(kernel, particles, ladder, old, new, true=restarts.change_rungs):
-    return restarts.reset_memory(kernel, particles, old != new)
+def reset(kernel, particles, ladder, old, new, true=move.change_rungs):
+    return move.reset_memory(kernel, particles, old != new)
 
 
-def scaled_the_wrong_way(kernel, particles, ladder, old, new, true=restarts.change_rungs):
+def scaled_the_wrong_way(kernel, particles, ladder, old, new, true=move.change_rungs):
     return true(kernel, particles, ladder, new, old)
 
 
@@ -153,7 +153,7 @@ def scaled_the_wrong_way(kernel, particles, ladder, old, new, true=restarts.chan
 def test_momentum_without_the_law_of_its_rung_is_detected(
     mutant: Callable, low: float, high: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restarts, "change_rungs", mutant)
+    monkeypatch.setattr(step, "change_rungs", mutant)
     found = moments("momentum", "metropolis")
     assert low < found[0] < high
     with pytest.raises(AssertionError):
@@ -245,8 +245,8 @@ REFUSED = {
         {"burn_in": 299, "num_steps": 600},
         "freeze_after is 300 and burn_in is 299",
     ),
-    "a prior and no freeze": (
-        kernels.preconditioned(prior=bowl),
+    "a schedule of one's own and no freeze": (
+        kernels.scheduled(kernels.preconditioned(), lambda step: 1.0),
         {"burn_in": 500, "num_steps": 600},
         r"preconditioned\(freeze_after=",
     ),

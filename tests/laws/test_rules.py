@@ -18,14 +18,15 @@ from scipy import stats
 import replicax as rx
 from replicax.algorithm import schedule as schedules
 from replicax.algorithm import step as algorithm
+from replicax.algorithm import swap as rules
 from replicax.algorithm.kernels import Kernel, Replica
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.swap import Rule, bias_corrected, metropolis, rules, window_corrected
+from replicax.algorithm.swap import Rule, bias_corrected, metropolis, window_corrected
 from replicax.algorithm.target import Target
 
 STANDS_STILL = Kernel(
     init=lambda params: Replica(params, ()),
-    step=lambda noise, replica, evaluate, rung: (replica, jnp.zeros(())),
+    step=lambda noise, replica, evaluate, rung: (replica, jnp.zeros(()), None),
     draw=lambda key, replica: (),
 )
 NUM_PAIRS_OF_DRAWS = 100_000
@@ -55,10 +56,12 @@ def exchange_once(rule: Rule, energy_noise_std: float = 0.0) -> tuple[np.ndarray
         energy=lambda x, batch, noise: double_well(x) + energy_noise_std * noise,
         noise=lambda key: jax.random.normal(key),
     )
-    settings = rx.Settings(schedules.deo(), rule, FIXED, langevin=False)
+    settings = rx.algorithm.Settings(schedules.deo(), rule, FIXED, langevin=False)
     step = algorithm.build_step(target, STANDS_STILL, settings)
     ladder = Ladder(jnp.ones(2), jnp.array([COLD, HOT]))
-    state = rx.init(STANDS_STILL, jnp.zeros(2), ladder, settings)._replace(step=jnp.array(1))
+    state = rx.algorithm.init(STANDS_STILL, jnp.zeros(2), ladder, settings)._replace(
+        step=jnp.array(1)
+    )
     draws = jnp.asarray(np.stack([exact_draws(COLD, 0), exact_draws(HOT, 1)], 1), jnp.float32)
     steps, keys, states = start_chains(step, state, draws)
     states, info = jax.jit(steps)(keys, states)
@@ -115,10 +118,12 @@ def test_a_window_correction_of_zero_is_the_bias_corrected_rule() -> None:
 def test_a_window_correction_divides_a_small_swap_probability_by_its_exponential() -> None:
     # Equal energies and no noise: the rule says yes with probability exp(-lambda_W) exactly.
     flat = Target(lambda x, batch, noise: jnp.zeros(()), noise=lambda key: ())
-    settings = rx.Settings(schedules.deo(), window_corrected(1.5, 0.0), FIXED, langevin=False)
+    settings = rx.algorithm.Settings(
+        schedules.deo(), window_corrected(1.5, 0.0), FIXED, langevin=False
+    )
     step = algorithm.build_step(flat, STANDS_STILL, settings)
     ladder = Ladder(jnp.ones(2), jnp.array([COLD, HOT]))
-    state = rx.init(STANDS_STILL, jnp.zeros(2), ladder, settings)
+    state = rx.algorithm.init(STANDS_STILL, jnp.zeros(2), ladder, settings)
     steps, keys, states = start_chains(step, state, jnp.zeros((NUM_PAIRS_OF_DRAWS, 2)))
     _, info = jax.jit(steps)(keys, states)
     # Standard error 0.0013.
@@ -135,10 +140,10 @@ def test_sigma_is_estimated_from_the_noise_of_keys() -> None:
         noise=lambda key: jax.random.normal(key),
     )
     rule = bias_corrected("estimate", estimate_every=1)
-    settings = rx.Settings(schedules.none(), rule, FIXED, langevin=False)
+    settings = rx.algorithm.Settings(schedules.none(), rule, FIXED, langevin=False)
     step = algorithm.build_step(target, STANDS_STILL, settings)
     ladder = Ladder(jnp.ones(2), jnp.array([COLD, HOT]))
-    state = rx.init(STANDS_STILL, jnp.zeros(2), ladder, settings)
+    state = rx.algorithm.init(STANDS_STILL, jnp.zeros(2), ladder, settings)
     which = jnp.broadcast_to(jnp.arange(2.0), (400, 2))
     steps, keys, states = start_chains(step, state, which)
     run = jax.jit(lambda s: jax.lax.scan(lambda s, _: (steps(keys, s)[0], None), s, length=40)[0])

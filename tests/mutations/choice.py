@@ -15,8 +15,8 @@ SCOPES = {
     "all": (["*"], []),
     "release": (
         ["algorithm/*", "run/*", "results/*"]
-        + [f"networks/*{subject}*" for subject in ("average", "swag", "kept", "predict")],
-        ["*plot*", "*figure*", "results/report*", "results/outputs*", "results/summary*"],
+        + [f"networks/*{subject}*" for subject in ("evaluate", "swag", "predict")],
+        ["*plot*", "*figure*", "results/report*", "results/summary*"],
     ),
 }
 

@@ -1,8 +1,8 @@
 """Which tests execute which lines of the package: measured once, kept in a folder of files.
 
 Tests of one file share an entry. It is measured again when the file changes, or when a file of the
-package that its tests execute has other functions than before: elsewhere lines are found again
-by their function.
+package that its tests execute is gone. Lines are found again by their function; of a function that
+is new since then, all tests of its file are tried, of a new file those that import it.
 """
 
 import ast
@@ -42,8 +42,8 @@ class Candidate(NamedTuple):
     """A test that executes a mutated line."""
 
     name: str  # as pytest names it
-    seconds: float
-    near: bool  # it is in the folder that mirrors that of the mutant, in the file of that name
+    seconds: float  # of the processor
+    near: int  # 1 if it is in the folder that mirrors that of the mutant, 1 if it imports its file
 
     @property
     def file(self) -> str:
@@ -65,12 +65,11 @@ class Recorder:
         self.copy = copy
         for old in copy.glob(".coverage*"):
             old.unlink()
-        (copy / _RECORDED).unlink(missing_ok=True)
         settings = str(copy / "coverage.ini")
         self.coverage = coverage.Coverage(config_file=settings, data_suffix="main")
         os.environ["COVERAGE_PROCESS_START"] = settings
         self.context = self.test = ""
-        self.seconds: dict[str, float] = defaultdict(float)
+        self.seconds: dict[str, float] = {}
         self.failed: list[str] = []
         self.fixtures: dict[str, list[str]] = {}
         self.coverage.start()
@@ -92,7 +91,9 @@ class Recorder:
             f"{item.nodeid.partition('::')[0]}:{name}" for name in getattr(item, "fixturenames", [])
         ]
         self.fixtures[item.nodeid] = names
+        began = sum(os.times()[:4])  # what a busy machine does not make longer
         yield
+        self.seconds[item.nodeid] = sum(os.times()[:4]) - began
         self._switch("")
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -107,8 +108,7 @@ class Recorder:
         self._switch(test)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Add the seconds of set-up, call and teardown."""
-        self.seconds[report.nodeid] += report.duration
+        """Note which tests fail."""
         if report.failed:
             self.failed.append(report.nodeid)
 
@@ -204,10 +204,23 @@ def _forget_programs() -> None:
     jax.clear_caches()
 
 
+def forget_recorded(copy: Path) -> None:
+    """Remove what an earlier session has measured: one that breaks must not pass it on."""
+    (copy / _RECORDED).unlink(missing_ok=True)
+
+
 def read_recorded(copy: Path) -> dict[str, Any]:
     """Return what a session has measured, empty if it did not end."""
     path = copy / _RECORDED
     return json.loads(path.read_text()) if path.exists() else {}
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that one who is interrupted leaves the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(text)
+    part.replace(path)
 
 
 class Map:
@@ -217,7 +230,7 @@ class Map:
         self.folder, self.root = folder, root
         self.entries: dict[str, dict[str, Any]] = {}
         self._lines: dict[str, list[tuple[dict, dict[str, float], set[str]]]] | None = None
-        self._texts: dict[str, dict[str, str] | None] = {}
+        self._imports: dict[str, set[str]] = {}
 
     def stale(self, files: Iterable[str]) -> list[str]:
         """Read the entries of these test files; return those that must be measured."""
@@ -235,8 +248,7 @@ class Map:
         """Keep what was measured of a test file."""
         self.entries[file] = {"hash": self._hash(file), **recorded}
         self._lines = None
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._path(file).write_text(json.dumps(self.entries[file]))
+        write_whole(self._path(file), json.dumps(self.entries[file]))
 
     def tests_of(self, mutant: Mutant, text: str) -> list[Candidate]:
         """Return the tests that may see a mutant, those that execute its line and are near first.
@@ -245,12 +257,14 @@ class Map:
         """
         inside = _innermost(text)
         print_ = fingerprints(text).get(mutant.function)
+        if mutant.path not in self._sources():
+            return self._importing(mutant)
         direct: dict[str, float] = {}
         rest: dict[str, float] = {}
-        for source, seconds, failed in self._entries_of(mutant.path):
+        for source, seconds, failed in self._sources()[mutant.path]:
             names, executed = list(seconds), source["executed"]
             own = _anywhere(executed, mutant.function)
-            if not mutant.called:
+            if not mutant.called or mutant.function not in source["functions"]:
                 own, found = set(), own or _anywhere(executed, "")
             elif source["functions"].get(mutant.function) == print_:
                 found = _on_lines(executed, inside, mutant.lines)
@@ -262,22 +276,36 @@ class Map:
             for name in failed:
                 direct.pop(name, None), rest.pop(name, None)
         wanted = direct or rest
-        return by_cost(
-            Candidate(test, wanted[test], self._is_near(test, mutant)) for test in wanted
-        )
+        return by_cost(Candidate(test, wanted[test], self._near(test, mutant)) for test in wanted)
 
-    def _entries_of(self, path: str) -> list[tuple[dict, dict[str, float], set[str]]]:
+    def _importing(self, mutant: Mutant) -> list[Candidate]:
+        """Return the tests that import the file of a mutant, or those of its folder."""
+        tests = [
+            Candidate(test, seconds, self._near(test, mutant))
+            for entry in self.entries.values()
+            for test, seconds in entry["tests"].items()
+            if test not in entry["failed"]
+        ]
+        nearest = max((test.near for test in tests), default=0)
+        return by_cost(test for test in tests if nearest and test.near == nearest)
+
+    def _sources(self) -> dict[str, list[tuple[dict, dict[str, float], set[str]]]]:
+        """Return by file of the package what each entry knows of it."""
         if self._lines is None:
             self._lines = defaultdict(list)
             for entry in self.entries.values():
                 for source, lines in entry["sources"].items():
                     self._lines[source].append((lines, entry["tests"], set(entry["failed"])))
-        return self._lines.get(path, [])
+        return self._lines
 
-    def _is_near(self, test: str, mutant: Mutant) -> bool:
-        """Whether a test is in the folder of its mutant."""
-        folder = Path(mutant.path).parts[1]
-        return Path(test.partition("::")[0]).parts[1].removesuffix(".py") == folder
+    def _near(self, test: str, mutant: Mutant) -> int:
+        """Count what speaks for a test: it is in the folder of its mutant, it imports its file."""
+        file, path = test.partition("::")[0], Path(mutant.path)
+        if file not in self._imports:
+            there = (self.root / file).exists()  # it may have been renamed since the run began
+            self._imports[file] = imported_names((self.root / file).read_text()) if there else set()
+        is_beside = Path(file).parts[1].removesuffix(".py") == path.parts[1]
+        return is_beside + (path.stem in self._imports[file])
 
     def _read(self, file: str) -> dict[str, Any] | None:
         path = self._path(file)
@@ -290,17 +318,19 @@ class Map:
         return hash_of((self.root / file).read_text())
 
     def _holds(self, file: str, entry: dict[str, Any]) -> bool:
-        """Whether the test file is the same, and the functions it executes are still there."""
-        if entry["hash"] != self._hash(file):
-            return False
-        for path, source in entry["sources"].items():
-            if path not in self._texts:
-                there = (self.root / path).exists()
-                self._texts[path] = fingerprints((self.root / path).read_text()) if there else None
-            now = self._texts[path]
-            if now is None or (source["executed"] and now.keys() != source["functions"].keys()):
-                return False
-        return True
+        """Whether the test file is the same, and the files that it executes are still there."""
+        same = entry["hash"] == self._hash(file)
+        return same and all(
+            (self.root / path).exists() for path, x in entry["sources"].items() if x["executed"]
+        )
+
+
+def imported_names(text: str) -> set[str]:
+    """Return all parts of the names of modules, and the names, that a file imports."""
+    nodes = [x for x in ast.walk(ast.parse(text)) if isinstance(x, ast.Import | ast.ImportFrom)]
+    names = [alias.name for node in nodes for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {part for name in names for part in name.split(".")}
 
 
 def _anywhere(executed: dict[str, dict[str, list[int]]], function: str) -> set[int]:
@@ -338,6 +368,6 @@ def by_cost(tests: Iterable[Candidate]) -> list[Candidate]:
     costs = {}
     for test in sorted(tests, key=lambda test: (test.seconds, test.name)):
         function = test.name.partition("[")[0]
-        costs[test] = (0.1 + test.seconds) * (0.3 if test.near else 1.0) * 1.5 ** cases[function]
+        costs[test] = (0.1 + test.seconds) * (1.0, 0.3, 0.1)[test.near] * 1.5 ** cases[function]
         cases[function] += 1
     return sorted(costs, key=lambda test: (costs[test], test.name))

@@ -325,14 +325,14 @@ MEANINGS = (
     Meaning(
         "momentum is rescaled on swaps",
         "momentum",
-        "return kernel._replace(change_rung=_scale_momentum)",
+        "return kernel.having(change_rung=_scale_momentum)",
         "return kernel",
     ),
     Meaning(
         "friction is one minus the decay",
         "sghmc",
-        "momentum(1 - friction, weight_decay=weight_decay, prior=prior)",
-        "momentum(friction, weight_decay=weight_decay, prior=prior)",
+        "momentum(1 - friction, weight_decay=weight_decay)",
+        "momentum(friction, weight_decay=weight_decay)",
     ),
     Meaning(
         "optax updates are added",
@@ -349,7 +349,7 @@ MEANINGS = (
     Meaning(
         "a preconditioner that is frozen counts steps",
         "preconditioned",
-        "return kernel._replace(keeps_time=True)",
+        "return kernel.having(keeps_time=True)",
         "return kernel",
     ),
     Meaning(
@@ -394,7 +394,7 @@ MEANINGS = (
     Meaning(
         "a timed kernel keeps what a swap changes",
         "timed",
-        "None if kernel.change_rung is None else change_rung",
+        "None if traits.change_rung is None else change_rung",
         "None",
     ),
     Meaning(
@@ -430,8 +430,8 @@ MEANINGS = (
     Meaning(
         "noise of the gradient is tempered like it",
         "langevin.step",
-        "half = jax.tree.map(lambda d: slope * d, at.half_difference)",
-        "half = at.half_difference",
+        "half = jax.tree.map(lambda d: slope * d, half)",
+        "half = half",
     ),
     Meaning(
         "noise that the gradient brings is left out of the noise",
@@ -441,7 +441,7 @@ MEANINGS = (
     ),
     Meaning(
         "curvature is tempered",
-        "HalvesOfBatch.curvature.gradient",
+        "curvature.gradient",
         "return jax.tree.map(lambda u: slope * u, of_energy)",
         "return of_energy",
     ),
@@ -459,7 +459,7 @@ MEANINGS = (
     ),
     Meaning(
         "half the difference of two halves",
-        "HalvesOfBatch.__call__",
+        "evaluate_halves",
         "(g[0] - g[1]) / 2",
         "g[0] - g[1]",
     ),
@@ -553,19 +553,19 @@ MEANINGS = (
     # Replicas that broke.
     Meaning(
         "broken by rung",
-        "restart.copied",
+        "restart_broken.copied",
         "jnp.where(broken[replica_at], -1, rungs)",
         "jnp.where(broken, -1, rungs)",
     ),
     Meaning(
         "the nearest sound rung below",
-        "restart.copied",
+        "restart_broken.copied",
         "jnp.where(sound_below >= 0, sound_below, rungs)",
         "jnp.maximum(rungs - 1, 0)",
     ),
     Meaning(
         "the replica on that rung",
-        "restart.copied",
+        "restart_broken.copied",
         "(replica_at[source], source, rungs)",
         "(source, source, rungs)",
     ),
@@ -596,13 +596,13 @@ MEANINGS = (
     ),
     Meaning(
         "a window counts once",
-        "count",
+        "count_step",
         "info.active & opens & window_counted",
         "info.active & window_counted",
     ),
     Meaning(
         "the first swap of a window may reopen its gate",
-        "count",
+        "count_step",
         "info.swapped & (before.gate | opens)",
         "info.swapped & before.gate",
     ),
@@ -620,7 +620,7 @@ MEANINGS = (
     ),
     Meaning(
         "acceptance before burn-in does not count",
-        "count",
+        "count_step",
         "acceptance + jnp.where(counted, info.observed.acceptance, 0)",
         "acceptance + info.observed.acceptance",
     ),
@@ -632,7 +632,7 @@ MEANINGS = (
     ),
     Meaning(
         "the coldest rung is not mended by a copy",
-        "count",
+        "count_step",
         "mended = info.restarted.at[0].set(False)",
         "mended = info.restarted",
     ),
@@ -651,8 +651,8 @@ MEANINGS = (
     Meaning(
         "all rows have no noise",
         "ArrayBatches.fresh",
-        "share = 0.0 if self.is_whole else 1.0",
-        "share = 1.0",
+        "return FreshBatches(lambda key: data, 0.0, data)",
+        "return FreshBatches(lambda key: data, 1.0, data)",
     ),
     # Averages of networks.
     Meaning(
@@ -678,7 +678,7 @@ MEANINGS = (
     ),
     Meaning(
         "draws of an epoch are its own",
-        "build.evaluate_cycle",
+        "build_cycles.evaluate_cycle",
         "jax.random.fold_in(jax.random.key(seed), epoch)",
         "jax.random.key(seed)",
     ),

@@ -53,6 +53,7 @@ ORDERLESS = {
 # What follows these changes no result.
 COSMETIC = {"indent", "stacklevel", "maxsize"}
 TINY = 1e-6  # smaller numbers keep something from being zero; twice as much does it as well
+LARGE = 100  # whole numbers from here on are sizes, and one more has no other meaning
 WARNINGS = {"warn", "warning", "fail", "refuse"}
 
 
@@ -267,6 +268,8 @@ def _spoken_for(node: Any) -> set[int]:
         return {id(node.operand)}
     if isinstance(node, ast.BinOp) and _is_text(node):
         return {id(x) for x in ast.walk(node) if isinstance(x, ast.BinOp)}
+    if _is_power(node):
+        return {id(node.left), id(node.right)}
     if isinstance(node, ast.Subscript):
         return {id(x) for x in _indices(node)}
     if isinstance(node, ast.Call):
@@ -306,6 +309,9 @@ def _comparisons(node: ast.Compare) -> Iterator[_Change]:
 
 def _terms(node: ast.BinOp) -> Iterator[_Change]:
     if _is_text(node):
+        return
+    if _is_power(node):
+        yield _Change("constant", node, ast.BinOp(_number(2), ast.Mult(), node))
         return
     if type(node.op) in SWAPPED:
         other = SWAPPED[type(node.op)]()
@@ -443,6 +449,16 @@ def _is_number(node: Any) -> bool:
     )
 
 
+def _is_power(node: Any) -> bool:
+    """Whether an expression is a number that is written as a power, such as 2**26."""
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Pow)
+        and _is_number(node.left)
+        and _is_number(node.right)
+    )
+
+
 def _is_index(node: Any) -> bool:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         node = node.operand
@@ -485,9 +501,10 @@ def _bits(node: ast.BinOp) -> bool:
 
 
 def _other_numbers(value: float) -> list[float]:
-    """Return what a number becomes: whole ones change by one, others double, but not tiny ones."""
+    """Return what a number becomes: small whole ones change by one, others double, but not tiny
+    ones."""
     if isinstance(value, int):
-        return [value + 1, value - 1]
+        return [value + 1, value - 1] if abs(value) < LARGE else [2 * value]
     if 0 < abs(value) < TINY:
         return []
     return [2 * value] if value else [1.0]

@@ -29,13 +29,14 @@ MEMORY = 8 << 30  # bytes that a process may ask for: a mutant may ask for anyth
 _PYTEST = 100  # exit codes of pytest are told from others by this much
 _ANOTHER_PACKAGE = 99
 _NOW, _LOG = "now.txt", "log.txt"
+_RUNNING: set[Any] = set()  # the processes of sessions that have not ended
 
 
 class Ended(NamedTuple):
     """How a session ended."""
 
     code: int | None  # of pytest: 0 all passed, 1 one failed, 2 one could not be read, ...
-    why: str  # "pytest", "timeout", "ended" (by a signal or an exit), "another package"
+    why: str  # "pytest", "timeout", "ended" (by itself), "ended by signal 9", "another package"
     output: str
     seconds: float  # of the processor, with the processes that tests started
 
@@ -52,6 +53,7 @@ def record(copy: Path, file: str, limit: float) -> tuple[Ended, dict[str, Any]]:
     """Run a test file and return, too, which lines of the package each of its tests executed."""
     from mutations import executed
 
+    executed.forget_recorded(copy)
     ended = _await(copy, limit, "recorded", [file], {}, limit)
     return ended, executed.read_recorded(copy)
 
@@ -61,19 +63,32 @@ def _await(copy: Path, limit: float, kind: str, tests: list[str], *rest: Any) ->
     (copy / _NOW).unlink(missing_ok=True)
     process = PROCESSES.Process(target=_session, args=(copy, kind, tests, *rest))
     process.start()
-    began = time.time()
-    while process.exitcode is None:
-        process.join(0.5)
-        if process.exitcode is None and time.time() > _deadline(copy, began + limit):
-            _kill(process)
-            return Ended(None, "timeout", _read(copy / _LOG), 0.0)
-    _kill(process)  # and what it left running
+    _RUNNING.add(process)
+    try:
+        began = time.time()
+        while process.exitcode is None:
+            process.join(0.5)
+            if process.exitcode is None and time.time() > _deadline(copy, began + limit):
+                return Ended(None, "timeout", _read(copy / _LOG), 0.0)
+    finally:
+        _RUNNING.discard(process)
+        _kill(process)  # and what it left running
     output, _, seconds = _read(copy / _LOG).rpartition("seconds of the processor: ")
     code = process.exitcode - _PYTEST
     if 0 <= code < 10:
         return Ended(code, "pytest", output, float(seconds or 0))
-    why = "another package" if process.exitcode == _ANOTHER_PACKAGE else "ended"
+    why = {
+        _ANOTHER_PACKAGE: "another package",
+        # Nobody here sent it: the system does so where memory is short.
+        -signal.SIGKILL: "ended by signal 9",
+    }.get(process.exitcode, "ended")
     return Ended(None, why, output or seconds, 0.0)
+
+
+def end_all() -> None:
+    """Kill all sessions: whoever waits for one learns that it was ended by a signal."""
+    for process in tuple(_RUNNING):
+        _kill(process)
 
 
 def _kill(process: Any) -> None:

@@ -1,8 +1,7 @@
-"""The lists of mutants by hand and of equivalent ones fit the sources, so that they cannot rot."""
+"""The mutants by hand fit the sources, and every equivalent one has its reason."""
 
 from pathlib import Path
 
-from mutations import choice
 from mutations.equivalent import EQUIVALENT
 from mutations.meanings import MEANINGS, by_hand
 
@@ -18,10 +17,7 @@ def test_every_mutant_by_hand_applies():
         compile(mutant.apply(source), mutant.name, "exec")
 
 
-def test_every_equivalent_mutant_exists_and_has_a_reason():
-    paths = {name.partition(":")[0] for name in EQUIVALENT}
-    texts = {path: text for path, text in choice.sources(ROOT).items() if path in paths}
-    names = {mutant.name for mutant in choice.generated(texts)}
-    assert not EQUIVALENT.keys() - names, "these mutants no longer exist"
+def test_every_equivalent_mutant_has_a_reason():
+    """One whose code has changed since is tried again; `make mutants` says which."""
     assert all(reason.strip() for reason in EQUIVALENT.values())
     assert len(EQUIVALENT) <= 150

@@ -1,10 +1,13 @@
 """What becomes of a mutant, on a small package of the same name with tests of its own."""
 
+import os
+import signal
 import subprocess
 
 import pytest
+import run_mutants
 
-from mutations import choice, session, trials
+from mutations import choice, executed, session, trials
 from mutations.executed import Candidate, Map, by_cost
 
 SOURCE = """\
@@ -161,9 +164,38 @@ def test_the_end_of_a_session_that_is_no_verdict():
     assert [verdict(code) for code in range(6)] == ["survived", "killed", "killed", *["broken"] * 3]
     assert verdict(None, "another package") == "broken"
     assert verdict(None, "ended") == "killed"
+    assert verdict(None, "ended by signal 9") == "broken", "the system does it for want of memory"
 
 
-def test_an_entry_is_stale_when_the_test_or_the_functions_it_executes_change(known, root):
+def test_a_file_that_cannot_be_measured_is_named_and_the_map_goes_on_from_the_others(known, root):
+    killed, told = "tests/numbers/test_killed.py", []
+    (root / killed).write_text("import os\nos.kill(os.getpid(), 9)\n")
+    try:
+        with trials.copies(root, 1) as copied:
+            again = Map(root / "measured", root)
+            assert trials.measure(copied, again, [FILE, killed], told.append) == [killed]
+    finally:
+        (root / killed).unlink()
+    assert told[0].startswith("measuring which lines the tests of 1 files"), "the other is known"
+    assert "could not be measured (ended by signal 9)" in told[1]
+
+
+def test_a_run_says_how_it_ended_or_the_next_one_does(tmp_path, capsys):
+    note = tmp_path / f"running-{os.getpid()}.txt"
+    ending = pytest.raises(SystemExit, match="Ended by SIGTERM")
+    with ending, run_mutants.saying_how_it_ends(tmp_path):
+        assert note.exists()
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert not note.exists()
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (tmp_path / f"running-{dead.pid}.txt").write_text("The run that began yesterday")
+    for told in (True, False):
+        with run_mutants.saying_how_it_ends(tmp_path):
+            assert ("yesterday was killed" in capsys.readouterr().out) == told
+
+
+def test_an_entry_is_stale_when_the_test_changes_or_what_it_executes_is_gone(known, root):
     def stale():
         return Map(root / "measured", root).stale([FILE])
 
@@ -177,6 +209,16 @@ def test_an_entry_is_stale_when_the_test_or_the_functions_it_executes_change(kno
         (mutant,) = [x for x in choice.generated(choice.sources(root)) if x.before == "x / 4"][:1]
         assert len(moved.tests_of(mutant, path.read_text())) == 2, "found again by their function"
         path.write_text(SOURCE.replace("def half", "def third"))
+        assert stale() == []
+        moved.stale([FILE])
+        (mutant,) = [x for x in choice.generated(choice.sources(root)) if x.function == "third"][:1]
+        tests_of_file = moved.tests_of(mutant, path.read_text())
+        assert len(tests_of_file) == 8, "of a new function all that execute its file"
+        elsewhere = mutant._replace(path="replicax/new_numbers.py")
+        assert moved.tests_of(elsewhere, path.read_text()) == []
+        elsewhere = mutant._replace(path="replicax/numbers/new.py")
+        assert len(moved.tests_of(elsewhere, path.read_text())) == 8, "of a new file its folder's"
+        path.unlink()
         assert stale() == [FILE]
         path.write_text(SOURCE)
         tests.write_text(TESTS + "\n")
@@ -188,25 +230,26 @@ def test_an_entry_is_stale_when_the_test_or_the_functions_it_executes_change(kno
 
 
 def test_near_and_quick_tests_come_first_and_cases_of_one_test_apart():
-    def test(name, seconds, near=False):
+    def test(name, seconds, near=0):
         return Candidate(f"tests/a/test_a.py::{name}", seconds, near)
 
-    slow, near = test("slow", 5.0), test("near", 5.0, near=True)
+    slow, near = test("slow", 5.0), test("near", 5.0, near=1)
     cases = [test(f"case[{number}]", 1.0) for number in range(9)]
     order = by_cost([slow, *cases, near])
     assert order[0] == cases[0] and order.index(near) < order.index(slow) < order.index(cases[8])
+    named = test("imports it", 5.0, near=2)
+    assert by_cost([cases[0], near, named])[0] == named
+    assert "numbers" in executed.imported_names(TESTS) and "half" not in executed.imported_names("")
 
 
-def test_the_first_stage_is_short_and_the_budget_is_kept():
+def test_the_first_stages_are_short_and_the_budget_is_kept():
     def named(seconds):
-        return [
-            Candidate(f"tests/a/test_a.py::{x}", float(s), False) for x, s in enumerate(seconds)
-        ]
+        return [Candidate(f"tests/a/test_a.py::{x}", float(s), 0) for x, s in enumerate(seconds)]
 
     def lengths(*seconds):
         return [[test.seconds for test in stage] for stage in trials.stages(named(seconds), 60.0)]
 
-    assert lengths(1, 2, 3, 4, 5) == [[1, 2, 3], [4, 5]]
+    assert lengths(1, 1, 2, 3, 4, 5) == [[1, 1], [2, 3], [4, 5]]
     assert lengths(1, 50, 20, 1) == [[1], [50]]
     assert lengths(100) == [[100]]
     assert lengths() == []

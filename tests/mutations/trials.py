@@ -16,7 +16,7 @@ from mutations import executed, session
 from mutations.executed import Candidate, Map
 from mutations.operators import Mutant
 
-FIRST = 6.0  # seconds of the tests that are tried first, together
+STAGES = 2.0, 10.0  # seconds of the tests that are tried together, first and next; then the rest
 USUAL = 90.0  # seconds after which a test, or what precedes the first one, is said to hang
 PATIENCE = 20.0  # so many times its usual seconds may a test take beyond that
 
@@ -71,7 +71,9 @@ def copies(root: Path, jobs: int) -> Iterator[Copies]:
         try:
             yield made
         finally:
-            made.workers.shutdown(cancel_futures=True)
+            made.workers.shutdown(wait=False, cancel_futures=True)
+            session.end_all()  # there are some only if this was interrupted
+            made.workers.shutdown()
 
 
 def copy_repository(root: Path, copy: Path) -> None:
@@ -91,11 +93,14 @@ def copy_repository(root: Path, copy: Path) -> None:
 
 def measure(
     copied: Copies, known: Map, files: Iterable[str], report: Callable[[str], Any] = print
-) -> None:
-    """Measure which lines the tests of these files execute, where the map does not know."""
-    stale = known.stale(files)
+) -> list[str]:
+    """Measure which lines the tests of these files execute, where the map does not know.
+
+    Every file is kept when it is measured. Returns those that could not be.
+    """
+    stale, missing = known.stale(files), []
     if not stale:
-        return
+        return missing
     report(f"measuring which lines the tests of {len(stale)} files execute ...")
     began = time.monotonic()
     largest = sorted(stale, key=lambda file: -(known.root / file).stat().st_size)
@@ -104,11 +109,14 @@ def measure(
         file, (ended, recorded) = running[future], future.result()
         told = f"{number:4}/{len(stale)} {time.monotonic() - began:5.0f} s  {file}"
         if not recorded:
-            report(f"{told} could not be run:\n{ended.output[-3000:]}")
+            how = ended.why if ended.code is None else f"exit code {ended.code} of pytest"
+            report(f"{told} could not be measured ({how}):\n{ended.output[-3000:]}")
+            missing.append(file)
             continue
         failed = recorded["failed"]
         report(told + "".join(f"\n  fails on the package as it is: {test}" for test in failed))
         known.add(file, recorded)
+    return missing
 
 
 def _measure_one(copy: Path, file: str) -> tuple[session.Ended, dict[str, Any]]:
@@ -123,7 +131,7 @@ def try_all(
 ) -> list[Outcome]:
     """Try mutants with their tests; hand every outcome to `keep` when it is known."""
     tried = [
-        copied.submit(try_one, copied.root, mutant, tests, budget, number)
+        copied.submit(try_one, mutant, tests, budget, number)
         for number, (mutant, tests) in enumerate(chosen)
     ]
     outcomes = []
@@ -134,13 +142,12 @@ def try_all(
 
 
 def try_one(
-    copy: Path, root: Path, mutant: Mutant, tests: list[Candidate], budget: float, number: int = 0
+    copy: Path, mutant: Mutant, tests: list[Candidate], budget: float, number: int = 0
 ) -> Outcome:
     """Change a file of the copy, run tests until one fails, and change it back."""
     if not tests:
         return Outcome(mutant, "untested", 0.0, "", "no test executes it")
-    original, path = root / mutant.path, copy / mutant.path
-    with mutated(original, path, mutant, number):
+    with mutated(copy / mutant.path, mutant, number):
         seconds = 0.0
         for stage in stages(tests, budget):
             limits = {test.name: USUAL + PATIENCE * test.seconds for test in stage}
@@ -169,32 +176,32 @@ def current(copy: Path) -> str:
 
 
 @contextmanager
-def mutated(original: Path, path: Path, mutant: Mutant, number: int) -> Iterator[None]:
-    """Have a mutant in the place of a file."""
-    source = mutant.apply(original.read_text())
-    path.unlink()
-    path.write_text(source)
+def mutated(path: Path, mutant: Mutant, number: int) -> Iterator[None]:
+    """Have a mutant in the place of a file of a copy; the repository may change meanwhile."""
+    text, before = path.read_text(), path.stat()
+    path.write_text(mutant.apply(text))
     os.utime(path, (number, number))  # two changes in one second would look the same to Python
     try:
         yield
     finally:
-        path.unlink()
-        shutil.copy2(original, path)
+        path.write_text(text)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def stages(tests: list[Candidate], budget: float) -> list[list[Candidate]]:
-    """Split tests, the cheapest first, into those that are tried first and the rest.
+    """Split tests, the cheapest first, into those that are tried first, next and last.
 
     All tests of a stage run in one process, those of a file together. The first stage is short: it
     kills most. Tests beyond the budget are left out, but never the first one.
     """
-    first, rest, total = [], [], 0.0
-    for test in tests:
+    parts: list[list[Candidate]] = [[] for _ in range(len(STAGES) + 1)]
+    total = 0.0
+    for number, test in enumerate(tests):
         total += test.seconds
-        if first and total > budget:
+        if number and total > budget:
             break
-        (first if not rest and (not first or total <= FIRST) else rest).append(test)
-    return [_by_file(stage) for stage in (first, rest) if stage]
+        parts[sum(total > end for end in STAGES) if number else 0].append(test)
+    return [_by_file(part) for part in parts if part]
 
 
 def _by_file(tests: list[Candidate]) -> list[Candidate]:

@@ -16,7 +16,7 @@ from tiny_networks import LADDER, assert_trees_close, networks_that_start_from, 
 import replicax as rx
 from replicax.algorithm import kernels
 from replicax.algorithm.ladder import Ladder
-from replicax.networks.evaluate import with_hook
+from replicax.networks.evaluate import Epoch, with_hook
 from replicax.networks.tempered import tempered
 from replicax.nn.network import Network, apply_dense, init_dense
 from replicax.run.evaluation import Evaluation
@@ -80,17 +80,17 @@ def test_gradients_are_cut_to_their_greatest_length() -> None:
     replica = both.init({"a": jnp.zeros(2), "b": jnp.zeros(1)})
     slope = {"a": jnp.array([6.0, 0.0]), "b": jnp.array([8.0])}  # of length 10
     rung = Ladder(jnp.array(1.0), jnp.array(0.0))
-    replica, _ = both.step(None, replica, lambda params: (jnp.zeros(()), slope), rung)
+    replica, *_ = both.step(None, replica, lambda params: (jnp.zeros(()), slope), rung)
     np.testing.assert_allclose(replica.params["a"], [-3.0, 0.0], rtol=1e-5)
     np.testing.assert_allclose(replica.params["b"], [-4.0], rtol=1e-5)
-    again = kernels.from_spec(both.spec)  # type: ignore[arg-type]
-    assert again.spec == both.spec and again.caveat is not None
+    again = kernels.from_spec(both.traits.spec)  # type: ignore[arg-type]
+    assert again.traits.spec == both.traits.spec and again.traits.caveat is not None
 
 
 def test_lengths_of_gradients_are_per_mean_loss() -> None:
     run, method = Training(epochs=3), rx.ensemble(clip_norm=0.5)
     for problem, scale in ((PROBLEM, 1), (tempered(PROBLEM), 32)):
-        spec = resolve(problem, run, method).kernel.spec
+        spec = resolve(problem, run, method).kernel.traits.spec
         assert spec is not None and spec["max_norm"] == 0.5 * scale
 
 
@@ -118,7 +118,7 @@ class Watch:
     def __init__(self) -> None:
         self.networks: dict[int, Any] = {}
 
-    def __call__(self, epoch: rx.Epoch) -> dict[str, Any]:
+    def __call__(self, epoch: Epoch) -> dict[str, Any]:
         self.networks[epoch.number] = epoch.networks
         spread = jnp.std(epoch.networks[0]["last"]["bias"], axis=0)
         return {"spread": spread, "picked": epoch.average.weight, "n": epoch.number}
@@ -136,7 +136,7 @@ OWN_OPTIONS |= {"burn_in": 1, "keep_networks": True, "progress": False}
 
 
 def stop_at(step: int, seen: list[float]) -> Any:
-    def callback(progress: rx.Progress) -> str | None:
+    def callback(progress: rx.callbacks.Progress) -> str | None:
         seen.append(float(progress.average.weight))
         return "stop" if progress.step >= step else None
 
@@ -185,7 +185,7 @@ def assert_average_of_the_coldest(trained: rx.Trained, networks: dict[int, Any])
     logits = 0.0
     for epoch in range(2, 7):
         network = jax.tree.map(lambda leaf: leaf[0], networks[epoch])
-        logits = logits + PROBLEM.test.logits(*network, PROBLEM.test.inputs)
+        logits = logits + PROBLEM.test.outputs(*network, PROBLEM.test.inputs)
     assert float(trained.average.weight) == 5
     np.testing.assert_allclose(trained.average.logits, logits, rtol=1e-4, atol=1e-5)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from replicax.networks.named import DEFAULTS, NamedProblem
+from replicax.networks.by_name import DEFAULTS, NamedProblem
 from replicax.networks.train import train
 from replicax.run.methods import deo_star, ensemble
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from replicax.networks import evaluate
-from replicax.networks.kept import Thinning
-from replicax.networks.problem import Test, supervised
-from replicax.run.rows import Carry
+from replicax.networks.evaluate import Thinning
+from replicax.networks.task import Test, supervised
+from replicax.run.carry import Carry
 
 INPUTS = np.random.default_rng(0).normal(size=(7, 2)).astype(np.float32)
 LABELS = np.array([0, 1, 1, 0, 0, 1, 1])
@@ -38,7 +38,7 @@ def carry() -> Any:
 def test_epochs_without_a_pick_take_no_room() -> None:
     """Nothing is averaged in the first five epochs: the two picks that follow are both kept."""
     weights = lambda epoch, num_replicas: np.eye(num_replicas)[0] * (epoch > 5)  # noqa: E731
-    made = evaluate.build(problem(), weights, 1, Thinning(2))
+    made = evaluate.build_average(problem(), weights, 1, Thinning(2))
     averages, kept = made.state, []
     for epoch in range(1, 8):
         averages, _, rows = made.evaluate(averages, carry())
@@ -48,7 +48,7 @@ def test_epochs_without_a_pick_take_no_room() -> None:
 
 def test_an_average_of_nothing_has_no_scores() -> None:
     """In a burn-in; the first class is not right by being the first."""
-    made = evaluate.build(problem(), lambda epoch, count: np.eye(count)[0] * (epoch > 1))
+    made = evaluate.build_average(problem(), lambda epoch, count: np.eye(count)[0] * (epoch > 1))
     averages, first, _ = made.evaluate(made.state, carry())
     _, second, _ = made.evaluate(averages, carry())
     names = [name for name in first if name.startswith("average_")]
@@ -66,7 +66,7 @@ def test_an_evaluation_by_hand(batch: int, monkeypatch) -> None:
         asked.append((epoch, num_replicas))
         return np.array([1.0, 0.0] if epoch == 5 else [2.0, 1.0])
 
-    made = evaluate.build(problem(), weights, every=5)
+    made = evaluate.build_average(problem(), weights, every=5)
     averages, first, _ = made.evaluate(made.state, carry())
     averages, second, _ = made.evaluate(averages, carry())
     assert asked == [(5, 2), (10, 2)] and int(averages.count) == 2

@@ -13,8 +13,8 @@ from made_up_metadata import metadata_of
 from numpy.testing import assert_allclose
 
 import replicax as rx
-from replicax.networks.heating import _share, find_heating, heating_problem
-from replicax.networks.kept import Networks
+from replicax.networks.evaluate import Networks
+from replicax.networks.tempered import _share, find_heating, heating_problem
 from replicax.run.methods import Method
 from replicax.run.storage.metadata import Metadata, Resolved, TreeSpec
 

@@ -9,9 +9,9 @@ import pytest
 from made_up_metadata import metadata_of
 from numpy.testing import assert_array_equal
 
-from replicax.networks import kept
-from replicax.networks.kept import MAX_BYTES, Thinning
-from replicax.run import plain
+from replicax.networks import evaluate
+from replicax.networks.evaluate import MAX_BYTES, Thinning
+from replicax.run import trees
 from replicax.run.records import Records
 
 
@@ -26,14 +26,14 @@ def write(thinning: Thinning, num_picks: int, members: int = 1) -> list[dict[str
     return written
 
 
-def read(written: list[dict[str, Any]]) -> kept.Networks | None:
+def read(written: list[dict[str, Any]]) -> evaluate.Networks | None:
     records: Any = Records()
     like = ({"w": np.zeros(1, np.float32)}, {})
-    records.metadata = metadata_of(params=plain.describe(like))
+    records.metadata = metadata_of(params=trees.describe(like))
     for rows in written:
         if rows:
             records.append("networks", rows)
-    return kept.read(records)
+    return evaluate.read(records)
 
 
 @pytest.mark.parametrize("members", [1, 3])
@@ -97,8 +97,8 @@ def test_networks_come_back_bit_for_bit() -> None:
             "flag": np.array([True, False, True, True]),
         },
     )
-    one = plain.describe(_first(points))
-    back = kept._unpack(one, kept._pack(points), None)
+    one = trees.describe(_first(points))
+    back = evaluate._unpack(one, evaluate._pack(points), None)
     for x, y in zip(_leaves(back), _leaves(points), strict=True):
         assert x.dtype == y.dtype and x.shape == y.shape
         assert_array_equal(np.asarray(x), np.asarray(y))

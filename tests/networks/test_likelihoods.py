@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from common import quick_jit
 
-from replicax.networks.likelihoods.classes import Categorical
-from replicax.networks.likelihoods.real import Gaussian, Mixture
+from replicax.networks.likelihoods import Categorical, Gaussian, Mixture
 
 KEY = jax.random.key(0)
 LABELS = np.array([0, 2, 1, 1])

@@ -8,8 +8,8 @@ import pytest
 from tiny_networks import tiny_problem
 
 import replicax as rx
-from replicax.networks import swag, swag_cycles
-from replicax.networks.build import weights_of
+from replicax.networks import swag
+from replicax.networks.train import weights_of
 from replicax.run.methods import METHODS, Method
 from replicax.run.options import Training
 from replicax.run.parts import build_kernel
@@ -27,7 +27,7 @@ def closed(name: str, **choices: Any) -> Method:
 
 def spec_of(name: str, clock: Clock = CLOCK, **choices: Any) -> dict[str, Any]:
     steps = clock.epochs * clock.steps_per_epoch
-    spec = build_kernel(closed(name, **choices), steps, clock, None).spec
+    spec = build_kernel(closed(name, **choices), steps, clock, None).traits.spec
     assert spec is not None
     return spec
 
@@ -118,7 +118,7 @@ def test_the_defaults_are_the_papers_for_cifar_100() -> None:
 
 def test_the_constants_of_swag() -> None:
     assert swag.start({"w": np.zeros(3, np.float32)}).deviations["w"].shape == (20, 3)
-    assert (swag_cycles.NUM_DRAWS, swag_cycles._REFRESH_BATCHES) == (10, 50)
+    assert (swag.NUM_DRAWS, swag._REFRESH_BATCHES) == (10, 50)
 
 
 def test_which_rates_depend_on_the_length_of_a_run() -> None:

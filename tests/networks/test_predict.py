@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from replicax.networks import predict
 
@@ -200,19 +199,6 @@ def test_foreign_images_are_known_by_their_entropy() -> None:
     assert predict.out_of_distribution(sure, unsure) > 0.9
     assert predict.out_of_distribution(unsure, sure) < 0.1
     assert predict.out_of_distribution(sure, sure) == pytest.approx(0.5)
-
-
-def test_reliability_is_drawn() -> None:
-    log_probs, labels = make_case()
-    figure = predict.plot_reliability(predict.reliability(log_probs, labels, 10), "One network")
-    above, below = figure.axes
-    assert isinstance(figure, Figure) and figure.get_suptitle() == "One network"
-    bins = predict.reliability(log_probs, labels, 10)
-    heights = [bar.get_height() for bar in above.patches]
-    np.testing.assert_allclose(heights, np.nan_to_num(bins.accuracy))
-    np.testing.assert_allclose([bar.get_height() for bar in below.patches], bins.count / NUM_IMAGES)
-    error = predict.calibration_error(log_probs, labels, 10)
-    assert above.get_title(loc="left") == f"Expected calibration error {error:.3f}"
 
 
 def test_bad_averages_get_a_sentence() -> None:

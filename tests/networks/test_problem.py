@@ -19,7 +19,7 @@ from tiny_networks import (
 )
 
 import replicax as rx
-from replicax.networks.problem import Supervised, supervised
+from replicax.networks.task import Supervised, supervised
 from replicax.networks.tempered import tempered
 from replicax.networks.train import train
 from replicax.nn import Network
@@ -282,7 +282,7 @@ def test_the_loss_of_a_classification_is_cross_entropy(unit: str, scale: float) 
     jax.tree.map(np.testing.assert_array_equal, after, statistics)
     assert not np.allclose(after["mean"], state["mean"])
 
-    tested = problem.test.logits(params, state, jnp.asarray(data.test_images))
+    tested = problem.test.outputs(params, state, jnp.asarray(data.test_images))
     seen = jnp.asarray((data.test_images / 255.0 - 0.5) / 0.25, jnp.float32)
     wanted = NETWORK.apply(params, state, seen, False)[0]
     np.testing.assert_allclose(tested, wanted, rtol=1e-4, atol=1e-5)

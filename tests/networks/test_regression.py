@@ -14,12 +14,11 @@ from plotted_numbers import numbers
 
 import replicax as rx
 from replicax.networks import evaluate
-from replicax.networks.likelihoods import Gaussian, Prediction, Student, from_json
-from replicax.networks.likelihoods.real import coverage
+from replicax.networks.likelihoods import Gaussian, Prediction, Student, coverage, from_json
 from replicax.networks.regression import _as_noise
 from replicax.networks.report import build_page
-from replicax.networks.restored import num_outputs, predictor_of
 from replicax.networks.train import train
+from replicax.networks.trained import num_outputs, predictor_of
 from replicax.nn.network import Network, apply_dense, init_dense
 from replicax.run.batches import EpochBatches
 from replicax.run.storage.metadata import read_metadata
@@ -114,7 +113,7 @@ def test_running_sums_judge_as_the_exact_predictive(exact: Any) -> None:
     below = scipy.stats.norm.cdf(TEST[1], mean, sd)
     half, most = coverage(below, (0.5, 0.9))
     assert abs(found.coverage_50 - half) <= 3 / 400 and abs(found.coverage_90 - most) <= 3 / 400
-    assert_allclose(law.restored(targets), TEST[1], rtol=1e-6)
+    assert_allclose(law.in_user_unit(targets), TEST[1], rtol=1e-6)
     whole = law.predictive(sums, targets, "probabilities")
     direct = problem.predictor.predict((draws, {}), np.ones(4000), TEST[0], by="probabilities")
     assert_allclose(whole.mean, direct.mean, rtol=1e-5)
@@ -458,4 +457,4 @@ def test_sampling_at_temperature_one_predicts_as_the_exact_posterior() -> None:
     assert np.abs((predicted.mean - centre - spread * inputs @ mean) / epistemic).max() < 0.3
     found = np.sqrt(predicted.sd**2 - NOISE**2)
     assert_allclose(np.mean(found / epistemic), 1, atol=0.1)
-    assert set(run.plot()) == {"epochs", "coverage"}
+    assert set(run.plot()) == {"epochs"}

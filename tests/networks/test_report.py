@@ -7,10 +7,11 @@ from plotted_numbers import numbers
 from tiny_networks import EXCHANGING, LADDER, NETWORK, tiny_data, tiny_problem
 
 import replicax as rx
+from replicax.cli.live import page_of
 from replicax.networks import predict
 from replicax.networks.report import build_page
 from replicax.networks.tempered import tempered
-from replicax.page.content import Chart
+from replicax.page.render import Chart
 
 pytest.importorskip("plotly")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -103,6 +104,6 @@ def test_images_that_are_not_known_or_do_not_fit(trained, tmp_path):
         with pytest.raises(ValueError, match="images is .* give the 12 test images"):
             build_page(trained, wrong)
     with pytest.raises(ValueError, match="truth is given"):
-        rx.report(trained, tmp_path, truth={"a": 1.0})
-    path = rx.report(trained, tmp_path, images=tiny_data())
+        page_of(trained, truth={"a": 1.0})
+    path = trained.report(tmp_path, images=tiny_data())
     assert path.read_text().count('<img src="data:image/png;base64,') == 12

@@ -139,7 +139,7 @@ def test_a_killed_extension_is_not_finished(tmp_path: Path) -> None:
     train(PROBLEM, NETWORK.init, **options_of("deo", 1), run_dir=folder)
     assert rx.load(folder).result.code == "finished"
 
-    def break_down(progress: rx.Progress) -> None:
+    def break_down(progress: rx.callbacks.Progress) -> None:
         raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):

@@ -11,10 +11,10 @@ import optax
 import pytest
 
 import replicax as rx
-from replicax.networks.build import build_evaluation
 from replicax.networks.checks import check_apart, checked_first, find_training_problems
 from replicax.networks.likelihoods import Categorical, Gaussian
-from replicax.networks.train import _warn_of_low_peak
+from replicax.networks.task import Supervised
+from replicax.networks.train import _warn_of_low_peak, build_evaluation
 from replicax.run.evaluation import Evaluation
 from replicax.run.methods import as_method
 from replicax.run.options import Training
@@ -22,7 +22,7 @@ from replicax.run.resolve import resolve, with_usual
 from replicax.run.storage.metadata import Predicts
 
 
-def problem_of(loss: Any, logits: Any = lambda params, state, x: x * params) -> rx.Supervised:
+def problem_of(loss: Any, logits: Any = lambda params, state, x: x * params) -> Supervised:
     test = rx.Test(logits, jnp.ones((2, 2)), jnp.array([0, 1]), 2)
     return rx.supervised(
         lambda params, state, batch, key: (loss(params, batch), state),

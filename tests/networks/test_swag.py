@@ -164,7 +164,7 @@ def make_batches(num_batches: int = 4) -> np.ndarray:
     )
 
 
-@pytest.mark.parametrize("way", ("array", "list", "generator", "jit"))
+@pytest.mark.parametrize("way", ("array", "jit"))
 def test_statistics_are_those_of_the_batches(way: str) -> None:
     network, batches = make_small_network(), make_batches()
     params, state = network.init(jax.random.key(0))
@@ -173,13 +173,7 @@ def test_statistics_are_those_of_the_batches(way: str) -> None:
     def refresh(batches):
         return swag.refresh_statistics(network.apply, params, state, batches)
 
-    given = {
-        "array": jnp.asarray(batches),
-        "list": [*batches],
-        "generator": (x for x in batches),
-        "jit": jnp.asarray(batches),
-    }
-    found = (jax.jit(refresh) if way == "jit" else refresh)(given[way])
+    found = (jax.jit(refresh) if way == "jit" else refresh)(jnp.asarray(batches))
     wanted = statistics_by_hand(params, batches)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5), found, wanted)
 
@@ -191,7 +185,7 @@ def test_statistics_of_a_residual_network() -> None:
     params, state = jax.jit(network.init)(jax.random.key(1))
     stale, _ = apply(params, state, images[0], False)
     trained, once = apply(params, state, images[0], True)
-    found = swag.refresh_statistics(network.apply, params, state, [images[0]])
+    found = swag.refresh_statistics(network.apply, params, state, images)
     filtered = np.asarray(apply_conv(params["conv"], images[0]), np.float64)
     norm = found["norm"]
     np.testing.assert_allclose(norm["mean"], filtered.mean((0, 1, 2)), rtol=1e-3, atol=1e-4)
@@ -204,8 +198,7 @@ def test_statistics_of_a_residual_network() -> None:
     assert np.abs(stale - trained).max() > 0.5 * np.abs(trained).max()
 
 
-@pytest.mark.parametrize("momentum", [0.3, None], ids=["told", "measured"])
-def test_statistics_for_several_replicas_and_another_momentum(momentum: float | None) -> None:
+def test_statistics_for_several_replicas_and_another_momentum() -> None:
     norm, batches = batch_norm(momentum=0.3), jnp.asarray(make_batches())
 
     def apply(params, state, images, train):
@@ -215,9 +208,7 @@ def test_statistics_for_several_replicas_and_another_momentum(momentum: float | 
     params, state = norm.init(3)
     several = jax.tree.map(lambda leaf: jnp.stack([leaf + 1, leaf + 2]), params)
     state = {"norm": state, "count": jnp.zeros((), jnp.int32)}
-    found = jax.vmap(
-        lambda params: swag.refresh_statistics(apply, params, state, batches, momentum)
-    )(several)
+    found = jax.vmap(lambda params: swag.refresh_statistics(apply, params, state, batches))(several)
     assert found["count"].tolist() == [4, 4]  # not an average: it counts on
     mean = np.asarray(batches).mean((0, 1, 2, 3))
     np.testing.assert_allclose(found["norm"]["mean"], [2 * mean, 3 * mean], rtol=1e-4)
@@ -241,13 +232,11 @@ def apply_mixed(params, state, images, train):
     return images, after
 
 
-@pytest.mark.parametrize("as_array", [True, False])
-def test_every_average_has_a_momentum_of_its_own(as_array: bool) -> None:
+def test_every_average_has_a_momentum_of_its_own() -> None:
     batches = jnp.asarray(make_batches())
     state = {name: jnp.full(3, 5.0) for name in ("slow", "quick", "large", "tiny", "constant")}
     state["count"] = jnp.array(7)
-    given = batches if as_array else [*batches]
-    refreshed = swag.refresh_statistics(apply_mixed, {}, state, given)
+    refreshed = swag.refresh_statistics(apply_mixed, {}, state, batches)
     mean = np.asarray(batches).mean((0, 1, 2, 3))
     for name, scale in {"slow": 1.0, "quick": 1.0, "large": 1e6, "tiny": 1e-6}.items():
         np.testing.assert_allclose(refreshed[name], scale * mean, rtol=2e-3, err_msg=name)
@@ -291,7 +280,7 @@ def test_statistics_have_the_momentum_of_the_library(make, momentum: float | Non
     """By default 0.99 in both, which is 0.01 in our convention."""
     network, batches = make(momentum), make_batches()
     params, state = network.init(jax.random.key(0))
-    refreshed = swag.refresh_statistics(network.apply, params, state, [*batches])
+    refreshed = swag.refresh_statistics(network.apply, params, state, batches)
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(refreshed) if np.shape(leaf) == (3,)]
     means = batches.mean((0, 1, 2, 3))
     variances = batches.var((1, 2, 3)).mean(0)
@@ -302,7 +291,7 @@ def test_statistics_have_the_momentum_of_the_library(make, momentum: float | Non
 
 def test_networks_without_statistics_keep_their_state() -> None:
     found = swag.refresh_statistics(
-        lambda params, state, images, train: (images, state), {}, {}, [make_batches(1)[0]]
+        lambda params, state, images, train: (images, state), {}, {}, make_batches(1)
     )
     assert found == {}
 
@@ -319,8 +308,5 @@ def test_bad_input_gets_a_sentence() -> None:
         swag.draw(swag.start(params), jax.random.key(0))
     network = make_small_network()
     params, state = network.init(jax.random.key(0))
-    for none in ([], jnp.zeros((0, 2, 8, 8, 3))):
-        with pytest.raises(ValueError, match="no batches"):
-            swag.refresh_statistics(network.apply, params, state, none)
-    with pytest.raises(ValueError, match="momentum is 0"):
-        swag.refresh_statistics(network.apply, params, state, [make_batches()[0]], momentum=0)
+    with pytest.raises(ValueError, match="no batches"):
+        swag.refresh_statistics(network.apply, params, state, jnp.zeros((0, 2, 8, 8, 3)))

@@ -10,15 +10,14 @@ import pytest
 from tiny_networks import NETWORK, tiny_problem
 
 import replicax as rx
-from replicax.networks import evaluate, swag, swag_cycles
-from replicax.networks.build import weights_of
+from replicax.networks import evaluate, swag
 from replicax.networks.predict import Average
-from replicax.networks.problem import Supervised, Test, supervised
-from replicax.networks.train import train
+from replicax.networks.task import Supervised, Test, supervised
+from replicax.networks.train import train, weights_of
+from replicax.run.carry import Carry
 from replicax.run.options import Training
 from replicax.run.plan import Clock
 from replicax.run.resolve import resolve
-from replicax.run.rows import Carry
 
 CYCLE = 20  # epochs of 4 steps: the last 12 of 80 steps hold the ends of the last three epochs
 CLOCK = Clock(epochs=2 * CYCLE, steps_per_epoch=4, cycle_epochs=CYCLE)
@@ -55,8 +54,8 @@ def follow(path: np.ndarray, seed: int = 0, burn_in: int = 0) -> list[Average]:
     """The average after every epoch."""
     problem, run = predicting_itself(), Training(epochs=CLOCK.epochs, num_replicas=1)
     program = resolve(problem, run, rx.cyc_swag(cycle_epochs=CYCLE))
-    inner = evaluate.build(problem, weights_of(program, CLOCK))
-    evaluation = swag_cycles.build(inner, problem, CLOCK, program.kernel, path[0], seed, burn_in)
+    inner = evaluate.build_average(problem, weights_of(program, CLOCK))
+    evaluation = swag.build_cycles(inner, problem, CLOCK, program.kernel, path[0], seed, burn_in)
     averages = []
     for network in path:
         points = (jnp.asarray(network)[None, None], {"level": jnp.full((1, 1), -77.0)})
@@ -100,7 +99,7 @@ def test_draws_have_the_variance_of_the_gaussian() -> None:
     """Over many seeds, as the low-rank part of one has few degrees of freedom."""
     path = make_path()
     variance, squares, problem = variance_by_hand(path[17:20]), [], predicting_itself()
-    draw = jax.jit(swag_cycles._build_draws(problem))
+    draw = jax.jit(swag._build_draws(problem))
     moments = swag.start(jnp.asarray(path[0]))
     for network in path[17:20]:
         moments = swag.collect(moments, jnp.asarray(network))
@@ -167,7 +166,7 @@ def test_a_training_draws_around_the_networks_of_its_cycles() -> None:
         fresh = {"mean": hidden.mean(axis=0), "var": hidden.var(axis=0)}
         old = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), states)
         for state, results in ((fresh, logits), (old, stale)):
-            results.append(PROBLEM.test.logits(middle, state, PROBLEM.test.inputs))  # type: ignore
+            results.append(PROBLEM.test.outputs(middle, state, PROBLEM.test.inputs))  # type: ignore
     found = np.asarray(trained.average.logits) / 20
     error = np.abs(found - np.mean(logits, axis=0))
     assert error.max() < 0.15 * np.std(logits) + 0.05

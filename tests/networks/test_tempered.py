@@ -11,6 +11,7 @@ from tiny_networks import NETWORK, tiny_problem
 
 import replicax as rx
 from replicax.algorithm.target import check_energy
+from replicax.networks.task import Supervised
 from replicax.networks.tempered import check_posterior, tempered
 from replicax.run.options import Training
 from replicax.run.resolve import resolve
@@ -19,7 +20,7 @@ NUM_ROWS, SIZE, DECAY, BURN_IN = 64, 256, 1.0, 10
 ROWS = 0.5 * np.random.default_rng(0).normal(size=(NUM_ROWS, SIZE)).astype(np.float32)
 
 
-def mean_problem(**options: Any) -> rx.Supervised:
+def mean_problem(**options: Any) -> Supervised:
     """The mean of Gaussian rows, and a Gaussian prior of the precision of DECAY x NUM_ROWS."""
 
     def loss_fn(params: Any, state: Any, batch: Any, key: Any) -> tuple[Any, Any]:
@@ -31,7 +32,7 @@ def mean_problem(**options: Any) -> rx.Supervised:
     return rx.supervised(loss_fn, ROWS, **chosen)
 
 
-def dropping() -> rx.Supervised:
+def dropping() -> Supervised:
     def loss_fn(params: Any, state: Any, batch: Any, key: Any) -> tuple[Any, Any]:
         kept = jax.vmap(lambda key: jax.random.bernoulli(key, 0.9, (2,)))(jax.random.split(key, 4))
         return jnp.mean((kept * params - batch) ** 2), state

@@ -23,7 +23,7 @@ from tiny_networks import (
 
 import replicax as rx
 from replicax.algorithm.randomness import seed_keys
-from replicax.networks.problem import Supervised
+from replicax.networks.task import Supervised
 from replicax.networks.train import train
 from replicax.nn.small import small_cnn
 

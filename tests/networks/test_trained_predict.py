@@ -15,10 +15,9 @@ from rich.console import Console
 from tiny_networks import EXCHANGING, LADDER, NETWORK, tiny_data, tiny_problem
 
 import replicax as rx
-from replicax.networks import kept, predictor
-from replicax.networks.inputs import as_inputs
-from replicax.networks.report import build_page
-from replicax.networks.summary import render
+from replicax.networks import evaluate, predictor
+from replicax.networks.predictor import as_inputs
+from replicax.networks.report import build_page, render
 from replicax.networks.train import train
 
 PROBLEM, DATA = tiny_problem(), tiny_data()
@@ -84,7 +83,7 @@ def test_members_average_to_the_prediction(trained: rx.Trained) -> None:
         for tree in (trained.networks.params, trained.networks.model_state)
     )
     assert PROBLEM.test is not None
-    alone = PROBLEM.test.logits(params, state, jnp.asarray(IMAGES[:5]))
+    alone = PROBLEM.test.outputs(params, state, jnp.asarray(IMAGES[:5]))
     assert_allclose(members[1], jax.nn.log_softmax(alone), atol=2e-6)
 
 
@@ -217,7 +216,7 @@ def test_what_cannot_be_asked_for_is_refused(trained: rx.Trained, monkeypatch) -
         trained.predict(IMAGES, members=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="The problem is 7"):
         trained.predict(IMAGES, problem=7)
-    monkeypatch.setattr(kept, "read", lambda *records: None)
+    monkeypatch.setattr(evaluate, "read", lambda *records: None)
     metadata = trained.metadata
     for changed, sentence in (
         ({}, "earlier versions"),
@@ -244,7 +243,7 @@ def test_a_loss_predicts_with_its_logits(trained: rx.Trained) -> None:
 
     assert PROBLEM.test is not None
     rows = np.zeros((4, 1), np.float32)
-    problem = rx.supervised(loss_fn, rows, batch_size=2, logits=PROBLEM.test.logits)
+    problem = rx.supervised(loss_fn, rows, batch_size=2, logits=PROBLEM.test.outputs)
     assert_allclose(trained.predict(IMAGES, problem=problem), trained.predict(IMAGES), atol=2e-6)
     with pytest.raises(ValueError, match=r"rx.supervised\(..., logits=...\)"):
         trained.predict(IMAGES, problem=rx.supervised(loss_fn, rows, batch_size=2))

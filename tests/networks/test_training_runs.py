@@ -27,12 +27,12 @@ from tiny_networks import (
 import replicax as rx
 from replicax.algorithm.tuning import ConstantGain
 from replicax.networks import evaluate
-from replicax.networks.problem import Supervised, Test, supervised
+from replicax.networks.task import Supervised, Test, supervised
 from replicax.networks.tempered import tempered
 from replicax.networks.train import train
 from replicax.networks.trained import Trained
+from replicax.run.carry import Carry
 from replicax.run.methods import METHODS
-from replicax.run.rows import Carry
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def logits_of(points: Any, count: int) -> np.ndarray:
     """(network, image, class) of points with a leading axis, one network after the other."""
     assert PROBLEM.test is not None
     return np.stack(
-        [PROBLEM.test.logits(*by_replica(points, n), PROBLEM.test.inputs) for n in range(count)]
+        [PROBLEM.test.outputs(*by_replica(points, n), PROBLEM.test.inputs) for n in range(count)]
     )
 
 
@@ -143,7 +143,7 @@ def test_the_average_is_that_of_the_networks_kept(folder: Path) -> None:
     assert_average_of(trained.average, logits_of(kept, 2))
     assert trained.epochs["weight"].tolist() == [1.0, 2.0]
     probabilities = np.asarray(trained.average.probabilities) / 2
-    labels = np.asarray(PROBLEM.test.labels)  # type: ignore[union-attr]
+    labels = np.asarray(PROBLEM.test.targets)  # type: ignore[union-attr]
     nll = -np.log(probabilities[np.arange(len(labels)), labels]).mean()
     np.testing.assert_allclose(trained.metrics().nll, nll, rtol=1e-5)
     np.testing.assert_allclose(trained.epochs["average_nll_probabilities"][-1], nll, rtol=1e-5)
@@ -161,7 +161,7 @@ def test_rows_of_an_epoch_are_by_rung(folder: Path) -> None:
     trained, state = whole(folder, "deo")
     points = jax.tree.map(lambda leaf: leaf[0][state.replica_at[0]], state.points)
     logits = logits_of(points, NUM_REPLICAS).astype(np.float64)
-    labels = np.asarray(PROBLEM.test.labels)  # type: ignore[union-attr]
+    labels = np.asarray(PROBLEM.test.targets)  # type: ignore[union-attr]
     normal = np.log(np.exp(logits).sum(axis=-1))
     nll = (normal - logits[:, np.arange(len(labels)), labels]).mean(axis=1)
     np.testing.assert_allclose(trained.epochs["nll"][-1], nll, rtol=1e-4)
@@ -277,7 +277,7 @@ def test_parameters_in_containers_of_ones_own_get_a_sentence_on_resuming(tmp_pat
         return jnp.mean((params.both - batch) ** 2), state
 
     plain = counting(100)
-    test = plain.test._replace(logits=lambda p, s, x: x[:, None] * p.both)
+    test = plain.test._replace(outputs=lambda p, s, x: x[:, None] * p.both)
     problem = supervised(loss_fn, plain.batches.data, batch_size=2, test=test)
     options: Any = {"method": "ensemble", "num_replicas": 2, "progress": False}
     start = lambda key: (Own(jax.random.normal(key, (2,))), {})  # noqa: E731
@@ -299,7 +299,7 @@ def test_a_coldest_network_that_breaks_ends_the_run(step: int) -> None:
 
 def test_a_network_without_weight_cannot_spoil_the_average() -> None:
     weights = lambda epoch, num_replicas: np.eye(num_replicas)[0]  # noqa: E731
-    evaluation = evaluate.build(counting(100), weights)
+    evaluation = evaluate.build_average(counting(100), weights)
     points = (jnp.array([[[1.0, 2.0], [jnp.nan, 1.0]]]), jnp.zeros((1, 2)))
     state = SimpleNamespace(points=points, replica_at=jnp.array([[0, 1]]))
     averages, _, _ = evaluation.evaluate(evaluation.state, Carry(state, None))  # type: ignore

@@ -10,7 +10,7 @@ import pytest
 from common import assert_same_run
 
 import replicax as rx
-from replicax.networks.problem import Test, supervised
+from replicax.networks.task import Test, supervised
 
 ROWS = np.random.default_rng(1).normal(size=(8, 2)).astype(np.float32)
 STEPS = 4  # of an epoch

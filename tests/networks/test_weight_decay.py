@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import replicax as rx
+from replicax.networks.task import check_weight_decay, decayed_square
 from replicax.networks.tempered import tempered
-from replicax.networks.weight_decay import check_weight_decay, decayed_square
 
 PARAMS = {"layers": [{"weight": jnp.array([[1.0, 2.0]]), "bias": jnp.array([3.0])}]}
 

@@ -13,8 +13,7 @@ from common import quick_jit, slow
 from conv_cases import CASES, WIDE, assert_close
 from jax import lax
 
-from replicax.nn import canonical
-from replicax.nn.conv_spec import NAMES, ConvSpec
+from replicax.nn.conv import NAMES, ConvSpec, canonical_derivative
 
 DIMS = {
     "channels last": ("NHWC", "HWIO", "NHWC"),
@@ -76,7 +75,7 @@ def all_derivatives(derivative, arrays: dict[str, jax.Array]) -> dict[str, jax.A
 @pytest.mark.parametrize(("case", "dims", "dtype"), ALL)
 def test_all_three_derivatives_are_those_of_lax(case: str, dims: str, dtype: Any) -> None:
     spec, arrays = spec_and_arrays(case, dims, dtype)
-    derivative = functools.partial(canonical.derivative, spec)
+    derivative = functools.partial(canonical_derivative, spec)
     results = quick_jit(lambda arrays: all_derivatives(derivative, arrays))(arrays)
     expected = quick_jit(lambda arrays: all_derivatives(spec.derivative, arrays))(arrays)
     assert_close(results, expected, TOLERANCE[dtype])
@@ -86,7 +85,7 @@ def test_all_three_derivatives_are_those_of_lax(case: str, dims: str, dtype: Any
 def test_a_loop_changes_nothing(case: str) -> None:
     """XLA compiles convolutions inside a loop differently."""
     spec, arrays = spec_and_arrays(case, "channels last", jnp.float32)
-    derivative = functools.partial(canonical.derivative, spec)
+    derivative = functools.partial(canonical_derivative, spec)
     empty = jax.eval_shape(functools.partial(all_derivatives, derivative), arrays)
 
     @jax.jit
@@ -109,7 +108,7 @@ def test_gradients_of_a_wider_output_have_the_dtype_of_the_inputs(wrt: str) -> N
     spec = dataclasses.replace(spec, out_dtype=jnp.dtype(jnp.float32))
     arrays["out"] = arrays["out"].astype(jnp.float32)
     first, second = inputs(arrays, wrt)
-    result = canonical.derivative(spec, wrt, first, second)
+    result = canonical_derivative(spec, wrt, first, second)
     expected = spec.derivative(wrt, first, second)
     assert result.dtype == expected.dtype
     np.testing.assert_allclose(

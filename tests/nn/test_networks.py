@@ -10,7 +10,7 @@ from common import quick_jit, slow
 from jax import lax
 
 from replicax import nn
-from replicax.networks.named import NamedProblem
+from replicax.networks.by_name import NamedProblem
 from replicax.nn.network import init_conv, init_dense
 
 IMAGES = np.random.default_rng(0).normal(size=(3, 8, 8, 3)).astype(np.float32)

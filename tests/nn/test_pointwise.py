@@ -10,9 +10,7 @@ from common import quick_jit
 from conv_cases import assert_close
 from jax import lax
 
-from replicax.nn import pointwise
-from replicax.nn.conv import _gpu_layout, conv, layout
-from replicax.nn.conv_spec import ConvSpec
+from replicax.nn.conv import ConvSpec, _gpu_layout, conv, is_pointwise, layout, pointwise_derivative
 
 DIMS = ("NHWC", "HWIO", "NHWC")
 VALID = ((0, 0), (0, 0))
@@ -47,11 +45,11 @@ def spec_of(options: dict[str, Any], window: int = 1) -> ConvSpec:
 
 def test_which_convolutions_are_products() -> None:
     for name, options in ALLOWED.items():
-        assert pointwise.is_pointwise(spec_of(options)), name
-        assert not pointwise.is_pointwise(spec_of(options, window=3)), name
+        assert is_pointwise(spec_of(options)), name
+        assert not is_pointwise(spec_of(options, window=3)), name
         assert _gpu_layout(spec_of(options), 3) == "product"
     for name, options in GUARDED.items():
-        assert not pointwise.is_pointwise(spec_of(options)), name
+        assert not is_pointwise(spec_of(options)), name
         assert _gpu_layout(spec_of(options), 3) == "grouped", name
 
 
@@ -123,5 +121,5 @@ def test_derivatives_have_the_dtypes_of_what_they_belong_to(wrt: str, index: int
     spec = ConvSpec.build(images[0], filters[0], (1, 1), VALID, dimension_numbers=DIMS)
     out = jnp.ones((3, 2, 7, 6, 6), jnp.float32)  # wider than images and filters
     other = (filters, images)[index]
-    found = pointwise.derivative(spec, wrt, other, out)
+    found = pointwise_derivative(spec, wrt, other, out)
     assert (found.shape, found.dtype) == ((images, filters)[index].shape, jnp.bfloat16)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from replicax.page import charts, render, server
-from replicax.page.content import Chart, Page, Paths, Picture, Section, Table, Warnings
+from replicax.page.render import Chart, Page, Paths, Picture, Section, Table, Warnings
 
 plotly = pytest.importorskip("plotly")
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"

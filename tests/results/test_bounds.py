@@ -1,42 +1,28 @@
 """The bounds beyond which a run is warned about, on posteriors that are made up."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
-from made_up_metadata import metadata_of
+from made_up_metadata import made_up
 
-from replicax.results import diagnostics, energy_problems, mixing, problems
+from replicax.results import diagnostics, problems
 from replicax.run.options import Training
-
-
-def made_up(**changes: Any) -> Any:
-    """A posterior of two chains and three replicas of which only a few things are known."""
-    known = {
-        "num_chains": 2,
-        "num_replicas": 3,
-        "num_draws": 1000,
-        "metadata": metadata_of(**changes.pop("about", {})),
-        "num_windows": np.full((2, 2), 50),
-        "replicas_advised": None,
-    }
-    return SimpleNamespace(**known | changes)
 
 
 @pytest.mark.parametrize(("rhat", "warns"), [(1.049, False), (1.051, True), (np.nan, False)])
 def test_replicas_may_differ_by_an_rhat_of_105(rhat: float, warns: bool, monkeypatch) -> None:
     monkeypatch.setattr(diagnostics, "replica_rhat", lambda *args: {"x": 1.0, "y": rhat})
-    found = mixing._stuck_replicas(made_up(), {})
+    found = diagnostics._stuck_replicas(made_up(), {})
     assert (found is not None) == warns and (not warns or "1.051 for y" in found)
-    assert mixing._stuck_replicas(made_up(about={"schedule": "none"}), {}) is None
+    assert diagnostics._stuck_replicas(made_up(about={"schedule": "none"}), {}) is None
 
 
 @pytest.mark.parametrize(("rhat", "warns"), [(1.0099, False), (1.0101, True), (np.nan, False)])
 def test_chains_may_differ_by_an_rhat_of_101(rhat: float, warns: bool) -> None:
-    found = mixing._chains_differ(made_up(), {"x": 1.0, "y": rhat})
+    found = diagnostics._chains_differ(made_up(), {"x": 1.0, "y": rhat})
     assert (found is not None) == warns
-    assert mixing._chains_differ(made_up(num_chains=1), {"y": 1.5}) is None
+    assert diagnostics._chains_differ(made_up(num_chains=1), {"y": 1.5}) is None
 
 
 @pytest.mark.parametrize(
@@ -44,10 +30,10 @@ def test_chains_may_differ_by_an_rhat_of_101(rhat: float, warns: bool) -> None:
     [([5, 0], 1.009, True), ([5, 0], 1.011, False), ([5, 1], 1.009, False)],
 )
 def test_a_chain_without_a_round_trip_is_told_where_rhat_says_nothing(trips, rhat, warns) -> None:
-    found = mixing._no_round_trip(made_up(round_trips=np.array(trips)), {"x": rhat})
+    found = diagnostics._no_round_trip(made_up(round_trips=np.array(trips)), {"x": rhat})
     assert (found is not None) == warns and (not warns or "chain 1 made no round trip" in found)
     alone = made_up(round_trips=np.array(trips), num_replicas=1)
-    assert mixing._no_round_trip(alone, {"x": 1.0}) is None
+    assert diagnostics._no_round_trip(alone, {"x": 1.0}) is None
 
 
 @pytest.mark.parametrize("part", ["bulk", "tail"])
@@ -56,7 +42,7 @@ def test_a_hundred_effective_draws_a_chain_are_enough(part, size, warns, monkeyp
     for name in ("bulk", "tail"):
         chosen = size if name == part else 1e4
         monkeypatch.setattr(diagnostics, f"{name}_size", lambda values, chosen=chosen: chosen)
-    found = mixing._few_draws(made_up(), {"x": np.zeros((2, 4))})
+    found = diagnostics._few_draws(made_up(), {"x": np.zeros((2, 4))})
     assert (found is not None) == warns
     if warns:
         assert f"of x in its {part if part == 'bulk' else 'tails'} is 100 per chain" in found
@@ -68,7 +54,7 @@ def test_a_hundred_effective_draws_a_chain_are_enough(part, size, warns, monkeyp
 )
 def test_a_tail_is_sticky_below_a_twentieth_of_the_other(sizes, warns, monkeypatch) -> None:
     monkeypatch.setattr(diagnostics, "tail_sizes", lambda values: sizes)
-    found = mixing.sticky_tail({"x": np.zeros((2, 4)), "energy": np.zeros((2, 4))})
+    found = diagnostics.sticky_tail({"x": np.zeros((2, 4)), "energy": np.zeros((2, 4))})
     assert (found is not None) == warns and (not warns or "lower tail of x" in found)
 
 
@@ -80,11 +66,11 @@ def test_components_that_are_looked_at_are_evenly_spaced_and_the_energy() -> Non
         energies=np.full((2, 60_000), -1),
         temperatures=np.ones((2, 3)),
     )
-    found = mixing.checked_components(posterior)
+    found = diagnostics.checked_components(posterior)
     assert list(found) == [f"x[{i}]" for i in (0, 4, 8, 12, 16, 20, 24, 29)] + ["energy"]
     assert found["energy"][0, 0] == -1
     for changes in ({"temperatures": np.zeros((2, 3))}, {"num_draws": 3}):
-        assert not mixing.checked_components(SimpleNamespace(**vars(posterior) | changes))
+        assert not diagnostics.checked_components(SimpleNamespace(**vars(posterior) | changes))
 
 
 @pytest.mark.parametrize(
@@ -194,7 +180,7 @@ def test_what_was_negative_or_ended_early_is_told() -> None:
     ],
 )
 def test_moves_are_accepted_between_20_and_98_percent(rates, words) -> None:
-    found = energy_problems._acceptance(made_up(acceptance=np.array([[0.5] * 3, rates])[1:]))
+    found = problems._acceptance(made_up(acceptance=np.array([[0.5] * 3, rates])[1:]))
     assert (found is None) if words is None else (words in found)
     assert ("prior proper" in str(found)) == ("needlessly small" in str(words))
 
@@ -202,25 +188,25 @@ def test_moves_are_accepted_between_20_and_98_percent(rates, words) -> None:
 @pytest.mark.parametrize(("excess", "warns"), [(0.099, False), (0.101, True)])
 def test_gradient_noise_may_heat_the_target_by_a_tenth(excess: float, warns: bool) -> None:
     heated = np.array([[0.0, 3.0, 3.0], [excess, 0.0, 0.0]])
-    found = energy_problems._heated_target(made_up(excess_temperature=heated))
+    found = problems._heated_target(made_up(excess_temperature=heated))
     assert (found is not None) == warns
 
 
 @pytest.mark.parametrize(("rate", "warns"), [(0.0099, False), (0.0101, True)])
 def test_replicas_may_break_in_one_percent_of_steps(rate: float, warns: bool) -> None:
     rates = np.array([[0.0, 0.001, 0.0], [0.0, 0.0, rate]])
-    found = energy_problems._broken_replicas(made_up(restart_rate=rates))
+    found = problems._broken_replicas(made_up(restart_rate=rates))
     assert (found is not None) == warns and (not warns or "on rung 2" in found)
     trained = made_up(restart_rate=rates, about={"kind": "train"})
     remedy = "Write a smaller hot end of learning_rate, or method=rx.deo(..., clip_norm=1.0)."
-    assert not warns or remedy in str(energy_problems._broken_replicas(trained))
+    assert not warns or remedy in str(problems._broken_replicas(trained))
 
 
 def test_energies_that_are_kept_are_those_after_burn_in_of_all_rungs() -> None:
     energies = np.arange(24.0).reshape(2, 4, 3)
     energies[1, 3, 2] = np.inf
     history = {"step": np.array([100, 200, 300, 400]), "energy": energies}
-    kept = energy_problems.kept_energies(made_up(history=history, about={"burn_in": 200}))
+    kept = problems.kept_energies(made_up(history=history, about={"burn_in": 200}))
     np.testing.assert_array_equal(kept[0], energies[0, 2:])
     assert np.isnan(kept[1, 1, 2])
 
@@ -229,10 +215,10 @@ def test_a_mean_has_the_standard_error_of_batch_means() -> None:
     """Of 47 points the last 40 are used, in ten batches of four of each chain."""
     values = np.random.default_rng(0).normal(size=(2, 47)).cumsum(axis=1)
     batches = values[:, 7:].reshape(20, 4).mean(axis=1)
-    mean, error = energy_problems.mean_and_error(values)
+    mean, error = problems.mean_and_error(values)
     assert mean == pytest.approx(batches.mean())
     assert error == pytest.approx(batches.std(ddof=1) / np.sqrt(20))
-    assert energy_problems.mean_and_error(values[:, :9]) == (None, None)
+    assert problems.mean_and_error(values[:, :9]) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +240,7 @@ def test_energies_are_rounded_where_they_are_too_large(
     for rule, told in (("metropolis", warns), ("deterministic", False)):
         about = {"adjusted": adjusted, "rule": rule}
         posterior = made_up(energies=energies, temperatures=temperatures, about=about)
-        assert (energy_problems._rounded_energy(posterior) is not None) == told
+        assert (problems._rounded_energy(posterior) is not None) == told
 
 
 def test_energies_fall_where_half_of_the_chains_fall_to_the_end() -> None:
@@ -270,6 +256,6 @@ def test_energies_fall_where_half_of_the_chains_fall_to_the_end() -> None:
         ((line, rest), True),
     ):
         posterior = made_up(energies=np.stack(chains), num_chains=len(chains))
-        assert (energy_problems._falling_energy(posterior) is not None) == warns
+        assert (problems._falling_energy(posterior) is not None) == warns
     fallen = made_up(energies=np.stack([line, line]), about={"kind": "train"})
-    assert energy_problems._falling_energy(fallen) is None
+    assert problems._falling_energy(fallen) is None

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import replicax as rx
 from replicax.results import figure_style, plots
 from replicax.results.plotted import verdict_rates
-from replicax.run import round_trips
+from replicax.run import carry
 
 NUM_STEPS, EVERY, BURN_IN = 600, 20, 110
 
@@ -236,8 +236,8 @@ def test_trip_ends_agree_with_the_count_of_a_run(num_replicas):
         rungs[[cold, cold + 1]] = cold + 1, cold
         now = rung_of[0, step] = rungs[now]
     path = np.concatenate([np.arange(num_replicas)[None], rung_of[0]])
-    (count,) = round_trips.round_trips(path[None])
-    assert len(np.concatenate(round_trips.trip_ends(rung_of[0]))) == count > 10
+    (count,) = carry.round_trips(path[None])
+    assert len(np.concatenate(carry.trip_ends(rung_of[0]))) == count > 10
 
 
 def test_trip_ends_of_a_known_path():
@@ -245,7 +245,7 @@ def test_trip_ends_of_a_known_path():
     replica_0 = [1, 2, 2, 1, 0, 0, 1, 2, 1, 0]
     replica_2 = [1, 0, 0, 1, 2, 2, 1, 0, 1, 2]
     rung_of = np.array([replica_0, np.ones(10), replica_2], dtype=int).T
-    ends = round_trips.trip_ends(rung_of)
+    ends = carry.trip_ends(rung_of)
     assert [steps.tolist() for steps in ends] == [[5, 10], [], [8]]
 
 

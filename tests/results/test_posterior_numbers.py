@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from made_up_metadata import metadata_of
@@ -11,7 +12,7 @@ from replicax import theory
 from replicax.results import diagnostics
 from replicax.results.posterior import Posterior
 from replicax.results.summary import _mean_energies, expected_trips
-from replicax.run.counters import PAIR_COUNTS
+from replicax.run.carry import PAIR_COUNTS
 from replicax.run.storage.metadata import TreeSpec
 
 STEPS, BURN_IN, THIN, EVERY = 100, 40, 20, 5  # draws at steps 40, 60 and 80
@@ -129,3 +130,41 @@ def test_round_trips_are_told_per_thousand_counted_steps(monkeypatch: pytest.Mon
     assert summary["round_trips"] == [3, 6]
     assert summary["round_trips_per_1000_steps"] == [50.0, 100.0]  # of 60 steps
     assert summary["mean_energy"] == pytest.approx([14 / 3, 6.0])
+
+
+class Constrained:
+    """A target whose parameter x is sampled as log x[0], beside a second number."""
+
+    @staticmethod
+    def constrain(x: Any) -> Any:
+        assert x.shape == (2,), "of one draw"
+        return {"scale": jnp.exp(x[0]), "shift": x[1]}
+
+
+def test_values_are_those_of_the_user_draw_by_draw() -> None:
+    """Of all draws, of the best of each chain, and of the best."""
+    found = posterior()
+    made = Posterior(found._records, found._like, Constrained())
+    cold = np.moveaxis(ROWS[:, :, 0], 0, 1)  # (chain, draw, parameter)
+    np.testing.assert_allclose(made.draws["scale"], np.exp(cold[..., 0]), rtol=1e-6)
+    np.testing.assert_allclose(made.draws_at(2)["shift"], np.moveaxis(ROWS[:, :, 1, 1], 0, 1))
+    best, energies = made.best_by_chain  # draws 1 and 2, as of their energies
+    np.testing.assert_array_equal(energies, [2, 1])
+    np.testing.assert_allclose(best["shift"], [cold[0, 1, 1], cold[1, 2, 1]])
+    point, energy = made.best
+    assert energy == 1 and float(point["shift"]) == cold[1, 2, 1]
+    np.testing.assert_array_equal(found.best[0], cold[1, 2])
+    np.testing.assert_array_equal(found.best_by_chain[0], [cold[0, 1], cold[1, 2]])
+    assert list(made.components()) == ["scale", "shift"]
+    np.testing.assert_allclose(made.components(["shift"])["shift"], cold[..., 1])
+
+
+def test_the_unit_of_a_sampling_is_that_of_its_energy() -> None:
+    assert posterior().energy_scale == posterior().temperature_scale == 1.0
+    late = posterior({"step": np.array(BURN_IN)})
+    assert (late.counted_steps, late.counted_attempts) == (1, 1), "nothing is divided by 0"
+    with pytest.raises(ValueError, match="Draws of rung 1 were not kept, only of .0, 2."):
+        posterior().draws_at(1)
+    with pytest.raises(ValueError, match="parameters of draws were not kept"):
+        _ = posterior(keep_draws=False).draws
+    np.testing.assert_array_equal(posterior(keep_draws=False).energies, [[5, 2, 7], [9, 8, 1]])

@@ -71,6 +71,15 @@ def test_it_sees_replicas_that_differ_in_spread_alone() -> None:
     assert rhat(paths, noise(paths) * (1 + 3 * (holder_of(paths) == 2))) > 1.1
 
 
+@pytest.mark.parametrize(("shift", "scale"), [(100.0, 1.0), (-7.0, 1e-3), (0.0, -5.0)])
+def test_it_depends_neither_on_the_place_nor_on_the_scale(shift: float, scale: float) -> None:
+    paths = rotating(num_chains=4, num_steps=600)
+    wide = noise(paths) * (1 + 3 * (holder_of(paths) == 2))
+    for values in (wide, noise(paths) + 1.0 * holder_of(paths)):
+        found = rhat(paths, values)
+        assert found > 1.1 and rhat(paths, shift + scale * values) == pytest.approx(found, rel=1e-3)
+
+
 def test_draws_are_those_of_the_replica_that_was_cold_at_their_step() -> None:
     paths = rotating(num_chains=2, num_steps=4_000, stay=5)
     modes = np.where(holder_of(paths) == 1, -5.0, 5.0) + noise(paths)

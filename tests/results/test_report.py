@@ -16,12 +16,13 @@ from plotted_numbers import numbers
 from recorded_progress import record
 
 import replicax as rx
-from replicax.page.content import Chart, Page, Paths, Table, Warnings
-from replicax.report_run import LivePages
+from replicax.cli.live import LivePages
+from replicax.page.render import Chart, Page, Paths, Table, Warnings
+from replicax.results import report as sections
 from replicax.results.plotted import verdict_rates
-from replicax.results.report import draws, exchange
-from replicax.results.report.build import build_page
-from replicax.run.round_trips import trip_ends
+from replicax.results.report import build_page
+from replicax.results.summary import run_table
+from replicax.run.carry import trip_ends
 from replicax.run.storage.metadata import TreeSpec
 
 pytest.importorskip("plotly")
@@ -66,14 +67,12 @@ def test_sections(page):
 def test_a_glance_shows_the_summary(posterior, page):
     summary = posterior.summary()
     facts = dict(part(page, Table).rows)
-    assert facts["Chains, replicas"] == "2, 3"
-    assert facts["Round trips of all chains"] == f"{sum(summary['round_trips']):,}"
+    assert facts["steps x replicas x chains"] == "3,000 x 3 x 2"
     worst = max(row["rhat"] for row in summary["parameters"].values())
-    assert facts["Largest R-hat over chains"] == f"{worst:.3f}"
-    assert (
-        f"Lemma 1: {np.mean(summary['round_trips_per_1000_steps_expected']):.3g}"
-        in (facts["Round trips per 1,000 steps"])
-    )
+    assert facts["R-hat over chains, largest"] == f"{worst:.3f}"
+    expected = summary["round_trips_per_1000_steps_expected"]
+    assert facts["  Lemma 1 at the measured swap rates"] == f"{expected[0]:.3g}, {expected[1]:.3g}"
+    assert set(facts) >= {name for name, _ in run_table(summary).rows}
 
 
 def test_warnings_say_what_is_wrong_and_what_to_do(posterior, page):
@@ -125,14 +124,14 @@ def test_truth_in_the_tree_of_the_parameters(posterior):
 
 def test_traces_and_ranks(posterior, page):
     x, y = trace(part(page, Chart, "traces"), 1, "b")
-    kept = posterior.draw_steps[:: -(-posterior.num_draws // draws._TRACE_POINTS)]
+    kept = posterior.draw_steps[:: -(-posterior.num_draws // sections._TRACE_POINTS)]
     assert_array_equal(x, kept)
     assert_allclose(y, posterior.components()["b"][1, kept - kept[0]])
-    assert len(x) <= draws._TRACE_POINTS
+    assert len(x) <= sections._TRACE_POINTS
     _, heights = trace(part(page, Chart, "ranks"), 0, "b")
     assert_allclose(heights[1:-1:2].mean(), 1, rtol=1e-5)
     apart = np.stack([np.arange(100.0), 100 + np.arange(100.0)])
-    heights = numbers(draws._ranks(apart)["data"][0]["y"])[1:-1:2]
+    heights = numbers(sections._ranks(apart)["data"][0]["y"])[1:-1:2]
     assert_allclose(heights, [2] * 10 + [0] * 10)
 
 
@@ -144,7 +143,7 @@ def test_index_paths_are_those_of_the_run(posterior, page):
 
 
 def test_long_runs_are_thinned(posterior, monkeypatch):
-    monkeypatch.setattr(exchange, "_PATH_BYTES", 3000)
+    monkeypatch.setattr(sections, "_PATH_BYTES", 3000)
     paths = part(build_page(posterior), Paths)
     assert paths.every == 6 and "one step in 6" in paths.note
     assert_array_equal(paths.rung_of, posterior.rung_of[:, 5::6])
@@ -177,7 +176,7 @@ def test_runs_that_have_just_begun(posterior, lengths):
 
 
 def test_where_the_report_goes(posterior, folder, tmp_path):
-    assert rx.report(folder) == folder / "report.html"
+    assert rx.load(folder).report() == folder / "report.html"
     assert posterior.report(tmp_path) == tmp_path / "report.html"
     assert (tmp_path / "report.html").stat().st_size < 6_000_000
     with pytest.raises(ValueError, match="out='report.html'"):
@@ -185,10 +184,6 @@ def test_where_the_report_goes(posterior, folder, tmp_path):
     for wrong in (3, "", "a.png"):
         with pytest.raises(ValueError, match="out is"):
             posterior.report(wrong)
-    with pytest.raises(ValueError, match="run is 3"):
-        rx.report(3, "a.html")
-    with pytest.raises(ValueError, match="images are given"):
-        rx.report(posterior, "a.html", images=[])
 
 
 def test_the_command_writes_the_page(capsys, folder, tmp_path):
@@ -224,7 +219,7 @@ def test_live_pages_wait_follow_and_survive(monkeypatch, folder, tmp_path):
     def rewritten(_: Any) -> None:
         raise rx.run.storage.files.Damaged("part of the records is missing")
 
-    monkeypatch.setattr("replicax.report_run.load", rewritten)
+    monkeypatch.setattr("replicax.cli.live.load", rewritten)
     assert pages.page() is shown
 
 
@@ -237,7 +232,7 @@ def test_plotly_is_imported_when_it_is_needed():
 @needs_chromium
 def test_a_browser_shows_the_page_and_the_slider_moves_the_path(folder):
     with Browser() as browser:
-        tab = browser.open(rx.report(folder, truth={"b": 0.0}).as_uri(), width=390, dark=True)
+        tab = browser.open(rx.load(folder).report(truth={"b": 0.0}).as_uri(), width=390, dark=True)
         assert tab.problems() == [] and len(tab.requests()) == 1
         assert tab.value("document.documentElement.scrollWidth") == 390
         charts = tab.value("document.querySelectorAll('.plot').length")

@@ -22,7 +22,7 @@ def stopped(tmp_path_factory) -> Path:
     """A run with commits at steps 20 and 40, of 60."""
     folder = tmp_path_factory.mktemp("stopped") / "run"
 
-    def stop(progress: rx.Progress) -> str | None:
+    def stop(progress: rx.callbacks.Progress) -> str | None:
         return "stop" if progress.step == 40 else None
 
     with warnings.catch_warnings():

@@ -11,7 +11,7 @@ from common import ROWS, in_method, quietly
 
 import replicax as rx
 from replicax.algorithm import kernels, schedule, swap
-from replicax.run import compiled_loop as run
+from replicax.run import chunk as run
 from replicax.run.initial import initial_points
 
 

@@ -9,6 +9,7 @@ from common import assert_same_run, chunks_of
 
 import replicax as rx
 from replicax.algorithm.target import as_target
+from replicax.run.bayesian import Bayesian
 
 ROWS = 60
 DATA = (1.0 + np.random.default_rng(0).normal(size=ROWS)).astype(np.float32)
@@ -28,7 +29,7 @@ def start(key):
     return 2 * jax.random.normal(key)
 
 
-def posterior_of(**options) -> rx.Bayesian:
+def posterior_of(**options) -> Bayesian:
     return rx.bayesian(log_likelihood, log_prior, DATA, **options)
 
 
@@ -77,20 +78,21 @@ def test_the_evidence_is_that_of_the_conjugate_model(exact) -> None:
     assert abs(value - expected) < 4 * error + 0.01
 
 
-def test_the_standard_error_of_the_evidence_is_that_of_repeated_runs() -> None:
-    """Independent draws of the exact laws of the rungs, many times."""
-    from replicax.results.evidence import log_evidence
-
-    rng, temperatures = np.random.default_rng(1), np.array([[1.0, 8.0, 60.0, np.inf]] * 2)
-    mean, variance = moments(temperatures)
-    found = []
-    for _ in range(40):
-        means = mean + variance**0.5 * rng.normal(size=(300, 2, 4))
-        centred = (means - DATA.mean()) ** 2
-        energies = ROWS * (centred / 2 - NORMAL) + ((DATA - DATA.mean()) ** 2).sum() / 2
-        found.append(log_evidence(np.moveaxis(energies, 0, 1), temperatures))
-    values, errors = np.array(found).T
-    assert 0.7 < errors.mean() / values.std() < 1.4
+def test_the_evidence_is_in_the_summary_and_in_the_report(exact, noisy, tmp_path) -> None:
+    value, error = exact.log_evidence()
+    summary = exact.summary()
+    assert (summary["log_evidence"]["value"], summary["log_evidence"]["standard_error"]) == (
+        value,
+        error,
+    )
+    words = f"{value:.2f} ± {error:.2g} (by chain "
+    assert words in str(summary)
+    page = exact.report(tmp_path / "report.html").read_text()
+    assert "log evidence" in page and words in page
+    summary["log_evidence"]["standard_error"] = np.inf
+    assert "share too few energies" in str(summary)
+    assert noisy.summary()["log_evidence"] is None
+    assert "log evidence" not in str(noisy.summary())
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 from common import in_method, quietly, slow
 
 import replicax as rx
-from replicax.run.round_trips import trip_ends
+from replicax.run.carry import trip_ends
 
 
 def sample(**options) -> rx.Posterior:

@@ -13,8 +13,8 @@ from common import assert_same_run
 from stopped_runs import resume
 
 import replicax as rx
-from replicax.run.storage import commits, files, zarr_arrays
-from replicax.run.storage.folder import open_records
+from replicax.run.storage import arrays, files
+from replicax.run.storage.folder import open_records, read_commit
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(R-hat|effective|round trip|chain|trips|start)")
 
@@ -120,15 +120,15 @@ def test_rows_without_a_checksum_are_checked_by_chunks_and_number(
     path, store = chunk(folder, "draws/params.a"), folder / "records.zarr"
     group = open_records(folder).commit.groups["draws"]
     length, column = group.length, group.columns["params.a"]._replace(checksum=None)
-    assert len(zarr_arrays.read(store, "draws", "params.a", length, column)) == length
+    assert len(arrays.read(store, "draws", "params.a", length, column)) == length
     with pytest.raises(ValueError, match=f"has {length} rows .* the run has {length + 1}"):
-        zarr_arrays.read(store, "draws", "params.a", length + 1, column)
+        arrays.read(store, "draws", "params.a", length + 1, column)
     content = path.read_bytes()
     for place in np.linspace(0, 1, 30):
         path.write_bytes(content)
         flip(path, place)
         with pytest.raises(ValueError, match="damaged"):
-            zarr_arrays.read(store, "draws", "params.a", length, column)
+            arrays.read(store, "draws", "params.a", length, column)
 
 
 def numbers_of(folder: Path) -> list[np.ndarray]:
@@ -204,7 +204,7 @@ def test_names_that_lead_out_of_the_folder_are_refused(folder: Path, name: str) 
     columns[name] = columns["energy"]
     files.write_json(path, content)
     with pytest.raises(ValueError, match="not those of a commit"):
-        commits.read(folder, 40)
+        read_commit(folder, 40)
 
 
 def test_a_file_of_a_million_entries_is_refused(folder: Path) -> None:
@@ -225,4 +225,4 @@ def test_columns_of_other_types_are_refused(folder: Path, change: dict) -> None:
     content["groups"]["draws"]["columns"]["energy"] = column
     files.write_json(path, content)
     with pytest.raises(ValueError, match="not those of a commit"):
-        commits.read(folder, 40)
+        read_commit(folder, 40)

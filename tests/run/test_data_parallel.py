@@ -13,7 +13,7 @@ from crossings import read
 from tiny_networks import NETWORK, tiny_problem
 
 import replicax as rx
-from replicax.run.mesh import choose_mesh, chosen_sizes
+from replicax.run.devices import choose_mesh, chosen_sizes
 
 
 @pytest.fixture(scope="module")

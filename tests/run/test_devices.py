@@ -14,8 +14,9 @@ from common import slow
 from crossings import crossings, crossings_of
 
 import replicax as rx
-from replicax.run.mesh import choose_mesh, chosen_sizes, first_devices, largest_mesh
-from replicax.run.storage import checkpoint, commits
+from replicax.run.devices import choose_mesh, chosen_sizes, first_devices, largest_mesh
+from replicax.run.storage import checkpoint
+from replicax.run.storage.folder import read_commit, steps_of
 
 
 def assert_same(one: dict, other: dict) -> None:
@@ -56,9 +57,9 @@ def test_two_processes_give_the_numbers_of_one(paper, launched):
 def test_every_process_writes_its_own_replicas(paper, launched, folder, tmp_path):
     """And any other number of processes reads them."""
     run = Path(shutil.copytree(folder / layout_cases.IN_FOLDER, tmp_path / "run"))
-    commit = commits.read(run, 400)
+    commit = read_commit(run, 400)
     kept = sorted(path.name for path in (run / "checkpoints").iterdir())
-    assert kept == sorted(map(str, commits.steps(run))) and len(kept) == 2, "nothing else is left"
+    assert kept == sorted(map(str, steps_of(run))) and len(kept) == 2, "nothing else is left"
     own = [run / f"checkpoints/400/ocdbt.process_{number}/d" for number in (0, 1)]
     assert all(list(part.iterdir()) for part in own)
     checkpoint.check(run, 400, commit.checkpoint)

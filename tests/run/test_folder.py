@@ -2,16 +2,18 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from common import chunks_of
 
 import replicax as rx
 from replicax.run.options import Sampling
-from replicax.run.storage import checkpoint, metadata
+from replicax.run.storage import checkpoint, files, metadata
 
 
 class Before(NamedTuple):
@@ -114,7 +116,7 @@ def test_a_killed_extension_is_not_finished(tmp_path) -> None:
     )
     assert rx.load(folder).result.code == "finished"
 
-    def break_down(progress: rx.Progress) -> None:
+    def break_down(progress: rx.callbacks.Progress) -> None:
         assert rx.load(folder).result.code == "running"
         raise RuntimeError("broken")
 
@@ -123,3 +125,19 @@ def test_a_killed_extension_is_not_finished(tmp_path) -> None:
     assert rx.load(folder).result.code == "running"
     assert rx.resume(folder, target).result.code == "finished"
     assert rx.load(folder).num_steps == 40
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_room_is_asked_for_rows_and_checkpoint(tmp_path: Path, monkeypatch: Any) -> None:
+    """Two replicas of 10,000 numbers in the checkpoint, and a draw of one of them."""
+    asked: list[int] = []
+    monkeypatch.setattr(files, "check_room", lambda folder, num_bytes: asked.append(num_bytes))
+    options = {"num_steps": 2, "num_replicas": 2, "burn_in": 1, "progress": False}
+    for keep_draws in (False, True):
+        asked.clear()
+        rx.sample(
+            lambda x: jnp.sum(x**2), jnp.zeros(10_000), method=rx.deo((1e-5, 2e-5), buffer=0.1),
+            keep_draws=keep_draws, run_dir=tmp_path / str(keep_draws), **options,
+        )  # fmt: skip
+        wanted = 2**19 + 4 * 10_000 * (2 + keep_draws)
+        assert wanted <= max(asked) < wanted + 4_000

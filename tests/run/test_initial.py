@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.run import machine
+from replicax.run import devices
 from replicax.run.initial import check_memory, have_one_start, initial_points
 
 KEY = jax.random.key(0)
@@ -44,10 +44,20 @@ def test_starts_by_replica_and_by_chain() -> None:
 def test_memory_is_that_of_three_copies_of_all_replicas_of_all_chains(monkeypatch) -> None:
     """1,000 parameters and 64 bytes of a rung: 12,064 bytes of each of 3 x 5 replicas."""
     for present, fits in ((15 * 12_064, True), (15 * 12_064 - 1, False)):
-        monkeypatch.setattr(machine, "memory_bytes", lambda present=present: float(present))
+        monkeypatch.setattr(devices, "memory_bytes", lambda present=present: float(present))
         for params in (np.zeros(1000), lambda key: jnp.zeros(1000)):
             if fits:
                 check_memory(params, 3, 5)
                 continue
             with pytest.raises(ValueError, match="num_replicas is 5 and num_chains 3"):
                 check_memory(params, 3, 5)
+
+
+@pytest.mark.parametrize(("num_chains", "where"), [(1, "replica 1;"), (2, "replica 1 of chain 0;")])
+def test_a_start_without_mass_is_named_with_its_chain_where_there_are_several(
+    num_chains: int, where: str
+) -> None:
+    starts = rx.per_replica(jnp.array([1.0, -1.0, 1.0]))
+    options = {"num_steps": 2, "num_replicas": 3, "num_chains": num_chains, "progress": False}
+    with pytest.raises(ValueError, match=f"The energy at the start is nan for {where} start where"):
+        rx.sample(lambda x: -jnp.log(x), starts, method=rx.deo((0.1, 0.2)), **options)

@@ -20,7 +20,7 @@ from stopped_runs import ROWS, STEPS, energy, resume, run
 
 import replicax as rx
 from replicax.run.storage import checkpoint
-from replicax.run.storage.lock import locked
+from replicax.run.storage.files import locked
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(R-hat|effective|round trip|chain|trips|start)")
 
@@ -127,7 +127,7 @@ def test_a_dead_process_does_not_keep_the_lock(tmp_path: Path) -> None:
 def test_a_run_that_was_killed_before_its_first_step_starts_anew_or_resumes(
     tmp_path: Path, whole: rx.Posterior
 ) -> None:
-    def die(progress: rx.Progress) -> None:
+    def die(progress: rx.callbacks.Progress) -> None:
         raise MemoryError
 
     folder = tmp_path / "run"
@@ -141,6 +141,25 @@ def test_a_run_that_was_killed_before_its_first_step_starts_anew_or_resumes(
     assert_same_run(run(run_dir=folder), whole)
     with pytest.raises(ValueError, match="already holds a run"):
         run(run_dir=folder)
+
+
+# a run that is extended
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_extended_run_is_a_longer_one_with_its_burn_in(tmp_path: Path) -> None:
+    def well(x: Any) -> Any:
+        return jnp.sum((x**2 - 1) ** 2) * 2 + 0.3 * jnp.sum(x)
+
+    options: dict[str, Any] = {"num_replicas": 3, "progress": False, "history_every": 50}
+    short = rx.sample(well, jnp.zeros(2), num_steps=400, run_dir=tmp_path / "run", **options)
+    burn_in = short.metadata.resolved.burn_in
+    extended = rx.resume(tmp_path / "run", well, num_steps=600, progress=False)
+    assert extended.metadata.resolved.burn_in == burn_in == 133
+    straight = rx.sample(well, jnp.zeros(2), num_steps=600, burn_in=burn_in, **options)
+    assert_same_run(extended, straight)
+    other = rx.sample(well, jnp.zeros(2), num_steps=600, **options)
+    assert other.metadata.resolved.burn_in == 200
 
 
 # signals
@@ -180,7 +199,7 @@ def test_a_signal_saves_and_ends_the_process(name: str, tmp_path: Path, whole) -
 def test_a_handler_of_the_users_own_stays() -> None:
     seen: list[int] = []
 
-    def send(progress: rx.Progress) -> None:
+    def send(progress: rx.callbacks.Progress) -> None:
         if progress.step == 10:
             os.kill(os.getpid(), signal.SIGUSR1)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from common import assert_same_run
-from killed_runs import KINDS, run_with_kills
+from killed_runs import KINDS, evaluated, kill_while, run_with_kills, show
 
 import replicax as rx
 
@@ -23,3 +23,37 @@ def test_killed_runs_end_as_if_they_had_not_been(tmp_path: Path, kind: str, num_
     hits = run_with_kills(kind, tmp_path / "run", num_kills, seed=num_kills)
     assert hits > num_kills / 2, "most kills must hit a run that goes on"
     assert_same_run(rx.load(tmp_path / "run"), KINDS[kind](None))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("epoch", [1, 4, 8])
+def test_a_run_killed_while_it_evaluates_ends_as_if_it_had_not_been(
+    tmp_path: Path, epoch: int
+) -> None:
+    folder, at_work = tmp_path / "run", tmp_path / "at work"
+    (tmp_path / "wait").write_text(str(epoch))
+    kill_while(evaluated, (folder,), at_work.exists)
+    (tmp_path / "wait").unlink()
+    whole, resumed = evaluated(None), evaluated(folder)
+    assert_same_run(resumed, whole)
+    assert resumed.epochs["twice"].tolist() == [2.0 * (1 + i) for i in range(8)]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_report_that_is_killed_leaves_whole_files_and_an_intact_run(folder: Path) -> None:
+    pytest.importorskip("plotly")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    page = folder / "report.html"
+    for kill in range(8):
+        page.unlink(missing_ok=True)
+        kill_while(show, (folder,), page.exists, seconds=0.13 * kill)
+        assert page.read_text().rstrip().endswith("</html>")
+        for figure in folder.glob("figures/*.png"):
+            assert figure.read_bytes().endswith(b"IEND\xaeB`\x82"), figure
+        for path, content in before.items():
+            assert path.read_bytes() == content
+    rx.load(folder).report()
+    left = [path for path in folder.rglob("*.tmp") if path.name != "report.html.tmp"]
+    assert all(path.parent.name == "figures" for path in left)

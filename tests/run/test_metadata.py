@@ -21,7 +21,9 @@ from replicax.run.storage.metadata import (
     read_metadata,
 )
 
-SPEC = TreeSpec(("a", "b"), ((2, 3), ()), ("float32", "int32"), {"list": [{"leaf": 0}]})
+SPEC = TreeSpec(
+    ("a", "b"), ((2, 3), ()), ("float32", "int32"), {"list": [{"leaf": 0}, {"leaf": 1}]}
+)
 FULL = metadata_of(
     kind="train",
     params=SPEC,
@@ -64,6 +66,16 @@ def content_of(metadata: Metadata) -> dict[str, Any]:
         ("params", {"names": ["x"], "shapes": [[2]], "dtypes": ["float32"]}),
         ("params", {"names": "x", "shapes": [[2]], "dtypes": ["float32"], "structure": None}),
         ("params", {"names": ["x"], "shapes": [[2.5]], "dtypes": ["float32"], "structure": None}),
+        *(
+            ("params", {"names": ["x"], "shapes": [[2]], "dtypes": ["float32"], "structure": odd})
+            for odd in (
+                {"tuple": 5},
+                {"leaf": 1},
+                {"dict": []},
+                {"list": [3]},
+                {"leaf": 0, "none": 0},
+            )
+        ),
         ("batches", 3),
         ("batches", "arrays of 40 rows, 8 a batch"),
         ("kind", "dream"),

@@ -15,7 +15,7 @@ from replicax.algorithm import schedule, swap
 from replicax.algorithm.tuning import ConstantGain
 from replicax.run.methods import METHODS, written
 from replicax.run.options import Sampling, Session, Training, options_of
-from replicax.run.storage.encoding import from_plain, given_again, to_plain
+from replicax.run.storage.metadata import from_plain, given_again, to_plain
 
 KINDS = (Sampling, Training, rx.Method)
 

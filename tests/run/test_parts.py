@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.algorithm import kernels, schedule, swap
+from replicax.algorithm import schedule, swap
 from replicax.algorithm.tuning import ConstantGain
 from replicax.run import parts
-from replicax.run.plan import Plan
+from replicax.run.plan import Clock, Plan
 from replicax.run.resolve import with_usual
 from replicax.theory import optimal_window
 
@@ -24,7 +24,7 @@ def plan(num_replicas: int = 5, burn_in: int = 0) -> Plan:
     return Plan(1000, num_replicas, burn_in, 1, 100, tuned_until=burn_in or None)
 
 
-def ladder(rule: swap.Rule, adapts: bool, **given: Any) -> rx.Ladder:
+def ladder(rule: swap.Rule, adapts: bool, **given: Any) -> rx.algorithm.Ladder:
     return parts.ladder(method(**given), plan(), rule, adapts)
 
 
@@ -37,7 +37,7 @@ def tuning(
 ):
     chosen, planned = method(**given), plan(num_replicas, burn_in)
     adaptation = parts.adapts_until(chosen, planned, rule, made or schedule.deo())
-    return parts.tuning(chosen, planned, rule, adaptation, kernel=kernels.sgld())
+    return parts.tuning(chosen, planned, rule, adaptation)
 
 
 def test_a_ladder_is_geometric_and_hot_without_noise() -> None:
@@ -95,3 +95,49 @@ def test_a_ladder_of_temperatures_stands_still_after_burn_in(burn_in: int, until
     made = tuning(METROPOLIS, adapt=True, temperature=(1.0, 4.0), burn_in=burn_in)
     assert made.until == until
     assert tuning(adapt=True, burn_in=burn_in).until is None, "a rule without a target goes on"
+
+
+@pytest.mark.parametrize("rates", [[1, 2, 3, 4, np.inf], [np.nan] * 5, [1, 2, np.nan, 4, 5], 0.0])
+def test_rates_are_positive_and_finite(rates: Any) -> None:
+    for rule in (DETERMINISTIC, METROPOLIS):
+        with pytest.raises(ValueError, match="rates must be positive"):
+            ladder(rule, False, learning_rate=rates, temperature=(1.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        (rx.deo_star((0.1, 0.2), temperature=0.5), [0.5, 0, 0]),  # SGD above
+        (rx.ensemble(0.1, temperature=0.5), [0.5, 0.5, 0.5]),  # that of all
+        (rx.cyc_sghmc(temperature=0.5), [0.5]),
+    ],
+)
+def test_one_temperature_of_networks_is_the_coldest_or_that_of_all(made: Any, wanted: list) -> None:
+    planned = plan(len(wanted))._replace(clock=Clock(10, 3, 10))
+    found = parts.ladder(with_usual(made, of_networks=True), planned, DETERMINISTIC, False)
+    np.testing.assert_allclose(found.temperature, wanted)
+
+
+@pytest.mark.parametrize(
+    ("adapt", "rule", "tuned_until", "wanted"),
+    [
+        (None, DETERMINISTIC, 40, (True, None)),
+        (None, METROPOLIS, 40, (False, None)),  # temperatures are the user's own
+        (True, METROPOLIS, 40, (True, 40)),
+        (True, METROPOLIS, 1, (True, 1)),
+        (True, METROPOLIS, 0, (False, 0)),  # no burn-in in which to adapt
+        (True, METROPOLIS, None, (True, None)),
+        (False, DETERMINISTIC, 40, (False, None)),
+        (0, DETERMINISTIC, 40, (False, 0)),
+        (1, METROPOLIS, 40, (True, 1)),
+    ],
+)
+def test_what_adapts_and_until_when(adapt: Any, rule: swap.Rule, tuned_until, wanted) -> None:
+    planned = plan()._replace(tuned_until=tuned_until)
+    assert parts.adapts_until(method(adapt=adapt), planned, rule, schedule.deo()) == wanted
+    if adapt is None:
+        networks = planned._replace(clock=Clock(10, 3, 10))  # whose temperatures adapt
+        until = tuned_until if rule.uses_temperature else None
+        found = parts.adapts_until(method(), networks, rule, schedule.deo())
+        assert found == (True, until)
+        assert parts.adapts_until(method(), networks, rule, schedule.none()) == (False, None)

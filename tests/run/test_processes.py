@@ -2,30 +2,30 @@
 
 import pytest
 
-from replicax.run import connect, machine
-from replicax.run.connect import _given, _is_in_cluster
+from replicax.run import processes
+from replicax.run.processes import _given, _is_in_cluster
 
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
-    for name in (connect.COORDINATOR, connect.COUNT, connect.NUMBER):
+    for name in (processes.COORDINATOR, processes.COUNT, processes.NUMBER):
         monkeypatch.delenv(name, raising=False)
 
 
 def test_a_process_that_is_alone_stays_alone():
-    assert connect.connect() is False
-    assert machine.is_first()
-    assert machine.agree(False, 3) == [0, 3]
-    assert machine.follow(2**40) == 2**40
-    machine.wait()
+    assert processes.connect() is False
+    assert processes.is_first()
+    assert processes.agree(False, 3) == [0, 3]
+    assert processes.follow(2**40) == 2**40
+    processes.wait()
 
 
 def test_arguments_go_before_the_environment(monkeypatch):
     assert _given(None, None, None) is None
-    monkeypatch.setenv(connect.COORDINATOR, "here:1")
+    monkeypatch.setenv(processes.COORDINATOR, "here:1")
     assert _given(None, None, None) is None  # JAX finds out the rest
-    monkeypatch.setenv(connect.COUNT, "2")
-    monkeypatch.setenv(connect.NUMBER, "1")
+    monkeypatch.setenv(processes.COUNT, "2")
+    monkeypatch.setenv(processes.NUMBER, "1")
     assert _given(None, None, None) == ("here:1", 2, 1)
     assert _given("there:2", 3, 0) == ("there:2", 3, 0)
 
@@ -43,7 +43,7 @@ def test_arguments_go_before_the_environment(monkeypatch):
 )
 def test_what_cannot_work_is_refused(values, message):
     with pytest.raises(ValueError, match=message):
-        connect.connect(*values)
+        processes.connect(*values)
 
 
 @pytest.mark.parametrize(

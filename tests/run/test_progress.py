@@ -9,7 +9,7 @@ import pytest
 from common import quietly
 
 import replicax as rx
-from replicax.run.round_trips import count_turns, round_trips
+from replicax.run.carry import count_turns, round_trips
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -21,7 +21,7 @@ def sample(start: Any = (0.0, 0.0), **options: Any) -> rx.Posterior:
 
 
 def test_the_last_progress_is_what_the_posterior_says() -> None:
-    seen: list[rx.Progress] = []
+    seen: list[rx.callbacks.Progress] = []
     posterior = sample(burn_in=20, chunk_steps=25, callback=seen.append, draw_rungs="all")
     assert [progress.step for progress in seen] == [25, 50, 60]
     last = seen[-1]

@@ -13,7 +13,7 @@ from row_sources import problem as trained_on
 from tiny_networks import tiny_problem
 
 import replicax as rx
-from replicax.run import resolve as module
+from replicax.run import refusals as module
 from replicax.run.options import Run, Sampling, Training
 from replicax.run.refusals import REFUSALS
 from replicax.run.resolve import resolve
@@ -89,11 +89,9 @@ CASES: dict[str, list[Case]] = {
         (NETWORKS, EPOCHS, rx.sgld(swap_every=2), "swap_every is 2.*no ladder"),
     ],
     "_words_for_rates": [(NETWORKS, EPOCHS, rx.deo_star("auto"), "'auto'; give numbers")],
-    "_values_without_ladder": [
+    "_several_values": [
         (NETWORKS, EPOCHS, rx.ensemble((0.01, 0.1)), "learning_rate is .*give one number"),
         (NETWORKS, EPOCHS, rx.sgld(temperature=(0.5, 1.0)), "temperature is .*give one number"),
-    ],
-    "_decreasing": [
         (NETWORKS, EPOCHS, rx.deo_star((0.1, 0.01)), "learning_rate is .*must not decrease"),
         (NETWORKS, EPOCHS, rx.deo_star(temperature=(2.0, 1.0)), "temperature is .*must not decr"),
     ],
@@ -140,8 +138,9 @@ CASES: dict[str, list[Case]] = {
         (BOWL, SHORT, rx.deo(0.1, kernel=optax.adam(1.0), **TEMPERED), "keeps a state"),
         (BOWL, SHORT, rx.deo(0.1, kernel="momentum", on_swap="reset", **TEMPERED), "too cold"),
     ],
-    "_reset_clock": [
+    "_lost_memory": [
         (BOWL, SHORT, rx.deo(0.1, kernel=CYCLES, on_swap="reset"), "set back the clock"),
+        (BOWL, SHORT, rx.deo(0.1, kernel="hmc", on_swap="reset"), "forget the energy"),
     ],
     "_unseen_prior": [
         (BOWL, SHORT, rx.deo(0.1, kernel=DECAYED, **TEMPERED), "would not see"),
@@ -167,6 +166,15 @@ CASES: dict[str, list[Case]] = {
     ],
     "_noisy_energies": [
         (ON_ROWS, SHORT, rx.deo(0.1, **TEMPERED), 'write rule="bias_corrected", or batch_size'),
+    ],
+    "_nothing_to_tune_by": [
+        (BOWL, SHORT, rx.deo("auto"), "or give learning_rate"),
+        (BOWL, SHORT, rx.posterior("sgld"), "measures its own error"),
+    ],
+    "_nothing_to_jump_with": [
+        (BOWL, SHORT, rx.posterior(jumps=64), "burn_in 33, too few steps to learn"),
+        (BOWL, SHORT, rx.deo(0.1, jumps=64), r"rx.posterior\(jumps=...\), with all rows"),
+        (IN_BATCHES, SHORT, rx.posterior(jumps=64), "with all rows"),
     ],
     "_no_draw_in_a_cycle": [
         (BOWL, SHORT, rx.deo_star(0.1, kernel=CYCLES), "No draw would be taken in num_steps=100"),
@@ -198,6 +206,10 @@ def test_a_combination_that_cannot_work_is_refused_with_a_remedy(name, place, mo
 @pytest.mark.parametrize(
     ("task", "run", "method"),
     [
+        (NETWORKS, epochs(epochs=20, burn_in=12), rx.ensemble()),  # averages epoch 20
+        (NETWORKS, epochs(epochs=10, burn_in=9), rx.ensemble()),
+        (tiny_problem(prior_in_energy=True), epochs(burn_in=1), rx.sghmc_pt()),
+        (NETWORKS, epochs(burn_in=3), rx.deo_star()),
         (BOWL, SHORT, rx.posterior()),
         (BOWL, SHORT, rx.deo_star(0.1)),
         (ON_ROWS, SHORT, rx.deo_star((0.01, 0.1), energy_at="before")),

@@ -25,7 +25,7 @@ from row_sources import (
 )
 
 import replicax as rx
-from replicax.run.source_reader import Place, SourceReader
+from replicax.run.sources import Place, SourceReader
 
 
 class Yields:

@@ -18,7 +18,7 @@ from replicax.run.batches import Batches
 from replicax.run.options import Sampling
 from replicax.run.program import Program
 from replicax.run.resolve import resolve
-from replicax.run.storage.encoding import from_plain, to_plain
+from replicax.run.storage.metadata import from_plain, to_plain
 from replicax.run.task import Task, as_task
 
 NUM_ROWS = 300
@@ -68,8 +68,8 @@ def program_of(case: Callable[[], Any]) -> Program:
 
 def assert_equal(one: Program, other: Program) -> None:
     """All fields, also those that programs that compile to the same code may differ in."""
-    assert (one.kernel.spec is None) == (other.kernel.spec is None)
-    assert one.kernel.spec == other.kernel.spec
+    assert (one.kernel.traits.spec is None) == (other.kernel.traits.spec is None)
+    assert one.kernel.traits.spec == other.kernel.traits.spec
     assert replace(one, kernel=other.kernel) == other
     for ours, theirs in zip(one.ladder, other.ladder, strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -274,3 +274,21 @@ def test_draws_are_taken_after_burn_in_thinned_and_where_kernels_exploit() -> No
     np.testing.assert_array_equal(steps[cycles.is_drawn(steps)], [8, 9, 18, 19, 28, 29])
     with pytest.raises(ValueError, match="No draw would be taken in num_steps=1000"):
         program(kernel=rx.kernels.cyclical(rx.kernels.sgld(), 2000, 0.2))
+
+
+def test_programs_that_compile_to_the_same_code_are_equal() -> None:
+    """What the compiled loop is given as arguments does not tell them apart."""
+    one = program(buffer=0.1, buffer_gain=0.1)
+
+    def like(**options: Any) -> Program:
+        made = program(**{"buffer": 0.1, "buffer_gain": 0.1} | options)
+        return replace(made, kernel=one.kernel)
+
+    assert like() == one
+    for same in ({"seed": 5}, {"num_steps": 999}, {"learning_rate": (0.02, 0.1)}, {"buffer": 0.2}):
+        assert like(history_every=100, **same) == one, same
+    others: dict[str, Any] = {"thin": 2, "burn_in": 7, "num_chains": 2, "window": 3}
+    others |= {"num_replicas": 5, "history_every": 50, "keep_draws": False}
+    others |= {"on_nonfinite": "ignore"}
+    for name, value in others.items():
+        assert like(**{name: value}) != one, name

@@ -13,10 +13,10 @@ import replicax as rx
 from replicax.run import records as run_records
 from replicax.run import saver
 from replicax.run.records import Records
-from replicax.run.restore import rewind
 from replicax.run.saver import Saver
-from replicax.run.storage import checkpoint, commits
-from replicax.run.storage.folder import FolderRecords
+from replicax.run.start import records_from
+from replicax.run.storage import checkpoint
+from replicax.run.storage.folder import FolderRecords, read_commit, steps_of
 
 
 class Clock:
@@ -152,9 +152,9 @@ def test_the_newest_checkpoints_are_kept(tmp_path, keep: int) -> None:
     )  # fmt: skip
     newest = [10, 20, 30, 40, 50][-keep:]
     assert sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir()) == newest
-    assert sorted(commits.steps(tmp_path)) == newest
+    assert sorted(steps_of(tmp_path)) == newest
     for step in newest:
-        checkpoint.check(tmp_path, step, commits.read(tmp_path, step).checkpoint)
+        checkpoint.check(tmp_path, step, read_commit(tmp_path, step).checkpoint)
 
 
 @pytest.mark.parametrize("like", [np.empty(3), np.empty(2, np.float32)])
@@ -169,5 +169,6 @@ def test_batches_go_forward_when_a_run_is_rewound() -> None:
     skipped: list[Any] = []
     batches = SimpleNamespace(skip_to=lambda *place: skipped.append(place))
     program: Any = SimpleNamespace(batches=batches)
-    rewind(Records(), program, 40, b"state")
-    assert skipped == [(40, b"state")]
+    records: Any = SimpleNamespace(rewind=lambda: skipped.append("rows"))
+    assert records_from(records, program, 40, b"state") is records
+    assert skipped == [(40, b"state"), "rows"]

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import pytest
 
 import replicax as rx
-from replicax.run.machine import memory_in_use
+from replicax.run.devices import memory_in_use
 
 
 @pytest.mark.slow
@@ -12,7 +12,7 @@ from replicax.run.machine import memory_in_use
 def test_a_million_steps_take_constant_memory(tmp_path) -> None:
     used: list[tuple[int, int]] = []
 
-    def look(progress: rx.Progress) -> None:
+    def look(progress: rx.callbacks.Progress) -> None:
         used.append((progress.step, memory_in_use()))
 
     rx.sample(

@@ -38,8 +38,7 @@ from row_sources import (
 import replicax as rx
 from replicax.algorithm.randomness import seed_keys
 from replicax.run.batches import EpochBatches
-from replicax.run.source_batches import as_source
-from replicax.run.source_reader import SourceReader
+from replicax.run.sources import SourceReader, as_source
 
 
 @quiet

@@ -8,7 +8,7 @@ from mutants import energies_the_wrong_way, flipped_verdict
 
 from replicax import theory
 from replicax.algorithm import swap
-from replicax.algorithm.swap import rules
+from replicax.algorithm import swap as rules
 from studies import buffer
 from studies.shared.runner import reproduce
 from studies.shared.study import Cell, Results, Scale, Work

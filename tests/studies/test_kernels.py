@@ -7,7 +7,7 @@ import pytest
 from mutants import flipped_verdict
 
 from replicax import targets
-from replicax.algorithm.swap import rules
+from replicax.algorithm import swap as rules
 from studies import kernels, load_study
 from studies.shared.runner import reproduce
 from studies.shared.study import Scale, Work
@@ -76,7 +76,7 @@ def test_the_masses_at_both_ends_of_y() -> None:
 
 
 def test_stretched_modes_are_the_plain_ones_in_other_units() -> None:
-    plain, stretched = targets.modes25(), targets.modes25(stretch=(1.0, 10.0))
+    plain, stretched = targets.modes25(), kernels.stretched(targets.modes25())
     position, noise = jnp.array([0.3, -1.7]), jnp.array([0.4, -0.9])
     there = position * jnp.array([1.0, 10.0])
     energy = stretched.energy(there, None, noise)
@@ -85,6 +85,6 @@ def test_stretched_modes_are_the_plain_ones_in_other_units() -> None:
     np.testing.assert_allclose(
         slope, plain.gradient(position, None, noise) / np.array([1.0, 10.0]), rtol=1e-5
     )
-    exact = targets.modes25(noise_std=0.0, stretch=(1.0, 10.0))
+    exact = kernels.stretched(targets.modes25(noise_std=0.0))
     automatic = jax.grad(lambda x: exact.energy(x, None, noise))(there)
     np.testing.assert_allclose(exact.gradient(there, None, noise), automatic, rtol=1e-4)

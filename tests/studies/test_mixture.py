@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from replicax.algorithm import swap as rules
 from replicax.algorithm.schedule import WindowedDEO
-from replicax.algorithm.swap import rules
 from studies import load_study, mixture, two_modes
 from studies.shared.runner import read_record, reproduce
 from studies.shared.study import Scale, Work

@@ -4,12 +4,14 @@ import math
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from common import slow
 from mutants import flipped_verdict, gate_that_never_closes
 
+from replicax import theory
+from replicax.algorithm import swap as rules
 from replicax.algorithm.schedule import WindowedDEO
-from replicax.algorithm.swap import rules
 from studies import replicas
 from studies.shared.runner import reproduce
 from studies.shared.study import Cell, Results, Scale, Work
@@ -90,3 +92,16 @@ def test_a_mutant_is_not(module, name, mutant, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, name, mutant)
     # A window of 1 needs no gate: only DEO* shows that it never closes.
     assert distances() == [name == "swapping_pairs", False]
+
+
+def test_the_corrected_exponent_is_the_rate_of_decay() -> None:
+    noise = np.array([39.0, 40.0])
+    exact, corrected, paper = (
+        -np.diff(np.log(rate))[0]
+        for rate in (
+            theory.swap_probability_under_noise(0.0, 0.9, noise),
+            replicas.swap_rate_of_paper(0.9, noise, replicas.CORRECTED),
+            replicas.swap_rate_of_paper(0.9, noise, replicas.PAPER),
+        )
+    )
+    assert corrected == pytest.approx(exact, rel=0.01) and corrected == pytest.approx(2 * paper)

@@ -8,8 +8,8 @@ import pytest
 from common import slow
 from mutants import always_odd, flipped_verdict, gate_that_never_closes
 
+from replicax.algorithm import swap as rules
 from replicax.algorithm.schedule import StochasticEvenOdd, WindowedDEO
-from replicax.algorithm.swap import rules
 from studies import round_trips
 from studies.shared.runner import reproduce
 from studies.shared.study import Cell, Finding, Results, Scale, Work

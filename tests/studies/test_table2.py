@@ -261,7 +261,7 @@ def test_start_networks_count_as_much_as_ten(place: Path, runs: Path) -> None:
     """Against their average computed here, of their logits on all test images at once."""
     problem, _ = settings_of(place).task().problem()
     networks = last_networks(runs / "tiny" / "starts", problem, 10)
-    logits = jax.vmap(problem.test.logits, (0, 0, None))(*networks, problem.test.inputs)
+    logits = jax.vmap(problem.test.outputs, (0, 0, None))(*networks, problem.test.inputs)
     run = table2.open_run(runs / "tiny" / "deo")
     assert run is not None and len(logits) == 10
     total = np.asarray(run.average.logits) + 10 * np.asarray(logits).sum(axis=0)

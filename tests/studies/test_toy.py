@@ -11,8 +11,8 @@ import pytest
 from common import slow
 from mutants import flipped_verdict, gate_that_never_closes, parity_of_every_step
 
+from replicax.algorithm import swap as rules
 from replicax.algorithm.schedule import WindowedDEO
-from replicax.algorithm.swap import rules
 from studies import load_study, window
 from studies.shared.runner import read_record, reproduce
 from studies.shared.study import Results, Scale, Work

@@ -11,7 +11,7 @@ from scipy import integrate, optimize, stats
 from scipy.special import log_ndtr
 
 from replicax import theory
-from replicax.theory.tails import log_reject
+from replicax.theory.noise import log_reject
 
 
 def accept_by_quadrature(gap: float, slope: float, noise: float) -> float:
@@ -66,32 +66,6 @@ class TestSwapProbability:
         assert probability([5.0, -5.0], 0.0, 3.0).tolist() == [1.0, 1.0]
         assert probability(1e8, 10.0, 1.0) == 1.0
         assert probability(-1e8, 10.0, 1.0) == 0.0
-
-    @given(slope=st.floats(0.01, 5), noise=st.floats(0.01, 5))
-    def test_zero_gap_is_bounded_by_the_corrected_exponent(self, slope, noise):
-        probability = theory.swap_probability_under_noise(0.0, slope, noise)
-        assert probability <= theory.swap_rate_under_noise(1.0, slope, noise) * (1 + 1e-12)
-
-    def test_corrected_exponent_is_the_rate_of_decay(self):
-        noise = np.array([39.0, 40.0])
-        exact, corrected, paper = (
-            -np.diff(np.log(rate))[0]
-            for rate in (
-                theory.swap_probability_under_noise(0.0, 0.9, noise),
-                theory.swap_rate_under_noise(0.4, 0.9, noise),
-                theory.swap_rate_under_noise(0.4, 0.9, noise, exponent="paper"),
-            )
-        )
-        assert corrected == pytest.approx(exact, rel=0.01) and corrected == pytest.approx(2 * paper)
-
-    def test_measured_rates_side_with_the_corrected_exponent(self):
-        measured = np.log(7.6e-5 / 0.00605)  # two-mode study, sigma 4 -> 6, dT = .9
-        noise = np.array([4.0, 6.0])
-        corrected, paper = (
-            np.diff(np.log(theory.swap_rate_under_noise(0.4, 0.9, noise, exponent)))[0]
-            for exponent in ("corrected", "paper")
-        )
-        assert abs(measured - corrected) < 0.4 < 2 < abs(measured - paper)
 
 
 class TestOptimalBuffer:

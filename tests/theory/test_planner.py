@@ -103,7 +103,6 @@ def test_notes(num_replicas, swap_rate, note):
         ((8, 0.4), {"energy_noise_std": [1, 2], "temperatures": (1, 2)}, "one per pair"),
         ((8, 0.4), {"energy_noise_std": 2.0, "temperatures": (2, 1)}, "increasing"),
         ((8, 0.4), {"num_params": 0}, "num_params is 0; it must be a whole number of at least 1"),
-        ((8, 0.4), {"num_params": 10, "bytes_per_param": 1.5}, "bytes_per_param"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, options, sentence):

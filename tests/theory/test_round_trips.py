@@ -132,40 +132,6 @@ class TestRoundTrips:
         assert np.all(np.diff(theory.round_trip_time(1 - 7.6e-5, windows, 2)) > 0)
 
 
-class TestDerivatives:
-    @given(rate=st.floats(0.02, 0.999), window=st.floats(1.1, 300), num_replicas=st.integers(2, 40))
-    def test_of_the_time_is_its_finite_difference(self, rate, window, num_replicas):
-        width = 1e-4 * window
-        ends = np.array([window - width, window + width])
-        low, high = theory.round_trip_time(rate, ends, num_replicas)
-        slope = theory.round_trip_time_derivative(rate, window, num_replicas)
-        scale = high / window
-        assert slope == pytest.approx((high - low) / (2 * width), rel=1e-5, abs=1e-5 * scale)
-
-    def test_of_unequal_rates(self):
-        rates, width = [0.3, 0.95, 0.0, 0.7], 1e-4
-        low, high = theory.round_trip_time(rates, np.array([3 - width, 3 + width]))
-        slope = theory.round_trip_time_derivative(rates, 3)
-        assert slope == pytest.approx((high - low) / (2 * width), rel=1e-6)
-
-    @given(x=st.floats(1e-6, 0.99), num_replicas=st.integers(2, 40))
-    def test_equation_has_the_sign_of_the_derivative(self, x, num_replicas):
-        rate, window = x**0.2, 5
-        slope = theory.round_trip_time_derivative(rate, window, num_replicas)
-        g = theory.window_equation(x, num_replicas)
-        assert slope == pytest.approx(2 * num_replicas * g / (1 - x) ** 2, rel=1e-6, abs=1e-6)
-
-    @given(x=st.floats(1e-3, 0.99), num_replicas=st.integers(2, 40))
-    def test_of_the_equation(self, x, num_replicas):
-        width = 1e-5 * x
-        low, high = theory.window_equation([x - width, x + width], num_replicas)
-        slope = theory.window_equation_derivative(x, num_replicas)
-        assert slope == pytest.approx((high - low) / (2 * width), rel=1e-4, abs=1e-4)
-
-    def test_of_a_pair_that_never_swaps(self):
-        assert theory.window_equation(1.0, 5) == theory.window_equation_derivative(1.0, 5) == 0
-
-
 class TestOptimalWindow:
     @pytest.mark.parametrize(
         ("num_replicas", "swap_rate", "closed", "exact"),
@@ -224,7 +190,6 @@ class TestOptimalWindow:
         (lambda: theory.round_trip_time_adj(float("nan"), 4), r"must lie in \[0, 1\)"),
         (lambda: theory.round_trip_time(0.5, 0.5, 4), "at least 1, got 0.5"),
         (lambda: theory.round_trip_rate(0.5, [1, math.inf], 4), "at least 1"),
-        (lambda: theory.window_equation(0.0, 4), r"must lie in \(0, 1\]"),
         (lambda: theory.optimal_window(1, 0.4), "at least 2"),
         (lambda: theory.optimal_window(8, 0.0), "strictly between 0 and 1"),
         (lambda: theory.optimal_window(8, 1.0, exact=True), "strictly between 0 and 1"),
@@ -236,7 +201,6 @@ class TestOptimalWindow:
         (lambda: theory.optimal_buffer(0.0, 0.9, 0.0), "Metropolis rule"),
         (lambda: theory.optimal_buffer(0.0, 0.0, 1.0), "Metropolis rule"),
         (lambda: theory.optimal_buffer(math.nan, 0.9, 1.0), "must be finite"),
-        (lambda: theory.swap_rate_under_noise(1.5, 0.9, 1.0), r"must lie in \[0, 1\]"),
         (lambda: theory.swap_probability_under_noise(0.0, -0.9, 1.0), "not negative"),
     ],
 )

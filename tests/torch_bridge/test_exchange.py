@@ -23,9 +23,9 @@ import replicax as rx  # noqa: E402
 
 def run_engine(losses: np.ndarray, **options) -> rx.Posterior:
     """The engine on replicas that stand still, whose energies a batch tells."""
-    kernel = rx.Kernel(
-        init=lambda params: rx.Replica(params, ()),
-        step=lambda noise, replica, evaluate, rung: (replica, evaluate(replica.params)[0]),
+    kernel = rx.kernels.Kernel(
+        init=lambda params: rx.kernels.Replica(params, ()),
+        step=lambda noise, replica, evaluate, rung: (replica, evaluate(replica.params)[0], None),
         draw=lambda key, replica: jnp.zeros(()),
     )
     steps = jnp.asarray(losses)

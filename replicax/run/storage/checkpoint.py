@@ -7,6 +7,8 @@ that was written by so many processes is read by any number.
 import contextlib
 import itertools
 import logging
+import math
+import re
 import shutil
 import urllib.parse
 from collections.abc import Iterator
@@ -21,6 +23,12 @@ from replicax.run.storage.files import Damaged, NotWritten
 
 FOLDER = "checkpoints"
 _PART = "ocdbt.process_"  # and its number: the folder in which Orbax keeps what a process wrote
+# Of a checkpoint, of its temporary folder, and of the listings beside it.
+_OWN = re.compile(r"\d{1,18}(\.orbax-checkpoint-tmp.*|\.\d+\.json(\.tmp)?)?")
+_PARTS = re.compile(
+    r"_METADATA|_CHECKPOINT_METADATA|_sharding|_strings\.json|commit_success\.txt|manifest\.ocdbt.*|d|"
+    r"array_metadatas|ocdbt\.process_\d+|process_metadata|\..*"
+)
 _MEETINGS = itertools.count()  # a name is used once
 _MEETING_SECONDS = 3600  # a disk may be slow; a process that dies ends the others sooner
 
@@ -101,9 +109,11 @@ def _meet(step: int) -> None:
     )
 
 
-def check(folder: Path, step: int, digest: str | None) -> None:
-    """Raise `Damaged` unless the checkpoint is as it was written, `ValueError` if there is none."""
+def check(folder: Path, step: int, digest: str | None, most: float = math.inf) -> None:
+    """Raise `Damaged` unless the checkpoint is as it was written, `ValueError` if there is none. It
+    has at most `most` bytes."""
     path = _path(folder, step)
+    files.check_own(path)
     if digest is None:
         raise ValueError(
             f"{folder} holds a copy of the results without a checkpoint, which cannot be resumed: "
@@ -111,6 +121,8 @@ def check(folder: Path, step: int, digest: str | None) -> None:
         )
     if not path.is_dir():
         raise Damaged(f"{path} is missing.")
+    if files.size_below(path) > most:
+        raise Damaged(f"{path} is damaged: it is larger than what was written.")
     if files.digest_folder(path) != digest:
         raise Damaged(f"{path} is damaged: its content is not what its digest says.")
 
@@ -152,15 +164,21 @@ def _on_host(stored: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 def delete_others(folder: Path, steps: list[int]) -> None:
-    """Remove all checkpoints but those of `steps`, half-written ones too."""
+    """Remove all checkpoints but those of `steps`, half-written ones too, and nothing else that may
+    be beside them."""
     kept = {str(step) for step in steps}
     for path in (folder / FOLDER).glob("*"):
-        if path.name in kept:
+        if path.name in kept or not _OWN.fullmatch(path.name) or path.is_symlink():
             continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
+        if not path.is_dir():
             path.unlink(missing_ok=True)
+        elif all(_PARTS.fullmatch(part.name) for part in path.iterdir()):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def num_bytes(folder: Path, step: int) -> int:
+    """Return how many bytes the files of a checkpoint have."""
+    return files.size_below(_path(folder, step))
 
 
 def _path(folder: Path, step: int) -> Path:

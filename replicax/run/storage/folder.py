@@ -1,24 +1,137 @@
 """Run folders: records on the disk that are valid at every moment, and the way back into them."""
 
 import contextlib
-import shutil
+import os
+import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from replicax.run import machine
+from replicax.run import processes
 from replicax.run.records import GROUPS, Arrays, Records, storable
-from replicax.run.storage import checkpoint, commits, files, zarr_arrays
-from replicax.run.storage.commits import Column, Commit, Group
-from replicax.run.storage.files import Damaged
-from replicax.run.storage.lock import locked
-from replicax.run.storage.metadata import FILE, Metadata, read_metadata
+from replicax.run.storage import arrays, checkpoint, files
+from replicax.run.storage.arrays import Column, Group
+from replicax.run.storage.files import Damaged, locked
+from replicax.run.storage.metadata import FILE, Metadata, NoRun, read_metadata
 
+COMMITS = "commits"  # of files STEP.json and STEP.npz
+START = "start.npz"  # the start of one replica
 _STORE = "records.zarr"
+_MARKED = b"This folder holds a run of replicax, which may replace its own files here.\n"
+# What this and other parts of replicax write into a run folder, beside the mark.
+_OWN = (FILE, files.LOCK, START, COMMITS, checkpoint.FOLDER, _STORE, "summary.json",
+        "report.html", "figures")  # fmt: skip
+# Values at the end of a run: of all of it, of every chain, and of every rung of every chain.
+_OF_RUN = ("step", "seconds", "peak_bytes", "average.weight")
+_OF_CHAINS = ("buffer", "energy_unit", "window_correction", "nonfinite", "best_energy",
+              "round_trips")  # fmt: skip
+_OF_RUNGS = ("learning_rates", "temperatures", "energy", "restarts")
+_SMALL, _LARGE = 2**30, 2**32  # bytes of a state beside its replicas, of samples and of networks
+_COPIES = 64  # of the replicas in a state
 _SPARE_BYTES = 2**19  # for small files, which also the smallest state has
+
+
+@dataclass(frozen=True)
+class Commit:
+    """All that is valid once `step` steps are done."""
+
+    step: int
+    groups: dict[str, Group] = field(default_factory=dict)
+    values: str = ""  # digest of the values
+    checkpoint: str | None = None  # digest; None: a copy that cannot be resumed
+    num_bytes: tuple[int, int] | None = None  # of these two; None: written by version 0.2
+
+
+def write_commit(folder: Path, commit: Commit) -> None:
+    """Make a commit valid."""
+    files.write_json(_commit_path(folder, commit.step), asdict(commit))
+
+
+def write_values(folder: Path, step: int, values: Arrays) -> str:
+    """Write the values of a commit to come; return their digest."""
+    (folder / COMMITS).mkdir(exist_ok=True)
+    return files.write_arrays(_commit_path(folder, step, ".npz"), values)
+
+
+def read_values(folder: Path, commit: Commit, metadata: Metadata) -> Arrays:
+    """Return the values of a commit."""
+    most = _most_bytes(commit, metadata)[0]
+    return files.read_arrays(_commit_path(folder, commit.step, ".npz"), commit.values, most)
+
+
+def _most_bytes(commit: Commit, metadata: Metadata) -> tuple[float, float]:
+    """Return how many bytes the values and the checkpoint of a commit may have, by what it says and
+    by the sizes in the metadata."""
+    resolved = metadata.resolved
+    width = metadata.params.num_elements * 16 + 2**10
+    spare = _LARGE if metadata.kind == "train" else _SMALL
+    most = spare + _COPIES * resolved.num_chains * resolved.num_replicas * width
+    values, saved = commit.num_bytes or (most, most)
+    return min(values, most), min(saved, most)
+
+
+def steps_of(folder: Path) -> list[int]:
+    """Return the steps that have a commit, valid or damaged, newest first."""
+    names = [path.stem for path in (folder / COMMITS).glob("*.json")]
+    return sorted((int(name) for name in names if re.fullmatch(r"\d{1,18}", name)), reverse=True)
+
+
+def read_commit(folder: Path, step: int) -> Commit:
+    """Return the commit of a step; raise `Damaged` if it is not what was written."""
+    path = _commit_path(folder, step)
+    content = files.check_digest(path, files.read_json(path))
+    try:
+        groups = {
+            name: Group(int(group["length"]), _columns(group["columns"]))
+            for name, group in content["groups"].items()
+        }
+        commit = Commit(**{**content, "groups": groups})
+        _check_types(commit)
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
+        raise Damaged(f"{path} is damaged: its entries are not those of a commit.") from None
+    if commit.step != step:
+        raise Damaged(f"{path} is damaged: it belongs to step {commit.step}.")
+    return commit
+
+
+def _check_types(commit: Commit) -> None:
+    """Raise ValueError unless the entries of a commit are those that `write` makes."""
+    sizes = commit.num_bytes
+    if (
+        not set(commit.groups) <= set(GROUPS)
+        or any(group.length < 0 or not group.columns for group in commit.groups.values())
+        or type(commit.step) is not int
+        or not isinstance(commit.values, str)
+        or not isinstance(commit.checkpoint, str | None)
+        or not (sizes is None or [type(size) for size in sizes] == [int, int])
+    ):
+        raise ValueError("entries of another program")
+
+
+def _columns(content: dict[str, Any]) -> dict[str, Column]:
+    columns = {}
+    for name, (dtype, shape, *checked) in content.items():
+        is_numeric = np.dtype(dtype).kind in "biuf"
+        if not files.is_name(name) or not is_numeric or min(shape, default=0) < 0:
+            raise ValueError(name)
+        if not all(value is None or isinstance(value, int) for value in checked):
+            raise ValueError(name)
+        columns[name] = Column(str(np.dtype(dtype)), tuple(map(int, shape)), *checked)
+    return columns
+
+
+def delete_commit(folder: Path, step: int) -> None:
+    """Remove a commit, first of all its validity."""
+    for suffix in (".json", ".npz"):
+        _commit_path(folder, step, suffix).unlink(missing_ok=True)
+
+
+def _commit_path(folder: Path, step: int, suffix: str = ".json") -> Path:
+    return folder / COMMITS / f"{step}{suffix}"
 
 
 class FolderRecords(Records):
@@ -30,12 +143,19 @@ class FolderRecords(Records):
         super().__init__(folder)
         self.folder = folder
         self.commit = Commit(step=-1)  # before any
+        self.lock: Any = None  # where this process writes
 
     @property
     def _store(self) -> Path:
         return self.folder / _STORE
 
     def write_metadata(self, metadata: Metadata) -> None:
+        for name in metadata.params.names:
+            if not files.is_name(f"params.{name}"):
+                raise ValueError(
+                    f"A parameter has a name of {len(name)} letters, {name[:30]}..., too long for "
+                    "the file that a run folder keeps its draws in: give it a shorter one."
+                )
         super().write_metadata(metadata)
         metadata.write(self.folder)
 
@@ -47,42 +167,48 @@ class FolderRecords(Records):
 
     def read(self, group: str, name: str) -> np.ndarray:
         kept = self.commit.groups[group]
-        return zarr_arrays.read(self._store, group, name, kept.length, kept.columns[name])
+        return arrays.read(self._store, group, name, kept.length, kept.columns[name])
 
     def write(
         self, step: int, rows: dict[str, Arrays], final: Arrays, state: Arrays | None, keep: int
     ) -> None:
         """Write rows, final values and the arrays of a checkpoint, then commit them; commits
         before the last `keep` go."""
+        if self.lock is not None:
+            self.lock.check()
         written = [final, state or {}, *rows.values()]
-        num_bytes = sum(x.nbytes for arrays in written for x in arrays.values())
+        num_bytes = sum(x.nbytes for part in written for x in part.values())
         files.check_room(self.folder, num_bytes + _SPARE_BYTES)
         groups = dict(self.commit.groups)
-        for group, arrays in rows.items():
-            zarr_arrays.append(self._store, group, GROUPS[group], arrays)
+        for group, part in rows.items():
+            arrays.append(self._store, group, GROUPS[group], part)
             before = self.commit.groups[group].columns if group in self.commit.groups else {}
             columns = {
                 name: before.get(name, Column(str(x.dtype), x.shape[1:], 0)).after(x)
-                for name, x in arrays.items()
+                for name, x in part.items()
             }
-            length = self.length(group) + len(next(iter(arrays.values())))
+            length = self.length(group) + len(next(iter(part.values())))
             groups[group] = Group(length, columns)
         final = {name: storable(value) for name, value in final.items()}
-        values = commits.write_values(self.folder, step, final)
+        values = write_values(self.folder, step, final)
         saved = None if state is None else checkpoint.save(self.folder, step, state)
-        commit = Commit(step, groups, values, saved)
-        commits.write(self.folder, commit)
+        sizes = (
+            _commit_path(self.folder, step, ".npz").stat().st_size,
+            checkpoint.num_bytes(self.folder, step),
+        )
+        commit = Commit(step, groups, values, saved, sizes)
+        write_commit(self.folder, commit)
         self.commit, self.final = commit, final
-        self._keep(commits.steps(self.folder)[:keep])
+        self._keep(steps_of(self.folder)[:keep])
 
     def rewind(self) -> None:
         """Drop all that is newer than the commit of these records, or not committed at all."""
-        self._keep([step for step in commits.steps(self.folder) if step <= self.commit.step])
-        zarr_arrays.cut(self._store, self.commit.groups)
+        self._keep([step for step in steps_of(self.folder) if step <= self.commit.step])
+        arrays.cut(self._store, self.commit.groups, GROUPS)
 
     def _keep(self, steps: list[int]) -> None:
-        for step in set(commits.steps(self.folder)) - set(steps):
-            commits.delete(self.folder, step)
+        for step in set(steps_of(self.folder)) - set(steps):
+            delete_commit(self.folder, step)
         checkpoint.delete_others(self.folder, steps)
 
     def verify(self) -> None:
@@ -98,7 +224,7 @@ def records_of_run(run_dir: str | Path | None) -> Iterator[Records]:
     writes into the folder."""
     if run_dir is None:
         yield Records()
-    elif machine.is_first():
+    elif processes.is_first():
         with new_folder(Path(run_dir)) as records:
             yield records
     else:
@@ -119,26 +245,83 @@ def new_folder(folder: Path) -> Iterator[FolderRecords]:
         raise ValueError(
             f"{folder} cannot be made ({error.strerror}): choose another run_dir."
         ) from None
-    with locked(folder):
-        if (folder / FILE).exists() and has_begun(folder):
+    _claim(folder)
+    with locked(folder) as lock:
+        _refuse_begun(folder)
+        FolderRecords(folder).rewind()  # of a run that was ended before its first step
+        (folder / FILE).unlink(missing_ok=True)
+        records = FolderRecords(folder)
+        records.lock = lock
+        yield records
+
+
+def _claim(folder: Path) -> None:
+    """Put the mark of replicax into a folder before anything else; raise if a name that a run needs
+    is taken by what replicax did not write."""
+    taken = [name for name in _OWN if os.path.lexists(folder / name)]
+    mark = folder / files.MARK  # looked for after the names: another process may be at this place
+    if os.path.lexists(mark):
+        if not _MARKED.startswith(files.read_bytes(mark, len(_MARKED))):  # a kill may have cut it
+            raise ValueError(f"{mark} is not the mark of replicax: choose another run_dir.")
+        check_own(folder)
+    elif taken:
+        _refuse_begun(folder)
+        raise ValueError(
+            f"{folder} already contains {', '.join(taken)}, which replicax did not write for a new "
+            "run, and would replace: choose another run_dir."
+        )
+    else:
+        try:
+            with contextlib.suppress(FileExistsError), mark.open("xb") as file:
+                file.write(_MARKED)
+        except OSError as error:
             raise ValueError(
-                f"{folder} already holds a run; write rx.resume({str(folder)!r}, target) to "
-                "continue it, or choose another run_dir."
-            )
-        for name in (_STORE, commits.FOLDER, checkpoint.FOLDER):
-            shutil.rmtree(folder / name, ignore_errors=True)
-        yield FolderRecords(folder)
+                f"{folder} cannot be written to ({error.strerror}): choose another run_dir."
+            ) from None
+
+
+def check_own(folder: Path) -> None:
+    """Raise if a part of a run folder is a link, or of another kind than replicax writes."""
+    for name in (FILE, files.LOCK, START):
+        files.check_own(folder / name, folders=False)
+    for name in (COMMITS, checkpoint.FOLDER, _STORE):
+        files.check_own(folder / name)
+
+
+def _refuse_begun(folder: Path) -> None:
+    if has_begun(folder):
+        raise ValueError(
+            f"{folder} already holds a run; write rx.resume({str(folder)!r}, target) to "
+            "continue it, or choose another run_dir."
+        )
+
+
+def remove(folder: Path) -> None:
+    """Remove a run with all that replicax wrote for it, and nothing that is beside it."""
+    check_own(folder)
+    figures = folder / "figures"
+    files.check_own(figures)
+    FolderRecords(folder).rewind()
+    gone = [_STORE + "/zarr.json", FILE, START, files.LOCK, "summary.json", "report.html"]
+    for path in (*(folder / name for name in gone), *figures.glob("*.png"), folder / files.MARK):
+        path.unlink(missing_ok=True)
+    for name in (_STORE, COMMITS, checkpoint.FOLDER, figures.name):
+        with contextlib.suppress(OSError):  # not empty, or not there
+            (folder / name).rmdir()
 
 
 def has_begun(folder: Path) -> bool:
-    """Return whether a run folder holds a commit beyond step 0, or files of another version."""
-    if (folder / commits.FOLDER).exists():
-        return any(step > 0 for step in commits.steps(folder))
+    """Return whether a folder holds a run beyond step 0, or one of another version."""
     try:
         read_metadata(folder)
-    except ValueError:  # not ours, or of another version
+    except NoRun:
+        if os.path.lexists(folder / FILE):  # of another program, perhaps
+            return True
+        if not os.path.lexists(folder / files.MARK):
+            return False
+    except ValueError:  # damaged, or of another version
         return True
-    return any((folder / name).exists() for name in (_STORE, checkpoint.FOLDER))
+    return any(step > 0 for step in steps_of(folder))
 
 
 def open_records(folder: str | Path, with_checkpoint: bool = False) -> FolderRecords:
@@ -148,7 +331,7 @@ def open_records(folder: str | Path, with_checkpoint: bool = False) -> FolderRec
     records.metadata = read_metadata(records.folder)
     ending = records.metadata.result
     ended = -1 if ending is None else ending.step
-    newest = _newest(records.folder, with_checkpoint, ended)
+    newest = _newest(records, with_checkpoint, ended)
     if newest is not None:
         records.commit, records.final = newest
         if records.commit.step < ended:
@@ -168,23 +351,30 @@ def resumed_records(folder: str | Path) -> Iterator[FolderRecords]:
     Of several processes the first locks the folder, and the others read.
     """
     read_metadata(Path(folder))  # no run, no lock
-    with locked(Path(folder)) if machine.is_first() else contextlib.nullcontext():
+    check_own(Path(folder))
+    with locked(Path(folder)) if processes.is_first() else contextlib.nullcontext() as lock:
         records = open_records(folder, with_checkpoint=True)
+        records.lock = lock
         records.verify()
         yield records
 
 
-def _newest(folder: Path, with_checkpoint: bool, ended: int) -> tuple[Commit, Arrays] | None:
+def _newest(
+    records: FolderRecords, with_checkpoint: bool, ended: int
+) -> tuple[Commit, Arrays] | None:
     """Return the newest commit that is whole, and its values; say so if it is not the last, which
     is not before the step at which the run ended."""
-    steps = commits.steps(folder)
+    folder, metadata = records.folder, records.metadata
+    steps = steps_of(folder)
     problems = [f"The commit of step {ended} is missing."] if max(steps, default=-1) < ended else []
     for step in steps:
         try:
-            commit = commits.read(folder, step)
-            values = commits.read_values(folder, commit)
+            commit = read_commit(folder, step)
+            values = read_values(folder, commit, metadata)
+            _check_fits(folder, metadata, commit, values)
             if with_checkpoint:
-                checkpoint.check(folder, step, commit.checkpoint)
+                most = _most_bytes(commit, metadata)[1]
+                checkpoint.check(folder, step, commit.checkpoint, most)
         except Damaged as problem:
             problems.append(str(problem))
             continue
@@ -196,6 +386,40 @@ def _newest(folder: Path, with_checkpoint: bool, ended: int) -> tuple[Commit, Ar
     if problems:
         raise Damaged(f"{problems[0]} Nothing in {folder} is left to go back to.")
     return None
+
+
+def _check_fits(folder: Path, metadata: Metadata, commit: Commit, values: Arrays) -> None:
+    """Raise unless a commit is one of the run that the metadata describe: names, numbers of rows
+    and shapes, on which all who read them rely."""
+    resolved, params = metadata.resolved, metadata.params
+    chains, rungs = resolved.num_chains, resolved.num_replicas
+    expected: dict[str, tuple[int, ...]] = {
+        **dict.fromkeys(_OF_RUN, ()),
+        **dict.fromkeys(_OF_CHAINS, (chains,)),
+        **dict.fromkeys(_OF_RUNGS, (chains, rungs)),
+        **dict.fromkeys(("verdicts", "windows", "window_swaps"), (chains, rungs - 1)),
+        **{f"best.{i:06d}": (chains, *shape) for i, shape in enumerate(params.shapes)},
+    }
+    fits = all(value.shape == expected.get(name, value.shape) for name, value in values.items())
+    steps, draws = (commit.groups.get(name, Group(0, {})) for name in ("steps", "draws"))
+    fits = fits and steps.length >= commit.step == values.get("step", commit.step)
+    if steps.length:
+        fits = fits and _shapes(steps, "rung_of") == {"rung_of": (chains, rungs)}
+    if draws.length and resolved.keep_draws:
+        kept = (chains, len(resolved.draw_rungs))
+        leaves = zip(params.names, params.shapes, strict=True)
+        wanted = {f"params.{name}": (*kept, *shape) for name, shape in leaves}
+        fits = fits and _shapes(draws, "params.") == wanted
+    if not fits:
+        raise Damaged(
+            f"{_commit_path(folder, commit.step)} does not fit {FILE}: its names or shapes are "
+            "those of another run."
+        )
+
+
+def _shapes(group: Group, start: str) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of rows by name, of names that begin so."""
+    return {name: x.shape for name, x in group.columns.items() if name.startswith(start)}
 
 
 def save_copy(records: Records, folder: Path) -> None:

@@ -4,44 +4,102 @@ Only this file knows the keys of run.json, and `upgrade.py` those of older folde
 fields and properties of `Metadata`.
 """
 
+import itertools
 import math
+import os
 import typing
+from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from replicax.algorithm import kernels, schedule, swap
+from replicax.algorithm.kernels import Kernel
+from replicax.algorithm.tuning import ConstantGain, Gain
 from replicax.run.methods import Method
 from replicax.run.options import Run, Sampling, Training
 from replicax.run.storage import files
-from replicax.run.storage.encoding import from_plain, to_plain
 from replicax.run.storage.files import Damaged
-from replicax.run.storage.upgrade import upgraded
+from replicax.run.storage.upgrade import upgraded, with_own_digest
 from replicax.version import __version__
 
 # Of run folders. 1 had no number, and checkpoints by position; 2 attempted swaps at every step;
-# 3 had no commits; checkpoints of 4 held more of the kernel `langevin`; 5 had other options.
-FORMAT_VERSION = 6
-_READABLE = (5, 6)
-FILE = "run.json"
+# 3 had no commits; checkpoints of 4 held more of the kernel `langevin`; 5 had other options; 6 had
+# no sizes in commits, and a digest of some rows.
+FORMAT_VERSION = 7
+_READABLE = (5, 6, 7)
+FILE = files.RUN
+_MOST = 2**53  # of what is counted
 _KINDS: dict[str, type[Run]] = {"sample": Sampling, "train": Training}
 _UNCOUNTED = "a function of the step", "an iterable"  # kinds of which the rows are not known
 
 
+class NoRun(ValueError):
+    """A folder without a run.json of replicax."""
+
+
+Kind = TypeVar("Kind")
+CUSTOM = "custom"  # stands in a run folder for an object that only the user can give again
+_CLASSES = {
+    made.__name__: made
+    for made in (
+        schedule.WindowedDEO,
+        schedule.StochasticEvenOdd,
+        schedule.Adjacent,
+        schedule.AllPairs,
+        schedule.NoExchange,
+        swap.Deterministic,
+        swap.Metropolis,
+        swap.BiasCorrected,
+        swap.WindowCorrected,
+        Gain,
+        ConstantGain,
+    )
+}
+
+
 @dataclass(frozen=True)
 class TreeSpec:
-    """Names, shapes, dtypes and containers of a tree of arrays; `plain.describe` makes it and
-    `plain.rebuild` makes the tree again. One entry per leaf."""
+    """Names, shapes, dtypes and containers of a tree of arrays; `trees.describe` makes it and
+    `trees.rebuild` makes the tree again. One entry per leaf."""
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
     structure: dict[str, Any] | None  # None: containers that a folder cannot describe
 
+    def __post_init__(self) -> None:
+        places = range(len(self.names))
+        if self.structure is not None and sorted(_places(self.structure)) != list(places):
+            raise TypeError("not one place for each leaf")
+
     @property
     def num_elements(self) -> int:
         """The number of elements of all arrays."""
         return sum(math.prod(shape) for shape in self.shapes)
+
+
+def _places(structure: Any) -> list[int]:
+    """Return the places of the leaves in containers as plain data; raise TypeError for others."""
+    if not isinstance(structure, dict) or len(structure) != 1:
+        raise TypeError(f"{structure!r} describes no containers")
+    ((kind, content),) = structure.items()
+    if kind == "none":
+        return []
+    if kind == "leaf" and isinstance(content, int):
+        return [content]
+    if kind == "dict" and isinstance(content, dict):
+        content = list(content.values())
+    elif kind not in ("list", "tuple"):
+        content = None
+    if not isinstance(content, list):
+        raise TypeError(f"{structure!r} describes no containers")
+    return [place for part in content for place in _places(part)]
 
 
 @dataclass(frozen=True)
@@ -79,6 +137,7 @@ class Predicts:
     pixels: dict[str, Any] | None = None  # mean and std by channel, which normalise images
     noise: Any = None  # of a regression, as given to `rx.regression`
     probe: tuple[float, ...] | None = None  # outputs by which the network is known again
+    seen: list[dict[str, Any]] | None = None  # range and moments of the training inputs
 
 
 @dataclass(frozen=True)
@@ -108,6 +167,7 @@ class Resolved:
     tempers_likelihood: bool
     adjusted: bool  # whether the kernel accepts or rejects its moves
     kernel: str  # its name, or "custom"
+    draws_per_step: int = 1  # positions of the path of jumps that a drawn step leaves
     one_start: bool | None = None  # whether all replicas start at one point; None: not recorded
     likelihood: dict[str, Any] | None = None  # of the test of networks, `Likelihood.to_json`
     predicts: Predicts | None = None  # None: no networks, or of a loss without predictions
@@ -121,6 +181,9 @@ class Fingerprint:
     start: str  # digest of the file that holds the start
     data: str  # digest
     machine: str
+    all_rows: bool = True  # whether `data` is of all rows; version 0.2 took some
+    held: str | None = None  # digest of the arrays that the energy holds; None: not recorded
+    precision: dict[str, Any] | None = None  # settings of JAX; None: not recorded
 
 
 @dataclass(frozen=True)
@@ -178,28 +241,62 @@ class Metadata:
 def read_metadata(folder: Path) -> Metadata:
     """Read run.json of a run folder, or say why that cannot be done."""
     path = folder / FILE
-    if not path.is_file():
-        raise ValueError(f"{folder} is not a run folder: there is no {FILE} in it.")
+    if not os.path.lexists(path):
+        raise NoRun(f"{folder} is not a run folder: there is no {FILE} in it.")
     content = files.read_json(path)
     if not {"resolved", "params"} <= set(content):
-        raise ValueError(f"{path} was not written by replicax; give another folder.")
+        raise NoRun(f"{path} was not written by replicax; give another folder.")
     version = content.get("format_version", 1)
     if version not in _READABLE:
         raise ValueError(
             f"{folder} has format version {version}, written by replicax "
             f"{content.get('version', '?')}; this is replicax {__version__}, which reads format "
-            f"versions {_READABLE[0]} and {_READABLE[1]}. Open it with the version that wrote it."
+            f"versions {_READABLE[0]} to {_READABLE[-1]}. Open it with the version that wrote it."
         )
     content = files.check_digest(path, content)
     if version == 5:
         content = upgraded(path, content)
+    if version < 7:
+        content = with_own_digest(content)
     known = {entry.name for entry in fields(Metadata)}
     try:
         if not set(content) <= known or content["kind"] not in _KINDS:
             raise TypeError("entries of another program")
-        return _read(Metadata, content)
-    except (TypeError, LookupError, RecursionError):
+        metadata = _read(Metadata, content)
+        _check_values(metadata)
+        return metadata
+    except (TypeError, LookupError, RecursionError, OverflowError):
         raise Damaged(f"{path} is damaged: its entries are not those of a run.") from None
+
+
+def holds_run(folder: Path) -> bool:
+    """Return whether a folder is that of a run, whole or damaged."""
+    try:
+        read_metadata(folder)
+    except NoRun:
+        return os.path.lexists(folder / files.MARK)
+    except ValueError:
+        return True
+    return True
+
+
+def _check_values(metadata: Metadata) -> None:
+    """Raise TypeError where numbers are none of a run, or a name is that of no array."""
+    resolved, params = metadata.resolved, metadata.params
+    counts = ("num_chains", "num_replicas", "thin", "window", "history_every", "swap_every")
+    sizes = [getattr(resolved, name) for name in counts]
+    sizes += [size for size in (metadata.steps_per_epoch, metadata.num_rows) if size is not None]
+    places = [resolved.burn_in, resolved.counted_from, *itertools.chain(*params.shapes)]
+    rungs = range(resolved.num_replicas)
+    if (
+        not all(1 <= size < _MOST for size in sizes)
+        or not all(0 <= place < _MOST for place in places)
+        or not all(rung in rungs for rung in resolved.draw_rungs)
+        or not len(params.names) == len(params.shapes) == len(params.dtypes)
+        or not all(files.is_name(f"params.{name}") for name in params.names)
+        or not all(np.dtype(jnp.dtype(dtype)).itemsize for dtype in params.dtypes)
+    ):
+        raise TypeError("values of another program")
 
 
 def _read(kind: Any, content: Any) -> Any:
@@ -234,4 +331,85 @@ def _value(kind: Any, content: Any) -> Any:
         return float(content)
     if type(content) is not (get_origin(kind) or kind):
         raise TypeError(f"{content!r} is not of the type {kind}")
+    if kind is str:  # nothing that would steer the terminal that shows it
+        return "".join(sign if sign.isprintable() else " " for sign in content)
     return content
+
+
+def to_plain(options: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass of options as plain data."""
+    return {entry.name: _plain(getattr(options, entry.name)) for entry in fields(options)}
+
+
+def from_plain(kind: type[Kind], data: Any) -> Kind:
+    """Return the dataclass of options that `to_plain` wrote, as it was: it was checked then.
+
+    Objects that only the user can give again stay marked.
+    """
+    if not isinstance(data, dict):
+        raise Damaged("The options of the run are missing: its run.json is damaged.")
+    options = object.__new__(kind)
+    for entry in fields(kind):  # type: ignore[arg-type]
+        if entry.name not in data:
+            raise Damaged(f"The options of the run lack {entry.name}: its run.json is damaged.")
+        object.__setattr__(options, entry.name, _stored(entry.name, data[entry.name]))
+    return options
+
+
+def given_again(stored: Kind, again: dict[str, Any], call: Callable[[str], str]) -> Kind:
+    """Return the stored options, with those that may change and with the objects that no folder
+    holds, as they are given `again`; None keeps what is stored.
+
+    `call` says how to give one; what else the folder holds cannot be changed by giving another.
+    """
+    values = {}
+    for entry in fields(stored):  # type: ignore[arg-type]
+        name, value = entry.name, getattr(stored, entry.name)
+        offered, about = again.get(name), entry.metadata.get("option")
+        if about is not None and about.on_resume in ("may change", "may grow"):
+            value = value if offered is None else offered
+        elif isinstance(value, str) and value == CUSTOM:
+            if offered is None:
+                raise ValueError(
+                    f"This run was started with a {name} of your own, which a folder cannot "
+                    f"hold; give it again: {call(name)}."
+                )
+            value = offered
+        elif _plain(offered) not in (None, _plain(entry.default), _plain(value)):
+            started = "continues with the one it was started with, which its folder stores"
+            started = "was started without one" if value is None else started
+            raise ValueError(f"{name} is given, but the run {started}: leave out {name}.")
+        values[name] = value
+    return type(stored)(**values)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Kernel):
+        return {"kernel": value.traits.spec} if value.traits.spec is not None else CUSTOM
+    if is_dataclass(value):
+        name = type(value).__name__
+        if _CLASSES.get(name) is not type(value):
+            return CUSTOM
+        return {name: {key: _plain(part) for key, part in asdict(value).items()}}  # type: ignore
+    if isinstance(value, np.ndarray | jax.Array | np.generic):
+        return np.asarray(value).tolist()
+    if hasattr(value, "_fields"):  # a named tuple, such as a transform of optax
+        return CUSTOM
+    if isinstance(value, tuple | list | range):
+        return [_plain(part) for part in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else CUSTOM
+
+
+def _stored(name: str, value: Any) -> Any:
+    """Return the value of a stored option, with tuples for lists; raise if it is damaged."""
+    if isinstance(value, list):
+        return tuple(_stored(name, part) for part in value)
+    if not isinstance(value, dict):
+        return value
+    try:
+        ((kind, content),) = value.items()
+        return kernels.from_spec(content) if kind == "kernel" else _CLASSES[kind](**content)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        raise Damaged(
+            f"The option {name} of the run is none of replicax: its run.json is damaged."
+        ) from None

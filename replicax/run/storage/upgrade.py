@@ -1,4 +1,4 @@
-"""Format 5 of run.json, which version 0.2 wrote, as format 6."""
+"""Earlier formats of run.json: 5, which version 0.2 wrote, as 6; and 6 as 7."""
 
 import re
 from pathlib import Path
@@ -8,6 +8,9 @@ from replicax.run.storage.files import Damaged
 
 # What the methods of 0.2 were: other versions may have others of the same name.
 _OPEN: dict[str, Any] = {
+    "metric": None,
+    "jumps": None,
+    "draws_per_step": None,
     "momentum": 0.9,
     "rate_schedule": "constant",
     "warmup_epochs": 0.0,
@@ -108,6 +111,15 @@ def upgraded(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     return content | {"batches": batches, "gone": gone}
 
 
+def with_own_digest(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a run.json of format 6 as format 7 has it: its digest of the data, of
+    some rows, is kept and compared as it was made."""
+    stored = content.get("fingerprint")
+    if not isinstance(stored, dict):
+        return content
+    return content | {"fingerprint": stored | {"all_rows": False}}
+
+
 def _batches(text: str) -> dict[str, Any]:
     """Return the source of mini-batches, which format 5 describes in words.
 
@@ -143,6 +155,7 @@ def _sampling(
     )
     run = {name: options[name] for name in names} | {"num_replicas": resolved["num_replicas"]}
     method = _OPEN | {name: options[name] for name in _IN_BOTH}
+    method |= {"metric": "diagonal", "jumps": 0, "draws_per_step": 1}
     tunes = options["learning_rate"] == "auto" or options["temperature"] == "auto"
     schedule = options["schedule"] if isinstance(options["schedule"], str) else "own schedule"
     method["name"] = "posterior" if tunes else schedule.replace("_", "-")

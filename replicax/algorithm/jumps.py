@@ -1,0 +1,308 @@
+"""Independence jumps of the coldest rung: many proposals of a mixture, evaluated at once.
+
+The proposals do not depend on the state, so that all their energies are one batched evaluation;
+only the decisions are taken one after another. Each decision is that of a Metropolis move with the
+mixture as proposal (Tierney, 1994), so the law of the rung, exp(-E), is preserved whatever the
+mixture is: from weight w = -E - log q, a proposal of weight w' is accepted with probability
+min(1, exp(w' - w)).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from replicax.algorithm.kernel import Kernel, Replica
+from replicax.algorithm.metric import MOST_DENSE
+from replicax.algorithm.mixture import (
+    Mixture,
+    Proposed,
+    draw_proposed,
+    log_density,
+    no_mixture,
+    propose,
+)
+from replicax.algorithm.randomness import make_key
+from replicax.algorithm.rounds import stride
+from replicax.algorithm.target import StepEnergy, Target
+from replicax.algorithm.tiles import build_energies
+
+_TRACED = 8  # positions of a path that are kept for the next fit
+_FEWEST_TRACED, _MOST_TRACED = 4096, 24_000  # of a round and all chains: between them 3 d^2
+
+
+@dataclass(frozen=True)
+class Jumping:
+    """How the coldest replica jumps after every step, and for how long the mixture is learned."""
+
+    num_proposals: int
+    num_draws: int  # positions of each path that are draws
+    num_chains: int
+    round_ends: tuple[int, ...]  # of learning
+    until: int  # the step from which the mixture is frozen
+
+    def num_traced(self, d: int) -> int:
+        """Return the places for positions of one round of a chain in d dimensions."""
+        most = int(np.clip(3 * d**2, _FEWEST_TRACED, _MOST_TRACED))
+        return -(-most // (_TRACED * self.num_chains)) * _TRACED
+
+
+class JumpNoise(NamedTuple):
+    """The randomness of n jumps."""
+
+    proposed: Proposed
+    threshold: Array  # minus log u of each accept step      shape (n,)
+
+
+class Jumped(NamedTuple):
+    """The path of n jumps, and what was seen."""
+
+    point: Array  # where it ended                                  shape (d,)
+    energy: Any  # there, (U, V)                                    shape ()
+    moved: Array  # whether it ended elsewhere than it began        shape ()
+    path: Array  # points at the kept positions, with repeats       shape (kept, d)
+    path_energy: Any  # there, (U, V)                               shape (kept,)
+    accepted: Array  # of the n proposals                           shape ()
+    log_weight: Array  # of each proposal, -inf where not finite    shape (n,)
+
+
+class JumpStats(NamedTuple):
+    """What the jumps of a chain were like."""
+
+    proposals: Array  # counted                                                     shape ()
+    accepted: Array  #                                                              shape ()
+    held: Array  # proposals refused in a row, up to now                            shape ()
+    longest: Array  # the most of them                                              shape ()
+    log_sum: Array  # log of the sum of the weights of the proposals                shape ()
+    log_sum_square: Array  # log of the sum of their squares                        shape ()
+
+
+class JumpState(NamedTuple):
+    """Statistics of the jumps of a chain, and the trace of this round of learning."""
+
+    stats: JumpStats
+    count: Array  # steps of the round so far                             shape ()
+    points: Array  # positions of the paths; the last ones are not kept   shape (position, d)
+    energies: Array  # E there                                            shape (position,)
+
+
+def start_jumps(jumping: Jumping | None, params: Any, dtype: Any) -> tuple[Any, Any]:
+    """Return no mixture, and the state before the first jump; both empty where nothing will jump:
+    in too many dimensions. `params` has a replica axis."""
+    d = sum(leaf[0].size for leaf in jax.tree.leaves(params))
+    if jumping is None or d > MOST_DENSE:
+        return (), ()
+    places = jumping.num_traced(d) + _TRACED
+    none = jnp.array(0, jnp.int32)
+    points, energies = jnp.zeros((places, d), dtype), jnp.zeros(places, dtype)
+    state = JumpState(start_stats(dtype), none, points, energies)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf), no_mixture(d, dtype)), state
+
+
+def traced(jumping: Jumping, count: int, step: int, d: int) -> int:
+    """Return how many positions are kept after `count` steps of the round that ended at `step`."""
+    places = jumping.num_traced(d)
+    every = int(stride(jumping.round_ends, step - 1, places // _TRACED))
+    return min(-(-count // every) * _TRACED, places)
+
+
+def build_jumps(target: Target, kernel: Kernel, settings: Any) -> Callable:
+    """Build `jump(key, state, batch) -> state, (points, energies)`: jumps of the replica on the
+    coldest rung, and the positions of its path that are draws."""
+    spread, jumping = settings.spread, settings.jumps
+
+    def path_of(jumped: Jumped, num_kept: int) -> tuple[Array, Any]:
+        every = jumped.path.shape[0] // num_kept
+        return jax.tree.map(
+            lambda leaf: leaf[every - 1 :: every], (jumped.path, jumped.path_energy)
+        )
+
+    def jump_cold(key: Array, state: Any, batch: Any) -> tuple[Any, tuple]:
+        cold, jumps = state.replica_at[0], state.jumps
+        replica = spread.join(spread.rows(state.replicas, cold))
+        flat, unravel = ravel_pytree(replica.params)
+        slope, num_kept = 1 / state.ladder.temperature[0], max(_TRACED, jumping.num_draws)
+
+        def jumped() -> tuple[Any, Jumped]:
+            noise = draw_jumps(key, jumping.num_proposals, flat.size, flat.dtype)
+            energies = build_energies(target, unravel)
+            of_batch = lambda points: energies(points, batch)  # noqa: E731
+            seen = jump(noise, state.mixture, flat, of_batch, slope, num_kept)
+            there = Replica(unravel(seen.point), replica.memory)
+            evaluate = StepEnergy(target, batch, target.draw(make_key(0)))
+            there = kernel.traits.prepare(there, evaluate)  # type: ignore[misc]
+            return there, seen
+
+        def stayed() -> tuple[Any, Jumped]:
+            energies = replica.memory.energy, replica.memory.prior
+            nothing = jax.eval_shape(jumped)[1]
+            return replica, Jumped(
+                flat,
+                energies,
+                jnp.array(False),
+                jnp.broadcast_to(flat, (num_kept, flat.size)),
+                jax.tree.map(lambda e: jnp.broadcast_to(e, (num_kept,)), energies),
+                jnp.zeros((), nothing.accepted.dtype),
+                jnp.full(nothing.log_weight.shape, -jnp.inf, nothing.log_weight.dtype),
+            )
+
+        like = jax.eval_shape(jumped)
+
+        def typed(branch: Callable) -> Callable:
+            return lambda: jax.tree.map(lambda x, to: jnp.asarray(x, to.dtype), branch(), like)
+
+        there, seen = jax.lax.cond(state.mixture.count > 0, typed(jumped), typed(stayed))
+        at = spread.here(jnp.arange(state.replica_at.shape[0]) == cold) & seen.moved
+        replicas = jax.tree.map(
+            lambda new, old: jnp.where(at.reshape(-1, *[1] * new.ndim), new, old),
+            there,
+            state.replicas,
+        )
+        stats = jax.lax.cond(
+            state.mixture.count > 0, lambda: count_jumps(jumps.stats, seen), lambda: jumps.stats
+        )
+        jumps = _traced(
+            jumping, state.step, jumps._replace(stats=stats), path_of(seen, _TRACED), slope
+        )
+        points, energies = path_of(seen, jumping.num_draws)
+        path = jax.vmap(unravel)(points), energies[0]
+        return state._replace(replicas=replicas, jumps=jumps), path
+
+    return jump_cold
+
+
+def _traced(
+    jumping: Jumping, step: Array, jumps: JumpState, path: tuple[Array, Any], slope: Array
+) -> JumpState:
+    """Add positions of the path of a step, at some steps of the round. `step` is the next one."""
+    points, (energy, prior) = path
+    last = jumps.points.shape[0] - _TRACED
+    every = stride(jumping.round_ends, step - 1, last // _TRACED)
+    keeps = (jumps.count % every == 0) & (step <= jumping.until)
+    place = jnp.where(keeps, jnp.minimum(jumps.count // every * _TRACED, last), last)
+
+    def put(rows: Array, values: Array) -> Array:
+        return jax.lax.dynamic_update_slice_in_dim(rows, values.astype(rows.dtype), place, 0)
+
+    return jumps._replace(
+        count=jumps.count + 1,
+        points=put(jumps.points, points),
+        energies=put(jumps.energies, slope * energy + prior),
+    )
+
+
+def draw_jumps(key: Array, n: int, d: int, dtype: Any = jnp.float32) -> JumpNoise:
+    """Draw the randomness of n jumps in d dimensions."""
+    propose_key, accept_key = jax.random.split(key)
+    return JumpNoise(
+        draw_proposed(propose_key, n, d, dtype), jax.random.exponential(accept_key, (n,), dtype)
+    )
+
+
+def jump(
+    noise: JumpNoise,
+    mixture: Mixture,
+    point: Array,
+    energies: Callable[[Array], tuple[Array, Array]],
+    slope: Array | float = 1.0,
+    num_kept: int = 1,
+) -> Jumped:
+    """Take one jump after another from `point`; E = slope U + V is minus the log density.
+
+    `energies(points)` returns U and V of points (m, d). Kept are `num_kept` evenly spaced positions
+    of the path, the last one among them: how long a point is held is part of the law.
+    """
+    proposals = propose(mixture, noise.proposed)
+    # Barriers keep XLA from computing these again, with other roundings, wherever they are used.
+    at = jax.lax.optimization_barrier(jnp.concatenate([point[None], proposals]))
+    both = energies(at)
+    log_weight = log_weights(slope * both[0] + both[1], log_density(mixture, at))
+    both, log_weight = jax.lax.optimization_barrier((both, log_weight))
+    path = jax.lax.optimization_barrier(_decide(log_weight, noise.threshold))
+    place = path[-1]
+    every = path.shape[0] // num_kept
+    kept = path[path.shape[0] - every * (num_kept - 1) - 1 :: every]
+    accepted = jnp.sum(jnp.diff(path, prepend=0) != 0)
+    return Jumped(
+        at[place],
+        jax.tree.map(lambda leaf: leaf[place], both),
+        place > 0,
+        at[kept],
+        jax.tree.map(lambda leaf: leaf[kept], both),
+        accepted,
+        log_weight[1:],
+    )
+
+
+def log_weights(energy: Array, log_proposal: Array) -> Array:
+    """Return -E - log q; -inf, which is never jumped to, where either is not finite."""
+    weight = -energy - log_proposal
+    return jnp.where(jnp.isfinite(weight), weight, -jnp.inf)
+
+
+def _decide(log_weight: Array, threshold: Array) -> Array:
+    """Return the n places of a path; place 0 is where it begins, place i proposal i."""
+
+    def one(at: tuple[Array, Array], proposal: tuple[Array, Array, Array]):
+        place, weight = at
+        number, proposed, threshold = proposal
+        # A state whose own weight is not finite is left for any that has one.
+        accepts = (proposed + threshold > weight) & (proposed > -jnp.inf)
+        after = jnp.where(accepts, number, place), jnp.where(accepts, proposed, weight)
+        return after, after[0]
+
+    numbers = jnp.arange(1, len(log_weight), dtype=jnp.int32)
+    start = jnp.zeros((), jnp.int32), log_weight[0]
+    steps = numbers, log_weight[1:], threshold
+    return jax.lax.scan(one, start, steps, unroll=min(16, len(numbers)))[1]
+
+
+def start_stats(dtype: Any = jnp.float32) -> JumpStats:
+    """Return the statistics before the first jump."""
+    none, empty = jnp.array(0, jnp.int32), jnp.array(-jnp.inf, dtype)
+    return JumpStats(jnp.zeros((), dtype), jnp.zeros((), dtype), none, none, empty, empty)
+
+
+def count_jumps(stats: JumpStats, jumped: Jumped) -> JumpStats:
+    """Add the jumps of one step. Refusals in a row are counted by steps in which all n were
+    refused: the ladder may move the state in between, within what the mixture does not cover."""
+    n = jumped.log_weight.shape[0]
+    held = jnp.where(jumped.accepted > 0, 0, stats.held + n).astype(jnp.int32)
+    weight = jumped.log_weight.astype(stats.log_sum.dtype)
+    total, square = (jax.nn.logsumexp(power * weight) for power in (1, 2))
+    return JumpStats(
+        stats.proposals + n,
+        stats.accepted + jumped.accepted.astype(stats.accepted.dtype),
+        held,
+        jnp.maximum(stats.longest, held),
+        jnp.logaddexp(stats.log_sum, total),
+        jnp.logaddexp(stats.log_sum_square, square),
+    )
+
+
+def log_evidence(stats: JumpStats) -> tuple[Array, Array]:
+    """Return the log of the integral of exp(-E) from the weights of the proposals, and how many
+    equal weights would be as precise.
+
+    A mode that the mixture does not cover is missing from both, in silence.
+    """
+    effective = jnp.exp(2 * stats.log_sum - stats.log_sum_square)
+    return stats.log_sum - jnp.log(stats.proposals), effective
+
+
+def redraw(
+    log_uniform: Array, point: Array, energy: Array, drawn: Array, drawn_energy: Array, slope: Array
+) -> tuple[Array, Array]:
+    """Move a state of a rung to a whole draw from the prior or stay: (point, accepted).
+
+    The law of the rung is prior x exp(-slope U), so the prior cancels from the Metropolis ratio.
+    """
+    change = slope * (drawn_energy - energy)
+    change = jnp.where(slope == 0, 0.0, change)
+    accepted = jnp.isfinite(drawn_energy) & ((log_uniform < -change) | ~jnp.isfinite(energy))
+    return jnp.where(accepted, drawn, point), accepted

@@ -1,1 +1,0 @@
-"""The report of a run: the sections of its page."""

@@ -1,0 +1,151 @@
+"""The loop of a run on the host: chunk after chunk is computed, recorded, shown and saved."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from replicax.run import devices
+from replicax.run.carry import Carry
+from replicax.run.chunk import Chunks
+from replicax.run.evaluation import Between
+from replicax.run.options import Session
+from replicax.run.processes import agree, ends_process, interruptible, is_first, sentence_of
+from replicax.run.program import Program
+from replicax.run.progress import Callback, display_progress, progress_of, reason_to_stop
+from replicax.run.records import Arrays, Keeper, Records, Result
+from replicax.run.saver import Saver
+
+
+def run(
+    program: Program,
+    carry: Carry,
+    records: Records,
+    session: Session,
+    evaluation: Between | None = None,
+) -> None:
+    """Run from the step of `carry` to the last, and record how the run ended.
+
+    A signal, a callback's "stop", the end of the batches or a non-finite energy end it before;
+    SIGTERM and SIGUSR1 end the process as well, once all is saved.
+    """
+    with interruptible() as signals, keeper_of(program, records, evaluation) as keeper:
+        with watching(program, carry, session) as watchers, contextlib.closing(program.batches):
+            result = _loop(program, carry, keeper, watchers, signals)
+        keeper.finish(result)
+    if signals and is_first():
+        print(result.sentence, file=sys.stderr, flush=True)
+    if ends_process(signals):
+        raise SystemExit(128 + signals[0])
+
+
+def _loop(
+    program: Program,
+    carry: Carry,
+    keeper: Keeper,
+    watchers: list[Callback],
+    signals: list[int],
+) -> Result:
+    """Run chunk after chunk, and return how the run ended."""
+    chunks, result = Chunks(program, carry), None
+    if program.mesh is not None:
+        carry = devices.place(program.mesh, carry)
+    if keeper.records.shared is not None:
+        keeper.save(carry)  # so that the folder can be resumed from now on
+    while chunks.step < program.num_steps and result is None:
+        with _saving_on_error(keeper, carry):
+            count, data = chunks.feed()
+        if count == 0:
+            result = Result("batches_ended", program.batches.ending(chunks.step))
+            break
+        carry, rows, rate = chunks.advance(carry, count, data)
+        carry, numbers = keeper.append(carry, rows)
+        result = _ending(program, carry, signals, keeper.records.folder)
+        with _saving_on_error(keeper, carry):
+            stops, reason = _watched(keeper, carry, rate, numbers, rows, watchers)
+        if stops and result is None:
+            result = Result(
+                "stopped", f"The callback stopped the run at step {chunks.step}{reason}"
+            )
+        keeper.save_if_due(carry)
+    keeper.save(carry)
+    return result or Result("finished", f"All {program.num_steps} steps were done.")
+
+
+def keeper_of(program: Program, records: Records, evaluation: Between | None) -> Keeper:
+    """Return what keeps the records of a run: in its folder, or in memory."""
+    if records.shared is None:
+        return Keeper(records, program, evaluation)
+    return Saver(records, program, evaluation)
+
+
+@contextlib.contextmanager
+def watching(program: Program, carry: Carry, session: Session) -> Iterator[list[Callback]]:
+    """Yield the callbacks of the user, behind the display of progress where one is wanted."""
+    callback, wanted = session.callback, session.progress
+    callbacks = [callback] if callback is None or callable(callback) else list(callback)
+    shown: Any = contextlib.nullcontext()
+    if is_first() and (sys.stderr.isatty() if wanted is None else wanted):
+        shown = display_progress(program.num_steps, int(carry.state.step))
+    with shown as display:
+        yield [watch for watch in (display, *callbacks) if watch is not None]
+
+
+def _watched(
+    keeper: Keeper,
+    carry: Carry,
+    rate: float,
+    numbers: Arrays,
+    rows: dict[str, Arrays],
+    watchers: list[Callback],
+) -> tuple[bool, str]:
+    """Call the watchers; return whether one stops the run, in any process, and why."""
+    reason = None
+    if watchers:
+        progress = progress_of(keeper, carry, rate, numbers, rows)
+        reason = reason_to_stop([watch(progress) for watch in watchers])
+    (stops,) = agree(reason is not None)
+    return bool(stops), reason or "."
+
+
+@contextlib.contextmanager
+def _saving_on_error(keeper: Keeper, carry: Carry) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        if jax.process_count() == 1:  # else the others would have to take part
+            keeper.save(carry)
+        raise
+
+
+def _ending(
+    program: Program, carry: Carry, signals: list[int], folder: Path | None
+) -> Result | None:
+    """Return how a broken energy, or a signal in any process, ends the run here, or None."""
+    (number,) = agree(signals[0] if signals else 0)
+    signals += [number] if number and not signals else []
+    step = int(carry.state.step)
+    if program.is_broken(carry):
+        return _broken(carry, step)
+    if number:
+        return Result("interrupted", sentence_of(number, step, folder))
+    return None
+
+
+def _broken(carry: Carry, step: int) -> Result:
+    """Return the end of a run by an energy that is not finite."""
+    energy = np.asarray(carry.counters.energy)
+    chain, rung = np.argwhere(~np.isfinite(energy))[0]
+    replica = int(carry.state.replica_at[chain, rung])
+    there = "" if rung == 0 else ' there, or on_nonfinite="restart",'
+    return Result(
+        "nonfinite",
+        f"The energy of replica {replica} on rung {rung} of chain {chain} became "
+        f"{energy[chain, rung]} at step {step - 1}. Draws up to there are kept. A smaller learning "
+        f"rate{there} lets the run go on; where the density ends at a bound, such as x > 0, write "
+        "the model without it: x = exp(z), and add z to the log density.",
+    )

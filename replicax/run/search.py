@@ -1,0 +1,193 @@
+"""The search before a run: minima of the energy from dispersed starts, with the curvature there.
+
+They are the first mixture that proposes points, and half of the replicas start there. L-BFGS comes
+first, then damped Newton steps, which parameters of very different scales need. An end that is not
+a minimum, such as one in the neck of a funnel, where the energy goes on falling, is left out.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import minimize
+
+from replicax.algorithm.fitting import with_wide
+from replicax.algorithm.mixture import Mixture, make_mixture, most_components
+
+_MOST_HESSIAN = 100  # dimensions up to which second derivatives are computed
+_MOST_CALLS = 300  # of the gradient, from one start
+_NEWTON_STEPS = 25
+_IN_VAIN = 4  # starts that lead to no minimum, one after another, before the search gives up
+_SETTLED = 0.1  # energy that the next Newton step may still gain, for each dimension
+_BEYOND = 1e30  # stands for an energy that is not finite
+_LIGHTEST = -15.0  # log weight, by Laplace, below which a minimum has no mass
+_FLAT = 1e-5  # curvature, in units of its diagonal, below which a direction is open
+
+
+class Found(NamedTuple):
+    """What a search found."""
+
+    minima: np.ndarray  # (minimum, d)
+    energies: np.ndarray  # (minimum,)
+    covariances: np.ndarray  # inverse Hessians, (minimum, d, d)
+    evaluations: int  # of the gradient; a Hessian is d of them
+    rejected: int  # ends that are no minima
+
+    def mixture(self) -> Mixture | None:
+        """Return a mixture of Gaussians at the minima, weighted by Laplace's approximation, None
+        where there are none."""
+        if not len(self.minima):
+            return None
+        d = self.minima.shape[1]
+        log_weight = -self.energies + np.linalg.slogdet(self.covariances)[1] / 2
+        log_weight = log_weight - np.logaddexp.reduce(log_weight)
+        best = np.argsort(-log_weight, kind="stable")[: most_components(d) - 1]
+        best = best[log_weight[best] > _LIGHTEST]
+        # The approximation may be poor: no minimum that was found is left with nearly nothing.
+        log_weight = np.logaddexp(log_weight[best], np.log(0.02 / len(best)))
+        mean, cov = self.minima[best], self.covariances[best]
+        shares = np.exp(log_weight - np.logaddexp.reduce(log_weight))
+        middle = shares @ mean
+        whole = np.einsum("k,kij->ij", shares, cov) + np.einsum(
+            "k,ki,kj->ij", shares, mean - middle, mean - middle
+        )
+        parts = make_mixture(log_weight, mean, np.linalg.cholesky(cov))
+        return with_wide(parts, middle, whole)
+
+    @property
+    def covariance(self) -> np.ndarray | None:
+        """The covariance at the deepest minimum, None where there is none."""
+        return self.covariances[np.argmin(self.energies)] if len(self.minima) else None
+
+
+class _Counted:
+    """Energy and gradient in double precision, finite everywhere, and how often they were asked."""
+
+    def __init__(self, energy: Callable, data: Any, dtype: jnp.dtype) -> None:
+        self.data, self.dtype, self.calls = data, dtype, 0
+        self._evaluate = jax.jit(jax.value_and_grad(energy))
+        self._hessian = jax.jit(jax.hessian(energy))
+
+    def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        self.calls += 1
+        value, gradient = self._evaluate(jnp.asarray(x, self.dtype), self.data)
+        value, gradient = float(value), np.asarray(gradient, float)
+        if np.isfinite(value) and np.all(np.isfinite(gradient)):
+            return value, gradient
+        return _BEYOND, np.zeros(len(x))
+
+    def hessian(self, x: np.ndarray) -> np.ndarray:
+        self.calls += len(x)
+        hessian = np.asarray(self._hessian(jnp.asarray(x, self.dtype), self.data), float)
+        return (hessian + hessian.T) / 2
+
+
+def search(energy: Callable, starts: np.ndarray, data: Any = None) -> Found:
+    """Minimise `energy(point, data)` from each of `starts` (start, d); return the distinct
+    minima."""
+    counted = _Counted(energy, data, jnp.asarray(starts).dtype)
+    minima: list[tuple[np.ndarray, float, np.ndarray]] = []
+    rejected = 0
+    for start in np.asarray(starts, float):
+        end = _descend(counted, _pulled(counted, start))
+        if end is None:
+            rejected += 1
+            if rejected == _IN_VAIN and not minima:
+                break
+        elif all(_are_apart(end[0], at, cov) for at, _, cov in minima):
+            minima.append(end)
+    d = starts.shape[1]
+    points, energies, covariances = zip(*minima) if minima else ((), (), ())
+    return Found(
+        np.reshape(points, (-1, d)),
+        np.array(energies, float),
+        np.reshape(covariances, (-1, d, d)),
+        counted.calls,
+        rejected,
+    )
+
+
+def _are_apart(one: np.ndarray, other: np.ndarray, cov: np.ndarray) -> bool:
+    step = one - other
+    return bool(step @ np.linalg.solve(cov, step) > 2 * len(one))
+
+
+def _pulled(counted: _Counted, start: np.ndarray) -> np.ndarray:
+    """Return the start, pulled towards 0 until the energy is finite."""
+    x = start
+    for _ in range(60):
+        if counted(x)[0] < _BEYOND:
+            return x
+        x = x / 2
+    return start
+
+
+def _descend(counted: _Counted, start: np.ndarray) -> tuple[np.ndarray, float, np.ndarray] | None:
+    """Return the minimum reached from a start, its energy and covariance; None if it is none."""
+    options = {"maxiter": 300, "maxfun": _MOST_CALLS, "maxcor": 30}
+    ended = minimize(counted, start, jac=True, method="L-BFGS-B", options=options)
+    x = np.asarray(ended.x)
+    if len(x) > _MOST_HESSIAN:
+        return _from_pairs(counted, x, ended.hess_inv.todense())
+    return _newton(counted, x)
+
+
+def _from_pairs(
+    counted: _Counted, x: np.ndarray, cov: np.ndarray
+) -> tuple[np.ndarray, float, np.ndarray] | None:
+    """Return an end of L-BFGS with its own inverse Hessian, a diagonal plus low rank."""
+    energy, gradient = counted(x)
+    gain = gradient @ cov @ gradient / 2
+    settled = energy < _BEYOND and np.all(np.isfinite(cov)) and gain < _SETTLED * len(x)
+    return (x, energy, (cov + cov.T) / 2) if settled else None
+
+
+def _newton(counted: _Counted, x: np.ndarray) -> tuple[np.ndarray, float, np.ndarray] | None:
+    """Take damped Newton steps (Levenberg) until they gain nothing."""
+    energy, gradient = counted(x)
+    damping = 1e-3
+    hessian = counted.hessian(x)
+    for _ in range(_NEWTON_STEPS):
+        if energy >= _BEYOND or not np.all(np.isfinite(hessian)):
+            return None
+        scale, value, vector = _scaled(hessian)
+        whitened = vector.T @ (scale * gradient)
+        step = -scale * (vector @ (whitened / (np.maximum(np.abs(value), 1e-6) + damping)))
+        ahead, slope = counted(x + step)
+        gain = energy - ahead
+        if gain > -1e-6 * (1 + abs(energy)):  # as much as rounding hides
+            x, energy, gradient, damping = x + step, ahead, slope, damping / 10
+            hessian = counted.hessian(x)
+            if gain < 1e-3:
+                break
+        else:
+            damping *= 10
+            if damping > 1e4:
+                break
+    return _settled(x, energy, gradient, hessian)
+
+
+def _settled(
+    x: np.ndarray, energy: float, gradient: np.ndarray, hessian: np.ndarray
+) -> tuple[np.ndarray, float, np.ndarray] | None:
+    """Return the end if it is a minimum: curved upwards everywhere, and nothing left to gain."""
+    if not np.all(np.isfinite(hessian)):
+        return None
+    scale, value, vector = _scaled(hessian)
+    if value[0] < _FLAT:
+        return None
+    whitened = vector.T @ (scale * gradient)
+    if np.sum(whitened**2 / value) / 2 > _SETTLED * len(x):
+        return None
+    root = scale[:, None] * (vector / np.sqrt(value))
+    return x, energy, root @ root.T
+
+
+def _scaled(hessian: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return scales, eigenvalues and eigenvectors of the Hessian whose diagonal they make 1."""
+    diagonal = np.abs(np.diag(hessian))
+    scale = 1 / np.sqrt(np.maximum(diagonal, 1e-12 * max(diagonal.max(), 1e-300)))
+    value, vector = np.linalg.eigh(hessian * scale[:, None] * scale)
+    return scale, value, vector

@@ -1,0 +1,119 @@
+"""Fits of mixtures, and the choice among them."""
+
+import numpy as np
+import pytest
+from common import rng_of, slow
+
+from replicax.algorithm.fitting import (
+    choose,
+    fit,
+    harmonic_acceptance,
+    joined,
+    log_density,
+    relabelled,
+    symmetrised,
+    with_wide,
+)
+from replicax.algorithm.mixture import make_mixture
+
+CENTRES = np.array([[-4.0, 0.0, 1.0], [3.0, 3.0, -2.0]])
+WIDTHS = np.array([0.5, 1.5])
+
+
+def draws_of(shares, n, rng):
+    mode = rng.choice(2, size=n, p=shares)
+    return CENTRES[mode] + WIDTHS[mode, None] * rng.standard_normal((n, 3))
+
+
+def energy_of(shares):
+    law = make_mixture(np.log(shares), CENTRES, WIDTHS[:, None, None] * np.eye(3))
+    return lambda x: -log_density(law, np.asarray(x, float))
+
+
+def test_a_fit_finds_the_components() -> None:
+    x = draws_of([0.3, 0.7], 4000, rng_of(0))
+    found = fit(x, 2, rng_of(1))
+    order = np.argsort(found.mean[:, 0])
+    assert np.allclose(found.mean[order], CENTRES, atol=0.15)
+    assert np.allclose(np.exp(found.log_weight[order]), [0.3, 0.7], atol=0.03)
+    sd = np.sqrt(np.diagonal(found.root @ found.root.swapaxes(1, 2), axis1=1, axis2=2))[order]
+    assert np.allclose(sd, WIDTHS[:, None], rtol=0.1)
+
+
+def test_repeats_count_as_often_as_they_occur() -> None:
+    x = draws_of([0.5, 0.5], 2000, rng_of(0))
+    repeated = np.concatenate([x, *3 * [x[x[:, 0] > 0]]])
+    found = fit(repeated, 2, rng_of(1))
+    assert np.exp(found.log_weight.max()) == pytest.approx(0.8, abs=0.03)
+
+
+def test_heavy_tails_do_not_widen_a_heavy_tailed_component() -> None:
+    x = rng_of(0).standard_t(4, (6000, 1))
+    widths = [float(fit(x, 1, rng_of(1), freedom=f).root[0, 0, 0]) for f in (4.0, np.inf)]
+    assert widths[0] == pytest.approx(1.0, abs=0.05) and widths[1] > 1.25
+
+
+def test_few_draws_in_many_dimensions_are_shrunk_to_the_covariance_of_the_search() -> None:
+    d, n = 60, 200
+    x = rng_of(0).standard_normal((n, d))
+    condition = [np.linalg.cond(fit(x, 1, rng_of(1), towards=t).root[0]) for t in (None, np.eye(d))]
+    assert condition[1] < 1.2 < 2 < condition[0]
+
+
+def test_a_small_mode_counts() -> None:
+    """One state of 50 that no proposal reaches halves the acceptance, or worse; their mean hardly
+    sees it."""
+    state = np.zeros(50)
+    state[0] = 30.0  # its weight is large: nothing is accepted there
+    proposal = np.zeros(400)
+    assert harmonic_acceptance(np.zeros(50), proposal, 64) == pytest.approx(1.0, abs=0.02)
+    assert harmonic_acceptance(state, proposal, 64) < 0.5
+    assert harmonic_acceptance(state, np.full(400, np.nan), 64) < 0.02
+
+
+def test_what_an_earlier_round_found_is_not_forgotten() -> None:
+    """Draws that miss a mode leave the component that had found it where it was."""
+    rng = rng_of(0)
+    old = fit(draws_of([0.5, 0.5], 2000, rng), 2, rng)
+    one = draws_of([0.0, 1.0], 2000, rng)
+    both = joined(old, fit(one, 1, rng), one)
+    at_lost = log_density(both, CENTRES[:1])[0] - log_density(old, CENTRES[:1])[0]
+    assert -9 < at_lost < -5
+    assert np.exp(both.log_weight).sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("shares", "least"), [([0.5, 0.5], 0.6), slow([0.03, 0.97], 0.6)])
+def test_the_choice_is_close_to_the_target(shares, least) -> None:
+    rng, energy = rng_of(0), energy_of(shares)
+    draws = draws_of(shares, 4 * 1500, rng).reshape(4, 1500, 3).astype(np.float32)
+    start = with_wide(
+        make_mixture(np.zeros(1), CENTRES[1:], np.eye(3)[None]), CENTRES[1], np.eye(3)
+    )
+    energies = energy(draws.reshape(-1, 3)).reshape(4, 1500)
+    chosen = choose(start, draws, energies, energy, rng, 64)
+    assert chosen.acceptance > least and chosen.name != "old"
+    assert chosen.evaluations % 400 == 0 and chosen.evaluations < 20_000
+    again = choose(start, draws, energies, energy, rng_of(0), 64)
+    assert again.acceptance != chosen.acceptance, "other proposals: the generator went on"
+
+
+def test_the_old_mixture_stays_where_draws_are_few() -> None:
+    rng, energy = rng_of(0), energy_of([0.5, 0.5])
+    old = with_wide(fit(draws_of([0.5, 0.5], 2000, rng), 2, rng), np.zeros(3), 9 * np.eye(3))
+    draws = draws_of([0.5, 0.5], 12, rng).reshape(2, 6, 3).astype(np.float32)
+    energies = energy(draws.reshape(-1, 3)).reshape(2, 6)
+    assert choose(old, draws, energies, energy, rng, 64).name == "old"
+
+
+def test_a_symmetrised_mixture_is_the_same_under_permutations() -> None:
+    rng = rng_of(0)
+    places = relabelled((3, 2), axis=0)
+    assert places.shape == (6, 6)
+    root = np.linalg.cholesky(np.cov(rng.standard_normal((6, 50))))
+    one = make_mixture(np.zeros(1), rng.standard_normal((1, 6)), root[None], 4.0)
+    law = symmetrised(one, places)
+    x = rng.standard_normal((5, 6))
+    values = [log_density(law, x[:, at]) for at in places]
+    assert np.allclose(values, values[0]) and not np.allclose(
+        log_density(one, x), log_density(one, x[:, places[1]])
+    )

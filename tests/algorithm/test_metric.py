@@ -1,0 +1,49 @@
+"""The metric of the local moves, from gradients."""
+
+import numpy as np
+import pytest
+from common import rng_of
+
+from replicax.algorithm.metric import MOST_DENSE, metric_root
+
+
+def gaussian(d, correlation):
+    cov = (1 - correlation) * np.eye(d) + correlation
+    scales = np.logspace(-2, 2, d)
+    return cov * scales * scales[:, None]
+
+
+def gradients_of(cov, n, rng):
+    return rng.standard_normal((n, len(cov))) @ np.linalg.cholesky(np.linalg.inv(cov)).T
+
+
+def condition(root, cov):
+    return np.linalg.cond(np.linalg.solve(root, np.linalg.cholesky(cov))) ** 2
+
+
+@pytest.mark.parametrize(("d", "n"), [(2, 300), (30, 600)])
+def test_the_metric_of_a_gaussian_comes_close_to_its_covariance(d, n) -> None:
+    cov, rng, root = gaussian(d, 0.99), rng_of(0), np.ones(d)
+    for _ in range(4):
+        root = metric_root(gradients_of(cov, n, rng), root)
+    assert condition(root, cov) < 4, "of all that is left, after 10^4 times more"
+    assert np.trace(np.linalg.solve(cov, root @ root.T)) / d == pytest.approx(1.0, abs=0.2)
+
+
+def test_a_few_steep_places_hardly_change_it() -> None:
+    cov, rng = gaussian(3, 0.5), rng_of(0)
+    gradients = gradients_of(cov, 1000, rng)
+    gradients[:20] *= 1e4
+    gradients[20] = np.nan
+    assert condition(metric_root(gradients, np.ones(3)), cov) < 3
+
+
+def test_in_many_dimensions_it_is_the_diagonal() -> None:
+    d, rng = MOST_DENSE + 1, rng_of(0)
+    root = metric_root(rng.standard_normal((500, d)) / np.linspace(0.1, 10, d), np.ones(d))
+    assert root.shape == (d,) and np.allclose(root, np.linspace(0.1, 10, d), rtol=0.25)
+
+
+def test_without_gradients_it_stays() -> None:
+    root = np.array([[1.0, 0.0], [0.5, 2.0]])
+    assert metric_root(np.full((50, 2), np.inf), root) is root

@@ -1,0 +1,171 @@
+"""A run takes a folder by its mark, and removes or replaces nothing that is not its own."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import QUICK, run_failing
+from common import assert_same_run
+from stopped_runs import STEPS, resume, run
+from targets_model import MODEL
+from tiny_networks import EXCHANGING, NETWORK, tiny_problem
+
+import replicax as rx
+from replicax.cli.main import main
+from replicax.run.storage import files
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+TAKEN = (
+    "checkpoints/a.pt", "checkpoints/12/a.pt", "commits/a.txt", "commits/5.json",
+    "records.zarr/a.txt",
+    "records.zarr/draws/mine/zarr.json", "start.npz", "lock", "run.json", "summary.json",
+    "report.html", "figures/a.png",
+)  # fmt: skip
+STARTS: dict[str, Callable[[Path], Any]] = {
+    "sample": lambda folder: run(4, run_dir=folder),
+    "train": lambda folder: rx.train(tiny_problem(), NETWORK.init, run_dir=folder, **EXCHANGING),
+    "save": lambda folder: run(4).save(folder),
+}
+
+
+def put(path: Path, content: str = "mine") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("taken", TAKEN)
+@pytest.mark.parametrize("start", STARTS)
+def test_a_name_that_is_taken_is_refused_and_nothing_is_touched(start, taken, tmp_path) -> None:
+    folder = tmp_path / "run"
+    put(folder / taken)
+    before = everything(tmp_path)
+    with pytest.raises(
+        ValueError, match=f"already (contains {taken.split('/')[0]}, which|holds a run)"
+    ):
+        STARTS[start](folder)
+    assert everything(tmp_path) == before
+
+
+@pytest.mark.parametrize("command", ["sample", "train"])
+def test_the_command_line_deletes_nothing(command, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").write_text(MODEL)
+    put(Path("p/checkpoints/a.pt"), "weights")
+    args = ["sample", "model.py:energy", *QUICK] if command == "sample" else ["train"]
+    assert "checkpoints" in run_failing(capsys, *args, "--out", "p")
+    assert everything(Path("p")) == {"p/checkpoints/a.pt": b"weights"}
+
+
+def test_other_files_are_no_obstacle(tmp_path) -> None:
+    put(tmp_path / "run/notes.txt")
+    put(tmp_path / "run/models/12/a.pt")
+    run(4, run_dir=tmp_path / "run")
+    assert (tmp_path / "run/models/12/a.pt").read_text() == "mine"
+
+
+def test_the_mark_comes_first(tmp_path, monkeypatch) -> None:
+    """A death at any write leaves a folder that can be started again."""
+    written: list[Path] = []
+    create, opened = files.create, files._opened_lock
+
+    class Death(BaseException):
+        pass
+
+    def dying(path: Path) -> Any:
+        written.append(path)
+        if len(written) == dies_at:
+            raise Death
+        return create(path) if path.suffix == ".tmp" else opened(path)
+
+    monkeypatch.setattr(files, "create", dying)
+    monkeypatch.setattr(files, "_opened_lock", dying)
+    for dies_at in range(1, 6):
+        folder = tmp_path / f"{dies_at}"
+        written.clear()
+        with pytest.raises((Death, files.NotWritten)):
+            run(4, run_dir=folder)
+        assert (folder / files.MARK).read_bytes().startswith(b"This folder holds a run")
+        dies_at = 0
+        assert run(4, run_dir=folder).num_steps == 4
+
+
+def test_a_mark_that_was_cut_off_is_one(tmp_path) -> None:
+    put(tmp_path / "run" / files.MARK, "This folder ho")
+    run(4, run_dir=tmp_path / "run")
+
+
+@pytest.mark.parametrize("content", ["mine", "x" * 10_000])
+def test_a_mark_of_somebody_else_is_refused(tmp_path, content) -> None:
+    path = put(tmp_path / "run" / files.MARK, content)
+    with pytest.raises(ValueError, match="replicax"):
+        run(4, run_dir=tmp_path / "run")
+    assert path.read_text() == content and len(list(path.parent.iterdir())) == 1
+
+
+OWN_FILES = (
+    "checkpoints/a.pt", "checkpoints/12/a.pt", "checkpoints/notes/7", "commits/a.txt",
+    "records.zarr/mine/zarr.json", "records.zarr/mine/c.0", "records.zarr/draws/mine/notes.txt",
+    "records.zarr/draws/notes.txt",
+)  # fmt: skip
+
+
+def test_what_is_put_into_a_run_folder_stays(folder, whole) -> None:
+    kept = [put(folder / name) for name in OWN_FILES]
+    assert_same_run(resume(folder, checkpoint_every=7), whole)
+    assert [path.read_text() for path in kept] == ["mine"] * len(kept)
+
+
+def test_what_is_put_into_an_empty_run_stays(tmp_path, monkeypatch) -> None:
+    folder = tmp_path / "run"
+    put(folder / files.MARK, "This folder")
+    kept = [put(folder / name) for name in OWN_FILES]
+    run(4, run_dir=folder)
+    assert [path.read_text() for path in kept] == ["mine"] * len(kept)
+
+
+def test_a_run_without_run_json_is_not_overwritten(folder) -> None:
+    (folder / "run.json").unlink()
+    before = everything(folder)
+    with pytest.raises(ValueError, match="already holds a run"):
+        run(4, run_dir=folder)
+    assert {name: x for name, x in everything(folder).items() if "lock" not in name} == {
+        name: x for name, x in before.items() if "lock" not in name
+    }
+
+
+def test_a_folder_without_a_mark_still_resumes(folder, whole) -> None:
+    """As those of earlier versions, and copies that left out what begins with a dot."""
+    (folder / files.MARK).unlink()
+    with pytest.raises(ValueError, match="already holds a run"):
+        run(run_dir=folder)
+    assert_same_run(resume(folder), whole)
+
+
+@pytest.mark.slow
+def test_a_new_demo_keeps_what_is_not_of_the_old_one(tmp_path, capsys) -> None:
+    out = tmp_path / "demo"
+    arguments = ["demo", "--out", str(out), "--steps", "200", "--chains", "1", "--json"]
+    assert main(arguments) == 0
+    kept = [put(out / name) for name in ("figures/mine.txt", "checkpoints/a.pt", "notes.txt")]
+    victim = put(tmp_path / "victim/2000")
+    if os.name == "posix":
+        shutil.rmtree(out / "commits")
+        (out / "commits").symlink_to(victim.parent)
+        assert main(arguments) == 2
+        (out / "commits").unlink()
+    assert main([*arguments, "--no-plots"]) in (0, 2)
+    assert [path.read_text() for path in kept] == ["mine"] * 3 and victim.exists()
+
+
+def test_a_run_is_resumed_with_its_mark(folder, whole) -> None:
+    assert_same_run(resume(folder), whole)
+    assert (folder / files.MARK).exists() and rx.load(folder).num_steps == STEPS

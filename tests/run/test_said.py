@@ -1,0 +1,247 @@
+"""What was silent, or told in the words of a library, is a sentence that names the mistake."""
+
+import functools
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from common import chunks_of
+
+import replicax as rx
+from replicax.callbacks import Progress
+from replicax.cli.main import main
+from replicax.run.storage import files
+
+METHOD = rx.deo_star((0.01, 0.1))
+
+
+def energy(x: Any) -> Any:
+    return jnp.sum(x**2)
+
+
+def sample(target: Any = energy, start: Any = None, **options: Any) -> rx.Posterior:
+    chosen = {"num_steps": 20, "num_replicas": 2, "method": METHOD, "progress": False}
+    start = jnp.zeros(2) if start is None else start
+    return rx.sample(target, start, **chosen | options)
+
+
+async def asynchronous(progress: Any) -> str:
+    return "stop"
+
+
+def yielding(progress: Any) -> Any:
+    yield "stop"
+
+
+class Callable:
+    async def __call__(self, progress: Any) -> str:
+        return "stop"
+
+
+def loop(x: Any) -> Any:
+    def step(state: Any) -> Any:
+        return state[0] + 1, state[1] + jnp.sum(x**2)
+
+    return jax.lax.while_loop(lambda state: state[0] < 3, step, (0, 0.0))[1]
+
+
+def on_host(x: Any) -> Any:
+    shape = jax.ShapeDtypeStruct((), jnp.float32)
+    return jax.pure_callback(lambda y: np.float32((y**2).sum()), shape, x)
+
+
+def classes() -> Any:
+    rows = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+    return rx.classification(rx.nn.mlp(2, 2, hidden=(5,)), (rows, np.arange(40) % 2), batch_size=4)
+
+
+circular: dict[str, Any] = {}
+circular["again"] = circular
+SAID = {
+    "note that is a list": (lambda: sample(note=[1]), "note must be a dict of plain data"),
+    "note with a function": (lambda: sample(note={"f": energy}), "note must be a dict"),
+    "note with an array": (lambda: sample(note={"f": np.ones(2)}), "note must be a dict"),
+    "note that holds itself": (lambda: sample(note=circular), "note must be a dict"),
+    "note of a book": (lambda: sample(note={"a": "x" * 2**25}), "note is longer than"),
+    "async callback": (lambda: sample(callback=asynchronous), "callback is async"),
+    "async callbacks": (lambda: sample(callback=[Callable()]), "callback is async"),
+    "part of an async callback": (
+        lambda: sample(callback=functools.partial(asynchronous)),
+        "callback is async",
+    ),
+    "callback that yields": (lambda: sample(callback=yielding), "callback is a generator"),
+    "async energy": (lambda: sample(asynchronous), "energy is async"),
+    "constant energy": (lambda: sample(lambda x: 0.0), "same number for all params"),
+    "constant energy, exact": (
+        lambda: sample(lambda x: 0.0, method="posterior"),
+        "same number for all params",
+    ),
+    "energy that exits": (lambda: sample(lambda x: sys.exit(3)), r"energy calls sys.exit\(3\)"),
+    "in jit": (lambda: jax.jit(lambda x: sample(start=x).draws)(jnp.zeros(2)), "outside jax.jit"),
+    "in jit, of nothing": (lambda: jax.jit(lambda x: sample().draws + x)(0.0), "outside jax.jit"),
+    "in vmap": (
+        lambda: jax.vmap(lambda x: sample(start=x).draws)(jnp.zeros((2, 2))),
+        "outside jax.jit, jax.vmap",
+    ),
+    "while loop": (lambda: sample(loop), "no derivative.*jax.lax.scan"),
+    "callback on the host": (lambda: sample(on_host), "no derivative.*jax.custom_vjp"),
+    "temperatures that are equal": (
+        lambda: sample(method=rx.deo(learning_rate=0.1, temperature=(1.0, 1 + 1e-9),
+                                     rule="metropolis")),
+        "strictly increasing",
+    ),
+    "whole numbers that wrap": (
+        lambda: sample(lambda x, rows: energy(x), batches=np.arange(60) + 2**40, batch_size=6),
+        "batches holds whole numbers from 1099511627776.*beyond the int32.*jax_enable_x64",
+    ),
+    "whole numbers without a sign": (
+        lambda: sample(lambda x, rows: energy(x), batches=np.uint64([1, 2**63]), batch_size=1),
+        "beyond the uint32",
+    ),
+    "init of another network": (
+        lambda: rx.train(classes(), rx.nn.mlp(2, 2, hidden=(7,)).init, epochs=1),
+        "other parameters than the network of the problem",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call, said", SAID.values(), ids=SAID)
+def test_it_is_said_before_the_run(call: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        call()
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
+
+
+LOST = {
+    "julian dates": (2450000.3 + np.linspace(0, 1, 60), True),
+    "seconds since 1970": (1.7e9 + 60.0 * np.arange(5000), True),
+    "one column of two": (np.stack([np.arange(9.0), 1e9 + np.arange(9) / 7], 1), True),
+    "far too small": (1e-60 * np.arange(1.0, 9.0), True),
+    "far too large": (1e60 * np.arange(1.0, 9.0), True),
+    "years": (1900.0 + np.arange(100), False),
+    "centred dates": (np.linspace(-0.5, 0.5, 60), False),
+    "many uniform numbers": (np.random.default_rng(0).uniform(size=300_000), False),
+    "many normal numbers": (np.random.default_rng(0).normal(3, 1, size=300_000), False),
+    "one number": (np.full(9, np.pi * 1e9), False),
+    "whole numbers": (np.arange(9), False),
+    "float32": (np.float32([1.7e9, 1.7e9]), False),
+}
+
+
+@pytest.mark.parametrize(("rows", "is_lost"), LOST.values(), ids=LOST)
+def test_rows_that_lose_what_they_say_are_told(rows: np.ndarray, is_lost: bool, recwarn) -> None:
+    rx.bayesian(lambda x, rows: -((rows - x) ** 2), lambda x: -(x**2), rows)
+    told = [str(w.message) for w in recwarn if "neighbouring ones become equal" in str(w.message)]
+    assert bool(told) is is_lost
+    if told:
+        assert told[0].startswith("data holds numbers from") and "jax_enable_x64" in told[0]
+
+
+def test_inputs_of_networks_are_looked_at_too() -> None:
+    inputs = 2450000.3 + np.random.default_rng(0).uniform(size=(40, 2))
+    with pytest.warns(UserWarning, match="The inputs of dataset holds numbers"):
+        rx.classification(rx.nn.mlp(2, 2), (inputs, np.arange(40) % 2), batch_size=4)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_force_is_yes_or_no(folder: Path) -> None:
+    with pytest.raises(ValueError, match="force is 'yes'; write one of True, False"):
+        rx.resume(folder, energy, force="yes")  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_home_is_meant_by_its_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    run = sample(run_dir="~/runs/one")
+    run.save("~/runs/two")
+    assert rx.load("~/runs/two").num_steps == rx.resume("~/runs/one", energy).num_steps == 20
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_callback_cannot_change_the_records() -> None:
+    def writes(progress: Progress) -> None:
+        for rows in progress.rows.values():
+            for array in rows.values():
+                with pytest.raises(ValueError, match="read-only"):
+                    array[:] = 1
+            rows.clear()
+
+    with chunks_of(10):
+        one, other = sample(callback=writes), sample()
+    np.testing.assert_array_equal(one.rung_of, other.rung_of)
+    np.testing.assert_array_equal(one.draws, other.draws)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_long_name_is_said_before_the_run(tmp_path: Path) -> None:
+    name = "p" * 300
+    start = {name: jnp.zeros(2)}
+
+    def of_named(x: Any) -> Any:
+        return energy(x[name])
+
+    with pytest.raises(ValueError, match="name of 300 letters.*shorter"):
+        sample(of_named, start, run_dir=tmp_path / "run")
+    in_memory = sample(of_named, start)
+    with pytest.raises(ValueError, match="name of 300 letters"):
+        in_memory.save(tmp_path / "copy")
+    assert sample(lambda x: energy(x["p" * 240]), {"p" * 240: jnp.zeros(2)}, run_dir=tmp_path / "r")
+    assert rx.load(tmp_path / "r").num_steps == 20
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_folder_that_goes_away_is_said(tmp_path: Path) -> None:
+    def remove(progress: Progress) -> None:
+        if progress.step == 10:
+            shutil.rmtree(tmp_path / "run")
+
+    with pytest.raises(OSError, match="was removed while the run went on") as caught, chunks_of(10):
+        sample(run_dir=tmp_path / "run", callback=remove)
+    assert "intact" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_lock_that_is_removed_is_taken_again(tmp_path: Path) -> None:
+    def remove(progress: Progress) -> None:
+        if progress.step == 10:
+            (tmp_path / "run/lock").unlink()
+
+    with chunks_of(10):
+        sample(run_dir=tmp_path / "run", callback=remove, checkpoint_every=5)
+    assert (tmp_path / "run/lock").exists()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_lock_that_another_process_took_ends_the_run(tmp_path: Path) -> None:
+    other: list[Any] = []
+
+    def replace(progress: Progress) -> None:
+        if progress.step == 10:
+            (tmp_path / "run/lock").unlink()
+            other.append(files.locked(tmp_path / "run"))
+            other[0].__enter__()
+
+    said = "lock was removed, and .* is in use by process"
+    with pytest.raises(OSError, match=said), chunks_of(10):
+        sample(run_dir=tmp_path / "run", callback=replace, checkpoint_every=5)
+    other[0].__exit__(None, None, None)
+
+
+def test_labels_below_zero_are_said(tmp_path: Path, capsys: Any) -> None:
+    np.savez(tmp_path / "rows.npz", inputs=np.ones((40, 4), "f4"), labels=np.arange(40) % 3 - 2)
+    args = ["train", "--data", str(tmp_path / "rows.npz"), "--out", str(tmp_path / "run")]
+    assert main(args) == 2
+    assert "labels go from -2 to 0; number the classes from 0 on" in capsys.readouterr().err
+
+
+def test_a_module_of_flax_is_no_function() -> None:
+    nnx = pytest.importorskip("flax.nnx")
+    with pytest.raises(ValueError, match=r"from_flax\(lambda rngs: Linear"):
+        rx.interop.from_flax(nnx.Linear(2, 2, rngs=nnx.Rngs(0)))

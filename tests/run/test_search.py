@@ -1,0 +1,83 @@
+"""The search for minima: what is one, what is none, and the mixture of them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from common import rng_of, slow
+
+from replicax.algorithm.fitting import log_density
+from replicax.run import search as rooms
+
+EFFECTS = jnp.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+ERRORS = jnp.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+
+
+def search(energy, points):
+    return rooms.search(lambda x, data: energy(x), points)
+
+
+def starts(d, scale=2.0, n=8):
+    return (scale * rng_of(0).standard_normal((n, d))).astype(np.float32)
+
+
+def schools(x, centred):
+    mean, log_scale, rest = x[0], x[1], x[2:]
+    scale = jnp.exp(log_scale)
+    energy = mean**2 / 50 + scale**2 / 50 - log_scale
+    if centred:
+        energy += jnp.sum((rest - mean) ** 2) / (2 * scale**2) + 8 * log_scale
+        return energy + jnp.sum(((EFFECTS - rest) / ERRORS) ** 2) / 2
+    energy += jnp.sum(rest**2) / 2
+    return energy + jnp.sum(((EFFECTS - mean - scale * rest) / ERRORS) ** 2) / 2
+
+
+def test_a_funnel_has_no_minimum() -> None:
+    found = search(lambda x: schools(x, centred=True), starts(10))
+    assert len(found.minima) == 0 and found.rejected > 0
+    assert found.mixture() is None and found.covariance is None
+
+
+@pytest.mark.parametrize("scale", [2.0, slow(0.1), slow(20.0)])
+def test_the_same_posterior_without_a_funnel_has_one(scale) -> None:
+    found = search(lambda x: schools(x, centred=False), starts(10, scale))
+    assert len(found.minima) == 1
+    gradient = jax.grad(lambda x: schools(x, centred=False))(jnp.asarray(found.minima[0]))
+    assert np.abs(gradient).max() < 1e-2
+
+
+def test_scales_that_differ_by_1e4_need_newton() -> None:
+    sd = jnp.array([0.01, 1.0, 100.0])
+    found = search(lambda x: jnp.sum(((x - 3.0) / sd) ** 2) / 2, starts(3))
+    assert np.allclose(found.minima, 3.0, atol=0.02) and len(found.minima) == 1
+    assert np.allclose(found.covariances[0], np.diag(np.asarray(sd) ** 2), rtol=0.01, atol=1e-6)
+    assert found.evaluations > 0
+
+
+def modes(x):
+    centres, widths = jnp.array([[-3.0, 0.0], [3.0, 1.0]]), jnp.array([0.3, 1.0])
+    parts = -jnp.sum((x - centres) ** 2, axis=1) / (2 * widths**2) - 2 * jnp.log(widths)
+    return -jax.nn.logsumexp(parts + jnp.log(jnp.array([0.8, 0.2])))
+
+
+def test_minima_are_weighted_by_their_mass() -> None:
+    found = search(modes, starts(2))
+    assert len(found.minima) == 2
+    mixture = found.mixture()
+    x = found.minima + 0.1
+    # A wide component has a twentieth, and the others are somewhat wider than the modes.
+    difference = log_density(mixture, x) + np.array([modes(jnp.asarray(at)) for at in x])
+    assert np.ptp(difference) < 0.1
+
+
+def test_starts_at_infinite_energy_are_pulled_to_where_it_is_finite() -> None:
+    energy = lambda x: jnp.where(jnp.sum(x**2) < 4, jnp.sum((x - 0.5) ** 2), jnp.inf)  # noqa: E731
+    found = search(energy, starts(2, 50.0))
+    assert np.allclose(found.minima, 0.5, atol=1e-2) and len(found.minima) == 1
+
+
+def test_in_many_dimensions_no_hessian_is_computed() -> None:
+    sd = jnp.linspace(0.5, 2.0, 150)
+    found = search(lambda x: jnp.sum((x / sd) ** 2) / 2, starts(150, n=2))
+    assert len(found.minima) == 1 and found.evaluations < 300
+    assert np.abs(found.minima).max() < 0.1
