@@ -14,7 +14,7 @@ from replicax.run.records import Arrays, Keeper, Records
 from replicax.run.storage import checkpoint
 from replicax.run.storage.files import NotWritten
 from replicax.run.storage.folder import FolderRecords, steps_of
-from replicax.run.storage.metadata import Metadata
+from replicax.run.storage.metadata import FILE, Metadata
 
 _PENDING_BYTES = 2**28
 
@@ -87,6 +87,8 @@ def _failure(records: Any, step: int, error: BaseException) -> str:
     own = isinstance(error, NotWritten)
     reason = lines[0][:200].rstrip(".") if own else f"{type(error).__name__}: {lines[0][:200]}"
     reason = "no space is left on the disk" if full else reason
+    if not (folder / FILE).exists():  # a removal may meet the writing anywhere
+        reason = f"{folder} was removed while the run went on"
     if not isinstance(records, FolderRecords):  # the first process knows what there is
         return f"The state of step {step} could not be saved in {folder}: {reason}."
     before = records.commit.step
