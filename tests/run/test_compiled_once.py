@@ -1,9 +1,13 @@
 """Later calls find the programs of earlier ones, and never those of others."""
 
 import gc
+import os
+import subprocess
+import sys
 import weakref
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,6 +22,7 @@ from replicax.run.compiled_once import compiled_once as once
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 TARGET = rx.targets.modes25()
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -200,3 +205,70 @@ def test_threads_share_programs() -> None:
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(call, range(60))) == [2.0 * (number % 3) for number in range(60)]
     assert len(compiled_once._programs) == 3
+
+
+SCRIPT = """
+import warnings, jax
+warnings.filterwarnings("ignore", category=UserWarning, module="replicax")
+seen = []
+jax.monitoring.register_event_listener(lambda event, **_: seen.append(event))
+import replicax as rx
+method = rx.posterior(kernel="mala")
+run = rx.sample(lambda x: x**2, 0.0, num_steps=200, num_replicas=2, method=method, progress=False)
+found = seen.count("/jax/compilation_cache/cache_hits")
+print(found, run.draws.sum(), jax.config.jax_compilation_cache_dir)
+"""
+
+
+def in_a_new_process(cache: Path) -> tuple[int, str, str]:
+    """Sample in a new process: programs found on the disk, the draws, and the cache of JAX."""
+    own = {name: x for name, x in os.environ.items() if not name.startswith("JAX_")}
+    environment = {**own, "REPLICAX_CACHE": str(cache), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", SCRIPT]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "compilation cache" not in done.stderr
+    found, draws, chosen = done.stdout.split()
+    return int(found), draws, chosen
+
+
+def test_a_later_process_finds_the_programs_of_an_earlier_one(tmp_path) -> None:
+    found, draws, chosen = in_a_new_process(tmp_path)
+    assert (found, chosen) == (0, "None")  # what the user compiles is not kept
+    kept = list(tmp_path.glob("programs-*/*-cache"))
+    assert in_a_new_process(tmp_path) == (len(kept), draws, chosen)
+    for path in kept:  # as a full disk leaves them
+        os.truncate(path, 100)
+    assert in_a_new_process(tmp_path)[:2] == (0, draws)
+    assert kept and all(not path.exists() or path.stat().st_size > 100 for path in kept)
+
+
+def test_programs_are_kept_where_the_user_wants_them(monkeypatch, tmp_path) -> None:
+    """Nowhere, in the cache of JAX's own, and never where others can write or nobody can."""
+
+    def folder_for(chosen: str) -> Path | None:
+        monkeypatch.setenv("REPLICAX_CACHE", chosen)
+        return compiled_once._cache_folder()
+
+    folder = folder_for(str(tmp_path / "kept"))
+    assert folder is not None and folder.parent == tmp_path / "kept"
+    folder.chmod(0o777)
+    assert folder_for(str(tmp_path / "kept")) is None
+    assert folder_for("off") is None
+    (tmp_path / "file").write_text("not a folder")
+    assert folder_for(str(tmp_path / "file")) is None
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "usual"))
+    assert folder_for("").parent == tmp_path / "usual/replicax"
+    own = jax.config.jax_compilation_cache_dir
+    assert own  # of these tests
+    with compiled_once._on_disk():
+        assert jax.config.jax_compilation_cache_dir == own
+
+
+def test_the_oldest_programs_make_room(tmp_path) -> None:
+    for age, name in enumerate("abc"):
+        path = tmp_path / f"{name}-cache"
+        path.write_bytes(bytes(10))
+        os.utime(path, (age, age))
+    (tmp_path / "notes").write_bytes(bytes(100))
+    compiled_once._make_room(tmp_path, 25)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b-cache", "c-cache", "notes"]
