@@ -3,7 +3,6 @@
 import threading
 import warnings
 from pathlib import Path
-from typing import Any
 
 from replicax.api import load
 from replicax.networks.report import build_page as build_training_page
@@ -15,20 +14,17 @@ from replicax.run.storage.folder import steps_of
 from replicax.run.storage.metadata import FILE
 
 
-def page_of(posterior: Posterior, truth: Any = None) -> Page:
+def page_of(posterior: Posterior) -> Page:
     """Return the page of a run."""
-    if not isinstance(posterior, Trained):
-        return build_page(posterior, truth)
-    if truth is not None:
-        raise ValueError("truth is given, but of networks none is known; leave it out.")
-    return build_training_page(posterior)
+    is_trained = isinstance(posterior, Trained)
+    return build_training_page(posterior) if is_trained else build_page(posterior)
 
 
 class LivePages:
     """Pages of a run folder as of its newest commit; the folder is read and never locked."""
 
-    def __init__(self, folder: Path, truth: Any = None) -> None:
-        self._folder, self._truth = folder, truth
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._building = threading.Lock()
         self._version, self._page = "", ""
 
@@ -61,7 +57,7 @@ class LivePages:
     def _build(self) -> Page:
         if max(steps_of(self._folder), default=0) == 0:
             return _waiting(self._folder, "The run has not saved its first checkpoint yet.")
-        return page_of(load(self._folder), self._truth)
+        return page_of(load(self._folder))
 
 
 def _waiting(folder: Path, sentence: str) -> Page:

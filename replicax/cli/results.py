@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
 
 
-Truth = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE.PY:NAME",
-        help="Exact draws, or a dict of true values, to compare with.",
-        show_default="for the demo, its own",
-    ),
-]
-
-
 def summary(run_dir: RunDir, as_json: Json = False) -> None:
     """Print the diagnostics of a run.
 
@@ -129,20 +119,19 @@ def report(
         Path | None,
         typer.Option(metavar="FILE", help="The HTML file.", show_default="RUN_DIR/report.html"),
     ] = None,
-    truth: Truth = None,
     as_json: Json = False,
 ) -> None:
     """Write an HTML page about a run.
 
-    It shows warnings with remedies, draws compared with the truth if it is known, index paths, the
-    ladder and pair rates over time, round trips compared with Lemma 1, traces and ranks; for
-    networks, the epochs, the calibration and the most uncertain images. The page works offline.
-    Writing it needs Plotly: pip install "replicax[report]".
+    It shows warnings with remedies, index paths, the ladder and pair rates over time, round trips
+    compared with Lemma 1, traces and ranks; for networks, the epochs, the calibration and the most
+    uncertain images. The page works offline. Writing it needs Plotly: pip install
+    "replicax[report]".
 
     \b
     Example
       replicax report runs/energy-1
-      replicax report runs/energy-1 --out report.html --truth model.py:true_draws
+      replicax report runs/energy-1 --out report.html
     """
     _stay_on_cpu()
     from replicax.cli.live import page_of
@@ -151,7 +140,7 @@ def report(
     with output.quietly(as_json):
         posterior = _load(run_dir)
         check_out(posterior, out)
-        path = write_page(posterior, out, page_of(posterior, _find(truth)))
+        path = write_page(posterior, out, page_of(posterior))
     if as_json:
         output.print_json({"report": str(path), "bytes": path.stat().st_size})
     else:
@@ -163,7 +152,6 @@ def watch(
     port: Annotated[
         int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 chooses a free one.")
     ] = 8642,
-    truth: Truth = None,
     as_json: Json = False,
 ) -> None:
     """Show a run live in the browser, until Ctrl-C.
@@ -184,7 +172,7 @@ def watch(
         folders.read_metadata(run_dir)  # says what is wrong
     plotly_script()  # or says what to install
     with output.quietly(as_json):
-        pages = LivePages(run_dir, _find(truth))
+        pages = LivePages(run_dir)
         server = open_server(pages.page, pages.version, port)
     with server:
         place = address(server)
@@ -199,15 +187,6 @@ def watch(
 def _stay_on_cpu() -> None:
     """Leave the accelerator to the run that is watched: JAX would take most of its memory."""
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-
-
-def _find(name: str | None) -> Any:
-    """Return the truth of a built-in target by name, or the object FILE.PY:NAME."""
-    if name is None or ":" not in name:
-        return name
-    from replicax.user_code import find_object
-
-    return find_object(name, os.getcwd())
 
 
 def _load(run_dir: Path) -> "Posterior":

@@ -103,7 +103,7 @@ def bars(
     }
 
 
-def density_map(x: np.ndarray, y: np.ndarray, values: np.ndarray, top: float) -> dict:
+def density_map(x: np.ndarray, y: np.ndarray, values: np.ndarray) -> dict:
     """Return a map of densities (x, y) at the middles of their cells."""
     return {
         "type": "heatmap",
@@ -111,7 +111,7 @@ def density_map(x: np.ndarray, y: np.ndarray, values: np.ndarray, top: float) ->
         "y": small(y),
         "z": small(values.T),
         "zmin": 0,
-        "zmax": top,
+        "zmax": float(values.max()),
         "colorscale": "Magma",
         "showscale": False,
         "hovertemplate": "%{x:.3g}, %{y:.3g}: density %{z:.3g}<extra></extra>",

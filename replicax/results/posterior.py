@@ -415,19 +415,15 @@ class Posterior:
 
         return plot_posterior(self, None if out is None else figure_folder(out), var_names)
 
-    def report(self, out: str | Path | None = None, truth: Any = None) -> Path:
+    def report(self, out: str | Path | None = None) -> Path:
         """Write the run as one HTML page and return its path (needs the extra `report`).
 
-        Args:
-            out: an HTML file, or a folder; by default `report.html` in the run folder.
-            truth: what is known about the target, for comparison: exact draws in the tree of the
-                parameters, with a leading axis; a dict from names of components to draws or
-                numbers; or "modes25", the default for the demo.
+        `out` is an HTML file, or a folder; by default `report.html` in the run folder.
         """
         from replicax.results.report import build_page, check_out, write_page
 
         check_out(self, out)
-        return write_page(self, out, build_page(self, truth))
+        return write_page(self, out, build_page(self))
 
     def predictive(self, *args: Any, seed: int = 0, **kwargs: Any) -> dict[str, np.ndarray]:
         """Draw from the predictive distribution given each draw, by site  (chain, draw, ...).

@@ -4,139 +4,20 @@ import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
-from replicax import targets
-from replicax.errors import choose, show
+from replicax.errors import show
 from replicax.page import charts
 from replicax.page.render import Chart, Page, Paths, Section, Table, Warnings, render
-from replicax.results import diagnostics, plotted
+from replicax.results import plotted
 from replicax.results.diagnostics import as_draws, exchanges
-from replicax.results.plotted import bin_edges, density, modes25_masses, thinned
+from replicax.results.plotted import bin_edges, density, thinned
 from replicax.results.summary import Summary, parameter_table, run_table
-from replicax.run import trees
 from replicax.run.carry import trip_ends
 from replicax.run.storage.files import write_shown
 
 if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
-
-
-Truth = dict[str, np.ndarray]  # exact draws, or one value, by component
-
-# The target that the command line noted, and the truth about it.
-_NOTED = {"replicax.demo:target": "modes25"}
-_EXACT_DRAWS = 100_000
-_FAR = 4.0  # standard errors
-
-
-def as_truth(posterior: "Posterior", truth: Any) -> Truth:
-    """Return exact draws or values by component: those given, or those of a target with known
-    truth.
-
-    `truth` is "modes25"; draws in the tree of the parameters, with a leading axis; or a dict from
-    names of components to draws or numbers.
-    """
-    components, truth = posterior.components(), _name_of(posterior, truth)
-    if truth is None or not components:
-        return {}
-    if isinstance(truth, str):
-        choose("truth", truth, set(_NOTED.values()))
-        truth = targets.modes25_draws(np.random.default_rng(0), _EXACT_DRAWS)
-    if isinstance(truth, dict) and set(truth) <= set(components):
-        known = {name: _truth_numbers(name, values) for name, values in truth.items()}
-    else:
-        known = _from_tree(posterior, truth)
-    return {name: known[name] for name in components if name in known}
-
-
-def _name_of(posterior: "Posterior", truth: Any) -> Any:
-    """Return the given truth, or the name of the one that the run's note implies."""
-    note = posterior.metadata.note.get("target")
-    if truth is not None or not isinstance(note, dict):
-        return truth
-    return _NOTED.get(str(note.get("target")))
-
-
-def _truth_numbers(name: str, values: Any) -> np.ndarray:
-    try:
-        return np.asarray(values, float).reshape(-1)
-    except (TypeError, ValueError):
-        raise ValueError(f"truth has {show(values)} for {name}; give draws or a number.") from None
-
-
-def _from_tree(posterior: "Posterior", truth: Any) -> Truth:
-    spec = posterior.metadata.params
-    leaves = jax.tree.leaves(truth)
-    known: Truth = {}
-    if tuple(np.shape(leaf)[1:] for leaf in leaves) != spec.shapes:
-        raise ValueError(
-            "truth differs from the parameters in structure or shapes; give exact draws like "
-            "posterior.draws, with a draw axis and no chain axis, or a dict with some of the names "
-            f"{', '.join(list(posterior.components())[:5])}."
-        )
-    for name, leaf in zip(spec.names, leaves, strict=True):
-        flat = np.asarray(leaf, float).reshape(len(leaf), -1)
-        known |= zip(trees.component_names(name, np.shape(leaf)[1:]), flat.T)
-    return known
-
-
-def truth_section(posterior: "Posterior", given: Any, truth: Truth) -> Section | None:
-    """Return the comparison of means and spreads, and of mode masses for the 25 modes; `truth` is
-    the result of `as_truth` for the user's `given`."""
-    if not truth:
-        return None
-    components = posterior.components()
-    rows = [_row(name, components[name], exact) for name, exact in truth.items()]
-    far = sum("far" in cell for row in rows for cell in row)
-    words = f"{far} means and variances are more than {_FAR:g} standard errors from the truth."
-    if not far:
-        words = f"All means and variances are within {_FAR:g} standard errors of the truth."
-    head = ("parameter", "mean", "true mean", "errors away", "std", "true std", "errors away")
-    parts: list[Any] = [words, Table(head, rows, "Draws beside the truth")]
-    name = _name_of(posterior, given)
-    if isinstance(name, str) and name == "modes25":
-        parts.append(_mode_masses(posterior))
-    return Section("truth", "Against the truth", parts)
-
-
-def _row(name: str, values: np.ndarray, exact: np.ndarray) -> tuple[str, ...]:
-    values = np.asarray(values, float)
-    mean = (f"{values.mean():.4g}", f"{exact.mean():.4g}", _away(values, exact.mean()))
-    if len(exact) == 1:
-        return (name, *mean, f"{values.std():.4g}", "", "")
-    squares = (values - exact.mean()) ** 2
-    spread = (f"{values.std():.4g}", f"{exact.std():.4g}", _away(squares, exact.var()))
-    return (name, *mean, *spread)
-
-
-def _away(values: np.ndarray, true_mean: float) -> str:
-    """Return the error of the mean of (chain, draw) in standard errors."""
-    error = values.std() / np.sqrt(max(diagnostics.effective_size(values), 1.0))
-    away = (values.mean() - true_mean) / error if error > 0 else np.nan
-    return f"{away:.1f}{', far' if abs(away) > _FAR else ''}"
-
-
-def _mode_masses(posterior: "Posterior") -> Chart:
-    modes = modes25_masses(posterior.draws)
-    traces = [
-        charts.bars(modes.names, modes.sampled, charts.CHAINS[0], "sampled"),
-        charts.points(
-            modes.names,
-            modes.true,
-            charts.INK,
-            "truth",
-            10,
-            marker={"symbol": "line-ew-open", "line": {"width": 2}},
-        ),
-    ]
-    masses = zip(modes.names, modes.sampled, modes.true)
-    rows = [(name, f"{sampled:.4f}", f"{true:.4f}") for name, sampled, true in masses]
-    words = f"Masses of the 25 modes; their total variation from the truth is {modes.distance:.3f}."
-    figure = charts.figure(traces, "mode x, y (heaviest first)", "mass", xaxis={"type": "category"})
-    table = Table(("mode", "sampled", "truth"), rows)
-    return Chart("masses", "Mass of every mode", words, {"": figure}, table, words, wide=True)
 
 
 _NO_PROBLEM = (
@@ -213,13 +94,13 @@ _RANK_BINS = 20
 _MAPPED = 3  # parameters, each with each
 
 
-def draw_sections(posterior: "Posterior", summary: dict[str, Any], truth: Truth) -> list[Section]:
+def draw_sections(posterior: "Posterior", summary: dict[str, Any]) -> list[Section]:
     """Return the sections about the draws, none without draws."""
     if posterior.num_draws < 2:
         return []
     components = {**_chosen(posterior, summary), "energy": posterior.energies}
     names = tuple(components)
-    marginals = {name: _marginal(name, x, truth.get(name)) for name, x in components.items()}
+    marginals = {name: _marginal(name, x) for name, x in components.items()}
     traces = {name: _trace(posterior, name, values) for name, values in components.items()}
     ranks = {name: _ranks(values) for name, values in components.items()}
     marginal = Chart("marginals", "Marginal", "Histogram of the draws, by chain", marginals)
@@ -235,7 +116,7 @@ def draw_sections(posterior: "Posterior", summary: dict[str, Any], truth: Truth)
         "Parameter",
         names,
     )
-    maps = _maps(components, truth)
+    maps = _maps(components)
     return [section, Section("pairs", "Pairs", list(maps))] if maps else [section]
 
 
@@ -261,17 +142,12 @@ def _which(posterior: "Posterior", names: tuple[str, ...]) -> str:
     )
 
 
-def _marginal(name: str, values: np.ndarray, exact: np.ndarray | None) -> dict[str, Any]:
+def _marginal(name: str, values: np.ndarray) -> dict[str, Any]:
     edges = bin_edges(values)
-    traces = []
-    for chain, colour, style in charts.chain_styles(len(values)):
-        traces.append(charts.stairs(edges, density(values[chain], edges), colour, **style))
-    if exact is not None and len(exact) > 1:
-        heights = density(exact, edges)
-        traces.append(charts.stairs(edges, heights, charts.INK, "truth", line={"dash": "dot"}))
-    elif exact is not None:
-        top = max(trace["y"].max() for trace in traces)
-        traces.append(charts.dashed([exact[0]] * 2, [0, top], "truth"))
+    traces = [
+        charts.stairs(edges, density(values[chain], edges), colour, **style)
+        for chain, colour, style in charts.chain_styles(len(values))
+    ]
     return charts.figure(traces, name, "density")
 
 
@@ -314,8 +190,8 @@ def _ranks(values: np.ndarray) -> dict[str, Any]:
     return charts.figure(traces, "rank among all draws", "relative frequency", yaxis=y)
 
 
-def _maps(components: dict[str, np.ndarray], truth: Truth) -> list[Chart]:
-    """Return maps of all pairs of the first parameters, with the truth if it is known."""
+def _maps(components: dict[str, np.ndarray]) -> list[Chart]:
+    """Return maps of all pairs of the first parameters."""
     names = [name for name in components if name != "energy"][:_MAPPED]
     maps = []
     for place, (one, other) in enumerate(itertools.combinations(names, 2)):
@@ -323,19 +199,11 @@ def _maps(components: dict[str, np.ndarray], truth: Truth) -> list[Chart]:
         finite = np.isfinite(x) & np.isfinite(y)
         if not finite.any():
             continue
-        x, y = x[finite], y[finite]
-        span = [_span(x), _span(y)]
-        sampled = _map(x, y, span)
-        joint = one in truth and other in truth and len(truth[one]) == len(truth[other]) > 1
-        exact = _map(truth[one], truth[other], span) if joint else None
-        top = float((sampled if exact is None else exact)[2].max())
+        densities = _map(x[finite], y[finite])
         title = f"{one} and {other}"
-        words = f"Map of the joint density of {title}, of {len(x):,} draws"
-        for kind, values in (("draws", sampled), ("truth", exact)):
-            if values is not None:
-                figure = charts.figure([charts.density_map(*values, top)], one, other)
-                named = f"{title}: {kind}" if joint else title
-                maps.append(Chart(f"map-{place}-{kind}", named, words, {"": figure}, height=380))
+        words = f"Map of the joint density of {title}, of {finite.sum():,} draws"
+        figure = charts.figure([charts.density_map(*densities)], one, other)
+        maps.append(Chart(f"map-{place}", title, words, {"": figure}, height=380))
     return maps
 
 
@@ -345,8 +213,8 @@ def _span(values: np.ndarray) -> tuple[float, float]:
     return float(low - room), float(high + room)
 
 
-def _map(x: np.ndarray, y: np.ndarray, span: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    counts, *edges = np.histogram2d(x, y, _BINS, span)
+def _map(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    counts, *edges = np.histogram2d(x, y, _BINS, (_span(x), _span(y)))
     area = np.diff(edges[0])[0] * np.diff(edges[1])[0]
     middle = [(edge[1:] + edge[:-1]) / 2 for edge in edges]
     return middle[0], middle[1], counts / max(len(x), 1) / area
@@ -511,14 +379,12 @@ def _finite(values: np.ndarray) -> np.ndarray:
 FILE = "report.html"  # in a run folder
 
 
-def build_page(posterior: "Posterior", truth: Any = None) -> Page:
+def build_page(posterior: "Posterior") -> Page:
     """Return the page of a run that samples; see `Posterior.report`."""
     summary = posterior.summary()
-    known = as_truth(posterior, truth)
     sections = [
         glance_section(posterior, summary),
-        truth_section(posterior, truth, known),
-        *draw_sections(posterior, summary, known),
+        *draw_sections(posterior, summary),
         exchange_section(posterior),
     ]
     return page_of(posterior, [section for section in sections if section is not None])

@@ -7,7 +7,6 @@ from plotted_numbers import numbers
 from tiny_networks import EXCHANGING, LADDER, NETWORK, tiny_data, tiny_problem
 
 import replicax as rx
-from replicax.cli.live import page_of
 from replicax.networks import predict
 from replicax.networks.report import build_page
 from replicax.networks.tempered import tempered
@@ -103,7 +102,5 @@ def test_images_that_are_not_known_or_do_not_fit(trained, tmp_path):
     for wrong in (other.test_images, tiny_data().test_images / 255, 3):
         with pytest.raises(ValueError, match="images is .* give the 12 test images"):
             build_page(trained, wrong)
-    with pytest.raises(ValueError, match="truth is given"):
-        page_of(trained, truth={"a": 1.0})
     path = trained.report(tmp_path, images=tiny_data())
     assert path.read_text().count('<img src="data:image/png;base64,') == 12

@@ -1,4 +1,4 @@
-"""The report of a run shows its numbers, its warnings and the truth; a browser can show it."""
+"""The report of a run shows its numbers and its warnings; a browser can show it."""
 
 import re
 import sys
@@ -10,7 +10,6 @@ import pytest
 from altered_runs import alter, with_properties
 from chromium import Browser, needs_chromium
 from command_line import run_failing, run_json
-from made_up_metadata import changed
 from numpy.testing import assert_allclose, assert_array_equal
 from plotted_numbers import numbers
 from recorded_progress import record
@@ -23,7 +22,6 @@ from replicax.results.plotted import verdict_rates
 from replicax.results.report import build_page
 from replicax.results.summary import run_table
 from replicax.run.carry import trip_ends
-from replicax.run.storage.metadata import TreeSpec
 
 pytest.importorskip("plotly")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -36,7 +34,7 @@ def posterior() -> rx.Posterior:
 
 @pytest.fixture(scope="module")
 def page(posterior) -> Page:
-    return build_page(posterior, {"b": 0.25, "a[0]": np.random.default_rng(0).normal(size=500)})
+    return build_page(posterior)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +57,7 @@ def trace(chart: Chart, place: int, choice: str = "") -> tuple[np.ndarray, np.nd
 
 
 def test_sections(page):
-    names = ["glance", "truth", "draws", "pairs", "exchange"]
+    names = ["glance", "draws", "pairs", "exchange"]
     assert [section.name for section in page.sections] == names
     assert "3,000 of 3,000 steps, 3 replicas" in page.subtitle
 
@@ -86,7 +84,7 @@ def test_warnings_say_what_is_wrong_and_what_to_do(posterior, page):
     assert shown.sentences == [] and shown.if_none.startswith("No check found")
 
 
-def test_marginals_hold_all_draws_and_the_truth(posterior, page):
+def test_marginals_hold_all_draws(posterior, page):
     chart = part(page, Chart, "marginals")
     for chain in range(2):
         x, y = trace(chart, chain, "a[0]")
@@ -94,32 +92,6 @@ def test_marginals_hold_all_draws_and_the_truth(posterior, page):
         expected, _ = np.histogram(posterior.components()["a[0]"][chain], edges, density=True)
         assert_allclose(heights, expected, rtol=0.05)
         assert_allclose(np.sum(heights * np.diff(edges)), 1, rtol=1e-3)
-    assert chart.figures["a[0]"]["data"][-1]["name"] == "truth"
-    x, _ = trace(chart, 2, "b")
-    assert_allclose(x, 0.25)
-    assert len(chart.figures["a[1]"]["data"]) == 2
-
-
-def test_the_truth_is_compared_in_standard_errors(posterior, page):
-    rows = {row[0]: row for row in section(page, "truth").parts[1].rows}
-    values = posterior.components()["b"]
-    size = rx.diagnostics.effective_size(values)
-    away = (values.mean() - 0.25) / (values.std() / np.sqrt(size))
-    assert float(rows["b"][3].split(",")[0]) == pytest.approx(away, abs=0.06)
-    assert rows["a[0]"][3].endswith("far"), "its mean is near 19.5, and not 0"
-    means = {name: x.mean() for name, x in posterior.components().items()}
-    near = section(build_page(posterior, means), "truth")
-    assert near.parts[0].startswith("All means")
-
-
-def test_truth_in_the_tree_of_the_parameters(posterior):
-    exact = {"a": np.ones((50, 2)), "b": np.linspace(0, 1, 50)}
-    page = build_page(posterior, exact)
-    assert [row[0] for row in section(page, "truth").parts[1].rows] == ["a[0]", "a[1]", "b"]
-    assert len([part for part in section(page, "pairs").parts if "truth" in part.name]) == 3
-    for wrong in ({"a": np.ones((50, 3)), "b": np.ones(50)}, {"c": 3.0}, np.ones(4), "modes"):
-        with pytest.raises(ValueError, match="truth"):
-            build_page(posterior, wrong)
 
 
 def test_traces_and_ranks(posterior, page):
@@ -192,7 +164,6 @@ def test_the_command_writes_the_page(capsys, folder, tmp_path):
     assert answer == {"report": str(out), "bytes": out.stat().st_size}
     assert "There is no folder" in run_failing(capsys, "report", tmp_path / "nothing")
     assert "There is no folder" in run_failing(capsys, "watch", tmp_path / "nothing")
-    assert "--truth" in run_failing(capsys, "report", folder, "--truth", "modes")
 
 
 def test_without_plotly_it_is_said_what_to_install(monkeypatch, posterior, tmp_path):
@@ -232,7 +203,7 @@ def test_plotly_is_imported_when_it_is_needed():
 @needs_chromium
 def test_a_browser_shows_the_page_and_the_slider_moves_the_path(folder):
     with Browser() as browser:
-        tab = browser.open(rx.load(folder).report(truth={"b": 0.0}).as_uri(), width=390, dark=True)
+        tab = browser.open(rx.load(folder).report().as_uri(), width=390, dark=True)
         assert tab.problems() == [] and len(tab.requests()) == 1
         assert tab.value("document.documentElement.scrollWidth") == 390
         charts = tab.value("document.querySelectorAll('.plot').length")
@@ -254,24 +225,3 @@ def test_a_browser_shows_the_page_and_the_slider_moves_the_path(folder):
         items = "[...document.querySelectorAll('#paths-rungs li')]"
         shown = tab.value(f"{items}.map(item => Number(item.textContent))")
         assert shown == np.argsort(rung).tolist()
-
-
-def test_the_demo_knows_its_truth(posterior):
-    """By the note of the command line, or by name; masses are those of all draws."""
-    demo = alter(posterior)
-    note = demo.metadata.note
-    draws = rx.targets.modes25_draws(np.random.default_rng(1), 5000).reshape(2, 2500, 2)
-    rows = {"energy": demo._records.read("draws", "energy")}
-    demo._records._pending["draws"] = [rows | {"params.x": np.moveaxis(draws, 0, 1)[:, :, None]}]
-    spec = TreeSpec(("x",), ((2,),), ("float64",), {"leaf": 0})
-    demo._records.metadata = changed(demo.metadata, params=spec)
-    demo._like = None
-    assert "truth" not in [section.name for section in build_page(demo).sections]
-    note["target"] = {"target": "replicax.demo:target"}
-    for page in (build_page(demo), build_page(demo, "modes25")):
-        table = part(page, Chart, "masses").table
-        truth = rx.targets.modes25_truth()
-        assert sorted(float(row[2]) for row in table.rows) == sorted(truth[:25].round(4))
-        sampled = np.array([float(row[1]) for row in table.rows])
-        assert_allclose(np.sort(sampled), np.sort(rx.targets.mode_masses(draws)[:25]), atol=6e-5)
-        assert section(page, "truth").parts[0].startswith("All means")
