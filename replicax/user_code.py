@@ -48,9 +48,7 @@ class TargetSpec:
     batches: str | None = option(
         None, "Name of the data: arrays, or batches(step).", flag="", show_default="batches"
     )
-    batch_size: int | None = option(
-        None, "Rows per mini-batch, if the data are arrays.", flag="", metavar="N"
-    )
+    batch_size: int | None = option(None, "Rows per mini-batch, if the data are arrays.", flag="")
     directory: str = ""  # modules are also imported from here
 
     @classmethod

@@ -16,7 +16,7 @@ from jax import Array
 from jax.typing import DTypeLike
 
 from replicax.algorithm.randomness import Attempts, Randomness
-from replicax.algorithm.spread import WHOLE, Spread, share_rows
+from replicax.algorithm.spread import IN_ONE_PLACE, Spread, share_rows
 from replicax.algorithm.target import Target
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class FreshBatches:
 
     draw: Callable[[Array], Any]
     noise_share: float = 1.0
-    whole: Any = None  # all rows
+    all_rows: Any = None
 
     def __call__(self, key: Array) -> Any:
         return share_rows(self.draw(key))
@@ -52,7 +52,7 @@ class EnergySource(NamedTuple):
     points: Any  # leading axis: replica, those that are here
     batch: Any  # the one that judges swaps
     fresh_batch: FreshBatches | None
-    spread: Spread = WHOLE
+    spread: Spread = IN_ONE_PLACE
 
     @property
     def has_rows(self) -> bool:
@@ -62,12 +62,14 @@ class EnergySource(NamedTuple):
         """Evaluate all replicas on all rows  -> (replica,)."""
         evaluate, rows = self.target.whole_energy, self.fresh_batch
         assert evaluate is not None and rows is not None
-        return self.spread.whole(jax.vmap(lambda point: evaluate(point, rows.whole))(self.points))
+        return self.spread.gathered(
+            jax.vmap(lambda point: evaluate(point, rows.all_rows))(self.points)
+        )
 
     def batch_energies(self, noise: Any) -> Array:
         """Evaluate all replicas on the mini-batch that judges swaps  -> (replica,)."""
         evaluate = jax.vmap(self.target.energy_at, (0, None, 0))
-        return self.spread.whole(evaluate(self.points, self.batch, noise))
+        return self.spread.gathered(evaluate(self.points, self.batch, noise))
 
     def another_batch(self, key: Array) -> Any:
         """Return a further mini-batch, or this step's where there are no others."""
@@ -80,7 +82,7 @@ class EnergySource(NamedTuple):
         noise = jax.vmap(self.target.draw)(self.spread.here(keys))
         batch = self.another_batch(batch_key)
         energies = jax.vmap(self.target.energy_at, (0, None, 0))(self.points, batch, noise)
-        return self.spread.whole(energies)
+        return self.spread.gathered(energies)
 
     def row_noise(self, noise: Any, dtype: DTypeLike) -> Array:
         """Return sigma^2 of every two replicas on the judging batch  -> (replica, replica).
@@ -90,7 +92,7 @@ class EnergySource(NamedTuple):
         assert self.target.row_energies is not None and self.fresh_batch is not None
         rows = jax.vmap(self.target.row_energies, (0, None, 0))(self.points, self.batch, noise)
         scale = self.fresh_batch.noise_share / rows.shape[1]
-        return scale * difference_variance(self.spread.whole(rows).T.astype(dtype))
+        return scale * difference_variance(self.spread.gathered(rows).T.astype(dtype))
 
     def energy_pair(
         self, attempt: Attempts, cold_replica: Array, hot_replica: Array, dtype: DTypeLike
@@ -102,7 +104,7 @@ class EnergySource(NamedTuple):
             point = self.spread.rows(self.points, replica)
             noise = jax.tree.map(lambda leaf: leaf[side], attempt.energy)
             energy = self.target.energy_at(point, batch, noise).astype(dtype)
-            if self.spread.is_whole:
+            if self.spread.in_one_place:
                 return energy
             is_here = self.spread.has(replica, self.points)
             return self.spread.join(jnp.where(is_here, energy, jnp.zeros_like(energy)))

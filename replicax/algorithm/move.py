@@ -12,7 +12,7 @@ from jax import Array
 from replicax.algorithm.kernel import Kernel, Replica
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import Randomness
-from replicax.algorithm.spread import WHOLE, Spread, on_all
+from replicax.algorithm.spread import IN_ONE_PLACE, Spread, on_all
 from replicax.algorithm.state import Settings, State
 from replicax.algorithm.target import StepEnergy, Target
 
@@ -36,7 +36,7 @@ def restart_broken(
     tree: Any,
     broken: Array,
     replica_at: Array,
-    spread: Spread = WHOLE,
+    spread: Spread = IN_ONE_PLACE,
     settle: Callable[[Any, Array, Array], Any] = lambda tree, old_rung_of, new_rung_of: tree,
 ) -> Any:
     """Overwrite every broken replica with a copy of its nearest sound neighbour on a colder rung.
@@ -141,7 +141,7 @@ def build_move(target: Target, kernel: Kernel, settings: Settings) -> Callable:
                 state, particles, model_state, energy_of
             )
         else:
-            energy_of = spread.whole(energy_of)
+            energy_of = spread.gathered(energy_of)
             broken = jnp.zeros(energy_of.shape, bool)
         state = state._replace(replicas=particles, model_state=model_state)
         return state, energy_of, broken, observed
@@ -149,8 +149,8 @@ def build_move(target: Target, kernel: Kernel, settings: Settings) -> Callable:
     def restart(state: State, particles: Replica, model_state: Any, energy_of: Array) -> tuple:
         """Restart the replicas that broke, and set their energies to NaN."""
         broken = find_broken(particles, energy_of, model_state)
-        energy_of = spread.whole(jnp.where(broken, jnp.nan, energy_of))
-        broken = broken if spread.is_whole else jnp.isnan(energy_of)
+        energy_of = spread.gathered(jnp.where(broken, jnp.nan, energy_of))
+        broken = broken if spread.in_one_place else jnp.isnan(energy_of)
 
         def settle(copies: tuple, *rungs: Array) -> tuple:
             return change_rungs(kernel, copies[0], state.ladder, *rungs), copies[1]

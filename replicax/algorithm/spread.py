@@ -37,7 +37,7 @@ class Spread:
     parts: int = 1  # devices that have a part of the replicas each
 
     @property
-    def is_whole(self) -> bool:
+    def in_one_place(self) -> bool:
         """Whether one device has all replicas of its chains."""
         return self.parts == 1
 
@@ -49,14 +49,14 @@ class Spread:
         """Return the rows of the replicas that are here; leading axis: replica."""
         return tree
 
-    def whole(self, tree: Any) -> Any:
+    def gathered(self, tree: Any) -> Any:
         """Return the rows of all replicas on every device, from those of each."""
         return tree
 
     def take(self, tree: Any, replicas: Array) -> Any:
         """Return rows of replicas wherever they are, one for each replica that is here."""
         replicas = self.here(replicas)
-        return jax.tree.map(lambda leaf: leaf[replicas], self.whole(tree))
+        return jax.tree.map(lambda leaf: leaf[replicas], self.gathered(tree))
 
     def rows(self, tree: Any, replicas: Array) -> Any:
         """Return the rows of the given replicas; of those elsewhere, zeros (see `join`)."""
@@ -96,7 +96,7 @@ class Spread:
         return jax.vmap(function, in_axes, out_axes)
 
 
-WHOLE = Spread()
+IN_ONE_PLACE = Spread()
 
 
 def share_rows(batch: Any) -> Any:
@@ -154,7 +154,7 @@ class ReplicaParts(ChainParts):
     def here(self, tree: Any) -> Any:
         return jax.tree.map(lambda leaf: _part(leaf, REPLICA, self.parts), tree)
 
-    def whole(self, tree: Any) -> Any:
+    def gathered(self, tree: Any) -> Any:
         return jax.tree.map(self._gather, tree)
 
     def rows(self, tree: Any, replicas: Array) -> Any:
@@ -215,7 +215,7 @@ def gather_observed(
     """
     if observed is None:
         return None
-    numbers = spread.whole(observed._replace(steepness=None))
+    numbers = spread.gathered(observed._replace(steepness=None))
     if tuning is None:
         return numbers
 
@@ -226,7 +226,7 @@ def gather_observed(
             observed.steepness,
         )
 
-    sent = jax.lax.cond(step < tuning.until, lambda: spread.whole(observed.steepness), none)
+    sent = jax.lax.cond(step < tuning.until, lambda: spread.gathered(observed.steepness), none)
     return numbers._replace(steepness=sent)
 
 

@@ -14,7 +14,7 @@ from replicax.algorithm.kernel import Kernel
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.rounds import start_step_sizes, start_verdicts
 from replicax.algorithm.schedule import Schedule, windowed_deo
-from replicax.algorithm.spread import WHOLE, Spread
+from replicax.algorithm.spread import IN_ONE_PLACE, Spread
 from replicax.algorithm.swap import Rule, deterministic
 from replicax.algorithm.target import StepEnergy, as_target
 from replicax.algorithm.tuning import EnergyUnit, Tuning
@@ -73,7 +73,7 @@ class Settings:
     swap_every: int = 1  # steps from one attempt to swap to the next
     jumps: Jumping | None = None  # of the coldest rung, after every step
     map_replicas: Callable = jax.vmap
-    spread: Spread = WHOLE  # where the replicas are
+    spread: Spread = IN_ONE_PLACE  # where the replicas are
 
     def attempts_swap(self, step: Array) -> Array | bool:
         """Return whether swaps are attempted at this step."""

@@ -99,7 +99,7 @@ def build_parts(
                 return after
             return after._replace(replicas=particles)
 
-        if not spread.is_whole:
+        if not spread.in_one_place:
             observed = gather_observed(settings.tuning.step_sizes, spread, state.step, observed)
         state, info = decide(
             settings,

@@ -190,7 +190,7 @@ def _parameter(flag: Flag, default: Any, shows: str | None) -> inspect.Parameter
         help = f"{help}  [default: {declared}]"
     about = typer.Option(
         text,
-        metavar=flag.option.metavar or ("NAME" if kind is str else None),
+        metavar=flag.option.metavar or {str: "NAME", int: "N"}.get(kind),
         help=help,
         show_default=default is not None,
         rich_help_panel=flag.panel,

@@ -79,11 +79,7 @@ class NamedProblem:
     )
     download: bool = option(False, "Download CIFAR if it is missing.", flag="")
     batch_size: int = option(
-        256,
-        "Rows per mini-batch.",
-        flag="",
-        metavar="N",
-        show_default="256; digits, FILE.npz: 64",
+        256, "Rows per mini-batch.", flag="", show_default="256; digits, FILE.npz: 64"
     )
     augment: bool = option(
         True, "Crop, flip and erase training images.", flag="", show_default="on for CIFAR"
@@ -93,10 +89,7 @@ class NamedProblem:
         5e-4, "Weight decay (Gaussian prior), relative to the mean loss.", flag=""
     )
     validation: int = option(
-        0,
-        "Hold out N training rows and use them instead of the test set.",
-        flag="",
-        metavar="N",
+        0, "Hold out N training rows and use them instead of the test set.", flag=""
     )
     directory: str = ""  # modules are also imported from here
     noise: Any = option(

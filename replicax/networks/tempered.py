@@ -156,7 +156,7 @@ def find_heating(trained: "Trained") -> float | None:
     num_params = sum(int(np.prod(leaf.shape[1:])) for leaf in leaves)
     if len(leaves[0]) < _FEWEST or num_params > _MOST_PARAMS:
         return None
-    if batches.is_whole:
+    if batches.has_all_rows:
         return 0.0
     rate, temperature = float(trained.learning_rates[0, 0]), float(trained.temperatures[0, 0])
     posed = tempered(problem)

@@ -38,7 +38,7 @@ class Batches:
         return True
 
     @property
-    def is_whole(self) -> bool:
+    def has_all_rows(self) -> bool:
         """Whether every batch has all rows of the data, as far as is known."""
         return True
 
@@ -236,7 +236,7 @@ class _InMemory(Batches):
         return jax.tree.leaves(self.data)[0].shape[0]
 
     @property
-    def is_whole(self) -> bool:
+    def has_all_rows(self) -> bool:
         return self.batch_size == self.num_rows
 
 
@@ -251,15 +251,15 @@ class ArrayBatches(_InMemory):
 
     def draw(self, key: Array) -> Array | None:
         """Draw the row numbers of one mini-batch; None where it is everything."""
-        if self.is_whole:
+        if self.has_all_rows:
             return None
         return jax.random.randint(key, (self.batch_size,), 0, self.num_rows)
 
     def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
-        return data if self.is_whole else _rows(data, drawn)
+        return data if self.has_all_rows else _rows(data, drawn)
 
     def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches:
-        if self.is_whole:
+        if self.has_all_rows:
             return FreshBatches(lambda key: data, 0.0, data)
         return FreshBatches(lambda key: _rows(data, self.draw(key)), 1.0, data)
 

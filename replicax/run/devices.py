@@ -181,7 +181,7 @@ def check_rows(batches: Batches, parts: int) -> None:
             )
         return
     size = batches.batch_size  # type: ignore[attr-defined]
-    if size % parts and not batches.is_whole:
+    if size % parts and not batches.has_all_rows:
         raise ValueError(
             f"batch_size is {size}, which {parts} devices (data_parallel) cannot share evenly; "
             f"write a multiple of {parts}."

@@ -160,12 +160,7 @@ class Method:
         show_default="the method's",
     )
     window: int | None = option(
-        None,
-        "Steps per window.",
-        whole(1),
-        flag="",
-        metavar="W",
-        show_default="Theorem 1",
+        None, "Steps per window.", whole(1), flag="", metavar="W", show_default="Theorem 1"
     )
     swap_every: int | None = option(None, "Steps between swap attempts.", whole(1))
     energy_at: str | None = option(
@@ -233,12 +228,7 @@ class Method:
         metavar="N",
     )
     cycle_epochs: int = option(
-        100,
-        "Epochs per cycle of cyclical methods.",
-        whole(1),
-        flag="",
-        command="train",
-        metavar="N",
+        100, "Epochs per cycle of cyclical methods.", whole(1), flag="", command="train"
     )
     clip_norm: float | None = option(
         None,

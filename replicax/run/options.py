@@ -169,10 +169,9 @@ class Run:
         "Steps before the first draw that is kept.",
         whole(0),
         flag="",
-        metavar="N",
         show_default="0; a third with --method posterior",
     )
-    seed: int = option(0, "Seed of all random numbers.", whole(*SEEDS), flag="", metavar="N")
+    seed: int = option(0, "Seed of all random numbers.", whole(*SEEDS), flag="")
     on_nonfinite: str | None = option(
         None,
         "If an energy is not finite: restart its replica from a colder one, stop, or ignore it.",
@@ -190,10 +189,7 @@ class Run:
         show_default="30s",
     )
     keep_checkpoints: int = option(
-        2,
-        "Number of checkpoints to keep.",
-        whole(1),
-        on_resume="may change",
+        2, "Number of checkpoints to keep.", whole(1), on_resume="may change"
     )
 
     __post_init__ = checked
@@ -209,21 +205,15 @@ class Sampling(Run):
         lambda name, value: at_least(name, value, 1, _MOST_STEPS),
         on_resume="may grow",
         flag="--steps",
-        metavar="N",
     )
     num_chains: int = option(
-        1,
-        "Number of independent chains; use 4 for R-hat.",
-        whole(1),
-        flag="--chains",
-        metavar="N",
+        1, "Number of independent chains; use 4 for R-hat.", whole(1), flag="--chains"
     )
     thin: int | None = option(
         None,
         "Steps between draws.",
         whole(1),
         flag="",
-        metavar="N",
         show_default="1; on mini-batches, steps between swaps",
     )
     draw_rungs: Any = option((0,), "Rungs whose draws are kept.", _check_draw_rungs)
@@ -241,7 +231,6 @@ class Training(Run):
         whole(1),
         on_resume="may grow",
         flag="",
-        metavar="N",
         show_default="500; digits, FILE.npz: 120",
     )
     num_replicas: int = option(
@@ -257,7 +246,6 @@ class Training(Run):
         "Epochs before the average begins.",
         whole(0),
         flag="",
-        metavar="N",
         show_default="0; digits: 40, at most a third",
     )
     on_nonfinite: str | None = option(
@@ -267,9 +255,7 @@ class Training(Run):
     )
     keep_networks: bool = option(False, "Save the coldest network of every epoch.", flag, flag="")
     keep_averaged: int = option(
-        100,
-        "Largest number of averaged networks to keep for predictions.",
-        whole(0),
+        100, "Largest number of averaged networks to keep for predictions.", whole(0)
     )
     evaluate: Any = option(
         None,
@@ -298,9 +284,7 @@ class Session:
         metavar="all|N",
         show_default="all accelerators, or one CPU",
     )
-    data_parallel: int = option(
-        1, "Devices per replica, which share its mini-batches.", flag="", metavar="N"
-    )
+    data_parallel: int = option(1, "Devices per replica, which share its mini-batches.", flag="")
 
     def __post_init__(self) -> None:
         check_watchers(self.progress, self.callback)

@@ -366,7 +366,7 @@ def _inexact_target(choice: "Choice") -> Iterator[str]:
             "An adjusted kernel (mala, hmc) needs an exact energy that JAX can differentiate, "
             "without a model state, gradient or noise of its own."
         )
-    if traits.adjusted and not (batches.is_whole and batches.can_refresh):
+    if traits.adjusted and not (batches.has_all_rows and batches.can_refresh):
         yield (
             "An adjusted kernel (mala, hmc) needs exact energies, and mini-batches make them "
             "noisy: let every batch be all the data (batch_size), or write rx.bayesian(..., "
@@ -413,7 +413,7 @@ def _prior_out_of_reach(choice: "Choice") -> Iterator[str]:
 
 
 def _noisy_energies(choice: "Choice") -> Iterator[str]:
-    exact = choice.task.batches.is_whole or choice.method.energy_at == "all_rows"
+    exact = choice.task.batches.has_all_rows or choice.method.energy_at == "all_rows"
     if choice.rule.assumes_exact_energies and not exact:
         yield (
             f'The rule "{choice.rule.name}" takes energies as exact, but mini-batches make them '

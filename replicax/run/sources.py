@@ -246,7 +246,7 @@ class SourceBatches(Batches):
         return self.judges
 
     @property
-    def is_whole(self) -> bool:
+    def has_all_rows(self) -> bool:
         return False
 
     @property

@@ -67,7 +67,7 @@ class Task:
     @property
     def has_exact_energies(self) -> bool:
         """Whether every step sees the energy itself, and not an estimate of it."""
-        return self.batches.is_whole and self.target.noise is None and self.batches.can_refresh
+        return self.batches.has_all_rows and self.target.noise is None and self.batches.can_refresh
 
 
 def as_task(target: Any, batches: Any = None, batch_size: int | None = None) -> Task:

@@ -125,7 +125,7 @@ def test_energies_that_judge_are_of_one_batch_and_those_of_all_rows_of_all() -> 
     )
     source = source_of()
     target = source.target._replace(whole_energy=lambda x, rows: x + jnp.sum(rows))
-    rows = FreshBatches(lambda key: None, whole=jnp.array([3.0, 4.0]))
+    rows = FreshBatches(lambda key: None, all_rows=jnp.array([3.0, 4.0]))
     whole = source._replace(target=target, fresh_batch=rows).whole_energies()
     np.testing.assert_allclose(whole, np.asarray(POINTS) + 7.0)
 

@@ -12,8 +12,8 @@ from replicax.algorithm.kernel import Observed
 from replicax.algorithm.rounds import StepSizeTuning
 from replicax.algorithm.spread import (
     CHAIN,
+    IN_ONE_PLACE,
     REPLICA,
-    WHOLE,
     ChainParts,
     ReplicaParts,
     gather_observed,
@@ -42,7 +42,7 @@ def of_every_kind(*shape: int) -> dict[str, Any]:
             np.arange(numbers.size).reshape(numbers.shape) == 1, -0.0, numbers
         ).astype(np.float32),
         "half": numbers.astype(jnp.bfloat16),
-        "whole": (100 * numbers).astype(np.int32),
+        "gathered": (100 * numbers).astype(np.int32),
         "small": (100 * np.tanh(numbers)).astype(np.int8),
         "flag": numbers > 0,
     }
@@ -59,7 +59,7 @@ def assert_same_bits(found: Any, wanted: Any) -> None:
 @pytest.mark.parametrize("size", [1, 2**13])  # summed, and gathered where there are many
 def test_every_device_gets_all_rows_to_the_last_bit(size: int) -> None:
     values = of_every_kind(size)
-    found = on_devices(SPREAD.whole, parts_of(values))
+    found = on_devices(SPREAD.gathered, parts_of(values))
     for name, wanted in values.items():
         for device in range(PARTS):
             assert_same_bits(np.asarray(found[name])[device], wanted)
@@ -69,8 +69,8 @@ def test_a_device_has_its_part_of_the_replicas_in_their_order() -> None:
     values = of_every_kind(2)
     here = on_devices(lambda _: SPREAD.here(values))
     jax.tree.map(np.testing.assert_array_equal, here, parts_of(values))
-    assert SPREAD.count(jnp.zeros((EACH, 5))) == COUNT and not SPREAD.is_whole
-    assert WHOLE.count(jnp.zeros((EACH, 5))) == EACH and WHOLE.is_whole
+    assert SPREAD.count(jnp.zeros((EACH, 5))) == COUNT and not SPREAD.in_one_place
+    assert IN_ONE_PLACE.count(jnp.zeros((EACH, 5))) == EACH and IN_ONE_PLACE.in_one_place
 
 
 def test_rows_are_taken_from_wherever_they_are() -> None:
@@ -84,7 +84,7 @@ def test_rows_are_taken_from_wherever_they_are() -> None:
     )
     jax.tree.map(
         lambda leaf, whole: np.testing.assert_array_equal(leaf, whole[source]),
-        WHOLE.take(values, source),
+        IN_ONE_PLACE.take(values, source),
         values,
     )
 
@@ -150,12 +150,15 @@ def test_one_part_is_all_and_asks_nobody() -> None:
     """Outside of any mapping, where nobody could answer."""
     values = jnp.arange(4.0)
     for alone in (ChainParts(1), spread_over_devices(1, 1, True)):
-        assert alone.is_whole and alone.everywhere(values) is values
+        assert alone.in_one_place and alone.everywhere(values) is values
         assert alone.own_chains(values) is values and alone.all_chains(values) is values
-    for name in ("here", "whole", "join", "on_first", "of_any_chain", "everywhere", "own_chains",
+    for name in ("here", "gathered", "join", "on_first", "of_any_chain", "everywhere", "own_chains",
                  "all_chains"):  # fmt: skip
-        assert getattr(WHOLE, name)(values) is values
-    assert WHOLE.has(jnp.array(1), values) is True and WHOLE.parts == WHOLE.chain_parts == 1
+        assert getattr(IN_ONE_PLACE, name)(values) is values
+    assert (
+        IN_ONE_PLACE.has(jnp.array(1), values) is True
+        and IN_ONE_PLACE.parts == IN_ONE_PLACE.chain_parts == 1
+    )
     assert share_rows(values) is values
     several = spread_over_devices(2, 3, True)
     assert isinstance(several, ReplicaParts) and several.several_chains

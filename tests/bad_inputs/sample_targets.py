@@ -298,7 +298,7 @@ MEANT = [
         "bayesian: a size of all rows",
         lambda: rx.bayesian(lambda m, r: -(r**2), lambda m: 0.0 * m, DATA[:, 0], batch_size=40),
         "as without a size: every step sees all rows",
-        lambda posterior: posterior.batches.is_whole,
+        lambda posterior: posterior.batches.has_all_rows,
     ),
     Meant(
         "per_replica: chain and replica",

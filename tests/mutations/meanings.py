@@ -191,7 +191,7 @@ MEANINGS = (
         "return self.batch",
     ),
     Meaning(
-        "an exact rule sees all rows", "EnergySource.whole_energies", "rows.whole", "self.batch"
+        "an exact rule sees all rows", "EnergySource.whole_energies", "rows.all_rows", "self.batch"
     ),
     Meaning(
         "every attempt of a sweep has a batch of its own",

@@ -45,7 +45,7 @@ def test_bytes_and_first_batch_are_those_of_a_step() -> None:
     assert source.first(KEY)["a"].shape == (1, 2)
     with pytest.raises(ValueError, match="gives nothing at step 0"):
         HostBatches(lambda step: {}, is_function=True).first(KEY)
-    assert not source.can_refresh and NoBatches().can_refresh and NoBatches().is_whole
+    assert not source.can_refresh and NoBatches().can_refresh and NoBatches().has_all_rows
     assert NoBatches().feed(3, 7, 9) == (7, None) and NoBatches().bytes_per_step(0) == 0
 
 
@@ -71,7 +71,7 @@ def test_further_batches_of_an_epoch_are_drawn_without_replacement(size: int, sh
     assert all(len(set(some)) == size for some in rows.tolist())
     counts = np.bincount(np.asarray(rows).ravel(), minlength=5)
     assert np.all(np.abs(counts - 80 * size) <= 5 * np.sqrt(80 * size * share + 1e-9))
-    np.testing.assert_array_equal(fresh.whole, np.arange(5))
+    np.testing.assert_array_equal(fresh.all_rows, np.arange(5))
     with_replacement = as_rows(np.arange(5), 2, "data")
     assert with_replacement.fresh(with_replacement.data).noise_share == 1
     assert as_rows(np.arange(5), None, "data").fresh(np.arange(5)).noise_share == 0
@@ -82,7 +82,7 @@ def test_an_epoch_has_every_row_once_and_is_filled_up_from_its_beginning(
     num_rows: int, size: int, steps: int
 ) -> None:
     made = as_epochs(np.arange(num_rows), size)
-    assert made.steps_per_epoch == steps and made.is_whole == (size == num_rows)
+    assert made.steps_per_epoch == steps and made.has_all_rows == (size == num_rows)
     first, count = 2 * steps + 1, 3 * steps  # from within an epoch on
     plan = made.plan(KEY, jnp.array(first), count)
     seen = [
@@ -114,7 +114,7 @@ def test_a_batch_has_from_one_row_to_all(size: Any, taken: bool) -> None:
 
 
 def test_rows_are_arrays_of_equally_many() -> None:
-    assert as_rows(np.zeros((1, 2)), None, "data").is_whole
+    assert as_rows(np.zeros((1, 2)), None, "data").has_all_rows
     for wrong, said in (
         (np.zeros((0, 2)), "no rows"),
         ({"a": np.zeros(2), "b": np.zeros(3)}, r"\[2, 3\]"),

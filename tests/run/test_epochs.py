@@ -75,8 +75,13 @@ def test_an_epoch_shows_every_row_once() -> None:
 
 
 def test_a_batch_of_everything_is_whole() -> None:
-    assert as_epochs(np.arange(24), 24).is_whole and not as_epochs(np.arange(24), 23).is_whole
-    assert as_batches(np.arange(24), 24).is_whole and not as_batches(np.arange(24), 23).is_whole
+    assert (
+        as_epochs(np.arange(24), 24).has_all_rows and not as_epochs(np.arange(24), 23).has_all_rows
+    )
+    assert (
+        as_batches(np.arange(24), 24).has_all_rows
+        and not as_batches(np.arange(24), 23).has_all_rows
+    )
 
 
 def test_no_step_has_the_key_of_an_order() -> None:
