@@ -87,18 +87,6 @@ def build_parts(
                 energies = source.batch_energies(random.energy).astype(energy_of.dtype)
             return energies, source
 
-        def settle(after: State) -> State:
-            """Adjust the memory of replicas that swapped to their new rungs."""
-            if settings.on_swap == "reset":
-                has_swapped = after.rung_of != state.rung_of
-                particles = reset_memory(kernel, after.replicas, spread.here(has_swapped))
-            elif kernel.traits.change_rung is not None:
-                rungs = spread.here(state.rung_of), spread.here(after.rung_of)
-                particles = change_rungs(kernel, after.replicas, state.ladder, *rungs)
-            else:
-                return after
-            return after._replace(replicas=particles)
-
         if not spread.in_one_place:
             observed = gather_observed(settings.tuning.step_sizes, spread, state.step, observed)
         state, info = decide(
@@ -107,7 +95,7 @@ def build_parts(
             state,
             energy_of,
             deciding_energies=deciding_energies,
-            settle=settle,
+            settle=lambda after: _settled(kernel, settings, state, after),
             broken=broken,
             observed=observed,
         )
@@ -117,6 +105,19 @@ def build_parts(
         return state, info._replace(path=path)
 
     return build_draw(target, kernel, settings, draw_batch), advance
+
+
+def _settled(kernel: Kernel, settings: Settings, before: State, after: State) -> State:
+    """Adjust the memory of replicas that swapped to their new rungs."""
+    here = settings.spread.here
+    if settings.on_swap == "reset":
+        has_swapped = here(after.rung_of != before.rung_of)
+        return after._replace(replicas=reset_memory(kernel, after.replicas, has_swapped))
+    if kernel.traits.change_rung is None:
+        return after
+    rungs = here(before.rung_of), here(after.rung_of)
+    particles = change_rungs(kernel, after.replicas, before.ladder, *rungs)
+    return after._replace(replicas=particles)
 
 
 def build_draw(

@@ -21,32 +21,23 @@ def from_linen(module: Any, inputs: Any) -> Network:
     from flax.core import unfreeze
     from flax.errors import InvalidRngError
 
-    if inputs is None:
-        raise ValueError(
-            "A Linen module needs example inputs for its initialisation: write from_flax(module, "
-            "inputs=...), an array or a shape, such as (1, 32, 32, 3)."
-        )
     example, flags = _example(inputs), _flags(module)
 
     def make(key: Array) -> Tree:
         params_key, other = jax.random.split(key)
         rngs = {"params": params_key, "dropout": other}
-        return unfreeze(module.init(rngs, zeros(), **flags(False)))
-
-    def zeros() -> Array:
-        return jnp.zeros(example.shape, example.dtype)
+        zeros = jnp.zeros(example.shape, example.dtype)
+        return unfreeze(module.init(rngs, zeros, **flags(False)))
 
     shapes = jax.eval_shape(make, jax.random.key(0))
     names = sorted(set(shapes) - {"params", "intermediates"})
 
-    def call(variables: Tree, images: Array, train: bool, rngs: Any) -> Any:
-        if not train:
-            return module.apply(variables, images, **flags(False)), {}
+    def train_on(variables: Tree, images: Array, rngs: Any) -> Any:
         return module.apply(variables, images, **flags(True), mutable=names, rngs=rngs)
 
     has_dropout = False  # whether training draws random numbers
     try:
-        jax.eval_shape(lambda variables: call(variables, zeros(), True, {}), shapes)
+        jax.eval_shape(lambda *arrays: train_on(*arrays, {}), shapes, example)
     except InvalidRngError:
         has_dropout = True
 
@@ -60,12 +51,9 @@ def from_linen(module: Any, inputs: Any) -> Network:
     def apply(params: Tree, state: Tree, images: Array, train: bool) -> tuple[Array, Tree]:
         variables = {"params": params, **{name: state[name] for name in names}}
         if not train:
-            return call(variables, images, False, {})[0], state
-        rngs, after = {}, {}
-        if has_dropout:
-            key, after = draw_key(state)
-            rngs = {"dropout": key}
-        logits, new = call(variables, images, True, rngs)
+            return module.apply(variables, images, **flags(False)), state
+        key, after = draw_key(state) if has_dropout else (None, {})
+        logits, new = train_on(variables, images, {"dropout": key} if has_dropout else {})
         new = unfreeze(new)
         return logits, {**{name: new.get(name, state[name]) for name in names}, **after}
 
@@ -74,6 +62,11 @@ def from_linen(module: Any, inputs: Any) -> Network:
 
 def _example(inputs: Any) -> Any:
     """Return the shape and type of inputs, given as an array or as a shape."""
+    if inputs is None:
+        raise ValueError(
+            "A Linen module needs example inputs for its initialisation: write from_flax(module, "
+            "inputs=...), an array or a shape, such as (1, 32, 32, 3)."
+        )
     if hasattr(inputs, "shape") and hasattr(inputs, "dtype"):
         return jax.ShapeDtypeStruct(inputs.shape, jnp.result_type(inputs))
     if isinstance(inputs, tuple | list) and all(isinstance(size, int) for size in inputs):
@@ -115,18 +108,7 @@ def from_flax(make_model: Callable[[Any], Any], inputs: Any = None) -> Network:
     linen = import_extra("flax.linen", "flax", "from_flax")
     if isinstance(make_model, linen.Module):
         return from_linen(make_model, inputs)
-    if isinstance(make_model, type) and issubclass(make_model, linen.Module):
-        raise ValueError(
-            f"make_model is the class {make_model.__name__}; give an instance of the Linen module: "
-            f"from_flax({make_model.__name__}(...), inputs=...)."
-        )
-
-    if isinstance(make_model, nnx.Module):
-        name = type(make_model).__name__
-        raise ValueError(
-            "make_model is an nnx module, which has its parameters already; give the function that "
-            f"makes one for every replica: from_flax(lambda rngs: {name}(..., rngs=rngs))."
-        )
+    _check_maker(make_model, nnx.Module, linen.Module)
 
     def make(key: Array) -> Any:
         model = make_model(nnx.Rngs(key))
@@ -140,15 +122,6 @@ def from_flax(make_model: Callable[[Any], Any], inputs: Any = None) -> Network:
     shape = nnx.eval_shape(make, jax.ShapeDtypeStruct((), jax.random.key(0).dtype))
     graph, *shapes = nnx.split(shape, nnx.Param, ...)
 
-    def as_variables(tree: Tree, like: Any) -> Any:
-        flat = dict(nnx.to_flat_state(like))
-        for path, variable in flat.items():
-            value = tree
-            for name in path:
-                value = value[str(name)]
-            flat[path] = variable.replace(_with_keys(value, variable.get_value()))
-        return nnx.from_flat_state(flat)
-
     def as_dict(variables: Any) -> Tree:
         return _bits_of_keys(_text_names(nnx.to_pure_dict(variables)))
 
@@ -157,7 +130,7 @@ def from_flax(make_model: Callable[[Any], Any], inputs: Any = None) -> Network:
         return as_dict(params), as_dict(state)
 
     def apply(params: Tree, state: Tree, images: Array, train: bool) -> tuple[Array, Tree]:
-        parts = (as_variables(tree, like) for tree, like in zip((params, state), shapes))
+        parts = (_as_variables(nnx, tree, like) for tree, like in zip((params, state), shapes))
         model = nnx.merge(graph, *parts)
         (model.train if train else model.eval)()
         logits = model(images)
@@ -167,6 +140,32 @@ def from_flax(make_model: Callable[[Any], Any], inputs: Any = None) -> Network:
         return logits, as_dict(new_state)
 
     return Network(init, apply)
+
+
+def _check_maker(make_model: Any, nnx_module: type, linen_module: type) -> None:
+    """Raise if this is a class or a module in place of a function that makes one."""
+    if isinstance(make_model, type) and issubclass(make_model, linen_module):
+        raise ValueError(
+            f"make_model is the class {make_model.__name__}; give an instance of the Linen module: "
+            f"from_flax({make_model.__name__}(...), inputs=...)."
+        )
+    if isinstance(make_model, nnx_module):
+        name = type(make_model).__name__
+        raise ValueError(
+            "make_model is an nnx module, which has its parameters already; give the function that "
+            f"makes one for every replica: from_flax(lambda rngs: {name}(..., rngs=rngs))."
+        )
+
+
+def _as_variables(nnx: Any, tree: Tree, like: Any) -> Any:
+    """Return variables of the names and kinds of `like`, with the values of a tree."""
+    flat = dict(nnx.to_flat_state(like))
+    for path, variable in flat.items():
+        value = tree
+        for name in path:
+            value = value[str(name)]
+        flat[path] = variable.replace(_with_keys(value, variable.get_value()))
+    return nnx.from_flat_state(flat)
 
 
 def _text_names(tree: Any) -> Any:

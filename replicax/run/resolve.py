@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from replicax.algorithm.kernels import Kernel
+from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.schedule import Schedule
 from replicax.algorithm.state import Settings
 from replicax.algorithm.swap import Rule, WindowCorrected
@@ -199,34 +200,17 @@ def _clip(task: Task, method: Method) -> float | None:
 
 def _build(choice: Choice) -> Program:
     """Build the program of what was chosen, in the unit of the target's energies."""
-    task, run, method, plan, schedule, rule, kernel = choice
-    target = task.target
-    adapts, until = parts.adapts_until(method, plan, rule, schedule)
-    hottest = np.inf if target.tempers_likelihood and kernel.traits.adjusted else _HOTTEST
-    ladder = parts.ladder(method, plan, rule, adapts, task.unit, kernel.traits.first_rate, hottest)
-    every = method.swap_every or 1
-    tuning = parts.tuning(method, plan, rule, (adapts, until), task.unit, hottest)
-    num_chains = run.num_chains if isinstance(run, Sampling) else 1
-    jumping = parts.jumping(method, plan, num_chains)
-    dense = tuning.step_sizes is not None and tuning.step_sizes.dense
-    settings = Settings(
-        schedule,
-        rule,
-        tuning,
-        energy_at=str(method.energy_at),
-        swap_every=every,
-        jumps=jumping,
-        on_swap=method.on_swap,
-        restarts=run.on_nonfinite == "restart",
-        langevin=bool(np.any(ladder.temperature > 0)),
-        map_replicas=_map_replicas(target),
-    )
+    task, run, method, plan, _, rule, kernel = choice
     is_sample = isinstance(run, Sampling)
+    num_chains = run.num_chains if is_sample else 1
+    settings, ladder = _settings_and_ladder(choice, num_chains)
+    step_sizes = settings.tuning.step_sizes
+    learns = settings.jumps is not None or (step_sizes is not None and step_sizes.dense)
     return Program(
-        target,
+        task.target,
         kernel,
         settings,
-        task.batches.for_run(every if rule.judges_afresh else None),
+        task.batches.for_run(settings.swap_every if rule.judges_afresh else None),
         ladder=ladder,
         buffer=0.0 if isinstance(method.buffer, str) else float(task.unit.energy(method.buffer)),
         seed=run.seed,
@@ -238,15 +222,37 @@ def _build(choice: Choice) -> Program:
         draw_rungs=parts.draw_rungs(run.draw_rungs if is_sample else (0,), plan.num_replicas),
         keep_draws=run.keep_draws if is_sample else run.keep_networks,  # type: ignore[attr-defined]
         history_every=plan.history_every,
-        track_best=schedule.swaps == "exactly_one",
+        track_best=choice.schedule.swaps == "exactly_one",
         stop_on_nonfinite=run.on_nonfinite != "ignore",
         evaluate_every=plan.evaluate_every,
         draws_per_step=method.draws_per_step or 1,
-        round_ends=parts.learning_ends(plan) if dense or jumping else (),
+        round_ends=parts.learning_ends(plan) if learns else (),
         task=task,
         run=run,
         method=method,
     )
+
+
+def _settings_and_ladder(choice: Choice, num_chains: int) -> tuple[Settings, Ladder]:
+    """Return what is fixed of a step, and the ladder that the run starts with."""
+    task, run, method, plan, schedule, rule, kernel = choice
+    traits = kernel.traits
+    adapts, until = parts.adapts_until(method, plan, rule, schedule)
+    hottest = np.inf if task.target.tempers_likelihood and traits.adjusted else _HOTTEST
+    ladder = parts.ladder(method, plan, rule, adapts, task.unit, traits.first_rate, hottest)
+    settings = Settings(
+        schedule,
+        rule,
+        parts.tuning(method, plan, rule, (adapts, until), task.unit, hottest),
+        energy_at=str(method.energy_at),
+        swap_every=method.swap_every or 1,
+        jumps=parts.jumping(method, plan, num_chains),
+        on_swap=method.on_swap,
+        restarts=run.on_nonfinite == "restart",
+        langevin=bool(np.any(ladder.temperature > 0)),
+        map_replicas=_map_replicas(task.target),
+    )
+    return settings, ladder
 
 
 def _map_replicas(target: Target) -> Any:

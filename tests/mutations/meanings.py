@@ -369,9 +369,9 @@ MEANINGS = (
     ),
     Meaning(
         "memory changes from the old rung to the new one",
-        "build_parts.advance.settle",
-        "(spread.here(state.rung_of), spread.here(after.rung_of))",
-        "(spread.here(after.rung_of), spread.here(state.rung_of))",
+        "_settled",
+        "(here(before.rung_of), here(after.rung_of))",
+        "(here(after.rung_of), here(before.rung_of))",
     ),
     Meaning(
         "a cycle has temperature only where it samples",
