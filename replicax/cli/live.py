@@ -5,19 +5,9 @@ import warnings
 from pathlib import Path
 
 from replicax.api import load
-from replicax.networks.report import build_page as build_training_page
-from replicax.networks.trained import Trained
 from replicax.page.render import Page, Section, render
-from replicax.results.posterior import Posterior
-from replicax.results.report import build_page
 from replicax.run.storage.folder import steps_of
 from replicax.run.storage.metadata import FILE
-
-
-def page_of(posterior: Posterior) -> Page:
-    """Return the page of a run."""
-    is_trained = isinstance(posterior, Trained)
-    return build_training_page(posterior) if is_trained else build_page(posterior)
 
 
 class LivePages:
@@ -57,7 +47,7 @@ class LivePages:
     def _build(self) -> Page:
         if max(steps_of(self._folder), default=0) == 0:
             return _waiting(self._folder, "The run has not saved its first checkpoint yet.")
-        return page_of(load(self._folder))
+        return load(self._folder)._page()
 
 
 def _waiting(folder: Path, sentence: str) -> Page:

@@ -124,9 +124,8 @@ def report(
     """Write an HTML page about a run.
 
     It shows warnings with remedies, index paths, the ladder and pair rates over time, round trips
-    compared with Lemma 1, traces and ranks; for networks, the epochs, the calibration and the most
-    uncertain images. The page works offline. Writing it needs Plotly: pip install
-    "replicax[report]".
+    compared with Lemma 1, traces and ranks; for networks, the epochs and the calibration. The
+    page works offline. Writing it needs Plotly: pip install "replicax[report]".
 
     \b
     Example
@@ -134,13 +133,8 @@ def report(
       replicax report runs/energy-1 --out report.html
     """
     _stay_on_cpu()
-    from replicax.cli.live import page_of
-    from replicax.results.report import check_out, write_page
-
     with output.quietly(as_json):
-        posterior = _load(run_dir)
-        check_out(posterior, out)
-        path = write_page(posterior, out, page_of(posterior))
+        path = _load(run_dir).report(out)
     if as_json:
         output.print_json({"report": str(path), "bytes": path.stat().st_size})
     else:

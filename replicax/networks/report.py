@@ -4,21 +4,17 @@ Without a test these only show the run and the exchange of replicas.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from replicax.data import NAMES, Dataset
-from replicax.errors import show
 from replicax.networks import likelihoods, predict
-from replicax.networks.by_name import NamedProblem
 from replicax.networks.likelihoods import Categorical, Likelihood, coverage_by_level
 from replicax.networks.task import Supervised
 from replicax.networks.trained import Trained
 from replicax.page import charts
-from replicax.page.render import Chart, Page, Picture, Section, Table
+from replicax.page.render import Chart, Page, Section, Table
 from replicax.results import figure_style
 from replicax.results.diagnostics import exchanges
 from replicax.results.plots import plot_exchange
@@ -32,7 +28,6 @@ if TYPE_CHECKING:
 _SETTLED = 0.2  # fraction of epochs before which values may lie off the scale
 _RARE = 0.05  # fraction of values at either end that may lie off the scale
 _ROOM = 0.08  # of the height of an axis, below and above its values
-_MOST_IMAGES = 24
 _MOST_ROWS = 60  # rows of the table of epochs
 _LEVELS = 21  # of central intervals
 _BAND = "rgba(58, 123, 213, 0.2)"
@@ -282,14 +277,13 @@ def _settled(values: np.ndarray) -> np.ndarray:
     return values[np.isfinite(values)]
 
 
-def build_page(trained: Trained, images: Any = None) -> Page:
+def build_page(trained: Trained) -> Page:
     """Return the page of a training; see `Trained.report`."""
     numbers = summarise(trained)
     sections = [
         Section("glance", "At a glance", [warnings_of(trained, numbers), *_tables(numbers)]),
         _epochs(trained),
         _predictions(trained),
-        _uncertain(trained, images),
         exchange_section(trained),
     ]
     return page_of(trained, [section for section in sections if section is not None])
@@ -430,66 +424,3 @@ def _counted(middle: np.ndarray, counts: np.ndarray, width: float, x: str, y: st
 
 def _share(value: float) -> str:
     return f"{value:.3f}"
-
-
-def _uncertain(trained: Trained, images: Any) -> Section | None:
-    """Return the test images with the largest predictive entropy of the average."""
-    if not isinstance(trained.likelihood, Categorical):
-        if images is not None:
-            raise ValueError("images is given, but the run has no test of classes: leave it out.")
-        return None
-    if not float(trained.average.weight):
-        return None
-    pixels, names = _test_images(trained, images)
-    if pixels is None:
-        return None
-    log_probs, labels = trained.log_probabilities(), trained.labels
-    entropies = predict.entropy(log_probs)
-    pictures = []
-    for image in np.argsort(-entropies)[:_MOST_IMAGES]:
-        top = int(log_probs[image].argmax())
-        is_right = "right" if top == labels[image] else "wrong"
-        caption = (
-            f"Image {image}, {_class(names, labels[image])}: said {_class(names, top)} "
-            f"({np.exp(log_probs[image, top]):.0%}, {is_right}), entropy {entropies[image]:.2f}"
-        )
-        pictures.append(Picture(pixels[image], caption))
-    words = "Test images with the largest predictive entropy, in nats, the most uncertain first."
-    return Section("uncertain", "Most uncertain images", [words, pictures])
-
-
-def _class(names: tuple[str, ...] | None, label: Any) -> str:
-    return names[label] if names else f"class {label}"
-
-
-def _test_images(trained: Trained, images: Any) -> tuple[np.ndarray | None, Any]:
-    """Return the test images as bytes and the names of classes: those given, or those of the data
-    set named in the run folder if it is on this machine and has the same labels."""
-    names = None
-    if images is None:
-        images = _noted_data(trained)
-    if isinstance(images, Dataset):
-        same = np.array_equal(images.test_labels, trained.labels)
-        names, images = images.class_names, images.test_images if same else None
-    if images is None:
-        return None, names
-    pixels = np.asarray(images)
-    num_images = len(trained.labels)
-    is_image = pixels.ndim == 4 and pixels.shape[-1] in (1, 3) and len(pixels) == num_images
-    if not is_image or pixels.dtype != np.uint8:
-        raise ValueError(
-            f"images is {show(images)}; give the {num_images} test images as bytes (image, row, "
-            "column, channel), or the rx.data.Dataset."
-        )
-    return pixels, names
-
-
-def _noted_data(trained: Trained) -> Dataset | None:
-    """Return the data set named in the run's note, without running user code or downloading."""
-    named = NamedProblem.from_note(trained.metadata.note)
-    if named is None or named.data not in NAMES:
-        return None
-    try:
-        return replace(named, download=False).dataset()
-    except (ValueError, OSError, TypeError):  # not on this machine
-        return None

@@ -3,7 +3,7 @@
 import functools
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,9 @@ from replicax.run.options import Training
 from replicax.run.plan import Clock, clock_of
 from replicax.run.records import Records
 from replicax.run.storage.metadata import Predicts
+
+if TYPE_CHECKING:
+    from replicax.page.render import Page
 
 
 class Trained(Posterior):
@@ -261,22 +264,10 @@ class Trained(Posterior):
 
         return plot_training(self, None if out is None else figure_folder(out))
 
-    def report(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, out: str | Path | None = None, images: Any = None
-    ) -> Path:
-        """Write the training as one HTML page and return its path (needs the extra `report`).
-
-        Args:
-            out: an HTML file, or a folder; by default `report.html` in the run folder.
-            images: the test images as bytes (image, row, column, channel), or the
-                `rx.data.Dataset`, to show the most uncertain ones; not needed for data sets with a
-                name.
-        """
+    def _page(self) -> "Page":
         from replicax.networks.report import build_page
-        from replicax.results.report import check_out, write_page
 
-        check_out(self, out)
-        return write_page(self, out, build_page(self, images))
+        return build_page(self)
 
     @property
     def restarts(self) -> np.ndarray:

@@ -4,7 +4,6 @@ import base64
 import functools
 import html
 import importlib.resources
-import io
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,13 +42,6 @@ class Paths(NamedTuple):
     note: str = ""
 
 
-class Picture(NamedTuple):
-    """An image with its caption."""
-
-    pixels: np.ndarray  # uint8, shape (row, column, channel)
-    caption: str
-
-
 class Warnings(NamedTuple):
     """Problems, each with a remedy, and the sentence to show if there are none."""
 
@@ -57,7 +49,7 @@ class Warnings(NamedTuple):
     if_none: str
 
 
-Part = Table | Chart | Paths | Warnings | list[Picture] | str
+Part = Table | Chart | Paths | Warnings | str
 
 
 class Section(NamedTuple):
@@ -173,9 +165,7 @@ def _part(part: Part) -> str:
         return _chart(part)
     if isinstance(part, Paths):
         return _paths(part)
-    if isinstance(part, Warnings):
-        return _warnings(part)
-    return _pictures(part)
+    return _warnings(part)
 
 
 def _table(table: Table) -> str:
@@ -261,24 +251,6 @@ def _path_data(paths: Paths) -> dict[str, Any]:
         "every": paths.every,
         "ends": ends,
     }
-
-
-def _pictures(pictures: list[Picture]) -> str:
-    items = "".join(
-        f'<figure><img src="data:image/png;base64,{_png(picture.pixels)}" alt="" width="96" '
-        f'height="96"><figcaption>{_text(picture.caption)}</figcaption></figure>'
-        for picture in pictures
-    )
-    return f'<div class="wide pictures">{items}</div>'
-
-
-def _png(pixels: np.ndarray) -> str:
-    from PIL import Image
-
-    grey = pixels.shape[-1] == 1
-    file = io.BytesIO()
-    Image.fromarray(pixels[..., 0] if grey else pixels[..., :3]).save(file, "PNG")
-    return _base64(file.getvalue())
 
 
 def _base64(content: bytes) -> str:

@@ -20,6 +20,7 @@ from replicax.run.storage.metadata import Metadata, to_plain
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from replicax.page.render import Page
     from replicax.results.evidence import Estimates, Evidence
     from replicax.results.summary import Summary
 
@@ -420,10 +421,16 @@ class Posterior:
 
         `out` is an HTML file, or a folder; by default `report.html` in the run folder.
         """
-        from replicax.results.report import build_page, check_out, write_page
+        from replicax.results.report import check_out, write_page
 
         check_out(self, out)
-        return write_page(self, out, build_page(self))
+        return write_page(self, out, self._page())
+
+    def _page(self) -> "Page":
+        """Return the page of the run."""
+        from replicax.results.report import build_page
+
+        return build_page(self)
 
     def predictive(self, *args: Any, seed: int = 0, **kwargs: Any) -> dict[str, np.ndarray]:
         """Draw from the predictive distribution given each draw, by site  (chain, draw, ...).

@@ -1,10 +1,9 @@
-"""The report of a training: epochs, calibration, the most uncertain images."""
+"""The report of a training: epochs and calibration."""
 
-import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from plotted_numbers import numbers
-from tiny_networks import EXCHANGING, LADDER, NETWORK, tiny_data, tiny_problem
+from tiny_networks import EXCHANGING, LADDER, NETWORK, tiny_problem
 
 import replicax as rx
 from replicax.networks import predict
@@ -25,7 +24,7 @@ def trained() -> rx.Trained:
 
 @pytest.fixture(scope="module")
 def page(trained):
-    return build_page(trained, tiny_data())
+    return build_page(trained)
 
 
 def chart(page, name) -> Chart:
@@ -39,7 +38,7 @@ def rows(chart: Chart) -> list[tuple[str, ...]]:
 
 
 def test_sections(page):
-    names = ["glance", "epochs", "predictions", "uncertain", "exchange"]
+    names = ["glance", "epochs", "predictions", "exchange"]
     assert [section.name for section in page.sections] == names
     average = page.sections[0].parts[2].rows[2]
     assert average[0] == "average of 4, probabilities"
@@ -84,23 +83,5 @@ def test_learning_rates_and_temperatures_are_those_that_were_given():
         assert_allclose([numbers(lines[end]["y"])[-1] for end in (0, -1)], heats, rtol=1e-5)
 
 
-def test_the_most_uncertain_images_come_first(trained, page):
-    _, pictures = page.sections[3].parts
-    entropies = predict.entropy(trained.log_probabilities())
-    order = np.argsort(-entropies)
-    assert [int(p.caption.split(",")[0].split()[1]) for p in pictures] == order.tolist()
-    np.testing.assert_array_equal(pictures[0].pixels, tiny_data().test_images[order[0]])
-    top = trained.log_probabilities()[order[0]].argmax()
-    assert f"said class {top} (" in pictures[0].caption
-    assert f"class {trained.labels[order[0]]}: said" in pictures[0].caption
-
-
-def test_images_that_are_not_known_or_do_not_fit(trained, tmp_path):
-    assert "uncertain" not in [section.name for section in build_page(trained).sections]
-    other = tiny_data(num_test=11)
-    assert "uncertain" not in [section.name for section in build_page(trained, other).sections]
-    for wrong in (other.test_images, tiny_data().test_images / 255, 3):
-        with pytest.raises(ValueError, match="images is .* give the 12 test images"):
-            build_page(trained, wrong)
-    path = trained.report(tmp_path, images=tiny_data())
-    assert path.read_text().count('<img src="data:image/png;base64,') == 12
+def test_a_training_writes_its_own_page(trained, tmp_path):
+    assert "Predictions of the average" in trained.report(tmp_path).read_text()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from replicax.page import charts, render, server
-from replicax.page.render import Chart, Page, Paths, Picture, Section, Table, Warnings
+from replicax.page.render import Chart, Page, Paths, Section, Table, Warnings
 
 plotly = pytest.importorskip("plotly")
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
@@ -24,8 +24,7 @@ def evil_page() -> Page:
     """A page that has a hostile text wherever a text can be."""
     figure = charts.figure([charts.line([0, 1], [0, 1], charts.INK, EVIL)], EVIL, EVIL)
     chart = Chart("chart", EVIL, EVIL, {EVIL: figure, "b": figure}, Table((EVIL,), [(EVIL,)]), EVIL)
-    picture = Picture(np.zeros((4, 4, 1), np.uint8), EVIL)
-    parts = [EVIL, chart, PATHS, [picture], Table((EVIL, EVIL), [(EVIL, EVIL)], EVIL)]
+    parts = [EVIL, chart, PATHS, Table((EVIL, EVIL), [(EVIL, EVIL)], EVIL)]
     warnings = Warnings([(EVIL, EVIL)], EVIL), Warnings([], EVIL)
     return Page(EVIL, EVIL, [Section("one", EVIL, [*parts, *warnings], EVIL, (EVIL, "b"))])
 
