@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy.special import gammaln
 
 _MOST = 65  # components of a mixture, the wide one among them
 _MOST_NUMBERS = 2**20  # of all the matrices of a mixture
@@ -52,6 +51,8 @@ def make_mixture(
     >>> [round(x, 3) for x in np.exp(log_density(two, jnp.array([[0.0], [1.5]]))).tolist()]
     [0.202, 0.13]
     """
+    from scipy.special import gammaln  # takes longer to import than all of the algorithm
+
     log_weight, mean, root = (np.asarray(x, float) for x in (log_weight, mean, root))
     freedom = np.broadcast_to(np.asarray(freedom, float), log_weight.shape)
     log_weight = log_weight - np.logaddexp.reduce(log_weight)

@@ -27,7 +27,6 @@ from replicax.run.initial import (
     use_rows,
     with_row_energies,
 )
-from replicax.run.learning import learns
 from replicax.run.loop import run
 from replicax.run.methods import Method, as_method, written
 from replicax.run.options import Session
@@ -70,7 +69,7 @@ def begin(
         program = use_rows(program, carry)
     points, one_start = carry.state.points, have_one_start(carry)
     like = jax.eval_shape(trees.first, points)
-    evaluation = (evaluates or learns)(program, like, carry)
+    evaluation = (evaluates or _learns)(program, like, carry)
     carry = carry if evaluation is None else evaluation.first(program, carry)
     with records_of_run(session.run_dir) as records:
         folder, about = records.folder, dict(about or {})
@@ -91,6 +90,15 @@ def begin(
         )
         run(program, carry, records, session, evaluation)
     return records, like
+
+
+def _learns(program: Program, like: Any, carry: Carry | None) -> Between | None:
+    """Return what a run learns in its burn-in, None if nothing."""
+    if not program.round_ends:
+        return None
+    from replicax.run.learning import learns  # its search and its fits import half of SciPy
+
+    return learns(program, like, carry)
 
 
 def _refuse_traced(start: Any) -> None:
@@ -131,7 +139,7 @@ def proceed(
     check_energy(program.target, like, program.batches.first(keys[0]), keys[0])
     if not force:
         fingerprint.check(folder, program, like, metadata.fingerprint)
-    evaluation = (evaluates or learns)(program, like, None)
+    evaluation = (evaluates or _learns)(program, like, None)
     state = None if evaluation is None else jax.eval_shape(lambda: evaluation.state)
     step, carry, evaluated, position = _restore(records, program, like, state)
     if step > program.num_steps:
