@@ -49,8 +49,8 @@ def draw_block(draw: Callable[[Array], Randomness], steps: Array) -> Randomness:
     """Draw the randomness of many steps at once, leading axis: step.
 
     Computed with the step axis last, which XLA turns into long vector loops, and then moved to
-    the front; the barrier keeps XLA from undoing this. Drawn with the step axis first, a step of the
-    25 modes takes a quarter longer.
+    the front; the barrier keeps XLA from undoing this. With the step axis first, a step of the 25
+    modes takes a quarter longer.
     """
     block = optimization_barrier(jax.vmap(draw, out_axes=-1)(steps))
     return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), block)

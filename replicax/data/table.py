@@ -64,7 +64,7 @@ def stratified(labels: np.ndarray, num_chosen: int, seed: int = 0) -> np.ndarray
     return mask
 
 
-class Table(NamedTuple):
+class Tabular(NamedTuple):
     """Inputs with their class numbers or real-valued targets."""
 
     name: str
@@ -85,7 +85,7 @@ class Table(NamedTuple):
         """Whether inputs are images of bytes, which a `Dataset` normalises."""
         return self.has_classes and self.train[0].dtype == np.uint8 and self.train[0].ndim == 4
 
-    def validation_split(self, num_rows: int, seed: int = 0) -> "Table":
+    def validation_split(self, num_rows: int, seed: int = 0) -> "Tabular":
         """Return the training rows only, with `num_rows` random ones as the test."""
         is_held_out = held_out(self.name, "rows", len(self.train[1]), num_rows, seed)
         inputs, outcomes = self.train
@@ -106,7 +106,7 @@ class Table(NamedTuple):
         return Dataset(self.name, *self.train, *self.test, self.num_outcomes, *moments).check()
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> Tabular:
     """Return the arrays of a .npz file, by their names."""
     if not path.is_file():
         others = [other.name for other in path.parent.glob("*.npz")]
@@ -121,7 +121,7 @@ def read_table(path: Path) -> Table:
     return as_table(path.name, arrays)
 
 
-def as_table(name: str, arrays: Mapping[str, Any]) -> Table:
+def as_table(name: str, arrays: Mapping[str, Any]) -> Tabular:
     """Return the table of arrays by name: inputs, labels or targets, and for a test test_inputs
     etc."""
     for found in arrays:
@@ -139,7 +139,7 @@ def as_table(name: str, arrays: Mapping[str, Any]) -> Table:
         count_classes(f"{name}: labels", train[1])
     is_tested = any(f"test_{part}" in arrays for part in ("inputs", *_OUTCOMES))
     test = _pair(name, "test_inputs", f"test_{kinds[0]}", arrays) if is_tested else None
-    return Table(name, train, test, has_classes=kinds[0] == "labels")
+    return Tabular(name, train, test, has_classes=kinds[0] == "labels")
 
 
 def _pair(name: str, first: str, second: str, arrays: Mapping[str, Any]) -> Any:

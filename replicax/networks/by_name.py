@@ -150,7 +150,7 @@ class NamedProblem:
         return problem, network.init
 
     def dataset(self) -> Any:
-        """Return the data: an `rx.data.Dataset`, or a `Table` of arrays."""
+        """Return the data: an `rx.data.Dataset`, or a `Tabular` of arrays."""
         dataset = self._whole_dataset()
         if self.validation:
             dataset = dataset.validation_split(self.validation)
@@ -268,9 +268,9 @@ def absolute(name: str) -> str:
 
 
 def _is_table(data: Any) -> bool:
-    from replicax.data.table import Table
+    from replicax.data.table import Tabular
 
-    return isinstance(data, Table)
+    return isinstance(data, Tabular)
 
 
 def _refuse(choices: dict[str, Any], name: str) -> None:

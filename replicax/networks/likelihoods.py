@@ -182,7 +182,7 @@ class Prediction(NamedTuple):
     sd: Any
 
 
-class Mixture(NamedTuple):
+class RegressionSums(NamedTuple):
     """Weighted running sums over networks, of deviations from the targets so that no digits are
     lost."""
 
@@ -244,15 +244,15 @@ class _LocationScale:
                 "need (row, target, 2): mean and scale of every target."
             )
 
-    def empty(self, targets: Targets) -> Mixture:
+    def empty(self, targets: Targets) -> RegressionSums:
         zeros = jnp.zeros(targets.shape)
-        return Mixture(zeros, zeros, jnp.full(len(targets), -jnp.inf), zeros, jnp.zeros(()))
+        return RegressionSums(zeros, zeros, jnp.full(len(targets), -jnp.inf), zeros, jnp.zeros(()))
 
-    def average(self, outputs: Array, targets: Targets, weights: Array) -> Mixture:
+    def average(self, outputs: Array, targets: Targets, weights: Array) -> RegressionSums:
         mean, scale = outputs[..., 0], outputs[..., 1]
         deviation = mean - targets
         densities = jnp.sum(self.log_density(outputs, targets), axis=-1)  # (network, row)
-        return Mixture(
+        return RegressionSums(
             jnp.tensordot(weights, deviation, 1),
             jnp.tensordot(weights, deviation**2 + self.variance(scale), 1),
             logsumexp(densities, axis=0, b=weights[:, None]),
@@ -260,8 +260,8 @@ class _LocationScale:
             jnp.sum(weights),
         )
 
-    def merge(self, one: Mixture, other: Mixture) -> Mixture:
-        added = Mixture(*(a + b for a, b in zip(one, other, strict=True)))
+    def merge(self, one: RegressionSums, other: RegressionSums) -> RegressionSums:
+        added = RegressionSums(*(a + b for a, b in zip(one, other, strict=True)))
         return added._replace(log_density=jnp.logaddexp(one.log_density, other.log_density))
 
     def score(self, outputs: Array, targets: Targets) -> dict[str, Array]:
@@ -271,15 +271,15 @@ class _LocationScale:
     def _rmse(self, deviation: Array) -> Array:
         return jnp.sqrt(jnp.mean((jnp.asarray(self.spread) * deviation) ** 2))
 
-    def score_average(self, sums: Mixture, targets: Targets, by: str) -> dict[str, Array]:
+    def score_average(self, sums: RegressionSums, targets: Targets, by: str) -> dict[str, Array]:
         nll = self._log_volume - jnp.mean(sums.log_density - jnp.log(sums.weight))
         return {"nll": nll, "rmse": self._rmse(sums.deviation / sums.weight)}
 
-    def predictive(self, sums: Mixture, targets: Targets, by: str) -> Prediction:
+    def predictive(self, sums: RegressionSums, targets: Targets, by: str) -> Prediction:
         deviation, variance = _moments(sums)
         return self.finished(Prediction(np.asarray(targets) + deviation, np.sqrt(variance)))
 
-    def metrics(self, sums: Mixture, targets: Targets, by: str) -> RegressionMetrics:
+    def metrics(self, sums: RegressionSums, targets: Targets, by: str) -> RegressionMetrics:
         if not float(sums.weight):
             raise ValueError("No network has been averaged yet, so there is nothing to evaluate.")
         weight = np.log(float(sums.weight))
@@ -389,7 +389,7 @@ def coverage(below: Any, levels: Any) -> np.ndarray:
     return np.array([np.mean(off_centre <= level) for level in np.ravel(levels)])
 
 
-def _moments(sums: Mixture) -> tuple[np.ndarray, np.ndarray]:
+def _moments(sums: RegressionSums) -> tuple[np.ndarray, np.ndarray]:
     """Return the deviation of the mean from the targets, and the variance, both (row, target)."""
     deviation = np.asarray(sums.deviation, float) / sums.weight
     variance = np.asarray(sums.square, float) / sums.weight - deviation**2

@@ -194,7 +194,7 @@ def _energies(problem: Supervised, points: Any) -> np.ndarray:
     return np.asarray(of_all(points, problem.batches.data), float)
 
 
-class _Noise(NamedTuple):
+class _GradientNoise(NamedTuple):
     """The noise of gradients at some networks."""
 
     square: Any  # (network,) the sum of squares of its variances, over all directions
@@ -202,7 +202,7 @@ class _Noise(NamedTuple):
     curvature: Any  # (network, direction)
 
 
-def _measure(problem: Supervised, points: Any, temperature: float) -> _Noise:
+def _measure(problem: Supervised, points: Any, temperature: float) -> _GradientNoise:
     """Measure noise and curvature at some networks, on further mini-batches.
 
     The directions are those of the Hessian, in the space of some differences of gradients; the
@@ -211,7 +211,7 @@ def _measure(problem: Supervised, points: Any, temperature: float) -> _Noise:
     target, batches, prior = problem.target, problem.batches, problem.target.prior
     assert prior is not None
 
-    def of_network(data: Any, network: tuple[Any, Array]) -> _Noise:
+    def of_network(data: Any, network: tuple[Any, Array]) -> _GradientNoise:
         (params, model_state), key = network
         flat, unravel = ravel_pytree(params)
         fresh = batches.fresh(data)
@@ -236,7 +236,7 @@ def _measure(problem: Supervised, points: Any, temperature: float) -> _Noise:
         hessian = jax.lax.map(lambda one: curved(*one), seen) @ basis
         curvature, turn = jnp.linalg.eigh((hessian + hessian.T) / 2)
         variance = jnp.mean(jnp.square(pairs[_DIRECTIONS:] @ basis @ turn), axis=0)
-        return _Noise(square, variance, curvature)
+        return _GradientNoise(square, variance, curvature)
 
     count = len(jax.tree.leaves(points)[0])
     chosen = np.unique(np.linspace(0, count - 1, _NETWORKS).astype(int))

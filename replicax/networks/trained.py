@@ -15,7 +15,7 @@ from replicax.networks.by_name import NamedProblem
 from replicax.networks.checks import find_training_problems, why_none_averaged, why_none_kept
 from replicax.networks.classification import classifier
 from replicax.networks.evaluate import Count, Networks
-from replicax.networks.likelihoods import Categorical, Likelihood, Mixture
+from replicax.networks.likelihoods import Categorical, Likelihood, RegressionSums
 from replicax.networks.predict import Average
 from replicax.networks.predictor import Predictor, as_inputs
 from replicax.networks.regression import regressor
@@ -108,7 +108,7 @@ class Trained(Posterior):
         """Running sums over the averaged networks, such as an `rx.predict.Average`."""
         if self.likelihood is None:
             return Count(self._final("average.weight"))
-        kind = Mixture if "average.deviation" in self._records.final else Average
+        kind = RegressionSums if "average.deviation" in self._records.final else Average
         return kind(**{field: self._final(f"average.{field}") for field in kind._fields})
 
     def _sums(self) -> Any:

@@ -38,7 +38,7 @@ def name_of_ladder(posterior: "Posterior") -> str:
     return "temperature" if tempered or adapts == "temperature" else "learning_rate"
 
 
-class Ladder(NamedTuple):
+class LadderHistory(NamedTuple):
     """A quantity of the rungs over time and at the end, in the unit of the user."""
 
     steps: np.ndarray  # (point,) none without a history
@@ -46,14 +46,14 @@ class Ladder(NamedTuple):
     end: np.ndarray  # (chain, rung)
 
 
-def ladder_over_time(posterior: "Posterior", name: str) -> Ladder:
+def ladder_over_time(posterior: "Posterior", name: str) -> LadderHistory:
     """Return learning rates or temperatures of all rungs, by the name of the quantity."""
     heats = name == "temperature"
     scale = posterior.temperature_scale if heats else posterior.energy_scale
     end = scale * (posterior.temperatures if heats else posterior.learning_rates)
     history = posterior.history
     values = scale * history[name] if len(history["step"]) else end[:, None][:, :0]
-    return Ladder(history["step"], values, end)
+    return LadderHistory(history["step"], values, end)
 
 
 def verdict_rates(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from common import quick_jit
 
-from replicax.networks.likelihoods import Categorical, Gaussian, Mixture
+from replicax.networks.likelihoods import Categorical, Gaussian, RegressionSums
 
 KEY = jax.random.key(0)
 LABELS = np.array([0, 2, 1, 1])
@@ -62,7 +62,7 @@ def test_one_network_is_judged_as_an_average_of_one(name: str) -> None:
 def test_the_calibration_error_is_over_levels_of_5_to_95_percent() -> None:
     """Of two targets, one in intervals of 30 % and more, the other in those of 80 % and more."""
     zeros = np.zeros((2, 1))
-    sums = Mixture(zeros, zeros + 1, np.zeros(2), np.array([[0.36], [0.89]]), 1.0)
+    sums = RegressionSums(zeros, zeros + 1, np.zeros(2), np.array([[0.36], [0.89]]), 1.0)
     levels = np.arange(5, 96, 5) / 100
     covered = ((levels > 0.299).astype(float) + (levels > 0.799)) / 2
     found = Gaussian().metrics(sums, zeros, "probabilities")
