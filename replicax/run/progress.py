@@ -14,6 +14,11 @@ from replicax.run.devices import memory_in_use
 from replicax.run.records import Arrays, Keeper
 from replicax.run.storage.metadata import Metadata
 
+_SCORES: dict[str, Callable[[float], str]] = {
+    "accuracy": lambda share: f"{100 * share:.2f} %",
+    "rmse": lambda error: f"RMSE {error:.4g}",
+    "nll": lambda nll: f"{nll:.4f}",
+}
 _LINE_SECONDS = 5.0  # between two lines of a log; more in a run of hours
 
 
@@ -161,13 +166,23 @@ def status(progress: Progress) -> str:
 
 
 def epoch_line(progress: Progress) -> str:
-    """Return the evaluation of networks after an epoch in one line."""
+    """Return the evaluation of networks after an epoch in one line: the scores of its test."""
     row = progress.evaluation
-    words = f"coldest {100 * row['accuracy'][0]:.2f} % {row['nll'][0]:.4f}"
+    words = [f"coldest {_scores(row, '{}')}" if "nll" in row else "no test"]
     if row["weight"] > 0:
-        accuracy, nll = (row[f"average_{name}_probabilities"] for name in ("accuracy", "nll"))
-        words += f" | average of {row['weight']:g}: {100 * accuracy:.2f} % {nll:.4f}"
-    return words
+        scores = _scores(row, "average_{}_probabilities")
+        words.append(f"average of {row['weight']:g}{': ' * bool(scores)}{scores}")
+    return " | ".join(words)
+
+
+def _scores(row: Arrays, name: str) -> str:
+    """Return the scores of the coldest network, or of the average, those that the row has."""
+    shown = []
+    for score, form in _SCORES.items():
+        value = row.get(name.format(score))
+        if value is not None:
+            shown.append(form(float(np.ravel(value)[0])))
+    return " ".join(shown)
 
 
 def format_seconds(seconds: float) -> str:

@@ -87,6 +87,12 @@ def test_an_epoch_tells_of_its_average_once_there_is_one() -> None:
     average = {"average_accuracy_probabilities": 0.625, "average_nll_probabilities": 0.75}
     told = epoch_line(now(5, evaluation=EPOCH | {"weight": 3.0} | average))
     assert told == "coldest 50.00 % 1.2500 | average of 3: 62.50 % 0.7500"
+    regression = {"nll": np.array([0.5, 1.0]), "rmse": np.array([0.3125, 2.0]), "weight": 2.0}
+    average = {"average_nll_probabilities": 0.25, "average_rmse_probabilities": 0.125}
+    told = epoch_line(now(5, evaluation=regression | average))
+    assert told == "coldest RMSE 0.3125 0.5000 | average of 2: RMSE 0.125 0.2500"
+    assert epoch_line(now(5, evaluation={"weight": 0.0})) == "no test"
+    assert epoch_line(now(5, evaluation={"weight": 3.0, "f1": 0.5})) == "no test | average of 3"
     alone = now(5, verdict_rate=np.zeros((2, 0)))
     assert status(alone).endswith("round trips 7")
 
