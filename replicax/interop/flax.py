@@ -37,7 +37,7 @@ def from_linen(module: Any, inputs: Any) -> Network:
 
     has_dropout = False  # whether training draws random numbers
     try:
-        jax.eval_shape(lambda *arrays: train_on(*arrays, {}), shapes, example)
+        jax.eval_shape(lambda variables, images: train_on(variables, images, {}), shapes, example)
     except InvalidRngError:
         has_dropout = True
 
