@@ -67,6 +67,7 @@ class Jumped(NamedTuple):
     moved: Array  # whether it ended elsewhere than it began        shape ()
     path: Array  # points at the kept positions, with repeats       shape (kept, d)
     path_energy: Any  # there, (U, V)                               shape (kept,)
+    path_weight: Array  # log weights there, and of the proposals   shape (kept, 2)
     accepted: Array  # of the n proposals                           shape ()
     log_weight: Array  # of each proposal, -inf where not finite    shape (n,)
 
@@ -112,15 +113,14 @@ def traced(jumping: Jumping, count: int, step: int, d: int) -> int:
 
 
 def build_jumps(target: Target, kernel: Kernel, settings: Any) -> Callable:
-    """Build `jump(key, state, batch) -> state, (points, energies)`: jumps of the replica on the
-    coldest rung, and the positions of its path that are draws."""
+    """Build `jump(key, state, batch) -> state, (points, energies, log weights)`: jumps of the
+    replica on the coldest rung, and the positions of its path that are draws."""
     spread, jumping = settings.spread, settings.jumps
 
-    def path_of(jumped: Jumped, num_kept: int) -> tuple[Array, Any]:
+    def path_of(jumped: Jumped, num_kept: int) -> tuple[Array, Any, Array]:
         every = jumped.path.shape[0] // num_kept
-        return jax.tree.map(
-            lambda leaf: leaf[every - 1 :: every], (jumped.path, jumped.path_energy)
-        )
+        kept = jumped.path, jumped.path_energy, jumped.path_weight
+        return jax.tree.map(lambda leaf: leaf[every - 1 :: every], kept)
 
     def jump_cold(key: Array, state: Any, batch: Any) -> tuple[Any, tuple]:
         cold, jumps = state.replica_at[0], state.jumps
@@ -147,6 +147,7 @@ def build_jumps(target: Target, kernel: Kernel, settings: Any) -> Callable:
                 jnp.array(False),
                 jnp.broadcast_to(flat, (num_kept, flat.size)),
                 jax.tree.map(lambda e: jnp.broadcast_to(e, (num_kept,)), energies),
+                jnp.full((num_kept, 2), -jnp.inf),
                 jnp.zeros((), nothing.accepted.dtype),
                 jnp.full(nothing.log_weight.shape, -jnp.inf, nothing.log_weight.dtype),
             )
@@ -167,10 +168,10 @@ def build_jumps(target: Target, kernel: Kernel, settings: Any) -> Callable:
             state.mixture.count > 0, lambda: count_jumps(jumps.stats, seen), lambda: jumps.stats
         )
         jumps = _traced(
-            jumping, state.step, jumps._replace(stats=stats), path_of(seen, _TRACED), slope
+            jumping, state.step, jumps._replace(stats=stats), path_of(seen, _TRACED)[:2], slope
         )
-        points, energies = path_of(seen, jumping.num_draws)
-        path = jax.vmap(unravel)(points), energies[0]
+        points, energies, weights = path_of(seen, jumping.num_draws)
+        path = jax.vmap(unravel)(points), energies[0], weights
         return state._replace(replicas=replicas, jumps=jumps), path
 
     return jump_cold
@@ -226,7 +227,8 @@ def jump(
     path = jax.lax.optimization_barrier(_decide(log_weight, noise.threshold))
     place = path[-1]
     every = path.shape[0] // num_kept
-    kept = path[path.shape[0] - every * (num_kept - 1) - 1 :: every]
+    position = slice(path.shape[0] - every * (num_kept - 1) - 1, None, every)
+    kept = path[position]
     accepted = jnp.sum(jnp.diff(path, prepend=0) != 0)
     return Jumped(
         at[place],
@@ -234,6 +236,7 @@ def jump(
         place > 0,
         at[kept],
         jax.tree.map(lambda leaf: leaf[kept], both),
+        jnp.stack([log_weight[kept], log_weight[1:][position]], axis=1),
         accepted,
         log_weight[1:],
     )

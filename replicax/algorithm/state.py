@@ -56,7 +56,7 @@ class Info(NamedTuple):
     restarted: Array  # copied from a colder neighbour     shape (rung,)
     attempted: Any = True  # whether swaps were attempted  shape ()
     observed: Any = None  # by kernels that do so          leading axis: rung
-    path: Any = None  # of jumps: points and energies      leading axis: position
+    path: Any = None  # of jumps: points, energies, log weights   leading axis: position
 
 
 @dataclass(frozen=True)

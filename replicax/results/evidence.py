@@ -75,9 +75,39 @@ def certainty(count: int) -> float:
     return -float(stdtrit(_BLOCKS, _CHANCE / count))
 
 
-def refusal(posterior: "Posterior") -> str | None:
-    """Return why the evidence of a run cannot be computed, None if it can."""
-    resolved, temperatures = posterior.metadata.resolved, posterior.temperatures
+def of_run(posterior: "Posterior") -> dict[str, Estimates]:
+    """Return the estimates that a run has: of its "ladder", and of a "bridge" between its draws and
+    the proposals of its mixture."""
+    found = {}
+    if refusal(posterior) is None:
+        found["ladder"] = by_ladder(posterior.rung_energies, posterior.temperatures)
+    weights = posterior.jump_weights
+    if weights is not None and _unknown(posterior) is None:
+        found["bridge"] = bridge(weights[..., 0], weights[..., 1:])
+    return found
+
+
+def chosen(found: dict[str, Estimates]) -> str:
+    """Return which estimate is reported: the more precise one, or where two disagree that of the
+    ladder, which may know a mode that the draws have missed."""
+    if len(found) == 2 and disagree(found["ladder"].combined(), found["bridge"].combined()):
+        return "ladder"
+    return min(found, key=lambda name: found[name].combined().standard_error)
+
+
+def together(found: dict[str, Estimates]) -> Evidence:
+    """Return the estimate that is reported; where two disagree, its error reaches to the other."""
+    value, error = found[chosen(found)].combined()
+    others = [other.combined() for other in found.values()]
+    apart = [
+        abs(other.value - value) for other in others if disagree(Evidence(value, error), other)
+    ]
+    return Evidence(value, max([error, *apart]))
+
+
+def _unknown(posterior: "Posterior") -> str | None:
+    """Return why no evidence of a run can be computed, None if there may be one."""
+    resolved = posterior.metadata.resolved
     if not resolved.tempers_likelihood:
         return "The evidence needs separate prior and likelihood: sample an rx.bayesian posterior."
     if not resolved.adjusted:
@@ -85,19 +115,26 @@ def refusal(posterior: "Posterior") -> str | None:
             "The evidence needs exact energies: give rx.bayesian all rows as arrays and no "
             "batch_size, so that moves are accepted or rejected."
         )
-    if not np.all(np.isinf(temperatures[:, -1])):
-        return (
-            "The evidence needs the prior on the hottest rung, and the ladder ends at temperature "
-            f"{temperatures[:, -1].min():.3g}: write more replicas (about "
-            f"{(posterior.replicas_advised or 0) + 3}) or "
-            "method=rx.posterior(temperature=(1, np.inf))."
-        )
     if posterior.num_draws < _FEWEST:
         return (
             f"There are {posterior.num_draws} draws per chain, too few for the standard error of "
             f"the evidence: at least {_FEWEST} are needed."
         )
     return None
+
+
+def refusal(posterior: "Posterior") -> str | None:
+    """Return why the ladder of a run gives no evidence, None if it does."""
+    temperatures = posterior.temperatures
+    unknown = _unknown(posterior)
+    if unknown is None and not np.all(np.isinf(temperatures[:, -1])):
+        return (
+            "The evidence needs the prior on the hottest rung, and the ladder ends at temperature "
+            f"{temperatures[:, -1].min():.3g}: write more replicas (about "
+            f"{(posterior.replicas_advised or 0) + 3}) or "
+            "method=rx.posterior(temperature=(1, np.inf))."
+        )
+    return unknown
 
 
 def by_ladder(energies: np.ndarray, temperatures: np.ndarray) -> Estimates:
@@ -110,17 +147,19 @@ def by_ladder(energies: np.ndarray, temperatures: np.ndarray) -> Estimates:
 
 def bridge(at_draws: np.ndarray, at_proposals: np.ndarray) -> Estimates:
     """Return log evidences from log prior + log likelihood - log q at draws (chain, draw) and at
-    independent proposals from q (chain, proposal).
+    proposals from q (chain, draw, proposal) of the same steps, which draws depend on.
 
     The density q is normalised and was chosen before these draws. It may be narrower than the
     posterior: what matters is how many draws are where proposals are.
     """
     found = []
-    for draws, proposals in zip(at_draws, at_proposals, strict=True):
+    for draws, proposals in zip(at_draws.astype(float), at_proposals.astype(float), strict=True):
         size = diagnostics.bulk_size(np.nan_to_num(draws[None]))
-        value, of_draws, of_proposals = _bennett(draws, proposals, size / len(proposals))
-        errors = mean_error(of_draws), np.std(of_proposals) / np.sqrt(len(proposals))
-        found.append((value, np.hypot(*errors)))
+        value, *parts = _bennett(draws, proposals.ravel(), size / proposals.size)
+        of_draws, of_proposals = parts[0], parts[1].reshape(proposals.shape)
+        apart = mean_error(of_draws), np.std(of_proposals) / np.sqrt(proposals.size)
+        both = mean_error(of_draws + of_proposals.mean(axis=1))
+        found.append((value, np.maximum(both, np.hypot(*apart))))
     return _estimates(found)
 
 

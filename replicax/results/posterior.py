@@ -245,6 +245,15 @@ class Posterior:
         return np.moveaxis(self._records.read("draws", "rung_energy"), 0, 1)
 
     @property
+    def jump_weights(self) -> np.ndarray | None:
+        """Minus energy and minus log density of the mixture, at each draw and at one proposal of
+        its step; None for runs without a mixture  (chain, draw, 2)."""
+        jumps = self.jumps
+        if jumps is None or not jumps["components"] or not self.num_draws:
+            return None
+        return np.moveaxis(self._records.read("draws", "jump_weight"), 0, 1)
+
+    @property
     def learning_rates(self) -> np.ndarray:
         """At the end  (chain, rung)."""
         return self._final("learning_rates")
@@ -365,24 +374,34 @@ class Posterior:
             return None
         return int(np.ceil(2 * self.barrier.max())) + 1
 
-    def log_evidence(self) -> "Evidence":
+    def log_evidence(self, by: str | None = None) -> "Evidence":
         """Log of the integral of prior x likelihood, with its standard error.
 
-        For `rx.bayesian` posteriors without mini-batches, with the prior on the hottest rung.
-        """
-        from replicax.results.evidence import refusal
+        For `rx.bayesian` posteriors without mini-batches, with the prior on the hottest rung or
+        with jumps.
 
-        if self._evidences is None:
-            raise ValueError(refusal(self))
-        return self._evidences.combined()
+        Args:
+            by: "ladder", from the energies of all rungs; "bridge", from the draws and the proposals
+                of jumps. Unless given, the more precise one of those that the run has; where they
+                disagree, which is a warning, that of the ladder with an error that reaches to the
+                other.
+        """
+        from replicax.results.evidence import refusal, together
+
+        found = self._evidences
+        if by not in (None, "ladder", "bridge"):
+            raise ValueError(f'by is {show(by)}; it must be "ladder" or "bridge", or be left out.')
+        if not found or by not in (None, *found):
+            needs = "A bridge needs jumps: write method=rx.posterior(jumps=64)."
+            raise ValueError(needs if found and by == "bridge" else refusal(self))
+        return together(found) if by is None else found[by].combined()
 
     @cached_property
-    def _evidences(self) -> "Estimates | None":
-        """Log evidences by chain, computed once; None where they are not known."""
-        from replicax.results.evidence import by_ladder, refusal
+    def _evidences(self) -> "dict[str, Estimates]":
+        """Log evidences by chain, by how they were found; computed once."""
+        from replicax.results.evidence import of_run
 
-        known = refusal(self) is None
-        return by_ladder(self.rung_energies, self.temperatures) if known else None
+        return of_run(self)
 
     def replica_rhat(self) -> dict[str, float]:
         """R-hat over replicas, each followed through the ladder, of every component by name.

@@ -60,6 +60,7 @@ def find_problems(posterior: "Posterior") -> list[str]:
         _collapsed_ladder,
         _rare_swaps,
         _evidences_differ,
+        _evidences_disagree,
         _energies_differ,
     )
     of_draws = find_mixing_problems(posterior)
@@ -213,14 +214,34 @@ def _heated_target(posterior: "Posterior") -> str | None:
 
 
 def _evidences_differ(posterior: "Posterior") -> str | None:
-    """Report chains whose ladders give different log evidences."""
-    found = posterior._evidences
-    if found is None or not found.differ():
+    """Report chains that give different log evidences, by their ladders or by their draws."""
+    for found in posterior._evidences.values():
+        if found.differ():
+            return (
+                f"Chains differ in their log evidence, from {np.nanmin(found.values):.5g} to "
+                f"{np.nanmax(found.values):.5g}: some have found what others have not, on hot "
+                "rungs if their draws agree. Run longer, with more replicas, or from starts that "
+                "are more dispersed."
+            )
+    return None
+
+
+def _evidences_disagree(posterior: "Posterior") -> str | None:
+    """Report two estimates of the evidence, by the ladder and by a bridge, that disagree."""
+    found = {name: found.combined() for name, found in posterior._evidences.items()}
+    if len(found) < 2 or not evidence.disagree(*found.values()):
         return None
+    by_ladder, by_bridge = found["ladder"], found["bridge"]
+    lower = (
+        "the draws miss a mode, or have too little of it"
+        if by_bridge.value < by_ladder.value
+        else "hot rungs miss a mode that the draws have"
+    )
     return (
-        f"Chains differ in their log evidence, from {found.values.min():.5g} to "
-        f"{found.values.max():.5g}: some have found what others have not, on hot rungs if their "
-        "draws agree. Run longer, with more replicas, or from starts that are more dispersed."
+        f"The log evidence is {by_ladder.value:.5g} ± {by_ladder.standard_error:.2g} by the "
+        f"energies of the ladder and {by_bridge.value:.5g} ± {by_bridge.standard_error:.2g} by "
+        f"draws and proposals: {lower}. Write a longer burn_in, more replicas, or starts that are "
+        "more dispersed. If log_prior leaves out constants, only that of the ladder is right."
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from replicax import theory
 from replicax.page.render import Table
-from replicax.results import diagnostics
+from replicax.results import diagnostics, evidence
 from replicax.results.problems import kept_energies, measured
 from replicax.run.progress import format_bytes, format_seconds
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 _MOST_CHAINS = 4  # whose log evidences are printed
+_WAYS = ("ladder", "bridge")  # to a log evidence
 
 
 class Summary(dict):
@@ -110,12 +111,19 @@ def _mean_energies(posterior: "Posterior") -> list[list[float]]:
 
 
 def _log_evidence(posterior: "Posterior") -> dict[str, Any] | None:
-    """Return the log evidence with its standard error, together and by chain; None if unknown."""
+    """Return the log evidence with its standard error, by chain, and by all ways that there are;
+    None if unknown."""
     found = posterior._evidences
-    if found is None:
+    if not found:
         return None
-    by_chain = {"by_chain": found.values.tolist(), "errors_by_chain": found.errors.tolist()}
-    return {**found.combined()._asdict(), **by_chain}
+    by = evidence.chosen(found)
+    return {
+        **evidence.together(found)._asdict(),
+        "by": by,
+        "by_chain": found[by].values.tolist(),
+        "errors_by_chain": found[by].errors.tolist(),
+        **{f"by_{name}": way.combined()._asdict() for name, way in found.items()},
+    }
 
 
 def render_log_evidence(found: dict[str, Any]) -> str:
@@ -124,8 +132,19 @@ def render_log_evidence(found: dict[str, Any]) -> str:
     more = ", ..." if len(found["by_chain"]) > _MOST_CHAINS else ""
     if not np.isfinite(found["standard_error"]):
         return "not known: neighbouring rungs share too few energies, more replicas would"
-    together = f"{found['value']:.2f} ± {found['standard_error']:.2g}"
-    return f"{together} (by chain {by_chain}{more})" if "," in by_chain else together
+    details = [f"by chain {by_chain}{more}"] if "," in by_chain else []
+    others = [name for name in _WAYS if name != found["by"] and f"by_{name}" in found]
+    details = [f"by the {name} {_in_words(found[f'by_{name}'])}" for name in others] + details
+    together = _in_words(found) + (f" by the {found['by']}" if others else "")
+    return f"{together} ({'; '.join(details)})" if details else together
+
+
+def _in_words(found: dict[str, Any]) -> str:
+    if not np.isfinite(found["standard_error"]):
+        return "not known"
+    error = found["standard_error"]
+    digits = int(np.clip(-np.floor(np.log10(max(error, 1e-9))), 2, 6))
+    return f"{found['value']:.{digits}f} ± {error:.2g}"
 
 
 def _jumps(posterior: "Posterior") -> dict[str, Any] | None:

@@ -43,6 +43,7 @@ class Rows(NamedTuple):
     draws: Any  # (draw, chain, rung, ...)
     energies: Array  # (draw, chain, rung)
     rung_energies: Array | None  # of all rungs before the swap  (draw, chain, rung)
+    weights: Array | None  # log weights of a draw of jumps and of a proposal  (draw, chain, 2)
     history: dict[str, Array]  # (point, chain, ...)
 
 
@@ -65,6 +66,9 @@ def empty(program: Program, carry: Carry, capacity: int) -> Rows:
         energies=jnp.zeros((num_draws, *chains, num_rungs), carry.counters.energy.dtype),
         rung_energies=jnp.zeros((num_draws, *chains, num_replicas), carry.counters.energy.dtype)
         if program.keeps_rung_energies
+        else None,
+        weights=jnp.zeros((num_draws, *chains, 2), carry.counters.energy.dtype)
+        if jax.tree.leaves(carry.state.mixture)
         else None,
         history={
             name: jnp.zeros((num_points, *value.shape), value.dtype)
@@ -90,12 +94,12 @@ def draw_slots(program: Program, step: int, count: int, capacity: int) -> np.nda
 
 
 def put_step(
-    rows: Rows, rung_of: Array, draw: tuple[Any, Array, Array], place: Array, slot: Array
+    rows: Rows, rung_of: Array, draw: tuple[Any, Array, Array, Any], place: Array, slot: Array
 ) -> Rows:
-    """Write the step at `place` of the chunk, and its draw, (point, energy, energies of all rungs),
-    to row `slot`; or the several draws that it leaves, with an axis of their own before that of the
-    rungs, to as many rows."""
-    point, energy, by_rung = draw
+    """Write the step at `place` of the chunk, and its draw, (point, energy, energies of all rungs,
+    log weights of jumps or None), to row `slot`; or the several draws that it leaves, with an axis
+    of their own before that of the rungs, to as many rows."""
+    point, energy, by_rung, weights = draw
     kept = rows.rung_energies
     several, axis = energy.ndim == rows.energies.ndim, energy.ndim - 2
     if several:
@@ -113,6 +117,7 @@ def put_step(
         draws=jax.tree.map(write, rows.draws, point),
         energies=write(rows.energies, energy),
         rung_energies=None if kept is None else write(kept, by_rung.astype(kept.dtype)),
+        weights=None if rows.weights is None else write(rows.weights, weights),
     )
 
 
@@ -148,6 +153,8 @@ def to_records(program: Program, rows: Rows, step: int, done: int) -> dict[str, 
     draws = {"energy": first_rows(rows.energies, num_draws)}
     if rows.rung_energies is not None:
         draws["rung_energy"] = first_rows(rows.rung_energies, num_draws)
+    if rows.weights is not None:
+        draws["jump_weight"] = first_rows(rows.weights, num_draws)
     for name, leaf in zip(trees.leaf_names(rows.draws), jax.tree.leaves(rows.draws), strict=True):
         draws[f"params.{name}"] = first_rows(leaf, num_draws)
     return {
@@ -335,7 +342,7 @@ def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, 
         drawn = after.replica_at[rungs]
         kept = after.points if program.keep_draws else None
         point = spread.rows(kept, drawn)
-        draw = point, info.energy[state.rung_of[drawn]], info.energy
+        draw = point, info.energy[state.rung_of[drawn]], info.energy, None
         if program.draws_per_step > 1 or info.path is not None:
             draw = several_draws(program, draw, info.path)
         return after, counts, draw
@@ -352,7 +359,7 @@ def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, 
 def several_draws(program: Program, draw: tuple, path: tuple | None) -> tuple:
     """Return a draw as the several that a step leaves: of the coldest rung, those of the path of
     its jumps; other rungs stay."""
-    point, energy, by_rung = draw
+    point, energy, by_rung, _ = draw
     count, on_first = program.draws_per_step, program.settings.spread.on_first
 
     def beside(rungs: Array, cold: Array | None) -> Array:
@@ -363,11 +370,11 @@ def several_draws(program: Program, draw: tuple, path: tuple | None) -> tuple:
 
     if path is None:
         repeated = jax.tree.map(lambda leaf: beside(leaf, None), (point, energy))
-        return *repeated, by_rung
-    points, energies = path
+        return *repeated, by_rung, None
+    points, energies, weights = path
     if point is not None:
         point = jax.tree.map(beside, point, on_first(points))
-    return point, beside(energy, energies), by_rung
+    return point, beside(energy, energies), by_rung, weights
 
 
 def _is_healthy(program: Program, carry: Carry) -> Array:

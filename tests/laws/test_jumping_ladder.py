@@ -82,7 +82,7 @@ def run(name, checked=True):
         state, info = jax.lax.scan(lambda s, _: step(key, s), state, length=STEPS)
         rungs = state.replicas.params["x"][state.replica_at]
         energies = state.replicas.memory.energy[state.replica_at]
-        points, _ = jax.tree.map(lambda leaf: leaf[-1], info.path)
+        points, *_ = jax.tree.map(lambda leaf: leaf[-1], info.path)
         return rungs, points["x"], energies, state.jumps.stats.accepted
 
     x = jnp.asarray(exact(target, np.random.default_rng(2), LADDERS), jnp.float32)

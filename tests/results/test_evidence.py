@@ -164,7 +164,7 @@ def gaussians(
     """Log e^2 N(0, 1) / N(mean, width^2) in three dimensions, at draws of four chains and at
     proposals."""
     draws = correlated(rng, (4, num_draws, 3), rho)
-    proposals = mean + width * rng.standard_normal((4, 2000, 3))
+    proposals = mean + width * rng.standard_normal((4, num_draws, 2000 // num_draws, 3))
 
     def ratio(x: np.ndarray) -> np.ndarray:
         scaled = (x - mean) / width
@@ -185,6 +185,40 @@ def test_a_bridge_finds_the_evidence_from_wide_and_from_narrow_proposals(width, 
     assert np.mean(np.array(away) < 2) >= 0.9 and max(away) < 4
 
 
+def jumping(rng: np.random.Generator, num_runs: int, width: float) -> tuple[np.ndarray, np.ndarray]:
+    """Log weights of draws (run, chain, draw) and proposals (..., 1) of independence chains that
+    take two jumps a step: a proposal is often the draw of its step, and those that follow."""
+    shape = (num_runs, 2, 2 * 400, 3)
+    proposals, uniform = 0.3 + width * rng.standard_normal(shape), rng.random(shape[:-1])
+
+    def log_weight(x: np.ndarray) -> np.ndarray:
+        return 2.0 + np.sum(((x - 0.3) / width) ** 2 / 2 - x**2 / 2 + np.log(width), axis=-1)
+
+    proposed = log_weight(proposals)
+    state, path = log_weight(rng.standard_normal((num_runs, 2, 3))), []
+    for at, u in zip(np.moveaxis(proposed, 2, 0), np.moveaxis(uniform, 2, 0)):
+        state = np.where(np.log(u) < at - state, at, state)
+        path.append(state)
+    return np.stack(path[1::2], axis=2), proposed[:, :, 1::2, None]
+
+
+@pytest.mark.parametrize("width", [0.8, 1.2, 2.0])
+def test_errors_of_a_bridge_hold_where_draws_are_proposals(width: float) -> None:
+    """In 200 runs of two chains, whose draws are mostly accepted proposals."""
+    draws, proposals = jumping(np.random.default_rng(9), 200, width)
+    found = [bridge(*run) for run in zip(draws, proposals)]
+    values = np.array([estimates.values for estimates in found])
+    errors = np.array([estimates.errors for estimates in found])
+    assert errors.mean() == pytest.approx(values.std(), rel=0.2)
+    away = np.array([abs(e.combined().value - 2.0) / e.combined().standard_error for e in found])
+    assert np.mean(away < 2) > 0.92 and away.max() < 4.5
+    assert sum(estimates.differ() for estimates in found) <= 1
+    if width == 1.2:  # errors as if one knew nothing of the other are too small
+        one = [_bennett(d, p.ravel()) for d, p in zip(draws[:, 0], proposals[:, 0])]
+        apart = [np.hypot(mean_error(a), np.std(b) / len(b) ** 0.5) for _, a, b in one]
+        assert np.mean(apart) < 0.9 * values.std()
+
+
 def test_importance_weights_of_narrow_proposals_would_be_low() -> None:
     """Of proposals half as wide weights have no finite variance; the bridge needs none."""
     at_draws, at_proposals = gaussians(np.random.default_rng(4), width=0.4)
@@ -203,7 +237,7 @@ def test_the_effective_size_of_draws_enters_a_bridge() -> None:
     independent = bridge(*gaussians(rng, 0.5, num_draws=500)).errors.mean()
     assert errors.mean() > 1.5 * independent
     at_draws, at_proposals = gaussians(rng, 0.5, num_draws=500)
-    repeated = bridge(np.repeat(at_draws, 20, axis=1), at_proposals)
+    repeated = bridge(np.repeat(at_draws, 4, axis=1), at_proposals.reshape(4, 2000, 1))
     once = bridge(at_draws, at_proposals)
     np.testing.assert_allclose(repeated.values, once.values, atol=0.1 * once.errors.max())
     np.testing.assert_allclose(repeated.errors, once.errors, rtol=0.1)
@@ -213,7 +247,7 @@ def test_a_bridge_to_one_of_two_modes_is_right_if_the_draws_are() -> None:
     """Draws of two equal modes, 12 apart, proposals from one: half of the draws are there. Where
     draws miss the other mode as well, a bridge is low by log 2, and cannot know."""
     rng = np.random.default_rng(6)
-    draws, proposals = rng.standard_normal((4, 3000)), rng.standard_normal((4, 1000))
+    draws, proposals = rng.standard_normal((4, 3000)), rng.standard_normal((4, 3000, 1))
     modes = 12 * (rng.random(draws.shape) < 0.5)
 
     def ratio(x: np.ndarray) -> np.ndarray:
@@ -230,10 +264,10 @@ def test_a_bridge_to_one_of_two_modes_is_right_if_the_draws_are() -> None:
 def test_proposals_outside_of_the_posterior_have_no_density() -> None:
     """A half normal and proposals from the whole one, of which half are lost: Z = 1 / 2."""
     rng = np.random.default_rng(7)
-    proposals = np.where(rng.random((2, 4000)) < 0.5, -np.inf, 0.0)
+    proposals = np.where(rng.random((2, 500, 8)) < 0.5, -np.inf, 0.0)
     value, error = bridge(np.zeros((2, 500)), proposals).combined()
     assert abs(value - np.log(0.5)) < 3 * error < 0.1
-    assert np.isnan(bridge(np.zeros((2, 500)), np.full((2, 100), -np.inf)).values).all()
+    assert np.isnan(bridge(np.zeros((2, 500)), np.full((2, 500, 1), -np.inf)).values).all()
 
 
 # Two estimates

@@ -14,6 +14,7 @@ from made_up_metadata import changed
 import replicax as rx
 from replicax.results import diagnostics, problems
 from replicax.results.problems import mean_and_error
+from replicax.results.summary import _log_evidence, render_log_evidence
 from replicax.run.batches import EpochBatches, NoBatches, as_batches
 
 
@@ -446,6 +447,75 @@ def test_chains_that_are_right_do_not_differ(two_ends, correlation: float) -> No
         found = with_rungs(two_ends, energies, LADDERS)
         assert not says(found, CHAINS) and not says(found, ENERGIES), seed
         assert abs(found.log_evidence().value - 3 * np.log(0.05 / 1.05)) < 1.0
+
+
+def with_bridge(run: rx.Posterior, seed: int, withheld: float, num_draws: int = 500) -> Any:
+    """Ladders that know all, and draws and proposals without a mode of this share of the mass."""
+    rng = np.random.default_rng(seed)
+    energies = gamma_energies(seed, LADDERS, num_draws, 0.0)
+    x = np.stack([rng.standard_normal((4, num_draws)), 1.2 * rng.standard_normal((4, num_draws))])
+    known = 3 * np.log(0.05 / 1.05) + np.log1p(-withheld)
+    weights = np.moveaxis(known + np.log(1.2) - x**2 / 2 + (x / 1.2) ** 2 / 2, 0, -1)
+    return with_properties(
+        run, rung_energies=energies, temperatures=LADDERS, num_draws=num_draws, jump_weights=weights
+    )
+
+
+def test_a_bridge_that_agrees_with_the_ladder_is_the_more_precise_one(two_ends) -> None:
+    for seed in range(25):
+        found = with_bridge(two_ends, seed, withheld=0.0)
+        assert problems._evidences_disagree(found) is None, seed
+        assert problems._evidences_differ(found) is None
+        ladder, whole = found.log_evidence(by="ladder"), found.log_evidence()
+        assert whole == found.log_evidence(by="bridge")
+        assert whole.standard_error < ladder.standard_error
+        assert abs(whole.value - 3 * np.log(0.05 / 1.05)) < 4 * whole.standard_error
+    words = render_log_evidence(_log_evidence(found))
+    assert words.startswith(f"{whole.value:.3f} ± {whole.standard_error:.2g} by the bridge (")
+    assert f"(by the ladder {ladder.value:.2f} ± {ladder.standard_error:.2g}; by chain" in words
+
+
+@pytest.mark.parametrize("share", [0.7, 0.9])
+def test_a_mode_that_draws_and_mixture_miss_is_told(two_ends, share: float) -> None:
+    """The bridge is low by 1.2 or 2.3 nats, with a small error of its own."""
+    for seed in range(25):
+        found = with_bridge(two_ends, seed, withheld=share)
+        ladder, bridge = found.log_evidence(by="ladder"), found.log_evidence(by="bridge")
+        assert bridge.standard_error < 0.02
+        told = problems._evidences_disagree(found) or ""
+        assert "the draws miss a mode" in told and "more replicas" in told, seed
+        value, error = found.log_evidence()
+        assert value == ladder.value and error == pytest.approx(ladder.value - bridge.value)
+        assert told in found.problems() or seed
+
+
+def test_hot_rungs_that_miss_a_mode_of_the_draws_are_told(two_ends) -> None:
+    told = problems._evidences_disagree(with_bridge(two_ends, 0, -4.0))
+    assert told and "hot rungs miss a mode" in told
+
+
+def test_chains_whose_draws_give_different_evidences_are_told(two_ends) -> None:
+    found = with_bridge(two_ends, 0, 0.0)
+    weights = found.jump_weights + np.array([0, 0, 0.8, 0])[:, None, None]
+    altered = with_properties(found, **properties_of(found, jump_weights=weights))
+    assert CHAINS in (problems._evidences_differ(altered) or "")
+
+
+def properties_of(run: Any, **changes: Any) -> dict[str, Any]:
+    names = ("rung_energies", "temperatures", "num_draws", "jump_weights")
+    return {name: getattr(run, name) for name in names} | changes
+
+
+def test_a_bridge_needs_no_prior_on_the_hottest_rung(two_ends) -> None:
+    found = with_bridge(two_ends, 0, 0.0)
+    short = with_properties(found, **properties_of(found, temperatures=LADDERS.clip(max=9)))
+    assert short.log_evidence() == found.log_evidence(by="bridge")
+    with pytest.raises(ValueError, match="prior on the hottest rung"):
+        short.log_evidence(by="ladder")
+    with pytest.raises(ValueError, match="A bridge needs jumps"):
+        two_ends.log_evidence(by="bridge")
+    with pytest.raises(ValueError, match='"ladder" or "bridge"'):
+        two_ends.log_evidence(by="bridges")
 
 
 def test_chains_that_differ_on_a_hot_rung_alone_are_told(two_ends) -> None:

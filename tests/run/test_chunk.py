@@ -23,6 +23,7 @@ def empty(num_draws: int = 3) -> Rows:
         draws={"x": jnp.zeros((num_draws, 2, 1, 2))},
         energies=jnp.zeros((num_draws, 2, 1)),
         rung_energies=jnp.zeros((num_draws, 2, 3)),
+        weights=jnp.zeros((num_draws, 2, 2)),
         history={},
     )
 
@@ -30,19 +31,23 @@ def empty(num_draws: int = 3) -> Rows:
 RUNG_OF = jnp.array([[2, 0, 1], [0, 1, 2]])
 POINT = {"x": jnp.array([[[1.0, 2.0]], [[3.0, 4.0]]])}
 ENERGY, BY_RUNG = jnp.array([[5.0], [6.0]]), jnp.array([[7.0, 8.0, 9.0], [10.0, 11.0, 12.0]])
+WEIGHTS = jnp.array([[-1.0, -2.0], [-3.0, -jnp.inf]])
+DRAW = POINT, ENERGY, BY_RUNG, WEIGHTS
 
 
 def test_a_step_is_written_to_its_place_and_its_draw_to_its_slot() -> None:
-    found = layout.put_step(empty(), RUNG_OF, (POINT, ENERGY, BY_RUNG), jnp.array(2), jnp.array(1))
+    found = layout.put_step(empty(), RUNG_OF, DRAW, jnp.array(2), jnp.array(1))
     np.testing.assert_array_equal(found.rung_of[2], RUNG_OF)
     np.testing.assert_array_equal(found.draws["x"][1], POINT["x"])
     np.testing.assert_array_equal(found.energies[1], ENERGY)
     np.testing.assert_array_equal(found.rung_energies[1], BY_RUNG)
-    for part, row in ((found.rung_of, 2), (found.draws["x"], 1), (found.rung_energies, 1)):
+    np.testing.assert_array_equal(found.weights[1], WEIGHTS)
+    parts = found.draws["x"], found.rung_energies, found.weights
+    for part, row in ((found.rung_of, 2), *((part, 1) for part in parts)):
         assert not np.delete(part, row, axis=0).any(), "nothing else is written"
-    without = empty()._replace(rung_energies=None)
-    found = layout.put_step(without, RUNG_OF, (POINT, ENERGY, BY_RUNG), jnp.array(0), jnp.array(0))
-    assert found.rung_energies is None
+    without = empty()._replace(rung_energies=None, weights=None)
+    found = layout.put_step(without, RUNG_OF, (*DRAW[:3], None), jnp.array(0), jnp.array(0))
+    assert found.rung_energies is None and found.weights is None
 
 
 def test_records_are_the_rows_of_the_steps_that_were_done() -> None:
@@ -50,12 +55,13 @@ def test_records_are_the_rows_of_the_steps_that_were_done() -> None:
     is_drawn = lambda steps: steps % 7 == 0  # noqa: E731
     program: Any = SimpleNamespace(is_drawn=is_drawn, history_every=4, thin=1, draws_per_step=1)
     made = empty()._replace(history={"buffer": jnp.array([0.5, 0.0])})
-    made = layout.put_step(made, RUNG_OF, (POINT, ENERGY, BY_RUNG), jnp.array(1), jnp.array(0))
+    made = layout.put_step(made, RUNG_OF, DRAW, jnp.array(1), jnp.array(0))
     found = layout.to_records(program, made, step=6, done=3)
     assert found["steps"]["rung_of"].shape == (3, 2, 3)
     np.testing.assert_array_equal(found["steps"]["rung_of"][1], RUNG_OF)
     np.testing.assert_array_equal(found["draws"]["energy"], ENERGY[None])
     np.testing.assert_array_equal(found["draws"]["rung_energy"], BY_RUNG[None])
+    np.testing.assert_array_equal(found["draws"]["jump_weight"], WEIGHTS[None])
     np.testing.assert_array_equal(found["draws"]["params.x"], POINT["x"][None])
     np.testing.assert_array_equal(found["history"]["buffer"], [0.5])
 
@@ -111,6 +117,7 @@ def carry_of(buffer: float, tuned: bool = False) -> Any:
         ladder=SimpleNamespace(learning_rate=jnp.ones((2, 3)), temperature=jnp.full((2, 3), 2.0)),
         buffer=jnp.full(2, buffer),
         correction=correction,
+        mixture=(),
     )
     counters = SimpleNamespace(pairs=jnp.full((2, 3, 2), 7), energy=jnp.full((2, 3), 3.0))
     return Both(state, counters)
@@ -162,7 +169,7 @@ def test_rows_have_room_for_all_and_one_that_is_never_read() -> None:
     assert made.history["buffer"].shape == (7 // 3 + 2, 2) and "window_correction" in made.history
     program.keep_draws = program.keeps_rung_energies = False
     without = layout.empty(program, carry_of(0.0), capacity=7)
-    assert without.draws is None and without.rung_energies is None
+    assert without.draws is None and without.rung_energies is None and without.weights is None
     assert "window_correction" not in without.history
     for count, small in ((128, jnp.int8), (129, jnp.int16)):
         many = carry_of(0.0)

@@ -10,8 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from common import chunks_of, slow
+from jax.scipy.stats import norm
 
 import replicax as rx
+from replicax.algorithm.fitting import log_density
+from replicax.algorithm.mixture import Mixture
 from replicax.run import learning
 
 STEPS, BURN_IN = 420, 240
@@ -82,8 +85,58 @@ def test_what_is_learned_is_frozen_before_the_first_draw(monkeypatch) -> None:
     assert seen and max(seen) <= BURN_IN and seen == sorted(seen)
 
 
+def test_weights_of_draws_and_proposals_are_kept(whole) -> None:
+    mixture = Mixture(*(whole._records.final[f"mixture.{name}"] for name in Mixture._fields))
+    of_draws, of_proposals = np.moveaxis(whole.jump_weights, -1, 0)
+    expected = -whole.energies - [log_density(mixture, draws) for draws in whole.draws]
+    np.testing.assert_allclose(of_draws, expected, atol=2e-3)
+    # The integral is 2 pi / 4, by independent proposals, and by draws upside down.
+    assert abs(np.log(np.mean(np.exp(of_proposals))) - np.log(np.pi / 2)) < 0.05
+    assert abs(-np.log(np.mean(np.exp(-of_draws))) - np.log(np.pi / 2)) < 0.1
+    accepted = np.mean(of_draws == of_proposals)
+    assert abs(accepted - whole.jumps["accepted"].mean()) < 0.1
+
+
+def conjugate(seed, count=20):
+    """A linear regression of three coefficients, and the log of its evidence."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((count, 3)).astype(np.float32)
+    y = x @ rng.standard_normal(3) + 0.5 * rng.standard_normal(count)
+    target = rx.bayesian(
+        lambda w, rows: norm.logpdf(rows[:, 3], rows[:, :3] @ w, 0.5),
+        lambda w: jnp.sum(norm.logpdf(w, 0, 2)),
+        jnp.asarray(np.column_stack([x, y]), jnp.float32),
+    )
+    covariance = 0.25 * np.eye(count) + 4 * x.astype(float) @ x.T
+    _, log_det = np.linalg.slogdet(2 * np.pi * covariance)
+    return target, -(log_det + y @ np.linalg.solve(covariance, y)) / 2
+
+
+@pytest.mark.slow
+def test_bridges_find_the_evidence_of_regressions_within_their_errors() -> None:
+    away = []
+    for seed in range(5):
+        target, exact = conjugate(seed)
+        run = rx.sample(
+            target,
+            lambda key: 2 * jax.random.normal(key, (3,)),
+            num_steps=400,
+            burn_in=200,
+            num_chains=2,
+            num_replicas=4,
+            method=rx.posterior(jumps=64),
+            seed=seed,
+            progress=False,
+        )
+        value, error = run.log_evidence()
+        assert error < 0.02 and not any("evidence" in sentence for sentence in run.problems())
+        away.append(abs(value - exact) / error)
+    assert sorted(away)[2] < 2 and max(away) < 5
+
+
 def test_without_jumps_nothing_is_searched() -> None:
     run = sample(method="posterior")
+    assert run.jump_weights is None
     assert run.jumps is None and "learning.evaluations" not in run._records.final
 
 
