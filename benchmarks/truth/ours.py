@@ -33,18 +33,22 @@ class _Timed:
         return seconds, max(whole - seconds, 0.0)
 
 
-def run_replicax(target: Target, seed: int) -> dict[str, Any]:
-    """Return the verdict on one call of `rx.sample`, with processor seconds and the ladder."""
+def run_replicax(target: Target, seed: int, **options: Any) -> dict[str, Any]:
+    """Return the verdict on one call of `rx.sample`, with processor seconds and the ladder.
+
+    `options` are further ones of the call; with `num_replicas=None` it is the default.
+    """
     timed = _Timed()
+    options = {"num_replicas": target.num_replicas, **options}
     posterior = rx.sample(
         target.for_replicax,
         target.start,
         num_steps=target.num_steps,
-        num_replicas=target.num_replicas,
         num_chains=CHAINS,
         seed=seed,
         callback=timed,
         progress=False,
+        **options,
     )
     seconds, compiling = timed.split(posterior.num_steps)
     verdict = judge(target, posterior.draws, [str(line) for line in posterior.problems()])

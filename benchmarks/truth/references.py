@@ -4,7 +4,8 @@
 
 Independent draws where the law allows them (closed form, conjugacy, a grid). Otherwise importance
 sampling in the mode that made the data, all modes being mirror images of it: proposals are Student
-draws around its highest point.
+draws around its highest point. Where that has too long tails, a long run of NumPyro's NUTS from
+there, four chains with a dense metric.
 """
 
 import json
@@ -17,10 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from target import Target
-from targets import FILE, TARGETS
+from targets import ALL, FILE
 
 _NUM_EXACT, _NUM_PROPOSED = 200_000, 100_000
 _FREEDOM = 8  # degrees of the Student law
+_FEWEST_ROWS = 5_000  # from which there are fewer proposals
+_FEWER_PROPOSED = 20_000
+_WARMUP, _TRANSITIONS = 1_000, 4_000  # of NUTS, of each of four chains
 _FEWEST = 0.05  # of the proposals must count
 
 
@@ -29,10 +33,15 @@ def find_reference(target: Target) -> dict[str, Any]:
     if target.exact is not None:
         draws, size = target.exact(np.random.default_rng(1), _NUM_EXACT), float(_NUM_EXACT)
         method = f"{_NUM_EXACT:,} independent draws"
+    elif target.by_nuts:
+        draws, size = nuts_draws(target)
+        method = f"NUTS, {size:,.0f} of {4 * _TRANSITIONS:,} effective"
     else:
-        draws, size = importance_draws(target)
-        method = f"importance sampling in one mode, {size:,.0f} of {_NUM_PROPOSED:,} effective"
-        if size < _FEWEST * _NUM_PROPOSED:
+        rows = jax.tree.leaves(target.data)[0].shape[0]
+        proposed = _NUM_PROPOSED if rows < _FEWEST_ROWS else _FEWER_PROPOSED
+        draws, size = importance_draws(target, proposed)
+        method = f"importance sampling in one mode, {size:,.0f} of {proposed:,} effective"
+        if size < _FEWEST * proposed:
             raise RuntimeError(f"{target.name}: {size:.0f} effective draws are too few.")
     values, modes = target.evaluate(draws)
     functions = {
@@ -51,7 +60,7 @@ def find_reference(target: Target) -> dict[str, Any]:
     return found
 
 
-def importance_draws(target: Target) -> tuple[Any, float]:
+def importance_draws(target: Target, count: int) -> tuple[Any, float]:
     """Return draws resampled from proposals around one mode, and the effective number of these."""
     point, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.asarray(leaf, float), target.truth))
     potential = jax.jit(lambda flat: target.potential(unravel(flat)))
@@ -63,32 +72,54 @@ def importance_draws(target: Target) -> tuple[Any, float]:
         point = point - lengths[jnp.nanargmin(heights)] * step
     root = np.linalg.cholesky(np.linalg.inv(np.asarray(hessian(point))))
     rng = np.random.default_rng(1)
-    normal = rng.standard_normal((_NUM_PROPOSED, point.size))
-    radius = np.sqrt(rng.chisquare(_FREEDOM, (_NUM_PROPOSED, 1)) / _FREEDOM)
+    normal = rng.standard_normal((count, point.size))
+    radius = np.sqrt(rng.chisquare(_FREEDOM, (count, 1)) / _FREEDOM)
     proposed = jnp.asarray(np.asarray(point) + (normal / radius) @ root.T)
     square = ((normal / radius) ** 2).sum(1)
     log_proposal = -(_FREEDOM + point.size) / 2 * np.log1p(square / _FREEDOM)
     log_weight = -np.asarray(jax.lax.map(potential, proposed, batch_size=200)) - log_proposal
     weight = np.exp(log_weight - np.nanmax(log_weight))
     weight = np.nan_to_num(weight / np.nansum(weight))
-    places = (np.arange(_NUM_PROPOSED) + rng.random()) / _NUM_PROPOSED
-    chosen = np.minimum(np.searchsorted(np.cumsum(weight), places), _NUM_PROPOSED - 1)
+    places = (np.arange(count) + rng.random()) / count
+    chosen = np.minimum(np.searchsorted(np.cumsum(weight), places), count - 1)
     return jax.vmap(unravel)(proposed[chosen]), float(1 / np.sum(weight**2))
+
+
+def nuts_draws(target: Target) -> tuple[Any, float]:
+    """Return draws of NUTS (draw, ...), and their smallest effective number."""
+    from judge import effective_size
+    from numpyro.infer import MCMC, NUTS
+
+    kernel = NUTS(potential_fn=target.potential, dense_mass=True, target_accept_prob=0.95)
+    run = MCMC(
+        kernel,
+        num_warmup=_WARMUP,
+        num_samples=_TRANSITIONS,
+        num_chains=4,
+        chain_method="sequential",
+        progress_bar=False,
+    )
+    near = jax.random.normal(jax.random.key(2), (4, target.truth.size))
+    run.run(jax.random.key(1), init_params=target.truth + 0.05 * near)
+    draws = np.asarray(run.get_samples(group_by_chain=True))
+    values, _ = target.evaluate(draws)
+    size = min(effective_size(np.asarray(value, float)) for value in values.values())
+    return draws.reshape(-1, target.truth.size), float(size)
 
 
 def main() -> None:
     jax.config.update("jax_enable_x64", True)
     stored = json.loads(FILE.read_text())["references"] if FILE.exists() else {}
-    for name in sys.argv[1:] or TARGETS:
+    for name in sys.argv[1:] or ALL:
         if name.endswith("-batch"):  # the same posterior as without
             continue
         began = time.monotonic()
-        stored[name] = find_reference(TARGETS[name])
+        stored[name] = find_reference(ALL[name])
         print(f"{name}: {stored[name]['method']}, {time.monotonic() - began:.0f} s", flush=True)
         content = {
             "command": "python benchmarks/truth/references.py",
             "note": "error: Monte Carlo standard error of the mean, in sd",
-            "references": {name: stored[name] for name in TARGETS if name in stored},
+            "references": {name: stored[name] for name in ALL if name in stored},
         }
         FILE.write_text(json.dumps(content, indent=1) + "\n")
 

@@ -19,6 +19,7 @@ from densities import (
     twenty_modes,
     unequal_modes,
 )
+from kinds import KINDS
 from mixtures import hierarchical_mixture, mixture
 from regressions import change_point, eight_schools, linear, logistic, poisson, survival
 from target import Target
@@ -47,6 +48,7 @@ _TARGETS = (
     ten_modes(),
 )
 TARGETS: dict[str, Target] = {target.name: target for target in _TARGETS}
+ALL = {**KINDS, **TARGETS}
 SHOWN = tuple(TARGETS)[:8]  # those that the project promises; the others were added as a check
 
 
