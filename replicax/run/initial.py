@@ -172,8 +172,9 @@ def initial_carry(program: Program, params: Any) -> Carry:
     with explained("batches", "Does it suit the rows?"):
         batch = program.batches.first(keys[0])
     check_energy(program.target, jax.eval_shape(trees.first, points), batch, keys[0])
-    if not has_state:  # of networks, the first step tells
-        _check_finite(program, points, batch, keys)
+    # Of networks, the first step tells; where a search comes first, starts may be anywhere.
+    if not has_state and program.settings.jumps is None:
+        check_finite(program, points)
     if program.kernel.traits.adjusted and takes_key(program.target):
         _check_exact(program, points, batch, keys)
     return build_carry(program, points)
@@ -219,8 +220,10 @@ def _build_carry(program: Program, points: Any, compile: Callable = jax.jit) -> 
     return compile(build)(points, ladder, program.buffer, whole)
 
 
-def _check_finite(program: Program, points: Any, batch: Any, keys: Array) -> None:
-    target, num_replicas = program.target, program.num_replicas
+def check_finite(program: Program, points: Any) -> None:
+    """Raise unless the energy is finite at points with leading axes (chain, replica)."""
+    target, num_replicas, keys = program.target, program.num_replicas, program.keys
+    batch = program.batches.first(keys[0])
     with_prior = target.tempers_likelihood and target.prior is not None
     whole = target.whole_energy  # of all rows: one that is NaN may be in no mini-batch for long
     batch = batch if whole is None else program.batches.data
