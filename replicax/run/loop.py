@@ -33,6 +33,7 @@ def run(
     A signal, a callback's "stop", the end of the batches or a non-finite energy end it before;
     SIGTERM and SIGUSR1 end the process as well, once all is saved.
     """
+    records.task = program.task
     with interruptible() as signals, keeper_of(program, records, evaluation) as keeper:
         with watching(program, carry, session) as watchers, contextlib.closing(program.batches):
             result = _loop(program, carry, keeper, watchers, signals)

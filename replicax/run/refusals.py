@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LONGEST_CYCLE = 1_000_000  # steps in which a draw is looked for
 
-FEWEST_TO_LEARN = 200  # steps of burn-in, for a mixture that proposes jumps
+_FEWEST_TO_LEARN = 50  # steps of burn-in, for a mixture that proposes jumps
 
 
 def _kind_of_run(choice: "Choice") -> Iterator[str]:
@@ -462,10 +462,10 @@ def _nothing_to_jump_with(choice: "Choice") -> Iterator[str]:
             "rejected: write method=rx.posterior(jumps=...), with all rows, the kernel hmc or "
             "mala, and without learning_rate."
         )
-    if choice.plan.burn_in < FEWEST_TO_LEARN:
+    if choice.plan.burn_in < _FEWEST_TO_LEARN:
         yield (
             f"jumps is {method.jumps} and burn_in {choice.plan.burn_in}, too few steps to learn a "
-            f"mixture: write burn_in={FEWEST_TO_LEARN} or more, or a longer run."
+            f"mixture: write burn_in={_FEWEST_TO_LEARN} or more, or a longer run."
         )
 
 
