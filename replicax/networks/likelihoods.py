@@ -43,43 +43,56 @@ class Likelihood(Protocol):
 
     def to_json(self) -> dict[str, Any]:
         """Return the likelihood as plain data, for `from_json`."""
+        ...
 
     def check(self, shape: tuple[int, ...] | None, num_rows: int) -> None:
         """Raise unless a network's outputs for `num_rows` rows may have this shape."""
+        ...
 
     def empty(self, targets: Targets) -> Any:
         """Return sums over no networks."""
+        ...
 
     def average(self, outputs: Array, targets: Targets, weights: Array) -> Any:
         """Return sums over networks, given their outputs (network, row, ...)."""
+        ...
 
     def merge(self, one: Any, other: Any) -> Any:
         """Return the sums over the networks of both."""
+        ...
 
     def score(self, outputs: Array, targets: Targets) -> dict[str, Array]:
         """Return the scores of one network, on the device."""
+        ...
 
     def score_average(self, sums: Any, targets: Targets, by: str) -> dict[str, Array]:
         """Return the scores of an average, on the device."""
+        ...
 
     def predictive(self, sums: Any, targets: Targets, by: str) -> Any:
         """Return the predictions of an average for the rows of its sums."""
+        ...
 
     def metrics(self, sums: Any, targets: Targets, by: str) -> Any:
         """Return all metrics of an average, a NamedTuple of numbers."""
+        ...
 
     def combine(self, outputs: Array, weights: Array, by: str) -> Any:
         """Return the predictions of the average of networks, given their outputs (network, row,
         ...)."""
+        ...
 
     def members(self, outputs: Array) -> Any:
         """Return the predictions of every network, leading axis: network."""
+        ...
 
     def finished(self, predicted: Any) -> Any:
         """Return the result of `combine` or `members` as NumPy arrays in the unit of the user."""
+        ...
 
     def in_user_unit(self, targets: Targets) -> np.ndarray:
         """Return targets of the test in the unit of the user."""
+        ...
 
 
 def from_json(content: dict[str, Any]) -> "Categorical | Gaussian | Student":

@@ -332,7 +332,7 @@ class EpochBatches(_InMemory):
         return prepared(self.prepare, key, _rows(data, rows))
 
 
-def prepared(prepare: Callable[[Array, Any], Any] | None, key: Array, rows: Any) -> Any:
+def prepared(prepare: Callable[[Array, Any], Any] | None, key: Any, rows: Any) -> Any:
     """Return rows as the energy sees them, by the user's function where there is one."""
     if prepare is None:
         return rows

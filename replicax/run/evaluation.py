@@ -24,15 +24,18 @@ class Between(Protocol):
 
     def first(self, program: Program, carry: Carry) -> Carry:
         """Return the carry before the first step."""
+        ...
 
     def after_chunk(
         self, program: Program, carry: Carry, num_steps: int, records: Any
     ) -> tuple[Carry, dict[str, np.ndarray]]:
         """Return the carry after a chunk of `num_steps`, and the numbers of an evaluation if there
         was one."""
+        ...
 
     def final(self, state: Any, /) -> dict[str, np.ndarray]:
         """Return the values that the run leaves at its end."""
+        ...
 
 
 @dataclass
