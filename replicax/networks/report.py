@@ -132,12 +132,12 @@ def _exchange_facts(exchange: dict[str, Any]) -> list[tuple[str, str]]:
     rates, heats = exchange["verdict_rate"], exchange.get("temperatures")
     turns = "steps" if exchange["swap_every"] == 1 else "attempts"
     trips, per_100 = exchange["round_trips"], exchange["round_trips_per_100_epochs"]
-    end = ("buffer", f"{exchange['buffer']:.3g}")
+    name, value = ("highest temperature", heats[-1]) if heats else ("buffer", exchange["buffer"])
     return [
         ("window", str(exchange["window"])),
         ("round trips", f"{trips:,}, {per_100:.1f} per 100 epochs"),
         ("rule accepts", f"in {100 * min(rates):.2g} to {100 * max(rates):.2g} % of {turns}"),
-        ("highest temperature", f"{heats[-1]:.3g}") if heats else end,
+        (name, f"{value:.3g}"),
     ]
 
 
