@@ -165,18 +165,14 @@ def _finite(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
-def print_tables(*tables: "RenderableType") -> None:
-    from rich.console import Console
-
-    Console().print(*tables, sep="\n")
-
-
 def show(value: Any, as_json: bool, render: Callable[[Any], Any], *more: "RenderableType") -> None:
     """Print `value` as JSON, or as the table `render(value)`, followed by the tables `more`."""
     if as_json:
         print_json(value)
     else:
-        print_tables(render(value), *more)
+        from rich.console import Console
+
+        Console().print(render(value), *more, sep="\n")
 
 
 def show_summary(summary: dict[str, Any], as_json: bool, *more: "RenderableType") -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
 
 
+_MOST_PARAMETERS = 12  # that are printed
 _MOST_CHAINS = 4  # whose log evidences are printed
 _WAYS = ("ladder", "bridge")  # to a log evidence
 
@@ -181,27 +182,34 @@ def expected_trips(posterior: "Posterior") -> list[float] | None:
     return trips
 
 
-def render_summary(summary: dict[str, Any], most_parameters: int = 12) -> Any:
+def render_summary(summary: dict[str, Any]) -> Any:
     """Return the summary as rich tables."""
     from rich.console import Group
 
-    parts: list[Any] = [_as_rich(run_table(summary)), _as_rich(ladder_table(summary))]
+    parts: list[Any] = [as_rich(run_table(summary)), as_rich(ladder_table(summary))]
     if summary["parameters"]:
-        parts.append(_as_rich(parameter_table(summary, most_parameters)))
-        omitted = len(summary["parameters"]) - most_parameters
+        parts.append(as_rich(parameter_table(summary, _MOST_PARAMETERS)))
+        omitted = len(summary["parameters"]) - _MOST_PARAMETERS
         if omitted > 0:
             parts.append(f"... and {omitted} more parameters (see --json)")
-    parts += [f"[yellow]Warning:[/yellow] {sentence}" for sentence in summary["problems"]]
-    return Group(*parts)
+    return Group(*parts, *map(as_warning, summary["problems"]))
 
 
-def _as_rich(table: Table) -> Any:
+def as_rich(table: Table) -> Any:
+    """Return a table as one of rich, for a terminal."""
     from rich.table import Table as RichTable
 
-    shown = RichTable(*table.head, title=table.title, title_justify="left")
+    shown = RichTable(
+        *table.head, title=table.title, title_justify="left", show_header=any(table.head)
+    )
     for row in table.rows:
         shown.add_row(*row)
     return shown
+
+
+def as_warning(sentence: str) -> str:
+    """Return a problem in the markup of rich."""
+    return f"[yellow]Warning:[/yellow] {sentence}"
 
 
 def run_table(summary: dict[str, Any]) -> Table:

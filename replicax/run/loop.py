@@ -34,7 +34,8 @@ def run(
     SIGTERM and SIGUSR1 end the process as well, once all is saved.
     """
     records.task = program.task
-    with interruptible() as signals, keeper_of(program, records, evaluation) as keeper:
+    keeps = Keeper if records.shared is None else Saver  # in memory, or in a folder
+    with interruptible() as signals, keeps(records, program, evaluation) as keeper:
         with watching(program, carry, session) as watchers, contextlib.closing(program.batches):
             result = _loop(program, carry, keeper, watchers, signals)
         keeper.finish(result)
@@ -75,13 +76,6 @@ def _loop(
         keeper.save_if_due(carry)
     keeper.save(carry)
     return result or Result("finished", f"All {program.num_steps} steps were done.")
-
-
-def keeper_of(program: Program, records: Records, evaluation: Between | None) -> Keeper:
-    """Return what keeps the records of a run: in its folder, or in memory."""
-    if records.shared is None:
-        return Keeper(records, program, evaluation)
-    return Saver(records, program, evaluation)
 
 
 @contextlib.contextmanager

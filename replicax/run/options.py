@@ -148,10 +148,6 @@ def _check_draw_rungs(name: str, value: Any) -> None:
         raise ValueError(f'{name} is {show(value)}; give a list such as (0, 3), or "all".')
 
 
-def _check_evaluate(name: str, value: Any) -> None:
-    check_function(name, value, "epoch")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """What the runs of `rx.sample` and `rx.train` have in common."""
@@ -260,7 +256,7 @@ class Training(Run):
     evaluate: Any = option(
         None,
         "Function of an Epoch, whose numbers join the table of epochs.",
-        _check_evaluate,
+        lambda name, value: check_function(name, value, "epoch"),
         on_resume="give again",
     )
 

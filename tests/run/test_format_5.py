@@ -12,7 +12,7 @@ from replicax.run.storage import files, metadata, upgrade
 from replicax.run.storage.files import Damaged
 
 OPTIONS: dict[str, Any] = {
-    **dict.fromkeys(upgrade._IN_BOTH),
+    **dict.fromkeys(upgrade._METHOD),
     "num_steps": 90,
     "num_chains": 2,
     "burn_in": 30,

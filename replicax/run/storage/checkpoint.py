@@ -143,24 +143,22 @@ def restore(
         found = {name: (tuple(x.shape), str(np.dtype(x.dtype))) for name, x in stored.items()}
         if part:
             found = {name: value for name, value in found.items() if name in expected}
-        found = {name: x for name, x in found.items() if not _path_of(name).startswith(gone)}
+        kept = (name for name in found if not urllib.parse.unquote(name).startswith(gone))
+        found = {name: found[name] for name in kept}
         if found != expected:
             raise Misfit(
                 f"The checkpoint in {folder} does not fit: the params, the kernel or the precision "
                 "is not the one this run was started with."
             )
-        saved = checkpointer.restore(path, _on_host(stored))
+        # Read as NumPy arrays, whoever wrote them.
+        on_host = {name: np.empty(x.shape, x.dtype) for name, x in stored.items()}
+        saved = checkpointer.restore(path, on_host)
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: (
             np.asarray(saved[_name(path)]) if leaf.size else np.empty(leaf.shape, leaf.dtype)
         ),
         like,
     )
-
-
-def _on_host(stored: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Return arrays like those stored: they are read as NumPy arrays, whoever wrote them."""
-    return {name: np.empty(x.shape, x.dtype) for name, x in stored.items()}
 
 
 def delete_others(folder: Path, steps: list[int]) -> None:
@@ -189,10 +187,6 @@ def _name(path: tuple) -> str:
     return urllib.parse.quote(jax.tree_util.keystr(path), safe="")
 
 
-def _path_of(name: str) -> str:
-    return urllib.parse.unquote(name)
-
-
 @contextlib.contextmanager
 def _checkpointer(alone: bool = True) -> Iterator[Any]:
     """Yield a checkpointer that logs nothing: what goes wrong is raised.
@@ -201,7 +195,7 @@ def _checkpointer(alone: bool = True) -> Iterator[Any]:
     """
     import orbax.checkpoint as ocp
 
-    options = _alone(ocp) if alone else _together(ocp)
+    options = _participants(ocp, alone)
     handler = ocp.StandardCheckpointHandler(multiprocessing_options=options)
     logger = logging.getLogger("absl")
     level = logger.level
@@ -213,22 +207,14 @@ def _checkpointer(alone: bool = True) -> Iterator[Any]:
         logger.setLevel(level)
 
 
-def _alone(ocp: Any) -> Any:
-    """Return options under which this process waits for no other: all may read."""
-    number = jax.process_index()
-    if jax.process_count() == 1:
+def _participants(ocp: Any, alone: bool) -> Any:
+    """Return options under which this process waits for no other, so that all may read; or under
+    which all write, and meet by messages, not by devices."""
+    count, number = jax.process_count(), jax.process_index()
+    if count == 1:
         return ocp.options.MultiprocessingOptions()
     return ocp.options.MultiprocessingOptions(
-        primary_host=number, active_processes={number}, barrier_sync_key_prefix=f"replicax{number}"
-    )
-
-
-def _together(ocp: Any) -> Any:
-    """Return options under which all processes write; they meet by messages, not by devices."""
-    if jax.process_count() == 1:
-        return ocp.options.MultiprocessingOptions()
-    return ocp.options.MultiprocessingOptions(
-        primary_host=0,
-        active_processes=set(range(jax.process_count())),
-        barrier_sync_key_prefix=f"replicax-{next(_MEETINGS)}",
+        primary_host=number if alone else 0,
+        active_processes={number} if alone else set(range(count)),
+        barrier_sync_key_prefix=f"replicax{number}" if alone else f"replicax-{next(_MEETINGS)}",
     )

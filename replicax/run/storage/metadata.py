@@ -132,7 +132,7 @@ class BatchSpec:
 class Predicts:
     """What a network needs to predict again: units, shapes and the likelihood of its targets."""
 
-    likelihood: dict[str, Any]  # `Likelihood.to_json`
+    likelihood: dict[str, Any]  # `Categorical.to_json`, ...
     inputs: TreeSpec | None  # a row of them; None: not known
     pixels: dict[str, Any] | None = None  # mean and std by channel, which normalise images
     noise: Any = None  # of a regression, as given to `rx.regression`
@@ -169,7 +169,7 @@ class Resolved:
     kernel: str  # its name, or "custom"
     draws_per_step: int = 1  # positions of the path of jumps that a drawn step leaves
     one_start: bool | None = None  # whether all replicas start at one point; None: not recorded
-    likelihood: dict[str, Any] | None = None  # of the test of networks, `Likelihood.to_json`
+    likelihood: dict[str, Any] | None = None  # of the test of networks
     predicts: Predicts | None = None  # None: no networks, or of a loss without predictions
 
 
