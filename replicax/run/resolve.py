@@ -31,6 +31,7 @@ _JUDGING_SHARE = 0.5  # of the cost of the moves, at most, for energies over all
 _FEWEST_ATTEMPTS = 1000  # in a run; where all rows allow fewer, swaps are judged on mini-batches
 _USUAL_SWAP_EVERY = 10
 _DRAWS_PER_STEP, _MOST_DRAWS = 8, 2**16  # of each step, and of a chain
+_REDRAWS = 4  # of every replica after its move, where the prior can be drawn from
 _HOTTEST = 1e3  # the highest temperature that an automatic ladder gives a rung of finite energy
 
 # What a method leaves open: the values for targets, and those of the paper for networks.
@@ -127,6 +128,7 @@ def _for_law(task: Task, run: Sampling, method: Method) -> tuple[Sampling, Metho
     every = method.swap_every or 1
     method = _filled(method, {"schedule": "deo" if method.window in (None, 1) else "no_gate"})
     method = _jumping(run, method)
+    method = _filled(method, {"redraws": _REDRAWS if parts.can_redraw(task, method) else 0})
     # Draws are taken where swaps are attempted, and energies are those of all rows.
     usual = {
         "burn_in": run.num_steps // 3 // every * every,
@@ -247,6 +249,7 @@ def _settings_and_ladder(choice: Choice, num_chains: int) -> tuple[Settings, Lad
         energy_at=str(method.energy_at),
         swap_every=method.swap_every or 1,
         jumps=parts.jumping(method, plan, num_chains),
+        redraws=method.redraws or 0,
         on_swap=method.on_swap,
         restarts=run.on_nonfinite == "restart",
         langevin=bool(np.any(ladder.temperature > 0)),

@@ -10,6 +10,7 @@ from replicax.run.storage.files import Damaged
 _OPEN: dict[str, Any] = {
     "metric": None,
     "jumps": None,
+    "redraws": 0,
     "draws_per_step": None,
     "momentum": 0.9,
     "rate_schedule": "constant",
