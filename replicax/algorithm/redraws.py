@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from replicax.algorithm.kernel import Kernel, Replica
-from replicax.algorithm.randomness import make_key, ordinary
+from replicax.algorithm.randomness import make_key
 from replicax.algorithm.spread import on_all
 from replicax.algorithm.target import StepEnergy, Target
 
@@ -36,13 +36,12 @@ def build_redraws(target: Target, kernel: Kernel, settings: Any) -> Callable:
     assert target.redraw is not None and kernel.traits.prepare is not None
     propose, prepare = target.redraw, kernel.traits.prepare
 
-    def redraw_one(key: Array, params: Any, energy: Array, slope: Array, batch: Any):
-        def attempt(now: tuple, key: Array) -> tuple[tuple, None]:
+    def redraw_one(keys: Array, threshold: Array, params: Any, energy: Array, slope: Array, batch):
+        def attempt(now: tuple, drawn_from: tuple[Array, Array]) -> tuple[tuple, None]:
             params, energy, accepted = now
-            propose_key, accept_key = jax.random.split(key)
-            drawn, log_ratio = propose(ordinary(propose_key), params)
+            key, threshold = drawn_from
+            drawn, log_ratio = propose(key, params)
             there = target.energy(drawn, batch, None).astype(energy.dtype)
-            threshold = jax.random.exponential(accept_key, dtype=energy.dtype)
             accepts = accepted_if(threshold, slope, energy, there, log_ratio) & _is_finite(drawn)
             after = jax.tree.map(
                 lambda new, old: jnp.where(accepts, new, old).astype(old.dtype),
@@ -52,15 +51,19 @@ def build_redraws(target: Target, kernel: Kernel, settings: Any) -> Callable:
             return (*after, accepted + accepts), None
 
         start = params, energy, jnp.zeros((), jnp.int32)
-        return jax.lax.scan(attempt, start, jax.random.split(key, count))[0]
+        return jax.lax.scan(attempt, start, (keys, threshold))[0]
 
-    redraw_all = settings.map_replicas(redraw_one, in_axes=(0, 0, 0, 0, None))
+    redraw_all = settings.map_replicas(redraw_one, in_axes=(0, 0, 0, 0, 0, None))
 
     def redraw(key: Array, state: Any, energy_of: Array, batch: Any) -> tuple[Any, Array, Array]:
         replicas = state.replicas
-        keys = spread.here(jax.random.split(key, spread.count(replicas)))
-        slope = spread.here(1 / state.ladder.temperature[state.rung_of])
-        drawn = redraw_all(keys, replicas.params, spread.here(energy_of), slope, batch)
+        propose_key, accept_key = jax.random.split(key)
+        each = spread.count(replicas), count
+        keys = jax.random.split(propose_key, each)
+        threshold = jax.random.exponential(accept_key, each, energy_of.dtype)
+        slope = 1 / state.ladder.temperature[state.rung_of]
+        keys, threshold, slope, energy = spread.here((keys, threshold, slope, energy_of))
+        drawn = redraw_all(keys, threshold, replicas.params, energy, slope, batch)
         params, energy, accepted = on_all(drawn)
         evaluate = StepEnergy(target, batch, target.draw(make_key(0)))  # which is exact
 

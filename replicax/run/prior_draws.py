@@ -232,5 +232,5 @@ class _Steps:
         away = np.stack([-away, away], axis=1)  # (component, side, d)
         far = (some + away[:, :, None]).astype(some.dtype)
         gain = self.evaluate(far.reshape(-1, d)).reshape(far.shape[:3]) - self.log_at[:_PROBES]
-        gain = np.nan_to_num(gain, nan=-np.inf, posinf=np.inf)
+        gain = np.where(np.isfinite(gain), gain, -1 / np.finfo(np.float32).eps)
         return np.all(np.median(gain, axis=2) > _ENDLESS, axis=1)

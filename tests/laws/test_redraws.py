@@ -31,7 +31,7 @@ NOISE = 0.8
 def hierarchical(rows):
     """A scale, two values that have it, and an interval whose end is their parent, too."""
     scale = numpyro.sample("scale", dist.HalfNormal(1.5))
-    with numpyro.plate("value", 2):
+    with numpyro.plate("values", 2):
         value = numpyro.sample("value", dist.Normal(0.5, scale))
     below = numpyro.sample("below", dist.Uniform(0.0, scale))
     with numpyro.plate("rows", len(rows)):
