@@ -1,6 +1,6 @@
-"""Algorithm 1, one step: draw, move (`move.py`), exchange and adapt (`exchange.py`); where the prior
-can be drawn from also redraws after the move (`redraws.py`), and with a learned mixture jumps of
-the coldest replica (`jumps.py`).
+"""Algorithm 1, one step: draw, move (`move.py`), exchange and adapt (`exchange.py`); where the
+prior can be drawn from also redraws after the move (`redraws.py`), and with a learned mixture jumps
+of the coldest replica (`jumps.py`).
 
 A *replica* is a particle, a *rung* a place on the ladder (0 is the coldest, the target), pair i
 joins rungs i and i+1. A swap exchanges the rungs of two replicas; parameters never move.

@@ -15,13 +15,12 @@ from jax.flatten_util import ravel_pytree
 from replicax.errors import check_function, explained, is_whole, show
 from replicax.run import trees
 
-_NUM_DRAWS, _FEWEST_DRAWS = 2**14, 2**9  # of the test
+_NUM_DRAWS, _FEWEST_DRAWS = 2**14, 2**9  # that the test moves
 _MOST_COMPONENTS, _MOST_POINTS = 128, 2**17
 _PROBES, _FAR = 16, 1e3  # of the tails of a component, so many quartile distances away
-_ENDLESS = -7.0  # log density out there, on both sides, of a component that is not bounded
-_STEPS = 8  # from each draw
-_SHARES = 0.1, 2.0  # of the difference of two draws, as which a step is long
-_MOST_ERRORS = 6.5  # exceeded by a right draw in one of 10^6 tests at most, whatever its law
+_ENDLESS = -7.0  # change of the log density out there of a component without end
+_STEPS, _LONGEST = 8, 1.4  # its square is the longest step, in differences of two draws
+_MOST_ERRORS = 6.5  # exceeded by right draws in one of 10^6 tests at most
 _FEWEST_FINITE = 0.999
 
 
@@ -119,45 +118,32 @@ def _check_like(drawn: Any, params: Any) -> None:
 
 
 def check_draws(draw: Callable[[Array], Any], log_prior: Callable[[Any], Array]) -> None:
-    """Raise unless draws have the law of `log_prior`, as far as a few thousand of them tell.
+    """Raise unless draws have the law of `log_prior`, as far as some thousands of them tell.
 
-    Metropolis steps of single components, which preserve that law, must not change them: as many
-    accepted steps lead up as down, in value, in distance from the middle and in density. Signs of
-    differences are then fair coins, so that sums in units of the root of their squares have the
-    tails of a normal law, whatever the law of the draws (Efron, 1969). Constants that `log_prior`
-    leaves out do not matter.
+    Metropolis steps of single components, which preserve that law, must not change them. Of right
+    draws the place before some steps and that after them can be exchanged, so that the changes of
+    any number have symmetric laws: their sum, in units of the root of the sum of their squares, has
+    the tails of a normal law (Efron, 1969), however heavy those of the draws are. Constants that
+    `log_prior` leaves out do not matter.
     """
     with explained("draw_prior", "It must return params for a key."):
         like = jax.eval_shape(draw, jax.random.key(0))
+    leaves = jax.tree.leaves(like)
+    if not leaves or any(not jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves):
+        raise ValueError("draw_prior must return real floating-point numbers, in arrays.")
     names = [
         component
-        for name, leaf in zip(trees.leaf_names(like), jax.tree.leaves(like), strict=True)
+        for name, leaf in zip(trees.leaf_names(like), leaves, strict=True)
         for component in trees.component_names(name, leaf.shape)
     ]
-    if not names or any(not jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(like)):
-        raise ValueError("draw_prior must return real floating-point numbers.")
-    rng, d = np.random.default_rng(0), len(names)
-    components = np.sort(rng.choice(d, min(d, _MOST_COMPONENTS), replace=False))
+    rng = np.random.default_rng(0)
+    components = np.sort(rng.permutation(len(names))[:_MOST_COMPONENTS])
     count = int(np.clip(_MOST_POINTS // len(components), _FEWEST_DRAWS, _NUM_DRAWS))
     points, evaluate = _drawn(draw, log_prior, like, count)
-    at, _, _ = np.split(points, 3)
-    log_at = evaluate(at)
-    finite = np.isfinite(log_at)
-    if finite.mean() < _FEWEST_FINITE:
-        raise ValueError(
-            f"log_prior is {log_at[~finite][0]} at {np.mean(~finite):.2g} of the draws of "
-            "draw_prior: draw from the law that log_prior describes, within its limits."
-        )
-    lower, middle, upper = np.quantile(points, [0.25, 0.5, 0.75], axis=0)
-    width = np.where(upper > lower, upper - lower, np.ptp(points, axis=0))
-    fixed = np.flatnonzero(width == 0)
-    if len(fixed):
-        raise ValueError(
-            f"draw_prior returns the same {names[fixed[0]]} for every key: draw it at random."
-        )
-    steps = _Steps(points, log_at, middle, width, evaluate, rng)
-    for component, is_endless in zip(components, steps.are_endless(components), strict=True):
-        steps.check(component, is_endless, names[component])
+    sample = _Sample(names, points, evaluate(points[:count]), evaluate)
+    sample.check_limits()
+    for component, is_endless in zip(components, sample.are_endless(components), strict=True):
+        sample.check(component, is_endless, rng)
 
 
 def _drawn(draw: Callable, log_prior: Callable, like: Any, count: int) -> tuple[np.ndarray, Any]:
@@ -177,60 +163,80 @@ def _drawn(draw: Callable, log_prior: Callable, like: Any, count: int) -> tuple[
 
 
 @dataclass(frozen=True)
-class _Steps:
-    """Metropolis steps from draws, a component at a time."""
+class _Sample:
+    """Draws, of which the first third takes Metropolis steps as long as the others differ."""
 
-    points: np.ndarray  # three times as many as steps, (draw, d)
-    log_at: np.ndarray
-    middle: np.ndarray
-    width: np.ndarray
+    names: list[str]  # of components
+    points: np.ndarray  # (draw, component)
+    log_prior: np.ndarray  # of the first third
     evaluate: Callable[[np.ndarray], np.ndarray]
-    rng: np.random.Generator
 
-    def check(self, i: int, is_endless: bool, name: str) -> None:
-        """Raise if steps of component i change it."""
-        first, one, other = np.split(self.points, 3)
-        least, most = self.points[:, i].min(), self.points[:, i].max()
-        at, log_at = first.copy(), self.log_at
-        for _ in range(_STEPS):
-            share = np.exp(self.rng.uniform(*np.log(_SHARES), len(at)))
-            sign = self.rng.choice([-1, 1], len(at))
-            difference = self.rng.permutation(one[:, i] - other[:, i])
-            to = at.copy()
-            to[:, i] += sign * share * difference
-            if is_endless:  # periodic, then
-                to[:, i] = least + (to[:, i] - least) % (most - least)
-            log_to = self.evaluate(to)
-            accepted = np.log(self.rng.random(len(at))) < log_to - log_at
-            at, log_at = np.where(accepted[:, None], to, at), np.where(accepted, log_to, log_at)
-        x, y = ((x[:, i] - self.middle[i]) / self.width[i] for x in (first, at))
-        distances = abs(x) / (1 + abs(x)), abs(y) / (1 + abs(y))
-        changes = {
-            ("larger", "smaller"): np.tanh(y) - np.tanh(x),
-            ("farther from their middle", "nearer to it"): distances[1] - distances[0],
-            ("likelier by it", "less likely by it"): np.tanh(log_at - self.log_at),
-        }
-        errors = {
-            words: np.sum(change) / np.sqrt(np.sum(np.square(change, dtype=float)) + 1e-30)
-            for words, change in changes.items()
-        }
-        words = max(errors, key=lambda words: abs(errors[words]))
-        if abs(errors[words]) > _MOST_ERRORS:
-            lower, upper = np.quantile(self.points[:, i], [0.25, 0.75])
+    def check_limits(self) -> None:
+        """Raise if `log_prior` does not allow what is drawn, or if nothing is drawn at random."""
+        finite = np.isfinite(self.log_prior)
+        if np.mean(finite) < _FEWEST_FINITE:
             raise ValueError(
-                f"draw_prior does not draw from log_prior: steps by log_prior make its draws of "
-                f"{name} (quartiles {lower:.3g}, {self.middle[i]:.3g}, {upper:.3g}) "
-                f"{words[int(errors[words] < 0)]}, by {abs(errors[words]):.0f} standard errors. Give "
-                "both the same scale and limits, log_prior the Jacobian of parameters that are "
-                "transformed, and draw together what depends on each other."
+                f"log_prior is {self.log_prior[~finite][0]} at {np.mean(~finite):.2g} of the draws "
+                "of draw_prior: draw from the law that log_prior describes, within its limits."
+            )
+        fixed = np.flatnonzero(np.ptp(self.points, axis=0) == 0)
+        if len(fixed):
+            raise ValueError(
+                f"draw_prior returns the same {self.names[fixed[0]]} for every key: draw it at "
+                "random, or leave it out of params."
             )
 
+    def quartiles(self, i: Any) -> np.ndarray:
+        return np.quantile(self.points[:, i], [0.25, 0.5, 0.75], axis=0)
+
     def are_endless(self, components: np.ndarray) -> np.ndarray:
-        """Return of which components the density falls off on neither side."""
+        """Return of which components the density falls off on neither side: of periodic ones."""
         some, d = self.points[:_PROBES], self.points.shape[1]
-        away = _FAR * np.eye(d)[components] * self.width
-        away = np.stack([-away, away], axis=1)  # (component, side, d)
-        far = (some + away[:, :, None]).astype(some.dtype)
-        gain = self.evaluate(far.reshape(-1, d)).reshape(far.shape[:3]) - self.log_at[:_PROBES]
-        gain = np.where(np.isfinite(gain), gain, -1 / np.finfo(np.float32).eps)
-        return np.all(np.median(gain, axis=2) > _ENDLESS, axis=1)
+        lower, _, upper = self.quartiles(slice(None))
+        away = (_FAR * (upper - lower) * np.eye(d))[components]
+        far = (some + np.stack([-away, away], axis=1)[:, :, None]).astype(some.dtype)
+        gain = self.evaluate(far.reshape(-1, d)).reshape(far.shape[:3]) - self.log_prior[:_PROBES]
+        falls = ~(gain > _ENDLESS)  # also where it is not finite
+        return np.all(np.mean(falls, axis=2) < 0.5, axis=1)
+
+    def moved(self, i: int, is_endless: bool, rng: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return points after steps of component i, and their log prior."""
+        (at, one, other), log_at = np.split(self.points, 3), self.log_prior
+        least, most = self.points[:, i].min(), self.points[:, i].max()
+        for _ in range(_STEPS):
+            sign, share = rng.choice([-1, 1], len(at)), rng.uniform(0, _LONGEST, len(at)) ** 2
+            to = at.copy()
+            to[:, i] += sign * share * rng.permutation(one[:, i] - other[:, i])
+            if is_endless:
+                to[:, i] = least + (to[:, i] - least) % (most - least)
+            log_to = self.evaluate(to)
+            accepted = np.log(rng.random(len(at))) < log_to - log_at
+            at, log_at = np.where(accepted[:, None], to, at), np.where(accepted, log_to, log_at)
+        return at, log_at
+
+    def check(self, i: int, is_endless: bool, rng: Any) -> None:
+        """Raise if steps of component i change draws."""
+        lower, middle, upper = self.quartiles(i)
+        unit = upper - lower or np.ptp(self.points[:, i])
+        after, log_after = self.moved(i, is_endless, rng)
+        x, y = ((points[:, i] - middle) / unit for points in (self.points[: len(after)], after))
+        changes = {
+            ("larger", "smaller"): np.tanh(y) - np.tanh(x),
+            ("farther from their middle", "nearer to their middle"): _distance(y) - _distance(x),
+            ("likelier", "less likely"): np.tanh(log_after - self.log_prior),
+        }
+        for (more, less), change in changes.items():
+            change = np.asarray(change, float)[np.isfinite(self.log_prior)]
+            errors = np.sum(change) / max(np.sqrt(np.sum(change**2)), 1e-30)
+            if abs(errors) > _MOST_ERRORS:
+                raise ValueError(
+                    f"draw_prior does not draw from log_prior: moves by log_prior make its draws "
+                    f"of {self.names[i]} (quartiles {lower:.3g}, {middle:.3g}, {upper:.3g}) "
+                    f"{more if errors > 0 else less}, by {abs(errors):.0f} standard errors. Give "
+                    "both the same scale and limits and log_prior the Jacobian of parameters that "
+                    "are transformed, and draw together what depends on each other."
+                )
+
+
+def _distance(x: np.ndarray) -> np.ndarray:
+    return abs(x) / (1 + abs(x))

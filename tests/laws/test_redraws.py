@@ -5,7 +5,6 @@ Thousands of ladders start from exact draws, by rejection from the prior, and ta
 of moves, redraws and swaps: rungs keep their laws and stay independent of each other.
 """
 
-from dataclasses import replace
 from functools import cache
 
 import jax
