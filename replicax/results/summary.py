@@ -280,7 +280,7 @@ def ladder_table(summary: dict[str, Any]) -> Table:
     more = {
         "mean energy": summary["mean_energy_by_rung"],
         "accepts": summary["acceptance"],
-        "prior draws accepted": summary["redraw_rate"],
+        "redrawn": summary["redraw_rate"],
         "excess temperature": summary["excess_temperature"],
     }
     more = {name: values[0] for name, values in more.items() if values}
