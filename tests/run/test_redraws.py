@@ -1,7 +1,6 @@
 """Redraws in a run: on where the prior can be drawn from, the same when it resumes and on several
 devices, and counted."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from common import chunks_of
 from jax.scipy.stats import norm
+from layouts import optimised
 
 import replicax as rx
 
@@ -117,9 +117,6 @@ here.same(here.sample(devices=1, method=here.FIXED), here.sample(devices=4, meth
 @pytest.mark.slow
 def test_chains_and_replicas_on_four_devices_redraw_what_one_does() -> None:
     tests = Path(__file__).parents[1]
-    flags = "--xla_force_host_platform_device_count=4"
     command = [sys.executable, "-c", ON_DEVICES, str(tests), str(tests / "run")]
-    done = subprocess.run(
-        command, env=os.environ | {"XLA_FLAGS": flags}, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, env=optimised(4), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
