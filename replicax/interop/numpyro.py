@@ -81,16 +81,11 @@ def _read_site(numpyro: Any, site: dict[str, Any]) -> Site:
 
 
 def _can_draw(numpyro: Any, fn: Any) -> bool:
-    """Return whether draws from a distribution have its density."""
-    if fn is None:
-        return True
-    is_masked = isinstance(fn, numpyro.distributions.MaskedDistribution)
-    inner = getattr(fn, "base_dist", None)
-    try:
-        jax.eval_shape(fn.sample, jax.random.key(0))
-    except NotImplementedError:  # as of improper ones
+    """Return whether draws from a distribution have its density: not those of a masked one."""
+    if isinstance(fn, numpyro.distributions.MaskedDistribution):
         return False
-    return not is_masked and _can_draw(numpyro, inner)
+    inner = getattr(fn, "base_dist", None)
+    return inner is None or _can_draw(numpyro, inner)
 
 
 def check_sites(samples: dict[str, Site], latent: tuple[str, ...]) -> None:

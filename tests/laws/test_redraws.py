@@ -37,15 +37,6 @@ def hierarchical(rows):
         numpyro.sample("y", dist.Normal(value + below, NOISE).to_event(1), obs=rows)
 
 
-def scaled(rows):
-    """A prior that counts twice, from which nothing draws whole."""
-    with numpyro.handlers.scale(scale=2.0):
-        scale = numpyro.sample("scale", dist.HalfNormal(1.5))
-        value = numpyro.sample("value", dist.Normal(0.5, scale).expand([2]).to_event(1))
-    with numpyro.plate("rows", len(rows)):
-        numpyro.sample("y", dist.Normal(value, NOISE).to_event(1), obs=rows)
-
-
 def draw_dependent(key):
     keys = jax.random.split(key)
     log_scale = 0.7 * jax.random.normal(keys[0])

@@ -120,3 +120,56 @@ def test_chains_and_replicas_on_four_devices_redraw_what_one_does() -> None:
     command = [sys.executable, "-c", ON_DEVICES, str(tests), str(tests / "run")]
     done = subprocess.run(command, env=optimised(4), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+LOWEST, HIGHEST, TRUE = 1.1, 1000.0, (12.37, 150.3)
+
+
+def period(u):
+    """Log-uniform between the ends, of a standard normal number."""
+    return LOWEST * (HIGHEST / LOWEST) ** norm.cdf(u)
+
+
+def two_periods():
+    """Two sinusoids in 200 rows; as a function of its period the likelihood has many peaks."""
+    rng = np.random.default_rng(0)
+    times = np.sort(rng.uniform(0, 1500, 200))
+    waves = [a * np.cos(2 * np.pi * times / p + b) for a, p, b in zip((1.6, 1.3), TRUE, (1, 2))]
+    rows = {"time": times, "y": sum(waves) + 2 * rng.standard_normal(200)}
+
+    def log_likelihood(params, rows):
+        mean = 0.0
+        for at, cosine, sine in params["planets"]:
+            angle = 2 * jnp.pi * rows["time"] / period(at)
+            mean = mean + 5 * (cosine * jnp.cos(angle) + sine * jnp.sin(angle))
+        return norm.logpdf(rows["y"], mean, 2 * jnp.exp(params["noise"] / 2))
+
+    return rx.bayesian(
+        log_likelihood,
+        lambda params: jnp.sum(norm.logpdf(params["planets"])) + norm.logpdf(params["noise"]),
+        {name: jnp.asarray(values, jnp.float32) for name, values in rows.items()},
+        draw_prior={
+            "planets": (lambda key: jax.random.normal(key, (3,)), 2),
+            "noise": jax.random.normal,
+        },
+    )
+
+
+@pytest.mark.slow
+def test_redraws_find_the_periods_that_the_ladder_alone_misses() -> None:
+    found = {}
+    for redraws in (0, 16):
+        run = rx.sample(
+            two_periods(),
+            num_steps=1500,
+            num_replicas=16,
+            num_chains=4,
+            method=rx.posterior(redraws=redraws, temperature=(1.0, np.inf)),
+            progress=False,
+        )
+        periods = np.sort(period(run.draws["planets"][..., 0]), axis=-1)
+        away = np.abs(np.median(periods, axis=1) / TRUE - 1)
+        found[redraws] = int(np.sum(np.all(away < 0.03, axis=1)))
+        if redraws:
+            assert np.all(run.redraw_rate > 0.005)
+    assert found[16] == 4 and found[0] < 4
