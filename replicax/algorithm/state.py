@@ -73,7 +73,7 @@ class Settings:
     langevin: bool = True  # False: no rung has a temperature, draw no noise
     swap_every: int = 1  # steps from one attempt to swap to the next
     jumps: Jumping | None = None  # of the coldest rung, after every step
-    redraws: int = 0  # draws from the prior that are proposed to every replica after its move
+    redraws: int = 0  # draws from the prior that every replica is offered after its move
     map_replicas: Callable = jax.vmap
     spread: Spread = IN_ONE_PLACE  # where the replicas are
 

@@ -154,16 +154,17 @@ class Block(NamedTuple):
 
 
 def blocks_of(samples: dict[str, Site], latent: tuple[str, ...]) -> list[Block]:
-    """Return the blocks: all latent sites that can be drawn from, each alone, and those of each
-    plate; none where no site can be drawn from."""
+    """Return the blocks: all latent sites that can be drawn from, those of one element of a plate,
+    and each other site alone; none where no site can be drawn from."""
     sites = tuple(name for name in latent if samples[name].can_draw)
     by_plate: dict[str, tuple[str, ...]] = {}
     for name in sites:
         for plate in samples[name].plates.values():
             by_plate[plate] = (*by_plate.get(plate, ()), name)
-    alone = [Block((name,)) for name in sites] if len(sites) > 1 else []
     elements = [Block(names, plate) for plate, names in by_plate.items()]
-    return [Block(sites), *alone, *elements] if sites else []
+    alone = [Block((name,)) for name in sites if not samples[name].plates]
+    whole = [Block(sites)] if sites and [Block(sites)] != alone else []
+    return [*whole, *elements, *alone]
 
 
 @dataclass(frozen=True)
@@ -285,9 +286,9 @@ class Model:
             )
 
         def value_of(site: dict[str, Any]) -> Any:
-            name, fn = site["name"], site["fn"]
-            if site["type"] != "sample" or name not in position:
+            if site["type"] != "sample" or site["name"] not in position:
                 return None
+            name, fn = site["name"], site["fn"]
             transform, old = self.numpyro.distributions.biject_to(fn.support), position[name]
             if any(name in block.sites for block in self.blocks):
                 key = jax.random.fold_in(draw_key, self.latent.index(name))

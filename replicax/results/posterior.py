@@ -232,9 +232,8 @@ class Posterior:
     @property
     def redraw_rate(self) -> np.ndarray | None:
         """How often draws from the prior were accepted; None for runs without  (chain, rung)."""
-        if "redrawn" not in self._records.final:
-            return None
-        return self._final("redrawn") / (self.counted_steps * self.metadata.method.redraws)
+        count = self.metadata.method.redraws
+        return self._final("redrawn") / (self.counted_steps * count) if count else None
 
     @property
     def excess_temperature(self) -> np.ndarray | None:

@@ -91,20 +91,6 @@ def test_they_are_off_where_one_says_so_or_nothing_draws(target, method) -> None
     assert run.summary()["redraw_rate"] is None
 
 
-@pytest.mark.parametrize(
-    ("target", "method", "words"),
-    [
-        (make(draw_prior=()), rx.posterior(redraws=2), "write rx.bayesian"),
-        (make(batch_size=10), rx.posterior(redraws=2), "exact energies"),
-        (make(), rx.posterior("sgld", learning_rate=0.01, redraws=2), "hmc or mala"),
-    ],
-)
-def test_redraws_that_cannot_be_are_refused(target, method, words) -> None:
-    start = {"scale": 0.0, "at": jnp.zeros(2)}
-    with pytest.raises(ValueError, match=words):
-        rx.sample(target, start, **(OPTIONS | {"method": method}))
-
-
 ON_DEVICES = """
 import sys, warnings
 sys.path += sys.argv[1:]

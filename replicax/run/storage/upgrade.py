@@ -10,7 +10,7 @@ from replicax.run.storage.files import Damaged
 _OPEN: dict[str, Any] = {
     "metric": None,
     "jumps": None,
-    "redraws": 0,
+    "redraws": None,
     "draws_per_step": None,
     "momentum": 0.9,
     "rate_schedule": "constant",
@@ -156,7 +156,7 @@ def _sampling(
     )
     run = {name: options[name] for name in names} | {"num_replicas": resolved["num_replicas"]}
     method = _OPEN | {name: options[name] for name in _IN_BOTH}
-    method |= {"metric": "diagonal", "jumps": 0, "draws_per_step": 1}
+    method |= {"metric": "diagonal", "jumps": 0, "redraws": 0, "draws_per_step": 1}
     tunes = options["learning_rate"] == "auto" or options["temperature"] == "auto"
     schedule = options["schedule"] if isinstance(options["schedule"], str) else "own schedule"
     method["name"] = "posterior" if tunes else schedule.replace("_", "-")
