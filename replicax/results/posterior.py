@@ -233,6 +233,12 @@ class Posterior:
         }
 
     @property
+    def redraw_rate(self) -> np.ndarray | None:
+        """How often draws from the prior were accepted; None for runs without  (chain, rung)."""
+        count = self.metadata.method.redraws
+        return self._final("redrawn") / (self.counted_steps * count) if count else None
+
+    @property
     def excess_temperature(self) -> np.ndarray | None:
         """Relative excess temperature of each rung by gradient noise, in the direction of its
         largest noise; None if the kernel does not measure it  (chain, rung)."""

@@ -64,6 +64,7 @@ def summarise(posterior: "Posterior") -> Summary:
         mean_energy_by_rung=_mean_energies(posterior),
         restart_rate=posterior.restart_rate.tolist(),
         acceptance=_by_rung(posterior, "acceptance"),
+        redraw_rate=_by_rung(posterior, "redraw_rate"),
         jumps=_jumps(posterior),
         excess_temperature=_by_rung(posterior, "excess_temperature"),
         log_evidence=_log_evidence(posterior),
@@ -287,6 +288,7 @@ def ladder_table(summary: dict[str, Any]) -> Table:
     more = {
         "mean energy": summary["mean_energy_by_rung"],
         "accepts": summary["acceptance"],
+        "redrawn": summary["redraw_rate"],
         "excess temperature": summary["excess_temperature"],
     }
     more = {name: values[0] for name, values in more.items() if values}

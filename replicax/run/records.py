@@ -217,6 +217,8 @@ def final_values(program: Program, carry: Carry) -> dict[str, np.ndarray]:
         stats, mixture = state.jumps.stats, in_use(state.mixture)
         values |= {f"jumps.{name}": value for name, value in stats._asdict().items()}
         values |= {f"mixture.{name}": value for name, value in mixture._asdict().items()}
+    if program.settings.redraws:
+        values["redrawn"] = counters.redrawn
     source = program.batches.state(int(state.step))
     if source is not None:
         values["source"] = np.frombuffer(source, np.uint8)

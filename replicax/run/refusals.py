@@ -469,6 +469,23 @@ def _nothing_to_jump_with(choice: "Choice") -> Iterator[str]:
         )
 
 
+def _nothing_to_redraw(choice: "Choice") -> Iterator[str]:
+    task, redraws = choice.task, choice.method.redraws
+    if not redraws:
+        return
+    if task.target.redraw is None:
+        yield (
+            f"redraws is {redraws}, and nothing draws from the prior: write rx.bayesian(..., "
+            "draw_prior=...), or redraws=0."
+        )
+    if not task.has_exact_energies or choice.kernel.traits.prepare is None:
+        yield (
+            f"redraws is {redraws}; draws from the prior are accepted or rejected by exact "
+            "energies: let every batch be all the data, with the kernel hmc or mala, or write "
+            "redraws=0."
+        )
+
+
 # In this order: the first sentence is the one that a user reads.
 REFUSALS = (
     _kind_of_run,
@@ -499,6 +516,7 @@ REFUSALS = (
     _no_draw_in_a_cycle,
     _nothing_to_tune_by,
     _nothing_to_jump_with,
+    _nothing_to_redraw,
 )
 
 

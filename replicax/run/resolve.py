@@ -33,6 +33,7 @@ _USUAL_SWAP_EVERY = 10
 _ENOUGH_TO_LEARN = 200  # steps of burn-in with which jumps are the default
 _PROPOSALS_PER_RUNG, _MOST_PROPOSALS = 16, 512  # of jumps
 _DRAWS_PER_STEP, _MOST_DRAWS = 16, 2**16  # of each step, and of a chain
+_REDRAWS = 4  # of every replica after its move, where the prior can be drawn from
 _HOTTEST = 1e3  # the highest temperature that an automatic ladder gives a rung of finite energy
 
 # What a method leaves open: the values for targets, and those of the paper for networks.
@@ -129,6 +130,7 @@ def _for_law(task: Task, run: Sampling, method: Method) -> tuple[Sampling, Metho
     every = method.swap_every or 1
     method = _filled(method, {"schedule": "deo" if method.window in (None, 1) else "no_gate"})
     method = _jumping(task, run, method)
+    method = _filled(method, {"redraws": _REDRAWS if parts.can_redraw(task, method) else 0})
     # Draws are taken where swaps are attempted, and energies are those of all rows.
     usual = {
         "burn_in": run.num_steps // 3 // every * every,
@@ -254,6 +256,7 @@ def _settings_and_ladder(choice: Choice, num_chains: int) -> tuple[Settings, Lad
         energy_at=str(method.energy_at),
         swap_every=method.swap_every or 1,
         jumps=parts.jumping(method, plan, num_chains),
+        redraws=method.redraws or 0,
         on_swap=method.on_swap,
         restarts=run.on_nonfinite == "restart",
         langevin=bool(np.any(ladder.temperature > 0)),
