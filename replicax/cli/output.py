@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from replicax.errors import RunProblem
+from replicax.errors import RunProblem, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,7 +32,8 @@ def print_error(sentence: str) -> None:
 
 
 def one_line(text: str) -> str:
-    return " ".join(text.split())
+    """Return a message as one line that steers no terminal, whatever a file put into it."""
+    return printable(" ".join(text.split()))
 
 
 def describe_error(error: Exception) -> str:
@@ -168,7 +169,8 @@ def _finite(value: Any) -> Any:
 def print_tables(*tables: "RenderableType") -> None:
     from rich.console import Console
 
-    Console().print(*tables, sep="\n")
+    # What a folder calls something is no markup.
+    Console(markup=False, emoji=False).print(*tables, sep="\n")
 
 
 def show(value: Any, as_json: bool, render: Callable[[Any], Any], *more: "RenderableType") -> None:

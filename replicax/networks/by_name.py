@@ -23,9 +23,10 @@ MODELS = (
     "small, mlp (mlp-100-100), resnet20 (resnetN, resnetN-basic, resnetN-frn, resnetN-frn-silu), "
     "wrn28-10 (wrnN-K, wrnN-K-frn-silu), or FILE.PY:NAME"
 )
-_RESNET = re.compile(r"resnet(\d+)((?:-(?:basic|bottleneck|frn|silu))*)")
-_WIDE = re.compile(r"wrn(\d+)-(\d+)((?:-(?:frn|silu))*)")
-_DENSE = re.compile(r"mlp((?:-[1-9]\d*)*)")
+# Sizes have few digits: a run folder names a network, too.
+_RESNET = re.compile(r"resnet(\d{1,4})((?:-(?:basic|bottleneck|frn|silu))*)")
+_WIDE = re.compile(r"wrn(\d{1,3})-(\d{1,3})((?:-(?:frn|silu))*)")
+_DENSE = re.compile(r"mlp((?:-[1-9]\d{0,6}){0,99})")
 _NOTE = "task"  # in the note of a run, so that its commands find network and data again
 
 # Defaults of a training: the paper's settings, and others for small data.

@@ -184,6 +184,7 @@ def expected_trips(posterior: "Posterior") -> list[float] | None:
 def render_summary(summary: dict[str, Any], most_parameters: int = 12) -> Any:
     """Return the summary as rich tables."""
     from rich.console import Group
+    from rich.text import Text
 
     parts: list[Any] = [_as_rich(run_table(summary)), _as_rich(ladder_table(summary))]
     if summary["parameters"]:
@@ -191,7 +192,8 @@ def render_summary(summary: dict[str, Any], most_parameters: int = 12) -> Any:
         omitted = len(summary["parameters"]) - most_parameters
         if omitted > 0:
             parts.append(f"... and {omitted} more parameters (see --json)")
-    parts += [f"[yellow]Warning:[/yellow] {sentence}" for sentence in summary["problems"]]
+    warned = ("Warning:", "yellow")
+    parts += [Text.assemble(warned, f" {sentence}") for sentence in summary["problems"]]
     return Group(*parts)
 
 

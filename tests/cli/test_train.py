@@ -156,6 +156,20 @@ def test_predict_writes_probabilities_and_says_how_sure_they_are(here, capsys, t
     assert "3 networks averaged by logits" in capsys.readouterr().out
 
 
+def test_predict_writes_over_nothing_but_what_it_wrote(copied, capsys, tmp_path):
+    images, victim = tmp_path / "images.npy", tmp_path / "victim.npy"
+    np.save(images, np.zeros((2, 6, 6, 1), np.uint8))
+    before = images.read_bytes()
+    assert "the file of the inputs" in run_failing(
+        capsys, "predict", copied, images, "--out", images
+    )
+    assert images.read_bytes() == before
+    victim.write_text("mine")
+    (copied / "probs.npy").symlink_to(victim)
+    said = run_failing(capsys, "predict", copied, images, "--out", copied / "probs.npy")
+    assert "is a symbolic link" in said and victim.read_text() == "mine"
+
+
 def test_predict_needs_no_data(copied, capsys, tmp_path, monkeypatch):
     """The folder knows shapes, classes and normalisation; the model sees a stand-in of the data."""
     images = np.random.default_rng(0).integers(0, 256, (5, 6, 6, 1)).astype(np.uint8)
