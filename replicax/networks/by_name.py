@@ -234,11 +234,11 @@ def named_network(model: str, sizes: Sizes, dtype: Any) -> Any:
         return nn.mlp(math.prod(shape), num_outputs, dtype=dtype, **layers)
     if model != "small" and resnet is None and wide is None:
         near = suggest(model, ("small", "mlp", "resnet20", "resnet32", "resnet56", "wrn28-10"))
-        raise ValueError(f"--model is {model!r}; write {MODELS}.{near}")
+        raise ValueError(f"--model is {show(model)}; write {MODELS}.{near}")
     if len(shape) != 3:
         raise ValueError(
-            f"--model is {model!r}, which takes images (height, width, channel), and the inputs "
-            f"have shape {shape} each: write mlp."
+            f"--model is {show(model)}, which takes images (height, width, channel), and the "
+            f"inputs have shape {shape} each: write mlp."
         )
     options: dict[str, Any] = {"num_channels": shape[-1], "dtype": dtype}
     if model == "small":
@@ -255,7 +255,7 @@ def named_network(model: str, sizes: Sizes, dtype: Any) -> Any:
         depth = int(resnet.group(1))  # type: ignore[union-attr]
         return nn.resnet(depth, num_outputs, block=block, **options)
     except ValueError as error:
-        raise ValueError(f"--model is {model!r}: {error}") from None
+        raise ValueError(f"--model is {show(model)}: {error}") from None
 
 
 def absolute(name: str) -> str:

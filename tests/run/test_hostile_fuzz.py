@@ -210,7 +210,11 @@ def check(call: Callable[[Path], Any], folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "count"), [(0, 100), pytest.param(100, 1000, marks=pytest.mark.slow)]
+    ("first", "count"),
+    [
+        (0, 100),
+        *(pytest.param(first, 200, marks=pytest.mark.slow) for first in range(100, 1100, 200)),
+    ],
 )
 def test_nothing_escapes_and_nothing_hangs(
     first: int, count: int, stopped: Path, trained: Path, tmp_path: Path
