@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from replicax.algorithm import randomness
+from replicax.algorithm.held import check_held
 from replicax.algorithm.kernel import Evaluated
 from replicax.errors import check_function, check_plain, explained, show
 
@@ -196,6 +197,7 @@ def check_energy(target: Target, point: Any, batch: Any, key: Array) -> None:
     if target.gradient is None and not target.has_state:
         with _explained(what, target, point, batch):
             jax.eval_shape(_derivatives(evaluate), point, batch, key)
+        check_held(what, target.energy, traced)
     if target.tempers_likelihood and target.prior is not None:
         params = point[0] if target.has_state else point
         _check_scalar("log_prior", jax.eval_shape(target.prior, params))

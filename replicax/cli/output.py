@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from replicax.errors import RunProblem
+from replicax.errors import RunProblem, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,7 +32,8 @@ def print_error(sentence: str) -> None:
 
 
 def one_line(text: str) -> str:
-    return " ".join(text.split())
+    """Return a message as one line that steers no terminal, whatever a file put into it."""
+    return printable(" ".join(text.split()))
 
 
 def describe_error(error: Exception) -> str:
@@ -172,7 +173,8 @@ def show(value: Any, as_json: bool, render: Callable[[Any], Any], *more: "Render
     else:
         from rich.console import Console
 
-        Console().print(render(value), *more, sep="\n")
+        # What a folder calls something is no markup.
+        Console(markup=False, emoji=False).print(render(value), *more, sep="\n")
 
 
 def show_summary(summary: dict[str, Any], as_json: bool, *more: "RenderableType") -> None:

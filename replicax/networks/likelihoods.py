@@ -18,8 +18,10 @@ from jax.scipy.stats import norm, t
 from replicax.errors import check_number
 from replicax.networks import predict
 from replicax.networks.predict import Average, Metrics, proportion_interval
+from replicax.run.storage.files import Damaged
 
 Targets = Array | np.ndarray  # (row,) class numbers, or (row, target) standardised numbers
+_MOST_CLASSES = 2**24
 _LEVELS = np.linspace(0.05, 0.95, 19)  # levels of intervals for the calibration error
 
 
@@ -39,7 +41,19 @@ def from_json(content: dict[str, Any]) -> "Likelihood":
     kinds = {"categorical": Categorical, "gaussian": Gaussian, "student": Student}
     values = {key: x for key, x in content.items() if key != "kind"}
     values = {key: tuple(x) if isinstance(x, list) else x for key, x in values.items()}
-    return kinds[content["kind"]](**values)
+    try:
+        law = kinds[content["kind"]](**values)
+        if isinstance(law, Categorical):
+            is_one = law.num_classes is None or law.num_classes in range(1, _MOST_CLASSES)
+        else:
+            is_one = np.shape(law.centre) == np.shape(law.spread) != () and np.all(
+                np.isfinite([law.centre, law.spread])
+            )
+    except (LookupError, TypeError, ValueError):
+        is_one = False
+    if not is_one:
+        raise Damaged("The likelihood of the run is none of replicax: its run.json is damaged.")
+    return law
 
 
 @dataclass(frozen=True)

@@ -205,9 +205,7 @@ def plot_training(trained: Trained, out: str | Path | None = None) -> dict[str, 
         figures["epochs"] = _plot_epochs(trained, likelihood)
     if trained.history["step"].size:
         figures |= plot_exchange(trained)
-    for name, figure in figures.items():
-        if out is not None:
-            figure_style.save(figure, Path(out) / f"{name}.png")
+    figure_style.save_all(figures, out)
     return figures
 
 

@@ -26,7 +26,14 @@ from replicax.run.program import Program
 from replicax.run.progress import Callback
 from replicax.run.records import Records
 from replicax.run.resolve import resolve
-from replicax.run.start import Evaluates, begin, point_like, proceed, restore_points
+from replicax.run.start import (
+    Evaluates,
+    begin,
+    point_like,
+    proceed,
+    refuse_traced,
+    restore_points,
+)
 from replicax.run.storage.folder import FolderRecords, open_records
 
 _LOW_PEAK = 0.5  # lowest peak of a rate schedule, which should be 1
@@ -84,6 +91,7 @@ def train(
             `rx.sample`.
     """
     refuse_unknown(train, unknown, method)
+    refuse_traced()
     _check_call(problem, start)
     session = given(Session, locals())
     method = as_method(method)

@@ -91,6 +91,7 @@ def render(page: Page, version: str | None = None) -> str:
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="generator" content="replicax">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{_text(page.title)}</title>

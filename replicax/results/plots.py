@@ -42,9 +42,7 @@ def plot_posterior(
     figures = plot_exchange(posterior) or {"ladder": _plot_ladder(posterior)}
     if posterior.num_draws:
         figures["draws"] = _plot_draws(posterior, var_names)
-    for name, figure in figures.items():
-        if out is not None:
-            figure_style.save(figure, Path(out) / f"{name}.png")
+    figure_style.save_all(figures, out)
     return figures
 
 

@@ -14,7 +14,7 @@ from replicax.results.diagnostics import as_draws, exchanges
 from replicax.results.plotted import bin_edges, density, thinned
 from replicax.results.summary import Summary, parameter_table, run_table
 from replicax.run.carry import trip_ends
-from replicax.run.storage.files import write_shown
+from replicax.run.storage.files import check_shown, write_shown
 
 if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
@@ -406,6 +406,7 @@ def check_out(posterior: "Posterior", out: object) -> Path:
         raise ValueError(f"out is {show(out)}; give the path of an HTML file.")
     path = Path(out).expanduser()
     if path.is_dir():
+        check_shown(path / FILE)
         return path / FILE
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"out is {show(str(out))}; give a file that ends in .html, or a folder.")

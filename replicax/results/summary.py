@@ -208,9 +208,11 @@ def as_rich(table: Table) -> Any:
     return shown
 
 
-def as_warning(sentence: str) -> str:
-    """Return a problem in the markup of rich."""
-    return f"[yellow]Warning:[/yellow] {sentence}"
+def as_warning(sentence: str) -> Any:
+    """Return a problem in colour, for a terminal; what it quotes of a folder is no markup."""
+    from rich.text import Text
+
+    return Text.assemble(("Warning:", "yellow"), f" {sentence}")
 
 
 def run_table(summary: dict[str, Any]) -> Table:

@@ -161,6 +161,7 @@ class HostBatches(Batches):
         if not leaves:
             raise ValueError("batches gives nothing at step 0; it must give the rows of a step.")
         check_numeric("batches", leaves)
+        check_kept("batches", leaves)
         return jax.tree.map(jnp.asarray, batch)
 
     def bytes_per_step(self, step: int) -> int:

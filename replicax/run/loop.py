@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from replicax.errors import EndedBySignal
 from replicax.run import devices
 from replicax.run.carry import Carry
 from replicax.run.chunk import Chunks
@@ -42,7 +43,7 @@ def run(
     if signals and is_first():
         print(result.sentence, file=sys.stderr, flush=True)
     if ends_process(signals):
-        raise SystemExit(128 + signals[0])
+        raise EndedBySignal(128 + signals[0])
 
 
 def _loop(

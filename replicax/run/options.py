@@ -288,7 +288,7 @@ class Session:
             object.__setattr__(self, "run_dir", check_folder("run_dir", self.run_dir))
         try:
             plain = self.note is None or (isinstance(self.note, dict) and json.dumps(self.note))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             plain = False
         if not plain and self.note != {}:
             raise ValueError("note must be a dict of plain data: numbers, text, lists and dicts.")

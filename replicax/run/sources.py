@@ -17,7 +17,7 @@ from jax import Array
 
 from replicax.algorithm import randomness
 from replicax.algorithm.energy_noise import FreshBatches
-from replicax.errors import check_function, check_numeric, is_whole, show
+from replicax.errors import check_function, check_kept, check_numeric, is_whole, show
 from replicax.run.batches import Batches, prepared
 from replicax.run.storage.metadata import BatchSpec
 
@@ -174,8 +174,10 @@ class SourceReader:
     def _checked(self, batch: Any) -> Any:
         """Return a batch as NumPy arrays of its own, if it is like the first one."""
         leaves, structure = jax.tree.flatten(batch)
-        leaves = [np.array(leaf) for leaf in leaves]  # a source may write over its own
         name = f"Batch {self._batch - 1} of epoch {self._epoch} of the source"
+        if self._kind is None:
+            check_kept(name, leaves)
+        leaves = [np.array(leaf) for leaf in leaves]  # a source may write over its own
         check_numeric(name, leaves)
         arrays = ", ".join(f"{leaf.shape} {leaf.dtype}" for leaf in leaves)
         if {leaf.shape[:1] for leaf in leaves} != {(self.batch_size,)}:

@@ -68,7 +68,7 @@ def begin(
     the options came to.
     """
     start = program.task.start_from(start)
-    _refuse_traced(start)
+    refuse_traced(start)
     check_memory(start, program.num_chains, program.num_replicas)
     program = spread_over(program, session.devices, session.data_parallel)
     carry = initial_carry(program, start)
@@ -108,7 +108,7 @@ def _learns(program: Program, like: Any, carry: Carry | None) -> Between | None:
     return learns(program, like, carry)
 
 
-def _refuse_traced(start: Any) -> None:
+def refuse_traced(start: Any = None) -> None:
     """Raise if JAX is tracing a function that calls a run."""
     try:
         is_traced = not is_concrete((jnp.zeros(()), start))
@@ -138,10 +138,12 @@ def proceed(
     `method` has those of the method. None keeps what is stored.
     """
     metadata, folder = records.metadata, records.folder
+    refuse_traced()
     _check_not_gone(metadata, folder)
     program = _program_again(metadata, folder, task, changes, method)
     program = spread_over(program, session.devices, session.data_parallel)
     like = point_like(records, params)
+    check_memory(like, program.num_chains, program.num_replicas)
     keys = program.keys
     check_energy(program.target, like, program.batches.first(keys[0]), keys[0])
     if not force:

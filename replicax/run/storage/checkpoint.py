@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import logging
 import math
+import os
 import re
 import shutil
 import urllib.parse
@@ -24,10 +25,12 @@ from replicax.run.storage.files import Damaged, NotWritten
 FOLDER = "checkpoints"
 _PART = "ocdbt.process_"  # and its number: the folder in which Orbax keeps what a process wrote
 # Of a checkpoint, of its temporary folder, and of the listings beside it.
-_OWN = re.compile(r"\d{1,18}(\.orbax-checkpoint-tmp.*|\.\d+\.json(\.tmp)?)?")
-_PARTS = re.compile(
-    r"_METADATA|_CHECKPOINT_METADATA|_sharding|_strings\.json|commit_success\.txt|manifest\.ocdbt.*|d|"
-    r"array_metadatas|ocdbt\.process_\d+|process_metadata|\..*"
+_OWN = re.compile(r"\d{1,18}(\.orbax-checkpoint-tmp.*)?|\.?\d{1,18}\.\d+\.json(\.replicax)?")
+# All that Orbax writes below a checkpoint.
+_FILES = re.compile(
+    r"(_METADATA|_CHECKPOINT_METADATA|_sharding|_strings\.json|commit_success\.txt"
+    r"|(array_metadatas|process_metadata)/[\w.-]+"
+    r"|(ocdbt\.process_\d+/)?(manifest\.ocdbt|d/[0-9a-f]{32}))(\.__lock)?"
 )
 _MEETINGS = itertools.count()  # a name is used once
 _MEETING_SECONDS = 3600  # a disk may be slow; a process that dies ends the others sooner
@@ -63,7 +66,9 @@ def save(folder: Path, step: int, arrays: dict[str, Any]) -> str:
     count, number = jax.process_count(), jax.process_index()
     try:
         with _checkpointer(alone=False) as checkpointer:
-            checkpointer.save(path, arrays, force=True)
+            if number == 0:
+                _make_way(path)
+            checkpointer.save(path, arrays)
         own = path / f"{_PART}{number}"
         digests = files.digests_below(path if number == 0 else own, path, synced=True)
         if count == 1:
@@ -170,8 +175,22 @@ def delete_others(folder: Path, steps: list[int]) -> None:
             continue
         if not path.is_dir():
             path.unlink(missing_ok=True)
-        elif all(_PARTS.fullmatch(part.name) for part in path.iterdir()):
+        elif _is_own(path):
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_own(path: Path) -> bool:
+    """Return whether a folder holds nothing but what Orbax writes."""
+    names = (part.relative_to(path).as_posix() for part in path.rglob("*") if not part.is_dir())
+    return all(_FILES.fullmatch(name) for name in names)
+
+
+def _make_way(path: Path) -> None:
+    """Remove what is left of an earlier checkpoint at a path; raise if it is something else."""
+    if path.is_dir() and _is_own(path):
+        shutil.rmtree(path)
+    if os.path.lexists(path):
+        raise NotWritten(f"{path} holds what replicax did not write: move it away.")
 
 
 def num_bytes(folder: Path, step: int) -> int:
