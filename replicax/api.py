@@ -1,13 +1,15 @@
 """The calls most people make: `sample`, `resume` and `load`."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replicax.errors import check_flag, check_folder
+from replicax.results import done
 from replicax.results.posterior import Posterior
 from replicax.run.methods import Method, refuse_unknown
-from replicax.run.options import Sampling, Session, given
+from replicax.run.options import Limits, Sampling, Session, given
 from replicax.run.progress import Callback
 from replicax.run.resolve import resolve
 from replicax.run.start import begin, proceed
@@ -22,7 +24,9 @@ def sample(
     target: "Target | Task | Callable",
     start: Any = None,
     *,
-    num_steps: int,
+    num_steps: int | None = None,
+    max_steps: int | None = None,
+    max_seconds: float | None = None,
     method: str | Method = "posterior",
     num_replicas: int | None = None,
     num_chains: int = 1,
@@ -59,7 +63,10 @@ def sample(
         start: one point (any pytree), `rx.per_replica(tree)`, or a function `start(key)`; for
             `rx.supervised` problems a point is a pair (params, model_state). A posterior of
             `rx.interop.from_numpyro` starts at draws from its prior unless this is given.
-        num_steps: steps of every replica.
+        num_steps: steps of every replica. Without it a run of exact energies goes on until it is done:
+            until every chain has made ten round trips, R-hat is below 1.01, 400 draws are effective
+            in bulk and tails, and nothing is left to warn of.
+        max_steps, max_seconds: where such a run ends at the latest; 20,000 steps unless given.
         method: which algorithm runs: "posterior", or with its own options `rx.posterior(...)`,
             `rx.deo_star(learning_rate=..., window=...)`, `rx.deo(...)`, `rx.Method(...)`.
         num_replicas: rungs of the ladder.
@@ -101,9 +108,17 @@ def sample(
     """
     refuse_unknown(sample, unknown, method)
     task = as_task(target, batches, batch_size)
-    program = resolve(task, given(Sampling, locals()), method)
-    records, like = begin("sample", program, start, given(Session, locals()))
-    return Posterior(records, like, target).warned()
+    run, session = given(Sampling, locals()), given(Session, locals())
+    limits, watch = given(Limits, locals()), None
+    if num_steps is None:
+        done.check_possible(task, method)
+        session, watch = done.watched(session, limits)
+        run = replace(run, num_steps=watch.first_steps(burn_in))
+    else:
+        limits.check_unused()
+    records, like = begin("sample", resolve(task, run, method), start, session)
+    posterior = Posterior(records, like, target)
+    return (posterior if watch is None else done.until_done(posterior, session, watch)).warned()
 
 
 def resume(
@@ -111,6 +126,9 @@ def resume(
     target: "Target | Task | Callable",
     *,
     num_steps: int | None = None,
+    until_done: bool = False,
+    max_steps: int | None = None,
+    max_seconds: float | None = None,
     epochs: int | None = None,
     method: str | Method | None = None,
     evaluate: Callable | None = None,
@@ -132,7 +150,9 @@ def resume(
     `num_steps`, of a training `epochs`, extends the run to so many in all. What it was started with
     stays: its burn-in, also where that was a third of the steps then, and the ladder and step sizes
     that this came to. The result is that of a run of so many steps with this `burn_in`, not that of
-    a new one with the default; a run whose burn-in was too short needs a new one. A training is not
+    a new one with the default; a run whose burn-in was too short needs a new one
+    (`posterior.extend(retune=True)`). `until_done=True` goes on as a call without `num_steps` does, up
+    to `max_steps` or `max_seconds`. A training is not
     extended if a longer run would begin differently: if its learning rate or cycle depends on the
     length, or if it averages networks at its end.
 
@@ -144,14 +164,19 @@ def resume(
     """
     _refuse_other_options(unknown)
     check_flag("force", force)
-    session = given(Session, locals())
+    check_flag("until_done", until_done)
+    session, limits, watch = given(Session, locals()), given(Limits, locals()), None
+    if until_done:
+        session, watch = done.watched(session, limits)
+    else:
+        limits.check_unused()
     changes = {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
     with resumed_records(check_folder("run_dir", run_dir)) as records:
         if records.metadata.kind == "train":
             from replicax.networks.train import resume_training
 
             steps = {"num_steps": num_steps, "batches": batches, "batch_size": batch_size}
-            _refuse(records.folder, **steps, params=params)
+            _refuse(records.folder, **steps, params=params, until_done=until_done or None)
             changes |= {"epochs": epochs, "evaluate": evaluate}
             return resume_training(records, target, changes, session, method, force)
         _refuse(records.folder, epochs=epochs, evaluate=evaluate)
@@ -164,7 +189,8 @@ def resume(
             params=params,
             force=force,
         )
-    return Posterior(kept, like, target).warned()
+    posterior = Posterior(kept, like, target)
+    return (posterior if watch is None else done.until_done(posterior, session, watch)).warned()
 
 
 def load(folder: str | Path, target: Any = None) -> Posterior:

@@ -6,12 +6,19 @@ the ladder, and by chains and replicas that agree.
 
 import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from replicax.errors import RunProblem
 from replicax.results import diagnostics, evidence
+from replicax.run.methods import as_method
+from replicax.run.options import Limits, Session
+from replicax.run.processes import is_first
+from replicax.run.progress import format_seconds
+from replicax.run.task import Task
 
 if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
@@ -23,6 +30,7 @@ LARGEST_ERROR = 0.1  # of the ladder's log evidence, where there is one
 FIRST_STEPS = 600  # of a run that decides itself how long it is
 MOST_STEPS = 20_000  # unless the user says otherwise
 _LEAST_GROWTH, _MOST_GROWTH = 1.5, 4.0  # of the steps that are kept, from one look to the next
+_PATIENCE = 6  # times the burn-in, before a new one is made
 _ROOM = 1.1  # steps beyond those that the numbers so far ask for
 
 
@@ -86,42 +94,82 @@ def _of_evidence(posterior: "Posterior") -> Short | None:
     return Short(f"error of the ladder's log evidence {error:.2g} of {LARGEST_ERROR}", factor)
 
 
+def check_possible(task: Task, method: Any) -> None:
+    """Raise where a run cannot tell by itself when it is done."""
+    method = as_method(method)
+    if not method.keeps_law:
+        raise ValueError(
+            f'num_steps is missing: only the method "posterior" knows when it is done. Write '
+            f'num_steps=... for "{method.name}".'
+        )
+    if not task.has_exact_energies:
+        raise ValueError(
+            "num_steps is missing: a run on mini-batches does not know when it is done. Write "
+            "num_steps=..., or leave out batch_size."
+        )
+
+
 class Watch:
     """The limits of a run that decides itself how long it is, as one of its callbacks."""
 
-    def __init__(self, max_steps: int | None, max_seconds: float | None) -> None:
-        self.max_steps = MOST_STEPS if max_steps is None else max_steps
-        self.deadline = np.inf if max_seconds is None else time.monotonic() + max_seconds
-        self.began = time.monotonic()
+    def __init__(self, limits: Limits, shows: bool) -> None:
+        self.max_steps = MOST_STEPS if limits.max_steps is None else limits.max_steps
+        seconds = np.inf if limits.max_seconds is None else limits.max_seconds
+        self.began, self.seconds, self.shows = time.monotonic(), seconds, shows
 
     def __call__(self, progress: object) -> str | None:
-        return "stop: max_seconds is over" if time.monotonic() >= self.deadline else None
+        is_over = time.monotonic() - self.began >= self.seconds
+        return "stop: max_seconds is over" if is_over else None
+
+    def first_steps(self, burn_in: int | None) -> int:
+        """Return the length of the first part of a run, after which it is looked at."""
+        return min(max(FIRST_STEPS, 2 * (burn_in or 0)), self.max_steps)
+
+    def say(self, words: str) -> None:
+        if self.shows:
+            print(words, file=sys.stderr, flush=True)
 
 
-def go_on(posterior: "Posterior", watch: Watch, extend: Callable, shows: bool) -> "Posterior":
-    """Extend a run by `extend(posterior, num_steps)` until it is done or at its limits."""
-    while posterior.result.code == "finished" and posterior.num_steps < watch.max_steps:
-        short = shortcomings(posterior)
+def watched(session: Session, limits: Limits) -> tuple[Session, Watch]:
+    """Return the session with the limits among its callbacks, and the limits."""
+    shows = sys.stderr.isatty() if session.progress is None else session.progress
+    watch, given = Watch(limits, shows and is_first()), session.callback
+    callbacks = [] if given is None else [given] if callable(given) else list(given)
+    return replace(session, callback=[*callbacks, watch]), watch
+
+
+def until_done(posterior: "Posterior", session: Session, watch: Watch) -> "Posterior":
+    """Go on with a run until it is short of nothing or at its limits, and say which."""
+    while True:
+        short, steps = shortcomings(posterior), posterior.num_steps
+        words = "; ".join(one.words for one in short)
         if not short:
-            break
-        kept = posterior.num_steps - posterior.metadata.resolved.burn_in
-        wanted = _ROOM * max(one.factor for one in short)
-        more = int(kept * (np.clip(wanted, _LEAST_GROWTH, _MOST_GROWTH) - 1))
-        more = min(max(more, 1), watch.max_steps - posterior.num_steps)
-        if shows:
-            _show(posterior, short, more, watch)
-        posterior = extend(posterior, more)
-    return posterior
+            watch.say(f"Done after {steps:,} steps.")
+            return posterior
+        if posterior.result.code != "finished" or steps >= watch.max_steps:
+            ended = "max_steps" if steps >= watch.max_steps else posterior.result.sentence
+            warnings.warn(
+                f"The run ended before it was done ({ended.rstrip('.')}). It is short of: {words}. "
+                "posterior.extend() goes on; extend(retune=True) also learns ladder, step sizes and "
+                "mixture anew.",
+                RunProblem,
+                stacklevel=3,
+            )
+            return posterior
+        posterior = _gone_on(posterior, short, words, session, watch)
 
 
-def _show(posterior: "Posterior", short: list[Short], more: int, watch: Watch) -> None:
-    from replicax.run.progress import format_seconds
-
-    seconds = (time.monotonic() - watch.began) / posterior.num_steps * more
-    words = "; ".join(one.words for one in short)
-    print(
-        f"step {posterior.num_steps:,}: short of {words}. {more:,} more steps, about "
-        f"{format_seconds(seconds)}",
-        file=sys.stderr,
-        flush=True,
-    )
+def _gone_on(
+    posterior: "Posterior", short: list[Short], words: str, session: Session, watch: Watch
+) -> "Posterior":
+    """Return the run with more draws; where many times as many would not do, with a new burn-in."""
+    steps, burn_in = posterior.num_steps, posterior.metadata.resolved.burn_in
+    factor, kept = _ROOM * max(one.factor for one in short), steps - burn_in
+    # Tuned too early: in a folder, the draws so far are not given up without a word of the user.
+    retunes = factor > _MOST_GROWTH and kept > _PATIENCE * burn_in and posterior.run_dir is None
+    more = 2 * steps if retunes else int(kept * (np.clip(factor, _LEAST_GROWTH, _MOST_GROWTH) - 1))
+    more = min(max(more, 1), watch.max_steps - (0 if retunes else steps))
+    seconds = format_seconds((time.monotonic() - watch.began) / steps * more)
+    anew = ", with a new burn-in" if retunes else ""
+    watch.say(f"Step {steps:,}: short of {words}. {more:,} more steps{anew}, about {seconds}.")
+    return posterior.going_on(more, retunes, session)

@@ -504,26 +504,39 @@ class Posterior:
         """Return the run with more draws under the same tuning, bit for bit as if it had been
         longer; a run in a folder grows there.
 
-        `retune=True` begins anew from where the replicas are, where the tuning was the problem: with
-        a new burn-in, a third of the steps, and without the draws so far. It needs a `run_dir` of its
-        own where the run has one.
+        `retune=True` begins anew from where the replicas are, where the tuning was the problem:
+        with a new burn-in, a third of the steps, and without the draws so far. It needs a `run_dir`
+        of its own where the run has one.
 
         Args:
-            num_steps: more steps; as many as were kept so far, with `retune` twice those of the run.
+            num_steps: more steps; as many as were kept so far, with `retune` twice those of the
+                run.
             retune: learn ladder, step sizes and mixture anew.
             run_dir, progress, callback: as of `rx.sample`.
         """
         self._check_extends(num_steps, retune, run_dir)
-        task = self._records.task or (None if self._target is None else as_task(self._target))
         session = Session(run_dir=run_dir, progress=progress, callback=callback)
-        done, resolved = self.num_steps, self.metadata.resolved
+        if num_steps is None:
+            kept = max(self.num_steps - self.metadata.resolved.burn_in, 1)
+            num_steps = 2 * self.num_steps if retune else kept
+        return self.going_on(num_steps, retune, session).warned()
+
+    def going_on(self, num_steps: int, retune: bool, session: Session) -> "Posterior":
+        """Return the run with more steps, or as many after a new burn-in, without warnings."""
+        task = self._records.task or (None if self._target is None else as_task(self._target))
         if retune:
-            more = 2 * done if num_steps is None else num_steps
-            records, like = retuned(self._records, task, more, session)
+            records, like = retuned(self._records, task, num_steps, session)
         else:
-            more = max(done - resolved.burn_in, 1) if num_steps is None else num_steps
-            records, like = extended(self._records, task, done + more, session), self._like
-        return Posterior(records, like, self._target).warned()
+            total = self.num_steps + num_steps
+            records, like = extended(self._records, task, total, session), self._like
+        return Posterior(records, like, self._target)
+
+    def shortcomings(self) -> list[str]:
+        """What the run is short of to be done, in words: round trips, R-hat, effective draws, the
+        error of the ladder's log evidence, or else warnings."""
+        from replicax.results.done import shortcomings
+
+        return [one.words for one in shortcomings(self)]
 
     def _check_extends(self, num_steps: int | None, retune: bool, run_dir: Any) -> None:
         check_flag("retune", retune)
@@ -531,18 +544,18 @@ class Posterior:
             at_least("num_steps", num_steps, 1)
         if self.metadata.kind == "train":
             raise ValueError(
-                "A training is continued by rx.resume(run_dir, problem, epochs=...), with the epochs "
-                "in all."
+                "A training is continued by rx.resume(run_dir, problem, epochs=...), with the "
+                "epochs in all."
             )
         if retune and self.run_dir is not None and run_dir is None:
             raise ValueError(
-                f"The run with a new burn-in leaves {self.run_dir} as it is: give it a run_dir of its "
-                "own."
+                f"The run with a new burn-in leaves {self.run_dir} as it is: give it a run_dir of "
+                "its own."
             )
         if run_dir is not None and not retune:
             raise ValueError(
-                "run_dir is for retune=True: an extended run stays where it is, in its folder or in "
-                "memory."
+                "run_dir is for retune=True: an extended run stays where it is, in its folder or "
+                "in memory."
             )
 
     def save(self, folder: str | Path) -> Path:

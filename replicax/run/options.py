@@ -195,12 +195,14 @@ class Run:
 class Sampling(Run):
     """The options of `rx.sample`, in steps."""
 
-    num_steps: int = option(
-        REQUIRED,
+    num_steps: Any = option(  # a whole number, once it is resolved
+        None,
         "Steps of every replica.",
         lambda name, value: at_least(name, value, 1, _MOST_STEPS),
         on_resume="may grow",
         flag="--steps",
+        metavar="N",
+        show_default="until done",
     )
     num_chains: int = option(
         1, "Number of independent chains; use 4 for R-hat.", whole(1), flag="--chains"
@@ -259,6 +261,40 @@ class Training(Run):
         lambda name, value: check_function(name, value, "epoch"),
         on_resume="give again",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Where a run without a number of steps ends at the latest."""
+
+    max_steps: int | None = option(
+        None,
+        "Without --steps: the most steps.",
+        lambda name, value: at_least(name, value, 1, _MOST_STEPS),
+        flag="",
+        metavar="N",
+        show_default="20000",
+    )
+    max_seconds: float | None = option(
+        None,
+        "Without --steps: the most seconds.",
+        number(lambda x: x > 0, "it must be a number above 0"),
+        flag="",
+        metavar="T",
+        show_default="none",
+    )
+
+    __post_init__ = checked
+
+    def check_unused(self) -> None:
+        """Raise if limits are given to a run of a given length."""
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if value is not None:
+                raise ValueError(
+                    f"{entry.name} is {show(value)}, the limit of a run that goes on until it is "
+                    "done: leave out num_steps, or the limit."
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
