@@ -445,11 +445,11 @@ def _nothing_to_tune_by(choice: "Choice") -> Iterator[str]:
 
 
 def can_jump(task: Task, method: Method, kernel: Kernel) -> bool:
-    """Return whether a mixture that proposes jumps can be learned: by moves that are accepted or
-    rejected, and whose step sizes are tuned."""
+    """Return whether a mixture that proposes jumps can be learned: by a kernel of ours that accepts
+    or rejects, and whose step sizes are tuned."""
     tunes = isinstance(method.learning_rate, str) and method.learning_rate == AUTO
     exact = task.has_exact_energies and not task.target.has_state
-    return method.keeps_law and tunes and exact and kernel.traits.adjusted
+    return method.keeps_law and tunes and exact and kernel.traits.prepare is not None
 
 
 def _nothing_to_jump_with(choice: "Choice") -> Iterator[str]:
