@@ -31,6 +31,7 @@ class Target(NamedTuple):
     `whole_energy(params, data)`, where given, is the energy over all `num_rows` rows.
     `row_energies(params, batch, key) -> (row,)`, where given, has the energy as its mean: the
     variance of its differences tells how noisy a comparison of two states is.
+    `exchangeable` says which labels may be permuted, see `rx.bayesian`.
     """
 
     energy: Callable[..., Any]
@@ -42,6 +43,7 @@ class Target(NamedTuple):
     tempers_likelihood: bool = False
     whole_energy: Callable[..., Array] | None = None
     num_rows: int | None = None
+    exchangeable: Any = None
 
     def evaluate(
         self, params: Any, batch: Any, noise: Any, temperature: Any = 1.0

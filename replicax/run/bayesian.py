@@ -67,6 +67,7 @@ def bayesian(
     *,
     batch_size: int | None = None,
     num_rows: int | None = None,
+    exchangeable: Any = None,
 ) -> Bayesian:
     """Return the posterior prior x likelihood of rows of data, for `rx.sample`.
 
@@ -83,6 +84,11 @@ def bayesian(
             moves are adjusted, and draws are exact; with fewer they are Langevin steps whose error
             is estimated and kept small.
         num_rows: of all the data, for a source; arrays have their own.
+        exchangeable: which labels can be permuted, such as those of the components of a mixture:
+            the axis along which they are, one number for all params, or one for each array that has
+            labels, as `{"mean": 0, "weight": 0}`; for one vector an array of integers (label,
+            entry), the places of each label. All of them permute together. Then draws have their
+            labels in random order, and jumps have to learn about one order alone.
 
     >>> import jax.numpy as jnp, replicax as rx
     >>> posterior = rx.bayesian(
@@ -135,6 +141,7 @@ def bayesian(
         tempers_likelihood=True,
         whole_energy=None if batches.data is None else whole,
         num_rows=num_rows,
+        exchangeable=exchangeable,
     )
     return Bayesian(target, batches, log_likelihood)
 

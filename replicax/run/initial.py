@@ -10,8 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 from replicax.algorithm import state
+from replicax.algorithm.labels import label_places, taken
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import seed_keys
 from replicax.algorithm.target import Target, check_energy, takes_key
@@ -21,6 +23,9 @@ from replicax.run.carry import STATE_AXES, Carry, start_counters
 from replicax.run.compiled_once import compiled_once
 from replicax.run.program import Program
 
+_PERMUTED = 4  # starts beside which labels are permuted
+_BESIDE = 0.1  # how far, in units of the size of the entries
+_ROUNDED = 1e-4  # relative difference of energies that rounding may make
 _RUNG_BYTES = 64  # of a rung beside its parameters: ladder, index, energies, counts
 
 
@@ -176,6 +181,8 @@ def initial_carry(program: Program, params: Any) -> Carry:
         _check_finite(program, points, batch, keys)
     if program.kernel.traits.adjusted and takes_key(program.target):
         _check_exact(program, points, batch, keys)
+    if program.target.exchangeable is not None:
+        _check_exchangeable(program, points, batch, keys)
     return build_carry(program, points)
 
 
@@ -261,6 +268,49 @@ def _check_exact(program: Program, points: Any, batch: Any, keys: Array) -> None
             "an adjusted kernel (mala; hmc, the default) needs an exact one. For noisy energies "
             "write method=rx.deo_star(learning_rate=(cold, hot))."
         )
+
+
+def _check_exchangeable(program: Program, points: Any, batch: Any, keys: Array) -> None:
+    """Raise unless the density beside some of the starts is the same when labels are permuted."""
+    target = program.target
+    starts = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:_PERMUTED], points)
+    places = label_places(target.exchangeable, trees.first(points))
+    flat = np.stack([ravel_pytree(jax.tree.map(lambda x, i=i: x[i], starts))[0]
+                     for i in range(len(jax.tree.leaves(starts)[0]))])  # fmt: skip
+    _, unravel = ravel_pytree(trees.first(points))
+    rng = np.random.default_rng(0)
+    # Labels that start at one point would be the same in any order.
+    noise = rng.standard_normal((_PERMUTED, flat.shape[1]))[: len(flat)]
+    beside = (flat + _BESIDE * (1 + np.abs(flat)) * noise).astype(flat.dtype)
+    rank = np.stack([rng.permutation(len(places)) for _ in beside])
+    rank[0] = np.roll(np.arange(len(places)), 1)
+
+    @jax.jit
+    def energies(points: Array, batch: Any) -> tuple[Array, Array]:
+        def one(point: Array) -> tuple[Array, Array]:
+            params = unravel(point)
+            prior = jnp.zeros(()) if target.prior is None else target.prior(params)
+            return target.energy(params, batch, target.draw(keys[0])), prior
+
+        return jax.vmap(one)(points)
+
+    both = [energies(jnp.asarray(x), batch) for x in (beside, taken(places, beside, rank))]
+    names = ("log likelihood", "log prior") if target.tempers_likelihood else ("energy", "prior")
+    for name, one, other in zip(names, *both, strict=True):
+        one, other = np.asarray(one, float), np.asarray(other, float)
+        apart = np.abs(one - other) - _ROUNDED * (1 + np.abs(one))
+        if np.any(apart > 0):
+            at = int(np.nanargmax(apart))
+            raise ValueError(
+                f"The {name} is {_sign(target) * one[at]:.6g} at a point beside the start and "
+                f"{_sign(target) * other[at]:.6g} when the labels of exchangeable= are permuted "
+                "there: they cannot be exchanged. Are all arrays named that carry the label, and "
+                "has every label the same prior?"
+            )
+
+
+def _sign(target: Target) -> int:
+    return -1 if target.tempers_likelihood else 1
 
 
 def with_row_energies(target: Target) -> Target:

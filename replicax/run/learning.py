@@ -15,9 +15,16 @@ from jax.flatten_util import ravel_pytree
 
 from replicax.algorithm import fitting
 from replicax.algorithm.jumps import traced
+from replicax.algorithm.labels import (
+    Ordering,
+    best_direction,
+    label_places,
+    mixture_in_order,
+    ordered,
+)
 from replicax.algorithm.ladder import Metric
 from replicax.algorithm.metric import MOST_DENSE, metric_root
-from replicax.algorithm.mixture import in_use, no_mixture, padded
+from replicax.algorithm.mixture import Mixture, in_use, no_mixture, padded
 from replicax.algorithm.rounds import StepSizes, stride
 from replicax.algorithm.tiles import build_energies
 from replicax.run import devices
@@ -55,6 +62,7 @@ class Learning:
                 len(program.round_ends), np.nan, np.float32
             ),  # of jumps, after each round
         }
+        self.places = label_places(program.target.exchangeable, like)
         energies = build_energies(program.target, self.unravel)
         self._energies = jax.jit(energies)
 
@@ -79,7 +87,11 @@ class Learning:
             prior = 0.0 if target.prior is None else target.prior(params)
             return slope * target.energy(params, data, None) + prior
 
-        found = search(energy, _spread(starts.reshape(-1, d)), data)
+        found = search(energy, _spread(starts.reshape(-1, d)), data, self.places)
+        order = carry.state.order
+        if self.places is not None:
+            found, direction = found.in_order(self.places)
+            order = _placed(direction, order)
         mixture = found.mixture()
         self.state["evaluations"] = np.array([found.evaluations, 0], np.int32)
         if mixture is None or found.covariance is None:
@@ -95,7 +107,8 @@ class Learning:
         state = build_carry(program, self._tree(points)).state
         root = np.linalg.cholesky(found.covariance)
         ladder = _with_root(state.ladder, np.broadcast_to(root, (num_chains, num_replicas, d, d)))
-        state = state._replace(mixture=_placed(padded(mixture), state.mixture), ladder=ladder)
+        mixture = _placed(padded(mixture), state.mixture)
+        state = state._replace(mixture=mixture, ladder=ladder, order=order)
         return carry._replace(state=state)
 
     def after_chunk(
@@ -144,11 +157,17 @@ class Learning:
         d = jumps.points.shape[2]
         count = traced(jumping, int(jumps.count[0]), step, d)
         towards = np.asarray(self.state["covariance"], float)
+        draws, old = jumps.points[:, :count], in_use(mixture) if mixture.count else None
+        ordering = None
+        if self.places is not None:
+            ordering = Ordering(self.places, np.asarray(devices.to_host(state.order), float))
+            draws, old, ordering = _in_order(ordering, draws, old)
+            state = state._replace(order=_placed(ordering.direction, state.order))
         chosen = fitting.choose(
-            in_use(mixture) if mixture.count else None,
-            jumps.points[:, :count],
+            old,
+            draws,
             jumps.energies[:, :count],
-            partial(self._evaluate, program, slope=slope),
+            partial(self._evaluate, program, slope=slope, ordering=ordering),
             np.random.default_rng([program.seed % 2**32, step]),
             jumping.num_proposals,
             towards if np.all(np.isfinite(towards)) else None,
@@ -172,10 +191,13 @@ class Learning:
             jumps=_placed(empty._replace(stats=stats), state.jumps),
         )
 
-    def _evaluate(self, program: Program, points: np.ndarray, slope: float) -> np.ndarray:
-        """Return E at points (m, d)."""
+    def _evaluate(
+        self, program: Program, points: np.ndarray, slope: float, ordering: Ordering | None = None
+    ) -> np.ndarray:
+        """Return E at points (m, d), infinite where labels are out of order."""
         energy, prior = self._energies(jnp.asarray(points), program.batches.data)
-        return slope * np.asarray(energy, float) + np.asarray(prior, float)
+        energy = slope * np.asarray(energy, float) + np.asarray(prior, float)
+        return energy if ordering is None else np.where(ordered(ordering, points)[1], energy, np.inf)
 
     def _flat(self, params: Any) -> np.ndarray:
         """Return points (chain, replica, d) of a tree with these leading axes."""
@@ -183,6 +205,17 @@ class Learning:
 
     def _tree(self, points: np.ndarray) -> Any:
         return jax.vmap(jax.vmap(self.unravel))(jnp.asarray(points))
+
+
+def _in_order(
+    ordering: Ordering, draws: np.ndarray, mixture: Mixture | None
+) -> tuple[np.ndarray, Mixture | None, Ordering]:
+    """Return draws (chain, draw, d) and the mixture with their labels in order, and this order, the
+    best one for the draws."""
+    flat = draws.reshape(-1, draws.shape[-1])
+    ordering = ordering._replace(direction=best_direction(ordering, flat))
+    mixture = None if mixture is None else mixture_in_order(ordering, mixture)
+    return ordered(ordering, flat)[0].reshape(draws.shape), mixture, ordering
 
 
 def _spread(starts: np.ndarray) -> np.ndarray:
