@@ -6,7 +6,6 @@ compiled, and the same draws give the same mixture.
 """
 
 from collections.abc import Callable
-from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -277,25 +276,3 @@ def _consider_sizes(
         size *= 2
     heavy = fit(points, best_size, rng, freedom=_HEAVY, towards=towards)
     consider(f"{best_size}, heavy-tailed", with_wide(heavy, mean, cov))
-
-
-def relabelled(shape: tuple[int, ...], axis: int) -> np.ndarray:
-    """Return the places of flattened entries under each permutation of the labels of an axis,
-    (permutation, entry)."""
-    places = np.arange(np.prod(shape)).reshape(shape)
-    orders = permutations(range(shape[axis]))
-    return np.stack([np.take(places, order, axis=axis).ravel() for order in orders])
-
-
-def symmetrised(mixture: Mixture, places: np.ndarray) -> Mixture:
-    """Return the mixture averaged over permutations of exchangeable labels: its density is the same
-    under each of them. `places` (permutation, d) are those of `relabelled`, for the whole point."""
-    _, log_weight, _, mean, root, _, freedom = in_use(mixture)
-    cov = root @ root.swapaxes(1, 2)
-    turned = [(mean[:, at], cov[:, at][:, :, at]) for at in places]
-    return make_mixture(
-        np.tile(log_weight, len(places)),
-        np.concatenate([m for m, _ in turned]),
-        _roots(np.concatenate([c for _, c in turned])),
-        np.tile(freedom, len(places)),
-    )

@@ -59,7 +59,9 @@ def label_places(exchangeable: Any, params: Any) -> np.ndarray | None:
             owned.append(places.reshape(shape[axis], -1))
         begin += size
     if unused:
-        names = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+        names = [
+            jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)
+        ]
         wanted = min(unused)
         raise ValueError(
             f"exchangeable has {wanted}, and there is no such array in the params: {names[:10]}."
@@ -183,7 +185,9 @@ def best_direction(ordering: Ordering, points: np.ndarray) -> np.ndarray:
     tried = [ordering.direction, *np.diag(1 / scale), *(pairs / scale**2)]
 
     def volume(direction: np.ndarray) -> float:
-        x = ordered(ordering._replace(direction=direction), points)[0] / points.std(axis=0).clip(1e-30)
+        x = ordered(ordering._replace(direction=direction), points)[0] / points.std(axis=0).clip(
+            1e-30
+        )
         return float(np.linalg.slogdet(np.cov(x.T) + 1e-9 * np.eye(x.shape[1]))[1])
 
     volumes = np.array([volume(direction) for direction in tried])

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from replicax.algorithm.labels import label_places
 from replicax.algorithm.randomness import seed_keys
 from replicax.run import trees
 from replicax.run.compiled_once import program_of
@@ -109,6 +110,8 @@ def _energies(program: Program, start: Any) -> tuple[tuple[float, ...], str]:
     arguments = start, batch, keys[0]
     traced = jax.jit(energies).trace(*arguments)
     held = sorted(_digest_rows(array) for array in traced.jaxpr.consts if np.ndim(array))
+    if target.exchangeable is not None:
+        held.append(f"exchangeable {label_places(target.exchangeable, start).tolist()}")
     values = program_of(traced.lower(), arguments)(*arguments)
     return tuple(np.asarray(values, float).tolist()), files.digest("\n".join(held).encode())
 

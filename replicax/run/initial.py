@@ -273,17 +273,7 @@ def _check_exact(program: Program, points: Any, batch: Any, keys: Array) -> None
 def _check_exchangeable(program: Program, points: Any, batch: Any, keys: Array) -> None:
     """Raise unless the density beside some of the starts is the same when labels are permuted."""
     target = program.target
-    starts = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:_PERMUTED], points)
-    places = label_places(target.exchangeable, trees.first(points))
-    flat = np.stack([ravel_pytree(jax.tree.map(lambda x, i=i: x[i], starts))[0]
-                     for i in range(len(jax.tree.leaves(starts)[0]))])  # fmt: skip
     _, unravel = ravel_pytree(trees.first(points))
-    rng = np.random.default_rng(0)
-    # Labels that start at one point would be the same in any order.
-    noise = rng.standard_normal((_PERMUTED, flat.shape[1]))[: len(flat)]
-    beside = (flat + _BESIDE * (1 + np.abs(flat)) * noise).astype(flat.dtype)
-    rank = np.stack([rng.permutation(len(places)) for _ in beside])
-    rank[0] = np.roll(np.arange(len(places)), 1)
 
     @jax.jit
     def energies(points: Array, batch: Any) -> tuple[Array, Array]:
@@ -294,23 +284,34 @@ def _check_exchangeable(program: Program, points: Any, batch: Any, keys: Array) 
 
         return jax.vmap(one)(points)
 
-    both = [energies(jnp.asarray(x), batch) for x in (beside, taken(places, beside, rank))]
+    both = [energies(x, batch) for x in _beside_and_permuted(target, points)]
     names = ("log likelihood", "log prior") if target.tempers_likelihood else ("energy", "prior")
+    sign = -1 if target.tempers_likelihood else 1
     for name, one, other in zip(names, *both, strict=True):
-        one, other = np.asarray(one, float), np.asarray(other, float)
+        one, other = sign * np.asarray(one, float), sign * np.asarray(other, float)
         apart = np.abs(one - other) - _ROUNDED * (1 + np.abs(one))
         if np.any(apart > 0):
             at = int(np.nanargmax(apart))
             raise ValueError(
-                f"The {name} is {_sign(target) * one[at]:.6g} at a point beside the start and "
-                f"{_sign(target) * other[at]:.6g} when the labels of exchangeable= are permuted "
-                "there: they cannot be exchanged. Are all arrays named that carry the label, and "
-                "has every label the same prior?"
+                f"The {name} is {one[at]:.6g} at a point beside the start and {other[at]:.6g} when "
+                "the labels of exchangeable= are permuted there: they cannot be exchanged. Name "
+                "all arrays that carry the label, and give every label the same prior."
             )
 
 
-def _sign(target: Target) -> int:
-    return -1 if target.tempers_likelihood else 1
+def _beside_and_permuted(target: Target, points: Any) -> tuple[Array, Array]:
+    """Return flattened points beside some of the starts (chain, replica, ...), and the same with
+    their labels permuted. Labels that start at one point would be the same in any order."""
+    places = label_places(target.exchangeable, trees.first(points))
+    assert places is not None
+    flat = np.asarray(jax.vmap(jax.vmap(lambda tree: ravel_pytree(tree)[0]))(points))
+    flat = flat.reshape(-1, flat.shape[-1])[:_PERMUTED]
+    rng = np.random.default_rng(0)
+    beside = flat + _BESIDE * (1 + np.abs(flat)) * rng.standard_normal(flat.shape)
+    beside = beside.astype(flat.dtype)
+    rank = [np.roll(np.arange(len(places)), 1), *(rng.permutation(len(places)) for _ in beside)]
+    permuted = taken(places, beside, np.stack(rank[: len(beside)]))
+    return jnp.asarray(beside), jnp.asarray(permuted)
 
 
 def with_row_energies(target: Target) -> Target:

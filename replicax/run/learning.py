@@ -197,7 +197,9 @@ class Learning:
         """Return E at points (m, d), infinite where labels are out of order."""
         energy, prior = self._energies(jnp.asarray(points), program.batches.data)
         energy = slope * np.asarray(energy, float) + np.asarray(prior, float)
-        return energy if ordering is None else np.where(ordered(ordering, points)[1], energy, np.inf)
+        return (
+            energy if ordering is None else np.where(ordered(ordering, points)[1], energy, np.inf)
+        )
 
     def _flat(self, params: Any) -> np.ndarray:
         """Return points (chain, replica, d) of a tree with these leading axes."""

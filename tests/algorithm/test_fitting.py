@@ -10,8 +10,6 @@ from replicax.algorithm.fitting import (
     harmonic_acceptance,
     joined,
     log_density,
-    relabelled,
-    symmetrised,
     with_wide,
 )
 from replicax.algorithm.mixture import make_mixture
@@ -103,17 +101,3 @@ def test_the_old_mixture_stays_where_draws_are_few() -> None:
     draws = draws_of([0.5, 0.5], 12, rng).reshape(2, 6, 3).astype(np.float32)
     energies = energy(draws.reshape(-1, 3)).reshape(2, 6)
     assert choose(old, draws, energies, energy, rng, 64).name == "old"
-
-
-def test_a_symmetrised_mixture_is_the_same_under_permutations() -> None:
-    rng = rng_of(0)
-    places = relabelled((3, 2), axis=0)
-    assert places.shape == (6, 6)
-    root = np.linalg.cholesky(np.cov(rng.standard_normal((6, 50))))
-    one = make_mixture(np.zeros(1), rng.standard_normal((1, 6)), root[None], 4.0)
-    law = symmetrised(one, places)
-    x = rng.standard_normal((5, 6))
-    values = [log_density(law, x[:, at]) for at in places]
-    assert np.allclose(values, values[0]) and not np.allclose(
-        log_density(one, x), log_density(one, x[:, places[1]])
-    )
