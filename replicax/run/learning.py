@@ -57,11 +57,15 @@ class Learning:
         self.state = {
             # Of the deepest minimum that the search found, NaN if there was none.
             "covariance": np.full((d, d) if dense else (0, 0), np.nan, np.float32),
-            "evaluations": np.zeros(2, np.int32),  # spent by the search, and by renewals
+            # Spent by the search, by renewals, and by jumps until the end of the last round.
+            "evaluations": np.zeros(3, np.int32),
             "acceptance": np.full(
                 len(program.round_ends), np.nan, np.float32
             ),  # of jumps, after each round
         }
+        spec = program.kernel.traits.spec or {}
+        moves = program.num_chains * program.num_replicas
+        self._gradients = moves * spec.get("num_leapfrog", 1)  # of the ladder, in one step
         self.places = label_places(program.target.exchangeable, like)
         energies = build_energies(program.target, self.unravel)
         self._energies = jax.jit(energies)
@@ -70,6 +74,7 @@ class Learning:
         """Return how the rounds went."""
         return {
             "learning.evaluations": np.asarray(state["evaluations"]),
+            "learning.gradients_per_step": np.asarray(self._gradients),
             "learning.acceptance": np.asarray(state["acceptance"]),
         }
 
@@ -93,7 +98,7 @@ class Learning:
             found, direction = found.in_order(self.places)
             order = _placed(direction, order)
         mixture = found.mixture()
-        self.state["evaluations"] = np.array([found.evaluations, 0], np.int32)
+        self.state["evaluations"] = np.array([found.evaluations, 0, 0], np.int32)
         if mixture is None or found.covariance is None:
             return carry
         self.state["covariance"] = np.asarray(found.covariance, np.float32)
@@ -176,7 +181,7 @@ class Learning:
         acceptance = np.array(self.state["acceptance"])
         acceptance[place] = chosen.acceptance
         spent = np.array(self.state["evaluations"])
-        spent[1] += chosen.evaluations
+        spent[1:] += chosen.evaluations, int(np.sum(jumps.stats.proposals, dtype=np.float64))
         self.state |= {"acceptance": acceptance, "evaluations": spent}
         new = chosen.mixture
         is_last = step == jumping.until
