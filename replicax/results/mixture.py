@@ -72,6 +72,50 @@ def _draws(posterior: "Posterior") -> np.ndarray:
     return ordered(Ordering(final["labels.places"], final["labels.direction"]), flat)[0]
 
 
+class Missed(NamedTuple):
+    """What the mixture does not cover: places where a step is not expected to accept a jump."""
+
+    mass: float  # share of the draws there
+    error: float  # its standard error
+    longest: int  # stay, in steps
+
+
+def missed(posterior: "Posterior") -> Missed | None:
+    """Return what the mixture of a run misses, None if there is no mixture.
+
+    The coldest replica comes to such places, and leaves them, by the ladder alone. Stays there are
+    few and may be long; the number of them in a run being Poisson's, the share of the draws that
+    stays of lengths L make up has the standard error sqrt(sum L^2) / draws.
+    """
+    weights, jumps = posterior.jump_weights, posterior.jumps
+    if weights is None or jumps is None:
+        return None
+    at_draws, at_proposals = weights[..., 0].astype(float), weights[..., 1].astype(float)
+    is_missed = jumps["proposals"] * acceptance_at(at_draws, at_proposals) < 1
+    edges = np.diff(np.pad(is_missed, ((0, 0), (1, 1))).astype(int), axis=1)
+    stays = np.argwhere(edges < 0)[:, 1] - np.argwhere(edges > 0)[:, 1]
+    resolved = posterior.metadata.resolved
+    steps = stays.max(initial=0) * resolved.thin / resolved.draws_per_step
+    error = np.sqrt(np.sum(stays.astype(float) ** 2)) / is_missed.size
+    return Missed(float(is_missed.mean()), float(error), int(np.ceil(steps)))
+
+
+def acceptance_at(at_draws: np.ndarray, at_proposals: np.ndarray) -> np.ndarray:
+    """Return the probability that a proposal is accepted at each draw, by log weights of any shape:
+    the mean of min(1, exp(proposal - draw)).
+
+    >>> acceptance_at(np.log([1.0, 4.0]), np.log([2.0, 2.0])).tolist()
+    [1.0, 0.5]
+    """
+    known = np.sort(at_proposals[np.isfinite(at_proposals)], axis=None)
+    log_sums = np.append(-np.inf, np.logaddexp.accumulate(known) if known.size else [])
+    below = np.searchsorted(known, at_draws)
+    with np.errstate(invalid="ignore"):
+        accepted = known.size - below + np.exp(log_sums[below] - at_draws)
+    # A draw without a weight is left for any proposal that has one.
+    return np.where(np.isfinite(at_draws), accepted, known.size) / at_proposals.size
+
+
 def telling(learned: Learned) -> list[int]:
     """Return the two parameters, or the only one, in which components lie furthest apart in units
     of their widths."""

@@ -1,5 +1,7 @@
 """Where the components of a learned mixture lie, and what was spent, in numbers and figures."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 import replicax as rx
 from replicax.results import mixture
+from replicax.results.problems import _missed_by_mixture as missed_by_mixture
 from replicax.results.report import build_page
 
 STEPS, BURN_IN, CHAINS, REPLICAS, JUMPS = 420, 240, 2, 4, 64
@@ -79,6 +82,62 @@ def test_summary_figure_and_page_show_the_components(run) -> None:
     assert [axes.get_xlabel(), axes.get_ylabel()] == names
     section = next(part for part in build_page(run).sections if part.name == "mixture")
     assert len(section.parts[0].figures[""]["data"]) == 1 + len(learned.weight)
+
+
+def test_acceptance_is_the_mean_over_all_proposals() -> None:
+    rng = np.random.default_rng(0)
+    draws, proposals = 3 * rng.standard_normal((4, 50)), rng.standard_normal((4, 300))
+    proposals[0, :20], draws[0, 0] = -np.inf, -np.inf
+    found = mixture.acceptance_at(draws, proposals)
+    with np.errstate(invalid="ignore"):
+        ratio = np.exp(np.minimum(proposals.ravel() - draws[..., None], 0))
+    ratio = np.where(np.isneginf(proposals.ravel()), 0, ratio)
+    np.testing.assert_allclose(found, ratio.mean(axis=-1))
+
+
+def stub(stays, jumps=64, draws=1000, acceptance=0.005, thin=1):
+    """Return a run of two chains; the first has stays of these lengths where jumps of this
+    acceptance lead away."""
+    weights = np.zeros((2, draws, 2))
+    begin = 0
+    for length in stays:
+        weights[0, begin : begin + length, 0] = -np.log(acceptance)
+        begin += length + 1
+    resolved = SimpleNamespace(thin=thin, draws_per_step=2)
+    return SimpleNamespace(
+        jump_weights=weights,
+        jumps={"proposals": jumps},
+        metadata=SimpleNamespace(resolved=resolved),
+    )
+
+
+def test_few_long_stays_at_missed_places_are_told_and_many_short_ones_are_not() -> None:
+    long, short = mixture.missed(stub([200, 200])), mixture.missed(stub(100 * [4]))
+    assert long.mass == short.mass == 0.2 and long.longest == 100 and short.longest == 2
+    assert long.error == pytest.approx(0.2 / 2**0.5) and short.error == pytest.approx(0.02)
+    assert missed_by_mixture(stub(100 * [4])) is None
+    told = missed_by_mixture(stub([200, 200]))
+    assert "20.0%" in told and "100 steps" in told and "± 14.1%" in told
+
+
+def test_places_are_missed_if_no_proposal_of_a_step_is_expected_to_be_accepted() -> None:
+    """One in 200: of 64 none, of 256 one."""
+    assert mixture.missed(stub([300])).mass == 0.15
+    assert mixture.missed(stub([300], jumps=256)).mass == 0.0
+    assert mixture.missed(stub([300], acceptance=1 / 63)).mass == 0.0
+    assert mixture.missed(stub([300], thin=10)).longest == 1500
+    assert mixture.missed(SimpleNamespace(jump_weights=None, jumps=None)) is None
+
+
+def test_errors_of_masses_are_those_of_visits_at_random() -> None:
+    """Visits begin at random, and last for geometric times."""
+    rng, found, errors = np.random.default_rng(0), [], []
+    for _ in range(300):
+        stays = rng.geometric(0.1, rng.poisson(15))
+        one = mixture.missed(stub(stays))
+        found.append(one.mass)
+        errors.append(one.error)
+    assert np.mean(np.square(errors)) == pytest.approx(np.var(found), rel=0.25)
 
 
 def test_a_run_without_jumps_shows_none() -> None:
