@@ -106,7 +106,8 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
         return after, after.memory.energy, observed
 
     spec = {"name": "hmc", "num_leapfrog": num_leapfrog, "target_acceptance": target_acceptance}
-    return Kernel(init, step, draw, Traits(spec, adjusted=True, first_rate=0.01, prepare=prepare))
+    traits = Traits(spec, adjusted=True, gradients=num_leapfrog, first_rate=0.01, prepare=prepare)
+    return Kernel(init, step, draw, traits)
 
 
 def _leapfrog(

@@ -50,6 +50,16 @@ def _log_kernel(square: np.ndarray, freedom: np.ndarray, d: int) -> np.ndarray:
     return np.where(is_student, -(finite + d) / 2 * np.log1p(square / finite), -square / 2)
 
 
+def nearest(mixture: Mixture, points: np.ndarray) -> np.ndarray:
+    """Return the number of the component nearest to each of points (n, d), in its own scale; wide
+    ones are left out where there are others."""
+    mixture = in_use(mixture)
+    square = _squares(points.astype(float), mixture.mean, mixture.inverse)
+    if np.isinf(mixture.freedom).any():
+        square = np.where(np.isinf(mixture.freedom)[:, None], square, np.inf)
+    return np.argmin(square, axis=0)
+
+
 def log_density(mixture: Mixture, points: np.ndarray) -> np.ndarray:
     """Return the log density at points (n, d)."""
     return np.asarray(logsumexp(log_parts(mixture, points), axis=0))

@@ -62,6 +62,7 @@ class Traits(NamedTuple):
     keeps_time: bool = False  # whether its memory counts steps
     adjusted: bool = False
     halves_batches: bool = False  # compares the halves of a mini-batch
+    gradients: int = 1  # that a move evaluates
     first_rate: float | None = None  # where "auto" rates begin; None: it observes no step error
     change_rung: Callable[[Replica, Ladder, Ladder], Replica] | None = None
     prepare: Callable[[Replica, Any], Replica] | None = None

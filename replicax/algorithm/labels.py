@@ -124,7 +124,7 @@ def _axis_at(exchangeable: Any, path: tuple) -> tuple[int | None, str]:
 def taken(places: Any, points: Any, rank: Any) -> Any:
     """Return points (n, d) where label k is what label `rank[:, k]` was; arrays of NumPy or
     JAX."""
-    xp = np if isinstance(points, np.ndarray) else jnp
+    xp: Any = np if isinstance(points, np.ndarray) else jnp
     places = np.asarray(places)
     label, entry = np.full(points.shape[1], -1), np.zeros(points.shape[1], int)
     label[places] = np.arange(len(places))[:, None]

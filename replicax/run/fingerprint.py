@@ -110,8 +110,9 @@ def _energies(program: Program, start: Any) -> tuple[tuple[float, ...], str]:
     arguments = start, batch, keys[0]
     traced = jax.jit(energies).trace(*arguments)
     held = sorted(_digest_rows(array) for array in traced.jaxpr.consts if np.ndim(array))
-    if target.exchangeable is not None:
-        held.append(f"exchangeable {label_places(target.exchangeable, start).tolist()}")
+    places = label_places(target.exchangeable, start)
+    if places is not None:
+        held.append(f"exchangeable {places.tolist()}")
     values = program_of(traced.lower(), arguments)(*arguments)
     return tuple(np.asarray(values, float).tolist()), files.digest("\n".join(held).encode())
 

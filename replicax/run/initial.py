@@ -25,6 +25,7 @@ from replicax.run.program import Program
 
 _PERMUTED = 4  # starts beside which labels are permuted
 _BESIDE = 0.1  # how far, in units of the size of the entries
+_HALVINGS = 20  # of points, to where the energy is finite
 _ROUNDED = 1e-4  # relative difference of energies that rounding may make
 _RUNG_BYTES = 64  # of a rung beside its parameters: ladder, index, energies, counts
 
@@ -177,8 +178,9 @@ def initial_carry(program: Program, params: Any) -> Carry:
     with explained("batches", "Does it suit the rows?"):
         batch = program.batches.first(keys[0])
     check_energy(program.target, jax.eval_shape(trees.first, points), batch, keys[0])
-    if not has_state:  # of networks, the first step tells
-        _check_finite(program, points, batch, keys)
+    # Of networks, the first step tells; where a search comes first, starts may be anywhere.
+    if not has_state and program.settings.jumps is None:
+        check_finite(program, points)
     if program.kernel.traits.adjusted and takes_key(program.target):
         _check_exact(program, points, batch, keys)
     if program.target.exchangeable is not None:
@@ -226,8 +228,10 @@ def _build_carry(program: Program, points: Any, compile: Callable = jax.jit) -> 
     return compile(build)(points, ladder, program.buffer, whole)
 
 
-def _check_finite(program: Program, points: Any, batch: Any, keys: Array) -> None:
-    target, num_replicas = program.target, program.num_replicas
+def check_finite(program: Program, points: Any) -> None:
+    """Raise unless the energy is finite at points with leading axes (chain, replica)."""
+    target, num_replicas, keys = program.target, program.num_replicas, program.keys
+    batch = program.batches.first(keys[0])
     with_prior = target.tempers_likelihood and target.prior is not None
     whole = target.whole_energy  # of all rows: one that is NaN may be in no mini-batch for long
     batch = batch if whole is None else program.batches.data
@@ -284,12 +288,17 @@ def _check_exchangeable(program: Program, points: Any, batch: Any, keys: Array) 
 
         return jax.vmap(one)(points)
 
-    both = [energies(x, batch) for x in _beside_and_permuted(target, points)]
+    beside, permuted = _beside_and_permuted(target, points)
+    for _ in range(_HALVINGS):  # a start may be where the energy is infinite
+        finite = jnp.isfinite(sum(energies(beside, batch)))[:, None]
+        beside, permuted = (jnp.where(finite, x, x / 2) for x in (beside, permuted))
+    both = [energies(x, batch) for x in (beside, permuted)]
     names = ("log likelihood", "log prior") if target.tempers_likelihood else ("energy", "prior")
     sign = -1 if target.tempers_likelihood else 1
     for name, one, other in zip(names, *both, strict=True):
         one, other = sign * np.asarray(one, float), sign * np.asarray(other, float)
-        apart = np.abs(one - other) - _ROUNDED * (1 + np.abs(one))
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(one - other) - _ROUNDED * (1 + np.abs(one))
         if np.any(apart > 0):
             at = int(np.nanargmax(apart))
             raise ValueError(

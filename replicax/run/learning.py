@@ -29,11 +29,13 @@ from replicax.algorithm.rounds import StepSizes, stride
 from replicax.algorithm.tiles import build_energies
 from replicax.run import devices
 from replicax.run.carry import Carry
-from replicax.run.initial import build_carry
+from replicax.run.initial import build_carry, check_finite
 from replicax.run.program import Program
 from replicax.run.search import search
 
-_STARTS = 8  # of the search
+_SEARCH_SHARE = 0.02  # of the evaluations of a run, for starts of the search beyond the first few
+_REACH = 3.0  # energy above a minimum, in temperatures and for each dimension, to begin with
+_HALVINGS = 60  # of the way from a start to a minimum
 _FASTEST = 0.5  # the largest learning rate in the unit of a new metric
 _LEAST_ACCEPTED = 2.0  # jumps of a step, at the end of learning, for which jumps are worth it
 
@@ -63,9 +65,8 @@ class Learning:
                 len(program.round_ends), np.nan, np.float32
             ),  # of jumps, after each round
         }
-        spec = program.kernel.traits.spec or {}
         moves = program.num_chains * program.num_replicas
-        self._gradients = moves * spec.get("num_leapfrog", 1)  # of the ladder, in one step
+        self._gradients = moves * program.kernel.traits.gradients  # of the ladder, in one step
         self.places = label_places(program.target.exchangeable, like)
         energies = build_energies(program.target, self.unravel)
         self._energies = jax.jit(energies)
@@ -79,12 +80,15 @@ class Learning:
         }
 
     def first(self, program: Program, carry: Carry) -> Carry:
-        """Search from the starts; half of the replicas start at what was found, the colder half."""
+        """Search from the starts. The colder half of the replicas start at what was found; the
+        others at their own starts, as near to a minimum as their rungs can begin."""
         if not jax.tree.leaves(carry.state.mixture):
+            check_finite(program, carry.state.points)
             return carry
         starts = self._flat(devices.to_host(carry.state.replicas.params))
         num_chains, num_replicas, d = starts.shape
-        slope = 1 / float(carry.state.ladder.temperature[0, 0])
+        temperature = np.asarray(devices.to_host(carry.state.ladder.temperature), float)
+        slope = 1 / temperature[0, 0]
         target, data = program.target, program.batches.data
 
         def energy(point: Any, data: Any) -> Any:
@@ -92,29 +96,63 @@ class Learning:
             prior = 0.0 if target.prior is None else target.prior(params)
             return slope * target.energy(params, data, None) + prior
 
-        found = search(energy, _spread(starts.reshape(-1, d)), data, self.places)
+        budget = int(_SEARCH_SHARE * program.num_steps * program.evaluations_per_step)
+        found = search(energy, _in_turn(starts), data, budget, self.places)
+        self.state["evaluations"] = np.array([found.evaluations, 0, 0], np.int32)
         order = carry.state.order
         if self.places is not None:
             found, direction = found.in_order(self.places)
             order = _placed(direction, order)
         mixture = found.mixture()
-        self.state["evaluations"] = np.array([found.evaluations, 0, 0], np.int32)
+        points = self._within_reach(program, starts, temperature, mixture)
         if mixture is None or found.covariance is None:
-            return carry
+            return self._begun(program, carry, points)
         self.state["covariance"] = np.asarray(found.covariance, np.float32)
         rng = np.random.default_rng([program.seed % 2**32, 0])
         colder = num_replicas - num_replicas // 2
         drawn = fitting.draw(mixture, rng, num_chains * colder).astype(starts.dtype)
         finite = np.isfinite(self._evaluate(program, drawn, slope))
-        own = starts[:, :colder].reshape(-1, d)
+        own = points[:, :colder].reshape(-1, d)
         chosen = np.where(finite[:, None], drawn, own).reshape(num_chains, colder, d)
-        points = np.concatenate([chosen, starts[:, colder:]], axis=1)
-        state = build_carry(program, self._tree(points)).state
+        carry = self._begun(program, carry, np.concatenate([chosen, points[:, colder:]], axis=1))
         root = np.linalg.cholesky(found.covariance)
-        ladder = _with_root(state.ladder, np.broadcast_to(root, (num_chains, num_replicas, d, d)))
-        mixture = _placed(padded(mixture), state.mixture)
-        state = state._replace(mixture=mixture, ladder=ladder, order=order)
-        return carry._replace(state=state)
+        ladder = _with_root(
+            carry.state.ladder, np.broadcast_to(root, (num_chains, num_replicas, d, d))
+        )
+        state = carry.state._replace(mixture=_placed(padded(mixture), carry.state.mixture))
+        return carry._replace(state=state._replace(ladder=ladder, order=order))
+
+    def _begun(self, program: Program, carry: Carry, points: np.ndarray) -> Carry:
+        """Return the carry at other points."""
+        tree = self._tree(points)
+        check_finite(program, tree)
+        return build_carry(program, tree)
+
+    def _within_reach(
+        self, program: Program, starts: np.ndarray, temperature: np.ndarray, mixture: Mixture | None
+    ) -> np.ndarray:
+        """Return points (chain, replica, d) of replicas at a temperature, moved on straight lines
+        to the nearest component of a mixture, to 0 without one, until a local move can begin there.
+
+        Where numbers overflow, or the energy is far above that of its rung, a replica would stay.
+        """
+        points, d = starts.reshape(-1, starts.shape[2]), starts.shape[2]
+        inverse = 1 / temperature.reshape(-1)
+        goals, lowest = np.zeros_like(points), np.full(len(points), -np.inf)
+        if mixture is not None:
+            centres = in_use(mixture).mean.astype(points.dtype)
+            energy, prior = self._energies_at(program, centres)
+            lowest = np.nanmin(inverse[:, None] * energy + prior, axis=1)
+            goals = centres[fitting.nearest(mixture, points)]
+        for _ in range(_HALVINGS):
+            energy, prior = self._energies_at(program, points)
+            here = inverse * energy + prior
+            bound = np.where(np.isfinite(lowest), lowest + _REACH * (d + 10), np.inf)
+            left = ~(np.isfinite(energy) & np.isfinite(here) & (here < bound))
+            if not left.any():
+                break
+            points = np.where(left[:, None], (points + goals) / 2, points)
+        return points.reshape(starts.shape)
 
     def after_chunk(
         self, program: Program, carry: Carry, num_steps: int, records: Any
@@ -128,7 +166,30 @@ class Learning:
             state = self._renew_metric(program, state, step)
         if jax.tree.leaves(state.mixture):
             state = self._renew_mixture(program, state, step)
+            state = self._with_all_in_reach(program, state)
         return carry._replace(state=state), {}
+
+    def _with_all_in_reach(self, program: Program, state: Any) -> Any:
+        """Return the state with replicas moved that their rungs, new in this round, cannot hold."""
+        temperature, rung_of, mixture, params = devices.to_host(
+            (state.ladder.temperature, state.rung_of, state.mixture, state.replicas.params)
+        )
+        points = self._flat(params)
+        temperature = np.take_along_axis(np.asarray(temperature, float), rung_of, axis=1)
+        reached = self._within_reach(
+            program, points, temperature, in_use(mixture) if mixture.count else None
+        )
+        moved = np.any(reached != points, axis=2)
+        if not moved.any():
+            return state
+        there = build_carry(program, self._tree(reached)).state.replicas
+
+        def spliced(new: Any, old: Any) -> Any:
+            old = np.asarray(devices.to_host(old))
+            return np.where(moved.reshape(*moved.shape, *[1] * (old.ndim - 2)), new, old)
+
+        replicas = jax.tree.map(spliced, devices.to_host(there), state.replicas)
+        return state._replace(replicas=_placed(replicas, state.replicas))
 
     def _renew_metric(self, program: Program, state: Any, step: int) -> Any:
         """Return the state with the metric of each rung made of the gradients of all chains."""
@@ -200,11 +261,16 @@ class Learning:
         self, program: Program, points: np.ndarray, slope: float, ordering: Ordering | None = None
     ) -> np.ndarray:
         """Return E at points (m, d), infinite where labels are out of order."""
-        energy, prior = self._energies(jnp.asarray(points), program.batches.data)
-        energy = slope * np.asarray(energy, float) + np.asarray(prior, float)
-        return (
-            energy if ordering is None else np.where(ordered(ordering, points)[1], energy, np.inf)
-        )
+        energy, prior = self._energies_at(program, points)
+        energy = slope * energy + prior
+        if ordering is None:
+            return energy
+        return np.where(ordered(ordering, points)[1], energy, np.inf)
+
+    def _energies_at(self, program: Program, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return U and V at points (m, d)."""
+        both = self._energies(jnp.asarray(points), program.batches.data)
+        return np.asarray(both[0], float), np.asarray(both[1], float)
 
     def _flat(self, params: Any) -> np.ndarray:
         """Return points (chain, replica, d) of a tree with these leading axes."""
@@ -225,11 +291,10 @@ def _in_order(
     return ordered(ordering, flat)[0].reshape(draws.shape), mixture, ordering
 
 
-def _spread(starts: np.ndarray) -> np.ndarray:
-    """Return a few of the starts, each once."""
-    distinct = starts[np.sort(np.unique(starts, axis=0, return_index=True)[1])]
-    places = np.linspace(0, len(distinct) - 1, min(_STARTS, len(distinct))).round().astype(int)
-    return distinct[places]
+def _in_turn(starts: np.ndarray) -> np.ndarray:
+    """Return the distinct starts (chain, replica, d), those of all chains in turn."""
+    points = starts.swapaxes(0, 1).reshape(-1, starts.shape[2])
+    return points[np.sort(np.unique(points, axis=0, return_index=True)[1])]
 
 
 def _with_root(ladder: Any, root: np.ndarray, rates: np.ndarray | None = None) -> Any:

@@ -109,7 +109,7 @@ def rule(method: Method, plan: Plan, schedule: Schedule) -> Rule:
 def build_kernel(method: Method, num_steps: int, clock: Clock | None, clip: Any) -> Kernel:
     """Return the kernel of a method, with gradients cut at a norm of `clip` and with its schedule
     of learning rates."""
-    kernel = _plain_kernel(method)
+    kernel = plain_kernel(method)
     if clip is not None:
         kernel = kernels.clipped(kernel, clip)
     if callable(method.rate_schedule):
@@ -120,7 +120,8 @@ def build_kernel(method: Method, num_steps: int, clock: Clock | None, clip: Any)
     return _IN_TIME[method.rate_schedule](kernel, clock)
 
 
-def _plain_kernel(method: Method) -> Kernel:
+def plain_kernel(method: Method) -> Kernel:
+    """Return the kernel of a method, without its schedule of learning rates."""
     kernel = method.kernel
     if isinstance(kernel, Kernel):
         return kernel

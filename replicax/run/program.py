@@ -60,6 +60,13 @@ class Program:
         stops = [self.num_steps, *(end for end in self.round_ends if end > step)]
         return min([*stops, self.num_steps if every is None else step + every - step % every])
 
+    @property
+    def evaluations_per_step(self) -> int:
+        """Energies that a step evaluates, in all chains; a gradient counts as two."""
+        moves = 2 * self.num_replicas * self.kernel.traits.gradients
+        jumps = 0 if self.settings.jumps is None else self.settings.jumps.num_proposals
+        return self.num_chains * (moves + jumps)
+
     def is_drawn(self, steps: np.ndarray) -> np.ndarray:
         """Return which steps leave a draw: after burn-in, thinned, where the kernel exploits."""
         drawn = (steps >= self.burn_in) & ((steps - self.burn_in) % self.thin == 0)

@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from replicax.algorithm.kernel import has_memory
+from replicax.algorithm.kernel import Kernel, has_memory
 from replicax.algorithm.schedule import Sequential
 from replicax.algorithm.target import takes_batch
 from replicax.errors import is_whole, show
 from replicax.run.batches import NoBatches
-from replicax.run.methods import METHODS, is_several, written
+from replicax.run.methods import METHODS, Method, is_several, written
 from replicax.run.options import AUTO, Training
 from replicax.run.sources import SourceBatches
+from replicax.run.task import Task
 
 if TYPE_CHECKING:
     from replicax.run.resolve import Choice
 
 _LONGEST_CYCLE = 1_000_000  # steps in which a draw is looked for
 
-_FEWEST_TO_LEARN = 200  # steps of burn-in, for a mixture that proposes jumps
+FEWEST_TO_LEARN = 200  # steps of burn-in, for a mixture that proposes jumps
 
 
 def _kind_of_run(choice: "Choice") -> Iterator[str]:
@@ -443,21 +444,28 @@ def _nothing_to_tune_by(choice: "Choice") -> Iterator[str]:
         )
 
 
+def can_jump(task: Task, method: Method, kernel: Kernel) -> bool:
+    """Return whether a mixture that proposes jumps can be learned: by moves that are accepted or
+    rejected, and whose step sizes are tuned."""
+    tunes = isinstance(method.learning_rate, str) and method.learning_rate == AUTO
+    exact = task.has_exact_energies and not task.target.has_state
+    return method.keeps_law and tunes and exact and kernel.traits.adjusted
+
+
 def _nothing_to_jump_with(choice: "Choice") -> Iterator[str]:
-    method, rate = choice.method, choice.method.learning_rate
+    method = choice.method
     if not method.jumps:
         return
-    learns = method.keeps_law and isinstance(rate, str) and choice.kernel.traits.adjusted
-    if not learns or not choice.task.has_exact_energies or choice.task.target.has_state:
+    if not can_jump(choice.task, method, choice.kernel):
         yield (
             f"jumps is {method.jumps}, whose mixture is learned by moves that are accepted or "
             "rejected: write method=rx.posterior(jumps=...), with all rows, the kernel hmc or "
             "mala, and without learning_rate."
         )
-    if choice.plan.burn_in < _FEWEST_TO_LEARN:
+    if choice.plan.burn_in < FEWEST_TO_LEARN:
         yield (
             f"jumps is {method.jumps} and burn_in {choice.plan.burn_in}, too few steps to learn a "
-            f"mixture: write burn_in={_FEWEST_TO_LEARN} or more, or a longer run."
+            f"mixture: write burn_in={FEWEST_TO_LEARN} or more, or a longer run."
         )
 
 

@@ -23,14 +23,15 @@ from replicax.run.methods import Method, as_method
 from replicax.run.options import AUTO, Run, Sampling, Training
 from replicax.run.plan import Plan, plan_of
 from replicax.run.program import Program
-from replicax.run.refusals import refuse
+from replicax.run.refusals import FEWEST_TO_LEARN, can_jump, refuse
 from replicax.run.task import Task
 
 _NUM_REPLICAS = 8
 _JUDGING_SHARE = 0.5  # of the cost of the moves, at most, for energies over all rows
 _FEWEST_ATTEMPTS = 1000  # in a run; where all rows allow fewer, swaps are judged on mini-batches
 _USUAL_SWAP_EVERY = 10
-_DRAWS_PER_STEP, _MOST_DRAWS = 8, 2**16  # of each step, and of a chain
+_PROPOSALS_PER_RUNG, _MOST_PROPOSALS = 16, 512  # of jumps
+_DRAWS_PER_STEP, _MOST_DRAWS = 16, 2**16  # of each step, and of a chain
 _HOTTEST = 1e3  # the highest temperature that an automatic ladder gives a rung of finite energy
 
 # What a method leaves open: the values for targets, and those of the paper for networks.
@@ -126,7 +127,7 @@ def _for_law(task: Task, run: Sampling, method: Method) -> tuple[Sampling, Metho
     method = _judged(task, run, method)
     every = method.swap_every or 1
     method = _filled(method, {"schedule": "deo" if method.window in (None, 1) else "no_gate"})
-    method = _jumping(run, method)
+    method = _jumping(task, run, method)
     # Draws are taken where swaps are attempted, and energies are those of all rows.
     usual = {
         "burn_in": run.num_steps // 3 // every * every,
@@ -136,13 +137,18 @@ def _for_law(task: Task, run: Sampling, method: Method) -> tuple[Sampling, Metho
     return _filled(run, usual), method
 
 
-def _jumping(run: Sampling, method: Method) -> Method:
-    """Close the metric, and how many draws the jumps of a learned mixture leave of each step."""
-    method = _filled(method, {"jumps": 0})
+def _jumping(task: Task, run: Sampling, method: Method) -> Method:
+    """Close whether the coldest replica jumps, the metric, and how many draws jumps leave of each
+    step."""
+    burn_in = run.num_steps // 3 if run.burn_in is None else run.burn_in
+    kernel, num_rungs = parts.plain_kernel(method), parts.num_replicas(run, method) or 1
+    learns = can_jump(task, method, kernel) and burn_in >= FEWEST_TO_LEARN
+    # A gradient costs about two energies: as many proposals as cost what the ladder's move costs.
+    usual = 2 ** round(np.log2(_PROPOSALS_PER_RUNG * num_rungs)) if learns else 0
+    method = _filled(method, {"jumps": min(usual, _MOST_PROPOSALS)})
     method = _filled(method, {"metric": "dense" if method.jumps else "diagonal"})
     # Of a long run one draw of each step is enough; other rungs do not jump.
     several = method.jumps and run.thin in (None, 1) and tuple(run.draw_rungs) == (0,)
-    burn_in = run.num_steps // 3 if run.burn_in is None else run.burn_in
     room = _MOST_DRAWS // max(run.num_steps - burn_in, 1)
     most = 2 ** int(np.log2(np.clip(room, 1, _DRAWS_PER_STEP)))
     return _filled(method, {"draws_per_step": most if several else 1})

@@ -26,10 +26,12 @@ from replicax.algorithm.mixture import Mixture, make_mixture, most_components
 _MOST_HESSIAN = 100  # dimensions up to which second derivatives are computed
 _MOST_CALLS = 300  # of the gradient, from one start
 _NEWTON_STEPS = 25
+_FEWEST_STARTS = 8
 _IN_VAIN = 4  # starts that lead to no minimum, one after another, before the search gives up
 _SETTLED = 0.1  # energy that the next Newton step may still gain, for each dimension
 _BEYOND = 1e30  # stands for an energy that is not finite
 _LIGHTEST = -15.0  # log weight, by Laplace, below which a minimum has no mass
+_SHORT = 0.1  # steps of differences, in standard deviations
 _FLAT = 1e-5  # curvature, in units of its diagonal, below which a direction is open
 
 
@@ -90,7 +92,7 @@ class _Counted:
     def __init__(self, energy: Callable, data: Any, dtype: jnp.dtype) -> None:
         self.data, self.dtype, self.calls = data, dtype, 0
         self._evaluate = jax.jit(jax.value_and_grad(energy))
-        self._hessian = jax.jit(jax.hessian(energy))
+        self._hessian: Callable | None = jax.jit(jax.hessian(energy))
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         self.calls += 1
@@ -100,23 +102,49 @@ class _Counted:
             return value, gradient
         return _BEYOND, np.zeros(len(x))
 
-    def hessian(self, x: np.ndarray) -> np.ndarray:
+    def hessian(self, x: np.ndarray, sd: np.ndarray) -> np.ndarray:
+        """Return the second derivatives; `sd` are rough standard deviations of the parameters."""
         self.calls += len(x)
-        hessian = np.asarray(self._hessian(jnp.asarray(x, self.dtype), self.data), float)
-        return (hessian + hessian.T) / 2
+        if self._hessian is not None:
+            try:
+                hessian = np.asarray(self._hessian(jnp.asarray(x, self.dtype), self.data), float)
+                return (hessian + hessian.T) / 2
+            except TypeError:  # solvers of differential equations have no forward derivative
+                self._hessian = None
+        return self._differences(x, sd)
+
+    def _differences(self, x: np.ndarray, sd: np.ndarray) -> np.ndarray:
+        """Return the second derivatives as differences of gradients."""
+        for _ in range(2):  # the second time with steps that the curvature tells
+            ways = np.diag(_SHORT * sd)
+            rows = [(self(x + way)[1] - self(x - way)[1]) / 2 for way in ways]
+            hessian = np.stack(rows) / (_SHORT * sd)[:, None]
+            hessian = (hessian + hessian.T) / 2
+            curved = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1e-30))
+            if np.all(np.abs(np.log(curved / sd)) < np.log(5)):
+                break
+            sd = curved
+        return hessian
 
 
 def search(
-    energy: Callable, starts: np.ndarray, data: Any = None, places: np.ndarray | None = None
+    energy: Callable,
+    starts: np.ndarray,
+    data: Any = None,
+    budget: int = 0,
+    places: np.ndarray | None = None,
 ) -> Found:
-    """Minimise `energy(point, data)` from each of `starts` (start, d); return the distinct minima.
+    """Minimise `energy(point, data)` from the first of `starts` (start, d), and from more of them
+    while fewer than `budget` evaluations are spent; return the distinct minima.
 
     Those that differ by a permutation of exchangeable labels, at `places`, are one.
     """
     counted = _Counted(energy, data, jnp.asarray(starts).dtype)
     minima: list[tuple[np.ndarray, float, np.ndarray]] = []
     rejected = 0
-    for start in np.asarray(starts, float):
+    for number, start in enumerate(np.asarray(starts, float)):
+        if number >= _FEWEST_STARTS and counted.calls >= budget:
+            break
         end = _descend(counted, _pulled(counted, start))
         if end is None:
             rejected += 1
@@ -159,7 +187,8 @@ def _descend(counted: _Counted, start: np.ndarray) -> tuple[np.ndarray, float, n
     x = np.asarray(ended.x)
     if len(x) > _MOST_HESSIAN:
         return _from_pairs(counted, x, ended.hess_inv.todense())
-    return _newton(counted, x)
+    sd = np.sqrt(np.maximum(np.diag(ended.hess_inv.todense()), 1e-30))
+    return _newton(counted, x, sd)
 
 
 def _from_pairs(
@@ -172,11 +201,13 @@ def _from_pairs(
     return (x, energy, (cov + cov.T) / 2) if settled else None
 
 
-def _newton(counted: _Counted, x: np.ndarray) -> tuple[np.ndarray, float, np.ndarray] | None:
+def _newton(
+    counted: _Counted, x: np.ndarray, sd: np.ndarray
+) -> tuple[np.ndarray, float, np.ndarray] | None:
     """Take damped Newton steps (Levenberg) until they gain nothing."""
     energy, gradient = counted(x)
     damping = 1e-3
-    hessian = counted.hessian(x)
+    hessian = counted.hessian(x, sd)
     for _ in range(_NEWTON_STEPS):
         if energy >= _BEYOND or not np.all(np.isfinite(hessian)):
             return None
@@ -187,7 +218,7 @@ def _newton(counted: _Counted, x: np.ndarray) -> tuple[np.ndarray, float, np.nda
         gain = energy - ahead
         if gain > -1e-6 * (1 + abs(energy)):  # as much as rounding hides
             x, energy, gradient, damping = x + step, ahead, slope, damping / 10
-            hessian = counted.hessian(x)
+            hessian = counted.hessian(x, sd)
             if gain < 1e-3:
                 break
         else:

@@ -104,7 +104,8 @@ def test_without_jumps_draws_are_permuted_and_nothing_else(batch_size) -> None:
             exchangeable=exchangeable,
         )
         begin = jnp.array([-3.0, 3.0])
-        return sample(posterior, begin, method="posterior", num_steps=600, burn_in=200)
+        method = rx.posterior(jumps=0)
+        return sample(posterior, begin, method=method, num_steps=600, burn_in=200)
 
     plain, permuted = run(None), run(0)
     assert np.any(plain.draws != permuted.draws)
@@ -152,7 +153,7 @@ def test_minima_that_are_permutations_of_each_other_are_one() -> None:
     starts = (3 * np.random.default_rng(0).standard_normal((8, 6))).astype(np.float32)
     places = np.arange(6).reshape(3, 2)
     assert len(search(energy, starts).minima) > 1
-    found = search(energy, starts, None, places)
+    found = search(energy, starts, places=places)
     assert len(found.minima) == 1
     in_order, direction = found.in_order(places)
     keys = in_order.minima[0].reshape(3, 2) @ direction
