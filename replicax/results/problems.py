@@ -24,7 +24,7 @@ _BLOCKS = 8  # blocks of a run in which a trend is sought
 _FALL = 5.0  # standard deviations within a block
 _RISE = 0.4  # rise of normal scores from the first to the last third
 _RISE_CERTAIN = 4.5  # standard errors
-_MISSED = 0.03  # standard error of the mass of places that the mixture misses
+_MISSED = 0.015  # standard error of the mass of places that the mixture misses
 _RESTARTED = 0.01  # fraction of steps
 _LOW_ACCEPTANCE, _HIGH_ACCEPTANCE = 0.2, 0.98
 _HEATED = 0.1  # above the temperature of the coldest rung
@@ -225,7 +225,7 @@ def _missed_by_mixture(posterior: "Posterior") -> str | None:
         f"The mixture misses places with {found.mass:.1%} of the draws, where the coldest replica "
         f"was for up to {found.longest:,} steps without a jump: their mass is known to "
         f"± {found.error:.1%} only. Write a longer burn_in, so that the mixture learns of them, or "
-        "more replicas, which the ladder needs to get there and back."
+        "more replicas, which the ladder needs to get there and back, or run longer."
     )
 
 
