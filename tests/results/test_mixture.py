@@ -112,10 +112,12 @@ def stub(stays, jumps=64, draws=1000, acceptance=0.005, thin=1):
 
 
 def test_few_long_stays_at_missed_places_are_told_and_many_short_ones_are_not() -> None:
-    long, short = mixture.missed(stub([200, 200])), mixture.missed(stub(100 * [4]))
-    assert long.mass == short.mass == 0.2 and long.longest == 100 and short.longest == 2
-    assert long.error == pytest.approx(0.2 / 2**0.5) and short.error == pytest.approx(0.02)
-    assert missed_by_mixture(stub(100 * [4])) is None
+    long, short = mixture.missed(stub([200, 200])), mixture.missed(stub(200 * [2]))
+    assert long.mass == short.mass == 0.2 and long.longest == 100 and short.longest == 1
+    assert long.error == pytest.approx(0.2 / 2**0.5) and short.error == pytest.approx(
+        0.2 / 200**0.5
+    )
+    assert missed_by_mixture(stub(200 * [2])) is None
     told = missed_by_mixture(stub([200, 200]))
     assert "20.0%" in told and "100 steps" in told and "± 14.1%" in told
 
