@@ -21,12 +21,11 @@ SETTINGS: dict[str, Any] = {"num_replicas": 16, "burn_in": 100, "thin": 10}
 TARGET_SPEC = TargetSpec("replicax.demo:target", params="params")
 
 
-def run_demo(folder: Path, num_steps: int, num_chains: int, seed: int,
-             progress: bool = True) -> Posterior:  # fmt: skip
+def run_demo(folder: Path, num_steps: int, num_chains: int, seed: int) -> Posterior:
     """Sample the 25 modes into `folder`, and replace an earlier demo there."""
     clear(folder)
     return rx.sample(target, params, num_steps=num_steps, method=METHOD, num_chains=num_chains,
-                     seed=seed, run_dir=folder, progress=progress, note=TARGET_SPEC.to_note(),
+                     seed=seed, run_dir=folder, progress=True, note=TARGET_SPEC.to_note(),
                      **SETTINGS)  # fmt: skip
 
 

@@ -17,6 +17,14 @@ _LOOKED_AT = 2**22  # numbers of an array that are looked at
 _LEVELS = 2**20  # of float32 between the extremes of a column; 2**24 without an offset
 
 
+class EndedBySignal(SystemExit):
+    """The end of a process that a signal asked for, once all is saved."""
+
+
+class TooLarge(ValueError):
+    """Numbers that do not fit into the memory."""
+
+
 class RunProblem(UserWarning):
     """A reason not to trust a run, which its summary tells, too."""
 
@@ -52,6 +60,15 @@ def show(value: object) -> str:
     if len(text) > 60 or text.startswith("<") or "object at 0x" in text:
         return f"of type {type(value).__name__}"
     return text
+
+
+def printable(text: str) -> str:
+    """Return a text without what would steer the terminal that shows it.
+
+    >>> printable("a\x1b[2Jb")
+    'a [2Jb'
+    """
+    return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
 def is_whole(value: object) -> TypeGuard[int]:
@@ -205,6 +222,24 @@ def _collapses(array: Any) -> bool:
         if (rounded[1:] == rounded[:-1]).any() and levels < _LEVELS:
             return True
     return False
+
+
+def memory_of_machine() -> float:
+    """Return the memory of the machine in bytes, infinity if it is not known."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):  # not known on this platform
+        return math.inf
+
+
+def check_memory_for(what: str, num_bytes: float) -> None:
+    """Raise if an array that is to be read would not fit into the memory of the machine."""
+    present = memory_of_machine()
+    if num_bytes > present:
+        raise TooLarge(
+            f"{what} holds {num_bytes / 1e9:,.1f} GB of numbers, and this machine has "
+            f"{present / 1e9:,.1f} GB of memory."
+        )
 
 
 def is_concrete(value: object) -> bool:

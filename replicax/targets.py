@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from replicax.algorithm.target import Target
-from replicax.errors import check_number, is_number, not_negative, show
+from replicax.errors import check_number, not_negative
 
 # The paper's 25 modes (section 5.1). The paper does not mention the wall around them.
 MODES = tuple((float(x), float(y)) for x in range(-2, 3) for y in range(-2, 3))
@@ -83,11 +83,6 @@ def modes25_draws(rng: np.random.Generator, count: int) -> np.ndarray:
     return (bins + rng.random((count, 2))) * (2 * span / num_bins) - span
 
 
-def _check_positive(name: str, values: Any, count: int) -> None:
-    if np.size(values) != count or not all(is_number(x) and x > 0 for x in np.ravel(values)):
-        raise ValueError(f"{name} is {show(values)}; give {count} numbers above 0.")
-
-
 def _midpoints(span: float, count: int) -> np.ndarray:
     return (np.arange(count) + 0.5) * (2 * span / count) - span
 
@@ -116,30 +111,3 @@ def gaussian(mean: float = 0.0, std: float = 1.0) -> Target:
     check_number("mean", mean, lambda x: True, "it must be a finite number")
     check_number("std", std, lambda x: x > 0, "it must be a number above 0")
     return Target(lambda x, batch, key: jnp.sum((x - mean) ** 2) / (2 * std**2))
-
-
-def gaussian_mixture(
-    means: tuple[float, ...] = (-4.0, 3.0),
-    stds: tuple[float, ...] = (0.7, 0.5),
-    weights: tuple[float, ...] = (0.4, 0.6),
-    energy_noise_std: float = 0.0,
-) -> Target:
-    """Return the mixture of appendix C.3: exact gradients, Gaussian noise on energies."""
-    not_negative("energy_noise_std", energy_noise_std)
-    if not np.size(means) == np.size(stds) == np.size(weights):
-        raise ValueError(
-            "means, stds and weights differ in length: give one of each for every part."
-        )
-    for name, values in (("stds", stds), ("weights", weights)):
-        _check_positive(name, values, np.size(means))
-    mean, std, weight = (jnp.array(values) for values in (means, stds, weights))
-
-    def exact(x: Array) -> Array:
-        log_parts = jnp.log(weight / std) - 0.5 * ((x - mean) / std) ** 2
-        return -jax.nn.logsumexp(log_parts) + 0.5 * jnp.log(2 * jnp.pi)
-
-    return Target(
-        energy=lambda x, batch, noise: exact(x) + energy_noise_std * noise,
-        gradient=lambda x, batch, noise: jax.grad(exact)(x),
-        noise=lambda key: jax.random.normal(key),
-    )

@@ -49,7 +49,7 @@ class TargetSpec:
         None, "Name of the data: arrays, or batches(step).", flag="", show_default="batches"
     )
     batch_size: int | None = option(None, "Rows per mini-batch, if the data are arrays.", flag="")
-    directory: str = ""  # modules are also imported from here
+    directory: str = ""  # modules are also imported from here, and not from where one is later
 
     @classmethod
     def from_command_line(cls, target: str, **names: Any) -> "TargetSpec":
@@ -169,7 +169,7 @@ def _import_file(path: Path) -> ModuleType:
 
 def _import_module(place: str, directory: str) -> ModuleType:
     try:
-        with _first_on_path(os.getcwd(), directory):
+        with _first_on_path(directory or os.getcwd()):
             return importlib.import_module(place)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{place}.".startswith(f"{error.name}."):
@@ -258,7 +258,7 @@ def _digests(names: list[str], directory: str) -> dict[str, str]:
         if _is_file(place):
             path = Path(place).expanduser().absolute()
         else:
-            path = _file_of_module(place, [os.getcwd(), directory, *sys.path])
+            path = _file_of_module(place, [directory or os.getcwd(), *sys.path])
         if _is_in_run(str(path.parent)):
             raise ValueError(f"{path} is in a run folder.")
         digests[str(path)] = files.digest_file(path)

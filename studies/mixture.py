@@ -75,7 +75,7 @@ def cells(scale: Scale) -> list[Cell]:
 @functools.cache
 def _target(sigma: float) -> rx.Target:
     """Return the target of a noise level, one object so that cells share a compiled program."""
-    return rx.targets.gaussian_mixture(_MODES.means, _MODES.stds, _MODES.weights, sigma)
+    return _MODES.target(sigma)
 
 
 def sample(

@@ -9,9 +9,12 @@ map, and its fixed point is the stationary law.
 import functools
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.polynomial.chebyshev import chebinterpolate
 
+import replicax as rx
 from replicax import theory
 
 _PRECISION = 1e-7  # of a power of the step
@@ -50,6 +53,20 @@ class TwoModes(NamedTuple):
         """Return the masses of the target  -> (point,)."""
         density = np.exp(-self.energy())
         return density / density.sum()
+
+    def target(self, energy_noise_std: float = 0.0) -> rx.Target:
+        """Return the mixture as a target: exact gradients, Gaussian noise on energies."""
+        mean, std, weight = (jnp.array(values) for values in (self.means, self.stds, self.weights))
+
+        def exact(x: Any) -> Any:
+            log_parts = jnp.log(weight / std) - 0.5 * ((x - mean) / std) ** 2
+            return -jax.nn.logsumexp(log_parts) + 0.5 * jnp.log(2 * jnp.pi)
+
+        return rx.Target(
+            energy=lambda x, batch, noise: exact(x) + energy_noise_std * noise,
+            gradient=lambda x, batch, noise: jax.grad(exact)(x),
+            noise=lambda key: jax.random.normal(key),
+        )
 
     def moves(self, temperature: float) -> np.ndarray:
         """Return the matrix of one SGLD step, from the masses before to the masses after."""

@@ -338,16 +338,3 @@ def log_evidence(stats: JumpStats) -> tuple[Array, Array]:
     """
     effective = jnp.exp(2 * stats.log_sum - stats.log_sum_square)
     return stats.log_sum - jnp.log(stats.proposals), effective
-
-
-def redraw(
-    log_uniform: Array, point: Array, energy: Array, drawn: Array, drawn_energy: Array, slope: Array
-) -> tuple[Array, Array]:
-    """Move a state of a rung to a whole draw from the prior or stay: (point, accepted).
-
-    The law of the rung is prior x exp(-slope U), so the prior cancels from the Metropolis ratio.
-    """
-    change = slope * (drawn_energy - energy)
-    change = jnp.where(slope == 0, 0.0, change)
-    accepted = jnp.isfinite(drawn_energy) & ((log_uniform < -change) | ~jnp.isfinite(energy))
-    return jnp.where(accepted, drawn, point), accepted

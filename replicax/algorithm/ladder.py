@@ -7,8 +7,6 @@ import numpy as np
 
 from replicax.algorithm.swap import Rule
 from replicax.errors import at_least, check_number
-from replicax.theory.round_trips import barrier as barrier
-from replicax.theory.round_trips import equal_rejection_temperatures as equal_rejection_temperatures
 
 
 class Metric(NamedTuple):

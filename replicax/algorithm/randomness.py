@@ -34,6 +34,7 @@ class Randomness(NamedTuple):
     fresh: Any  # key of further mini-batches           shape ()
     batch: Any  # row numbers of the mini-batch         shape (row,)
     jump: Any = None  # key of the jumps                shape ()
+    redraw: Any = None  # key of draws from the prior   shape ()
 
 
 class Attempts(NamedTuple):

@@ -58,6 +58,7 @@ class Info(NamedTuple):
     attempted: Any = True  # whether swaps were attempted  shape ()
     observed: Any = None  # by kernels that do so          leading axis: rung
     path: Any = None  # of jumps: points, energies, log weights   leading axis: position
+    redrawn: Any = None  # accepted draws from the prior   shape (rung,)
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class Settings:
     langevin: bool = True  # False: no rung has a temperature, draw no noise
     swap_every: int = 1  # steps from one attempt to swap to the next
     jumps: Jumping | None = None  # of the coldest rung, after every step
+    redraws: int = 0  # draws from the prior that every replica is offered after its move
     map_replicas: Callable = jax.vmap
     spread: Spread = IN_ONE_PLACE  # where the replicas are
 
@@ -95,6 +97,7 @@ jax.tree_util.register_dataclass(
         "langevin",
         "swap_every",
         "jumps",
+        "redraws",
         "map_replicas",
         "spread",
     ],

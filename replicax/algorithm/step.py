@@ -1,5 +1,6 @@
-"""Algorithm 1, one step: draw, move (`move.py`), exchange and adapt (`exchange.py`); with a learned
-mixture also jumps of the coldest replica (`jumps.py`).
+"""Algorithm 1, one step: draw, move (`move.py`), exchange and adapt (`exchange.py`); where the
+prior can be drawn from also redraws after the move (`redraws.py`), and with a learned mixture jumps
+of the coldest replica (`jumps.py`).
 
 A *replica* is a particle, a *rung* a place on the ladder (0 is the coldest, the target), pair i
 joins rungs i and i+1. A swap exchanges the rungs of two replicas; parameters never move.
@@ -18,6 +19,7 @@ from replicax.algorithm.jumps import build_jumps, relabelled_draws
 from replicax.algorithm.kernel import Kernel
 from replicax.algorithm.move import build_move, change_rungs, reset_memory
 from replicax.algorithm.randomness import Attempts, Randomness, log_uniform
+from replicax.algorithm.redraws import build_redraws
 from replicax.algorithm.schedule import Sequential
 from replicax.algorithm.spread import gather_observed
 from replicax.algorithm.state import Info, Settings, State
@@ -64,6 +66,7 @@ def build_parts(
         kernel = kernel.having(change_rung=None)
     move = build_move(target, kernel, settings)
     jump = None if settings.jumps is None else build_jumps(target, kernel, settings)
+    redraw = build_redraws(target, kernel, settings) if settings.redraws else None
     always = settings.swap_every == 1  # else energies are evaluated where swaps are attempted
     evaluates = settings.energy_at == "moved" and not always and not kernel.traits.adjusted
     spread = settings.spread
@@ -76,6 +79,10 @@ def build_parts(
 
         judged_on = judging_batch() if always else batch
         state, energy_of, broken, observed = move(random, state, batch, judged_on)
+        redrawn = None
+        if redraw is not None:
+            state, energy_of, redrawn = redraw(random.redraw, state, energy_of, batch)
+            redrawn = redrawn[state.replica_at]
 
         def deciding_energies() -> tuple[Array, EnergySource]:
             batch = judged_on if always else judging_batch()
@@ -99,6 +106,7 @@ def build_parts(
             broken=broken,
             observed=observed,
         )
+        info = info._replace(redrawn=redrawn)
         if jump is not None and jax.tree.leaves(state.mixture):
             state, path = jump(random.jump, state, batch)
         elif target.exchangeable is not None:
@@ -154,6 +162,7 @@ def build_draw(
             fresh=fresh_key if rule.judges_afresh else None,
             batch=draw_batch(batch_key) if draw_batch else None,
             jump=jax.random.fold_in(exchange_key, 5) if jumps or relabels else None,
+            redraw=jax.random.fold_in(exchange_key, 6) if settings.redraws else None,
         )
 
     def draw_attempts(schedule: Sequential, key: Array, num_replicas: int) -> Attempts:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from replicax.algorithm import randomness
+from replicax.algorithm.held import check_held
 from replicax.algorithm.kernel import Evaluated
 from replicax.errors import check_function, check_plain, explained, show
 
@@ -32,6 +33,8 @@ class Target(NamedTuple):
     `row_energies(params, batch, key) -> (row,)`, where given, has the energy as its mean: the
     variance of its differences tells how noisy a comparison of two states is.
     `exchangeable` says which labels may be permuted, see `rx.bayesian`.
+    `redraw(key, params) -> (params, log_ratio)`, where given, draws some or all parameters from the
+    prior, given the others; `log_ratio` is what the log prior density of the others gains.
     """
 
     energy: Callable[..., Any]
@@ -44,6 +47,7 @@ class Target(NamedTuple):
     whole_energy: Callable[..., Array] | None = None
     num_rows: int | None = None
     exchangeable: Any = None
+    redraw: Callable[[Array, Any], tuple[Any, Any]] | None = None
 
     def evaluate(
         self, params: Any, batch: Any, noise: Any, temperature: Any = 1.0
@@ -195,6 +199,7 @@ def check_energy(target: Target, point: Any, batch: Any, key: Array) -> None:
     if target.gradient is None and not target.has_state:
         with _explained(what, target, point, batch):
             jax.eval_shape(_derivatives(evaluate), point, batch, key)
+        check_held(what, target.energy, traced)
     if target.tempers_likelihood and target.prior is not None:
         params = point[0] if target.has_state else point
         _check_scalar("log_prior", jax.eval_shape(target.prior, params))

@@ -19,6 +19,8 @@ from replicax.run.progress import Progress
 from replicax.run.storage.files import check_place, write_whole
 
 Numbers = dict[str, float | list[float]]
+_FIRST = ("step", "time", "steps_per_second")  # by which files of other programs are told
+_HEAD = ",".join(_FIRST)
 
 
 def numbers(progress: Progress) -> Numbers:
@@ -100,7 +102,7 @@ class _Lines(_Log):
             raise ValueError(f"path is {show(path)}; give the path of a file.")
         super().__init__(Path(path).expanduser())
         lines = self._lines()
-        if lines and self.step_of(lines[0]) is None:
+        if lines and not self.is_head(lines[0]):
             raise ValueError(
                 f"path is {path}, a file that rx.callbacks.{caller} did not write; give another "
                 "path."
@@ -122,15 +124,24 @@ class _Lines(_Log):
         with self.path.open("a") as file:
             file.write(f"{line}\n")
 
+    def is_head(self, line: str) -> bool:
+        """Return whether a file of this kind may begin with a line."""
+        raise NotImplementedError
+
     def step_of(self, line: str) -> int | None:
         """Return the step of a line, -1 for a header, None for a line of another kind."""
         raise NotImplementedError
 
 
 class _Csv(_Lines):
+    def is_head(self, line: str) -> bool:
+        return line.startswith(_HEAD)
+
     def step_of(self, line: str) -> int | None:
         first = line.split(",")[0]
-        return -1 if first == "step" else int(first) if first.isdigit() else None
+        if line.startswith(_HEAD):
+            return -1
+        return int(first) if first.isdigit() else None
 
     def write(self, row: Numbers) -> None:
         values = flat(row)
@@ -145,6 +156,9 @@ class _Csv(_Lines):
 
 
 class _JsonLines(_Lines):
+    def is_head(self, line: str) -> bool:
+        return self.step_of(line) is not None and all(f'"{name}": ' in line for name in _FIRST)
+
     def step_of(self, line: str) -> int | None:
         try:
             return int(json.loads(line)["step"])

@@ -21,26 +21,10 @@ DATA, METHOD, RUN, FOLDER = "Model and data", "Method", "Run", "Folder and devic
 _PANELS = {Method: METHOD, NamedProblem: DATA, TargetSpec: DATA, Session: FOLDER}  # others: RUN
 _GROUPS = ("Arguments", DATA, METHOD, RUN, FOLDER, "Options")
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
-ModelAgain = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="FILE.PY:NAME",
-        help="The network, where the folder names code that is not known here.",
-        show_default="as before",
-        rich_help_panel=DATA,
-    ),
-]
-DataAgain = Annotated[
-    str | None,
-    typer.Option(
-        "--data",
-        metavar="FILE.PY:NAME",
-        help="The data, where the folder names code that is not known here.",
-        show_default="as before",
-        rich_help_panel=DATA,
-    ),
-]
+_AGAIN: Any = {"metavar": "FILE.PY:NAME", "show_default": "as before", "rich_help_panel": DATA}
+_WHERE = "where the folder names code that is not known here."
+ModelAgain = Annotated[str | None, typer.Option("--model", help=f"The network, {_WHERE}", **_AGAIN)]
+DataAgain = Annotated[str | None, typer.Option("--data", help=f"The data, {_WHERE}", **_AGAIN)]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run folder.")]
 
 

@@ -10,6 +10,7 @@ import typer
 
 from replicax.cli import flags, launch, output, paper, predict, results, resume, sample, train
 from replicax.cli.output import FAULTY_INPUT, FINISHED, INTERRUPTED
+from replicax.errors import EndedBySignal
 from replicax.version import __version__
 
 app = typer.Typer(
@@ -84,6 +85,11 @@ def main(args: list[str] | None = None) -> int:
     except flags.InterruptedByUser:
         output.print_error("Interrupted. Everything saved so far is kept.")
         return INTERRUPTED
+    except EndedBySignal:
+        raise
+    except SystemExit as error:  # not ours: its code could be taken for one of ours
+        output.print_error(f"The user's code calls sys.exit({error.code!r}): leave that out.")
+        return FAULTY_INPUT
     except (ValueError, OSError, ImportError, output.UsageError) as error:
         if with_traceback:
             raise

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from replicax.errors import RunProblem
+from replicax.errors import RunProblem, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,7 +32,8 @@ def print_error(sentence: str) -> None:
 
 
 def one_line(text: str) -> str:
-    return " ".join(text.split())
+    """Return a message as one line that steers no terminal, whatever a file put into it."""
+    return printable(" ".join(text.split()))
 
 
 def describe_error(error: Exception) -> str:
@@ -165,18 +166,15 @@ def _finite(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
-def print_tables(*tables: "RenderableType") -> None:
-    from rich.console import Console
-
-    Console().print(*tables, sep="\n")
-
-
 def show(value: Any, as_json: bool, render: Callable[[Any], Any], *more: "RenderableType") -> None:
     """Print `value` as JSON, or as the table `render(value)`, followed by the tables `more`."""
     if as_json:
         print_json(value)
     else:
-        print_tables(render(value), *more)
+        from rich.console import Console
+
+        # What a folder calls something is no markup.
+        Console(markup=False, emoji=False).print(render(value), *more, sep="\n")
 
 
 def show_summary(summary: dict[str, Any], as_json: bool, *more: "RenderableType") -> None:

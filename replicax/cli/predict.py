@@ -1,5 +1,6 @@
 """The command `replicax predict`."""
 
+import io
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -74,6 +75,8 @@ def predict(
         suffix = ".npy" if len(law.ways) > 1 else ".npz"
         if out is not None and out.suffix != suffix:
             raise ValueError(f"--out is {str(out)!r}; write the name of a {suffix} file.")
+        if out is not None and out.exists() and out.samefile(inputs):
+            raise ValueError(f"--out is {str(out)!r}, the file of the inputs: write another.")
         numbers, predicted = _predict(trained, rows, members, by)
     if out is not None:
         _write(out, predicted)
@@ -141,11 +144,14 @@ def _read(path: Path) -> Any:
 def _write(path: Path, values: Any) -> None:
     import numpy as np
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    from replicax.run.storage.files import write_shown
+
+    content = io.BytesIO()
     if hasattr(values, "_asdict"):
-        np.savez(path, **values._asdict())
+        np.savez(content, **values._asdict())
     else:
-        np.save(path, values)
+        np.save(content, values)
+    write_shown(path, content.getvalue())
 
 
 def _render(numbers: dict[str, Any]) -> str:

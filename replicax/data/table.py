@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from replicax.data.dataset import Dataset, count_classes, describe, held_out
-from replicax.errors import suggest
+from replicax.errors import TooLarge, check_memory_for, suggest
 
 NUM_TEST = 500
 _WHITE = 16  # the digits are counts of inked pixels in blocks of 4 x 4
@@ -112,8 +112,13 @@ def read_table(path: Path) -> Tabular:
         others = [other.name for other in path.parent.glob("*.npz")]
         raise ValueError(f"There is no file {path}.{suggest(path.name, others)}")
     try:
+        with zipfile.ZipFile(path) as archive:
+            num_bytes = sum(entry.file_size for entry in archive.infolist())
+        check_memory_for(str(path), num_bytes)  # zeros take hardly any room in a file
         with np.load(path, allow_pickle=False) as content:
             arrays = dict(content)
+    except TooLarge:
+        raise
     except (EOFError, TypeError, ValueError, zipfile.BadZipFile):
         raise ValueError(
             f"{path} is not a .npz file of numbers; write one with np.savez."

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.errors import choose
+from replicax.errors import choose, show
 from replicax.interop.extras import draw_key, import_extra
 from replicax.nn.network import Network, Tree
 
@@ -37,6 +37,11 @@ def from_equinox(make_model: Callable[[Array], Any], channels: str = "first") ->
     `replicax.nn.conv`: for a wide network on a GPU, call it in your own layer.
     """
     eqx = import_extra("equinox", "equinox", "from_equinox")
+    if isinstance(make_model, eqx.Module) or not callable(make_model):
+        raise ValueError(
+            f"make_model is {show(make_model)}; give the function that makes a module for every "
+            "replica: from_equinox(lambda key: Net(..., key=key))."
+        )
     choose("channels", channels, ("first", "last"))
     returns_state = False
 

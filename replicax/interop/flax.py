@@ -1,5 +1,6 @@
 """Networks written with Flax, Linen or NNX, as `replicax.nn.Network`: two pure functions."""
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.errors import show
+from replicax.errors import check_function, show
 from replicax.interop.extras import draw_key, import_extra
 from replicax.nn.network import Network, Tree
 
@@ -155,6 +156,9 @@ def _check_maker(make_model: Any, nnx_module: type, linen_module: type) -> None:
             "make_model is an nnx module, which has its parameters already; give the function that "
             f"makes one for every replica: from_flax(lambda rngs: {name}(..., rngs=rngs))."
         )
+    is_class = isinstance(make_model, type)
+    makes = functools.partial(make_model.__init__, None) if is_class else make_model
+    check_function("make_model", makes, "rngs")
 
 
 def _as_variables(nnx: Any, tree: Tree, like: Any) -> Any:

@@ -4,6 +4,7 @@ Sampling works on unconstrained numbers, stored as `unconstrained.NAME`; draws a
 named after the sites, including deterministic ones.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ class Site(NamedTuple):
 
     is_observed: bool
     is_discrete: bool
+    can_draw: bool
     batch_shape: tuple[int, ...]
     plates: dict[int, str]  # by axis, from the end
     shape: tuple[int, ...]
@@ -69,12 +71,21 @@ def _read_site(numpyro: Any, site: dict[str, Any]) -> Site:
     return Site(
         observed,
         is_discrete,
+        not observed and _can_draw(numpyro, fn),
         tuple(fn.batch_shape),
         {frame.dim: frame.name for frame in site["cond_indep_stack"]},
         own,
         shape,
         value if concrete else None,
     )
+
+
+def _can_draw(numpyro: Any, fn: Any) -> bool:
+    """Return whether draws from a distribution have its density: not those of a masked one."""
+    if isinstance(fn, numpyro.distributions.MaskedDistribution):
+        return False
+    inner = getattr(fn, "base_dist", None)
+    return inner is None or _can_draw(numpyro, inner)
 
 
 def check_sites(samples: dict[str, Site], latent: tuple[str, ...]) -> None:
@@ -126,6 +137,36 @@ def plates_of(site: Site) -> list[str | None]:
     return [site.plates.get(axis - batch) for axis in range(len(site.shape))]
 
 
+class Block(NamedTuple):
+    """Sites that are drawn anew together; of a `plate`, one element of it."""
+
+    sites: tuple[str, ...]
+    plate: str | None = None
+
+    def elements(self, site: dict[str, Any], place: Array) -> Array | bool:
+        """Return which elements of the batch of a site are drawn, `place` in (0, 1) choosing the
+        element of the plate."""
+        if self.plate is None or site["name"] not in self.sites:
+            return site["name"] in self.sites
+        frame = next(frame for frame in site["cond_indep_stack"] if frame.name == self.plate)
+        element = jnp.arange(frame.size) == jnp.floor(place * frame.size)
+        return element.reshape(-1, *[1] * (-1 - frame.dim))
+
+
+def blocks_of(samples: dict[str, Site], latent: tuple[str, ...]) -> list[Block]:
+    """Return the blocks: all latent sites that can be drawn from, those of one element of a plate,
+    and each other site alone; none where no site can be drawn from."""
+    sites = tuple(name for name in latent if samples[name].can_draw)
+    by_plate: dict[str, tuple[str, ...]] = {}
+    for name in sites:
+        for plate in samples[name].plates.values():
+            by_plate[plate] = (*by_plate.get(plate, ()), name)
+    elements = [Block(names, plate) for plate, names in by_plate.items()]
+    alone = [Block((name,)) for name in sites if not samples[name].plates]
+    whole = [Block(sites)] if sites and [Block(sites)] != alone else []
+    return [*whole, *elements, *alone]
+
+
 @dataclass(frozen=True)
 class Model:
     """A model with its arguments and the kind of its rows: arguments, indices of a plate, or
@@ -142,6 +183,7 @@ class Model:
     why_whole: str | None = None  # why there can be no mini-batches
     dims: Any = None  # names of plates by site, None for other axes
     observed: Any = None  # values of observed sites
+    blocks: Any = ()  # that are drawn anew
 
     @property
     def rows(self) -> Any:
@@ -224,6 +266,60 @@ class Model:
 
         model = self._using(rows)[0]
         return self._run(self.numpyro.handlers.substitute(model, substitute_fn=value_of), rows)
+
+    def redraw(self, key: Array, position: dict[str, Array]) -> tuple[dict[str, Array], Array]:
+        """Return the position with a block drawn anew, site by site given those before it, and
+        what the log density of all other latent values gains by that.
+
+        Elements of a site are independent of each other given the sites before it, and so a part
+        of them can be drawn as well.
+        """
+        choice_key, place_key, draw_key = jax.random.split(key, 3)
+        choice = jax.random.randint(choice_key, (), 0, len(self.blocks))
+        place = jax.random.uniform(place_key)
+        drawn = dict(position)
+
+        def is_drawn(site: dict[str, Any]) -> Array:
+            parts = [block.elements(site, place) for block in self.blocks]
+            return functools.reduce(
+                jnp.logical_or, [(choice == i) & part for i, part in enumerate(parts)]
+            )
+
+        def value_of(site: dict[str, Any]) -> Any:
+            if site["type"] != "sample" or site["name"] not in position:
+                return None
+            name, fn = site["name"], site["fn"]
+            transform, old = self.numpyro.distributions.biject_to(fn.support), position[name]
+            if any(name in block.sites for block in self.blocks):
+                key = jax.random.fold_in(draw_key, self.latent.index(name))
+                new = transform.inv(fn.sample(key, site["kwargs"].get("sample_shape", ())))
+                num_own = jnp.ndim(old) - len(site["kwargs"].get("sample_shape", ()))
+                num_own -= len(fn.batch_shape)
+                chosen = is_drawn(site)
+                chosen = chosen.reshape(*chosen.shape, *[1] * num_own)
+                drawn[name] = jnp.where(chosen, new, old).astype(old.dtype)
+            return transform(drawn[name])
+
+        model = self._using(self.some_rows())[0]
+        handlers = self.numpyro.handlers
+        after = self._run(handlers.substitute(model, substitute_fn=value_of), self.some_rows())
+        before = self.trace(position, self.some_rows())
+        gains = [
+            self._log_others(after[name], drawn[name], is_drawn(after[name]))
+            - self._log_others(before[name], position[name], is_drawn(before[name]))
+            for name in self.latent
+        ]
+        return drawn, functools.reduce(jnp.add, gains)
+
+    def _log_others(self, site: dict[str, Any], moved: Array, is_drawn: Array) -> Array:
+        """Return the log density of a site beside that of its elements that were drawn."""
+        transform = self.numpyro.distributions.biject_to(site["fn"].support)
+        plain = self._log_prob(site | {"scale": None}, None)
+        jacobian = transform.log_abs_det_jacobian(moved, site["value"])
+        jacobian = jacobian.reshape(*plain.shape, -1).sum(axis=-1)
+        scale = 1.0 if site["scale"] is None else site["scale"]
+        own = scale * plain + jacobian
+        return jnp.sum(own - jnp.where(is_drawn, plain + jacobian, 0.0))
 
     def row_axis(self, site: dict[str, Any], size: int) -> int | None:
         """Return the axis of the rows in the log density of a site, from the end; None if none."""
@@ -337,7 +433,14 @@ def from_numpyro(
     def log_prior(params: Any) -> Array:
         return parsed.log_prior(params[_POSITION])
 
+    def redraw(key: Array, params: Any) -> tuple[Any, Array]:
+        position, gain = parsed.redraw(key, params[_POSITION])
+        return {_POSITION: position}, gain
+
     posterior = bayesian(log_likelihood, log_prior, parsed.rows, batch_size=batch_size)
+    if parsed.blocks:
+        target = posterior.target._replace(redraw=redraw)
+        posterior = replace(posterior, target=target)
     return replace(
         posterior,
         start=lambda key: {_POSITION: parsed.start(key)},
@@ -359,6 +462,7 @@ def _read_model(numpyro: Any, model: Callable, args: tuple, kwargs: dict) -> Mod
         (args, kwargs),
         latent,
         1,
+        blocks=blocks_of(samples, latent),
         dims={name: plates_of(samples[name]) for name in latent},
         observed={name: site.value for name, site in samples.items() if site.value is not None},
     )

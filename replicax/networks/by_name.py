@@ -23,9 +23,10 @@ MODELS = (
     "small, mlp (mlp-100-100), resnet20 (resnetN, resnetN-basic, resnetN-frn, resnetN-frn-silu), "
     "wrn28-10 (wrnN-K, wrnN-K-frn-silu), or FILE.PY:NAME"
 )
-_RESNET = re.compile(r"resnet(\d+)((?:-(?:basic|bottleneck|frn|silu))*)")
-_WIDE = re.compile(r"wrn(\d+)-(\d+)((?:-(?:frn|silu))*)")
-_DENSE = re.compile(r"mlp((?:-[1-9]\d*)*)")
+# Sizes have few digits: a run folder names a network, too.
+_RESNET = re.compile(r"resnet(\d{1,4})((?:-(?:basic|bottleneck|frn|silu))*)")
+_WIDE = re.compile(r"wrn(\d{1,3})-(\d{1,3})((?:-(?:frn|silu))*)")
+_DENSE = re.compile(r"mlp((?:-[1-9]\d{0,6}){0,99})")
 _NOTE = "task"  # in the note of a run, so that its commands find network and data again
 
 # Defaults of a training: the paper's settings, and others for small data.
@@ -233,11 +234,11 @@ def named_network(model: str, sizes: Sizes, dtype: Any) -> Any:
         return nn.mlp(math.prod(shape), num_outputs, dtype=dtype, **layers)
     if model != "small" and resnet is None and wide is None:
         near = suggest(model, ("small", "mlp", "resnet20", "resnet32", "resnet56", "wrn28-10"))
-        raise ValueError(f"--model is {model!r}; write {MODELS}.{near}")
+        raise ValueError(f"--model is {show(model)}; write {MODELS}.{near}")
     if len(shape) != 3:
         raise ValueError(
-            f"--model is {model!r}, which takes images (height, width, channel), and the inputs "
-            f"have shape {shape} each: write mlp."
+            f"--model is {show(model)}, which takes images (height, width, channel), and the "
+            f"inputs have shape {shape} each: write mlp."
         )
     options: dict[str, Any] = {"num_channels": shape[-1], "dtype": dtype}
     if model == "small":
@@ -254,7 +255,7 @@ def named_network(model: str, sizes: Sizes, dtype: Any) -> Any:
         depth = int(resnet.group(1))  # type: ignore[union-attr]
         return nn.resnet(depth, num_outputs, block=block, **options)
     except ValueError as error:
-        raise ValueError(f"--model is {model!r}: {error}") from None
+        raise ValueError(f"--model is {show(model)}: {error}") from None
 
 
 def absolute(name: str) -> str:

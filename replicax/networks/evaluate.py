@@ -205,7 +205,7 @@ class CompiledTest:
         network."""
         outputs = self._outputs(points, self._test.inputs)
         ones = jnp.ones(len(outputs))
-        added = self._likelihood.average(outputs, self._test.targets, ones)
+        added: Any = self._likelihood.average(outputs, self._test.targets, ones)
         return self._likelihood.merge(sums, added)
 
     def score(
@@ -277,7 +277,8 @@ def _score_all(
     """
     has_weight = (weight > 0).reshape(-1, *[1] * (outputs.ndim - 1))
     weighed = jnp.where(has_weight, outputs, 1.0)  # 0 times NaN is NaN
-    sampled = likelihood.merge(sampled, likelihood.average(weighed, targets, weight))
+    added: Any = likelihood.average(weighed, targets, weight)
+    sampled = likelihood.merge(sampled, added)
     row = jax.vmap(lambda one: likelihood.score(one, targets))(outputs)
     row["weight"] = sampled.weight
     for by in likelihood.ways:

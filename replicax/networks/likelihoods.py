@@ -1,7 +1,11 @@
-"""Likelihoods of targets given the outputs of networks, and averages over networks."""
+"""Likelihoods: the distributions of targets, given the outputs of a network (row, ...).
+
+Networks are averaged by running sums, a NamedTuple of arrays with the field `weight`, so that only
+one network's outputs are in memory at a time. All likelihoods have the methods of `Categorical`.
+"""
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +18,10 @@ from jax.scipy.stats import norm, t
 from replicax.errors import check_number
 from replicax.networks import predict
 from replicax.networks.predict import Average, Metrics, proportion_interval
+from replicax.run.storage.files import Damaged
 
 Targets = Array | np.ndarray  # (row,) class numbers, or (row, target) standardised numbers
+_MOST_CLASSES = 2**24
 _LEVELS = np.linspace(0.05, 0.95, 19)  # levels of intervals for the calibration error
 
 
@@ -30,77 +36,24 @@ class Score(NamedTuple):
     digits: int = 4
 
 
-class Likelihood(Protocol):
-    """The distribution of targets, given the outputs of a network (row, ...).
-
-    Networks are averaged by running sums, a NamedTuple of arrays with the field `weight`, so that
-    only one network's outputs are in memory at a time.
-    """
-
-    ways: ClassVar[tuple[str, ...]]  # kinds of averages; the first is the Bayesian model average
-    scores: ClassVar[tuple[Score, ...]]  # scores of every network, columns of `epochs`
-    columns: ClassVar[tuple[Score, ...]]  # scores and metrics in the summary
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the likelihood as plain data, for `from_json`."""
-        ...
-
-    def check(self, shape: tuple[int, ...] | None, num_rows: int) -> None:
-        """Raise unless a network's outputs for `num_rows` rows may have this shape."""
-        ...
-
-    def empty(self, targets: Targets) -> Any:
-        """Return sums over no networks."""
-        ...
-
-    def average(self, outputs: Array, targets: Targets, weights: Array) -> Any:
-        """Return sums over networks, given their outputs (network, row, ...)."""
-        ...
-
-    def merge(self, one: Any, other: Any) -> Any:
-        """Return the sums over the networks of both."""
-        ...
-
-    def score(self, outputs: Array, targets: Targets) -> dict[str, Array]:
-        """Return the scores of one network, on the device."""
-        ...
-
-    def score_average(self, sums: Any, targets: Targets, by: str) -> dict[str, Array]:
-        """Return the scores of an average, on the device."""
-        ...
-
-    def predictive(self, sums: Any, targets: Targets, by: str) -> Any:
-        """Return the predictions of an average for the rows of its sums."""
-        ...
-
-    def metrics(self, sums: Any, targets: Targets, by: str) -> Any:
-        """Return all metrics of an average, a NamedTuple of numbers."""
-        ...
-
-    def combine(self, outputs: Array, weights: Array, by: str) -> Any:
-        """Return the predictions of the average of networks, given their outputs (network, row,
-        ...)."""
-        ...
-
-    def members(self, outputs: Array) -> Any:
-        """Return the predictions of every network, leading axis: network."""
-        ...
-
-    def finished(self, predicted: Any) -> Any:
-        """Return the result of `combine` or `members` as NumPy arrays in the unit of the user."""
-        ...
-
-    def in_user_unit(self, targets: Targets) -> np.ndarray:
-        """Return targets of the test in the unit of the user."""
-        ...
-
-
-def from_json(content: dict[str, Any]) -> "Categorical | Gaussian | Student":
-    """Return the likelihood that `Likelihood.to_json` described."""
+def from_json(content: dict[str, Any]) -> "Likelihood":
+    """Return the likelihood that its `to_json` described."""
     kinds = {"categorical": Categorical, "gaussian": Gaussian, "student": Student}
     values = {key: x for key, x in content.items() if key != "kind"}
     values = {key: tuple(x) if isinstance(x, list) else x for key, x in values.items()}
-    return kinds[content["kind"]](**values)
+    try:
+        law = kinds[content["kind"]](**values)
+        if isinstance(law, Categorical):
+            is_one = law.num_classes is None or law.num_classes in range(1, _MOST_CLASSES)
+        else:
+            is_one = np.shape(law.centre) == np.shape(law.spread) != () and np.all(
+                np.isfinite([law.centre, law.spread])
+            )
+    except (LookupError, TypeError, ValueError):
+        is_one = False
+    if not is_one:
+        raise Damaged("The likelihood of the run is none of replicax: its run.json is damaged.")
+    return law
 
 
 @dataclass(frozen=True)
@@ -109,6 +62,8 @@ class Categorical:
 
     num_classes: int | None = None  # None: as many as there are logits
 
+    # Kinds of averages, of which the first is the Bayesian model average; scores of every network,
+    # which are columns of `epochs`; and what the summary shows.
     ways: ClassVar[tuple[str, ...]] = ("probabilities", "logits")
     scores: ClassVar[tuple[Score, ...]] = (
         Score("accuracy", "accuracy %", "Accuracy", ", %", factor=100.0, digits=2),
@@ -121,9 +76,11 @@ class Categorical:
     )
 
     def to_json(self) -> dict[str, Any]:
+        """Return the likelihood as plain data, for `from_json`."""
         return {"kind": "categorical", "num_classes": self.num_classes}
 
     def check(self, shape: tuple[int, ...] | None, num_rows: int) -> None:
+        """Raise unless a network's outputs for `num_rows` rows may have this shape."""
         wanted = "classes" if self.num_classes is None else self.num_classes
         if shape is None or len(shape) != 2 or shape != (num_rows, self.num_classes or shape[1]):
             raise ValueError(
@@ -138,40 +95,51 @@ class Categorical:
             )
 
     def empty(self, targets: Targets) -> Average:
+        """Return sums over no networks."""
         assert self.num_classes is not None, "a test knows its classes"
         return Average.empty(len(targets), self.num_classes)
 
     def average(self, outputs: Array, targets: Targets, weights: Array) -> Average:
+        """Return sums over networks, given their outputs (network, row, ...)."""
         return predict.average(outputs, weights)
 
     def merge(self, one: Average, other: Average) -> Average:
+        """Return the sums over the networks of both."""
         return predict.merge(one, other)
 
     def score(self, outputs: Array, targets: Targets) -> dict[str, Array]:
+        """Return the scores of one network, on the device."""
         nll = optax.softmax_cross_entropy_with_integer_labels(outputs, targets)
         right = jnp.argmax(outputs, axis=1) == targets
         return {"nll": jnp.mean(nll), "accuracy": jnp.mean(right)}
 
     def score_average(self, sums: Average, targets: Targets, by: str) -> dict[str, Array]:
+        """Return the scores of an average, on the device."""
         return self.score(predict.log_probabilities(sums, by), targets)  # type: ignore[arg-type]
 
     def predictive(self, sums: Average, targets: Targets, by: str) -> np.ndarray:
+        """Return the predictions of an average for the rows of its sums."""
         return np.asarray(predict.log_probabilities(sums, by))  # type: ignore[arg-type]
 
     def metrics(self, sums: Average, targets: Targets, by: str) -> Metrics:
+        """Return all metrics of an average, a NamedTuple of numbers."""
         return predict.evaluate(self.predictive(sums, targets, by), targets)
 
     def combine(self, outputs: Array, weights: Array, by: str) -> Array:
+        """Return the predictions of the average of networks, given their outputs."""
         average = predict.average(outputs, weights)
         return predict.log_probabilities(average, by)  # type: ignore[arg-type]
 
     def members(self, outputs: Array) -> Array:
+        """Return the predictions of every network, leading axis: network."""
         return jax.nn.log_softmax(outputs, axis=-1)
 
     def finished(self, predicted: Any) -> np.ndarray:
+        """Return the result of `combine` or `members` as NumPy arrays in the unit of the user."""
         return np.asarray(predicted)
 
     def in_user_unit(self, targets: Targets) -> np.ndarray:
+        """Return targets of the test in the unit of the user."""
         return np.asarray(targets)
 
 
@@ -359,6 +327,9 @@ class Student(_LocationScale):
 
     def variance(self, scale: Array) -> Array:
         return scale**2 * (self.degrees / (self.degrees - 2))
+
+
+Likelihood = Categorical | Gaussian | Student
 
 
 class Coverage(NamedTuple):

@@ -20,7 +20,7 @@ from replicax.results.diagnostics import exchanges
 from replicax.results.plots import plot_exchange
 from replicax.results.plotted import spread
 from replicax.results.report import exchange_section, page_of, warnings_of
-from replicax.results.summary import machine_use, render_machine_use
+from replicax.results.summary import as_rich, as_warning, machine_use, render_machine_use
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,24 +93,33 @@ def render(numbers: dict[str, Any]) -> Any:
     """Return the numbers as rich tables."""
     from rich.console import Group
 
-    use, ending = render_machine_use(numbers), numbers["result"]["sentence"]
-    lines = [f"{numbers['epochs']} epochs, {use}; {ending}"]
-    if any(numbers["restarts"]):
-        lines.append(f"Restarts of diverged networks, by rung: {numbers['restarts']}")
-    lines += numbers["problems"]
-    if "exchange" in numbers:
-        lines.append(_exchange_line(numbers["exchange"]))
-    if "outside" in numbers:
-        outside = numbers["outside"]
-        lines.append(
-            f"Out-of-distribution detection of {outside['data']}: AUROC {outside['auroc']:.4f} by "
-            f"entropy, {outside['auroc_mutual_information']:.4f} by mutual information "
-            f"({outside['networks']} networks)"
-        )
+    tables = [as_rich(table) for table in tables_of(numbers)]
+    return Group(*tables, *map(as_warning, numbers["problems"]))
+
+
+def tables_of(numbers: dict[str, Any]) -> list[Table]:
+    """Return tables of the run and, where there was a test, of its scores there."""
+    averaged = f"{numbers['averaged']:g}"
     if numbers["likelihood"] is None:
-        lines.insert(0, f"{numbers['averaged']:g} networks averaged; the problem has no test.")
-        return Group(_title(numbers), *lines)
-    return Group(_metrics_table(numbers), *lines)
+        averaged += "; the problem has no test"
+    facts = [
+        ("ended", numbers["result"]["sentence"]),
+        ("time, machine, peak memory", render_machine_use(numbers)),
+        (
+            "method, networks, epochs",
+            f"{numbers['method']}, {numbers['networks']}, {numbers['epochs']:,}",
+        ),
+        ("networks averaged", averaged),
+    ]
+    if "exchange" in numbers:
+        facts += _exchange_facts(numbers["exchange"])
+    if any(numbers["restarts"]):
+        restarts = ", ".join(map(str, numbers["restarts"]))
+        facts.append(("restarts of diverged networks, by rung", restarts))
+    if "outside" in numbers:
+        facts += _outside_facts(numbers["outside"])
+    run = Table(("", ""), [*facts, ("seed", str(numbers["seed"]))], _title(numbers))
+    return [run] if numbers["likelihood"] is None else [run, score_table(numbers)]
 
 
 def _title(numbers: dict[str, Any]) -> str:
@@ -119,18 +128,27 @@ def _title(numbers: dict[str, Any]) -> str:
     return f"{numbers['method']} {title}".strip()
 
 
-def _metrics_table(numbers: dict[str, Any]) -> Any:
-    from rich.table import Table
+def _exchange_facts(exchange: dict[str, Any]) -> list[tuple[str, str]]:
+    rates, heats = exchange["verdict_rate"], exchange.get("temperatures")
+    turns = "steps" if exchange["swap_every"] == 1 else "attempts"
+    trips, per_100 = exchange["round_trips"], exchange["round_trips_per_100_epochs"]
+    name, value = ("highest temperature", heats[-1]) if heats else ("buffer", exchange["buffer"])
+    return [
+        ("window", str(exchange["window"])),
+        ("round trips", f"{trips:,}, {per_100:.1f} per 100 epochs"),
+        ("rule accepts", f"in {100 * min(rates):.2g} to {100 * max(rates):.2g} % of {turns}"),
+        (name, f"{value:.3g}"),
+    ]
 
-    heads, rows = metric_rows(numbers)
-    table = Table(*heads, title=_title(numbers), title_justify="left")
-    for row in rows:
-        table.add_row(*row)
-    return table
+
+def _outside_facts(outside: dict[str, Any]) -> list[tuple[str, str]]:
+    by = f"{outside['auroc']:.4f} by entropy, {outside['auroc_mutual_information']:.4f} by mutual"
+    words = f"AUROC {by} information ({outside['networks']} networks)"
+    return [(f"out-of-distribution detection of {outside['data']}", words)]
 
 
-def metric_rows(numbers: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return headers and rows, as text, of the table of networks and averages on the test data."""
+def score_table(numbers: dict[str, Any]) -> Table:
+    """Return the scores of networks and averages on the test data."""
     likelihood = likelihoods.from_json(numbers["likelihood"])
     columns, ways = likelihood.columns, likelihood.ways
     rows = []
@@ -150,18 +168,7 @@ def metric_rows(numbers: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[st
     for part in numbers["averages"]:
         name = f"average of {numbers['averaged']:g}"
         add_row(f"{name}, {part['by']}" if len(ways) > 1 else name, part)
-    return ("", *(column.head for column in columns)), rows
-
-
-def _exchange_line(exchange: dict[str, Any]) -> str:
-    rates, heats = exchange["verdict_rate"], exchange.get("temperatures")
-    turns = "steps" if exchange["swap_every"] == 1 else "attempts"
-    end = f"temperatures up to {heats[-1]:.3g}" if heats else f"buffer {exchange['buffer']:.3g}"
-    return (
-        f"Window {exchange['window']}, round trips {exchange['round_trips']} "
-        f"({exchange['round_trips_per_100_epochs']:.1f} per 100 epochs), rule accepts in "
-        f"{100 * min(rates):.2g} to {100 * max(rates):.2g} % of {turns}, {end}"
-    )
+    return Table(("", *(column.head for column in columns)), rows, "On the test data")
 
 
 def score_outside(trained: Trained, problem: Supervised, outside: np.ndarray) -> dict[str, Any]:
@@ -198,9 +205,7 @@ def plot_training(trained: Trained, out: str | Path | None = None) -> dict[str, 
         figures["epochs"] = _plot_epochs(trained, likelihood)
     if trained.history["step"].size:
         figures |= plot_exchange(trained)
-    for name, figure in figures.items():
-        if out is not None:
-            figure_style.save(figure, Path(out) / f"{name}.png")
+    figure_style.save_all(figures, out)
     return figures
 
 
@@ -281,32 +286,12 @@ def build_page(trained: Trained) -> Page:
     """Return the page of a training; see `Trained.report`."""
     numbers = summarise(trained)
     sections = [
-        Section("glance", "At a glance", [warnings_of(trained, numbers), *_tables(numbers)]),
+        Section("glance", "At a glance", [warnings_of(trained, numbers), *tables_of(numbers)]),
         _epochs(trained),
         _predictions(trained),
         exchange_section(trained),
     ]
     return page_of(trained, [section for section in sections if section is not None])
-
-
-def _tables(numbers: dict[str, Any]) -> list[Table]:
-    """Return tables of the run and of its scores on the test data."""
-    facts = [
-        ("Result", numbers["result"]["sentence"]),
-        ("Method, networks", f"{numbers['method']}, {numbers['networks']}"),
-        ("Epochs; networks averaged", f"{numbers['epochs']:,}; {numbers['averaged']:g}"),
-    ]
-    if "exchange" in numbers:
-        exchange = numbers["exchange"]
-        facts.append(("Window, round trips", f"{exchange['window']}, {exchange['round_trips']:,}"))
-    if any(numbers["restarts"]):
-        facts.append(("Restarts by rung", ", ".join(map(str, numbers["restarts"]))))
-    facts += [("Seed", str(numbers["seed"])), ("Time and machine", render_machine_use(numbers))]
-    tables = [Table(("", ""), facts)]
-    if numbers["likelihood"] is None:
-        return tables
-    heads, rows = metric_rows(numbers)
-    return [*tables, Table(heads, rows, "On the test data")] if rows else tables
 
 
 def _epochs(trained: Trained) -> Section | None:

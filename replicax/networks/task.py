@@ -92,6 +92,10 @@ class Supervised(Task):
         """Energies are mean losses, and where the likelihood is tempered those of all rows."""
         return Unit(float(self.num_rows if self.target.tempers_likelihood else 1), self.num_rows)
 
+    @property
+    def tested_on(self) -> Any:
+        return None if self.test is None else (self.test.inputs, self.test.targets)
+
     def describe(self, network: Any = None) -> dict[str, Any]:
         """Return the likelihood of the test as plain data, None without a test; and the predictor
         as plain data, None if it cannot be stored. With the shapes of a `network`, the latter has

@@ -26,7 +26,14 @@ from replicax.run.program import Program
 from replicax.run.progress import Callback
 from replicax.run.records import Records
 from replicax.run.resolve import resolve
-from replicax.run.start import begin, point_like, proceed, restore_points
+from replicax.run.start import (
+    Evaluates,
+    begin,
+    point_like,
+    proceed,
+    refuse_traced,
+    restore_points,
+)
 from replicax.run.storage.folder import FolderRecords, open_records
 
 _LOW_PEAK = 0.5  # lowest peak of a rate schedule, which should be 1
@@ -84,6 +91,7 @@ def train(
             `rx.sample`.
     """
     refuse_unknown(train, unknown, method)
+    refuse_traced()
     _check_call(problem, start)
     session = given(Session, locals())
     method = as_method(method)
@@ -94,17 +102,12 @@ def train(
         networks = last_networks(start, problem, program.num_replicas)
         start = per_replica(networks, by_chain=False)
 
-    def evaluates(program: Program, like: Any, carry: Carry | None) -> Evaluation:
-        if carry is not None:
-            _check_networks(problem, program, like, carry)
-        return build_evaluation(problem, program, like)
-
     about = {
         "resolved": problem.describe,
         "steps_per_epoch": problem.steps_per_epoch,
         "num_rows": problem.num_rows,
     }
-    records, like = begin("train", program, start, session, evaluates, about)
+    records, like = begin("train", program, start, session, _evaluates(problem), about)
     return _trained(records, like, problem)
 
 
@@ -126,14 +129,21 @@ def resume_training(
     _check_fits(records, problem)
     check_extends(metadata.run, metadata.method, changes["epochs"])
     task = _posed(problem, metadata.method)
-
-    def evaluates(program: Program, like: Any, carry: Carry | None) -> Evaluation:
-        return build_evaluation(problem, program, like)
-
     kept, like = proceed(
-        records, task, changes, session, method=method, force=force, evaluates=evaluates
+        records, task, changes, session, method=method, force=force, evaluates=_evaluates(problem)
     )
     return _trained(kept, like, problem)
+
+
+def _evaluates(problem: Supervised) -> Evaluates:
+    """Return what makes the evaluation of a run, after a check of its networks at the start."""
+
+    def evaluates(program: Program, like: Any, carry: Carry | None) -> Evaluation:
+        if carry is not None:
+            _check_networks(problem, program, like, carry)
+        return build_evaluation(problem, program, like)
+
+    return evaluates
 
 
 def last_networks(run_dir: str | Path, problem: Supervised, num_replicas: int) -> Any:

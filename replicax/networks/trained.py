@@ -300,7 +300,8 @@ def row_of(predicts: Predicts) -> Any:
 
 def num_outputs(predicts: Predicts) -> int:
     """Return the number of outputs of the network."""
-    law = predicts.likelihood
-    if law["kind"] == "categorical":
-        return law["num_classes"]
-    return len(law["centre"]) * (2 if predicts.noise == "network" else 1)
+    law = likelihoods.from_json(predicts.likelihood)
+    if isinstance(law, Categorical):
+        assert law.num_classes is not None, "known of all that is stored"
+        return law.num_classes
+    return len(law.centre) * (2 if predicts.noise == "network" else 1)

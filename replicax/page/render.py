@@ -91,6 +91,7 @@ def render(page: Page, version: str | None = None) -> str:
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="generator" content="replicax">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{_text(page.title)}</title>
@@ -243,15 +244,12 @@ def _paths(paths: Paths) -> str:
 
 def _path_data(paths: Paths) -> dict[str, Any]:
     rung_of = paths.rung_of.astype(np.uint8 if paths.rung_of.max() < 256 else np.uint16)
+    little_endian = rung_of.astype(rung_of.dtype.newbyteorder("<"))
     ends = [[replica.tolist() for replica in chain] for chain in paths.trip_ends]
     return {
         "shape": list(rung_of.shape),
         "bytes": rung_of.dtype.itemsize,
-        "rung_of": _base64(rung_of.astype(rung_of.dtype.newbyteorder("<")).tobytes()),
+        "rung_of": base64.b64encode(little_endian.tobytes()).decode(),
         "every": paths.every,
         "ends": ends,
     }
-
-
-def _base64(content: bytes) -> str:
-    return base64.b64encode(content).decode()

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from replicax.errors import check_folder
 from replicax.results.plotted import spread
-from replicax.run.storage.files import write_shown
+from replicax.run.storage.files import SOFTWARE, check_shown, write_shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,9 +46,21 @@ def figure_folder(out: str | Path) -> Path:
     return folder
 
 
+def save_all(figures: "dict[str, Figure]", out: str | Path | None) -> None:
+    """Write figures by their names as PNG into the folder `out`, if given; none if one would
+    replace a file of the user's."""
+    if out is not None:
+        paths = {name: Path(out) / f"{name}.png" for name in figures}
+        for path in paths.values():
+            check_shown(path)
+        for name, figure in figures.items():
+            save(figure, paths[name])
+
+
 def save(figure: "Figure", path: Path) -> None:
-    content = io.BytesIO()
-    figure.savefig(content, dpi=150, format=path.suffix[1:] or "png")
+    content, form = io.BytesIO(), path.suffix[1:] or "png"
+    signed = {"Software": SOFTWARE} if form == "png" else {}
+    figure.savefig(content, dpi=150, format=form, metadata=signed)
     write_shown(path, content.getvalue())
 
 

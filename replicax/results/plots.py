@@ -46,9 +46,7 @@ def plot_posterior(
         figures["mixture"] = _plot_mixture(posterior, learned)
     if posterior.num_draws:
         figures["draws"] = _plot_draws(posterior, var_names)
-    for name, figure in figures.items():
-        if out is not None:
-            figure_style.save(figure, Path(out) / f"{name}.png")
+    figure_style.save_all(figures, out)
     return figures
 
 

@@ -77,13 +77,10 @@ def verdict_rates(
     return steps[ends], verdicts / np.diff(attempts, prepend=0)[:, None]
 
 
-def rates_over_time(
-    posterior: "Posterior", history: History | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the `verdict_rates` of a run, of all its history or of some points of it."""
+def rates_over_time(posterior: "Posterior") -> tuple[np.ndarray, np.ndarray]:
+    """Return the `verdict_rates` of a run."""
     resolved = posterior.metadata.resolved
-    history = posterior.history if history is None else history
-    return verdict_rates(history, resolved.counted_from, resolved.swap_every)
+    return verdict_rates(posterior.history, resolved.counted_from, resolved.swap_every)
 
 
 def target_of_rates(posterior: "Posterior") -> float | None:

@@ -1,7 +1,7 @@
 """`Posterior`: the result of a run, in memory or read lazily from its folder."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, Self
 import jax
 import numpy as np
 
-from replicax.errors import RunProblem, check_folder, is_whole, show
+from replicax.errors import RunProblem, at_least, check_flag, check_folder, is_whole, show
 from replicax.run import processes, trees
 from replicax.run.carry import PAIR_COUNTS, num_attempts
+from replicax.run.options import Session
 from replicax.run.records import Records, Result
+from replicax.run.start import extended, retuned
 from replicax.run.storage.folder import save_copy
 from replicax.run.storage.metadata import Metadata, to_plain
+from replicax.run.task import as_task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -238,6 +241,12 @@ class Posterior:
         jumps = before + int(np.sum(final["jumps.proposals"], dtype=float))
         ladder = int(final["learning.gradients_per_step"]) * self.num_steps
         return {"search": search, "renewals": renewals, "ladder": ladder, "jumps": jumps}
+
+    @property
+    def redraw_rate(self) -> np.ndarray | None:
+        """How often draws from the prior were accepted; None for runs without  (chain, rung)."""
+        count = self.metadata.method.redraws
+        return self._final("redrawn") / (self.counted_steps * count) if count else None
 
     @property
     def excess_temperature(self) -> np.ndarray | None:
@@ -492,6 +501,59 @@ class Posterior:
         from replicax.interop.arviz import to_arviz
 
         return to_arviz(self, log_likelihood)
+
+    def extend(
+        self,
+        num_steps: int | None = None,
+        *,
+        retune: bool = False,
+        run_dir: str | Path | None = None,
+        progress: bool | None = None,
+        callback: Callable | Sequence[Callable] | None = None,
+    ) -> "Posterior":
+        """Return the run with more draws under the same tuning, bit for bit as if it had been
+        longer; a run in a folder grows there.
+
+        `retune=True` begins anew from where the replicas are, where the tuning was the problem: with
+        a new burn-in, a third of the steps, and without the draws so far. It needs a `run_dir` of its
+        own where the run has one.
+
+        Args:
+            num_steps: more steps; as many as were kept so far, with `retune` twice those of the run.
+            retune: learn ladder, step sizes and mixture anew.
+            run_dir, progress, callback: as of `rx.sample`.
+        """
+        self._check_extends(num_steps, retune, run_dir)
+        task = self._records.task or (None if self._target is None else as_task(self._target))
+        session = Session(run_dir=run_dir, progress=progress, callback=callback)
+        done, resolved = self.num_steps, self.metadata.resolved
+        if retune:
+            more = 2 * done if num_steps is None else num_steps
+            records, like = retuned(self._records, task, more, session)
+        else:
+            more = max(done - resolved.burn_in, 1) if num_steps is None else num_steps
+            records, like = extended(self._records, task, done + more, session), self._like
+        return Posterior(records, like, self._target).warned()
+
+    def _check_extends(self, num_steps: int | None, retune: bool, run_dir: Any) -> None:
+        check_flag("retune", retune)
+        if num_steps is not None:
+            at_least("num_steps", num_steps, 1)
+        if self.metadata.kind == "train":
+            raise ValueError(
+                "A training is continued by rx.resume(run_dir, problem, epochs=...), with the epochs "
+                "in all."
+            )
+        if retune and self.run_dir is not None and run_dir is None:
+            raise ValueError(
+                f"The run with a new burn-in leaves {self.run_dir} as it is: give it a run_dir of its "
+                "own."
+            )
+        if run_dir is not None and not retune:
+            raise ValueError(
+                "run_dir is for retune=True: an extended run stays where it is, in its folder or in "
+                "memory."
+            )
 
     def save(self, folder: str | Path) -> Path:
         """Write everything into a new folder that `rx.load` opens."""

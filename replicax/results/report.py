@@ -14,7 +14,7 @@ from replicax.results.diagnostics import as_draws, exchanges
 from replicax.results.plotted import bin_edges, density, thinned
 from replicax.results.summary import Summary, mixture_table, parameter_table, run_table
 from replicax.run.carry import trip_ends
-from replicax.run.storage.files import write_shown
+from replicax.run.storage.files import check_shown, write_shown
 
 if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
@@ -29,13 +29,6 @@ _NO_PROBLEM_OF_NETWORKS = (
     "round trips."
 )
 _RUNNING = "No check has found a problem so far; the run continues."
-
-
-def glance_section(posterior: "Posterior", summary: Summary) -> Section:
-    """Return the first section of a page."""
-    return Section(
-        "glance", "At a glance", [warnings_of(posterior, summary), _numbers(posterior, summary)]
-    )
 
 
 def warnings_of(posterior: "Posterior", summary: dict[str, Any]) -> Warnings:
@@ -287,13 +280,9 @@ def _ladder(posterior: "Posterior") -> Chart:
     if not steps.size:
         steps, values = np.array([posterior.num_steps]), end[:, None]
     word, kept = name.replace("_", " "), plotted.spread(len(steps), _HISTORY_POINTS)
-    shown, colours = plotted.spread(count, charts.MOST_LINES), charts.cold_to_hot(count)
-    traces = [
-        charts.line(steps[kept], _finite(values[0, kept, rung]), colours[rung],
-                    mode="lines" if len(kept) > 1 else "markers",
-                    hovertemplate=f"rung {rung}: %{{y:.4g}} at step %{{x}}<extra></extra>")
-        for rung in shown
-    ]  # fmt: skip
+    shown = plotted.spread(count, charts.MOST_LINES)
+    finite = np.where(np.isfinite(values[0, kept]), values[0, kept], np.nan)
+    traces = _lines(steps[kept], finite, shown, "rung", ".4g")
     words = (
         f"The {word} of every rung over time, from {end[0, 0]:.3g} to {end[0, -1]:.3g} at the end"
     )
@@ -305,6 +294,18 @@ def _ladder(posterior: "Posterior") -> Chart:
     figure = charts.figure(traces, "step", word, yaxis=charts.log_axis(values), showlegend=False)
     title, table = f"{word.capitalize()} of every rung", _ladder_table(posterior)
     return Chart("ladder", title, words, {"": figure}, table, note)
+
+
+def _lines(
+    steps: np.ndarray, values: np.ndarray, shown: list[int], name: str, form: str
+) -> list[dict[str, Any]]:
+    """Return lines (point, index) of the rungs or pairs that are shown, from cold to hot."""
+    colours = charts.cold_to_hot(values.shape[1])
+    return [
+        charts.line(steps, values[:, i], colours[i], mode="lines" if len(steps) > 1 else "markers",
+                    hovertemplate=f"{name} {i}: %{{y:{form}}} at step %{{x}}<extra></extra>")
+        for i in shown
+    ]  # fmt: skip
 
 
 def _ladder_table(posterior: "Posterior") -> Table:
@@ -321,13 +322,7 @@ def _rates(posterior: "Posterior") -> Chart | None:
         return None
     mean = rates.mean(axis=0)
     shown = plotted.spread(posterior.num_replicas - 1, charts.MOST_LINES)
-    colours = charts.cold_to_hot(posterior.num_replicas - 1)
-    traces = [
-        charts.line(steps, mean[:, pair], colours[pair],
-                    mode="lines" if len(steps) > 1 else "markers",
-                    hovertemplate=f"pair {pair}: %{{y:.3f}} at step %{{x}}<extra></extra>")
-        for pair in shown
-    ]  # fmt: skip
+    traces = _lines(steps, mean, shown, "pair", ".3f")
     words = (
         f"How often the rule accepts for each pair, at the end {mean[-1].min():.2f} to "
         f"{mean[-1].max():.2f}"
@@ -396,18 +391,15 @@ def _part(shown: list[int], count: int, name: str) -> str:
     return f" {len(shown)} of {count} {name} are drawn." if len(shown) < count else ""
 
 
-def _finite(values: np.ndarray) -> np.ndarray:
-    return np.where(np.isfinite(values), values, np.nan)
-
-
 FILE = "report.html"  # in a run folder
 
 
 def build_page(posterior: "Posterior") -> Page:
     """Return the page of a run that samples; see `Posterior.report`."""
     summary = posterior.summary()
+    glance = [warnings_of(posterior, summary), _numbers(posterior, summary)]
     sections = [
-        glance_section(posterior, summary),
+        Section("glance", "At a glance", glance),
         *draw_sections(posterior, summary),
         mixture_section(posterior, summary),
         exchange_section(posterior),
@@ -439,6 +431,7 @@ def check_out(posterior: "Posterior", out: object) -> Path:
         raise ValueError(f"out is {show(out)}; give the path of an HTML file.")
     path = Path(out).expanduser()
     if path.is_dir():
+        check_shown(path / FILE)
         return path / FILE
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"out is {show(str(out))}; give a file that ends in .html, or a folder.")

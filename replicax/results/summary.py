@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 _MOST_SHOWN = 8  # components of a mixture
+_MOST_PARAMETERS = 12  # that are printed
 _MOST_CHAINS = 4  # whose log evidences are printed
 _WAYS = ("ladder", "bridge")  # to a log evidence
 
@@ -65,6 +66,7 @@ def summarise(posterior: "Posterior") -> Summary:
         mean_energy_by_rung=_mean_energies(posterior),
         restart_rate=posterior.restart_rate.tolist(),
         acceptance=_by_rung(posterior, "acceptance"),
+        redraw_rate=_by_rung(posterior, "redraw_rate"),
         jumps=_jumps(posterior),
         excess_temperature=_by_rung(posterior, "excess_temperature"),
         log_evidence=_log_evidence(posterior),
@@ -182,30 +184,39 @@ def expected_trips(posterior: "Posterior") -> list[float] | None:
     return trips
 
 
-def render_summary(summary: dict[str, Any], most_parameters: int = 12) -> Any:
+def render_summary(summary: dict[str, Any]) -> Any:
     """Return the summary as rich tables."""
     from rich.console import Group
 
-    parts: list[Any] = [_as_rich(run_table(summary)), _as_rich(ladder_table(summary))]
+    parts: list[Any] = [as_rich(run_table(summary)), as_rich(ladder_table(summary))]
     mixture = mixture_table(summary, _MOST_SHOWN)
     if mixture is not None:
-        parts.append(_as_rich(mixture))
+        parts.append(as_rich(mixture))
     if summary["parameters"]:
-        parts.append(_as_rich(parameter_table(summary, most_parameters)))
-        omitted = len(summary["parameters"]) - most_parameters
+        parts.append(as_rich(parameter_table(summary, _MOST_PARAMETERS)))
+        omitted = len(summary["parameters"]) - _MOST_PARAMETERS
         if omitted > 0:
             parts.append(f"... and {omitted} more parameters (see --json)")
-    parts += [f"[yellow]Warning:[/yellow] {sentence}" for sentence in summary["problems"]]
-    return Group(*parts)
+    return Group(*parts, *map(as_warning, summary["problems"]))
 
 
-def _as_rich(table: Table) -> Any:
+def as_rich(table: Table) -> Any:
+    """Return a table as one of rich, for a terminal."""
     from rich.table import Table as RichTable
 
-    shown = RichTable(*table.head, title=table.title, title_justify="left")
+    shown = RichTable(
+        *table.head, title=table.title, title_justify="left", show_header=any(table.head)
+    )
     for row in table.rows:
         shown.add_row(*row)
     return shown
+
+
+def as_warning(sentence: str) -> Any:
+    """Return a problem in colour, for a terminal; what it quotes of a folder is no markup."""
+    from rich.text import Text
+
+    return Text.assemble(("Warning:", "yellow"), f" {sentence}")
 
 
 def run_table(summary: dict[str, Any]) -> Table:
@@ -283,6 +294,7 @@ def ladder_table(summary: dict[str, Any]) -> Table:
     more = {
         "mean energy": summary["mean_energy_by_rung"],
         "accepts": summary["acceptance"],
+        "redrawn": summary["redraw_rate"],
         "excess temperature": summary["excess_temperature"],
     }
     more = {name: values[0] for name, values in more.items() if values}

@@ -161,6 +161,7 @@ class HostBatches(Batches):
         if not leaves:
             raise ValueError("batches gives nothing at step 0; it must give the rows of a step.")
         check_numeric("batches", leaves)
+        check_kept("batches", leaves)
         return jax.tree.map(jnp.asarray, batch)
 
     def bytes_per_step(self, step: int) -> int:
@@ -329,11 +330,15 @@ class EpochBatches(_InMemory):
         return self.fresh(self.data)(randomness.ordinary(key))
 
     def _prepared(self, data: Any, rows: Array, key: Array) -> Any:
-        batch = _rows(data, rows)
-        if self.prepare is None:
-            return batch
-        with explained("prepare", "It turns (key, rows) into a batch."):
-            return self.prepare(key, batch)
+        return prepared(self.prepare, key, _rows(data, rows))
+
+
+def prepared(prepare: Callable[[Array, Any], Any] | None, key: Any, rows: Any) -> Any:
+    """Return rows as the energy sees them, by the user's function where there is one."""
+    if prepare is None:
+        return rows
+    with explained("prepare", "It turns (key, rows) into a batch."):
+        return prepare(key, rows)
 
 
 def as_batches(batches: Any, batch_size: int | None) -> Batches:

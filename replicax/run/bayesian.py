@@ -13,6 +13,7 @@ from replicax.algorithm.spread import share_rows
 from replicax.algorithm.target import Target
 from replicax.errors import check_function, explained
 from replicax.run.batches import ArrayBatches, as_rows, sum_in_pieces
+from replicax.run.prior_draws import PriorDraws, check_draws
 from replicax.run.sources import SourceBatches, as_source, is_source
 from replicax.run.task import Task
 
@@ -25,8 +26,8 @@ class Bayesian(Task):
 
     batches: ArrayBatches | SourceBatches
     log_likelihood: Callable[[Any, Any], Array]
-    # From models of other libraries:
     start: Callable[[Array], Any] | None = None  # a draw from the prior, where replicas start
+    # From models of other libraries:
     constrain: Callable[[Any], Any] | None = None  # params -> the values that draws show
     predict: Callable[..., Any] | None = None  # see `Posterior.predictive`
     dims: Any = None  # names of the axes of values, by name
@@ -67,6 +68,7 @@ def bayesian(
     *,
     batch_size: int | None = None,
     num_rows: int | None = None,
+    draw_prior: Any = None,
     exchangeable: Any = None,
 ) -> Bayesian:
     """Return the posterior prior x likelihood of rows of data, for `rx.sample`.
@@ -84,6 +86,11 @@ def bayesian(
             moves are adjusted, and draws are exact; with fewer they are Langevin steps whose error
             is estimated and kept small.
         num_rows: of all the data, for a source; arrays have their own.
+        draw_prior: `draw_prior(key) -> params`, a draw from the prior; or the containers of params
+            with such a function in the place of each block that is independent of the others,
+            `(function, count)` for as many independent rows. Replicas start there unless told
+            otherwise, and with all rows hot ones keep moving to such draws, which crosses
+            likelihoods with many peaks. It is tested: `log_prior` must be the density of its draws.
         exchangeable: which labels can be permuted, such as those of the components of a mixture:
             the axis along which they are, one number for all params, or one for each array that has
             labels, as `{"mean": 0, "weight": 0}`; for one vector an array of integers (label,
@@ -143,7 +150,11 @@ def bayesian(
         num_rows=num_rows,
         exchangeable=exchangeable,
     )
-    return Bayesian(target, batches, log_likelihood)
+    if draw_prior is None:
+        return Bayesian(target, batches, log_likelihood)
+    draws = PriorDraws(draw_prior)
+    check_draws(draws, lambda params: -prior(params))
+    return Bayesian(target._replace(redraw=draws.redraw), batches, log_likelihood, start=draws)
 
 
 def _check_rows(values: Array, count: int) -> None:

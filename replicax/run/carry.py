@@ -33,6 +33,7 @@ class Counters(NamedTuple):
     heating: Array  # sum over the counted steps            shape (rung,); (0,) if not observed
     best_energy: Array  #                                   shape ()
     best: Any  # the point that had it, or None where not tracked
+    redrawn: Any = ()  # accepted draws from the prior      shape (rung,); empty without redraws
 
 
 class Carry(NamedTuple):
@@ -58,7 +59,9 @@ def per_chain(change: Callable[[Array], Array], carry: Carry) -> Carry:
     )
 
 
-def start_counters(state: State, track_best: bool, observes: bool = False) -> Counters:
+def start_counters(
+    state: State, track_best: bool, observes: bool = False, redraws: bool = False
+) -> Counters:
     """Return the counters before the first step."""
     num_replicas = state.rung_of.shape[0]
     none = jnp.zeros(num_replicas if observes else 0, state.buffer.dtype)
@@ -74,6 +77,7 @@ def start_counters(state: State, track_best: bool, observes: bool = False) -> Co
         heating=none,
         best_energy=jnp.array(jnp.inf, dtype),
         best=first if track_best else None,
+        redrawn=jnp.zeros(num_replicas, dtype) if redraws else (),
     )
 
 
@@ -106,6 +110,9 @@ def count_step(
     if info.observed is not None:
         acceptance = acceptance + jnp.where(counted, info.observed.acceptance, 0)
         heating = heating + jnp.where(counted, info.observed.heating, 0)
+    redrawn = counters.redrawn
+    if info.redrawn is not None:
+        redrawn = redrawn + jnp.where(counted, info.redrawn, 0).astype(redrawn.dtype)
     energy = info.energy.astype(counters.energy.dtype)
     return Counters(
         pairs=counters.pairs + added,
@@ -117,6 +124,7 @@ def count_step(
         heating=heating.astype(counters.heating.dtype),
         best_energy=best_energy,
         best=best,
+        redrawn=redrawn,
     )
 
 

@@ -24,7 +24,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from replicax.algorithm.spread import CHAIN, DATA, REPLICA, Spread, on_all, spread_over_devices
 from replicax.algorithm.state import State
-from replicax.errors import at_least, is_whole
+from replicax.errors import at_least, is_whole, memory_of_machine
 from replicax.run.batches import Batches, HostBatches, NoBatches
 from replicax.run.carry import Carry, Counters, per_chain
 from replicax.run.program import Program
@@ -392,12 +392,7 @@ def describe_machine() -> str:
 def memory_bytes() -> float:
     """Return the memory of the device in bytes, or that of the machine if it is not known."""
     limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
-    if limit is not None:
-        return float(limit)
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, OSError, ValueError):  # not known on this platform
-        return float("inf")
+    return memory_of_machine() if limit is None else float(limit)
 
 
 def memory_in_use() -> int:

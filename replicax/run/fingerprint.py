@@ -1,5 +1,6 @@
 """A fingerprint of target and data, so that a run is not continued with others by mistake."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from replicax.algorithm.held import held_arrays
 from replicax.algorithm.labels import label_places
 from replicax.algorithm.randomness import seed_keys
 from replicax.run import trees
@@ -38,6 +40,7 @@ def write(folder: Path, program: Program, points: Any) -> Fingerprint:
         start=files.write_arrays(folder / START, stored),
         data=_digest(program),
         held=held,
+        test=_digest_test(program),
         precision=_precision(),
         machine=describe_machine(),
     )
@@ -51,6 +54,8 @@ def check(folder: Path, program: Program, like: Any, stored: Fingerprint | None)
     difference, same_machine = None, stored.machine == describe_machine()
     if _digest(program, stored.all_rows) != stored.data:
         difference = "the data are not those that the run was started with"
+    elif stored.test is not None and stored.test != _digest_test(program):
+        difference = "the data of the test are not those that the run was started with"
     elif stored.energies is not None:
         arrays = files.read_arrays(folder / START, stored.start)
         try:
@@ -109,7 +114,7 @@ def _energies(program: Program, start: Any) -> tuple[tuple[float, ...], str]:
 
     arguments = start, batch, keys[0]
     traced = jax.jit(energies).trace(*arguments)
-    held = sorted(_digest_rows(array) for array in traced.jaxpr.consts if np.ndim(array))
+    held = sorted(map(_digest_rows, held_arrays(traced.jaxpr)))
     places = label_places(target.exchangeable, start)
     if places is not None:
         held.append(f"exchangeable {places.tolist()}")
@@ -123,8 +128,17 @@ def _digest(program: Program, all_rows: bool = True) -> str:
     if data is None:
         keys, _ = seed_keys(program.seed, 1)
         data = program.batches.first(keys[0])
-    digest = _digest_rows if all_rows else _digest_some
-    return files.digest("\n".join(digest(leaf) for leaf in jax.tree.leaves(data)).encode())
+    return _digest_leaves(data, _digest_rows if all_rows else _digest_some)
+
+
+def _digest_test(program: Program) -> str | None:
+    """Return a digest of all that networks are tested on, whose predictions are averaged."""
+    tested = program.task.tested_on
+    return None if tested is None else _digest_leaves(tested, _digest_rows)
+
+
+def _digest_leaves(data: Any, digest: Callable[[Any], str]) -> str:
+    return files.digest("\n".join(map(digest, jax.tree.leaves(data))).encode())
 
 
 def _digest_rows(leaf: Any) -> str:

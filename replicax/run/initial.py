@@ -215,8 +215,9 @@ def _build_carry(program: Program, points: Any, compile: Callable = jax.jit) -> 
             start = state.init(
                 program.kernel, params, ladder, program.settings, buffer, model_state, target, batch
             )
-            observes = program.kernel.traits.observes
-            return Carry(start, start_counters(start, program.track_best, observes))
+            observes, redraws = program.kernel.traits.observes, program.settings.redraws > 0
+            counters = start_counters(start, program.track_best, observes, redraws)
+            return Carry(start, counters)
 
         return jax.vmap(one_chain, out_axes=Carry(STATE_AXES, 0))(points)  # type: ignore
 

@@ -243,7 +243,7 @@ class Learning:
         acceptance[place] = chosen.acceptance
         spent = np.array(self.state["evaluations"])
         spent[1:] += chosen.evaluations, int(np.sum(jumps.stats.proposals, dtype=np.float64))
-        self.state |= {"acceptance": acceptance, "evaluations": spent}
+        self.state = {**self.state, "acceptance": acceptance, "evaluations": spent}
         new = chosen.mixture
         is_last = step == jumping.until
         if is_last and jumping.num_proposals * chosen.acceptance < _LEAST_ACCEPTED:

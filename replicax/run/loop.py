@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from replicax.errors import EndedBySignal
 from replicax.run import devices
 from replicax.run.carry import Carry
 from replicax.run.chunk import Chunks
@@ -33,14 +34,16 @@ def run(
     A signal, a callback's "stop", the end of the batches or a non-finite energy end it before;
     SIGTERM and SIGUSR1 end the process as well, once all is saved.
     """
-    with interruptible() as signals, keeper_of(program, records, evaluation) as keeper:
+    records.task = program.task
+    keeps = Keeper if records.shared is None else Saver  # in memory, or in a folder
+    with interruptible() as signals, keeps(records, program, evaluation) as keeper:
         with watching(program, carry, session) as watchers, contextlib.closing(program.batches):
             result = _loop(program, carry, keeper, watchers, signals)
         keeper.finish(result)
     if signals and is_first():
         print(result.sentence, file=sys.stderr, flush=True)
     if ends_process(signals):
-        raise SystemExit(128 + signals[0])
+        raise EndedBySignal(128 + signals[0])
 
 
 def _loop(
@@ -74,13 +77,6 @@ def _loop(
         keeper.save_if_due(carry)
     keeper.save(carry)
     return result or Result("finished", f"All {program.num_steps} steps were done.")
-
-
-def keeper_of(program: Program, records: Records, evaluation: Between | None) -> Keeper:
-    """Return what keeps the records of a run: in its folder, or in memory."""
-    if records.shared is None:
-        return Keeper(records, program, evaluation)
-    return Saver(records, program, evaluation)
 
 
 @contextlib.contextmanager

@@ -101,6 +101,8 @@ class Method:
         jumps: proposals of a learned mixture, such as 64, that the coldest replica takes after
             every step, their energies evaluated together; 0, the default: none. Only with adjusted
             kernels.
+        redraws: draws from the prior, of all parameters or a block, that are offered to every
+            replica after its move; 4 where the prior can be drawn from and moves are adjusted.
         metric: of adjusted kernels whose step sizes are tuned: the scale of each parameter,
             "diagonal", or "dense", the default with jumps. Above 300 dimensions it is diagonal.
         draws_per_step: positions on the path of the jumps that are kept as draws.
@@ -202,6 +204,9 @@ class Method:
         None, "Metric of the moves: dense or diagonal.", one_of("dense", "diagonal")
     )
     jumps: int | None = option(None, "Proposals of a learned mixture after every step.", whole(0))
+    redraws: int | None = option(
+        None, "Draws from the prior that every replica is offered at every step.", whole(0)
+    )
     draws_per_step: int | None = option(
         None, "Positions on the path of the jumps that are draws.", whole(1)
     )

@@ -148,10 +148,6 @@ def _check_draw_rungs(name: str, value: Any) -> None:
         raise ValueError(f'{name} is {show(value)}; give a list such as (0, 3), or "all".')
 
 
-def _check_evaluate(name: str, value: Any) -> None:
-    check_function(name, value, "epoch")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """What the runs of `rx.sample` and `rx.train` have in common."""
@@ -260,7 +256,7 @@ class Training(Run):
     evaluate: Any = option(
         None,
         "Function of an Epoch, whose numbers join the table of epochs.",
-        _check_evaluate,
+        lambda name, value: check_function(name, value, "epoch"),
         on_resume="give again",
     )
 
@@ -292,7 +288,7 @@ class Session:
             object.__setattr__(self, "run_dir", check_folder("run_dir", self.run_dir))
         try:
             plain = self.note is None or (isinstance(self.note, dict) and json.dumps(self.note))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             plain = False
         if not plain and self.note != {}:
             raise ValueError("note must be a dict of plain data: numbers, text, lists and dicts.")

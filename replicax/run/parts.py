@@ -22,7 +22,7 @@ from replicax.errors import choose, is_number, show
 from replicax.run.methods import Method
 from replicax.run.options import AUTO, Run
 from replicax.run.plan import Clock, Plan
-from replicax.run.task import Unit
+from replicax.run.task import Task, Unit
 from replicax.theory import optimal_window
 
 _MEASURE_STEPS = 100  # steps that measure the unit of energy for buffer="auto"
@@ -318,6 +318,15 @@ def jumping(method: Method, plan: Plan, num_chains: int) -> Jumping | None:
         return None
     draws, ends = method.draws_per_step or 1, learning_ends(plan)
     return Jumping(method.jumps, draws, num_chains, ends, ends[-1])
+
+
+def can_redraw(task: Task, method: Method) -> bool:
+    """Return whether replicas can move to draws from the prior: with exact energies, and a kernel
+    of ours that accepts or rejects."""
+    is_adjusted = method.kernel in ("hmc", "mala")
+    if isinstance(method.kernel, Kernel):
+        is_adjusted = method.kernel.traits.prepare is not None
+    return is_adjusted and task.has_exact_energies and task.target.redraw is not None
 
 
 def _round_ends(until: int) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ from replicax.run.evaluation import Between
 from replicax.run.processes import agree
 from replicax.run.program import Program
 from replicax.run.storage.metadata import Ending, Metadata
+from replicax.run.task import Task
 
 # The groups, each with its growing axis.
 GROUPS = {
@@ -41,11 +42,21 @@ class Result(NamedTuple):
     sentence: str
 
 
+class Standing(NamedTuple):
+    """Where a run stands: what it needs to go on, beside its records."""
+
+    program: Program
+    carry: Carry
+    evaluation: Between | None
+
+
 class Records:
     """Records in memory; those in a folder have the same reader."""
 
     folder: Path | None = None
     metadata: Metadata
+    standing: Standing | None = None  # at the end of a run in memory
+    task: Task | None = None  # what this process sampled
 
     def __init__(self, shared: Path | None = None) -> None:
         self.shared = shared  # the folder in which all processes write their checkpoints
@@ -68,6 +79,13 @@ class Records:
         for group, parts in self._pending.items():
             if len(parts) > 1:
                 self._pending[group] = [_join(parts)]
+
+    def copy(self) -> "Records":
+        """Return records that grow without these."""
+        copy = Records(self.shared)
+        copy._pending = {group: list(parts) for group, parts in self._pending.items()}
+        copy.final, copy.metadata = self.final, self.metadata
+        return copy
 
     def take_pending(self) -> dict[str, Arrays]:
         """Remove and return the rows that were appended, by group."""
@@ -161,6 +179,7 @@ class Keeper:
     def keep(self, values: Arrays, carry: Carry) -> None:
         """Keep all rows so far, and the values of this step."""
         self.records.keep(values)
+        self.records.standing = Standing(self.program, carry, self.evaluation)
 
     def wait(self) -> None:
         """Wait until everything is saved."""
@@ -203,6 +222,8 @@ def final_values(program: Program, carry: Carry) -> dict[str, np.ndarray]:
         places = label_places(program.target.exchangeable, trees.first(carry.state.points))
         if places is not None:
             values |= {"labels.places": places, "labels.direction": np.asarray(state.order)}
+    if program.settings.redraws:
+        values["redrawn"] = counters.redrawn
     source = program.batches.state(int(state.step))
     if source is not None:
         values["source"] = np.frombuffer(source, np.uint8)

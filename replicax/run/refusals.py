@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LONGEST_CYCLE = 1_000_000  # steps in which a draw is looked for
 
-FEWEST_TO_LEARN = 200  # steps of burn-in, for a mixture that proposes jumps
+_FEWEST_TO_LEARN = 50  # steps of burn-in, for a mixture that proposes jumps
 
 
 def _kind_of_run(choice: "Choice") -> Iterator[str]:
@@ -462,10 +462,27 @@ def _nothing_to_jump_with(choice: "Choice") -> Iterator[str]:
             "rejected: write method=rx.posterior(jumps=...), with all rows, the kernel hmc or "
             "mala, and without learning_rate."
         )
-    if choice.plan.burn_in < FEWEST_TO_LEARN:
+    if choice.plan.burn_in < _FEWEST_TO_LEARN:
         yield (
             f"jumps is {method.jumps} and burn_in {choice.plan.burn_in}, too few steps to learn a "
-            f"mixture: write burn_in={FEWEST_TO_LEARN} or more, or a longer run."
+            f"mixture: write burn_in={_FEWEST_TO_LEARN} or more, or a longer run."
+        )
+
+
+def _nothing_to_redraw(choice: "Choice") -> Iterator[str]:
+    task, redraws = choice.task, choice.method.redraws
+    if not redraws:
+        return
+    if task.target.redraw is None:
+        yield (
+            f"redraws is {redraws}, and nothing draws from the prior: write rx.bayesian(..., "
+            "draw_prior=...), or redraws=0."
+        )
+    if not task.has_exact_energies or choice.kernel.traits.prepare is None:
+        yield (
+            f"redraws is {redraws}; draws from the prior are accepted or rejected by exact "
+            "energies: let every batch be all the data, with the kernel hmc or mala, or write "
+            "redraws=0."
         )
 
 
@@ -499,6 +516,7 @@ REFUSALS = (
     _no_draw_in_a_cycle,
     _nothing_to_tune_by,
     _nothing_to_jump_with,
+    _nothing_to_redraw,
 )
 
 

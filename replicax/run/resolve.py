@@ -23,15 +23,17 @@ from replicax.run.methods import Method, as_method
 from replicax.run.options import AUTO, Run, Sampling, Training
 from replicax.run.plan import Plan, plan_of
 from replicax.run.program import Program
-from replicax.run.refusals import FEWEST_TO_LEARN, can_jump, refuse
+from replicax.run.refusals import can_jump, refuse
 from replicax.run.task import Task
 
 _NUM_REPLICAS = 8
 _JUDGING_SHARE = 0.5  # of the cost of the moves, at most, for energies over all rows
 _FEWEST_ATTEMPTS = 1000  # in a run; where all rows allow fewer, swaps are judged on mini-batches
 _USUAL_SWAP_EVERY = 10
+_ENOUGH_TO_LEARN = 200  # steps of burn-in with which jumps are the default
 _PROPOSALS_PER_RUNG, _MOST_PROPOSALS = 16, 512  # of jumps
 _DRAWS_PER_STEP, _MOST_DRAWS = 16, 2**16  # of each step, and of a chain
+_REDRAWS = 4  # of every replica after its move, where the prior can be drawn from
 _HOTTEST = 1e3  # the highest temperature that an automatic ladder gives a rung of finite energy
 
 # What a method leaves open: the values for targets, and those of the paper for networks.
@@ -128,6 +130,7 @@ def _for_law(task: Task, run: Sampling, method: Method) -> tuple[Sampling, Metho
     every = method.swap_every or 1
     method = _filled(method, {"schedule": "deo" if method.window in (None, 1) else "no_gate"})
     method = _jumping(task, run, method)
+    method = _filled(method, {"redraws": _REDRAWS if parts.can_redraw(task, method) else 0})
     # Draws are taken where swaps are attempted, and energies are those of all rows.
     usual = {
         "burn_in": run.num_steps // 3 // every * every,
@@ -142,7 +145,7 @@ def _jumping(task: Task, run: Sampling, method: Method) -> Method:
     step."""
     burn_in = run.num_steps // 3 if run.burn_in is None else run.burn_in
     kernel, num_rungs = parts.plain_kernel(method), parts.num_replicas(run, method) or 1
-    learns = can_jump(task, method, kernel) and burn_in >= FEWEST_TO_LEARN
+    learns = can_jump(task, method, kernel) and burn_in >= _ENOUGH_TO_LEARN
     # A gradient costs about two energies: as many proposals as cost what the ladder's move costs.
     usual = 2 ** round(np.log2(_PROPOSALS_PER_RUNG * num_rungs)) if learns else 0
     method = _filled(method, {"jumps": min(usual, _MOST_PROPOSALS)})
@@ -253,6 +256,7 @@ def _settings_and_ladder(choice: Choice, num_chains: int) -> tuple[Settings, Lad
         energy_at=str(method.energy_at),
         swap_every=method.swap_every or 1,
         jumps=parts.jumping(method, plan, num_chains),
+        redraws=method.redraws or 0,
         on_swap=method.on_swap,
         restarts=run.on_nonfinite == "restart",
         langevin=bool(np.any(ladder.temperature > 0)),

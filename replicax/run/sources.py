@@ -17,8 +17,8 @@ from jax import Array
 
 from replicax.algorithm import randomness
 from replicax.algorithm.energy_noise import FreshBatches
-from replicax.errors import check_function, check_numeric, explained, is_whole, show
-from replicax.run.batches import Batches
+from replicax.errors import check_function, check_kept, check_numeric, is_whole, show
+from replicax.run.batches import Batches, prepared
 from replicax.run.storage.metadata import BatchSpec
 
 _ITERATED = (
@@ -174,8 +174,10 @@ class SourceReader:
     def _checked(self, batch: Any) -> Any:
         """Return a batch as NumPy arrays of its own, if it is like the first one."""
         leaves, structure = jax.tree.flatten(batch)
-        leaves = [np.array(leaf) for leaf in leaves]  # a source may write over its own
         name = f"Batch {self._batch - 1} of epoch {self._epoch} of the source"
+        if self._kind is None:
+            check_kept(name, leaves)
+        leaves = [np.array(leaf) for leaf in leaves]  # a source may write over its own
         check_numeric(name, leaves)
         arrays = ", ".join(f"{leaf.shape} {leaf.dtype}" for leaf in leaves)
         if {leaf.shape[:1] for leaf in leaves} != {(self.batch_size,)}:
@@ -267,7 +269,7 @@ class SourceBatches(Batches):
 
     def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
         first = self.batches_before(step) - self.batches_before(step - place)
-        return self._prepared(jax.tree.map(lambda leaf: leaf[first], data), drawn)
+        return prepared(self.prepare, drawn, jax.tree.map(lambda leaf: leaf[first], data))
 
     def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches | None:
         """Return the one further batch of a step at which swaps are attempted; its rows are taken
@@ -281,7 +283,7 @@ class SourceBatches(Batches):
         batches = self.reader.read(self.reader.number, 1)
         if not batches:
             raise ValueError(self.ending(0))
-        return self._prepared(jax.tree.map(jnp.asarray, batches[0]), self.draw(key))
+        return prepared(self.prepare, self.draw(key), jax.tree.map(jnp.asarray, batches[0]))
 
     def bytes_per_step(self, step: int) -> int:
         batches = self.reader.read(self.batches_before(step), 1)
@@ -331,12 +333,6 @@ class SourceBatches(Batches):
                 "same order as before.",
                 stacklevel=4,
             )
-
-    def _prepared(self, batch: Any, key: Any) -> Any:
-        if self.prepare is None:
-            return batch
-        with explained("prepare", "It turns (key, rows) into a batch."):
-            return self.prepare(key, batch)
 
 
 def is_source(data: Any, num_rows: Any) -> bool:

@@ -3,6 +3,7 @@ folder.
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from replicax.run.carry import Carry
 from replicax.run.devices import describe_machine, spread_over
 from replicax.run.evaluation import Between
 from replicax.run.initial import (
+    PerReplica,
     carry_like,
     check_memory,
     have_one_start,
@@ -31,10 +33,15 @@ from replicax.run.loop import run
 from replicax.run.methods import Method, as_method, written
 from replicax.run.options import Session
 from replicax.run.program import Program
-from replicax.run.records import Records
+from replicax.run.records import Records, Standing
 from replicax.run.resolve import resolve
 from replicax.run.storage import checkpoint
-from replicax.run.storage.folder import FolderRecords, open_records, records_of_run
+from replicax.run.storage.folder import (
+    FolderRecords,
+    open_records,
+    records_of_run,
+    resumed_records,
+)
 from replicax.run.storage.metadata import Metadata, given_again
 from replicax.run.task import Task
 
@@ -61,7 +68,7 @@ def begin(
     the options came to.
     """
     start = program.task.start_from(start)
-    _refuse_traced(start)
+    refuse_traced(start)
     check_memory(start, program.num_chains, program.num_replicas)
     program = spread_over(program, session.devices, session.data_parallel)
     carry = initial_carry(program, start)
@@ -101,7 +108,7 @@ def _learns(program: Program, like: Any, carry: Carry | None) -> Between | None:
     return learns(program, like, carry)
 
 
-def _refuse_traced(start: Any) -> None:
+def refuse_traced(start: Any = None) -> None:
     """Raise if JAX is tracing a function that calls a run."""
     try:
         is_traced = not is_concrete((jnp.zeros(()), start))
@@ -131,10 +138,12 @@ def proceed(
     `method` has those of the method. None keeps what is stored.
     """
     metadata, folder = records.metadata, records.folder
+    refuse_traced()
     _check_not_gone(metadata, folder)
     program = _program_again(metadata, folder, task, changes, method)
     program = spread_over(program, session.devices, session.data_parallel)
     like = point_like(records, params)
+    check_memory(like, program.num_chains, program.num_replicas)
     keys = program.keys
     check_energy(program.target, like, program.batches.first(keys[0]), keys[0])
     if not force:
@@ -167,6 +176,60 @@ def proceed(
     run(program, carry, kept, session, evaluation)
     processes.wait()  # the others read what the first one wrote
     return (kept if processes.is_first() else open_records(folder)), like
+
+
+def extended(records: Records, task: Task | None, num_steps: int, session: Session) -> Records:
+    """Continue a run, in memory or in its folder, to `num_steps` in all."""
+    if records.folder is not None:
+        with resumed_records(records.folder) as found:
+            task = _needed(task, records)
+            return proceed(found, task, {"num_steps": num_steps}, session)[0]
+    standing = _standing(records, task)
+    options = replace(standing.program.run, num_steps=num_steps)
+    program = replace(standing.program, num_steps=num_steps, run=options)
+    # The loop writes over its arrays: the run that is extended keeps its own.
+    carry = jax.tree.map(jnp.copy, standing.carry)
+    more = records.copy()
+    resolved = replace(records.metadata.resolved, num_steps=num_steps)
+    more.write_metadata(replace(records.metadata, run=options, resolved=resolved, result=None))
+    run(program, carry, more, session, copy(standing.evaluation))
+    return more
+
+
+def retuned(
+    records: Records, task: Task | None, num_steps: int, session: Session
+) -> tuple[Records, Any]:
+    """Run anew from where the replicas of a run are: with a new burn-in, and no earlier draws."""
+    program, carry, _ = _standing(records, task)
+    places = np.asarray(carry.state.replica_at)
+    by_rung = jax.tree.map(
+        lambda leaf: np.asarray(leaf)[np.arange(len(places))[:, None], places], carry.state.points
+    )
+    options = replace(program.run, num_steps=num_steps, burn_in=None)
+    again = resolve(program.task, options, program.method)
+    return begin("sample", again, PerReplica(by_rung, by_chain=True), session)
+
+
+def _standing(records: Records, task: Task | None) -> Standing:
+    """Return where a run stands, in memory or by the newest checkpoint of its folder."""
+    if records.standing is not None:
+        return records.standing
+    assert isinstance(records, FolderRecords)
+    found = open_records(records.folder, with_checkpoint=True)
+    program = _program_again(found.metadata, found.folder, _needed(task, records), {}, None)
+    like = point_like(found)
+    evaluation = _learns(program, like, None)
+    state = None if evaluation is None else jax.eval_shape(lambda: evaluation.state)
+    return Standing(program, _restore(found, program, like, state)[1], evaluation)
+
+
+def _needed(task: Task | None, records: Records) -> Task:
+    if task is None:
+        raise ValueError(
+            f"A folder holds no functions: write rx.load({str(records.folder)!r}, target) to go on "
+            "from there."
+        )
+    return task
 
 
 def point_like(records: FolderRecords, params: Any = None) -> Any:

@@ -65,6 +65,11 @@ class Task:
         return start
 
     @property
+    def tested_on(self) -> Any:
+        """Arrays beside the rows on which results depend, None if there are none."""
+        return None
+
+    @property
     def has_exact_energies(self) -> bool:
         """Whether every step sees the energy itself, and not an estimate of it."""
         return self.batches.has_all_rows and self.target.noise is None and self.batches.can_refresh

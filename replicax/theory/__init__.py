@@ -9,8 +9,6 @@ from replicax.theory.noise import (
 )
 from replicax.theory.planner import plan
 from replicax.theory.round_trips import (
-    barrier,
-    equal_rejection_temperatures,
     optimal_window,
     round_trip_rate,
     round_trip_time,

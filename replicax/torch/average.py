@@ -26,6 +26,11 @@ class Averaged(NamedTuple):
                 "regressions have no probabilities of classes. Give models with an output for each "
                 "class."
             )
+        if np.any(np.mod(self.labels, 1)):
+            raise ValueError(
+                f"The labels go from {self.labels.min():.4g} to {self.labels.max():.4g} and are no "
+                "numbers of classes: regressions have no probabilities of classes."
+            )
         return np.asarray(predict.log_probabilities(self.average, by))  # type: ignore[arg-type]
 
     def metrics(self, by: str = "probabilities") -> Metrics:

@@ -212,29 +212,6 @@ def test_round_trips_are_those_of_the_oracle(num_replicas, num_steps, seed, wild
     assert carry.completed_trips(turns).sum(axis=1).tolist() == started
 
 
-# Temperatures of equal rejection.
-def test_equal_rejection_by_hand() -> None:
-    """Where every pair rejects equally often nothing moves; else the ladder closes up there."""
-    temperature = np.array([1.0, 2.0, 4.0, 8.0])
-    same = ladder.equal_rejection_temperatures(temperature, np.full(3, 0.3))
-    np.testing.assert_allclose(same, temperature, rtol=1e-9)
-    # Linear in 1 / T: twice the rejection in a gap of the same width puts two rungs there.
-    temperature = 1 / np.array([1.0, 0.8, 0.6])
-    moved = ladder.equal_rejection_temperatures(temperature, np.array([0.4, 0.2]), 4)
-    at_rung = np.array([0.0, 0.4, 0.6])
-    barrier = np.interp(1 / moved, [0.6, 0.8, 1.0], (at_rung[-1] - at_rung)[::-1])
-    np.testing.assert_allclose(np.diff(barrier), -0.2, atol=0.06)
-    assert moved[0] == 1.0 and moved[-1] == temperature[-1]
-    ends = ladder.equal_rejection_temperatures([1.0, 5.0, 49.0], [0.3, 0.2])[[0, -1]]
-    assert ends.tolist() == [1.0, 49.0], "not even rounded, as 1 / (1 / 49) is"
-    assert ladder.barrier(np.array([0.25, 0.5, 0.125])) == 0.875
-
-
-def test_equal_rejection_takes_a_pair_that_never_rejects() -> None:
-    moved = ladder.equal_rejection_temperatures([1.0, 2.0, 4.0], [0.0, 0.4])
-    assert np.all(np.diff(moved) > 0) and 2.0 < moved[1] < 4.0
-
-
 # When ladder and buffer are tuned.
 @pytest.mark.parametrize(("step", "moves"), [(2, False), (3, True), (7, True), (8, False)])
 def test_nothing_is_tuned_while_the_unit_is_measured_or_after_the_end(step, moves) -> None:

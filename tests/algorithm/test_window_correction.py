@@ -13,8 +13,9 @@ import replicax as rx
 from replicax.algorithm import schedule, swap
 from replicax.algorithm import window_correction as correction
 from replicax.algorithm.window_correction import Correction, Sum
+from studies.two_modes import OF_THE_PAPER
 
-MIXTURE = rx.targets.gaussian_mixture(energy_noise_std=1.0)
+MIXTURE = OF_THE_PAPER.target(energy_noise_std=1.0)
 STAGES = {"reference_steps": 300, "tuning_steps": 400}
 FROZEN = 700
 

@@ -20,7 +20,7 @@ from bad_inputs import (
     listed,
 )
 from replicax import theory
-from replicax.algorithm.ladder import equal_rejection_temperatures, geometric
+from replicax.algorithm.ladder import geometric
 from replicax.theory import planner
 
 SGLD = rx.kernels.sgld()
@@ -158,34 +158,12 @@ LISTED: dict[str, tuple[Any, dict[str, tuple[dict[str, Any], str]]]] = {
         rx.targets.gaussian,
         {"std 0": ({"std": 0.0}, "std"), "mean nan": ({"mean": NAN}, "mean")},
     ),
-    "gaussian_mixture": (
-        rx.targets.gaussian_mixture,
-        {
-            "one mean": ({"means": (0.0,)}, "means stds weights"),
-            "std 0": ({"stds": (0.0, 1.0)}, "stds"),
-            "weight negative": ({"weights": (-0.4, 1.4)}, "weights"),
-            "noise negative": ({"energy_noise_std": -1.0}, "energy_noise_std"),
-        },
-    ),
     "geometric": (
         lambda **o: geometric(**{"cold": 1.0, "hot": 2.0, "num_replicas": 3} | o),
         {
             "cold 0": ({"cold": 0.0}, "cold"),
             "hot negative": ({"hot": -1.0}, "hot"),
             "none": ({"num_replicas": 0}, "num_replicas"),
-        },
-    ),
-    "equal_rejection": (
-        lambda **o: equal_rejection_temperatures(
-            **{"temperature": [1.0, 2.0], "rejection_rate": [0.5]} | o
-        ),
-        {
-            "decreasing": ({"temperature": [2.0, 1.0]}, "temperature"),
-            "nan": ({"temperature": [1.0, NAN]}, "temperature"),
-            "too many rates": ({"rejection_rate": [0.5, 0.5]}, "rejection_rate"),
-            "rates above 1": ({"rejection_rate": [1.5]}, "rejection_rate"),
-            "rates nan": ({"rejection_rate": [NAN]}, "rejection_rate"),
-            "one replica": ({"num_replicas": 1}, "num_replicas"),
         },
     ),
     "round_trip_time": (

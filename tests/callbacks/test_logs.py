@@ -125,7 +125,7 @@ def copied(progress: rx.callbacks.Progress) -> rx.callbacks.Progress:
 
 def test_columns_of_another_run_are_not_mixed_in(tmp_path):
     path = tmp_path / "log.csv"
-    path.write_text("step,time\n20,1.5\n")
+    path.write_text("step,time,steps_per_second,more\n20,1.5,2.0,1.0\n")
     with pytest.raises(ValueError, match="other columns"):
         logs._Csv(path, "csv").write({"step": 40, "other": 3.0})
     log = logs._Csv(path, "csv")
@@ -141,7 +141,17 @@ def test_infinite_temperatures_and_nan_are_null_in_json(tmp_path):
 
 
 @pytest.mark.parametrize("log", [rx.callbacks.csv, rx.callbacks.json_lines])
-@pytest.mark.parametrize("content", ["my thesis\n", "Step 3", "[1, 2]\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "my thesis\n",
+        "Step 3",
+        "[1, 2]\n",
+        "step,loss\n1,0.5\n",
+        '{"step": 1, "loss": 0.5}\n',
+        "7,8\n",
+    ],
+)
 def test_a_file_that_is_no_log_is_not_overwritten(tmp_path, log, content):
     path = tmp_path / "file.txt"
     path.write_text(content)

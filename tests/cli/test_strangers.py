@@ -107,6 +107,22 @@ def test_a_module_is_known_by_its_file(model, state, tmp_path):
     assert not user_code.is_known(spec.to_note(), [spec.target], spec.directory)
 
 
+def test_where_one_is_shadows_no_module_of_a_known_start(state, tmp_path, monkeypatch):
+    """As in an unpacked archive, beside the run folder that it holds."""
+    mark = tmp_path / "code was run"
+    own, other = tmp_path / "own", tmp_path / "archive"
+    own.mkdir()
+    (own / "known_model.py").write_text("from known_helper import target\nparams = 0.0\n")
+    (own / "known_helper.py").write_text("def target(x): return x**2\n")
+    evil(other / "known_helper.py", mark)
+    monkeypatch.chdir(own)
+    spec = TargetSpec.from_command_line("known_model:target")
+    user_code.remember(spec.to_note(), [spec.target], spec.directory)
+    monkeypatch.chdir(other)
+    assert user_code.is_known(spec.to_note(), [spec.target], spec.directory)
+    assert spec.load().target(3) == 9 and not mark.exists()
+
+
 @pytest.mark.parametrize("within", ["..", "."])
 def test_what_is_in_the_folder_passes_for_no_library(within, model, state, capsys, monkeypatch):
     run_json(capsys, "sample", "model.py:energy", *QUICK, "--out", "run")

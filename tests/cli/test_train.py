@@ -1,9 +1,11 @@
 """`replicax train`, `pretrain`, `evaluate`, and the other commands on the folders of networks."""
 
 import dataclasses
+import json
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,7 @@ from replicax.networks import evaluate
 from replicax.networks.by_name import NamedProblem
 from replicax.networks.train import train
 from replicax.networks.trained import Trained
+from replicax.run.storage import files
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +157,56 @@ def test_predict_writes_probabilities_and_says_how_sure_they_are(here, capsys, t
     assert main(["predict", "run", str(tmp_path / "images.npy"), *options]) == 0
     assert np.load(out) == pytest.approx(np.exp(members), abs=1e-6)
     assert "3 networks averaged by logits" in capsys.readouterr().out
+
+
+def test_predict_writes_over_nothing_but_what_it_wrote(copied, capsys, tmp_path):
+    images, victim = tmp_path / "images.npy", tmp_path / "victim.npy"
+    shades = np.random.default_rng(0).integers(0, 256, (9, 6, 6, 1))
+    np.save(images, shades.astype(np.uint8))
+    before = images.read_bytes()
+    assert "the file of the inputs" in run_failing(
+        capsys, "predict", copied, images, "--out", images
+    )
+    assert images.read_bytes() == before
+    victim.write_text("mine")
+    (copied / "probs.npy").symlink_to(victim)
+    said = run_failing(capsys, "predict", copied, images, "--out", copied / "probs.npy")
+    assert "is a symbolic link" in said and victim.read_text() == "mine"
+
+
+def change_predicts(content, **entries):
+    content["resolved"]["predicts"] |= entries
+
+
+ROW = {"names": ["params"], "shapes": [[2**20, 2**20, 1]], "dtypes": ["uint8"]}
+HARMFUL = {
+    "a likelihood of another kind": lambda x: change_predicts(x, likelihood={"name": "evil"}),
+    "a likelihood of text": lambda x: change_predicts(
+        x, likelihood={"kind": "gaussian", "centre": "ab", "spread": [1.0]}
+    ),
+    "no classes": lambda x: change_predicts(
+        x, likelihood={"kind": "categorical", "num_classes": 2**40}
+    ),
+    "pixels of text": lambda x: change_predicts(x, pixels={"mean": "x", "std": [1.0]}),
+    "pixels of another kind": lambda x: change_predicts(x, pixels={"evil": 1}),
+    "inputs of a terabyte": lambda x: change_predicts(x, inputs={**ROW, "structure": {"leaf": 0}}),
+    "a deep network": lambda x: x["note"]["task"].update(model="resnet999998"),
+    "a wide network": lambda x: x["note"]["task"].update(model="mlp-99999999999"),
+    "a long network": lambda x: x["note"]["task"].update(model="mlp" + "-9" * 10_000),
+}
+
+
+@pytest.mark.parametrize("change", HARMFUL.values(), ids=HARMFUL)
+def test_what_a_folder_says_of_its_networks_is_looked_at(change, copied, capsys, tmp_path):
+    np.save(tmp_path / "images.npy", np.full((2, 6, 6, 1), 100, np.uint8))
+    content = json.loads((copied / "run.json").read_text())
+    content.pop("digest")
+    change(content)
+    files.write_json(copied / "run.json", content)
+    began = time.monotonic()
+    line = run_failing(capsys, "predict", copied, tmp_path / "images.npy")
+    assert "run.json is damaged" in line or "--model is" in line
+    assert len(line) < 400 and time.monotonic() - began < 30
 
 
 def test_predict_needs_no_data(copied, capsys, tmp_path, monkeypatch):

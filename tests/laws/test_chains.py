@@ -70,7 +70,7 @@ NEAR = TwoModes((-2.0, 1.5), (0.6, 0.4), 0.04, grid=(-9.0, 6.9, 160))
 
 def sample_near(rule: Rule, energy_noise_std: float, window: int, swaps: str) -> rx.Posterior:
     return rx.sample(
-        rx.targets.gaussian_mixture(NEAR.means, NEAR.stds, NEAR.weights, energy_noise_std),
+        NEAR.target(energy_noise_std),
         jnp.zeros(()),
         num_steps=1_500,
         num_replicas=2,

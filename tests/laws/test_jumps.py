@@ -237,19 +237,3 @@ def test_energies_that_are_not_finite_are_never_jumped_to(bad) -> None:
         jumped = jumps.jump(noise, mixture, jnp.array([start, 0.0]), both, num_kept=16)
         assert jumped.accepted > 0 and jumped.point[0] < 0 and np.isfinite(jumped.energy[0])
         assert np.all(jumped.log_weight < np.inf)
-
-
-def test_whole_draws_of_the_prior_preserve_the_law_of_a_hot_rung() -> None:
-    """Prior N(0, 1), likelihood exp(-(x - 2)^2 / 2): the rung of slope s is normal, too."""
-    slope, n = 0.4, 40_000
-    rng = np.random.default_rng(8)
-    law = lambda count: 2 * slope / (1 + slope) + rng.standard_normal(count) / (1 + slope) ** 0.5  # noqa: E731
-    x, drawn = jnp.asarray(law(n)), jnp.asarray(rng.standard_normal(n))
-    log_uniform = jnp.asarray(np.log(rng.random(n)))
-    energy = lambda x: (x - 2) ** 2 / 2  # noqa: E731
-    after, accepted = jax.vmap(jumps.redraw, (0, 0, 0, 0, 0, None))(
-        log_uniform, x, energy(x), drawn, energy(drawn), jnp.array(slope)
-    )
-    assert 0.3 < float(accepted.mean()) < 0.95
-    for power in (1, 2):
-        assert abs(float(jnp.mean(after**power)) - np.mean(law(n) ** power)) < 0.03

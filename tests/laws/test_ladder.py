@@ -14,7 +14,6 @@ from scipy import stats
 
 import replicax as rx
 from replicax.algorithm.kernels import Kernel, Replica
-from replicax.algorithm.ladder import barrier, equal_rejection_temperatures
 
 DIMENSION, HOTTEST = 4, 20.0
 EXACT_DRAWS = Kernel(
@@ -56,33 +55,42 @@ def measure_rejections(temperatures: tuple[float, ...], seed: int) -> np.ndarray
 
 
 @functools.cache
-def retuned() -> tuple[float, ...]:
-    """Eight temperatures after three rounds from an evenly spaced start."""
-    temperatures = np.linspace(1.0, HOTTEST, 8)
-    for number in range(3):
-        rejections = measure_rejections(tuple(temperatures), seed=number)
-        temperatures = equal_rejection_temperatures(temperatures, rejections)
-    return tuple(temperatures)
+def adapted(num_replicas: int) -> tuple[float, ...]:
+    """Temperatures after the burn-in of a run from an evenly spaced start, mean of the chains."""
+    posterior = rx.sample(
+        TARGET,
+        jnp.zeros(DIMENSION),
+        num_steps=6_000,
+        num_chains=10,
+        num_replicas=num_replicas,
+        method=rx.deo(
+            learning_rate=1.0,
+            temperature=tuple(np.linspace(1.0, HOTTEST, num_replicas)),
+            rule="metropolis",
+            kernel=EXACT_DRAWS,
+            adapt=True,
+        ),
+        burn_in=5_900,
+    )
+    return tuple(np.exp(np.log(posterior.temperatures).mean(axis=0)).tolist())
 
 
 @pytest.mark.filterwarnings("ignore:R-hat|Pair")
-def test_rounds_of_retuning_lead_to_equal_rejection_rates() -> None:
+def test_temperatures_adapt_to_equal_rejection_rates() -> None:
     bad = measure_rejections(tuple(np.linspace(1.0, HOTTEST, 8)), seed=0)
     assert np.ptp(bad) > 0.5
-    rejections = measure_rejections(retuned(), seed=3)
-    assert np.ptp(rejections) < 0.03
-    assert rejections == pytest.approx(rejection_of_a_gaussian(8), abs=0.015)
-    assert np.log(retuned()) == pytest.approx(np.linspace(0.0, np.log(HOTTEST), 8), abs=0.03)
+    rejections = measure_rejections(adapted(8), seed=3)
+    assert np.ptp(rejections) < 0.04
+    assert rejections == pytest.approx(rejection_of_a_gaussian(8), abs=0.02)
+    assert np.log(adapted(8)) == pytest.approx(np.linspace(0.0, np.log(HOTTEST), 8), abs=0.03)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:R-hat|Pair")
 def test_the_barrier_hardly_depends_on_the_number_of_replicas() -> None:
-    eight = measure_rejections(retuned(), seed=3)
-    more = equal_rejection_temperatures(np.array(retuned()), eight, num_replicas=16)
-    sixteen = measure_rejections(tuple(more), seed=4)
-    assert np.ptp(sixteen) < 0.03
+    eight, sixteen = (measure_rejections(adapted(count), seed=3) for count in (8, 16))
+    assert np.ptp(sixteen) < 0.04
     # Exact: 2.18 and 2.23. Standard errors 0.009 and 0.012.
-    assert barrier(eight) == pytest.approx(7 * rejection_of_a_gaussian(8), rel=0.02)
-    assert barrier(sixteen) == pytest.approx(15 * rejection_of_a_gaussian(16), rel=0.02)
-    assert barrier(eight) == pytest.approx(barrier(sixteen), rel=0.05)
+    assert eight.sum() == pytest.approx(7 * rejection_of_a_gaussian(8), rel=0.02)
+    assert sixteen.sum() == pytest.approx(15 * rejection_of_a_gaussian(16), rel=0.02)
+    assert eight.sum() == pytest.approx(sixteen.sum(), rel=0.05)

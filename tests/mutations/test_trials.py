@@ -239,6 +239,8 @@ def test_near_and_quick_tests_come_first_and_cases_of_one_test_apart():
     assert order[0] == cases[0] and order.index(near) < order.index(slow) < order.index(cases[8])
     named = test("imports it", 5.0, near=2)
     assert by_cost([cases[0], near, named])[0] == named
+    many = [test(f"quick[{number}]", 0.0, near=2) for number in range(40)]
+    assert by_cost([near, *many])[-1] == near, "however many quick cases there are"
     assert "numbers" in executed.imported_names(TESTS) and "half" not in executed.imported_names("")
 
 

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tiny_networks import EXCHANGING, LADDER, NETWORK, tiny_problem
 
 import replicax as rx
-from replicax.networks.report import _exchange_line, settled_range
+from replicax.networks.report import settled_range, tables_of
 from replicax.networks.tempered import tempered
 from replicax.networks.train import train
 
@@ -105,8 +105,9 @@ def test_a_tempered_ladder_is_that_of_the_posterior(trained):
     exchange = tempered.summary()["exchange"]
     assert "buffer" not in exchange and len(exchange["temperatures"]) == 3
     assert_allclose(exchange["learning_rates"], 32 * trained.learning_rates[0])
-    assert "% of attempts, temperatures up to" in _exchange_line(exchange)
-    assert "% of steps, buffer" in _exchange_line(trained.summary()["exchange"])
+    said, usual = (dict(tables_of(run.summary())[0].rows) for run in (tempered, trained))
+    assert said["rule accepts"].endswith("% of attempts") and "highest temperature" in said
+    assert usual["rule accepts"].endswith("% of steps") and "buffer" in usual
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from replicax.networks import predict
+from replicax.torch.average import Averaged
 
 NUM_NETWORKS, NUM_IMAGES, NUM_CLASSES = 7, 40, 5
 
@@ -264,3 +265,13 @@ def test_other_bad_input_gets_a_sentence() -> None:
         predict.auroc([], [1.0])
     with pytest.raises(ValueError, match="5 classes inside and 2 outside"):
         predict.out_of_distribution(log_probs, np.log([[0.5, 0.5]]))
+
+
+@pytest.mark.parametrize("outputs, labels", [(1, [0, 1, 0]), (2, [0.5, 1.0, 0.0])])
+def test_regressions_of_pytorch_have_no_probabilities(outputs: int, labels: list) -> None:
+    total = predict.add(predict.Average.empty(3, outputs), np.zeros((3, outputs)), 1.0)
+    with pytest.raises(ValueError, match="regressions have no probabilities"):
+        Averaged(total, np.array(labels)).log_probabilities()
+    classes = predict.add(predict.Average.empty(3, 2), np.zeros((3, 2)), 1.0)
+    shown = Averaged(classes, np.array([0.0, 1.0, 0.0])).log_probabilities()
+    np.testing.assert_allclose(shown, np.log(0.5), atol=1e-6)

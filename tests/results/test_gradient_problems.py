@@ -200,6 +200,10 @@ def test_what_cannot_be_checked_is_not(smooth: rx.Posterior) -> None:
     assert gradient_problem(rx.Posterior(smooth._records, smooth._like)) is None, "no target"
     steep = lambda m, rows: 100.0 * jnp.floor(m / 0.05) + 0 * rows  # noqa: E731
     assert said(smooth, steep) != ""
+    rowless = posterior_of(steep).target
+    assert rowless.whole_energy is not None
+    found = rx.Posterior(smooth._records, smooth._like, rowless)._gradient_problem
+    assert found is None, "its rows are not at hand"
     cold = lambda m, rows: 0.5 * log_likelihood(m, rows)  # noqa: E731
     exact = rx.Posterior(alter(smooth, adjusted=True)._records, smooth._like, posterior_of(cold))
     assert exact._gradient_problem is None, "accepted or rejected at the right temperature"

@@ -86,10 +86,9 @@ def test_rates_over_time_begin_where_counting_begins() -> None:
     history = {"step": np.array([100, 200, 300]), "verdicts": np.array([[[0], [10], [50]]])}
     made = run(counted_from=100)
     made.history = history
-    for chosen in (None, history):
-        steps, rates = plotted.rates_over_time(made, chosen)
-        assert_array_equal(steps, [200, 300])
-        assert_allclose(rates.ravel(), [0.1, 0.4])
+    steps, rates = plotted.rates_over_time(made)
+    assert_array_equal(steps, [200, 300])
+    assert_allclose(rates.ravel(), [0.1, 0.4])
 
 
 def test_round_trips_so_far_count_from_burn_in_on() -> None:

@@ -133,6 +133,14 @@ def test_constants_that_differ_in_one_number_are_told_apart(size, compilations) 
     assert len(compiled_once._programs) == (2 if size == 10 else 0)
 
 
+def test_programs_with_a_long_text_are_not_kept(monkeypatch) -> None:
+    for longest, kept in ((10_000, 1), (100, 0)):
+        compiled_once._programs.clear()
+        monkeypatch.setattr(compiled_once, "_LONGEST_TEXT", longest)
+        assert once(lambda x: x + 1)(1.0) == 2.0
+        assert len(compiled_once._programs) == kept
+
+
 def test_python_functions_that_programs_call_are_told_apart() -> None:
     def calling(factor):
         shape = jax.ShapeDtypeStruct((), jnp.float32)

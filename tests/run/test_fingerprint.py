@@ -46,6 +46,10 @@ def holding(rows: Any) -> Any:
     return lambda x: jnp.mean((x - held) ** 2)
 
 
+def twice(part: Any) -> Any:
+    return lambda x: 2 * part(x)
+
+
 # How a run comes to its rows: target and further arguments.
 WAYS: dict[str, Any] = {
     "batches": lambda rows: (in_batches, {"batches": rows, "batch_size": 100}),
@@ -55,6 +59,8 @@ WAYS: dict[str, Any] = {
         {},
     ),
     "in the energy": lambda rows: (holding(rows), {}),
+    "in an energy under jit": lambda rows: (jax.jit(holding(rows)), {}),
+    "in a part of the energy": lambda rows: (twice(jax.checkpoint(jax.jit(holding(rows)))), {}),
 }
 
 
@@ -70,6 +76,25 @@ def test_every_row_counts(way: str, rows: np.ndarray, tmp_path: Path) -> None:
         rx.resume(tmp_path / "run", other, progress=False, **again)
     same, again = WAYS[way](ROWS.copy())
     assert rx.resume(tmp_path / "run", same, progress=False, **again).num_steps == 40
+
+
+@pytest.mark.parametrize("part", ["inputs", "outcomes"])
+def test_the_data_of_the_test_count(part: str, tmp_path: Path) -> None:
+    """Predictions for them are averaged over the run."""
+    inputs = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+    network = rx.nn.mlp(2, 2, hidden=(3,))
+
+    def problem(tested: np.ndarray, labels: np.ndarray) -> Any:
+        train = inputs, np.arange(40) % 2
+        return rx.classification(network, train, test=(tested, labels), batch_size=10)
+
+    labels = np.arange(6) % 2
+    rx.train(problem(inputs[:6], labels), network.init, epochs=1, num_replicas=2, progress=False,
+             run_dir=tmp_path / "run")  # fmt: skip
+    others = (inputs[1:7], labels) if part == "inputs" else (inputs[:6], 1 - labels)
+    with pytest.raises(ValueError, match="the data of the test are not those"):
+        rx.resume(tmp_path / "run", problem(*others), epochs=2, progress=False)
+    rx.resume(tmp_path / "run", problem(inputs[:6], labels), epochs=2, progress=False)
 
 
 @pytest.mark.parametrize("shape", [(0,), (), (3,), (1000, 7), (2**21, 3)])

@@ -12,7 +12,7 @@ from replicax.run.storage import files, metadata, upgrade
 from replicax.run.storage.files import Damaged
 
 OPTIONS: dict[str, Any] = {
-    **dict.fromkeys(upgrade._IN_BOTH),
+    **dict.fromkeys(upgrade._METHOD),
     "num_steps": 90,
     "num_chains": 2,
     "burn_in": 30,
@@ -87,7 +87,7 @@ def test_a_sampling_keeps_its_options_and_names_its_method() -> None:
     assert len(found["run"]) == 12
     for name in found["run"].keys() - {"num_replicas"}:
         assert found["run"][name] == OPTIONS[name]
-    moves = {"metric": "diagonal", "jumps": 0, "draws_per_step": 1}  # as they were
+    moves = {"metric": "diagonal", "jumps": 0, "redraws": 0, "draws_per_step": 1}  # as they were
     method, usual = found["method"], upgrade._OPEN | moves
     assert {name: method[name] for name in usual} == usual
     assert (method["name"], method["window"], method["energy_at"]) == ("deo-star", 11, "moved")

@@ -15,6 +15,7 @@ from common import assert_same_run, slow
 from stopped_runs import resume, run
 
 import replicax as rx
+from replicax import errors
 from replicax.cli.main import main
 from replicax.run.storage import files
 
@@ -58,7 +59,8 @@ TRIES: dict[str, Callable[[Path], Any]] = {
 def try_all(folder: Path, name: str, seconds: float = 60) -> None:
     """Whatever opens a folder, and may write what is at `name`: it ends soon, or refuses."""
     for kind, call in TRIES.items():
-        if kind in ("figures", "report", "summary") and not name.startswith(kind):
+        shows = ("figures", "report", "summary")
+        if kind in shows and not name.removeprefix(".").startswith(kind):
             continue
         began = time.monotonic()
         with contextlib.suppress(ValueError, OSError):
@@ -93,11 +95,12 @@ def test_names_of_a_file_lead_nowhere(where, name, folder, victim) -> None:
 
 
 LINKS = (
-    "lock", "run.json", "start.npz", "run.json.tmp", "summary.json", "summary.json.tmp",
-    "report.html", "report.html.tmp", "figures", "figures/ladder.png", "records.zarr",
-    "records.zarr/draws", "records.zarr/draws/energy", "records.zarr/steps/zarr.json",
+    "lock", "run.json", "start.npz", ".run.json.replicax", "summary.json",
+    ".summary.json.replicax", "report.html", ".report.html.replicax", "figures",
+    "figures/ladder.png", "records.zarr", "records.zarr/draws", "records.zarr/draws/energy",
+    "records.zarr/steps/zarr.json",
     "records.zarr/extra", "checkpoints", "checkpoints/7", "checkpoints/40", "commits",
-    "commits/60.npz.tmp", "commits/41.json", "commits/40.npz", ".replicax",
+    "commits/.60.npz.replicax", "commits/41.json", "commits/40.npz", ".replicax",
 )  # fmt: skip
 
 
@@ -241,11 +244,48 @@ def test_names_of_another_run_are_said(folder) -> None:
             call(folder)
 
 
+STEERING = "\x1b]52;c;cm0gLXJm\x07\x1b[2J"
+
+
 def test_a_sentence_cannot_steer_the_terminal(folder, capsys) -> None:
-    result = {"code": "stopped", "sentence": "\x1b]52;c;cm0gLXJm\x07\x1b[2J", "step": 40}
+    result = {"code": "stopped", "sentence": STEERING, "step": 40}
     rewrite(folder / "run.json", lambda content: content.update(result=result))
     assert main(["summary", str(folder)]) == 0
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_an_error_cannot_steer_the_terminal(folder, capsys) -> None:
+    (folder / "checkpoints/40" / STEERING.replace("/", "")).symlink_to("nowhere")
+    assert main(["resume", str(folder), "replicax.demo:target"]) == 2
+    other = {"format_version": STEERING, "version": STEERING * 1000}
+    rewrite(folder / "run.json", lambda content: content.update(other))
+    assert main(["summary", str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert "\x1b" not in said and "is a symbolic link" in said and "has format version" in said
+    assert len(said) < 2000
+
+
+def test_brackets_are_no_markup(folder, capsys) -> None:
+    names = {"schedule": "[/red]", "rule": "[link=file:///etc/passwd]a[/link]"}
+    rewrite(folder / "run.json", lambda content: content["resolved"].update(names))
+    assert main(["summary", str(folder)]) == 0
+    shown = capsys.readouterr().out
+    assert "[/red]" in shown and "[link=" in shown
+
+
+@pytest.mark.parametrize("place", ["records.zarr", "records.zarr/draws"])
+def test_a_group_is_not_read_whole(place, folder) -> None:
+    """zarr would read all of it before the run goes on."""
+    sparse(folder / place / "zarr.json", 2**17)
+    with pytest.raises((ValueError, OSError), match="zarr.json is damaged: it is larger than"):
+        resume(folder)
+
+
+def test_rows_that_fill_the_memory_are_not_read(folder, monkeypatch) -> None:
+    """A kilobyte on the disk can hold a gigabyte of zeros."""
+    monkeypatch.setattr(errors, "memory_of_machine", lambda: 100.0)
+    with pytest.raises(ValueError, match="energy holds 0.0 GB of numbers, and this machine has"):
+        _ = rx.load(folder).energies
 
 
 @pytest.mark.parametrize("name", ["..", "../a", "a/b", "/a", "", ".a", "a\0", "a" * 300, 3])

@@ -14,8 +14,10 @@ import jax
 import numpy as np
 import pytest
 from stopped_runs import resume
+from tiny_networks import EXCHANGING, NETWORK, tiny_problem
 
 import replicax as rx
+from replicax.networks.trained import Trained
 from replicax.run.storage import files
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links and pipes are those of POSIX")
@@ -133,8 +135,8 @@ def change_place(folder: Path, random: np.random.Generator) -> None:
         "commits/41.json",
         "lock",
         "records.zarr/more",
-        "run.json.tmp",
-        "commits/60.npz.tmp",
+        ".run.json.replicax",
+        "commits/.60.npz.replicax",
         "checkpoints/" + "9" * 18,
     )
     path = choose(random, there) if random.uniform() < 0.7 else folder / choose(random, new)
@@ -163,6 +165,30 @@ def look(folder: Path) -> None:
     posterior = rx.load(folder)
     posterior.summary()
     jax.tree.map(np.asarray, (posterior.draws, posterior.energies, posterior.history))
+    if isinstance(posterior, Trained):
+        rx.load(folder, NETWORK).predict(tiny_problem().test.inputs)
+
+
+def show(folder: Path) -> None:
+    posterior = rx.load(folder)
+    posterior.report()
+    posterior.plot(folder / "figures")
+
+
+def go_on(folder: Path) -> None:
+    if isinstance(rx.load(folder), Trained):
+        rx.resume(folder, tiny_problem(), epochs=8, progress=False)
+    else:
+        resume(folder, num_steps=60)
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rx.train(tiny_problem(), NETWORK.init, run_dir=folder, keep_networks=True, **EXCHANGING)
+    return folder
 
 
 def expired(*_: Any) -> None:
@@ -184,18 +210,24 @@ def check(call: Callable[[Path], Any], folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "count"), [(0, 100), pytest.param(100, 1000, marks=pytest.mark.slow)]
+    ("first", "count"),
+    [
+        (0, 100),
+        *(pytest.param(first, 200, marks=pytest.mark.slow) for first in range(100, 1100, 200)),
+    ],
 )
 def test_nothing_escapes_and_nothing_hangs(
-    first: int, count: int, stopped: Path, tmp_path: Path
+    first: int, count: int, stopped: Path, trained: Path, tmp_path: Path
 ) -> None:
+    """Of every four folders one is of networks; some are resumed, some shown."""
     victim = tmp_path / "victim"
     for seed in range(first, first + count):
         random = np.random.default_rng(seed)
         (victim / "draws").mkdir(parents=True)
         for name in ("0.json", "draws/zarr.json", "draws/c.0"):
             (victim / name).write_text(f"the user's {name}")
-        folder = Path(shutil.copytree(stopped, tmp_path / "run"))
+        source = trained if seed % 4 == 0 else stopped
+        folder = Path(shutil.copytree(source, tmp_path / "run"))
         changes = random.choice(len(CHANGES), size=int(random.integers(1, 4)))
         for number in sorted(changes):  # what cannot be read comes last
             with contextlib.suppress(LookupError, TypeError, OSError):
@@ -205,7 +237,9 @@ def test_nothing_escapes_and_nothing_hangs(
             try:
                 check(look, folder)
                 if seed % 10 == 0:
-                    check(lambda folder: resume(folder, num_steps=60), folder)
+                    check(go_on, folder)
+                if seed % 40 in (8, 13):
+                    check(show, folder)
             except BaseException as error:
                 raise AssertionError(f"case {seed}: {type(error).__name__}: {error}") from error
         kept = {path.name: path.read_text() for path in victim.rglob("*") if path.is_file()}

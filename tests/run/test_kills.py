@@ -55,5 +55,5 @@ def test_a_report_that_is_killed_leaves_whole_files_and_an_intact_run(folder: Pa
         for path, content in before.items():
             assert path.read_bytes() == content
     rx.load(folder).report()
-    left = [path for path in folder.rglob("*.tmp") if path.name != "report.html.tmp"]
-    assert all(path.parent.name == "figures" for path in left)
+    left = {path.relative_to(folder).parts[0] for path in folder.rglob("*.replicax")}
+    assert left <= {".replicax", ".report.html.replicax", "figures"}

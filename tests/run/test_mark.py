@@ -66,10 +66,10 @@ def test_the_command_line_deletes_nothing(command, tmp_path, capsys, monkeypatch
 
 
 def test_other_files_are_no_obstacle(tmp_path) -> None:
-    put(tmp_path / "run/notes.txt")
-    put(tmp_path / "run/models/12/a.pt")
+    names = ("notes.txt", "models/12/a.pt", "run.json.tmp", "start.npz.tmp", "summary.json.tmp")
+    kept = [put(tmp_path / "run" / name) for name in names]
     run(4, run_dir=tmp_path / "run")
-    assert (tmp_path / "run/models/12/a.pt").read_text() == "mine"
+    assert [path.read_text() for path in kept] == ["mine"] * len(kept)
 
 
 def test_the_mark_comes_first(tmp_path, monkeypatch) -> None:
@@ -84,7 +84,7 @@ def test_the_mark_comes_first(tmp_path, monkeypatch) -> None:
         written.append(path)
         if len(written) == dies_at:
             raise Death
-        return create(path) if path.suffix == ".tmp" else opened(path)
+        return create(path) if path.suffix == files.MARK else opened(path)
 
     monkeypatch.setattr(files, "create", dying)
     monkeypatch.setattr(files, "_opened_lock", dying)
@@ -111,10 +111,27 @@ def test_a_mark_of_somebody_else_is_refused(tmp_path, content) -> None:
     assert path.read_text() == content and len(list(path.parent.iterdir())) == 1
 
 
+@pytest.mark.parametrize("taken", [name for name in TAKEN if name != "run.json"])
+def test_a_mark_that_outlived_its_run_takes_nothing(taken, tmp_path) -> None:
+    """As `rm -r run/*` leaves it: what is there now is the user's."""
+    folder = tmp_path / "run"
+    run(4, run_dir=folder)
+    for path in folder.iterdir():
+        if path.name != files.MARK:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    put(folder / taken)
+    before = everything(tmp_path)
+    with pytest.raises(ValueError, match=r"did not write|holds a run|is not a lock of replicax"):
+        run(4, run_dir=folder)
+    assert everything(tmp_path) == before
+
+
 OWN_FILES = (
     "checkpoints/a.pt", "checkpoints/12/a.pt", "checkpoints/notes/7", "commits/a.txt",
+    "checkpoints/7/.mine", "checkpoints/8/d", "checkpoints/9/d/mine", "commits/a.npz",
     "records.zarr/mine/zarr.json", "records.zarr/mine/c.0", "records.zarr/draws/mine/notes.txt",
-    "records.zarr/draws/notes.txt",
+    "records.zarr/draws/notes.txt", "records.zarr/draws/array/c.0",
+    "records.zarr/draws/array/zarr.json", "records.zarr/draws/energy/mine.partial",
 )  # fmt: skip
 
 
@@ -124,12 +141,41 @@ def test_what_is_put_into_a_run_folder_stays(folder, whole) -> None:
     assert [path.read_text() for path in kept] == ["mine"] * len(kept)
 
 
-def test_what_is_put_into_an_empty_run_stays(tmp_path, monkeypatch) -> None:
+def test_what_is_put_into_an_empty_run_stays(tmp_path) -> None:
     folder = tmp_path / "run"
-    put(folder / files.MARK, "This folder")
-    kept = [put(folder / name) for name in OWN_FILES]
+    run(4, run_dir=folder)
+    for commit in folder.glob("commits/*.json"):
+        commit.unlink()
+    kept = [put(folder / name) for name in OWN_FILES if "/draws/array" not in name]
     run(4, run_dir=folder)
     assert [path.read_text() for path in kept] == ["mine"] * len(kept)
+
+
+def test_a_checkpoint_replaces_nothing_of_the_users(folder, whole) -> None:
+    kept = put(folder / "checkpoints/60/a.pt")
+    with pytest.raises(OSError, match="60 holds what replicax did not write: move it away"):
+        resume(folder)
+    assert kept.read_text() == "mine"
+    kept.unlink()
+    kept.parent.rmdir()
+    assert_same_run(resume(folder), whole)
+
+
+def test_a_figure_or_a_page_replaces_nothing_of_the_users(folder, tmp_path) -> None:
+    pytest.importorskip("plotly")
+    posterior = rx.load(folder)
+    kept = [put(tmp_path / "mine" / name) for name in ("paths.png", "report.html")]
+    for call in (posterior.plot, posterior.report):
+        with pytest.raises(ValueError, match=r"mine.*is there already, and was not written by"):
+            call(tmp_path / "mine")
+    assert sorted(tmp_path.glob("mine/*")) == sorted(kept), "not some of the figures either"
+    assert [path.read_text() for path in kept] == ["mine"] * 2
+    for _ in range(2):  # one's own are replaced
+        posterior.plot(tmp_path / "shown")
+        posterior.report(tmp_path / "shown")
+    put(folder / "figures/ladder.png")
+    posterior.plot(folder / "figures")
+    assert (folder / "figures/ladder.png").stat().st_size > 1000
 
 
 def test_a_run_without_run_json_is_not_overwritten(folder) -> None:
@@ -155,7 +201,8 @@ def test_a_new_demo_keeps_what_is_not_of_the_old_one(tmp_path, capsys) -> None:
     out = tmp_path / "demo"
     arguments = ["demo", "--out", str(out), "--steps", "200", "--chains", "1", "--json"]
     assert main(arguments) == 0
-    kept = [put(out / name) for name in ("figures/mine.txt", "checkpoints/a.pt", "notes.txt")]
+    names = ("figures/mine.png", "checkpoints/a.pt", "notes.txt")
+    kept = [put(out / name) for name in names]
     victim = put(tmp_path / "victim/2000")
     if os.name == "posix":
         shutil.rmtree(out / "commits")

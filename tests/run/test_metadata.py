@@ -110,9 +110,11 @@ def test_choices_have_their_types(name: str, tmp_path: Path) -> None:
 
 def test_choices_of_other_versions_are_left_out(tmp_path: Path) -> None:
     resolved = {**asdict(FULL.resolved), "of another version": 1}
-    del resolved["one_start"]
+    del resolved["one_start"], resolved["draws_per_step"]
     write(tmp_path, {**content_of(FULL), "resolved": resolved})
-    assert read_metadata(tmp_path) == changed(FULL, one_start=None)
+    found = read_metadata(tmp_path)
+    assert found == changed(FULL, one_start=None)
+    assert found.resolved.draws_per_step == 1, "jumps left no more draws than that"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from replicax.run import loop, processes
 from replicax.run.batches import NoBatches
 from replicax.run.chunk import Pace
+from replicax.run.records import Records
 
 MOST = 10**6
 # Half a second, after the first chunk: its seconds are those of compilation.
@@ -182,13 +183,13 @@ def test_the_first_process_tells_what_a_signal_did(
     for number in (None, signal.SIGINT, signal.SIGTERM):
         sent: list[int] = [] if number is None else [int(number)]
         monkeypatch.setattr(loop, "interruptible", lambda sent=sent: contextlib.nullcontext(sent))
-        monkeypatch.setattr(loop, "keeper_of", lambda *rest: contextlib.nullcontext(Finished()))
+        monkeypatch.setattr(loop, "Keeper", lambda *rest: contextlib.nullcontext(Finished()))
         monkeypatch.setattr(loop, "watching", lambda *rest: contextlib.nullcontext([]))
         monkeypatch.setattr(loop, "_loop", lambda *rest: SimpleNamespace(sentence="It stopped."))
         program: Any = SimpleNamespace(batches=NoBatches())
         ends = number == signal.SIGTERM
         with pytest.raises(SystemExit) if ends else contextlib.nullcontext() as ended:
-            loop.run(program, None, None, None)  # type: ignore[arg-type]
+            loop.run(program, None, Records(), None)  # type: ignore[arg-type]
         assert not ends or ended.value.code == 128 + signal.SIGTERM
         assert ("It stopped." in capsys.readouterr().err) == (told and number is not None)
 

@@ -1,6 +1,7 @@
 """Combinations that cannot work: each refusal has calls that it alone refuses, with its remedy."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -38,6 +39,10 @@ BOWL, NETWORKS = as_task(bowl), tiny_problem()
 ON_ROWS, TOLD = as_task(with_rows, ROWS, 8), as_task(with_rows, lambda step: ROWS)
 POSTERIOR = rx.bayesian(log_likelihood, lambda x: -(x**2), ROWS)
 IN_BATCHES = rx.bayesian(log_likelihood, lambda x: -(x**2), ROWS, batch_size=8)
+DRAWN, DRAWN_IN_BATCHES = (
+    replace(task, target=task.target._replace(redraw=lambda key, x: (x, 0.0)))
+    for task in (POSTERIOR, IN_BATCHES)
+)
 OWN_GRADIENT = as_task(rx.Target(bowl, gradient=lambda x: 2 * x))
 UNSEEN = as_task(rx.Target(bowl, prior=bowl))
 
@@ -175,6 +180,11 @@ CASES: dict[str, list[Case]] = {
         (BOWL, SHORT, rx.posterior(jumps=64), "burn_in 33, too few steps to learn"),
         (BOWL, SHORT, rx.deo(0.1, jumps=64), r"rx.posterior\(jumps=...\), with all rows"),
         (IN_BATCHES, SHORT, rx.posterior(jumps=64), "with all rows"),
+    ],
+    "_nothing_to_redraw": [
+        (POSTERIOR, SHORT, rx.posterior(redraws=2), r"write rx.bayesian\(..., draw_prior=...\)"),
+        (DRAWN_IN_BATCHES, SHORT, rx.posterior(redraws=2), "accepted or rejected by exact"),
+        (DRAWN, SHORT, rx.posterior("sgld", learning_rate=0.1, redraws=2), "kernel hmc or mala"),
     ],
     "_no_draw_in_a_cycle": [
         (BOWL, SHORT, rx.deo_star(0.1, kernel=CYCLES), "No draw would be taken in num_steps=100"),

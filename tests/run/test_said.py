@@ -3,6 +3,7 @@
 import functools
 import shutil
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from command_line import QUICK
 from common import chunks_of
+from stopped_runs import resume
 
 import replicax as rx
 from replicax.callbacks import Progress
@@ -60,6 +63,14 @@ def classes() -> Any:
     return rx.classification(rx.nn.mlp(2, 2, hidden=(5,)), (rows, np.arange(40) % 2), batch_size=4)
 
 
+def nested(depth: int) -> dict[str, Any]:
+    note: dict[str, Any] = {}
+    for _ in range(depth):
+        note = {"again": note}
+    return note
+
+
+YEARS, CLASSES = np.arange(2) + 2**40, classes()
 circular: dict[str, Any] = {}
 circular["again"] = circular
 SAID = {
@@ -68,6 +79,7 @@ SAID = {
     "note with an array": (lambda: sample(note={"f": np.ones(2)}), "note must be a dict"),
     "note that holds itself": (lambda: sample(note=circular), "note must be a dict"),
     "note of a book": (lambda: sample(note={"a": "x" * 2**25}), "note is longer than"),
+    "note that is deep": (lambda: sample(note=nested(100_000)), "note must be a dict"),
     "async callback": (lambda: sample(callback=asynchronous), "callback is async"),
     "async callbacks": (lambda: sample(callback=[Callable()]), "callback is async"),
     "part of an async callback": (
@@ -102,6 +114,22 @@ SAID = {
     "whole numbers without a sign": (
         lambda: sample(lambda x, rows: energy(x), batches=np.uint64([1, 2**63]), batch_size=1),
         "beyond the uint32",
+    ),
+    "whole numbers that the energy holds": (
+        lambda: sample(jax.jit(lambda x: energy(x - jnp.arange(2)) + jnp.sum(YEARS * x[0]))),
+        "The energy holds whole numbers from 1099511627776.*beyond the int32",
+    ),
+    "whole numbers of an iterable": (
+        lambda: sample(lambda x, rows: energy(x), batches=iter([YEARS] * 30)),
+        "batches holds whole numbers.*beyond the int32",
+    ),
+    "whole numbers of a source": (
+        lambda: sample(lambda x, rows: energy(x), batches=lambda step: YEARS),
+        "batches holds whole numbers.*beyond the int32",
+    ),
+    "training in jit": (
+        lambda: jax.jit(lambda x: rx.train(CLASSES, x, epochs=1))(0.0),
+        "outside jax.jit",
     ),
     "init of another network": (
         lambda: rx.train(classes(), rx.nn.mlp(2, 2, hidden=(7,)).init, epochs=1),
@@ -140,6 +168,35 @@ def test_rows_that_lose_what_they_say_are_told(rows: np.ndarray, is_lost: bool, 
     assert bool(told) is is_lost
     if told:
         assert told[0].startswith("data holds numbers from") and "jax_enable_x64" in told[0]
+
+
+@pytest.mark.filterwarnings("ignore:With mini-batches")
+@pytest.mark.parametrize("kind", ["iterable", "function", "source", "energy", "energy under jit"])
+def test_rows_that_come_later_or_are_held_are_looked_at_too(kind: str) -> None:
+    dates = 2450000.3 + np.linspace(0, 1, 8)
+
+    def near(x: Any, rows: Any) -> Any:
+        return jnp.mean((x - rows) ** 2)
+
+    def of_rows(params: Any, state: Any, rows: Any, key: Any) -> Any:
+        return near(params, rows), state
+
+    def of(dates: np.ndarray) -> Any:
+        if kind == "source":
+            rows = rx.supervised(of_rows, [dates] * 2, batch_size=8)
+            return rows.batches.first(jax.random.key(0))
+        if kind.startswith("energy"):
+            held = functools.partial(near, rows=dates)
+            return sample(jax.jit(held) if kind.endswith("jit") else held, jnp.zeros(()))
+        batches = iter([dates] * 30) if kind == "iterable" else lambda step: dates
+        return sample(near, jnp.zeros(()), batches=batches)
+
+    with pytest.warns(UserWarning, match="holds numbers from 2450000.3 to 2450001.3, which JAX"):
+        of(dates)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        of(dates - dates.mean())
+    assert not [one for one in told if "which JAX rounds" in str(one.message)]
 
 
 def test_inputs_of_networks_are_looked_at_too() -> None:
@@ -235,11 +292,40 @@ def test_a_lock_that_another_process_took_ends_the_run(tmp_path: Path) -> None:
     other[0].__exit__(None, None, None)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_run_is_not_resumed_inside_jit(folder: Path) -> None:
+    with pytest.raises(ValueError, match="outside jax.jit"):
+        jax.jit(lambda x: resume(folder).num_steps + x)(1)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_file_whose_functions_exit_is_said(tmp_path: Path, capsys: Any) -> None:
+    """Its exit code could be taken for one of replicax."""
+    (tmp_path / "model.py").write_text(
+        "import sys\nimport jax.numpy as jnp\nparams = jnp.zeros(2)\n"
+        "def energy(x, rows):\n    return jnp.sum(x**2)\n"
+        "def batches(step):\n    sys.exit(3) if step > 9 else None\n    return jnp.ones(2)\n"
+    )
+    command = ["sample", f"{tmp_path}/model.py:energy", "--out", str(tmp_path / "run")]
+    assert main([*command, *QUICK]) == 2
+    assert "calls sys.exit(3)" in capsys.readouterr().err
+
+
 def test_labels_below_zero_are_said(tmp_path: Path, capsys: Any) -> None:
     np.savez(tmp_path / "rows.npz", inputs=np.ones((40, 4), "f4"), labels=np.arange(40) % 3 - 2)
     args = ["train", "--data", str(tmp_path / "rows.npz"), "--out", str(tmp_path / "run")]
     assert main(args) == 2
     assert "labels go from -2 to 0; number the classes from 0 on" in capsys.readouterr().err
+
+
+def test_what_makes_no_module_is_said() -> None:
+    nnx = pytest.importorskip("flax.nnx")
+    with pytest.raises(ValueError, match=r"make_model must take 1 argument.*make_model\(rngs\)"):
+        rx.interop.from_flax(nnx.Linear)
+    equinox = pytest.importorskip("equinox")
+    for given in (equinox.nn.Linear(2, 2, key=jax.random.key(0)), 3):
+        with pytest.raises(ValueError, match=r"from_equinox\(lambda key: "):
+            rx.interop.from_equinox(given)
 
 
 def test_a_module_of_flax_is_no_function() -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import math
+import os
 import re
 import shutil
 import zlib
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from replicax.errors import check_memory_for
 from replicax.run.storage import files
 from replicax.run.storage.files import Damaged
 
@@ -23,7 +25,8 @@ _SPARE = 2**12  # bytes that a chunk may take beside what it holds: header, chec
 _LAYOUT_BYTES = 2**16  # the largest zarr.json
 _CODECS = ["bytes", "blosc", "crc32c"]
 _AHEAD = 2**16  # chunks that a write which was cut off can have announced and not made
-_OWN = re.compile(r"zarr\.json|c(\.\d+)*|.*\.partial")  # files of an array
+_PARTIAL = re.compile(r"(zarr|c(\.\d+)*)\.[0-9a-f]{32}\.partial")  # of a write that was cut off
+_OWN = re.compile(rf"zarr\.json|c(\.\d+)*|{_PARTIAL.pattern}")  # files of an array
 
 
 class Column(NamedTuple):
@@ -59,6 +62,9 @@ def append(store: Path, group: str, axis: str, rows: dict[str, np.ndarray]) -> N
     they are on the disk."""
     import zarr
 
+    for place in (store, store / group):  # zarr reads whatever is there
+        if os.path.lexists(place / "zarr.json"):
+            files.read_json(place / "zarr.json", _LAYOUT_BYTES)
     opened = zarr.open_group(store, mode="a", use_consolidated=False).require_group(group)
     for name, values in rows.items():
         array: Any = opened.get(name)
@@ -96,14 +102,17 @@ def chunk_shape(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def cut(store: Path, groups: dict[str, Group], known: Collection[str]) -> None:
-    """Drop all rows, arrays and groups that are not among `groups`; of what is beside them only
-    arrays in `known` groups, since nothing else is ours."""
+    """Drop all rows and groups that are not among `groups`; of what is beside them only arrays in
+    `known` groups, since nothing else is ours. A group has the same arrays from its first row on.
+    """
     for name in known:
         place = store / name
         for path in place.iterdir() if place.is_dir() else ():
-            if name in groups and path.name in groups[name].columns:
-                for partial in path.glob("*.partial"):  # of a write that was cut off
-                    partial.unlink(missing_ok=True)
+            if name in groups:
+                partial = path.iterdir() if path.name in groups[name].columns else ()
+                for file in partial:
+                    if _PARTIAL.fullmatch(file.name):
+                        file.unlink(missing_ok=True)
             elif path.is_dir() and all(_OWN.fullmatch(file.name) for file in path.iterdir()):
                 shutil.rmtree(path)
         if name not in groups:
@@ -125,6 +134,8 @@ def cut(store: Path, groups: dict[str, Group], known: Collection[str]) -> None:
 def read(store: Path, group: str, name: str, length: int, column: Column) -> np.ndarray:
     """Return the first `length` rows of an array that has rows like `column`."""
     place = files.below(store, group, name)
+    row_bytes = math.prod(column.shape) * np.dtype(column.dtype).itemsize
+    check_memory_for(str(place), length * row_bytes)  # zeros take hardly any room on the disk
     try:
         array = _opened(store, group, name, column, mode="r")
         if array.shape[0] < length:

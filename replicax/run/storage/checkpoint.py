@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import logging
 import math
+import os
 import re
 import shutil
 import urllib.parse
@@ -24,10 +25,12 @@ from replicax.run.storage.files import Damaged, NotWritten
 FOLDER = "checkpoints"
 _PART = "ocdbt.process_"  # and its number: the folder in which Orbax keeps what a process wrote
 # Of a checkpoint, of its temporary folder, and of the listings beside it.
-_OWN = re.compile(r"\d{1,18}(\.orbax-checkpoint-tmp.*|\.\d+\.json(\.tmp)?)?")
-_PARTS = re.compile(
-    r"_METADATA|_CHECKPOINT_METADATA|_sharding|_strings\.json|commit_success\.txt|manifest\.ocdbt.*|d|"
-    r"array_metadatas|ocdbt\.process_\d+|process_metadata|\..*"
+_OWN = re.compile(r"\d{1,18}(\.orbax-checkpoint-tmp.*)?|\.?\d{1,18}\.\d+\.json(\.replicax)?")
+# All that Orbax writes below a checkpoint.
+_FILES = re.compile(
+    r"(_METADATA|_CHECKPOINT_METADATA|_sharding|_strings\.json|commit_success\.txt"
+    r"|(array_metadatas|process_metadata)/[\w.-]+"
+    r"|(ocdbt\.process_\d+/)?(manifest\.ocdbt|d/[0-9a-f]{32}))(\.__lock)?"
 )
 _MEETINGS = itertools.count()  # a name is used once
 _MEETING_SECONDS = 3600  # a disk may be slow; a process that dies ends the others sooner
@@ -63,7 +66,9 @@ def save(folder: Path, step: int, arrays: dict[str, Any]) -> str:
     count, number = jax.process_count(), jax.process_index()
     try:
         with _checkpointer(alone=False) as checkpointer:
-            checkpointer.save(path, arrays, force=True)
+            if number == 0:
+                _make_way(path)
+            checkpointer.save(path, arrays)
         own = path / f"{_PART}{number}"
         digests = files.digests_below(path if number == 0 else own, path, synced=True)
         if count == 1:
@@ -143,24 +148,22 @@ def restore(
         found = {name: (tuple(x.shape), str(np.dtype(x.dtype))) for name, x in stored.items()}
         if part:
             found = {name: value for name, value in found.items() if name in expected}
-        found = {name: x for name, x in found.items() if not _path_of(name).startswith(gone)}
+        kept = (name for name in found if not urllib.parse.unquote(name).startswith(gone))
+        found = {name: found[name] for name in kept}
         if found != expected:
             raise Misfit(
                 f"The checkpoint in {folder} does not fit: the params, the kernel or the precision "
                 "is not the one this run was started with."
             )
-        saved = checkpointer.restore(path, _on_host(stored))
+        # Read as NumPy arrays, whoever wrote them.
+        on_host = {name: np.empty(x.shape, x.dtype) for name, x in stored.items()}
+        saved = checkpointer.restore(path, on_host)
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: (
             np.asarray(saved[_name(path)]) if leaf.size else np.empty(leaf.shape, leaf.dtype)
         ),
         like,
     )
-
-
-def _on_host(stored: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Return arrays like those stored: they are read as NumPy arrays, whoever wrote them."""
-    return {name: np.empty(x.shape, x.dtype) for name, x in stored.items()}
 
 
 def delete_others(folder: Path, steps: list[int]) -> None:
@@ -172,8 +175,22 @@ def delete_others(folder: Path, steps: list[int]) -> None:
             continue
         if not path.is_dir():
             path.unlink(missing_ok=True)
-        elif all(_PARTS.fullmatch(part.name) for part in path.iterdir()):
+        elif _is_own(path):
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_own(path: Path) -> bool:
+    """Return whether a folder holds nothing but what Orbax writes."""
+    names = (part.relative_to(path).as_posix() for part in path.rglob("*") if not part.is_dir())
+    return all(_FILES.fullmatch(name) for name in names)
+
+
+def _make_way(path: Path) -> None:
+    """Remove what is left of an earlier checkpoint at a path; raise if it is something else."""
+    if path.is_dir() and _is_own(path):
+        shutil.rmtree(path)
+    if os.path.lexists(path):
+        raise NotWritten(f"{path} holds what replicax did not write: move it away.")
 
 
 def num_bytes(folder: Path, step: int) -> int:
@@ -189,10 +206,6 @@ def _name(path: tuple) -> str:
     return urllib.parse.quote(jax.tree_util.keystr(path), safe="")
 
 
-def _path_of(name: str) -> str:
-    return urllib.parse.unquote(name)
-
-
 @contextlib.contextmanager
 def _checkpointer(alone: bool = True) -> Iterator[Any]:
     """Yield a checkpointer that logs nothing: what goes wrong is raised.
@@ -201,7 +214,7 @@ def _checkpointer(alone: bool = True) -> Iterator[Any]:
     """
     import orbax.checkpoint as ocp
 
-    options = _alone(ocp) if alone else _together(ocp)
+    options = _participants(ocp, alone)
     handler = ocp.StandardCheckpointHandler(multiprocessing_options=options)
     logger = logging.getLogger("absl")
     level = logger.level
@@ -213,22 +226,14 @@ def _checkpointer(alone: bool = True) -> Iterator[Any]:
         logger.setLevel(level)
 
 
-def _alone(ocp: Any) -> Any:
-    """Return options under which this process waits for no other: all may read."""
-    number = jax.process_index()
-    if jax.process_count() == 1:
+def _participants(ocp: Any, alone: bool) -> Any:
+    """Return options under which this process waits for no other, so that all may read; or under
+    which all write, and meet by messages, not by devices."""
+    count, number = jax.process_count(), jax.process_index()
+    if count == 1:
         return ocp.options.MultiprocessingOptions()
     return ocp.options.MultiprocessingOptions(
-        primary_host=number, active_processes={number}, barrier_sync_key_prefix=f"replicax{number}"
-    )
-
-
-def _together(ocp: Any) -> Any:
-    """Return options under which all processes write; they meet by messages, not by devices."""
-    if jax.process_count() == 1:
-        return ocp.options.MultiprocessingOptions()
-    return ocp.options.MultiprocessingOptions(
-        primary_host=0,
-        active_processes=set(range(jax.process_count())),
-        barrier_sync_key_prefix=f"replicax-{next(_MEETINGS)}",
+        primary_host=number if alone else 0,
+        active_processes={number} if alone else set(range(count)),
+        barrier_sync_key_prefix=f"replicax{number}" if alone else f"replicax-{next(_MEETINGS)}",
     )

@@ -37,6 +37,10 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 # A pipe without a writer does not block, so that its kind can be told.
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 LOCK, MARK, RUN = "lock", ".replicax", "run.json"  # in a run folder
+# In the first bytes of figures and pages, by which they are known again outside of run folders.
+SOFTWARE = "replicax"
+_SIGNS = (f"Software\0{SOFTWARE}".encode(), f'name="generator" content="{SOFTWARE}"'.encode())
+_SIGNED_WITHIN = 2**10
 _JSON_BYTES = 2**26  # the largest JSON file that is read
 _ARRAY_BYTES = 2**32  # the largest file of arrays that is read whole
 
@@ -130,9 +134,9 @@ def read_bytes(path: Path, most: float) -> bytes:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write under another name, wait for the disk, rename: a reader never sees half a file. A link
-    under either name is replaced, and not followed."""
-    temporary = path.with_name(path.name + ".tmp")
+    """Write under another name, which carries the mark, wait for the disk, rename: a reader never
+    sees half a file. A link under either name is replaced, and not followed."""
+    temporary = path.with_name(f".{path.name}{MARK}")
     try:
         with create(temporary) as file:
             file.write(content)
@@ -149,6 +153,23 @@ def write_shown(path: Path, content: bytes) -> None:
     check_place(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(Path(os.path.realpath(path)), content)
+
+
+def check_shown(path: Path) -> None:
+    """Raise if a figure or page would replace a file of the user's that has our name for it."""
+    is_new = not path.is_file()
+    if not (is_new or any(map(is_run, path.absolute().parents)) or is_shown(path)):
+        raise ValueError(
+            f"{path} is there already, and was not written by this version of replicax: choose "
+            "another folder, or remove it."
+        )
+
+
+def is_shown(path: Path) -> bool:
+    """Return whether a file is a figure or a page that replicax wrote."""
+    with open_regular(path, math.inf) as file:
+        start = file.read(_SIGNED_WITHIN)
+    return any(sign in start for sign in _SIGNS)
 
 
 def create(path: Path) -> IO[bytes]:
@@ -322,13 +343,16 @@ class Lock:
         """Take the lock, or say who has it."""
         assert fcntl is not None
         self.file = self.held.enter_context(_opened_lock(self.path))
+        owner = _owner(self.file)
         try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ValueError(
-                f"{self.path.parent} is in use by {_owner(self.file)}; wait until it ends, or "
-                "choose another folder."
+                f"{self.path.parent} is in use by {owner or 'another process'}; wait until it "
+                "ends, or choose another folder."
             ) from None
+        if owner is None and os.fstat(self.file.fileno()).st_size:
+            raise ValueError(f"{self.path} is not a lock of replicax: rename or remove it.")
         self.file.truncate(0)
         json.dump({"pid": os.getpid(), "host": socket.gethostname()}, self.file)
         self.file.flush()
@@ -361,11 +385,12 @@ def _opened_lock(path: Path) -> IO[str]:
     return os.fdopen(descriptor, "a+")
 
 
-def _owner(file: IO[str]) -> str:
+def _owner(file: IO[str]) -> str | None:
+    """Return who wrote a lock, None if it is empty or of another kind."""
     file.seek(0)
     try:
         owner = json.loads(file.read(1000))
         host = re.sub(r"[^\w.-]", "?", str(owner["host"])[:80])
         return f"process {int(owner['pid'])} on {host}"
     except (ValueError, TypeError, KeyError):
-        return "another process"
+        return None

@@ -1,9 +1,11 @@
 """Run folders: records on the disk that are valid at every moment, and the way back into them."""
 
 import contextlib
+import math
 import os
 import re
 import warnings
+import zipfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,9 +24,10 @@ COMMITS = "commits"  # of files STEP.json and STEP.npz
 START = "start.npz"  # the start of one replica
 _STORE = "records.zarr"
 _MARKED = b"This folder holds a run of replicax, which may replace its own files here.\n"
-# What this and other parts of replicax write into a run folder, beside the mark.
-_OWN = (FILE, files.LOCK, START, COMMITS, checkpoint.FOLDER, _STORE, "summary.json",
-        "report.html", "figures")  # fmt: skip
+# What this and other parts of replicax write into a run folder, beside the mark; run.json, which is
+# there before most others, is looked for after them.
+_OWN = (files.LOCK, START, COMMITS, checkpoint.FOLDER, _STORE, "summary.json", "report.html",
+        "figures", FILE)  # fmt: skip
 # Values at the end of a run: of all of it, of every chain, and of every rung of every chain.
 _OF_RUN = ("step", "seconds", "peak_bytes", "average.weight")
 _OF_CHAINS = ("buffer", "energy_unit", "window_correction", "nonfinite", "best_energy",
@@ -203,6 +206,8 @@ class FolderRecords(Records):
 
     def rewind(self) -> None:
         """Drop all that is newer than the commit of these records, or not committed at all."""
+        for path in (self.folder / COMMITS).glob(f".*{files.MARK}"):  # that a kill left
+            path.unlink(missing_ok=True)
         self._keep([step for step in steps_of(self.folder) if step <= self.commit.step])
         arrays.cut(self._store, self.commit.groups, GROUPS)
 
@@ -248,9 +253,8 @@ def new_folder(folder: Path) -> Iterator[FolderRecords]:
     _claim(folder)
     with locked(folder) as lock:
         _refuse_begun(folder)
-        FolderRecords(folder).rewind()  # of a run that was ended before its first step
-        (folder / FILE).unlink(missing_ok=True)
         records = FolderRecords(folder)
+        records.rewind()  # of a run that was ended before its first step
         records.lock = lock
         yield records
 
@@ -264,20 +268,33 @@ def _claim(folder: Path) -> None:
         if not _MARKED.startswith(files.read_bytes(mark, len(_MARKED))):  # a kill may have cut it
             raise ValueError(f"{mark} is not the mark of replicax: choose another run_dir.")
         check_own(folder)
-    elif taken:
+        if FILE in taken or all(_is_before_run_json(folder / name) for name in taken):
+            return
+    if taken:
         _refuse_begun(folder)
         raise ValueError(
             f"{folder} already contains {', '.join(taken)}, which replicax did not write for a new "
             "run, and would replace: choose another run_dir."
         )
-    else:
-        try:
-            with contextlib.suppress(FileExistsError), mark.open("xb") as file:
-                file.write(_MARKED)
-        except OSError as error:
-            raise ValueError(
-                f"{folder} cannot be written to ({error.strerror}): choose another run_dir."
-            ) from None
+    try:
+        with contextlib.suppress(FileExistsError), mark.open("xb") as file:
+            file.write(_MARKED)
+    except OSError as error:
+        raise ValueError(
+            f"{folder} cannot be written to ({error.strerror}): choose another run_dir."
+        ) from None
+
+
+def _is_before_run_json(path: Path) -> bool:
+    """Return whether a file is one that a run writes before its run.json: the lock, which checks
+    its own content, or a start, whose arrays have numbers for names."""
+    if path.name != START:
+        return path.name == files.LOCK
+    try:
+        with files.open_regular(path, math.inf) as file, zipfile.ZipFile(file) as arrays:
+            return all(re.fullmatch(r"\d+\.npy", name) for name in arrays.namelist())
+    except (zipfile.BadZipFile, OSError, ValueError):
+        return False
 
 
 def check_own(folder: Path) -> None:
@@ -297,17 +314,21 @@ def _refuse_begun(folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a run with all that replicax wrote for it, and nothing that is beside it."""
+    """Remove a run with all that replicax wrote for it, and nothing that is beside it; what makes
+    it one goes last."""
     check_own(folder)
     figures = folder / "figures"
     files.check_own(figures)
     FolderRecords(folder).rewind()
-    gone = [_STORE + "/zarr.json", FILE, START, files.LOCK, "summary.json", "report.html"]
-    for path in (*(folder / name for name in gone), *figures.glob("*.png"), folder / files.MARK):
+    shown = [path for path in figures.glob("*.png") if files.is_shown(path)]
+    gone = [_STORE + "/zarr.json", START, files.LOCK, "summary.json", "report.html"]
+    for path in (*shown, *(folder / name for name in gone)):
         path.unlink(missing_ok=True)
     for name in (_STORE, COMMITS, checkpoint.FOLDER, figures.name):
         with contextlib.suppress(OSError):  # not empty, or not there
             (folder / name).rmdir()
+    for name in (FILE, files.MARK):
+        (folder / name).unlink(missing_ok=True)
 
 
 def has_begun(folder: Path) -> bool:

@@ -10,6 +10,7 @@ import os
 import typing
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
+from numbers import Real
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin
@@ -21,6 +22,7 @@ import numpy as np
 from replicax.algorithm import kernels, schedule, swap
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.tuning import ConstantGain, Gain
+from replicax.errors import printable, show
 from replicax.run.methods import Method
 from replicax.run.options import Run, Sampling, Training
 from replicax.run.storage import files
@@ -35,6 +37,7 @@ FORMAT_VERSION = 7
 _READABLE = (5, 6, 7)
 FILE = files.RUN
 _MOST = 2**53  # of what is counted
+_MOST_INPUTS = 2**30  # numbers of a row
 _KINDS: dict[str, type[Run]] = {"sample": Sampling, "train": Training}
 _UNCOUNTED = "a function of the step", "an iterable"  # kinds of which the rows are not known
 
@@ -132,12 +135,20 @@ class BatchSpec:
 class Predicts:
     """What a network needs to predict again: units, shapes and the likelihood of its targets."""
 
-    likelihood: dict[str, Any]  # `Likelihood.to_json`
+    likelihood: dict[str, Any]  # `Categorical.to_json`, ...
     inputs: TreeSpec | None  # a row of them; None: not known
     pixels: dict[str, Any] | None = None  # mean and std by channel, which normalise images
     noise: Any = None  # of a regression, as given to `rx.regression`
     probe: tuple[float, ...] | None = None  # outputs by which the network is known again
     seen: list[dict[str, Any]] | None = None  # range and moments of the training inputs
+
+    def __post_init__(self) -> None:
+        pixels = self.pixels or {}
+        noise = [] if isinstance(self.noise, str | None) else [self.noise]
+        numbers = [isinstance(x, Real) for part in (*pixels.values(), *noise) for x in part]
+        size = 0 if self.inputs is None else self.inputs.num_elements
+        if not (set(pixels) in (set(), {"mean", "std"}) and all(numbers) and size < _MOST_INPUTS):
+            raise TypeError("no predictions of replicax")
 
 
 @dataclass(frozen=True)
@@ -169,7 +180,7 @@ class Resolved:
     kernel: str  # its name, or "custom"
     draws_per_step: int = 1  # positions of the path of jumps that a drawn step leaves
     one_start: bool | None = None  # whether all replicas start at one point; None: not recorded
-    likelihood: dict[str, Any] | None = None  # of the test of networks, `Likelihood.to_json`
+    likelihood: dict[str, Any] | None = None  # of the test of networks
     predicts: Predicts | None = None  # None: no networks, or of a loss without predictions
 
 
@@ -183,6 +194,7 @@ class Fingerprint:
     machine: str
     all_rows: bool = True  # whether `data` is of all rows; version 0.2 took some
     held: str | None = None  # digest of the arrays that the energy holds; None: not recorded
+    test: str | None = None  # digest of the data of the test; None: none, or not recorded
     precision: dict[str, Any] | None = None  # settings of JAX; None: not recorded
 
 
@@ -248,10 +260,11 @@ def read_metadata(folder: Path) -> Metadata:
         raise NoRun(f"{path} was not written by replicax; give another folder.")
     version = content.get("format_version", 1)
     if version not in _READABLE:
+        written_by = printable(str(content.get("version", "?")))[:20]
         raise ValueError(
-            f"{folder} has format version {version}, written by replicax "
-            f"{content.get('version', '?')}; this is replicax {__version__}, which reads format "
-            f"versions {_READABLE[0]} to {_READABLE[-1]}. Open it with the version that wrote it."
+            f"{folder} has format version {show(version)}, written by replicax {written_by}; this "
+            f"is replicax {__version__}, which reads format versions {_READABLE[0]} to "
+            f"{_READABLE[-1]}. Open it with the version that wrote it."
         )
     content = files.check_digest(path, content)
     if version == 5:
@@ -331,9 +344,7 @@ def _value(kind: Any, content: Any) -> Any:
         return float(content)
     if type(content) is not (get_origin(kind) or kind):
         raise TypeError(f"{content!r} is not of the type {kind}")
-    if kind is str:  # nothing that would steer the terminal that shows it
-        return "".join(sign if sign.isprintable() else " " for sign in content)
-    return content
+    return printable(content) if kind is str else content
 
 
 def to_plain(options: Any) -> dict[str, Any]:
@@ -405,7 +416,7 @@ def _stored(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_stored(name, part) for part in value)
     if not isinstance(value, dict):
-        return value
+        return printable(value) if isinstance(value, str) else value
     try:
         ((kind, content),) = value.items()
         return kernels.from_spec(content) if kind == "kernel" else _CLASSES[kind](**content)

@@ -10,6 +10,7 @@ from replicax.run.storage.files import Damaged
 _OPEN: dict[str, Any] = {
     "metric": None,
     "jumps": None,
+    "redraws": None,
     "draws_per_step": None,
     "momentum": 0.9,
     "rate_schedule": "constant",
@@ -66,21 +67,13 @@ _METHODS: dict[str, dict[str, Any]] = {
 # Options of 0.2 that later versions lack, each with the value that changed nothing.
 _GONE: dict[str, Any] = {"average_rungs": 1, "settle_epochs": 0.0, "track_best": None}
 _COUNTED = re.compile(r"(.+) of (\d+) rows, (\d+) a batch")
-_IN_BOTH = (
-    "learning_rate",
-    "temperature",
-    "kernel",
-    "schedule",
-    "rule",
-    "swap_every",
-    "window",
-    "target_swap_rate",
-    "gain",
-    "buffer",
-    "buffer_gain",
-    "adapt",
-    "on_swap",
-)
+# What became options of the run, and of the method.
+_RUN = ("burn_in", "seed", "checkpoint_every", "keep_checkpoints")
+_OF_SAMPLING = ("num_steps", "num_chains", "thin", "on_nonfinite", "draw_rungs", "keep_draws")
+_OF_TRAINING = ("epochs", "num_replicas", "keep_networks")
+_METHOD = ("learning_rate", "temperature", "kernel", "schedule", "rule", "swap_every", "window")
+_METHOD += ("target_swap_rate", "gain", "buffer", "buffer_gain", "adapt", "on_swap")
+_OF_NETWORKS = ("momentum", "rate_schedule", "warmup_epochs", "cycle_epochs", "clip_norm")
 
 
 def upgraded(path: Path, content: dict[str, Any]) -> dict[str, Any]:
@@ -140,22 +133,10 @@ def _gone(options: dict[str, Any]) -> dict[str, Any]:
 def _sampling(
     options: dict[str, Any], resolved: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    names = (
-        "num_steps",
-        "num_chains",
-        "burn_in",
-        "thin",
-        "seed",
-        "on_nonfinite",
-        "draw_rungs",
-        "keep_draws",
-        "history_every",
-        "checkpoint_every",
-        "keep_checkpoints",
-    )
-    run = {name: options[name] for name in names} | {"num_replicas": resolved["num_replicas"]}
-    method = _OPEN | {name: options[name] for name in _IN_BOTH}
-    method |= {"metric": "diagonal", "jumps": 0, "draws_per_step": 1}
+    run = {name: options[name] for name in (*_RUN, *_OF_SAMPLING, "history_every")}
+    run["num_replicas"] = resolved["num_replicas"]
+    method = _OPEN | {name: options[name] for name in _METHOD}
+    method |= {"metric": "diagonal", "jumps": 0, "redraws": 0, "draws_per_step": 1}
     tunes = options["learning_rate"] == "auto" or options["temperature"] == "auto"
     schedule = options["schedule"] if isinstance(options["schedule"], str) else "own schedule"
     method["name"] = "posterior" if tunes else schedule.replace("_", "-")
@@ -166,24 +147,14 @@ def _sampling(
 def _training(
     options: dict[str, Any], training: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    names = (
-        "epochs",
-        "num_replicas",
-        "burn_in",
-        "seed",
-        "keep_networks",
-        "checkpoint_every",
-        "keep_checkpoints",
-    )
-    run = {name: training[name] for name in names}
+    run = {name: training[name] for name in (*_RUN, *_OF_TRAINING)}
     run["keep_averaged"] = training.get("keep_averaged", 100)
     run["evaluate"] = training.get("evaluate")
     run["on_nonfinite"] = options["on_nonfinite"]
     chosen = training["method"]
     base = _METHODS[chosen] | {"name": chosen} if isinstance(chosen, str) else chosen
     method = _NETWORKS | base
-    others = ("momentum", "rate_schedule", "warmup_epochs", "cycle_epochs", "clip_norm")
-    given = {name: training.get(name) for name in (*_IN_BOTH, *others)}
+    given = {name: training.get(name) for name in (*_METHOD, *_OF_NETWORKS)}
     method |= {name: value for name, value in given.items() if value is not None}
     method["adapt"] = training.get("adapt")
     method["energy_at"] = _energy_at(options["swap_energy"], options["energy_at"])
