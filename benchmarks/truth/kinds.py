@@ -59,7 +59,9 @@ def _bernoulli(coef, rows):
     return rows["y"] * logit - jax.nn.softplus(logit)
 
 
-def _binary(name: str, title: str, seed: int, x: np.ndarray, truth: np.ndarray, sd: float) -> Target:
+def _binary(
+    name: str, title: str, seed: int, x: np.ndarray, truth: np.ndarray, sd: float
+) -> Target:
     y = np.random.default_rng(seed).random(len(x)) < 1 / (1 + np.exp(-x @ truth))
     return _kind(name, title, truth, {"x": x, "y": y * 1.0}, _bernoulli, _wide(sd))
 

@@ -6,7 +6,6 @@ compiled, and the same draws give the same mixture.
 """
 
 from collections.abc import Callable
-from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -201,9 +200,13 @@ def harmonic_acceptance(state_weight: np.ndarray, proposal_weight: np.ndarray, n
     Weights are -E - log q. The mean would hardly see a small mode that no proposal reaches. No
     state counts for less than one acceptance in n.
     """
+    return float(1 / np.mean(1 / (acceptances(state_weight, proposal_weight) + 1 / n)))
+
+
+def acceptances(state_weight: np.ndarray, proposal_weight: np.ndarray) -> np.ndarray:
+    """Return the probability that a proposal is accepted at each state."""
     log_ratio = np.minimum(proposal_weight - state_weight[:, None], 0.0)
-    each = np.mean(np.exp(np.where(np.isnan(log_ratio), -np.inf, log_ratio)), axis=1)
-    return float(1 / np.mean(1 / (each + 1 / n)))
+    return np.mean(np.exp(np.where(np.isnan(log_ratio), -np.inf, log_ratio)), axis=1)
 
 
 def choose(
@@ -219,7 +222,8 @@ def choose(
 
     `draws` (chain, draw, d) with `energies` (chain, draw) are those of one round, with their
     repeats. New mixtures are fitted to the first two thirds and all are judged on the rest: on the
-    draws of its own fit a mixture flatters itself. `evaluate(points)` returns E at 400 points.
+    draws of its own fit a mixture flatters itself. Places where the old one held the chain before
+    are judged, too: it may not come back. `evaluate(points)` returns E at 400 points.
     """
     d, cut = draws.shape[-1], draws.shape[1] * 2 // 3
     fitted = _some(rng, draws[:, :cut].reshape(-1, d), _num_fitted(d))
@@ -228,17 +232,30 @@ def choose(
     state_energy = energies[:, cut:].reshape(-1)[judged]
     seen = 0
 
-    def judge(mixture: Mixture) -> float:
+    def weigh(mixture: Mixture) -> np.ndarray:
+        """Return the weights of proposals of a mixture."""
         nonlocal seen
         # As the loop has them: rounded, which matters where means are large.
         proposals = draw(mixture, rng, _MOST_JUDGED).astype(draws.dtype)
         energy = np.asarray(evaluate(proposals), float)
         seen += len(proposals)
         weight = -energy - log_density(mixture, proposals)
-        weight = np.where(np.isfinite(weight), weight, -np.inf)
+        return np.where(np.isfinite(weight), weight, -np.inf)
+
+    def judge(mixture: Mixture, weight: np.ndarray | None = None) -> float:
+        weight = weigh(mixture) if weight is None else weight
         return harmonic_acceptance(-state_energy - log_density(mixture, states), weight, n)
 
-    best = Chosen(old, 0.0 if old is None else judge(old), "old", 0)
+    best = Chosen(None, 0.0, "old", 0)
+    if old is not None:
+        weight = weigh(old)
+        early, early_energy = draws[:, :cut].reshape(-1, d), energies[:, :cut].reshape(-1)
+        some = rng.permutation(len(early))[: 2 * len(states)]  # as many for each of the round
+        early_weight = -early_energy[some] - log_density(old, early[some])
+        held = some[n * acceptances(early_weight, weight) < 1]
+        states = np.concatenate([states, early[held]])
+        state_energy = np.append(state_energy, early_energy[held])
+        best = Chosen(old, judge(old, weight), "old", 0)
 
     def consider(name: str, mixture: Mixture) -> bool:
         """Judge a mixture and its union with the old one; return whether one is the best so far."""
@@ -287,25 +304,3 @@ def _consider_sizes(
         size *= 2
     heavy = fit(points, best_size, rng, freedom=_HEAVY, towards=towards)
     consider(f"{best_size}, heavy-tailed", with_wide(heavy, mean, cov))
-
-
-def relabelled(shape: tuple[int, ...], axis: int) -> np.ndarray:
-    """Return the places of flattened entries under each permutation of the labels of an axis,
-    (permutation, entry)."""
-    places = np.arange(np.prod(shape)).reshape(shape)
-    orders = permutations(range(shape[axis]))
-    return np.stack([np.take(places, order, axis=axis).ravel() for order in orders])
-
-
-def symmetrised(mixture: Mixture, places: np.ndarray) -> Mixture:
-    """Return the mixture averaged over permutations of exchangeable labels: its density is the same
-    under each of them. `places` (permutation, d) are those of `relabelled`, for the whole point."""
-    _, log_weight, _, mean, root, _, freedom = in_use(mixture)
-    cov = root @ root.swapaxes(1, 2)
-    turned = [(mean[:, at], cov[:, at][:, :, at]) for at in places]
-    return make_mixture(
-        np.tile(log_weight, len(places)),
-        np.concatenate([m for m, _ in turned]),
-        _roots(np.concatenate([c for _, c in turned])),
-        np.tile(freedom, len(places)),
-    )

@@ -18,6 +18,13 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from replicax.algorithm.kernel import Kernel, Replica
+from replicax.algorithm.labels import (
+    Ordering,
+    first_direction,
+    label_places,
+    orbit_density,
+    shuffled,
+)
 from replicax.algorithm.metric import MOST_DENSE
 from replicax.algorithm.mixture import (
     Mixture,
@@ -92,17 +99,21 @@ class JumpState(NamedTuple):
     energies: Array  # E there                                            shape (position,)
 
 
-def start_jumps(jumping: Jumping | None, params: Any, dtype: Any) -> tuple[Any, Any]:
-    """Return no mixture, and the state before the first jump; both empty where nothing will jump:
-    in too many dimensions. `params` has a replica axis."""
+def start_jumps(
+    jumping: Jumping | None, params: Any, dtype: Any, exchangeable: Any = None
+) -> tuple[Any, Any, Any]:
+    """Return no mixture, no order of labels and the state before the first jump; all empty where
+    nothing will jump: in too many dimensions. `params` has a replica axis."""
     d = sum(leaf[0].size for leaf in jax.tree.leaves(params))
     if jumping is None or d > MOST_DENSE:
-        return (), ()
-    places = jumping.num_traced(d) + _TRACED
+        return (), (), ()
+    length = jumping.num_traced(d) + _TRACED
     none = jnp.array(0, jnp.int32)
-    points, energies = jnp.zeros((places, d), dtype), jnp.zeros(places, dtype)
+    points, energies = jnp.zeros((length, d), dtype), jnp.zeros(length, dtype)
     state = JumpState(start_stats(dtype), none, points, energies)
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf), no_mixture(d, dtype)), state
+    mixture = jax.tree.map(lambda leaf: jnp.asarray(leaf), no_mixture(d, dtype))
+    places = label_places(exchangeable, jax.tree.map(lambda leaf: leaf[0], params))
+    return mixture, () if places is None else jnp.asarray(first_direction(places), dtype), state
 
 
 def traced(jumping: Jumping, count: int, step: int, d: int) -> int:
@@ -127,21 +138,27 @@ def build_jumps(target: Target, kernel: Kernel, settings: Any) -> Callable:
         replica = spread.join(spread.rows(state.replicas, cold))
         flat, unravel = ravel_pytree(replica.params)
         slope, num_kept = 1 / state.ladder.temperature[0], max(_TRACED, jumping.num_draws)
+        places = label_places(target.exchangeable, replica.params)
+        ordering = None if places is None else Ordering(places, state.order)
 
-        def jumped() -> tuple[Any, Jumped]:
-            noise = draw_jumps(key, jumping.num_proposals, flat.size, flat.dtype)
-            energies = build_energies(target, unravel)
-            of_batch = lambda points: energies(points, batch)  # noqa: E731
-            seen = jump(noise, state.mixture, flat, of_batch, slope, num_kept)
+        def placed(seen: Jumped) -> tuple[Any, Jumped]:
+            if places is not None:
+                seen = _relabelled(seen, places, jax.random.fold_in(key, 2))
             there = Replica(unravel(seen.point), replica.memory)
             evaluate = StepEnergy(target, batch, target.draw(make_key(0)))
             there = kernel.traits.prepare(there, evaluate)  # type: ignore[misc]
             return there, seen
 
+        def jumped() -> tuple[Any, Jumped]:
+            noise = draw_jumps(key, jumping.num_proposals, flat.size, flat.dtype)
+            energies = build_energies(target, unravel)
+            of_batch = lambda points: energies(points, batch)  # noqa: E731
+            return placed(jump(noise, state.mixture, flat, of_batch, slope, num_kept, ordering))
+
         def stayed() -> tuple[Any, Jumped]:
             energies = replica.memory.energy, replica.memory.prior
             nothing = jax.eval_shape(jumped)[1]
-            return replica, Jumped(
+            seen = Jumped(
                 flat,
                 energies,
                 jnp.array(False),
@@ -151,6 +168,7 @@ def build_jumps(target: Target, kernel: Kernel, settings: Any) -> Callable:
                 jnp.zeros((), nothing.accepted.dtype),
                 jnp.full(nothing.log_weight.shape, -jnp.inf, nothing.log_weight.dtype),
             )
+            return (replica, seen) if places is None else placed(seen)
 
         like = jax.eval_shape(jumped)
 
@@ -175,6 +193,24 @@ def build_jumps(target: Target, kernel: Kernel, settings: Any) -> Callable:
         return state._replace(replicas=replicas, jumps=jumps), path
 
     return jump_cold
+
+
+def relabelled_draws(target: Target, settings: Any, key: Array, state: Any) -> tuple:
+    """Return the draws of a step without jumps as `build_jumps` does: the coldest replica, its
+    exchangeable labels in random orders."""
+    spread, count = settings.spread, 1 if settings.jumps is None else settings.jumps.num_draws
+    cold = spread.join(spread.rows(state.replicas.params, state.replica_at[0]))
+    flat, unravel = ravel_pytree(cold)
+    points = jnp.broadcast_to(flat, (count, flat.size))
+    places = label_places(target.exchangeable, cold)
+    return jax.vmap(unravel)(shuffled(places, points, key)), None, None
+
+
+def _relabelled(seen: Jumped, places: Any, key: Array) -> Jumped:
+    """Return jumps with the labels of each kept position permuted at random: an exact move of its
+    own, whose last one is that of the state."""
+    path = shuffled(places, seen.path, key)
+    return seen._replace(point=path[-1], moved=jnp.array(True), path=path)
 
 
 def _traced(
@@ -212,17 +248,23 @@ def jump(
     energies: Callable[[Array], tuple[Array, Array]],
     slope: Array | float = 1.0,
     num_kept: int = 1,
+    ordering: Ordering | None = None,
 ) -> Jumped:
     """Take one jump after another from `point`; E = slope U + V is minus the log density.
 
     `energies(points)` returns U and V of points (m, d). Kept are `num_kept` evenly spaced positions
-    of the path, the last one among them: how long a point is held is part of the law.
+    of the path, the last one among them: how long a point is held is part of the law. With an
+    `ordering` proposals stand for all permutations of their labels, and only those in order count.
     """
     proposals = propose(mixture, noise.proposed)
     # Barriers keep XLA from computing these again, with other roundings, wherever they are used.
     at = jax.lax.optimization_barrier(jnp.concatenate([point[None], proposals]))
     both = energies(at)
-    log_weight = log_weights(slope * both[0] + both[1], log_density(mixture, at))
+    if ordering is None:
+        log_proposal = log_density(mixture, at)
+    else:
+        log_proposal = orbit_density(ordering, mixture, at)
+    log_weight = log_weights(slope * both[0] + both[1], log_proposal)
     both, log_weight = jax.lax.optimization_barrier((both, log_weight))
     path = jax.lax.optimization_barrier(_decide(log_weight, noise.threshold))
     place = path[-1]

@@ -37,6 +37,7 @@ class State(NamedTuple):
     verdicts: Any = ()  # of this round of tuning, where temperatures adapt
     step_sizes: Any = ()  # of this round of tuning, where step sizes adapt
     mixture: Any = ()  # that proposes jumps, the same for all chains; empty while there is none
+    order: Any = ()  # direction by which exchangeable labels are sorted, the same for all chains
     jumps: Any = ()  # what they were like, and points of this round of tuning: a JumpState
 
     @property
@@ -132,7 +133,8 @@ def init(
     tuning, sizes = settings.tuning, ()
     if tuning.step_sizes is not None:
         ladder, sizes = start_step_sizes(ladder, params, tuning.step_sizes.dense)
-    mixture, jumps = start_jumps(settings.jumps, params, dtype)
+    exchangeable = getattr(target, "exchangeable", None)
+    mixture, order, jumps = start_jumps(settings.jumps, params, dtype, exchangeable)
     estimated = num_replicas if settings.rule.estimates_noise else 0
     return State(
         step=jnp.array(0, jnp.int32),
@@ -151,5 +153,6 @@ def init(
         verdicts=start_verdicts(num_replicas - 1, dtype) if tuning.adapts == "temperature" else (),
         step_sizes=sizes,
         mixture=mixture,
+        order=order,
         jumps=jumps,
     )

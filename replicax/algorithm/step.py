@@ -15,7 +15,7 @@ from jax import Array
 from replicax.algorithm import energy_noise
 from replicax.algorithm.energy_noise import EnergySource
 from replicax.algorithm.exchange import decide
-from replicax.algorithm.jumps import build_jumps
+from replicax.algorithm.jumps import build_jumps, relabelled_draws
 from replicax.algorithm.kernel import Kernel
 from replicax.algorithm.move import build_move, change_rungs, reset_memory
 from replicax.algorithm.randomness import Attempts, Randomness, log_uniform
@@ -107,9 +107,12 @@ def build_parts(
             observed=observed,
         )
         info = info._replace(redrawn=redrawn)
-        if jump is None or not jax.tree.leaves(state.mixture):
+        if jump is not None and jax.tree.leaves(state.mixture):
+            state, path = jump(random.jump, state, batch)
+        elif target.exchangeable is not None:
+            path = relabelled_draws(target, settings, random.jump, state)
+        else:
             return state, info
-        state, path = jump(random.jump, state, batch)
         return state, info._replace(path=path)
 
     return build_draw(target, kernel, settings, draw_batch), advance
@@ -137,6 +140,7 @@ def build_draw(
     inside the loop, it is the same.
     """
     schedule, rule = settings.schedule, settings.rule
+    jumps, relabels = settings.jumps is not None, target.exchangeable is not None
 
     def draw(key: Array, step: Array, replicas: Any) -> Randomness:
         num_replicas = settings.spread.count(replicas)
@@ -157,7 +161,7 @@ def build_draw(
             else None,
             fresh=fresh_key if rule.judges_afresh else None,
             batch=draw_batch(batch_key) if draw_batch else None,
-            jump=None if settings.jumps is None else jax.random.fold_in(exchange_key, 5),
+            jump=jax.random.fold_in(exchange_key, 5) if jumps or relabels else None,
             redraw=jax.random.fold_in(exchange_key, 6) if settings.redraws else None,
         )
 

@@ -32,6 +32,7 @@ class Target(NamedTuple):
     `whole_energy(params, data)`, where given, is the energy over all `num_rows` rows.
     `row_energies(params, batch, key) -> (row,)`, where given, has the energy as its mean: the
     variance of its differences tells how noisy a comparison of two states is.
+    `exchangeable` says which labels may be permuted, see `rx.bayesian`.
     `redraw(key, params) -> (params, log_ratio)`, where given, draws some or all parameters from the
     prior, given the others; `log_ratio` is what the log prior density of the others gains.
     """
@@ -45,6 +46,7 @@ class Target(NamedTuple):
     tempers_likelihood: bool = False
     whole_energy: Callable[..., Array] | None = None
     num_rows: int | None = None
+    exchangeable: Any = None
     redraw: Callable[[Array, Any], tuple[Any, Any]] | None = None
 
     def evaluate(

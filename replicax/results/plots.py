@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from replicax.errors import show, suggest
-from replicax.results import figure_style, plotted
+from replicax.results import figure_style, mixture, plotted
 from replicax.results.diagnostics import exchanges
+from replicax.results.mixture import Learned
 from replicax.results.plotted import History
 from replicax.run.carry import trip_ends
 
@@ -35,11 +36,14 @@ def plot_posterior(
 ) -> dict[str, "Figure"]:
     """Return figures by name; write them as PNG into the folder `out`.
 
-    They are `ladder`, `rates`, `buffer`, `paths` (the index process), `trips` and `draws`. Figures
-    without data are left out, such as `rates` for a run without exchange. `var_names`: the
-    parameters in `draws`.
+    They are `ladder`, `rates`, `buffer`, `paths` (the index process), `trips`, `mixture` (that
+    proposes jumps) and `draws`. Figures without data are left out, such as `rates` for a run
+    without exchange. `var_names`: the parameters in `draws`.
     """
     figures = plot_exchange(posterior) or {"ladder": _plot_ladder(posterior)}
+    learned = mixture.of_run(posterior)
+    if learned is not None:
+        figures["mixture"] = _plot_mixture(posterior, learned)
     if posterior.num_draws:
         figures["draws"] = _plot_draws(posterior, var_names)
     figure_style.save_all(figures, out)
@@ -237,6 +241,27 @@ def _plot_trips(posterior: "Posterior", rung_of: np.ndarray) -> "Figure":
     top = max(1.0, axes.get_ylim()[1])
     axes.set_ylim(-0.02 * top, top)
     figure_style.legend(axes, loc="upper left")
+    return figure
+
+
+def _plot_mixture(posterior: "Posterior", learned: Learned) -> "Figure":
+    """Plot the components of the mixture over the draws, in the two most telling parameters."""
+    pair = mixture.telling(learned)
+    figure = figure_style.new_figure(6.5, 5)
+    axes = figure.add_subplot()
+    rest = learned.draws[:, pair[-1]] if len(pair) > 1 else np.zeros(len(learned.draws))
+    axes.plot(learned.draws[:, pair[0]], rest, ".", ms=2.5, mew=0, alpha=0.5,
+              color=figure_style.CHAINS[0], label="draws")  # fmt: skip
+    words = "components, two standard deviations"
+    for number, at in enumerate(mixture.outlines(learned, pair)):
+        alpha = 0.3 + 0.7 * learned.weight[number] / learned.weight[0]
+        name = "_" * (number > 0) + words  # one in the legend
+        axes.plot(*at.T, lw=1.2, alpha=alpha, color=figure_style.ACCENT, label=name)
+    accepted = posterior.jumps["accepted"].mean()  # pyright: ignore[reportOptionalSubscript]
+    names = [learned.names[i] for i in pair]
+    title = f"The mixture: {len(learned.weight)} components, {accepted:.0%} of proposals accepted"
+    figure_style.label(axes, names[0], names[1] if len(names) > 1 else "", title)
+    figure_style.legend_below(axes)
     return figure
 
 

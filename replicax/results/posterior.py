@@ -217,8 +217,9 @@ class Posterior:
     @property
     def jumps(self) -> dict[str, Any] | None:
         """How the coldest replica jumped since the mixture is frozen: `proposals` after each step,
-        `accepted`, a rate by chain, `longest`, the most that were refused in a row by chain, and
-        the `components` of the mixture; None for runs that learn none."""
+        `accepted`, a rate by chain, `longest`, the most that were refused in a row by chain, the
+        `components` of the mixture, and the `evaluations` of the energy, those of the whole run by
+        what spent them; None for runs that learn none."""
         final = self._records.final
         if "jumps.proposals" not in final:
             return None
@@ -229,8 +230,17 @@ class Posterior:
             "accepted": final["jumps.accepted"] / proposals,
             "longest": final["jumps.longest"],
             "components": components,
-            "evaluations": dict(zip(("search", "renewals"), final["learning.evaluations"])),
+            "evaluations": self._evaluations(),
         }
+
+    def _evaluations(self) -> dict[str, int]:
+        """Return how many energies each part of a run with jumps evaluated, with their gradients in
+        search and ladder."""
+        final = self._records.final
+        search, renewals, before = (int(count) for count in final["learning.evaluations"])
+        jumps = before + int(np.sum(final["jumps.proposals"], dtype=float))
+        ladder = int(final["learning.gradients_per_step"]) * self.num_steps
+        return {"search": search, "renewals": renewals, "ladder": ladder, "jumps": jumps}
 
     @property
     def redraw_rate(self) -> np.ndarray | None:

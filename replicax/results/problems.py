@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from replicax.results import diagnostics, evidence
+from replicax.results import diagnostics, evidence, mixture
 from replicax.results.diagnostics import exchanges, find_mixing_problems
 from replicax.run.methods import written
 
@@ -24,6 +24,7 @@ _BLOCKS = 8  # blocks of a run in which a trend is sought
 _FALL = 5.0  # standard deviations within a block
 _RISE = 0.4  # rise of normal scores from the first to the last third
 _RISE_CERTAIN = 4.5  # standard errors
+_MISSED = 0.015  # standard error of the mass of places that the mixture misses
 _RESTARTED = 0.01  # fraction of steps
 _LOW_ACCEPTANCE, _HIGH_ACCEPTANCE = 0.2, 0.98
 _HEATED = 0.1  # above the temperature of the coldest rung
@@ -59,6 +60,7 @@ def find_problems(posterior: "Posterior") -> list[str]:
         _moving_ladder,
         _collapsed_ladder,
         _rare_swaps,
+        _missed_by_mixture,
         _evidences_differ,
         _evidences_disagree,
         _energies_differ,
@@ -210,6 +212,20 @@ def _heated_target(posterior: "Posterior") -> str | None:
     return (
         f"Gradient noise heats the cold rung by {np.nanmax(excess[:, 0]):.0%}, and the draws are "
         f"too wide: write a larger batch_size, {other}."
+    )
+
+
+def _missed_by_mixture(posterior: "Posterior") -> str | None:
+    """Report places that no jump reaches, if the ladder has brought the coldest replica there and
+    back too rarely to know their mass."""
+    found = mixture.missed(posterior)
+    if found is None or found.error < _MISSED:
+        return None
+    return (
+        f"The mixture misses places with {found.mass:.1%} of the draws, where the coldest replica "
+        f"was for up to {found.longest:,} steps without a jump: their mass is known to "
+        f"± {found.error:.1%} only. Write a longer burn_in, so that the mixture learns of them, or "
+        "more replicas, which the ladder needs to get there and back, or run longer."
     )
 
 

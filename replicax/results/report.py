@@ -9,10 +9,10 @@ import numpy as np
 from replicax.errors import show
 from replicax.page import charts
 from replicax.page.render import Chart, Page, Paths, Section, Table, Warnings, render
-from replicax.results import plotted
+from replicax.results import mixture, plotted
 from replicax.results.diagnostics import as_draws, exchanges
 from replicax.results.plotted import bin_edges, density, thinned
-from replicax.results.summary import Summary, parameter_table, run_table
+from replicax.results.summary import Summary, mixture_table, parameter_table, run_table
 from replicax.run.carry import trip_ends
 from replicax.run.storage.files import check_shown, write_shown
 
@@ -213,6 +213,30 @@ def _map(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return middle[0], middle[1], counts / max(len(x), 1) / area
 
 
+def mixture_section(posterior: "Posterior", summary: dict[str, Any]) -> Section | None:
+    """Return the section about the mixture that proposes jumps; None without one."""
+    learned = mixture.of_run(posterior)
+    if learned is None:
+        return None
+    pair = mixture.telling(learned)
+    names = [learned.names[i] for i in pair] + [""]
+    rest = learned.draws[:, pair[-1]] if len(pair) > 1 else np.zeros(len(learned.draws))
+    traces = [
+        charts.points(learned.draws[:, pair[0]], rest, charts.CHAINS[0], "draws", 3, opacity=0.5)
+    ]
+    for number, at in enumerate(mixture.outlines(learned, pair)):
+        share = f"component {number}: weight {learned.weight[number]:.3f}<extra></extra>"
+        traces.append(
+            charts.line(at[:, 0], at[:, 1], charts.ACCENT, width=1.2, hovertemplate=share)
+        )
+    words = f"{len(learned.weight)} components, at two standard deviations, and draws"
+    note = "Of the parameters the two in which the components lie furthest apart."
+    figure = charts.figure(traces, names[0], names[1])
+    table = mixture_table(summary, _MOST_ROWS)
+    chart = Chart("mixture", "Components", words, {"": figure}, table, note, height=380)
+    return Section("mixture", "Mixture", [chart])
+
+
 _PATH_BYTES = 1_300_000  # bytes of all index paths
 _PATH_CHAINS = 4
 _MOST_ENDS = 40_000  # ends of round trips, over all chains and replicas
@@ -377,6 +401,7 @@ def build_page(posterior: "Posterior") -> Page:
     sections = [
         Section("glance", "At a glance", glance),
         *draw_sections(posterior, summary),
+        mixture_section(posterior, summary),
         exchange_section(posterior),
     ]
     return page_of(posterior, [section for section in sections if section is not None])

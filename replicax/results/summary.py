@@ -8,6 +8,7 @@ import numpy as np
 from replicax import theory
 from replicax.page.render import Table
 from replicax.results import diagnostics, evidence
+from replicax.results.mixture import component_rows
 from replicax.results.problems import kept_energies, measured
 from replicax.run.progress import format_bytes, format_seconds
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
 
 
+_MOST_SHOWN = 8  # components of a mixture
 _MOST_PARAMETERS = 12  # that are printed
 _MOST_CHAINS = 4  # whose log evidences are printed
 _WAYS = ("ladder", "bridge")  # to a log evidence
@@ -155,8 +157,7 @@ def _jumps(posterior: "Posterior") -> dict[str, Any] | None:
     if jumps is None:
         return None
     plain = {name: np.asarray(jumps[name]).tolist() for name in ("accepted", "longest")}
-    spent = {name: int(count) for name, count in jumps["evaluations"].items()}
-    return {**jumps, **plain, "evaluations": spent}
+    return {**jumps, **plain, "mixture": component_rows(posterior)}
 
 
 def _by_rung(posterior: "Posterior", name: str) -> list[list[float]] | None:
@@ -188,6 +189,9 @@ def render_summary(summary: dict[str, Any]) -> Any:
     from rich.console import Group
 
     parts: list[Any] = [as_rich(run_table(summary)), as_rich(ladder_table(summary))]
+    mixture = mixture_table(summary, _MOST_SHOWN)
+    if mixture is not None:
+        parts.append(as_rich(mixture))
     if summary["parameters"]:
         parts.append(as_rich(parameter_table(summary, _MOST_PARAMETERS)))
         omitted = len(summary["parameters"]) - _MOST_PARAMETERS
@@ -238,6 +242,8 @@ def run_table(summary: dict[str, Any]) -> Table:
         rows.append(("log evidence", render_log_evidence(summary["log_evidence"])))
     if summary["jumps"]:
         rows.append(("jumps after each step", _jumps_in_words(summary["jumps"])))
+        spent = summary["jumps"]["evaluations"].items()
+        rows.append(("energies evaluated", ", ".join(f"{name} {n:,}" for name, n in spent)))
     rows += [
         ("buffer", _join(summary["buffer"])),
         ("ladder moved while draws were kept", _movement(summary["ladder_moved"])),
@@ -257,13 +263,11 @@ def _extreme(choose: Callable, summary: dict[str, Any], name: str, form: str) ->
 
 def _jumps_in_words(jumps: dict[str, Any]) -> str:
     """Return how the coldest replica jumped, in words."""
-    spent = jumps["evaluations"]
-    learned = f"{sum(spent.values()):,} energies to learn it"
     if not jumps["components"]:
-        return f"none: no mixture was found whose proposals are accepted; {learned}"
+        return "none: no mixture was found whose proposals are accepted"
     accepted = _join([100 * rate for rate in jumps["accepted"]])
     mixture = f"{jumps['proposals']} proposals of {jumps['components']} components"
-    return f"{mixture}, of which {accepted} % are accepted; {learned}"
+    return f"{mixture}, of which {accepted} % are accepted"
 
 
 def _movement(moved: float) -> str:
@@ -304,6 +308,22 @@ def ladder_table(summary: dict[str, Any]) -> Table:
         rows.append((str(rung), f"{rate:.4g}", temperature, *pair, *others))
     title = "The ladder (first chain; rates of the pair with the next rung)"
     return Table(heads, rows, title)
+
+
+def mixture_table(summary: dict[str, Any], most: int) -> Table | None:
+    """Return where the components of the mixture lie that proposes jumps, the heaviest ones; None
+    where there is none."""
+    rows = summary["jumps"]["mixture"] if summary["jumps"] else []
+    if not rows:
+        return None
+    heads = ("component", "weight", "share of the draws", *rows[0]["at"])
+    shown = []
+    for number, row in enumerate(rows[:most]):
+        places = [f"{mean:.4g} ± {std:.2g}" for mean, std in row["at"].values()]
+        weight, share = f"{row['weight']:.3f}", _known(row["share"], ".3f")
+        shown.append((str(number), weight, share, *places))
+    more = f", {most} of {len(rows)}" if len(rows) > most else ""
+    return Table(heads, shown, f"The mixture that proposes jumps{more}")
 
 
 def parameter_table(summary: dict[str, Any], most: int) -> Table:

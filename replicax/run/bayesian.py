@@ -69,6 +69,7 @@ def bayesian(
     batch_size: int | None = None,
     num_rows: int | None = None,
     draw_prior: Any = None,
+    exchangeable: Any = None,
 ) -> Bayesian:
     """Return the posterior prior x likelihood of rows of data, for `rx.sample`.
 
@@ -90,6 +91,11 @@ def bayesian(
             `(function, count)` for as many independent rows. Replicas start there unless told
             otherwise, and with all rows hot ones keep moving to such draws, which crosses
             likelihoods with many peaks. It is tested: `log_prior` must be the density of its draws.
+        exchangeable: which labels can be permuted, such as those of the components of a mixture:
+            the axis along which they are, one number for all params, or one for each array that has
+            labels, as `{"mean": 0, "weight": 0}`; for one vector an array of integers (label,
+            entry), the places of each label. All of them permute together. Then draws have their
+            labels in random order, and jumps have to learn about one order alone.
 
     >>> import jax.numpy as jnp, replicax as rx
     >>> posterior = rx.bayesian(
@@ -142,6 +148,7 @@ def bayesian(
         tempers_likelihood=True,
         whole_energy=None if batches.data is None else whole,
         num_rows=num_rows,
+        exchangeable=exchangeable,
     )
     if draw_prior is None:
         return Bayesian(target, batches, log_likelihood)

@@ -43,9 +43,9 @@ class Carry(NamedTuple):
     counters: Counters
 
 
-# What the chains share: the step, and the mixture that jumps are proposed from. Everything else has
-# a leading chain axis.
-_SHARED = ("step", "mixture")
+# What the chains share: the step, the mixture that jumps are proposed from and the order of labels.
+# Everything else has a leading chain axis.
+_SHARED = ("step", "mixture", "order")
 STATE_AXES: Any = State._make(None if name in _SHARED else 0 for name in State._fields)
 
 

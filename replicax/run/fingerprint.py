@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from replicax.algorithm.held import held_arrays
+from replicax.algorithm.labels import label_places
 from replicax.algorithm.randomness import seed_keys
 from replicax.run import trees
 from replicax.run.compiled_once import program_of
@@ -114,6 +115,9 @@ def _energies(program: Program, start: Any) -> tuple[tuple[float, ...], str]:
     arguments = start, batch, keys[0]
     traced = jax.jit(energies).trace(*arguments)
     held = sorted(map(_digest_rows, held_arrays(traced.jaxpr)))
+    places = label_places(target.exchangeable, start)
+    if places is not None:
+        held.append(f"exchangeable {places.tolist()}")
     values = program_of(traced.lower(), arguments)(*arguments)
     return tuple(np.asarray(values, float).tolist()), files.digest("\n".join(held).encode())
 

@@ -10,8 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 from replicax.algorithm import state
+from replicax.algorithm.labels import label_places, taken
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import seed_keys
 from replicax.algorithm.target import Target, check_energy, takes_key
@@ -21,6 +23,10 @@ from replicax.run.carry import STATE_AXES, Carry, start_counters
 from replicax.run.compiled_once import compiled_once
 from replicax.run.program import Program
 
+_PERMUTED = 4  # starts beside which labels are permuted
+_BESIDE = 0.1  # how far, in units of the size of the entries
+_HALVINGS = 20  # of points, to where the energy is finite
+_ROUNDED = 1e-4  # relative difference of energies that rounding may make
 _RUNG_BYTES = 64  # of a rung beside its parameters: ladder, index, energies, counts
 
 
@@ -177,6 +183,8 @@ def initial_carry(program: Program, params: Any) -> Carry:
         check_finite(program, points)
     if program.kernel.traits.adjusted and takes_key(program.target):
         _check_exact(program, points, batch, keys)
+    if program.target.exchangeable is not None:
+        _check_exchangeable(program, points, batch, keys)
     return build_carry(program, points)
 
 
@@ -265,6 +273,55 @@ def _check_exact(program: Program, points: Any, batch: Any, keys: Array) -> None
             "an adjusted kernel (mala; hmc, the default) needs an exact one. For noisy energies "
             "write method=rx.deo_star(learning_rate=(cold, hot))."
         )
+
+
+def _check_exchangeable(program: Program, points: Any, batch: Any, keys: Array) -> None:
+    """Raise unless the density beside some of the starts is the same when labels are permuted."""
+    target = program.target
+    _, unravel = ravel_pytree(trees.first(points))
+
+    @jax.jit
+    def energies(points: Array, batch: Any) -> tuple[Array, Array]:
+        def one(point: Array) -> tuple[Array, Array]:
+            params = unravel(point)
+            prior = jnp.zeros(()) if target.prior is None else target.prior(params)
+            return target.energy(params, batch, target.draw(keys[0])), prior
+
+        return jax.vmap(one)(points)
+
+    beside, permuted = _beside_and_permuted(target, points)
+    for _ in range(_HALVINGS):  # a start may be where the energy is infinite
+        finite = jnp.isfinite(sum(energies(beside, batch)))[:, None]
+        beside, permuted = (jnp.where(finite, x, x / 2) for x in (beside, permuted))
+    both = [energies(x, batch) for x in (beside, permuted)]
+    names = ("log likelihood", "log prior") if target.tempers_likelihood else ("energy", "prior")
+    sign = -1 if target.tempers_likelihood else 1
+    for name, one, other in zip(names, *both, strict=True):
+        one, other = sign * np.asarray(one, float), sign * np.asarray(other, float)
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(one - other) - _ROUNDED * (1 + np.abs(one))
+        if np.any(apart > 0):
+            at = int(np.nanargmax(apart))
+            raise ValueError(
+                f"The {name} is {one[at]:.6g} at a point beside the start and {other[at]:.6g} when "
+                "the labels of exchangeable= are permuted there: they cannot be exchanged. Name "
+                "all arrays that carry the label, and give every label the same prior."
+            )
+
+
+def _beside_and_permuted(target: Target, points: Any) -> tuple[Array, Array]:
+    """Return flattened points beside some of the starts (chain, replica, ...), and the same with
+    their labels permuted. Labels that start at one point would be the same in any order."""
+    places = label_places(target.exchangeable, trees.first(points))
+    assert places is not None
+    flat = np.asarray(jax.vmap(jax.vmap(lambda tree: ravel_pytree(tree)[0]))(points))
+    flat = flat.reshape(-1, flat.shape[-1])[:_PERMUTED]
+    rng = np.random.default_rng(0)
+    beside = flat + _BESIDE * (1 + np.abs(flat)) * rng.standard_normal(flat.shape)
+    beside = beside.astype(flat.dtype)
+    rank = [np.roll(np.arange(len(places)), 1), *(rng.permutation(len(places)) for _ in beside)]
+    permuted = taken(places, beside, np.stack(rank[: len(beside)]))
+    return jnp.asarray(beside), jnp.asarray(permuted)
 
 
 def with_row_energies(target: Target) -> Target:

@@ -15,6 +15,13 @@ from jax.flatten_util import ravel_pytree
 
 from replicax.algorithm import fitting
 from replicax.algorithm.jumps import traced
+from replicax.algorithm.labels import (
+    Ordering,
+    best_direction,
+    label_places,
+    mixture_in_order,
+    ordered,
+)
 from replicax.algorithm.ladder import Metric
 from replicax.algorithm.metric import MOST_DENSE, metric_root
 from replicax.algorithm.mixture import Mixture, in_use, no_mixture, padded
@@ -52,11 +59,15 @@ class Learning:
         self.state = {
             # Of the deepest minimum that the search found, NaN if there was none.
             "covariance": np.full((d, d) if dense else (0, 0), np.nan, np.float32),
-            "evaluations": np.zeros(2, np.int32),  # spent by the search, and by renewals
+            # Spent by the search, by renewals, and by jumps until the end of the last round.
+            "evaluations": np.zeros(3, np.int32),
             "acceptance": np.full(
                 len(program.round_ends), np.nan, np.float32
             ),  # of jumps, after each round
         }
+        moves = program.num_chains * program.num_replicas
+        self._gradients = moves * program.kernel.traits.gradients  # of the ladder, in one step
+        self.places = label_places(program.target.exchangeable, like)
         energies = build_energies(program.target, self.unravel)
         self._energies = jax.jit(energies)
 
@@ -64,6 +75,7 @@ class Learning:
         """Return how the rounds went."""
         return {
             "learning.evaluations": np.asarray(state["evaluations"]),
+            "learning.gradients_per_step": np.asarray(self._gradients),
             "learning.acceptance": np.asarray(state["acceptance"]),
         }
 
@@ -85,8 +97,12 @@ class Learning:
             return slope * target.energy(params, data, None) + prior
 
         budget = int(_SEARCH_SHARE * program.num_steps * program.evaluations_per_step)
-        found = search(energy, _in_turn(starts), data, budget)
-        self.state["evaluations"] = np.array([found.evaluations, 0], np.int32)
+        found = search(energy, _in_turn(starts), data, budget, self.places)
+        self.state["evaluations"] = np.array([found.evaluations, 0, 0], np.int32)
+        order = carry.state.order
+        if self.places is not None:
+            found, direction = found.in_order(self.places)
+            order = _placed(direction, order)
         mixture = found.mixture()
         points = self._within_reach(program, starts, temperature, mixture)
         if mixture is None or found.covariance is None:
@@ -104,7 +120,7 @@ class Learning:
             carry.state.ladder, np.broadcast_to(root, (num_chains, num_replicas, d, d))
         )
         state = carry.state._replace(mixture=_placed(padded(mixture), carry.state.mixture))
-        return carry._replace(state=state._replace(ladder=ladder))
+        return carry._replace(state=state._replace(ladder=ladder, order=order))
 
     def _begun(self, program: Program, carry: Carry, points: np.ndarray) -> Carry:
         """Return the carry at other points."""
@@ -207,11 +223,17 @@ class Learning:
         d = jumps.points.shape[2]
         count = traced(jumping, int(jumps.count[0]), step, d)
         towards = np.asarray(self.state["covariance"], float)
+        draws, old = jumps.points[:, :count], in_use(mixture) if mixture.count else None
+        ordering = None
+        if self.places is not None:
+            ordering = Ordering(self.places, np.asarray(devices.to_host(state.order), float))
+            draws, old, ordering = _in_order(ordering, draws, old)
+            state = state._replace(order=_placed(ordering.direction, state.order))
         chosen = fitting.choose(
-            in_use(mixture) if mixture.count else None,
-            jumps.points[:, :count],
+            old,
+            draws,
             jumps.energies[:, :count],
-            partial(self._evaluate, program, slope=slope),
+            partial(self._evaluate, program, slope=slope, ordering=ordering),
             np.random.default_rng([program.seed % 2**32, step]),
             jumping.num_proposals,
             towards if np.all(np.isfinite(towards)) else None,
@@ -220,7 +242,7 @@ class Learning:
         acceptance = np.array(self.state["acceptance"])
         acceptance[place] = chosen.acceptance
         spent = np.array(self.state["evaluations"])
-        spent[1] += chosen.evaluations
+        spent[1:] += chosen.evaluations, int(np.sum(jumps.stats.proposals, dtype=np.float64))
         self.state = {**self.state, "acceptance": acceptance, "evaluations": spent}
         new = chosen.mixture
         is_last = step == jumping.until
@@ -235,10 +257,15 @@ class Learning:
             jumps=_placed(empty._replace(stats=stats), state.jumps),
         )
 
-    def _evaluate(self, program: Program, points: np.ndarray, slope: float) -> np.ndarray:
-        """Return E at points (m, d)."""
+    def _evaluate(
+        self, program: Program, points: np.ndarray, slope: float, ordering: Ordering | None = None
+    ) -> np.ndarray:
+        """Return E at points (m, d), infinite where labels are out of order."""
         energy, prior = self._energies_at(program, points)
-        return slope * energy + prior
+        energy = slope * energy + prior
+        if ordering is None:
+            return energy
+        return np.where(ordered(ordering, points)[1], energy, np.inf)
 
     def _energies_at(self, program: Program, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return U and V at points (m, d)."""
@@ -251,6 +278,17 @@ class Learning:
 
     def _tree(self, points: np.ndarray) -> Any:
         return jax.vmap(jax.vmap(self.unravel))(jnp.asarray(points))
+
+
+def _in_order(
+    ordering: Ordering, draws: np.ndarray, mixture: Mixture | None
+) -> tuple[np.ndarray, Mixture | None, Ordering]:
+    """Return draws (chain, draw, d) and the mixture with their labels in order, and this order, the
+    best one for the draws."""
+    flat = draws.reshape(-1, draws.shape[-1])
+    ordering = ordering._replace(direction=best_direction(ordering, flat))
+    mixture = None if mixture is None else mixture_in_order(ordering, mixture)
+    return ordered(ordering, flat)[0].reshape(draws.shape), mixture, ordering
 
 
 def _in_turn(starts: np.ndarray) -> np.ndarray:

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple, Self
 import jax
 import numpy as np
 
+from replicax.algorithm.labels import label_places
 from replicax.algorithm.mixture import in_use
+from replicax.run import trees
 from replicax.run.carry import PAIR_COUNTS, Carry, completed_trips
 from replicax.run.devices import peak_memory
 from replicax.run.evaluation import Between
@@ -217,6 +219,9 @@ def final_values(program: Program, carry: Carry) -> dict[str, np.ndarray]:
         stats, mixture = state.jumps.stats, in_use(state.mixture)
         values |= {f"jumps.{name}": value for name, value in stats._asdict().items()}
         values |= {f"mixture.{name}": value for name, value in mixture._asdict().items()}
+        places = label_places(program.target.exchangeable, trees.first(carry.state.points))
+        if places is not None:
+            values |= {"labels.places": places, "labels.direction": np.asarray(state.order)}
     if program.settings.redraws:
         values["redrawn"] = counters.redrawn
     source = program.batches.state(int(state.step))

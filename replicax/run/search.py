@@ -14,6 +14,13 @@ import numpy as np
 from scipy.optimize import minimize
 
 from replicax.algorithm.fitting import with_wide
+from replicax.algorithm.labels import (
+    Ordering,
+    aligned,
+    best_direction,
+    components_in_order,
+    first_direction,
+)
 from replicax.algorithm.mixture import Mixture, make_mixture, most_components
 
 _MOST_HESSIAN = 100  # dimensions up to which second derivatives are computed
@@ -57,6 +64,21 @@ class Found(NamedTuple):
         )
         parts = make_mixture(log_weight, mean, np.linalg.cholesky(cov))
         return with_wide(parts, middle, whole)
+
+    def in_order(self, places: np.ndarray) -> tuple["Found", np.ndarray]:
+        """Return the minima with their labels in order, and the direction of the order: the one
+        that is best for draws from Gaussians there."""
+        ordering = Ordering(places, first_direction(places))
+        if not len(self.minima):
+            return self, ordering.direction
+        roots = np.linalg.cholesky(self.covariances)
+        d = self.minima.shape[1]
+        normal = np.random.default_rng(0).standard_normal((4 * d, d))
+        drawn = self.minima[:, None] + np.einsum("kij,nj->kni", roots, normal)
+        direction = best_direction(ordering, drawn.reshape(-1, d))
+        minima, roots = components_in_order(Ordering(places, direction), self.minima, roots)
+        covariances = roots @ roots.swapaxes(1, 2)
+        return self._replace(minima=minima, covariances=covariances), direction
 
     @property
     def covariance(self) -> np.ndarray | None:
@@ -105,9 +127,18 @@ class _Counted:
         return hessian
 
 
-def search(energy: Callable, starts: np.ndarray, data: Any = None, budget: int = 0) -> Found:
+def search(
+    energy: Callable,
+    starts: np.ndarray,
+    data: Any = None,
+    budget: int = 0,
+    places: np.ndarray | None = None,
+) -> Found:
     """Minimise `energy(point, data)` from the first of `starts` (start, d), and from more of them
-    while fewer than `budget` evaluations are spent; return the distinct minima."""
+    while fewer than `budget` evaluations are spent; return the distinct minima.
+
+    Those that differ by a permutation of exchangeable labels, at `places`, are one.
+    """
     counted = _Counted(energy, data, jnp.asarray(starts).dtype)
     minima: list[tuple[np.ndarray, float, np.ndarray]] = []
     rejected = 0
@@ -119,7 +150,7 @@ def search(energy: Callable, starts: np.ndarray, data: Any = None, budget: int =
             rejected += 1
             if rejected == _IN_VAIN and not minima:
                 break
-        elif all(_are_apart(end[0], at, cov) for at, _, cov in minima):
+        elif all(_are_apart(end[0], at, cov, places) for at, _, cov in minima):
             minima.append(end)
     d = starts.shape[1]
     points, energies, covariances = zip(*minima) if minima else ((), (), ())
@@ -132,8 +163,10 @@ def search(energy: Callable, starts: np.ndarray, data: Any = None, budget: int =
     )
 
 
-def _are_apart(one: np.ndarray, other: np.ndarray, cov: np.ndarray) -> bool:
-    step = one - other
+def _are_apart(
+    one: np.ndarray, other: np.ndarray, cov: np.ndarray, places: np.ndarray | None = None
+) -> bool:
+    step = (one if places is None else aligned(places, one, other, cov)) - other
     return bool(step @ np.linalg.solve(cov, step) > 2 * len(one))
 
 

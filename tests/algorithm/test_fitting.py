@@ -10,8 +10,6 @@ from replicax.algorithm.fitting import (
     harmonic_acceptance,
     joined,
     log_density,
-    relabelled,
-    symmetrised,
     with_wide,
 )
 from replicax.algorithm.mixture import make_mixture
@@ -97,23 +95,27 @@ def test_the_choice_is_close_to_the_target(shares, least) -> None:
     assert again.acceptance != chosen.acceptance, "other proposals: the generator went on"
 
 
+@pytest.mark.parametrize("held", [slice(350, 500), slow(slice(250, 340))])
+def test_a_place_where_the_chain_was_held_leads_to_a_new_fit(held) -> None:
+    """One of four chains was there once, in its last third, too, or before it."""
+    rng, energy = rng_of(0), energy_of([0.1, 0.9])
+    draws = draws_of([0.0, 1.0], 4 * 600, rng).reshape(4, 600, 3)
+    some = CENTRES[0] + WIDTHS[0] * rng.standard_normal((15, 3))
+    draws[1, held] = np.repeat(some, -(-(held.stop - held.start) // 15), axis=0)[
+        : held.stop - held.start
+    ]
+    draws = draws.astype(np.float32)
+    one = make_mixture(np.zeros(1), CENTRES[1:], WIDTHS[1] * np.eye(3)[None])
+    energies = energy(draws.reshape(-1, 3)).reshape(4, 600)
+    chosen = choose(one, draws, energies, energy, rng, 64)
+    assert chosen.name != "old"
+    gained = log_density(chosen.mixture, CENTRES[:1]) - log_density(one, CENTRES[:1])
+    assert log_density(chosen.mixture, CENTRES[:1])[0] > -6 and gained > 3
+
+
 def test_the_old_mixture_stays_where_draws_are_few() -> None:
     rng, energy = rng_of(0), energy_of([0.5, 0.5])
     old = with_wide(fit(draws_of([0.5, 0.5], 2000, rng), 2, rng), np.zeros(3), 9 * np.eye(3))
     draws = draws_of([0.5, 0.5], 12, rng).reshape(2, 6, 3).astype(np.float32)
     energies = energy(draws.reshape(-1, 3)).reshape(2, 6)
     assert choose(old, draws, energies, energy, rng, 64).name == "old"
-
-
-def test_a_symmetrised_mixture_is_the_same_under_permutations() -> None:
-    rng = rng_of(0)
-    places = relabelled((3, 2), axis=0)
-    assert places.shape == (6, 6)
-    root = np.linalg.cholesky(np.cov(rng.standard_normal((6, 50))))
-    one = make_mixture(np.zeros(1), rng.standard_normal((1, 6)), root[None], 4.0)
-    law = symmetrised(one, places)
-    x = rng.standard_normal((5, 6))
-    values = [log_density(law, x[:, at]) for at in places]
-    assert np.allclose(values, values[0]) and not np.allclose(
-        log_density(one, x), log_density(one, x[:, places[1]])
-    )

@@ -13,6 +13,8 @@ from common import slow
 import replicax as rx
 from replicax.algorithm import Ladder, Settings, build_step, init, jumps
 from replicax.algorithm.jumps import Jumping
+from replicax.algorithm.labels import Ordering, ordered
+from replicax.algorithm.ladder import Metric
 from replicax.algorithm.mixture import make_mixture, padded
 from replicax.algorithm.tuning import Tuning
 
@@ -136,3 +138,82 @@ class Elsewhere(jumps.StepEnergy):
 def test_a_state_with_the_energy_of_another_point_after_a_jump_is_detected(monkeypatch) -> None:
     monkeypatch.setattr(jumps, "StepEnergy", Elsewhere)
     assert max(errors("good", checked=False)) > 7
+
+
+AXIS = np.linspace(-8, 9, 341)
+PLANE = np.stack(np.meshgrid(AXIS, AXIS, indexing="ij"), axis=-1).reshape(-1, 2)
+
+
+def labelled(x):
+    """One number near -1 and one near 2, and nothing says which is which."""
+    orders = jnp.stack([x, x[::-1]])
+    return -jax.nn.logsumexp(-jnp.sum((orders - jnp.array([-1.0, 2.0])) ** 2, axis=1))
+
+
+def run_labelled():
+    """Return rungs (ladder, rung, entry) and the last path (ladder, position, entry), in a metric
+    and with a mixture that treat the two labels differently."""
+    target = rx.Target(lambda x, batch, key: labelled(x), exchangeable=0)
+    kernel, tuning = rx.kernels.hmc(2), Tuning(adapts=None, adapts_buffer=False)
+    settings = Settings(
+        rx.schedule.deo(), rx.swap.metropolis(), tuning, jumps=Jumping(8, 4, 1, (100,), 100)
+    )
+    root = jnp.broadcast_to(jnp.array([[0.4, 0.0], [0.3, 2.0]]), (len(TEMPERATURES), 2, 2))
+    ladder = Ladder(jnp.array([0.5, 1.0, 2.0]), jnp.array(TEMPERATURES), Metric(root))
+    step = build_step(target, kernel, settings)
+    proposals = make_mixture(np.zeros(1), np.array([[-1.0, 1.5]]), np.array([[[1.0, 0], [0.5, 1]]]))
+    proposals = jax.tree.map(jnp.asarray, padded(proposals))
+
+    @jax.jit
+    @jax.vmap
+    def of_ladder(key, x):
+        state = init(kernel, x, ladder, settings, target=target)
+        state = state._replace(mixture=proposals)
+        state, info = jax.lax.scan(lambda s, _: step(key, s), state, length=STEPS)
+        path = jax.tree.map(lambda leaf: leaf[-1], info.path[0])
+        return state.replicas.params[state.replica_at], path, state.jumps.stats.accepted
+
+    rng, energies = np.random.default_rng(2), np.asarray(jax.vmap(labelled)(jnp.asarray(PLANE)))
+    masses = [np.exp(-energies / t) / np.sum(np.exp(-energies / t)) for t in TEMPERATURES]
+    starts = [PLANE[rng.choice(len(PLANE), size=LADDERS, p=mass)] for mass in masses]
+    x = np.stack(starts, axis=1)
+    x = x + (rng.random(x.shape) - 0.5) * (AXIS[1] - AXIS[0])
+    found = of_ladder(
+        jax.random.split(jax.random.key(7), LADDERS), jnp.asarray(x.astype(np.float32))
+    )
+    rungs, path, accepted = (np.asarray(leaf, float) for leaf in found)
+    assert accepted.mean() > 0.3 and np.array_equal(path[:, -1], rungs[:, 0])
+    return rungs, path, masses
+
+
+def labelled_errors():
+    """Errors of means by rung, of those of paths, and of correlations between positions of labels
+    of one path that are permuted apart, in standard errors."""
+    rungs, path, masses = run_labelled()
+    of = lambda x: np.stack([x[..., 0] < x[..., 1], np.tanh(x[..., 0]), np.tanh(x[..., 1]),  # noqa: E731
+                             np.tanh(x[..., 0] * x[..., 1])], axis=-1) * 1.0  # fmt: skip
+    found = []
+    for x, mass in [
+        *zip(rungs.swapaxes(0, 1), masses),
+        *((at, masses[0]) for at in path.swapaxes(0, 1)),
+    ]:
+        mean = mass @ of(PLANE)
+        std = np.sqrt(mass @ of(PLANE) ** 2 - mean**2)
+        found.append(np.abs((of(x) - mean).mean(axis=0) / std) * LADDERS**0.5)
+    order = np.where(path[:, :, 0] < path[:, :, 1], 1.0, -1.0)
+    return np.max(found), np.max(
+        np.abs(np.mean(order[:, 1:] * order[:, :-1], axis=0))
+    ) * LADDERS**0.5
+
+
+def test_exchangeable_labels_keep_the_law_and_are_permuted_at_every_position() -> None:
+    of_means, of_orders = labelled_errors()
+    assert of_means < 5 and of_orders < 5
+
+
+@pytest.mark.slow
+def test_labels_that_jumps_leave_in_order_are_detected(monkeypatch) -> None:
+    """The metric is not that of the other order, so that their law is not enough."""
+    ordering = Ordering(np.array([[0], [1]]), np.array([1.0]))
+    monkeypatch.setattr(jumps, "shuffled", lambda places, x, key: ordered(ordering, x)[0])
+    assert max(labelled_errors()) > 7

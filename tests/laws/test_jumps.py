@@ -11,7 +11,8 @@ import pytest
 from common import slow
 
 from replicax.algorithm import jumps
-from replicax.algorithm.fitting import relabelled, symmetrised, with_wide
+from replicax.algorithm.fitting import with_wide
+from replicax.algorithm.labels import Ordering, orbit_density, ordered
 from replicax.algorithm.mixture import log_density, make_mixture, padded
 
 CHAINS, NUM_JUMPS, KEPT = 20_000, 8, 4
@@ -76,20 +77,26 @@ CASES = {
     "light tails": (student, draw_student, components([[0.0, 0.0]], [1.5])),
     "funnel": (funnel, draw_funnel, components([[0.0, 0.0]], [1.0], freedom=5)),
     "one label": (labelled, draw_labelled, ONE_LABEL),
-    "both labels": (labelled, draw_labelled, symmetrised(ONE_LABEL, relabelled((2,), 0))),
+    "labels in order": (labelled, draw_labelled, ONE_LABEL),
+    "labels out of order": (labelled, draw_labelled, components([[-0.5, 1.0]], [1.5])),
 }
+ORDERED = Ordering(np.array([[0], [1]]), np.array([1.0]))
 
 
-def run(energy, draw, mixture, noise_of=jax.random.split):
-    """Return the path of every chain (chain, kept, d), and how often proposals were accepted."""
+def run(energy, draw, mixture, noise_of=jax.random.split, is_ordered=False):
+    """Return the path of every chain (chain, kept, d), and how often proposals were accepted; where
+    labels can be exchanged, they are permuted at random in the end."""
     mixture = jax.tree.map(jnp.asarray, padded(mixture))
     both = lambda points: (jax.vmap(energy)(points) / 3, jax.vmap(energy)(points) * 2 / 3)  # noqa: E731
+    ordering = ORDERED if is_ordered else None
 
     @jax.jit
     @jax.vmap
     def chain(key, x):
         noise = jumps.draw_jumps(key, NUM_JUMPS, 2)
-        jumped = jumps.jump(noise, mixture, x, both, num_kept=KEPT)
+        jumped = jumps.jump(noise, mixture, x, both, num_kept=KEPT, ordering=ordering)
+        if ordering is not None:
+            jumped = jumps._relabelled(jumped, ordering.places, jax.random.fold_in(key, 2))
         same = jnp.all(jumped.path[-1] == jumped.point)
         right = jnp.isclose(jumped.path_energy[0] * 3, jax.vmap(energy)(jumped.path), 1e-3, 1e-3)
         return jumped.path, jumped.accepted / NUM_JUMPS, same & jnp.all(right)
@@ -116,11 +123,12 @@ def errors(path, draw):
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in ("good", "one mode") else slow(name) for name in CASES]
+    "name",
+    [name if name in ("good", "one mode", "labels in order") else slow(name) for name in CASES],
 )
 def test_the_law_is_preserved(name) -> None:
     energy, draw, mixture = CASES[name]
-    path, accepted = run(energy, draw, mixture)
+    path, accepted = run(energy, draw, mixture, is_ordered="order" in name)
     assert accepted > 0.005, "jumps are taken, or nothing is tested"
     assert errors(path, draw).max() < 4.5
     # What one chain does says nothing about the next one.
@@ -151,10 +159,29 @@ def wrong_wide_density(mixture, points):
     return log_density(mixture._replace(log_factor=factor), points)
 
 
+def unordered(ordering, mixture, points):
+    """All proposals count, also those that stand for a point for which another one stands."""
+    return log_density(mixture, ordered(ordering, points)[0])
+
+
+def as_it_is(ordering, mixture, points):
+    """The state is evaluated with its labels as they are."""
+    density = orbit_density(ordering, mixture, points)
+    return density.at[0].set(log_density(mixture, points[:1])[0])
+
+
+def in_one_order(places, points, key):
+    """Labels of the path are left in order."""
+    return ordered(ORDERED, points)[0]
+
+
 MUTANTS = {
     "weight of the state not carried": ("_decide", weight_not_carried, "too wide"),
     "repeats dropped": ("_decide", repeats_dropped, "narrow"),
     "a wrong density of the wide component": ("log_density", wrong_wide_density, "wide alone"),
+    "proposals out of order": ("orbit_density", unordered, "labels out of order"),
+    "a state out of order": ("orbit_density", as_it_is, "labels out of order"),
+    "labels not permuted": ("shuffled", in_one_order, "labels in order"),
 }
 
 
@@ -163,7 +190,7 @@ def test_a_broken_rule_is_detected(name, monkeypatch) -> None:
     place, mutant, case = MUTANTS[name]
     monkeypatch.setattr(jumps, place, mutant)
     energy, draw, mixture = CASES[case]
-    path, _ = run(energy, draw, mixture)
+    path, _ = run(energy, draw, mixture, is_ordered="order" in case)
     assert errors(path, draw).max() > 6
 
 

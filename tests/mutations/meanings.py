@@ -706,4 +706,53 @@ MEANINGS = (
         "deviation ** 2 + self.variance(scale)",
         "deviation ** 2",
     ),
+    # What is learned, and jumps.
+    Meaning(
+        "the mixture is frozen before the first draw",
+        "learning_ends",
+        "_round_ends(max(plan.burn_in, 1))",
+        "_round_ends(plan.num_steps)",
+    ),
+    Meaning(
+        "jumps carry the weight of the state",
+        "_decide.one",
+        "jnp.where(accepts, proposed, weight)",
+        "weight",
+    ),
+    Meaning(
+        "every chain and step has proposals of its own",
+        "build_jumps.jump_cold.jumped",
+        "draw_jumps(key, jumping.num_proposals, flat.size, flat.dtype)",
+        "draw_jumps(make_key(0), jumping.num_proposals, flat.size, flat.dtype)",
+    ),
+    Meaning(
+        "the constant of a heavy-tailed component, such as the wide one",
+        "make_mixture",
+        "d / 2 * np.log(2 * np.pi * half)",
+        "d / 2 * np.log(2 * np.pi)",
+    ),
+    Meaning(
+        "proposals out of order stand for nothing",
+        "orbit_density",
+        "were | is_state",
+        "were | ~were",
+    ),
+    Meaning(
+        "a proposal in order stands for all orders",
+        "orbit_density",
+        "math.lgamma(len(ordering.places) + 1)",
+        "0.0",
+    ),
+    Meaning(
+        "labels are permuted after jumps",
+        "_relabelled",
+        "shuffled(places, seen.path, key)",
+        "seen.path",
+    ),
+    Meaning(
+        "minima are compared up to permutations of labels",
+        "_are_apart",
+        "one if places is None else aligned(places, one, other, cov)",
+        "one",
+    ),
 )
