@@ -52,9 +52,10 @@ def sample(
     """Sample exp(-energy), or an `rx.bayesian` posterior, by replica exchange.
 
     By default draws have the law of the target: moves are adjusted (`kernels.hmc`; on mini-batches
-    `kernels.langevin`), swaps are Metropolis's on all the data, step sizes and temperatures tune
-    themselves in the burn-in, a third of the run, and are then frozen. The paper's ladder of SGD
-    rungs is `method=rx.deo_star(learning_rate=(cold, hot))`.
+    `kernels.langevin`), and swaps are Metropolis's on all the data. With exact energies the coldest
+    replica also jumps after every step, to proposals of a learned mixture. Step sizes, temperatures
+    and mixture are learned in the burn-in, a third of the run, and are then frozen. The paper's
+    ladder of SGD rungs is `method=rx.deo_star(learning_rate=(cold, hot))`.
 
     Args:
         target: an `rx.bayesian` posterior; `energy(params, batch, key)`, a (stochastic)
@@ -63,9 +64,9 @@ def sample(
         start: one point (any pytree), `rx.per_replica(tree)`, or a function `start(key)`; for
             `rx.supervised` problems a point is a pair (params, model_state). A posterior of
             `rx.interop.from_numpyro` starts at draws from its prior unless this is given.
-        num_steps: steps of every replica. Without it a run of exact energies goes on until it is done:
-            until every chain has made ten round trips, R-hat is below 1.01, 400 draws are effective
-            in bulk and tails, and nothing is left to warn of.
+        num_steps: steps of every replica. Without it a run of exact energies goes on until it is
+            done: until every chain has made ten round trips, R-hat is below 1.01, 400 draws are
+            effective in bulk and tails, and nothing is left to warn of.
         max_steps, max_seconds: where such a run ends at the latest; 20,000 steps unless given.
         method: which algorithm runs: "posterior", or with its own options `rx.posterior(...)`,
             `rx.deo_star(learning_rate=..., window=...)`, `rx.deo(...)`, `rx.Method(...)`.
@@ -151,8 +152,8 @@ def resume(
     stays: its burn-in, also where that was a third of the steps then, and the ladder and step sizes
     that this came to. The result is that of a run of so many steps with this `burn_in`, not that of
     a new one with the default; a run whose burn-in was too short needs a new one
-    (`posterior.extend(retune=True)`). `until_done=True` goes on as a call without `num_steps` does, up
-    to `max_steps` or `max_seconds`. A training is not
+    (`posterior.extend(retune=True)`). `until_done=True` goes on as a call without `num_steps` does,
+    up to `max_steps` or `max_seconds`. A training is not
     extended if a longer run would begin differently: if its learning rate or cycle depends on the
     length, or if it averages networks at its end.
 

@@ -150,8 +150,8 @@ def until_done(posterior: "Posterior", session: Session, watch: Watch) -> "Poste
             ended = "max_steps" if steps >= watch.max_steps else posterior.result.sentence
             warnings.warn(
                 f"The run ended before it was done ({ended.rstrip('.')}). It is short of: {words}. "
-                "posterior.extend() goes on; extend(retune=True) also learns ladder, step sizes and "
-                "mixture anew.",
+                "posterior.extend() goes on; extend(retune=True) also learns ladder, step sizes "
+                "and mixture anew.",
                 RunProblem,
                 stacklevel=3,
             )

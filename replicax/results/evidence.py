@@ -96,13 +96,24 @@ def chosen(found: dict[str, Estimates]) -> str:
 
 
 def together(found: dict[str, Estimates]) -> Evidence:
-    """Return the estimate that is reported; where two disagree, its error reaches to the other."""
+    """Return the estimate that is reported; where the bridge is below the ladder, with an error
+    that reaches to it.
+
+    A bridge above the ladder is usually that of a prior that is not normalised, which the ladder
+    normalises by itself.
+    """
     value, error = found[chosen(found)].combined()
-    others = [other.combined() for other in found.values()]
-    apart = [
-        abs(other.value - value) for other in others if disagree(Evidence(value, error), other)
-    ]
-    return Evidence(value, max([error, *apart]))
+    each = {name: one.combined() for name, one in found.items()}
+    if misses(each):
+        error = max(error, value - each["bridge"].value)
+    return Evidence(value, error)
+
+
+def misses(found: dict[str, Evidence]) -> bool:
+    """Return whether the bridge is so far below the ladder that draws and mixture miss a mode."""
+    if len(found) < 2 or not found["bridge"].value < found["ladder"].value:
+        return False
+    return disagree(found["ladder"], found["bridge"])
 
 
 def _unknown(posterior: "Posterior") -> str | None:

@@ -243,21 +243,17 @@ def _evidences_differ(posterior: "Posterior") -> str | None:
 
 
 def _evidences_disagree(posterior: "Posterior") -> str | None:
-    """Report two estimates of the evidence, by the ladder and by a bridge, that disagree."""
+    """Report an evidence by draws and proposals that is below that of the ladder."""
     found = {name: found.combined() for name, found in posterior._evidences.items()}
-    if len(found) < 2 or not evidence.disagree(*found.values()):
+    if not evidence.misses(found):
         return None
     by_ladder, by_bridge = found["ladder"], found["bridge"]
-    lower = (
-        "the draws miss a mode, or have too little of it"
-        if by_bridge.value < by_ladder.value
-        else "hot rungs miss a mode that the draws have"
-    )
     return (
         f"The log evidence is {by_ladder.value:.5g} ± {by_ladder.standard_error:.2g} by the "
         f"energies of the ladder and {by_bridge.value:.5g} ± {by_bridge.standard_error:.2g} by "
-        f"draws and proposals: {lower}. Write a longer burn_in, more replicas, or starts that are "
-        "more dispersed. If log_prior leaves out constants, only that of the ladder is right."
+        "draws and proposals: the draws miss a mode, or have too little of it. Write a longer "
+        "burn_in, more replicas, or starts that are more dispersed. If log_prior leaves out "
+        "constants, only that of the ladder is right."
     )
 
 

@@ -135,7 +135,7 @@ def test_bridges_find_the_evidence_of_regressions_within_their_errors() -> None:
 
 
 def test_without_jumps_nothing_is_searched() -> None:
-    run = sample(method="posterior")
+    run = sample(method=rx.posterior(jumps=0))
     assert run.jump_weights is None
     assert run.jumps is None and "learning.evaluations" not in run._records.final
 
