@@ -9,7 +9,7 @@ import typer
 from replicax import user_code
 from replicax.cli import flags, folders, output
 from replicax.cli.output import finish
-from replicax.run.options import Sampling, Session, Training
+from replicax.run.options import Limits, Sampling, Session, Training
 from replicax.user_code import TargetSpec
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ _LENGTHS = {"num_steps": "--steps", "epochs": "--epochs"}
 
 
 @flags.of(TargetSpec, Session, names=_AGAIN)
+@flags.of(Limits, names=("max_steps", "max_seconds"))
 @flags.of(Sampling, Training, names=flags.may_change(Sampling, Training), shows="as before")
 def resume(
     run_dir: flags.RunDir,
@@ -38,6 +39,12 @@ def resume(
             "--force", help="Continue although target or data differ from those of the run."
         ),
     ] = False,
+    until_done: Annotated[
+        bool,
+        typer.Option(
+            "--until-done", help="Go on until nothing is short: round trips, R-hat, draws."
+        ),
+    ] = False,
     as_json: flags.Json = False,
     **given: Any,
 ) -> int:
@@ -53,6 +60,7 @@ def resume(
     \b
     Example
       replicax resume runs/energy-1 --steps 100000
+      replicax resume runs/energy-1 --until-done --max-seconds 600
       replicax resume runs/energy-1 model.py:energy
       replicax resume runs/deo-star-1 --epochs 200
     """
@@ -74,11 +82,13 @@ def resume(
             run_dir,
             known,
             force=force,
+            until_done=until_done,
+            **flags.given(Limits, given),
             **more,
             **changes,
             **flags.given(Session, given),
         )
-    if length not in changes and metadata.is_finished and output.writes():
+    if length not in changes and metadata.is_finished and not until_done and output.writes():
         flag = _LENGTHS[length]
         typer.echo(f"This run was already finished; make it longer with {flag} N.", err=True)
     return finish(posterior, as_json)

@@ -9,14 +9,15 @@ from replicax.cli import flags, folders, output
 from replicax.cli.output import finish
 from replicax.errors import choose
 from replicax.run.methods import METHODS, Method
-from replicax.run.options import Sampling, Session
+from replicax.run.options import Limits, Sampling, Session
 from replicax.user_code import TargetSpec
 
 _DEFAULT = "posterior"
 _REPLICAS = 16  # of the paper's method
+_STEPS = 20_000  # of runs that do not know when they are done
 
 
-@flags.of(TargetSpec, Sampling, Method, Session, num_steps=20000)
+@flags.of(TargetSpec, Sampling, Limits, Method, Session)
 def sample(
     target: Annotated[
         str,
@@ -51,7 +52,8 @@ def sample(
           return jnp.sum((x**2 - 4) ** 2) / 8
 
     \b
-    This energy is exact, so there is nothing else to choose:
+    This energy is exact, so there is nothing else to choose. Without --steps the run goes on until
+    it is done:
       replicax sample model.py:energy --chains 4
 
     \b
@@ -67,6 +69,7 @@ def sample(
     continue with `replicax resume RUN_DIR`).
     """
     import replicax as rx
+    from replicax.run.task import as_task
 
     chosen = _method(method, flags.given(Method, given))
     run = flags.given(Sampling, given)
@@ -79,15 +82,18 @@ def sample(
         session["run_dir"] = folders.new_run_folder(session.get("run_dir"), spec.name)
         loaded = spec.load()
         user_code.remember(spec.to_note(), [spec.target], spec.directory)
+        batches = {"batches": loaded.batches, "batch_size": loaded.batch_size}
+        if not (chosen.keeps_law and as_task(loaded.target, **batches).has_exact_energies):
+            run.setdefault("num_steps", _STEPS)
         posterior = rx.sample(
             loaded.target,
             loaded.params,
             method=chosen,
-            batches=loaded.batches,
-            batch_size=loaded.batch_size,
             note=spec.to_note(),
+            **batches,
             **session,
             **run,
+            **flags.given(Limits, given),
         )
     return finish(posterior, as_json)
 

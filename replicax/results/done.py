@@ -60,11 +60,12 @@ def _trips(posterior: "Posterior") -> Short | None:
 
 
 def _of_draws(posterior: "Posterior") -> list[Short | None]:
-    components = {
-        name: values
-        for name, values in diagnostics.checked_components(posterior).items()
-        if np.ptp(values) > 0
-    }
+    checked = diagnostics.checked_components(posterior)
+    if not checked:
+        return [Short("draws", _MOST_GROWTH)]
+    components = {name: values for name, values in checked.items() if np.ptp(values) > 0}
+    if not components:
+        return []
     found = []
     if posterior.num_chains > 1:
         rhats = {name: diagnostics.rhat(values) for name, values in components.items()}

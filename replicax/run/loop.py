@@ -34,7 +34,6 @@ def run(
     A signal, a callback's "stop", the end of the batches or a non-finite energy end it before;
     SIGTERM and SIGUSR1 end the process as well, once all is saved.
     """
-    records.task = program.task
     keeps = Keeper if records.shared is None else Saver  # in memory, or in a folder
     with interruptible() as signals, keeps(records, program, evaluation) as keeper:
         with watching(program, carry, session) as watchers, contextlib.closing(program.batches):

@@ -195,7 +195,8 @@ class Run:
 class Sampling(Run):
     """The options of `rx.sample`, in steps."""
 
-    num_steps: Any = option(  # a whole number, once it is resolved
+    # None only until `sample` gives a run that decides itself its first length.
+    num_steps: int = option(
         None,
         "Steps of every replica.",
         lambda name, value: at_least(name, value, 1, _MOST_STEPS),

@@ -84,7 +84,7 @@ class Records:
         """Return records that grow without these."""
         copy = Records(self.shared)
         copy._pending = {group: list(parts) for group, parts in self._pending.items()}
-        copy.final, copy.metadata = self.final, self.metadata
+        copy.final, copy.metadata, copy.task = self.final, self.metadata, self.task
         return copy
 
     def take_pending(self) -> dict[str, Arrays]:

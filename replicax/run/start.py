@@ -79,6 +79,7 @@ def begin(
     evaluation = (evaluates or _learns)(program, like, carry)
     carry = carry if evaluation is None else evaluation.first(program, carry)
     with records_of_run(session.run_dir) as records:
+        records.task = program.task
         folder, about = records.folder, dict(about or {})
         described = about.pop("resolved", lambda network: {})(like if folder else None)
         records.write_metadata(
@@ -158,6 +159,7 @@ def proceed(
     if evaluation is not None:
         evaluation.state = evaluated
     kept = records_from(records, program, step, position)
+    kept.task = program.task
     noted = metadata.note if session.note is None else session.note
     kept.write_metadata(
         replace(

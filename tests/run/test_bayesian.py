@@ -85,7 +85,7 @@ def test_the_evidence_is_in_the_summary_and_in_the_report(exact, noisy, tmp_path
         value,
         error,
     )
-    words = f"{value:.2f} ± {error:.2g} (by chain "
+    words = f" ± {error:.2g} by the bridge (by the ladder {value:.2f} ± "
     assert words in str(summary)
     page = exact.report(tmp_path / "report.html").read_text()
     assert "log evidence" in page and words in page

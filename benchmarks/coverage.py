@@ -1,0 +1,91 @@
+"""Are runs that decide themselves how long they are as precise as they say?
+
+    python benchmarks/coverage.py --runs 200 --out docs/results/coverage.json
+
+The same target is sampled by `rx.sample(target, start)` with many seeds. A run claims a mean with a
+standard error, sd / sqrt(effective size), and a 90 % interval from it should cover the true mean in
+90 % of the runs; so for the mass of a mode.
+"""
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from timing import use_one_core
+
+import replicax as rx
+
+sys.path.insert(0, str(Path(__file__).with_name("truth")))
+from kinds import two_modes  # noqa: E402
+
+_WIDTH = 1.6449  # standard errors of a 90 % interval
+_MASS = 0.3
+
+
+def claims(posterior: rx.Posterior) -> dict[str, tuple[float, float, float]]:
+    """Return estimate, standard error and truth of the mean of a parameter and of a mode's mass."""
+    x = np.asarray(posterior.draws, float)
+    in_second = (x.mean(axis=2) > 0).astype(float)
+    mean = 0.7 * -2.0 + _MASS * 2.0
+    estimates = {}
+    for name, values, truth in (("mean", x[:, :, 0], mean), ("mass", in_second, _MASS)):
+        size = rx.diagnostics.effective_size(values)
+        estimates[name] = (values.mean(), values.std() / np.sqrt(size), truth)
+    return estimates
+
+
+def measure(runs: int, size: int, chains: int) -> dict[str, Any]:
+    """Return how often intervals cover the truth, and how long the runs were."""
+    target = two_modes(size)
+    covered: dict[str, list[bool]] = {"mean": [], "mass": []}
+    steps, warned, seconds = [], 0, []
+    for seed in range(runs):
+        began = time.process_time()
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            run = rx.sample(
+                target.for_replicax, target.start, num_chains=chains, seed=seed, progress=False
+            )
+        warned += any(issubclass(one.category, rx.errors.RunProblem) for one in said)
+        seconds.append(time.process_time() - began)
+        steps.append(run.num_steps)
+        for name, (value, error, truth) in claims(run).items():
+            covered[name].append(bool(abs(value - truth) < _WIDTH * error))
+    shares = {name: float(np.mean(found)) for name, found in covered.items()}
+    return {
+        "target": target.title,
+        "runs": runs,
+        "chains": chains,
+        "coverage of 90 % intervals": shares,
+        "standard error of that": float(np.sqrt(0.09 / runs)),
+        "warned": warned,
+        "steps": {"median": float(np.median(steps)), "most": int(np.max(steps))},
+        "seconds of a run": float(np.median(seconds)),
+        "machine": f"one core, jax {jax.__version__}",
+        "command": "python benchmarks/coverage.py " + " ".join(sys.argv[1:]),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--size", type=int, default=10, help="dimensions of the target")
+    parser.add_argument("--chains", type=int, default=4)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    use_one_core()
+    found = measure(arguments.runs, arguments.size, arguments.chains)
+    text = json.dumps(found, indent=1)
+    print(text)
+    if arguments.out:
+        arguments.out.write_text(f"{text}\n")
+
+
+if __name__ == "__main__":
+    main()
