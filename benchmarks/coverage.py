@@ -22,7 +22,7 @@ from timing import use_one_core
 import replicax as rx
 
 sys.path.insert(0, str(Path(__file__).with_name("truth")))
-from kinds import two_modes  # noqa: E402
+from kinds import two_modes
 
 _WIDTH = 1.6449  # standard errors of a 90 % interval
 _MASS = 0.3
