@@ -29,7 +29,7 @@ def sample(
     max_seconds: float | None = None,
     method: str | Method = "posterior",
     num_replicas: int | None = None,
-    num_chains: int = 1,
+    num_chains: int | None = None,
     batches: Any = None,
     batch_size: int | None = None,
     burn_in: int | None = None,
@@ -71,7 +71,8 @@ def sample(
         method: which algorithm runs: "posterior", or with its own options `rx.posterior(...)`,
             `rx.deo_star(learning_rate=..., window=...)`, `rx.deo(...)`, `rx.Method(...)`.
         num_replicas: rungs of the ladder.
-        num_chains: independent runs side by side, so that R-hat and effective size mean something.
+        num_chains: independent runs side by side, so that R-hat and effective size mean something;
+            4 without num_steps, else 1.
         batches: arrays (with `batch_size`), a function of the step, or an iterable.
         batch_size: rows of a mini-batch.
         burn_in, thin: draws are kept from step `burn_in` on, every `thin`-th.
@@ -114,7 +115,8 @@ def sample(
     if num_steps is None:
         done.check_possible(task, method)
         session, watch = done.watched(session, limits)
-        run = replace(run, num_steps=watch.first_steps(burn_in))
+        chains = done.NUM_CHAINS if num_chains is None else num_chains
+        run = replace(run, num_steps=watch.first_steps(burn_in), num_chains=chains)
     else:
         limits.check_unused()
     records, like = begin("sample", resolve(task, run, method), start, session)

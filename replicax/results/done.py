@@ -27,6 +27,7 @@ FEWEST_TRIPS = 10  # of each chain, since the ladder is frozen
 LARGEST_RHAT = 1.01
 ENOUGH_DRAWS = 400  # effective ones, of all chains together, in bulk and tails
 LARGEST_ERROR = 0.1  # of the ladder's log evidence, where there is one
+NUM_CHAINS = 4  # unless the user says otherwise
 FIRST_STEPS = 600  # of a run that decides itself how long it is
 MOST_STEPS = 20_000  # unless the user says otherwise
 _LEAST_GROWTH, _MOST_GROWTH = 1.5, 4.0  # of the steps that are kept, from one look to the next

@@ -195,7 +195,8 @@ class Run:
 class Sampling(Run):
     """The options of `rx.sample`, in steps."""
 
-    # None only until `sample` gives a run that decides itself its first length.
+    # The first two are None only until `sample` gives a run that decides itself its first length,
+    # and `resolve` closes them.
     num_steps: int = option(
         None,
         "Steps of every replica.",
@@ -206,7 +207,12 @@ class Sampling(Run):
         show_default="until done",
     )
     num_chains: int = option(
-        1, "Number of independent chains; use 4 for R-hat.", whole(1), flag="--chains"
+        None,
+        "Number of independent chains; use 4 for R-hat.",
+        whole(1),
+        flag="--chains",
+        metavar="N",
+        show_default="1; 4 until done",
     )
     thin: int | None = option(
         None,

@@ -76,6 +76,10 @@ class Choice(NamedTuple):
 def resolve(task: Task, run: Run, method: Any) -> Program:
     """Return the program of a run; raise where its parts do not go together."""
     method = with_usual(as_method(method), isinstance(run, Training))
+    if isinstance(run, Sampling):
+        if run.num_steps is None:
+            raise ValueError("num_steps is missing: write num_steps=..., such as 10_000.")
+        run = _filled(run, {"num_chains": 1})
     if method.keeps_law and isinstance(run, Sampling):
         run, method = _for_law(task, run, method)
     run = _closed(run, method)
