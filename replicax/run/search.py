@@ -104,12 +104,13 @@ class _Counted:
 
     def hessian(self, x: np.ndarray, sd: np.ndarray) -> np.ndarray:
         """Return the second derivatives; `sd` are rough standard deviations of the parameters."""
-        self.calls += len(x)
         if self._hessian is not None:
             try:
                 hessian = np.asarray(self._hessian(jnp.asarray(x, self.dtype), self.data), float)
+                self.calls += len(x)
                 return (hessian + hessian.T) / 2
-            except TypeError:  # solvers of differential equations have no forward derivative
+            except (TypeError, ValueError, NotImplementedError, RuntimeError):
+                # Solvers of differential equations have no forward derivative.
                 self._hessian = None
         return self._differences(x, sd)
 

@@ -14,7 +14,7 @@ from jax.scipy.stats import norm
 
 import replicax as rx
 from replicax.algorithm.fitting import log_density
-from replicax.algorithm.mixture import Mixture
+from replicax.algorithm.mixture import Mixture, make_mixture
 from replicax.run import learning
 
 STEPS, BURN_IN = 420, 240
@@ -171,3 +171,68 @@ def test_chains_and_replicas_on_four_devices_learn_what_one_does() -> None:
         command, env=os.environ | {"XLA_FLAGS": flags}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+# Where replicas begin
+
+RATES = np.random.default_rng(5).poisson(np.exp(1.0 + 0.5 * np.linspace(-1, 1, 200)))
+
+
+def poisson(coef, rows):
+    x, y = rows
+    log_rate = coef[0] + coef[1] * x
+    return y * log_rate - jnp.exp(log_rate)
+
+
+@pytest.mark.parametrize("far", [1e2, slow(1.0)])
+def test_starts_that_overflow_are_no_different_from_near_ones(far: float) -> None:
+    """exp(100) is infinite in float32, and so is the energy at half of the starts."""
+    rows = jnp.linspace(-1, 1, 200), jnp.asarray(RATES, jnp.float32)
+    target = rx.bayesian(poisson, lambda coef: -jnp.sum(coef**2) / 200, rows)
+    run = rx.sample(
+        target,
+        lambda key: far * jax.random.normal(key, (2,)),
+        num_steps=660,
+        num_replicas=4,
+        num_chains=4,
+        progress=False,
+    )
+    assert run.problems() == []
+    assert run.round_trips.min() > 10
+    np.testing.assert_allclose(run.draws.mean(axis=(0, 1)), [1.0, 0.5], atol=0.2)
+
+
+def test_starts_that_are_all_outside_are_refused() -> None:
+    with pytest.raises(ValueError, match="energy at the start is nan .* start where the posterior"):
+        rx.sample(lambda x: jnp.sum(x) * jnp.nan, start, num_steps=660, num_replicas=3)
+
+
+def within_reach(points, temperature, mixture):
+    """Move points (replica, d) of one chain, whose energy has two modes, 40 apart."""
+
+    def energies(_, points):
+        apart = [np.sum((points - at) ** 2, axis=1) / 2 for at in (20.0, -20.0)]
+        energy = np.where(np.abs(points).max(axis=1) > 1e3, np.inf, np.minimum(*apart))
+        return energy, np.zeros(len(points))
+
+    room = object.__new__(learning.Learning)
+    room._energies_at = energies  # type: ignore[method-assign]
+    points = np.asarray(points, np.float32)[None]
+    return room._within_reach(None, points, np.asarray(temperature)[None], mixture)[0]  # type: ignore[arg-type]
+
+
+def test_a_start_moves_to_the_nearest_minimum_as_far_as_its_rung_needs() -> None:
+    means = np.array([[20.0, 20.0], [-20.0, -20.0]])
+    mixture = make_mixture(np.zeros(2), means, np.stack([np.eye(2)] * 2))
+    points = [[18.0, 21.0], [9.0, 5.0], [9.0, 5.0], [-3e3, 1.0]]
+    near, cold, hot, far = within_reach(points, [1, 1, 100, 1], mixture)
+    np.testing.assert_array_equal(near, points[0])  # it is where its rung can be
+    np.testing.assert_array_equal(hot, points[2])  # 173 above the minimum is near enough there
+    assert 0 < np.sum((cold - 20) ** 2) / 2 < learning._REACH * 12
+    assert np.all(np.diff(cold - points[1]) > 0), "on the straight line to the minimum"
+    assert np.sum((far + 20) ** 2) / 2 < learning._REACH * 12
+
+
+def test_without_minima_a_start_moves_until_its_energy_is_finite() -> None:
+    near, far = within_reach([[500.0, 0.0], [3e3, 0.0]], [1.0, 1.0], None)
+    assert near[0] == 500.0 and far[0] == 750.0

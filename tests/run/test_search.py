@@ -54,6 +54,37 @@ def test_scales_that_differ_by_1e4_need_newton() -> None:
     assert found.evaluations > 0
 
 
+def test_without_forward_derivatives_curvature_comes_of_gradients() -> None:
+    """As of energies that solve differential equations; the scales differ by 1e4."""
+    root = jnp.array([[0.01, 0.0, 0.0], [0.5, 1.0, 0.0], [0.0, 30.0, 100.0]])
+
+    @jax.custom_vjp
+    def energy(x):
+        return jnp.sum(jnp.linalg.solve(root, x - 3.0) ** 2) / 2
+
+    def forward(x):
+        return jax.value_and_grad(lambda x: jnp.sum(jnp.linalg.solve(root, x - 3.0) ** 2) / 2)(x)
+
+    energy.defvjp(forward, lambda gradient, by: (by * gradient,))
+    found = search(energy, starts(3))
+    assert len(found.minima) == 1 and np.allclose(found.minima, 3.0, atol=0.1)
+    sd = np.sqrt(np.diag(np.asarray(root @ root.T)))
+    expected = np.asarray(root @ root.T) / np.outer(sd, sd)
+    assert np.allclose(found.covariances[0] / np.outer(sd, sd), expected, atol=0.02)
+
+
+def test_more_starts_are_searched_while_they_are_cheap() -> None:
+    """The ninth start is the only one in the second mode."""
+
+    def energy(x):
+        return -jnp.logaddexp(-jnp.sum((x - 9) ** 2) / 2, -jnp.sum((x + 9) ** 2) / 2)
+
+    points = np.full((9, 2), -8.0, np.float32)
+    points[8] = 8.0
+    assert len(search(energy, points).minima) == 1
+    assert len(rooms.search(lambda x, data: energy(x), points, budget=10_000).minima) == 2
+
+
 def modes(x):
     centres, widths = jnp.array([[-3.0, 0.0], [3.0, 1.0]]), jnp.array([0.3, 1.0])
     parts = -jnp.sum((x - centres) ** 2, axis=1) / (2 * widths**2) - 2 * jnp.log(widths)
