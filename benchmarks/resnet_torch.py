@@ -18,7 +18,7 @@ from resnet_rows import MOMENTUM, WEIGHT_DECAY, Case, Setup, depth_of, init_repl
 from torch import Tensor, nn
 from torch.nn import functional
 
-from replicax.nn.resnet import plan_blocks
+from replicax.nn.networks import plan_blocks
 
 _WIDTH = 16  # channels of the first convolution
 

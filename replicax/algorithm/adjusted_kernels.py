@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica, Traits
+from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica, Traits, select
 from replicax.algorithm.ladder import Ladder, Metric
 from replicax.algorithm.randomness import draw_normal
 from replicax.algorithm.target import StepEnergy
@@ -95,7 +95,7 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
         log_ratio = jnp.where(jnp.isfinite(end.energy), -change, -jnp.inf)
         log_ratio = jnp.where(jnp.isnan(log_ratio), -jnp.inf, jnp.minimum(log_ratio, 0.0))
         accepted = drawn.log_uniform < log_ratio
-        after = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), moved, replica)
+        after = select(accepted, moved, replica)
         acceptance = jnp.exp(log_ratio)
         observed = Observed(
             acceptance - target_acceptance,

@@ -95,6 +95,11 @@ class Kernel(NamedTuple):
         return self._replace(traits=self.traits._replace(**traits))
 
 
+def select(condition: Array, new: Any, old: Any) -> Any:
+    """Return one of two trees of arrays, in the types of the old one."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b).astype(b.dtype), new, old)
+
+
 def has_memory(init: Callable[[Any], Any]) -> bool:
     """Return whether a kernel or an optax transform remembers something, by its `init`.
 

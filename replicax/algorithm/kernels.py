@@ -21,7 +21,7 @@ from replicax.algorithm.adjusted_kernels import hmc as hmc
 from replicax.algorithm.adjusted_kernels import mala as mala
 from replicax.algorithm.kernel import Kernel as Kernel
 from replicax.algorithm.kernel import Replica as Replica
-from replicax.algorithm.kernel import TimedMemory, Traits, has_memory
+from replicax.algorithm.kernel import TimedMemory, Traits, has_memory, select
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.langevin import langevin as langevin
 from replicax.algorithm.wrapped_kernels import annealed as annealed
@@ -132,8 +132,7 @@ def _frozen_after(
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         updates, renewed = transform.update(updates, state.inner, params)
-        adapts = state.count < num_steps
-        inner = jax.tree.map(lambda new, old: jnp.where(adapts, new, old), renewed, state.inner)
+        inner = select(state.count < num_steps, renewed, state.inner)
         return updates, TimedMemory(state.count + 1, inner)
 
     return optax.GradientTransformation(init, update)

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm.kernel import Kernel, Replica
+from replicax.algorithm.kernel import Kernel, Replica, select
 from replicax.algorithm.randomness import make_key
 from replicax.algorithm.spread import on_all
 from replicax.algorithm.target import StepEnergy, Target
@@ -43,11 +43,7 @@ def build_redraws(target: Target, kernel: Kernel, settings: Any) -> Callable:
             drawn, log_ratio = propose(key, params)
             there = target.energy(drawn, batch, None).astype(energy.dtype)
             accepts = accepted_if(threshold, slope, energy, there, log_ratio) & _is_finite(drawn)
-            after = jax.tree.map(
-                lambda new, old: jnp.where(accepts, new, old).astype(old.dtype),
-                (drawn, there),
-                (params, energy),
-            )
+            after = select(accepts, (drawn, there), (params, energy))
             return (*after, accepted + accepts), None
 
         start = params, energy, jnp.zeros((), jnp.int32)
@@ -69,7 +65,7 @@ def build_redraws(target: Target, kernel: Kernel, settings: Any) -> Callable:
 
         def settled(params: Any, replica: Replica, accepted: Array) -> Replica:
             there = prepare(Replica(params, replica.memory), evaluate)
-            return jax.tree.map(lambda new, old: jnp.where(accepted > 0, new, old), there, replica)
+            return select(accepted > 0, there, replica)
 
         replicas = on_all(settings.map_replicas(settled)(params, replicas, accepted))
         energy_of, accepted = spread.gathered((energy, accepted))

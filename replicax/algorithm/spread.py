@@ -113,8 +113,8 @@ def on_all(tree: Any) -> Any:
     """Let all devices of the axis "data", where there is one, have the arrays in full."""
     if not _has_data_axis():
         return tree
-    whole = PartitionSpec()
-    return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, whole), tree)
+    everywhere = PartitionSpec()
+    return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, everywhere), tree)
 
 
 def _has_data_axis() -> bool:

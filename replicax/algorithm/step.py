@@ -106,14 +106,12 @@ def build_parts(
             broken=broken,
             observed=observed,
         )
-        info = info._replace(redrawn=redrawn)
+        path = None
         if jump is not None and jax.tree.leaves(state.mixture):
             state, path = jump(random.jump, state, batch)
         elif target.exchangeable is not None:
             path = relabelled_draws(target, settings, random.jump, state)
-        else:
-            return state, info
-        return state, info._replace(path=path)
+        return state, info._replace(redrawn=redrawn, path=path)
 
     return build_draw(target, kernel, settings, draw_batch), advance
 

@@ -68,17 +68,17 @@ def _by_rows(energy: Callable, points: Array, batch: Any) -> Array:
         share = jax.tree.leaves(rows)[0].shape[0] / num_rows
         return share * jax.vmap(energy, (0, None))(points, rows)
 
-    whole = num_blocks * size
+    in_blocks = num_blocks * size
     blocks = jax.tree.map(
-        lambda leaf: leaf[:whole].reshape(num_blocks, size, *leaf.shape[1:]), batch
+        lambda leaf: leaf[:in_blocks].reshape(num_blocks, size, *leaf.shape[1:]), batch
     )
 
     def add(total: Array, rows: Any) -> tuple[Array, None]:
         return total + of_block(rows), None
 
     total, _ = jax.lax.scan(add, jnp.zeros(len(points), points.dtype), blocks)
-    if whole < num_rows:
-        total = total + of_block(jax.tree.map(lambda leaf: leaf[whole:], batch))
+    if in_blocks < num_rows:
+        total = total + of_block(jax.tree.map(lambda leaf: leaf[in_blocks:], batch))
     return total
 
 

@@ -36,7 +36,10 @@ _BY_REPLICA = PartitionSpec(CHAIN, REPLICA)
 
 
 def choose_mesh(
-    num_chains: int, num_replicas: int, devices: Any = None, data_parallel: int = 1
+    num_chains: int,
+    num_replicas: int,
+    devices: int | str | Mesh | None = None,
+    data_parallel: int = 1,
 ) -> Mesh | None:
     """Return a mesh with the axes "chain" and "replica" and, where several devices share a replica,
     "data"; None for a single device.
@@ -60,7 +63,7 @@ def _mesh(devices: np.ndarray, sizes: tuple[int, int, int]) -> Mesh:
 
 
 def chosen_sizes(
-    num_chains: int, num_replicas: int, devices: Any, data_parallel: int = 1
+    num_chains: int, num_replicas: int, devices: int | str | None, data_parallel: int = 1
 ) -> tuple[int, int, int]:
     """Return the sizes of the axes "chain", "replica" and "data" for the devices that are asked
     for."""
@@ -94,7 +97,7 @@ def chosen_sizes(
     return sizes
 
 
-def _number_of(devices: Any, available: list) -> int:
+def _number_of(devices: int | str | None, available: list) -> int:
     """Return how many devices are asked for."""
     if devices is None:
         many = available[0].platform != "cpu" or jax.process_count() > 1
@@ -188,7 +191,9 @@ def check_rows(batches: Batches, parts: int) -> None:
         )
 
 
-def spread_over(program: Program, devices: Any = None, data_parallel: int = 1) -> Program:
+def spread_over(
+    program: Program, devices: int | str | Mesh | None = None, data_parallel: int = 1
+) -> Program:
     """Return the program for the devices that are asked for: "all", a number, or a mesh.
 
     None is all devices where they are accelerators, belong to several processes or share replicas,
@@ -233,8 +238,8 @@ class SpreadChunk:
 
         carry = _carry_parts()
         inputs = (carry, _BY_CHAIN, _EVERYWHERE, _EVERYWHERE, _EVERYWHERE)
-        whole = _map_parts(part, mesh, inputs, (carry, _EVERYWHERE))
-        self.compiled = jax.jit(whole, donate_argnums=0)
+        mapped = _map_parts(part, mesh, inputs, (carry, _EVERYWHERE))
+        self.compiled = jax.jit(mapped, donate_argnums=0)
         self._mesh, self._data = mesh, _Placed(mesh)
         self._keys = _put(keys, mesh, _BY_CHAIN)
 
@@ -290,7 +295,7 @@ def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callabl
     0.11.2 compiles the program.
     """
 
-    def whole(*arguments: Any) -> Any:
+    def mapped(*arguments: Any) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
         spread = jax.tree.map(
             lambda part, branch: jax.tree.map(lambda _: part, branch),
@@ -318,7 +323,7 @@ def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callabl
             check_vma=False,
         )(*(leaves[number] for number in passed))
 
-    return whole
+    return mapped
 
 
 def _is_part(value: Any) -> bool:

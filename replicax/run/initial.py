@@ -225,8 +225,8 @@ def _build_carry(program: Program, points: Any, compile: Callable = jax.jit) -> 
     params = points[0] if target.has_state else points
     dtype = jnp.result_type(jnp.float32, *jax.tree.leaves(params))
     ladder = jax.tree.map(lambda values: jnp.asarray(values, dtype), program.ladder)
-    whole = program.batches.data if program.kernel.traits.prepare is not None else None
-    return compile(build)(points, ladder, program.buffer, whole)
+    rows = program.batches.data if program.kernel.traits.prepare is not None else None
+    return compile(build)(points, ladder, program.buffer, rows)
 
 
 def check_finite(program: Program, points: Any) -> None:
@@ -234,13 +234,13 @@ def check_finite(program: Program, points: Any) -> None:
     target, num_replicas, keys = program.target, program.num_replicas, program.keys
     batch = program.batches.first(keys[0])
     with_prior = target.tempers_likelihood and target.prior is not None
-    whole = target.whole_energy  # of all rows: one that is NaN may be in no mini-batch for long
-    batch = batch if whole is None else program.batches.data
+    of_all = target.whole_energy  # one row that is NaN may be in no mini-batch for long
+    batch = batch if of_all is None else program.batches.data
 
     def energies(params, batch, keys):
         def one(point, key):
             noise = target.draw(key)
-            energy = target.energy(point, batch, noise) if whole is None else whole(point, batch)
+            energy = target.energy(point, batch, noise) if of_all is None else of_all(point, batch)
             return (energy, target.prior(point)) if with_prior else (energy,)  # type: ignore
 
         keys = jax.vmap(lambda key: jax.random.split(key, num_replicas))(keys)
