@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from replicax.algorithm.kernel import Kernel, Replica, TimedMemory
+from replicax.algorithm.kernel import Kernel, PyTree, Replica, TimedMemory
 from replicax.algorithm.ladder import Ladder
 from replicax.errors import (
     at_least,
@@ -174,7 +174,7 @@ def timed(
     _check_wrapped(kernel, name, "changes the learning rate with time", "tune their own")
     traits = kernel.traits
 
-    def init(params: Any) -> Replica:
+    def init(params: PyTree) -> Replica:
         replica = kernel.init(params)
         return Replica(params, TimedMemory(jnp.array(0, jnp.int32), replica.memory))
 
@@ -228,7 +228,7 @@ def clipped(kernel: Kernel, max_norm: float) -> Kernel:
     _check_wrapped(kernel, "clipped", "changes the gradient", made)
 
     def step(noise: Any, replica: Any, evaluate: Callable, rung: Ladder):
-        def evaluate_clipped(params: Any) -> tuple[Any, Any]:
+        def evaluate_clipped(params: PyTree) -> tuple[Any, Any]:
             energy, gradient = evaluate(params)
             square = sum(jnp.sum(jnp.square(g)) for g in jax.tree.leaves(gradient))
             scale = jnp.minimum(1.0, max_norm * jax.lax.rsqrt(jnp.maximum(square, 1e-30)))

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from replicax.algorithm.kernel import PyTree
 from replicax.algorithm.spread import Spread
 from replicax.algorithm.state import Info, Settings, State
 
@@ -91,7 +92,7 @@ def count_step(
     info: Info,
     settings: Settings,
     counted_from: int | Array,
-    scored: Any,
+    scored: PyTree,
 ) -> Counters:
     """Add one step. `scored` are the points, by replica, that `info.energy` belongs to."""
     schedule, every = settings.schedule, settings.swap_every
@@ -137,7 +138,7 @@ def num_attempts(first: int, last: int | np.ndarray, swap_every: int) -> Any:
 
 
 def _update_best(
-    counters: Counters, before: State, info: Info, scored: Any, spread: Spread
+    counters: Counters, before: State, info: Info, scored: PyTree, spread: Spread
 ) -> tuple[Array, Any]:
     if counters.best is None:
         return counters.best_energy, None

@@ -22,6 +22,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from replicax.algorithm.kernel import PyTree
 from replicax.algorithm.spread import CHAIN, DATA, REPLICA, Spread, on_all, spread_over_devices
 from replicax.algorithm.state import State
 from replicax.errors import at_least, is_whole, memory_of_machine
@@ -243,10 +244,12 @@ class SpreadChunk:
         self._mesh, self._data = mesh, _Placed(mesh)
         self._keys = _put(keys, mesh, _BY_CHAIN)
 
-    def __call__(self, carry: Carry, data: Any, count: int, slots: np.ndarray) -> tuple[Carry, Any]:
+    def __call__(
+        self, carry: Carry, data: PyTree, count: int, slots: np.ndarray
+    ) -> tuple[Carry, Any]:
         return self.compiled(*self.arguments(carry, data, count, slots))
 
-    def arguments(self, carry: Carry, data: Any, count: int, slots: np.ndarray) -> tuple:
+    def arguments(self, carry: Carry, data: PyTree, count: int, slots: np.ndarray) -> tuple:
         """Return the arguments of `compiled`, on its devices."""
         numbers = _put((np.int32(count), slots), self._mesh, _EVERYWHERE)
         return carry, self._keys, self._data.of(data), *numbers
@@ -261,7 +264,7 @@ def _but_replicas(change: Callable[[Array], Array], carry: Carry) -> Carry:
     return changed._replace(state=changed.state._replace(**own))
 
 
-def map_replicas(function: Callable, replicas: Any, shared: Any) -> Any:
+def map_replicas(function: Callable, replicas: PyTree, shared: Any) -> Any:
     """Return `function(replicas, shared)` for the first chain, leading axes: replica.
 
     It is computed where the replicas are, whose leaves have the axes (chain, replica, ...); the
@@ -277,7 +280,7 @@ def map_replicas(function: Callable, replicas: Any, shared: Any) -> Any:
 
 @functools.lru_cache(maxsize=8)
 def _mapped(function: Callable, mesh: Mesh) -> tuple[Callable, "_Placed"]:
-    def part(replicas: Any, shared: Any) -> Any:
+    def part(replicas: PyTree, shared: Any) -> Any:
         values = function(jax.tree.map(lambda leaf: leaf[0], replicas), shared)
         values = jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, REPLICA, tiled=True), values)
         is_first = jax.lax.axis_index(CHAIN) == 0
@@ -336,7 +339,7 @@ class _Placed:
     def __init__(self, mesh: Mesh) -> None:
         self._mesh, self._data, self._copy = mesh, None, None
 
-    def of(self, data: Any) -> Any:
+    def of(self, data: PyTree) -> Any:
         if data is None:
             return None
         if data is not self._data:
@@ -344,7 +347,7 @@ class _Placed:
         return self._copy
 
 
-def to_host(tree: Any) -> Any:
+def to_host(tree: PyTree) -> Any:
     """Return arrays as NumPy arrays, whichever devices and processes have their parts.
 
     Every process has to call this, at the same time.
@@ -370,10 +373,10 @@ def _carry_parts() -> Carry:
     return Carry(state, Counters._make([_EVERYWHERE] * len(Counters._fields)))
 
 
-def _put(tree: Any, mesh: Mesh, parts: Any) -> Any:
+def _put(tree: PyTree, mesh: Mesh, parts: Any) -> Any:
     """Return arrays on the devices of the mesh; every process has all of each array before."""
 
-    def put(part: PartitionSpec, branch: Any) -> Any:
+    def put(part: PartitionSpec, branch: PyTree) -> Any:
         return jax.tree.map(lambda leaf: _put_one(leaf, NamedSharding(mesh, part)), branch)
 
     return jax.tree.map(put, parts, tree, is_leaf=_is_part)
