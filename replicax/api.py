@@ -104,7 +104,7 @@ def sample(
     ...     num_replicas=4,
     ... )
     >>> posterior.draws.shape
-    (1, 2667, 1)
+    (1, 42672, 1)
     >>> bool(0.3 < (posterior.draws > 0).mean() < 0.7)
     True
     """
