@@ -17,6 +17,8 @@ from replicax.run.storage.folder import open_records, resumed_records
 from replicax.run.task import Task, as_task
 
 if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
     from replicax.algorithm.target import Target
 
 
@@ -45,9 +47,9 @@ def sample(
     checkpoint_every: int | str | None = None,
     keep_checkpoints: int = 2,
     note: dict[str, Any] | None = None,
-    devices: Any = None,
+    devices: "int | str | Mesh | None" = None,
     data_parallel: int = 1,
-    **unknown: Any,
+    **unknown: object,
 ) -> Posterior:
     """Sample exp(-energy), or an `rx.bayesian` posterior, by replica exchange.
 
@@ -144,9 +146,9 @@ def resume(
     keep_checkpoints: int | None = None,
     force: bool = False,
     note: dict[str, Any] | None = None,
-    devices: Any = None,
+    devices: "int | str | Mesh | None" = None,
     data_parallel: int = 1,
-    **unknown: Any,
+    **unknown: object,
 ) -> Posterior:
     """Continue the run in a folder, bit for bit as if it had never stopped.
 

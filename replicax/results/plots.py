@@ -5,11 +5,13 @@ All are `matplotlib.figure.Figure` objects: no pyplot, no global state.
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from replicax import targets
 from replicax.errors import show, suggest
 from replicax.results import figure_style, mixture, plotted
 from replicax.results.diagnostics import exchanges
@@ -32,7 +34,9 @@ _NAMED = 6  # arrays that are named among those left out
 
 
 def plot_posterior(
-    posterior: "Posterior", out: str | Path | None = None, var_names: Any = None
+    posterior: "Posterior",
+    out: str | Path | None = None,
+    var_names: str | Sequence[str] | None = None,
 ) -> dict[str, "Figure"]:
     """Return figures by name; write them as PNG into the folder `out`.
 
@@ -76,22 +80,24 @@ def plot_modes25(
         title: is followed by the total variation between the mode masses.
     """
     positions = figure_style.as_positions(positions)
-    modes = plotted.modes25_masses(positions)
+    masses, truth = targets.mode_masses(positions), targets.modes25_truth()
+    order = np.lexsort((np.arange(25), -truth[:25].round(6)))
+    names = ["{:.0f}, {:.0f}".format(*targets.MODES[mode]).replace("-", "−") for mode in order]
     figure = figure_style.new_figure(13, 4.3)
     left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1, 1.45))
     figure_style.draw_density(left, None, "Truth")
     image = figure_style.draw_density(middle, positions, f"Sampled ({len(positions):,} draws)")
     figure.colorbar(image, ax=(left, middle), label="density", extend="max", pad=0.02, aspect=30)
-    sampled, true = (mass / max(mass.sum(), 1e-30) for mass in (modes.sampled, modes.true))
+    sampled, true = (x[order] / max(x[:25].sum(), 1e-30) for x in (masses, truth))
     right.bar(range(25), sampled, width=0.72, color=figure_style.CHAINS[0], label="sampled")
     right.plot(range(25), true, "_", ms=11, mew=2, color=figure_style.INK, label="truth")
-    right.set_xticks(range(25), modes.names, rotation=90)
-    outside, expected = modes.outside
-    right_title = f"25 modes (mass outside: {outside:.1%}, truth {expected:.1%})"
+    right.set_xticks(range(25), names, rotation=90)
+    right_title = f"25 modes (mass outside: {masses[25]:.1%}, truth {truth[25]:.1%})"
     figure_style.label(right, "mode x, y (heaviest first)", "mass among the 25", right_title)
     right.tick_params(axis="x", labelsize=7.5)
     figure_style.legend(right)
-    figure.suptitle(f"{title}: mode TV {modes.distance:.3f}", x=0.012, ha="left", weight="bold")
+    distance = targets.mode_distance(positions, truth)
+    figure.suptitle(f"{title}: mode TV {distance:.3f}", x=0.012, ha="left", weight="bold")
     if path is not None:
         figure_style.save(figure, Path(path))
     return figure
@@ -278,7 +284,7 @@ def _all_chains(posterior: "Posterior") -> str:
     return f", all {posterior.num_chains} chains" if posterior.num_chains > 1 else ""
 
 
-def _plot_draws(posterior: "Posterior", var_names: Any = None) -> "Figure":
+def _plot_draws(posterior: "Posterior", var_names: str | Sequence[str] | None = None) -> "Figure":
     """Plot traces and marginals of the first components, or of those in `var_names`, and of the
     energy; and a map of two components. The title names components that are left out."""
     components, left_out = _components(posterior, var_names)
@@ -309,7 +315,9 @@ def _plot_draws(posterior: "Posterior", var_names: Any = None) -> "Figure":
     return figure
 
 
-def _components(posterior: "Posterior", var_names: Any) -> tuple[list[tuple[str, np.ndarray]], str]:
+def _components(
+    posterior: "Posterior", var_names: str | Sequence[str] | None
+) -> tuple[list[tuple[str, np.ndarray]], str]:
     """Return the components to show, and a sentence about those left out."""
     spec = posterior.metadata.params
     sizes = {name: math.prod(shape) for name, shape in zip(spec.names, spec.shapes)}
@@ -328,7 +336,9 @@ def _components(posterior: "Posterior", var_names: Any) -> tuple[list[tuple[str,
     )
 
 
-def _asked_for(posterior: "Posterior", var_names: Any) -> dict[str, np.ndarray]:
+def _asked_for(
+    posterior: "Posterior", var_names: str | Sequence[str] | None
+) -> dict[str, np.ndarray]:
     """Return the components of arrays, such as "theta", or single ones, such as "theta[3]"."""
     names = list(posterior.metadata.params.names)
     wanted = [var_names] if isinstance(var_names, str) else var_names

@@ -10,7 +10,7 @@ The command line reads `Method` to show its help: neither JAX nor NumPy is impor
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replicax.errors import (
     at_least,
@@ -32,6 +32,9 @@ from replicax.run.options import (
     option,
     whole,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike as Rates  # one rate, (cold, hot), one per rung, or a word
 
 AVERAGES = ("coldest", "all", "gaussian", "nothing")
 RATE_SCHEDULES = ("constant", "cosine", "cyclical", "stepwise")
@@ -317,20 +320,22 @@ def posterior(kernel: Any = None, **more: Any) -> Method:
     return _method("posterior", usual, kernel=kernel, **more)
 
 
-def deo_star(learning_rate: Any = None, *, window: int | None = None, **more: Any) -> Method:
+def deo_star(
+    learning_rate: "Rates | None" = None, *, window: int | None = None, **more: Any
+) -> Method:
     """The paper's method: SGD rungs whose learning rates act as temperatures, the deterministic
     rule, and swaps in the windows of Theorem 1. `more` are fields of `rx.Method`."""
     usual = {"schedule": "deo_star", "about": "windowed even-odd exchange"}
     return _method("deo-star", usual, learning_rate=learning_rate, window=window, **more)
 
 
-def deo(learning_rate: Any = None, **more: Any) -> Method:
+def deo(learning_rate: "Rates | None" = None, **more: Any) -> Method:
     """The paper's method without windows: even and odd pairs take turns of one step."""
     usual = {"schedule": "deo", "about": "even-odd exchange"}
     return _method("deo", usual, learning_rate=learning_rate, **more)
 
 
-def sghmc_pt(learning_rate: Any = 0.005, **more: Any) -> Method:
+def sghmc_pt(learning_rate: "Rates" = 0.005, **more: Any) -> Method:
     """Networks at temperature 1: tempered likelihoods, swaps on further mini-batches."""
     usual = {
         "kernel": "sghmc",
@@ -345,13 +350,13 @@ def sghmc_pt(learning_rate: Any = 0.005, **more: Any) -> Method:
     return _method("sghmc-pt", usual, learning_rate=learning_rate, **more)
 
 
-def ensemble(learning_rate: Any = None, **more: Any) -> Method:
+def ensemble(learning_rate: "Rates | None" = None, **more: Any) -> Method:
     """Independent networks, all averaged every tenth epoch."""
     usual = {"averages": "all", "about": "independent networks"}
     return _method("ensemble", usual, learning_rate=learning_rate, **more)
 
 
-def sgld(learning_rate: Any = None, **more: Any) -> Method:
+def sgld(learning_rate: "Rates | None" = None, **more: Any) -> Method:
     """Independent replicas with Langevin noise."""
     usual = {
         "kernel": "sgld",
@@ -362,7 +367,7 @@ def sgld(learning_rate: Any = None, **more: Any) -> Method:
     return _method("sgld", usual, learning_rate=learning_rate, **more)
 
 
-def cyc_sghmc(learning_rate: Any = 0.1, *, cycle_epochs: int = 100, **more: Any) -> Method:
+def cyc_sghmc(learning_rate: "Rates" = 0.1, *, cycle_epochs: int = 100, **more: Any) -> Method:
     """One network in cycles, averaged where they are slow (Zhang et al. 2020)."""
     usual = {
         "temperature": 1e-3,
@@ -374,7 +379,7 @@ def cyc_sghmc(learning_rate: Any = 0.1, *, cycle_epochs: int = 100, **more: Any)
     return _method("cyc-sghmc", usual, **rates, **more)
 
 
-def cyc_swag(learning_rate: Any = 0.1, *, cycle_epochs: int = 100, **more: Any) -> Method:
+def cyc_swag(learning_rate: "Rates" = 0.1, *, cycle_epochs: int = 100, **more: Any) -> Method:
     """One network in cycles; networks drawn from a Gaussian fitted to each are averaged."""
     usual = {
         "is_single": True,
@@ -386,7 +391,7 @@ def cyc_swag(learning_rate: Any = 0.1, *, cycle_epochs: int = 100, **more: Any) 
     return _method("cyc-swag", usual, **rates, **more)
 
 
-def pretrain(learning_rate: Any = 0.1, **more: Any) -> Method:
+def pretrain(learning_rate: "Rates" = 0.1, **more: Any) -> Method:
     """Start networks from nothing; none are averaged."""
     usual = {
         "averages": "nothing",
@@ -440,7 +445,9 @@ def written(name: str, arguments: str) -> str:
     return f'rx.Method("{name}", {arguments})'
 
 
-def refuse_unknown(call: Callable, unknown: dict[str, Any], method: Any = None) -> None:
+def refuse_unknown(
+    call: Callable, unknown: dict[str, Any], method: "str | Method | None" = None
+) -> None:
     """Raise if a call got arguments that it has not; of those of a method, say how to write it.
 
     `method` is that of the call.

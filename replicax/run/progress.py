@@ -191,8 +191,8 @@ def format_seconds(seconds: float) -> str:
     >>> format_seconds(3725.4)
     '1:02:05'
     """
-    whole = int(min(seconds, 1e9))
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+    total = int(min(seconds, 1e9))
+    return f"{total // 3600}:{total // 60 % 60:02d}:{total % 60:02d}"
 
 
 def format_bytes(count: float) -> str:
