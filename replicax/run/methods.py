@@ -106,8 +106,6 @@ class Method:
             kernels.
         redraws: draws from the prior, of all parameters or a block, that are offered to every
             replica after its move; 4 where the prior can be drawn from and moves are adjusted.
-        metric: of adjusted kernels whose step sizes are tuned: the scale of each parameter,
-            "diagonal", or "dense", the default with jumps. Above 300 dimensions it is diagonal.
         draws_per_step: positions on the path of the jumps that are kept as draws.
         momentum: of the kernels "momentum" and "sghmc".
         rate_schedule: the learning rates over time: "constant"; a function of the step that returns
@@ -202,9 +200,6 @@ class Method:
         _check_adapt,
         flag="",
         show_default="unless the rule uses temperatures",
-    )
-    metric: str | None = option(
-        None, "Metric of the moves: dense or diagonal.", one_of("dense", "diagonal")
     )
     jumps: int | None = option(None, "Proposals of a learned mixture after every step.", whole(0))
     redraws: int | None = option(
