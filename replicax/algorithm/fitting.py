@@ -315,7 +315,8 @@ def effective(log_weight: np.ndarray) -> float:
     known = log_weight[np.isfinite(log_weight)]
     if not known.size:
         return 0.0
-    return float(np.exp(2 * logsumexp(known) - logsumexp(2 * known)))
+    total, square = (float(np.logaddexp.reduce(power * known)) for power in (1, 2))
+    return float(np.exp(2 * total - square))
 
 
 def refit(

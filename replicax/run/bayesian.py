@@ -215,4 +215,4 @@ def _batches(data: Any, batch_size: Any, num_rows: Any) -> ArrayBatches | Source
         if batch_size is None:
             return Elsewhere(as_source_rows(data, num_rows))
         return as_source(data, batch_size, num_rows, judges=True)
-    return replace(as_rows(data, batch_size, "data"), kind="bayesian, arrays")
+    return replace(as_rows(data, batch_size, "data", np.asarray), kind="bayesian, arrays")

@@ -75,7 +75,7 @@ def _compiled(job: Job, tile_rows: int) -> Callable:
         size = jax.tree.leaves(block)[0].shape[0]
         tiles = jax.tree.map(lambda leaf: leaf.reshape(-1, tile_rows, *leaf.shape[1:]), block)
         masks = (jnp.arange(size) < count).reshape(-1, tile_rows)
-        of_tile = lambda part: job.of_tile(*part, centre, points)  # noqa: E731
+        of_tile = lambda part: job.of_tile(part[0], part[1], centre, points)  # noqa: E731
         if job.derivatives is None:
             return jax.lax.map(of_tile, (tiles, masks))
         zeros = jax.tree.map(
@@ -302,7 +302,8 @@ class DaskRows(Rows):
         text = dask.delayed(cloudpickle.dumps(job), pure=True)
         given = dask.delayed((plan, np.asarray(centre), np.asarray(points)), pure=True)
         one = dask.delayed(_of_partition, pure=True)
-        parts = dask.compute(*(one(text, part, given) for part in self.partitions))
+        filled = (part for part, length in zip(self.partitions, self._lengths) if length)
+        parts = dask.compute(*(one(text, part, given) for part in filled))
         total = parts[0]
         for part in parts[1:]:
             total = jax.tree.map(np.add, total, part)
@@ -365,8 +366,7 @@ def as_dask_rows(data: Any) -> DaskRows:
         leaf.rechunk({0: first, **dict.fromkeys(range(1, leaf.ndim), -1)}) for leaf in leaves
     ]
     parts = zip(*(leaf.to_delayed().ravel() for leaf in aligned), strict=True)
-    unflatten = dask.delayed(structure.unflatten, pure=True)
-    return DaskRows([unflatten(list(part)) for part in parts])
+    return DaskRows([dask.delayed(structure.unflatten(part)) for part in parts])
 
 
 @dataclass(eq=False)

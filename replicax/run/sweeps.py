@@ -57,6 +57,7 @@ _WITNESSES = 32  # draws of the finder that every sweep evaluates
 _KEPT = 20 * _WITNESSES  # of them
 _NEWTON_SWEEPS = 8  # at most
 _SETTLED = 0.05  # energy left to gain, for each dimension, at which Newton steps end
+_NO_MASS = 30.0  # energy above the lowest minimum at which one is not followed to its end
 _FLAT = 1e-5
 _GOOD = 0.4  # harmonic acceptance at which the mixture is frozen
 _PILOTS = 6  # sweeps that learn it, at most
@@ -174,7 +175,9 @@ def choose(task: Any, method: Any, at: Any, given: dict[str, Any]) -> Choice:
             )
         return Choice(True, "sweeps over all rows, which are no arrays in memory")
     if not task.has_exact_energies:
-        return Choice(False, f"mini-batches, as batch_size={task.batches.batch_size} says")
+        return Choice(
+            False, f"mini-batches, as batch_size={task.batches.describe().batch_size} says"
+        )
     told = [name for name, value in given.items() if value is not None]
     if method != as_method("posterior") or told:
         by = f"{told[0]} is given" if told else "the method is given"
@@ -241,7 +244,8 @@ class Sampler:
         self.some = self.finder.batches.data
         log_likelihood, unravel = self.task.log_likelihood, self.unravel
         self._of_rows = lambda point, rows: log_likelihood(unravel(point), rows)
-        prior = lambda point: self.finder.target.prior(unravel(point))  # noqa: E731
+        log_prior: Any = self.finder.target.prior
+        prior = lambda point: log_prior(unravel(point))  # noqa: E731
         self._prior = jax.jit(jax.vmap(prior))
         self._plans: dict[tuple[Job, int], Plan] = {}
         self._slopes = jax.jit(
@@ -343,7 +347,9 @@ class Sampler:
         steps = [_newton_step(*at) for at in zip(newton.gradient, newton.hessian, newton.damping)]
         ahead = newton.at + np.array([step for step, _ in steps])
         gain = np.array([gain for _, gain in steps])
-        open_ = ~better | (gain > _SETTLED * self.d)
+        lowest = newton.energy - np.minimum(gain, 1e9)
+        has_mass = lowest < lowest.min() + _NO_MASS + self.d
+        open_ = (~better | (gain > _SETTLED * self.d)) & has_mass
         newton = newton._replace(tried=np.where(open_[:, None], ahead, newton.at))
         state = state._replace(newton=newton)
         count = len(tried) * (2 * self.d + 3)
@@ -451,7 +457,7 @@ class Sampler:
         chosen = fitting.refit(
             state.mixture, pool.points, pool.energies, pool.mixture, rng, state.laplace
         )
-        mixture = chosen.mixture
+        mixture = chosen.mixture or state.mixture
         missed = excess > 0
         if missed:
             mixture = self._with_missed(state, mixture, points[count:], weight[count:], own)
@@ -546,8 +552,9 @@ class Sampler:
         at, both = take(before.points, proposed), take(before.energy, energies)
         held_weight = take(before.weight, weights)
         held = np.where(moved.any(axis=1), 0, before.held + n)
-        summed = np.logaddexp(before.log_sum, logsumexp(weights, axis=1))
-        squared = np.logaddexp(before.log_sum_square, logsumexp(2 * weights, axis=1))
+        totals: list[Any] = [logsumexp(power * weights, axis=1) for power in (1, 2)]
+        summed = np.logaddexp(before.log_sum, totals[0])
+        squared = np.logaddexp(before.log_sum_square, totals[1])
         after = Chains(
             at[:, -1],
             both[:, -1],
@@ -608,7 +615,8 @@ class Sampler:
         draws = np.concatenate([leaf.reshape(count, -1) for leaf in leaves], axis=1).astype(float)
         draws = draws[np.isfinite(draws).all(axis=1)]
         rng = self.rng(0)
-        target, unravel = self.finder.target, self.unravel
+        target: Any = self.finder.target
+        unravel = self.unravel
         energy = lambda x, data: target.energy(unravel(x), data, None) + target.prior(unravel(x))  # noqa: E731
         starts = _dispersed(draws, rng).astype(self.dtype)
         places = self.places
@@ -756,7 +764,7 @@ def _dispersed(draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def begin(
-    task: Bayesian, run: Sampling, method: Any, at: Any, session: Session, words: str | None
+    task: Any, run: Sampling, method: Any, at: Any, session: Session, words: str | None
 ) -> tuple[Records, Any]:
     """Sample by sweeps, from the start; return the records, and the shapes of one point."""
     start.refuse_traced(at)
@@ -785,7 +793,7 @@ def begin(
 
 def proceed(
     records: FolderRecords,
-    task: Bayesian,
+    task: Any,
     num_steps: int | None,
     session: Session,
     *,
