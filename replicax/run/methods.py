@@ -315,6 +315,14 @@ def posterior(kernel: Any = None, **more: Any) -> Method:
     return _method("posterior", usual, kernel=kernel, **more)
 
 
+def sweeps(jumps: int = 128, **more: Any) -> Method:
+    """Exact draws of an `rx.bayesian` posterior of very many rows, in a handful of sweeps over
+    them: a ladder finds the modes on some of the rows, and each sweep evaluates `jumps` proposals
+    of every chain at once. `num_steps` counts the sweeps whose draws are kept. The default where
+    all rows are dear for a ladder, by counted evaluations, and where they are no arrays."""
+    return _method("sweeps", {"keeps_law": True, "jumps": jumps}, **more)
+
+
 def deo_star(
     learning_rate: "Rates | None" = None, *, window: int | None = None, **more: Any
 ) -> Method:
@@ -399,6 +407,7 @@ def pretrain(learning_rate: "Rates" = 0.1, **more: Any) -> Method:
 
 METHODS: dict[str, Callable[..., Method]] = {
     "posterior": posterior,
+    "sweeps": sweeps,
     "deo-star": deo_star,
     "deo": deo,
     "sghmc-pt": sghmc_pt,

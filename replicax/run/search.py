@@ -152,7 +152,7 @@ def search(
             rejected += 1
             if rejected == _IN_VAIN and not minima:
                 break
-        elif all(_are_apart(end[0], at, cov, places) for at, _, cov in minima):
+        elif all(are_apart(end[0], at, cov, places) for at, _, cov in minima):
             minima.append(end)
     d = starts.shape[1]
     points, energies, covariances = zip(*minima) if minima else ((), (), ())
@@ -165,7 +165,7 @@ def search(
     )
 
 
-def _are_apart(
+def are_apart(
     one: np.ndarray, other: np.ndarray, cov: np.ndarray, places: np.ndarray | None = None
 ) -> bool:
     step = (one if places is None else aligned(places, one, other, cov)) - other
@@ -213,7 +213,7 @@ def _newton(
     for _ in range(_NEWTON_STEPS):
         if energy >= _BEYOND or not np.all(np.isfinite(hessian)):
             return None
-        scale, value, vector = _scaled(hessian)
+        scale, value, vector = hessian_scale(hessian)
         whitened = vector.T @ (scale * gradient)
         step = -scale * (vector @ (whitened / (np.maximum(np.abs(value), 1e-6) + damping)))
         ahead, slope = counted(x + step)
@@ -236,7 +236,7 @@ def _settled(
     """Return the end if it is a minimum: curved upwards everywhere, and nothing left to gain."""
     if not np.all(np.isfinite(hessian)):
         return None
-    scale, value, vector = _scaled(hessian)
+    scale, value, vector = hessian_scale(hessian)
     if value[0] < _FLAT:
         return None
     whitened = vector.T @ (scale * gradient)
@@ -246,7 +246,7 @@ def _settled(
     return x, energy, root @ root.T
 
 
-def _scaled(hessian: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def hessian_scale(hessian: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return scales, eigenvalues and eigenvectors of the Hessian whose diagonal they make 1."""
     diagonal = np.abs(np.diag(hessian))
     scale = 1 / np.sqrt(np.maximum(diagonal, 1e-12 * max(diagonal.max(), 1e-300)))
