@@ -44,7 +44,7 @@ def build_energies(target: Target, unravel: Callable[[Array], Any]) -> Callable:
 def _by_points(energy: Callable, points: Array, batch: PyTree) -> Array:
     """Return energies, of as many points at once as the budget allows."""
     one = lambda point: energy(point, batch)  # noqa: E731
-    most = max(1, _TILE_BYTES // max(_largest(one, points[0]), 1))
+    most = max(1, _TILE_BYTES // max(largest_value(one, points[0]), 1))
     if most >= len(points):
         return jax.vmap(one)(points)
     return jax.lax.map(one, points, batch_size=most)
@@ -57,7 +57,7 @@ def _by_rows(energy: Callable, points: Array, batch: PyTree) -> Array:
     few = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct((some, *leaf.shape[1:]), leaf.dtype), batch
     )
-    per_row = _largest(energy, points[0], few) / some
+    per_row = largest_value(energy, points[0], few) / some
     size = int(max(1, _TILE_BYTES / max(per_row * len(points), 1)))
     if size >= num_rows:
         return jax.vmap(energy, (0, None))(points, batch)
@@ -83,7 +83,7 @@ def _by_rows(energy: Callable, points: Array, batch: PyTree) -> Array:
     return total
 
 
-def _largest(function: Callable, *args: Any) -> int:
+def largest_value(function: Callable, *args: Any) -> int:
     """Return the bytes of the largest value that a function computes, beside its arguments."""
     return _largest_of(jax.make_jaxpr(function)(*args).jaxpr)
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from replicax import targets
 from replicax.errors import show, suggest
 from replicax.results import figure_style, mixture, plotted
 from replicax.results.diagnostics import exchanges
@@ -69,38 +68,51 @@ def plot_exchange(posterior: "Posterior") -> dict[str, "Figure"]:
     return figures
 
 
-def plot_modes25(
-    positions: np.ndarray, path: str | Path | None = None, title: str = "25 modes"
-) -> "Figure":
-    """Plot the 25-mode posterior beside its samples: densities, and masses of the modes.
+def plot_modes25(runs: "dict[str, Posterior]", path: str | Path | None = None) -> "Figure":
+    """Plot runs on the 25 modes, by their names, beside the truth: densities, masses of the modes,
+    and the path of one replica of each.
 
-    Args:
-        positions: draws, with any leading axes  (..., 2).
-        path: file to write the figure to, as PNG.
-        title: is followed by the total variation between the mode masses.
+    `path` is the file to write the figure to, as PNG.
     """
-    positions = figure_style.as_positions(positions)
-    masses, truth = targets.mode_masses(positions), targets.modes25_truth()
-    order = np.lexsort((np.arange(25), -truth[:25].round(6)))
-    names = ["{:.0f}, {:.0f}".format(*targets.MODES[mode]).replace("-", "−") for mode in order]
-    figure = figure_style.new_figure(13, 4.3)
-    left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1, 1.45))
-    figure_style.draw_density(left, None, "Truth")
-    image = figure_style.draw_density(middle, positions, f"Sampled ({len(positions):,} draws)")
-    figure.colorbar(image, ax=(left, middle), label="density", extend="max", pad=0.02, aspect=30)
-    sampled, true = (x[order] / max(x[:25].sum(), 1e-30) for x in (masses, truth))
-    right.bar(range(25), sampled, width=0.72, color=figure_style.CHAINS[0], label="sampled")
-    right.plot(range(25), true, "_", ms=11, mew=2, color=figure_style.INK, label="truth")
-    right.set_xticks(range(25), names, rotation=90)
-    right_title = f"25 modes (mass outside: {masses[25]:.1%}, truth {truth[25]:.1%})"
-    figure_style.label(right, "mode x, y (heaviest first)", "mass among the 25", right_title)
-    right.tick_params(axis="x", labelsize=7.5)
-    figure_style.legend(right)
-    distance = targets.mode_distance(positions, truth)
-    figure.suptitle(f"{title}: mode TV {distance:.3f}", x=0.012, ha="left", weight="bold")
+    modes = {name: plotted.modes25_masses(run.draws) for name, run in runs.items()}
+    figure = figure_style.new_figure(1 + 4 * (1 + len(runs)), 9.6)
+    grid = figure.add_gridspec(3, 1, height_ratios=(2.1, 1, 1))
+    maps: Any = grid[0].subgridspec(1, 1 + len(runs)).subplots(sharey=True)
+    figure_style.draw_density(maps[0], None, "Truth")
+    image: Any = None
+    for axes, (name, run) in zip(maps[1:], runs.items(), strict=True):
+        title = f"{name}: mode TV {modes[name].distance:.3f}"
+        image = figure_style.draw_density(axes, figure_style.as_positions(run.draws), title)
+        axes.set_ylabel("")
+    figure.colorbar(image, ax=list(maps), label="density", extend="max", pad=0.01, aspect=30)
+    _draw_masses(figure.add_subplot(grid[1]), modes)
+    below = grid[2].subgridspec(1, len(runs)).subplots(squeeze=False)[0]
+    for axes, (name, run) in zip(below, runs.items(), strict=True):
+        rate = run.round_trips.mean() / run.counted_steps * 1000
+        draw_paths(axes, run.rung_of[0], f"{name}: {rate:.0f} round trips per 1,000 steps")
+        axes.legend_ = None  # the title is as wide as the panel
     if path is not None:
         figure_style.save(figure, Path(path))
     return figure
+
+
+def _draw_masses(axes: "Axes", runs: dict[str, plotted.ModeMasses]) -> None:
+    """Draw bars of the masses among the 25 modes, those of each run beside each other."""
+    first, width = next(iter(runs.values())), 0.8 / len(runs)
+    at = np.arange(25)
+    for number, (name, modes) in enumerate(runs.items()):
+        heights = modes.sampled / max(modes.sampled.sum(), 1e-30)
+        left = at + (number - (len(runs) - 1) / 2) * width
+        axes.bar(left, heights, width, color=figure_style.CHAINS[number], label=name)
+    true = first.true / first.true.sum()
+    axes.plot(at, true, "_", ms=18, mew=1.8, color=figure_style.INK, label="truth")
+    axes.set_xticks(at, first.names)
+    axes.set_xlim(-0.6, 24.6)
+    outside = ", ".join(f"{name} {modes.outside[0]:.1%}" for name, modes in runs.items())
+    title = f"Masses of the modes (outside of all: {outside}, truth {first.outside[1]:.1%})"
+    figure_style.label(axes, "mode x, y (heaviest first)", "mass", title)
+    axes.tick_params(axis="x", labelsize=8)
+    figure_style.legend(axes, ncols=len(runs) + 1)
 
 
 def draw_paths(

@@ -1,6 +1,6 @@
 """What figures and pages show of a run, as numbers: computed here once, drawn by both."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -134,3 +134,26 @@ def density(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Return the density of the finite values in each bin."""
     finite = values[np.isfinite(values)]
     return np.histogram(finite, edges)[0] / max(finite.size, 1) / np.diff(edges)
+
+
+class ModeMasses(NamedTuple):
+    """The masses of the 25 modes, the heaviest first, and how far they are from the truth."""
+
+    names: list[str]  # (mode,) their coordinates
+    sampled: np.ndarray  # (mode,)
+    true: np.ndarray  # (mode,)
+    outside: tuple[float, float]  # mass outside the modes, sampled and true
+    distance: float  # total variation
+
+
+def modes25_masses(draws: Any) -> ModeMasses:
+    """Return the masses of the modes in draws (..., 2) of the 25-mode target."""
+    from replicax import targets
+
+    truth = targets.modes25_truth()
+    masses = targets.mode_masses(draws)
+    order = np.lexsort((np.arange(25), -truth[:25].round(6)))
+    names = ["{:.0f}, {:.0f}".format(*targets.MODES[mode]).replace("-", "−") for mode in order]
+    outside = float(masses[25]), float(truth[25])
+    distance = float(targets.mode_distance(draws, truth))
+    return ModeMasses(names, masses[order], truth[order], outside, distance)

@@ -68,6 +68,8 @@ def summarise(posterior: "Posterior") -> Summary:
         acceptance=_by_rung(posterior, "acceptance"),
         redraw_rate=_by_rung(posterior, "redraw_rate"),
         jumps=_jumps(posterior),
+        decided=posterior.metadata.resolved.decided,
+        sweeps=posterior.sweeps,
         excess_temperature=_by_rung(posterior, "excess_temperature"),
         log_evidence=_log_evidence(posterior),
         one_start=posterior.metadata.resolved.one_start,
@@ -188,7 +190,9 @@ def render_summary(summary: dict[str, Any]) -> Any:
     """Return the summary as rich tables."""
     from rich.console import Group
 
-    parts: list[Any] = [as_rich(run_table(summary)), as_rich(ladder_table(summary))]
+    parts: list[Any] = [as_rich(run_table(summary))]
+    if not summary["sweeps"]:
+        parts.append(as_rich(ladder_table(summary)))
     mixture = mixture_table(summary, _MOST_SHOWN)
     if mixture is not None:
         parts.append(as_rich(mixture))
@@ -225,14 +229,17 @@ def run_table(summary: dict[str, Any]) -> Table:
     rows = [
         ("ended", summary["result"]["sentence"]),
         ("time, machine, peak memory", render_machine_use(summary)),
-        ("steps x replicas x chains", sizes),
-        ("draws of the coldest rung, per chain", f"{summary['num_draws']:,}"),
-        (
-            "schedule, rule",
-            f"{summary['schedule']}, window {summary['window']}; {summary['rule']}",
-        ),
-        ("round trips per 1,000 steps", _join(summary["round_trips_per_1000_steps"])),
+        *_sweep_rows(summary["sweeps"]),
+        *([("rows", summary["decided"])] if summary["decided"] else []),
     ]
+    if not summary["sweeps"]:
+        rule = f"{summary['schedule']}, window {summary['window']}; {summary['rule']}"
+        rows += [
+            ("steps x replicas x chains", sizes),
+            ("schedule, rule", rule),
+            ("round trips per 1,000 steps", _join(summary["round_trips_per_1000_steps"])),
+        ]
+    rows.append(("draws of the coldest rung, per chain", f"{summary['num_draws']:,}"))
     expected = summary["round_trips_per_1000_steps_expected"]
     if expected:
         rows.append(("  Lemma 1 at the measured swap rates", _join(expected)))
@@ -241,19 +248,43 @@ def run_table(summary: dict[str, Any]) -> Table:
     if summary["log_evidence"] is not None:
         rows.append(("log evidence", render_log_evidence(summary["log_evidence"])))
     if summary["jumps"]:
-        rows.append(("jumps after each step", _jumps_in_words(summary["jumps"])))
+        when = "in each sweep" if summary["sweeps"] else "after each step"
+        rows.append((f"jumps {when}", _jumps_in_words(summary["jumps"])))
         spent = summary["jumps"]["evaluations"].items()
         rows.append(("energies evaluated", ", ".join(f"{name} {n:,}" for name, n in spent)))
+    if not summary["sweeps"]:
+        rows += [
+            ("buffer", _join(summary["buffer"])),
+            ("ladder moved while draws were kept", _movement(summary["ladder_moved"])),
+            ("R-hat over replicas, largest", _over_replicas(summary)),
+        ]
     rows += [
-        ("buffer", _join(summary["buffer"])),
-        ("ladder moved while draws were kept", _movement(summary["ladder_moved"])),
         ("R-hat over chains, largest", _extreme(max, summary, "rhat", ".3f")),
-        ("R-hat over replicas, largest", _over_replicas(summary)),
         ("effective size, smallest", _extreme(min, summary, "effective_size", ",.0f")),
     ]
     if any(summary["window_correction"]):
         rows.append(("window correction", _join(summary["window_correction"])))
     return Table(("", "value"), rows, "The run")
+
+
+def _sweep_rows(sweeps: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Return what sweeps took, and how far the finder's draws are from what the mixture covers."""
+    if not sweeps:
+        return []
+    seconds = sweeps["seconds"]
+    kinds = {"minima": "to the minima", "learning": "to learn the mixture", "kept": "kept"}
+    parts = [f"{sweeps[name]} {words} ({seconds[name]:.1f} s)" for name, words in kinds.items()]
+    found = f"on {sweeps['finder_rows']:,} rows, {seconds['finder']:.1f} s"
+    rows = [
+        (f"sweeps over {sweeps['rows']:,} rows", ", ".join(parts)),
+        ("  speed", f"{sweeps['rows_per_second']:,.0f} rows/s"),
+        ("ladder that finds the modes", found),
+    ]
+    if sweeps["excess"]:
+        heaviest = sweeps["excess"][-1]
+        words = f"e^{heaviest:.1f} of all proposals of the last sweep"
+        rows.append(("  its heaviest draw weighs", words))
+    return rows
 
 
 def _extreme(choose: Callable, summary: dict[str, Any], name: str, form: str) -> str:

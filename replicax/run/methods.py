@@ -106,8 +106,6 @@ class Method:
             kernels.
         redraws: draws from the prior, of all parameters or a block, that are offered to every
             replica after its move; 4 where the prior can be drawn from and moves are adjusted.
-        metric: of adjusted kernels whose step sizes are tuned: the scale of each parameter,
-            "diagonal", or "dense", the default with jumps. Above 300 dimensions it is diagonal.
         draws_per_step: positions on the path of the jumps that are kept as draws.
         momentum: of the kernels "momentum" and "sghmc".
         rate_schedule: the learning rates over time: "constant"; a function of the step that returns
@@ -202,9 +200,6 @@ class Method:
         _check_adapt,
         flag="",
         show_default="unless the rule uses temperatures",
-    )
-    metric: str | None = option(
-        None, "Metric of the moves: dense or diagonal.", one_of("dense", "diagonal")
     )
     jumps: int | None = option(None, "Proposals of a learned mixture after every step.", whole(0))
     redraws: int | None = option(
@@ -320,6 +315,14 @@ def posterior(kernel: Any = None, **more: Any) -> Method:
     return _method("posterior", usual, kernel=kernel, **more)
 
 
+def sweeps(jumps: int = 128, **more: Any) -> Method:
+    """Exact draws of an `rx.bayesian` posterior of very many rows, in a handful of sweeps over
+    them: a ladder finds the modes on some of the rows, and each sweep evaluates `jumps` proposals
+    of every chain at once. `num_steps` counts the sweeps whose draws are kept. The default where
+    all rows are dear for a ladder, by counted evaluations, and where they are no arrays."""
+    return _method("sweeps", {"keeps_law": True, "jumps": jumps}, **more)
+
+
 def deo_star(
     learning_rate: "Rates | None" = None, *, window: int | None = None, **more: Any
 ) -> Method:
@@ -404,6 +407,7 @@ def pretrain(learning_rate: "Rates" = 0.1, **more: Any) -> Method:
 
 METHODS: dict[str, Callable[..., Method]] = {
     "posterior": posterior,
+    "sweeps": sweeps,
     "deo-star": deo_star,
     "deo": deo,
     "sghmc-pt": sghmc_pt,

@@ -303,7 +303,7 @@ def _barrier(method: Method, until: int | None, hottest: float) -> BarrierTuning
 def _step_sizes(method: Method, plan: Plan) -> StepSizeTuning | None:
     if not _is_auto(method.learning_rate):
         return None
-    return StepSizeTuning(learning_ends(plan), max(plan.burn_in, 1), dense=method.metric == "dense")
+    return StepSizeTuning(learning_ends(plan), max(plan.burn_in, 1), dense=bool(method.jumps))
 
 
 def learning_ends(plan: Plan) -> tuple[int, ...]:

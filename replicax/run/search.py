@@ -22,6 +22,7 @@ from replicax.algorithm.labels import (
     first_direction,
 )
 from replicax.algorithm.mixture import Mixture, make_mixture, most_components
+from replicax.run.compiled_once import compiled_once
 
 _MOST_HESSIAN = 100  # dimensions up to which second derivatives are computed
 _MOST_CALLS = 300  # of the gradient, from one start
@@ -91,8 +92,8 @@ class _Counted:
 
     def __init__(self, energy: Callable, data: Any, dtype: jnp.dtype) -> None:
         self.data, self.dtype, self.calls = data, dtype, 0
-        self._evaluate = jax.jit(jax.value_and_grad(energy))
-        self._hessian: Callable | None = jax.jit(jax.hessian(energy))
+        self._evaluate = compiled_once(jax.value_and_grad(energy))
+        self._hessian: Callable | None = compiled_once(jax.hessian(energy))
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         self.calls += 1
@@ -151,7 +152,7 @@ def search(
             rejected += 1
             if rejected == _IN_VAIN and not minima:
                 break
-        elif all(_are_apart(end[0], at, cov, places) for at, _, cov in minima):
+        elif all(are_apart(end[0], at, cov, places) for at, _, cov in minima):
             minima.append(end)
     d = starts.shape[1]
     points, energies, covariances = zip(*minima) if minima else ((), (), ())
@@ -164,7 +165,7 @@ def search(
     )
 
 
-def _are_apart(
+def are_apart(
     one: np.ndarray, other: np.ndarray, cov: np.ndarray, places: np.ndarray | None = None
 ) -> bool:
     step = (one if places is None else aligned(places, one, other, cov)) - other
@@ -212,7 +213,7 @@ def _newton(
     for _ in range(_NEWTON_STEPS):
         if energy >= _BEYOND or not np.all(np.isfinite(hessian)):
             return None
-        scale, value, vector = _scaled(hessian)
+        scale, value, vector = hessian_scale(hessian)
         whitened = vector.T @ (scale * gradient)
         step = -scale * (vector @ (whitened / (np.maximum(np.abs(value), 1e-6) + damping)))
         ahead, slope = counted(x + step)
@@ -235,7 +236,7 @@ def _settled(
     """Return the end if it is a minimum: curved upwards everywhere, and nothing left to gain."""
     if not np.all(np.isfinite(hessian)):
         return None
-    scale, value, vector = _scaled(hessian)
+    scale, value, vector = hessian_scale(hessian)
     if value[0] < _FLAT:
         return None
     whitened = vector.T @ (scale * gradient)
@@ -245,7 +246,7 @@ def _settled(
     return x, energy, root @ root.T
 
 
-def _scaled(hessian: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def hessian_scale(hessian: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return scales, eigenvalues and eigenvectors of the Hessian whose diagonal they make 1."""
     diagonal = np.abs(np.diag(hessian))
     scale = 1 / np.sqrt(np.maximum(diagonal, 1e-12 * max(diagonal.max(), 1e-300)))

@@ -123,3 +123,13 @@ def test_places_are_thinned_evenly(length: int) -> None:
     assert kept[0] == 0 and len(kept) <= 8 and len(np.unique(np.diff(kept))) <= 1
     shown = plotted.spread(length, 8)
     assert (shown[0], shown[-1], len(shown)) == (0, length - 1, min(length, 8))
+
+
+def test_masses_of_modes_come_with_the_heaviest_first() -> None:
+    draws = np.array([[[0.0, 0.0], [-2.0, 1.0], [-2.1, 1.1], [9.0, 9.0]]])
+    modes = plotted.modes25_masses(draws)
+    assert np.all(np.diff(modes.true) <= 1e-6) and len(modes.names) == 25
+    found = dict(zip(modes.names, modes.sampled))
+    assert found["0, 0"] == 0.25 and found["−2, 1"] == 0.5
+    assert modes.outside[0] == 0.25 and modes.distance > 0.5
+    assert modes.sampled.sum() == pytest.approx(0.75)

@@ -47,6 +47,7 @@ class NoRun(ValueError):
 
 
 Kind = TypeVar("Kind")
+SWEEPS = "sweeps"  # the method, and the kernel of its runs
 CUSTOM = "custom"  # stands in a run folder for an object that only the user can give again
 _CLASSES = {
     made.__name__: made
@@ -179,6 +180,7 @@ class Resolved:
     adjusted: bool  # whether the kernel accepts or rejects its moves
     kernel: str  # its name, or "custom"
     draws_per_step: int = 1  # positions of the path of jumps that a drawn step leaves
+    decided: str | None = None  # which rows a step sees, and why; None: not recorded
     one_start: bool | None = None  # whether all replicas start at one point; None: not recorded
     likelihood: dict[str, Any] | None = None  # of the test of networks
     predicts: Predicts | None = None  # None: no networks, or of a loss without predictions
