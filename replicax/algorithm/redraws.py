@@ -36,9 +36,7 @@ def build_redraws(target: Target, kernel: Kernel, settings: Any) -> Callable:
     assert target.redraw is not None and kernel.traits.prepare is not None
     propose, prepare = target.redraw, kernel.traits.prepare
 
-    def redraw_one(
-        keys: Array, threshold: Array, params: PyTree, energy: Array, slope: Array, batch
-    ):
+    def redraw_one(keys, threshold, params, energy, slope, batch) -> tuple[PyTree, Array, Array]:
         def attempt(now: tuple, drawn_from: tuple[Array, Array]) -> tuple[tuple, None]:
             params, energy, accepted = now
             key, threshold = drawn_from
