@@ -93,7 +93,7 @@ def plot_modes25(
     figure_style.legend(right)
     figure.suptitle(f"{title}: mode TV {modes.distance:.3f}", x=0.012, ha="left", weight="bold")
     if path is not None:
-        figure_style.save(figure, Path(path))
+        figure_style.save(figure, Path(path), named=True)
     return figure
 
 
