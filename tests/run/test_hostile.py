@@ -286,6 +286,24 @@ def test_a_checkpoint_does_not_fill_the_memory(folder) -> None:
         resume(folder)
 
 
+OF_ORBAX = {
+    "no kind": lambda text: text.replace('"np.ndarray"', '"None"'),
+    "another store": lambda text: text.replace('"use_ocdbt": true', '"use_ocdbt": false'),
+    "another format": lambda text: text.replace('"use_zarr3": false', '"use_zarr3": true'),
+    "a list": lambda text: "[]",
+    "a very deep one": lambda text: "[" * 10**6,
+}
+
+
+@pytest.mark.parametrize("change", OF_ORBAX.values(), ids=OF_ORBAX)
+def test_a_checkpoint_that_orbax_does_not_read_is_said(change, folder) -> None:
+    path = folder / "checkpoints/40/_METADATA"
+    path.write_text(change(path.read_text()))
+    forge_checkpoint(folder, lambda store, names: None)
+    with pytest.raises(ValueError, match="40 is damaged: it holds no arrays of replicax"):
+        resume(folder)
+
+
 GROUPS = {
     "describes arrays": {"consolidated_metadata": {"kind": "inline", "metadata": {}}},
     "is an array": {"node_type": "array"},

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from replicax.errors import check_memory_for
+from replicax.errors import TooLarge, check_memory_for
 from replicax.run.storage import files
 from replicax.run.storage.files import Damaged, NotWritten
 
@@ -144,25 +144,27 @@ def restore(
     leaves = jax.tree_util.tree_leaves_with_path(like)
     expected = {_name(path): (x.shape, str(x.dtype)) for path, x in leaves if x.size}
     path = _path(folder, step)
-    with _checkpointer() as checkpointer:
-        stored = checkpointer.metadata(path).item_metadata.tree
-        found = {name: _found(path, x) for name, x in stored.items()}
-        num_bytes = sum(
-            math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in found.values()
-        )
-        check_memory_for(str(path), num_bytes)  # zeros take hardly any room on the disk
-        if part:
-            found = {name: value for name, value in found.items() if name in expected}
-        kept = (name for name in found if not urllib.parse.unquote(name).startswith(gone))
-        found = {name: found[name] for name in kept}
-        if found != expected:
-            raise Misfit(
-                f"The checkpoint in {folder} does not fit: the params, the kernel or the precision "
-                "is not the one this run was started with."
-            )
-        # Read as NumPy arrays, whoever wrote them.
-        on_host = {name: np.empty(x.shape, x.dtype) for name, x in stored.items()}
-        saved = checkpointer.restore(path, on_host)
+    try:
+        with _checkpointer() as checkpointer:
+            stored = checkpointer.metadata(path).item_metadata.tree
+            found = {name: _shape_and_dtype(x) for name, x in stored.items()}
+            sizes = (math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in found.values())
+            check_memory_for(str(path), sum(sizes))  # zeros take hardly any room on the disk
+            if part:
+                found = {name: value for name, value in found.items() if name in expected}
+            kept = (name for name in found if not urllib.parse.unquote(name).startswith(gone))
+            if {name: found[name] for name in kept} != expected:
+                raise Misfit(
+                    f"The checkpoint in {folder} does not fit: the params, the kernel or the "
+                    "precision is not the one this run was started with."
+                )
+            # Read as NumPy arrays, whoever wrote them.
+            on_host = {name: np.empty(x.shape, x.dtype) for name, x in stored.items()}
+            saved = checkpointer.restore(path, on_host)
+    except (Misfit, TooLarge):
+        raise
+    except Exception as error:  # of Orbax and TensorStore, which raise of all kinds
+        raise Damaged(f"{path} is damaged: it holds no arrays of replicax.") from error
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: (
             np.asarray(saved[_name(path)]) if leaf.size else np.empty(leaf.shape, leaf.dtype)
@@ -171,16 +173,12 @@ def restore(
     )
 
 
-def _found(path: Path, stored: Any) -> tuple[tuple[int, ...], str]:
-    """Return shape and dtype of an array; raise if its parts are larger than itself, which could
-    fill the memory."""
-    try:
-        shape, parts = tuple(stored.shape), stored.storage.chunk_shape
-        if all(part <= max(1, size) for part, size in zip(parts, shape, strict=True)):
-            return shape, str(np.dtype(stored.dtype))
-    except (AttributeError, TypeError, ValueError):
-        pass
-    raise Damaged(f"{path} is damaged: it holds no arrays of replicax.")
+def _shape_and_dtype(stored: Any) -> tuple[tuple[int, ...], str]:
+    """Return shape and dtype of an array; raise if its parts are larger than itself."""
+    shape, parts = tuple(stored.shape), stored.storage.chunk_shape
+    if any(part > max(1, size) for part, size in zip(parts, shape, strict=True)):
+        raise ValueError("parts that could fill the memory")
+    return shape, str(np.dtype(stored.dtype))
 
 
 def delete_others(folder: Path, steps: list[int]) -> None:
