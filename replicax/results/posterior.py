@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, Self
 import jax
 import numpy as np
 
-from replicax.errors import RunProblem, at_least, check_flag, check_folder, is_whole, show
+from replicax.errors import (
+    RunProblem,
+    at_least,
+    check_flag,
+    check_path,
+    is_whole,
+    show,
+)
 from replicax.run import processes, sweeps, trees
 from replicax.run.carry import PAIR_COUNTS, num_attempts
 from replicax.run.options import Session
@@ -611,7 +618,7 @@ class Posterior:
 
     def save(self, folder: str | Path) -> Path:
         """Write everything into a new folder that `rx.load` opens."""
-        path = check_folder("folder", folder)
+        path = check_path("folder", folder)
         save_copy(self._records, path)
         return path
 
