@@ -85,7 +85,12 @@ class TreeSpec:
     @property
     def num_elements(self) -> int:
         """The number of elements of all arrays."""
-        return sum(math.prod(shape) for shape in self.shapes)
+        return sum(self.sizes)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of elements of each array."""
+        return [math.prod(shape) for shape in self.shapes]
 
 
 def _places(structure: Any) -> list[int]:
