@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replicax.errors import check_flag, check_folder
+from replicax.errors import check_flag, check_path
 from replicax.results import done
 from replicax.results.posterior import Posterior
 from replicax.run import sweeps
@@ -184,7 +184,7 @@ def resume(
     else:
         limits.check_unused()
     changes = {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
-    with resumed_records(check_folder("run_dir", run_dir)) as records:
+    with resumed_records(check_path("run_dir", run_dir)) as records:
         if records.metadata.kind == "train":
             from replicax.networks.train import resume_training
 
@@ -222,7 +222,7 @@ def load(folder: str | Path, target: Any = None) -> Posterior:
     constrained; that of `rx.bayesian`, for `log_likelihood`; the network of a training, or its
     problem, for `trained.predict`.
     """
-    records = open_records(check_folder("folder", folder))
+    records = open_records(check_path("folder", folder))
     if not records.final or int(records.final.get("step", 0)) == 0:
         raise ValueError(f"{folder} holds a run that ended before its first step was saved.")
     if records.metadata.kind == "train":

@@ -92,7 +92,7 @@ def plot_modes25(runs: "dict[str, Posterior]", path: str | Path | None = None) -
         draw_paths(axes, run.rung_of[0], f"{name}: {rate:.0f} round trips per 1,000 steps")
         axes.legend_ = None  # the title is as wide as the panel
     if path is not None:
-        figure_style.save(figure, Path(path))
+        figure_style.save(figure, Path(path), named=True)
     return figure
 
 

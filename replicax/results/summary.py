@@ -7,8 +7,8 @@ import numpy as np
 
 from replicax import theory
 from replicax.page.render import Table
-from replicax.results import diagnostics, evidence
-from replicax.results.mixture import component_rows
+from replicax.results import diagnostics, done, evidence
+from replicax.results.mixture import component_rows, missed
 from replicax.results.problems import kept_energies, measured
 from replicax.run.progress import format_bytes, format_seconds
 
@@ -51,6 +51,7 @@ def summarise(posterior: "Posterior") -> Summary:
         schedule=posterior.metadata.resolved.schedule,
         rule=posterior.metadata.resolved.rule,
         window=posterior.window,
+        done=_done(posterior),
         round_trips=posterior.round_trips.tolist(),
         round_trips_per_1000_steps=per_1000.tolist(),
         round_trips_per_1000_steps_expected=expected_trips(posterior),
@@ -76,6 +77,20 @@ def summarise(posterior: "Posterior") -> Summary:
         parameters=_parameters(posterior),
         problems=posterior.problems(),
     )
+
+
+def _done(posterior: "Posterior") -> dict[str, Any] | None:
+    """Return the numbers by which it is decided whether a run is done, and whether it is; None for
+    methods that cannot decide it."""
+    if posterior.metadata.kind == "train" or not posterior.metadata.method.keeps_law:
+        return None
+    found = done.numbers(posterior)
+    rows = {
+        one.name: {"value": one.value, "wanted": one.wanted, "short": one.is_short, "of": one.of}
+        for one in found
+    }
+    is_done = not any(one.is_short for one in found) and not posterior.problems()
+    return {"is_done": is_done, "numbers": rows}
 
 
 def _parameters(posterior: "Posterior") -> dict[str, dict[str, float]]:
@@ -159,7 +174,9 @@ def _jumps(posterior: "Posterior") -> dict[str, Any] | None:
     if jumps is None:
         return None
     plain = {name: np.asarray(jumps[name]).tolist() for name in ("accepted", "longest")}
-    return {**jumps, **plain, "mixture": component_rows(posterior)}
+    covered = missed(posterior)
+    covers = None if covered is None else {"share": 1 - covered.mass, "error": covered.error}
+    return {**jumps, **plain, "covers": covers, "mixture": component_rows(posterior)}
 
 
 def _by_rung(posterior: "Posterior", name: str) -> list[list[float]] | None:
@@ -190,9 +207,10 @@ def render_summary(summary: dict[str, Any]) -> Any:
     """Return the summary as rich tables."""
     from rich.console import Group
 
-    parts: list[Any] = [as_rich(run_table(summary))]
+    tables = [run_table(summary), done_table(summary)]
     if not summary["sweeps"]:
-        parts.append(as_rich(ladder_table(summary)))
+        tables.append(ladder_table(summary))
+    parts: list[Any] = [as_rich(table) for table in tables if table is not None]
     mixture = mixture_table(summary, _MOST_SHOWN)
     if mixture is not None:
         parts.append(as_rich(mixture))
@@ -248,8 +266,10 @@ def run_table(summary: dict[str, Any]) -> Table:
     if summary["log_evidence"] is not None:
         rows.append(("log evidence", render_log_evidence(summary["log_evidence"])))
     if summary["jumps"]:
-        when = "in each sweep" if summary["sweeps"] else "after each step"
-        rows.append((f"jumps {when}", _jumps_in_words(summary["jumps"])))
+    tables = [run_table(summary), done_table(summary)]
+    if not summary["sweeps"]:
+        tables.append(ladder_table(summary))
+    parts: list[Any] = [as_rich(table) for table in tables if table is not None]
         spent = summary["jumps"]["evaluations"].items()
         rows.append(("energies evaluated", ", ".join(f"{name} {n:,}" for name, n in spent)))
     if not summary["sweeps"]:
@@ -259,32 +279,25 @@ def run_table(summary: dict[str, Any]) -> Table:
             ("R-hat over replicas, largest", _over_replicas(summary)),
         ]
     rows += [
-        ("R-hat over chains, largest", _extreme(max, summary, "rhat", ".3f")),
-        ("effective size, smallest", _extreme(min, summary, "effective_size", ",.0f")),
+    tables = [run_table(summary), done_table(summary)]
+    if not summary["sweeps"]:
+        tables.append(ladder_table(summary))
+    parts: list[Any] = [as_rich(table) for table in tables if table is not None]
     ]
+    if summary["done"] is None:  # else in a table of their own
+        rows += [
+            ("R-hat over chains, largest", _extreme(max, summary, "rhat", ".3f")),
+            ("effective size, smallest", _extreme(min, summary, "effective_size", ",.0f")),
+        ]
     if any(summary["window_correction"]):
         rows.append(("window correction", _join(summary["window_correction"])))
     return Table(("", "value"), rows, "The run")
 
 
-def _sweep_rows(sweeps: dict[str, Any] | None) -> list[tuple[str, str]]:
-    """Return what sweeps took, and how far the finder's draws are from what the mixture covers."""
-    if not sweeps:
-        return []
-    seconds = sweeps["seconds"]
-    kinds = {"minima": "to the minima", "learning": "to learn the mixture", "kept": "kept"}
-    parts = [f"{sweeps[name]} {words} ({seconds[name]:.1f} s)" for name, words in kinds.items()]
-    found = f"on {sweeps['finder_rows']:,} rows, {seconds['finder']:.1f} s"
-    rows = [
-        (f"sweeps over {sweeps['rows']:,} rows", ", ".join(parts)),
-        ("  speed", f"{sweeps['rows_per_second']:,.0f} rows/s"),
-        ("ladder that finds the modes", found),
-    ]
-    if sweeps["excess"]:
-        heaviest = sweeps["excess"][-1]
-        words = f"e^{heaviest:.1f} of all proposals of the last sweep"
-        rows.append(("  its heaviest draw weighs", words))
-    return rows
+    tables = [run_table(summary), done_table(summary)]
+    if not summary["sweeps"]:
+        tables.append(ladder_table(summary))
+    parts: list[Any] = [as_rich(table) for table in tables if table is not None]
 
 
 def _extreme(choose: Callable, summary: dict[str, Any], name: str, form: str) -> str:

@@ -143,7 +143,7 @@ def _processor() -> str:
 
 def _make_room(folder: Path, most: int = _MOST_BYTES) -> None:
     """Remove the programs that were written first, where all of them take too much."""
-    kept = sorted(folder.glob("*-cache"), key=lambda path: path.stat().st_mtime)
+    kept = sorted(folder.glob(f"*-{'[0-9a-f]' * 64}-cache"), key=lambda path: path.stat().st_mtime)
     num_bytes = sum(path.stat().st_size for path in kept)
     for path in kept:
         if num_bytes <= most:

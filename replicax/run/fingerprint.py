@@ -24,7 +24,8 @@ from replicax.run.storage.metadata import Fingerprint
 _ROWS = 4096  # of the data, evenly spaced, that version 0.2 digested
 _PIECE = 2**28  # bytes of the data that are on the host at once
 # Settings of JAX on which every number depends, in the words of its configuration.
-_PRECISION = ("jax_enable_x64", "jax_default_matmul_precision", "jax_threefry_partitionable")
+_PRECISION = ("jax_enable_x64", "jax_default_matmul_precision", "jax_threefry_partitionable",
+              "jax_random_seed_offset")  # fmt: skip
 _SHIFT = 0.1  # from the start to a second point where the energy is measured
 _TOLERANCE = 1e-5  # of energies, relative
 _ELSEWHERE = 1e-3  # on another platform, which rounds differently

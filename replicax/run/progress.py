@@ -1,6 +1,7 @@
 """`Progress`, which callbacks get; its display as a bar or as lines of a log."""
 
 import contextlib
+import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -91,6 +92,11 @@ def _read_only(arrays: Arrays) -> Arrays:
 def reason_to_stop(answers: list[Any]) -> str | None:
     """Return why callbacks stop the run, as the end of a sentence; None if none does."""
     for answer in answers:
+        if inspect.isawaitable(answer):
+            raise ValueError(
+                "A callback returns a coroutine, which nothing runs: write a plain function, with "
+                "def and return."
+            )
         if isinstance(answer, str) and (answer == "stop" or answer.startswith("stop: ")):
             return f"{answer.removeprefix('stop')}."
     return None
