@@ -149,7 +149,7 @@ def until_done(posterior: "Posterior", session: Session, watch: Watch) -> "Poste
         short, steps = shortcomings(posterior), posterior.num_steps
         words = "; ".join(one.words for one in short)
         if not short:
-            watch.say(f"Done after {steps:,} steps.")
+            watch.say(f"Done after {steps:,} {'steps' if posterior.sweeps is None else 'sweeps'}.")
             return posterior
         if posterior.result.code != "finished" or steps >= watch.max_steps:
             ended = "max_steps" if steps >= watch.max_steps else posterior.result.sentence

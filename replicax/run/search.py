@@ -22,6 +22,8 @@ from replicax.algorithm.labels import (
     first_direction,
 )
 from replicax.algorithm.mixture import Mixture, make_mixture, most_components
+from replicax.algorithm.target import Target
+from replicax.run.compiled_once import compiled_once
 
 _MOST_HESSIAN = 100  # dimensions up to which second derivatives are computed
 _MOST_CALLS = 300  # of the gradient, from one start
@@ -91,8 +93,8 @@ class _Counted:
 
     def __init__(self, energy: Callable, data: Any, dtype: jnp.dtype) -> None:
         self.data, self.dtype, self.calls = data, dtype, 0
-        self._evaluate = jax.jit(jax.value_and_grad(energy))
-        self._hessian: Callable | None = jax.jit(jax.hessian(energy))
+        self._evaluate = compiled_once(jax.value_and_grad(energy))
+        self._hessian: Callable | None = compiled_once(jax.hessian(energy))
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         self.calls += 1
@@ -126,6 +128,17 @@ class _Counted:
                 break
             sd = curved
         return hessian
+
+
+def energy_of(target: Target, unravel: Callable, slope: float) -> Callable:
+    """Return `energy(point, data)`, slope U + V of a flattened point."""
+
+    def energy(point: Any, data: Any) -> Any:
+        params = unravel(point)
+        prior = 0.0 if target.prior is None else target.prior(params)
+        return slope * target.energy(params, data, None) + prior
+
+    return energy
 
 
 def search(

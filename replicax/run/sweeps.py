@@ -44,7 +44,7 @@ from replicax.run.progress import Progress, display_sweeps, reason_to_stop
 from replicax.run.records import Arrays, Records, Result
 from replicax.run.resolve import resolve
 from replicax.run.rows import Job, Plan, plan_of
-from replicax.run.search import Found, are_apart, hessian_scale, search
+from replicax.run.search import Found, are_apart, energy_of, hessian_scale, search
 from replicax.run.storage.folder import FolderRecords, records_of_run
 from replicax.run.storage.metadata import SWEEPS, Ending, Metadata, Resolved
 
@@ -615,9 +615,7 @@ class Sampler:
         draws = np.concatenate([leaf.reshape(count, -1) for leaf in leaves], axis=1).astype(float)
         draws = draws[np.isfinite(draws).all(axis=1)]
         rng = self.rng(0)
-        target: Any = self.finder.target
-        unravel = self.unravel
-        energy = lambda x, data: target.energy(unravel(x), data, None) + target.prior(unravel(x))  # noqa: E731
+        energy = energy_of(self.finder.target, self.unravel, 1.0)
         starts = _dispersed(draws, rng).astype(self.dtype)
         places = self.places
         budget = 10**9  # all of the starts
