@@ -3,11 +3,12 @@
     python benchmarks/rows.py --out docs/results         # runs what is missing there, and the page
     python benchmarks/rows.py --rows 1e5 1e6 --json found.json
 
-Each cell runs in a process of its own, one after another: compiling, search and tuning count, and are
-shown apart. A cell that would take longer than the budget ends there, and says so.
+Each cell runs in a process of its own, one after another: compiling, search and tuning count, and
+are shown apart. A cell that would take longer than the budget ends there, and says so.
 
 - `replicax` is one call, `rx.sample(posterior, start)`, from N(0, 2^2), without a number given.
 - `NUTS` is NumPyro's on all rows: dense metric, 300 steps of warm-up, 300 draws.
+- `withheld` is the same with the heavier mode left out of the first mixture, only of the mixture.
 - `Laplace` is what one does by hand: L-BFGS from 0, the Hessian there, and importance weights of
   draws from the Gaussian. It is right where the posterior has one mode and is nearly normal.
 """
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 KINDS = ("logistic-10", "logistic-50", "logistic-200", "mixture")
-METHODS = ("replicax", "NUTS", "Laplace")
+METHODS = ("replicax", "NUTS", "Laplace", "withheld")
 WANTED = 1_000  # effective draws
 MASS = 0.73  # of one of two mirror modes
 WARM_UP, DRAWS = 300, 300
@@ -126,6 +127,7 @@ def run_nuts(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
     import numpyro.infer
+
     from replicax import diagnostics
 
     likelihood, prior, rows, d = model_of(kind, num_rows)
@@ -175,7 +177,6 @@ def run_laplace(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
         value, slope = both(jnp.asarray(p, jnp.float32))
         return float(value), np.asarray(slope, float)
 
-    scale = num_rows**-0.5
     mode = minimize(energy, np.zeros(d), jac=True, method="L-BFGS-B").x
     hessian = np.asarray(jax.jit(jax.hessian(total))(jnp.asarray(mode, jnp.float32)), float)
     for _ in range(2):
@@ -201,11 +202,38 @@ def run_laplace(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
         weight = np.exp(np.concatenate(weights) - np.max(weights))
         size = float(weight.sum() ** 2 / (weight**2).sum())
     chosen = rng.choice(len(weight), 20_000, p=weight / weight.sum())
-    assert scale > 0
     return described(np.concatenate(points)[chosen], size, clock, setup)
 
 
-RUNNERS = {"replicax": run_replicax, "NUTS": run_nuts, "Laplace": run_laplace}
+def run_withheld(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
+    """Sweep with the deepest minimum left out of the first mixture."""
+    import jax
+
+    import replicax as rx
+    from replicax.run import sweeps
+
+    likelihood, prior, rows, d = model_of(kind, num_rows)
+    clock = Clock()
+    made = sweeps._sampler
+    sweeps._sampler = lambda *given: sweeps.replace(made(*given), withheld=0)
+    posterior = rx.sample(
+        rx.bayesian(likelihood, prior, rows),
+        lambda key: 2 * jax.random.normal(key, (d,)),
+        method="sweeps",
+        max_seconds=budget,
+    )
+    found = posterior.summary()["parameters"]
+    size = min(row["effective_size"] for row in found.values())
+    more = {"sweeps": posterior.sweeps, "problems": posterior.problems()}
+    return described(posterior.draws, size, clock, (0.0, 0.0)) | more
+
+
+RUNNERS = {
+    "withheld": run_withheld,
+    "replicax": run_replicax,
+    "NUTS": run_nuts,
+    "Laplace": run_laplace,
+}
 
 
 def run_cell(method: str, kind: str, num_rows: int, budget: float) -> dict[str, Any]:
@@ -247,12 +275,87 @@ def main(argv: list[str] | None = None) -> None:
     for rows in given.rows:
         for kind in given.kinds:
             for method in given.methods:
+                if method == "withheld" and kind != "mixture":
+                    continue
                 name = f"{method} {kind} {int(rows)}"
                 if name not in found:
                     found[name] = run_cell(method, kind, int(rows), given.budget)
                     path.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
                     shown = {k: v for k, v in found[name].items() if k in ("cpu", "wall", "over")}
                     print(name, shown, found[name].get("failed", ""), flush=True)
+    print(table(found))
+    if given.out:
+        draw(found, given.out / "rows-crossing.png")
+
+
+def table(found: dict[str, Any]) -> str:
+    """Return the cells as a table in Markdown."""
+    lines = [
+        "| rows | posterior | sampler | processor s | of it before the first draw | wall s | "
+        "effective | sweeps | means (sd) | GB |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name in sorted(found, key=lambda name: (name.split()[1], int(name.split()[2]), name)):
+        method, kind, rows = name.split()
+        cell = found[name]
+        start = f"| {int(rows):.0e} | {kind} | {method} "
+        if "cpu" not in cell:
+            lines.append(start + "| over the budget | | | | | | |")
+            continue
+        sweeps = cell.get("sweeps")
+        taken = (
+            ""
+            if not sweeps
+            else "+".join(str(sweeps[kind]) for kind in ("minima", "learning", "kept"))
+        )
+        apart = _apart(found, name)
+        lines.append(
+            start + f"| {cell['cpu']:,.1f} | {cell['setup_cpu']:,.1f} | {cell['wall']:,.0f} | "
+            f"{cell['effective']:,.0f} | {taken} | {apart} | {cell['peak_gb']:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def _apart(found: dict[str, Any], name: str) -> str:
+    """Return how far means are from those by Laplace's weights, or the mass of a mode."""
+    import numpy as np
+
+    cell, (_, kind, rows) = found[name], name.split()
+    if cell.get("mass") is not None:
+        return f"mass {cell['mass']:.3f}"
+    other = found.get(f"Laplace {kind} {rows}", {})
+    if "mean" not in other or name.startswith("Laplace"):
+        return ""
+    gap = np.abs(np.array(cell["mean"]) - other["mean"]) / other["sd"]
+    return f"{gap.max():.2f}"
+
+
+def draw(found: dict[str, Any], path: Path) -> None:
+    """Draw processor time to 1,000 effective draws against rows."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    kinds = [kind for kind in KINDS if any(f" {kind} " in name for name in found)]
+    figure, axes = plt.subplots(1, len(kinds), figsize=(4 * len(kinds), 3.6), sharey=True)
+    colours = {"replicax": "#1f5fa8", "NUTS": "#c44536", "Laplace": "#7a7a7a"}
+    for kind, axis in zip(kinds, [axes] if len(kinds) == 1 else axes):
+        for method, colour in colours.items():
+            cells = {
+                int(name.split()[2]): cell["cpu"]
+                for name, cell in found.items()
+                if name.split()[:2] == [method, kind] and "cpu" in cell
+            }
+            rows = sorted(cells)
+            axis.loglog(rows, [cells[n] for n in rows], "o-", color=colour, label=method)
+        axis.set_title(kind)
+        axis.set_xlabel("rows")
+    first = [axes][0] if len(kinds) == 1 else axes[0]
+    first.set_ylabel("processor s to 1,000 effective draws")
+    first.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
 
 
 if __name__ == "__main__":
