@@ -9,6 +9,7 @@ are shown apart. A cell that would take longer than the budget ends there, and s
 - `replicax` is one call, `rx.sample(posterior, start)`, from N(0, 2^2), without a number given.
 - `NUTS` is NumPyro's on all rows: dense metric, 300 steps of warm-up, 300 draws.
 - `withheld` is the same with the heavier mode left out of the first mixture, only of the mixture.
+- `mini-batches` is `rx.sample` with `batch_size=1_000`: Langevin steps, 6,000 of them.
 - `Laplace` is what one does by hand: L-BFGS from 0, the Hessian there, and importance weights of
   draws from the Gaussian. It is right where the posterior has one mode and is nearly normal.
 """
@@ -24,7 +25,9 @@ from pathlib import Path
 from typing import Any
 
 KINDS = ("logistic-10", "logistic-50", "logistic-200", "mixture")
-METHODS = ("replicax", "NUTS", "Laplace", "withheld")
+METHODS = ("replicax", "NUTS", "Laplace", "withheld", "mini-batches")
+# Those that are run on some posteriors alone.
+ONLY = {"withheld": ("mixture",), "mini-batches": ("logistic-10",)}
 WANTED = 1_000  # effective draws
 MASS = 0.73  # of one of two mirror modes
 WARM_UP, DRAWS = 300, 300
@@ -228,7 +231,29 @@ def run_withheld(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
     return described(posterior.draws, size, clock, (0.0, 0.0)) | more
 
 
+def run_mini_batches(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
+    import jax
+
+    import replicax as rx
+
+    likelihood, prior, rows, d = model_of(kind, num_rows)
+    clock = Clock()
+    marks: list[tuple[float, float]] = []
+    posterior = rx.sample(
+        rx.bayesian(likelihood, prior, rows, batch_size=min(1_000, num_rows)),
+        lambda key: 2 * jax.random.normal(key, (d,)),
+        num_steps=6_000,
+        num_chains=2,
+        callback=lambda progress: marks.append((progress.step, *clock())),
+    )
+    found = posterior.summary()["parameters"]
+    size = min(row["effective_size"] for row in found.values())
+    setup = min(marks, key=lambda mark: abs(mark[0] - 2_000))[1:]
+    return described(posterior.draws, size, clock, setup) | {"problems": posterior.problems()}
+
+
 RUNNERS = {
+    "mini-batches": run_mini_batches,
     "withheld": run_withheld,
     "replicax": run_replicax,
     "NUTS": run_nuts,
@@ -275,7 +300,7 @@ def main(argv: list[str] | None = None) -> None:
     for rows in given.rows:
         for kind in given.kinds:
             for method in given.methods:
-                if method == "withheld" and kind != "mixture":
+                if kind not in ONLY.get(method, KINDS):
                     continue
                 name = f"{method} {kind} {int(rows)}"
                 if name not in found:

@@ -57,7 +57,7 @@ from replicax.run.storage.metadata import SWEEPS, Ending, Metadata, Resolved
 
 FEWEST_SWEEPS, MOST_SWEEPS = 4, 64  # kept, of a run that decides itself how many
 _FINDER_STEPS, _FINDER_BURN_IN, _FINDER_CHAINS = 400, 250, 2
-_ROWS_PER_PARAMETER, _FEWEST_ROWS, _MOST_ROWS = 200, 3_000, 20_000  # that the finder sees
+_ROWS_PER_PARAMETER, _FEWEST_ROWS, _MOST_ROWS = 100, 3_000, 10_000  # that the finder sees
 _STARTS = 24  # draws of the finder from which its minima are looked for
 _MOST_MINIMA = 16
 _WITNESSES = 32  # draws of the finder that every sweep evaluates
