@@ -32,7 +32,7 @@ def clock_of(run: Training, method: Method, steps_per_epoch: int) -> Clock:
         epochs,
         steps_per_epoch,
         min(method.cycle_epochs, epochs),
-        method.warmup_epochs,
+        epochs / 20 if method.warmup_epochs is None else method.warmup_epochs,
         min(PICK_EVERY, epochs),
         min(method.test_every, epochs),
     )

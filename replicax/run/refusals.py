@@ -122,7 +122,7 @@ def _words_for_rates(choice: "Choice") -> Iterator[str]:
     if choice.trains and isinstance(rate, str):
         yield (
             f"learning_rate is {show(rate)}; give numbers, (cold, hot) or one, or leave it out for "
-            "those of the method."
+            'those of the method. "auto" finds one rate, for networks without a ladder.'
         )
 
 
@@ -251,7 +251,9 @@ def _nothing_averaged(choice: "Choice") -> Iterator[str]:
     epochs = epochs[epochs > run.burn_in]
     if method.draws_gaussian:  # of whole cycles
         epochs = epochs[epochs <= clock.epochs // clock.cycle_epochs * clock.cycle_epochs]
-    if method.picks_all:
+    if method.averages == "last":
+        epochs = epochs[epochs == clock.epochs]
+    elif method.picks_all:
         epochs = epochs[epochs % clock.pick_every == 0]
     elif exploits is not None:
         epochs = epochs[np.asarray(exploits(epochs * steps - 1), bool)]
