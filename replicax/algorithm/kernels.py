@@ -28,6 +28,7 @@ from replicax.algorithm.wrapped_kernels import annealed as annealed
 from replicax.algorithm.wrapped_kernels import clipped as clipped
 from replicax.algorithm.wrapped_kernels import cosine as cosine
 from replicax.algorithm.wrapped_kernels import cyclical as cyclical
+from replicax.algorithm.wrapped_kernels import pretrained as pretrained
 from replicax.algorithm.wrapped_kernels import scheduled as scheduled
 from replicax.algorithm.wrapped_kernels import stepwise as stepwise
 from replicax.errors import at_least, check_number, explained, not_negative, show
@@ -248,6 +249,7 @@ _AROUND = {  # another kernel
     "clipped": clipped,
     "cosine": cosine,
     "cyclical": cyclical,
+    "pretrained": pretrained,
     "stepwise": stepwise,
 }
 NAMED = {

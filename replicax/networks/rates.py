@@ -23,36 +23,27 @@ from replicax.networks.task import Supervised
 from replicax.run.compiled_once import compiled_once
 from replicax.run.initial import PerReplica, initial_points
 from replicax.run.methods import Method, written
-from replicax.run.options import AUTO, Training
-from replicax.run.parts import plain_kernel
+from replicax.run.options import Training
+from replicax.run.parts import is_auto, plain_kernel
 
 _FACTOR = 10 ** (1 / 3)  # from one candidate to the next
-_RATES = {"momentum": 0.005 * _FACTOR ** np.arange(7), "adam": 0.0005 * _FACTOR ** np.arange(7)}
-_OTHER_RATES = 1e-4 * _FACTOR ** np.arange(12)  # of kernels of the user's own
+_SEVEN = 10 ** (np.arange(7) / 3)
+_RATES = {"momentum": 0.005 * _SEVEN, "adam": 0.0005 * _SEVEN}
+_OTHERS = {"sghmc": _RATES["momentum"], "sgld": 0.05 * _SEVEN, "preconditioned": _RATES["adam"]}
+_OWN_RATES = 1e-4 * 10 ** (np.arange(12) / 3)  # of kernels of the user's own
 _SHARE = 0.05  # of the steps of all networks of the run, for what goes beyond the fewest
 _FEWEST, _MOST = 50, 100  # steps of a candidate
 _JUDGED = 8  # further mini-batches, on which the candidates are compared
 _CLEARLY = 0.1  # of the progress that momentum SGD makes
 
 
-def is_open(method: Method) -> bool:
-    """Return whether a range test has to find the rate."""
-    return isinstance(method.learning_rate, str) and method.learning_rate == AUTO
-
-
-def guessed(method: Method) -> Method:
-    """Return the method with a kernel and a rate, to be checked before the range test."""
-    kernel = "momentum" if method.kernel == AUTO else method.kernel
-    return replace(method, kernel=kernel, learning_rate=0.1)
-
-
 def found(
     problem: Supervised, method: Method, run: Training, start: Any
-) -> tuple[Method, dict[str, Any]]:
-    """Return the method with the kernel and the rate that the range test found, and its results as
-    plain data."""
+) -> tuple[Any, float, dict[str, Any]]:
+    """Return the kernel and the peak rate that the range test finds, and its results as plain
+    data."""
     points = _networks(problem, start, run.seed)
-    names = list(_RATES) if method.kernel == AUTO else [method.kernel]
+    names = list(_RATES) if is_auto(method.kernel) else [method.kernel or "momentum"]
     candidates = [(plain_kernel(replace(method, kernel=name)), _rates_of(name)) for name in names]
     room = _SHARE * run.num_replicas * run.epochs * problem.steps_per_epoch
     steps = int(np.clip(room / sum(len(rates) for _, rates in candidates), _FEWEST, _MOST))
@@ -76,16 +67,11 @@ def found(
         }
         for name, (_, rates), one in zip(names, candidates, losses, strict=True)
     }
-    return replace(method, kernel=names[chosen], learning_rate=rate), {
-        "steps": steps,
-        "candidates": tested,
-    }
+    return names[chosen], rate, {"steps": steps, "candidates": tested}
 
 
 def _rates_of(name: Any) -> np.ndarray:
-    if isinstance(name, str):
-        return _RATES.get("momentum" if name == "sghmc" else name, _OTHER_RATES)
-    return _OTHER_RATES
+    return (_RATES | _OTHERS).get(name, _OWN_RATES) if isinstance(name, str) else _OWN_RATES
 
 
 def _networks(problem: Supervised, start: Any, seed: int) -> Any:

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from replicax.errors import check_folder, show
-from replicax.networks import evaluate, rates, swag
+from replicax.networks import evaluate, starting, swag
 from replicax.networks.checks import check_apart, check_start, checked_first
 from replicax.networks.evaluate import Epoch, Thinning
 from replicax.networks.task import Supervised, check_problem
@@ -46,7 +46,7 @@ def train(
     epochs: int,
     method: str | Method = "deep-ensemble",
     num_replicas: int = 10,
-    burn_in: int = 0,
+    burn_in: int | None = None,
     seed: int = 0,
     run_dir: str | Path | None = None,
     progress: bool | None = None,
@@ -75,7 +75,8 @@ def train(
             of that name with options, such as `rx.deo_star(learning_rate=(0.01, 0.1))`; or an
             `rx.Method`.
         num_replicas: the number of networks.
-        burn_in: epochs before the average begins.
+        burn_in: epochs before the average begins; from new networks at least those in which the
+            method trains them (`pretrain` of `rx.Method`).
         seed: seed of all random numbers.
         callback: as in `rx.sample`; the `average` of its `Progress` has the running sums of
             predictions, its `evaluation` the results of the last test.
@@ -95,13 +96,12 @@ def train(
     refuse_traced()
     _check_call(problem, start)
     session = given(Session, locals())
-    method, run, tested = as_method(method), given(Training, locals()), None
-    if rates.is_open(method):
-        resolve(problem, run, rates.guessed(method))  # refuses before a test that takes time
-        method, tested = rates.found(problem, method, run, _points_of(start, problem, run))
-    program = resolve(_posed(problem, method), run, method)
+    method, run = as_method(method), given(Training, locals())
+    task, start = _posed(problem, method), _points_of(start, problem, run)
+    method, run, tested = starting.fitted(problem, task, method, run, start)
+    program = resolve(task, run, method)
     _warn_of_low_peak(program)
-    start = _points_of(start, problem, run)
+    starting.warn(problem, program)
 
     about = {
         "resolved": lambda like: {**problem.describe(like), "range_test": tested},
@@ -181,7 +181,14 @@ def build_evaluation(problem: Supervised, program: Program, like: Any) -> Evalua
     evaluation = checked_first(evaluation, method)
     if method.draws_gaussian:
         evaluation = swag.build_cycles(
-            evaluation, problem, clock, program.kernel, like[0], run.seed, run.burn_in, thinning
+            evaluation,
+            problem,
+            clock,
+            program.kernel,
+            like[0],
+            run.seed,
+            run.burn_in or 0,
+            thinning,
         )
     if run.evaluate is None:
         return evaluation

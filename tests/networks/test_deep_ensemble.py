@@ -7,10 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from tiny_networks import NETWORK, NUM_REPLICAS, STEPS_PER_EPOCH, by_replica, tiny_problem
+from tiny_networks import (
+    NETWORK,
+    NUM_REPLICAS,
+    STEPS_PER_EPOCH,
+    by_replica,
+    plain_training,
+    tiny_problem,
+)
 
 import replicax as rx
-from replicax.algorithm.randomness import seed_keys
 
 EPOCHS = 5
 TRANSFORMS = {
@@ -18,23 +24,6 @@ TRANSFORMS = {
     "adam": lambda rate: optax.adam(rate),
 }
 QUIET = {"epochs": EPOCHS, "num_replicas": NUM_REPLICAS, "progress": False}
-
-
-def plain_training(problem, start, transform, epochs):
-    """One network trained by optax, on the mini-batches that a run of seed 0 sees."""
-    ((key,), _) = seed_keys(0, 1)
-    params, state = start
-    memory = transform.init(params)
-    gradient = jax.jit(jax.grad(problem.target.energy, has_aux=True))
-    for epoch in range(epochs):
-        order = np.asarray(problem.batches.order(key, epoch))
-        for rows in np.array_split(order, problem.steps_per_epoch):
-            images, labels = (np.asarray(part)[rows] for part in problem.batches.data)
-            batch = problem.batches.prepare(key, (images, labels))
-            slope, state = gradient(params, state, batch, None)
-            update, memory = transform.update(slope, memory, params)
-            params = optax.apply_updates(params, update)
-    return params, state
 
 
 @pytest.mark.parametrize("kernel", TRANSFORMS)

@@ -6,7 +6,6 @@ import optax
 import pytest
 
 import replicax as rx
-
 from replicax.networks.by_name import DEFAULTS, NamedProblem
 from replicax.networks.train import train
 from replicax.run.methods import deo_star, ensemble

@@ -107,7 +107,7 @@ def test_which_networks_are_averaged() -> None:
 
 def test_the_defaults_are_the_papers_for_cifar_100() -> None:
     run = {name: x.default for name, x in inspect.signature(rx.train).parameters.items()}
-    expected = {"method": "deep-ensemble", "num_replicas": 10, "burn_in": 0}
+    expected = {"method": "deep-ensemble", "num_replicas": 10, "burn_in": None}
     assert {name: run[name] for name in expected} == expected
     method = closed("deo-star")
     assert (method.momentum, method.target_swap_rate, method.window) == (0.9, 0.005, None)
