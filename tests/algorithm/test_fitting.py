@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from common import rng_of, slow
 
+from replicax.algorithm import fitting
 from replicax.algorithm.fitting import (
     choose,
     fit,
@@ -12,7 +13,7 @@ from replicax.algorithm.fitting import (
     log_density,
     with_wide,
 )
-from replicax.algorithm.mixture import make_mixture
+from replicax.algorithm.mixture import Mixture, make_mixture
 
 CENTRES = np.array([[-4.0, 0.0, 1.0], [3.0, 3.0, -2.0]])
 WIDTHS = np.array([0.5, 1.5])
@@ -119,3 +120,16 @@ def test_the_old_mixture_stays_where_draws_are_few() -> None:
     draws = draws_of([0.5, 0.5], 12, rng).reshape(2, 6, 3).astype(np.float32)
     energies = energy(draws.reshape(-1, 3)).reshape(2, 6)
     assert choose(old, draws, energies, energy, rng, 64).name == "old"
+
+
+@pytest.mark.parametrize(("num_draws", "sizes"), [(19, []), (40, [1, 2]), (49, [1, 2, 4])])
+def test_every_component_has_three_draws_for_each_dimension(num_draws, sizes) -> None:
+    points, seen = np.random.default_rng(0).standard_normal((num_draws, 4)), []
+
+    def consider(name: str, mixture: Mixture) -> bool:
+        seen.append(name)
+        return True
+
+    fitting._consider_sizes(points, np.random.default_rng(1), None, consider)
+    heavy = [f"{sizes[-1]}, heavy-tailed"] if sizes else []
+    assert seen == [*map(str, sizes), *heavy]
