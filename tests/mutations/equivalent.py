@@ -38,7 +38,7 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
         "algorithm/rounds.py:_equalised: 16 * jnp.finfo(place.dtype).eps -> "
         "15 * jnp.finfo(place.dtype).eps",
     ),
-    "How long a fit goes on at most: what it finds is judged by its proposals, however good it is.": (
+    "How long a fit goes on at most; what it finds is judged by its proposals in any case.": (
         "algorithm/fitting.py:fit: 30 -> 31",
         "algorithm/fitting.py:fit: 30 -> 29",
     ),
