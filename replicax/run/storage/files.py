@@ -42,7 +42,7 @@ SOFTWARE = "replicax"
 _SIGNS = (f"Software\0{SOFTWARE}".encode(), f'name="generator" content="{SOFTWARE}"'.encode(),
           b'{\n "run_dir": "')  # fmt: skip
 _SIGNED_WITHIN = 2**10
-_JSON_BYTES = 2**26  # the largest JSON file that is read
+_JSON_BYTES = 2**24  # the largest JSON file that is read: four times the longest note
 _ARRAY_BYTES = 2**32  # the largest file of arrays that is read whole
 _ARRAYS = 2**16  # in a file
 
