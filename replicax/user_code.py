@@ -66,8 +66,8 @@ class TargetSpec:
     @property
     def is_demo(self) -> bool:
         """Whether it names the demo, which is code of replicax itself."""
-        return (self.target, self.params or "params", self.batches) == (
-            "replicax.demo:target",
+        targets = ("replicax.demo:energy", "replicax.demo:target")
+        return self.target in targets and (self.params or "params", self.batches) == (
             "params",
             None,
         )

@@ -117,9 +117,9 @@ class _Lines(_Log):
         return read_bytes(self.path, _MOST_BYTES).decode(errors="replace").splitlines(keepends=True)
 
     def go_back(self, step: int) -> None:
-        whole = [line for line in self._lines() if line.endswith("\n")]
-        steps = [self.step_of(line) for line in whole]
-        kept = [line for line, at in zip(whole, steps) if at is not None and at <= step]
+        complete = [line for line in self._lines() if line.endswith("\n")]
+        steps = [self.step_of(line) for line in complete]
+        kept = [line for line, at in zip(complete, steps) if at is not None and at <= step]
         write_whole(self.path, "".join(kept if step else []).encode())
 
     def append(self, line: str) -> None:

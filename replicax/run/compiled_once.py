@@ -20,7 +20,7 @@ from typing import Any
 import jax
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
-_KEPT = 8  # programs, the ones used last
+_KEPT = 24  # programs, the ones used last
 _MOST_NUMBERS = 2**20  # in a constant, such as data that a target closes over
 _LONGEST_TEXT = 2**24
 _ELIDED = "__elided__"  # stands in the text for the numbers of larger constants

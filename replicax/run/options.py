@@ -254,12 +254,12 @@ class Training(Run):
         metavar="P",
         show_default="10; digits, FILE.npz: 4",
     )
-    burn_in: int = option(
-        0,
+    burn_in: int | None = option(
+        None,
         "Epochs before the average begins.",
         whole(0),
         flag="",
-        show_default="0; digits: 40, at most a third",
+        show_default="those of the pre-training; from trained networks 0",
     )
     on_nonfinite: str | None = option(
         None,

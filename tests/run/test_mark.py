@@ -246,7 +246,7 @@ def test_a_folder_without_a_mark_still_resumes(folder, whole) -> None:
 @pytest.mark.slow
 def test_a_new_demo_keeps_what_is_not_of_the_old_one(tmp_path, capsys) -> None:
     out = tmp_path / "demo"
-    arguments = ["demo", "--out", str(out), "--steps", "200", "--chains", "1", "--json"]
+    arguments = ["demo", "--out", str(out), "--json"]
     assert main(arguments) == 0
     names = ("figures/mine.png", "checkpoints/a.pt", "notes.txt")
     kept = [put(out / name) for name in names]

@@ -24,7 +24,7 @@ from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.tuning import ConstantGain, Gain
 from replicax.errors import printable, show
 from replicax.run.methods import Method
-from replicax.run.options import COUNTED, Run, Sampling, Training
+from replicax.run.options import AUTO, COUNTED, Run, Sampling, Training
 from replicax.run.storage import files
 from replicax.run.storage.files import Damaged
 from replicax.run.storage.upgrade import upgraded, with_own_digest
@@ -47,6 +47,7 @@ class NoRun(ValueError):
 
 
 Kind = TypeVar("Kind")
+SWEEPS = "sweeps"  # the method, and the kernel of its runs
 CUSTOM = "custom"  # stands in a run folder for an object that only the user can give again
 _CLASSES = {
     made.__name__: made
@@ -84,7 +85,12 @@ class TreeSpec:
     @property
     def num_elements(self) -> int:
         """The number of elements of all arrays."""
-        return sum(math.prod(shape) for shape in self.shapes)
+        return sum(self.sizes)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of elements of each array."""
+        return [math.prod(shape) for shape in self.shapes]
 
 
 def _places(structure: Any) -> list[int]:
@@ -179,9 +185,11 @@ class Resolved:
     adjusted: bool  # whether the kernel accepts or rejects its moves
     kernel: str  # its name, or "custom"
     draws_per_step: int = 1  # positions of the path of jumps that a drawn step leaves
+    decided: str | None = None  # which rows a step sees, and why; None: not recorded
     one_start: bool | None = None  # whether all replicas start at one point; None: not recorded
     likelihood: dict[str, Any] | None = None  # of the test of networks
     predicts: Predicts | None = None  # None: no networks, or of a loss without predictions
+    range_test: dict[str, Any] | None = None  # None: the learning rate was given
 
 
 @dataclass(frozen=True)
@@ -387,7 +395,7 @@ def given_again(stored: Kind, again: dict[str, Any], call: Callable[[str], str])
                     f"hold; give it again: {call(name)}."
                 )
             value = offered
-        elif _plain(offered) not in (None, _plain(entry.default), _plain(value)):
+        elif _plain(offered) not in (None, AUTO, _plain(entry.default), _plain(value)):
             started = "continues with the one it was started with, which its folder stores"
             started = "was started without one" if value is None else started
             raise ValueError(f"{name} is given, but the run {started}: leave out {name}.")
