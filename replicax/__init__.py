@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from replicax.run.methods import pretrain as pretrain
     from replicax.run.methods import sghmc_pt as sghmc_pt
     from replicax.run.methods import sgld as sgld
+    from replicax.run.methods import sweeps as sweeps
     from replicax.run.processes import connect as connect
 
 # Where each public name lives; a module maps to itself.
@@ -78,7 +79,7 @@ _NAMES = {
     "run.bayesian": "bayesian",
     "run.initial": "per_replica",
     "run.methods": "Method cyc_sghmc cyc_swag deo deo_star ensemble posterior pretrain sghmc_pt "
-    "sgld",
+    "sgld sweeps",
     "run.processes": "connect",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

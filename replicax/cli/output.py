@@ -200,8 +200,8 @@ def finish(
     folder = posterior.run_dir
     assert folder is not None, "commands write into a folder"
     summary = {"run_dir": str(folder), **posterior.summary(), **(extra or {})}
-    write_shown(folder / "summary.json", f"{to_json(summary)}\n".encode())
     show_summary(summary, as_json, *more)
+    write_shown(folder / "summary.json", f"{to_json(summary)}\n".encode())
     code, sentence = posterior.result
     if code == "nonfinite":
         print_error(sentence)

@@ -63,6 +63,8 @@ def predict(
     named = read_named(run_dir, "predict", model, data, instead, runs=("model",))
     with output.quietly(as_json):
         trained = cast("Trained", rx.load(run_dir))
+        if trained.metadata.kind != "train":
+            raise ValueError(f"{run_dir} contains no networks, and nothing to predict with.")
         if trained.predicts is not None:
             network = named.network_again(trained.predicts)
         else:  # a folder that does not store its predictor
@@ -151,7 +153,7 @@ def _write(path: Path, values: Any) -> None:
         np.savez(content, **values._asdict())
     else:
         np.save(content, values)
-    write_shown(path, content.getvalue())
+    write_shown(path, content.getvalue(), named=True)
 
 
 def _render(numbers: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ from replicax.run.methods import as_method
 from replicax.run.options import Limits, Session
 from replicax.run.processes import is_first
 from replicax.run.progress import Progress, format_seconds
+from replicax.run.sweeps import FEWEST_SWEEPS, MOST_SWEEPS
 from replicax.run.task import Task
 
 if TYPE_CHECKING:
@@ -212,8 +213,9 @@ def check_possible(task: Task, method: Any) -> None:
 class Watch:
     """The limits of a run that decides itself how long it is, as one of its callbacks."""
 
-    def __init__(self, limits: Limits, shows: bool) -> None:
-        self.max_steps = MOST_STEPS if limits.max_steps is None else limits.max_steps
+    def __init__(self, limits: Limits, shows: bool, sweeps: bool = False) -> None:
+        most, self.first = (MOST_SWEEPS, FEWEST_SWEEPS) if sweeps else (MOST_STEPS, FIRST_STEPS)
+        self.max_steps = most if limits.max_steps is None else limits.max_steps
         seconds = np.inf if limits.max_seconds is None else limits.max_seconds
         self.began, self.seconds, self.shows = time.monotonic(), seconds, shows
         self.rate = np.nan  # steps per second of the last chunk
@@ -226,17 +228,18 @@ class Watch:
 
     def first_steps(self, burn_in: int | None) -> int:
         """Return the length of the first part of a run, after which it is looked at."""
-        return min(max(FIRST_STEPS, 2 * (burn_in or 0)), self.max_steps)
+        return min(max(self.first, 2 * (burn_in or 0)), self.max_steps)
 
     def say(self, words: str) -> None:
         if self.shows:
             print(words, file=sys.stderr, flush=True)
 
 
-def watched(session: Session, limits: Limits) -> tuple[Session, Watch]:
-    """Return the session with the limits among its callbacks, and the limits."""
+def watched(session: Session, limits: Limits, sweeps: bool = False) -> tuple[Session, Watch]:
+    """Return the session with the limits among its callbacks, and the limits, of steps or of
+    sweeps."""
     shows = sys.stderr.isatty() if session.progress is None else session.progress
-    watch, given = Watch(limits, shows and is_first()), session.callback
+    watch, given = Watch(limits, shows and is_first(), sweeps), session.callback
     callbacks = [] if given is None else [given] if callable(given) else list(given)
     return replace(session, callback=[*callbacks, watch]), watch
 
@@ -288,7 +291,9 @@ def _remedy(posterior: "Posterior", short: list[Short]) -> str:
 
 def _tuned_badly(posterior: "Posterior", short: list[Short]) -> bool:
     """Return whether a new burn-in is better than more draws: a warning says so, or many times as
-    many draws would be needed after a burn-in so short."""
+    many draws would be needed after a burn-in so short. Sweeps have learned from all rows."""
+    if posterior.sweeps is not None:
+        return False
     if any(one.cure == "tuning" for one in short):
         return True
     burn_in = posterior.metadata.resolved.burn_in

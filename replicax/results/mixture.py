@@ -83,7 +83,8 @@ def missed(posterior: "Posterior") -> Missed | None:
 
     The coldest replica comes to such places, and leaves them, by the ladder alone. Stays there are
     few and may be long; the number of them in a run being Poisson's, the share of the draws that
-    stays of lengths L make up has the standard error sqrt(sum L^2) / draws.
+    stays of lengths L make up has the standard error sqrt(sum L^2) / draws. A replica that comes
+    again and again is seen by the spread between chains, of which others have no such replica.
     """
     weights, jumps = posterior.jump_weights, posterior.jumps
     if weights is None or jumps is None:
@@ -95,6 +96,8 @@ def missed(posterior: "Posterior") -> Missed | None:
     resolved = posterior.metadata.resolved
     steps = stays.max(initial=0) * resolved.thin / resolved.draws_per_step
     error = np.sqrt(np.sum(stays.astype(float) ** 2)) / is_missed.size
+    if len(is_missed) > 2:
+        error = max(error, np.std(is_missed.mean(axis=1), ddof=1) / np.sqrt(len(is_missed)))
     return Missed(float(is_missed.mean()), float(error), int(np.ceil(steps)))
 
 

@@ -11,14 +11,14 @@ import jax
 import numpy as np
 
 from replicax.algorithm.labels import Ordering, ordered
-from replicax.errors import RunProblem, at_least, check_flag, check_folder, is_whole, show
-from replicax.run import processes, trees
+from replicax.errors import RunProblem, at_least, check_flag, check_path, is_whole, show
+from replicax.run import processes, sweeps, trees
 from replicax.run.carry import PAIR_COUNTS, num_attempts
 from replicax.run.options import Session
 from replicax.run.records import Records, Result
 from replicax.run.start import extended, retuned
 from replicax.run.storage.folder import save_copy
-from replicax.run.storage.metadata import Metadata, to_plain
+from replicax.run.storage.metadata import SWEEPS, Metadata, to_plain
 from replicax.run.task import as_task
 
 if TYPE_CHECKING:
@@ -234,10 +234,46 @@ class Posterior:
             "evaluations": self._evaluations(),
         }
 
+    @property
+    def sweeps(self) -> dict[str, Any] | None:
+        """What sweeps over all rows took: how many of each kind, evaluations of a row and seconds,
+        also those of the finder on some of the `rows`; the harmonic `acceptance` in those that
+        learned; and the `excess` of the heaviest draw of the finder over all proposals of a sweep,
+        as a logarithm. None for runs without."""
+        final = self._records.final
+        if self.metadata.resolved.kernel != SWEEPS:
+            return None
+        kinds = ("minima", "learning", "kept")
+        rows, evaluations, seconds = (float(x) for x in final["sweeps.spent.finder"])
+        spent = {
+            name: final[f"sweeps.spent.{name}"] for name in ("sweeps", "evaluations", "seconds")
+        }
+        num_rows = self.metadata.batches.num_rows or 0
+        swept = float(spent["seconds"].sum())
+        return {
+            "rows": num_rows,
+            "finder_rows": int(rows),
+            **{name: int(x) for name, x in zip(kinds, spent["sweeps"])},
+            "evaluations": {
+                "finder": evaluations * rows,
+                **{name: float(x) * num_rows for name, x in zip(kinds, spent["evaluations"])},
+            },
+            "seconds": {
+                "finder": seconds,
+                **{name: float(x) for name, x in zip(kinds, spent["seconds"])},
+            },
+            "rows_per_second": num_rows * float(spent["sweeps"].sum()) / swept if swept else 0.0,
+            "acceptance": final["sweeps.acceptance"].tolist(),
+            "excess": final["sweeps.excess"].tolist(),
+        }
+
     def _evaluations(self) -> dict[str, int]:
         """Return how many energies each part of a run with jumps evaluated, with their gradients in
         search and ladder."""
         final = self._records.final
+        if self.sweeps is not None:  # of all rows
+            counts = final["sweeps.spent.evaluations"]
+            return {name: int(n) for name, n in zip(("minima", "learning", "jumps"), counts)}
         search, renewals, before = (int(count) for count in final["learning.evaluations"])
         jumps = before + int(np.sum(final["jumps.proposals"], dtype=float))
         ladder = int(final["learning.gradients_per_step"]) * self.num_steps
@@ -578,6 +614,11 @@ class Posterior:
     def going_on(self, num_steps: int, retune: bool, session: Session) -> "Posterior":
         """Return the run with more steps, or as many after a new burn-in, without warnings."""
         task = self._records.task or (None if self._target is None else as_task(self._target))
+        if self.sweeps is not None:
+            if retune:
+                raise ValueError("Sweeps learn in their first ones: start the run again instead.")
+            records = sweeps.extended(self._records, task, num_steps, session)
+            return Posterior(records, self._like, self._target)
         if retune:
             records, like = retuned(self._records, task, num_steps, session)
         else:
@@ -621,7 +662,7 @@ class Posterior:
 
     def save(self, folder: str | Path) -> Path:
         """Write everything into a new folder that `rx.load` opens."""
-        path = check_folder("folder", folder)
+        path = check_path("folder", folder)
         save_copy(self._records, path)
         return path
 

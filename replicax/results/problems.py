@@ -36,6 +36,10 @@ _FEW_WINDOWS = 10  # too few to judge a pair by
 _FIXED = 0.01  # a smaller relative movement counts as none
 _SAME = 0.05  # fraction of the distance of neighbours on an even ladder
 _COLLAPSED = 1 / 3  # fraction of the pairs
+_OR_LADDER = (
+    "Start again with more proposals, as in method=rx.sweeps(jumps=512), or write "
+    'method="posterior" for a ladder over all rows.'
+)
 _FALLS = (
     "The energy falls through the whole run (from {:.3g} to {:.3g}), as if it had no lower bound: "
     "is it minus the log density, with the right sign? If so, burn_in is too short."
@@ -217,11 +221,32 @@ def _missed_by_mixture(posterior: "Posterior") -> str | None:
     found = mixture.missed(posterior)
     if found is None or found.error < _MISSED:
         return None
+    if posterior.sweeps is not None:
+        return (
+            f"The mixture misses places with {found.mass:.1%} of the draws, where a chain was held "
+            f"for up to {found.longest:,} sweeps: their mass is known to ± {found.error:.1%} only. "
+            f"{_OR_LADDER}"
+        )
     return (
         f"The mixture misses places with {found.mass:.1%} of the draws, where the coldest replica "
         f"was for up to {found.longest:,} steps without a jump: their mass is known to "
         f"± {found.error:.1%} only. The mixture learns of them in a longer burn-in. "
         f"{retuning(posterior)}"
+    )
+
+
+def _finder_weighs_more(posterior: "Posterior") -> str | None:
+    """Report draws of the finder that the frozen mixture of a run of sweeps does not cover."""
+    sweeps = posterior.sweeps
+    if sweeps is None or not sweeps["kept"]:
+        return None
+    kept = np.array(sweeps["excess"][sweeps["learning"] :])
+    if not kept.size or not kept.max() > 0:
+        return None
+    return (
+        f"In {np.sum(kept > 0)} of {kept.size} sweeps a draw of the ladder on some of the rows "
+        f"weighs more than all proposals together, up to e^{kept.max():.1f} times as much: the "
+        f"mixture misses a place. {_OR_LADDER}"
     )
 
 
@@ -456,6 +481,7 @@ _OTHERS = {
     _collapsed_ladder: "tuning",
     _rare_swaps: "tuning",
     _missed_by_mixture: "tuning",
+    _finder_weighs_more: "target",
     _evidences_differ: "length",
     _evidences_disagree: "tuning",
     _energies_differ: "length",

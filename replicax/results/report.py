@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from replicax.errors import show
+from replicax.errors import check_path, show
 from replicax.page import charts
 from replicax.page.render import Chart, Page, Paths, Section, Table, Warnings, render
 from replicax.results import done, mixture, plotted
@@ -446,7 +446,7 @@ def page_of(posterior: "Posterior", sections: list[Section]) -> Page:
 def write_page(posterior: "Posterior", out: str | Path | None, page: Page) -> Path:
     """Write a page to the file `out`, or into the folder `out` or that of the run."""
     path = check_out(posterior, out)
-    write_shown(path, render(page).encode())
+    write_shown(path, render(page).encode(), named=out is not None)
     return path
 
 
@@ -455,10 +455,9 @@ def check_out(posterior: "Posterior", out: object) -> Path:
     if out is None:
         if posterior.run_dir is None:
             raise ValueError("The run has no folder; say where the report goes: out='report.html'.")
+        check_shown(posterior.run_dir / FILE)
         return posterior.run_dir / FILE
-    if not isinstance(out, str | Path) or not str(out).strip() or "\0" in str(out):
-        raise ValueError(f"out is {show(out)}; give the path of an HTML file.")
-    path = Path(out).expanduser()
+    path = check_path("out", out, "an HTML file")
     if path.is_dir():
         check_shown(path / FILE)
         return path / FILE

@@ -69,6 +69,8 @@ def summarise(posterior: "Posterior") -> Summary:
         acceptance=_by_rung(posterior, "acceptance"),
         redraw_rate=_by_rung(posterior, "redraw_rate"),
         jumps=_jumps(posterior),
+        decided=posterior.metadata.resolved.decided,
+        sweeps=posterior.sweeps,
         excess_temperature=_by_rung(posterior, "excess_temperature"),
         log_evidence=_log_evidence(posterior),
         one_start=posterior.metadata.resolved.one_start,
@@ -205,7 +207,9 @@ def render_summary(summary: dict[str, Any]) -> Any:
     """Return the summary as rich tables."""
     from rich.console import Group
 
-    tables = [run_table(summary), done_table(summary), ladder_table(summary)]
+    tables = [run_table(summary), done_table(summary)]
+    if not summary["sweeps"]:
+        tables.append(ladder_table(summary))
     parts: list[Any] = [as_rich(table) for table in tables if table is not None]
     mixture = mixture_table(summary, _MOST_SHOWN)
     if mixture is not None:
@@ -243,14 +247,17 @@ def run_table(summary: dict[str, Any]) -> Table:
     rows = [
         ("ended", summary["result"]["sentence"]),
         ("time, machine, peak memory", render_machine_use(summary)),
-        ("steps x replicas x chains", sizes),
-        ("draws of the coldest rung, per chain", f"{summary['num_draws']:,}"),
-        (
-            "schedule, rule",
-            f"{summary['schedule']}, window {summary['window']}; {summary['rule']}",
-        ),
-        ("round trips per 1,000 steps", _join(summary["round_trips_per_1000_steps"])),
+        *_sweep_rows(summary["sweeps"]),
+        *([("rows", summary["decided"])] if summary["decided"] else []),
     ]
+    if not summary["sweeps"]:
+        rule = f"{summary['schedule']}, window {summary['window']}; {summary['rule']}"
+        rows += [
+            ("steps x replicas x chains", sizes),
+            ("schedule, rule", rule),
+            ("round trips per 1,000 steps", _join(summary["round_trips_per_1000_steps"])),
+        ]
+    rows.append(("draws of the coldest rung, per chain", f"{summary['num_draws']:,}"))
     expected = summary["round_trips_per_1000_steps_expected"]
     if expected:
         rows.append(("  Lemma 1 at the measured swap rates", _join(expected)))
@@ -259,17 +266,23 @@ def run_table(summary: dict[str, Any]) -> Table:
     if summary["log_evidence"] is not None:
         rows.append(("log evidence", render_log_evidence(summary["log_evidence"])))
     if summary["jumps"]:
-        rows.append(("jumps after each step", _jumps_in_words(summary["jumps"])))
-        covers = summary["jumps"]["covers"]
-        if covers:
-            words = f"{covers['share']:.1%} ± {covers['error']:.1%} of the draws"
-            rows.append(("the mixture covers", words))
+    tables = [run_table(summary), done_table(summary)]
+    if not summary["sweeps"]:
+        tables.append(ladder_table(summary))
+    parts: list[Any] = [as_rich(table) for table in tables if table is not None]
         spent = summary["jumps"]["evaluations"].items()
         rows.append(("energies evaluated", ", ".join(f"{name} {n:,}" for name, n in spent)))
+    if not summary["sweeps"]:
+        rows += [
+            ("buffer", _join(summary["buffer"])),
+            ("ladder moved while draws were kept", _movement(summary["ladder_moved"])),
+            ("R-hat over replicas, largest", _over_replicas(summary)),
+        ]
     rows += [
-        ("buffer", _join(summary["buffer"])),
-        ("ladder moved while draws were kept", _movement(summary["ladder_moved"])),
-        ("R-hat over replicas, largest", _over_replicas(summary)),
+    tables = [run_table(summary), done_table(summary)]
+    if not summary["sweeps"]:
+        tables.append(ladder_table(summary))
+    parts: list[Any] = [as_rich(table) for table in tables if table is not None]
     ]
     if summary["done"] is None:  # else in a table of their own
         rows += [
@@ -281,18 +294,10 @@ def run_table(summary: dict[str, Any]) -> Table:
     return Table(("", "value"), rows, "The run")
 
 
-def done_table(summary: dict[str, Any]) -> Table | None:
-    """Return the numbers by which a run is done, now and as they are wanted."""
-    if summary["done"] is None:
-        return None
-    rows = []
-    for name, row in summary["done"]["numbers"].items():
-        number = done.Number(name, row["value"], row["wanted"], row["short"], of=row["of"])
-        asked = row["short"] or not np.isnan(row["value"])
-        shown = (number.shown, f"{row['wanted']:g}") if asked else ("-", "not asked for")
-        rows.append((name, *shown, "short" if row["short"] else "", row["of"]))
-    title = "Done" if summary["done"]["is_done"] else "Not done yet"
-    return Table(("number", "now", "wanted", "", "of"), rows, title)
+    tables = [run_table(summary), done_table(summary)]
+    if not summary["sweeps"]:
+        tables.append(ladder_table(summary))
+    parts: list[Any] = [as_rich(table) for table in tables if table is not None]
 
 
 def _extreme(choose: Callable, summary: dict[str, Any], name: str, form: str) -> str:

@@ -278,14 +278,27 @@ def build_chunk(program: Program, keys: Array, capacity: int) -> Callable[..., t
 
 
 def _build_steps(program: Program, capacity: int) -> Callable:
-    """Build the chunk: segments, each up to the next point of history, made of single steps."""
-    one_chain, every = program.num_chains == 1, program.history_every
-    spread = program.settings.spread
+    """Build the chunk; a single chain is spared its axis: without it XLA gathers faster and updates
+    in place."""
+    segments = _build_segments(program, capacity)
+    if program.num_chains > 1:
+        return segments
+
+    def chunk(carry: Carry, keys: Array, *rest: Any) -> tuple[Carry, Rows]:
+        carry, rows = segments(per_chain(lambda leaf: leaf[0], carry), keys[0], *rest)
+        carry = per_chain(lambda leaf: leaf[None], carry)
+        columns = jax.tree.map(lambda leaf: leaf[:, None], rows._replace(count=None))
+        return carry, columns._replace(count=rows.count)
+
+    return chunk
+
+
+def _build_segments(program: Program, capacity: int) -> Callable:
+    """Build a loop of segments, each up to the next point of history, made of single steps."""
+    spread, every = program.settings.spread, program.history_every
     draw_chains, step_chains, plan_chains = _build_chains(program, capacity)
 
     def chunk(carry: Carry, keys: Array, data: Any, count: Array, slots: Array):
-        if one_chain:
-            carry, keys = per_chain(lambda leaf: leaf[0], carry), keys[0]
         start = carry.state.step
         size = _num_bytes(jax.eval_shape(draw_chains, keys, start, carry.state.replicas))
         size *= spread.parts * spread.chain_parts
@@ -325,19 +338,13 @@ def _build_steps(program: Program, capacity: int) -> Callable:
             segment,
             (carry, empty(program, carry, capacity), jnp.array(0)),
         )
-        if one_chain:
-            carry = per_chain(lambda leaf: leaf[None], carry)
-            rows = jax.tree.map(lambda leaf: leaf[:, None], rows._replace(count=None))
         return carry, rows._replace(count=place)
 
     return chunk
 
 
 def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, Callable]:
-    """Build `draw`, `step` and `plan` for all chains.
-
-    A single chain is spared its axis: without it XLA gathers faster and updates in place.
-    """
+    """Build `draw`, `step` and `plan` for all chains, or for one without an axis."""
     settings, batches, rungs = program.settings, program.batches, jnp.array(program.draw_rungs)
     spread = settings.spread
     draw, advance = build_parts(program.target, program.kernel, settings, batches.draw)

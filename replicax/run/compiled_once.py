@@ -20,7 +20,7 @@ from typing import Any
 import jax
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
-_KEPT = 8  # programs, the ones used last
+_KEPT = 24  # programs, the ones used last
 _MOST_NUMBERS = 2**20  # in a constant, such as data that a target closes over
 _LONGEST_TEXT = 2**24
 _ELIDED = "__elided__"  # stands in the text for the numbers of larger constants
@@ -144,7 +144,7 @@ def _processor() -> str:
 
 def _make_room(folder: Path, most: int = _MOST_BYTES) -> None:
     """Remove the programs that were written first, where all of them take too much."""
-    kept = sorted(folder.glob("*-cache"), key=lambda path: path.stat().st_mtime)
+    kept = sorted(folder.glob(f"*-{'[0-9a-f]' * 64}-cache"), key=lambda path: path.stat().st_mtime)
     num_bytes = sum(path.stat().st_size for path in kept)
     for path in kept:
         if num_bytes <= most:

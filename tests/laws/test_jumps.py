@@ -159,6 +159,12 @@ def wrong_wide_density(mixture, points):
     return log_density(mixture._replace(log_factor=factor), points)
 
 
+def refitted(noise, mixture, point, *rest, jump=jumps.jump, **more):
+    """The mixture goes on following the draws."""
+    mean = 0.3 * mixture.mean + 0.7 * point
+    return jump(noise, mixture._replace(mean=mean), point, *rest, **more)
+
+
 def unordered(ordering, mixture, points):
     """All proposals count, also those that stand for a point for which another one stands."""
     return log_density(mixture, ordered(ordering, points)[0])
@@ -179,6 +185,7 @@ MUTANTS = {
     "weight of the state not carried": ("_decide", weight_not_carried, "too wide"),
     "repeats dropped": ("_decide", repeats_dropped, "narrow"),
     "a wrong density of the wide component": ("log_density", wrong_wide_density, "wide alone"),
+    "a mixture refitted after the burn-in": ("jump", refitted, "narrow"),
     "proposals out of order": ("orbit_density", unordered, "labels out of order"),
     "a state out of order": ("orbit_density", as_it_is, "labels out of order"),
     "labels not permuted": ("shuffled", in_one_order, "labels in order"),

@@ -521,8 +521,8 @@ MEANINGS = (
     Meaning(
         "step sizes towards shorter scales",
         "_end_round",
-        "-log + jnp.log(_SQUARE_OF_NORMAL)",
-        "log + jnp.log(_SQUARE_OF_NORMAL)",
+        "-log + jnp.log(SQUARE_OF_NORMAL)",
+        "log + jnp.log(SQUARE_OF_NORMAL)",
     ),
     Meaning("the reference starts when it has settled", "update", "step >= settled", "step >= 0"),
     Meaning(

@@ -133,6 +133,15 @@ def test_few_long_stays_at_missed_places_are_told_and_many_short_ones_are_not() 
     assert "20.0%" in told and "100 steps" in told and "± 14.1%" in told
 
 
+def test_stays_in_one_chain_of_four_are_told() -> None:
+    """A replica that comes again and again to a place of which other chains know nothing."""
+    run = stub(40 * [4])
+    alone = mixture.missed(run)
+    run.jump_weights = np.concatenate([run.jump_weights, np.zeros_like(run.jump_weights)])
+    error = mixture.missed(run).error
+    assert error == pytest.approx(alone.mass / 2) and error > 2 * alone.error
+
+
 def test_places_are_missed_if_no_proposal_of_a_step_is_expected_to_be_accepted() -> None:
     """One in 200: of 64 none, of 256 one."""
     assert mixture.missed(stub([300])).mass == 0.15
