@@ -266,10 +266,12 @@ def run_table(summary: dict[str, Any]) -> Table:
     if summary["log_evidence"] is not None:
         rows.append(("log evidence", render_log_evidence(summary["log_evidence"])))
     if summary["jumps"]:
-    tables = [run_table(summary), done_table(summary)]
-    if not summary["sweeps"]:
-        tables.append(ladder_table(summary))
-    parts: list[Any] = [as_rich(table) for table in tables if table is not None]
+        when = "in each sweep" if summary["sweeps"] else "after each step"
+        rows.append((f"jumps {when}", _jumps_in_words(summary["jumps"])))
+        covers = summary["jumps"]["covers"]
+        if covers:
+            words = f"{covers['share']:.1%} ± {covers['error']:.1%} of the draws"
+            rows.append(("the mixture covers", words))
         spent = summary["jumps"]["evaluations"].items()
         rows.append(("energies evaluated", ", ".join(f"{name} {n:,}" for name, n in spent)))
     if not summary["sweeps"]:
@@ -278,12 +280,6 @@ def run_table(summary: dict[str, Any]) -> Table:
             ("ladder moved while draws were kept", _movement(summary["ladder_moved"])),
             ("R-hat over replicas, largest", _over_replicas(summary)),
         ]
-    rows += [
-    tables = [run_table(summary), done_table(summary)]
-    if not summary["sweeps"]:
-        tables.append(ladder_table(summary))
-    parts: list[Any] = [as_rich(table) for table in tables if table is not None]
-    ]
     if summary["done"] is None:  # else in a table of their own
         rows += [
             ("R-hat over chains, largest", _extreme(max, summary, "rhat", ".3f")),
@@ -294,10 +290,38 @@ def run_table(summary: dict[str, Any]) -> Table:
     return Table(("", "value"), rows, "The run")
 
 
-    tables = [run_table(summary), done_table(summary)]
-    if not summary["sweeps"]:
-        tables.append(ladder_table(summary))
-    parts: list[Any] = [as_rich(table) for table in tables if table is not None]
+def done_table(summary: dict[str, Any]) -> Table | None:
+    """Return the numbers by which a run is done, now and as they are wanted."""
+    if summary["done"] is None:
+        return None
+    rows = []
+    for name, row in summary["done"]["numbers"].items():
+        number = done.Number(name, row["value"], row["wanted"], row["short"], of=row["of"])
+        asked = row["short"] or not np.isnan(row["value"])
+        shown = (number.shown, f"{row['wanted']:g}") if asked else ("-", "not asked for")
+        rows.append((name, *shown, "short" if row["short"] else "", row["of"]))
+    title = "Done" if summary["done"]["is_done"] else "Not done yet"
+    return Table(("number", "now", "wanted", "", "of"), rows, title)
+
+
+def _sweep_rows(sweeps: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Return what sweeps took, and how far the finder's draws are from what the mixture covers."""
+    if not sweeps:
+        return []
+    seconds = sweeps["seconds"]
+    kinds = {"minima": "to the minima", "learning": "to learn the mixture", "kept": "kept"}
+    parts = [f"{sweeps[name]} {words} ({seconds[name]:.1f} s)" for name, words in kinds.items()]
+    found = f"on {sweeps['finder_rows']:,} rows, {seconds['finder']:.1f} s"
+    rows = [
+        (f"sweeps over {sweeps['rows']:,} rows", ", ".join(parts)),
+        ("  speed", f"{sweeps['rows_per_second']:,.0f} rows/s"),
+        ("ladder that finds the modes", found),
+    ]
+    if sweeps["excess"]:
+        heaviest = sweeps["excess"][-1]
+        words = f"e^{heaviest:.1f} of all proposals of the last sweep"
+        rows.append(("  its heaviest draw weighs", words))
+    return rows
 
 
 def _extreme(choose: Callable, summary: dict[str, Any], name: str, form: str) -> str:
