@@ -117,7 +117,9 @@ def sample(
     run, session = given(Sampling, locals()), given(Session, locals())
     limits, watch = given(Limits, locals()), None
     of_ladder = ("num_steps", "num_replicas", "burn_in", "thin", "history_every", "on_nonfinite")
-    choice = sweeps.choose(task, method, start, {name: getattr(run, name) for name in of_ladder})
+    given_to_ladder = {name: getattr(run, name) for name in of_ladder}
+    given_to_ladder["draw_rungs"] = None if run.draw_rungs == (0,) else draw_rungs
+    choice = sweeps.choose(task, method, start, given_to_ladder)
     if num_steps is None:
         done.check_possible(task, method)
         session, watch = done.watched(session, limits, choice.sweeps)

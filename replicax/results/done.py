@@ -249,14 +249,16 @@ def watched(session: Session, limits: Limits, sweeps: bool = False) -> tuple[Ses
 
 def until_done(posterior: "Posterior", session: Session, watch: Watch) -> "Posterior":
     """Go on with a run until it is short of nothing or at its limits, and say which."""
+    unit = "steps" if posterior.sweeps is None else "sweeps"
     while True:
         short, steps = shortcomings(posterior), posterior.num_steps
         words = "; ".join(one.words for one in short)
-        watch.say(f"Step {steps:,}: {in_words(posterior)}.")
+        where = f"Step {steps:,}" if posterior.sweeps is None else f"Sweep {steps:,}"
+        watch.say(f"{where}: {in_words(posterior)}.")
         if not short:
             asked = [one.name for one in numbers(posterior) if not np.isnan(one.value)]
             return _ended(
-                posterior, f"Done after {steps:,} steps: {', '.join(asked)} are as wanted.", watch
+                posterior, f"Done after {steps:,} {unit}: {', '.join(asked)} are as wanted.", watch
             )
         reason = _limit(posterior, short, watch)
         if reason is not None:

@@ -290,20 +290,6 @@ def run_table(summary: dict[str, Any]) -> Table:
     return Table(("", "value"), rows, "The run")
 
 
-def done_table(summary: dict[str, Any]) -> Table | None:
-    """Return the numbers by which a run is done, now and as they are wanted."""
-    if summary["done"] is None:
-        return None
-    rows = []
-    for name, row in summary["done"]["numbers"].items():
-        number = done.Number(name, row["value"], row["wanted"], row["short"], of=row["of"])
-        asked = row["short"] or not np.isnan(row["value"])
-        shown = (number.shown, f"{row['wanted']:g}") if asked else ("-", "not asked for")
-        rows.append((name, *shown, "short" if row["short"] else "", row["of"]))
-    title = "Done" if summary["done"]["is_done"] else "Not done yet"
-    return Table(("number", "now", "wanted", "", "of"), rows, title)
-
-
 def _sweep_rows(sweeps: dict[str, Any] | None) -> list[tuple[str, str]]:
     """Return what sweeps took, and how far the finder's draws are from what the mixture covers."""
     if not sweeps:
@@ -322,6 +308,20 @@ def _sweep_rows(sweeps: dict[str, Any] | None) -> list[tuple[str, str]]:
         words = f"e^{heaviest:.1f} of all proposals of the last sweep"
         rows.append(("  its heaviest draw weighs", words))
     return rows
+
+
+def done_table(summary: dict[str, Any]) -> Table | None:
+    """Return the numbers by which a run is done, now and as they are wanted."""
+    if summary["done"] is None:
+        return None
+    rows = []
+    for name, row in summary["done"]["numbers"].items():
+        number = done.Number(name, row["value"], row["wanted"], row["short"], of=row["of"])
+        asked = row["short"] or not np.isnan(row["value"])
+        shown = (number.shown, f"{row['wanted']:g}") if asked else ("-", "not asked for")
+        rows.append((name, *shown, "short" if row["short"] else "", row["of"]))
+    title = "Done" if summary["done"]["is_done"] else "Not done yet"
+    return Table(("number", "now", "wanted", "", "of"), rows, title)
 
 
 def _extreme(choose: Callable, summary: dict[str, Any], name: str, form: str) -> str:

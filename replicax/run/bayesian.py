@@ -79,6 +79,7 @@ class Bayesian(Task):
                 "pointwise needs rows in memory, and the data are a source: take some as arrays, "
                 "rx.bayesian(log_likelihood, log_prior, rows).pointwise(draws), a part at a time."
             )
+        data = jax.tree.map(jnp.asarray, data)
 
         @jax.jit
         def of_chain(chain: Any) -> Array:
@@ -215,4 +216,9 @@ def _batches(data: Any, batch_size: Any, num_rows: Any) -> ArrayBatches | Source
         if batch_size is None:
             return Elsewhere(as_source_rows(data, num_rows))
         return as_source(data, batch_size, num_rows, judges=True)
-    return replace(as_rows(data, batch_size, "data", np.asarray), kind="bayesian, arrays")
+    return replace(as_rows(data, batch_size, "data", _where_it_is), kind="bayesian, arrays")
+
+
+def _where_it_is(leaf: Any) -> Any:
+    """Return an array without a copy, also one that is mapped from a disk."""
+    return leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)

@@ -24,6 +24,7 @@ from jax import Array
 from replicax.algorithm.tiles import largest_value
 from replicax.errors import check_kept, check_numeric, is_whole, show
 from replicax.run.batches import Batches
+from replicax.run.compiled_once import compiled_once
 from replicax.run.storage.metadata import BatchSpec
 
 _BLOCK_ROWS, _BLOCK_BYTES = 2**15, 2**25  # of a block, at most
@@ -86,7 +87,7 @@ def _compiled(job: Job, tile_rows: int) -> Callable:
         total, _ = jax.lax.scan(add, zeros, (tiles, masks))
         return jax.tree.map(lambda x: x[None], total)
 
-    return jax.jit(sums)
+    return compiled_once(sums)
 
 
 class Plan(NamedTuple):
@@ -151,8 +152,7 @@ class Blocks(Rows):
             place = number % len(devices)
             if count < plan.block_rows:
                 block = jax.tree.map(lambda leaf: _filled(leaf, plan.block_rows), block)
-            if devices[place] is not None:
-                block = jax.device_put(block, devices[place])
+            block = jax.device_put(block, devices[place])
             sums = function(block, np.int32(count), *given[place])
             return count, jax.tree.map(lambda x: np.asarray(x).sum(axis=0, dtype=float), sums)
 
@@ -162,7 +162,8 @@ class Blocks(Rows):
         try:
             for number, block in enumerate(self.blocks(plan.block_rows)):
                 waiting.append(pool.submit(one, number, block))
-                if len(waiting) > _AHEAD * threads:
+                # The first one compiles.
+                if number == 0 or len(waiting) > _AHEAD * threads:
                     total = _added(total, waiting.popleft(), seen)
             while waiting:
                 total = _added(total, waiting.popleft(), seen)

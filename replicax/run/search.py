@@ -22,6 +22,7 @@ from replicax.algorithm.labels import (
     first_direction,
 )
 from replicax.algorithm.mixture import Mixture, make_mixture, most_components
+from replicax.algorithm.target import Target
 from replicax.run.compiled_once import compiled_once
 
 _MOST_HESSIAN = 100  # dimensions up to which second derivatives are computed
@@ -134,6 +135,17 @@ class _Counted:
                 break
             sd = curved
         return hessian
+
+
+def energy_of(target: Target, unravel: Callable, slope: float) -> Callable:
+    """Return `energy(point, data)`, slope U + V of a flattened point."""
+
+    def energy(point: Any, data: Any) -> Any:
+        params = unravel(point)
+        prior = 0.0 if target.prior is None else target.prior(params)
+        return slope * target.energy(params, data, None) + prior
+
+    return energy
 
 
 def search(

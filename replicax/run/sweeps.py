@@ -28,7 +28,14 @@ from jax.flatten_util import ravel_pytree
 from scipy.special import logsumexp
 
 from replicax.algorithm import fitting
-from replicax.algorithm.labels import Ordering, label_places, mixture_in_order, ordered, taken
+from replicax.algorithm.labels import (
+    Ordering,
+    components_in_order,
+    label_places,
+    mixture_in_order,
+    ordered,
+    taken,
+)
 from replicax.algorithm.metric import MOST_DENSE
 from replicax.algorithm.mixture import Mixture, in_use, make_mixture
 from replicax.errors import EndedBySignal
@@ -44,19 +51,20 @@ from replicax.run.progress import Progress, display_sweeps, reason_to_stop
 from replicax.run.records import Arrays, Records, Result
 from replicax.run.resolve import resolve
 from replicax.run.rows import Job, Plan, plan_of
-from replicax.run.search import Found, are_apart, hessian_scale, search
+from replicax.run.search import Found, are_apart, energy_of, hessian_scale, search
 from replicax.run.storage.folder import FolderRecords, records_of_run
 from replicax.run.storage.metadata import SWEEPS, Ending, Metadata, Resolved
 
 FEWEST_SWEEPS, MOST_SWEEPS = 4, 64  # kept, of a run that decides itself how many
 _FINDER_STEPS, _FINDER_BURN_IN, _FINDER_CHAINS = 400, 250, 2
-_ROWS_PER_PARAMETER, _FEWEST_ROWS, _MOST_ROWS = 200, 3_000, 20_000  # that the finder sees
+_ROWS_PER_PARAMETER, _FEWEST_ROWS, _MOST_ROWS = 100, 3_000, 10_000  # that the finder sees
 _STARTS = 24  # draws of the finder from which its minima are looked for
 _MOST_MINIMA = 16
 _WITNESSES = 32  # draws of the finder that every sweep evaluates
 _KEPT = 20 * _WITNESSES  # of them
 _NEWTON_SWEEPS = 8  # at most
 _SETTLED = 0.05  # energy left to gain, for each dimension, at which Newton steps end
+_REACH = 5.0  # standard deviations of the finder beyond a typical draw, to minima of all rows
 _NO_MASS = 30.0  # energy above the lowest minimum at which one is not followed to its end
 _FLAT = 1e-5
 _GOOD = 0.4  # harmonic acceptance at which the mixture is frozen
@@ -165,6 +173,13 @@ def choose(task: Any, method: Any, at: Any, given: dict[str, Any]) -> Choice:
         if method.name == SWEEPS:
             raise ValueError("Sweeps go over rows: give an rx.bayesian posterior.")
         return Choice(False, None)
+    told = [name for name, value in given.items() if value is not None]
+    of_ladder = [name for name in told if name != "num_steps"]
+    if of_ladder and (method.name == SWEEPS or task.streams):
+        raise ValueError(
+            f"{of_ladder[0]} is given, which only a ladder has: leave it out for sweeps over all "
+            "rows."
+        )
     if method.name == SWEEPS:
         return Choice(True, "sweeps over all rows, as the method says")
     if task.streams:
@@ -178,7 +193,6 @@ def choose(task: Any, method: Any, at: Any, given: dict[str, Any]) -> Choice:
         return Choice(
             False, f"mini-batches, as batch_size={task.batches.describe().batch_size} says"
         )
-    told = [name for name, value in given.items() if value is not None]
     if method != as_method("posterior") or told:
         by = f"{told[0]} is given" if told else "the method is given"
         return Choice(False, f"all rows in every step of the ladder, because {by}")
@@ -346,6 +360,7 @@ class Sampler:
         )
         steps = [_newton_step(*at) for at in zip(newton.gradient, newton.hessian, newton.damping)]
         ahead = newton.at + np.array([step for step, _ in steps])
+        ahead = _within(state.finder, ahead)
         gain = np.array([gain for _, gain in steps])
         lowest = newton.energy - np.minimum(gain, 1e9)
         has_mass = lowest < lowest.min() + _NO_MASS + self.d
@@ -366,6 +381,11 @@ class Sampler:
     def _first_mixture(self, state: State, minima: np.ndarray, energies: np.ndarray) -> State:
         """Return the state with a Gaussian at each distinct minimum, and nothing learned yet."""
         known = np.isfinite(energies)
+        if not known.any():
+            raise ValueError(
+                f"The log likelihood of all {self.rows.num_rows:,} rows is finite at none of the "
+                "minima of some of them: do the data hold NaN or inf?"
+            )
         covariances = [_covariance(hessian) for hessian in state.newton.hessian]
         kept: list[int] = []
         for k in np.argsort(energies, kind="stable"):
@@ -381,9 +401,9 @@ class Sampler:
         direction = state.direction
         if self.places is not None:
             found, direction = found.in_order(self.places)
-            finder = finder._replace(
-                draws=ordered(Ordering(self.places, direction), finder.draws)[0]
-            )
+            ordering = Ordering(self.places, direction)
+            minima, roots = components_in_order(ordering, minima, roots)
+            finder = Finder(ordered(ordering, finder.draws)[0], finder.minimum, minima, roots)
         best = int(np.argmin(found.energies))
         laplace = found.covariances[best]
         centre = found.minima[best]
@@ -615,9 +635,7 @@ class Sampler:
         draws = np.concatenate([leaf.reshape(count, -1) for leaf in leaves], axis=1).astype(float)
         draws = draws[np.isfinite(draws).all(axis=1)]
         rng = self.rng(0)
-        target: Any = self.finder.target
-        unravel = self.unravel
-        energy = lambda x, data: target.energy(unravel(x), data, None) + target.prior(unravel(x))  # noqa: E731
+        energy = energy_of(self.finder.target, self.unravel, 1.0)
         starts = _dispersed(draws, rng).astype(self.dtype)
         places = self.places
         budget = 10**9  # all of the starts
@@ -629,13 +647,14 @@ class Sampler:
                 "all rows."
             )
         best = np.argsort(found.energies, kind="stable")[:_MOST_MINIMA]
-        minima, covariances = found.minima[best], found.covariances[best]
+        minima, energies = found.minima[best], found.energies[best]
+        covariances = found.covariances[best]
         roots = np.linalg.cholesky(covariances)
         draws = draws[rng.permutation(len(draws))[:_KEPT]]
         if places is not None:
-            direction = Found(minima, found.energies[best], covariances, 0, 0).in_order(places)[1]
-            ordering = Ordering(places, direction)
-            draws, minima = ordered(ordering, draws)[0], minima
+            in_order, direction = Found(minima, energies, covariances, 0, 0).in_order(places)
+            minima, roots = in_order.minima, np.linalg.cholesky(in_order.covariances)
+            draws = ordered(Ordering(places, direction), draws)[0]
         else:
             direction = np.zeros(0)
         near = [
@@ -718,6 +737,15 @@ def _newton_step(
     size = np.maximum(np.abs(value), 1e-6)
     step = -scale * (vector @ (whitened / (size + damping)))
     return step, float(np.sum(whitened**2 / size) / 2)
+
+
+def _within(finder: Finder, ahead: np.ndarray) -> np.ndarray:
+    """Return points (minimum, d) no further from the finder's minima than its draws are: a longer
+    step may lead to another mode, and the one that it came from would be lost."""
+    own = finder.minima
+    far = np.linalg.norm(np.linalg.solve(finder.roots, (ahead - own)[..., None])[..., 0], axis=1)
+    most = np.sqrt(own.shape[1]) + _REACH
+    return own + (ahead - own) * np.minimum(1, most / np.maximum(far, 1e-300))[:, None]
 
 
 def _covariance(hessian: np.ndarray) -> np.ndarray:

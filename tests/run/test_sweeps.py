@@ -177,6 +177,17 @@ def test_draws_are_the_same_wherever_the_rows_are(run, tmp_path) -> None:
     )
 
 
+def test_partitions_of_dask_give_the_same_draws(run, tmp_path) -> None:
+    dask = pytest.importorskip("dask")
+    arrays = pytest.importorskip("dask.array")
+    state = state_at(run, tmp_path / "run", run.num_steps - 1)
+    rows = arrays.from_array(data(), chunks=4096)
+    with dask.config.set(scheduler="threads"):
+        draws = sampler_of(run, rows).advance(state, lambda _: None)[1]["draws"]
+    kept = np.moveaxis(draws["params.params"][:, :, 0], 0, 1)
+    np.testing.assert_array_equal(kept, run.draws[:, -128:])
+
+
 def test_a_sweep_that_is_interrupted_is_done_again(run, tmp_path) -> None:
     source = Stopping(None)
     posterior = rx.bayesian(log_likelihood, log_prior, source)
@@ -325,8 +336,20 @@ def test_what_the_user_gives_decides() -> None:
     assert choice(source).sweeps
     with pytest.raises(ValueError, match="only sweeps reach"):
         choice(source, rx.posterior(jumps=64))
+    with pytest.raises(ValueError, match="burn_in is given, which only a ladder has"):
+        choice(source, burn_in=10)
     with pytest.raises(ValueError, match="go over rows"):
         sweeps.choose(rx.run.task.as_task(lambda x: x**2), "sweeps", start, {})
+
+
+def test_rows_that_are_not_finite_and_that_the_finder_did_not_see_are_told(run, tmp_path) -> None:
+    broken = data()
+    broken[1] = np.nan  # every sixth one is seen
+    state = state_at(run, tmp_path / "run", 0)
+    sampler = sampler_of(run, broken)
+    with pytest.raises(ValueError, match="do the data hold NaN"):
+        while True:
+            state, _ = sampler.advance(state, lambda _: None)
 
 
 def test_too_many_parameters_for_a_mixture_are_refused() -> None:
