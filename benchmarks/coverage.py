@@ -71,6 +71,8 @@ def measure(runs: int, size: int, chains: int) -> dict[str, Any]:
         steps.append(run.num_steps)
         for name, (value, error, truth) in claims(run).items():
             covered[name].append(bool(abs(value - truth) < _WIDTH * error))
+        so_far = {name: f"{sum(found)} of {seed + 1}" for name, found in covered.items()}
+        print(so_far, f"{seconds[-1]:.1f} s", file=sys.stderr, flush=True)
     shares = {name: float(np.mean(found)) for name, found in covered.items()}
     return {
         "target": target.title,
@@ -89,7 +91,7 @@ def measure(runs: int, size: int, chains: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--size", type=int, default=10, help="dimensions of the target")
+    parser.add_argument("--size", type=int, default=2, help="dimensions of the target")
     parser.add_argument("--chains", type=int, default=4)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from replicax.networks.trained import Trained as Trained
     from replicax.results import diagnostics as diagnostics
     from replicax.results.posterior import Posterior as Posterior
+    from replicax.run import priors as priors
     from replicax.run.bayesian import bayesian as bayesian
     from replicax.run.initial import per_replica as per_replica
     from replicax.run.methods import Method as Method
@@ -61,6 +62,7 @@ _MODULES = {
     "kernels": "algorithm.kernels",
     "nn": "nn",
     "predict": "networks.predict",
+    "priors": "run.priors",
     "schedule": "algorithm.schedule",
     "swap": "algorithm.swap",
     "targets": "targets",

@@ -128,8 +128,11 @@ def course(posterior: "Posterior", points: int = 12) -> tuple[np.ndarray, list[l
 def _trips(posterior: "Posterior", fewest: int | None = None) -> list[Number]:
     name = "round trips of a chain"
     if not diagnostics.exchanges(posterior):
-        one = posterior.num_replicas == 1
-        why = "no ladder: one replica" if one else "no ladder: replicas do not exchange"
+        why = "no ladder: replicas do not exchange"
+        if posterior.sweeps is not None:
+            why = "no ladder over all rows: one over some of them has found the modes"
+        elif posterior.num_replicas == 1:
+            why = "no ladder: one replica"
         return [Number(name, np.nan, FEWEST_TRIPS, False, of=why)]
     fewest = int(posterior.round_trips.min()) if fewest is None else fewest
     factor = FEWEST_TRIPS / max(fewest, 0.5)

@@ -30,7 +30,7 @@ from replicax.algorithm.tiles import build_energies
 from replicax.run import devices
 from replicax.run.blas import one_thread
 from replicax.run.carry import Carry
-from replicax.run.compiled_once import compiled_once
+from replicax.run.compiled_once import compiled_once, on_disk
 from replicax.run.initial import build_carry, check_finite
 from replicax.run.program import Program
 from replicax.run.search import energy_of, search
@@ -160,11 +160,12 @@ class Learning:
         if not num_steps or step not in program.round_ends or program.is_broken(carry):
             return carry, {}
         state = carry.state
-        if isinstance(state.ladder.scale, Metric):
-            state = self._renew_metric(program, state, step)
-        if jax.tree.leaves(state.mixture):
-            state = self._renew_mixture(program, state, step)
-            state = self._with_all_in_reach(program, state)
+        with on_disk(quick=0.0):
+            if isinstance(state.ladder.scale, Metric):
+                state = self._renew_metric(program, state, step)
+            if jax.tree.leaves(state.mixture):
+                state = self._renew_mixture(program, state, step)
+                state = self._with_all_in_reach(program, state)
         return carry._replace(state=state), {}
 
     def _with_all_in_reach(self, program: Program, state: Any) -> Any:

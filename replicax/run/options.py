@@ -343,5 +343,5 @@ class Session:
             plain = False
         if not plain and self.note != {}:
             raise ValueError("note must be a dict of plain data: numbers, text, lists and dicts.")
-        if plain and isinstance(plain, str) and len(plain) > 2**24:
-            raise ValueError("note is longer than 2**24 letters: keep data in a file of your own.")
+        if plain and isinstance(plain, str) and len(plain) > 2**22:
+            raise ValueError("note is longer than 2**22 letters: keep data in a file of your own.")

@@ -268,7 +268,7 @@ def test_programs_are_kept_where_the_user_wants_them(monkeypatch, tmp_path) -> N
     assert folder_for("").parent == tmp_path / "usual/replicax"
     own = jax.config.jax_compilation_cache_dir
     assert own  # of these tests
-    with compiled_once._on_disk():
+    with compiled_once.on_disk():
         assert jax.config.jax_compilation_cache_dir == own
 
 
