@@ -112,7 +112,6 @@ def run_replicax(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
         rx.bayesian(likelihood, prior, rows),
         lambda key: 2 * jax.random.normal(key, (d,)),
         callback=lambda progress: marks.append(clock()),
-        max_seconds=budget,
     )
     spent = posterior.sweeps
     found = posterior.summary()["parameters"]
@@ -139,13 +138,13 @@ def run_nuts(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
     potential = lambda p: -(jnp.sum(likelihood(p, rows)) + prior(p))  # noqa: E731
     gradient = jax.jit(jax.value_and_grad(potential))
     jax.block_until_ready(gradient(jnp.zeros(d)))
-    begin = time.monotonic()
+    begin = time.process_time()
     for _ in range(3):
         jax.block_until_ready(gradient(jnp.zeros(d)))
-    each = (time.monotonic() - begin) / 3
+    each = (time.process_time() - begin) / 3
     expected = each * 8 * (WARM_UP + DRAWS)  # seven leapfrog steps and more while it warms up
     if expected > budget:
-        return {"over": True, "expected_wall": expected, "gradient": each}
+        return {"over": True, "expected_cpu": expected, "gradient": each}
     kernel = numpyro.infer.NUTS(potential_fn=potential, dense_mass=True)
     chain = numpyro.infer.MCMC(
         kernel, num_warmup=WARM_UP, num_samples=DRAWS, num_chains=1, progress_bar=False
@@ -197,7 +196,7 @@ def run_laplace(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
 
     rng, centre = np.random.default_rng(0), jnp.asarray(mode, jnp.float32)
     points, weights, size = [], [], 0.0
-    while size < WANTED and clock()[1] < budget:
+    while size < WANTED and clock()[0] < budget:
         normal = rng.standard_normal((128, d))
         some = (mode + normal @ root.T).astype("f")
         points.append(some)
@@ -223,7 +222,6 @@ def run_withheld(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
         rx.bayesian(likelihood, prior, rows),
         lambda key: 2 * jax.random.normal(key, (d,)),
         method="sweeps",
-        max_seconds=budget,
     )
     found = posterior.summary()["parameters"]
     size = min(row["effective_size"] for row in found.values())
@@ -269,7 +267,7 @@ def run_cell(method: str, kind: str, num_rows: int, budget: float) -> dict[str, 
             [*command, "--budget", str(budget)],
             capture_output=True,
             text=True,
-            timeout=2 * budget + 60,
+            timeout=5 * budget + 60,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -286,7 +284,12 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rows", type=float, nargs="+", default=[1e3, 1e4, 1e5, 1e6])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--budget", type=float, default=240.0, help="seconds of a cell")
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=240.0,
+        help="seconds of a cell: of the processor, as far as is known; the wall may be five times",
+    )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--cell", nargs=3, metavar=("METHOD", "KIND", "ROWS"))
@@ -325,7 +328,8 @@ def table(found: dict[str, Any]) -> str:
         cell = found[name]
         start = f"| {int(rows):.0e} | {kind} | {method} "
         if "cpu" not in cell:
-            lines.append(start + "| over the budget | | | | | | |")
+            why = "failed" if "failed" in cell else "over the budget"
+            lines.append(start + f"| {why} | | | | | | |")
             continue
         sweeps = cell.get("sweeps")
         taken = (

@@ -68,8 +68,7 @@ _REACH = 5.0  # standard deviations of the finder beyond a typical draw, to mini
 _NO_MASS = 30.0  # energy above the lowest minimum at which one is not followed to its end
 _FLAT = 1e-5
 _GOOD = 0.4  # harmonic acceptance at which the mixture is frozen
-_PILOTS = 6  # sweeps that learn it, at most
-_GAIN = 1.1  # of a renewed mixture, for which another one of them is made
+_PILOTS = 8  # sweeps that learn it, at most
 _FOUND_SHARE = 0.2  # of a component where the finder's draws weigh too much
 _CHEAP = 20.0  # times the cost of sweeps that a ladder over all rows may have
 _LADDER_STEPS, _LADDER_CHAINS = 600, 4  # of the ladder, at least
@@ -482,9 +481,7 @@ class Sampler:
         if missed:
             mixture = self._with_missed(state, mixture, points[count:], weight[count:], own)
         last = int(pool.sweeps) >= _PILOTS
-        good = acceptance >= _GOOD or (
-            int(pool.sweeps) > 1 and chosen.acceptance < _GAIN * max(state.acceptance)
-        )
+        good = acceptance >= _GOOD
         if (good and not missed) or last:
             state = state._replace(mixture=in_use(mixture), phase=np.array(CONFIRMING))
             state = self._begun(state, points, energy)

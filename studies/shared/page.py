@@ -18,6 +18,7 @@ _MAX_SIZE = 64  # of an array in the JSON; the records contain all arrays
 _BESIDE = {  # pages that benchmarks write into the same folder
     "truth": "The right answer, or a warning: one call on posteriors with known answers",
     "peers": "A race with other samplers: NumPyro, TensorFlow Probability, BlackJAX, PyTorch",
+    "rows": "Many rows: exact draws in a handful of sweeps",
     "exchange": "Does exchange beat a plain ensemble of networks?",
 }
 _VERDICTS = {True: "met", False: "**not met**", None: ""}
