@@ -288,7 +288,7 @@ def main(argv: list[str] | None = None) -> None:
         "--budget",
         type=float,
         default=240.0,
-        help="seconds of a cell: of the processor, as far as is known; the wall may be five times",
+        help="processor seconds of a cell",
     )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--out", type=Path)

@@ -8,7 +8,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-import rows  # noqa: E402
+import rows
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
