@@ -353,8 +353,8 @@ def refit(
     share = np.exp(weight[for_fit] - weight[for_fit].max())
     fitted = points[for_fit[rng.choice(len(for_fit), size=size, p=share / share.sum())]]
     judging, log_target = points[for_judging], (density + weight)[for_judging]
-    mass = np.exp(weight[for_judging] - logsumexp(weight[for_judging]))
-    log_mean = logsumexp(weight[for_judging]) - np.log(len(judging))
+    log_sum = float(np.logaddexp.reduce(weight[for_judging]))
+    mass, log_mean = np.exp(weight[for_judging] - log_sum), log_sum - np.log(len(judging))
 
     def judge(mixture: Mixture) -> float:
         """Return the harmonic mean, over the posterior, of how soon a proposal is accepted: at best
