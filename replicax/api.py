@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replicax.errors import check_flag, check_folder
+from replicax.errors import check_flag, check_path
 from replicax.results import done
 from replicax.results.posterior import Posterior
 from replicax.run import sweeps
@@ -19,6 +19,8 @@ from replicax.run.storage.metadata import SWEEPS
 from replicax.run.task import Task, as_task
 
 if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
     from replicax.algorithm.target import Target
 
 
@@ -47,9 +49,9 @@ def sample(
     checkpoint_every: int | str | None = None,
     keep_checkpoints: int = 2,
     note: dict[str, Any] | None = None,
-    devices: Any = None,
+    devices: "int | str | Mesh | None" = None,
     data_parallel: int = 1,
-    **unknown: Any,
+    **unknown: object,
 ) -> Posterior:
     """Sample exp(-energy), or an `rx.bayesian` posterior, by replica exchange.
 
@@ -110,7 +112,7 @@ def sample(
     ...     num_replicas=4,
     ... )
     >>> posterior.draws.shape
-    (1, 2667, 1)
+    (1, 42672, 1)
     >>> bool(0.3 < (posterior.draws > 0).mean() < 0.7)
     True
     """
@@ -158,9 +160,9 @@ def resume(
     keep_checkpoints: int | None = None,
     force: bool = False,
     note: dict[str, Any] | None = None,
-    devices: Any = None,
+    devices: "int | str | Mesh | None" = None,
     data_parallel: int = 1,
-    **unknown: Any,
+    **unknown: object,
 ) -> Posterior:
     """Continue the run in a folder, bit for bit as if it had never stopped.
 
@@ -188,7 +190,7 @@ def resume(
     else:
         limits.check_unused()
     changes = {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
-    with resumed_records(check_folder("run_dir", run_dir)) as records:
+    with resumed_records(check_path("run_dir", run_dir)) as records:
         if records.metadata.kind == "train":
             from replicax.networks.train import resume_training
 
@@ -226,7 +228,7 @@ def load(folder: str | Path, target: Any = None) -> Posterior:
     constrained; that of `rx.bayesian`, for `log_likelihood`; the network of a training, or its
     problem, for `trained.predict`.
     """
-    records = open_records(check_folder("folder", folder))
+    records = open_records(check_path("folder", folder))
     if not records.final or int(records.final.get("step", 0)) == 0:
         raise ValueError(f"{folder} holds a run that ended before its first step was saved.")
     if records.metadata.kind == "train":

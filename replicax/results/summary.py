@@ -7,8 +7,8 @@ import numpy as np
 
 from replicax import theory
 from replicax.page.render import Table
-from replicax.results import diagnostics, evidence
-from replicax.results.mixture import component_rows
+from replicax.results import diagnostics, done, evidence
+from replicax.results.mixture import component_rows, missed
 from replicax.results.problems import kept_energies, measured
 from replicax.run.progress import format_bytes, format_seconds
 
@@ -51,6 +51,7 @@ def summarise(posterior: "Posterior") -> Summary:
         schedule=posterior.metadata.resolved.schedule,
         rule=posterior.metadata.resolved.rule,
         window=posterior.window,
+        done=_done(posterior),
         round_trips=posterior.round_trips.tolist(),
         round_trips_per_1000_steps=per_1000.tolist(),
         round_trips_per_1000_steps_expected=expected_trips(posterior),
@@ -76,6 +77,20 @@ def summarise(posterior: "Posterior") -> Summary:
         parameters=_parameters(posterior),
         problems=posterior.problems(),
     )
+
+
+def _done(posterior: "Posterior") -> dict[str, Any] | None:
+    """Return the numbers by which it is decided whether a run is done, and whether it is; None for
+    methods that cannot decide it."""
+    if posterior.metadata.kind == "train" or not posterior.metadata.method.keeps_law:
+        return None
+    found = done.numbers(posterior)
+    rows = {
+        one.name: {"value": one.value, "wanted": one.wanted, "short": one.is_short, "of": one.of}
+        for one in found
+    }
+    is_done = not any(one.is_short for one in found) and not posterior.problems()
+    return {"is_done": is_done, "numbers": rows}
 
 
 def _parameters(posterior: "Posterior") -> dict[str, dict[str, float]]:
@@ -159,7 +174,9 @@ def _jumps(posterior: "Posterior") -> dict[str, Any] | None:
     if jumps is None:
         return None
     plain = {name: np.asarray(jumps[name]).tolist() for name in ("accepted", "longest")}
-    return {**jumps, **plain, "mixture": component_rows(posterior)}
+    covered = missed(posterior)
+    covers = None if covered is None else {"share": 1 - covered.mass, "error": covered.error}
+    return {**jumps, **plain, "covers": covers, "mixture": component_rows(posterior)}
 
 
 def _by_rung(posterior: "Posterior", name: str) -> list[list[float]] | None:
@@ -190,9 +207,10 @@ def render_summary(summary: dict[str, Any]) -> Any:
     """Return the summary as rich tables."""
     from rich.console import Group
 
-    parts: list[Any] = [as_rich(run_table(summary))]
+    tables = [run_table(summary), done_table(summary)]
     if not summary["sweeps"]:
-        parts.append(as_rich(ladder_table(summary)))
+        tables.append(ladder_table(summary))
+    parts: list[Any] = [as_rich(table) for table in tables if table is not None]
     mixture = mixture_table(summary, _MOST_SHOWN)
     if mixture is not None:
         parts.append(as_rich(mixture))
@@ -250,6 +268,10 @@ def run_table(summary: dict[str, Any]) -> Table:
     if summary["jumps"]:
         when = "in each sweep" if summary["sweeps"] else "after each step"
         rows.append((f"jumps {when}", _jumps_in_words(summary["jumps"])))
+        covers = summary["jumps"]["covers"]
+        if covers:
+            words = f"{covers['share']:.1%} ± {covers['error']:.1%} of the draws"
+            rows.append(("the mixture covers", words))
         spent = summary["jumps"]["evaluations"].items()
         rows.append(("energies evaluated", ", ".join(f"{name} {n:,}" for name, n in spent)))
     if not summary["sweeps"]:
@@ -258,10 +280,11 @@ def run_table(summary: dict[str, Any]) -> Table:
             ("ladder moved while draws were kept", _movement(summary["ladder_moved"])),
             ("R-hat over replicas, largest", _over_replicas(summary)),
         ]
-    rows += [
-        ("R-hat over chains, largest", _extreme(max, summary, "rhat", ".3f")),
-        ("effective size, smallest", _extreme(min, summary, "effective_size", ",.0f")),
-    ]
+    if summary["done"] is None:  # else in a table of their own
+        rows += [
+            ("R-hat over chains, largest", _extreme(max, summary, "rhat", ".3f")),
+            ("effective size, smallest", _extreme(min, summary, "effective_size", ",.0f")),
+        ]
     if any(summary["window_correction"]):
         rows.append(("window correction", _join(summary["window_correction"])))
     return Table(("", "value"), rows, "The run")
@@ -285,6 +308,20 @@ def _sweep_rows(sweeps: dict[str, Any] | None) -> list[tuple[str, str]]:
         words = f"e^{heaviest:.1f} of all proposals of the last sweep"
         rows.append(("  its heaviest draw weighs", words))
     return rows
+
+
+def done_table(summary: dict[str, Any]) -> Table | None:
+    """Return the numbers by which a run is done, now and as they are wanted."""
+    if summary["done"] is None:
+        return None
+    rows = []
+    for name, row in summary["done"]["numbers"].items():
+        number = done.Number(name, row["value"], row["wanted"], row["short"], of=row["of"])
+        asked = row["short"] or not np.isnan(row["value"])
+        shown = (number.shown, f"{row['wanted']:g}") if asked else ("-", "not asked for")
+        rows.append((name, *shown, "short" if row["short"] else "", row["of"]))
+    title = "Done" if summary["done"]["is_done"] else "Not done yet"
+    return Table(("number", "now", "wanted", "", "of"), rows, title)
 
 
 def _extreme(choose: Callable, summary: dict[str, Any], name: str, form: str) -> str:

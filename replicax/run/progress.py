@@ -1,6 +1,7 @@
 """`Progress`, which callbacks get; its display as a bar or as lines of a log."""
 
 import contextlib
+import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -91,6 +92,11 @@ def _read_only(arrays: Arrays) -> Arrays:
 def reason_to_stop(answers: list[Any]) -> str | None:
     """Return why callbacks stop the run, as the end of a sentence; None if none does."""
     for answer in answers:
+        if inspect.isawaitable(answer):
+            raise ValueError(
+                "A callback returns a coroutine, which nothing runs: write a plain function, with "
+                "def and return."
+            )
         if isinstance(answer, str) and (answer == "stop" or answer.startswith("stop: ")):
             return f"{answer.removeprefix('stop')}."
     return None
@@ -241,8 +247,8 @@ def format_seconds(seconds: float) -> str:
     >>> format_seconds(3725.4)
     '1:02:05'
     """
-    whole = int(min(seconds, 1e9))
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+    total = int(min(seconds, 1e9))
+    return f"{total // 3600}:{total // 60 % 60:02d}:{total % 60:02d}"
 
 
 def format_bytes(count: float) -> str:
