@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from replicax.algorithm.kernel import Observed
+from replicax.algorithm.kernel import Observed, select
 from replicax.algorithm.ladder import Ladder, Metric
 from replicax.algorithm.metric import MOST_DENSE, SQUARE_OF_NORMAL, WIDEST
 
@@ -117,11 +117,7 @@ def _equalised(tuning: BarrierTuning, step: Array, temperature: Array, verdicts:
     end, hot = barrier[-1], place[-1]
     if tuning.free_until:
         free = step < tuning.free_until
-        end, hot = jax.tree.map(
-            lambda new, old: jnp.where(free, new, old),
-            _free_end(tuning, rejection, place),
-            (end, hot),
-        )
+        end, hot = select(free, _free_end(tuning, rejection, place), (end, hot))
     # A ladder made longer has its last pair stretched; one made shorter ends inside.
     barrier = barrier.at[-1].max(end)
     cuts = jnp.linspace(0.0, end, num_pairs + 1, dtype=place.dtype)

@@ -30,10 +30,10 @@ from replicax.algorithm.tiles import build_energies
 from replicax.run import devices
 from replicax.run.blas import one_thread
 from replicax.run.carry import Carry
-from replicax.run.compiled_once import compiled_once
+from replicax.run.compiled_once import compiled_once, on_disk
 from replicax.run.initial import build_carry, check_finite
 from replicax.run.program import Program
-from replicax.run.search import search
+from replicax.run.search import energy_of, search
 
 _SEARCH_SHARE = 0.02  # of the evaluations of a run, for starts of the search beyond the first few
 _REACH = 3.0  # energy above a minimum, in temperatures and for each dimension, to begin with
@@ -92,15 +92,9 @@ class Learning:
         num_chains, num_replicas, d = starts.shape
         temperature = np.asarray(devices.to_host(carry.state.ladder.temperature), float)
         slope = 1 / temperature[0, 0]
-        target, data = program.target, program.batches.data
-
-        def energy(point: Any, data: Any) -> Any:
-            params = self.unravel(point)
-            prior = 0.0 if target.prior is None else target.prior(params)
-            return slope * target.energy(params, data, None) + prior
-
+        energy = energy_of(program.target, self.unravel, slope)
         budget = int(_SEARCH_SHARE * program.num_steps * program.evaluations_per_step)
-        found = search(energy, _in_turn(starts), data, budget, self.places)
+        found = search(energy, _in_turn(starts), program.batches.data, budget, self.places)
         self.state["evaluations"] = np.array([found.evaluations, 0, 0], np.int32)
         order = carry.state.order
         if self.places is not None:
@@ -166,11 +160,12 @@ class Learning:
         if not num_steps or step not in program.round_ends or program.is_broken(carry):
             return carry, {}
         state = carry.state
-        if isinstance(state.ladder.scale, Metric):
-            state = self._renew_metric(program, state, step)
-        if jax.tree.leaves(state.mixture):
-            state = self._renew_mixture(program, state, step)
-            state = self._with_all_in_reach(program, state)
+        with on_disk(quick=0.0):
+            if isinstance(state.ladder.scale, Metric):
+                state = self._renew_metric(program, state, step)
+            if jax.tree.leaves(state.mixture):
+                state = self._renew_mixture(program, state, step)
+                state = self._with_all_in_reach(program, state)
         return carry._replace(state=state), {}
 
     def _with_all_in_reach(self, program: Program, state: Any) -> Any:

@@ -22,6 +22,7 @@ from replicax.algorithm.labels import (
     first_direction,
 )
 from replicax.algorithm.mixture import Mixture, make_mixture, most_components
+from replicax.algorithm.target import Target
 from replicax.run.compiled_once import compiled_once
 
 _MOST_HESSIAN = 100  # dimensions up to which second derivatives are computed
@@ -136,6 +137,17 @@ class _Counted:
         return hessian
 
 
+def energy_of(target: Target, unravel: Callable, slope: float) -> Callable:
+    """Return `energy(point, data)`, slope U + V of a flattened point."""
+
+    def energy(point: Any, data: Any) -> Any:
+        params = unravel(point)
+        prior = 0.0 if target.prior is None else target.prior(params)
+        return slope * target.energy(params, data, None) + prior
+
+    return energy
+
+
 def search(
     energy: Callable,
     starts: np.ndarray,
@@ -166,7 +178,7 @@ def search(
             if rejected == _IN_VAIN and not minima:
                 break
             continue
-        same = [not _are_apart(end[0], at, cov, places) for at, _, cov in minima]
+        same = [not are_apart(end[0], at, cov, places) for at, _, cov in minima]
         if any(same):
             hits[same.index(True)] += 1
         else:
@@ -213,7 +225,7 @@ def _add_images(counted: "_Counted", minima: list[End]) -> None:
     for x, energy, cov in known:  # those that are added among them
         for way in map(list, sorted(ways)):
             image = x[way], energy, cov[np.ix_(way, way)]
-            is_new = all(_are_apart(image[0], at, of) for at, _, of in minima)
+            is_new = all(are_apart(image[0], at, of) for at, _, of in minima)
             if is_new and len(known) < _MOST_WITH_MASS and _equal(counted(image[0])[0], energy):
                 minima.append(image)
                 known.append(image)
@@ -235,7 +247,7 @@ def _equal(energy: float, other: float) -> bool:
     return abs(energy - other) <= max(0.05, 2e-6 * abs(other))
 
 
-def _are_apart(
+def are_apart(
     one: np.ndarray, other: np.ndarray, cov: np.ndarray, places: np.ndarray | None = None
 ) -> bool:
     step = (one if places is None else aligned(places, one, other, cov)) - other
@@ -279,7 +291,7 @@ def _newton(counted: _Counted, x: np.ndarray, sd: np.ndarray) -> End | None:
     for _ in range(_NEWTON_STEPS):
         if energy >= _BEYOND or not np.all(np.isfinite(hessian)):
             return None
-        scale, value, vector = _scaled(hessian)
+        scale, value, vector = hessian_scale(hessian)
         whitened = vector.T @ (scale * gradient)
         step = -scale * (vector @ (whitened / (np.maximum(np.abs(value), 1e-6) + damping)))
         ahead, slope = counted(x + step)
@@ -300,7 +312,7 @@ def _settled(x: np.ndarray, energy: float, gradient: np.ndarray, hessian: np.nda
     """Return the end if it is a minimum: curved upwards everywhere, and nothing left to gain."""
     if not np.all(np.isfinite(hessian)):
         return None
-    scale, value, vector = _scaled(hessian)
+    scale, value, vector = hessian_scale(hessian)
     if value[0] < _FLAT:
         return None
     whitened = vector.T @ (scale * gradient)
@@ -310,7 +322,7 @@ def _settled(x: np.ndarray, energy: float, gradient: np.ndarray, hessian: np.nda
     return x, energy, root @ root.T
 
 
-def _scaled(hessian: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def hessian_scale(hessian: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return scales, eigenvalues and eigenvectors of the Hessian whose diagonal they make 1."""
     diagonal = np.abs(np.diag(hessian))
     scale = 1 / np.sqrt(np.maximum(diagonal, 1e-12 * max(diagonal.max(), 1e-300)))
