@@ -41,6 +41,7 @@ from replicax.algorithm.mixture import Mixture, in_use, make_mixture
 from replicax.errors import EndedBySignal
 from replicax.run import fingerprint, start, trees
 from replicax.run.bayesian import Bayesian
+from replicax.run.blas import one_thread
 from replicax.run.devices import describe_machine, peak_memory
 from replicax.run.initial import initial_carry
 from replicax.run.methods import Method, as_method
@@ -456,6 +457,7 @@ class Sampler:
         excess = weight[count:].max() - logsumexp(weight[:count])
         return points, energy, weight, at_centre, float(excess)
 
+    @one_thread()
     def _learn(self, state: State, seen: Any) -> tuple[State, None, int]:
         """Evaluate proposals, renew the mixture by their weights, and freeze it when it is good."""
         count = self.num_chains * self.num_proposals
