@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     from replicax.networks.trained import Trained as Trained
     from replicax.results import diagnostics as diagnostics
     from replicax.results.posterior import Posterior as Posterior
+    from replicax.run import priors as priors
     from replicax.run.bayesian import bayesian as bayesian
     from replicax.run.initial import per_replica as per_replica
     from replicax.run.methods import Method as Method
     from replicax.run.methods import cyc_sghmc as cyc_sghmc
     from replicax.run.methods import cyc_swag as cyc_swag
+    from replicax.run.methods import deep_ensemble as deep_ensemble
     from replicax.run.methods import deo as deo
     from replicax.run.methods import deo_star as deo_star
     from replicax.run.methods import ensemble as ensemble
@@ -60,6 +62,7 @@ _MODULES = {
     "kernels": "algorithm.kernels",
     "nn": "nn",
     "predict": "networks.predict",
+    "priors": "run.priors",
     "schedule": "algorithm.schedule",
     "swap": "algorithm.swap",
     "targets": "targets",
@@ -78,8 +81,8 @@ _NAMES = {
     "results.posterior": "Posterior",
     "run.bayesian": "bayesian",
     "run.initial": "per_replica",
-    "run.methods": "Method cyc_sghmc cyc_swag deo deo_star ensemble posterior pretrain sghmc_pt "
-    "sgld sweeps",
+    "run.methods": "Method cyc_sghmc cyc_swag deep_ensemble deo deo_star ensemble posterior "
+    "pretrain sghmc_pt sgld sweeps",
     "run.processes": "connect",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

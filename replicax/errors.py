@@ -204,7 +204,8 @@ def check_kept(name: str, leaves: list[Any]) -> None:
                 )
         if array.dtype.kind == "c":
             array = np.stack([np.real(array), np.imag(array)], axis=-1)
-        if array.dtype.kind == "f" and array.dtype.itemsize > 4 and _collapses(array):
+        is_longer = array.dtype.kind == "f" and array.dtype.itemsize > 4
+        if is_longer and array.size and _collapses(array):
             warnings.warn(
                 f"{name} holds numbers from {array.min():.10g} to {array.max():.10g}, which JAX "
                 f"rounds to float32, where neighbouring ones become equal: {remedy}.",

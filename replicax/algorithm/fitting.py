@@ -29,7 +29,7 @@ class Chosen(NamedTuple):
     mixture: Mixture | None
     acceptance: float  # harmonic mean over draws
     name: str
-    evaluations: int  # of the energy, spent on the choice
+    evaluations: int = 0  # of the energy, spent on the choice
 
 
 def log_parts(mixture: Mixture, points: np.ndarray) -> np.ndarray:
@@ -246,7 +246,7 @@ def choose(
         weight = weigh(mixture) if weight is None else weight
         return harmonic_acceptance(-state_energy - log_density(mixture, states), weight, n)
 
-    best = Chosen(None, 0.0, "old", 0)
+    best = Chosen(None, 0.0, "old")
     if old is not None:
         weight = weigh(old)
         early, early_energy = draws[:, :cut].reshape(-1, d), energies[:, :cut].reshape(-1)
@@ -255,7 +255,7 @@ def choose(
         held = some[n * acceptances(early_weight, weight) < 1]
         states = np.concatenate([states, early[held]])
         state_energy = np.append(state_energy, early_energy[held])
-        best = Chosen(old, judge(old, weight), "old", 0)
+        best = Chosen(old, judge(old, weight), "old")
 
     def consider(name: str, mixture: Mixture) -> bool:
         """Judge a mixture and its union with the old one; return whether one is the best so far."""
@@ -265,7 +265,7 @@ def choose(
         for name_of, one in [(name, mixture), *both]:
             acceptance = judge(one)
             if acceptance > _GAIN * best.acceptance:
-                best = Chosen(one, acceptance, name_of, 0)
+                best = Chosen(one, acceptance, name_of)
         return best is not before
 
     if len(states) >= FEWEST_JUDGED:
@@ -364,7 +364,7 @@ def refit(
         for name_of, one in [(name, mixture), (f"old + {name}", joined(old, mixture, fitted))]:
             acceptance = judge(one)
             if acceptance > _GAIN * best.acceptance:
-                best = Chosen(one, acceptance, name_of, 0)
+                best = Chosen(one, acceptance, name_of)
         return best is not before
 
     _consider_sizes(fitted, rng, towards, consider)

@@ -28,9 +28,15 @@ from replicax.algorithm.wrapped_kernels import annealed as annealed
 from replicax.algorithm.wrapped_kernels import clipped as clipped
 from replicax.algorithm.wrapped_kernels import cosine as cosine
 from replicax.algorithm.wrapped_kernels import cyclical as cyclical
+from replicax.algorithm.wrapped_kernels import pretrained as pretrained
 from replicax.algorithm.wrapped_kernels import scheduled as scheduled
 from replicax.algorithm.wrapped_kernels import stepwise as stepwise
 from replicax.errors import at_least, check_number, explained, not_negative, show
+
+_NO_LAW = (
+    "The optax transform keeps a state, and the law of such a kernel is not known: "
+    'write kernel="momentum", "sghmc" or "preconditioned" instead.'
+)
 
 
 def sgld(*, weight_decay: float = 0.0) -> Kernel:
@@ -122,6 +128,28 @@ def preconditioned(
     )
 
 
+def adam(
+    decay: float = 0.9, square_decay: float = 0.999, eps: float = 1e-8, *, weight_decay: float = 0.0
+) -> Kernel:
+    """Adam (Kingma and Ba, 2015), for training: `optax.adam`, with the rate of the rung.
+
+        theta <- theta - eta m / (sqrt(nu) + eps)
+
+    m and nu are running means of the gradient and of its square, corrected for their start at 0.
+    """
+    transform = optax.scale_by_adam(decay, square_decay, eps)
+
+    def move(replica: Replica, gradient: Any, noise: Any, rung: Ladder) -> Replica:
+        update, memory = transform.update(gradient, replica.memory, replica.params)
+        params = jax.tree.map(lambda p, u: p - rung.learning_rate * u, replica.params, update)
+        if noise is not None:
+            params = _add_noise(params, noise, _langevin_std(rung))
+        return Replica(params, memory)
+
+    spec = {"name": "adam", "decay": decay, "square_decay": square_decay, "eps": eps}
+    return _kernel(transform, move, weight_decay, spec).having(caveat=_NO_LAW)
+
+
 def _frozen_after(
     transform: optax.GradientTransformation, num_steps: int
 ) -> optax.GradientTransformation:
@@ -180,10 +208,7 @@ def from_optax(
     kernel = _kernel(transform, move, weight_decay, spec=None)
     if not has_memory(transform.init):
         return kernel
-    return kernel.having(
-        caveat="The optax transform keeps a state, and the law of such a kernel is not known: "
-        'write kernel="momentum", "sghmc" or "preconditioned" instead.'
-    )
+    return kernel.having(caveat=_NO_LAW)
 
 
 def own_rate(update: Callable) -> float:
@@ -223,6 +248,7 @@ _AROUND = {  # another kernel
     "clipped": clipped,
     "cosine": cosine,
     "cyclical": cyclical,
+    "pretrained": pretrained,
     "stepwise": stepwise,
 }
 NAMED = {
@@ -230,6 +256,7 @@ NAMED = {
     "sgd": sgld,  # temperature 0
     "momentum": momentum,
     "sghmc": sghmc,
+    "adam": adam,
     "preconditioned": preconditioned,
     "langevin": langevin,
     "mala": mala,

@@ -127,10 +127,21 @@ def _predict(trained: "Trained", inputs: Any, members: bool, by: str) -> tuple[d
 
 def _read(path: Path) -> Any:
     """Return the array of a file."""
+    import zipfile
+
     import numpy as np
 
+    from replicax.data.table import check_size
+    from replicax.errors import TooLarge
+
+    if not path.is_file():
+        raise ValueError(f"There is no file {path}.")
     try:
+        if zipfile.is_zipfile(path):
+            check_size(path)
         content = np.load(path, allow_pickle=False)
+    except TooLarge:
+        raise
     except (ValueError, EOFError):
         raise ValueError(f"{path} is not a .npy file of numbers; write one with np.save.") from None
     if not hasattr(content, "files"):

@@ -14,6 +14,7 @@ from replicax.algorithm.target import Target
 from replicax.errors import check_function, explained
 from replicax.run.batches import ArrayBatches, as_rows, sum_in_pieces
 from replicax.run.prior_draws import PriorDraws, check_draws
+from replicax.run.priors import Priors
 from replicax.run.rows import (
     ArrayRows,
     Elsewhere,
@@ -22,6 +23,7 @@ from replicax.run.rows import (
     as_source_rows,
     is_dask,
 )
+from replicax.run.shown import Shown
 from replicax.run.sources import SourceBatches, as_source, is_source
 from replicax.run.task import Task
 
@@ -91,14 +93,17 @@ class Bayesian(Task):
 
 
 def bayesian(
-    log_likelihood: Callable[[Any, Any], Array],
-    log_prior: Callable[[Any], Array],
-    data: Any,
+    log_likelihood: Callable[..., Array],
+    log_prior: Any,
+    data: Any = None,
     *,
     batch_size: int | None = None,
     num_rows: int | None = None,
     draw_prior: Any = None,
     exchangeable: Any = None,
+    order_by: str | None = None,
+    constrain: Callable[[Any], Any] | None = None,
+    names: Any = None,
 ) -> Bayesian:
     """Return the posterior prior x likelihood of rows of data, for `rx.sample`.
 
@@ -106,8 +111,12 @@ def bayesian(
     cannot run away. The library scales mini-batches itself.
 
     Args:
-        log_likelihood: `log_likelihood(params, rows) -> (row,)`, one number for each row.
-        log_prior: `log_prior(params) -> ()`.
+        log_likelihood: `log_likelihood(params, rows) -> (row,)`, one number for each row; without
+            data `log_likelihood(params) -> ()`, one number for all, where observations depend on
+            each other or parameters are integrated out.
+        log_prior: `log_prior(params) -> ()`; or the containers of params with `rx.priors` for their
+            arrays, which have bounds and periods, start the replicas and are drawn from as with
+            `draw_prior`. Then `params` of `log_likelihood` are these quantities.
         data: arrays, or a tree of them, with rows on the first axis; or a source, any object whose
             `iter()` gives all rows in blocks, trees of arrays of any number of rows; or a Dask
             array, a tree of them, or a Dask dataframe, as a dict of its columns. Arrays may be
@@ -129,6 +138,12 @@ def bayesian(
             labels, as `{"mean": 0, "weight": 0}`; for one vector an array of integers (label,
             entry), the places of each label. All of them permute together. Then draws have their
             labels in random order, and jumps have to learn about one order alone.
+        order_by: the name of an array of params that has one number for each label, by which draws
+            show the labels sorted: planets by their period.
+        constrain: `constrain(params) -> values`, what draws, summaries and warnings show: sampled
+            numbers in your units, quantities derived from them.
+        names: of the entries of the last axis of params, if they are one array, or of an array of
+            them, as `{"planets": ("period", "amplitude")}`: draws show an array for each.
 
     >>> import jax.numpy as jnp, replicax as rx
     >>> posterior = rx.bayesian(
@@ -140,7 +155,15 @@ def bayesian(
     >>> bool(abs(run.draws.mean() - 1.2 / (1 + 1 / 300)) < 0.1)
     True
     """
+    if data is None:
+        log_likelihood, data = _of_one_row(log_likelihood), np.zeros((1, 0), np.float32)
     check_function("log_likelihood", log_likelihood, "params", "rows")
+    if not callable(log_prior):
+        if draw_prior is not None:
+            raise ValueError("rx.priors are drawn from as they are: leave out draw_prior.")
+        return _with_priors(log_likelihood, Priors(log_prior, exchangeable), data,
+                            batch_size=batch_size, num_rows=num_rows,
+                            shown=Shown(constrain, exchangeable, order_by, names))  # fmt: skip
     check_function("log_prior", log_prior, "params")
     batches = _batches(data, batch_size, num_rows)
     num_rows = 0 if isinstance(batches, Elsewhere) else batches.num_rows
@@ -183,11 +206,52 @@ def bayesian(
         num_rows=num_rows or None,
         exchangeable=exchangeable,
     )
+    shown = Shown(constrain, exchangeable, order_by, names)
+    posterior = Bayesian(target, batches, log_likelihood, constrain=shown if shown else None)
     if draw_prior is None:
-        return Bayesian(target, batches, log_likelihood)
+        return posterior
     draws = PriorDraws(draw_prior)
     check_draws(draws, lambda params: -prior(params))
-    return Bayesian(target._replace(redraw=draws.redraw), batches, log_likelihood, start=draws)
+    return replace(posterior, target=target._replace(redraw=draws.redraw), start=draws)
+
+
+def _of_one_row(log_likelihood: Callable[[Any], Array]) -> Callable[[Any, Any], Array]:
+    """Return the likelihood of all observations as that of a single row."""
+    check_function("log_likelihood", log_likelihood, "params")
+
+    def of_rows(params: Any, rows: Any) -> Array:
+        with explained("log_likelihood", "Without data it must return one number for params."):
+            value = jnp.asarray(log_likelihood(params))
+        if value.shape != ():
+            raise ValueError(
+                f"log_likelihood returns shape {value.shape}; without data it must return one "
+                "number for all observations: sum over them, or give them as data."
+            )
+        return value[None]
+
+    return of_rows
+
+
+def _with_priors(
+    log_likelihood: Callable[[Any, Any], Array],
+    priors: Priors,
+    data: Any,
+    shown: Shown,
+    **options: Any,
+) -> Bayesian:
+    """Return the posterior of the standard normal numbers of which priors are functions."""
+
+    def of_rows(params: Any, rows: Any) -> Array:
+        return log_likelihood(priors.values(params), rows)
+
+    posterior = bayesian(of_rows, priors.log_density, data, exchangeable=priors.exchangeable,
+                         **options)  # fmt: skip
+    return replace(
+        posterior,
+        target=posterior.target._replace(redraw=priors.redraw),
+        start=priors.start,
+        constrain=lambda params: shown(priors.values(params)),
+    )
 
 
 def _check_rows(values: Array, count: int) -> None:

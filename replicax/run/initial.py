@@ -84,7 +84,7 @@ def initial_points(
     if isinstance(params, PerReplica):
         tree = jax.tree.map(_as_array, params.tree)
         starts = spread_starts(tree, params.by_chain, num_chains, num_replicas)
-    elif callable(params) and not _is_array_tree(params):
+    elif is_function(params):
         check_function("start", params, "key")
 
         def draw_chains(key: Array, chains: Array) -> Any:
@@ -127,6 +127,11 @@ def _as_array(leaf: Any) -> Array:
         raise ValueError(
             f"start holds {show(leaf)}; give numbers and arrays: the point where sampling starts."
         ) from None
+
+
+def is_function(start: Any) -> bool:
+    """Return whether a start is a function of a key."""
+    return callable(start) and not _is_array_tree(start)
 
 
 def _is_array_tree(params: PyTree) -> bool:

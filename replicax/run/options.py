@@ -254,12 +254,12 @@ class Training(Run):
         metavar="P",
         show_default="10; digits, FILE.npz: 4",
     )
-    burn_in: int = option(
-        0,
+    burn_in: int | None = option(
+        None,
         "Epochs before the average begins.",
         whole(0),
         flag="",
-        show_default="0; digits: 40, at most a third",
+        show_default="those of the pre-training; from trained networks 0",
     )
     on_nonfinite: str | None = option(
         None,
@@ -343,5 +343,5 @@ class Session:
             plain = False
         if not plain and self.note != {}:
             raise ValueError("note must be a dict of plain data: numbers, text, lists and dicts.")
-        if plain and isinstance(plain, str) and len(plain) > 2**24:
-            raise ValueError("note is longer than 2**24 letters: keep data in a file of your own.")
+        if plain and isinstance(plain, str) and len(plain) > 2**22:
+            raise ValueError("note is longer than 2**22 letters: keep data in a file of your own.")

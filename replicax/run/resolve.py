@@ -21,7 +21,7 @@ from replicax.run import parts
 from replicax.run.initial import check_memory
 from replicax.run.methods import Method, as_method
 from replicax.run.options import AUTO, Run, Sampling, Training
-from replicax.run.plan import Plan, plan_of
+from replicax.run.plan import Plan, plan_of, pretrain_epochs
 from replicax.run.program import Program
 from replicax.run.refusals import can_jump, refuse
 from replicax.run.task import Task
@@ -53,7 +53,7 @@ _FOR_NETWORKS: dict[str, Any] = {
     "buffer": 0.1,
     "buffer_gain": Gain(60.0, 1000.0, cap=0.05),
 }
-_NETWORK_RATE, _NETWORK_LADDER = 0.005, (0.005, 0.02)
+_NETWORK_RATE, _NETWORK_LADDER, _CYCLIC_RATE = 0.005, (0.005, 0.02), 0.1
 
 
 class Choice(NamedTuple):
@@ -90,6 +90,7 @@ def resolve(task: Task, run: Run, method: Any) -> Program:
     rule = parts.rule(method, plan, schedule)
     kernel = parts.build_kernel(method, plan.num_steps, plan.clock, _clip(task, method))
     kernel = parts.frozen_in_burn_in(kernel, rule, plan)
+    kernel = parts.after_training(kernel, method, plan, task.unit)
     method = _closed_energy(method, rule, isinstance(run, Training))
     choice = Choice(task, run, method, plan, schedule, rule, kernel)
     refuse(choice)
@@ -104,6 +105,8 @@ def with_usual(method: Method, of_networks: bool) -> Method:
     if of_networks:
         by_rate = method.has_ladder and method.rule is None
         usual["learning_rate"] = _NETWORK_LADDER if by_rate else _NETWORK_RATE
+        if method.is_cyclical:
+            usual["learning_rate"] = _CYCLIC_RATE
     if method.keeps_law and not of_networks:
         del usual["kernel"], usual["temperature"]
     else:
@@ -183,8 +186,9 @@ def _closed(run: Run, method: Method) -> Run:
     """Close what is open in the options of the run."""
     # Without a ladder restarted replicas would become twins.
     run = _filled(run, {"on_nonfinite": "restart" if method.has_ladder else "stop"})
-    if not isinstance(run, Sampling):
-        return run
+    if isinstance(run, Training):
+        return replace(run, burn_in=max(run.burn_in or 0, pretrain_epochs(run, method)))
+    assert isinstance(run, Sampling)
     every = max(100, run.num_steps // 500)  # draws of randomness end at each point of the history
     run = _filled(run, {"burn_in": 0, "thin": 1, "history_every": every})
     return replace(run, num_replicas=parts.num_replicas(run, method))

@@ -31,7 +31,7 @@ _NEWTON_STEPS = 25
 _FEWEST_STARTS = 8
 _MOST_OTHERS = 32  # further starts for each that is given
 _HITS = 6  # starts that lead to a minimum, for each minimum and one more, before no other is sought
-_MOST_IMAGES = 64  # minima, those among them that are images of others
+_MOST_WITH_MASS = 64  # minima, those among them that are images of others
 _NEAR = 0.2  # distance of equal parameters of two minima, in standard deviations
 _IN_VAIN = 4  # starts that lead to no minimum, one after another, before the search gives up
 _SETTLED = 0.1  # energy that the next Newton step may still gain, for each dimension
@@ -226,7 +226,7 @@ def _add_images(counted: "_Counted", minima: list[End]) -> None:
         for way in map(list, sorted(ways)):
             image = x[way], energy, cov[np.ix_(way, way)]
             is_new = all(are_apart(image[0], at, of) for at, _, of in minima)
-            if is_new and len(minima) < _MOST_IMAGES and _equal(counted(image[0])[0], energy):
+            if is_new and len(known) < _MOST_WITH_MASS and _equal(counted(image[0])[0], energy):
                 minima.append(image)
                 known.append(image)
 

@@ -234,6 +234,16 @@ def test_weights_of_proposals_estimate_the_evidence() -> None:
     assert 0.5 < float(stats.accepted) / float(stats.proposals) <= 1
 
 
+def test_the_longest_time_without_a_jump_is_that_of_all_steps() -> None:
+    stats, held, longest = jumps.start_stats(), [], []
+    for accepted in (0, 0, 0, 2, 0, 1, 0):  # of 8 proposals of a step
+        jumped = jumps.Jumped(*[None] * 6, accepted=jnp.array(accepted), log_weight=jnp.zeros(8))
+        stats = jumps.count_jumps(stats, jumped)
+        held.append(int(stats.held)), longest.append(int(stats.longest))
+    assert held == [8, 16, 24, 0, 8, 0, 8] and longest == [8, 16, 24, 24, 24, 24, 24]
+    assert (float(stats.proposals), float(stats.accepted)) == (56.0, 3.0)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_energies_that_are_not_finite_are_never_jumped_to(bad) -> None:
     energy = lambda x: jnp.where(x[0] > 0, bad, jnp.sum(x**2) / 2)  # noqa: E731

@@ -286,6 +286,16 @@ def test_a_checkpoint_does_not_fill_the_memory(folder) -> None:
         resume(folder)
 
 
+def test_folders_without_end_are_said(folder, monkeypatch) -> None:
+    """What walks them would end with a RecursionError."""
+    monkeypatch.chdir(folder / "checkpoints/40")
+    for _ in range(100):
+        os.mkdir("a")
+        os.chdir("a")
+    with pytest.raises(ValueError, match="checkpoints holds folders in folders without end"):
+        resume(folder)
+
+
 OF_ORBAX = {
     "no kind": lambda text: text.replace('"np.ndarray"', '"None"'),
     "another store": lambda text: text.replace('"use_ocdbt": true', '"use_ocdbt": false'),

@@ -183,6 +183,7 @@ def test_nor_does_one_in_the_folder_of_the_run(name, folder) -> None:
     pytest.importorskip("plotly")
     kept, posterior = put(folder / name), rx.load(folder)
     show = posterior.report if kept.suffix == ".html" else lambda: posterior.plot(kept.parent)
+    put(folder.parent / "run.json", '{"of": "another program"}')
     with pytest.raises(ValueError, match="is there already, and was not written by"):
         show()
     assert kept.read_text() == "mine"

@@ -42,9 +42,10 @@ SOFTWARE = "replicax"
 _SIGNS = (f"Software\0{SOFTWARE}".encode(), f'name="generator" content="{SOFTWARE}"'.encode(),
           b'{\n "run_dir": "')  # fmt: skip
 _SIGNED_WITHIN = 2**10
-_JSON_BYTES = 2**26  # the largest JSON file that is read
+_JSON_BYTES = 2**24  # the largest JSON file that is read: four times the longest note
 _ARRAY_BYTES = 2**32  # the largest file of arrays that is read whole
 _ARRAYS = 2**16  # in a file
+_LEVELS = 64  # of folders in a part of a run, which has three
 
 
 class Damaged(ValueError):
@@ -82,6 +83,8 @@ def check_own(path: Path, folders: bool = True) -> None:
         try:
             kind = place.lstat().st_mode
             if stat.S_ISDIR(kind) and folders:
+                if len(place.parts) - len(path.parts) > _LEVELS:
+                    raise Damaged(f"{path} holds folders in folders without end: remove them.")
                 waiting += place.iterdir()
                 continue
         except (FileNotFoundError, NotADirectoryError):
@@ -164,13 +167,23 @@ def write_shown(path: Path, content: bytes, named: bool = False) -> None:
 
 def check_shown(path: Path) -> None:
     """Raise if a figure, page or summary would replace a file of the user's that has our name for
-    it. Version 0.2 left no sign in its own, and no mark in its folders."""
-    of_earlier = any(is_run(x) and not (x / MARK).exists() for x in path.absolute().parents)
-    if path.is_file() and not of_earlier and not is_shown(path):
+    it."""
+    if path.is_file() and not is_shown(path) and not any(map(_is_earlier, path.absolute().parents)):
         raise ValueError(
             f"{path} is there already, and was not written by this version of replicax: choose "
             "another folder, or remove it."
         )
+
+
+def _is_earlier(folder: Path) -> bool:
+    """Return whether a folder is that of a run of version 0.2, which left no mark there, and no
+    sign in figures and pages."""
+    if os.path.lexists(folder / MARK) or not (folder / RUN).is_file():
+        return False
+    try:
+        return {"resolved", "params"} <= set(read_json(folder / RUN))
+    except Damaged:
+        return False
 
 
 def is_shown(path: Path) -> bool:

@@ -24,7 +24,7 @@ from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.tuning import ConstantGain, Gain
 from replicax.errors import printable, show
 from replicax.run.methods import Method
-from replicax.run.options import COUNTED, Run, Sampling, Training
+from replicax.run.options import AUTO, COUNTED, Run, Sampling, Training
 from replicax.run.storage import files
 from replicax.run.storage.files import Damaged
 from replicax.run.storage.upgrade import upgraded, with_own_digest
@@ -189,6 +189,7 @@ class Resolved:
     one_start: bool | None = None  # whether all replicas start at one point; None: not recorded
     likelihood: dict[str, Any] | None = None  # of the test of networks
     predicts: Predicts | None = None  # None: no networks, or of a loss without predictions
+    range_test: dict[str, Any] | None = None  # None: the learning rate was given
 
 
 @dataclass(frozen=True)
@@ -394,7 +395,7 @@ def given_again(stored: Kind, again: dict[str, Any], call: Callable[[str], str])
                     f"hold; give it again: {call(name)}."
                 )
             value = offered
-        elif _plain(offered) not in (None, _plain(entry.default), _plain(value)):
+        elif _plain(offered) not in (None, AUTO, _plain(entry.default), _plain(value)):
             started = "continues with the one it was started with, which its folder stores"
             started = "was started without one" if value is None else started
             raise ValueError(f"{name} is given, but the run {started}: leave out {name}.")

@@ -16,6 +16,8 @@ _OPEN: dict[str, Any] = {
     "warmup_epochs": 0.0,
     "cycle_epochs": 100,
     "clip_norm": None,
+    "pretrain": None,
+    "pretrain_rate": None,
     "averages": "coldest",
     "is_single": False,
     "tempers_likelihood": False,
