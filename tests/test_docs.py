@@ -29,8 +29,8 @@ PAGES += sorted((ROOT / "docs").rglob("*.md"))
 SLOW = {
     f"{name}.md"
     for name in (
-        "callbacks", "developing", "networks", "numpyro", "pymc", "report", "sampling", "scaling",
-        "start",
+        "callbacks", "developing", "models", "networks", "numpyro", "pymc", "report", "sampling",
+        "scaling", "start",
     )
 }  # fmt: skip
 NOT_RUN = 1  # blocks that are marked so
