@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from replicax.run.methods import Method as Method
     from replicax.run.methods import cyc_sghmc as cyc_sghmc
     from replicax.run.methods import cyc_swag as cyc_swag
+    from replicax.run.methods import deep_ensemble as deep_ensemble
     from replicax.run.methods import deo as deo
     from replicax.run.methods import deo_star as deo_star
     from replicax.run.methods import ensemble as ensemble
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from replicax.run.methods import pretrain as pretrain
     from replicax.run.methods import sghmc_pt as sghmc_pt
     from replicax.run.methods import sgld as sgld
+    from replicax.run.methods import sweeps as sweeps
     from replicax.run.processes import connect as connect
 
 # Where each public name lives; a module maps to itself.
@@ -79,8 +81,8 @@ _NAMES = {
     "results.posterior": "Posterior",
     "run.bayesian": "bayesian",
     "run.initial": "per_replica",
-    "run.methods": "Method cyc_sghmc cyc_swag deo deo_star ensemble posterior pretrain sghmc_pt "
-    "sgld",
+    "run.methods": "Method cyc_sghmc cyc_swag deep_ensemble deo deo_star ensemble posterior "
+    "pretrain sghmc_pt sgld sweeps",
     "run.processes": "connect",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

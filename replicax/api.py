@@ -5,18 +5,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replicax.errors import check_flag, check_folder
+from replicax.errors import check_flag, check_path
 from replicax.results import done
 from replicax.results.posterior import Posterior
+from replicax.run import sweeps
 from replicax.run.methods import Method, refuse_unknown
 from replicax.run.options import Limits, Sampling, Session, given
 from replicax.run.progress import Callback
 from replicax.run.resolve import resolve
 from replicax.run.start import begin, proceed
 from replicax.run.storage.folder import open_records, resumed_records
+from replicax.run.storage.metadata import SWEEPS
 from replicax.run.task import Task, as_task
 
 if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
     from replicax.algorithm.target import Target
 
 
@@ -45,9 +49,9 @@ def sample(
     checkpoint_every: int | str | None = None,
     keep_checkpoints: int = 2,
     note: dict[str, Any] | None = None,
-    devices: Any = None,
+    devices: "int | str | Mesh | None" = None,
     data_parallel: int = 1,
-    **unknown: Any,
+    **unknown: object,
 ) -> Posterior:
     """Sample exp(-energy), or an `rx.bayesian` posterior, by replica exchange.
 
@@ -112,14 +116,22 @@ def sample(
     task = as_task(target, batches, batch_size)
     run, session = given(Sampling, locals()), given(Session, locals())
     limits, watch = given(Limits, locals()), None
+    of_ladder = ("num_steps", "num_replicas", "burn_in", "thin", "history_every", "on_nonfinite")
+    given_to_ladder = {name: getattr(run, name) for name in of_ladder}
+    given_to_ladder["draw_rungs"] = None if run.draw_rungs == (0,) else draw_rungs
+    choice = sweeps.choose(task, method, start, given_to_ladder)
     if num_steps is None:
         done.check_possible(task, method)
-        session, watch = done.watched(session, limits)
+        session, watch = done.watched(session, limits, choice.sweeps)
         chains = done.NUM_CHAINS if num_chains is None else num_chains
         run = replace(run, num_steps=watch.first_steps(burn_in), num_chains=chains)
     else:
         limits.check_unused()
-    records, like = begin("sample", resolve(task, run, method), start, session)
+    if choice.sweeps:
+        records, like = sweeps.begin(task, run, method, start, session, choice.words)
+    else:
+        about = {"resolved": lambda like: {"decided": choice.words}}
+        records, like = begin("sample", resolve(task, run, method), start, session, about=about)
     posterior = Posterior(records, like, target)
     return (posterior if watch is None else done.until_done(posterior, session, watch)).warned()
 
@@ -144,9 +156,9 @@ def resume(
     keep_checkpoints: int | None = None,
     force: bool = False,
     note: dict[str, Any] | None = None,
-    devices: Any = None,
+    devices: "int | str | Mesh | None" = None,
     data_parallel: int = 1,
-    **unknown: Any,
+    **unknown: object,
 ) -> Posterior:
     """Continue the run in a folder, bit for bit as if it had never stopped.
 
@@ -174,7 +186,7 @@ def resume(
     else:
         limits.check_unused()
     changes = {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
-    with resumed_records(check_folder("run_dir", run_dir)) as records:
+    with resumed_records(check_path("run_dir", run_dir)) as records:
         if records.metadata.kind == "train":
             from replicax.networks.train import resume_training
 
@@ -183,6 +195,15 @@ def resume(
             changes |= {"epochs": epochs, "evaluate": evaluate}
             return resume_training(records, target, changes, session, method, force)
         _refuse(records.folder, epochs=epochs, evaluate=evaluate)
+        if records.metadata.resolved.kernel == SWEEPS:
+            task = as_task(target, batches, batch_size)
+            kept, like = sweeps.proceed(
+                records, task, num_steps, session, params=params, force=force, changes=changes
+            )
+            posterior = Posterior(kept, like, target)
+            return (
+                posterior if watch is None else done.until_done(posterior, session, watch)
+            ).warned()
         kept, like = proceed(
             records,
             as_task(target, batches, batch_size),
@@ -203,7 +224,7 @@ def load(folder: str | Path, target: Any = None) -> Posterior:
     constrained; that of `rx.bayesian`, for `log_likelihood`; the network of a training, or its
     problem, for `trained.predict`.
     """
-    records = open_records(check_folder("folder", folder))
+    records = open_records(check_path("folder", folder))
     if not records.final or int(records.final.get("step", 0)) == 0:
         raise ValueError(f"{folder} holds a run that ended before its first step was saved.")
     if records.metadata.kind == "train":

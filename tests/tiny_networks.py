@@ -5,8 +5,10 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
 
 import replicax as rx
+from replicax.algorithm.randomness import seed_keys
 from replicax.data import Dataset
 from replicax.networks.classification import classification
 from replicax.networks.task import Supervised
@@ -81,6 +83,7 @@ def networks_that_start_from(
 
 
 LADDER: dict[str, Any] = {
+    "pretrain": 0.0,
     "learning_rate": (0.02, 0.1),
     "target_swap_rate": 0.3,
     "window": 2,
@@ -98,6 +101,23 @@ EXCHANGING: dict[str, Any] = {
 
 def by_replica(tree: Any, replica: int) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[replica], tree)
+
+
+def plain_training(problem: Supervised, start: Any, transform: Any, epochs: int) -> Any:
+    """One network trained by optax, on the mini-batches that a run of seed 0 sees."""
+    ((key,), _) = seed_keys(0, 1)
+    params, state = start
+    memory = transform.init(params)
+    gradient = jax.jit(jax.grad(problem.target.energy, has_aux=True))
+    for epoch in range(epochs):
+        order = np.asarray(problem.batches.order(key, epoch))
+        for rows in np.array_split(order, problem.steps_per_epoch):
+            images, labels = (np.asarray(part)[rows] for part in problem.batches.data)
+            batch = problem.batches.prepare(key, (images, labels))
+            slope, state = gradient(params, state, batch, None)
+            update, memory = transform.update(slope, memory, params)
+            params = optax.apply_updates(params, update)
+    return params, state
 
 
 def assert_trees_close(one: Any, other: Any, tolerance: float = 2e-3) -> None:

@@ -20,17 +20,23 @@ from jax import Array
 from replicax.algorithm.adjusted_kernels import hmc as hmc
 from replicax.algorithm.adjusted_kernels import mala as mala
 from replicax.algorithm.kernel import Kernel as Kernel
+from replicax.algorithm.kernel import PyTree, TimedMemory, Traits, has_memory, select
 from replicax.algorithm.kernel import Replica as Replica
-from replicax.algorithm.kernel import TimedMemory, Traits, has_memory
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.langevin import langevin as langevin
 from replicax.algorithm.wrapped_kernels import annealed as annealed
 from replicax.algorithm.wrapped_kernels import clipped as clipped
 from replicax.algorithm.wrapped_kernels import cosine as cosine
 from replicax.algorithm.wrapped_kernels import cyclical as cyclical
+from replicax.algorithm.wrapped_kernels import pretrained as pretrained
 from replicax.algorithm.wrapped_kernels import scheduled as scheduled
 from replicax.algorithm.wrapped_kernels import stepwise as stepwise
 from replicax.errors import at_least, check_number, explained, not_negative, show
+
+_NO_LAW = (
+    "The optax transform keeps a state, and the law of such a kernel is not known: "
+    'write kernel="momentum", "sghmc" or "preconditioned" instead.'
+)
 
 
 def sgld(*, weight_decay: float = 0.0) -> Kernel:
@@ -101,7 +107,7 @@ def preconditioned(
     rms = optax.scale_by_rms(decay, eps)
     transform = rms if freeze_after is None else _frozen_after(rms, freeze_after)
 
-    def move(replica: Replica, gradient: Any, noise: Any, rung: Ladder) -> Replica:
+    def move(replica: Replica, gradient: PyTree, noise: Any, rung: Ladder) -> Replica:
         memory: Any = transform.update(gradient, replica.memory, replica.params)[1]
         square = memory.nu if freeze_after is None else memory.inner.nu
         scale = jax.tree.map(lambda nu: jax.lax.rsqrt(nu + eps), square)
@@ -122,18 +128,39 @@ def preconditioned(
     )
 
 
+def adam(
+    decay: float = 0.9, square_decay: float = 0.999, eps: float = 1e-8, *, weight_decay: float = 0.0
+) -> Kernel:
+    """Adam (Kingma and Ba, 2015), for training: `optax.adam`, with the rate of the rung.
+
+        theta <- theta - eta m / (sqrt(nu) + eps)
+
+    m and nu are running means of the gradient and of its square, corrected for their start at 0.
+    """
+    transform = optax.scale_by_adam(decay, square_decay, eps)
+
+    def move(replica: Replica, gradient: Any, noise: Any, rung: Ladder) -> Replica:
+        update, memory = transform.update(gradient, replica.memory, replica.params)
+        params = jax.tree.map(lambda p, u: p - rung.learning_rate * u, replica.params, update)
+        if noise is not None:
+            params = _add_noise(params, noise, _langevin_std(rung))
+        return Replica(params, memory)
+
+    spec = {"name": "adam", "decay": decay, "square_decay": square_decay, "eps": eps}
+    return _kernel(transform, move, weight_decay, spec).having(caveat=_NO_LAW)
+
+
 def _frozen_after(
     transform: optax.GradientTransformation, num_steps: int
 ) -> optax.GradientTransformation:
     """Return a transform whose state is renewed in the first `num_steps` steps only."""
 
-    def init(params: Any) -> Any:
+    def init(params: PyTree) -> Any:
         return TimedMemory(jnp.array(0, jnp.int32), transform.init(params))
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def update(updates: Any, state: Any, params: PyTree = None) -> tuple[Any, Any]:
         updates, renewed = transform.update(updates, state.inner, params)
-        adapts = state.count < num_steps
-        inner = jax.tree.map(lambda new, old: jnp.where(adapts, new, old), renewed, state.inner)
+        inner = select(state.count < num_steps, renewed, state.inner)
         return updates, TimedMemory(state.count + 1, inner)
 
     return optax.GradientTransformation(init, update)
@@ -170,7 +197,7 @@ def from_optax(
             "optax.adam(1.0), and give learning_rate."
         )
 
-    def move(replica: Replica, gradient: Any, noise: Any, rung: Ladder) -> Replica:
+    def move(replica: Replica, gradient: PyTree, noise: Any, rung: Ladder) -> Replica:
         with explained("The optax transform", "It is given gradients and parameters alone."):
             update, memory = transform.update(gradient, replica.memory, replica.params)
         params = jax.tree.map(lambda p, u: p + rung.learning_rate * u, replica.params, update)
@@ -181,10 +208,7 @@ def from_optax(
     kernel = _kernel(transform, move, weight_decay, spec=None)
     if not has_memory(transform.init):
         return kernel
-    return kernel.having(
-        caveat="The optax transform keeps a state, and the law of such a kernel is not known: "
-        'write kernel="momentum", "sghmc" or "preconditioned" instead.'
-    )
+    return kernel.having(caveat=_NO_LAW)
 
 
 def own_rate(update: Callable) -> float:
@@ -224,6 +248,7 @@ _AROUND = {  # another kernel
     "clipped": clipped,
     "cosine": cosine,
     "cyclical": cyclical,
+    "pretrained": pretrained,
     "stepwise": stepwise,
 }
 NAMED = {
@@ -231,6 +256,7 @@ NAMED = {
     "sgd": sgld,  # temperature 0
     "momentum": momentum,
     "sghmc": sghmc,
+    "adam": adam,
     "preconditioned": preconditioned,
     "langevin": langevin,
     "mala": mala,
@@ -243,7 +269,7 @@ def _noise_in_gradient(
 ) -> Kernel:
     """Return a kernel whose noise enters before the transform, so that momentum keeps it."""
 
-    def move(replica: Replica, gradient: Any, noise: Any, rung: Ladder) -> Replica:
+    def move(replica: Replica, gradient: PyTree, noise: Any, rung: Ladder) -> Replica:
         if noise is not None:
             std = jnp.sqrt(2 * (1 - decay) * rung.temperature / rung.learning_rate)
             gradient = _add_noise(gradient, noise, std)
@@ -265,7 +291,7 @@ def _kernel(
         spec = {**spec, "weight_decay": weight_decay}
     decayed = optax.add_decayed_weights(weight_decay) if weight_decay else optax.identity()
 
-    def init(params: Any) -> Replica:
+    def init(params: PyTree) -> Replica:
         return Replica(params, transform.init(params))
 
     def step(noise: Any, replica: Replica, evaluate: Callable, rung: Ladder):
@@ -281,12 +307,12 @@ def _langevin_std(rung: Ladder) -> Array:
     return jnp.sqrt(2 * rung.learning_rate * rung.temperature)
 
 
-def _add_noise(tree: Any, noise: Any, std: Array, scale: Any = None) -> Any:
+def _add_noise(tree: PyTree, noise: Any, std: Array, scale: Any = None) -> Any:
     if scale is not None:
         noise = jax.tree.map(jnp.multiply, noise, scale)
     return jax.tree.map(lambda x, z: x + std.astype(x.dtype) * z, tree, noise)
 
 
-def _same_dtypes(tree: Any, like: Any) -> Any:
+def _same_dtypes(tree: PyTree, like: PyTree) -> Any:
     """Keep bfloat16 parameters bfloat16: hyper-parameters of a rung are float32."""
     return jax.tree.map(lambda x, y: x.astype(y.dtype), tree, like)

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from replicax.algorithm.kernel import Kernel, Replica, TimedMemory
+from replicax.algorithm.kernel import Kernel, PyTree, Replica, TimedMemory
 from replicax.algorithm.ladder import Ladder
 from replicax.errors import (
     at_least,
@@ -114,10 +114,51 @@ def cosine(kernel: Kernel, num_steps: int, warmup_steps: int = 0, final: float =
             "is a time in which the learning rate falls."
         )
     check_number("final", final, lambda x: 0 <= x <= 1, "it must lie in [0, 1]")
-    start = 1 / (warmup_steps + 1)  # the first step is one of the warm-up, not one of rate 0
-    factor = optax.warmup_cosine_decay_schedule(start, 1.0, warmup_steps, num_steps, final)
+    factor = _warm_cosine(num_steps, warmup_steps, final)
     options = {"num_steps": num_steps, "warmup_steps": warmup_steps, "final": final}
     return timed(kernel, _times(factor), "cosine", options)
+
+
+def _warm_cosine(num_steps: int, warmup_steps: int, final: float = 0.0) -> Callable:
+    start = 1 / (warmup_steps + 1)  # the first step is one of the warm-up, not one of rate 0
+    return optax.warmup_cosine_decay_schedule(start, 1.0, warmup_steps, num_steps, final)
+
+
+def pretrained(kernel: Kernel, num_steps: int, learning_rate: float) -> Kernel:
+    """Return a kernel that trains for `num_steps` before it samples, whatever its rung.
+
+    Without noise, at a learning rate that rises in a twentieth of these steps and then falls along
+    half a cosine to 0. The clock of a schedule inside begins after them.
+    """
+    at_least("num_steps", num_steps, 1)
+    check_number("learning_rate", learning_rate, lambda x: x > 0, "it must be a number above 0")
+    factor = _times(_warm_cosine(num_steps, num_steps // 20))
+    traits = kernel.traits
+
+    def rung_at(rung: Ladder, count: Array) -> Ladder:
+        trains = count < num_steps
+        rate = jnp.asarray(learning_rate, rung.learning_rate.dtype)
+        training = factor(rung._replace(learning_rate=rate), count)
+        return rung._replace(
+            learning_rate=jnp.where(trains, training.learning_rate, rung.learning_rate),
+            temperature=jnp.where(trains, 0.0, rung.temperature).astype(rung.temperature.dtype),
+        )
+
+    begun = timed(kernel, rung_at, "pretrained", {"num_steps": num_steps,
+                                                  "learning_rate": learning_rate})  # fmt: skip
+
+    def step(noise: Any, replica: Replica, evaluate: Callable, rung: Ladder):
+        trains = replica.memory.count < num_steps
+        replica, *seen = begun.step(noise, replica, evaluate, rung)
+        count, inner = replica.memory
+        if traits.keeps_time and isinstance(inner, TimedMemory):
+            inner = inner._replace(count=jnp.where(trains, 0, inner.count))
+        return Replica(replica.params, TimedMemory(count, inner)), *seen
+
+    exploits = traits.exploits
+    if exploits is not None:
+        begun = begun.having(exploits=lambda step: (step >= num_steps) & exploits(step - num_steps))
+    return begun._replace(step=step)
 
 
 def scheduled(kernel: Kernel, schedule: Callable[[Any], Any]) -> Kernel:
@@ -171,20 +212,10 @@ def timed(
     The one way to wrap a kernel in a schedule of rates; `name` and `options` make it again, unless
     they are None.
     """
-    if not isinstance(kernel, Kernel):
-        raise ValueError(
-            f"The kernel in kernels.{name} is {show(kernel)}; give one that is made, such as "
-            "rx.kernels.sgld()."
-        )
-    if kernel.traits.observes:
-        raise ValueError(
-            f'kernels.{name} changes the learning rate with time, and "hmc", "mala" and "langevin" '
-            "tune their own: wrap another kernel."
-        )
-
+    _check_wrapped(kernel, name, "changes the learning rate with time", "tune their own")
     traits = kernel.traits
 
-    def init(params: Any) -> Replica:
+    def init(params: PyTree) -> Replica:
         replica = kernel.init(params)
         return Replica(params, TimedMemory(jnp.array(0, jnp.int32), replica.memory))
 
@@ -211,6 +242,20 @@ def timed(
     )
 
 
+def _check_wrapped(kernel: object, name: str, changes: str, others: str) -> None:
+    """Raise unless a kernel can be wrapped in `kernels.NAME`, which changes rate or gradient."""
+    if not isinstance(kernel, Kernel):
+        raise ValueError(
+            f"The kernel in kernels.{name} is {show(kernel)}; give one that is made, such as "
+            "rx.kernels.sgld()."
+        )
+    if kernel.traits.observes:
+        raise ValueError(
+            f'kernels.{name} {changes}, and "hmc", "mala" and "langevin" {others}: wrap another '
+            "kernel."
+        )
+
+
 def clipped(kernel: Kernel, max_norm: float) -> Kernel:
     """Return a kernel whose gradient, of all parameters together, is at most `max_norm` long.
 
@@ -220,19 +265,11 @@ def clipped(kernel: Kernel, max_norm: float) -> Kernel:
     noise come after. The law of the kernel is then not exp(-U / tau), where it clips.
     """
     check_number("max_norm", max_norm, lambda x: x > 0, "it must be a number above 0")
-    if not isinstance(kernel, Kernel):
-        raise ValueError(
-            f"The kernel in kernels.clipped is {show(kernel)}; give one that is made, such as "
-            "rx.kernels.sgld()."
-        )
-    if kernel.traits.observes:
-        raise ValueError(
-            'kernels.clipped changes the gradient, and "hmc", "mala" and "langevin" are made for '
-            "the gradient as it is: wrap another kernel."
-        )
+    made = "are made for the gradient as it is"
+    _check_wrapped(kernel, "clipped", "changes the gradient", made)
 
     def step(noise: Any, replica: Any, evaluate: Callable, rung: Ladder):
-        def evaluate_clipped(params: Any) -> tuple[Any, Any]:
+        def evaluate_clipped(params: PyTree) -> tuple[Any, Any]:
             energy, gradient = evaluate(params)
             square = sum(jnp.sum(jnp.square(g)) for g in jax.tree.leaves(gradient))
             scale = jnp.minimum(1.0, max_norm * jax.lax.rsqrt(jnp.maximum(square, 1e-30)))

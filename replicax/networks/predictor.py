@@ -25,6 +25,7 @@ _LOOKED_AT = 2**22  # numbers of the inputs by which they are compared
 _FEATURES = 1024  # of a row that are compared one by one
 _ENOUGH = 8  # rows from which a spread and a mean say something
 _NARROW, _SHIFTED = 0.2, 3  # of the spread in the training
+_WIDE = 5.0  # spread or mean of an input, or one over the usual spread, that is not standard
 _ROUNDING = 0.03  # relative to the largest output; bfloat16 instead of float32 stays below
 
 
@@ -164,6 +165,30 @@ def _cut(values: Any, count: int, axis: int) -> np.ndarray:
 def seen_in(inputs: Any) -> list[dict[str, Any]]:
     """Return range and moments of each array of the inputs, by feature where rows have few."""
     return [_moments(_columns(leaf)) for leaf in jax.tree.leaves(inputs)]
+
+
+def unlike_standard(problem: Any) -> str | None:
+    """Return a sentence about inputs whose columns are far from a mean of 0 and a spread of 1; None
+    if there are none, or if the network normalises them itself."""
+    predictor = problem.predictor
+    if predictor is None or predictor.seen is None or predictor.like is None:
+        return None
+    if not all(jnp.issubdtype(row.dtype, jnp.floating) for row in jax.tree.leaves(predictor.like)):
+        return None  # images of bytes
+    for seen in predictor.seen:
+        mean, sd = np.asarray(seen["mean"], float), np.asarray(seen["sd"], float)
+        varies = sd > 0
+        far = varies & ((sd > _WIDE) | (np.abs(mean) > _WIDE))
+        # A single narrow column may be a rare category.
+        narrow = varies.any() and np.median(sd[varies]) < 1 / _WIDE
+        if far.any() or narrow:
+            place = int(np.argmax(far * (np.abs(mean) + sd)) if far.any() else np.argmax(varies))
+            return (
+                f"The inputs are not standardised: column {place} has a mean of {mean[place]:.3g} "
+                f"and a standard deviation of {sd[place]:.3g}, which networks learn badly. Write "
+                "(inputs - inputs.mean(0)) / inputs.std(0), with the same numbers for the test."
+            )
+    return None
 
 
 def _columns(leaf: Any) -> np.ndarray:

@@ -58,6 +58,10 @@ def summarise(trained: Trained) -> dict[str, Any]:
         last = {name: np.asarray(epochs[name][-1]).tolist() for name in names}
         numbers["by_rung"] = last
         numbers["coldest"] = {name: values[0] for name, values in last.items()}
+    tested, method = trained.metadata.resolved.range_test, trained.metadata.method
+    if tested is not None:
+        found = {"kernel": str(method.kernel), "learning_rate": float(method.learning_rate)}
+        numbers["range_test"] = {**found, **tested}
     numbers["averages"] = [] if likelihood is None else _averages(trained, likelihood)
     if trained.metadata.resolved.schedule != "none":
         trips = int(trained.round_trips.sum())
@@ -112,6 +116,10 @@ def tables_of(numbers: dict[str, Any]) -> list[Table]:
         ),
         ("networks averaged", averaged),
     ]
+    if "range_test" in numbers:
+        tested = numbers["range_test"]
+        words = f"{tested['kernel']}, {tested['learning_rate']:g}, found by a range test"
+        facts.append(("kernel, learning rate", words))
     if "exchange" in numbers:
         facts += _exchange_facts(numbers["exchange"])
     if any(numbers["restarts"]):

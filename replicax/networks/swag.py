@@ -236,7 +236,7 @@ def build_cycles(
         network, model_state = jax.tree.map(lambda leaf: leaf[0, 0], carry.state.points)
         if epoch > burn_in and exploits(epoch * clock.steps_per_epoch - 1):
             moments = collected(moments, network)
-        if epoch % clock.cycle_epochs == 0 and int(moments.count):
+        if (epoch - clock.pretrain_epochs) % clock.cycle_epochs == 0 and int(moments.count):
             key = jax.random.fold_in(jax.random.key(seed), epoch)
             networks = draw_networks(key, moments, model_state, problem.batches.data)
             sampled = test.add(averages.sampled, networks)

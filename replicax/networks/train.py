@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from replicax.errors import check_folder, show
-from replicax.networks import evaluate, swag
+from replicax.errors import check_path, show
+from replicax.networks import evaluate, starting, swag
 from replicax.networks.checks import check_apart, check_start, checked_first
 from replicax.networks.evaluate import Epoch, Thinning
 from replicax.networks.task import Supervised, check_problem
@@ -44,9 +44,9 @@ def train(
     start: Any,
     *,
     epochs: int,
-    method: str | Method = "deo-star",
+    method: str | Method = "deep-ensemble",
     num_replicas: int = 10,
-    burn_in: int = 0,
+    burn_in: int | None = None,
     seed: int = 0,
     run_dir: str | Path | None = None,
     progress: bool | None = None,
@@ -62,7 +62,7 @@ def train(
     data_parallel: int = 1,
     **unknown: Any,
 ) -> Trained:
-    """Sample networks; the defaults are the paper's DEO*-mSGD for CIFAR-100 (section 5.2).
+    """Train networks and average their predictions: by default a deep ensemble.
 
     Args:
         problem: from `rx.classification`, `rx.regression` or `rx.supervised`.
@@ -70,11 +70,13 @@ def train(
             `rx.per_replica((params, model_state))`; or a run folder, to start from its last
             networks.
         epochs: epochs of each replica. Methods with one network take `num_replicas` times as many.
-        method: "deo-star", "deo", "sghmc-pt", "ensemble", "sgld", "cyc-sghmc", "cyc-swag" or
-            "pretrain"; the function of that name with options, such as
-            `rx.deo_star(learning_rate=(0.01, 0.1))`; or an `rx.Method`.
+        method: "deep-ensemble"; the paper's "deo-star" and "deo", and its baselines "ensemble",
+            "cyc-sghmc" and "cyc-swag" (section 5.2); "sghmc-pt", "sgld" or "pretrain"; the function
+            of that name with options, such as `rx.deo_star(learning_rate=(0.01, 0.1))`; or an
+            `rx.Method`.
         num_replicas: the number of networks.
-        burn_in: epochs before the average begins.
+        burn_in: epochs before the average begins; from new networks at least those in which the
+            method trains them (`pretrain` of `rx.Method`).
         seed: seed of all random numbers.
         callback: as in `rx.sample`; the `average` of its `Progress` has the running sums of
             predictions, its `evaluation` the results of the last test.
@@ -94,21 +96,27 @@ def train(
     refuse_traced()
     _check_call(problem, start)
     session = given(Session, locals())
-    method = as_method(method)
-    task = _posed(problem, method)
-    program = resolve(task, given(Training, locals()), method)
+    method, run = as_method(method), given(Training, locals())
+    task, start = _posed(problem, method), _points_of(start, problem, run)
+    method, run, tested = starting.fitted(problem, task, method, run, start)
+    program = resolve(task, run, method)
     _warn_of_low_peak(program)
-    if isinstance(start, str | Path):
-        networks = last_networks(start, problem, program.num_replicas)
-        start = per_replica(networks, by_chain=False)
+    starting.warn(problem, program)
 
     about = {
-        "resolved": problem.describe,
+        "resolved": lambda like: {**problem.describe(like), "range_test": tested},
         "steps_per_epoch": problem.steps_per_epoch,
         "num_rows": problem.num_rows,
     }
     records, like = begin("train", program, start, session, _evaluates(problem), about)
     return _trained(records, like, problem)
+
+
+def _points_of(start: Any, problem: Supervised, run: Training) -> Any:
+    """Return the start, or the last networks of the folder that it is."""
+    if not isinstance(start, str | Path):
+        return start
+    return per_replica(last_networks(start, problem, run.num_replicas), by_chain=False)
 
 
 def resume_training(
@@ -149,7 +157,7 @@ def _evaluates(problem: Supervised) -> Evaluates:
 def last_networks(run_dir: str | Path, problem: Supervised, num_replicas: int) -> Any:
     """Return the last networks of a run as (params, model_state), leading axis: rung, coldest
     first."""
-    records = open_records(check_folder("run_dir", run_dir), with_checkpoint=True)
+    records = open_records(check_path("run_dir", run_dir), with_checkpoint=True)
     _check_fits(records, problem)
     points, replica_at = restore_points(records, point_like(records))
     if num_replicas > len(replica_at[0]):
@@ -173,7 +181,14 @@ def build_evaluation(problem: Supervised, program: Program, like: Any) -> Evalua
     evaluation = checked_first(evaluation, method)
     if method.draws_gaussian:
         evaluation = swag.build_cycles(
-            evaluation, problem, clock, program.kernel, like[0], run.seed, run.burn_in, thinning
+            evaluation,
+            problem,
+            clock,
+            program.kernel,
+            like[0],
+            run.seed,
+            run.burn_in or 0,
+            thinning,
         )
     if run.evaluate is None:
         return evaluation
@@ -189,6 +204,8 @@ def weights_of(program: Program, clock: Clock) -> Callable[[int, int], np.ndarra
         none, coldest = np.zeros(num_replicas), np.eye(num_replicas)[0]
         if not method.picks or method.draws_gaussian or epoch <= (burn_in or 0):
             return none
+        if method.averages == "last":
+            return np.ones(num_replicas) if epoch == clock.epochs else none
         if method.picks_all:
             return none if epoch % clock.pick_every else np.ones(num_replicas)
         last_step = epoch * clock.steps_per_epoch - 1
@@ -216,7 +233,7 @@ def _check_call(problem: Any, start: Any) -> None:
     if isinstance(start, Network):
         raise ValueError("The start is a network; give the function network.init.")
     if isinstance(start, str | Path):
-        check_folder("start", start)
+        check_path("start", start)
 
 
 def _check_networks(problem: Supervised, program: Program, like: Any, carry: Carry) -> None:

@@ -87,6 +87,8 @@ def render(page: Page, version: str | None = None) -> str:
     policy = _POLICY if version is None else _SERVED
     charts = [part for section in page.sections for part in section.parts]
     data = {part.name: part.figures for part in charts if isinstance(part, Chart)}
+    names = [*(section.name for section in page.sections), *data]
+    assert len(set(names)) == len(names), f"two elements of a page have the same name: {names}"
     paths = [_path_data(part) for part in charts if isinstance(part, Paths)]
     return f"""<!doctype html>
 <html lang="en"{"" if version is None else f' data-version="{_text(version)}"'}>

@@ -5,6 +5,7 @@ All are `matplotlib.figure.Figure` objects: no pyplot, no global state.
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,9 @@ _NAMED = 6  # arrays that are named among those left out
 
 
 def plot_posterior(
-    posterior: "Posterior", out: str | Path | None = None, var_names: Any = None
+    posterior: "Posterior",
+    out: str | Path | None = None,
+    var_names: str | Sequence[str] | None = None,
 ) -> dict[str, "Figure"]:
     """Return figures by name; write them as PNG into the folder `out`.
 
@@ -89,7 +92,7 @@ def plot_modes25(runs: "dict[str, Posterior]", path: str | Path | None = None) -
         draw_paths(axes, run.rung_of[0], f"{name}: {rate:.0f} round trips per 1,000 steps")
         axes.legend_ = None  # the title is as wide as the panel
     if path is not None:
-        figure_style.save(figure, Path(path))
+        figure_style.save(figure, Path(path), named=True)
     return figure
 
 
@@ -293,7 +296,7 @@ def _all_chains(posterior: "Posterior") -> str:
     return f", all {posterior.num_chains} chains" if posterior.num_chains > 1 else ""
 
 
-def _plot_draws(posterior: "Posterior", var_names: Any = None) -> "Figure":
+def _plot_draws(posterior: "Posterior", var_names: str | Sequence[str] | None = None) -> "Figure":
     """Plot traces and marginals of the first components, or of those in `var_names`, and of the
     energy; and a map of two components. The title names components that are left out."""
     components, left_out = _components(posterior, var_names)
@@ -324,7 +327,9 @@ def _plot_draws(posterior: "Posterior", var_names: Any = None) -> "Figure":
     return figure
 
 
-def _components(posterior: "Posterior", var_names: Any) -> tuple[list[tuple[str, np.ndarray]], str]:
+def _components(
+    posterior: "Posterior", var_names: str | Sequence[str] | None
+) -> tuple[list[tuple[str, np.ndarray]], str]:
     """Return the components to show, and a sentence about those left out."""
     spec = posterior.metadata.params
     sizes = {name: math.prod(shape) for name, shape in zip(spec.names, spec.shapes)}
@@ -343,7 +348,9 @@ def _components(posterior: "Posterior", var_names: Any) -> tuple[list[tuple[str,
     )
 
 
-def _asked_for(posterior: "Posterior", var_names: Any) -> dict[str, np.ndarray]:
+def _asked_for(
+    posterior: "Posterior", var_names: str | Sequence[str] | None
+) -> dict[str, np.ndarray]:
     """Return the components of arrays, such as "theta", or single ones, such as "theta[3]"."""
     names = list(posterior.metadata.params.names)
     wanted = [var_names] if isinstance(var_names, str) else var_names

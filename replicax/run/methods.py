@@ -10,7 +10,7 @@ The command line reads `Method` to show its help: neither JAX nor NumPy is impor
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replicax.errors import (
     at_least,
@@ -33,7 +33,10 @@ from replicax.run.options import (
     whole,
 )
 
-AVERAGES = ("coldest", "all", "gaussian", "nothing")
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike as Rates  # one rate, (cold, hot), one per rung, or a word
+
+AVERAGES = ("coldest", "all", "last", "gaussian", "nothing")
 RATE_SCHEDULES = ("constant", "cosine", "cyclical", "stepwise")
 
 
@@ -50,6 +53,11 @@ def _check_rate(name: str, value: Any) -> None:
             "optax.cosine_decay_schedule(1.0, num_steps)."
         )
     check_rungs(name, value)
+
+
+def _check_warmup(name: str, value: Any) -> None:
+    if value is not None:  # a twentieth of the epochs
+        not_negative(name, value)
 
 
 def _check_adapt(name: str, value: Any) -> None:
@@ -74,15 +82,16 @@ class Method:
     Args:
         name: its name in results and messages.
         learning_rate: (cold, hot), geometric and adapted; one value per rung; one for all; or
-            "auto", tuned by rung in the burn-in to the kernel's own error. In the unit of the
-            energy, of networks relative to the mean loss.
+            "auto", tuned by rung in the burn-in to the kernel's own error, of networks found by a
+            range test. In the unit of the energy, of networks relative to the mean loss.
         temperature: the cold rung's (SGD above), of networks without a ladder that of all;
             (cold, hot), up to `inf`, the prior, for `rx.bayesian` posteriors of all rows; one per
             rung; or "auto", from 1 to where neighbours swap half of their attempts, for rungs of
             equal rejection. In the unit of the energy, of networks that of the posterior, 1 the
             exact one.
         kernel: how replicas move: "hmc", "mala", "langevin", "sgld", "momentum", "sghmc",
-            "preconditioned", an optax transform of learning rate 1, or one of `rx.kernels`.
+            "adam", "preconditioned", an optax transform of learning rate 1, or one of `rx.kernels`;
+            of networks "auto", momentum or Adam, as a range test finds.
         schedule: which pairs may swap: "deo_star", "deo", "seo", "adj", "ape", "exactly_one",
             "no_gate", "none", or one of `rx.schedule`.
         rule: who swaps: "deterministic", "metropolis", "bias_corrected", or one of `rx.swap`.
@@ -103,17 +112,20 @@ class Method:
             kernels.
         redraws: draws from the prior, of all parameters or a block, that are offered to every
             replica after its move; 4 where the prior can be drawn from and moves are adjusted.
-        metric: of adjusted kernels whose step sizes are tuned: the scale of each parameter,
-            "diagonal", or "dense", the default with jumps. Above 300 dimensions it is diagonal.
         draws_per_step: positions on the path of the jumps that are kept as draws.
         momentum: of the kernels "momentum" and "sghmc".
         rate_schedule: the learning rates over time: "constant"; a function of the step that returns
             a factor, such as optax.cosine_decay_schedule(1.0, num_steps); and for networks "cosine"
             (to 0 at the end, after a warm-up of `warmup_epochs`), "cyclical" (cycles of
             `cycle_epochs`) or "stepwise" (divided by 5 after 70 % and after 90 %).
+        pretrain: the share of the epochs in which new networks are trained, along a cosine, before
+            they are sampled; 0.375 of methods with a name, as the paper's 300 epochs of 800, and 0
+            of networks that were trained before. Methods with one network train it as long.
+        pretrain_rate: the peak learning rate of this training, found by a range test unless given.
         clip_norm: the largest norm of a gradient; larger ones are cut.
-        averages: of networks: the "coldest" of every epoch, "all" every tenth epoch, networks drawn
-            from a "gaussian" fitted to each cycle, or "nothing".
+        averages: of networks: the "coldest" of every epoch, "all" every tenth epoch, "last", all
+            after the last epoch, networks drawn from a "gaussian" fitted to each cycle, or
+            "nothing".
         is_single: one network, trained for as many epochs as all replicas would have together.
         tempers_likelihood: rungs of networks sample prior x likelihood^(1 / temperature).
         test_every: epochs between evaluations of networks.
@@ -140,7 +152,8 @@ class Method:
     )
     kernel: Any = option(
         None,
-        "Kernel: sgld, momentum, sghmc or preconditioned; of exact draws hmc, mala or langevin.",
+        "Kernel: sgld, momentum, sghmc, adam or preconditioned; of exact draws hmc, mala or "
+        "langevin.",
         on_resume="give again",
         flag="",
         show_default="the method's",
@@ -186,7 +199,7 @@ class Method:
         ),
         flag="--swap-rate",
         metavar="S",
-        show_default="0.4; of networks 0.005, digits 0.1",
+        show_default="0.4; of networks from 0.005, as fits the run",
     )
     gain: Any = option(None, "Step size of the tuning of the ladder.", on_resume="give again")
     buffer: Any = option(None, "The buffer at the start.")
@@ -199,9 +212,6 @@ class Method:
         _check_adapt,
         flag="",
         show_default="unless the rule uses temperatures",
-    )
-    metric: str | None = option(
-        None, "Metric of the moves: dense or diagonal.", one_of("dense", "diagonal")
     )
     jumps: int | None = option(None, "Proposals of a learned mixture after every step.", whole(0))
     redraws: int | None = option(
@@ -224,16 +234,35 @@ class Method:
         command="train",
         show_default="the method's",
     )
-    warmup_epochs: float = option(
+    warmup_epochs: float | None = option(
         0.0,
         "Epochs of warm-up before a cosine schedule.",
-        not_negative,
+        _check_warmup,
         flag="",
         command="train",
         metavar="N",
+        show_default="0; of deep-ensemble a twentieth",
     )
     cycle_epochs: int = option(
         100, "Epochs per cycle of cyclical methods.", whole(1), flag="", command="train"
+    )
+    pretrain: float | None = option(
+        None,
+        "Share of the epochs in which new networks are trained before they are sampled.",
+        number(lambda x: 0 <= x < 1, "it must be a share of at least 0 and below 1"),
+        flag="",
+        command="train",
+        metavar="SHARE",
+        show_default="0.375 of new networks",
+    )
+    pretrain_rate: float | None = option(
+        None,
+        "Peak learning rate of this training.",
+        number(lambda x: x > 0, "it must be a number above 0"),
+        flag="",
+        command="train",
+        metavar="RATE",
+        show_default="found by a range test",
     )
     clip_norm: float | None = option(
         None,
@@ -317,20 +346,47 @@ def posterior(kernel: Any = None, **more: Any) -> Method:
     return _method("posterior", usual, kernel=kernel, **more)
 
 
-def deo_star(learning_rate: Any = None, *, window: int | None = None, **more: Any) -> Method:
+def sweeps(jumps: int = 128, **more: Any) -> Method:
+    """Exact draws of an `rx.bayesian` posterior of very many rows, in a handful of sweeps over
+    them: a ladder finds the modes on some of the rows, and each sweep evaluates `jumps` proposals
+    of every chain at once. `num_steps` counts the sweeps whose draws are kept. The default where
+    all rows are dear for a ladder, by counted evaluations, and where they are no arrays."""
+    return _method("sweeps", {"keeps_law": True, "jumps": jumps}, **more)
+
+
+def deep_ensemble(learning_rate: "Rates" = AUTO, **more: Any) -> Method:
+    """Independent networks, trained to the end and averaged: the default of `rx.train`.
+
+    The learning rate rises in a warm-up and falls along a cosine to 0 at the end of the run. A
+    range test finds it, and whether momentum SGD or Adam suits the network; with a `learning_rate`
+    and no `kernel` it is momentum SGD. `more` are fields of `rx.Method`.
+    """
+    usual = {
+        "kernel": AUTO if learning_rate == AUTO else "momentum",
+        "rate_schedule": "cosine",
+        "warmup_epochs": None,
+        "averages": "last",
+        "about": "independent networks, trained to the end",
+    }
+    return _method("deep-ensemble", usual, learning_rate=learning_rate, **more)
+
+
+def deo_star(
+    learning_rate: "Rates | None" = None, *, window: int | None = None, **more: Any
+) -> Method:
     """The paper's method: SGD rungs whose learning rates act as temperatures, the deterministic
     rule, and swaps in the windows of Theorem 1. `more` are fields of `rx.Method`."""
     usual = {"schedule": "deo_star", "about": "windowed even-odd exchange"}
     return _method("deo-star", usual, learning_rate=learning_rate, window=window, **more)
 
 
-def deo(learning_rate: Any = None, **more: Any) -> Method:
+def deo(learning_rate: "Rates | None" = None, **more: Any) -> Method:
     """The paper's method without windows: even and odd pairs take turns of one step."""
     usual = {"schedule": "deo", "about": "even-odd exchange"}
     return _method("deo", usual, learning_rate=learning_rate, **more)
 
 
-def sghmc_pt(learning_rate: Any = 0.005, **more: Any) -> Method:
+def sghmc_pt(learning_rate: "Rates | None" = None, **more: Any) -> Method:
     """Networks at temperature 1: tempered likelihoods, swaps on further mini-batches."""
     usual = {
         "kernel": "sghmc",
@@ -345,13 +401,13 @@ def sghmc_pt(learning_rate: Any = 0.005, **more: Any) -> Method:
     return _method("sghmc-pt", usual, learning_rate=learning_rate, **more)
 
 
-def ensemble(learning_rate: Any = None, **more: Any) -> Method:
+def ensemble(learning_rate: "Rates | None" = None, **more: Any) -> Method:
     """Independent networks, all averaged every tenth epoch."""
     usual = {"averages": "all", "about": "independent networks"}
     return _method("ensemble", usual, learning_rate=learning_rate, **more)
 
 
-def sgld(learning_rate: Any = None, **more: Any) -> Method:
+def sgld(learning_rate: "Rates | None" = None, **more: Any) -> Method:
     """Independent replicas with Langevin noise."""
     usual = {
         "kernel": "sgld",
@@ -362,7 +418,9 @@ def sgld(learning_rate: Any = None, **more: Any) -> Method:
     return _method("sgld", usual, learning_rate=learning_rate, **more)
 
 
-def cyc_sghmc(learning_rate: Any = 0.1, *, cycle_epochs: int = 100, **more: Any) -> Method:
+def cyc_sghmc(
+    learning_rate: "Rates | None" = None, *, cycle_epochs: int = 100, **more: Any
+) -> Method:
     """One network in cycles, averaged where they are slow (Zhang et al. 2020)."""
     usual = {
         "temperature": 1e-3,
@@ -374,7 +432,9 @@ def cyc_sghmc(learning_rate: Any = 0.1, *, cycle_epochs: int = 100, **more: Any)
     return _method("cyc-sghmc", usual, **rates, **more)
 
 
-def cyc_swag(learning_rate: Any = 0.1, *, cycle_epochs: int = 100, **more: Any) -> Method:
+def cyc_swag(
+    learning_rate: "Rates | None" = None, *, cycle_epochs: int = 100, **more: Any
+) -> Method:
     """One network in cycles; networks drawn from a Gaussian fitted to each are averaged."""
     usual = {
         "is_single": True,
@@ -386,7 +446,7 @@ def cyc_swag(learning_rate: Any = 0.1, *, cycle_epochs: int = 100, **more: Any) 
     return _method("cyc-swag", usual, **rates, **more)
 
 
-def pretrain(learning_rate: Any = 0.1, **more: Any) -> Method:
+def pretrain(learning_rate: "Rates" = 0.1, **more: Any) -> Method:
     """Start networks from nothing; none are averaged."""
     usual = {
         "averages": "nothing",
@@ -399,6 +459,8 @@ def pretrain(learning_rate: Any = 0.1, **more: Any) -> Method:
 
 METHODS: dict[str, Callable[..., Method]] = {
     "posterior": posterior,
+    "sweeps": sweeps,
+    "deep-ensemble": deep_ensemble,
     "deo-star": deo_star,
     "deo": deo,
     "sghmc-pt": sghmc_pt,
@@ -440,7 +502,9 @@ def written(name: str, arguments: str) -> str:
     return f'rx.Method("{name}", {arguments})'
 
 
-def refuse_unknown(call: Callable, unknown: dict[str, Any], method: Any = None) -> None:
+def refuse_unknown(
+    call: Callable, unknown: dict[str, Any], method: "str | Method | None" = None
+) -> None:
     """Raise if a call got arguments that it has not; of those of a method, say how to write it.
 
     `method` is that of the call.
@@ -462,7 +526,7 @@ def refuse_unknown(call: Callable, unknown: dict[str, Any], method: Any = None) 
     moved = ["energy_at" if name == "swap_energy" else name for name in moved]
     values = ", ".join(f"{name}=..." for name in moved)
     chosen = method.name if isinstance(method, Method) else method
-    others = [name for name in METHODS if name not in ("posterior", "deo-star")]
+    others = [name for name in METHODS if name not in ("posterior", "deep-ensemble", "deo-star")]
     if isinstance(method, Method) or chosen in others:
         raise ValueError(
             f"{' and '.join(moved)} belong{'s' * (len(moved) == 1)} to the method: write "

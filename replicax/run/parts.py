@@ -11,7 +11,7 @@ from replicax.algorithm import kernels, swap
 from replicax.algorithm import schedule as schedules
 from replicax.algorithm.jumps import Jumping
 from replicax.algorithm.kernels import Kernel
-from replicax.algorithm.ladder import Ladder, geometric, per_rung, temperatures
+from replicax.algorithm.ladder import Ladder, as_kept, geometric, per_rung, temperatures
 from replicax.algorithm.rounds import BarrierTuning, StepSizeTuning
 from replicax.algorithm.schedule import AllPairs, Schedule
 from replicax.algorithm.swap import Rule, WindowCorrected
@@ -141,19 +141,21 @@ def _cycles(kernel: Kernel, clock: Clock) -> Kernel:
 
 def _stepwise(kernel: Kernel, clock: Clock) -> Kernel:
     """A fifth of the learning rate after 70 % of the epochs, and of that after 90 %."""
-    falls = [round(share * clock.epochs) * clock.steps_per_epoch for share in (0.7, 0.9)]
+    epochs = clock.epochs - clock.pretrain_epochs
+    falls = [round(share * epochs) * clock.steps_per_epoch for share in (0.7, 0.9)]
     return kernels.stepwise(kernel, falls, factor=0.2)
 
 
 def _cosine(kernel: Kernel, clock: Clock) -> Kernel:
     """The learning rate rises in the warm-up, and falls along half a cosine to the end."""
-    if clock.warmup_epochs >= clock.epochs:
+    epochs = clock.epochs - clock.pretrain_epochs
+    if clock.warmup_epochs >= epochs:
         raise ValueError(
-            f"warmup_epochs is {clock.warmup_epochs}, and a network takes {clock.epochs} epochs: "
+            f"warmup_epochs is {clock.warmup_epochs}, and a network takes {epochs} epochs: "
             "write fewer."
         )
     warmup = round(clock.warmup_epochs * clock.steps_per_epoch)
-    return kernels.cosine(kernel, clock.epochs * clock.steps_per_epoch, warmup)
+    return kernels.cosine(kernel, epochs * clock.steps_per_epoch, warmup)
 
 
 _IN_TIME: dict[str, Callable[[Kernel, Clock], Kernel]] = {
@@ -170,6 +172,19 @@ def frozen_in_burn_in(kernel: Kernel, rule: Rule, plan: Plan) -> Kernel:
         return kernel
     frozen = _freeze(kernel.traits.spec, plan.burn_in, rule)
     return kernel if frozen == kernel.traits.spec else kernels.from_spec(frozen)
+
+
+def after_training(kernel: Kernel, method: Method, plan: Plan, unit: Unit) -> Kernel:
+    """Return the kernel, which trains new networks before it samples them."""
+    if not plan.pretrain_steps:
+        return kernel
+    if method.pretrain_rate is None:
+        raise ValueError(
+            f"pretrain is {method.pretrain}, and no rate was found for it: write "
+            "pretrain_rate=..., the peak learning rate of this training."
+        )
+    rate = float(unit.learning_rate(method.pretrain_rate))
+    return kernels.pretrained(kernel, plan.pretrain_steps, rate)
 
 
 def _freeze(spec: dict, burn_in: int, rule: Rule) -> dict:
@@ -211,24 +226,25 @@ def ladder(
     `hottest`. The temperature of networks without a ladder is that of all.
     """
     count, rate, temperature = plan.num_replicas, method.learning_rate, method.temperature
-    if _is_auto(rate):
+    if is_auto(rate):
         rates = np.full(count, first_rate)
     else:
         rates = per_rung("learning_rate", unit.learning_rate(rate), count)
-    if not np.all(np.isfinite(rates)) or np.any(rates <= 0):
-        raise ValueError(f"learning_rate is {rate}; rates must be positive.")
+    kept = as_kept(rates)
+    if not np.all(np.isfinite(kept)) or np.any(kept <= 0):
+        raise ValueError(f"learning_rate is {rate}; rates must be positive {kept.dtype}.")
     if not rule.uses_temperature and np.any(np.diff(rates) < 0):
         raise ValueError(
             f"learning_rate is {rate}; rates must not decrease: the first belongs to the coldest "
             "rung, the last to the hottest."
         )
-    ties = np.any(np.diff(rates) == 0)
+    ties = np.any(np.diff(kept) == 0)
     if adapts and not rule.uses_temperature and ties and np.ndim(rate) > 0:
         raise ValueError(
             f"learning_rate is {rate}; adapted rates must be strictly increasing. Change them, or "
             "write adapt=False."
         )
-    if not _is_auto(temperature):
+    if not is_auto(temperature):
         by_rung = unit.temperatures(temperature)
         if plan.clock is not None and not (method.has_ladder or method.is_single):
             by_rung = np.broadcast_to(by_rung, count).copy()
@@ -238,7 +254,7 @@ def ladder(
     return Ladder(rates, per_rung("temperature", (1.0, np.inf), count))
 
 
-def _is_auto(value: Any) -> bool:
+def is_auto(value: Any) -> bool:
     """Return whether a choice is left to the run."""
     return isinstance(value, str) and value == AUTO
 
@@ -269,9 +285,9 @@ def tuning(
         adapts=_adapted_rungs(method, plan, rule) if adapts else None,
         adapts_buffer=not fixed,
         until=until,
-        measure_steps=_MEASURE_STEPS if measures else 0,
+        measure_steps=plan.pretrain_steps + (_MEASURE_STEPS if measures else 0),
         measure_buffer=measures_buffer,
-        barrier=_barrier(method, until, hottest),
+        barrier=_barrier(method, until, hottest, plan.pretrain_steps),
         step_sizes=_step_sizes(method, plan),
     )
 
@@ -283,7 +299,7 @@ def _is_left_open(name: str, value: Any) -> bool:
 
 def _adapted_rungs(method: Method, plan: Plan, rule: Rule) -> str | None:
     """Return which hyper-parameter of the rungs adapts, None if only fixed ends exist."""
-    free_end = _is_auto(method.temperature) and plan.num_replicas == 2
+    free_end = is_auto(method.temperature) and plan.num_replicas == 2
     if plan.num_replicas <= 2 and not free_end:
         return None
     if rule.uses_temperature:
@@ -291,19 +307,20 @@ def _adapted_rungs(method: Method, plan: Plan, rule: Rule) -> str | None:
     return "learning_rate" if np.ndim(method.learning_rate) > 0 else None
 
 
-def _barrier(method: Method, until: int | None, hottest: float) -> BarrierTuning:
+def _barrier(method: Method, until: int | None, hottest: float, begins: int = 0) -> BarrierTuning:
     if until is None:
         return BarrierTuning()
-    ends = _round_ends(until)[-4:]
-    if not _is_auto(method.temperature):
-        return BarrierTuning(ends, until // 16)
-    return BarrierTuning(ends, until // 16, hottest, free_until=until // 2 + 1)
+    length = max(until - begins, 1)
+    ends = tuple(begins + end for end in _round_ends(length)[-4:])
+    if not is_auto(method.temperature):
+        return BarrierTuning(ends, begins + length // 16)
+    return BarrierTuning(ends, begins + length // 16, hottest, free_until=begins + length // 2 + 1)
 
 
 def _step_sizes(method: Method, plan: Plan) -> StepSizeTuning | None:
-    if not _is_auto(method.learning_rate):
+    if not is_auto(method.learning_rate):
         return None
-    return StepSizeTuning(learning_ends(plan), max(plan.burn_in, 1), dense=method.metric == "dense")
+    return StepSizeTuning(learning_ends(plan), max(plan.burn_in, 1), dense=bool(method.jumps))
 
 
 def learning_ends(plan: Plan) -> tuple[int, ...]:

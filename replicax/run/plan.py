@@ -20,6 +20,7 @@ class Clock(NamedTuple):
     warmup_epochs: float = 0.0  # of a cosine schedule
     pick_every: int = PICK_EVERY  # between averages of all networks
     test_every: int = 1  # between evaluations
+    pretrain_epochs: int = 0  # before networks are sampled
 
 
 def clock_of(run: Training, method: Method, steps_per_epoch: int) -> Clock:
@@ -28,14 +29,22 @@ def clock_of(run: Training, method: Method, steps_per_epoch: int) -> Clock:
     A single network takes the epochs of all replicas.
     """
     epochs = run.epochs * run.num_replicas if method.is_single else run.epochs
+    before = pretrain_epochs(run, method)
     return Clock(
         epochs,
         steps_per_epoch,
-        min(method.cycle_epochs, epochs),
-        method.warmup_epochs,
+        min(method.cycle_epochs, epochs - before),
+        epochs / 20 if method.warmup_epochs is None else method.warmup_epochs,
         min(PICK_EVERY, epochs),
         min(method.test_every, epochs),
+        before,
     )
+
+
+def pretrain_epochs(run: Training, method: Method) -> int:
+    """Return the epochs in which networks are trained before they are sampled."""
+    share = method.pretrain or 0.0
+    return min(max(1, round(share * run.epochs)), run.epochs - 1) if share else 0
 
 
 class Plan(NamedTuple):
@@ -48,6 +57,11 @@ class Plan(NamedTuple):
     history_every: int
     tuned_until: int | None  # where temperatures stop adapting; None: they go on
     clock: Clock | None = None  # of a training
+
+    @property
+    def pretrain_steps(self) -> int:
+        """Steps in which networks are trained before they are sampled."""
+        return 0 if self.clock is None else self.clock.pretrain_epochs * self.clock.steps_per_epoch
 
     @property
     def evaluate_every(self) -> int | None:
@@ -75,7 +89,7 @@ def plan_of(task: Task, run: Run, method: Method) -> Plan:
         burn_in=steps - 1,  # draws are taken at the end of an epoch
         thin=steps,
         history_every=steps,
-        tuned_until=run.burn_in * steps,
+        tuned_until=(run.burn_in or 0) * steps,
         clock=clock,
     )
 
@@ -91,6 +105,11 @@ def check_extends(run: Run, method: Method, epochs: int | None) -> None:
     if epochs < run.epochs:
         raise ValueError(f"epochs is {epochs}, but the run was made for {run.epochs}.")
     shorter, longer = clock_of(run, method, 1), clock_of(replace(run, epochs=epochs), method, 1)
+    if method.pretrain:
+        raise ValueError(
+            "How long the networks of a run are trained before they are sampled depends on its "
+            "length: start a new run, from the networks of this one."
+        )
     if method.follows_length:
         raise ValueError(
             f'The learning rate of a run with rate_schedule="{method.rate_schedule}" depends '

@@ -122,7 +122,7 @@ def _words_for_rates(choice: "Choice") -> Iterator[str]:
     if choice.trains and isinstance(rate, str):
         yield (
             f"learning_rate is {show(rate)}; give numbers, (cold, hot) or one, or leave it out for "
-            "those of the method."
+            'those of the method. "auto" finds one rate, for networks without a ladder.'
         )
 
 
@@ -194,7 +194,7 @@ def _temperature_of_networks(choice: "Choice") -> Iterator[str]:
                 f'"{method.name}" with the rule {show(method.rule)} does not: give numbers, such '
                 "as (1.0, 2.0)."
             )
-        if choice.run.burn_in == 0 or method.adapt is False:
+        if not choice.run.burn_in or method.adapt is False:
             yield (
                 'temperature is "auto", which adapts during the burn-in: write burn_in=..., for '
                 "example a third of the epochs, without adapt=False; or temperature=(1.0, hot)."
@@ -222,7 +222,7 @@ def _leaves_no_draws(choice: "Choice") -> Iterator[str]:
     run, plan, clock = choice.run, choice.plan, choice.plan.clock
     if clock is not None:
         assert isinstance(run, Training)
-        if choice.method.picks and run.burn_in >= clock.epochs:
+        if choice.method.picks and (run.burn_in or 0) >= clock.epochs:
             yield (
                 f"burn_in is {run.burn_in}, and a network takes {clock.epochs} epochs "
                 f"(epochs={run.epochs}), so no network would be averaged: write a smaller burn_in, "
@@ -248,10 +248,14 @@ def _nothing_averaged(choice: "Choice") -> Iterator[str]:
         return
     exploits, steps = choice.kernel.traits.exploits, clock.steps_per_epoch
     epochs = np.arange(clock.test_every, clock.epochs + 1, clock.test_every)
-    epochs = epochs[epochs > run.burn_in]
+    begins = clock.pretrain_epochs
+    epochs = epochs[epochs > max(run.burn_in or 0, begins)]
     if method.draws_gaussian:  # of whole cycles
-        epochs = epochs[epochs <= clock.epochs // clock.cycle_epochs * clock.cycle_epochs]
-    if method.picks_all:
+        whole = (clock.epochs - begins) // clock.cycle_epochs
+        epochs = epochs[epochs <= begins + whole * clock.cycle_epochs]
+    if method.averages == "last":
+        epochs = epochs[epochs == clock.epochs]
+    elif method.picks_all:
         epochs = epochs[epochs % clock.pick_every == 0]
     elif exploits is not None:
         epochs = epochs[np.asarray(exploits(epochs * steps - 1), bool)]

@@ -21,7 +21,7 @@ from replicax.run import parts
 from replicax.run.initial import check_memory
 from replicax.run.methods import Method, as_method
 from replicax.run.options import AUTO, Run, Sampling, Training
-from replicax.run.plan import Plan, plan_of
+from replicax.run.plan import Plan, plan_of, pretrain_epochs
 from replicax.run.program import Program
 from replicax.run.refusals import can_jump, refuse
 from replicax.run.task import Task
@@ -53,7 +53,7 @@ _FOR_NETWORKS: dict[str, Any] = {
     "buffer": 0.1,
     "buffer_gain": Gain(60.0, 1000.0, cap=0.05),
 }
-_NETWORK_RATE, _NETWORK_LADDER = 0.005, (0.005, 0.02)
+_NETWORK_RATE, _NETWORK_LADDER, _CYCLIC_RATE = 0.005, (0.005, 0.02), 0.1
 
 
 class Choice(NamedTuple):
@@ -90,6 +90,7 @@ def resolve(task: Task, run: Run, method: Any) -> Program:
     rule = parts.rule(method, plan, schedule)
     kernel = parts.build_kernel(method, plan.num_steps, plan.clock, _clip(task, method))
     kernel = parts.frozen_in_burn_in(kernel, rule, plan)
+    kernel = parts.after_training(kernel, method, plan, task.unit)
     method = _closed_energy(method, rule, isinstance(run, Training))
     choice = Choice(task, run, method, plan, schedule, rule, kernel)
     refuse(choice)
@@ -104,6 +105,8 @@ def with_usual(method: Method, of_networks: bool) -> Method:
     if of_networks:
         by_rate = method.has_ladder and method.rule is None
         usual["learning_rate"] = _NETWORK_LADDER if by_rate else _NETWORK_RATE
+        if method.is_cyclical:
+            usual["learning_rate"] = _CYCLIC_RATE
     if method.keeps_law and not of_networks:
         del usual["kernel"], usual["temperature"]
     else:
@@ -145,15 +148,13 @@ def _for_law(task: Task, run: Sampling, method: Method) -> tuple[Sampling, Metho
 
 
 def _jumping(task: Task, run: Sampling, method: Method) -> Method:
-    """Close whether the coldest replica jumps, the metric, and how many draws jumps leave of each
-    step."""
+    """Close whether the coldest replica jumps, and how many draws jumps leave of each step."""
     burn_in = run.num_steps // 3 if run.burn_in is None else run.burn_in
     kernel, num_rungs = parts.plain_kernel(method), parts.num_replicas(run, method) or 1
     learns = can_jump(task, method, kernel) and burn_in >= _ENOUGH_TO_LEARN
     # A gradient costs about two energies: as many proposals as cost what the ladder's move costs.
     usual = 2 ** round(np.log2(_PROPOSALS_PER_RUNG * num_rungs)) if learns else 0
     method = _filled(method, {"jumps": min(usual, _MOST_PROPOSALS)})
-    method = _filled(method, {"metric": "dense" if method.jumps else "diagonal"})
     # Of a long run one draw of each step is enough; other rungs do not jump.
     several = method.jumps and run.thin in (None, 1) and tuple(run.draw_rungs) == (0,)
     room = _MOST_DRAWS // max(run.num_steps - burn_in, 1)
@@ -185,8 +186,9 @@ def _closed(run: Run, method: Method) -> Run:
     """Close what is open in the options of the run."""
     # Without a ladder restarted replicas would become twins.
     run = _filled(run, {"on_nonfinite": "restart" if method.has_ladder else "stop"})
-    if not isinstance(run, Sampling):
-        return run
+    if isinstance(run, Training):
+        return replace(run, burn_in=max(run.burn_in or 0, pretrain_epochs(run, method)))
+    assert isinstance(run, Sampling)
     every = max(100, run.num_steps // 500)  # draws of randomness end at each point of the history
     run = _filled(run, {"burn_in": 0, "thin": 1, "history_every": every})
     return replace(run, num_replicas=parts.num_replicas(run, method))

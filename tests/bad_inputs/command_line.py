@@ -134,7 +134,7 @@ ROWS = [
     row("--model", "train", "--model", "resnet21", "--out", OUT),
     row("--epochs", "train", "--epochs", "0", "--out", OUT),
     row("--replicas", "train", "--replicas", "0", "--out", OUT),
-    row("--replicas", "train", "--replicas", "1", "--out", OUT),
+    row("--replicas", "train", "--method", "deo", "--replicas", "1", "--out", OUT),
     row("--weight-decay", "train", "--weight-decay", "-1", "--out", OUT),
     row("--temperature", "train", "--temperature", "-1", "--out", OUT),
     row("--learning-rate", "train", "--learning-rate", "0.3", "0.1", "--out", OUT),

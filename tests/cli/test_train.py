@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import signal
 import sys
@@ -15,6 +16,7 @@ from numpy.testing import assert_array_equal
 from shades_model import LADDER, MODEL, NAMES, TASK, TINY
 
 import replicax as rx
+from replicax import errors
 from replicax.cli import flags
 from replicax.cli.flags import join_numbers
 from replicax.cli.main import main
@@ -243,7 +245,7 @@ def test_real_numbers_from_a_file_to_predictions_without_it(capsys, tmp_path, mo
     options = ["--data", "rows.npz", "--model", "mlp-4", "--batch-size", "8", "--replicas", "2"]
     options += ["--validation", "8", "--noise", "2.5", "--epochs", "6", "--no-progress"]
     summary = run_json(capsys, "train", *options, "--out", "run")
-    assert summary["likelihood"]["kind"] == "gaussian" and summary["averaged"] == 4
+    assert summary["likelihood"]["kind"] == "gaussian" and summary["averaged"] == 2
     Path("rows.npz").unlink()
     numbers = run_json(capsys, "predict", "run", "new.npy", "--out", "new.npz")
     trained = rx.load("run")
@@ -256,7 +258,7 @@ def test_real_numbers_from_a_file_to_predictions_without_it(capsys, tmp_path, mo
     assert numbers["rows"] == 7 and parts["aleatoric"] == pytest.approx(2.5)
     assert parts["total"] ** 2 == pytest.approx(2.5**2 + parts["epistemic"] ** 2)
     run_json(capsys, "predict", "run", "new.npy", "--members", "--out", "each.npz")
-    assert np.load("each.npz")["sd"].shape == (4, 7)
+    assert np.load("each.npz")["sd"].shape == (2, 7)
     assert main(["predict", "run", "new.npy"]) == 0
     assert "Standard deviations, root mean square: total" in capsys.readouterr().out
     for arguments, sentence in (
@@ -284,6 +286,17 @@ def test_predict_refuses_what_is_no_image(here, capsys, tmp_path):
     assert "--out is 'a.txt'" in run_failing(capsys, *arguments, "--out", "a.txt")
     denied = PermissionError(13, "Permission denied", "/no/p.npy")
     assert describe_error(denied) == "/no/p.npy cannot be used: permission denied."
+
+
+def test_inputs_that_fill_the_memory_or_are_no_file_are_refused(
+    here, capsys, tmp_path, monkeypatch
+):
+    np.savez_compressed(tmp_path / "zeros.npz", np.zeros((1000, 6, 6, 1)))
+    os.mkfifo(tmp_path / "pipe.npy")
+    assert "There is no file" in run_failing(capsys, "predict", "run", tmp_path / "pipe.npy")
+    monkeypatch.setattr(errors, "memory_of_machine", lambda: 1e5)
+    said = run_failing(capsys, "predict", "run", tmp_path / "zeros.npz")
+    assert "zeros.npz holds 0.0 GB of numbers, and this machine has" in said
 
 
 def test_plot_names_its_figures(here, capsys, monkeypatch):
@@ -378,7 +391,7 @@ def test_a_run_started_in_python_says_how_to_continue_and_that_works(here, capsy
         ([*TINY, "--method", "deo-sta"], "Did you mean 'deo-star'?"),
         ([*TINY, "--method", "ensemble", *LADDER[:3]], '"ensemble" has no ladder: give one'),
         ([*TINY, "--method", "cyc-sghmc", *LADDER[:3]], '"cyc-sghmc" has no ladder'),
-        ([*TINY, "--learning-rate", "0.2", "0.02"], "must not decrease"),
+        ([*TINY, *LADDER[-2:], "--learning-rate", "0.2", "0.02"], "must not decrease"),
         ([*TINY, "--learning-rate", "fast"], "--learning-rate is 'fast'"),
         ([*TINY, "--swap-rate", "2"], "(0, 1)"),
         ([*TINY, "--on-swap", "rest"], "'reset'"),

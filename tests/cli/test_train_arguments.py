@@ -72,6 +72,10 @@ def test_options_reach_the_training(asked):
 def test_digits_have_defaults_of_their_own(asked):
     pytest.importorskip("sklearn")
     main(["train"])
+    assert asked["method"] == rx.deep_ensemble()
+    assert asked["run_dir"] == Path("runs/deep-ensemble-1")
+    asked.clear()
+    main(["train", "--method", "deo-star"])
     usual = DEFAULTS["digits"]
     for name in ("num_replicas", "epochs", "burn_in"):
         assert asked[name] == usual[name]

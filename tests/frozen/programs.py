@@ -130,10 +130,10 @@ CASES: dict[str, Callable[..., Any]] = {
     "training deo-star": trained(),
     "training deo": trained(method=rx.deo(**{**LADDER, "window": None})),
     "training ensemble, cosine": alone(rx.ensemble(0.05, rate_schedule="cosine")),
-    "training sghmc-pt": alone(rx.sghmc_pt(0.01, swap_every=2), PLAIN, burn_in=2),
-    "training sgld": alone(rx.sgld(0.01)),
-    "training cyc-sghmc": alone(rx.cyc_sghmc(0.05, cycle_epochs=4)),
-    "training cyc-swag": alone(rx.cyc_swag(0.05, cycle_epochs=6)),
+    "training sghmc-pt": alone(rx.sghmc_pt(0.01, swap_every=2, pretrain=0), PLAIN, burn_in=2),
+    "training sgld": alone(rx.sgld(0.01, pretrain=0)),
+    "training cyc-sghmc": alone(rx.cyc_sghmc(0.05, cycle_epochs=4, pretrain=0)),
+    "training cyc-swag": alone(rx.cyc_swag(0.05, cycle_epochs=6, pretrain=0)),
     "training pretrain": alone(rx.pretrain(0.05)),
 }  # fmt: skip
 

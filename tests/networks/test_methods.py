@@ -17,7 +17,7 @@ from replicax.run.plan import Clock, clock_of
 from replicax.run.resolve import resolve, with_usual
 
 CLOCK = Clock(epochs=200, steps_per_epoch=5, cycle_epochs=50)
-OF_NETWORKS = [name for name in METHODS if name != "posterior"]
+OF_NETWORKS = [name for name in METHODS if name not in ("posterior", "deep-ensemble")]
 
 
 def closed(name: str, **choices: Any) -> Method:
@@ -81,9 +81,9 @@ def test_sgld_has_no_momentum_and_the_others_have_the_users() -> None:
         assert plain.get("kernel", plain)["name"] == "sgld"
 
 
-def weights(name: str, burn_in: int = 0) -> list[list[float]]:
+def weights(name: str, burn_in: int = 0, **choices: Any) -> list[list[float]]:
     """Of two networks in epochs 1 to 12; ensembles are averaged every fourth."""
-    choices = {"cycle_epochs": 6} if name.startswith("cyc") else {}
+    choices |= {"cycle_epochs": 6} if name.startswith("cyc") else {}
     method, alone = METHODS[name](**choices), name.startswith("cyc")
     run = Training(epochs=12, num_replicas=1 if alone else 2, burn_in=burn_in)
     clock = clock_of(run, method, 5)._replace(pick_every=4)
@@ -99,13 +99,15 @@ def test_which_networks_are_averaged() -> None:
     assert late == [none] * 4 + [none, none, none, both] * 2
     slow = weights("cyc-sghmc")  # 15 % of 30 steps are the last four
     assert slow == ([none] * 5 + [coldest]) * 2
+    last = [none] * 11 + [both]
+    assert weights("deep-ensemble", learning_rate=0.1) == last
     for name in ("pretrain", "cyc-swag"):
         assert not np.any(weights(name))
 
 
 def test_the_defaults_are_the_papers_for_cifar_100() -> None:
     run = {name: x.default for name, x in inspect.signature(rx.train).parameters.items()}
-    expected = {"method": "deo-star", "num_replicas": 10, "burn_in": 0}
+    expected = {"method": "deep-ensemble", "num_replicas": 10, "burn_in": None}
     assert {name: run[name] for name in expected} == expected
     method = closed("deo-star")
     assert (method.momentum, method.target_swap_rate, method.window) == (0.9, 0.005, None)

@@ -58,6 +58,7 @@ def test_a_run_that_is_made_longer_is_a_long_run(method: str, tmp_path: Path) ->
 
 def test_every_method_is_made_longer_or_refused() -> None:
     others = {"pretrain", "sghmc-pt"}  # which test_choices.py has
+    others |= {"deep-ensemble"}  # whose rate depends on the length
     assert set(METHODS) - set(LENGTHS) - {"posterior"} == others
 
 
@@ -65,6 +66,7 @@ def test_every_method_is_made_longer_or_refused() -> None:
     ("method", "options", "epochs", "sentence"),
     [
         ("pretrain", {}, (20, 30), "learning rate.*stepwise.*depends on its length"),
+        ("deep-ensemble", {}, (20, 30), "learning rate.*cosine.*depends on its length"),
         ("ensemble", {}, (2, 20), "every 10 epochs.*such as this one of 2.*at least 10 epochs"),
         ("sgld", {}, (9, 10), "every 10 epochs"),
         (

@@ -38,7 +38,10 @@ BRIEF: dict[str, Any] = {"epochs": 3, "num_replicas": 2, "progress": False}
 def test_a_loss_that_is_not_finite_at_the_start_is_an_error() -> None:
     problem = problem_of(lambda params, batch: jnp.mean(jnp.log(params) * batch))
     with pytest.raises(ValueError, match="loss of the start is nan for network 0, before it has"):
-        rx.train(problem, (jnp.array(-1.0), {}), **BRIEF)
+        rx.train(problem, (jnp.array(-1.0), {}), method="deo-star", **BRIEF)
+    with pytest.raises(ValueError, match="not finite after a few steps at any learning rate"):
+        problem = problem_of(lambda params, batch: jnp.mean(jnp.sqrt(params) * batch))
+        rx.train(problem, lambda key: (-1 - jax.random.uniform(key), {}), **BRIEF)
 
 
 def test_a_test_that_is_not_finite_is_an_error_after_the_first_epoch() -> None:

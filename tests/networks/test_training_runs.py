@@ -222,7 +222,7 @@ def test_starts_that_do_not_fit_get_a_sentence(folder: Path) -> None:
         train(PROBLEM, folder / "nowhere", **options)
     with pytest.raises(ValueError, match="has no ladder"):
         train(PROBLEM, NETWORK.init, epochs=1, method=rx.ensemble(learning_rate=(0.1, 0.2)))
-    with pytest.raises(ValueError, match="one of posterior, deo-star"):
+    with pytest.raises(ValueError, match="one of posterior, deep-ensemble"):
         train(PROBLEM, NETWORK.init, epochs=1, method="sgd")
 
 
