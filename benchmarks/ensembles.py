@@ -1,6 +1,6 @@
 """What the same epochs buy on small tables, by methods of `rx.train` from new networks.
 
-python benchmarks/ensembles.py OUT.jsonl --seeds 0 1 2 [--epochs 40] [--networks 6] [--only digits ...]
+python benchmarks/ensembles.py OUT.jsonl --seeds 0 1 2 [--epochs 40] [--networks 6] [--only digits]
 
 Every method gets the same number of epochs for each network, pre-training and held-out rows
 included; all are tested on the same rows, which decide nothing. A run that is in OUT is not made

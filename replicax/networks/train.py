@@ -62,7 +62,7 @@ def train(
     evaluate: Callable[[Epoch], dict[str, Any]] | None = None,
     keep_networks: bool = False,
     keep_averaged: int = 100,
-    validation: float | None = None,
+    hold_out: float | None = None,
     early_stop: int | None = None,
     on_nonfinite: str | None = None,
     checkpoint_every: int | str | None = None,
@@ -96,7 +96,7 @@ def train(
         keep_networks: store the coldest network of every epoch, as draws.
         keep_averaged: the largest number of averaged networks to keep for `trained.predict`, evenly
             spaced and at most 256 MiB; 0 keeps none.
-        validation: the share of the training rows that is held out, the same ones each time; a
+        hold_out: the share of the training rows that is held out, the same ones each time; a
             tenth where `early_stop` or the method decides by them, else none.
             `trained.epochs["validation"]` has the loss of every network there.
         early_stop: of deep ensembles: end the training after so many epochs without a lower mean

@@ -36,7 +36,7 @@ _HOT, _COLD = 0.5, 0.1  # rates of the sampling at its begin and at its end, of 
 def share_of(run: Training, method: Method) -> float:
     """Return the share of the rows that is held out of the training."""
     needed = run.early_stop is not None or method.sample_from == "validation"
-    return run.validation if run.validation is not None else SHARE * needed
+    return run.hold_out if run.hold_out is not None else SHARE * needed
 
 
 def without_held_out(problem: Supervised, share: float) -> Supervised:
@@ -48,7 +48,7 @@ def without_held_out(problem: Supervised, share: float) -> Supervised:
     if not is_pair or len(batches.data) != 2 or predictor is None:
         raise ValueError(
             "Rows are held out of arrays (inputs, labels or targets) with a network: give those; "
-            "for a source or a loss of your own leave out early_stop and validation, and of "
+            "for a source or a loss of your own leave out early_stop and hold_out, and of "
             "rx.ensemble_then_sample write sample_from=0.7, say."
         )
     count = max(1, round(share * problem.num_rows))

@@ -262,11 +262,11 @@ class Training(Run):
     keep_averaged: int = option(
         100, "Largest number of averaged networks to keep for predictions.", whole(0)
     )
-    validation: float | None = option(
+    hold_out: float | None = option(
         None,
         "Share of the training rows that is held out, to decide by.",
         number(lambda x: 0 <= x < 1, "it must be a share of at least 0 and below 1"),
-        flag="--hold-out",
+        flag="",
         metavar="SHARE",
         show_default="0.1 where it decides, else 0",
     )

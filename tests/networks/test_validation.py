@@ -44,7 +44,7 @@ def test_rows_are_held_out_of_the_training():
 def test_the_loss_on_held_out_rows_is_that_of_the_networks():
     problem, init = easy_problem()
     method = rx.deep_ensemble(0.1)
-    trained = rx.train(problem, init, epochs=2, method=method, validation=0.2, **QUIET)
+    trained = rx.train(problem, init, epochs=2, method=method, hold_out=0.2, **QUIET)
     inputs, targets = (np.asarray(x) for x in without_held_out(problem, 0.2).validation[1:3])
     logs = trained.predict(inputs, members=True)
     nll = -np.mean(logs[:, np.arange(len(targets)), targets], axis=1)
@@ -74,7 +74,7 @@ def test_a_network_that_learns_by_heart_is_sampled_and_others_are_trained_to_the
     assert again.decision == sampled.decision
 
     problem, init = easy_problem()
-    slow = {"method": rx.ensemble_then_sample(0.02), "validation": 0.4}
+    slow = {"method": rx.ensemble_then_sample(0.02), "hold_out": 0.4}
     trained = rx.train(problem, init, **options | slow)
     assert "fell until the end" in trained.decision and float(trained.average.weight) == 2
     assert set(trained.networks.epoch) == {24}
@@ -132,7 +132,7 @@ def test_what_cannot_be_held_out_or_stopped_gets_a_sentence():
     for options, message in (
         ({"method": "ensemble", "early_stop": 2}, 'write method="deep-ensemble"'),
         ({"early_stop": 0}, "early_stop is 0"),
-        ({"validation": 1.5}, "validation is 1.5"),
+        ({"hold_out": 1.5}, "hold_out is 1.5"),
     ):
         with pytest.raises(ValueError, match=message):
             rx.train(problem, init, epochs=3, **options, **QUIET)

@@ -152,7 +152,7 @@ def _training(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     run = {name: training[name] for name in (*_RUN, *_OF_TRAINING)}
     run["keep_averaged"] = training.get("keep_averaged", 100)
-    run |= {"validation": None, "early_stop": None}
+    run |= {"hold_out": None, "early_stop": None}
     run["evaluate"] = training.get("evaluate")
     run["on_nonfinite"] = options["on_nonfinite"]
     chosen = training["method"]
