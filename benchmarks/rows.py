@@ -287,7 +287,7 @@ def run_cell(method: str, kind: str, num_rows: int, budget: float) -> dict[str, 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the cells that are missing, one after another, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--rows", type=float, nargs="+", default=[1e3, 1e4, 1e5, 1e6])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
