@@ -287,7 +287,7 @@ def run_cell(method: str, kind: str, num_rows: int, budget: float) -> dict[str, 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the cells that are missing, one after another, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--rows", type=float, nargs="+", default=[1e3, 1e4, 1e5, 1e6])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
@@ -384,7 +384,11 @@ def draw(found: dict[str, Any], path: Path) -> None:
                 if name.split()[:2] == [method, kind] and "cpu" in cell
             }
             rows = sorted(cells)
-            axis.loglog(rows, [cells[n] for n in rows], "o-", color=colour, label=method)
+            axis.loglog(rows, [cells[n] for n in rows], "-", color=colour, label=method)
+            for n in rows:  # hollow: a mode is missing
+                mass = found[f"{method} {kind} {n}"].get("mass")
+                right = mass is None or abs(mass - MASS) < 0.1
+                axis.plot(n, cells[n], "o", color=colour, markerfacecolor=colour if right else "w")
         axis.set_title(kind)
         axis.set_xlabel("rows")
     first = [axes][0] if len(kinds) == 1 else axes[0]

@@ -201,6 +201,8 @@ def resume(
         _refuse(records.folder, epochs=epochs, evaluate=evaluate)
         if records.metadata.resolved.kernel == SWEEPS:
             task = as_task(target, batches, batch_size)
+            if watch is not None:
+                watch.max_steps = max_steps or sweeps.MOST_SWEEPS
             kept, like = sweeps.proceed(
                 records, task, num_steps, session, params=params, force=force, changes=changes
             )

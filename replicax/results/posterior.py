@@ -265,6 +265,7 @@ class Posterior:
             "rows_per_second": num_rows * float(spent["sweeps"].sum()) / swept if swept else 0.0,
             "acceptance": final["sweeps.acceptance"].tolist(),
             "excess": final["sweeps.excess"].tolist(),
+            "unsettled": int(final["sweeps.unsettled"]),
         }
 
     def _evaluations(self) -> dict[str, int]:

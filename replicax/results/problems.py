@@ -240,6 +240,11 @@ def _finder_weighs_more(posterior: "Posterior") -> str | None:
     sweeps = posterior.sweeps
     if sweeps is None or not sweeps["kept"]:
         return None
+    if sweeps["unsettled"]:
+        return (
+            f"{sweeps['unsettled']} minima of some of the rows could not be followed to those of "
+            f"all rows in {sweeps['minima']} sweeps: modes may be missing. {_OR_LADDER}"
+        )
     kept = np.array(sweeps["excess"][sweeps["learning"] :])
     if not kept.size or not kept.max() > 0:
         return None

@@ -128,8 +128,10 @@ class Rows:
         """Return sums over all rows, in double precision; `seen` is told of rows that are done."""
         raise NotImplementedError
 
-    def _stride(self, count: int) -> int:
-        return max(1, self.num_rows // count)
+    def _spaced(self, count: int) -> np.ndarray:
+        """Return the numbers of `count` rows, or of all, from the first to near the last."""
+        count = min(count, self.num_rows)
+        return np.arange(count) * self.num_rows // max(count, 1)
 
 
 class Blocks(Rows):
@@ -198,9 +200,8 @@ class ArrayRows(Blocks):
         return len(jax.tree.leaves(self.data)[0])
 
     def some(self, count: int) -> Any:
-        stride = self._stride(count)
-        last = stride * min(count, self.num_rows)
-        return jax.tree.map(lambda leaf: np.array(leaf[:last:stride]), self.data)
+        places = self._spaced(count)
+        return jax.tree.map(lambda leaf: np.array(leaf[places]), self.data)
 
     def blocks(self, size: int) -> Iterator[Any]:
         for begin in range(0, self.num_rows, size):
@@ -242,14 +243,13 @@ class SourceRows(Blocks):
             )
 
     def some(self, count: int) -> Any:
-        stride, place, taken = self._stride(count), 0, []
+        places, begin, taken = self._spaced(count), 0, []
         for block in self._read():
-            size = len(jax.tree.leaves(block)[0])
-            begin = -place % stride
-            taken.append(jax.tree.map(lambda leaf, at=begin: leaf[at::stride], block))
-            place += size
-        rows = jax.tree.map(lambda *parts: np.concatenate(parts), *taken)
-        return jax.tree.map(lambda leaf: leaf[:count], rows)
+            end = begin + len(jax.tree.leaves(block)[0])
+            at = places[(begin <= places) & (places < end)] - begin
+            taken.append(jax.tree.map(lambda leaf, at=at: leaf[at], block))
+            begin = end
+        return jax.tree.map(lambda *parts: np.concatenate(parts), *taken)
 
     def blocks(self, size: int) -> Iterator[Any]:
         rest: Any = None
@@ -285,13 +285,14 @@ class DaskRows(Rows):
     def some(self, count: int) -> Any:
         import dask
 
-        stride, take = self._stride(count), dask.delayed(_strided, pure=True)
+        places, take = self._spaced(count), dask.delayed(_taken, pure=True)
+        edges = np.searchsorted(places, np.cumsum([0, *self._lengths]))
         begins = np.cumsum([0, *self._lengths[:-1]])
         parts = [
-            take(part, int(-begin % stride), stride) for part, begin in zip(self.partitions, begins)
+            take(part, places[first:last] - begin)
+            for part, first, last, begin in zip(self.partitions, edges, edges[1:], begins)
         ]
-        rows = jax.tree.map(lambda *leaves: np.concatenate(leaves), *dask.compute(*parts))
-        return jax.tree.map(lambda leaf: leaf[:count], rows)
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *dask.compute(*parts))
 
     def sums(
         self, job: Job, plan: Plan, centre: np.ndarray, points: np.ndarray, seen: Seen, devices: Any
@@ -340,8 +341,8 @@ def _length(rows: Any) -> int:
     return len(jax.tree.leaves(_columns(rows))[0])
 
 
-def _strided(rows: Any, begin: int, stride: int) -> Any:
-    return jax.tree.map(lambda leaf: np.asarray(leaf[begin::stride]), _columns(rows))
+def _taken(rows: Any, places: np.ndarray) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf[places]), _columns(rows))
 
 
 def is_dask(data: Any) -> bool:

@@ -52,7 +52,7 @@ WITNESSES = 32  # draws of the finder that every sweep evaluates
 _KEPT = 20 * WITNESSES  # of them
 _NEWTON_SWEEPS = 8  # at most
 _SETTLED = 0.05  # energy left to gain, for each dimension, at which Newton steps end
-_REACH = 5.0  # standard deviations of the finder beyond a typical draw, to minima of all rows
+_REACH = 5.0  # standard deviations of the finder beyond a typical draw, of a Newton step
 _NO_MASS = 30.0  # energy above the lowest minimum at which one is not followed to its end
 _FLAT = 1e-5  # curvature, in units of its diagonal, that no direction is taken to be below
 _GOOD = 0.4  # harmonic acceptance at which the mixture is frozen
@@ -125,6 +125,7 @@ class State(NamedTuple):
     direction: np.ndarray  # of the order of labels
     newton: Newton
     finder: Finder
+    unsettled: np.ndarray  # minima that Newton steps have not reached
     laplace: np.ndarray  # covariance at the deepest minimum
     mixture: Mixture
     pool: Pool
@@ -257,14 +258,13 @@ class Sampler:
             np.where(better, newton.damping / 10, np.maximum(10 * newton.damping, 1e-2)),
         )
         steps = [_newton_step(*at) for at in zip(newton.gradient, newton.hessian, newton.damping)]
-        ahead = newton.at + np.array([step for step, _ in steps])
-        ahead = _within(state.finder, ahead)
+        ahead = newton.at + _shortened(state.finder, np.array([step for step, _ in steps]))
         gain = np.array([gain for _, gain in steps])
         lowest = newton.energy - np.minimum(gain, 1e9)
         has_mass = lowest < lowest.min() + _NO_MASS + self.d
         open_ = (~better | (gain > _SETTLED * self.d)) & has_mass
         newton = newton._replace(tried=np.where(open_[:, None], ahead, newton.at))
-        state = state._replace(newton=newton)
+        state = state._replace(newton=newton, unsettled=np.array(open_.sum()))
         count = len(tried) * (2 * self.d + 3)
         if open_.any() and int(state.step) + 1 < _NEWTON_SWEEPS:
             return state, None, count
@@ -581,6 +581,7 @@ class Sampler:
             direction=direction,
             newton=newton,
             finder=finder,
+            unsettled=np.array(k),
             laplace=covariances[0],
             mixture=empty,
             pool=Pool(np.zeros((0, d)), np.zeros(0), empty, np.array(0)),
@@ -626,13 +627,12 @@ def _newton_step(
     return step, float(np.sum(whitened**2 / size) / 2)
 
 
-def _within(finder: Finder, ahead: np.ndarray) -> np.ndarray:
-    """Return points (minimum, d) no further from the finder's minima than its draws are: a longer
-    step may lead to another mode, and the one that it came from would be lost."""
-    own = finder.minima
-    far = np.linalg.norm(np.linalg.solve(finder.roots, (ahead - own)[..., None])[..., 0], axis=1)
-    most = np.sqrt(own.shape[1]) + _REACH
-    return own + (ahead - own) * np.minimum(1, most / np.maximum(far, 1e-300))[:, None]
+def _shortened(finder: Finder, step: np.ndarray) -> np.ndarray:
+    """Return steps (minimum, d) no longer than the finder's draws are wide: a longer one may lead
+    to another mode, and that from which it came would be lost."""
+    length = np.linalg.norm(np.linalg.solve(finder.roots, step[..., None])[..., 0], axis=1)
+    most = np.sqrt(step.shape[1]) + _REACH
+    return step * np.minimum(1, most / np.maximum(length, 1e-300))[:, None]
 
 
 def _covariance(hessian: np.ndarray) -> np.ndarray:
