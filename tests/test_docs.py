@@ -29,7 +29,8 @@ PAGES += sorted((ROOT / "docs").rglob("*.md"))
 SLOW = {
     f"{name}.md"
     for name in (
-        "callbacks", "developing", "gallery", "networks", "numpyro", "pymc", "report", "sampling",
+        "callbacks", "developing", "gallery", "models", "networks", "numpyro", "pymc", "report",
+        "sampling",
         "scaling", "start",
     )
 }  # fmt: skip

@@ -19,6 +19,7 @@ _BESIDE = {  # pages that benchmarks write into the same folder
     "truth": "The right answer, or a warning: one call on posteriors with known answers",
     "planets": "Planets around stars, and phases that wrap, beside nested sampling and NUTS",
     "peers": "A race with other samplers: NumPyro, TensorFlow Probability, BlackJAX, PyTorch",
+    "rows": "Many rows: exact draws in a handful of sweeps",
     "exchange": "Does exchange beat a plain ensemble of networks?",
 }
 _VERDICTS = {True: "met", False: "**not met**", None: ""}
