@@ -47,31 +47,8 @@ def draw_phases(draws):
     return figure
 
 
-def draw_planets(star, run):
-    """Draw velocities of a star and the periods that each chain found."""
-    figure = figure_style.new_figure(9, 3.6)
-    seen, found = figure.subplots(1, 2, width_ratios=(1.3, 1))
-    for number in range(star.num_instruments):
-        own = star.instrument == number
-        seen.errorbar(star.time[own], star.velocity[own], star.error[own], fmt="o", ms=3, lw=0.8,
-                      color=figure_style.CHAINS[number], label=f"instrument {number}")  # fmt: skip
-    figure_style.label(seen, "day", "velocity, m/s", "What is seen")
-    figure_style.legend(seen)
-    edges = np.geomspace(1.1, 3000, 120)
-    for chain, style in figure_style.chain_styles(run.num_chains):
-        heights = np.histogram(run.draws["period"][chain], edges)[0] / run.num_draws
-        found.stairs(heights + 2.2 * chain, edges, baseline=2.2 * chain, **style)
-    found.set_xscale("log")
-    figure_style.label(found, "period, days", "", "What each chain finds, blind")
-    found.set_yticks([])
-    return figure
-
-
 def main() -> None:
     save(draw_phases(rx.sample(example("phases")["posterior"]).draws), "phases")
-    planets = example("planets")
-    star = planets["simulated"]()
-    save(draw_planets(star, rx.sample(planets["build"](star, 2))), "planets")
     with tempfile.TemporaryDirectory() as folder:
         runs = demo.run_demo(Path(folder), seed=0)
         for name, run in runs.items():
