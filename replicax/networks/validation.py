@@ -1,9 +1,9 @@
 """What is decided by rows that are held out of the training: when a training ends, and when it
 turns into sampling.
 
-Networks are scored on these rows after every epoch. Their loss counts as rising where its mean over
-a few epochs is above the lowest such mean before by `RISE`, in nats of a row: less is the noise of
-epochs at a high rate.
+Networks are scored on these rows after every epoch. Their loss has stopped falling where in a tenth
+of the epochs, one after the other, it is above the lowest one before by `RISE`, in nats of a row:
+less, or shorter, is the noise of epochs at a high rate.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from replicax.run.program import Program
 
 SHARE = 0.1  # of the rows, that are held out unless the run says how many
 RISE = 0.05  # of the loss of a row
-_WINDOW = 20  # of which one part of the epochs is averaged over, but at least two epochs
+_LONG, _FEWEST = 0.1, 3  # of the epochs, and epochs at least, in which it stays above that
 _FEWEST_LEFT = 4  # epochs that a sampling takes at least
 _HOT, _COLD = 0.5, 0.1  # rates of the sampling at its begin and at its end, of the peak rate
 
@@ -93,14 +93,12 @@ def is_rising(losses: np.ndarray, num_epochs: int) -> bool:
 
     >>> is_rising(np.array([2.0, 1.5, 1.2, 1.1, 1.0, 1.02]), 40)
     False
-    >>> is_rising(np.array([2.0, 1.5, 1.2, 1.1, 1.3, 1.4]), 40)
+    >>> is_rising(np.array([2.0, 1.1, 1.2, 1.3, 1.3, 1.4]), 40)
     True
     """
-    width = max(2, num_epochs // _WINDOW)
-    if len(losses) <= width:
-        return False
-    means = np.convolve(losses, np.full(width, 1 / width), "valid")
-    return bool(means[-1] > means[:-1].min() + RISE)
+    width = max(_FEWEST, round(_LONG * num_epochs))
+    before, last = losses[:-width], losses[-width:]
+    return len(before) > 0 and bool(last.min() > before.min() + RISE)
 
 
 def sampling_factor(epoch: int, begun: int, num_epochs: int, first: float) -> float:
@@ -255,11 +253,11 @@ def decision(method: Method, clock: Clock, begun: int, losses: np.ndarray) -> st
     """Return in a sentence what a run decided, and why."""
     if method.sample_from != "validation":
         return f"Networks were sampled after epoch {begun}, as given."
-    done = losses[np.isfinite(losses)]
-    lowest = int(np.argmin(done)) + 1 if len(done) else 0
+    done = losses[: begun or len(losses)]
+    lowest = int(np.nanargmin(done)) + 1 if np.isfinite(done).any() else 0
     if not begun:
         return (
-            f"The validation loss of the networks fell until the end (lowest in epoch {lowest} of "
+            f"The validation loss of the networks did not rise (lowest in epoch {lowest} of "
             f"{clock.epochs}): they were trained along the whole cosine, and the last averaged."
         )
     return (
