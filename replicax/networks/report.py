@@ -62,8 +62,8 @@ def summarise(trained: Trained) -> dict[str, Any]:
         numbers["decision"] = trained.decision
     tested, method = trained.metadata.resolved.range_test, trained.metadata.method
     if tested is not None:
-        rate = float(method.pretrain_rate if method.pretrain else method.learning_rate)
-        found = {"kernel": str(method.kernel or "momentum"), "learning_rate": rate}
+        rate: Any = method.pretrain_rate if method.pretrain else method.learning_rate
+        found = {"kernel": str(method.kernel or "momentum"), "learning_rate": float(rate)}
         numbers["range_test"] = {**found, **tested}
     numbers["averages"] = [] if likelihood is None else _averages(trained, likelihood)
     if trained.metadata.resolved.schedule != "none":

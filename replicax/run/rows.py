@@ -273,39 +273,42 @@ class DaskRows(Rows):
 
     @cached_property
     def _lengths(self) -> list[int]:
-        import dask
+        from dask.base import compute
+        from dask.delayed import delayed
 
-        count = dask.delayed(_length, pure=True)
-        return list(dask.compute(*(count(part) for part in self.partitions)))
+        count = delayed(_length, pure=True)
+        return list(compute(*(count(part) for part in self.partitions)))
 
     @property
     def num_rows(self) -> int:  # type: ignore[override]
         return sum(self._lengths)
 
     def some(self, count: int) -> Any:
-        import dask
+        from dask.base import compute
+        from dask.delayed import delayed
 
-        places, take = self._spaced(count), dask.delayed(_taken, pure=True)
+        places, take = self._spaced(count), delayed(_taken, pure=True)
         edges = np.searchsorted(places, np.cumsum([0, *self._lengths]))
         begins = np.cumsum([0, *self._lengths[:-1]])
         parts = [
             take(part, places[first:last] - begin)
             for part, first, last, begin in zip(self.partitions, edges, edges[1:], begins)
         ]
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *dask.compute(*parts))
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *compute(*parts))
 
     def sums(
         self, job: Job, plan: Plan, centre: np.ndarray, points: np.ndarray, seen: Seen, devices: Any
     ) -> Sums:
         import cloudpickle
-        import dask
+        from dask.base import compute
+        from dask.delayed import delayed
 
         seen(0)
-        text = dask.delayed(cloudpickle.dumps(job), pure=True)
-        given = dask.delayed((plan, np.asarray(centre), np.asarray(points)), pure=True)
-        one = dask.delayed(_of_partition, pure=True)
+        text = delayed(cloudpickle.dumps(job), pure=True)
+        given = delayed((plan, np.asarray(centre), np.asarray(points)), pure=True)
+        one = delayed(_of_partition, pure=True)
         filled = (part for part, length in zip(self.partitions, self._lengths) if length)
-        parts = dask.compute(*(one(text, part, given) for part in filled))
+        parts = compute(*(one(text, part, given) for part in filled))
         total = parts[0]
         for part in parts[1:]:
             total = jax.tree.map(np.add, total, part)
@@ -353,7 +356,7 @@ def is_dask(data: Any) -> bool:
 
 def as_dask_rows(data: Any) -> DaskRows:
     """Return the partitions of Dask arrays with rows on their first axis, or of a dataframe."""
-    import dask
+    from dask.delayed import delayed
 
     if _is_frame(data):
         return DaskRows(list(data.to_delayed()))
@@ -368,7 +371,7 @@ def as_dask_rows(data: Any) -> DaskRows:
         leaf.rechunk({0: first, **dict.fromkeys(range(1, leaf.ndim), -1)}) for leaf in leaves
     ]
     parts = zip(*(leaf.to_delayed().ravel() for leaf in aligned), strict=True)
-    return DaskRows([dask.delayed(structure.unflatten(part)) for part in parts])
+    return DaskRows([delayed(structure.unflatten(part)) for part in parts])
 
 
 @dataclass(eq=False)

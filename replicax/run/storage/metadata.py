@@ -441,6 +441,6 @@ def _check_counted(value: Any) -> None:
     """Raise if a stored value holds a whole number that JAX does not have."""
     if isinstance(value, int) and abs(value) > COUNTED:
         raise OverflowError
-    parts = value.values() if isinstance(value, dict) else value
-    for part in parts if isinstance(value, dict | list) else ():
-        _check_counted(part)
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            _check_counted(part)
