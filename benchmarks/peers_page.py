@@ -59,8 +59,10 @@ as in [The right answer, or a warning](truth.md).
 
 {findings}
 
-{machine}; n = {n} seeds, medians with the smallest and the largest in brackets. Times are processor
-time of one core; the machine had other work (a load of {load:.0f}). Commands:
+{machine}.
+{n} seeds where *right* does not say another number; medians with the smallest and the largest in
+brackets. Times are processor time of one core; the machine had other work (a load of {load:.0f}).
+Commands:
 
 {commands}
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from replicax.errors import show
-from replicax.results.remedies import hotter, longer, retuning
+from replicax.results.remedies import hotter, longer, more_replicas, retuning
 from replicax.run.carry import round_trips as round_trips
 
 if TYPE_CHECKING:
@@ -301,10 +301,11 @@ def _no_round_trip(posterior: "Posterior", rhats: dict[str, float]) -> str | Non
     if posterior.metadata.kind != "train" and not worst < RHAT_GOOD:
         return None
     fine = f"R-hat looks fine ({worst:.3f}), but chain" if rhats else "Chain"
+    passes = posterior.verdict_rate.min() > _SWAPS
     return (
         f"{fine} {chains[0]} made no round trip in {posterior.counted_steps:,} steps: nothing from "
         "the hottest rung reached the target, and modes may be missing. "
-        + (longer(posterior, 10.0) if posterior.verdict_rate.min() > _SWAPS else hotter(posterior))
+        + (longer(posterior, 10.0) if passes else more_replicas(posterior))
     )
 
 

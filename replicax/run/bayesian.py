@@ -217,7 +217,10 @@ def bayesian(
 
 def _of_one_row(log_likelihood: Callable[[Any], Array]) -> Callable[[Any, Any], Array]:
     """Return the likelihood of all observations as that of a single row."""
-    check_function("log_likelihood", log_likelihood, "params")
+    try:
+        check_function("log_likelihood", log_likelihood, "params")
+    except ValueError as error:
+        raise ValueError(f"There are no data, and {error} Or give data=...") from None
 
     def of_rows(params: Any, rows: Any) -> Array:
         with explained("log_likelihood", "Without data it must return one number for params."):

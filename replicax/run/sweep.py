@@ -38,6 +38,7 @@ from replicax.algorithm.labels import (
 from replicax.algorithm.mixture import Mixture, in_use, make_mixture
 from replicax.run import start, trees
 from replicax.run.bayesian import Bayesian
+from replicax.run.blas import one_thread
 from replicax.run.methods import Method
 from replicax.run.options import Sampling, Session
 from replicax.run.program import Program
@@ -350,6 +351,7 @@ class Sampler:
         excess = weight[count:].max() - logsumexp(weight[:count])
         return points, energy, weight, at_centre, float(excess)
 
+    @one_thread()
     def _learn(self, state: State, seen: Any) -> tuple[State, None, int]:
         """Evaluate proposals, renew the mixture by their weights, and freeze it when it is good."""
         count = self.num_chains * self.num_proposals

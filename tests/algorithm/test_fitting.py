@@ -13,7 +13,7 @@ from replicax.algorithm.fitting import (
     log_density,
     with_wide,
 )
-from replicax.algorithm.mixture import make_mixture
+from replicax.algorithm.mixture import Mixture, make_mixture
 
 CENTRES = np.array([[-4.0, 0.0, 1.0], [3.0, 3.0, -2.0]])
 WIDTHS = np.array([0.5, 1.5])
@@ -160,3 +160,16 @@ def test_a_merged_mixture_has_the_density_of_both() -> None:
     both = fitting.log_density(fitting.merged(one, other, 0.3), points)
     apart = [np.exp(fitting.log_density(mixture, points)) for mixture in (one, other)]
     np.testing.assert_allclose(np.exp(both), 0.7 * apart[0] + 0.3 * apart[1])
+
+
+@pytest.mark.parametrize(("num_draws", "sizes"), [(19, []), (40, [1, 2]), (49, [1, 2, 4])])
+def test_every_component_has_three_draws_for_each_dimension(num_draws, sizes) -> None:
+    points, seen = np.random.default_rng(0).standard_normal((num_draws, 4)), []
+
+    def consider(name: str, mixture: Mixture) -> bool:
+        seen.append(name)
+        return True
+
+    fitting._consider_sizes(points, np.random.default_rng(1), None, consider)
+    heavy = [f"{sizes[-1]}, heavy-tailed"] if sizes else []
+    assert seen == [*map(str, sizes), *heavy]

@@ -89,6 +89,9 @@ def test_networks_have_no_components_and_are_told_without_any_rhat() -> None:
     run = made_up(round_trips=np.array([0, 0]), about={"kind": "train"})
     assert str(diagnostics._no_round_trip(run, {})).startswith("Chain 0 made no round trip")
     assert diagnostics._no_round_trip(made_up(round_trips=np.array([0, 0])), {}) is None
+    assert "Train 11 times" in str(diagnostics._no_round_trip(run, {}))
+    run.verdict_rate = np.array([[0.5, 0.0]] * 2)
+    assert "Write num_replicas=5" in str(diagnostics._no_round_trip(run, {})), "no hotter end"
     assert diagnostics.checked_components(made_up(temperatures=np.ones((2, 3)), about={
         "kind": "train"})) == {}  # fmt: skip
 

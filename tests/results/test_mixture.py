@@ -93,6 +93,17 @@ def test_summary_figure_and_page_show_the_components(run) -> None:
     assert render(build_page(run))  # no two of its elements have the same name
 
 
+def test_components_and_checks_are_those_of_constrained_parameters(run) -> None:
+    target = SimpleNamespace(constrain=lambda params: {"size": jnp.exp(params["z"] / 20)})
+    shown = rx.Posterior(run._records, run._like, target)
+    learned = mixture.of_run(shown)
+    assert learned.names == ["size"] and learned.mean.min() > 0 < learned.draws.min()
+    np.testing.assert_allclose(learned.weight @ learned.mean, learned.draws.mean(axis=0), rtol=0.3)
+    assert set(shown.judged()) == set(shown.judged_before_jumps()) == {"size"}
+    words = str(shown.summary())
+    assert "size" in words and "x[0]" not in words
+
+
 def test_acceptance_is_the_mean_over_all_proposals() -> None:
     rng = np.random.default_rng(0)
     draws, proposals = 3 * rng.standard_normal((4, 50)), rng.standard_normal((4, 300))

@@ -425,14 +425,22 @@ def _stored(name: str, value: Any) -> Any:
     try:
         if isinstance(value, list):
             return tuple(_stored(name, part) for part in value)
-        if isinstance(value, int) and name != "seed" and abs(value) > COUNTED:
-            raise OverflowError("a number that JAX does not have")
+        if name != "seed":
+            _check_counted(value)
         if not isinstance(value, dict):
             return printable(value) if isinstance(value, str) else value
         ((kind, content),) = value.items()
-        _stored(name, list(content.values()))
         return kernels.from_spec(content) if kind == "kernel" else _CLASSES[kind](**content)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError, OverflowError):
         raise Damaged(
             f"The option {name} of the run is none of replicax: its run.json is damaged."
         ) from None
+
+
+def _check_counted(value: Any) -> None:
+    """Raise if a stored value holds a whole number that JAX does not have."""
+    if isinstance(value, int) and abs(value) > COUNTED:
+        raise OverflowError
+    parts = value.values() if isinstance(value, dict) else value
+    for part in parts if isinstance(value, dict | list) else ():
+        _check_counted(part)
