@@ -199,26 +199,23 @@ def resume(
             changes |= {"epochs": epochs, "evaluate": evaluate}
             return resume_training(records, target, changes, session, method, force)
         _refuse(records.folder, epochs=epochs, evaluate=evaluate)
+        task = as_task(target, batches, batch_size)
         if records.metadata.resolved.kernel == SWEEPS:
-            task = as_task(target, batches, batch_size)
             if watch is not None:
                 watch.max_steps = max_steps or sweeps.MOST_SWEEPS
             kept, like = sweeps.proceed(
                 records, task, num_steps, session, params=params, force=force, changes=changes
             )
-            posterior = Posterior(kept, like, target)
-            return (
-                posterior if watch is None else done.until_done(posterior, session, watch)
-            ).warned()
-        kept, like = proceed(
-            records,
-            as_task(target, batches, batch_size),
-            {**changes, "num_steps": num_steps},
-            session,
-            method=method,
-            params=params,
-            force=force,
-        )
+        else:
+            kept, like = proceed(
+                records,
+                task,
+                {**changes, "num_steps": num_steps},
+                session,
+                method=method,
+                params=params,
+                force=force,
+            )
     posterior = Posterior(kept, like, target)
     return (posterior if watch is None else done.until_done(posterior, session, watch)).warned()
 

@@ -354,3 +354,12 @@ def test_too_many_parameters_for_a_mixture_are_refused() -> None:
     task = rx.bayesian(lambda p, rows: -((rows - p.sum()) ** 2), lambda p: -(p**2).sum(), data())
     with pytest.raises(ValueError, match="at most 300"):
         rx.sample(task, np.zeros(400, np.float32), method="sweeps")
+
+
+def test_a_run_in_a_folder_goes_on_by_more_sweeps(run, tmp_path) -> None:
+    shutil.copytree(run.run_dir, tmp_path / "run")
+    more = rx.load(tmp_path / "run", target()).extend(2, progress=False)
+    assert more.sweeps["kept"] == 7 and more.num_draws == 7 * 128
+    np.testing.assert_array_equal(more.draws[:, : 5 * 128], run.draws)
+    done = rx.resume(tmp_path / "run", target(), until_done=True)
+    assert done.sweeps["kept"] == 7, "nothing is short"
