@@ -179,8 +179,9 @@ def _as_prior(leaf: Any) -> Prior:
     if hasattr(leaf, "icdf") and hasattr(leaf, "batch_shape") and not tuple(leaf.event_shape):
         return quantile(leaf.icdf, tuple(leaf.batch_shape))
     raise ValueError(
-        f"log_prior holds {show(leaf)}; give log_prior(params), or rx.priors, such as rx.priors.uniform(0.0, 1.0), or "
-        "distributions of numbers with an icdf; for others use rx.interop.from_numpyro."
+        f"log_prior holds {show(leaf)}; give log_prior(params), or rx.priors, such as "
+        "rx.priors.uniform(0.0, 1.0), or distributions of numbers with an icdf; for others use "
+        "rx.interop.from_numpyro."
     )
 
 
