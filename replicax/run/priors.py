@@ -180,7 +180,8 @@ def _as_prior(leaf: Any) -> Prior:
         return quantile(leaf.icdf, tuple(leaf.batch_shape))
     raise ValueError(
         f"log_prior holds {show(leaf)}; give log_prior(params), or rx.priors, such as "
-        "rx.priors.uniform(0.0, 1.0), or distributions of numbers with an icdf; for others use rx.interop.from_numpyro."
+        "rx.priors.uniform(0.0, 1.0), or distributions of numbers with an icdf; for others use "
+        "rx.interop.from_numpyro."
     )
 
 
