@@ -3,7 +3,7 @@
 
 PYTHON      ?= python3
 VENV        ?= .venv
-DEMO        ?= demo-run
+DEMO        ?= replicax-demo
 MUTANTS     ?=
 PYTEST_ARGS ?= -n auto --dist loadfile
 BENCH       ?= $(sort $(wildcard benchmarks/bench_*.py))
@@ -22,7 +22,7 @@ help: ## this list
 	  | while read -r target text; do printf '  %-10s %s\n' "$$target" "$$text"; done
 	@echo "Variables: PYTHON=$(PYTHON) VENV=$(VENV) DEMO=$(DEMO) PYTEST_ARGS=$(PYTEST_ARGS)"
 
-demo: $(VENV)/.core ## sample the 25-mode posterior; draws, summary and figures go to demo-run/
+demo: $(VENV)/.core ## sample the 25 modes; draws, summary and figures go to replicax-demo/
 	$(BIN)/replicax demo --out $(DEMO)
 
 test: $(VENV)/.test ## run the tests (PYTEST_ARGS="-n 2 -k swap" and the like)
@@ -70,7 +70,7 @@ bench: $(VENV)/.bench ## time replicax and other libraries (BENCH="benchmarks/be
 dev: $(VENV)/.dev ## install everything that contributors need
 
 clean: ## remove the output of runs, tests and builds; keep the environment
-	rm -rf demo-run build dist site .pytest_cache .ruff_cache .hypothesis .jax_cache .mutants
+	rm -rf replicax-demo build dist site .pytest_cache .ruff_cache .hypothesis .jax_cache .mutants
 	find replicax studies tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## remove the environment as well

@@ -10,7 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peers_table import HEAD, OURS, TITLES, Spread, Summary, cells, findings, short, summaries
+from peers_table import (
+    FEW,
+    HEAD,
+    MANY,
+    OURS,
+    TITLES,
+    Spread,
+    Summary,
+    cells,
+    findings,
+    short,
+    summaries,
+)
 
 from replicax.results import figure_style
 
@@ -26,25 +38,31 @@ ABOUT = {
     "twenty-modes": "Twenty equal modes of width .1 in a square of side 10 (Liang and Wong).",
     "chain-32": "A chain of 32 coupled double wells in a weak field: all up or all down.",
     "mixture-2": "The posterior of a mixture of two normals given 1,000 rows, with two mirror "
-    "modes. replicax and SGLD see mini-batches of 100 rows; the others see all rows in every step.",
+    "modes. SGLD sees mini-batches of 100 rows; the others see all rows in every step.",
+    "logistic": "Ten coefficients, correlated predictors.",
+    "gaussian-100": "All pairs of parameters are correlated.",
+    "schools-non-centred": "Ten parameters, tau half-Cauchy.",
+    "hierarchical-logit": "A logistic regression with an offset for each group, 56 parameters.",
 }
 _INTRO = """# A race with other samplers
 
-Which samplers find the modes, how accurately, and how fast? On four targets with known answers,
+Which samplers find the modes, how accurately, and how fast? On targets with known answers,
 `rx.sample` is called once with its defaults. Every other sampler then gets the processor time that
 `rx.sample` took (without compilation), in the same process, on the same core, in turns; each target
 may have its own process. A sampler is *right* on a target if every run has means within {mean:g}
 sd, standard deviations within {low:g} to {high:g} of the truth and masses of modes within {mass:g},
 as in [The right answer, or a warning](truth.md).
 
-![Effective draws per second of seven samplers on four targets](peers-race.png)
+![Effective draws per second of all samplers on all targets](peers-race.png)
 
 *{caption}*
 
 {findings}
 
-{machine}; n = {n} seeds, medians with the smallest and the largest in brackets. Times are processor
-time of one core; the machine had other work (a load of {load:.0f}). Commands:
+{machine}.
+{n} seeds where *right* does not say another number; medians with the smallest and the largest in
+brackets. Times are processor time of one core; the machine had other work (a load of {load:.0f}).
+Commands:
 
 {commands}
 
@@ -53,6 +71,10 @@ time of one core; the machine had other work (a load of {load:.0f}). Commands:
 """
 _HOW = """## How to read it
 
+- *Effective draws / s* are those of each second after tuning: after the burn-in of replicax and
+  NUTS, and after the half of the time in which `ReplicaExchangeMC` tunes its step sizes. The
+  seconds to {few:,} and {many:,} of them have tuning in them, and of replicax search, renewals of
+  what is learned and tracing, all but compiling: a call of another seed came before.
 - *Effective draws* are the smallest effective size over all compared functions and all indicators
   of modes, over all chains (Geyer's sum, with the variance between chains; for SMC along the order
   of its particles, where siblings are neighbours). Chains that never leave their modes have only a
@@ -61,17 +83,15 @@ _HOW = """## How to read it
   between found and true masses of all modes.
 - One *iteration* is that of one chain:
 {iterations}
-- Settings of the samplers. NUTS: its own warm-up for half of the time, four chains with dispersed
-  starts, the same as for all. `ReplicaExchangeMC`: HMC on as many rungs as replicax has, up to the
-  hottest temperature that replicax found, with step sizes tuned in the first half. Tempered SMC: an
-  initial Gaussian with the spread of the starts, HMC moves whose step size is tuned by stage, 200
-  to 20,000 particles; if even 200 need more than the given time, it took more. SGLD: the best of
-  eight learning rates, chosen by the known answer, and as many particles as replicax has replicas.
-  The NumPy loop: the paper's algorithm and settings, one chain. replicax, DEO⋆: the same settings,
-  four chains.
-- Only replicax and SGLD can work with mini-batches. NUTS and the two tempered samplers see exact
-  gradients of all rows, for which they are made; with many more rows than here, each of their steps
-  costs more.
+- Settings of the samplers. NUTS: a dense metric and its own warm-up for half of the time, four
+  chains one after another, with dispersed starts, the same as for all. `ReplicaExchangeMC`: HMC on
+  as many rungs as replicax has, up to the hottest temperature that replicax found, with step sizes
+  tuned in the first half. Tempered SMC: an initial Gaussian with the spread of the starts, HMC
+  moves whose step size is tuned by stage, 200 to 20,000 particles; if even 200 need more than the
+  given time, it took more. SGLD: the best of eight learning rates, chosen by the known answer, and
+  as many particles as replicax has replicas. The NumPy loop: the paper's algorithm and settings,
+  one chain. replicax, DEO⋆: the same settings, four chains.
+- BlackJAX's nested slice sampler is not in its releases; it did not take part.
 """
 
 
@@ -98,7 +118,7 @@ def draw_race(found: Sequence[Summary]) -> Any:
     panels[0].set_ylim(len(names) - 0.4, -0.6)
     figure.suptitle("Known answers, the same processor time: who is right, and how fast",
                     x=0.01, ha="left", fontsize=11.5, color=figure_style.INK)  # fmt: skip
-    figure.supxlabel("effective draws per second of processor time; hollow: the answer is wrong",
+    figure.supxlabel("effective draws per second after tuning; hollow: the answer is wrong",
                      fontsize=10, color=figure_style.INK)  # fmt: skip
     return figure
 
@@ -192,7 +212,7 @@ def page_text(content: dict[str, Any], found: Sequence[Summary]) -> str:
     if "networks" in content:
         lines += [*network_section(content["networks"]), ""]
     said = [f"    - {name}: {what}" for name, what in content["iterations"].items()]
-    lines.append(_HOW.format(found=FOUND, iterations="\n".join(said)))
+    lines.append(_HOW.format(found=FOUND, few=FEW, many=MANY, iterations="\n".join(said)))
     return "\n".join(lines)
 
 

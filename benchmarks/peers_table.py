@@ -12,11 +12,16 @@ sys.path.insert(0, str(Path(__file__).with_name("truth")))
 from judge import MASS_BOUND, SD_BOUNDS
 
 OURS = "replicax"
+FEW, MANY = 1_000, 10_000  # effective draws
 TITLES = {
     "modes-25": "25 modes, 2-d",
     "twenty-modes": "20 modes, 2-d",
     "chain-32": "2 modes, 32-d",
     "mixture-2": "2 modes, 1,000 rows",
+    "logistic": "Logistic regression, 10,000 rows",
+    "gaussian-100": "Gaussian, 100-d, correlation .99",
+    "schools-non-centred": "Eight schools, non-centred",
+    "hierarchical-logit": "50 groups, 10,000 rows",
 }
 
 
@@ -46,7 +51,9 @@ class Summary:
     n: int = 0
     right: int = 0
     micros: Spread | None = None  # of an iteration
-    rate: Spread | None = None  # effective draws per second
+    rate: Spread | None = None  # effective draws per second after tuning
+    soon: Spread | None = None  # seconds to few effective draws, tuning among them
+    needed: Spread | None = None  # to many
     slower: Spread | None = None  # replicax's rate over this one, seed by seed
     modes_found: int = 0  # of the worst run
     num_modes: int = 0
@@ -88,8 +95,14 @@ def short(value: float) -> str:
 
 
 def effective_rate(run: dict[str, Any]) -> float:
+    """Return effective draws per second after tuning."""
     sizes = [run[name] for name in ("ess", "mode_ess") if run.get(name) is not None]
-    return min(sizes) / run["seconds"]
+    return min(sizes) / (run["seconds"] - run.get("tuning_seconds", 0.0))
+
+
+def seconds_needed(run: dict[str, Any], count: int) -> float:
+    """Return the seconds to so many effective draws, at the rate of the run."""
+    return run.get("tuning_seconds", 0.0) + count / max(effective_rate(run), 1e-9)
 
 
 def summaries(runs: Sequence[dict[str, Any]]) -> list[Summary]:
@@ -114,10 +127,12 @@ def summaries(runs: Sequence[dict[str, Any]]) -> list[Summary]:
             found.append(Summary(
                 target, sampler, len(own), sum(run["passes"] for run in own),
                 Spread.of([1e6 * run["seconds"] / run["iterations"] for run in own]),
-                Spread.of(rates), Spread.of(slower),
-                min(run["modes_found"] for run in own), own[0]["num_modes"],
-                Spread.of([run["mass_distance"] for run in own]),
-                max(run["mass_error"] for run in own), max(run["mean_error"] for run in own),
+                Spread.of(rates),
+                *(Spread.of([seconds_needed(run, n) for run in own]) for n in (FEW, MANY)),
+                Spread.of(slower),
+                min(run["modes_found"] or 0 for run in own), own[0]["num_modes"] or 0,
+                Spread.of([run["mass_distance"] or 0.0 for run in own]),
+                max(run["mass_error"] or 0.0 for run in own), max(run["mean_error"] for run in own),
                 (min(run["sd_low"] for run in own), max(run["sd_high"] for run in own)),
                 sum(bool(run["warnings"]) for run in own),
                 float(np.median([run["seconds"] for run in own])),
@@ -128,8 +143,8 @@ def summaries(runs: Sequence[dict[str, Any]]) -> list[Summary]:
 
 
 HEAD = ("sampler", "right", "modes found", "TV", "mean error (sd)", "sd ratio",
-         "effective draws / s", "replicax's, times", "µs / iteration", "warned",
-        "seconds", "+ compiling")  # fmt: skip
+        "effective draws / s", "replicax's, times", f"s to {FEW:,}", f"s to {MANY:,}",
+        "µs / iteration", "warned", "seconds", "+ compiling")  # fmt: skip
 
 
 def cells(one: Summary) -> list[str]:
@@ -139,10 +154,12 @@ def cells(one: Summary) -> list[str]:
         return [one.sampler, why.replace("\n", " ")[:160], *[""] * (len(HEAD) - 2)]
     low, high = one.sd_ratios
     times = "1" if one.sampler == OURS else str(one.slower)
+    of_modes = [f"{one.modes_found} of {one.num_modes}", str(one.distance)]
+    of_modes = of_modes if one.num_modes else ["", ""]
     return [
-        one.sampler, f"{one.right} of {one.n}", f"{one.modes_found} of {one.num_modes}",
-        str(one.distance), f"{one.mean_error:.2f}", f"{low:.2f} to {high:.2f}", str(one.rate),
-        times, str(one.micros), f"{one.warned} of {one.n}", short(one.seconds),
+        one.sampler, f"{one.right} of {one.n}", *of_modes, f"{one.mean_error:.2f}",
+        f"{low:.2f} to {high:.2f}", str(one.rate), times, str(one.soon), str(one.needed),
+        str(one.micros), f"{one.warned} of {one.n}", short(one.seconds),
         "" if one.compile_seconds is None else f"{one.compile_seconds:.0f}",
     ]  # fmt: skip
 
@@ -169,10 +186,13 @@ def findings(found: Sequence[Summary]) -> list[str]:
         if not right:
             lines.append(line + "nobody is right in every run.")
             continue
-        best = right[0]
+        best, first = right[0], min(right, key=lambda one: one.needed.median)
         line += f"{best.sampler} is fastest, {short(best.rate.median)} effective draws per second"
         others = [f"{one.sampler} {short(one.rate.median)}" for one in right[1:]]
         line += f"; also right: {', '.join(others)}." if others else "; nobody else is right."
+        line += f" {first.sampler} has {MANY:,} first, after {short(first.needed.median)} s"
+        later = [one for one in right if one is not first and one.sampler == OURS]
+        line += f" ({OURS}: {short(later[0].needed.median)} s)." if later else "."
         if wrong:
             said = [f"{one.sampler} ({one.right} of {one.n} right; {one.fault})" for one in wrong]
             line += f" Wrong: {', '.join(said)}."

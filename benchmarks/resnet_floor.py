@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from resnet_rows import Setup
 
-from replicax.nn.resnet import plan_blocks
+from replicax.nn.networks import plan_blocks
 
 _MILLI = 1e3
 

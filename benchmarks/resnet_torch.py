@@ -18,7 +18,7 @@ from resnet_rows import MOMENTUM, WEIGHT_DECAY, Case, Setup, depth_of, init_repl
 from torch import Tensor, nn
 from torch.nn import functional
 
-from replicax.nn.resnet import plan_blocks
+from replicax.nn.networks import plan_blocks
 
 _WIDTH = 16  # channels of the first convolution
 
@@ -68,7 +68,7 @@ class ResNet(nn.Module):
 
     def __init__(self, depth: int, num_classes: int, replicas: int = 1) -> None:
         super().__init__()
-        plan = plan_blocks((depth - 2) // 6, "bottleneck" if depth >= 44 else "basic")
+        plan = list(plan_blocks((depth - 2) // 6, "bottleneck" if depth >= 44 else "basic"))
         self.replicas = replicas
         self.first = ConvNorm(3, 3, _WIDTH, 1, replicas, groups=1)
         self.blocks = nn.Sequential(*(Block(*step, replicas) for step in plan))

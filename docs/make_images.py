@@ -1,61 +1,30 @@
 """Draw the figures of the README and the documentation: `python docs/make_images.py`, a minute."""
 
 import io
+import runpy
+import tempfile
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 import replicax as rx
-from replicax.results.figure_style import draw_density, new_figure
-from replicax.results.plots import draw_paths
+from replicax import demo
+from replicax.results import figure_style, plotted
+from replicax.results.plots import plot_modes25
 
 IMAGES = Path(__file__).parent / "images"
-SHOWN_STEPS = 2000  # of the index process
 
 
-def sample(window: int | None) -> rx.Posterior:
-    """Sample the 25 modes with the settings of the paper's section 5.1, four chains."""
-    return rx.sample(
-        rx.targets.modes25(),
-        rx.targets.modes25_start,
-        num_steps=20_000,
-        num_replicas=16,
-        num_chains=4,
-        method=rx.deo_star((0.003, 0.6), target_swap_rate=0.4, window=window),
-        burn_in=100,
-        thin=10,
-        seed=0,
-    )
-
-
-def draw_comparison(runs: dict[str, rx.Posterior]):
-    """Draw the truth and the densities in a row, and below them the index process of each run."""
-    figure = new_figure(10.7, 7.6)
-    grid = figure.add_gridspec(3, 1 + len(runs), height_ratios=(2.2, 1, 1))
-    truth = rx.targets.modes25_truth()
-    axes = figure.add_subplot(grid[0, 0])
-    draw_density(axes, None, "Truth")
-    for place, (name, run) in enumerate(runs.items(), start=1):
-        distance = rx.targets.mode_distance(run.draws, truth)
-        panel = figure.add_subplot(grid[0, place], sharey=axes)
-        image = draw_density(panel, run.draws, f"{name}: mode TV {distance:.2f}")
-        panel.set_ylabel("")
-        panel.tick_params(labelleft=False)
-        if place == len(runs):
-            figure.colorbar(image, ax=panel, label="density", extend="max", pad=0.03, aspect=30)
-        trips = run.round_trips.mean() / run.num_steps * 1000
-        title = f"{name}, window {run.window}: {trips:.0f} round trips per 1,000 steps"
-        below = figure.add_subplot(grid[place, :])
-        draw_paths(below, run.rung_of[0], title, SHOWN_STEPS)
-        if place < len(runs):
-            below.set_xlabel("")
-    return figure
+def example(name: str) -> dict:
+    """Return what a script in examples/ defines."""
+    return runpy.run_path(str(IMAGES.parents[1] / "examples" / f"{name}.py"))
 
 
 def save(figure, name: str) -> None:
     """Write a PNG of 256 colours, which has a third of the size."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=150)
+    figure.savefig(buffer, dpi=130)
     IMAGES.mkdir(exist_ok=True)
     path = IMAGES / f"{name}.png"
     image = Image.open(buffer).convert("RGB")
@@ -63,10 +32,29 @@ def save(figure, name: str) -> None:
     print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
 
 
+def draw_phases(draws):
+    """Draw the plane of `examples/phases.py`: draws of each chain, and the density of the delay."""
+    figure = figure_style.new_figure(9, 3.6)
+    plane, delay = figure.subplots(1, 2, width_ratios=(1.3, 1))
+    edges = np.linspace(-100, 100, 81)
+    for chain, style in figure_style.chain_styles(len(draws["delay"])):
+        x, y = draws["delay"][chain], draws["constant"][chain]
+        plane.plot(x[::4], y[::4], ".", ms=2, mew=0, color=style["color"])
+        delay.stairs(plotted.density(x, edges), edges, lw=1.2, **style)
+    figure_style.label(plane, "delay", "constant phase", "Draws: a ridge that wraps, and islands")
+    figure_style.label(delay, "delay", "density", "Four chains agree")
+    figure_style.legend(delay)
+    return figure
+
+
 def main() -> None:
-    runs = {"DEO": sample(window=1), "DEO*": sample(window=None)}
-    save(draw_comparison(runs), "modes25")
-    figures = runs["DEO*"].plot()
+    save(draw_phases(rx.sample(example("phases")["posterior"]).draws), "phases")
+    with tempfile.TemporaryDirectory() as folder:
+        runs = demo.run_demo(Path(folder), seed=0)
+        for name, run in runs.items():
+            print(name, demo.compare_with_truth(run))
+        save(plot_modes25(runs), "modes25")
+        figures = runs[demo.PAPER].plot()
     for name in ("ladder", "rates"):
         save(figures[name], name)
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from replicax.networks.trained import Trained as Trained
     from replicax.results import diagnostics as diagnostics
     from replicax.results.posterior import Posterior as Posterior
+    from replicax.run import priors as priors
     from replicax.run.bayesian import bayesian as bayesian
     from replicax.run.initial import per_replica as per_replica
     from replicax.run.methods import Method as Method
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from replicax.run.methods import pretrain as pretrain
     from replicax.run.methods import sghmc_pt as sghmc_pt
     from replicax.run.methods import sgld as sgld
+    from replicax.run.methods import sweeps as sweeps
     from replicax.run.processes import connect as connect
 
 # Where each public name lives; a module maps to itself.
@@ -61,6 +63,7 @@ _MODULES = {
     "kernels": "algorithm.kernels",
     "nn": "nn",
     "predict": "networks.predict",
+    "priors": "run.priors",
     "schedule": "algorithm.schedule",
     "swap": "algorithm.swap",
     "targets": "targets",
@@ -80,7 +83,7 @@ _NAMES = {
     "run.bayesian": "bayesian",
     "run.initial": "per_replica",
     "run.methods": "Method cyc_sghmc cyc_swag deep_ensemble deo deo_star ensemble "
-    "ensemble_then_sample posterior pretrain sghmc_pt sgld",
+    "ensemble_then_sample posterior pretrain sghmc_pt sgld sweeps",
     "run.processes": "connect",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -5,18 +5,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replicax.errors import check_flag, check_folder
+from replicax.errors import check_flag, check_path
 from replicax.results import done
 from replicax.results.posterior import Posterior
+from replicax.run import sweeps
 from replicax.run.methods import Method, refuse_unknown
 from replicax.run.options import Limits, Sampling, Session, given
 from replicax.run.progress import Callback
 from replicax.run.resolve import resolve
 from replicax.run.start import begin, proceed
 from replicax.run.storage.folder import open_records, resumed_records
+from replicax.run.storage.metadata import SWEEPS
 from replicax.run.task import Task, as_task
 
 if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
     from replicax.algorithm.target import Target
 
 
@@ -45,17 +49,19 @@ def sample(
     checkpoint_every: int | str | None = None,
     keep_checkpoints: int = 2,
     note: dict[str, Any] | None = None,
-    devices: Any = None,
+    devices: "int | str | Mesh | None" = None,
     data_parallel: int = 1,
-    **unknown: Any,
+    **unknown: object,
 ) -> Posterior:
     """Sample exp(-energy), or an `rx.bayesian` posterior, by replica exchange.
 
     By default draws have the law of the target: moves are adjusted (`kernels.hmc`; on mini-batches
     `kernels.langevin`), and swaps are Metropolis's on all the data. With exact energies the coldest
     replica also jumps after every step, to proposals of a learned mixture. Step sizes, temperatures
-    and mixture are learned in the burn-in, a third of the run, and are then frozen. The paper's
-    ladder of SGD rungs is `method=rx.deo_star(learning_rate=(cold, hot))`.
+    and mixture are learned in the burn-in, a third of the run, and are then frozen. Posteriors of
+    so many rows that all of them are dear for a ladder are sampled in sweeps over the rows
+    (`rx.sweeps`), which the summary says. The paper's ladder of SGD rungs is
+    `method=rx.deo_star(learning_rate=(cold, hot))`.
 
     Args:
         target: an `rx.bayesian` posterior; `energy(params, batch, key)`, a (stochastic)
@@ -64,10 +70,12 @@ def sample(
         start: one point (any pytree), `rx.per_replica(tree)`, or a function `start(key)`; for
             `rx.supervised` problems a point is a pair (params, model_state). A posterior of
             `rx.interop.from_numpyro` starts at draws from its prior unless this is given.
-        num_steps: steps of every replica. Without it a run of exact energies goes on until it is
-            done: until every chain has made ten round trips, R-hat is below 1.01, 400 draws are
-            effective in bulk and tails, and nothing is left to warn of.
-        max_steps, max_seconds: where such a run ends at the latest; 20,000 steps unless given.
+        num_steps: steps of every replica; with `method="sweeps"` sweeps whose draws are kept.
+            Without it a run of exact energies goes on until it is done: until every chain has made
+            ten round trips, R-hat is below 1.01, 400 draws are effective in bulk and tails, and
+            nothing is left to warn of.
+        max_steps, max_seconds: where such a run ends at the latest; 20,000 steps, or 64 sweeps,
+            unless given.
         method: which algorithm runs: "posterior", or with its own options `rx.posterior(...)`,
             `rx.deo_star(learning_rate=..., window=...)`, `rx.deo(...)`, `rx.Method(...)`.
         num_replicas: rungs of the ladder.
@@ -104,7 +112,7 @@ def sample(
     ...     num_replicas=4,
     ... )
     >>> posterior.draws.shape
-    (1, 2667, 1)
+    (1, 42672, 1)
     >>> bool(0.3 < (posterior.draws > 0).mean() < 0.7)
     True
     """
@@ -112,14 +120,22 @@ def sample(
     task = as_task(target, batches, batch_size)
     run, session = given(Sampling, locals()), given(Session, locals())
     limits, watch = given(Limits, locals()), None
+    of_ladder = ("num_steps", "num_replicas", "burn_in", "thin", "history_every", "on_nonfinite")
+    given_to_ladder = {name: getattr(run, name) for name in of_ladder}
+    given_to_ladder["draw_rungs"] = None if run.draw_rungs == (0,) else draw_rungs
+    choice = sweeps.choose(task, method, start, given_to_ladder)
     if num_steps is None:
         done.check_possible(task, method)
-        session, watch = done.watched(session, limits)
+        session, watch = done.watched(session, limits, choice.sweeps)
         chains = done.NUM_CHAINS if num_chains is None else num_chains
         run = replace(run, num_steps=watch.first_steps(burn_in), num_chains=chains)
     else:
         limits.check_unused()
-    records, like = begin("sample", resolve(task, run, method), start, session)
+    if choice.sweeps:
+        records, like = sweeps.begin(task, run, method, start, session, choice.words)
+    else:
+        about = {"resolved": lambda like: {"decided": choice.words}}
+        records, like = begin("sample", resolve(task, run, method), start, session, about=about)
     posterior = Posterior(records, like, target)
     return (posterior if watch is None else done.until_done(posterior, session, watch)).warned()
 
@@ -144,9 +160,9 @@ def resume(
     keep_checkpoints: int | None = None,
     force: bool = False,
     note: dict[str, Any] | None = None,
-    devices: Any = None,
+    devices: "int | str | Mesh | None" = None,
     data_parallel: int = 1,
-    **unknown: Any,
+    **unknown: object,
 ) -> Posterior:
     """Continue the run in a folder, bit for bit as if it had never stopped.
 
@@ -174,7 +190,7 @@ def resume(
     else:
         limits.check_unused()
     changes = {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
-    with resumed_records(check_folder("run_dir", run_dir)) as records:
+    with resumed_records(check_path("run_dir", run_dir)) as records:
         if records.metadata.kind == "train":
             from replicax.networks.train import resume_training
 
@@ -183,6 +199,17 @@ def resume(
             changes |= {"epochs": epochs, "evaluate": evaluate}
             return resume_training(records, target, changes, session, method, force)
         _refuse(records.folder, epochs=epochs, evaluate=evaluate)
+        if records.metadata.resolved.kernel == SWEEPS:
+            task = as_task(target, batches, batch_size)
+            if watch is not None:
+                watch.max_steps = max_steps or sweeps.MOST_SWEEPS
+            kept, like = sweeps.proceed(
+                records, task, num_steps, session, params=params, force=force, changes=changes
+            )
+            posterior = Posterior(kept, like, target)
+            return (
+                posterior if watch is None else done.until_done(posterior, session, watch)
+            ).warned()
         kept, like = proceed(
             records,
             as_task(target, batches, batch_size),
@@ -203,7 +230,7 @@ def load(folder: str | Path, target: Any = None) -> Posterior:
     constrained; that of `rx.bayesian`, for `log_likelihood`; the network of a training, or its
     problem, for `trained.predict`.
     """
-    records = open_records(check_folder("folder", folder))
+    records = open_records(check_path("folder", folder))
     if not records.final or int(records.final.get("step", 0)) == 0:
         raise ValueError(f"{folder} holds a run that ended before its first step was saved.")
     if records.metadata.kind == "train":

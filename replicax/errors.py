@@ -112,11 +112,15 @@ def check_flag(name: str, value: object, *others: object) -> None:
         raise ValueError(f"{name} is {show(value)}; write one of {known}.")
 
 
-def check_folder(name: str, value: object) -> Path:
-    """Return `value` as a path; raise unless it can be one of a folder."""
+def check_path(name: str, value: object, of: str = "a folder") -> Path:
+    """Return `value` as a path, with the home folder in the place of ~; raise unless it can be the
+    path `of` what is wanted."""
     if not isinstance(value, str | os.PathLike) or not str(value).strip() or "\0" in str(value):
-        raise ValueError(f"{name} is {show(value)}; give the path of a folder.")
-    return Path(os.path.expanduser(value))
+        raise ValueError(f"{name} is {show(value)}; give the path of {of}.")
+    path = os.path.expanduser(value)
+    if path.startswith("~"):
+        raise ValueError(f"{name} is {show(path)}, and there is no such user: write ./{path}.")
+    return Path(path)
 
 
 def check_function(name: str, value: object, *arguments: str) -> None:
@@ -169,8 +173,10 @@ def check_numeric(name: str, leaves: list[Any]) -> None:
         kind = getattr(leaf, "dtype", None)
         if kind is None:
             kind = np.asarray(leaf).dtype
-        if not jnp.issubdtype(kind, jnp.number) and not jnp.issubdtype(kind, jnp.bool_):
+        is_known = jnp.issubdtype(kind, jnp.number) or jnp.issubdtype(kind, jnp.bool_)
+        if not is_known or np.dtype(kind).char in "gG":
             words = {"U": "text", "S": "text", "O": "Python objects", "M": "dates", "m": "times"}
+            words |= {"f": "numbers longer than float64", "c": "numbers longer than complex128"}
             what = words.get(getattr(kind, "kind", ""), str(kind))
             raise ValueError(
                 f"{name} holds {what}; give arrays of numbers (code categories as whole numbers)."
@@ -196,7 +202,10 @@ def check_kept(name: str, leaves: list[Any]) -> None:
                     f"{name} holds whole numbers from {array.min()} to {array.max()}, beyond the "
                     f"{kept.dtype} that JAX gives them: {remedy}."
                 )
-        if array.dtype == np.float64 and array.size and _collapses(array):
+        if array.dtype.kind == "c":
+            array = np.stack([np.real(array), np.imag(array)], axis=-1)
+        is_longer = array.dtype.kind == "f" and array.dtype.itemsize > 4
+        if is_longer and array.size and _collapses(array):
             warnings.warn(
                 f"{name} holds numbers from {array.min():.10g} to {array.max():.10g}, which JAX "
                 f"rounds to float32, where neighbouring ones become equal: {remedy}.",

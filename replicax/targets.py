@@ -74,6 +74,18 @@ def modes25_truth(points_per_unit: int = 50) -> np.ndarray:
     return mode_masses(positions, np.exp(-_modes25_energy_exact(positions)))
 
 
+@functools.cache
+def modes25_std() -> float:
+    """Return the true standard deviation of each coordinate, by quadrature.
+
+    >>> round(modes25_std(), 2)
+    1.53
+    """
+    span, num_bins = 6.0, 600
+    masses = modes25_grid(span, num_bins, points_per_bin=1).sum(axis=1)
+    return float(np.sqrt(np.sum(masses * _midpoints(span, num_bins) ** 2)))
+
+
 def modes25_draws(rng: np.random.Generator, count: int) -> np.ndarray:
     """Draw independently from the 25 modes, exact up to a grid of width 1/100  -> (count, 2)."""
     span, num_bins = 6.0, 1200

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from replicax.errors import suggest
+from replicax.errors import check_path, suggest
 from replicax.run.options import option
 
 _NOTE = "target"  # in the note of a run, so that `replicax resume` can load the target again
@@ -56,7 +56,7 @@ class TargetSpec:
         """Return the spec with an absolute path, so that it is valid from any directory."""
         place, name = _split(target)
         if _is_file(place):
-            place = str(Path(place).expanduser().absolute())
+            place = str(check_path("The target", place).absolute())
         return cls(f"{place}:{name}", directory=os.getcwd(), **names)
 
     @property
@@ -66,8 +66,8 @@ class TargetSpec:
     @property
     def is_demo(self) -> bool:
         """Whether it names the demo, which is code of replicax itself."""
-        return (self.target, self.params or "params", self.batches) == (
-            "replicax.demo:target",
+        targets = ("replicax.demo:energy", "replicax.demo:target")
+        return self.target in targets and (self.params or "params", self.batches) == (
             "params",
             None,
         )
@@ -149,7 +149,7 @@ def _import(place: str, directory: str) -> ModuleType:
 
 
 def _import_file(path: Path) -> ModuleType:
-    path = path.expanduser()
+    path = check_path("The file", path)
     if not path.is_file():
         others = [other.name for other in path.parent.glob("*.py")]
         raise ValueError(f"There is no file {path}.{suggest(path.name, others)}")
@@ -168,8 +168,9 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _import_module(place: str, directory: str) -> ModuleType:
+    is_own = place.startswith("replicax.")  # what lies where one is has no part in it
     try:
-        with _first_on_path(directory or os.getcwd()):
+        with _first_on_path("" if is_own else directory or os.getcwd()):
             return importlib.import_module(place)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{place}.".startswith(f"{error.name}."):
@@ -256,7 +257,7 @@ def _digests(names: list[str], directory: str) -> dict[str, str]:
     for name in names:
         place = name.rpartition(":")[0]
         if _is_file(place):
-            path = Path(place).expanduser().absolute()
+            path = check_path("The file", place).absolute()
         else:
             path = _file_of_module(place, [directory or os.getcwd(), *sys.path])
         if _is_in_run(str(path.parent)):

@@ -69,5 +69,15 @@ def made_up(**changes: Any) -> Any:
         "metadata": metadata_of(**changes.pop("about", {})),
         "num_windows": np.full((2, 2), 50),
         "replicas_advised": None,
+        "num_steps": 100,
+        "counted_steps": 100,
+        "run_dir": None,
+        "_target": None,
+        "energy_scale": 1.0,
+        "temperature_scale": 1.0,
+        "round_trips": np.array([5, 5]),
+        "verdict_rate": np.full((2, 2), 0.5),
+        "learning_rates": np.full((2, 3), 0.1),
+        "temperatures": np.array([[1.0, 2.0, 4.0]] * 2),
     }
     return SimpleNamespace(**known | changes)

@@ -16,7 +16,7 @@ IMPORTED_AS = {"scikit-learn": "sklearn", "tfp-nightly": "tensorflow_probability
 DEMO = """
 import json, sys
 from replicax.cli.main import main
-code = main(["demo", "--out", "demo-run", "--steps", "2000", "--json"])
+code = main(["demo", "--out", "demo-run", "--json"])
 print(json.dumps({"code": code, "modules": sorted({m.partition(".")[0] for m in sys.modules})}))
 """
 
@@ -53,7 +53,7 @@ def test_the_wheel_runs_the_demo_in_an_empty_environment(tmp_path):
     *shown, last = run(python, "-c", DEMO, cwd=tmp_path).splitlines()
     found = json.loads(last)
     assert found["code"] == 0
-    assert json.loads("\n".join(shown))["num_steps"] == 2000
+    assert json.loads("\n".join(shown))["num_chains"] == 4
     assert (tmp_path / "demo-run/figures/modes25.png").is_file()
     assert {"arviz", "sklearn", "torch", "plotly", "flax"} <= optional_packages()
     assert optional_packages() & set(found["modules"]) == set()

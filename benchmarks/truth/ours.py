@@ -12,6 +12,7 @@ from target import Target
 import replicax as rx
 
 _PILOT = 50_000  # steps that tell the time of one
+_compiled: set[tuple[str, int]] = set()  # targets and steps of which this process has run one
 
 
 class _Timed:
@@ -32,29 +33,51 @@ class _Timed:
         seconds = (ended - first) * num_steps / left if left > 0 else whole
         return seconds, max(whole - seconds, 0.0)
 
+    def until(self, step: int) -> float:
+        """Return the seconds until a step."""
+        seconds, steps = zip(*self.seen)
+        return float(np.interp(step, steps, seconds)) - self.began
 
-def run_replicax(target: Target, seed: int, **options: Any) -> dict[str, Any]:
+
+def run_replicax(
+    target: Target, seed: int, compiles_first: bool = False, **options: Any
+) -> dict[str, Any]:
     """Return the verdict on one call of `rx.sample`, with processor seconds and the ladder.
 
-    `options` are further ones of the call; with `num_replicas=None` it is the default.
+    `options` are further ones of the call; with `num_replicas=None` it is the default. With
+    `compiles_first` an earlier call of another seed compiles, and the seconds are all of this one.
     """
-    timed = _Timed()
     options = {"num_replicas": target.num_replicas, **options}
-    posterior = rx.sample(
-        target.for_replicax,
-        target.start,
-        num_steps=target.num_steps,
-        num_chains=CHAINS,
-        seed=seed,
-        callback=timed,
-        progress=False,
-        **options,
-    )
-    seconds, compiling = timed.split(posterior.num_steps)
+
+    def run(seed: int) -> tuple[rx.Posterior, _Timed, float]:
+        timed = _Timed()
+        posterior = rx.sample(
+            target.for_replicax,
+            target.start,
+            num_steps=target.num_steps,
+            num_chains=CHAINS,
+            seed=seed,
+            callback=timed,
+            progress=False,
+            **options,
+        )
+        return posterior, timed, time.process_time() - timed.began
+
+    program, earlier = (target.name, target.num_steps), 0.0
+    if compiles_first and program not in _compiled:
+        earlier = run(seed + 100)[2]
+        _compiled.add(program)
+    posterior, timed, whole = run(seed)
+    if compiles_first:
+        seconds, compiling = whole, max(earlier - whole, 0.0)
+    else:
+        seconds, compiling = timed.split(posterior.num_steps)
+    burn_in = posterior.metadata.resolved.burn_in
     verdict = judge(target, posterior.draws, [str(line) for line in posterior.problems()])
     return {
         **verdict.to_json(),
         "seconds": seconds,
+        "tuning_seconds": timed.until(burn_in) if compiles_first else 0.0,
         "compile_seconds": compiling,
         "iterations": CHAINS * posterior.num_steps,
         "num_steps": posterior.num_steps,
@@ -91,6 +114,10 @@ def deo_star(target: Target, seconds: float, seed: int = 0, **_: Any) -> PeerRun
 
 def verdict_of(run: PeerRun, target: Target) -> dict[str, Any]:
     """Return what is stored of a run of another sampler."""
-    times = {"seconds": run.seconds, "compile_seconds": run.compile_seconds}
+    times = {
+        "seconds": run.seconds,
+        "tuning_seconds": run.tuning_seconds,
+        "compile_seconds": run.compile_seconds,
+    }
     verdict = judge(target, run.draws, run.warnings).to_json()
     return {**verdict, **times, "iterations": run.iterations, "note": run.note}

@@ -31,6 +31,7 @@ class PeerRun:
     compile_seconds: float
     iterations: int  # of one chain, added up over chains
     note: str = ""
+    tuning_seconds: float = 0.0  # of these seconds, those before the first draw
 
 
 class Missing(ImportError):

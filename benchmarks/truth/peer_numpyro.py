@@ -24,7 +24,7 @@ def nuts(target: Target, seconds: float, seed: int = 0, **_: Any) -> PeerRun:
     def prepare(num_warmup: int, seed: int) -> tuple[Any, list, float]:
         """The number of warm-up transitions is part of the program."""
         began = time.process_time()
-        kernel = NUTS(potential_fn=target.potential)
+        kernel = NUTS(potential_fn=target.potential, dense_mass=True)
         places, keys = starts(target, seed, CHAINS), jax.random.split(jax.random.key(seed), CHAINS)
         pick = lambda chain: jax.tree.map(lambda leaf: leaf[chain], places)  # noqa: E731
         states = [kernel.init(keys[i], num_warmup, pick(i), (), {}) for i in range(CHAINS)]
@@ -53,6 +53,7 @@ def nuts(target: Target, seconds: float, seed: int = 0, **_: Any) -> PeerRun:
     for chain in range(CHAINS):
         for _ in range(num_warmup // _CHUNK):
             advance(chain)
+    tuning = time.process_time() - began
     while time.process_time() - began < seconds or len(rounds) < 2:
         rounds.append([advance(chain) for chain in range(CHAINS)])
     spent = time.process_time() - began
@@ -62,4 +63,5 @@ def nuts(target: Target, seconds: float, seed: int = 0, **_: Any) -> PeerRun:
     iterations = CHAINS * (num_warmup + len(rounds) * _CHUNK)
     note = f"{num_warmup} warm-up transitions, then {leaps.mean():.0f} leapfrog steps in each"
     draws = jax.tree.map(thinned, draws)
-    return PeerRun(draws, said(rhat, int(diverging.sum())), spent, compiling, iterations, note)
+    warned = said(rhat, int(diverging.sum()))
+    return PeerRun(draws, warned, spent, compiling, iterations, note, tuning)

@@ -72,16 +72,17 @@ def replica_exchange(
     program, _ = compiled(chunk, key, state, step_size)
     advance(key, state, step_size)  # compiles what lies outside of the program
     compiling = time.process_time() - began
-    began, draws, chunks = time.process_time(), [], 0
+    began, tuning, draws, chunks = time.process_time(), 0.0, [], 0
     while (spent := time.process_time() - began) < seconds or len(draws) < 2:
         key, state, cold, tuned = advance(key, state, step_size)
         chunks += 1
         if spent < seconds / 2:
-            step_size = tuned
+            step_size, tuning = tuned, time.process_time() - began
         else:
             draws.append(cold)
     spent = time.process_time() - began
     cold = np.concatenate(draws)
     rhat = float(np.max(mcmc.potential_scale_reduction(jnp.asarray(cold), split_chains=True)))
     kept = unflatten(unravel, thinned(np.moveaxis(cold, 0, 1)))
-    return PeerRun(kept, said(rhat), spent, compiling, CHAINS * _CHUNK * chunks)
+    iterations = CHAINS * _CHUNK * chunks
+    return PeerRun(kept, said(rhat), spent, compiling, iterations, "", tuning)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica, Traits
+from replicax.algorithm.kernel import Evaluated, Kernel, Observed, PyTree, Replica, Traits, select
 from replicax.algorithm.ladder import Ladder, Metric
 from replicax.algorithm.randomness import draw_normal
 from replicax.algorithm.target import StepEnergy
@@ -26,7 +26,7 @@ _LONGEST, _SHORTEST = 1.0, -6.0  # of that logarithm, beside the rung's own
 class Drawn(NamedTuple):
     """The randomness of one adjusted move."""
 
-    velocity: Any  # standard normal, in the tree of the parameters
+    velocity: PyTree  # standard normal, in the tree of the parameters
     log_uniform: Array  # of the accept step
     length: Array  # standard normal, for the length of the step
 
@@ -55,7 +55,7 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
         "target_acceptance", target_acceptance, lambda x: 0 < x < 1, "it must lie in (0, 1)"
     )
 
-    def init(params: Any) -> Replica:
+    def init(params: PyTree) -> Replica:
         zeros = jax.tree.map(jnp.zeros_like, params)
         dtype = jnp.result_type(jnp.float32, *jax.tree.leaves(params))
         return Replica(params, Evaluated(jnp.zeros((), dtype), zeros, jnp.zeros((), dtype), zeros))
@@ -95,7 +95,7 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
         log_ratio = jnp.where(jnp.isfinite(end.energy), -change, -jnp.inf)
         log_ratio = jnp.where(jnp.isnan(log_ratio), -jnp.inf, jnp.minimum(log_ratio, 0.0))
         accepted = drawn.log_uniform < log_ratio
-        after = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), moved, replica)
+        after = select(accepted, moved, replica)
         acceptance = jnp.exp(log_ratio)
         observed = Observed(
             acceptance - target_acceptance,
@@ -120,10 +120,10 @@ def _leapfrog(
 ) -> tuple:
     """Return (params, velocity, Evaluated) after `num_steps` leapfrog steps of a `length`."""
 
-    def kick(velocity: Any, at: Evaluated, share: float) -> Any:
+    def kick(velocity: PyTree, at: Evaluated, share: float) -> Any:
         return jax.tree.map(jnp.subtract, velocity, force(at, lambda: share * length))
 
-    def drift(params: Any, velocity: Any) -> Any:
+    def drift(params: PyTree, velocity: PyTree) -> Any:
         return jax.tree.map(jnp.add, params, along(velocity, lambda: length))
 
     def one_step(_: Any, orbit: tuple) -> tuple:
@@ -154,14 +154,14 @@ def _log_length(whitened: Any) -> Array:
     return jnp.clip(jnp.nan_to_num(log_length, nan=_SHORTEST), _SHORTEST, _LONGEST)
 
 
-def _metric(scale: Any, params: Any) -> tuple[Callable, Callable]:
+def _metric(scale: Any, params: PyTree) -> tuple[Callable, Callable]:
     """Return the functions that multiply a tree by L and by L', the square root of a metric, and,
     where one is given, by what a function returns."""
     if isinstance(scale, Metric):
         return partial(_times, scale.root), partial(_times, scale.root.T)
     roots = _square_roots(scale, params)
 
-    def multiplied(tree: Any, by: Callable[[], Any] | None = None) -> Any:
+    def multiplied(tree: PyTree, by: Callable[[], Any] | None = None) -> Any:
         if by is None:
             return jax.tree.map(jnp.multiply, roots, tree)
         return jax.tree.map(lambda x, s: by() * s * x, tree, roots)
@@ -169,29 +169,29 @@ def _metric(scale: Any, params: Any) -> tuple[Callable, Callable]:
     return multiplied, multiplied
 
 
-def _times(matrix: Array, tree: Any, by: Callable[[], Any] | None = None) -> Any:
+def _times(matrix: Array, tree: PyTree, by: Callable[[], Any] | None = None) -> Any:
     flat, unravel = ravel_pytree(tree)
     product = matrix @ flat
     return unravel((product if by is None else by() * product).astype(flat.dtype))
 
 
-def _square_roots(scale: Any, params: Any) -> Any:
+def _square_roots(scale: Any, params: PyTree) -> Any:
     if not jax.tree.leaves(scale):
         return jax.tree.map(lambda x: jnp.ones((), x.dtype), params)
     return jax.tree.map(jnp.sqrt, scale)
 
 
-def _seen(scale: Any, gradient: Any) -> Any:
+def _seen(scale: Any, gradient: PyTree) -> Any:
     """Return what the metric is tuned from: the gradient, or the square of each of its parts."""
     if isinstance(scale, Metric):
         return ravel_pytree(gradient)[0]
     return jax.tree.map(jnp.square, gradient)
 
 
-def _energy_of(velocity: Any) -> Array:
+def _energy_of(velocity: PyTree) -> Array:
     squares = [jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(velocity)]
     return jnp.sum(jnp.stack(squares)) / 2
 
 
-def _same_types(tree: Any, like: Any) -> Any:
+def _same_types(tree: PyTree, like: PyTree) -> Any:
     return jax.tree.map(lambda x, y: jnp.asarray(x, y.dtype), tree, like)

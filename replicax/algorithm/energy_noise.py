@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import DTypeLike
 
+from replicax.algorithm.kernel import PyTree
 from replicax.algorithm.randomness import Attempts, Randomness
 from replicax.algorithm.spread import IN_ONE_PLACE, Spread, share_rows
 from replicax.algorithm.target import Target
@@ -49,8 +50,8 @@ class EnergySource(NamedTuple):
     """Further evaluations of the energy: at the points of all replicas, on other mini-batches."""
 
     target: Target
-    points: Any  # leading axis: replica, those that are here
-    batch: Any  # the one that judges swaps
+    points: PyTree  # leading axis: replica, those that are here
+    batch: PyTree  # the one that judges swaps
     fresh_batch: FreshBatches | None
     spread: Spread = IN_ONE_PLACE
 

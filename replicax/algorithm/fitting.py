@@ -29,7 +29,7 @@ class Chosen(NamedTuple):
     mixture: Mixture | None
     acceptance: float  # harmonic mean over draws
     name: str
-    evaluations: int  # of the energy, spent on the choice
+    evaluations: int = 0  # of the energy, spent on the choice
 
 
 def log_parts(mixture: Mixture, points: np.ndarray) -> np.ndarray:
@@ -246,7 +246,7 @@ def choose(
         weight = weigh(mixture) if weight is None else weight
         return harmonic_acceptance(-state_energy - log_density(mixture, states), weight, n)
 
-    best = Chosen(None, 0.0, "old", 0)
+    best = Chosen(None, 0.0, "old")
     if old is not None:
         weight = weigh(old)
         early, early_energy = draws[:, :cut].reshape(-1, d), energies[:, :cut].reshape(-1)
@@ -255,7 +255,7 @@ def choose(
         held = some[n * acceptances(early_weight, weight) < 1]
         states = np.concatenate([states, early[held]])
         state_energy = np.append(state_energy, early_energy[held])
-        best = Chosen(old, judge(old, weight), "old", 0)
+        best = Chosen(old, judge(old, weight), "old")
 
     def consider(name: str, mixture: Mixture) -> bool:
         """Judge a mixture and its union with the old one; return whether one is the best so far."""
@@ -265,7 +265,7 @@ def choose(
         for name_of, one in [(name, mixture), *both]:
             acceptance = judge(one)
             if acceptance > _GAIN * best.acceptance:
-                best = Chosen(one, acceptance, name_of, 0)
+                best = Chosen(one, acceptance, name_of)
         return best is not before
 
     if len(states) >= FEWEST_JUDGED:
@@ -304,3 +304,101 @@ def _consider_sizes(
         size *= 2
     heavy = fit(points, best_size, rng, freedom=_HEAVY, towards=towards)
     consider(f"{best_size}, heavy-tailed", with_wide(heavy, mean, cov))
+
+
+def effective(log_weight: np.ndarray) -> float:
+    """Return how many equal weights would be as precise as these.
+
+    >>> round(effective(np.log([1.0, 1.0, 1e-9])), 6)
+    2.0
+    """
+    known = log_weight[np.isfinite(log_weight)]
+    if not known.size:
+        return 0.0
+    total, square = (float(np.logaddexp.reduce(power * known)) for power in (1, 2))
+    return float(np.exp(2 * total - square))
+
+
+def refit(
+    old: Mixture,
+    points: np.ndarray,
+    energies: np.ndarray,
+    drawn_from: Mixture,
+    rng: np.random.Generator,
+    towards: np.ndarray | None = None,
+) -> Chosen:
+    """Return the best of the old mixture and new ones, as `choose` does, without a new evaluation:
+    of points (n, d) drawn from a mixture, their weights tell what they stand for.
+
+    New mixtures are fitted to draws from one half of the points, and judged on the other. Where a
+    few weights have all the mass, all are raised to a power below 1, which stands for a density
+    between that of the proposals and the posterior.
+    """
+    d = points.shape[1]
+    density = log_density(drawn_from, points)
+    weight = -energies - density
+    weight = np.where(np.isfinite(weight), weight, -np.inf)
+    order, power = rng.permutation(len(points)), 1.0
+    for_fit, for_judging = order[::2], order[1::2]
+    enough = min(max(4 * d, FEWEST_JUDGED), len(for_fit) / 4)
+    while (
+        power > 1e-3
+        and min(effective(power * weight[half]) for half in (for_fit, for_judging)) < enough
+    ):
+        power *= 0.7
+    weight = power * weight
+    size = int(min(effective(weight[for_fit]), _num_fitted(d)))
+    if size < 2:
+        return Chosen(old, 0.0, "old", 0)
+    share = np.exp(weight[for_fit] - weight[for_fit].max())
+    fitted = points[for_fit[rng.choice(len(for_fit), size=size, p=share / share.sum())]]
+    judging, log_target = points[for_judging], (density + weight)[for_judging]
+    log_sum = float(np.logaddexp.reduce(weight[for_judging]))
+    mass, log_mean = np.exp(weight[for_judging] - log_sum), log_sum - np.log(len(judging))
+
+    def judge(mixture: Mixture) -> float:
+        """Return the harmonic mean, over the posterior, of how soon a proposal is accepted: at best
+        in 1 / (density of the posterior / density of the proposals)."""
+        log_ratio = log_target - log_mean - log_density(mixture, judging)
+        held = np.exp(np.clip(np.where(mass > 0, log_ratio, 0.0), 0.0, 700.0))
+        return float(1 / np.sum(mass * held))
+
+    best = Chosen(old, judge(old), "old", 0)
+
+    def consider(name: str, mixture: Mixture) -> bool:
+        nonlocal best
+        before = best
+        for name_of, one in [(name, mixture), (f"old + {name}", joined(old, mixture, fitted))]:
+            acceptance = judge(one)
+            if acceptance > _GAIN * best.acceptance:
+                best = Chosen(one, acceptance, name_of)
+        return best is not before
+
+    _consider_sizes(fitted, rng, towards, consider)
+    return best
+
+
+def harmonic_from_proposals(log_weight: np.ndarray) -> float:
+    """Return the harmonic mean, over the posterior, of how soon a proposal is accepted, at best, by
+    the weights of the proposals alone.
+
+    >>> round(harmonic_from_proposals(np.zeros(4)), 6)
+    1.0
+    """
+    known = log_weight[np.isfinite(log_weight)]
+    if not known.size:
+        return 0.0
+    log_sum = logsumexp(known)
+    ratio = np.exp(known - log_sum) * len(log_weight)
+    return float(1 / np.sum(np.exp(known - log_sum) * np.maximum(ratio, 1.0)))
+
+
+def merged(one: Mixture, other: Mixture, share: float) -> Mixture:
+    """Return the mixture that draws from `other` with a probability, else from `one`."""
+    one, other = in_use(one), in_use(other)
+    log_weight = np.append(one.log_weight + np.log1p(-share), other.log_weight + np.log(share))
+    mean, root, freedom = (
+        np.concatenate([getattr(one, name), getattr(other, name)])
+        for name in ("mean", "root", "freedom")
+    )
+    return make_mixture(log_weight, mean, root, freedom)

@@ -124,8 +124,8 @@ def traced(jumping: Jumping, count: int, step: int, d: int) -> int:
 
 
 def build_jumps(target: Target, kernel: Kernel, settings: Any) -> Callable:
-    """Build `jump(key, state, batch) -> state, (points, energies, log weights)`: jumps of the
-    replica on the coldest rung, and the positions of its path that are draws."""
+    """Build `jump(key, state, batch) -> state, (points, energies, log weights, before)`: jumps of
+    the replica on the coldest rung, the positions of its path that are draws, and where it was."""
     spread, jumping = settings.spread, settings.jumps
 
     def path_of(jumped: Jumped, num_kept: int) -> tuple[Array, Any, Array]:
@@ -189,7 +189,7 @@ def build_jumps(target: Target, kernel: Kernel, settings: Any) -> Callable:
             jumping, state.step, jumps._replace(stats=stats), path_of(seen, _TRACED)[:2], slope
         )
         points, energies, weights = path_of(seen, jumping.num_draws)
-        path = jax.vmap(unravel)(points), energies[0], weights
+        path = jax.vmap(unravel)(points), energies[0], weights, flat
         return state._replace(replicas=replicas, jumps=jumps), path
 
     return jump_cold
@@ -203,7 +203,7 @@ def relabelled_draws(target: Target, settings: Any, key: Array, state: Any) -> t
     flat, unravel = ravel_pytree(cold)
     points = jnp.broadcast_to(flat, (count, flat.size))
     places = label_places(target.exchangeable, cold)
-    return jax.vmap(unravel)(shuffled(places, points, key)), None, None
+    return jax.vmap(unravel)(shuffled(places, points, key)), None, None, None
 
 
 def _relabelled(seen: Jumped, places: Any, key: Array) -> Jumped:

@@ -10,11 +10,13 @@ from jax import Array
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import draw_normal
 
+PyTree = Any  # a tree of arrays, such as parameters or rows: JAX has no type for it
+
 
 class Replica(NamedTuple):
     """A particle; all of it travels together when the replica swaps rungs."""
 
-    params: Any
+    params: PyTree
     memory: Any  # momentum, preconditioner, counters: the state of its kernel
 
 
@@ -29,16 +31,16 @@ class Evaluated(NamedTuple):
     """The energy U and V, minus the log prior, at one point, with their gradients."""
 
     energy: Array
-    gradient: Any
+    gradient: PyTree
     prior: Array
-    prior_gradient: Any
+    prior_gradient: PyTree
 
 
 class Observed(NamedTuple):
     """Observations of one move, from which step sizes are tuned and problems are found."""
 
     step_error: Array  # 0 where the learning rate is right, negative where it is too large
-    steepness: Any  # an estimate of the curvature of U / tau + V by parameter, from gradients
+    steepness: PyTree  # an estimate of the curvature of U / tau + V by parameter, from gradients
     acceptance: Array  # probability that the proposal was accepted; 1 without a proposal
     heating: Array  # excess of the temperature by the gradient's noise; 0 for exact gradients
 
@@ -93,6 +95,11 @@ class Kernel(NamedTuple):
     def having(self, **traits: Any) -> "Kernel":
         """Return the kernel with other traits, as in `kernel.having(caveat="It is biased.")`."""
         return self._replace(traits=self.traits._replace(**traits))
+
+
+def select(condition: Array, new: Any, old: Any) -> Any:
+    """Return one of two trees of arrays, in the types of the old one."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b).astype(b.dtype), new, old)
 
 
 def has_memory(init: Callable[[Any], Any]) -> bool:

@@ -20,8 +20,8 @@ from jax import Array
 from replicax.algorithm.adjusted_kernels import hmc as hmc
 from replicax.algorithm.adjusted_kernels import mala as mala
 from replicax.algorithm.kernel import Kernel as Kernel
+from replicax.algorithm.kernel import PyTree, TimedMemory, Traits, has_memory, select
 from replicax.algorithm.kernel import Replica as Replica
-from replicax.algorithm.kernel import TimedMemory, Traits, has_memory
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.langevin import langevin as langevin
 from replicax.algorithm.wrapped_kernels import annealed as annealed
@@ -107,7 +107,7 @@ def preconditioned(
     rms = optax.scale_by_rms(decay, eps)
     transform = rms if freeze_after is None else _frozen_after(rms, freeze_after)
 
-    def move(replica: Replica, gradient: Any, noise: Any, rung: Ladder) -> Replica:
+    def move(replica: Replica, gradient: PyTree, noise: Any, rung: Ladder) -> Replica:
         memory: Any = transform.update(gradient, replica.memory, replica.params)[1]
         square = memory.nu if freeze_after is None else memory.inner.nu
         scale = jax.tree.map(lambda nu: jax.lax.rsqrt(nu + eps), square)
@@ -155,13 +155,12 @@ def _frozen_after(
 ) -> optax.GradientTransformation:
     """Return a transform whose state is renewed in the first `num_steps` steps only."""
 
-    def init(params: Any) -> Any:
+    def init(params: PyTree) -> Any:
         return TimedMemory(jnp.array(0, jnp.int32), transform.init(params))
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def update(updates: Any, state: Any, params: PyTree = None) -> tuple[Any, Any]:
         updates, renewed = transform.update(updates, state.inner, params)
-        adapts = state.count < num_steps
-        inner = jax.tree.map(lambda new, old: jnp.where(adapts, new, old), renewed, state.inner)
+        inner = select(state.count < num_steps, renewed, state.inner)
         return updates, TimedMemory(state.count + 1, inner)
 
     return optax.GradientTransformation(init, update)
@@ -198,7 +197,7 @@ def from_optax(
             "optax.adam(1.0), and give learning_rate."
         )
 
-    def move(replica: Replica, gradient: Any, noise: Any, rung: Ladder) -> Replica:
+    def move(replica: Replica, gradient: PyTree, noise: Any, rung: Ladder) -> Replica:
         with explained("The optax transform", "It is given gradients and parameters alone."):
             update, memory = transform.update(gradient, replica.memory, replica.params)
         params = jax.tree.map(lambda p, u: p + rung.learning_rate * u, replica.params, update)
@@ -270,7 +269,7 @@ def _noise_in_gradient(
 ) -> Kernel:
     """Return a kernel whose noise enters before the transform, so that momentum keeps it."""
 
-    def move(replica: Replica, gradient: Any, noise: Any, rung: Ladder) -> Replica:
+    def move(replica: Replica, gradient: PyTree, noise: Any, rung: Ladder) -> Replica:
         if noise is not None:
             std = jnp.sqrt(2 * (1 - decay) * rung.temperature / rung.learning_rate)
             gradient = _add_noise(gradient, noise, std)
@@ -292,7 +291,7 @@ def _kernel(
         spec = {**spec, "weight_decay": weight_decay}
     decayed = optax.add_decayed_weights(weight_decay) if weight_decay else optax.identity()
 
-    def init(params: Any) -> Replica:
+    def init(params: PyTree) -> Replica:
         return Replica(params, transform.init(params))
 
     def step(noise: Any, replica: Replica, evaluate: Callable, rung: Ladder):
@@ -308,12 +307,12 @@ def _langevin_std(rung: Ladder) -> Array:
     return jnp.sqrt(2 * rung.learning_rate * rung.temperature)
 
 
-def _add_noise(tree: Any, noise: Any, std: Array, scale: Any = None) -> Any:
+def _add_noise(tree: PyTree, noise: Any, std: Array, scale: Any = None) -> Any:
     if scale is not None:
         noise = jax.tree.map(jnp.multiply, noise, scale)
     return jax.tree.map(lambda x, z: x + std.astype(x.dtype) * z, tree, noise)
 
 
-def _same_dtypes(tree: Any, like: Any) -> Any:
+def _same_dtypes(tree: PyTree, like: PyTree) -> Any:
     """Keep bfloat16 parameters bfloat16: hyper-parameters of a rung are float32."""
     return jax.tree.map(lambda x, y: x.astype(y.dtype), tree, like)

@@ -102,6 +102,11 @@ def _axes_in(exchangeable: Any) -> set[str]:
     return {jax.tree_util.keystr(path) for path, _ in leaves}
 
 
+def label_axis(exchangeable: Any, path: tuple) -> int | None:
+    """Return the axis of the labels of the array at a path, None where it has none."""
+    return _axis_at(exchangeable, path)[0]
+
+
 def _axis_at(exchangeable: Any, path: tuple) -> tuple[int | None, str]:
     """Return the axis of the array at a path, None where it has no labels, and the path at which
     the axis stands."""

@@ -60,6 +60,12 @@ def per_rung(name: str, value: Any, num_replicas: int) -> np.ndarray:
     )
 
 
+def as_kept(by_rung: np.ndarray) -> np.ndarray:
+    """Return the values of rungs as JAX has them."""
+    with np.errstate(over="ignore"):
+        return by_rung.astype(jnp.result_type(float))
+
+
 def temperatures(value: Any, num_replicas: int, rule: Rule) -> np.ndarray:
     """Return the temperatures of all rungs; raise if the rule cannot compare them."""
     by_rung = per_rung("temperature", value, num_replicas)
@@ -73,8 +79,9 @@ def temperatures(value: Any, num_replicas: int, rule: Rule) -> np.ndarray:
             f"temperature is {value}; temperatures must not decrease: the first belongs to the "
             "coldest rung, the last to the hottest."
         )
-    kept = by_rung.astype(jnp.result_type(float))  # as JAX has them
+    kept = as_kept(by_rung)
     increasing = np.all(kept > 0) and np.all(np.diff(kept) > 0)
+    increasing &= np.array_equal(np.isinf(kept), np.isinf(by_rung))
     if rule.uses_temperature and not increasing:
         raise ValueError(
             f'The rule "{rule.name}" compares temperatures, but temperature is {value}: give '

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm.kernel import Evaluated, Kernel, Observed, Replica, Traits
+from replicax.algorithm.kernel import Evaluated, Kernel, Observed, PyTree, Replica, Traits
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.target import StepEnergy
 from replicax.errors import check_flag
@@ -37,7 +37,7 @@ def langevin(subtract_noise: bool = True) -> Kernel:
 
     check_flag("subtract_noise", subtract_noise)
 
-    def init(params: Any) -> Replica:
+    def init(params: PyTree) -> Replica:
         size = sum(leaf.size for leaf in jax.tree.leaves(params))
         even = jax.tree.map(lambda leaf: jnp.full_like(leaf, size**-0.5), params)
         return Replica(params, Memory(even, even))
@@ -95,7 +95,7 @@ def batch_share(at: StepEnergy) -> float:
     return rows / (at.target.num_rows or rows)
 
 
-def evaluate_halves(at: StepEnergy, params: Any) -> tuple[Evaluated, Any]:
+def evaluate_halves(at: StepEnergy, params: PyTree) -> tuple[Evaluated, Any]:
     """Return energy and prior of one replica, each with its gradient, and half the difference of
     the gradients of the two halves of the mini-batch; of an odd number of rows the last is left
     out."""
@@ -112,12 +112,12 @@ def evaluate_halves(at: StepEnergy, params: Any) -> tuple[Evaluated, Any]:
 
 
 def curvature(
-    at: StepEnergy, params: Any, direction: Any, scale: Any, slope: Array
+    at: StepEnergy, params: PyTree, direction: PyTree, scale: Any, slope: Array
 ) -> tuple[Array, Any]:
     """Return the curvature of U / tau + V along a direction, in the unit of the scales, and the
     direction after one step of the power iteration; 0 when step sizes are frozen."""
 
-    def gradient(point: Any) -> Any:
+    def gradient(point: PyTree) -> Any:
         energy, prior = jax.grad(at.target.energy), at.target.prior
         of_energy = energy(point, at.batch, at.noise)
         if prior is None:
@@ -145,7 +145,7 @@ def _in_halves(rows: Array) -> Array:
     return rows[: 2 * half].reshape(2, half, *rows.shape[1:])
 
 
-def _turned(direction: Any, gradient: Any, along: Array) -> Any:
+def _turned(direction: PyTree, gradient: PyTree, along: Array) -> Any:
     """Turn the direction towards that of the gradient (Oja's rule with steps of one size)."""
     square = _dot(gradient, gradient) + 1e-30
     turned = jax.tree.map(lambda u, g: u + _TURN * along / square * g, direction, gradient)

@@ -7,14 +7,13 @@ modes.
 import numpy as np
 
 MOST_DENSE = 300  # dimensions up to which the metric is a full matrix
-_WIDEST = 1e6  # between the scale of a parameter and the geometric mean of all
-_SQUARE_OF_NORMAL = 0.281  # exp(E log z^2) of a standard normal z
+WIDEST = 1e6  # between the scale of a parameter and the geometric mean of all
+SQUARE_OF_NORMAL = 0.281  # exp(E log z^2) of a standard normal z
 _ITERATIONS = 50
 
 
 def metric_root(gradients: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Return L with L L' close to (E[g g'])^-1, from gradients (sample, d); (d,), its diagonal, in
-    many dimensions.
+    """Return L with L L' close to (E[g g'])^-1, from gradients (sample, d).
 
     The scale of each parameter is that of the geometric mean of g^2, which a few steep places
     hardly change. Between parameters it is the shape that fits the directions of the gradients
@@ -22,17 +21,11 @@ def metric_root(gradients: np.ndarray, before: np.ndarray) -> np.ndarray:
     `before`, to which few gradients are shrunk: round by round it comes closer.
     """
     gradients = gradients[np.all(np.isfinite(gradients), axis=1)].astype(float)
-    d = gradients.shape[1]
     if len(gradients) < 10:
         return before
-    is_dense = 1 < d <= MOST_DENSE
-    if is_dense and before.ndim == 1:
-        before = np.diag(before)
-    whitened = gradients @ before if is_dense else gradients * before
+    whitened = gradients @ before
     scale = _scales(whitened)
     whitened = whitened * scale
-    if not is_dense:
-        return before * scale
     shape = _shape(whitened[np.sum(whitened**2, axis=1) > 0])
     # Gradients have the covariance C of `shape`: the metric is C^-1 = R R', R = C^-1/2.
     value, vector = np.linalg.eigh(shape)
@@ -41,8 +34,8 @@ def metric_root(gradients: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 def _scales(gradients: np.ndarray) -> np.ndarray:
     log_square = np.mean(np.log(np.square(gradients) + 1e-30), axis=0)
-    log_scale = (np.log(_SQUARE_OF_NORMAL) - log_square) / 2
-    centre, widest = log_scale.mean(), np.log(_WIDEST) / 2
+    log_scale = (np.log(SQUARE_OF_NORMAL) - log_square) / 2
+    centre, widest = log_scale.mean(), np.log(WIDEST) / 2
     return np.exp(np.clip(log_scale, centre - widest, centre + widest))
 
 

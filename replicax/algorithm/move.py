@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm.kernel import Kernel, Replica
+from replicax.algorithm.kernel import Kernel, PyTree, Replica
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import Randomness
 from replicax.algorithm.spread import IN_ONE_PLACE, Spread, on_all
@@ -19,7 +19,7 @@ from replicax.algorithm.target import StepEnergy, Target
 _SMALL = 4096  # arrays up to this size are checked together
 
 
-def find_broken(replicas: Replica, energy_of: Array, model_state: Any = None) -> Array:
+def find_broken(replicas: Replica, energy_of: Array, model_state: PyTree = None) -> Array:
     """Return which replicas have a non-finite energy, parameter or statistic  -> (replica,)."""
     leaves = jax.tree.leaves((replicas.params, model_state))
     floating = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
@@ -33,7 +33,7 @@ def find_broken(replicas: Replica, energy_of: Array, model_state: Any = None) ->
 
 
 def restart_broken(
-    tree: Any,
+    tree: PyTree,
     broken: Array,
     replica_at: Array,
     spread: Spread = IN_ONE_PLACE,
@@ -126,7 +126,7 @@ def build_move(target: Target, kernel: Kernel, settings: Settings) -> Callable:
 
     move_all = settings.map_replicas(move_one, in_axes=(0, 0, 0, 0, None, None, None))
 
-    def move(random: Randomness, state: State, batch: Any, judging_batch: Any):
+    def move(random: Randomness, state: State, batch: PyTree, judging_batch: Any):
         rung_of = spread.here(state.rung_of)
         rung = jax.tree.map(lambda by_rung: by_rung[rung_of], state.ladder)
         drawn = random.move, random.gradient, random.energy
@@ -146,7 +146,7 @@ def build_move(target: Target, kernel: Kernel, settings: Settings) -> Callable:
         state = state._replace(replicas=particles, model_state=model_state)
         return state, energy_of, broken, observed
 
-    def restart(state: State, particles: Replica, model_state: Any, energy_of: Array) -> tuple:
+    def restart(state: State, particles: Replica, model_state: PyTree, energy_of: Array) -> tuple:
         """Restart the replicas that broke, and set their energies to NaN."""
         broken = find_broken(particles, energy_of, model_state)
         energy_of = spread.gathered(jnp.where(broken, jnp.nan, energy_of))
@@ -161,7 +161,9 @@ def build_move(target: Target, kernel: Kernel, settings: Settings) -> Callable:
     return move
 
 
-def _evaluated(params: Any, energy: Array, gradient: Any) -> Callable[[Any], tuple[Array, Any]]:
+def _evaluated(
+    params: PyTree, energy: Array, gradient: PyTree
+) -> Callable[[Any], tuple[Array, Any]]:
     """Return an `evaluate` with a value computed before: a model state is updated once a step."""
 
     def evaluate(asked: Any) -> tuple[Array, Any]:

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm.kernel import Kernel, Replica
+from replicax.algorithm.kernel import Kernel, PyTree, Replica, select
 from replicax.algorithm.randomness import make_key
 from replicax.algorithm.spread import on_all
 from replicax.algorithm.target import StepEnergy, Target
@@ -36,18 +36,14 @@ def build_redraws(target: Target, kernel: Kernel, settings: Any) -> Callable:
     assert target.redraw is not None and kernel.traits.prepare is not None
     propose, prepare = target.redraw, kernel.traits.prepare
 
-    def redraw_one(keys: Array, threshold: Array, params: Any, energy: Array, slope: Array, batch):
+    def redraw_one(keys, threshold, params, energy, slope, batch) -> tuple[PyTree, Array, Array]:
         def attempt(now: tuple, drawn_from: tuple[Array, Array]) -> tuple[tuple, None]:
             params, energy, accepted = now
             key, threshold = drawn_from
             drawn, log_ratio = propose(key, params)
             there = target.energy(drawn, batch, None).astype(energy.dtype)
             accepts = accepted_if(threshold, slope, energy, there, log_ratio) & _is_finite(drawn)
-            after = jax.tree.map(
-                lambda new, old: jnp.where(accepts, new, old).astype(old.dtype),
-                (drawn, there),
-                (params, energy),
-            )
+            after = select(accepts, (drawn, there), (params, energy))
             return (*after, accepted + accepts), None
 
         start = params, energy, jnp.zeros((), jnp.int32)
@@ -55,7 +51,7 @@ def build_redraws(target: Target, kernel: Kernel, settings: Any) -> Callable:
 
     redraw_all = settings.map_replicas(redraw_one, in_axes=(0, 0, 0, 0, 0, None))
 
-    def redraw(key: Array, state: Any, energy_of: Array, batch: Any) -> tuple[Any, Array, Array]:
+    def redraw(key: Array, state: Any, energy_of: Array, batch: PyTree) -> tuple[Any, Array, Array]:
         replicas = state.replicas
         propose_key, accept_key = jax.random.split(key)
         each = spread.count(replicas), count
@@ -67,9 +63,9 @@ def build_redraws(target: Target, kernel: Kernel, settings: Any) -> Callable:
         params, energy, accepted = on_all(drawn)
         evaluate = StepEnergy(target, batch, target.draw(make_key(0)))  # which is exact
 
-        def settled(params: Any, replica: Replica, accepted: Array) -> Replica:
+        def settled(params: PyTree, replica: Replica, accepted: Array) -> Replica:
             there = prepare(Replica(params, replica.memory), evaluate)
-            return jax.tree.map(lambda new, old: jnp.where(accepted > 0, new, old), there, replica)
+            return select(accepted > 0, there, replica)
 
         replicas = on_all(settings.map_replicas(settled)(params, replicas, accepted))
         energy_of, accepted = spread.gathered((energy, accepted))
@@ -90,6 +86,6 @@ def accepted_if(
     return possible & ((change < threshold) | ~jnp.isfinite(energy))
 
 
-def _is_finite(params: Any) -> Array:
+def _is_finite(params: PyTree) -> Array:
     leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]
     return jnp.all(jnp.stack(leaves))

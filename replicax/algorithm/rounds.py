@@ -16,15 +16,13 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from replicax.algorithm.kernel import Observed
+from replicax.algorithm.kernel import Observed, select
 from replicax.algorithm.ladder import Ladder, Metric
-from replicax.algorithm.metric import MOST_DENSE
+from replicax.algorithm.metric import MOST_DENSE, SQUARE_OF_NORMAL, WIDEST
 
 _BEST_REJECTION = 0.5
 _MOST_REJECTION = 0.6  # a free ladder above this is made shorter
 _POWER = 0.25  # the ladder is interpolated in (1 / temperature)^power, which reaches infinity
-_SQUARE_OF_NORMAL = 0.281  # exp(E log z^2) of a standard normal z
-_WIDEST = 1e6  # between the scale of a parameter and their geometric mean
 _FEWEST_GRADIENTS, _MOST_GRADIENTS = 64, 512  # that a rung keeps of a round: 4 for each dimension
 
 
@@ -119,11 +117,7 @@ def _equalised(tuning: BarrierTuning, step: Array, temperature: Array, verdicts:
     end, hot = barrier[-1], place[-1]
     if tuning.free_until:
         free = step < tuning.free_until
-        end, hot = jax.tree.map(
-            lambda new, old: jnp.where(free, new, old),
-            _free_end(tuning, rejection, place),
-            (end, hot),
-        )
+        end, hot = select(free, _free_end(tuning, rejection, place), (end, hot))
     # A ladder made longer has its last pair stretched; one made shorter ends inside.
     barrier = barrier.at[-1].max(end)
     cuts = jnp.linspace(0.0, end, num_pairs + 1, dtype=place.dtype)
@@ -214,9 +208,9 @@ def _add_log(total: Array, value: Array) -> Array:
 def _end_round(ladder: Ladder, sizes: StepSizes) -> tuple[Ladder, StepSizes]:
     """Set scales from the steepness of the round, and learning rates that keep the step lengths."""
     mean = jax.tree.map(lambda total: total / sizes.count, sizes.log_steepness)
-    log_scale = jax.tree.map(lambda log: -log + jnp.log(_SQUARE_OF_NORMAL), mean)
+    log_scale = jax.tree.map(lambda log: -log + jnp.log(SQUARE_OF_NORMAL), mean)
     centre = _mean_by_rung(log_scale)
-    widest = jnp.log(_WIDEST)
+    widest = jnp.log(WIDEST)
 
     def limited(log: Array) -> Array:
         middle = centre.reshape(-1, *[1] * (log.ndim - 1))

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from replicax.algorithm.kernel import Observed
+from replicax.algorithm.kernel import Observed, PyTree
 from replicax.algorithm.rounds import StepSizeTuning
 
 REPLICA = "replica"  # the axis of devices over which the replicas of a chain are spread
@@ -41,36 +41,36 @@ class Spread:
         """Whether one device has all replicas of its chains."""
         return self.parts == 1
 
-    def count(self, replicas: Any) -> int:
+    def count(self, replicas: PyTree) -> int:
         """Return the number of all replicas, given those that are here."""
         return jax.tree.leaves(replicas)[0].shape[0] * self.parts
 
-    def here(self, tree: Any) -> Any:
+    def here(self, tree: PyTree) -> Any:
         """Return the rows of the replicas that are here; leading axis: replica."""
         return tree
 
-    def gathered(self, tree: Any) -> Any:
+    def gathered(self, tree: PyTree) -> Any:
         """Return the rows of all replicas on every device, from those of each."""
         return tree
 
-    def take(self, tree: Any, replicas: Array) -> Any:
+    def take(self, tree: PyTree, replicas: Array) -> Any:
         """Return rows of replicas wherever they are, one for each replica that is here."""
         replicas = self.here(replicas)
         return jax.tree.map(lambda leaf: leaf[replicas], self.gathered(tree))
 
-    def rows(self, tree: Any, replicas: Array) -> Any:
+    def rows(self, tree: PyTree, replicas: Array) -> Any:
         """Return the rows of the given replicas; of those elsewhere, zeros (see `join`)."""
         return jax.tree.map(lambda leaf: leaf[replicas], tree)
 
-    def join(self, tree: Any) -> Any:
+    def join(self, tree: PyTree) -> Any:
         """Return the rows of `rows` in full on every device: each is zero but where it is known."""
         return tree
 
-    def on_first(self, tree: Any) -> Any:
+    def on_first(self, tree: PyTree) -> Any:
         """Return arrays that all devices have as they are on the first one, zeros on the others."""
         return tree
 
-    def has(self, replica: Array, replicas: Any) -> Array | bool:
+    def has(self, replica: Array, replicas: PyTree) -> Array | bool:
         """Return whether a replica is here, given those that are."""
         return True
 
@@ -83,11 +83,11 @@ class Spread:
         """Return whether something holds for the chains of all devices."""
         return holds
 
-    def own_chains(self, tree: Any) -> Any:
+    def own_chains(self, tree: PyTree) -> Any:
         """Return the rows of the chains of this device; leading axis: chain."""
         return tree
 
-    def all_chains(self, tree: Any, axis: int = 0) -> Any:
+    def all_chains(self, tree: PyTree, axis: int = 0) -> Any:
         """Return the rows of all chains on every device."""
         return tree
 
@@ -99,7 +99,7 @@ class Spread:
 IN_ONE_PLACE = Spread()
 
 
-def share_rows(batch: Any) -> Any:
+def share_rows(batch: PyTree) -> Any:
     """Share out the rows of a batch among the devices of the axis "data", where there is one."""
     if not _has_data_axis():
         return batch
@@ -109,12 +109,12 @@ def share_rows(batch: Any) -> Any:
     )
 
 
-def on_all(tree: Any) -> Any:
+def on_all(tree: PyTree) -> Any:
     """Let all devices of the axis "data", where there is one, have the arrays in full."""
     if not _has_data_axis():
         return tree
-    whole = PartitionSpec()
-    return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, whole), tree)
+    everywhere = PartitionSpec()
+    return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, everywhere), tree)
 
 
 def _has_data_axis() -> bool:
@@ -132,12 +132,12 @@ class ChainParts(Spread):
             return holds
         return jax.lax.pmin(holds.astype(jnp.int32), CHAIN) > 0
 
-    def own_chains(self, tree: Any) -> Any:
+    def own_chains(self, tree: PyTree) -> Any:
         if self.chain_parts == 1:
             return tree
         return jax.tree.map(lambda leaf: _part(leaf, CHAIN, self.chain_parts), tree)
 
-    def all_chains(self, tree: Any, axis: int = 0) -> Any:
+    def all_chains(self, tree: PyTree, axis: int = 0) -> Any:
         if self.chain_parts == 1:
             return tree
         return jax.tree.map(
@@ -151,13 +151,13 @@ class ReplicaParts(ChainParts):
 
     several_chains: bool = False  # whether a device maps over chains, in `map_chains`
 
-    def here(self, tree: Any) -> Any:
+    def here(self, tree: PyTree) -> Any:
         return jax.tree.map(lambda leaf: _part(leaf, REPLICA, self.parts), tree)
 
-    def gathered(self, tree: Any) -> Any:
+    def gathered(self, tree: PyTree) -> Any:
         return jax.tree.map(self._gather, tree)
 
-    def rows(self, tree: Any, replicas: Array) -> Any:
+    def rows(self, tree: PyTree, replicas: Array) -> Any:
         def known(leaf: Array) -> Array:
             place = replicas - jax.lax.axis_index(REPLICA) * leaf.shape[0]
             is_here = (place >= 0) & (place < leaf.shape[0])
@@ -167,14 +167,14 @@ class ReplicaParts(ChainParts):
 
         return jax.tree.map(known, tree)
 
-    def join(self, tree: Any) -> Any:
+    def join(self, tree: PyTree) -> Any:
         return jax.tree.map(_sum_bits, tree)
 
-    def on_first(self, tree: Any) -> Any:
+    def on_first(self, tree: PyTree) -> Any:
         is_first = jax.lax.axis_index(REPLICA) == 0
         return jax.tree.map(lambda leaf: jnp.where(is_first, leaf, jnp.zeros_like(leaf)), tree)
 
-    def has(self, replica: Array, replicas: Any) -> Array:
+    def has(self, replica: Array, replicas: PyTree) -> Array:
         length = jax.tree.leaves(replicas)[0].shape[0]
         return replica // length == jax.lax.axis_index(REPLICA)
 

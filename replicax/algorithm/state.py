@@ -10,7 +10,7 @@ from jax import Array
 
 from replicax.algorithm import randomness, window_correction
 from replicax.algorithm.jumps import Jumping, start_jumps
-from replicax.algorithm.kernel import Kernel
+from replicax.algorithm.kernel import Kernel, PyTree
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.rounds import start_step_sizes, start_verdicts
 from replicax.algorithm.schedule import Schedule, windowed_deo
@@ -24,8 +24,8 @@ class State(NamedTuple):
     """Everything that step k+1 needs from step k."""
 
     step: Array  # k                                       shape ()
-    replicas: Any  # parameters, momentum, ...             leading axis: replica
-    model_state: Any  # batch statistics, ... or None      leading axis: replica
+    replicas: PyTree  # parameters, momentum, ...             leading axis: replica
+    model_state: PyTree  # batch statistics, ... or None      leading axis: replica
     rung_of: Array  # the index process                    shape (replica,), a permutation
     replica_at: Array  # its inverse                       shape (rung,)
     gate: Array  # G^(p), True while the pair may swap     shape (pair,)
@@ -106,13 +106,13 @@ jax.tree_util.register_dataclass(
 
 def init(
     kernel: Kernel,
-    params: Any,
+    params: PyTree,
     ladder: Ladder,
     settings: Settings,
     buffer: float = 0.0,
-    model_state: Any = None,
+    model_state: PyTree = None,
     target: Any = None,
-    batch: Any = None,
+    batch: PyTree = None,
 ) -> State:
     """Return the state before step 0: replica i is on rung i.
 

@@ -16,7 +16,7 @@ from replicax.algorithm import energy_noise
 from replicax.algorithm.energy_noise import EnergySource
 from replicax.algorithm.exchange import decide
 from replicax.algorithm.jumps import build_jumps, relabelled_draws
-from replicax.algorithm.kernel import Kernel
+from replicax.algorithm.kernel import Kernel, PyTree
 from replicax.algorithm.move import build_move, change_rungs, reset_memory
 from replicax.algorithm.randomness import Attempts, Randomness, log_uniform
 from replicax.algorithm.redraws import build_redraws
@@ -47,7 +47,7 @@ def build_step(target: Target, kernel: Kernel, settings: Settings) -> Callable:
     """
     draw, advance = build_parts(target, kernel, settings)
 
-    def step(key: Array, state: State, batch: Any = None) -> tuple[State, Info]:
+    def step(key: Array, state: State, batch: PyTree = None) -> tuple[State, Info]:
         return advance(draw(key, state.step, state.replicas), state, batch)
 
     return step
@@ -71,7 +71,7 @@ def build_parts(
     evaluates = settings.energy_at == "moved" and not always and not kernel.traits.adjusted
     spread = settings.spread
 
-    def advance(random: Randomness, state: State, batch: Any = None, fresh_batch=None):
+    def advance(random: Randomness, state: State, batch: PyTree = None, fresh_batch=None):
         def judging_batch() -> Any:
             if settings.rule.judges_afresh and fresh_batch is not None:
                 return fresh_batch(energy_noise.batch_key(random.fresh))
@@ -106,14 +106,12 @@ def build_parts(
             broken=broken,
             observed=observed,
         )
-        info = info._replace(redrawn=redrawn)
+        path = None
         if jump is not None and jax.tree.leaves(state.mixture):
             state, path = jump(random.jump, state, batch)
         elif target.exchangeable is not None:
             path = relabelled_draws(target, settings, random.jump, state)
-        else:
-            return state, info
-        return state, info._replace(path=path)
+        return state, info._replace(redrawn=redrawn, path=path)
 
     return build_draw(target, kernel, settings, draw_batch), advance
 
@@ -142,7 +140,7 @@ def build_draw(
     schedule, rule = settings.schedule, settings.rule
     jumps, relabels = settings.jumps is not None, target.exchangeable is not None
 
-    def draw(key: Array, step: Array, replicas: Any) -> Randomness:
+    def draw(key: Array, step: Array, replicas: PyTree) -> Randomness:
         num_replicas = settings.spread.count(replicas)
         replica_key, exchange_key = jax.random.split(jax.random.fold_in(key, step))
         keys = settings.spread.here(jax.random.split(replica_key, (num_replicas, 3)))

@@ -6,6 +6,7 @@ to swap. A swap changes two integers; parameters stay where they are.
 A rule of your own is a frozen dataclass that extends `Rule` and overrides `wanted`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -98,15 +99,13 @@ class BiasCorrected(Metropolis):
     assumes_exact_energies: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        std = self.energy_noise_std
-        if isinstance(std, str):
-            choose("energy_noise_std", std, ("estimate",))
-            object.__setattr__(self, "energy_noise_std", None)
-        elif std is not None and is_concrete(std) and not _are_levels(std):
-            raise ValueError(
-                f"energy_noise_std is {show(std)}; a standard deviation is a finite number of at "
-                'least 0: write one, one per pair, or "estimate".'
-            )
+        _read_word(
+            self,
+            "energy_noise_std",
+            "estimate",
+            _are_levels,
+            "a standard deviation is a finite number of at least 0: write one, one per pair, or",
+        )
         at_least("estimate_every", self.estimate_every, 1)
         at_least("estimate_draws", self.estimate_draws, 2)
 
@@ -123,24 +122,28 @@ class WindowCorrected(BiasCorrected):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        correction = self.window_correction
-        if isinstance(correction, str):
-            choose("window_correction", correction, ("auto",))
-            object.__setattr__(self, "window_correction", None)
-        elif correction is not None and is_concrete(correction) and not _is_finite(correction):
-            raise ValueError(
-                f"window_correction is {show(correction)}; give lambda_W as a finite number, or "
-                '"auto".'
-            )
+        _read_word(
+            self, "window_correction", "auto", _is_finite, "give lambda_W as a finite number, or"
+        )
         for name in ("reference_steps", "tuning_steps"):
             steps = getattr(self, name)
             if steps is None or not is_concrete(steps):
                 continue
-            if isinstance(correction, int | float):
+            if isinstance(self.window_correction, int | float):
                 raise ValueError(
                     f'{name} belongs to window_correction="auto"; with a number leave it out.'
                 )
             at_least(name, steps, 1)
+
+
+def _read_word(rule: Rule, name: str, word: str, holds: Callable[[Any], bool], needed: str) -> None:
+    """Turn the word for what the run finds out itself into None; raise unless other values hold."""
+    value = getattr(rule, name)
+    if isinstance(value, str):
+        choose(name, value, (word,))
+        object.__setattr__(rule, name, None)
+    elif value is not None and is_concrete(value) and not holds(value):
+        raise ValueError(f'{name} is {show(value)}; {needed} "{word}".')
 
 
 _ESTIMATE = ["estimate_every", "estimate_draws"]

@@ -12,7 +12,7 @@ from jax import Array
 
 from replicax.algorithm import randomness
 from replicax.algorithm.held import check_held
-from replicax.algorithm.kernel import Evaluated
+from replicax.algorithm.kernel import Evaluated, PyTree
 from replicax.errors import check_function, check_plain, explained, show
 
 
@@ -50,7 +50,7 @@ class Target(NamedTuple):
     redraw: Callable[[Array, Any], tuple[Any, Any]] | None = None
 
     def evaluate(
-        self, params: Any, batch: Any, noise: Any, temperature: Any = 1.0
+        self, params: PyTree, batch: PyTree, noise: Any, temperature: Any = 1.0
     ) -> tuple[Array, Any]:
         """Return energy (NaN where `gradient` is given) and gradient of one replica."""
         if self.gradient is None:
@@ -59,34 +59,34 @@ class Target(NamedTuple):
             energy, gradient = jnp.array(jnp.nan), self.gradient(params, batch, noise)
         return energy, self._with_prior(gradient, params, temperature)
 
-    def evaluate_split(self, params: Any, batch: Any, noise: Any) -> Evaluated:
+    def evaluate_split(self, params: PyTree, batch: PyTree, noise: Any) -> Evaluated:
         """Return energy and prior of one replica apart, each with its gradient."""
         energy, gradient = jax.value_and_grad(self.energy)(params, batch, noise)
         prior, prior_gradient = self.evaluate_prior(params)
         return Evaluated(energy, gradient, prior.astype(energy.dtype), prior_gradient)
 
-    def evaluate_prior(self, params: Any) -> tuple[Array, Any]:
+    def evaluate_prior(self, params: PyTree) -> tuple[Array, Any]:
         """Return minus the log prior of one replica and its gradient, 0 where there is none."""
         if self.prior is None:
             return jnp.zeros(()), jax.tree.map(jnp.zeros_like, params)
         return jax.value_and_grad(self.prior)(params)
 
     def evaluate_state(
-        self, params: Any, model_state: Any, batch: Any, noise: Any, temperature: Any = 1.0
+        self, params: PyTree, model_state: PyTree, batch: PyTree, noise: Any, temperature: Any = 1.0
     ) -> tuple[Array, Any, Any]:
         """Return energy, gradient and renewed model state of one replica that has one."""
         evaluate = jax.value_and_grad(self.energy, has_aux=True)
         (energy, model_state), gradient = evaluate(params, model_state, batch, noise)
         return energy, self._with_prior(gradient, params, temperature), model_state
 
-    def energy_at(self, point: Any, batch: Any, noise: Any) -> Array:
+    def energy_at(self, point: PyTree, batch: PyTree, noise: Any) -> Array:
         """Return the energy at a point: `params`, or (params, model_state) with `has_state`."""
         if not self.has_state:
             return self.energy(point, batch, noise)
         energy, _ = self.energy(*point, batch, noise)
         return energy
 
-    def _with_prior(self, gradient: Any, params: Any, temperature: Any) -> Any:
+    def _with_prior(self, gradient: PyTree, params: PyTree, temperature: Any) -> Any:
         if self.prior is None:
             return gradient
         prior = jax.grad(self.prior)(params)
@@ -107,15 +107,15 @@ class StepEnergy:
     """
 
     target: Target
-    batch: Any = None
+    batch: PyTree = None
     noise: Any = None
     temperature: Array | float = 1.0
     tunes: Array | bool = False  # whether step sizes still adapt
 
-    def __call__(self, params: Any) -> tuple[Array, Any]:
+    def __call__(self, params: PyTree) -> tuple[Array, Any]:
         return self.target.evaluate(params, self.batch, self.noise, self.temperature)
 
-    def split(self, params: Any) -> Evaluated:
+    def split(self, params: PyTree) -> Evaluated:
         """Return energy and prior apart, each with its gradient."""
         return self.target.evaluate_split(params, self.batch, self.noise)
 
@@ -171,7 +171,7 @@ class _Padded:
     function: Callable
     count: int
 
-    def __call__(self, params: Any, batch: Any, key: Any) -> Any:
+    def __call__(self, params: PyTree, batch: PyTree, key: Any) -> Any:
         return self.function(*(params, batch, key)[: self.count])
 
 
@@ -186,7 +186,7 @@ def takes_key(target: Target) -> bool:
     return not target.tempers_likelihood and not isinstance(target.energy, _Padded)
 
 
-def check_energy(target: Target, point: Any, batch: Any, key: Array) -> None:
+def check_energy(target: Target, point: PyTree, batch: PyTree, key: Array) -> None:
     """Raise a sentence unless the energy of one replica is a real floating-point scalar."""
     if target.has_state:
         _check_state(target, point, batch, key)
@@ -217,7 +217,7 @@ def _check_depends(what: str, traced: Any) -> None:
 def _derivatives(evaluate: Callable) -> Callable:
     """Return what moves need of an energy: its gradient, for several replicas at once."""
 
-    def two(point: Any, batch: Any, key: Any) -> Any:
+    def two(point: PyTree, batch: PyTree, key: Any) -> Any:
         points = jax.tree.map(
             lambda leaf: jnp.stack([jnp.zeros(leaf.shape, leaf.dtype)] * 2), point
         )
@@ -226,7 +226,7 @@ def _derivatives(evaluate: Callable) -> Callable:
     return two
 
 
-def _explained(what: str, target: Target, point: Any, batch: Any) -> Any:
+def _explained(what: str, target: Target, point: PyTree, batch: PyTree) -> Any:
     """Return the context that turns errors of the user's function into sentences."""
     if target.has_state:
         return explained(what, "Does the start belong to this loss and these data?")
@@ -254,7 +254,7 @@ def _check_scalar(what: str, value: Any) -> None:
         )
 
 
-def _check_gradient(target: Target, point: Any, batch: Any, key: Array) -> None:
+def _check_gradient(target: Target, point: PyTree, batch: PyTree, key: Array) -> None:
     """Raise a sentence unless the gradient of the user's own has the shapes of the params."""
     evaluate = lambda p, b, k: target.gradient(p, b, target.draw(k))  # noqa: E731  # type: ignore
     with _explained("The gradient", target, point, batch):
@@ -268,7 +268,7 @@ def _check_gradient(target: Target, point: Any, batch: Any, key: Array) -> None:
         )
 
 
-def _check_state(target: Target, point: Any, batch: Any, key: Array) -> None:
+def _check_state(target: Target, point: PyTree, batch: PyTree, key: Array) -> None:
     """Raise a sentence unless the loss returns a model state of the shape it was given."""
     params, model_state = point
     with _explained("The loss", target, point, batch):

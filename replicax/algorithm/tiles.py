@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.extend.core import jaxprs_in_params
 
+from replicax.algorithm.kernel import PyTree
 from replicax.algorithm.target import Target
 
 _TILE_BYTES = 2**17  # of the largest intermediate value of a tile
@@ -29,10 +30,10 @@ def build_energies(target: Target, unravel: Callable[[Array], Any]) -> Callable:
             return jnp.zeros((), point.dtype)
         return target.prior(unravel(point)).astype(point.dtype)
 
-    def energy(point: Array, batch: Any) -> Array:
+    def energy(point: Array, batch: PyTree) -> Array:
         return target.energy(unravel(point), batch, None).astype(point.dtype)
 
-    def energies(points: Array, batch: Any = None) -> tuple[Array, Array]:
+    def energies(points: Array, batch: PyTree = None) -> tuple[Array, Array]:
         by_rows = tiled and batch is not None
         both = _by_rows if by_rows else _by_points
         return both(energy, points, batch), jax.vmap(prior)(points)
@@ -40,23 +41,23 @@ def build_energies(target: Target, unravel: Callable[[Array], Any]) -> Callable:
     return energies
 
 
-def _by_points(energy: Callable, points: Array, batch: Any) -> Array:
+def _by_points(energy: Callable, points: Array, batch: PyTree) -> Array:
     """Return energies, of as many points at once as the budget allows."""
     one = lambda point: energy(point, batch)  # noqa: E731
-    most = max(1, _TILE_BYTES // max(_largest(one, points[0]), 1))
+    most = max(1, _TILE_BYTES // max(largest_value(one, points[0]), 1))
     if most >= len(points):
         return jax.vmap(one)(points)
     return jax.lax.map(one, points, batch_size=most)
 
 
-def _by_rows(energy: Callable, points: Array, batch: Any) -> Array:
+def _by_rows(energy: Callable, points: Array, batch: PyTree) -> Array:
     """Return energies of all points, as sums over blocks of rows."""
     num_rows = jax.tree.leaves(batch)[0].shape[0]
     some = min(num_rows, 64)
     few = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct((some, *leaf.shape[1:]), leaf.dtype), batch
     )
-    per_row = _largest(energy, points[0], few) / some
+    per_row = largest_value(energy, points[0], few) / some
     size = int(max(1, _TILE_BYTES / max(per_row * len(points), 1)))
     if size >= num_rows:
         return jax.vmap(energy, (0, None))(points, batch)
@@ -68,21 +69,21 @@ def _by_rows(energy: Callable, points: Array, batch: Any) -> Array:
         share = jax.tree.leaves(rows)[0].shape[0] / num_rows
         return share * jax.vmap(energy, (0, None))(points, rows)
 
-    whole = num_blocks * size
+    in_blocks = num_blocks * size
     blocks = jax.tree.map(
-        lambda leaf: leaf[:whole].reshape(num_blocks, size, *leaf.shape[1:]), batch
+        lambda leaf: leaf[:in_blocks].reshape(num_blocks, size, *leaf.shape[1:]), batch
     )
 
     def add(total: Array, rows: Any) -> tuple[Array, None]:
         return total + of_block(rows), None
 
     total, _ = jax.lax.scan(add, jnp.zeros(len(points), points.dtype), blocks)
-    if whole < num_rows:
-        total = total + of_block(jax.tree.map(lambda leaf: leaf[whole:], batch))
+    if in_blocks < num_rows:
+        total = total + of_block(jax.tree.map(lambda leaf: leaf[in_blocks:], batch))
     return total
 
 
-def _largest(function: Callable, *args: Any) -> int:
+def largest_value(function: Callable, *args: Any) -> int:
     """Return the bytes of the largest value that a function computes, beside its arguments."""
     return _largest_of(jax.make_jaxpr(function)(*args).jaxpr)
 

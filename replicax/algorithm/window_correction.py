@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import DTypeLike
 
+from replicax.algorithm.kernel import select
 from replicax.algorithm.schedule import Schedule
 
 _BLOCKS = 50
@@ -118,12 +119,12 @@ def update(
     difference = jnp.where(finite, cold_energy - anchor, 0)
     settled = rule.reference_steps // _UNSETTLED
     measures = (step >= settled) & (step < rule.reference_steps)
-    reference = _where(measures, correction.reference.add(difference), correction.reference)
+    reference = select(measures, correction.reference.add(difference), correction.reference)
 
     place = step - rule.reference_steps
     tunes = (place >= 0) & (place < rule.tuning_steps)
     length = jnp.maximum(1, rule.tuning_steps // _BLOCKS)
-    block = _where(tunes, correction.block.add(difference), correction.block)
+    block = select(tunes, correction.block.add(difference), correction.block)
     ends = tunes & ((place + 1) % length == 0)
     num_measured = jnp.asarray(rule.reference_steps - settled, dtype)
     excess = block.total / length.astype(dtype) - correction.reference.total / num_measured
@@ -135,11 +136,7 @@ def update(
     block = jax.tree.map(lambda part: jnp.where(ends, 0, part), block)
 
     half = rule.tuning_steps // 2
-    tuned = _where(tunes & (place >= half), correction.tuned.add(value), correction.tuned)
+    tuned = select(tunes & (place >= half), correction.tuned.add(value), correction.tuned)
     average = tuned.total / jnp.asarray(rule.tuning_steps - half, dtype)
     value = jnp.where(place + 1 == rule.tuning_steps, average, value)
     return Correction(value, anchor, reference, block, tuned)
-
-
-def _where(condition: Array, one: Sum, other: Sum) -> Sum:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from replicax.algorithm.kernel import Kernel, Replica, TimedMemory
+from replicax.algorithm.kernel import Kernel, PyTree, Replica, TimedMemory
 from replicax.algorithm.ladder import Ladder
 from replicax.errors import (
     at_least,
@@ -226,20 +226,10 @@ def timed(
     The one way to wrap a kernel in a schedule of rates; `name` and `options` make it again, unless
     they are None.
     """
-    if not isinstance(kernel, Kernel):
-        raise ValueError(
-            f"The kernel in kernels.{name} is {show(kernel)}; give one that is made, such as "
-            "rx.kernels.sgld()."
-        )
-    if kernel.traits.observes:
-        raise ValueError(
-            f'kernels.{name} changes the learning rate with time, and "hmc", "mala" and "langevin" '
-            "tune their own: wrap another kernel."
-        )
-
+    _check_wrapped(kernel, name, "changes the learning rate with time", "tune their own")
     traits = kernel.traits
 
-    def init(params: Any) -> Replica:
+    def init(params: PyTree) -> Replica:
         replica = kernel.init(params)
         return Replica(params, TimedMemory(jnp.array(0, jnp.int32), replica.memory))
 
@@ -266,6 +256,20 @@ def timed(
     )
 
 
+def _check_wrapped(kernel: object, name: str, changes: str, others: str) -> None:
+    """Raise unless a kernel can be wrapped in `kernels.NAME`, which changes rate or gradient."""
+    if not isinstance(kernel, Kernel):
+        raise ValueError(
+            f"The kernel in kernels.{name} is {show(kernel)}; give one that is made, such as "
+            "rx.kernels.sgld()."
+        )
+    if kernel.traits.observes:
+        raise ValueError(
+            f'kernels.{name} {changes}, and "hmc", "mala" and "langevin" {others}: wrap another '
+            "kernel."
+        )
+
+
 def clipped(kernel: Kernel, max_norm: float) -> Kernel:
     """Return a kernel whose gradient, of all parameters together, is at most `max_norm` long.
 
@@ -275,19 +279,11 @@ def clipped(kernel: Kernel, max_norm: float) -> Kernel:
     noise come after. The law of the kernel is then not exp(-U / tau), where it clips.
     """
     check_number("max_norm", max_norm, lambda x: x > 0, "it must be a number above 0")
-    if not isinstance(kernel, Kernel):
-        raise ValueError(
-            f"The kernel in kernels.clipped is {show(kernel)}; give one that is made, such as "
-            "rx.kernels.sgld()."
-        )
-    if kernel.traits.observes:
-        raise ValueError(
-            'kernels.clipped changes the gradient, and "hmc", "mala" and "langevin" are made for '
-            "the gradient as it is: wrap another kernel."
-        )
+    made = "are made for the gradient as it is"
+    _check_wrapped(kernel, "clipped", "changes the gradient", made)
 
     def step(noise: Any, replica: Any, evaluate: Callable, rung: Ladder):
-        def evaluate_clipped(params: Any) -> tuple[Any, Any]:
+        def evaluate_clipped(params: PyTree) -> tuple[Any, Any]:
             energy, gradient = evaluate(params)
             square = sum(jnp.sum(jnp.square(g)) for g in jax.tree.leaves(gradient))
             scale = jnp.minimum(1.0, max_norm * jax.lax.rsqrt(jnp.maximum(square, 1e-30)))

@@ -13,14 +13,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from replicax.errors import check_folder, show
+from replicax.errors import check_path
 from replicax.run import processes
 from replicax.run.progress import Progress
-from replicax.run.storage.files import check_place, write_whole
+from replicax.run.storage.files import check_place, read_bytes, write_whole
 
 Numbers = dict[str, float | list[float]]
 _FIRST = ("step", "time", "steps_per_second")  # by which files of other programs are told
 _HEAD = ",".join(_FIRST)
+_MOST_BYTES = 2**30  # of a log
 
 
 def numbers(progress: Progress) -> Numbers:
@@ -98,9 +99,10 @@ class _Lines(_Log):
     """A text file with one line per row; an incomplete last line is dropped."""
 
     def __init__(self, path: Any, caller: str) -> None:
-        if not isinstance(path, str | Path) or not str(path).strip() or Path(path).is_dir():
-            raise ValueError(f"path is {show(path)}; give the path of a file.")
-        super().__init__(Path(path).expanduser())
+        place = check_path("path", path, "a file")
+        if place.exists() and not place.is_file():  # a folder, a pipe, a device
+            raise ValueError(f"path is {str(path)!r}; give the path of a file.")
+        super().__init__(place)
         lines = self._lines()
         if lines and not self.is_head(lines[0]):
             raise ValueError(
@@ -112,12 +114,12 @@ class _Lines(_Log):
         """Return the complete lines."""
         if not self.path.exists():
             return []
-        return self.path.read_text(errors="replace").splitlines(keepends=True)
+        return read_bytes(self.path, _MOST_BYTES).decode(errors="replace").splitlines(keepends=True)
 
     def go_back(self, step: int) -> None:
-        whole = [line for line in self._lines() if line.endswith("\n")]
-        steps = [self.step_of(line) for line in whole]
-        kept = [line for line, at in zip(whole, steps) if at is not None and at <= step]
+        complete = [line for line in self._lines() if line.endswith("\n")]
+        steps = [self.step_of(line) for line in complete]
+        kept = [line for line, at in zip(complete, steps) if at is not None and at <= step]
         write_whole(self.path, "".join(kept if step else []).encode())
 
     def append(self, line: str) -> None:
@@ -180,7 +182,7 @@ def _finite(value: Any) -> Any:
 
 class _TensorBoard(_Log):
     def __init__(self, folder: object) -> None:
-        super().__init__(check_folder("folder", folder))
+        super().__init__(check_path("folder", folder))
         if self.path.is_file():
             raise ValueError(f"folder is {self.path}, which is a file; give the path of a folder.")
         self.open, self.writer = _writer(), None

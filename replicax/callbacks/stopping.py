@@ -81,7 +81,7 @@ class _StopAfter:
             self._add(progress)
             if not all(holds for holds, _ in reasons):
                 return None
-            reasons += self._judge_draws()
+            reasons += self._conditions_on_draws()
         holds = all(holds for holds, _ in reasons)
         return f"stop: {', '.join(words for _, words in reasons)}" if holds else None
 
@@ -101,7 +101,7 @@ class _StopAfter:
         self.so_far.add(Posterior(chunk), progress.step - progress.start, num_draws)
         self.so_far.stand_at(progress.step, progress.carry.state.ladder.temperature)
 
-    def _judge_draws(self) -> list[tuple[bool, str]]:
+    def _conditions_on_draws(self) -> list[tuple[bool, str]]:
         """Return in words which conditions on the draws hold; recomputed only when there are enough
         new draws."""
         so_far = self.so_far

@@ -10,7 +10,7 @@ import typer
 
 from replicax import user_code
 from replicax.cli.output import writes
-from replicax.errors import suggest
+from replicax.errors import check_path, suggest
 from replicax.networks.by_name import NamedProblem, absolute
 
 if TYPE_CHECKING:
@@ -19,15 +19,14 @@ if TYPE_CHECKING:
 
 def new_run_folder(out: str | None, name: str) -> Path:
     """Return `out`, which must not contain a run, or the first free of runs/name-1, name-2, ..."""
-    out = None if out is None else os.path.expanduser(out)
     if not writes():
-        return Path(out or "runs")  # not used by this process
+        return Path("runs")  # not used by this process
     if out is None:
         folders = (Path("runs") / f"{name}-{number}" for number in itertools.count(1))
         return next(folder for folder in folders if not folder.exists())
     from replicax.run.storage.folder import has_begun
 
-    folder = Path(out)
+    folder = check_path("--out", out)
     if (folder / "run.json").exists() and has_begun(folder):
         raise ValueError(
             f"{out} already contains a run; continue it with `replicax resume {out}`, or choose "
@@ -111,7 +110,7 @@ def remember(named: NamedProblem) -> None:
 
 def absolute_folder(folder: str | None) -> str | None:
     """Return a folder with its absolute path."""
-    return None if folder is None else str(Path(folder).expanduser().absolute())
+    return None if folder is None else str(check_path("--data-dir", folder).absolute())
 
 
 def structure_of(params: Any) -> Any:

@@ -135,8 +135,8 @@ def _forwarding(children: list[subprocess.Popen]) -> Iterator[list[int]]:
 def _resuming(command: list[str]) -> list[str]:
     """Return the command that continues the run of `command`, or `command` itself."""
     place = next((i for i, word in enumerate(command) if word in _STARTS_RUNS), None)
-    folder = _value_of("--out", command)
-    if place is None or folder is None or not any(Path(folder).glob("commits/*.json")):
+    folder = os.path.expanduser(_value_of("--out", command) or "")
+    if place is None or not folder or not any(Path(folder).glob("commits/*.json")):
         return command  # also where nothing was saved yet: then the run is started again
     target = _target_of(command[place], command[place + 1 :])
     resumed = [*command[:place], "resume", folder, *([] if target is None else [target])]

@@ -182,7 +182,28 @@ def show_summary(summary: dict[str, Any], as_json: bool, *more: "RenderableType"
         from replicax.networks.report import render
     else:
         from replicax.results.summary import render_summary as render
+    if not as_json:
+        told = [as_command(sentence, summary) for sentence in summary["problems"]]
+        summary = {**summary, "problems": told}
     show(summary, as_json, render, *more)
+
+
+def as_command(sentence: str, summary: dict[str, Any]) -> str:
+    """Return a problem of a run with commands in place of what is written in Python.
+
+    >>> run = {"run_dir": "runs/a-1", "num_steps": 600}
+    >>> as_command("Draws are few. Write posterior.extend(1_900).", run)
+    'Draws are few. Write `replicax resume runs/a-1 --steps 2500`.'
+    >>> as_command("Write num_replicas=12 (this run has 8).", run)
+    'Write --replicas 12 (this run has 8).'
+    """
+    folder, steps = summary.get("run_dir", "RUN"), summary.get("num_steps", 0)
+    sentence = re.sub(
+        r"posterior\.extend\(([\d_]+)\)",
+        lambda found: f"`replicax resume {folder} --steps {steps + int(found[1])}`",
+        sentence,
+    )
+    return re.sub(r"num_replicas=(\d+)", r"--replicas \1", sentence)
 
 
 def finish(
@@ -200,8 +221,8 @@ def finish(
     folder = posterior.run_dir
     assert folder is not None, "commands write into a folder"
     summary = {"run_dir": str(folder), **posterior.summary(), **(extra or {})}
-    write_shown(folder / "summary.json", f"{to_json(summary)}\n".encode())
     show_summary(summary, as_json, *more)
+    write_shown(folder / "summary.json", f"{to_json(summary)}\n".encode())
     code, sentence = posterior.result
     if code == "nonfinite":
         print_error(sentence)

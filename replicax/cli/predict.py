@@ -63,6 +63,8 @@ def predict(
     named = read_named(run_dir, "predict", model, data, instead, runs=("model",))
     with output.quietly(as_json):
         trained = cast("Trained", rx.load(run_dir))
+        if trained.metadata.kind != "train":
+            raise ValueError(f"{run_dir} contains no networks, and nothing to predict with.")
         if trained.predicts is not None:
             network = named.network_again(trained.predicts)
         else:  # a folder that does not store its predictor
@@ -125,10 +127,21 @@ def _predict(trained: "Trained", inputs: Any, members: bool, by: str) -> tuple[d
 
 def _read(path: Path) -> Any:
     """Return the array of a file."""
+    import zipfile
+
     import numpy as np
 
+    from replicax.data.table import check_size
+    from replicax.errors import TooLarge
+
+    if not path.is_file():
+        raise ValueError(f"There is no file {path}.")
     try:
+        if zipfile.is_zipfile(path):
+            check_size(path)
         content = np.load(path, allow_pickle=False)
+    except TooLarge:
+        raise
     except (ValueError, EOFError):
         raise ValueError(f"{path} is not a .npy file of numbers; write one with np.save.") from None
     if not hasattr(content, "files"):
@@ -151,7 +164,7 @@ def _write(path: Path, values: Any) -> None:
         np.savez(content, **values._asdict())
     else:
         np.save(content, values)
-    write_shown(path, content.getvalue())
+    write_shown(path, content.getvalue(), named=True)
 
 
 def _render(numbers: dict[str, Any]) -> str:

@@ -6,11 +6,12 @@ numbers.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.typing import DTypeLike
 
 from replicax.errors import check_flag, check_number, is_number, is_whole, show
 
@@ -28,7 +29,7 @@ def augmentation(
     flip: bool = True,
     erase: float = 0.5,
     fill: float | Sequence[float] = 0.0,
-    dtype: Any = jnp.float32,
+    dtype: DTypeLike = jnp.float32,
 ) -> Callable[[Array, Array], Array]:
     """Return `prepare(key, images)` for training: from uint8 to augmented, normalised floats.
 
@@ -66,7 +67,7 @@ def augmentation(
 
 
 def plain(
-    mean: Sequence[float], std: Sequence[float], dtype: Any = jnp.float32
+    mean: Sequence[float], std: Sequence[float], dtype: DTypeLike = jnp.float32
 ) -> Callable[[Array], Array]:
     """Return `prepare(images)` for testing: from uint8 to normalised floats."""
     _check_moments(mean, std)
@@ -74,7 +75,7 @@ def plain(
 
 
 def normalise(
-    images: Array, mean: Sequence[float], std: Sequence[float], dtype: Any = jnp.float32
+    images: Array, mean: Sequence[float], std: Sequence[float], dtype: DTypeLike = jnp.float32
 ) -> Array:
     """Return (pixel / 255 - mean) / std for each channel, from pixels of 0 .. 255."""
     _check_moments(mean, std)

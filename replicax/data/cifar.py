@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from replicax.data.dataset import Dataset
-from replicax.errors import check_folder, choose
+from replicax.errors import check_path, choose
 
 URL = "https://www.cs.toronto.edu/~kriz/"
 # From TensorFlow and Julia's MLDatasets.
@@ -36,7 +36,7 @@ def load_cifar(
     the binary edition; it must have the published checksum. `download` fetches a missing archive.
     """
     choose("The name of a CIFAR data set", name, _PARTS)
-    folder = default_folder() if folder is None else check_folder("folder", folder).expanduser()
+    folder = default_folder() if folder is None else check_path("folder", folder)
     stem = name.replace("cifar", "cifar-")
     python, binary = (folder / f"{stem}-{edition}.tar.gz" for edition in ("python", "binary"))
     if download and not python.exists() and not binary.exists():

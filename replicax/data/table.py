@@ -112,9 +112,7 @@ def read_table(path: Path) -> Tabular:
         others = [other.name for other in path.parent.glob("*.npz")]
         raise ValueError(f"There is no file {path}.{suggest(path.name, others)}")
     try:
-        with zipfile.ZipFile(path) as archive:
-            num_bytes = sum(entry.file_size for entry in archive.infolist())
-        check_memory_for(str(path), num_bytes)  # zeros take hardly any room in a file
+        check_size(path)
         with np.load(path, allow_pickle=False) as content:
             arrays = dict(content)
     except TooLarge:
@@ -124,6 +122,14 @@ def read_table(path: Path) -> Tabular:
             f"{path} is not a .npz file of numbers; write one with np.savez."
         ) from None
     return as_table(path.name, arrays)
+
+
+def check_size(path: Path) -> None:
+    """Raise if the arrays of a .npz file would not fit into the memory: zeros take hardly any room
+    in a file."""
+    with zipfile.ZipFile(path) as archive:
+        num_bytes = sum(entry.file_size for entry in archive.infolist())
+    check_memory_for(str(path), num_bytes)
 
 
 def as_table(name: str, arrays: Mapping[str, Any]) -> Tabular:
@@ -159,7 +165,10 @@ def _pair(name: str, first: str, second: str, arrays: Mapping[str, Any]) -> Any:
             f"{name}: {first} is {describe(pair[0])} and {second} {describe(pair[1])}; give "
             "equally many rows of both, and at least one."
         )
-    if second.endswith("labels") and pair[1].dtype.kind not in "iuf":
+    is_whole = pair[1].dtype.kind in "iu" or (
+        pair[1].dtype.kind == "f" and np.array_equal(pair[1], np.round(pair[1]))
+    )
+    if second.endswith("labels") and not is_whole:
         raise ValueError(f"{name}: {second} is {describe(pair[1])}; give whole numbers from 0 on.")
     if second.endswith("labels") and pair[1].min() < 0:
         raise ValueError(

@@ -37,11 +37,7 @@ def from_equinox(make_model: Callable[[Array], Any], channels: str = "first") ->
     `replicax.nn.conv`: for a wide network on a GPU, call it in your own layer.
     """
     eqx = import_extra("equinox", "equinox", "from_equinox")
-    if isinstance(make_model, eqx.Module) or not callable(make_model):
-        raise ValueError(
-            f"make_model is {show(make_model)}; give the function that makes a module for every "
-            "replica: from_equinox(lambda key: Net(..., key=key))."
-        )
+    _check_maker(eqx, make_model)
     choose("channels", channels, ("first", "last"))
     returns_state = False
 
@@ -56,17 +52,6 @@ def from_equinox(make_model: Callable[[Array], Any], channels: str = "first") ->
     fixed_like, static = eqx.partition(rest, _is_array)
     is_stateful = returns_state or bool(jax.tree.leaves(layers_like))
     needs_key, default_key = _key_argument(eqx, shape)
-
-    def init(key: Array) -> tuple[Tree, Tree]:
-        model, layers = make(key)
-        params, rest = eqx.partition(model, eqx.is_inexact_array)
-        state: Tree = {
-            "fixed": _by_path(eqx.filter(rest, eqx.is_array)),
-            "layers": _by_path(layers),
-        }
-        if needs_key:
-            state["key"] = jax.random.key_data(jax.random.fold_in(key, 1))
-        return _by_path(params), state
 
     def call(model: Callable, image: Array, key: Array | None, *layers: Any) -> Any:
         if not needs_key:
@@ -88,7 +73,27 @@ def from_equinox(make_model: Callable[[Array], Any], channels: str = "first") ->
         logits, layers = batched(images, keys, _filled(layers_like, state["layers"]))
         return logits, {**state, "layers": _by_path(layers), **after} if train else state
 
-    return Network(init, apply)
+    return Network(functools.partial(_init, eqx, make, needs_key), apply)
+
+
+def _check_maker(eqx: ModuleType, make_model: Any) -> None:
+    """Raise if this is a module in place of a function that makes one."""
+    if isinstance(make_model, eqx.Module) or not callable(make_model):
+        raise ValueError(
+            f"make_model is {show(make_model)}; give the function that makes a module for every "
+            "replica: from_equinox(lambda key: Net(..., key=key))."
+        )
+
+
+def _init(eqx: ModuleType, make: Callable, needs_key: bool, key: Array) -> tuple[Tree, Tree]:
+    """Return parameters and state of a module, `Network.init`."""
+    model, layers = make(key)
+    params, rest = eqx.partition(model, eqx.is_inexact_array)
+    parts = {"fixed": eqx.filter(rest, eqx.is_array), "layers": layers}
+    state: Tree = {name: _by_path(part) for name, part in parts.items()}
+    if needs_key:
+        state["key"] = jax.random.key_data(jax.random.fold_in(key, 1))
+    return _by_path(params), state
 
 
 def _is_array(leaf: object) -> bool:

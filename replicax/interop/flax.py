@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -161,7 +162,7 @@ def _check_maker(make_model: Any, nnx_module: type, linen_module: type) -> None:
     check_function("make_model", makes, "rngs")
 
 
-def _as_variables(nnx: Any, tree: Tree, like: Any) -> Any:
+def _as_variables(nnx: ModuleType, tree: Tree, like: Any) -> Any:
     """Return variables of the names and kinds of `like`, with the values of a tree."""
     flat = dict(nnx.to_flat_state(like))
     for path, variable in flat.items():

@@ -7,6 +7,7 @@ named after the sites, including deterministic ones.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -33,7 +34,7 @@ class Site(NamedTuple):
 
 
 def read_sites(
-    numpyro: Any, model: Callable, args: tuple, kwargs: dict
+    numpyro: ModuleType, model: Callable, args: tuple, kwargs: dict
 ) -> tuple[dict[str, Site], dict[str, tuple]]:
     """Return the sample sites of a model, and the sizes of plates; nothing is computed."""
     samples: dict[str, Site] = {}
@@ -60,7 +61,7 @@ def read_sites(
     return samples, plates
 
 
-def _read_site(numpyro: Any, site: dict[str, Any]) -> Site:
+def _read_site(numpyro: ModuleType, site: dict[str, Any]) -> Site:
     fn, observed = site["fn"], bool(site["is_observed"])
     value: Any = site["value"]
     is_discrete = not observed and bool(fn.support.is_discrete)
@@ -80,7 +81,7 @@ def _read_site(numpyro: Any, site: dict[str, Any]) -> Site:
     )
 
 
-def _can_draw(numpyro: Any, fn: Any) -> bool:
+def _can_draw(numpyro: ModuleType, fn: Any) -> bool:
     """Return whether draws from a distribution have its density: not those of a masked one."""
     if isinstance(fn, numpyro.distributions.MaskedDistribution):
         return False
@@ -102,7 +103,7 @@ def check_sites(samples: dict[str, Site], latent: tuple[str, ...]) -> None:
 
 
 def still_observed(
-    numpyro: Any, model: Callable, latent: tuple[str, ...], args: tuple, kwargs: dict
+    numpyro: ModuleType, model: Callable, latent: tuple[str, ...], args: tuple, kwargs: dict
 ) -> list[str]:
     """Return the sites that the model still observes with these arguments; raise unless it draws
     sites other than the latent ones."""
@@ -163,8 +164,8 @@ def blocks_of(samples: dict[str, Site], latent: tuple[str, ...]) -> list[Block]:
             by_plate[plate] = (*by_plate.get(plate, ()), name)
     elements = [Block(names, plate) for plate, names in by_plate.items()]
     alone = [Block((name,)) for name in sites if not samples[name].plates]
-    whole = [Block(sites)] if sites and [Block(sites)] != alone else []
-    return [*whole, *elements, *alone]
+    at_once = [Block(sites)] if sites and [Block(sites)] != alone else []
+    return [*at_once, *elements, *alone]
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ class Model:
     """A model with its arguments and the kind of its rows: arguments, indices of a plate, or
     indices of the observed site of the whole model."""
 
-    numpyro: Any
+    numpyro: ModuleType
     model: Callable
     arguments: Any  # (args, kwargs)
     latent: tuple[str, ...]
@@ -180,7 +181,7 @@ class Model:
     plate: str | None = None  # whose indices are the rows
     subsample_size: int | None = None
     row_arguments: tuple[int, ...] = ()  # leaves of the arguments that have rows
-    why_whole: str | None = None  # why there can be no mini-batches
+    why_all_rows: str | None = None  # why there can be no mini-batches
     dims: Any = None  # names of plates by site, None for other axes
     observed: Any = None  # values of observed sites
     blocks: Any = ()  # that are drawn anew
@@ -198,7 +199,7 @@ class Model:
         rows."""
         sites = self.trace(position, rows)
         count = jax.tree.leaves(rows)[0].shape[0]
-        size = self.num_rows if self._is_whole else count
+        size = self.num_rows if self._takes_all_rows else count
         total = jnp.zeros(size)
         for site in sites.values():
             if site["type"] != "sample" or not site["is_observed"]:
@@ -209,7 +210,7 @@ class Model:
             else:
                 others = tuple(i for i in range(-value.ndim, 0) if i != axis)
                 total = total + jnp.sum(value, axis=others)
-        return total[rows] if self._is_whole else total
+        return total[rows] if self._takes_all_rows else total
 
     def log_prior(self, position: dict[str, Array], rows: Any = None) -> Array:
         """Return the log density of latent sites, on the scale of the unconstrained numbers."""
@@ -334,13 +335,13 @@ class Model:
         return next((i - len(shape) for i, length in enumerate(shape) if length == size), None)
 
     @property
-    def _is_whole(self) -> bool:
+    def _takes_all_rows(self) -> bool:
         return self.plate is None and not self.row_arguments
 
     def some_rows(self) -> Any:
         """Return rows for quantities that do not depend on them: one row, or all if rows have
         latent sites."""
-        return self.rows if self._is_whole else jax.tree.map(lambda leaf: leaf[:1], self.rows)
+        return self.rows if self._takes_all_rows else jax.tree.map(lambda leaf: leaf[:1], self.rows)
 
     def _using(self, rows: Any) -> tuple[Callable, tuple, dict]:
         """Return the model and its arguments with these rows."""
@@ -379,7 +380,7 @@ class Model:
         return tuple(map(hide, args)), {name: hide(value) for name, value in kwargs.items()}
 
 
-def _with_indices(numpyro: Any, model: Callable, plate: str, indices: Array) -> Callable:
+def _with_indices(numpyro: ModuleType, model: Callable, plate: str, indices: Array) -> Callable:
     """Return the model with given indices in a plate, whatever its subsample_size."""
 
     class WithIndices(numpyro.primitives.Messenger):
@@ -422,9 +423,9 @@ def from_numpyro(
     parsed = _read_model(import_extra("numpyro", "numpyro", "from_numpyro"), model, args, kwargs)
     if batch_size is None:
         batch_size = parsed.subsample_size
-    elif parsed.why_whole is not None:
+    elif parsed.why_all_rows is not None:
         raise ValueError(
-            f"batch_size is {batch_size}, but {parsed.why_whole}; leave batch_size out."
+            f"batch_size is {batch_size}, but {parsed.why_all_rows}; leave batch_size out."
         )
 
     def log_likelihood(params: Any, rows: Any) -> Array:
@@ -451,12 +452,12 @@ def from_numpyro(
     )
 
 
-def _read_model(numpyro: Any, model: Callable, args: tuple, kwargs: dict) -> Model:
+def _read_model(numpyro: ModuleType, model: Callable, args: tuple, kwargs: dict) -> Model:
     """Find the sites of a model and its rows; raise if it cannot be sampled."""
     samples, plates = read_sites(numpyro, model, args, kwargs)
     latent = tuple(name for name, site in samples.items() if not site.is_observed)
     check_sites(samples, latent)
-    whole = Model(
+    unsplit = Model(
         numpyro,
         model,
         (args, kwargs),
@@ -480,27 +481,27 @@ def _read_model(numpyro: Any, model: Callable, args: tuple, kwargs: dict) -> Mod
                     f"The site {name!r} is latent in the plate {plate!r} with a subsample_size, "
                     "and so would have a value for every row. Leave out subsample_size."
                 )
-        return replace(whole, plate=plate, num_rows=int(size), subsample_size=int(subsample))
-    return _with_row_arguments(whole, samples)
+        return replace(unsplit, plate=plate, num_rows=int(size), subsample_size=int(subsample))
+    return _with_row_arguments(unsplit, samples)
 
 
-def _with_row_arguments(whole: Model, samples: dict[str, Site]) -> Model:
+def _with_row_arguments(unsplit: Model, samples: dict[str, Site]) -> Model:
     """Return the model with the arguments that have rows, or the reason why there are none."""
-    leaves = jax.tree.leaves(whole.arguments)
+    leaves = jax.tree.leaves(unsplit.arguments)
     lengths = [leaf.shape[0] if getattr(leaf, "ndim", 0) else None for leaf in leaves]
     num_rows = count_rows(samples, lengths)
     rowed = tuple(i for i, length in enumerate(lengths) if length == num_rows)
     if num_rows is None or not rowed:
         why = "no argument of the model is an array with a row for each observation"
-        return replace(whole, num_rows=num_rows or 1, why_whole=why)
-    by_row = replace(whole, num_rows=num_rows, row_arguments=rowed)
+        return replace(unsplit, num_rows=num_rows or 1, why_all_rows=why)
+    by_row = replace(unsplit, num_rows=num_rows, row_arguments=rowed)
     local = _local_latent(by_row, samples)
     why = (
         _mixes_rows(by_row)
         if local is None
         else f"the latent site {local!r} has a value for every row"
     )
-    return by_row if why is None else replace(whole, num_rows=num_rows, why_whole=why)
+    return by_row if why is None else replace(unsplit, num_rows=num_rows, why_all_rows=why)
 
 
 def _mixes_rows(model: Model) -> str | None:

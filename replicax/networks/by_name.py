@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replicax import user_code
-from replicax.errors import choose, show, suggest
+from replicax.errors import check_path, choose, show, suggest
 from replicax.run.options import REQUIRED, option
 
 if TYPE_CHECKING:
@@ -125,6 +125,10 @@ class NamedProblem:
             usual = known[name] if name not in ("model", "data", "data_dir", "likelihood") else ""
             if value is not None and name != "noise" and not isinstance(value, type(usual)):
                 return None
+        noise = values.get("noise")
+        parts = noise if isinstance(noise, list) else [noise]
+        if not all(isinstance(part, str | int | float | None) for part in parts):
+            return None
         # What was downloaded for the run is there; a folder must not write elsewhere.
         values["download"] = False
         return cls(**values)
@@ -261,10 +265,10 @@ def named_network(model: str, sizes: Sizes, dtype: Any) -> Any:
 def absolute(name: str) -> str:
     """Return FILE.PY:NAME or FILE.npz with an absolute path, valid from any directory."""
     if name.endswith(".npz"):
-        return str(Path(name).expanduser().absolute())
+        return str(check_path("--data", name).absolute())
     place, colon, attribute = name.rpartition(":")
     if colon and place.endswith(".py"):
-        return f"{Path(place).expanduser().absolute()}:{attribute}"
+        return f"{check_path('FILE.PY', place).absolute()}:{attribute}"
     return name
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _SETTLED = 0.2  # fraction of epochs before which values may lie off the scale
 _RARE = 0.05  # fraction of values at either end that may lie off the scale
+_SPIKE = 6  # times as far from the median as most values: may lie off the scale
 _ROOM = 0.08  # of the height of an axis, below and above its values
 _MOST_ROWS = 60  # rows of the table of epochs
 _LEVELS = 21  # of central intervals
@@ -280,14 +281,24 @@ def average_so_far(
 
 def settled_range(networks: np.ndarray, always_shown: np.ndarray) -> tuple[float, float] | None:
     """Return the range of an axis for lines (epoch, line): after the first epochs all of
-    `always_shown` is inside, and all of `networks` but rare values; None if nothing is finite."""
-    settled, others = _settled(networks), _settled(always_shown)
+    `always_shown` but spikes is inside, and all of `networks` but rare values; None if nothing is
+    finite."""
+    settled = _settled(networks)
     if not settled.size:
         return None
+    others = np.concatenate([_without_spikes(_settled(line)) for line in always_shown.T])
     bulk = np.concatenate([np.quantile(settled, (_RARE, 1 - _RARE)), others])
     low, high = float(bulk.min()), float(bulk.max())
     room = _ROOM * max(high - low, 1e-3 * abs(high), 1e-6)
     return low - room, high + room
+
+
+def _without_spikes(values: np.ndarray) -> np.ndarray:
+    """Return the values that are not far from their median, and the last one."""
+    if not values.size:
+        return values
+    away = np.abs(values - np.median(values))
+    return np.append(values[away <= _SPIKE * np.median(away)], values[-1])
 
 
 def _settled(values: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from replicax.errors import check_folder, show
+from replicax.errors import check_path, show
 from replicax.networks import evaluate, starting, swag
 from replicax.networks.checks import check_apart, check_start, checked_first
 from replicax.networks.evaluate import Epoch, Thinning
@@ -188,7 +188,7 @@ def _evaluates(problem: Supervised, phase: Phase) -> Evaluates:
 def last_networks(run_dir: str | Path, problem: Supervised, num_replicas: int) -> Any:
     """Return the last networks of a run as (params, model_state), leading axis: rung, coldest
     first."""
-    records = open_records(check_folder("run_dir", run_dir), with_checkpoint=True)
+    records = open_records(check_path("run_dir", run_dir), with_checkpoint=True)
     _check_fits(records, problem)
     points, replica_at = restore_points(records, point_like(records))
     if num_replicas > len(replica_at[0]):
@@ -278,7 +278,7 @@ def _check_call(problem: Any, start: Any) -> None:
     if isinstance(start, Network):
         raise ValueError("The start is a network; give the function network.init.")
     if isinstance(start, str | Path):
-        check_folder("start", start)
+        check_path("start", start)
 
 
 def _check_networks(problem: Supervised, program: Program, like: Any, carry: Carry) -> None:

@@ -2,8 +2,8 @@
 
 from replicax.nn.conv import conv as conv
 from replicax.nn.network import Network as Network
+from replicax.nn.networks import mlp as mlp
+from replicax.nn.networks import resnet as resnet
+from replicax.nn.networks import small_cnn as small_cnn
+from replicax.nn.networks import wide_resnet as wide_resnet
 from replicax.nn.replicas import vmap as vmap
-from replicax.nn.resnet import resnet as resnet
-from replicax.nn.resnet import wide_resnet as wide_resnet
-from replicax.nn.small import mlp as mlp
-from replicax.nn.small import small_cnn as small_cnn

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import DTypeLike
 
 from replicax.errors import choose
 from replicax.nn.conv import conv
@@ -38,7 +39,7 @@ class Norm(NamedTuple):
     bias: bool = False
 
 
-def in_precision(x: Array, dtype: Any) -> Array:
+def in_precision(x: Array, dtype: DTypeLike) -> Array:
     """Return inputs in the precision of a network's layers: `dtype`, on CPUs at least float32.
 
     CPUs gain nothing from half precision, and the sums of bfloat16 layers that XLA fuses for them

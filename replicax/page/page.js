@@ -188,8 +188,22 @@
     window.setTimeout(refresh, 1000 * REFRESH_SECONDS);
   }
 
-  dark.addEventListener("change", draw);
-  narrow.addEventListener("change", draw);
-  begin();
-  if (root.dataset.version) window.setTimeout(refresh, 1000 * REFRESH_SECONDS);
+  // Plotly travels compressed inside the page; a served page has it as a script of its own.
+  async function unpack() {
+    const packed = find("plotly");
+    if (!packed) return;
+    const bytes = Uint8Array.from(atob(packed.textContent), (c) => c.charCodeAt(0));
+    const text = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = document.createElement("script");
+    script.textContent = await new Response(text).text();
+    document.head.append(script);
+    packed.remove();
+  }
+
+  unpack().then(() => {
+    dark.addEventListener("change", draw);
+    narrow.addEventListener("change", draw);
+    begin();
+    if (root.dataset.version) window.setTimeout(refresh, 1000 * REFRESH_SECONDS);
+  });
 })();

@@ -2,6 +2,7 @@
 
 import base64
 import functools
+import gzip
 import html
 import importlib.resources
 from typing import Any, NamedTuple
@@ -80,11 +81,14 @@ _SERVED += "img-src data:; connect-src 'self'"
 def render(page: Page, version: str | None = None) -> str:
     """Return the page as HTML; a served page has a `version`, refreshes itself, and loads Plotly
     from the server."""
-    library = plotly_script() if version is None else ""
-    source = "" if version is None else f' src="{PLOTLY}"'
+    library = f'<script src="{PLOTLY}"></script>'
+    if version is None:
+        library = f'<script type="application/gzip" id="plotly">{_packed_plotly()}</script>'
     policy = _POLICY if version is None else _SERVED
     charts = [part for section in page.sections for part in section.parts]
     data = {part.name: part.figures for part in charts if isinstance(part, Chart)}
+    names = [*(section.name for section in page.sections), *data]
+    assert len(set(names)) == len(names), f"two elements of a page have the same name: {names}"
     paths = [_path_data(part) for part in charts if isinstance(part, Paths)]
     return f"""<!doctype html>
 <html lang="en"{"" if version is None else f' data-version="{_text(version)}"'}>
@@ -106,7 +110,7 @@ def render(page: Page, version: str | None = None) -> str:
 {"".join(_section(section) for section in page.sections)}
 </main>
 <script type="application/json" id="data">{_json({"charts": data, "paths": paths})}</script>
-<script{source}>{library}</script>
+{library}
 <script>{_resource("page.js")}</script>
 </body>
 </html>
@@ -118,6 +122,12 @@ def plotly_script() -> str:
     """Return the Plotly script of the installed package."""
     offline = import_extra("plotly.offline", "report", "report")
     return offline.get_plotlyjs()
+
+
+@functools.cache
+def _packed_plotly() -> str:
+    """Return the script compressed, as text: two fifths of its size."""
+    return base64.b64encode(gzip.compress(plotly_script().encode(), mtime=0)).decode()
 
 
 def _resource(name: str) -> str:

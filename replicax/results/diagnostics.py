@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from replicax.errors import show
+from replicax.results.remedies import hotter, longer, more_replicas, retuning
 from replicax.run.carry import round_trips as round_trips
 
 if TYPE_CHECKING:
@@ -233,14 +234,19 @@ def _means(number: np.ndarray, values: np.ndarray) -> np.ndarray:
 RHAT_GOOD = 1.01  # largest good R-hat over chains
 REPLICA_RHAT_GOOD = 1.05  # largest good R-hat over replicas
 ENOUGH_DRAWS = 100  # effective, per chain
+_MIXES = 1.1  # R-hat of chains that only need more draws
+_SWAPS = 0.02  # how often the rule accepts for a pair that passes replicas on
 _STICKY = 1 / 20  # fraction of the effective size of the other tail
 _MANY_DRAWS = 2_000  # effective, per chain: a tail that is seen so often hides nothing
 _WORK = 1_000_000  # values that are checked
 _FEW_DRAWS = 4  # nothing can be said of fewer
 
 
-def checked_components(posterior: "Posterior") -> dict[str, np.ndarray]:
-    """Return the components of the parameters that are checked, and the energy.
+def checked_components(
+    posterior: "Posterior", components: dict[str, np.ndarray] | None = None
+) -> dict[str, np.ndarray]:
+    """Return the components of the parameters that are checked, of those given or of all, and the
+    energy.
 
     All of them, or evenly spaced ones if there are many. None for networks: their weights have many
     equivalent arrangements, between which no chain needs to move.
@@ -248,7 +254,7 @@ def checked_components(posterior: "Posterior") -> dict[str, np.ndarray]:
     optimises = not float(posterior.temperatures[:, 0].max()) > 0  # and draws are no sample
     if posterior.metadata.kind == "train" or optimises or posterior.num_draws < _FEW_DRAWS:
         return {}
-    components = posterior.components()
+    components = posterior.components() if components is None else components
     most = int(np.clip(_WORK // (posterior.num_chains * posterior.num_draws), 8, 100))
     names = list(components)
     chosen = np.unique(np.linspace(0, len(names) - 1, min(most, len(names))).astype(int))
@@ -257,7 +263,7 @@ def checked_components(posterior: "Posterior") -> dict[str, np.ndarray]:
 
 def find_mixing_problems(posterior: "Posterior") -> list[str | None]:
     """Return the problems of the draws, one sentence each."""
-    components = checked_components(posterior)
+    components = checked_components(posterior, posterior.judged())
     rhats = {name: rhat(values) for name, values in components.items()}
     return [
         _stuck_replicas(posterior, components),
@@ -281,23 +287,25 @@ def _stuck_replicas(posterior: "Posterior", components: dict[str, np.ndarray]) -
         return None
     return (
         f"R-hat over replicas is {worst:.3f} for {name} (above {REPLICA_RHAT_GOOD}): replicas "
-        "bring different draws to the coldest rung. If they keep their modes, the starts decide "
-        "how much mass a mode has: raise the highest temperature (or learning rate), or add "
-        "replicas. If they only move slowly, run longer."
+        "bring different draws to the coldest rung, as if each kept its mode, and then the starts "
+        f"decide how much mass a mode has. {hotter(posterior)}"
     )
 
 
 def _no_round_trip(posterior: "Posterior", rhats: dict[str, float]) -> str | None:
-    chains = np.flatnonzero(posterior.round_trips == 0)
+    trips = posterior.round_trips
+    chains = np.flatnonzero(trips == 0)
     if not exchanges(posterior) or chains.size == 0 or posterior.num_draws < _FEW_DRAWS:
         return None
     _, worst = _largest(rhats)
     if posterior.metadata.kind != "train" and not worst < RHAT_GOOD:
         return None
     fine = f"R-hat looks fine ({worst:.3f}), but chain" if rhats else "Chain"
+    passes = posterior.verdict_rate.min() > _SWAPS
     return (
-        f"{fine} {chains[0]} made no round trip: nothing from the hottest rung reached the target, "
-        "and modes may be missing. Run longer, or look for a pair that hardly ever swaps."
+        f"{fine} {chains[0]} made no round trip in {posterior.counted_steps:,} steps: nothing from "
+        "the hottest rung reached the target, and modes may be missing. "
+        + (longer(posterior, 10.0) if passes else more_replicas(posterior))
     )
 
 
@@ -307,8 +315,15 @@ def _chains_differ(posterior: "Posterior", rhats: dict[str, float]) -> str | Non
         return None
     return (
         f"R-hat over chains is {worst:.3f} for {name} (above {RHAT_GOOD}): the chains do not agree "
-        "yet. Run longer, with a longer burn_in if they started far apart."
+        f"yet. {_of_rhat(posterior, worst)}"
     )
+
+
+def _of_rhat(posterior: "Posterior", worst: float) -> str:
+    """Return how chains come to agree: where they mix, R-hat - 1 falls as 1 / draws."""
+    if worst < _MIXES or posterior.metadata.resolved.burn_in == 0:
+        return longer(posterior, (worst - 1) / (RHAT_GOOD - 1))
+    return retuning(posterior)
 
 
 def _few_draws(posterior: "Posterior", components: dict[str, np.ndarray]) -> str | None:
@@ -321,8 +336,8 @@ def _few_draws(posterior: "Posterior", components: dict[str, np.ndarray]) -> str
         return None
     return (
         f"The effective size of {name} in its {part} is {-size:.0f} per chain (below "
-        f"{ENOUGH_DRAWS}, of {posterior.num_draws} draws): means and quantiles are imprecise. Run "
-        "longer, or use a kernel that moves further in a step."
+        f"{ENOUGH_DRAWS}, of {posterior.num_draws} draws): means and quantiles are imprecise. "
+        f"{longer(posterior, ENOUGH_DRAWS / max(-size, 1.0))}"
     )
 
 
@@ -344,7 +359,7 @@ def sticky_tail(components: dict[str, np.ndarray]) -> str | None:
         f"The {side} tail of {name} has an effective size of {size:.0f} per chain, the other one "
         f"{other:.0f}: draws enter it rarely and leave it slowly, as with the neck of a funnel "
         "or a small mode, and it may reach farther. Write the model in parameters of one scale "
-        "(for a hierarchy, non-centred ones), or run much longer."
+        "(for a hierarchy, non-centred ones)."
     )
 
 

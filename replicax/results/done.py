@@ -7,17 +7,21 @@ the ladder, and by chains and replicas that agree.
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from replicax.errors import RunProblem
-from replicax.results import diagnostics, evidence
+from replicax.results import diagnostics, evidence, mixture, problems
+from replicax.results.remedies import longer, retuning
+from replicax.run.carry import trip_ends
 from replicax.run.methods import as_method
 from replicax.run.options import Limits, Session
 from replicax.run.processes import is_first
-from replicax.run.progress import format_seconds
+from replicax.run.progress import Progress, format_seconds
+from replicax.run.sweeps import FEWEST_SWEEPS, MOST_SWEEPS
 from replicax.run.task import Task
 
 if TYPE_CHECKING:
@@ -32,68 +36,166 @@ FIRST_STEPS = 600  # of a run that decides itself how long it is
 MOST_STEPS = 20_000  # unless the user says otherwise
 _LEAST_GROWTH, _MOST_GROWTH = 1.5, 4.0  # of the steps that are kept, from one look to the next
 _PATIENCE = 6  # times the burn-in, before a new one is made
+_FOLLOWED = 8  # parameters whose numbers are followed over time
+_LOOKS = 2  # at which only what the user has to change is left
 _ROOM = 1.1  # steps beyond those that the numbers so far ask for
 
 
+class Number(NamedTuple):
+    """One of the numbers by which a run is done."""
+
+    name: str
+    value: float  # NaN where it is not asked for, or not known
+    wanted: float
+    is_short: bool
+    factor: float = 1.0  # by which the draws would have to grow
+    of: str = ""  # the parameter that is worst, or why the number is not asked for
+
+    @property
+    def words(self) -> str:
+        """The number as it is written everywhere."""
+        if np.isnan(self.value) and not self.is_short:
+            return f"{self.name} not asked for ({self.of})"
+        return f"{self.name} {self.shown} of {self.wanted:g}{f' ({self.of})' if self.of else ''}"
+
+    @property
+    def shown(self) -> str:
+        """The value alone."""
+        if np.isnan(self.value):
+            return "not known"
+        if self.name.startswith("R-hat"):
+            return f"{self.value:.3f}"
+        return f"{self.value:,.0f}" if self.wanted > 1 else f"{self.value:.2g}"
+
+
 class Short(NamedTuple):
-    """A number that is not good enough yet."""
+    """What a run is short of."""
 
     words: str
     factor: float  # by which the draws would have to grow
+    cure: str = "length"
+
+
+def numbers(posterior: "Posterior") -> list[Number]:
+    """Return the numbers that decide whether a run is done, as they are now."""
+    return [*_trips(posterior), *_of_draws(posterior), *_of_evidence(posterior)]
 
 
 def shortcomings(posterior: "Posterior") -> list[Short]:
     """Return what a run is short of; nothing where it is done."""
-    found = [_trips(posterior), *_of_draws(posterior), _of_evidence(posterior)]
-    short = [one for one in found if one is not None]
-    # What else the run warns of, more draws may cure.
-    warned = [] if short else posterior.problems()
-    return short + [Short(sentence, 2.0) for sentence in warned]
+    found = numbers(posterior)
+    short = [Short(one.words, one.factor) for one in found if one.is_short]
+    # What else the run warns of, more draws or another tuning may cure.
+    warned = [] if short or not found else problems.with_cures(posterior)
+    return short + [Short(sentence, 2.0, cure) for sentence, cure in warned]
 
 
-def _trips(posterior: "Posterior") -> Short | None:
+def in_words(posterior: "Posterior") -> str:
+    """Return the numbers of a run in a sentence, with its log evidence and its mixture."""
+    words = [one.words for one in numbers(posterior)]
+    found = {name: way.combined() for name, way in posterior._evidences.items()}
+    words += [f"log evidence {x.value:.2f} ± {x.standard_error:.2g} ({name})"
+              for name, x in found.items()]  # fmt: skip
+    covered = mixture.missed(posterior)
+    if covered is not None:
+        words.append(f"the mixture covers {1 - covered.mass:.1%} of the draws")
+    return "; ".join(words)
+
+
+def course(posterior: "Posterior", points: int = 12) -> tuple[np.ndarray, list[list[Number]]]:
+    """Return the numbers as they were at some steps of the run, and these steps. Of the parameters
+    those are followed that are worst at the end."""
+    draws = diagnostics.checked_components(posterior, posterior.judged())
+    before, burn_in = posterior.judged_before_jumps(), posterior.metadata.resolved.burn_in
+    if not draws:
+        return np.zeros(0, int), []
+    sizes = {name: np.nan_to_num(diagnostics.bulk_size(values)) for name, values in draws.items()}
+    worst = sorted(sizes, key=lambda name: sizes[name])[:_FOLLOWED]
+    ends = [np.sort(np.concatenate(trip_ends(chain))) for chain in posterior.rung_of]
+    counted = posterior.metadata.resolved.counted_from
+    found, shares = [], np.linspace(0, 1, points + 1)[1:]
+    for share in shares:
+        step = burn_in + int(share * (posterior.num_steps - burn_in))
+        now = {name: draws[name][:, : int(share * posterior.num_draws)] for name in worst}
+        early = {name: before[name] for name in worst if name in before}
+        early = {name: x[:, : int(share * x.shape[1])] for name, x in early.items()}
+        trips = [int(np.sum((chain > counted) & (chain <= step))) for chain in ends]
+        numbers = [*_trips(posterior, min(trips)), *_of(now, early)]
+        found.append([*numbers, *_of_evidence(posterior, int(share * posterior.num_draws))])
+    return burn_in + (shares * (posterior.num_steps - burn_in)).astype(int), found
+
+
+def _trips(posterior: "Posterior", fewest: int | None = None) -> list[Number]:
+    name = "round trips of a chain"
     if not diagnostics.exchanges(posterior):
-        return None
-    fewest = int(posterior.round_trips.min())
-    if fewest >= FEWEST_TRIPS:
-        return None
-    return Short(f"round trips {fewest} of {FEWEST_TRIPS}", FEWEST_TRIPS / max(fewest, 0.5))
+        why = "no ladder: replicas do not exchange"
+        if posterior.sweeps is not None:
+            why = "no ladder over all rows: one over some of them has found the modes"
+        elif posterior.num_replicas == 1:
+            why = "no ladder: one replica"
+        return [Number(name, np.nan, FEWEST_TRIPS, False, of=why)]
+    fewest = int(posterior.round_trips.min()) if fewest is None else fewest
+    factor = FEWEST_TRIPS / max(fewest, 0.5)
+    return [Number(name, fewest, FEWEST_TRIPS, fewest < FEWEST_TRIPS, factor)]
 
 
-def _of_draws(posterior: "Posterior") -> list[Short | None]:
-    checked = diagnostics.checked_components(posterior)
+def _of_draws(posterior: "Posterior") -> list[Number]:
+    checked = diagnostics.checked_components(posterior, posterior.judged())
     if not checked:
-        return [Short("draws", _MOST_GROWTH)]
+        return [Number("draws", posterior.num_draws, ENOUGH_DRAWS, True, _MOST_GROWTH)]
+    before = posterior.judged_before_jumps()
+    return _of(checked, {name: values for name, values in before.items() if name in checked})
+
+
+def _of(checked: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> list[Number]:
+    """Return the numbers of draws, and of the coldest replica before its jumps."""
     components = {name: values for name, values in checked.items() if np.ptp(values) > 0}
-    if not components:
+    before = {name: values for name, values in before.items() if name in components}
+    sizes = (("bulk", diagnostics.bulk_size), ("tails", diagnostics.tail_size))
+    return [
+        *_rhat("R-hat", components),
+        *_rhat("R-hat before jumps", before),
+        *(
+            _worst(f"effective draws in the {part}", size, components, ENOUGH_DRAWS)
+            for part, size in sizes if components
+        ),
+    ]  # fmt: skip
+
+
+def _rhat(name: str, components: dict[str, np.ndarray]) -> list[Number]:
+    """Return the largest R-hat over chains, none where there is one chain."""
+    several = {key: values for key, values in components.items() if len(values) > 1}
+    if not several:
         return []
-    found = []
-    if posterior.num_chains > 1:
-        rhats = {name: diagnostics.rhat(values) for name, values in components.items()}
-        name = max(rhats, key=lambda name: np.nan_to_num(rhats[name], nan=np.inf))
-        if not rhats[name] < LARGEST_RHAT:
-            # R-hat - 1 falls as 1 / the number of draws, where chains mix.
-            factor = (rhats[name] - 1) / (LARGEST_RHAT - 1) if rhats[name] < 1.1 else 4.0
-            found.append(Short(f"R-hat {rhats[name]:.3f} of {name}", factor))
-    for word, size_of in (("bulk", diagnostics.bulk_size), ("tail", diagnostics.tail_size)):
-        sizes = {name: size_of(values) for name, values in components.items()}
-        name = min(sizes, key=lambda name: np.nan_to_num(sizes[name]))
-        if not sizes[name] >= ENOUGH_DRAWS:
-            size = np.nan_to_num(sizes[name])
-            words = f"effective size in the {word} {size:.0f} of {ENOUGH_DRAWS} ({name})"
-            found.append(Short(words, ENOUGH_DRAWS / max(size, 1.0)))
-    return found
+    rhats = {key: diagnostics.rhat(values) for key, values in several.items()}
+    worst = max(rhats, key=lambda key: np.nan_to_num(rhats[key], nan=np.inf))
+    # R-hat - 1 falls as 1 / the number of draws, where chains mix.
+    factor = (rhats[worst] - 1) / (LARGEST_RHAT - 1) if rhats[worst] < 1.1 else 4.0
+    return [
+        Number(name, rhats[worst], LARGEST_RHAT, not rhats[worst] < LARGEST_RHAT, factor, worst)
+    ]
 
 
-def _of_evidence(posterior: "Posterior") -> Short | None:
+def _worst(
+    name: str, size_of: Callable, components: dict[str, np.ndarray], wanted: float
+) -> Number:
+    sizes = {key: np.nan_to_num(size_of(values)) for key, values in components.items()}
+    worst = min(sizes, key=lambda key: sizes[key])
+    size = float(sizes[worst])
+    return Number(name, size, wanted, size < wanted, wanted / max(size, 1.0), worst)
+
+
+def _of_evidence(posterior: "Posterior", num_draws: int | None = None) -> list[Number]:
     if evidence.refusal(posterior) is not None:
-        return None
-    ladder = evidence.by_ladder(posterior.rung_energies, posterior.temperatures).combined()
-    error = ladder.standard_error
-    if error < LARGEST_ERROR:
-        return None
+        return []
+    ladder = posterior._evidences["ladder"]
+    if num_draws is not None:
+        energies = posterior.rung_energies[:, :num_draws]
+        ladder = evidence.by_ladder(energies, posterior.temperatures)
+    error = ladder.combined().standard_error
     factor = (error / LARGEST_ERROR) ** 2 if np.isfinite(error) else 4.0
-    return Short(f"error of the ladder's log evidence {error:.2g} of {LARGEST_ERROR}", factor)
+    name = "error of the ladder's log evidence"
+    return [Number(name, error, LARGEST_ERROR, not error < LARGEST_ERROR, factor)]
 
 
 def check_possible(task: Task, method: Any) -> None:
@@ -114,46 +216,56 @@ def check_possible(task: Task, method: Any) -> None:
 class Watch:
     """The limits of a run that decides itself how long it is, as one of its callbacks."""
 
-    def __init__(self, limits: Limits, shows: bool) -> None:
-        self.max_steps = MOST_STEPS if limits.max_steps is None else limits.max_steps
+    def __init__(self, limits: Limits, shows: bool, sweeps: bool = False) -> None:
+        most, self.first = (MOST_SWEEPS, FEWEST_SWEEPS) if sweeps else (MOST_STEPS, FIRST_STEPS)
+        self.max_steps = most if limits.max_steps is None else limits.max_steps
         seconds = np.inf if limits.max_seconds is None else limits.max_seconds
         self.began, self.seconds, self.shows = time.monotonic(), seconds, shows
+        self.rate = np.nan  # steps per second of the last chunk
+        self.warned = 0  # looks in a row at which only warnings were left
 
-    def __call__(self, progress: object) -> str | None:
+    def __call__(self, progress: Progress) -> str | None:
+        self.rate = progress.steps_per_second
         is_over = time.monotonic() - self.began >= self.seconds
         return "stop: max_seconds is over" if is_over else None
 
     def first_steps(self, burn_in: int | None) -> int:
         """Return the length of the first part of a run, after which it is looked at."""
-        return min(max(FIRST_STEPS, 2 * (burn_in or 0)), self.max_steps)
+        return min(max(self.first, 2 * (burn_in or 0)), self.max_steps)
 
     def say(self, words: str) -> None:
         if self.shows:
             print(words, file=sys.stderr, flush=True)
 
 
-def watched(session: Session, limits: Limits) -> tuple[Session, Watch]:
-    """Return the session with the limits among its callbacks, and the limits."""
+def watched(session: Session, limits: Limits, sweeps: bool = False) -> tuple[Session, Watch]:
+    """Return the session with the limits among its callbacks, and the limits, of steps or of
+    sweeps."""
     shows = sys.stderr.isatty() if session.progress is None else session.progress
-    watch, given = Watch(limits, shows and is_first()), session.callback
+    watch, given = Watch(limits, shows and is_first(), sweeps), session.callback
     callbacks = [] if given is None else [given] if callable(given) else list(given)
     return replace(session, callback=[*callbacks, watch]), watch
 
 
 def until_done(posterior: "Posterior", session: Session, watch: Watch) -> "Posterior":
     """Go on with a run until it is short of nothing or at its limits, and say which."""
+    unit = "steps" if posterior.sweeps is None else "sweeps"
     while True:
         short, steps = shortcomings(posterior), posterior.num_steps
         words = "; ".join(one.words for one in short)
+        where = f"Step {steps:,}" if posterior.sweeps is None else f"Sweep {steps:,}"
+        watch.say(f"{where}: {in_words(posterior)}.")
         if not short:
-            watch.say(f"Done after {steps:,} steps.")
-            return posterior
-        if posterior.result.code != "finished" or steps >= watch.max_steps:
-            ended = "max_steps" if steps >= watch.max_steps else posterior.result.sentence
+            asked = [one.name for one in numbers(posterior) if not np.isnan(one.value)]
+            return _ended(
+                posterior, f"Done after {steps:,} {unit}: {', '.join(asked)} are as wanted.", watch
+            )
+        reason = _limit(posterior, short, watch)
+        if reason is not None:
+            posterior = _ended(posterior, f"Not done, {reason}. Short of: {words}", watch)
             warnings.warn(
-                f"The run ended before it was done ({ended.rstrip('.')}). It is short of: {words}. "
-                "posterior.extend() goes on; extend(retune=True) also learns ladder, step sizes "
-                "and mixture anew.",
+                f"The run ended before it was done: {reason}. It is short of: {words}"
+                f"{'' if words.endswith('.') else '.'} {_remedy(posterior, short)}",
                 RunProblem,
                 stacklevel=3,
             )
@@ -161,17 +273,57 @@ def until_done(posterior: "Posterior", session: Session, watch: Watch) -> "Poste
         posterior = _gone_on(posterior, short, words, session, watch)
 
 
+def _limit(posterior: "Posterior", short: list[Short], watch: Watch) -> str | None:
+    """Return why a run that is not done goes no further, None if it does."""
+    if posterior.num_steps >= watch.max_steps:
+        return f"max_steps={watch.max_steps} is over"
+    if posterior.result.code != "finished":
+        return posterior.result.sentence.rstrip(".")
+    # Only what the user has to change is left: a few looks say that it stays.
+    only_target = all(one.cure == "target" for one in short)
+    watch.warned = watch.warned + 1 if only_target else 0
+    return "what it warns of does not go away with more steps" if watch.warned > _LOOKS else None
+
+
+def _remedy(posterior: "Posterior", short: list[Short]) -> str:
+    """Return how to go on, in a sentence: with the same tuning unless that is the problem."""
+    if any(one.cure == "target" for one in short):
+        return ""
+    if _tuned_badly(posterior, short):
+        return retuning(posterior)
+    return longer(posterior, max(one.factor for one in short))
+
+
+def _tuned_badly(posterior: "Posterior", short: list[Short]) -> bool:
+    """Return whether a new burn-in is better than more draws: a warning says so, or many times as
+    many draws would be needed after a burn-in so short. Sweeps have learned from all rows."""
+    if posterior.sweeps is not None:
+        return False
+    if any(one.cure == "tuning" for one in short):
+        return True
+    burn_in = posterior.metadata.resolved.burn_in
+    factor = _ROOM * max(one.factor for one in short)
+    return factor > _MOST_GROWTH and posterior.num_steps - burn_in > _PATIENCE * burn_in
+
+
+def _ended(posterior: "Posterior", sentence: str, watch: Watch) -> "Posterior":
+    """Say how a run has ended, and store it with the run."""
+    watch.say(sentence)
+    posterior.end_with(f"{sentence.rstrip('.')}.")
+    return posterior
+
+
 def _gone_on(
     posterior: "Posterior", short: list[Short], words: str, session: Session, watch: Watch
 ) -> "Posterior":
     """Return the run with more draws; where many times as many would not do, with a new burn-in."""
-    steps, burn_in = posterior.num_steps, posterior.metadata.resolved.burn_in
-    factor, kept = _ROOM * max(one.factor for one in short), steps - burn_in
-    # Tuned too early: in a folder, the draws so far are not given up without a word of the user.
-    retunes = factor > _MOST_GROWTH and kept > _PATIENCE * burn_in and posterior.run_dir is None
+    steps, kept = posterior.num_steps, posterior.num_steps - posterior.metadata.resolved.burn_in
+    factor = _ROOM * max(one.factor for one in short)
+    # Tuned badly: in a folder, the draws so far are not given up without a word of the user.
+    retunes = _tuned_badly(posterior, short) and posterior.run_dir is None
     more = 2 * steps if retunes else int(kept * (np.clip(factor, _LEAST_GROWTH, _MOST_GROWTH) - 1))
     more = min(max(more, 1), watch.max_steps - (0 if retunes else steps))
-    seconds = format_seconds((time.monotonic() - watch.began) / steps * more)
     anew = ", with a new burn-in" if retunes else ""
-    watch.say(f"Step {steps:,}: short of {words}. {more:,} more steps{anew}, about {seconds}.")
+    left = format_seconds(more / watch.rate) if watch.rate > 0 else "unknown"
+    watch.say(f"Short of {words}: {more:,} more steps{anew}, about {left} left.")
     return posterior.going_on(more, retunes, session)

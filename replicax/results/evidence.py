@@ -141,9 +141,9 @@ def refusal(posterior: "Posterior") -> str | None:
     if unknown is None and not np.all(np.isinf(temperatures[:, -1])):
         return (
             "The evidence needs the prior on the hottest rung, and the ladder ends at temperature "
-            f"{temperatures[:, -1].min():.3g}: write more replicas (about "
-            f"{(posterior.replicas_advised or 0) + 3}) or "
-            "method=rx.posterior(temperature=(1, np.inf))."
+            f"{temperatures[:, -1].min():.3g}: write "
+            f"method=rx.posterior(temperature=(1, np.inf)), with more than the "
+            f"{posterior.num_replicas} replicas of this run."
         )
     return unknown
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from replicax.errors import check_folder
+from replicax.errors import check_path
 from replicax.results.plotted import spread
 from replicax.run.storage.files import SOFTWARE, check_shown, write_shown
 
@@ -40,7 +40,7 @@ def new_figure(width: float, height: float) -> "Figure":
 
 def figure_folder(out: str | Path) -> Path:
     """Return the folder `out`, which need not exist; raise if it cannot be a folder."""
-    folder = check_folder("out", out)
+    folder = check_path("out", out)
     if any(place.is_file() for place in (folder, *folder.parents)):
         raise ValueError(f"{out} is a file, or inside a file; out must be a folder.")
     return folder
@@ -57,11 +57,12 @@ def save_all(figures: "dict[str, Figure]", out: str | Path | None) -> None:
             save(figure, paths[name])
 
 
-def save(figure: "Figure", path: Path) -> None:
+def save(figure: "Figure", path: Path, named: bool = False) -> None:
+    """Write a figure into a file, which may be any if the user has `named` it."""
     content, form = io.BytesIO(), path.suffix[1:] or "png"
     signed = {"Software": SOFTWARE} if form == "png" else {}
     figure.savefig(content, dpi=150, format=form, metadata=signed)
-    write_shown(path, content.getvalue())
+    write_shown(path, content.getvalue(), named)
 
 
 def two_panels() -> tuple["Figure", "Axes", "Axes"]:

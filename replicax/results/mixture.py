@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from replicax.algorithm import fitting
-from replicax.algorithm.labels import Ordering, ordered
 from replicax.algorithm.mixture import Mixture
-from replicax.run import trees
 
 if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
 
 _MOST_DRAWS = 2_000  # that are shared out among the components
+_POINTS = 400  # of a component, by which it is told where parameters are constrained
 _ROUND = 60  # points of an ellipse
 _RADIUS = 2.0  # of an ellipse, in standard deviations
 
@@ -20,7 +19,8 @@ _RADIUS = 2.0  # of an ellipse, in standard deviations
 class Learned(NamedTuple):
     """The components, heaviest first, and draws in the order of labels that they have.
 
-    Parameters are those that are sampled: unconstrained ones, where these are others.
+    Parameters are those that the user knows; where they are constrained, a component has the mean
+    and the covariance of constrained points of it.
     """
 
     names: list[str]  # (d,)
@@ -44,16 +44,18 @@ def of_run(posterior: "Posterior") -> Learned | None:
         parts = fitting.log_parts(mixture, draws)
         parts = np.exp(parts - parts.max(axis=0))
         share = np.mean(parts / parts.sum(axis=0), axis=1)
-    spec, weight = posterior.metadata.params, np.exp(mixture.log_weight)
-    names = [
-        name
-        for leaf, shape in zip(spec.names, spec.shapes, strict=True)
-        for name in trees.component_names(leaf, shape)
-    ]
-    by_weight = np.argsort(-weight, kind="stable")
+    weight, mean = np.exp(mixture.log_weight), mixture.mean
     covariance = mixture.root @ mixture.root.swapaxes(1, 2)
-    ranked = [column[by_weight] for column in (weight, mixture.mean, covariance, share)]
-    return Learned(names, ranked[0], ranked[1], ranked[2], ranked[3], draws)
+    names, shown = posterior.shown(np.concatenate([mean, draws]))
+    if posterior._constrains:
+        noise = np.random.default_rng(0).standard_normal((_POINTS, mean.shape[1]))
+        at = mean[:, None] + np.einsum("kij,nj->kni", mixture.root, noise)
+        at = posterior.shown(at.reshape(-1, mean.shape[1]))[1].reshape(len(mean), _POINTS, -1)
+        mean = at.mean(axis=1)
+        covariance = np.stack([np.atleast_2d(np.cov(points.T)) for points in at])
+    by_weight = np.argsort(-weight, kind="stable")
+    ranked = [column[by_weight] for column in (weight, mean, covariance, share)]
+    return Learned(names, ranked[0], ranked[1], ranked[2], ranked[3], shown[len(weight) :])
 
 
 def _draws(posterior: "Posterior") -> np.ndarray:
@@ -62,14 +64,10 @@ def _draws(posterior: "Posterior") -> np.ndarray:
     if not posterior.num_draws or not posterior.metadata.resolved.keep_draws:
         return np.zeros((0, d))
     every = -(-posterior.num_draws * posterior.num_chains // _MOST_DRAWS)
-    leaves = [leaf[:, ::every] for leaf in posterior._leaves(0)]
+    leaves = posterior._in_order([leaf[:, ::every] for leaf in posterior._leaves(0)])
     count = leaves[0].shape[0] * leaves[0].shape[1]
     flat = np.concatenate([leaf.reshape(count, -1) for leaf in leaves], axis=1)
-    flat = flat[np.all(np.isfinite(flat), axis=1)].astype(float)
-    final = posterior._records.final
-    if "labels.places" not in final:
-        return flat
-    return ordered(Ordering(final["labels.places"], final["labels.direction"]), flat)[0]
+    return flat[np.all(np.isfinite(flat), axis=1)].astype(float)
 
 
 class Missed(NamedTuple):
@@ -85,7 +83,8 @@ def missed(posterior: "Posterior") -> Missed | None:
 
     The coldest replica comes to such places, and leaves them, by the ladder alone. Stays there are
     few and may be long; the number of them in a run being Poisson's, the share of the draws that
-    stays of lengths L make up has the standard error sqrt(sum L^2) / draws.
+    stays of lengths L make up has the standard error sqrt(sum L^2) / draws. A replica that comes
+    again and again is seen by the spread between chains, of which others have no such replica.
     """
     weights, jumps = posterior.jump_weights, posterior.jumps
     if weights is None or jumps is None:
@@ -97,6 +96,8 @@ def missed(posterior: "Posterior") -> Missed | None:
     resolved = posterior.metadata.resolved
     steps = stays.max(initial=0) * resolved.thin / resolved.draws_per_step
     error = np.sqrt(np.sum(stays.astype(float) ** 2)) / is_missed.size
+    if len(is_missed) > 2:
+        error = max(error, np.std(is_missed.mean(axis=1), ddof=1) / np.sqrt(len(is_missed)))
     return Missed(float(is_missed.mean()), float(error), int(np.ceil(steps)))
 
 
@@ -130,7 +131,9 @@ def outlines(learned: Learned, pair: list[int]) -> list[np.ndarray]:
     where there is one parameter alone a line."""
     angle = np.linspace(0, 2 * np.pi, _ROUND + 1)
     circle = _RADIUS * np.stack([np.cos(angle), np.sin(angle)], axis=1)[:, : len(pair)]
-    roots = np.linalg.cholesky(learned.covariance[:, pair][:, :, pair])
+    among = learned.covariance[:, pair][:, :, pair]
+    tiny = 1e-12 * np.trace(among, axis1=1, axis2=2)[:, None, None] * np.eye(len(pair))
+    roots = np.linalg.cholesky(among + tiny)
     found = learned.mean[:, None, pair] + np.einsum("kij,pj->kpi", roots, circle)
     return [at if len(pair) > 1 else np.pad(at, ((0, 0), (0, 1))) for at in found]
 

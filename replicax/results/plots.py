@@ -5,6 +5,7 @@ All are `matplotlib.figure.Figure` objects: no pyplot, no global state.
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,9 @@ _NAMED = 6  # arrays that are named among those left out
 
 
 def plot_posterior(
-    posterior: "Posterior", out: str | Path | None = None, var_names: Any = None
+    posterior: "Posterior",
+    out: str | Path | None = None,
+    var_names: str | Sequence[str] | None = None,
 ) -> dict[str, "Figure"]:
     """Return figures by name; write them as PNG into the folder `out`.
 
@@ -65,36 +68,51 @@ def plot_exchange(posterior: "Posterior") -> dict[str, "Figure"]:
     return figures
 
 
-def plot_modes25(
-    positions: np.ndarray, path: str | Path | None = None, title: str = "25 modes"
-) -> "Figure":
-    """Plot the 25-mode posterior beside its samples: densities, and masses of the modes.
+def plot_modes25(runs: "dict[str, Posterior]", path: str | Path | None = None) -> "Figure":
+    """Plot runs on the 25 modes, by their names, beside the truth: densities, masses of the modes,
+    and the path of one replica of each.
 
-    Args:
-        positions: draws, with any leading axes  (..., 2).
-        path: file to write the figure to, as PNG.
-        title: is followed by the total variation between the mode masses.
+    `path` is the file to write the figure to, as PNG.
     """
-    positions = figure_style.as_positions(positions)
-    modes = plotted.modes25_masses(positions)
-    figure = figure_style.new_figure(13, 4.3)
-    left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1, 1.45))
-    figure_style.draw_density(left, None, "Truth")
-    image = figure_style.draw_density(middle, positions, f"Sampled ({len(positions):,} draws)")
-    figure.colorbar(image, ax=(left, middle), label="density", extend="max", pad=0.02, aspect=30)
-    sampled, true = (mass / max(mass.sum(), 1e-30) for mass in (modes.sampled, modes.true))
-    right.bar(range(25), sampled, width=0.72, color=figure_style.CHAINS[0], label="sampled")
-    right.plot(range(25), true, "_", ms=11, mew=2, color=figure_style.INK, label="truth")
-    right.set_xticks(range(25), modes.names, rotation=90)
-    outside, expected = modes.outside
-    right_title = f"25 modes (mass outside: {outside:.1%}, truth {expected:.1%})"
-    figure_style.label(right, "mode x, y (heaviest first)", "mass among the 25", right_title)
-    right.tick_params(axis="x", labelsize=7.5)
-    figure_style.legend(right)
-    figure.suptitle(f"{title}: mode TV {modes.distance:.3f}", x=0.012, ha="left", weight="bold")
+    modes = {name: plotted.modes25_masses(run.draws) for name, run in runs.items()}
+    figure = figure_style.new_figure(1 + 4 * (1 + len(runs)), 9.6)
+    grid = figure.add_gridspec(3, 1, height_ratios=(2.1, 1, 1))
+    maps: Any = grid[0].subgridspec(1, 1 + len(runs)).subplots(sharey=True)
+    figure_style.draw_density(maps[0], None, "Truth")
+    image: Any = None
+    for axes, (name, run) in zip(maps[1:], runs.items(), strict=True):
+        title = f"{name}: mode TV {modes[name].distance:.3f}"
+        image = figure_style.draw_density(axes, figure_style.as_positions(run.draws), title)
+        axes.set_ylabel("")
+    figure.colorbar(image, ax=list(maps), label="density", extend="max", pad=0.01, aspect=30)
+    _draw_masses(figure.add_subplot(grid[1]), modes)
+    below = grid[2].subgridspec(1, len(runs)).subplots(squeeze=False)[0]
+    for axes, (name, run) in zip(below, runs.items(), strict=True):
+        rate = run.round_trips.mean() / run.counted_steps * 1000
+        draw_paths(axes, run.rung_of[0], f"{name}: {rate:.0f} round trips per 1,000 steps")
+        axes.legend_ = None  # the title is as wide as the panel
     if path is not None:
-        figure_style.save(figure, Path(path))
+        figure_style.save(figure, Path(path), named=True)
     return figure
+
+
+def _draw_masses(axes: "Axes", runs: dict[str, plotted.ModeMasses]) -> None:
+    """Draw bars of the masses among the 25 modes, those of each run beside each other."""
+    first, width = next(iter(runs.values())), 0.8 / len(runs)
+    at = np.arange(25)
+    for number, (name, modes) in enumerate(runs.items()):
+        heights = modes.sampled / max(modes.sampled.sum(), 1e-30)
+        left = at + (number - (len(runs) - 1) / 2) * width
+        axes.bar(left, heights, width, color=figure_style.CHAINS[number], label=name)
+    true = first.true / first.true.sum()
+    axes.plot(at, true, "_", ms=18, mew=1.8, color=figure_style.INK, label="truth")
+    axes.set_xticks(at, first.names)
+    axes.set_xlim(-0.6, 24.6)
+    outside = ", ".join(f"{name} {modes.outside[0]:.1%}" for name, modes in runs.items())
+    title = f"Masses of the modes (outside of all: {outside}, truth {first.outside[1]:.1%})"
+    figure_style.label(axes, "mode x, y (heaviest first)", "mass", title)
+    axes.tick_params(axis="x", labelsize=8)
+    figure_style.legend(axes, ncols=len(runs) + 1)
 
 
 def draw_paths(
@@ -278,7 +296,7 @@ def _all_chains(posterior: "Posterior") -> str:
     return f", all {posterior.num_chains} chains" if posterior.num_chains > 1 else ""
 
 
-def _plot_draws(posterior: "Posterior", var_names: Any = None) -> "Figure":
+def _plot_draws(posterior: "Posterior", var_names: str | Sequence[str] | None = None) -> "Figure":
     """Plot traces and marginals of the first components, or of those in `var_names`, and of the
     energy; and a map of two components. The title names components that are left out."""
     components, left_out = _components(posterior, var_names)
@@ -309,7 +327,9 @@ def _plot_draws(posterior: "Posterior", var_names: Any = None) -> "Figure":
     return figure
 
 
-def _components(posterior: "Posterior", var_names: Any) -> tuple[list[tuple[str, np.ndarray]], str]:
+def _components(
+    posterior: "Posterior", var_names: str | Sequence[str] | None
+) -> tuple[list[tuple[str, np.ndarray]], str]:
     """Return the components to show, and a sentence about those left out."""
     spec = posterior.metadata.params
     sizes = {name: math.prod(shape) for name, shape in zip(spec.names, spec.shapes)}
@@ -328,7 +348,9 @@ def _components(posterior: "Posterior", var_names: Any) -> tuple[list[tuple[str,
     )
 
 
-def _asked_for(posterior: "Posterior", var_names: Any) -> dict[str, np.ndarray]:
+def _asked_for(
+    posterior: "Posterior", var_names: str | Sequence[str] | None
+) -> dict[str, np.ndarray]:
     """Return the components of arrays, such as "theta", or single ones, such as "theta[3]"."""
     names = list(posterior.metadata.params.names)
     wanted = [var_names] if isinstance(var_names, str) else var_names

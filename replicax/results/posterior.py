@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Self
 import jax
 import numpy as np
 
-from replicax.errors import RunProblem, at_least, check_flag, check_folder, is_whole, show
-from replicax.run import processes, trees
+from replicax.algorithm.labels import Ordering, ordered
+from replicax.errors import RunProblem, at_least, check_flag, check_path, is_whole, show
+from replicax.run import processes, sweeps, trees
 from replicax.run.carry import PAIR_COUNTS, num_attempts
 from replicax.run.options import Session
 from replicax.run.records import Records, Result
 from replicax.run.start import extended, retuned
 from replicax.run.storage.folder import save_copy
-from replicax.run.storage.metadata import Metadata, to_plain
+from replicax.run.storage.metadata import SWEEPS, Metadata, to_plain
 from replicax.run.task import as_task
 
 if TYPE_CHECKING:
@@ -233,10 +234,47 @@ class Posterior:
             "evaluations": self._evaluations(),
         }
 
+    @property
+    def sweeps(self) -> dict[str, Any] | None:
+        """What sweeps over all rows took: how many of each kind, evaluations of a row and seconds,
+        also those of the finder on some of the `rows`; the harmonic `acceptance` in those that
+        learned; and the `excess` of the heaviest draw of the finder over all proposals of a sweep,
+        as a logarithm. None for runs without."""
+        final = self._records.final
+        if self.metadata.resolved.kernel != SWEEPS:
+            return None
+        kinds = ("minima", "learning", "kept")
+        rows, evaluations, seconds = (float(x) for x in final["sweeps.spent.finder"])
+        spent = {
+            name: final[f"sweeps.spent.{name}"] for name in ("sweeps", "evaluations", "seconds")
+        }
+        num_rows = self.metadata.batches.num_rows or 0
+        swept = float(spent["seconds"].sum())
+        return {
+            "rows": num_rows,
+            "finder_rows": int(rows),
+            **{name: int(x) for name, x in zip(kinds, spent["sweeps"])},
+            "evaluations": {
+                "finder": evaluations * rows,
+                **{name: float(x) * num_rows for name, x in zip(kinds, spent["evaluations"])},
+            },
+            "seconds": {
+                "finder": seconds,
+                **{name: float(x) for name, x in zip(kinds, spent["seconds"])},
+            },
+            "rows_per_second": num_rows * float(spent["sweeps"].sum()) / swept if swept else 0.0,
+            "acceptance": final["sweeps.acceptance"].tolist(),
+            "excess": final["sweeps.excess"].tolist(),
+            "unsettled": int(final["sweeps.unsettled"]),
+        }
+
     def _evaluations(self) -> dict[str, int]:
         """Return how many energies each part of a run with jumps evaluated, with their gradients in
         search and ladder."""
         final = self._records.final
+        if self.sweeps is not None:  # of all rows
+            counts = final["sweeps.spent.evaluations"]
+            return {name: int(n) for name, n in zip(("minima", "learning", "jumps"), counts)}
         search, renewals, before = (int(count) for count in final["learning.evaluations"])
         jumps = before + int(np.sum(final["jumps.proposals"], dtype=float))
         ladder = int(final["learning.gradients_per_step"]) * self.num_steps
@@ -315,16 +353,60 @@ class Posterior:
 
         `names`: restrict to these arrays of the parameters.
         """
-        components: dict[str, np.ndarray] = {}
         if self.num_draws == 0 or not self.metadata.resolved.keep_draws:
-            return components
-        for name, values in self._named_draws(names):
-            flat = values.reshape(*values.shape[:2], -1)
-            for i, component in enumerate(trees.component_names(name, values.shape[2:])):
-                if len(components) == _MAX_COMPONENTS:
-                    return components
-                components[component] = flat[:, :, i]
-        return components
+            return {}
+        return _components(self._named_draws(names))
+
+    def judged(self) -> dict[str, np.ndarray]:
+        """The components by which a run is judged, each (chain, draw): labels that can be exchanged
+        are in order. In random order chains would agree that have not found the same."""
+        if self._ordering is None or not self.components():
+            return self.components()
+        return _components(self._named(self._in_order(self._leaves(0))))
+
+    def judged_before_jumps(self) -> dict[str, np.ndarray]:
+        """The same of the coldest replica after each step of the ladder, before it jumps, each
+        (chain, step); none for runs without jumps."""
+        if not self._records.length("before_jumps"):
+            return {}
+        flat = np.moveaxis(self._records.read("before_jumps", "point"), 0, 1)
+        return _components(self._named(self._in_order(self._split(flat))))
+
+    def _split(self, flat: np.ndarray) -> list[np.ndarray]:
+        """Return the arrays of flattened points (..., d)."""
+        spec = self.metadata.params
+        parts = np.split(flat, np.cumsum(spec.sizes)[:-1], axis=-1)
+        return [part.reshape(*flat.shape[:-1], *shape) for part, shape in zip(parts, spec.shapes)]
+
+    def shown(self, flat: np.ndarray) -> tuple[list[str], np.ndarray]:
+        """Return flattened points (n, d) of sampled numbers as the user knows them: the names of
+        their components, and these."""
+        components = _components(self._named(self._split(flat[None])))
+        return list(components), np.concatenate(list(components.values())).T
+
+    @property
+    def _ordering(self) -> Ordering | None:
+        """The order of labels that can be exchanged, None where there are none."""
+        final = self._records.final
+        if "labels.places" not in final:
+            return None
+        return Ordering(final["labels.places"], final["labels.direction"])
+
+    def _in_order(self, leaves: list[np.ndarray]) -> list[np.ndarray]:
+        """Return arrays (chain, draw, ...) with their exchangeable labels in order."""
+        if self._ordering is None:
+            return leaves
+        lead = leaves[0].shape[:2]
+        flat = np.concatenate([leaf.reshape(lead[0] * lead[1], -1) for leaf in leaves], axis=1)
+        return self._split(ordered(self._ordering, flat)[0].reshape(*lead, -1))
+
+    def _named(self, leaves: list[np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield arrays (chain, draw, ...) of sampled numbers by name, as the user knows them."""
+        if self._constrains:
+            tree = self._values(leaves, 2)
+            yield from zip(trees.leaf_names(tree), jax.tree.leaves(tree), strict=True)
+        else:
+            yield from zip(self.metadata.params.names, leaves, strict=True)
 
     def _named_draws(self, names: Any = None) -> Iterator[tuple[str, np.ndarray]]:
         """Yield the arrays of draws by name, one in memory at a time if they need no conversion.
@@ -332,8 +414,7 @@ class Posterior:
         `names`: only these.
         """
         if self._constrains:
-            draws = self.draws
-            named = zip(trees.leaf_names(draws), jax.tree.leaves(draws), strict=True)
+            named = self._named(self._leaves(0))
             yield from (pair for pair in named if names is None or pair[0] in names)
         else:
             for name in self.metadata.params.names if names is None else names:
@@ -534,12 +615,24 @@ class Posterior:
     def going_on(self, num_steps: int, retune: bool, session: Session) -> "Posterior":
         """Return the run with more steps, or as many after a new burn-in, without warnings."""
         task = self._records.task or (None if self._target is None else as_task(self._target))
+        if self.sweeps is not None:
+            if retune:
+                raise ValueError("Sweeps learn in their first ones: start the run again instead.")
+            records = sweeps.extended(self._records, task, num_steps, session)
+            return Posterior(records, self._like, self._target)
         if retune:
             records, like = retuned(self._records, task, num_steps, session)
         else:
             total = self.num_steps + num_steps
             records, like = extended(self._records, task, total, session), self._like
         return Posterior(records, like, self._target)
+
+    def end_with(self, sentence: str) -> None:
+        """Store how the run ended, in other words than its last part did."""
+        ending = self.metadata.result
+        if ending is not None and processes.is_first():
+            result = replace(ending, sentence=sentence)
+            self._records.write_metadata(replace(self.metadata, result=result))
 
     def shortcomings(self) -> list[str]:
         """What the run is short of to be done, in words: round trips, R-hat, effective draws, the
@@ -570,7 +663,7 @@ class Posterior:
 
     def save(self, folder: str | Path) -> Path:
         """Write everything into a new folder that `rx.load` opens."""
-        path = check_folder("folder", folder)
+        path = check_path("folder", folder)
         save_copy(self._records, path)
         return path
 
@@ -597,3 +690,15 @@ class Posterior:
         """Issue the warnings, and return the posterior."""
         self.warn()
         return self
+
+
+def _components(named: Iterator[tuple[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Return the first scalar components of arrays (chain, draw, ...) by name."""
+    components: dict[str, np.ndarray] = {}
+    for name, values in named:
+        flat = values.reshape(*values.shape[:2], -1)
+        for i, component in enumerate(trees.component_names(name, values.shape[2:])):
+            if len(components) == _MAX_COMPONENTS:
+                return components
+            components[component] = flat[:, :, i]
+    return components

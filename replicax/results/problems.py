@@ -11,6 +11,7 @@ import numpy as np
 
 from replicax.results import diagnostics, evidence, mixture
 from replicax.results.diagnostics import exchanges, find_mixing_problems
+from replicax.results.remedies import is_bayesian, longer, more_replicas, retuning
 from replicax.run.methods import written
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _COLDER = 0.1  # fraction of the mean energy of a Gaussian at the temperature of the target
 _CHANCE = 1e-4  # probability of taking noise for a colder rung, or for chains that differ
+_APART_FOR_GOOD = 5.0  # nats between chains that have not seen the same modes
 _APART = 0.3  # difference of chains, in standard deviations of the energy on a rung
 _FEW_POINTS, _MOST_POINTS = 20, 2_000  # energies of each chain and rung that are compared
 _BLOCKS = 8  # blocks of a run in which a trend is sought
@@ -34,6 +36,10 @@ _FEW_WINDOWS = 10  # too few to judge a pair by
 _FIXED = 0.01  # a smaller relative movement counts as none
 _SAME = 0.05  # fraction of the distance of neighbours on an even ladder
 _COLLAPSED = 1 / 3  # fraction of the pairs
+_OR_LADDER = (
+    "Start again with more proposals, as in method=rx.sweeps(jumps=512), or write "
+    'method="posterior" for a ladder over all rows.'
+)
 _FALLS = (
     "The energy falls through the whole run (from {:.3g} to {:.3g}), as if it had no lower bound: "
     "is it minus the log density, with the right sign? If so, burn_in is too short."
@@ -42,36 +48,20 @@ _FALLS = (
 
 def find_problems(posterior: "Posterior") -> list[str]:
     """Return the problems of a run, one sentence each, possible causes first."""
-    causes = (
-        _early_end,
-        _rounded_energy,
-        _falling_energy,
-        _runaway_rung,
-        _colder_rungs,
-        _broken_replicas,
-        _acceptance,
-        _heated_target,
-    )
-    others = (
-        _unknown_law,
-        _negative_buffer,
-        _window_bias,
-        _noisy_metropolis,
-        _moving_ladder,
-        _collapsed_ladder,
-        _rare_swaps,
-        _missed_by_mixture,
-        _evidences_differ,
-        _evidences_disagree,
-        _energies_differ,
-    )
+    return [sentence for sentence, _ in with_cures(posterior)]
+
+
+def with_cures(posterior: "Posterior") -> list[tuple[str, str]]:
+    """Return the problems of a run, each with what may cure it: a change of the "target" or of the
+    method, another "tuning", or more draws, "length"."""
     of_draws = find_mixing_problems(posterior)
     # Where moves are accepted or rejected, jumps are only the cause of draws that mix slowly.
     looks = any(of_draws) or not posterior.metadata.resolved.adjusted
     seen = posterior._gradient_problem if looks else None
-    sentences = [*(check(posterior) for check in causes), seen]
-    sentences += [*(check(posterior) for check in others), *of_draws]
-    return [sentence for sentence in sentences if sentence is not None]
+    found = [*((check(posterior), cure) for check, cure in _CAUSES.items()), (seen, "target")]
+    found += [(check(posterior), cure) for check, cure in _OTHERS.items()]
+    found += [(sentence, "length") for sentence in of_draws]
+    return [(sentence, cure) for sentence, cure in found if sentence is not None]
 
 
 def _early_end(posterior: "Posterior") -> str | None:
@@ -132,11 +122,15 @@ def _runaway_rung(posterior: "Posterior") -> str | None:
     rise = (scores[:, -third:].mean(axis=1) - scores[:, :third].mean(axis=1)).mean()
     if rise < max(_RISE, _RISE_CERTAIN * np.sqrt(2 / (third * len(energies)))):
         return None
+    remedy = (
+        "Write a prior of finite mass."
+        if is_bayesian(posterior)
+        else "Temper only the likelihood, with rx.bayesian(log_likelihood, log_prior, data), or "
+        "lower the highest temperature (or learning rate)."
+    )
     return (
         "The hottest rung runs away: its energy rises through the whole run, and its tempered "
-        "density may have no finite mass. Temper only the likelihood, with "
-        "rx.bayesian(log_likelihood, log_prior, data), or lower the highest temperature (or "
-        "learning rate)."
+        f"density may have no finite mass. {remedy}"
     )
 
 
@@ -159,8 +153,12 @@ def _colder_rungs(posterior: "Posterior") -> str | None:
         "colder, and exchange makes the draws too narrow. SGD without noise does this at small "
         "learning rates; energies on the mini-batch that moved the replicas have the same effect. "
         "Give all rungs noise: method=rx.deo(learning_rate=..., temperature=(1, hot), "
-        'rule="bias_corrected") (exact energies: rule="metropolis"), or use rx.bayesian.'
+        f'rule="bias_corrected") (exact energies: rule="metropolis"){_or_bayesian(posterior)}.'
     )
+
+
+def _or_bayesian(posterior: "Posterior") -> str:
+    return ", or leave out the method" if is_bayesian(posterior) else ", or use rx.bayesian"
 
 
 def _broken_replicas(posterior: "Posterior") -> str | None:
@@ -168,9 +166,8 @@ def _broken_replicas(posterior: "Posterior") -> str | None:
     rung = int(np.argmax(rates.max(axis=0)))
     if rates.max() <= _RESTARTED:
         return None
-    remedy = (
-        "Lower the highest temperature or all learning rates, make the energy finite far out (a "
-        "prior; logarithms of positive parameters), or temper only the likelihood with rx.bayesian."
+    remedy = "Make the energy finite far out (a prior; logarithms of positive parameters)" + (
+        "." if is_bayesian(posterior) else ", or temper only the likelihood with rx.bayesian."
     )
     if posterior.metadata.kind == "train":
         clipped = in_method(posterior, "clip_norm=1.0")
@@ -193,10 +190,13 @@ def _acceptance(posterior: "Posterior") -> str | None:
         rung, rate, step = int(np.nanargmax(highest)), np.nanmax(highest), "needlessly small"
     else:
         return None
-    flat = " Where it has adapted, the density is flat: is the prior proper, has it finite mass?"
+    tuned = posterior.metadata.tunes_learning_rate
+    now = float(posterior.learning_rates[0, rung])
+    change = f"Change learning_rate of the method, which is {now:.3g} there."
+    flat = " If it stays, the density is flat: is the prior proper, has it finite mass?"
     return (
-        f"Rung {rung} accepts {rate:.0%} of its moves: its step is {step}. If the step size "
-        "adapts, write a longer burn_in; if learning_rate of the method is a number, change it."
+        f"Rung {rung} accepts {rate:.0%} of its moves: its step is {step}. "
+        + (retuning(posterior) if tuned else change)
         + (flat if rate > _HIGH_ACCEPTANCE else "")
     )
 
@@ -221,11 +221,37 @@ def _missed_by_mixture(posterior: "Posterior") -> str | None:
     found = mixture.missed(posterior)
     if found is None or found.error < _MISSED:
         return None
+    if posterior.sweeps is not None:
+        return (
+            f"The mixture misses places with {found.mass:.1%} of the draws, where a chain was held "
+            f"for up to {found.longest:,} sweeps: their mass is known to ± {found.error:.1%} only. "
+            f"{_OR_LADDER}"
+        )
     return (
         f"The mixture misses places with {found.mass:.1%} of the draws, where the coldest replica "
         f"was for up to {found.longest:,} steps without a jump: their mass is known to "
-        f"± {found.error:.1%} only. Write a longer burn_in, so that the mixture learns of them, or "
-        "more replicas, which the ladder needs to get there and back, or run longer."
+        f"± {found.error:.1%} only. The mixture learns of them in a longer burn-in. "
+        f"{retuning(posterior)}"
+    )
+
+
+def _finder_weighs_more(posterior: "Posterior") -> str | None:
+    """Report draws of the finder that the frozen mixture of a run of sweeps does not cover."""
+    sweeps = posterior.sweeps
+    if sweeps is None or not sweeps["kept"]:
+        return None
+    if sweeps["unsettled"]:
+        return (
+            f"{sweeps['unsettled']} minima of some of the rows could not be followed to those of "
+            f"all rows in {sweeps['minima']} sweeps: modes may be missing. {_OR_LADDER}"
+        )
+    kept = np.array(sweeps["excess"][sweeps["learning"] :])
+    if not kept.size or not kept.max() > 0:
+        return None
+    return (
+        f"In {np.sum(kept > 0)} of {kept.size} sweeps a draw of the ladder on some of the rows "
+        f"weighs more than all proposals together, up to e^{kept.max():.1f} times as much: the "
+        f"mixture misses a place. {_OR_LADDER}"
     )
 
 
@@ -233,11 +259,11 @@ def _evidences_differ(posterior: "Posterior") -> str | None:
     """Report chains that give different log evidences, by their ladders or by their draws."""
     for found in posterior._evidences.values():
         if found.differ():
+            gap = float(np.nanmax(found.values) - np.nanmin(found.values))
             return (
                 f"Chains differ in their log evidence, from {np.nanmin(found.values):.5g} to "
                 f"{np.nanmax(found.values):.5g}: some have found what others have not, on hot "
-                "rungs if their draws agree. Run longer, with more replicas, or from starts that "
-                "are more dispersed."
+                f"rungs if their draws agree. {_where_chains_differ(posterior, gap)}"
             )
     return None
 
@@ -251,9 +277,9 @@ def _evidences_disagree(posterior: "Posterior") -> str | None:
     return (
         f"The log evidence is {by_ladder.value:.5g} ± {by_ladder.standard_error:.2g} by the "
         f"energies of the ladder and {by_bridge.value:.5g} ± {by_bridge.standard_error:.2g} by "
-        "draws and proposals: the draws miss a mode, or have too little of it. Write a longer "
-        "burn_in, more replicas, or starts that are more dispersed. If log_prior leaves out "
-        "constants, only that of the ladder is right."
+        "draws and proposals: the draws miss a mode, or have too little of it. "
+        f"{retuning(posterior)} If log_prior leaves out constants, only that of the ladder is "
+        "right."
     )
 
 
@@ -286,8 +312,21 @@ def _energies_differ(posterior: "Posterior") -> str | None:
     )
     return (
         f"Energies of {' are above those of '.join(sides)}: chains are in different regions there. "
-        "Run longer, with more replicas, or from starts that are more dispersed."
+        f"{_where_chains_differ(posterior)}"
     )
+
+
+def _where_chains_differ(posterior: "Posterior", gap: float = 0.0) -> str:
+    """Return what lets chains find what others have found: more steps where replicas make round
+    trips, else a ladder on which they do; other starts where no rung leads there, as many nats of
+    evidence say."""
+    if gap > _APART_FOR_GOOD:
+        return (
+            "Write a function start(key) that draws as widely as the prior: no rung leads from the "
+            "one place to the other."
+        )
+    moves = not exchanges(posterior) or posterior.round_trips.min() > 0
+    return longer(posterior, 4.0) if moves else more_replicas(posterior)
 
 
 def _as_hot(temperatures: np.ndarray) -> list[tuple[tuple[int, int], tuple[int, int]]]:
@@ -325,10 +364,11 @@ def _unknown_law(posterior: "Posterior") -> str | None:
             'method=rx.deo(learning_rate=..., temperature=(1, hot), rule="bias_corrected") if it '
             "is noisy."
         )
+    target = "rx.bayesian(log_likelihood, log_prior, data, batch_size=...) as the target, without"
     return (
         "With mini-batches it is not known that the deterministic rule samples the posterior: for "
-        "that, write rx.bayesian(log_likelihood, log_prior, data, batch_size=...) as the target, "
-        "without a method, or method=rx.deo(learning_rate=..., temperature=(1, hot), "
+        f"that, {'leave out the' if is_bayesian(posterior) else f'write {target} a'} "
+        "method, or write method=rx.deo(learning_rate=..., temperature=(1, hot), "
         'rule="bias_corrected").'
     )
 
@@ -422,15 +462,35 @@ def _rare_swaps(posterior: "Posterior") -> str | None:
     chain, pair = np.unravel_index(int(np.argmin(rate)), rate.shape)
     return (
         f"Pair {pair} of chain {chain} hardly ever swaps ({rate.min():.2%} of its windows): the "
-        f"ladder is broken there. Add replicas{_advice(posterior)} or narrow the ladder."
+        f"ladder is broken there. {more_replicas(posterior)}"
     )
 
 
-def _advice(posterior: "Posterior") -> str:
-    advised = posterior.replicas_advised
-    if advised is None or advised <= posterior.num_replicas:
-        return ""
-    return f" ({advised} would do; you have {posterior.num_replicas})"
+# What else may cure each, in the order in which they are told.
+_CAUSES = {
+    _early_end: "target",
+    _rounded_energy: "target",
+    _falling_energy: "tuning",
+    _runaway_rung: "target",
+    _colder_rungs: "target",
+    _broken_replicas: "target",
+    _acceptance: "tuning",
+    _heated_target: "target",
+}
+_OTHERS = {
+    _unknown_law: "target",
+    _negative_buffer: "target",
+    _window_bias: "target",
+    _noisy_metropolis: "target",
+    _moving_ladder: "tuning",
+    _collapsed_ladder: "tuning",
+    _rare_swaps: "tuning",
+    _missed_by_mixture: "tuning",
+    _finder_weighs_more: "target",
+    _evidences_differ: "length",
+    _evidences_disagree: "tuning",
+    _energies_differ: "length",
+}
 
 
 def _is_training(posterior: "Posterior") -> bool:

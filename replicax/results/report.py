@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from replicax.errors import show
+from replicax.errors import check_path, show
 from replicax.page import charts
 from replicax.page.render import Chart, Page, Paths, Section, Table, Warnings, render
-from replicax.results import mixture, plotted
+from replicax.results import done, mixture, plotted
 from replicax.results.diagnostics import as_draws, exchanges
 from replicax.results.plotted import bin_edges, density, thinned
-from replicax.results.summary import Summary, mixture_table, parameter_table, run_table
+from replicax.results.summary import (
+    Summary,
+    done_table,
+    mixture_table,
+    parameter_table,
+    run_table,
+)
 from replicax.run.carry import trip_ends
 from replicax.run.storage.files import check_shown, write_shown
 
@@ -233,8 +239,30 @@ def mixture_section(posterior: "Posterior", summary: dict[str, Any]) -> Section 
     note = "Of the parameters the two in which the components lie furthest apart."
     figure = charts.figure(traces, names[0], names[1])
     table = mixture_table(summary, _MOST_ROWS)
-    chart = Chart("mixture", "Components", words, {"": figure}, table, note, height=380)
+    chart = Chart("components", "Components", words, {"": figure}, table, note, height=380)
     return Section("mixture", "Mixture", [chart])
+
+
+def done_section(posterior: "Posterior", summary: dict[str, Any]) -> Section | None:
+    """Return the section about the numbers by which a run is done, over time; None for methods that
+    cannot decide it."""
+    table = done_table(summary)
+    if table is None or not posterior.num_draws:
+        return None
+    steps, course = done.course(posterior)
+    figures = {}
+    for place, number in enumerate(course[-1] if course else []):
+        values = np.array([numbers[place].value for numbers in course])
+        if np.isnan(values).all():
+            continue
+        wanted = charts.dashed([0, int(steps[-1])], [number.wanted] * 2, "wanted")
+        line = charts.line(steps, values, charts.ACCENT, "now", mode="lines+markers")
+        figures[number.name] = charts.figure([line, wanted], "step", number.name)
+    parts: list[Any] = [table]
+    if figures:
+        words = "One of these numbers over time, and what it has to reach"
+        parts.insert(0, Chart("over-time", "Over time", words, figures, wide=True))
+    return Section("done", "Is it done?", parts, "Number", tuple(figures))
 
 
 _PATH_BYTES = 1_300_000  # bytes of all index paths
@@ -400,6 +428,7 @@ def build_page(posterior: "Posterior") -> Page:
     glance = [warnings_of(posterior, summary), _numbers(posterior, summary)]
     sections = [
         Section("glance", "At a glance", glance),
+        done_section(posterior, summary),
         *draw_sections(posterior, summary),
         mixture_section(posterior, summary),
         exchange_section(posterior),
@@ -417,7 +446,7 @@ def page_of(posterior: "Posterior", sections: list[Section]) -> Page:
 def write_page(posterior: "Posterior", out: str | Path | None, page: Page) -> Path:
     """Write a page to the file `out`, or into the folder `out` or that of the run."""
     path = check_out(posterior, out)
-    write_shown(path, render(page).encode())
+    write_shown(path, render(page).encode(), named=out is not None)
     return path
 
 
@@ -426,10 +455,9 @@ def check_out(posterior: "Posterior", out: object) -> Path:
     if out is None:
         if posterior.run_dir is None:
             raise ValueError("The run has no folder; say where the report goes: out='report.html'.")
+        check_shown(posterior.run_dir / FILE)
         return posterior.run_dir / FILE
-    if not isinstance(out, str | Path) or not str(out).strip() or "\0" in str(out):
-        raise ValueError(f"out is {show(out)}; give the path of an HTML file.")
-    path = Path(out).expanduser()
+    path = check_path("out", out, "an HTML file")
     if path.is_dir():
         check_shown(path / FILE)
         return path / FILE

@@ -7,8 +7,8 @@ import numpy as np
 
 from replicax import theory
 from replicax.page.render import Table
-from replicax.results import diagnostics, evidence
-from replicax.results.mixture import component_rows
+from replicax.results import diagnostics, done, evidence
+from replicax.results.mixture import component_rows, missed
 from replicax.results.problems import kept_energies, measured
 from replicax.run.progress import format_bytes, format_seconds
 
@@ -51,6 +51,7 @@ def summarise(posterior: "Posterior") -> Summary:
         schedule=posterior.metadata.resolved.schedule,
         rule=posterior.metadata.resolved.rule,
         window=posterior.window,
+        done=_done(posterior),
         round_trips=posterior.round_trips.tolist(),
         round_trips_per_1000_steps=per_1000.tolist(),
         round_trips_per_1000_steps_expected=expected_trips(posterior),
@@ -68,12 +69,28 @@ def summarise(posterior: "Posterior") -> Summary:
         acceptance=_by_rung(posterior, "acceptance"),
         redraw_rate=_by_rung(posterior, "redraw_rate"),
         jumps=_jumps(posterior),
+        decided=posterior.metadata.resolved.decided,
+        sweeps=posterior.sweeps,
         excess_temperature=_by_rung(posterior, "excess_temperature"),
         log_evidence=_log_evidence(posterior),
         one_start=posterior.metadata.resolved.one_start,
         parameters=_parameters(posterior),
         problems=posterior.problems(),
     )
+
+
+def _done(posterior: "Posterior") -> dict[str, Any] | None:
+    """Return the numbers by which it is decided whether a run is done, and whether it is; None for
+    methods that cannot decide it."""
+    if posterior.metadata.kind == "train" or not posterior.metadata.method.keeps_law:
+        return None
+    found = done.numbers(posterior)
+    rows = {
+        one.name: {"value": one.value, "wanted": one.wanted, "short": one.is_short, "of": one.of}
+        for one in found
+    }
+    is_done = not any(one.is_short for one in found) and not posterior.problems()
+    return {"is_done": is_done, "numbers": rows}
 
 
 def _parameters(posterior: "Posterior") -> dict[str, dict[str, float]]:
@@ -157,7 +174,9 @@ def _jumps(posterior: "Posterior") -> dict[str, Any] | None:
     if jumps is None:
         return None
     plain = {name: np.asarray(jumps[name]).tolist() for name in ("accepted", "longest")}
-    return {**jumps, **plain, "mixture": component_rows(posterior)}
+    covered = missed(posterior)
+    covers = None if covered is None else {"share": 1 - covered.mass, "error": covered.error}
+    return {**jumps, **plain, "covers": covers, "mixture": component_rows(posterior)}
 
 
 def _by_rung(posterior: "Posterior", name: str) -> list[list[float]] | None:
@@ -188,7 +207,10 @@ def render_summary(summary: dict[str, Any]) -> Any:
     """Return the summary as rich tables."""
     from rich.console import Group
 
-    parts: list[Any] = [as_rich(run_table(summary)), as_rich(ladder_table(summary))]
+    tables = [run_table(summary), done_table(summary)]
+    if not summary["sweeps"]:
+        tables.append(ladder_table(summary))
+    parts: list[Any] = [as_rich(table) for table in tables if table is not None]
     mixture = mixture_table(summary, _MOST_SHOWN)
     if mixture is not None:
         parts.append(as_rich(mixture))
@@ -225,14 +247,17 @@ def run_table(summary: dict[str, Any]) -> Table:
     rows = [
         ("ended", summary["result"]["sentence"]),
         ("time, machine, peak memory", render_machine_use(summary)),
-        ("steps x replicas x chains", sizes),
-        ("draws of the coldest rung, per chain", f"{summary['num_draws']:,}"),
-        (
-            "schedule, rule",
-            f"{summary['schedule']}, window {summary['window']}; {summary['rule']}",
-        ),
-        ("round trips per 1,000 steps", _join(summary["round_trips_per_1000_steps"])),
+        *_sweep_rows(summary["sweeps"]),
+        *([("rows", summary["decided"])] if summary["decided"] else []),
     ]
+    if not summary["sweeps"]:
+        rule = f"{summary['schedule']}, window {summary['window']}; {summary['rule']}"
+        rows += [
+            ("steps x replicas x chains", sizes),
+            ("schedule, rule", rule),
+            ("round trips per 1,000 steps", _join(summary["round_trips_per_1000_steps"])),
+        ]
+    rows.append(("draws of the coldest rung, per chain", f"{summary['num_draws']:,}"))
     expected = summary["round_trips_per_1000_steps_expected"]
     if expected:
         rows.append(("  Lemma 1 at the measured swap rates", _join(expected)))
@@ -241,19 +266,62 @@ def run_table(summary: dict[str, Any]) -> Table:
     if summary["log_evidence"] is not None:
         rows.append(("log evidence", render_log_evidence(summary["log_evidence"])))
     if summary["jumps"]:
-        rows.append(("jumps after each step", _jumps_in_words(summary["jumps"])))
+        when = "in each sweep" if summary["sweeps"] else "after each step"
+        rows.append((f"jumps {when}", _jumps_in_words(summary["jumps"])))
+        covers = summary["jumps"]["covers"]
+        if covers:
+            words = f"{covers['share']:.1%} ± {covers['error']:.1%} of the draws"
+            rows.append(("the mixture covers", words))
         spent = summary["jumps"]["evaluations"].items()
         rows.append(("energies evaluated", ", ".join(f"{name} {n:,}" for name, n in spent)))
-    rows += [
-        ("buffer", _join(summary["buffer"])),
-        ("ladder moved while draws were kept", _movement(summary["ladder_moved"])),
-        ("R-hat over chains, largest", _extreme(max, summary, "rhat", ".3f")),
-        ("R-hat over replicas, largest", _over_replicas(summary)),
-        ("effective size, smallest", _extreme(min, summary, "effective_size", ",.0f")),
-    ]
+    if not summary["sweeps"]:
+        rows += [
+            ("buffer", _join(summary["buffer"])),
+            ("ladder moved while draws were kept", _movement(summary["ladder_moved"])),
+            ("R-hat over replicas, largest", _over_replicas(summary)),
+        ]
+    if summary["done"] is None:  # else in a table of their own
+        rows += [
+            ("R-hat over chains, largest", _extreme(max, summary, "rhat", ".3f")),
+            ("effective size, smallest", _extreme(min, summary, "effective_size", ",.0f")),
+        ]
     if any(summary["window_correction"]):
         rows.append(("window correction", _join(summary["window_correction"])))
     return Table(("", "value"), rows, "The run")
+
+
+def _sweep_rows(sweeps: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Return what sweeps took, and how far the finder's draws are from what the mixture covers."""
+    if not sweeps:
+        return []
+    seconds = sweeps["seconds"]
+    kinds = {"minima": "to the minima", "learning": "to learn the mixture", "kept": "kept"}
+    parts = [f"{sweeps[name]} {words} ({seconds[name]:.1f} s)" for name, words in kinds.items()]
+    found = f"on {sweeps['finder_rows']:,} rows, {seconds['finder']:.1f} s"
+    rows = [
+        (f"sweeps over {sweeps['rows']:,} rows", ", ".join(parts)),
+        ("  speed", f"{sweeps['rows_per_second']:,.0f} rows/s"),
+        ("ladder that finds the modes", found),
+    ]
+    if sweeps["excess"]:
+        heaviest = sweeps["excess"][-1]
+        words = f"e^{heaviest:.1f} of all proposals of the last sweep"
+        rows.append(("  its heaviest draw weighs", words))
+    return rows
+
+
+def done_table(summary: dict[str, Any]) -> Table | None:
+    """Return the numbers by which a run is done, now and as they are wanted."""
+    if summary["done"] is None:
+        return None
+    rows = []
+    for name, row in summary["done"]["numbers"].items():
+        number = done.Number(name, row["value"], row["wanted"], row["short"], of=row["of"])
+        asked = row["short"] or not np.isnan(row["value"])
+        shown = (number.shown, f"{row['wanted']:g}") if asked else ("-", "not asked for")
+        rows.append((name, *shown, "short" if row["short"] else "", row["of"]))
+    title = "Done" if summary["done"]["is_done"] else "Not done yet"
+    return Table(("number", "now", "wanted", "", "of"), rows, title)
 
 
 def _extreme(choose: Callable, summary: dict[str, Any], name: str, form: str) -> str:

@@ -7,8 +7,8 @@ All replicas of a chain see the same mini-batch.
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -240,6 +240,9 @@ class _InMemory(Batches):
     def has_all_rows(self) -> bool:
         return self.batch_size == self.num_rows
 
+    def for_run(self, judged_every: int | None) -> Self:
+        return replace(self, data=jax.tree.map(jnp.asarray, self.data))
+
 
 @dataclass(frozen=True)
 class ArrayBatches(_InMemory):
@@ -378,8 +381,11 @@ def as_epochs(
     return EpochBatches(rows.data, rows.batch_size, prepare)
 
 
-def as_rows(data: Any, batch_size: int | None, name: str) -> ArrayBatches:
-    """Return arrays, checked, as batches of so many rows, or of all; `name` is the argument's."""
+def as_rows(
+    data: Any, batch_size: int | None, name: str, place: Callable = jnp.asarray
+) -> ArrayBatches:
+    """Return arrays, checked, as batches of so many rows, or of all; `name` is the argument's, and
+    `place` says where the arrays are: unless they are those of JAX, a run makes them so."""
     leaves = jax.tree.leaves(data)
     if not leaves or not all(hasattr(x, "shape") and len(x.shape) >= 1 for x in leaves):
         raise ValueError(f"{name} must be arrays with rows on their first axis.")
@@ -401,7 +407,7 @@ def as_rows(data: Any, batch_size: int | None, name: str) -> ArrayBatches:
             f"batch_size is {show(size)}; with {num_rows} rows it must be a whole number from 1 "
             f"to {num_rows}."
         )
-    return ArrayBatches(jax.tree.map(jnp.asarray, data), int(size))
+    return ArrayBatches(jax.tree.map(place, data), int(size))
 
 
 def _rows(data: Any, rows: Any) -> Any:

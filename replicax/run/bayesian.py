@@ -14,6 +14,16 @@ from replicax.algorithm.target import Target
 from replicax.errors import check_function, explained
 from replicax.run.batches import ArrayBatches, as_rows, sum_in_pieces
 from replicax.run.prior_draws import PriorDraws, check_draws
+from replicax.run.priors import Priors
+from replicax.run.rows import (
+    ArrayRows,
+    Elsewhere,
+    Rows,
+    as_dask_rows,
+    as_source_rows,
+    is_dask,
+)
+from replicax.run.shown import Shown
 from replicax.run.sources import SourceBatches, as_source, is_source
 from replicax.run.task import Task
 
@@ -24,7 +34,7 @@ _PIECE_ROWS = 4096  # rows whose likelihoods are evaluated at once
 class Bayesian(Task):
     """A posterior for `rx.sample`; `rx.bayesian` returns one."""
 
-    batches: ArrayBatches | SourceBatches
+    batches: ArrayBatches | SourceBatches | Elsewhere
     log_likelihood: Callable[[Any, Any], Array]
     start: Callable[[Array], Any] | None = None  # a draw from the prior, where replicas start
     # From models of other libraries:
@@ -36,6 +46,26 @@ class Bayesian(Task):
     @property
     def num_rows(self) -> int:
         return self.batches.num_rows
+
+    @property
+    def rows(self) -> Rows:
+        """All rows, wherever they are, for sweeps."""
+        if isinstance(self.batches, Elsewhere):
+            return self.batches.rows
+        return ArrayRows(jax.tree.map(np.asarray, self.batches.data))
+
+    @property
+    def streams(self) -> bool:
+        """Whether only sweeps reach the rows."""
+        return isinstance(self.batches, Elsewhere)
+
+    def part(self, rows: Any) -> "Bayesian":
+        """Return the posterior of some of the rows, in memory."""
+        prior = self.target.prior
+        assert prior is not None
+        part = bayesian(self.log_likelihood, lambda params: -prior(params), rows)
+        more = {"exchangeable": self.target.exchangeable, "redraw": self.target.redraw}
+        return replace(part, target=part.target._replace(**more), start=self.start)
 
     def start_from(self, start: Any) -> Any:
         return self.start if start is None else start
@@ -51,6 +81,7 @@ class Bayesian(Task):
                 "pointwise needs rows in memory, and the data are a source: take some as arrays, "
                 "rx.bayesian(log_likelihood, log_prior, rows).pointwise(draws), a part at a time."
             )
+        data = jax.tree.map(jnp.asarray, data)
 
         @jax.jit
         def of_chain(chain: Any) -> Array:
@@ -62,14 +93,17 @@ class Bayesian(Task):
 
 
 def bayesian(
-    log_likelihood: Callable[[Any, Any], Array],
-    log_prior: Callable[[Any], Array],
-    data: Any,
+    log_likelihood: Callable[..., Array],
+    log_prior: Any,
+    data: Any = None,
     *,
     batch_size: int | None = None,
     num_rows: int | None = None,
     draw_prior: Any = None,
     exchangeable: Any = None,
+    order_by: str | None = None,
+    constrain: Callable[[Any], Any] | None = None,
+    names: Any = None,
 ) -> Bayesian:
     """Return the posterior prior x likelihood of rows of data, for `rx.sample`.
 
@@ -77,14 +111,22 @@ def bayesian(
     cannot run away. The library scales mini-batches itself.
 
     Args:
-        log_likelihood: `log_likelihood(params, rows) -> (row,)`, one number for each row.
-        log_prior: `log_prior(params) -> ()`.
+        log_likelihood: `log_likelihood(params, rows) -> (row,)`, one number for each row; without
+            data `log_likelihood(params) -> ()`, one number for all, where observations depend on
+            each other or parameters are integrated out.
+        log_prior: `log_prior(params) -> ()`; or the containers of params with `rx.priors` for their
+            arrays, which have bounds and periods, start the replicas and are drawn from as with
+            `draw_prior`. Then `params` of `log_likelihood` are these quantities.
         data: arrays, or a tree of them, with rows on the first axis; or a source, any object whose
-            `iter()` gives an epoch of mini-batches, trees of arrays of `batch_size` rows. Of a
-            source swaps are judged on a further mini-batch.
-        batch_size: rows that a step sees, drawn at random; all of them unless given. With all rows
-            moves are adjusted, and draws are exact; with fewer they are Langevin steps whose error
-            is estimated and kept small.
+            `iter()` gives all rows in blocks, trees of arrays of any number of rows; or a Dask
+            array, a tree of them, or a Dask dataframe, as a dict of its columns. Arrays may be
+            mapped from a disk (`np.memmap`). With `batch_size`, blocks of a source are
+            mini-batches of so many rows, and swaps are judged on a further one.
+        batch_size: rows that a step sees, drawn at random. Unless it is given, draws are exact, of
+            all rows: a ladder sees them in every step while they are cheap; where they are not, or
+            no arrays, it sees some of them, and sweeps over all of them confirm what it finds
+            (`rx.sweeps`). With fewer rows steps are Langevin steps whose error is estimated and
+            kept small.
         num_rows: of all the data, for a source; arrays have their own.
         draw_prior: `draw_prior(key) -> params`, a draw from the prior; or the containers of params
             with such a function in the place of each block that is independent of the others,
@@ -96,6 +138,12 @@ def bayesian(
             labels, as `{"mean": 0, "weight": 0}`; for one vector an array of integers (label,
             entry), the places of each label. All of them permute together. Then draws have their
             labels in random order, and jumps have to learn about one order alone.
+        order_by: the name of an array of params that has one number for each label, by which draws
+            show the labels sorted: planets by their period.
+        constrain: `constrain(params) -> values`, what draws, summaries and warnings show: sampled
+            numbers in your units, quantities derived from them.
+        names: of the entries of the last axis of params, if they are one array, or of an array of
+            them, as `{"planets": ("period", "amplitude")}`: draws show an array for each.
 
     >>> import jax.numpy as jnp, replicax as rx
     >>> posterior = rx.bayesian(
@@ -107,10 +155,18 @@ def bayesian(
     >>> bool(abs(run.draws.mean() - 1.2 / (1 + 1 / 300)) < 0.1)
     True
     """
+    if data is None:
+        log_likelihood, data = _of_one_row(log_likelihood), np.zeros((1, 0), np.float32)
     check_function("log_likelihood", log_likelihood, "params", "rows")
+    if not callable(log_prior):
+        if draw_prior is not None:
+            raise ValueError("rx.priors are drawn from as they are: leave out draw_prior.")
+        return _with_priors(log_likelihood, Priors(log_prior, exchangeable), data,
+                            batch_size=batch_size, num_rows=num_rows,
+                            shown=Shown(constrain, exchangeable, order_by, names))  # fmt: skip
     check_function("log_prior", log_prior, "params")
     batches = _batches(data, batch_size, num_rows)
-    num_rows = batches.num_rows
+    num_rows = 0 if isinstance(batches, Elsewhere) else batches.num_rows
 
     def of_rows(params: Any, batch: Any) -> Array:
         with explained("log_likelihood", "It must return one number for each row."):
@@ -147,14 +203,58 @@ def bayesian(
         row_energies=row_energies,
         tempers_likelihood=True,
         whole_energy=None if batches.data is None else whole,
-        num_rows=num_rows,
+        num_rows=num_rows or None,
         exchangeable=exchangeable,
     )
+    shown = Shown(constrain, exchangeable, order_by, names)
+    posterior = Bayesian(target, batches, log_likelihood, constrain=shown if shown else None)
     if draw_prior is None:
-        return Bayesian(target, batches, log_likelihood)
+        return posterior
     draws = PriorDraws(draw_prior)
     check_draws(draws, lambda params: -prior(params))
-    return Bayesian(target._replace(redraw=draws.redraw), batches, log_likelihood, start=draws)
+    return replace(posterior, target=target._replace(redraw=draws.redraw), start=draws)
+
+
+def _of_one_row(log_likelihood: Callable[[Any], Array]) -> Callable[[Any, Any], Array]:
+    """Return the likelihood of all observations as that of a single row."""
+    try:
+        check_function("log_likelihood", log_likelihood, "params")
+    except ValueError as error:
+        raise ValueError(f"There are no data, and {error} Or give data=...") from None
+
+    def of_rows(params: Any, rows: Any) -> Array:
+        with explained("log_likelihood", "Without data it must return one number for params."):
+            value = jnp.asarray(log_likelihood(params))
+        if value.shape != ():
+            raise ValueError(
+                f"log_likelihood returns shape {value.shape}; without data it must return one "
+                "number for all observations: sum over them, or give them as data."
+            )
+        return value[None]
+
+    return of_rows
+
+
+def _with_priors(
+    log_likelihood: Callable[[Any, Any], Array],
+    priors: Priors,
+    data: Any,
+    shown: Shown,
+    **options: Any,
+) -> Bayesian:
+    """Return the posterior of the standard normal numbers of which priors are functions."""
+
+    def of_rows(params: Any, rows: Any) -> Array:
+        return log_likelihood(priors.values(params), rows)
+
+    posterior = bayesian(of_rows, priors.log_density, data, exchangeable=priors.exchangeable,
+                         **options)  # fmt: skip
+    return replace(
+        posterior,
+        target=posterior.target._replace(redraw=priors.redraw),
+        start=priors.start,
+        constrain=lambda params: shown(priors.values(params)),
+    )
 
 
 def _check_rows(values: Array, count: int) -> None:
@@ -171,7 +271,21 @@ def _check_rows(values: Array, count: int) -> None:
         )
 
 
-def _batches(data: Any, batch_size: Any, num_rows: Any) -> ArrayBatches | SourceBatches:
+def _batches(data: Any, batch_size: Any, num_rows: Any) -> ArrayBatches | SourceBatches | Elsewhere:
+    if is_dask(data):
+        if batch_size is not None or num_rows is not None:
+            raise ValueError(
+                "data is of Dask, whose partitions are evaluated where they are, all rows of them: "
+                "leave out batch_size and num_rows."
+            )
+        return Elsewhere(as_dask_rows(data))
     if is_source(data, num_rows):
+        if batch_size is None:
+            return Elsewhere(as_source_rows(data, num_rows))
         return as_source(data, batch_size, num_rows, judges=True)
-    return replace(as_rows(data, batch_size, "data"), kind="bayesian, arrays")
+    return replace(as_rows(data, batch_size, "data", _where_it_is), kind="bayesian, arrays")
+
+
+def _where_it_is(leaf: Any) -> Any:
+    """Return an array without a copy, also one that is mapped from a disk."""
+    return leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)

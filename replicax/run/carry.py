@@ -14,11 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from replicax.algorithm.kernel import PyTree
 from replicax.algorithm.spread import Spread
 from replicax.algorithm.state import Info, Settings, State
 
 # How often the rule said yes; in how many windows a pair was active; in how many it swapped.
 PAIR_COUNTS = ("verdicts", "windows", "window_swaps")
+
+
+Numbers = np.ndarray | Array
 
 
 class Counters(NamedTuple):
@@ -87,8 +91,8 @@ def count_step(
     after: State,
     info: Info,
     settings: Settings,
-    counted_from: Any,
-    scored: Any,
+    counted_from: int | Array,
+    scored: PyTree,
 ) -> Counters:
     """Add one step. `scored` are the points, by replica, that `info.energy` belongs to."""
     schedule, every = settings.schedule, settings.swap_every
@@ -128,13 +132,13 @@ def count_step(
     )
 
 
-def num_attempts(first: Any, last: Any, swap_every: int) -> Any:
+def num_attempts(first: int, last: int | np.ndarray, swap_every: int) -> Any:
     """Return how often swaps were attempted, in steps from `first` to before `last`."""
     return -(-last // swap_every) + -first // swap_every
 
 
 def _update_best(
-    counters: Counters, before: State, info: Info, scored: Any, spread: Spread
+    counters: Counters, before: State, info: Info, scored: PyTree, spread: Spread
 ) -> tuple[Array, Any]:
     if counters.best is None:
         return counters.best_energy, None
@@ -148,31 +152,31 @@ def _update_best(
     return jnp.minimum(counters.best_energy, energy[rung]), best
 
 
-def start_turns(rung_of: Any) -> Any:
+def start_turns(rung_of: Numbers) -> Any:
     """Return the turns of replicas that start on the rungs `rung_of`."""
     return (rung_of == 0).astype("int32")
 
 
-def count_turns(turns: Any, rung_of: Any, hottest: int) -> Any:
+def count_turns(turns: Numbers, rung_of: Numbers, hottest: int) -> Any:
     """Return the turns of replicas on their new rungs; NumPy or JAX arrays of any shape."""
     if hottest == 0:  # a single rung has no way
         return turns
     return turns + (rung_of == (turns % 2) * hottest)
 
 
-def forget_trips(turns: Any) -> Any:
+def forget_trips(turns: Numbers) -> Any:
     """Return turns without completed round trips, but with the direction of each replica."""
     return (turns > 0) * (2 - turns % 2)
 
 
-def completed_trips(turns: Any) -> Any:
+def completed_trips(turns: Numbers) -> Any:
     """Return the number of round trips completed by these turns: one after 3, two after 5, ..."""
     return (turns - (turns > 0)) // 2
 
 
 @functools.partial(jax.jit, static_argnums=2)
-def _trips_by_step(turns: Any, rung_of: Any, hottest: int) -> Any:
-    def step(turns: Any, rung_of: Any) -> tuple[Any, Any]:
+def _trips_by_step(turns: Array, rung_of: Array, hottest: int) -> Array:
+    def step(turns: Array, rung_of: Array) -> tuple[Array, Array]:
         turns = count_turns(turns, rung_of, hottest)
         return turns, completed_trips(turns)
 

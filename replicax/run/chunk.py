@@ -44,6 +44,7 @@ class Rows(NamedTuple):
     energies: Array  # (draw, chain, rung)
     rung_energies: Array | None  # of all rungs before the swap  (draw, chain, rung)
     weights: Array | None  # log weights of a draw of jumps and of a proposal  (draw, chain, 2)
+    before: Array | None  # the coldest replica before its jumps  (step with draws, chain, d)
     history: dict[str, Array]  # (point, chain, ...)
 
 
@@ -51,8 +52,9 @@ def empty(program: Program, carry: Carry, capacity: int) -> Rows:
     """Return empty rows for up to `capacity` steps, without a chain axis if `carry` has none."""
     *chains, num_replicas = carry.state.rung_of.shape
     num_rungs, num_draws = len(program.draw_rungs), _num_draws(program, capacity) + 1
-    num_draws *= program.draws_per_step
+    num_slots, num_draws = num_draws, num_draws * program.draws_per_step
     num_points = _num_points(program, capacity) + 1
+    jumps = bool(jax.tree.leaves(carry.state.mixture))
     small = jnp.int8 if num_replicas <= 128 else jnp.int16
     return Rows(
         count=jnp.array(0),
@@ -67,8 +69,11 @@ def empty(program: Program, carry: Carry, capacity: int) -> Rows:
         rung_energies=jnp.zeros((num_draws, *chains, num_replicas), carry.counters.energy.dtype)
         if program.keeps_rung_energies
         else None,
-        weights=jnp.zeros((num_draws, *chains, 2), carry.counters.energy.dtype)
-        if jax.tree.leaves(carry.state.mixture)
+        weights=jnp.zeros((num_draws, *chains, 2), carry.counters.energy.dtype) if jumps else None,
+        before=jnp.zeros(
+            (num_slots, *chains, carry.state.jumps.points.shape[-1]), carry.state.jumps.points.dtype
+        )
+        if jumps and program.keep_draws
         else None,
         history={
             name: jnp.zeros((num_points, *value.shape), value.dtype)
@@ -94,12 +99,12 @@ def draw_slots(program: Program, step: int, count: int, capacity: int) -> np.nda
 
 
 def put_step(
-    rows: Rows, rung_of: Array, draw: tuple[Any, Array, Array, Any], place: Array, slot: Array
+    rows: Rows, rung_of: Array, draw: tuple[Any, Array, Array, Any, Any], place: Array, slot: Array
 ) -> Rows:
     """Write the step at `place` of the chunk, and its draw, (point, energy, energies of all rungs,
-    log weights of jumps or None), to row `slot`; or the several draws that it leaves, with an axis
-    of their own before that of the rungs, to as many rows."""
-    point, energy, by_rung, weights = draw
+    log weights of jumps, the point before them; these may be None), to row `slot`; or the several
+    draws that it leaves, with an axis of their own before that of the rungs, to as many rows."""
+    point, energy, by_rung, weights, before = draw
     kept = rows.rung_energies
     several, axis = energy.ndim == rows.energies.ndim, energy.ndim - 2
     if several:
@@ -118,6 +123,7 @@ def put_step(
         energies=write(rows.energies, energy),
         rung_energies=None if kept is None else write(kept, by_rung.astype(kept.dtype)),
         weights=None if rows.weights is None else write(rows.weights, weights),
+        before=None if rows.before is None else put(rows.before, before, slot),
     )
 
 
@@ -147,8 +153,8 @@ def _history(carry: Carry) -> dict[str, Array]:
 
 def to_records(program: Program, rows: Rows, step: int, done: int) -> dict[str, dict]:
     """Return the rows of `done` steps from `step` on, by group of records and variable."""
-    num_draws = int(program.is_drawn(np.arange(step, step + done)).sum())
-    num_draws *= program.draws_per_step
+    num_slots = int(program.is_drawn(np.arange(step, step + done)).sum())
+    num_draws = num_slots * program.draws_per_step
     num_points = (step + done) // program.history_every - step // program.history_every
     draws = {"energy": first_rows(rows.energies, num_draws)}
     if rows.rung_energies is not None:
@@ -160,6 +166,11 @@ def to_records(program: Program, rows: Rows, step: int, done: int) -> dict[str, 
     return {
         "steps": {"rung_of": first_rows(rows.rung_of, done)},
         "draws": draws,
+        **(
+            {}
+            if rows.before is None
+            else {"before_jumps": {"point": first_rows(rows.before, num_slots)}}
+        ),
         "history": {name: first_rows(x, num_points) for name, x in rows.history.items()},
     }
 
@@ -267,14 +278,27 @@ def build_chunk(program: Program, keys: Array, capacity: int) -> Callable[..., t
 
 
 def _build_steps(program: Program, capacity: int) -> Callable:
-    """Build the chunk: segments, each up to the next point of history, made of single steps."""
-    one_chain, every = program.num_chains == 1, program.history_every
-    spread = program.settings.spread
+    """Build the chunk; a single chain is spared its axis: without it XLA gathers faster and updates
+    in place."""
+    segments = _build_segments(program, capacity)
+    if program.num_chains > 1:
+        return segments
+
+    def chunk(carry: Carry, keys: Array, *rest: Any) -> tuple[Carry, Rows]:
+        carry, rows = segments(per_chain(lambda leaf: leaf[0], carry), keys[0], *rest)
+        carry = per_chain(lambda leaf: leaf[None], carry)
+        columns = jax.tree.map(lambda leaf: leaf[:, None], rows._replace(count=None))
+        return carry, columns._replace(count=rows.count)
+
+    return chunk
+
+
+def _build_segments(program: Program, capacity: int) -> Callable:
+    """Build a loop of segments, each up to the next point of history, made of single steps."""
+    spread, every = program.settings.spread, program.history_every
     draw_chains, step_chains, plan_chains = _build_chains(program, capacity)
 
     def chunk(carry: Carry, keys: Array, data: Any, count: Array, slots: Array):
-        if one_chain:
-            carry, keys = per_chain(lambda leaf: leaf[0], carry), keys[0]
         start = carry.state.step
         size = _num_bytes(jax.eval_shape(draw_chains, keys, start, carry.state.replicas))
         size *= spread.parts * spread.chain_parts
@@ -314,19 +338,13 @@ def _build_steps(program: Program, capacity: int) -> Callable:
             segment,
             (carry, empty(program, carry, capacity), jnp.array(0)),
         )
-        if one_chain:
-            carry = per_chain(lambda leaf: leaf[None], carry)
-            rows = jax.tree.map(lambda leaf: leaf[:, None], rows._replace(count=None))
         return carry, rows._replace(count=place)
 
     return chunk
 
 
 def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, Callable]:
-    """Build `draw`, `step` and `plan` for all chains.
-
-    A single chain is spared its axis: without it XLA gathers faster and updates in place.
-    """
+    """Build `draw`, `step` and `plan` for all chains, or for one without an axis."""
     settings, batches, rungs = program.settings, program.batches, jnp.array(program.draw_rungs)
     spread = settings.spread
     draw, advance = build_parts(program.target, program.kernel, settings, batches.draw)
@@ -342,7 +360,7 @@ def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, 
         drawn = after.replica_at[rungs]
         kept = after.points if program.keep_draws else None
         point = spread.rows(kept, drawn)
-        draw = point, info.energy[state.rung_of[drawn]], info.energy, None
+        draw = point, info.energy[state.rung_of[drawn]], info.energy, None, None
         if program.draws_per_step > 1 or info.path is not None:
             draw = several_draws(program, draw, info.path)
         return after, counts, draw
@@ -359,7 +377,7 @@ def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, 
 def several_draws(program: Program, draw: tuple, path: tuple | None) -> tuple:
     """Return a draw as the several that a step leaves: of the coldest rung, those of the path of
     its jumps; other rungs stay."""
-    point, energy, by_rung, _ = draw
+    point, energy, by_rung, *_ = draw
     count, on_first = program.draws_per_step, program.settings.spread.on_first
 
     def beside(rungs: Array, cold: Array | None) -> Array:
@@ -370,11 +388,11 @@ def several_draws(program: Program, draw: tuple, path: tuple | None) -> tuple:
 
     if path is None:
         repeated = jax.tree.map(lambda leaf: beside(leaf, None), (point, energy))
-        return *repeated, by_rung, None
-    points, energies, weights = path
+        return *repeated, by_rung, None, None
+    points, energies, weights, before = path
     if point is not None:
         point = jax.tree.map(beside, point, on_first(points))
-    return point, beside(energy, energies), by_rung, weights
+    return point, beside(energy, energies), by_rung, weights, before
 
 
 def _is_healthy(program: Program, carry: Carry) -> Array:

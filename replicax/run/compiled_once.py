@@ -20,7 +20,7 @@ from typing import Any
 import jax
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
-_KEPT = 8  # programs, the ones used last
+_KEPT = 24  # programs, the ones used last
 _MOST_NUMBERS = 2**20  # in a constant, such as data that a target closes over
 _LONGEST_TEXT = 2**24
 _ELIDED = "__elided__"  # stands in the text for the numbers of larger constants
@@ -70,7 +70,7 @@ def program_of(lowered: jax.stages.Lowered, arguments: tuple) -> Callable:
         if key in _programs:
             _programs.move_to_end(key)
             return _programs[key]
-    with _on_disk():  # outside of the lock: others may find their programs meanwhile
+    with on_disk():  # outside of the lock: others may find their programs meanwhile
         program = lowered.compile()
     with _lock:
         _programs[key] = program
@@ -80,15 +80,16 @@ def program_of(lowered: jax.stages.Lowered, arguments: tuple) -> Callable:
 
 
 @contextlib.contextmanager
-def _on_disk() -> Iterator[None]:
+def on_disk(quick: float = _QUICK) -> Iterator[None]:
     """Compile with JAX's cache in the user's cache folder, unless JAX has one already or
-    $REPLICAX_CACHE is "off". What the user compiles elsewhere is none of our business."""
+    $REPLICAX_CACHE is "off"; what took `quick` seconds or less is not kept. What the user compiles
+    elsewhere is none of our business."""
     is_chosen = jax.config.values[_FOLDER_OPTION] or not jax.config.values[_ENABLED_OPTION]
     folder = None if is_chosen else _cache_folder()
     if folder is None:
         yield
         return
-    ours = {_FOLDER_OPTION: str(folder), _QUICK_OPTION: _QUICK}
+    ours = {_FOLDER_OPTION: str(folder), _QUICK_OPTION: quick}
     with _on_disk_lock:  # the options are those of the whole process
         before = {name: jax.config.values[name] for name in ours}
         _choose(ours)
@@ -143,7 +144,7 @@ def _processor() -> str:
 
 def _make_room(folder: Path, most: int = _MOST_BYTES) -> None:
     """Remove the programs that were written first, where all of them take too much."""
-    kept = sorted(folder.glob("*-cache"), key=lambda path: path.stat().st_mtime)
+    kept = sorted(folder.glob(f"*-{'[0-9a-f]' * 64}-cache"), key=lambda path: path.stat().st_mtime)
     num_bytes = sum(path.stat().st_size for path in kept)
     for path in kept:
         if num_bytes <= most:

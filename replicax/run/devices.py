@@ -22,6 +22,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from replicax.algorithm.kernel import PyTree
 from replicax.algorithm.spread import CHAIN, DATA, REPLICA, Spread, on_all, spread_over_devices
 from replicax.algorithm.state import State
 from replicax.errors import at_least, is_whole, memory_of_machine
@@ -36,7 +37,10 @@ _BY_REPLICA = PartitionSpec(CHAIN, REPLICA)
 
 
 def choose_mesh(
-    num_chains: int, num_replicas: int, devices: Any = None, data_parallel: int = 1
+    num_chains: int,
+    num_replicas: int,
+    devices: int | str | Mesh | None = None,
+    data_parallel: int = 1,
 ) -> Mesh | None:
     """Return a mesh with the axes "chain" and "replica" and, where several devices share a replica,
     "data"; None for a single device.
@@ -60,7 +64,7 @@ def _mesh(devices: np.ndarray, sizes: tuple[int, int, int]) -> Mesh:
 
 
 def chosen_sizes(
-    num_chains: int, num_replicas: int, devices: Any, data_parallel: int = 1
+    num_chains: int, num_replicas: int, devices: int | str | None, data_parallel: int = 1
 ) -> tuple[int, int, int]:
     """Return the sizes of the axes "chain", "replica" and "data" for the devices that are asked
     for."""
@@ -94,7 +98,7 @@ def chosen_sizes(
     return sizes
 
 
-def _number_of(devices: Any, available: list) -> int:
+def _number_of(devices: int | str | None, available: list) -> int:
     """Return how many devices are asked for."""
     if devices is None:
         many = available[0].platform != "cpu" or jax.process_count() > 1
@@ -188,7 +192,9 @@ def check_rows(batches: Batches, parts: int) -> None:
         )
 
 
-def spread_over(program: Program, devices: Any = None, data_parallel: int = 1) -> Program:
+def spread_over(
+    program: Program, devices: int | str | Mesh | None = None, data_parallel: int = 1
+) -> Program:
     """Return the program for the devices that are asked for: "all", a number, or a mesh.
 
     None is all devices where they are accelerators, belong to several processes or share replicas,
@@ -233,15 +239,17 @@ class SpreadChunk:
 
         carry = _carry_parts()
         inputs = (carry, _BY_CHAIN, _EVERYWHERE, _EVERYWHERE, _EVERYWHERE)
-        whole = _map_parts(part, mesh, inputs, (carry, _EVERYWHERE))
-        self.compiled = jax.jit(whole, donate_argnums=0)
+        mapped = _map_parts(part, mesh, inputs, (carry, _EVERYWHERE))
+        self.compiled = jax.jit(mapped, donate_argnums=0)
         self._mesh, self._data = mesh, _Placed(mesh)
         self._keys = _put(keys, mesh, _BY_CHAIN)
 
-    def __call__(self, carry: Carry, data: Any, count: int, slots: np.ndarray) -> tuple[Carry, Any]:
+    def __call__(
+        self, carry: Carry, data: PyTree, count: int, slots: np.ndarray
+    ) -> tuple[Carry, Any]:
         return self.compiled(*self.arguments(carry, data, count, slots))
 
-    def arguments(self, carry: Carry, data: Any, count: int, slots: np.ndarray) -> tuple:
+    def arguments(self, carry: Carry, data: PyTree, count: int, slots: np.ndarray) -> tuple:
         """Return the arguments of `compiled`, on its devices."""
         numbers = _put((np.int32(count), slots), self._mesh, _EVERYWHERE)
         return carry, self._keys, self._data.of(data), *numbers
@@ -256,7 +264,7 @@ def _but_replicas(change: Callable[[Array], Array], carry: Carry) -> Carry:
     return changed._replace(state=changed.state._replace(**own))
 
 
-def map_replicas(function: Callable, replicas: Any, shared: Any) -> Any:
+def map_replicas(function: Callable, replicas: PyTree, shared: Any) -> Any:
     """Return `function(replicas, shared)` for the first chain, leading axes: replica.
 
     It is computed where the replicas are, whose leaves have the axes (chain, replica, ...); the
@@ -272,7 +280,7 @@ def map_replicas(function: Callable, replicas: Any, shared: Any) -> Any:
 
 @functools.lru_cache(maxsize=8)
 def _mapped(function: Callable, mesh: Mesh) -> tuple[Callable, "_Placed"]:
-    def part(replicas: Any, shared: Any) -> Any:
+    def part(replicas: PyTree, shared: Any) -> Any:
         values = function(jax.tree.map(lambda leaf: leaf[0], replicas), shared)
         values = jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, REPLICA, tiled=True), values)
         is_first = jax.lax.axis_index(CHAIN) == 0
@@ -290,7 +298,7 @@ def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callabl
     0.11.2 compiles the program.
     """
 
-    def whole(*arguments: Any) -> Any:
+    def mapped(*arguments: Any) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
         spread = jax.tree.map(
             lambda part, branch: jax.tree.map(lambda _: part, branch),
@@ -318,7 +326,7 @@ def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callabl
             check_vma=False,
         )(*(leaves[number] for number in passed))
 
-    return whole
+    return mapped
 
 
 def _is_part(value: Any) -> bool:
@@ -331,7 +339,7 @@ class _Placed:
     def __init__(self, mesh: Mesh) -> None:
         self._mesh, self._data, self._copy = mesh, None, None
 
-    def of(self, data: Any) -> Any:
+    def of(self, data: PyTree) -> Any:
         if data is None:
             return None
         if data is not self._data:
@@ -339,7 +347,7 @@ class _Placed:
         return self._copy
 
 
-def to_host(tree: Any) -> Any:
+def to_host(tree: PyTree) -> Any:
     """Return arrays as NumPy arrays, whichever devices and processes have their parts.
 
     Every process has to call this, at the same time.
@@ -365,10 +373,10 @@ def _carry_parts() -> Carry:
     return Carry(state, Counters._make([_EVERYWHERE] * len(Counters._fields)))
 
 
-def _put(tree: Any, mesh: Mesh, parts: Any) -> Any:
+def _put(tree: PyTree, mesh: Mesh, parts: Any) -> Any:
     """Return arrays on the devices of the mesh; every process has all of each array before."""
 
-    def put(part: PartitionSpec, branch: Any) -> Any:
+    def put(part: PartitionSpec, branch: PyTree) -> Any:
         return jax.tree.map(lambda leaf: _put_one(leaf, NamedSharding(mesh, part)), branch)
 
     return jax.tree.map(put, parts, tree, is_leaf=_is_part)

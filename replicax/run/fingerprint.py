@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from replicax.algorithm.held import held_arrays
+from replicax.algorithm.kernel import PyTree
 from replicax.algorithm.labels import label_places
 from replicax.algorithm.randomness import seed_keys
 from replicax.run import trees
@@ -23,13 +24,14 @@ from replicax.run.storage.metadata import Fingerprint
 _ROWS = 4096  # of the data, evenly spaced, that version 0.2 digested
 _PIECE = 2**28  # bytes of the data that are on the host at once
 # Settings of JAX on which every number depends, in the words of its configuration.
-_PRECISION = ("jax_enable_x64", "jax_default_matmul_precision", "jax_threefry_partitionable")
+_PRECISION = ("jax_enable_x64", "jax_default_matmul_precision", "jax_threefry_partitionable",
+              "jax_random_seed_offset")  # fmt: skip
 _SHIFT = 0.1  # from the start to a second point where the energy is measured
 _TOLERANCE = 1e-5  # of energies, relative
 _ELSEWHERE = 1e-3  # on another platform, which rounds differently
 
 
-def write(folder: Path, program: Program, points: Any) -> Fingerprint:
+def write(folder: Path, program: Program, points: PyTree) -> Fingerprint:
     """Return the fingerprint of a run, and keep the start that it belongs to in the folder."""
     start = trees.first(points)
     leaves = {str(number): np.asarray(leaf) for number, leaf in enumerate(jax.tree.leaves(start))}
@@ -46,7 +48,7 @@ def write(folder: Path, program: Program, points: Any) -> Fingerprint:
     )
 
 
-def check(folder: Path, program: Program, like: Any, stored: Fingerprint | None) -> None:
+def check(folder: Path, program: Program, like: PyTree, stored: Fingerprint | None) -> None:
     """Raise unless target and data have the fingerprint that is stored."""
     if stored is None:  # of a copy that was in memory
         return
@@ -104,7 +106,7 @@ def _energies(program: Program, start: Any) -> tuple[tuple[float, ...], str]:
         ramp = jnp.cos(jnp.arange(leaf.size, dtype=leaf.dtype)).reshape(leaf.shape)
         return leaf + _SHIFT * ramp
 
-    def energies(point: Any, batch: Any, key: Any) -> Any:
+    def energies(point: PyTree, batch: PyTree, key: Any) -> Any:
         noise = target.draw(key)
         points = [point] if target.has_state else [point, jax.tree.map(shifted, point)]
         values = [target.energy_at(point, batch, noise) for point in points]
@@ -137,7 +139,7 @@ def _digest_test(program: Program) -> str | None:
     return None if tested is None else _digest_leaves(tested, _digest_rows)
 
 
-def _digest_leaves(data: Any, digest: Callable[[Any], str]) -> str:
+def _digest_leaves(data: PyTree, digest: Callable[[Any], str]) -> str:
     return files.digest("\n".join(map(digest, jax.tree.leaves(data))).encode())
 
 

@@ -13,6 +13,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from replicax.algorithm import state
+from replicax.algorithm.kernel import PyTree
 from replicax.algorithm.labels import label_places, taken
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import seed_keys
@@ -33,11 +34,11 @@ _RUNG_BYTES = 64  # of a rung beside its parameters: ladder, index, energies, co
 class PerReplica(NamedTuple):
     """A tree whose leaves have leading axes (replica, ...) or (chain, replica, ...)."""
 
-    tree: Any
+    tree: PyTree
     by_chain: bool | None = None  # None: the shapes tell
 
 
-def per_replica(tree: Any, by_chain: bool | None = None) -> PerReplica:
+def per_replica(tree: PyTree, by_chain: bool | None = None) -> PerReplica:
     """Mark starts that differ by replica: leading axes (replica, ...) or (chain, replica, ...).
 
     `by_chain=True` says that the leading axes are (chain, replica, ...), `by_chain=False` that
@@ -47,7 +48,7 @@ def per_replica(tree: Any, by_chain: bool | None = None) -> PerReplica:
     return PerReplica(tree, by_chain)
 
 
-def spread_starts(tree: Any, by_chain: bool | None, num_chains: int, num_replicas: int) -> Any:
+def spread_starts(tree: PyTree, by_chain: bool | None, num_chains: int, num_replicas: int) -> Any:
     """Return starts with leading axes (chain, replica, ...)."""
     shapes = [leaf.shape for leaf in jax.tree.leaves(tree)]
     both = (num_chains, num_replicas)
@@ -73,7 +74,7 @@ def spread_starts(tree: Any, by_chain: bool | None, num_chains: int, num_replica
 
 
 def initial_points(
-    params: Any, key: Array, num_chains: int, num_replicas: int, with_state: bool = False
+    params: PyTree, key: Array, num_chains: int, num_replicas: int, with_state: bool = False
 ) -> Any:
     """Return the start of every replica, leading axes (chain, replica, ...).
 
@@ -133,13 +134,13 @@ def is_function(start: Any) -> bool:
     return callable(start) and not _is_array_tree(start)
 
 
-def _is_array_tree(params: Any) -> bool:
+def _is_array_tree(params: PyTree) -> bool:
     """Return True for callable pytrees, such as an Equinox module: they are starts themselves."""
     leaves = jax.tree.leaves(params)
     return bool(leaves) and all(isinstance(x, jax.Array | np.ndarray | float) for x in leaves)
 
 
-def check_memory(params: Any, num_chains: int, num_replicas: int) -> None:
+def check_memory(params: PyTree, num_chains: int, num_replicas: int) -> None:
     """Raise if the states of all replicas need more memory than there is.
 
     Counted are three copies of the parameters (themselves, gradient, memory of the kernel) and a
@@ -154,7 +155,7 @@ def check_memory(params: Any, num_chains: int, num_replicas: int) -> None:
         )
 
 
-def _bytes_of(params: Any) -> int:
+def _bytes_of(params: PyTree) -> int:
     """Return the size of one start as far as it is known without making it."""
     if isinstance(params, PerReplica):
         return 0  # the starts of all are in memory already
@@ -173,7 +174,7 @@ def _bytes_of(params: Any) -> int:
     return sum(getattr(leaf, "size", 1) * 4 for leaf in leaves)
 
 
-def initial_carry(program: Program, params: Any) -> Carry:
+def initial_carry(program: Program, params: PyTree) -> Carry:
     """Return the carry of all chains at step 0, after checks of the energy there."""
     keys, start_key = seed_keys(program.seed, program.num_chains)
     has_state = program.target.has_state
@@ -193,7 +194,7 @@ def initial_carry(program: Program, params: Any) -> Carry:
     return build_carry(program, points)
 
 
-def build_carry(program: Program, points: Any) -> Carry:
+def build_carry(program: Program, points: PyTree) -> Carry:
     """Return the carry of all chains at step 0, from points that were checked."""
     return _build_carry(program, points, compiled_once)
 
@@ -204,18 +205,18 @@ def have_one_start(carry: Carry) -> bool:
     return all(bool(jnp.all(leaf == leaf[:1, :1])) for leaf in leaves)
 
 
-def carry_like(program: Program, like: Any) -> Carry:
+def carry_like(program: Program, like: PyTree) -> Carry:
     """Return the shapes of a carry, given those of one point."""
     lead = (program.num_chains, program.num_replicas)
     points = jax.tree.map(lambda x: jax.ShapeDtypeStruct((*lead, *x.shape), x.dtype), like)
     return jax.eval_shape(lambda points: _build_carry(program, points), points)
 
 
-def _build_carry(program: Program, points: Any, compile: Callable = jax.jit) -> Carry:
+def _build_carry(program: Program, points: PyTree, compile: Callable = jax.jit) -> Carry:
     target = program.target
 
-    def build(points: Any, ladder: Ladder, buffer: float, batch: Any) -> Carry:
-        def one_chain(point: Any) -> Carry:
+    def build(points: PyTree, ladder: Ladder, buffer: float, batch: PyTree) -> Carry:
+        def one_chain(point: PyTree) -> Carry:
             params, model_state = point if target.has_state else (point, None)
             start = state.init(
                 program.kernel, params, ladder, program.settings, buffer, model_state, target, batch
@@ -230,22 +231,22 @@ def _build_carry(program: Program, points: Any, compile: Callable = jax.jit) -> 
     params = points[0] if target.has_state else points
     dtype = jnp.result_type(jnp.float32, *jax.tree.leaves(params))
     ladder = jax.tree.map(lambda values: jnp.asarray(values, dtype), program.ladder)
-    whole = program.batches.data if program.kernel.traits.prepare is not None else None
-    return compile(build)(points, ladder, program.buffer, whole)
+    rows = program.batches.data if program.kernel.traits.prepare is not None else None
+    return compile(build)(points, ladder, program.buffer, rows)
 
 
-def check_finite(program: Program, points: Any) -> None:
+def check_finite(program: Program, points: PyTree) -> None:
     """Raise unless the energy is finite at points with leading axes (chain, replica)."""
     target, num_replicas, keys = program.target, program.num_replicas, program.keys
     batch = program.batches.first(keys[0])
     with_prior = target.tempers_likelihood and target.prior is not None
-    whole = target.whole_energy  # of all rows: one that is NaN may be in no mini-batch for long
-    batch = batch if whole is None else program.batches.data
+    of_all = target.whole_energy  # one row that is NaN may be in no mini-batch for long
+    batch = batch if of_all is None else program.batches.data
 
     def energies(params, batch, keys):
         def one(point, key):
             noise = target.draw(key)
-            energy = target.energy(point, batch, noise) if whole is None else whole(point, batch)
+            energy = target.energy(point, batch, noise) if of_all is None else of_all(point, batch)
             return (energy, target.prior(point)) if with_prior else (energy,)  # type: ignore
 
         keys = jax.vmap(lambda key: jax.random.split(key, num_replicas))(keys)
@@ -267,7 +268,7 @@ def check_finite(program: Program, points: Any) -> None:
             )
 
 
-def _check_exact(program: Program, points: Any, batch: Any, keys: Array) -> None:
+def _check_exact(program: Program, points: PyTree, batch: PyTree, keys: Array) -> None:
     """Raise unless the energy is the same for two keys."""
     target, point = program.target, trees.first(points)
     energy = jax.jit(lambda p, b, key: target.energy(p, b, target.draw(key)))
@@ -280,13 +281,13 @@ def _check_exact(program: Program, points: Any, batch: Any, keys: Array) -> None
         )
 
 
-def _check_exchangeable(program: Program, points: Any, batch: Any, keys: Array) -> None:
+def _check_exchangeable(program: Program, points: PyTree, batch: PyTree, keys: Array) -> None:
     """Raise unless the density beside some of the starts is the same when labels are permuted."""
     target = program.target
     _, unravel = ravel_pytree(trees.first(points))
 
     @jax.jit
-    def energies(points: Array, batch: Any) -> tuple[Array, Array]:
+    def energies(points: Array, batch: PyTree) -> tuple[Array, Array]:
         def one(point: Array) -> tuple[Array, Array]:
             params = unravel(point)
             prior = jnp.zeros(()) if target.prior is None else target.prior(params)
@@ -314,7 +315,7 @@ def _check_exchangeable(program: Program, points: Any, batch: Any, keys: Array) 
             )
 
 
-def _beside_and_permuted(target: Target, points: Any) -> tuple[Array, Array]:
+def _beside_and_permuted(target: Target, points: PyTree) -> tuple[Array, Array]:
     """Return flattened points beside some of the starts (chain, replica, ...), and the same with
     their labels permuted. Labels that start at one point would be the same in any order."""
     places = label_places(target.exchangeable, trees.first(points))
@@ -332,7 +333,7 @@ def _beside_and_permuted(target: Target, points: Any) -> tuple[Array, Array]:
 def with_row_energies(target: Target) -> Target:
     """Return the target with the energies of batches of one row as `row_energies`."""
 
-    def row_energies(point: Any, batch: Any, noise: Any) -> Array:
+    def row_energies(point: PyTree, batch: PyTree, noise: Any) -> Array:
         def energy(row: Any) -> Array:
             return target.energy_at(point, jax.tree.map(lambda leaf: leaf[None], row), noise)
 
@@ -352,7 +353,7 @@ def use_rows(program: Program, carry: Carry) -> Program:
     with_rows = with_row_energies(target)
 
     @jax.jit
-    def compare(points: Any, batch: Any, key: Array) -> tuple[Array, Array]:
+    def compare(points: PyTree, batch: PyTree, key: Array) -> tuple[Array, Array]:
         point, noise = trees.first(points), target.draw(key)
         rows = with_rows.row_energies(point, batch, noise)  # type: ignore[misc]
         return target.energy_at(point, batch, noise), jnp.mean(rows)

@@ -28,13 +28,16 @@ from replicax.algorithm.mixture import Mixture, in_use, no_mixture, padded
 from replicax.algorithm.rounds import StepSizes, stride
 from replicax.algorithm.tiles import build_energies
 from replicax.run import devices
+from replicax.run.blas import one_thread
 from replicax.run.carry import Carry
+from replicax.run.compiled_once import compiled_once, on_disk
 from replicax.run.initial import build_carry, check_finite
 from replicax.run.program import Program
-from replicax.run.search import search
+from replicax.run.search import energy_of, search
 
 _SEARCH_SHARE = 0.02  # of the evaluations of a run, for starts of the search beyond the first few
 _REACH = 3.0  # energy above a minimum, in temperatures and for each dimension, to begin with
+_AT_ONCE = 64  # points whose energies are evaluated together
 _HALVINGS = 60  # of the way from a start to a minimum
 _FASTEST = 0.5  # the largest learning rate in the unit of a new metric
 _LEAST_ACCEPTED = 2.0  # jumps of a step, at the end of learning, for which jumps are worth it
@@ -54,7 +57,7 @@ class Learning:
         self.like = like
         zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
         flat, self.unravel = ravel_pytree(zeros)
-        d = flat.size
+        d, self.dtype = flat.size, flat.dtype
         dense = d <= MOST_DENSE and program.settings.jumps is not None
         self.state = {
             # Of the deepest minimum that the search found, NaN if there was none.
@@ -68,8 +71,7 @@ class Learning:
         moves = program.num_chains * program.num_replicas
         self._gradients = moves * program.kernel.traits.gradients  # of the ladder, in one step
         self.places = label_places(program.target.exchangeable, like)
-        energies = build_energies(program.target, self.unravel)
-        self._energies = jax.jit(energies)
+        self._energies = compiled_once(build_energies(program.target, self.unravel))
 
     def final(self, state: Any) -> dict[str, np.ndarray]:
         """Return how the rounds went."""
@@ -79,6 +81,7 @@ class Learning:
             "learning.acceptance": np.asarray(state["acceptance"]),
         }
 
+    @one_thread()
     def first(self, program: Program, carry: Carry) -> Carry:
         """Search from the starts. The colder half of the replicas start at what was found; the
         others at their own starts, as near to a minimum as their rungs can begin."""
@@ -89,15 +92,9 @@ class Learning:
         num_chains, num_replicas, d = starts.shape
         temperature = np.asarray(devices.to_host(carry.state.ladder.temperature), float)
         slope = 1 / temperature[0, 0]
-        target, data = program.target, program.batches.data
-
-        def energy(point: Any, data: Any) -> Any:
-            params = self.unravel(point)
-            prior = 0.0 if target.prior is None else target.prior(params)
-            return slope * target.energy(params, data, None) + prior
-
+        energy = energy_of(program.target, self.unravel, slope)
         budget = int(_SEARCH_SHARE * program.num_steps * program.evaluations_per_step)
-        found = search(energy, _in_turn(starts), data, budget, self.places)
+        found = search(energy, _in_turn(starts), program.batches.data, budget, self.places)
         self.state["evaluations"] = np.array([found.evaluations, 0, 0], np.int32)
         order = carry.state.order
         if self.places is not None:
@@ -154,6 +151,7 @@ class Learning:
             points = np.where(left[:, None], (points + goals) / 2, points)
         return points.reshape(starts.shape)
 
+    @one_thread()
     def after_chunk(
         self, program: Program, carry: Carry, num_steps: int, records: Any
     ) -> tuple[Carry, dict[str, np.ndarray]]:
@@ -162,11 +160,12 @@ class Learning:
         if not num_steps or step not in program.round_ends or program.is_broken(carry):
             return carry, {}
         state = carry.state
-        if isinstance(state.ladder.scale, Metric):
-            state = self._renew_metric(program, state, step)
-        if jax.tree.leaves(state.mixture):
-            state = self._renew_mixture(program, state, step)
-            state = self._with_all_in_reach(program, state)
+        with on_disk(quick=0.0):
+            if isinstance(state.ladder.scale, Metric):
+                state = self._renew_metric(program, state, step)
+            if jax.tree.leaves(state.mixture):
+                state = self._renew_mixture(program, state, step)
+                state = self._with_all_in_reach(program, state)
         return carry._replace(state=state), {}
 
     def _with_all_in_reach(self, program: Program, state: Any) -> Any:
@@ -268,16 +267,29 @@ class Learning:
         return np.where(ordered(ordering, points)[1], energy, np.inf)
 
     def _energies_at(self, program: Program, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return U and V at points (m, d)."""
-        both = self._energies(jnp.asarray(points), program.batches.data)
-        return np.asarray(both[0], float), np.asarray(both[1], float)
+        """Return U and V at points (m, d), by one program however many they are."""
+        blocks = np.split(points, range(_AT_ONCE, len(points), _AT_ONCE))
+        found = [
+            self._energies(np.resize(block, (_AT_ONCE, points.shape[1])), program.batches.data)
+            for block in blocks
+        ]
+        energy, prior = (np.concatenate(parts).astype(float) for parts in zip(*found))
+        return energy[: len(points)], prior[: len(points)]
 
     def _flat(self, params: Any) -> np.ndarray:
         """Return points (chain, replica, d) of a tree with these leading axes."""
-        return np.asarray(jax.vmap(jax.vmap(lambda tree: ravel_pytree(tree)[0]))(params))
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(params)]
+        rows = [leaf.reshape(*leaf.shape[:2], -1) for leaf in leaves]
+        return np.concatenate(rows, axis=2).astype(self.dtype)
 
     def _tree(self, points: np.ndarray) -> Any:
-        return jax.vmap(jax.vmap(self.unravel))(jnp.asarray(points))
+        leaves, structure = jax.tree.flatten(self.like)
+        parts = np.split(points, np.cumsum([leaf.size for leaf in leaves])[:-1], axis=2)
+        shaped = [
+            jnp.asarray(part.reshape(*points.shape[:2], *leaf.shape), leaf.dtype)
+            for part, leaf in zip(parts, leaves)
+        ]
+        return jax.tree.unflatten(structure, shaped)
 
 
 def _in_order(

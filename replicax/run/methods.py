@@ -10,7 +10,7 @@ The command line reads `Method` to show its help: neither JAX nor NumPy is impor
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replicax.errors import (
     at_least,
@@ -33,6 +33,9 @@ from replicax.run.options import (
     option,
     whole,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike as Rates  # one rate, (cold, hot), one per rung, or a word
 
 AVERAGES = ("coldest", "all", "last", "gaussian", "nothing")
 RATE_SCHEDULES = ("constant", "cosine", "cyclical", "stepwise")
@@ -115,8 +118,6 @@ class Method:
             kernels.
         redraws: draws from the prior, of all parameters or a block, that are offered to every
             replica after its move; 4 where the prior can be drawn from and moves are adjusted.
-        metric: of adjusted kernels whose step sizes are tuned: the scale of each parameter,
-            "diagonal", or "dense", the default with jumps. Above 300 dimensions it is diagonal.
         draws_per_step: positions on the path of the jumps that are kept as draws.
         momentum: of the kernels "momentum" and "sghmc".
         rate_schedule: the learning rates over time: "constant"; a function of the step that returns
@@ -219,9 +220,6 @@ class Method:
         _check_adapt,
         flag="",
         show_default="unless the rule uses temperatures",
-    )
-    metric: str | None = option(
-        None, "Metric of the moves: dense or diagonal.", one_of("dense", "diagonal")
     )
     jumps: int | None = option(None, "Proposals of a learned mixture after every step.", whole(0))
     redraws: int | None = option(
@@ -361,7 +359,15 @@ def posterior(kernel: Any = None, **more: Any) -> Method:
     return _method("posterior", usual, kernel=kernel, **more)
 
 
-def deep_ensemble(learning_rate: Any = AUTO, **more: Any) -> Method:
+def sweeps(jumps: int = 128, **more: Any) -> Method:
+    """Exact draws of an `rx.bayesian` posterior of very many rows, in a handful of sweeps over
+    them: a ladder finds the modes on some of the rows, and each sweep evaluates `jumps` proposals
+    of every chain at once. `num_steps` counts the sweeps whose draws are kept. The default where
+    all rows are dear for a ladder, by counted evaluations, and where they are no arrays."""
+    return _method("sweeps", {"keeps_law": True, "jumps": jumps}, **more)
+
+
+def deep_ensemble(learning_rate: "Rates" = AUTO, **more: Any) -> Method:
     """Independent networks, trained to the end and averaged: the default of `rx.train`.
 
     The learning rate rises in a warm-up and falls along a cosine to 0 at the end of the run. A
@@ -379,7 +385,7 @@ def deep_ensemble(learning_rate: Any = AUTO, **more: Any) -> Method:
 
 
 def ensemble_then_sample(
-    learning_rate: Any = AUTO, *, sample_from: Any = "validation", **more: Any
+    learning_rate: "Rates" = AUTO, *, sample_from: Any = "validation", **more: Any
 ) -> Method:
     """Independent networks, trained along a cosine, then each sampled at temperature 1.
 
@@ -399,20 +405,22 @@ def ensemble_then_sample(
     return _method("ensemble-then-sample", usual, learning_rate=learning_rate, **more)
 
 
-def deo_star(learning_rate: Any = None, *, window: int | None = None, **more: Any) -> Method:
+def deo_star(
+    learning_rate: "Rates | None" = None, *, window: int | None = None, **more: Any
+) -> Method:
     """The paper's method: SGD rungs whose learning rates act as temperatures, the deterministic
     rule, and swaps in the windows of Theorem 1. `more` are fields of `rx.Method`."""
     usual = {"schedule": "deo_star", "about": "windowed even-odd exchange"}
     return _method("deo-star", usual, learning_rate=learning_rate, window=window, **more)
 
 
-def deo(learning_rate: Any = None, **more: Any) -> Method:
+def deo(learning_rate: "Rates | None" = None, **more: Any) -> Method:
     """The paper's method without windows: even and odd pairs take turns of one step."""
     usual = {"schedule": "deo", "about": "even-odd exchange"}
     return _method("deo", usual, learning_rate=learning_rate, **more)
 
 
-def sghmc_pt(learning_rate: Any = None, **more: Any) -> Method:
+def sghmc_pt(learning_rate: "Rates | None" = None, **more: Any) -> Method:
     """Networks at temperature 1: tempered likelihoods, swaps on further mini-batches."""
     usual = {
         "kernel": "sghmc",
@@ -427,13 +435,13 @@ def sghmc_pt(learning_rate: Any = None, **more: Any) -> Method:
     return _method("sghmc-pt", usual, learning_rate=learning_rate, **more)
 
 
-def ensemble(learning_rate: Any = None, **more: Any) -> Method:
+def ensemble(learning_rate: "Rates | None" = None, **more: Any) -> Method:
     """Independent networks, all averaged every tenth epoch."""
     usual = {"averages": "all", "about": "independent networks"}
     return _method("ensemble", usual, learning_rate=learning_rate, **more)
 
 
-def sgld(learning_rate: Any = None, **more: Any) -> Method:
+def sgld(learning_rate: "Rates | None" = None, **more: Any) -> Method:
     """Independent replicas with Langevin noise."""
     usual = {
         "kernel": "sgld",
@@ -444,7 +452,9 @@ def sgld(learning_rate: Any = None, **more: Any) -> Method:
     return _method("sgld", usual, learning_rate=learning_rate, **more)
 
 
-def cyc_sghmc(learning_rate: Any = None, *, cycle_epochs: int = 100, **more: Any) -> Method:
+def cyc_sghmc(
+    learning_rate: "Rates | None" = None, *, cycle_epochs: int = 100, **more: Any
+) -> Method:
     """One network in cycles, averaged where they are slow (Zhang et al. 2020)."""
     usual = {
         "temperature": 1e-3,
@@ -456,7 +466,9 @@ def cyc_sghmc(learning_rate: Any = None, *, cycle_epochs: int = 100, **more: Any
     return _method("cyc-sghmc", usual, **rates, **more)
 
 
-def cyc_swag(learning_rate: Any = None, *, cycle_epochs: int = 100, **more: Any) -> Method:
+def cyc_swag(
+    learning_rate: "Rates | None" = None, *, cycle_epochs: int = 100, **more: Any
+) -> Method:
     """One network in cycles; networks drawn from a Gaussian fitted to each are averaged."""
     usual = {
         "is_single": True,
@@ -468,7 +480,7 @@ def cyc_swag(learning_rate: Any = None, *, cycle_epochs: int = 100, **more: Any)
     return _method("cyc-swag", usual, **rates, **more)
 
 
-def pretrain(learning_rate: Any = 0.1, **more: Any) -> Method:
+def pretrain(learning_rate: "Rates" = 0.1, **more: Any) -> Method:
     """Start networks from nothing; none are averaged."""
     usual = {
         "averages": "nothing",
@@ -481,6 +493,7 @@ def pretrain(learning_rate: Any = 0.1, **more: Any) -> Method:
 
 METHODS: dict[str, Callable[..., Method]] = {
     "posterior": posterior,
+    "sweeps": sweeps,
     "deep-ensemble": deep_ensemble,
     "ensemble-then-sample": ensemble_then_sample,
     "deo-star": deo_star,
@@ -524,7 +537,9 @@ def written(name: str, arguments: str) -> str:
     return f'rx.Method("{name}", {arguments})'
 
 
-def refuse_unknown(call: Callable, unknown: dict[str, Any], method: Any = None) -> None:
+def refuse_unknown(
+    call: Callable, unknown: dict[str, Any], method: "str | Method | None" = None
+) -> None:
     """Raise if a call got arguments that it has not; of those of a method, say how to write it.
 
     `method` is that of the call.

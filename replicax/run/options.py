@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, TypeVar
 from replicax.errors import (
     at_least,
     check_flag,
-    check_folder,
     check_function,
     check_number,
+    check_path,
     check_watchers,
     choose,
     is_whole,
@@ -77,10 +77,18 @@ def given(kind: Callable[..., Kind], arguments: dict[str, Any]) -> Kind:
     return kind(**{name: arguments[name] for name in names})
 
 
+COUNTED = 2**31 - 1  # the largest whole number of JAX
+
+
 def whole(lowest: int, highest: int | None = None) -> Check:
     """Return a check of whole numbers."""
-    bounds = (lowest,) if highest is None else (lowest, highest)
-    return lambda name, value: at_least(name, value, *bounds)
+
+    def check(name: str, value: object) -> None:
+        if highest is None:
+            at_least(name, value, lowest)
+        at_least(name, value, lowest, highest or COUNTED)
+
+    return check
 
 
 def one_of(*words: str) -> Check:
@@ -344,12 +352,12 @@ class Session:
     def __post_init__(self) -> None:
         check_watchers(self.progress, self.callback)
         if self.run_dir is not None:
-            object.__setattr__(self, "run_dir", check_folder("run_dir", self.run_dir))
+            object.__setattr__(self, "run_dir", check_path("run_dir", self.run_dir))
         try:
             plain = self.note is None or (isinstance(self.note, dict) and json.dumps(self.note))
         except (TypeError, ValueError, RecursionError):
             plain = False
         if not plain and self.note != {}:
             raise ValueError("note must be a dict of plain data: numbers, text, lists and dicts.")
-        if plain and isinstance(plain, str) and len(plain) > 2**24:
-            raise ValueError("note is longer than 2**24 letters: keep data in a file of your own.")
+        if plain and isinstance(plain, str) and len(plain) > 2**22:
+            raise ValueError("note is longer than 2**22 letters: keep data in a file of your own.")

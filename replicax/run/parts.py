@@ -11,7 +11,7 @@ from replicax.algorithm import kernels, swap
 from replicax.algorithm import schedule as schedules
 from replicax.algorithm.jumps import Jumping
 from replicax.algorithm.kernels import Kernel
-from replicax.algorithm.ladder import Ladder, geometric, per_rung, temperatures
+from replicax.algorithm.ladder import Ladder, as_kept, geometric, per_rung, temperatures
 from replicax.algorithm.rounds import BarrierTuning, StepSizeTuning
 from replicax.algorithm.schedule import AllPairs, Schedule
 from replicax.algorithm.swap import Rule, WindowCorrected
@@ -241,14 +241,15 @@ def ladder(
         rates = np.full(count, first_rate)
     else:
         rates = per_rung("learning_rate", unit.learning_rate(rate), count)
-    if not np.all(np.isfinite(rates)) or np.any(rates <= 0):
-        raise ValueError(f"learning_rate is {rate}; rates must be positive.")
+    kept = as_kept(rates)
+    if not np.all(np.isfinite(kept)) or np.any(kept <= 0):
+        raise ValueError(f"learning_rate is {rate}; rates must be positive {kept.dtype}.")
     if not rule.uses_temperature and np.any(np.diff(rates) < 0):
         raise ValueError(
             f"learning_rate is {rate}; rates must not decrease: the first belongs to the coldest "
             "rung, the last to the hottest."
         )
-    ties = np.any(np.diff(rates) == 0)
+    ties = np.any(np.diff(kept) == 0)
     if adapts and not rule.uses_temperature and ties and np.ndim(rate) > 0:
         raise ValueError(
             f"learning_rate is {rate}; adapted rates must be strictly increasing. Change them, or "
@@ -330,7 +331,7 @@ def _barrier(method: Method, until: int | None, hottest: float, begins: int = 0)
 def _step_sizes(method: Method, plan: Plan) -> StepSizeTuning | None:
     if not is_auto(method.learning_rate):
         return None
-    return StepSizeTuning(learning_ends(plan), max(plan.burn_in, 1), dense=method.metric == "dense")
+    return StepSizeTuning(learning_ends(plan), max(plan.burn_in, 1), dense=bool(method.jumps))
 
 
 def learning_ends(plan: Plan) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """`Progress`, which callbacks get; its display as a bar or as lines of a log."""
 
 import contextlib
+import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -91,6 +92,11 @@ def _read_only(arrays: Arrays) -> Arrays:
 def reason_to_stop(answers: list[Any]) -> str | None:
     """Return why callbacks stop the run, as the end of a sentence; None if none does."""
     for answer in answers:
+        if inspect.isawaitable(answer):
+            raise ValueError(
+                "A callback returns a coroutine, which nothing runs: write a plain function, with "
+                "def and return."
+            )
         if isinstance(answer, str) and (answer == "stop" or answer.startswith("stop: ")):
             return f"{answer.removeprefix('stop')}."
     return None
@@ -154,6 +160,56 @@ class LogLines:
         )
 
 
+class SweepDisplay:
+    """Shows how far sweeps over all rows are: a bar in a terminal, else lines."""
+
+    def __init__(self, bar: Any = None) -> None:
+        self.bar, self.began = bar, time.monotonic()
+        self.last = self.began
+        self.task = None if bar is None else bar.add_task("", total=None, status="")
+
+    def say(self, words: str) -> None:
+        if self.bar is None:
+            print(words, file=sys.stderr, flush=True)
+        else:
+            self.bar.console.print(words, highlight=False)
+
+    def __call__(self, done: float, planned: int, words: str, ends: bool = False) -> None:
+        """Show that so many sweeps are `done`, a part of the next one among them."""
+        now = time.monotonic()
+        sweep = int(done) if ends else min(int(done) + 1, planned)
+        if self.bar is not None:
+            status = f"sweep {sweep} of {planned} {words}"
+            self.bar.update(self.task, completed=done, total=planned, status=status)
+        elif ends or now - self.last >= _LINE_SECONDS:
+            self.last, seconds = now, now - self.began
+            part = "" if ends else f", {done - int(done):.0%} of its rows"
+            print(
+                f"sweep {sweep} of {planned}{part} {words} | {format_seconds(seconds)}, "
+                f"{format_seconds(seconds * (planned / max(done, 1e-9) - 1))} left | "
+                f"{format_bytes(memory_in_use())}",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+@contextlib.contextmanager
+def display_sweeps(wanted: bool | None) -> Iterator[SweepDisplay | None]:
+    """Yield the display of sweeps, None where none is wanted."""
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        yield None
+    elif not sys.stderr.isatty():
+        yield SweepDisplay()
+    else:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = BarColumn(), TimeRemainingColumn(), TextColumn("{task.fields[status]}")
+        with Bar(*columns, console=Console(stderr=True)) as bar:
+            yield SweepDisplay(bar)
+
+
 def status(progress: Progress) -> str:
     """Return speed, energy and exchange of a run in a few words."""
     rates = progress.verdict_rate
@@ -191,8 +247,8 @@ def format_seconds(seconds: float) -> str:
     >>> format_seconds(3725.4)
     '1:02:05'
     """
-    whole = int(min(seconds, 1e9))
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+    total = int(min(seconds, 1e9))
+    return f"{total // 3600}:{total // 60 % 60:02d}:{total % 60:02d}"
 
 
 def format_bytes(count: float) -> str:

@@ -1,8 +1,9 @@
 """Records of a run in memory: rows, final values, and how the run ended.
 
-Five groups grow along their first axis: `steps` (rung_of), `draws` (parameters and energies of
-the recorded rungs), `history` (ladder, buffer and counts), `epochs` (evaluations of networks) and
-`networks` (those of an average, which are kept to predict with).
+Six groups grow along their first axis: `steps` (rung_of), `draws` (parameters and energies of
+the recorded rungs), `before_jumps` (where jumps of the coldest replica begin, in steps with draws),
+`history` (ladder, buffer and counts), `epochs` (evaluations of networks) and `networks` (those of
+an average, which are kept to predict with).
 """
 
 import time
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import jax
 import numpy as np
 
-from replicax.algorithm.labels import label_places
+from replicax.algorithm.labels import first_direction, label_places
 from replicax.algorithm.mixture import in_use
 from replicax.run import trees
 from replicax.run.carry import PAIR_COUNTS, Carry, completed_trips
@@ -28,6 +29,7 @@ from replicax.run.task import Task
 GROUPS = {
     "steps": "step",
     "draws": "draw",
+    "before_jumps": "ladder_step",
     "history": "point",
     "epochs": "epoch",
     "networks": "network",
@@ -219,9 +221,11 @@ def final_values(program: Program, carry: Carry) -> dict[str, np.ndarray]:
         stats, mixture = state.jumps.stats, in_use(state.mixture)
         values |= {f"jumps.{name}": value for name, value in stats._asdict().items()}
         values |= {f"mixture.{name}": value for name, value in mixture._asdict().items()}
-        places = label_places(program.target.exchangeable, trees.first(carry.state.points))
-        if places is not None:
-            values |= {"labels.places": places, "labels.direction": np.asarray(state.order)}
+    places = label_places(program.target.exchangeable, trees.first(carry.state.points))
+    if places is not None:
+        learned = jax.tree.leaves(state.order)
+        direction = np.asarray(learned[0]) if learned else first_direction(places)
+        values |= {"labels.places": places, "labels.direction": direction}
     if program.settings.redraws:
         values["redrawn"] = counters.redrawn
     source = program.batches.state(int(state.step))

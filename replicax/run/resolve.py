@@ -148,15 +148,13 @@ def _for_law(task: Task, run: Sampling, method: Method) -> tuple[Sampling, Metho
 
 
 def _jumping(task: Task, run: Sampling, method: Method) -> Method:
-    """Close whether the coldest replica jumps, the metric, and how many draws jumps leave of each
-    step."""
+    """Close whether the coldest replica jumps, and how many draws jumps leave of each step."""
     burn_in = run.num_steps // 3 if run.burn_in is None else run.burn_in
     kernel, num_rungs = parts.plain_kernel(method), parts.num_replicas(run, method) or 1
     learns = can_jump(task, method, kernel) and burn_in >= _ENOUGH_TO_LEARN
     # A gradient costs about two energies: as many proposals as cost what the ladder's move costs.
     usual = 2 ** round(np.log2(_PROPOSALS_PER_RUNG * num_rungs)) if learns else 0
     method = _filled(method, {"jumps": min(usual, _MOST_PROPOSALS)})
-    method = _filled(method, {"metric": "dense" if method.jumps else "diagonal"})
     # Of a long run one draw of each step is enough; other rungs do not jump.
     several = method.jumps and run.thin in (None, 1) and tuple(run.draw_rungs) == (0,)
     room = _MOST_DRAWS // max(run.num_steps - burn_in, 1)

@@ -5,7 +5,7 @@ first, then damped Newton steps, which parameters of very different scales need.
 a minimum, such as one in the neck of a funnel, where the energy goes on falling, is left out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -22,17 +22,26 @@ from replicax.algorithm.labels import (
     first_direction,
 )
 from replicax.algorithm.mixture import Mixture, make_mixture, most_components
+from replicax.algorithm.target import Target
+from replicax.run.compiled_once import compiled_once
 
 _MOST_HESSIAN = 100  # dimensions up to which second derivatives are computed
 _MOST_CALLS = 300  # of the gradient, from one start
 _NEWTON_STEPS = 25
 _FEWEST_STARTS = 8
+_MOST_OTHERS = 8  # further starts for each that is given
+_HITS = 6  # starts that lead to a minimum, for each minimum and one more, before no other is sought
+_MOST_WITH_MASS = 64  # minima, those among them that are images of others
+_NEAR = 0.2  # distance of equal parameters of two minima, in standard deviations
 _IN_VAIN = 4  # starts that lead to no minimum, one after another, before the search gives up
 _SETTLED = 0.1  # energy that the next Newton step may still gain, for each dimension
 _BEYOND = 1e30  # stands for an energy that is not finite
 _LIGHTEST = -15.0  # log weight, by Laplace, below which a minimum has no mass
 _SHORT = 0.1  # steps of differences, in standard deviations
 _FLAT = 1e-5  # curvature, in units of its diagonal, below which a direction is open
+
+
+End = tuple[np.ndarray, float, np.ndarray]  # where a descent ended, its energy and covariance
 
 
 class Found(NamedTuple):
@@ -91,8 +100,8 @@ class _Counted:
 
     def __init__(self, energy: Callable, data: Any, dtype: jnp.dtype) -> None:
         self.data, self.dtype, self.calls = data, dtype, 0
-        self._evaluate = jax.jit(jax.value_and_grad(energy))
-        self._hessian: Callable | None = jax.jit(jax.hessian(energy))
+        self._evaluate = compiled_once(jax.value_and_grad(energy))
+        self._hessian: Callable | None = compiled_once(jax.hessian(energy))
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         self.calls += 1
@@ -128,6 +137,17 @@ class _Counted:
         return hessian
 
 
+def energy_of(target: Target, unravel: Callable, slope: float) -> Callable:
+    """Return `energy(point, data)`, slope U + V of a flattened point."""
+
+    def energy(point: Any, data: Any) -> Any:
+        params = unravel(point)
+        prior = 0.0 if target.prior is None else target.prior(params)
+        return slope * target.energy(params, data, None) + prior
+
+    return energy
+
+
 def search(
     energy: Callable,
     starts: np.ndarray,
@@ -138,21 +158,34 @@ def search(
     """Minimise `energy(point, data)` from the first of `starts` (start, d), and from more of them
     while fewer than `budget` evaluations are spent; return the distinct minima.
 
-    Those that differ by a permutation of exchangeable labels, at `places`, are one.
+    Where most starts lead to minima of their own, there may be others: further starts take each
+    coordinate from one of those that are given. Minima that differ by a permutation of exchangeable
+    labels, at `places`, are one. Where none are declared, permutations that lead from one minimum
+    to another are applied to all.
     """
     counted = _Counted(energy, data, jnp.asarray(starts).dtype)
-    minima: list[tuple[np.ndarray, float, np.ndarray]] = []
+    minima: list[End] = []
+    hits: list[int] = []
     rejected = 0
-    for number, start in enumerate(np.asarray(starts, float)):
+    for number, start in enumerate(_with_others(np.asarray(starts, float))):
         if number >= _FEWEST_STARTS and counted.calls >= budget:
+            break
+        if number >= len(starts) and _are_all(minima, hits):
             break
         end = _descend(counted, _pulled(counted, start))
         if end is None:
             rejected += 1
             if rejected == _IN_VAIN and not minima:
                 break
-        elif all(_are_apart(end[0], at, cov, places) for at, _, cov in minima):
+            continue
+        same = [not are_apart(end[0], at, cov, places) for at, _, cov in minima]
+        if any(same):
+            hits[same.index(True)] += 1
+        else:
             minima.append(end)
+            hits.append(1)
+    if places is None:
+        _add_images(counted, minima)
     d = starts.shape[1]
     points, energies, covariances = zip(*minima) if minima else ((), (), ())
     return Found(
@@ -164,7 +197,57 @@ def search(
     )
 
 
-def _are_apart(
+def _with_others(starts: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the starts (start, d), and then points between them."""
+    yield from starts
+    rng, (count, d) = np.random.default_rng(0), starts.shape
+    for _ in range(_MOST_OTHERS * count if count > 1 else 0):
+        yield starts[rng.integers(count, size=d), np.arange(d)]
+
+
+def _are_all(minima: list[End], hits: list[int]) -> bool:
+    """Return whether minima with mass were found so often that hardly another one is left."""
+    found = np.array(hits)[_with_mass(minima)]
+    return bool(found.sum() >= _HITS * (len(found) + 1)) or not minima
+
+
+def _with_mass(minima: list[End]) -> np.ndarray:
+    """Return the numbers of those that have mass, by Laplace's approximation."""
+    log_weight = np.array([np.linalg.slogdet(cov)[1] / 2 - energy for _, energy, cov in minima])
+    return np.flatnonzero(log_weight > log_weight.max(initial=-np.inf) + _LIGHTEST)
+
+
+def _add_images(counted: "_Counted", minima: list[End]) -> None:
+    """Add what permutations of the parameters, such as those of labels, make of minima, if they
+    lead from one of these to another and leave the energy as it is."""
+    known = [minima[number] for number in _with_mass(minima)]
+    ways = {way for one in known for other in known if (way := _permutation(one, other))}
+    for x, energy, cov in known:  # those that are added among them
+        for way in map(list, sorted(ways)):
+            image = x[way], energy, cov[np.ix_(way, way)]
+            is_new = all(are_apart(image[0], at, of) for at, _, of in minima)
+            if is_new and len(known) < _MOST_WITH_MASS and _equal(counted(image[0])[0], energy):
+                minima.append(image)
+                known.append(image)
+
+
+def _permutation(one: End, other: End) -> tuple[int, ...] | None:
+    """Return the permutation of parameters that leads from one minimum to another."""
+    x, y = one[0], other[0]
+    sd_x, sd_y = np.sqrt(np.diag(one[2])), np.sqrt(np.diag(other[2]))
+    way = np.zeros(len(x), int)
+    way[np.argsort(y)] = np.argsort(x)
+    near = np.abs(x[way] - y) < _NEAR * sd_y
+    alike = near & (np.abs(np.log(sd_x[way] / sd_y)) < _NEAR)
+    is_one = x is not y and _equal(one[1], other[1]) and np.all(alike)
+    return tuple(way.tolist()) if is_one else None
+
+
+def _equal(energy: float, other: float) -> bool:
+    return abs(energy - other) <= max(0.05, 2e-6 * abs(other))
+
+
+def are_apart(
     one: np.ndarray, other: np.ndarray, cov: np.ndarray, places: np.ndarray | None = None
 ) -> bool:
     step = (one if places is None else aligned(places, one, other, cov)) - other
@@ -181,7 +264,7 @@ def _pulled(counted: _Counted, start: np.ndarray) -> np.ndarray:
     return start
 
 
-def _descend(counted: _Counted, start: np.ndarray) -> tuple[np.ndarray, float, np.ndarray] | None:
+def _descend(counted: _Counted, start: np.ndarray) -> End | None:
     """Return the minimum reached from a start, its energy and covariance; None if it is none."""
     options = {"maxiter": 300, "maxfun": _MOST_CALLS, "maxcor": 30}
     ended = minimize(counted, start, jac=True, method="L-BFGS-B", options=options)
@@ -192,9 +275,7 @@ def _descend(counted: _Counted, start: np.ndarray) -> tuple[np.ndarray, float, n
     return _newton(counted, x, sd)
 
 
-def _from_pairs(
-    counted: _Counted, x: np.ndarray, cov: np.ndarray
-) -> tuple[np.ndarray, float, np.ndarray] | None:
+def _from_pairs(counted: _Counted, x: np.ndarray, cov: np.ndarray) -> End | None:
     """Return an end of L-BFGS with its own inverse Hessian, a diagonal plus low rank."""
     energy, gradient = counted(x)
     gain = gradient @ cov @ gradient / 2
@@ -202,9 +283,7 @@ def _from_pairs(
     return (x, energy, (cov + cov.T) / 2) if settled else None
 
 
-def _newton(
-    counted: _Counted, x: np.ndarray, sd: np.ndarray
-) -> tuple[np.ndarray, float, np.ndarray] | None:
+def _newton(counted: _Counted, x: np.ndarray, sd: np.ndarray) -> End | None:
     """Take damped Newton steps (Levenberg) until they gain nothing."""
     energy, gradient = counted(x)
     damping = 1e-3
@@ -212,7 +291,7 @@ def _newton(
     for _ in range(_NEWTON_STEPS):
         if energy >= _BEYOND or not np.all(np.isfinite(hessian)):
             return None
-        scale, value, vector = _scaled(hessian)
+        scale, value, vector = hessian_scale(hessian)
         whitened = vector.T @ (scale * gradient)
         step = -scale * (vector @ (whitened / (np.maximum(np.abs(value), 1e-6) + damping)))
         ahead, slope = counted(x + step)
@@ -229,13 +308,11 @@ def _newton(
     return _settled(x, energy, gradient, hessian)
 
 
-def _settled(
-    x: np.ndarray, energy: float, gradient: np.ndarray, hessian: np.ndarray
-) -> tuple[np.ndarray, float, np.ndarray] | None:
+def _settled(x: np.ndarray, energy: float, gradient: np.ndarray, hessian: np.ndarray) -> End | None:
     """Return the end if it is a minimum: curved upwards everywhere, and nothing left to gain."""
     if not np.all(np.isfinite(hessian)):
         return None
-    scale, value, vector = _scaled(hessian)
+    scale, value, vector = hessian_scale(hessian)
     if value[0] < _FLAT:
         return None
     whitened = vector.T @ (scale * gradient)
@@ -245,7 +322,7 @@ def _settled(
     return x, energy, root @ root.T
 
 
-def _scaled(hessian: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def hessian_scale(hessian: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return scales, eigenvalues and eigenvectors of the Hessian whose diagonal they make 1."""
     diagonal = np.abs(np.diag(hessian))
     scale = 1 / np.sqrt(np.maximum(diagonal, 1e-12 * max(diagonal.max(), 1e-300)))

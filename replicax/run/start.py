@@ -18,6 +18,7 @@ from replicax.algorithm.target import check_energy
 from replicax.errors import is_concrete, show
 from replicax.run import fingerprint, processes, trees
 from replicax.run.carry import Carry
+from replicax.run.compiled_once import on_disk
 from replicax.run.devices import describe_machine, spread_over
 from replicax.run.evaluation import Between
 from replicax.run.initial import (
@@ -71,13 +72,14 @@ def begin(
     refuse_traced(start)
     check_memory(start, program.num_chains, program.num_replicas)
     program = spread_over(program, session.devices, session.data_parallel)
-    carry = initial_carry(program, start)
-    if program.settings.rule.estimates_noise:
-        program = use_rows(program, carry)
-    points, one_start = carry.state.points, have_one_start(carry)
-    like = jax.eval_shape(trees.first, points)
-    evaluation = (evaluates or _learns)(program, like, carry)
-    carry = carry if evaluation is None else evaluation.first(program, carry)
+    with on_disk(quick=0.0):  # dozens of small programs, which take a second in all
+        carry = initial_carry(program, start)
+        if program.settings.rule.estimates_noise:
+            program = use_rows(program, carry)
+        points, one_start = carry.state.points, have_one_start(carry)
+        like = jax.eval_shape(trees.first, points)
+        evaluation = (evaluates or _learns)(program, like, carry)
+        carry = carry if evaluation is None else evaluation.first(program, carry)
     with records_of_run(session.run_dir) as records:
         records.task = program.task
         folder, about = records.folder, dict(about or {})

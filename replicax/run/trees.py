@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from replicax.algorithm.kernel import PyTree
 from replicax.run.storage.metadata import TreeSpec
 
 
-def leaf_names(tree: Any) -> list[str]:
+def leaf_names(tree: PyTree) -> list[str]:
     """Return a file-safe name for every leaf, from its path."""
     names = []
     for path, _ in jax.tree_util.tree_leaves_with_path(tree):
@@ -34,12 +35,12 @@ def component_names(name: str, shape: tuple[int, ...]) -> Iterator[str]:
         yield f"{name}[{', '.join(map(str, place))}]" if shape else name
 
 
-def first(tree: Any) -> Any:
+def first(tree: PyTree) -> Any:
     """Return one replica of a tree with leading axes (chain, replica, ...)."""
     return jax.tree.map(lambda leaf: leaf[0, 0], tree)
 
 
-def describe(params: Any) -> TreeSpec:
+def describe(params: PyTree) -> TreeSpec:
     """Return names, shapes and dtypes of the leaves, and the containers if they are plain ones."""
     leaves = jax.tree.leaves(params)
     return TreeSpec(
@@ -50,7 +51,7 @@ def describe(params: Any) -> TreeSpec:
     )
 
 
-def rebuild(spec: TreeSpec, leaves: list[Any], like: Any = None) -> Any:
+def rebuild(spec: TreeSpec, leaves: list[Any], like: PyTree = None) -> Any:
     """Return the tree with these leaves; a dict by name if its containers are not plain."""
     if like is not None:
         return jax.tree.structure(like).unflatten(leaves)
@@ -59,14 +60,14 @@ def rebuild(spec: TreeSpec, leaves: list[Any], like: Any = None) -> Any:
     return _decode(spec.structure, leaves)
 
 
-def shapes_of(spec: TreeSpec, like: Any = None) -> Any:
+def shapes_of(spec: TreeSpec, like: PyTree = None) -> Any:
     """Return the tree with shapes and dtypes in the place of its arrays."""
     shapes = zip(spec.shapes, spec.dtypes, strict=True)
     leaves = [jax.ShapeDtypeStruct(shape, jnp.dtype(dtype)) for shape, dtype in shapes]
     return rebuild(spec, leaves, like)
 
 
-def _encode(tree: Any, counter: Iterator[int]) -> dict[str, Any] | None:
+def _encode(tree: PyTree, counter: Iterator[int]) -> dict[str, Any] | None:
     if tree is None:
         return {"none": True}
     if type(tree) is dict and all(isinstance(key, str) for key in tree):

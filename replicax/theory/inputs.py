@@ -1,13 +1,12 @@
 """Checks of the arguments of closed forms, and the helpers that they share."""
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from replicax.errors import is_number, show
+from replicax.errors import at_least, check_number, show
 
 Array = NDArray[np.float64]
 Numbers = float | Array
@@ -73,20 +72,13 @@ def check_window(window: ArrayLike) -> Array:
 
 
 def check_num_replicas(num_replicas: int) -> int:
-    try:
-        count = operator.index(num_replicas)
-    except TypeError:
-        count = 0
-    if count < 2:
-        raise ValueError(f"num_replicas must be an integer of at least 2, got {num_replicas!r}.")
-    return count
+    at_least("num_replicas", num_replicas, 2)
+    return int(num_replicas)
 
 
 def check_swap_rate(swap_rate: float) -> float:
-    if not is_number(swap_rate) or not 0 < swap_rate < 1:
-        raise ValueError(
-            f"target_swap_rate must lie strictly between 0 and 1, got {show(swap_rate)}; try 0.4."
-        )
+    needed = "it must lie strictly between 0 and 1; try 0.4"
+    check_number("target_swap_rate", swap_rate, lambda x: 0 < x < 1, needed)
     return float(swap_rate)
 
 

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from replicax.errors import choose
 from replicax.theory import inputs
 from replicax.theory.inputs import Numbers, as_number
 
@@ -167,6 +168,7 @@ def optimal_num_replicas(
     >>> count.num_replicas, round(count.lower, 1), round(count.upper, 1)
     (43, 3.8, 48.8)
     """
+    divisor = _EXPONENT_DIVISOR[choose("exponent", exponent, _EXPONENT_DIVISOR)]
     temperatures = inputs.check_temperatures(temperatures)
     noise = inputs.check_non_negative(energy_noise_std, "energy_noise_std")
     upper_rung = temperatures[1:]
@@ -179,7 +181,7 @@ def optimal_num_replicas(
             "give one number, or one per pair."
         )
     log_ratio = math.log(temperatures[-1] / temperatures[0])
-    mu = noise / upper_rung * log_ratio / math.sqrt(_divisor(exponent))
+    mu = noise / upper_rung * log_ratio / math.sqrt(divisor)
     hardest = float(mu.max())
 
     def next_is_no_faster(num: int) -> bool:
@@ -189,9 +191,3 @@ def optimal_num_replicas(
 
     best = inputs.smallest_integer(next_is_no_faster, start=4)
     return ReplicaCount(best, 1.1 * float(mu.min()), math.sqrt(2) * hardest)
-
-
-def _divisor(exponent: Exponent) -> float:
-    if exponent not in _EXPONENT_DIVISOR:
-        raise ValueError(f'exponent must be "corrected" or "paper", got {exponent!r}.')
-    return _EXPONENT_DIVISOR[exponent]

@@ -100,18 +100,12 @@ def optimal_window(num_replicas: int, target_swap_rate: float, exact: bool = Fal
         saved = (here - window * math.expm1(decay)) * math.exp(-decay * (window + 1))
         return 1 + (num_replicas - 1) * saved / (here * there) >= 0
 
-    return inputs.smallest_integer(
-        next_is_no_faster, start=1
-    )  # E[T] falls, then rises (appendix B.2.1)
-
-
-def _decay(rates: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return -log r, infinite at r = 0."""
-    with np.errstate(divide="ignore"):
-        return -np.log(rates)
+    # E[T] falls, then rises (appendix B.2.1).
+    return inputs.smallest_integer(next_is_no_faster, start=1)
 
 
 def _odds(rates: NDArray[np.float64], windows: Numbers) -> NDArray[np.float64]:
     """Return r^W / (1 - r^W), accurate for r near 1."""
-    decay = windows * _decay(rates)
+    with np.errstate(divide="ignore"):  # r = 0
+        decay = -windows * np.log(rates)
     return np.exp(-decay) / -np.expm1(-decay)

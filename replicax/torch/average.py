@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +83,7 @@ def average(
     return Averaged(total, labels)
 
 
-def _as_module(torch: Any, network: Any, model: Any, number: int) -> Any:
+def _as_module(torch: ModuleType, network: Any, model: Any, number: int) -> Any:
     """Return a network as a module, checkpoints loaded into a copy of `model`."""
     if isinstance(network, torch.nn.Module):
         return network
@@ -105,7 +106,7 @@ def _as_module(torch: Any, network: Any, model: Any, number: int) -> Any:
 
 
 def _predict(
-    torch: Any, module: Any, loader: Any, device: Any, number: int
+    torch: ModuleType, module: Any, loader: Any, device: Any, number: int
 ) -> tuple[np.ndarray, np.ndarray, list[float]]:
     """Return logits and labels of the whole loader, and a checksum of each batch of inputs."""
     place = device or next((param.device for param in module.parameters()), "cpu")

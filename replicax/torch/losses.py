@@ -1,5 +1,6 @@
 """The losses of a step as numbers on the host, in one copy from the device."""
 
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from replicax.errors import is_number, show
 _LARGEST = float(np.finfo(np.float32).max)  # largest loss that counts as finite
 
 
-def to_host(torch: Any, losses: Any, count: int) -> list[float]:
+def to_host(torch: ModuleType, losses: Any, count: int) -> list[float]:
     """Return the losses as numbers; raise unless there is one for each of `count` replicas."""
     if isinstance(losses, list | tuple):
         if len(losses) != count:
@@ -45,7 +46,7 @@ def _are_floats(values: list[Any]) -> bool:
     return {float}.issuperset(map(type, values))
 
 
-def _of_each(torch: Any, losses: list[Any]) -> list[float]:
+def _of_each(torch: ModuleType, losses: list[Any]) -> list[float]:
     """Return one number for each loss, with one copy for all that are on a device."""
     try:
         if all([loss.is_cpu for loss in losses]):  # no program of PyTorch needs to run

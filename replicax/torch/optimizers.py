@@ -1,6 +1,7 @@
 """The optimizers of replicas: checks, and learning rates read and set in place."""
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -11,7 +12,7 @@ from replicax.errors import show
 _SAME = 1e-6  # relative difference of factors that rounding explains
 
 
-def check_optimizers(torch: Any, optimizers: Any) -> list[Any]:
+def check_optimizers(torch: ModuleType, optimizers: Any) -> list[Any]:
     """Return the optimizers as a list; raise unless each can belong to one replica."""
     if not isinstance(optimizers, Sequence) or not len(optimizers):
         raise ValueError(f"optimizers is {show(optimizers)}; give a list, one for each replica.")
@@ -46,7 +47,7 @@ def check_optimizers(torch: Any, optimizers: Any) -> list[Any]:
     return list(optimizers)
 
 
-def check_langevin(torch: Any, optimizers: Sequence[Any]) -> None:
+def check_langevin(torch: ModuleType, optimizers: Sequence[Any]) -> None:
     """Raise unless noise in the gradient gives Langevin dynamics with these optimizers."""
     for number, optimizer in enumerate(optimizers):
         plain = isinstance(optimizer, torch.optim.SGD) and not any(
@@ -93,7 +94,7 @@ class Rates:
     """The learning rates of the optimizers of this process, set in place, and the factor by which
     LR schedulers multiplied all of them."""
 
-    def __init__(self, torch: Any, optimizers: list[Any], first: int) -> None:
+    def __init__(self, torch: ModuleType, optimizers: list[Any], first: int) -> None:
         self._torch, self._optimizers, self._first = torch, optimizers, first
         self._rates: list[float] = []  # as written, by optimizer
         self._written: list[Any] = []  # by group, where it is a tensor itself
@@ -154,7 +155,7 @@ def check_factors(factors: Sequence[float], first: int = 0) -> float:
     return factor
 
 
-def reset_memory(torch: Any, optimizer: Any) -> None:
+def reset_memory(torch: ModuleType, optimizer: Any) -> None:
     """Set the state of an optimizer to zero, in place: momentum, averages, counts."""
     with torch.no_grad():
         for memory in optimizer.state.values():
@@ -183,7 +184,7 @@ class Langevin:
     The noise of a step depends only on (seed, step, replica), so that a run resumes exactly.
     """
 
-    def __init__(self, torch: Any, exchange: Any, seed: int) -> None:
+    def __init__(self, torch: ModuleType, exchange: Any, seed: int) -> None:
         self._torch, self._exchange, self._seed = torch, exchange, seed
         self._temperature = exchange._decisions.read(".state.ladder.temperature")
         self._stepped: dict[int, tuple[int, int]] = {}  # by replica: its step, how often in it

@@ -3,6 +3,7 @@
 The same gather tells all ranks about an error of one rank, so that none waits for it.
 """
 
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ class Gathered(NamedTuple):
 class Ranks:
     """The ranks that share the replicas; each may have a different number of them."""
 
-    def __init__(self, torch: Any, process_group: Any) -> None:
+    def __init__(self, torch: ModuleType, process_group: Any) -> None:
         dist = torch.distributed
         self._torch, self._dist, self._group = torch, dist, process_group
         alone = process_group is False or not (dist.is_available() and dist.is_initialized())

@@ -52,8 +52,8 @@ def test_bare_energies_are_evaluated_in_tiles_of_proposals(tile_bytes, monkeypat
 def test_a_tile_stays_within_the_budget() -> None:
     task, unravel = regression(20_000), ravel_pytree(START)[1]
     energies = tiles.build_energies(task.target, unravel)
-    largest = tiles._largest(lambda x: energies(x, task.batches.data), points(256))
+    largest = tiles.largest_value(lambda x: energies(x, task.batches.data), points(256))
     rows = sum(leaf.nbytes for leaf in jax.tree.leaves(task.batches.data))
     assert largest <= max(tiles._TILE_BYTES, rows)
     plain = lambda x: jax.vmap(lambda p: task.target.energy(unravel(p), task.batches.data, None))(x)  # noqa: E731
-    assert tiles._largest(plain, points(256)) > 8 * max(tiles._TILE_BYTES, rows)
+    assert tiles.largest_value(plain, points(256)) > 8 * max(tiles._TILE_BYTES, rows)

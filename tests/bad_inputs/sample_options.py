@@ -59,7 +59,7 @@ STEPS = {
         {"num_replicas": 10**9, "method": "posterior"},
         "num_replicas memory",
     ),
-    "a trillion chains": ({"num_chains": 10**12}, "num_chains memory"),
+    "a billion chains": ({"num_chains": 10**9}, "num_chains memory"),
     "no chains": ({"num_chains": 0}, "num_chains"),
     "window 0": ({"window": 0}, "window"),
     "window negative": ({"window": -1}, "window"),

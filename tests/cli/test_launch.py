@@ -66,7 +66,7 @@ def test_a_command_that_cannot_start_is_one_sentence():
     assert done.stderr.startswith("no-such-program cannot be started")
 
 
-def test_a_restart_continues_the_run(tmp_path):
+def test_a_restart_continues_the_run(tmp_path, monkeypatch):
     command = ["replicax", "train", "--out", str(tmp_path), "--devices", "4", "--epochs", "3"]
     command += ["--data-parallel=2"]
     assert _resuming(command) == command  # nothing there yet
@@ -77,6 +77,8 @@ def test_a_restart_continues_the_run(tmp_path):
     layout = ["--devices", "4", "--data-parallel", "2"]
     assert _resuming(command) == ["replicax", "resume", str(tmp_path), *layout]
     assert _resuming(["python", "train.py"]) == ["python", "train.py"]
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    assert "resume" in _resuming(["replicax", "train", f"--out=~/{tmp_path.name}"])
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,15 @@ def test_what_is_in_the_folder_passes_for_no_library(within, model, state, capsy
     assert importlib.util.find_spec("shadowing") is None
 
 
+def test_the_demo_takes_nothing_from_where_one_is(state, tmp_path, monkeypatch):
+    """A folder may name it unasked: what an archive has beside the run passes for no library."""
+    monkeypatch.chdir(tmp_path)
+    before = [*sys.path]
+    spec = TargetSpec("replicax.demo:target", params="params")
+    assert spec.is_demo and spec.load().target is not None
+    assert sys.path == before
+
+
 def test_a_folder_of_modules_comes_last_once_they_are_imported(model, state, tmp_path):
     TargetSpec.from_command_line("model.py:energy").load()
     assert sys.path[-1] == str(tmp_path)
@@ -174,7 +183,11 @@ def test_a_folder_downloads_nothing():
     named = NamedProblem.from_note({"task": task})
     assert named is not None and not named.download
     assert NamedProblem.from_note({"task": {**task, "batch_size": "x"}}) is None
-    assert NamedProblem.from_note({"task": {**task, "data_dir": 3}}) is None
+    deep: list = [0.1]
+    for _ in range(900):
+        deep = [deep]
+    for other in ({"data_dir": 3}, {"noise": deep}, {"noise": {}}):
+        assert NamedProblem.from_note({"task": {**task, **other}}) is None
 
 
 def test_a_file_that_exits_is_said(model, capsys):

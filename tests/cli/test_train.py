@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import signal
 import sys
@@ -15,6 +16,7 @@ from numpy.testing import assert_array_equal
 from shades_model import LADDER, MODEL, NAMES, TASK, TINY
 
 import replicax as rx
+from replicax import errors
 from replicax.cli import flags
 from replicax.cli.flags import join_numbers
 from replicax.cli.main import main
@@ -284,6 +286,17 @@ def test_predict_refuses_what_is_no_image(here, capsys, tmp_path):
     assert "--out is 'a.txt'" in run_failing(capsys, *arguments, "--out", "a.txt")
     denied = PermissionError(13, "Permission denied", "/no/p.npy")
     assert describe_error(denied) == "/no/p.npy cannot be used: permission denied."
+
+
+def test_inputs_that_fill_the_memory_or_are_no_file_are_refused(
+    here, capsys, tmp_path, monkeypatch
+):
+    np.savez_compressed(tmp_path / "zeros.npz", np.zeros((1000, 6, 6, 1)))
+    os.mkfifo(tmp_path / "pipe.npy")
+    assert "There is no file" in run_failing(capsys, "predict", "run", tmp_path / "pipe.npy")
+    monkeypatch.setattr(errors, "memory_of_machine", lambda: 1e5)
+    said = run_failing(capsys, "predict", "run", tmp_path / "zeros.npz")
+    assert "zeros.npz holds 0.0 GB of numbers, and this machine has" in said
 
 
 def test_plot_names_its_figures(here, capsys, monkeypatch):

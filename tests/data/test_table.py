@@ -63,6 +63,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "empty": ({"inputs": X[:0], "labels": LABELS[:0]}, "at least one"),
     "one number": ({"inputs": 1.0, "labels": 2}, "equally many rows"),
     "labels from 1": ({"inputs": X, "labels": LABELS + 1}, "labels go from 1 to 3, and none is 0"),
+    "labels without a number": ({"inputs": X, "labels": LABELS * np.nan}, "give whole numbers"),
+    "labels between": ({"inputs": X, "labels": LABELS + 0.5}, "give whole numbers"),
     "words": ({"inputs": X, "labels": np.array(list("abcabcab"))}, "give whole numbers"),
 }
 

@@ -159,6 +159,12 @@ def wrong_wide_density(mixture, points):
     return log_density(mixture._replace(log_factor=factor), points)
 
 
+def refitted(noise, mixture, point, *rest, jump=jumps.jump, **more):
+    """The mixture goes on following the draws."""
+    mean = 0.3 * mixture.mean + 0.7 * point
+    return jump(noise, mixture._replace(mean=mean), point, *rest, **more)
+
+
 def unordered(ordering, mixture, points):
     """All proposals count, also those that stand for a point for which another one stands."""
     return log_density(mixture, ordered(ordering, points)[0])
@@ -179,6 +185,7 @@ MUTANTS = {
     "weight of the state not carried": ("_decide", weight_not_carried, "too wide"),
     "repeats dropped": ("_decide", repeats_dropped, "narrow"),
     "a wrong density of the wide component": ("log_density", wrong_wide_density, "wide alone"),
+    "a mixture refitted after the burn-in": ("jump", refitted, "narrow"),
     "proposals out of order": ("orbit_density", unordered, "labels out of order"),
     "a state out of order": ("orbit_density", as_it_is, "labels out of order"),
     "labels not permuted": ("shuffled", in_one_order, "labels in order"),
@@ -225,6 +232,16 @@ def test_weights_of_proposals_estimate_the_evidence() -> None:
     assert abs(log_evidence - np.log(2 * np.pi)) < 5 / effective**0.5
     assert effective > 0.5 * float(stats.proposals) and float(stats.proposals) == 500 * 64
     assert 0.5 < float(stats.accepted) / float(stats.proposals) <= 1
+
+
+def test_the_longest_time_without_a_jump_is_that_of_all_steps() -> None:
+    stats, held, longest = jumps.start_stats(), [], []
+    for accepted in (0, 0, 0, 2, 0, 1, 0):  # of 8 proposals of a step
+        jumped = jumps.Jumped(*[None] * 6, accepted=jnp.array(accepted), log_weight=jnp.zeros(8))
+        stats = jumps.count_jumps(stats, jumped)
+        held.append(int(stats.held)), longest.append(int(stats.longest))
+    assert held == [8, 16, 24, 0, 8, 0, 8] and longest == [8, 16, 24, 24, 24, 24, 24]
+    assert (float(stats.proposals), float(stats.accepted)) == (56.0, 3.0)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -157,6 +157,13 @@ def test_the_verdict(known, copied, root, name, verdict, killer, monkeypatch):
     assert (root / "replicax/numbers.py").read_text() == SOURCE
 
 
+def test_files_named_after_a_changed_file_come_first():
+    changed = "replicax/run/search.py", "replicax/run/storage/files.py", "replicax/targets.py"
+    near = ["tests/run/test_search.py", "tests/run/test_files_of_runs.py", "tests/test_targets.py"]
+    others = ["tests/run/test_loop.py", "tests/laws/test_search.py", "tests/run/test_research.py"]
+    assert run_mutants.by_nearness([*others, *near], changed) == [near, others]
+
+
 def test_the_end_of_a_session_that_is_no_verdict():
     def verdict(code, why="pytest"):
         return trials.verdict_of(session.Ended(code, why, "", 0.0))

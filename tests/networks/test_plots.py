@@ -158,3 +158,14 @@ def test_early_rare_and_broken_values_do_not_squeeze_the_rest():
     assert 0.4 < low < 0.5 and 1.4 < high < 1.7
     assert_allclose(settled_range(-networks, -average), (-high, -low))
     assert settled_range(np.full((6, 1), np.nan), average) is None
+
+
+def test_one_spike_of_the_coldest_network_does_not_hide_its_difference_from_the_average():
+    coldest = 1.3 - 0.1 * np.linspace(0, 1, 40)
+    coldest[25] = 40.0
+    average = np.linspace(1.2, 1.0, 40)
+    low, high = settled_range(coldest[:, None], np.column_stack([coldest, average]))
+    assert low < 1.0 and 1.4 > high > coldest[8:20].max()
+    assert (coldest[-1] - average[-1]) > 0.3 * (high - low)  # a third of the height
+    coldest[-1] = 40.0  # what is true at the end is shown
+    assert settled_range(coldest[:, None], coldest[:, None])[1] > 40

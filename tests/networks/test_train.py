@@ -25,7 +25,7 @@ import replicax as rx
 from replicax.algorithm.randomness import seed_keys
 from replicax.networks.task import Supervised
 from replicax.networks.train import train
-from replicax.nn.small import small_cnn
+from replicax.nn.networks import small_cnn
 
 
 def starts_of(network: Any, num_replicas: int = NUM_REPLICAS) -> Any:

@@ -7,10 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from made_up_metadata import changed
 
 import replicax as rx
+from replicax.algorithm import fitting
+from replicax.algorithm.mixture import make_mixture
 from replicax.errors import RunProblem
 from replicax.results import done
+from replicax.run import learning
 
 
 def energy(x):
@@ -40,6 +44,7 @@ def found() -> rx.Posterior:
 
 def test_a_run_ends_when_it_is_done_and_is_right(found, capsys) -> None:
     assert found.shortcomings() == [] == found.problems()
+    assert found.result.sentence.startswith(f"Done after {found.num_steps} steps: round trips")
     assert found.num_steps < done.MOST_STEPS and found.round_trips.min() >= done.FEWEST_TRIPS
     share = (found.draws[..., 0] > 0).mean()
     assert share == pytest.approx(0.3, abs=0.05)
@@ -50,16 +55,18 @@ def test_what_is_short_is_shown_on_the_way(capsys, monkeypatch) -> None:
     run = sample(num_replicas=8, progress=True)
     said = capsys.readouterr().err
     assert run.num_steps > 90
-    assert "Step 90: short of round trips" in said and "more steps" in said
-    assert f"Done after {run.num_steps:,} steps." in said
+    assert "Step 90: round trips of a chain" in said and "Short of round trips" in said
+    assert "more steps" in said and "left." in said
+    assert f"Done after {run.num_steps:,} steps: round trips of a chain, R-hat" in said
+    assert run.result.sentence in said
 
 
 def test_a_run_at_its_limit_says_what_it_is_short_of() -> None:
     for limit, reason in (
-        ({"max_steps": 60}, "max_steps"),
+        ({"max_steps": 60}, "max_steps=60 is over"),
         ({"max_seconds": 1e-6}, "max_seconds is over"),
     ):
-        with pytest.warns(RunProblem, match=rf"ended before it was done \(.*{reason}\).* short of"):
+        with pytest.warns(RunProblem, match=rf"ended before it was done: .*{reason}.* short of"):
             run = sample(**limit)
         assert run.shortcomings() and run.num_steps <= 60
     with warnings.catch_warnings():
@@ -115,7 +122,79 @@ def test_a_chain_without_round_trips_is_not_done(found) -> None:
     trips = found.round_trips.copy()
     trips[2] = done.FEWEST_TRIPS - 1
     (short,) = done.shortcomings(seen(found, round_trips=trips))
-    assert short.words == "round trips 9 of 10" and short.factor == pytest.approx(10 / 9)
+    assert short.words == "round trips of a chain 9 of 10"
+    assert short.factor == pytest.approx(10 / 9)
+
+
+def test_chains_that_only_jumps_make_agree_are_not_done(found) -> None:
+    before = {name: values.copy() for name, values in found.judged_before_jumps().items()}
+    assert {values.shape for values in before.values()} == {(4, found.num_steps - 200)}
+    before["params[1]"][3] += 1.0
+    (short,) = done.shortcomings(seen(found, judged_before_jumps=lambda: before))
+    assert short.words.startswith("R-hat before jumps 1.") and "(params[1])" in short.words
+
+
+def test_without_a_ladder_no_round_trips_are_asked_for_and_that_is_said(found) -> None:
+    metadata = changed(found.metadata, num_replicas=1)
+    alone = seen(found, metadata=metadata, round_trips=np.zeros(4, int))
+    trips = done.numbers(alone)[0]
+    assert not trips.is_short and "not asked for (no ladder: one replica)" in trips.words
+
+
+def withheld(monkeypatch, covers: Any) -> None:
+    """Let mixtures be learned of points (n, d) alone that `covers` says."""
+    choose, search = fitting.choose, learning.search
+
+    def choose_of_some(old: Any, draws: np.ndarray, energies: np.ndarray, *rest: Any) -> Any:
+        flat = draws.reshape(-1, draws.shape[-1])
+        kept = covers(flat)
+        if kept.sum() < 50:
+            return fitting.Chosen(old, 1.0, "old", 0)
+        chosen = choose(old, flat[kept][None], energies.reshape(-1)[kept][None], *rest)
+        return chosen if chosen.mixture is None else chosen._replace(mixture=narrow(chosen.mixture))
+
+    def search_for_some(*args: Any) -> Any:
+        found = search(*args)
+        kept = covers(found.minima) if len(found.minima) else np.zeros(0, bool)
+        parts = ("minima", "energies", "covariances")
+        return found._replace(**{name: getattr(found, name)[kept] for name in parts})
+
+    def narrow(mixture: Any) -> Any:
+        """Without the wide component, which would reach everything."""
+        used = fitting.in_use(mixture)
+        kept = np.isinf(used.freedom) if np.isinf(used.freedom).any() else used.freedom > 0
+        return make_mixture(used.log_weight[kept], used.mean[kept], used.root[kept])
+
+    monkeypatch.setattr(fitting, "choose", choose_of_some)
+    monkeypatch.setattr(learning, "search", search_for_some)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "covers", "words"),
+    [
+        (energy, lambda x: x[:, 0] < 0.5, "The mixture misses places"),
+        (lambda x: jnp.sum(jnp.log1p(x**2)), lambda x: np.abs(x).max(axis=1) < 1, "mixture misses"),
+    ],
+    ids=["a mode", "tails"],
+)
+def test_what_the_mixture_lacks_is_not_done(monkeypatch, target, covers, words) -> None:
+    withheld(monkeypatch, covers)
+    with pytest.warns(RunProblem, match="ended before it was done"):
+        run = sample(target, max_steps=900)
+    assert any(words in one or "R-hat" in one for one in run.shortcomings())
+    assert run.result.sentence.startswith("Not done, max_steps=900 is over. Short of: ")
+
+
+@pytest.mark.slow
+def test_a_ladder_without_round_trips_is_not_done() -> None:
+    method = rx.posterior(temperature=(1.0, 1e5, 1e10), jumps=16)
+    with pytest.warns(RunProblem, match="Short of|short of"):
+        run = sample(
+            lambda x: jnp.sum(x**2) / 2, start, num_replicas=3, method=method, max_steps=900
+        )
+    trips, *others = done.numbers(run)
+    assert trips.is_short and trips.value == 0 and not any(one.is_short for one in others)
 
 
 def test_a_chain_that_is_stuck_is_not_done() -> None:
@@ -134,14 +213,23 @@ def test_a_chain_that_is_stuck_is_not_done() -> None:
 
 def test_few_effective_draws_are_not_done(found, monkeypatch) -> None:
     values = np.random.default_rng(0).standard_normal((4, 60)).repeat(4, axis=1)
-    monkeypatch.setattr(done.diagnostics, "checked_components", lambda _: {"x": values})
-    short = [one for one in done._of_draws(found) if one]
-    bulk, tail = (one for one in short if one.words.startswith("effective size"))
-    assert "bulk" in bulk.words and "tail" in tail.words and 1 < bulk.factor < 3
-    monkeypatch.setattr(done.diagnostics, "checked_components", lambda _: {})
-    assert [one.words for one in done._of_draws(found) if one] == ["draws"]
+    monkeypatch.setattr(done.diagnostics, "checked_components", lambda *_: {"x": values})
+    short = [one for one in done._of_draws(found) if one.is_short]
+    bulk, tail = (one for one in short if one.words.startswith("effective draws"))
+    assert "bulk" in bulk.words and "tails" in tail.words and 1 < bulk.factor < 3
+    monkeypatch.setattr(done.diagnostics, "checked_components", lambda *_: {})
+    assert [one.name for one in done._of_draws(found) if one.is_short] == ["draws"]
 
 
 def test_a_warning_is_a_shortcoming(found, monkeypatch) -> None:
-    monkeypatch.setattr(rx.Posterior, "problems", lambda _: ["The mixture misses places."])
+    told = [("The mixture misses places.", "tuning")]
+    monkeypatch.setattr(done.problems, "with_cures", lambda _: told)
     assert found.shortcomings() == ["The mixture misses places."]
+
+
+def test_what_only_the_user_can_change_ends_the_run(found, monkeypatch) -> None:
+    told = [("Energies are about 4e7.", "target")]
+    monkeypatch.setattr(done.problems, "with_cures", lambda _: told)
+    with pytest.warns(RunProblem, match="does not go away with more steps.*about 4e7"):
+        run = sample()
+    assert run.num_steps < done.MOST_STEPS / 4

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from made_up_metadata import made_up
+from made_up_metadata import changed, made_up
 from scipy.stats import t
 
 import replicax as rx
-from replicax.results import diagnostics, problems
+from replicax.results import diagnostics, problems, remedies
 from replicax.results import gradient_problems as gradients
 from replicax.run.storage.metadata import BatchSpec, TreeSpec
 
@@ -89,6 +89,9 @@ def test_networks_have_no_components_and_are_told_without_any_rhat() -> None:
     run = made_up(round_trips=np.array([0, 0]), about={"kind": "train"})
     assert str(diagnostics._no_round_trip(run, {})).startswith("Chain 0 made no round trip")
     assert diagnostics._no_round_trip(made_up(round_trips=np.array([0, 0])), {}) is None
+    assert "Train 11 times" in str(diagnostics._no_round_trip(run, {}))
+    run.verdict_rate = np.array([[0.5, 0.0]] * 2)
+    assert "Write num_replicas=5" in str(diagnostics._no_round_trip(run, {})), "no hotter end"
     assert diagnostics.checked_components(made_up(temperatures=np.ones((2, 3)), about={
         "kind": "train"})) == {}  # fmt: skip
 
@@ -221,11 +224,34 @@ def test_a_third_of_the_pairs_may_be_equal() -> None:
     assert problems._collapsed_ladder(made_up(**ladder)) is None, "no ladder at all"
 
 
-@pytest.mark.parametrize(
-    ("advised", "told"), [(None, ""), (3, ""), (4, " (4 would do; you have 3)")]
-)
-def test_more_replicas_are_advised_where_there_are_fewer(advised: int | None, told: str) -> None:
-    assert problems._advice(made_up(replicas_advised=advised)) == told
+@pytest.mark.parametrize(("has", "advised", "told"), [(3, None, 5), (3, 9, 9), (20, 20, 30)])
+def test_more_replicas_are_advised_than_there_are(has: int, advised: int | None, told: int) -> None:
+    run = made_up(num_replicas=has, replicas_advised=advised)
+    assert remedies.more_replicas(run) == f"Write num_replicas={told} (this run has {has})."
+
+
+def test_remedies_have_numbers() -> None:
+    run = made_up(num_steps=600, about={"burn_in": 200})
+    assert remedies.longer(run, 2.0) == "Write posterior.extend(480)."
+    assert remedies.longer(run, np.nan) == remedies.longer(run, 2.0)
+    assert remedies.longer(run, 1e9) == "Write posterior.extend(8_400)."  # 22 times as many
+    assert "a burn-in of 400 steps where this run had 200" in remedies.retuning(run)
+    trained = made_up(num_steps=600, about={"kind": "train"})
+    assert remedies.longer(trained, 2.0) == "Train 2.2 times as many epochs."
+    given = made_up(about={"temperature": (1.0, 4.0)}, temperatures=np.array([[1.0, 2.0, 4.0]]))
+    assert remedies.hotter(given) == "Write a higher temperature in the method: (1, 12), now 4."
+    tuned = made_up(about={"temperature": "auto"}, temperatures=np.array([[1.0, 2.0, 4.0]]))
+    assert remedies.hotter(tuned) == remedies.more_replicas(tuned)
+
+
+def test_who_has_a_bayesian_is_not_told_to_use_it() -> None:
+    """Nor is anybody told of replicas who needs none."""
+    rising = np.tile(np.arange(30.0), (20, 1)) + np.linspace(0, 0.5, 20)[:, None]
+    for tempers, told in ((False, True), (True, False)):
+        run = hottest(rising, restart_rate=np.array([[0.0, 0.0, 0.5]]))
+        run.metadata = changed(run.metadata, tempers_likelihood=tempers)
+        for check in (problems._runaway_rung, problems._broken_replicas):
+            assert ("rx.bayesian" in str(check(run))) == told
 
 
 # Gradients

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.results import mixture
+from replicax.page.render import render
+from replicax.results import done, mixture
 from replicax.results.problems import _missed_by_mixture as missed_by_mixture
 from replicax.results.report import build_page
 
@@ -82,6 +83,25 @@ def test_summary_figure_and_page_show_the_components(run) -> None:
     assert [axes.get_xlabel(), axes.get_ylabel()] == names
     section = next(part for part in build_page(run).sections if part.name == "mixture")
     assert len(section.parts[0].figures[""]["data"]) == 1 + len(learned.weight)
+    found = next(part for part in build_page(run).sections if part.name == "done")
+    chart, table = found.parts
+    assert set(chart.figures) == set(found.choices) == {row[0] for row in table.rows}
+    steps, course = done.course(run)
+    assert steps[-1] == STEPS and [one.shown for one in course[-1]] == [
+        row[1] for row in table.rows
+    ]
+    assert render(build_page(run))  # no two of its elements have the same name
+
+
+def test_components_and_checks_are_those_of_constrained_parameters(run) -> None:
+    target = SimpleNamespace(constrain=lambda params: {"size": jnp.exp(params["z"] / 20)})
+    shown = rx.Posterior(run._records, run._like, target)
+    learned = mixture.of_run(shown)
+    assert learned.names == ["size"] and learned.mean.min() > 0 < learned.draws.min()
+    np.testing.assert_allclose(learned.weight @ learned.mean, learned.draws.mean(axis=0), rtol=0.3)
+    assert set(shown.judged()) == set(shown.judged_before_jumps()) == {"size"}
+    words = str(shown.summary())
+    assert "size" in words and "x[0]" not in words
 
 
 def test_acceptance_is_the_mean_over_all_proposals() -> None:
@@ -103,11 +123,14 @@ def stub(stays, jumps=64, draws=1000, acceptance=0.005, thin=1):
     for length in stays:
         weights[0, begin : begin + length, 0] = -np.log(acceptance)
         begin += length + 1
-    resolved = SimpleNamespace(thin=thin, draws_per_step=2)
+    resolved = SimpleNamespace(thin=thin, draws_per_step=2, burn_in=200)
     return SimpleNamespace(
         jump_weights=weights,
         jumps={"proposals": jumps},
         metadata=SimpleNamespace(resolved=resolved),
+        num_steps=600,
+        run_dir=None,
+        sweeps=None,
     )
 
 
@@ -117,9 +140,19 @@ def test_few_long_stays_at_missed_places_are_told_and_many_short_ones_are_not() 
     assert long.error == pytest.approx(0.2 / 2**0.5) and short.error == pytest.approx(
         0.2 / 200**0.5
     )
-    assert missed_by_mixture(stub(200 * [2])) is None
+    assert missed_by_mixture(stub(200 * [2])) is None  # ± 1.4 %
+    assert "± 2.0%" in (missed_by_mixture(stub(100 * [4])) or "")
     told = missed_by_mixture(stub([200, 200]))
     assert "20.0%" in told and "100 steps" in told and "± 14.1%" in told
+
+
+def test_stays_in_one_chain_of_four_are_told() -> None:
+    """A replica that comes again and again to a place of which other chains know nothing."""
+    run = stub(40 * [4])
+    alone = mixture.missed(run)
+    run.jump_weights = np.concatenate([run.jump_weights, np.zeros_like(run.jump_weights)])
+    error = mixture.missed(run).error
+    assert error == pytest.approx(alone.mass / 2) and error > 2 * alone.error
 
 
 def test_places_are_missed_if_no_proposal_of_a_step_is_expected_to_be_accepted() -> None:

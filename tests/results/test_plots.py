@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +79,7 @@ def _is_text(artist):
 def test_names_and_no_pyplot():
     code = (
         "import sys; from replicax.results import plots; assert 'matplotlib' not in sys.modules; "
-        "import numpy as np; plots.plot_modes25(np.zeros((3, 2))); "
+        "from replicax.results.figure_style import new_figure; new_figure(2, 2); "
         "assert 'matplotlib.figure' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -384,34 +385,41 @@ def test_draws_that_are_not_finite_are_left_out(posterior, tmp_path):
     assert hexagons.get_array().sum() == np.isfinite(draws).all(axis=-1).sum() > 0
 
 
-def test_modes25_compares_with_the_truth(tmp_path):
+def test_modes25_compares_runs_with_the_truth(posterior, tmp_path):
     rng = np.random.default_rng(0)
-    centre = rng.normal(0, 0.1, (2, 500, 2))
-    figure = plots.plot_modes25(centre, tmp_path / "modes.png", title="All in one")
+    centre, right = rng.normal(0, 0.1, (2, 500, 2)), rx.targets.modes25_draws(rng, 500)
+    runs = {name: SimpleNamespace(draws=draws, rung_of=posterior.rung_of, counted_steps=1000,
+                                  round_trips=np.array([7, 9]))
+            for name, draws in (("All in one", centre), ("Right", right))}  # fmt: skip
+    figure = plots.plot_modes25(runs, tmp_path / "modes.png")
     assert (tmp_path / "modes.png").stat().st_size > 5_000
     distance = rx.targets.mode_distance(centre, rx.targets.modes25_truth(50))
     assert f"All in one: mode TV {distance:.3f}" in words(figure)
-    true, sampled, masses, _ = figure.axes
+    assert "Right: 8 round trips per 1,000 steps" in words(figure)
+    true, *sampled, _, masses, first, second = figure.axes
     assert_array_equal(true.images[0].get_extent(), [-2.9, 2.9, -2.9, 2.9])
-    assert true.images[0].get_clim() == sampled.images[0].get_clim()
-    for axes in (true, sampled):
+    for axes in sampled:
+        assert axes.images[0].get_clim() == true.images[0].get_clim()
         assert axes.images[0].get_array().sum() * 0.05**2 == pytest.approx(1)
-    heights = np.array([bar.get_height() for bar in masses.patches])
+    heights = np.array([bar.get_height() for bar in masses.patches]).reshape(2, 25)
     truth = masses.get_lines()[0].get_ydata()
-    assert len(heights) == 25 and heights[0] == 1
+    assert heights[0, 0] == 1
     assert masses.get_xticklabels()[0].get_text() == "0, 0"
     assert np.all(np.diff(truth) < 1e-6)
-    assert 0.5 * np.abs(heights - truth).sum() == pytest.approx(distance, abs=1e-5)
+    assert 0.5 * np.abs(heights[0] - truth).sum() == pytest.approx(distance, abs=1e-5)
+    assert 0.5 * np.abs(heights[1] - truth).sum() < 0.2
+    assert first.get_lines() and second.get_lines()
 
 
-def test_modes25_shows_x_to_the_right_and_y_up():
-    picture = plots.plot_modes25(np.array([[2.0, -1.0]])).axes[1].images[0].get_array()
+def test_the_map_of_25_modes_shows_x_to_the_right_and_y_up():
+    axes = figure_style.new_figure(4, 4).add_subplot()
+    picture = figure_style.draw_density(axes, np.array([[2.0, -1.0]])).get_array()
     row, column = np.unravel_index(np.argmax(picture), picture.shape)
     assert column * 0.05 - 2.9 == pytest.approx(2, abs=0.06)
     assert row * 0.05 - 2.9 == pytest.approx(-1, abs=0.06)
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (0, 2), (4, 3)])
-def test_modes25_refuses_other_shapes(shape):
+def test_positions_of_other_shapes_are_refused(shape):
     with pytest.raises(ValueError, match="last axis is \\(x, y\\)"):
-        plots.plot_modes25(np.zeros(shape))
+        figure_style.as_positions(np.zeros(shape))

@@ -30,7 +30,7 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "rates in words": ({"learning_rate": "fast"}, "a pair .cold, hot."),
     "temperature in words": ({"temperature": "hot"}, "a pair .cold, hot."),
     "swap rate in words": ({"target_swap_rate": "0.4"}, "such as 0.4"),
-    "steps not given": ({"num_steps": None}, "whole number from 1 to"),
+    "steps not given": ({"num_steps": None}, 'only the method "posterior" knows when it is done'),
     "one rung drawn": ({"draw_rungs": 0}, "give a list such as"),
     "seed in words": ({"seed": "a"}, "seed is 'a'; it must be a whole number"),
     "gain not a number": ({"gain": float("nan")}, "give a number, a function"),

@@ -24,6 +24,7 @@ def empty(num_draws: int = 3) -> Rows:
         energies=jnp.zeros((num_draws, 2, 1)),
         rung_energies=jnp.zeros((num_draws, 2, 3)),
         weights=jnp.zeros((num_draws, 2, 2)),
+        before=jnp.zeros((num_draws, 2, 2)),
         history={},
     )
 
@@ -32,7 +33,8 @@ RUNG_OF = jnp.array([[2, 0, 1], [0, 1, 2]])
 POINT = {"x": jnp.array([[[1.0, 2.0]], [[3.0, 4.0]]])}
 ENERGY, BY_RUNG = jnp.array([[5.0], [6.0]]), jnp.array([[7.0, 8.0, 9.0], [10.0, 11.0, 12.0]])
 WEIGHTS = jnp.array([[-1.0, -2.0], [-3.0, -jnp.inf]])
-DRAW = POINT, ENERGY, BY_RUNG, WEIGHTS
+BEFORE = jnp.array([[5.0, 6.0], [7.0, 8.0]])
+DRAW = POINT, ENERGY, BY_RUNG, WEIGHTS, BEFORE
 
 
 def test_a_step_is_written_to_its_place_and_its_draw_to_its_slot() -> None:
@@ -45,8 +47,8 @@ def test_a_step_is_written_to_its_place_and_its_draw_to_its_slot() -> None:
     parts = found.draws["x"], found.rung_energies, found.weights
     for part, row in ((found.rung_of, 2), *((part, 1) for part in parts)):
         assert not np.delete(part, row, axis=0).any(), "nothing else is written"
-    without = empty()._replace(rung_energies=None, weights=None)
-    found = layout.put_step(without, RUNG_OF, (*DRAW[:3], None), jnp.array(0), jnp.array(0))
+    without = empty()._replace(rung_energies=None, weights=None, before=None)
+    found = layout.put_step(without, RUNG_OF, (*DRAW[:3], None, None), jnp.array(0), jnp.array(0))
     assert found.rung_energies is None and found.weights is None
 
 

@@ -268,15 +268,17 @@ def test_programs_are_kept_where_the_user_wants_them(monkeypatch, tmp_path) -> N
     assert folder_for("").parent == tmp_path / "usual/replicax"
     own = jax.config.jax_compilation_cache_dir
     assert own  # of these tests
-    with compiled_once._on_disk():
+    with compiled_once.on_disk():
         assert jax.config.jax_compilation_cache_dir == own
 
 
 def test_the_oldest_programs_make_room(tmp_path) -> None:
     for age, name in enumerate("abc"):
-        path = tmp_path / f"{name}-cache"
+        path = tmp_path / f"{name}-{64 * '0'}-cache"
         path.write_bytes(bytes(10))
         os.utime(path, (age, age))
-    (tmp_path / "notes").write_bytes(bytes(100))
+    for name in ("mine-cache", "notes"):
+        (tmp_path / name).write_bytes(bytes(100))
     compiled_once._make_room(tmp_path, 25)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["b-cache", "c-cache", "notes"]
+    left = sorted(path.name.removesuffix(f"-{64 * '0'}-cache") for path in tmp_path.iterdir())
+    assert left == ["b", "c", "mine-cache", "notes"]

@@ -208,8 +208,8 @@ def test_names_that_lead_out_of_the_folder_are_refused(folder: Path, name: str) 
 
 
 def test_a_file_of_a_million_entries_is_refused(folder: Path) -> None:
-    (folder / "run.json").write_text("[" + "1," * (2**25) + "1]")
-    with pytest.raises(ValueError, match="larger than 64 MiB"):
+    (folder / "run.json").write_text("[" + "1," * (2**23) + "1]")
+    with pytest.raises(ValueError, match="larger than 16 MiB"):
         rx.load(folder)
 
 

@@ -71,7 +71,7 @@ def test_the_edge_is_taken_and_what_is_beyond_it_refused(name: str) -> None:
 def test_what_is_usual_is_what_the_documentation_promises() -> None:
     """A default is a promise: who changes one changes what runs for everyone."""
     run, trained, usual, alone = sampling(), training(), method(), Session()
-    assert (run.num_chains, run.seed, run.keep_checkpoints, run.draw_rungs) == (1, 0, 2, (0,))
+    assert (run.num_chains, run.seed, run.keep_checkpoints, run.draw_rungs) == (None, 0, 2, (0,))
     assert run.keep_draws and not trained.keep_networks
     assert (trained.num_replicas, trained.burn_in, trained.keep_averaged) == (10, 0, 100)
     assert (usual.momentum, usual.cycle_epochs, usual.test_every) == (0.9, 100, 1)

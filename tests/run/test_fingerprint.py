@@ -115,15 +115,22 @@ def test_parts_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     assert files.digest_values([ROWS[::-1]]) != whole
 
 
-@pytest.mark.parametrize("name", ["jax_enable_x64", "jax_default_matmul_precision"])
-def test_the_precision_is_part_of_the_run(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("jax_enable_x64", True),
+        ("jax_default_matmul_precision", "float32"),
+        ("jax_random_seed_offset", 5),
+    ],
+)
+def test_the_precision_is_part_of_the_run(name: str, other: object, tmp_path: Path) -> None:
     target, more = WAYS["batches"](ROWS)
     with chunks_of(20):
         rx.sample(target, jnp.zeros(()), num_steps=40, num_replicas=2, callback=stop,
                   progress=False, run_dir=tmp_path / "run", method=rx.deo_star((1e-6, 2e-6)),
                   **more)  # fmt: skip
     before = getattr(jax.config, name)
-    jax.config.update(name, "float32" if name.endswith("precision") else True)
+    jax.config.update(name, other)
     try:
         with pytest.raises(ValueError, match=f"{name} at {before}.*jax.config.update"):
             rx.resume(tmp_path / "run", target, progress=False, **more)

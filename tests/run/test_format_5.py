@@ -87,7 +87,7 @@ def test_a_sampling_keeps_its_options_and_names_its_method() -> None:
     assert len(found["run"]) == 12
     for name in found["run"].keys() - {"num_replicas"}:
         assert found["run"][name] == OPTIONS[name]
-    moves = {"metric": "diagonal", "jumps": 0, "redraws": 0, "draws_per_step": 1}  # as they were
+    moves = {"jumps": 0, "redraws": 0, "draws_per_step": 1}  # as they were
     method, usual = found["method"], upgrade._OPEN | moves
     assert {name: method[name] for name in usual} == usual
     assert (method["name"], method["window"], method["energy_at"]) == ("deo-star", 11, "moved")

@@ -202,6 +202,8 @@ def test_arrays_that_overlap_in_a_file_do_not_fill_the_memory(folder, tmp_path) 
 LAYOUTS = {
     "codecs": lambda x: x.update(codecs=[{"name": "numcodecs.pickle"}]),
     "more codecs": lambda x: x["codecs"].append({"name": "gzip", "configuration": {"level": 1}}),
+    "blocks": lambda x: x["codecs"][1]["configuration"].update(blocksize=2**31 - 1),
+    "size of a type": lambda x: x["codecs"][1]["configuration"].update(typesize=2**31),
     "chunks": lambda x: x["chunk_grid"]["configuration"].update(chunk_shape=[2**33, 2, 1]),
     "no rows in a chunk": lambda x: x["chunk_grid"]["configuration"].update(chunk_shape=[0, 2, 1]),
     "rows": lambda x: x.update(shape=[10**15, 2, 1]),
@@ -226,6 +228,7 @@ def test_arrays_of_another_layout_are_refused(change, folder) -> None:
 VALUES = {
     "thin": 0, "history_every": 0, "num_chains": 10**12, "num_replicas": -1, "burn_in": -5,
     "draw_rungs": [7], "swap_every": 0, "counted_from": -1, "window": 2**60,
+    "draws_per_step": 2**33,
 }  # fmt: skip
 
 
@@ -237,11 +240,118 @@ def test_numbers_that_are_none_of_a_run_are_refused(name, folder) -> None:
             call(folder)
 
 
+OPTIONS: tuple[tuple[str, ...], ...] = (
+    ("run", "history_every"), ("method", "swap_every"), ("method", "adapt"),
+    ("method", "clip_norm"), ("method", "gain", "Gain", "scale"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("place", OPTIONS, ids=".".join)
+def test_options_that_jax_has_no_number_for_are_refused(place, folder) -> None:
+    *above, last = place
+    for size in (2**33, 2**100):
+
+        def change(content: dict, size: int = size) -> None:
+            for name in above:
+                content = content[name]
+            content[last] = size
+
+        rewrite(folder / "run.json", change)
+        with pytest.raises(ValueError, match=r"none of replicax: its run\.json is damaged"):
+            resume(folder)
+
+
+def forge_checkpoint(folder: Path, change: Callable[[Any, list[str]], Any]) -> None:
+    """Change the store of the newest checkpoint and make its digest again."""
+    import tensorstore
+
+    path = folder / "checkpoints/40"
+    base = {"driver": "file", "path": f"{path}/"}
+    store = tensorstore.KvStore.open({"driver": "ocdbt", "base": base}).result()
+    change(store, [name.decode() for name in store.list().result()])
+    made = {"checkpoint": files.digest_folder(path), "num_bytes": [2**30, 2**30]}
+    rewrite(folder / "commits/40.json", lambda content: content.update(made))
+
+
+def test_a_checkpoint_does_not_fill_the_memory(folder) -> None:
+    """An array of two numbers in a part of 2**28, all zeros, has 33 kB on the disk."""
+
+    def change(store: Any, names: list[str]) -> None:
+        name = next(name for name in names if name.endswith("best_energy/.zarray"))
+        layout = json.loads(store.read(name).result().value)
+        store.write(name, json.dumps(layout | {"chunks": [2**28]}).encode()).result()
+
+    forge_checkpoint(folder, change)
+    with pytest.raises(ValueError, match="40 is damaged: it holds no arrays of replicax"):
+        resume(folder)
+
+
+def test_folders_without_end_are_said(folder, monkeypatch) -> None:
+    """What walks them would end with a RecursionError."""
+    monkeypatch.chdir(folder / "checkpoints/40")
+    for _ in range(100):
+        os.mkdir("a")
+        os.chdir("a")
+    with pytest.raises(ValueError, match="checkpoints holds folders in folders without end"):
+        resume(folder)
+
+
+OF_ORBAX = {
+    "no kind": lambda text: text.replace('"np.ndarray"', '"None"'),
+    "another store": lambda text: text.replace('"use_ocdbt": true', '"use_ocdbt": false'),
+    "another format": lambda text: text.replace('"use_zarr3": false', '"use_zarr3": true'),
+    "a list": lambda text: "[]",
+    "a very deep one": lambda text: "[" * 10**6,
+}
+
+
+@pytest.mark.parametrize("change", OF_ORBAX.values(), ids=OF_ORBAX)
+def test_a_checkpoint_that_orbax_does_not_read_is_said(change, folder) -> None:
+    path = folder / "checkpoints/40/_METADATA"
+    path.write_text(change(path.read_text()))
+    forge_checkpoint(folder, lambda store, names: None)
+    with pytest.raises(ValueError, match="40 is damaged: it holds no arrays of replicax"):
+        resume(folder)
+
+
+GROUPS = {
+    "describes arrays": {"consolidated_metadata": {"kind": "inline", "metadata": {}}},
+    "is an array": {"node_type": "array"},
+}
+
+
+@pytest.mark.parametrize("change", GROUPS.values(), ids=GROUPS)
+@pytest.mark.parametrize("group", ["", "steps"])
+def test_a_group_that_is_none_of_ours_is_refused_before_the_run(group, change, folder) -> None:
+    """zarr would append by the layout that it describes, at the end of the run."""
+    path = folder / "records.zarr" / group / "zarr.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ValueError, match=r"zarr\.json is damaged: it is none that replicax writes"):
+        resume(folder)
+
+
+def test_a_file_of_very_many_arrays_is_not_read(tmp_path, monkeypatch) -> None:
+    """A hundred bytes each, and seconds for every ten thousand."""
+    digest = files.write_arrays(tmp_path / "a.npz", {f"{i}": np.zeros(1) for i in range(5)})
+    assert len(files.read_arrays(tmp_path / "a.npz", digest)) == 5
+    monkeypatch.setattr(files, "_ARRAYS", 4)
+    with pytest.raises(ValueError, match="holds no arrays"):
+        files.read_arrays(tmp_path / "a.npz", digest)
+
+
 def test_names_of_another_run_are_said(folder) -> None:
     rewrite(folder / "run.json", lambda content: content["params"].update(names=["c", "d"]))
     for call in (rx.load, resume):
         with pytest.raises(ValueError, match=r"json does not fit run\.json: its names or shapes"):
             call(folder)
+
+
+def test_a_sampling_that_names_networks_has_none(folder, tmp_path, capsys) -> None:
+    note = {"task": {"model": "mlp", "data": "digits"}}
+    rewrite(folder / "run.json", lambda content: content.update(note=note))
+    np.save(tmp_path / "rows.npy", np.ones((3, 2)))
+    assert main(["predict", str(folder), str(tmp_path / "rows.npy")]) == 2
+    assert "contains no networks" in capsys.readouterr().err
 
 
 STEERING = "\x1b]52;c;cm0gLXJm\x07\x1b[2J"

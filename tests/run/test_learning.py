@@ -15,7 +15,7 @@ from jax.scipy.stats import norm
 import replicax as rx
 from replicax.algorithm.fitting import log_density
 from replicax.algorithm.mixture import Mixture, make_mixture
-from replicax.run import learning
+from replicax.run import blas, learning
 
 STEPS, BURN_IN = 420, 240
 
@@ -73,16 +73,18 @@ def test_a_run_that_resumes_is_equal_bit_for_bit(stop, whole, tmp_path) -> None:
 
 
 def test_what_is_learned_is_frozen_before_the_first_draw(monkeypatch) -> None:
-    seen = []
+    seen, threads = [], set()
     renew = learning.Learning._renew_mixture
 
     def recorded(self, program, state, step):
         seen.append(step)
+        threads.update(count() for count, _ in blas._openblas())
         return renew(self, program, state, step)
 
     monkeypatch.setattr(learning.Learning, "_renew_mixture", recorded)
     sample()
     assert seen and max(seen) <= BURN_IN and seen == sorted(seen)
+    assert threads <= {1}
 
 
 def test_weights_of_draws_and_proposals_are_kept(whole) -> None:
@@ -236,3 +238,8 @@ def test_a_start_moves_to_the_nearest_minimum_as_far_as_its_rung_needs() -> None
 def test_without_minima_a_start_moves_until_its_energy_is_finite() -> None:
     near, far = within_reach([[500.0, 0.0], [3e3, 0.0]], [1.0, 1.0], None)
     assert near[0] == 500.0 and far[0] == 750.0
+
+
+def test_the_search_takes_the_starts_of_all_chains_in_turn_and_each_once() -> None:
+    starts = np.array([[[1.0], [2.0], [1.0]], [[4.0], [3.0], [0.0]]])  # (chain, replica, d)
+    assert learning._in_turn(starts).ravel().tolist() == [1.0, 4.0, 2.0, 3.0, 0.0]

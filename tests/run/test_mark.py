@@ -128,7 +128,8 @@ def test_a_mark_that_outlived_its_run_takes_nothing(taken, tmp_path) -> None:
 
 OWN_FILES = (
     "checkpoints/a.pt", "checkpoints/12/a.pt", "checkpoints/notes/7", "commits/a.txt",
-    "checkpoints/7/.mine", "checkpoints/8/d", "checkpoints/9/d/mine", "commits/a.npz",
+    "checkpoints/3", "checkpoints/3.1.json", "checkpoints/7/.mine",
+    "checkpoints/8/d", "checkpoints/9/d/mine", "commits/a.npz",
     "records.zarr/mine/zarr.json", "records.zarr/mine/c.0", "records.zarr/draws/mine/notes.txt",
     "records.zarr/draws/notes.txt", "records.zarr/draws/array/c.0",
     "records.zarr/draws/array/zarr.json", "records.zarr/draws/energy/mine.partial",
@@ -147,7 +148,8 @@ def test_what_is_put_into_an_empty_run_stays(tmp_path) -> None:
     for commit in folder.glob("commits/*.json"):
         commit.unlink()
     kept = [put(folder / name) for name in OWN_FILES if "/draws/array" not in name]
-    run(4, run_dir=folder)
+    assert_same_run(run(4, run_dir=folder), run(4))
+    assert_same_run(rx.load(folder), run(4))
     assert [path.read_text() for path in kept] == ["mine"] * len(kept)
 
 
@@ -173,9 +175,54 @@ def test_a_figure_or_a_page_replaces_nothing_of_the_users(folder, tmp_path) -> N
     for _ in range(2):  # one's own are replaced
         posterior.plot(tmp_path / "shown")
         posterior.report(tmp_path / "shown")
-    put(folder / "figures/ladder.png")
-    posterior.plot(folder / "figures")
-    assert (folder / "figures/ladder.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["figures/paths.png", "report.html", "mine/paths.png"])
+def test_nor_does_one_in_the_folder_of_the_run(name, folder) -> None:
+    """Files of version 0.2, which signed none, are replaced in its folders, which have no mark."""
+    pytest.importorskip("plotly")
+    kept, posterior = put(folder / name), rx.load(folder)
+    show = posterior.report if kept.suffix == ".html" else lambda: posterior.plot(kept.parent)
+    put(folder.parent / "run.json", '{"of": "another program"}')
+    with pytest.raises(ValueError, match="is there already, and was not written by"):
+        show()
+    assert kept.read_text() == "mine"
+    (folder / files.MARK).unlink()
+    show()
+    assert kept.stat().st_size > 1000
+
+
+def test_nor_does_a_summary(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").write_text(MODEL)
+    args = ["sample", "model.py:energy", *QUICK, "--out", "run"]
+    assert main(args) == 0
+    assert main(["resume", "run", "--steps", "70"]) == 0, "one's own is replaced"
+    kept = put(Path("run/summary.json"), '{"mine": 1}')
+    capsys.readouterr()
+    assert main(["resume", "run", "--steps", "80"]) == 2
+    said = capsys.readouterr()
+    assert "80 steps were done" in said.out and "summary.json is there already" in said.err
+    assert kept.read_text() == '{"mine": 1}' and rx.load("run").num_steps == 80
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes are those of POSIX")
+def test_a_pipe_or_a_device_is_not_replaced(folder, tmp_path) -> None:
+    """As /dev/null is where a user may write anywhere; nor is a pipe waited for."""
+    pytest.importorskip("plotly")
+    for name in ("log", "page.html", "figure.png"):
+        os.mkfifo(tmp_path / name)
+    calls: tuple[Callable, ...] = (rx.callbacks.csv, rx.callbacks.json_lines)
+    for call in calls:
+        with pytest.raises(ValueError, match="log.*; give the path of a file"):
+            call(tmp_path / "log")
+    for write in (
+        lambda: rx.load(folder).report(tmp_path / "page.html"),
+        lambda: files.write_shown(tmp_path / "figure.png", b"", named=True),
+    ):
+        with pytest.raises(OSError, match="is no regular file: give another path"):
+            write()
+    assert all((tmp_path / name).is_fifo() for name in ("log", "page.html", "figure.png"))
 
 
 def test_a_run_without_run_json_is_not_overwritten(folder) -> None:
@@ -199,7 +246,7 @@ def test_a_folder_without_a_mark_still_resumes(folder, whole) -> None:
 @pytest.mark.slow
 def test_a_new_demo_keeps_what_is_not_of_the_old_one(tmp_path, capsys) -> None:
     out = tmp_path / "demo"
-    arguments = ["demo", "--out", str(out), "--steps", "200", "--chains", "1", "--json"]
+    arguments = ["demo", "--out", str(out), "--json"]
     assert main(arguments) == 0
     names = ("figures/mine.png", "checkpoints/a.pt", "notes.txt")
     kept = [put(out / name) for name in names]

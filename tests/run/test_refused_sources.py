@@ -105,7 +105,7 @@ def test_a_source_that_became_shorter_is_refused() -> None:
 REFUSED: dict[str, tuple[Any, str]] = {
     "no num_rows": (lambda: posterior(Plain(), num_rows=None), "num_rows is None"),
     "too few rows": (lambda: posterior(Plain(), num_rows=3), "num_rows is 3.*batch_size=6"),
-    "no batch_size": (lambda: posterior(Plain(), batch_size=None), "batch_size is None"),
+    "an iterator": (lambda: posterior(iter(Plain()), batch_size=None), "read once alone"),
     "arrays with num_rows": (lambda: posterior(X), "arrays, which have their own"),
     "tuple with num_rows": (lambda: posterior((X, Y)), "num_rows is given, and data is"),
     "no length": (lambda: problem(Plain(), num_rows=None), "num_rows is None"),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from frozen.programs import CASES
 import replicax as rx
 from replicax import api
 from replicax.networks import train
-from replicax.run.batches import Batches
+from replicax.run.batches import ArrayBatches
 from replicax.run.options import Sampling
 from replicax.run.program import Program
 from replicax.run.resolve import resolve
@@ -55,7 +56,7 @@ class Stopped(Exception):
 def program_of(case: Callable[[], Any]) -> Program:
     """The program of a call that would run it."""
 
-    def begin(kind: str, program: Program, *rest: Any) -> None:
+    def begin(kind: str, program: Program, *rest: Any, **about: Any) -> None:
         raise Stopped(program)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -70,7 +71,9 @@ def assert_equal(one: Program, other: Program) -> None:
     """All fields, also those that programs that compile to the same code may differ in."""
     assert (one.kernel.traits.spec is None) == (other.kernel.traits.spec is None)
     assert one.kernel.traits.spec == other.kernel.traits.spec
-    assert replace(one, kernel=other.kernel) == other
+    assert replace(one, kernel=other.kernel, batches=other.batches) == other
+    assert one.batches.describe() == other.batches.describe()
+    jax.tree.map(np.testing.assert_array_equal, one.batches.data, other.batches.data)
     for ours, theirs in zip(one.ladder, other.ladder, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     for name in ("buffer", "seed", "num_steps"):
@@ -254,7 +257,7 @@ def test_the_hottest_temperature_of_an_automatic_ladder() -> None:
 
 def test_batches_are_told_where_swaps_are_judged_on_further_ones(monkeypatch) -> None:
     told = []
-    monkeypatch.setattr(Batches, "for_run", lambda self, every: told.append(every) or self)
+    monkeypatch.setattr(ArrayBatches, "for_run", lambda self, every: told.append(every) or self)
     rows, corrected = np.zeros((20, 2)), {"rule": "bias_corrected", "window": 1}
     program(with_rows, rows, 5, temperature=(1.0, 4.0), swap_every=3, **corrected)
     program(with_rows, rows, 5)

@@ -86,6 +86,10 @@ SAID = {
         lambda: sample(callback=functools.partial(asynchronous)),
         "callback is async",
     ),
+    "callback that returns a coroutine": (
+        lambda: sample(callback=lambda progress: asynchronous(progress)),
+        "callback returns a coroutine",
+    ),
     "callback that yields": (lambda: sample(callback=yielding), "callback is a generator"),
     "async energy": (lambda: sample(asynchronous), "energy is async"),
     "constant energy": (lambda: sample(lambda x: 0.0), "same number for all params"),
@@ -106,6 +110,29 @@ SAID = {
         lambda: sample(method=rx.deo(learning_rate=0.1, temperature=(1.0, 1 + 1e-9),
                                      rule="metropolis")),
         "strictly increasing",
+    ),
+    "number beyond int32": (lambda: sample(history_every=2**33), "from 1 to 2147483647"),
+    "temperature beyond float32": (
+        lambda: sample(method=rx.deo(learning_rate=0.1, temperature=(1.0, 1e50),
+                                     rule="metropolis")),
+        "strictly increasing",
+    ),
+    "learning rates that are equal": (
+        lambda: sample(method=rx.deo_star((0.1, 0.1 + 1e-10))),
+        "strictly increasing",
+    ),
+    "learning rate beyond float32": (
+        lambda: sample(method=rx.deo_star((1e-60, 0.1))),
+        "must be positive float32",
+    ),
+    "rows longer than JAX has": (
+        lambda: sample(lambda x, rows: energy(x), batches=np.ones(9, np.longdouble), batch_size=3),
+        "batches holds numbers longer than float64",
+    ),
+    "home of nobody": (lambda: sample(run_dir="~nobody.there/run"), "there is no such user"),
+    "log at the home of nobody": (
+        lambda: rx.callbacks.csv("~nobody.there/log.csv"),
+        "there is no such user",
     ),
     "whole numbers that wrap": (
         lambda: sample(lambda x, rows: energy(x), batches=np.arange(60) + 2**40, batch_size=6),
@@ -149,6 +176,7 @@ LOST = {
     "julian dates": (2450000.3 + np.linspace(0, 1, 60), True),
     "seconds since 1970": (1.7e9 + 60.0 * np.arange(5000), True),
     "one column of two": (np.stack([np.arange(9.0), 1e9 + np.arange(9) / 7], 1), True),
+    "complex dates": (2450000.3 + np.linspace(0, 1, 60) + 0j, True),
     "far too small": (1e-60 * np.arange(1.0, 9.0), True),
     "far too large": (1e60 * np.arange(1.0, 9.0), True),
     "years": (1900.0 + np.arange(100), False),

@@ -85,6 +85,48 @@ def test_more_starts_are_searched_while_they_are_cheap() -> None:
     assert len(rooms.search(lambda x, data: energy(x), points, budget=10_000).minima) == 2
 
 
+def test_where_starts_lead_to_minima_of_their_own_others_are_sought() -> None:
+    """Nine wells and twelve starts."""
+    sizes = jnp.array([1.0, 1.1])
+
+    def energy(x, data):
+        return jnp.sum(jnp.maximum(0.0, jnp.abs(x) - 2) ** 2 - jnp.cos(jnp.pi * x / sizes))
+
+    points = rng_of(3).uniform(-3, 3, (12, 2)).astype(np.float32)
+    few, many = (rooms.search(energy, points, budget=n) for n in (0, 100_000))
+    with_mass = many.energies < many.energies.min() + 1
+    assert len(few.minima) <= 8 and with_mass.sum() == 9
+    assert many.evaluations < 50_000, "a hundred starts or so, and then it is enough"
+
+
+ORDERS = np.array([[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]])
+PARTS = np.array([[-4.0, 0.0, 5.0], [1.0, -1.0, 2.0]])
+
+
+def labelled(x, weights=0.0):
+    """Three values, each with a scale: which of the three has which number is free."""
+    away = jnp.square(x.reshape(2, 3) - PARTS[:, ORDERS].swapaxes(0, 1)) * jnp.array(
+        [[[1.0], [4.0]]]
+    )
+    return -jax.nn.logsumexp(weights - jnp.sum(away, axis=(1, 2)) / 2)
+
+
+def test_permutations_that_lead_from_one_minimum_to_another_are_applied_to_all() -> None:
+    """Two swaps of labels make six orders of them."""
+    points = PARTS[:, ORDERS[:3]].swapaxes(0, 1).reshape(-1, 6) + 0.1
+    found = search(labelled, points.astype(np.float32))
+    assert len(found.minima) == 6
+    for at, energy, cov in zip(found.minima, found.energies, found.covariances):
+        assert abs(float(labelled(jnp.asarray(at))) - energy) < 0.01
+        assert np.allclose(np.diag(cov), [1, 1, 1, 0.25, 0.25, 0.25], rtol=0.1)
+
+
+def test_permutations_that_change_the_energy_add_nothing() -> None:
+    weights = jnp.array([0.0, 0.0, 0.0, -1.0, -1.0, -1.0])
+    points = PARTS[:, ORDERS[:3]].swapaxes(0, 1).reshape(-1, 6).astype(np.float32) + 0.1
+    assert len(search(lambda x: labelled(x, weights), points).minima) < 6
+
+
 def modes(x):
     centres, widths = jnp.array([[-3.0, 0.0], [3.0, 1.0]]), jnp.array([0.3, 1.0])
     parts = -jnp.sum((x - centres) ** 2, axis=1) / (2 * widths**2) - 2 * jnp.log(widths)
@@ -112,3 +154,13 @@ def test_in_many_dimensions_no_hessian_is_computed() -> None:
     found = search(lambda x: jnp.sum((x / sd) ** 2) / 2, starts(150, n=2))
     assert len(found.minima) == 1 and found.evaluations < 300
     assert np.abs(found.minima).max() < 0.1
+
+
+@pytest.mark.parametrize(("sd", "rounds"), [(10.0, 2), (0.1, 1), (1e-4, 2)])
+def test_differences_take_steps_that_suit_the_curvature(sd: float, rounds: int) -> None:
+    """From steps that are far too long or too short they come to it, and others do for good."""
+    energy = lambda x, data: jnp.sum(jnp.log(jnp.cosh(10 * x)))  # noqa: E731
+    counted = rooms._Counted(energy, None, jnp.dtype(jnp.float32))
+    hessian = counted._differences(np.zeros(2), np.full(2, sd))
+    np.testing.assert_allclose(hessian, 100 * np.eye(2), rtol=0.05, atol=1e-3)
+    assert counted.calls == rounds * 2 * 2

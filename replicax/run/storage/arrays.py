@@ -57,23 +57,37 @@ def checksum(rows: np.ndarray, before: int = 0) -> int:
     return zlib.crc32(np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data, before)
 
 
-def append(store: Path, group: str, axis: str, rows: dict[str, np.ndarray]) -> None:
-    """Append rows to the arrays of a group, which are made where there are none, and wait until
-    they are on the disk."""
+def append(
+    store: Path, group: str, axis: str, rows: dict[str, np.ndarray], columns: dict[str, Column]
+) -> None:
+    """Append rows to the arrays of a group, which begin where there are no `columns` yet, and wait
+    until they are on the disk."""
     import zarr
 
-    for place in (store, store / group):  # zarr reads whatever is there
-        if os.path.lexists(place / "zarr.json"):
-            files.read_json(place / "zarr.json", _LAYOUT_BYTES)
+    _check_group(store)
+    _check_group(store / group)
     opened = zarr.open_group(store, mode="a", use_consolidated=False).require_group(group)
     for name, values in rows.items():
-        array: Any = opened.get(name)
-        if array is None:
+        if os.path.lexists(store / group / name / "zarr.json"):
+            column = columns.get(name, Column(str(values.dtype), values.shape[1:]))
+            array = _opened(store, group, name, column, mode="r+")
+            if name not in columns:  # of a run that was ended before its first commit
+                array.resize((0, *values.shape[1:]))
+        else:
             array = _create(opened, name, axis, values)
         array = array.with_config({"write_empty_chunks": True})  # one that is missing was lost
         length = array.shape[0]
         array.append(values)
         _sync(store / group / name, array, length)
+
+
+def _check_group(place: Path) -> None:
+    """Raise if a group that is there is none of ours: one can describe arrays on its own."""
+    path = place / "zarr.json"
+    if os.path.lexists(path):
+        content = files.read_json(path, _LAYOUT_BYTES)
+        if content.get("node_type") != "group" or content.get("consolidated_metadata"):
+            raise Damaged(f"{path} is damaged: it is none that replicax writes.")
 
 
 def _create(group: Any, name: str, axis: str, values: np.ndarray) -> Any:
@@ -105,8 +119,10 @@ def cut(store: Path, groups: dict[str, Group], known: Collection[str]) -> None:
     """Drop all rows and groups that are not among `groups`; of what is beside them only arrays in
     `known` groups, since nothing else is ours. A group has the same arrays from its first row on.
     """
+    _check_group(store)
     for name in known:
         place = store / name
+        _check_group(place)
         for path in place.iterdir() if place.is_dir() else ():
             if name in groups:
                 partial = path.iterdir() if path.name in groups[name].columns else ()
@@ -171,10 +187,13 @@ def _opened(store: Path, group: str, name: str, column: Column, mode: Any) -> An
     rows, *others = layout["chunk_grid"]["configuration"]["chunk_shape"]
     row_bytes = math.prod(others) * np.dtype(column.dtype).itemsize
     announced = -(-layout["shape"][0] // rows)
+    blosc = layout["codecs"][1]["configuration"]
     written = sum(1 for _ in place.iterdir())
     if (
         layout["zarr_format"] != 3
         or [codec["name"] for codec in layout["codecs"]] != _CODECS
+        or blosc.get("typesize", 1) not in range(1, 256)
+        or blosc.get("blocksize", 0) != 0
         or min([rows, *others]) < 1
         or any(part > max(1, size) for part, size in zip(others, column.shape, strict=True))
         or row_bytes > _LARGEST_CHUNK

@@ -19,13 +19,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from replicax.errors import TooLarge, check_memory_for
 from replicax.run.storage import files
 from replicax.run.storage.files import Damaged, NotWritten
 
 FOLDER = "checkpoints"
 _PART = "ocdbt.process_"  # and its number: the folder in which Orbax keeps what a process wrote
-# Of a checkpoint, of its temporary folder, and of the listings beside it.
-_OWN = re.compile(r"\d{1,18}(\.orbax-checkpoint-tmp.*)?|\.?\d{1,18}\.\d+\.json(\.replicax)?")
+_OWN = re.compile(r"\d{1,18}(\.orbax-checkpoint-tmp.*)?")  # a checkpoint, whole or not
+_LISTING = re.compile(rf"\.?\d{{1,18}}\.\d+({files.MARK}){{1,2}}")  # and what is beside them
 # All that Orbax writes below a checkpoint.
 _FILES = re.compile(
     r"(_METADATA|_CHECKPOINT_METADATA|_sharding|_strings\.json|commit_success\.txt"
@@ -85,7 +86,7 @@ def save(folder: Path, step: int, arrays: dict[str, Any]) -> str:
 
 def _listing(path: Path, number: int) -> Path:
     """Return the file with the digests of what a process wrote, until all is committed."""
-    return path.with_name(f"{path.name}.{number}.json")
+    return path.with_name(f"{path.name}.{number}{files.MARK}")
 
 
 def _combine(path: Path) -> str:
@@ -143,21 +144,27 @@ def restore(
     leaves = jax.tree_util.tree_leaves_with_path(like)
     expected = {_name(path): (x.shape, str(x.dtype)) for path, x in leaves if x.size}
     path = _path(folder, step)
-    with _checkpointer() as checkpointer:
-        stored = checkpointer.metadata(path).item_metadata.tree
-        found = {name: (tuple(x.shape), str(np.dtype(x.dtype))) for name, x in stored.items()}
-        if part:
-            found = {name: value for name, value in found.items() if name in expected}
-        kept = (name for name in found if not urllib.parse.unquote(name).startswith(gone))
-        found = {name: found[name] for name in kept}
-        if found != expected:
-            raise Misfit(
-                f"The checkpoint in {folder} does not fit: the params, the kernel or the precision "
-                "is not the one this run was started with."
-            )
-        # Read as NumPy arrays, whoever wrote them.
-        on_host = {name: np.empty(x.shape, x.dtype) for name, x in stored.items()}
-        saved = checkpointer.restore(path, on_host)
+    try:
+        with _checkpointer() as checkpointer:
+            stored = checkpointer.metadata(path).item_metadata.tree
+            found = {name: _shape_and_dtype(x) for name, x in stored.items()}
+            sizes = (math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in found.values())
+            check_memory_for(str(path), sum(sizes))  # zeros take hardly any room on the disk
+            if part:
+                found = {name: value for name, value in found.items() if name in expected}
+            kept = (name for name in found if not urllib.parse.unquote(name).startswith(gone))
+            if {name: found[name] for name in kept} != expected:
+                raise Misfit(
+                    f"The checkpoint in {folder} does not fit: the params, the kernel or the "
+                    "precision is not the one this run was started with."
+                )
+            # Read as NumPy arrays, whoever wrote them.
+            on_host = {name: np.empty(x.shape, x.dtype) for name, x in stored.items()}
+            saved = checkpointer.restore(path, on_host)
+    except (Misfit, TooLarge):
+        raise
+    except Exception as error:  # of Orbax and TensorStore, which raise of all kinds
+        raise Damaged(f"{path} is damaged: it holds no arrays of replicax.") from error
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: (
             np.asarray(saved[_name(path)]) if leaf.size else np.empty(leaf.shape, leaf.dtype)
@@ -166,16 +173,24 @@ def restore(
     )
 
 
+def _shape_and_dtype(stored: Any) -> tuple[tuple[int, ...], str]:
+    """Return shape and dtype of an array; raise if its parts are larger than itself."""
+    shape, parts = tuple(stored.shape), stored.storage.chunk_shape
+    if any(part > max(1, size) for part, size in zip(parts, shape, strict=True)):
+        raise ValueError("parts that could fill the memory")
+    return shape, str(np.dtype(stored.dtype))
+
+
 def delete_others(folder: Path, steps: list[int]) -> None:
     """Remove all checkpoints but those of `steps`, half-written ones too, and nothing else that may
     be beside them."""
     kept = {str(step) for step in steps}
     for path in (folder / FOLDER).glob("*"):
-        if path.name in kept or not _OWN.fullmatch(path.name) or path.is_symlink():
+        if path.name in kept or path.is_symlink():
             continue
-        if not path.is_dir():
+        if path.is_file() and _LISTING.fullmatch(path.name):
             path.unlink(missing_ok=True)
-        elif _is_own(path):
+        elif path.is_dir() and _OWN.fullmatch(path.name) and _is_own(path):
             shutil.rmtree(path, ignore_errors=True)
 
 

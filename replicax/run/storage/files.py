@@ -37,12 +37,15 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 # A pipe without a writer does not block, so that its kind can be told.
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 LOCK, MARK, RUN = "lock", ".replicax", "run.json"  # in a run folder
-# In the first bytes of figures and pages, by which they are known again outside of run folders.
+# In the first bytes of figures, pages and summaries, by which they are known again.
 SOFTWARE = "replicax"
-_SIGNS = (f"Software\0{SOFTWARE}".encode(), f'name="generator" content="{SOFTWARE}"'.encode())
+_SIGNS = (f"Software\0{SOFTWARE}".encode(), f'name="generator" content="{SOFTWARE}"'.encode(),
+          b'{\n "run_dir": "')  # fmt: skip
 _SIGNED_WITHIN = 2**10
-_JSON_BYTES = 2**26  # the largest JSON file that is read
+_JSON_BYTES = 2**24  # the largest JSON file that is read: four times the longest note
 _ARRAY_BYTES = 2**32  # the largest file of arrays that is read whole
+_ARRAYS = 2**16  # in a file
+_LEVELS = 64  # of folders in a part of a run, which has three
 
 
 class Damaged(ValueError):
@@ -80,6 +83,8 @@ def check_own(path: Path, folders: bool = True) -> None:
         try:
             kind = place.lstat().st_mode
             if stat.S_ISDIR(kind) and folders:
+                if len(place.parts) - len(path.parts) > _LEVELS:
+                    raise Damaged(f"{path} holds folders in folders without end: remove them.")
                 waiting += place.iterdir()
                 continue
         except (FileNotFoundError, NotADirectoryError):
@@ -137,6 +142,8 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write under another name, which carries the mark, wait for the disk, rename: a reader never
     sees half a file. A link under either name is replaced, and not followed."""
     temporary = path.with_name(f".{path.name}{MARK}")
+    if path.exists() and not path.is_file():  # such as a device, which must stay one
+        raise NotWritten(f"{path} is there already, and is no regular file: give another path.")
     try:
         with create(temporary) as file:
             file.write(content)
@@ -148,25 +155,39 @@ def write_whole(path: Path, content: bytes) -> None:
         raise NotWritten(f"{path} could not be written: {error.strerror}.") from error
 
 
-def write_shown(path: Path, content: bytes) -> None:
-    """Write a file that people look at; of links only those outside run folders are followed."""
+def write_shown(path: Path, content: bytes, named: bool = False) -> None:
+    """Write a file that people look at, in the place of one of ours, or of any that the user has
+    `named`; of links only those outside run folders are followed."""
+    if not named:
+        check_shown(path)
     check_place(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(Path(os.path.realpath(path)), content)
 
 
 def check_shown(path: Path) -> None:
-    """Raise if a figure or page would replace a file of the user's that has our name for it."""
-    is_new = not path.is_file()
-    if not (is_new or any(map(is_run, path.absolute().parents)) or is_shown(path)):
+    """Raise if a figure, page or summary would replace a file of the user's that has our name for
+    it."""
+    if path.is_file() and not is_shown(path) and not any(map(_is_earlier, path.absolute().parents)):
         raise ValueError(
             f"{path} is there already, and was not written by this version of replicax: choose "
             "another folder, or remove it."
         )
 
 
+def _is_earlier(folder: Path) -> bool:
+    """Return whether a folder is that of a run of version 0.2, which left no mark there, and no
+    sign in figures and pages."""
+    if os.path.lexists(folder / MARK) or not (folder / RUN).is_file():
+        return False
+    try:
+        return {"resolved", "params"} <= set(read_json(folder / RUN))
+    except Damaged:
+        return False
+
+
 def is_shown(path: Path) -> bool:
-    """Return whether a file is a figure or a page that replicax wrote."""
+    """Return whether a file is a figure, a page or a summary that replicax wrote."""
     with open_regular(path, math.inf) as file:
         start = file.read(_SIGNED_WITHIN)
     return any(sign in start for sign in _SIGNS)
@@ -274,6 +295,8 @@ def read_arrays(path: Path, expected: str, most: float = _ARRAY_BYTES) -> dict[s
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
+            if len(entries) > _ARRAYS:
+                raise ValueError("more arrays than a run has: that could take for ever")
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
                 raise ValueError("compressed: that could fill the memory")
             if sum(entry.file_size for entry in entries) > len(content):

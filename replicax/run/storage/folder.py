@@ -34,6 +34,7 @@ _OF_CHAINS = ("buffer", "energy_unit", "window_correction", "nonfinite", "best_e
               "round_trips")  # fmt: skip
 _OF_RUNGS = ("learning_rates", "temperatures", "energy", "restarts")
 _SMALL, _LARGE = 2**30, 2**32  # bytes of a state beside its replicas, of samples and of networks
+_MOST_AT_ONCE = 2**10  # draws of a step
 _COPIES = 64  # of the replicas in a state
 _SPARE_BYTES = 2**19  # for small files, which also the smallest state has
 
@@ -184,8 +185,8 @@ class FolderRecords(Records):
         files.check_room(self.folder, num_bytes + _SPARE_BYTES)
         groups = dict(self.commit.groups)
         for group, part in rows.items():
-            arrays.append(self._store, group, GROUPS[group], part)
             before = self.commit.groups[group].columns if group in self.commit.groups else {}
+            arrays.append(self._store, group, GROUPS[group], part, before)
             columns = {
                 name: before.get(name, Column(str(x.dtype), x.shape[1:], 0)).after(x)
                 for name, x in part.items()
@@ -320,9 +321,9 @@ def remove(folder: Path) -> None:
     figures = folder / "figures"
     files.check_own(figures)
     FolderRecords(folder).rewind()
-    shown = [path for path in figures.glob("*.png") if files.is_shown(path)]
-    gone = [_STORE + "/zarr.json", START, files.LOCK, "summary.json", "report.html"]
-    for path in (*shown, *(folder / name for name in gone)):
+    shown = [*figures.glob("*.png"), folder / "summary.json", folder / "report.html"]
+    gone = [path for path in shown if path.is_file() and files.is_shown(path)]
+    for path in (*gone, *(folder / name for name in (_STORE + "/zarr.json", START, files.LOCK))):
         path.unlink(missing_ok=True)
     for name in (_STORE, COMMITS, checkpoint.FOLDER, figures.name):
         with contextlib.suppress(OSError):  # not empty, or not there
@@ -426,6 +427,7 @@ def _check_fits(folder: Path, metadata: Metadata, commit: Commit, values: Arrays
     fits = fits and steps.length >= commit.step == values.get("step", commit.step)
     if steps.length:
         fits = fits and _shapes(steps, "rung_of") == {"rung_of": (chains, rungs)}
+    fits = fits and resolved.draws_per_step <= max(draws.length, _MOST_AT_ONCE)
     if draws.length and resolved.keep_draws:
         kept = (chains, len(resolved.draw_rungs))
         leaves = zip(params.names, params.shapes, strict=True)

@@ -24,7 +24,7 @@ from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.tuning import ConstantGain, Gain
 from replicax.errors import printable, show
 from replicax.run.methods import Method
-from replicax.run.options import AUTO, Run, Sampling, Training
+from replicax.run.options import AUTO, COUNTED, Run, Sampling, Training
 from replicax.run.storage import files
 from replicax.run.storage.files import Damaged
 from replicax.run.storage.upgrade import upgraded, with_own_digest
@@ -47,6 +47,7 @@ class NoRun(ValueError):
 
 
 Kind = TypeVar("Kind")
+SWEEPS = "sweeps"  # the method, and the kernel of its runs
 CUSTOM = "custom"  # stands in a run folder for an object that only the user can give again
 _CLASSES = {
     made.__name__: made
@@ -84,7 +85,12 @@ class TreeSpec:
     @property
     def num_elements(self) -> int:
         """The number of elements of all arrays."""
-        return sum(math.prod(shape) for shape in self.shapes)
+        return sum(self.sizes)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of elements of each array."""
+        return [math.prod(shape) for shape in self.shapes]
 
 
 def _places(structure: Any) -> list[int]:
@@ -179,6 +185,7 @@ class Resolved:
     adjusted: bool  # whether the kernel accepts or rejects its moves
     kernel: str  # its name, or "custom"
     draws_per_step: int = 1  # positions of the path of jumps that a drawn step leaves
+    decided: str | None = None  # which rows a step sees, and why; None: not recorded
     one_start: bool | None = None  # whether all replicas start at one point; None: not recorded
     likelihood: dict[str, Any] | None = None  # of the test of networks
     predicts: Predicts | None = None  # None: no networks, or of a loss without predictions
@@ -300,6 +307,7 @@ def _check_values(metadata: Metadata) -> None:
     counts = ("num_chains", "num_replicas", "thin", "window", "history_every", "swap_every")
     sizes = [getattr(resolved, name) for name in counts]
     sizes += [size for size in (metadata.steps_per_epoch, metadata.num_rows) if size is not None]
+    sizes.append(resolved.draws_per_step)
     places = [resolved.burn_in, resolved.counted_from, *itertools.chain(*params.shapes)]
     rungs = range(resolved.num_replicas)
     if (
@@ -414,14 +422,25 @@ def _plain(value: Any) -> Any:
 
 def _stored(name: str, value: Any) -> Any:
     """Return the value of a stored option, with tuples for lists; raise if it is damaged."""
-    if isinstance(value, list):
-        return tuple(_stored(name, part) for part in value)
-    if not isinstance(value, dict):
-        return printable(value) if isinstance(value, str) else value
     try:
+        if isinstance(value, list):
+            return tuple(_stored(name, part) for part in value)
+        if name != "seed":
+            _check_counted(value)
+        if not isinstance(value, dict):
+            return printable(value) if isinstance(value, str) else value
         ((kind, content),) = value.items()
         return kernels.from_spec(content) if kind == "kernel" else _CLASSES[kind](**content)
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError, OverflowError):
         raise Damaged(
             f"The option {name} of the run is none of replicax: its run.json is damaged."
         ) from None
+
+
+def _check_counted(value: Any) -> None:
+    """Raise if a stored value holds a whole number that JAX does not have."""
+    if isinstance(value, int) and abs(value) > COUNTED:
+        raise OverflowError
+    parts = value.values() if isinstance(value, dict) else value
+    for part in parts if isinstance(value, dict | list) else ():
+        _check_counted(part)

@@ -8,7 +8,6 @@ from replicax.run.storage.files import Damaged
 
 # What the methods of 0.2 were: other versions may have others of the same name.
 _OPEN: dict[str, Any] = {
-    "metric": None,
     "jumps": None,
     "redraws": None,
     "draws_per_step": None,
@@ -139,7 +138,7 @@ def _sampling(
     run = {name: options[name] for name in (*_RUN, *_OF_SAMPLING, "history_every")}
     run["num_replicas"] = resolved["num_replicas"]
     method = _OPEN | {name: options[name] for name in _METHOD}
-    method |= {"metric": "diagonal", "jumps": 0, "redraws": 0, "draws_per_step": 1}
+    method |= {"jumps": 0, "redraws": 0, "draws_per_step": 1}
     tunes = options["learning_rate"] == "auto" or options["temperature"] == "auto"
     schedule = options["schedule"] if isinstance(options["schedule"], str) else "own schedule"
     method["name"] = "posterior" if tunes else schedule.replace("_", "-")

@@ -1,0 +1,60 @@
+"""What a warning advises, in numbers: more draws, a new tuning, or more replicas."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from replicax.run.bayesian import Bayesian
+
+if TYPE_CHECKING:
+    from replicax.results.posterior import Posterior
+
+_ROOM = 1.1  # steps beyond those that the numbers so far ask for
+_MOST_TIMES = 20.0  # as many draws: what asks for more needs another remedy
+_MORE = 1.5  # times the replicas that a ladder has which is too short
+
+
+def longer(posterior: "Posterior", factor: float) -> str:
+    """Return how the draws become `factor` times as many, in a sentence."""
+    times = float(np.clip(np.nan_to_num(factor, nan=2.0), 1.2, _MOST_TIMES))
+    if posterior.metadata.kind == "train":
+        return f"Train {_ROOM * times:.2g} times as many epochs."
+    kept = max(posterior.num_steps - posterior.metadata.resolved.burn_in, 1)
+    more = kept * (_ROOM * times - 1)
+    digits = 10 ** max(int(np.log10(more)) - 1, 0)
+    return f"Write posterior.extend({int(np.ceil(more / digits - 1e-6)) * digits:_})."
+
+
+def retuning(posterior: "Posterior") -> str:
+    """Return how a run is tuned anew, in a sentence."""
+    folder = "" if posterior.run_dir is None else ", run_dir=..."
+    burn_in = 2 * posterior.num_steps // 3
+    return (
+        f"Write posterior.extend(retune=True{folder}): from where the replicas are, with a burn-in "
+        f"of {burn_in:,} steps where this run had {posterior.metadata.resolved.burn_in:,}."
+    )
+
+
+def more_replicas(posterior: "Posterior") -> str:
+    """Return how the ladder gets as many replicas as it lacks, in a sentence."""
+    least = int(np.ceil(_MORE * posterior.num_replicas))
+    wanted = max(least, posterior.replicas_advised or 0)
+    return f"Write num_replicas={wanted} (this run has {posterior.num_replicas})."
+
+
+def hotter(posterior: "Posterior") -> str:
+    """Return how the hot end of the ladder gets more freedom, in a sentence."""
+    method, temperature = posterior.metadata.method, float(posterior.temperatures[:, -1].max())
+    if posterior.metadata.resolved.rule == "deterministic":
+        rate = float(posterior.learning_rates[:, -1].max()) / posterior.energy_scale
+        return f"Write a higher hot end of learning_rate in the method (now {rate:.3g})."
+    if isinstance(method.temperature, str) or np.isinf(temperature):
+        return more_replicas(posterior)
+    higher = 3 * temperature * posterior.temperature_scale
+    return f"Write a higher temperature in the method: (1, {higher:.3g}), now {higher / 3:.3g}."
+
+
+def is_bayesian(posterior: "Posterior") -> bool:
+    """Return whether prior and likelihood of the target are known apart already."""
+    bayesian = isinstance(posterior._target, Bayesian)
+    return bayesian or posterior.metadata.resolved.tempers_likelihood
