@@ -99,7 +99,7 @@ def table(rows):
                 nll = ", ".join(f"{r['nll']:.3f}" for r in found)
                 score = [100 * r["accuracy"] if r["rmse"] is None else r["rmse"] for r in found]
                 trips = ", ".join(str(r["trips"]) for r in found) if "deo" in name else ""
-                score = ", ".join(f"{x:.1f}" for x in score)
+                score = ", ".join(f"{x:.3g}" for x in score)
                 lines.append(f"| {task} | {name} | {nll} | {score} | {trips} |")
     return "\n".join(lines)
 

@@ -37,16 +37,17 @@ def fitted(
     if method.pretrain is None and is_ours and is_function(start):
         method = replace(method, pretrain=_SHARE if run.epochs > 1 else 0.0)
     tests_pretraining = bool(method.pretrain) and method.pretrain_rate is None
-    if not is_auto(method.learning_rate) and not method.pretrain:
+    finds_rate = is_auto(method.learning_rate) and not method.has_ladder  # else it is refused
+    if not finds_rate and not method.pretrain:
         return method, run, None
     if is_auto(method.temperature) and run.burn_in is None:
         before = pretrain_epochs(run, method)
         run = replace(run, burn_in=before + (run.epochs - before) // 3)
-    if not (is_auto(method.learning_rate) or tests_pretraining):
+    if not (finds_rate or tests_pretraining):
         return _with_swap_rate(problem, _with_rates(method), run), run, None
     resolve(task, run, _guessed(problem, method, run))  # refuses before a test that takes time
     kernel, rate, tested = rates.found(problem, method, run, start)
-    if is_auto(method.learning_rate):
+    if finds_rate:
         method = replace(method, kernel=kernel, learning_rate=rate)
     else:
         method = replace(method, pretrain_rate=rate)
@@ -57,7 +58,7 @@ def _guessed(problem: Supervised, method: Method, run: Training) -> Method:
     """Return the method with some rates and a kernel, to be checked before the range test."""
     if is_auto(method.kernel):
         method = replace(method, kernel="momentum")
-    if is_auto(method.learning_rate):
+    if is_auto(method.learning_rate) and not method.has_ladder:
         return replace(method, learning_rate=0.1)
     return _with_swap_rate(problem, _with_rates(replace(method, pretrain_rate=0.1)), run)
 

@@ -94,7 +94,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "temperature negative": ({"temperature": -1.0}, "temperature"),
     "temperature infinite": ({"temperature": INF}, "temperature"),
     "rates of an ensemble": ({"method": rx.Method("own", (0.1, 0.2))}, "learning_rate own ladder"),
-    "a kernel that is none": ({"kernel": "adam"}, "kernel"),
+    "a kernel that is none": ({"kernel": "adams"}, "kernel"),
     "steps of adaptation": ({"adapt": 3}, "adapt"),
     "rates decrease": ({"learning_rate": (0.1, 0.01)}, "learning_rate"),
     "rate 0": ({"learning_rate": 0.0}, "learning_rate"),
