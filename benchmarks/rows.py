@@ -8,10 +8,10 @@ are shown apart. A cell that would take longer than the budget ends there, and s
 
 - `replicax` is one call, `rx.sample(posterior, start)`, from N(0, 2^2), without a number given.
 - `NUTS` is NumPyro's on all rows: dense metric, 300 steps of warm-up, 300 draws.
-- `withheld` is the same with the heavier mode left out of the first mixture, only of the mixture.
+- `withheld` is the same with the deepest minimum left out of the first mixture.
 - `mini-batches` is `rx.sample` with `batch_size=1_000`: Langevin steps, 6,000 of them.
-- `Laplace` is what one does by hand: L-BFGS from 0, the Hessian there, and importance weights of
-  draws from the Gaussian. It is right where the posterior has one mode and is nearly normal.
+- `Laplace` is what one does by hand: L-BFGS from N(0, 2^2), the Hessian there, and importance
+  weights of draws from the Gaussian: right where there is one mode, and nearly normal.
 """
 
 import argparse
@@ -112,7 +112,6 @@ def run_replicax(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
         rx.bayesian(likelihood, prior, rows),
         lambda key: 2 * jax.random.normal(key, (d,)),
         callback=lambda progress: marks.append(clock()),
-        max_seconds=budget,
     )
     spent = posterior.sweeps
     found = posterior.summary()["parameters"]
@@ -139,13 +138,13 @@ def run_nuts(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
     potential = lambda p: -(jnp.sum(likelihood(p, rows)) + prior(p))  # noqa: E731
     gradient = jax.jit(jax.value_and_grad(potential))
     jax.block_until_ready(gradient(jnp.zeros(d)))
-    begin = time.monotonic()
+    begin = time.process_time()
     for _ in range(3):
         jax.block_until_ready(gradient(jnp.zeros(d)))
-    each = (time.monotonic() - begin) / 3
+    each = (time.process_time() - begin) / 3
     expected = each * 8 * (WARM_UP + DRAWS)  # seven leapfrog steps and more while it warms up
     if expected > budget:
-        return {"over": True, "expected_wall": expected, "gradient": each}
+        return {"over": True, "expected_cpu": expected, "gradient": each}
     kernel = numpyro.infer.NUTS(potential_fn=potential, dense_mass=True)
     chain = numpyro.infer.MCMC(
         kernel, num_warmup=WARM_UP, num_samples=DRAWS, num_chains=1, progress_bar=False
@@ -180,7 +179,8 @@ def run_laplace(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
         value, slope = both(jnp.asarray(p, jnp.float32))
         return float(value), np.asarray(slope, float)
 
-    mode = minimize(energy, np.zeros(d), jac=True, method="L-BFGS-B").x
+    begin = np.random.default_rng(3).normal(0, 2, d)
+    mode = minimize(energy, begin, jac=True, method="L-BFGS-B").x
     hessian = np.asarray(jax.jit(jax.hessian(total))(jnp.asarray(mode, jnp.float32)), float)
     for _ in range(2):
         mode = mode - np.linalg.solve(hessian, energy(mode)[1])
@@ -197,7 +197,7 @@ def run_laplace(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
 
     rng, centre = np.random.default_rng(0), jnp.asarray(mode, jnp.float32)
     points, weights, size = [], [], 0.0
-    while size < WANTED and clock()[1] < budget:
+    while size < WANTED and clock()[0] < budget:
         normal = rng.standard_normal((128, d))
         some = (mode + normal @ root.T).astype("f")
         points.append(some)
@@ -223,7 +223,6 @@ def run_withheld(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
         rx.bayesian(likelihood, prior, rows),
         lambda key: 2 * jax.random.normal(key, (d,)),
         method="sweeps",
-        max_seconds=budget,
     )
     found = posterior.summary()["parameters"]
     size = min(row["effective_size"] for row in found.values())
@@ -237,19 +236,25 @@ def run_mini_batches(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
     import replicax as rx
 
     likelihood, prior, rows, d = model_of(kind, num_rows)
-    clock = Clock()
-    marks: list[tuple[float, float]] = []
-    posterior = rx.sample(
-        rx.bayesian(likelihood, prior, rows, batch_size=min(1_000, num_rows)),
-        lambda key: 2 * jax.random.normal(key, (d,)),
-        num_steps=6_000,
-        num_chains=2,
-        callback=lambda progress: marks.append((progress.step, *clock())),
-    )
+
+    def run(seed: int) -> tuple[Any, tuple[float, float]]:
+        clock = Clock()
+        posterior = rx.sample(
+            rx.bayesian(likelihood, prior, rows, batch_size=min(1_000, num_rows)),
+            lambda key: 2 * jax.random.normal(key, (d,)),
+            num_steps=6_000,
+            num_chains=2,
+            seed=seed,
+        )
+        return posterior, clock()
+
+    posterior, first = run(0)
+    again = run(1)[1]  # compiled: a third of it is the burn-in
     found = posterior.summary()["parameters"]
     size = min(row["effective_size"] for row in found.values())
-    setup = min(marks, key=lambda mark: abs(mark[0] - 2_000))[1:]
-    return described(posterior.draws, size, clock, setup) | {"problems": posterior.problems()}
+    setup = first[0] - again[0] * 2 / 3, first[1] - again[1] * 2 / 3
+    more = {"problems": posterior.problems()}
+    return described(posterior.draws, size, lambda: first, setup) | more  # type: ignore[arg-type]
 
 
 RUNNERS = {
@@ -269,7 +274,7 @@ def run_cell(method: str, kind: str, num_rows: int, budget: float) -> dict[str, 
             [*command, "--budget", str(budget)],
             capture_output=True,
             text=True,
-            timeout=2 * budget + 60,
+            timeout=5 * budget + 60,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -286,7 +291,12 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rows", type=float, nargs="+", default=[1e3, 1e4, 1e5, 1e6])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--budget", type=float, default=240.0, help="seconds of a cell")
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=240.0,
+        help="processor seconds of a cell",
+    )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--cell", nargs=3, metavar=("METHOD", "KIND", "ROWS"))
@@ -325,7 +335,8 @@ def table(found: dict[str, Any]) -> str:
         cell = found[name]
         start = f"| {int(rows):.0e} | {kind} | {method} "
         if "cpu" not in cell:
-            lines.append(start + "| over the budget | | | | | | |")
+            why = "failed" if "failed" in cell else "over the budget"
+            lines.append(start + f"| {why} | | | | | | |")
             continue
         sweeps = cell.get("sweeps")
         taken = (

@@ -1,15 +1,24 @@
 """Draw the figures of the README and the documentation: `python docs/make_images.py`, a minute."""
 
 import io
+import runpy
 import tempfile
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
+import replicax as rx
 from replicax import demo
+from replicax.results import figure_style, plotted
 from replicax.results.plots import plot_modes25
 
 IMAGES = Path(__file__).parent / "images"
+
+
+def example(name: str) -> dict:
+    """Return what a script in examples/ defines."""
+    return runpy.run_path(str(IMAGES.parents[1] / "examples" / f"{name}.py"))
 
 
 def save(figure, name: str) -> None:
@@ -23,7 +32,46 @@ def save(figure, name: str) -> None:
     print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
 
 
+def draw_phases(draws):
+    """Draw the plane of `examples/phases.py`: draws of each chain, and the density of the delay."""
+    figure = figure_style.new_figure(9, 3.6)
+    plane, delay = figure.subplots(1, 2, width_ratios=(1.3, 1))
+    edges = np.linspace(-100, 100, 81)
+    for chain, style in figure_style.chain_styles(len(draws["delay"])):
+        x, y = draws["delay"][chain], draws["constant"][chain]
+        plane.plot(x[::4], y[::4], ".", ms=2, mew=0, color=style["color"])
+        delay.stairs(plotted.density(x, edges), edges, lw=1.2, **style)
+    figure_style.label(plane, "delay", "constant phase", "Draws: a ridge that wraps, and islands")
+    figure_style.label(delay, "delay", "density", "Four chains agree")
+    figure_style.legend(delay)
+    return figure
+
+
+def draw_planets(star, run):
+    """Draw velocities of a star and the periods that each chain found."""
+    figure = figure_style.new_figure(9, 3.6)
+    seen, found = figure.subplots(1, 2, width_ratios=(1.3, 1))
+    for number in range(star.num_instruments):
+        own = star.instrument == number
+        seen.errorbar(star.time[own], star.velocity[own], star.error[own], fmt="o", ms=3, lw=0.8,
+                      color=figure_style.CHAINS[number], label=f"instrument {number}")  # fmt: skip
+    figure_style.label(seen, "day", "velocity, m/s", "What is seen")
+    figure_style.legend(seen)
+    edges = np.geomspace(1.1, 3000, 120)
+    for chain, style in figure_style.chain_styles(run.num_chains):
+        heights = np.histogram(run.draws["period"][chain], edges)[0] / run.num_draws
+        found.stairs(heights + 2.2 * chain, edges, baseline=2.2 * chain, **style)
+    found.set_xscale("log")
+    figure_style.label(found, "period, days", "", "What each chain finds, blind")
+    found.set_yticks([])
+    return figure
+
+
 def main() -> None:
+    save(draw_phases(rx.sample(example("phases")["posterior"]).draws), "phases")
+    planets = example("planets")
+    star = planets["simulated"]()
+    save(draw_planets(star, rx.sample(planets["build"](star, 2))), "planets")
     with tempfile.TemporaryDirectory() as folder:
         runs = demo.run_demo(Path(folder), seed=0)
         for name, run in runs.items():

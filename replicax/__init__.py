@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from replicax.run.methods import deo as deo
     from replicax.run.methods import deo_star as deo_star
     from replicax.run.methods import ensemble as ensemble
+    from replicax.run.methods import ensemble_then_sample as ensemble_then_sample
     from replicax.run.methods import posterior as posterior
     from replicax.run.methods import pretrain as pretrain
     from replicax.run.methods import sghmc_pt as sghmc_pt
@@ -81,8 +82,8 @@ _NAMES = {
     "results.posterior": "Posterior",
     "run.bayesian": "bayesian",
     "run.initial": "per_replica",
-    "run.methods": "Method cyc_sghmc cyc_swag deep_ensemble deo deo_star ensemble posterior "
-    "pretrain sghmc_pt sgld sweeps",
+    "run.methods": "Method cyc_sghmc cyc_swag deep_ensemble deo deo_star ensemble "
+    "ensemble_then_sample posterior pretrain sghmc_pt sgld sweeps",
     "run.processes": "connect",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

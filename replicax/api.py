@@ -58,8 +58,10 @@ def sample(
     By default draws have the law of the target: moves are adjusted (`kernels.hmc`; on mini-batches
     `kernels.langevin`), and swaps are Metropolis's on all the data. With exact energies the coldest
     replica also jumps after every step, to proposals of a learned mixture. Step sizes, temperatures
-    and mixture are learned in the burn-in, a third of the run, and are then frozen. The paper's
-    ladder of SGD rungs is `method=rx.deo_star(learning_rate=(cold, hot))`.
+    and mixture are learned in the burn-in, a third of the run, and are then frozen. Posteriors of
+    so many rows that all of them are dear for a ladder are sampled in sweeps over the rows
+    (`rx.sweeps`), which the summary says. The paper's ladder of SGD rungs is
+    `method=rx.deo_star(learning_rate=(cold, hot))`.
 
     Args:
         target: an `rx.bayesian` posterior; `energy(params, batch, key)`, a (stochastic)
@@ -68,10 +70,12 @@ def sample(
         start: one point (any pytree), `rx.per_replica(tree)`, or a function `start(key)`; for
             `rx.supervised` problems a point is a pair (params, model_state). A posterior of
             `rx.interop.from_numpyro` starts at draws from its prior unless this is given.
-        num_steps: steps of every replica. Without it a run of exact energies goes on until it is
-            done: until every chain has made ten round trips, R-hat is below 1.01, 400 draws are
-            effective in bulk and tails, and nothing is left to warn of.
-        max_steps, max_seconds: where such a run ends at the latest; 20,000 steps unless given.
+        num_steps: steps of every replica; with `method="sweeps"` sweeps whose draws are kept.
+            Without it a run of exact energies goes on until it is done: until every chain has made
+            ten round trips, R-hat is below 1.01, 400 draws are effective in bulk and tails, and
+            nothing is left to warn of.
+        max_steps, max_seconds: where such a run ends at the latest; 20,000 steps, or 64 sweeps,
+            unless given.
         method: which algorithm runs: "posterior", or with its own options `rx.posterior(...)`,
             `rx.deo_star(learning_rate=..., window=...)`, `rx.deo(...)`, `rx.Method(...)`.
         num_replicas: rungs of the ladder.

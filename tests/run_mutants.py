@@ -231,6 +231,8 @@ def main() -> int:
         total, say = len(left), functools.partial(print, flush=True)
         near, others = by_nearness(test_files(ROOT, left), (mutant.path for mutant in left))
         for files, is_last in [(near, True)] if given.near else [(near, False), (others, True)]:
+            if not left:
+                break
             missing += trials.measure(copied, executed, files, say)
             began = time.monotonic()
             tests = [(mutant, executed.tests_of(mutant, texts[mutant.path])) for mutant in left]

@@ -29,13 +29,15 @@ PAGES += sorted((ROOT / "docs").rglob("*.md"))
 SLOW = {
     f"{name}.md"
     for name in (
-        "callbacks", "developing", "networks", "numpyro", "pymc", "report", "sampling", "scaling",
-        "start",
+        "callbacks", "developing", "gallery", "models", "networks", "numpyro", "pymc", "report",
+        "sampling",
+        "scaling", "start",
     )
 }  # fmt: skip
 NOT_RUN = 1  # blocks that are marked so
 CLAIMS = {  # what sentences and comments of a page say about its results
     "index.md": "0.3 < (posterior.draws > 0).mean() < 0.7",
+    "gallery.md": "rx.targets.mode_distance(ours.draws) < 0.04 and 30 < delays.mean() < 70",
     "start.md": "0.3 < (posterior.draws['slope'] > 0).mean() < 0.7",
     "sampling.md": "0.3 < (posterior.draws['x'] < 0).mean() < 0.5",
     "numpyro.md": "0.25 < (draws[2_000:] < 0).mean() < 0.55",

@@ -331,28 +331,35 @@ def refit(
     of points (n, d) drawn from a mixture, their weights tell what they stand for.
 
     New mixtures are fitted to draws from one half of the points, and judged on the other. Where a
-    few weights have all the mass, they are raised to a power for the fit.
+    few weights have all the mass, all are raised to a power below 1, which stands for a density
+    between that of the proposals and the posterior.
     """
     d = points.shape[1]
-    weight = -energies - log_density(drawn_from, points)
+    density = log_density(drawn_from, points)
+    weight = -energies - density
     weight = np.where(np.isfinite(weight), weight, -np.inf)
-    order = rng.permutation(len(points))
-    fitting, judging = order[::2], order[1::2]
-    power = 1.0
-    while power > 0.01 and effective(power * weight[fitting]) < max(4 * d, FEWEST_JUDGED):
-        power /= 2
-    size = int(min(effective(power * weight[fitting]), _num_fitted(d)))
-    if size < 2 or effective(weight[judging]) < 2:
+    order, power = rng.permutation(len(points)), 1.0
+    for_fit, for_judging = order[::2], order[1::2]
+    enough = min(max(4 * d, FEWEST_JUDGED), len(for_fit) / 4)
+    while (
+        power > 1e-3
+        and min(effective(power * weight[half]) for half in (for_fit, for_judging)) < enough
+    ):
+        power *= 0.7
+    weight = power * weight
+    size = int(min(effective(weight[for_fit]), _num_fitted(d)))
+    if size < 2:
         return Chosen(old, 0.0, "old", 0)
-    share = np.exp(power * (weight[fitting] - weight[fitting].max()))
-    fitted = points[fitting[rng.choice(len(fitting), size=size, p=share / share.sum())]]
-    mass = np.exp(weight[judging] - logsumexp(weight[judging]))
-    log_mean = logsumexp(weight[judging]) - np.log(len(judging))
+    share = np.exp(weight[for_fit] - weight[for_fit].max())
+    fitted = points[for_fit[rng.choice(len(for_fit), size=size, p=share / share.sum())]]
+    judging, log_target = points[for_judging], (density + weight)[for_judging]
+    log_sum = float(np.logaddexp.reduce(weight[for_judging]))
+    mass, log_mean = np.exp(weight[for_judging] - log_sum), log_sum - np.log(len(judging))
 
     def judge(mixture: Mixture) -> float:
         """Return the harmonic mean, over the posterior, of how soon a proposal is accepted: at best
         in 1 / (density of the posterior / density of the proposals)."""
-        log_ratio = -energies[judging] - log_mean - log_density(mixture, points[judging])
+        log_ratio = log_target - log_mean - log_density(mixture, judging)
         held = np.exp(np.clip(np.where(mass > 0, log_ratio, 0.0), 0.0, 700.0))
         return float(1 / np.sum(mass * held))
 

@@ -101,10 +101,17 @@ def stepwise(kernel: Kernel, falls: Sequence[int], factor: float) -> Kernel:
     return timed(kernel, rung_at, "stepwise", {"falls": list(falls), "factor": factor})
 
 
-def cosine(kernel: Kernel, num_steps: int, warmup_steps: int = 0, final: float = 0.0) -> Kernel:
+def cosine(
+    kernel: Kernel,
+    num_steps: int,
+    warmup_steps: int = 0,
+    final: float = 0.0,
+    while_cold: bool = False,
+) -> Kernel:
     """Return a kernel whose learning rate falls along half a cosine, to `final` of it.
 
-    For `warmup_steps` steps before it rises from 0 in a straight line.
+    For `warmup_steps` steps before it rises from 0 in a straight line. With `while_cold` only rungs
+    of temperature 0 do so, and others keep their rates.
     """
     at_least("num_steps", num_steps, 1)
     at_least("warmup_steps", warmup_steps, 0)
@@ -116,7 +123,14 @@ def cosine(kernel: Kernel, num_steps: int, warmup_steps: int = 0, final: float =
     check_number("final", final, lambda x: 0 <= x <= 1, "it must lie in [0, 1]")
     factor = _warm_cosine(num_steps, warmup_steps, final)
     options = {"num_steps": num_steps, "warmup_steps": warmup_steps, "final": final}
-    return timed(kernel, _times(factor), "cosine", options)
+    if not while_cold:
+        return timed(kernel, _times(factor), "cosine", options)
+    change = lambda count, rung: jnp.where(rung.temperature > 0, 1.0, factor(count))  # noqa: E731
+
+    def rung_at(rung: Ladder, count: Array) -> Ladder:
+        return _times(lambda count: change(count, rung))(rung, count)
+
+    return timed(kernel, rung_at, "cosine", {**options, "while_cold": True})
 
 
 def _warm_cosine(num_steps: int, warmup_steps: int, final: float = 0.0) -> Callable:

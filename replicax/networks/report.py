@@ -58,9 +58,12 @@ def summarise(trained: Trained) -> dict[str, Any]:
         last = {name: np.asarray(epochs[name][-1]).tolist() for name in names}
         numbers["by_rung"] = last
         numbers["coldest"] = {name: values[0] for name, values in last.items()}
+    if trained.decision is not None:
+        numbers["decision"] = trained.decision
     tested, method = trained.metadata.resolved.range_test, trained.metadata.method
     if tested is not None:
-        found = {"kernel": str(method.kernel), "learning_rate": float(method.learning_rate)}
+        rate = float(method.pretrain_rate if method.pretrain else method.learning_rate)
+        found = {"kernel": str(method.kernel or "momentum"), "learning_rate": rate}
         numbers["range_test"] = {**found, **tested}
     numbers["averages"] = [] if likelihood is None else _averages(trained, likelihood)
     if trained.metadata.resolved.schedule != "none":
@@ -116,10 +119,12 @@ def tables_of(numbers: dict[str, Any]) -> list[Table]:
         ),
         ("networks averaged", averaged),
     ]
+    if numbers.get("decision"):
+        facts.append(("trained or sampled", numbers["decision"]))
     if "range_test" in numbers:
         tested = numbers["range_test"]
         words = f"{tested['kernel']}, {tested['learning_rate']:g}, found by a range test"
-        facts.append(("kernel, learning rate", words))
+        facts.append(("kernel, peak learning rate", words))
     if "exchange" in numbers:
         facts += _exchange_facts(numbers["exchange"])
     if any(numbers["restarts"]):

@@ -71,6 +71,7 @@ class Supervised(Task):
     batches: EpochBatches | SourceBatches
     test: Tested | None = None
     predictor: Predictor | None = None  # predicts any inputs
+    validation: Tested | None = None  # rows that are held out of the training, see `validation.py`
     adds: Callable[[Any, int], Any] | None = None  # params with those of the problem; leading axes
 
     def __repr__(self) -> str:

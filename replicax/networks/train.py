@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,13 @@ from replicax.networks.evaluate import Epoch, Thinning
 from replicax.networks.task import Supervised, check_problem
 from replicax.networks.tempered import check_posterior, tempered
 from replicax.networks.trained import Trained
+from replicax.networks.validation import (
+    Phase,
+    build_watched,
+    is_averaged,
+    share_of,
+    without_held_out,
+)
 from replicax.nn.network import Network
 from replicax.run.carry import Carry
 from replicax.run.evaluation import Evaluation
@@ -54,6 +62,8 @@ def train(
     evaluate: Callable[[Epoch], dict[str, Any]] | None = None,
     keep_networks: bool = False,
     keep_averaged: int = 100,
+    hold_out: float | None = None,
+    early_stop: int | None = None,
     on_nonfinite: str | None = None,
     checkpoint_every: int | str | None = None,
     keep_checkpoints: int = 2,
@@ -86,6 +96,11 @@ def train(
         keep_networks: store the coldest network of every epoch, as draws.
         keep_averaged: the largest number of averaged networks to keep for `trained.predict`, evenly
             spaced and at most 256 MiB; 0 keeps none.
+        hold_out: the share of the training rows that is held out, the same ones each time; a
+            tenth where `early_stop` or the method decides by them, else none.
+            `trained.epochs["validation"]` has the loss of every network there.
+        early_stop: of deep ensembles: end the training after so many epochs without a lower mean
+            loss on the rows held out, and average the networks of the best epoch.
         on_nonfinite: "restart" a network whose loss is not finite from a colder one, or "stop";
             by default the former with a ladder and the latter without, where copies would stay
             identical.
@@ -97,6 +112,7 @@ def train(
     _check_call(problem, start)
     session = given(Session, locals())
     method, run = as_method(method), given(Training, locals())
+    problem = without_held_out(problem, share_of(run, method))
     task, start = _posed(problem, method), _points_of(start, problem, run)
     method, run, tested = starting.fitted(problem, task, method, run, start)
     program = resolve(task, run, method)
@@ -108,7 +124,9 @@ def train(
         "steps_per_epoch": problem.steps_per_epoch,
         "num_rows": problem.num_rows,
     }
-    records, like = begin("train", program, start, session, _evaluates(problem), about)
+    phase = Phase()
+    session = _watched_by(session, run, phase)
+    records, like = begin("train", program, start, session, _evaluates(problem, phase), about)
     return _trained(records, like, problem)
 
 
@@ -134,22 +152,35 @@ def resume_training(
             f"{records.folder} was made by rx.train, and the target is {show(problem)}: give the "
             "problem that the training was started with, and make it longer by epochs=...."
         )
+    run, phase = metadata.run, Phase()
+    assert isinstance(run, Training)
+    problem = without_held_out(problem, share_of(run, metadata.method))
     _check_fits(records, problem)
     check_extends(metadata.run, metadata.method, changes["epochs"])
     task = _posed(problem, metadata.method)
+    session, evaluates = _watched_by(session, run, phase), _evaluates(problem, phase)
     kept, like = proceed(
-        records, task, changes, session, method=method, force=force, evaluates=_evaluates(problem)
+        records, task, changes, session, method=method, force=force, evaluates=evaluates
     )
     return _trained(kept, like, problem)
 
 
-def _evaluates(problem: Supervised) -> Evaluates:
+def _watched_by(session: Session, run: Training, phase: Phase) -> Session:
+    """Return the session with the callback that stops a training early."""
+    if run.early_stop is None:
+        return session
+    given = session.callback
+    others = [] if given is None else [given] if callable(given) else list(given)
+    return replace(session, callback=[*others, phase.reason_to_stop])
+
+
+def _evaluates(problem: Supervised, phase: Phase) -> Evaluates:
     """Return what makes the evaluation of a run, after a check of its networks at the start."""
 
     def evaluates(program: Program, like: Any, carry: Carry | None) -> Evaluation:
         if carry is not None:
             _check_networks(problem, program, like, carry)
-        return build_evaluation(problem, program, like)
+        return build_evaluation(problem, program, like, phase)
 
     return evaluates
 
@@ -169,14 +200,19 @@ def last_networks(run_dir: str | Path, problem: Supervised, num_replicas: int) -
     return jax.tree.map(lambda leaf: leaf[0][wanted], points)
 
 
-def build_evaluation(problem: Supervised, program: Program, like: Any) -> Evaluation:
+def build_evaluation(
+    problem: Supervised,
+    program: Program,
+    like: Any,
+    phase: Phase = Phase(),  # noqa: B008
+) -> Evaluation:
     """Return the evaluation after every epoch; `like` has the shapes of one network,
     (params, model_state)."""
     run, method = program.run, program.method
     assert isinstance(run, Training)
     clock = clock_of(run, method, problem.steps_per_epoch)
     thinning = Thinning.of(like, run.keep_averaged)
-    weights = weights_of(program, clock)
+    weights = weights_of(program, clock, phase)
     evaluation = evaluate.build_average(problem, weights, clock.test_every, thinning)
     evaluation = checked_first(evaluation, method)
     if method.draws_gaussian:
@@ -190,12 +226,18 @@ def build_evaluation(problem: Supervised, program: Program, like: Any) -> Evalua
             run.burn_in or 0,
             thinning,
         )
-    if run.evaluate is None:
+    if run.evaluate is not None:
+        evaluation = evaluate.with_hook(evaluation, run.evaluate, problem.steps_per_epoch)
+    if problem.validation is None and method.sample_from is None:
         return evaluation
-    return evaluate.with_hook(evaluation, run.evaluate, problem.steps_per_epoch)
+    return build_watched(evaluation, problem, program, clock, phase, like)
 
 
-def weights_of(program: Program, clock: Clock) -> Callable[[int, int], np.ndarray]:
+def weights_of(
+    program: Program,
+    clock: Clock,
+    phase: Phase = Phase(),  # noqa: B008
+) -> Callable[[int, int], np.ndarray]:
     """Build `weights(epoch, num_replicas) -> (rung,)`, the weights of networks in the average;
     epochs count from 1."""
     method, exploits, burn_in = program.method, program.kernel.traits.exploits, program.run.burn_in
@@ -205,7 +247,10 @@ def weights_of(program: Program, clock: Clock) -> Callable[[int, int], np.ndarra
         if not method.picks or method.draws_gaussian or epoch <= (burn_in or 0):
             return none
         if method.averages == "last":
-            return np.ones(num_replicas) if epoch == clock.epochs else none
+            averaged = is_averaged(epoch, phase.begun, clock.epochs)
+            if phase.stopped:
+                averaged = epoch == phase.stopped
+            return np.ones(num_replicas) if averaged else none
         if method.picks_all:
             return none if epoch % clock.pick_every else np.ones(num_replicas)
         last_step = epoch * clock.steps_per_epoch - 1

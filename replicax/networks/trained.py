@@ -21,6 +21,7 @@ from replicax.networks.predictor import Predictor, as_inputs
 from replicax.networks.regression import regressor
 from replicax.networks.task import Supervised, check_problem
 from replicax.networks.tempered import find_heating, heating_problem
+from replicax.networks.validation import decision
 from replicax.nn.network import Network
 from replicax.results.posterior import Posterior
 from replicax.run import trees
@@ -268,6 +269,16 @@ class Trained(Posterior):
         from replicax.networks.report import build_page
 
         return build_page(self)
+
+    @property
+    def decision(self) -> str | None:
+        """When the networks of `ensemble-then-sample` were sampled, and why, in a sentence; None of
+        other methods."""
+        method = self.metadata.method
+        if method.sample_from is None:
+            return None
+        begun, losses = (self._final(f"validation.{name}") for name in ("begun", "losses"))
+        return decision(method, self.clock, int(begun), losses)
 
     @property
     def restarts(self) -> np.ndarray:

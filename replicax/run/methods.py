@@ -16,6 +16,7 @@ from replicax.errors import (
     at_least,
     check_flag,
     check_function,
+    check_number,
     choose,
     is_whole,
     not_negative,
@@ -53,6 +54,11 @@ def _check_rate(name: str, value: Any) -> None:
             "optax.cosine_decay_schedule(1.0, num_steps)."
         )
     check_rungs(name, value)
+
+
+def _check_sample_from(name: str, value: Any) -> None:
+    if not (isinstance(value, str) and value == "validation"):
+        check_number(name, value, lambda x: 0 < x < 1, 'it must be a share, or "validation"')
 
 
 def _check_warmup(name: str, value: Any) -> None:
@@ -118,6 +124,8 @@ class Method:
             a factor, such as optax.cosine_decay_schedule(1.0, num_steps); and for networks "cosine"
             (to 0 at the end, after a warm-up of `warmup_epochs`), "cyclical" (cycles of
             `cycle_epochs`) or "stepwise" (divided by 5 after 70 % and after 90 %).
+        sample_from: the share of the epochs after which networks trained along a cosine are
+            sampled, or "validation": once their loss on rows held out has stopped falling.
         pretrain: the share of the epochs in which new networks are trained, along a cosine, before
             they are sampled; 0.375 of methods with a name, as the paper's 300 epochs of 800, and 0
             of networks that were trained before. Methods with one network train it as long.
@@ -246,6 +254,11 @@ class Method:
     cycle_epochs: int = option(
         100, "Epochs per cycle of cyclical methods.", whole(1), flag="", command="train"
     )
+    sample_from: Any = option(
+        None,
+        'Share of the epochs after which networks of a cosine are sampled, or "validation".',
+        _check_sample_from,
+    )
     pretrain: float | None = option(
         None,
         "Share of the epochs in which new networks are trained before they are sampled.",
@@ -371,6 +384,27 @@ def deep_ensemble(learning_rate: "Rates" = AUTO, **more: Any) -> Method:
     return _method("deep-ensemble", usual, learning_rate=learning_rate, **more)
 
 
+def ensemble_then_sample(
+    learning_rate: "Rates" = AUTO, *, sample_from: Any = "validation", **more: Any
+) -> Method:
+    """Independent networks, trained along a cosine, then each sampled at temperature 1.
+
+    The cosine ends once the loss on rows held out has stopped falling, or after the share
+    `sample_from` of the epochs. In the first half of what is left the learning rate falls to a
+    tenth of its peak; networks of all epochs of the second half are averaged. If the loss falls
+    until the end, this is a deep ensemble: `trained.decision` says which it was, and why.
+    """
+    usual = {
+        "temperature": 1.0,
+        "rate_schedule": "cosine",
+        "warmup_epochs": None,
+        "averages": "last",
+        "sample_from": sample_from,
+        "about": "independent networks, trained and then sampled at temperature 1",
+    }
+    return _method("ensemble-then-sample", usual, learning_rate=learning_rate, **more)
+
+
 def deo_star(
     learning_rate: "Rates | None" = None, *, window: int | None = None, **more: Any
 ) -> Method:
@@ -461,6 +495,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "posterior": posterior,
     "sweeps": sweeps,
     "deep-ensemble": deep_ensemble,
+    "ensemble-then-sample": ensemble_then_sample,
     "deo-star": deo_star,
     "deo": deo,
     "sghmc-pt": sghmc_pt,

@@ -270,6 +270,22 @@ class Training(Run):
     keep_averaged: int = option(
         100, "Largest number of averaged networks to keep for predictions.", whole(0)
     )
+    hold_out: float | None = option(
+        None,
+        "Share of the training rows that is held out, to decide by.",
+        number(lambda x: 0 <= x < 1, "it must be a share of at least 0 and below 1"),
+        flag="",
+        metavar="SHARE",
+        show_default="0.1 where it decides, else 0",
+    )
+    early_stop: int | None = option(
+        None,
+        "Stop after so many epochs without a lower loss on the rows held out.",
+        whole(1),
+        flag="",
+        metavar="N",
+        show_default="never",
+    )
     evaluate: Any = option(
         None,
         "Function of an Epoch, whose numbers join the table of epochs.",

@@ -117,6 +117,8 @@ def build_kernel(method: Method, num_steps: int, clock: Clock | None, clip: Any)
         return kernels.scheduled(kernel, method.rate_schedule)
     if method.rate_schedule == "constant" or clock is None:
         return kernel
+    if method.sample_from is not None:
+        return _cosine_then_sampled(kernel, clock, method.sample_from)
     return _IN_TIME[method.rate_schedule](kernel, clock)
 
 
@@ -156,6 +158,15 @@ def _cosine(kernel: Kernel, clock: Clock) -> Kernel:
         )
     warmup = round(clock.warmup_epochs * clock.steps_per_epoch)
     return kernels.cosine(kernel, epochs * clock.steps_per_epoch, warmup)
+
+
+def _cosine_then_sampled(kernel: Kernel, clock: Clock, sample_from: Any) -> Kernel:
+    """The learning rate falls along half a cosine, as long as networks have no temperature."""
+    share = 1.0 if isinstance(sample_from, str) else sample_from
+    epochs = max(1, round(share * clock.epochs))
+    warmup = min(round(clock.warmup_epochs * clock.steps_per_epoch), clock.steps_per_epoch - 1)
+    steps = epochs * clock.steps_per_epoch
+    return kernels.cosine(kernel, steps, warmup, while_cold=True)
 
 
 _IN_TIME: dict[str, Callable[[Kernel, Clock], Kernel]] = {

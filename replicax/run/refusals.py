@@ -270,6 +270,18 @@ def _nothing_averaged(choice: "Choice") -> Iterator[str]:
         )
 
 
+def _early_stop(choice: "Choice") -> Iterator[str]:
+    method, run = choice.method, choice.run
+    if not isinstance(run, Training) or run.early_stop is None:
+        return
+    if method.averages != "last" or method.sample_from is not None:
+        yield (
+            f"early_stop is {run.early_stop}, which averages the networks of the best epoch; the "
+            f'method "{method.name}" averages those of other epochs: leave it out, or write '
+            'method="deep-ensemble".'
+        )
+
+
 def _rows_of_a_source(choice: "Choice") -> Iterator[str]:
     if choice.method.draws_gaussian and choice.task.batches.data is None:
         yield (
@@ -506,6 +518,7 @@ REFUSALS = (
     _several_values,
     _leaves_no_draws,
     _nothing_averaged,
+    _early_stop,
     _rows_of_a_source,
     _unused_batches,
     _energy_before,

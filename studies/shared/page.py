@@ -17,7 +17,9 @@ from studies.shared.study import Cell, Finding, Measured, Results, Scale, Study,
 _MAX_SIZE = 64  # of an array in the JSON; the records contain all arrays
 _BESIDE = {  # pages that benchmarks write into the same folder
     "truth": "The right answer, or a warning: one call on posteriors with known answers",
+    "planets": "Planets around stars, and phases that wrap, beside nested sampling and NUTS",
     "peers": "A race with other samplers: NumPyro, TensorFlow Probability, BlackJAX, PyTorch",
+    "rows": "Many rows: exact draws in a handful of sweeps",
     "exchange": "Does exchange beat a plain ensemble of networks?",
 }
 _VERDICTS = {True: "met", False: "**not met**", None: ""}
@@ -91,7 +93,7 @@ def write_index(folder: Path, names: Sequence[str]) -> None:
     ]
     beside = [name for name in _BESIDE if (folder / f"{name}.md").exists()]
     if beside:
-        lines += ["Written by scripts in `benchmarks/`:", ""]
+        lines += ["Written beside scripts in `benchmarks/` and `examples/`:", ""]
         lines += [*(f"- [{name}]({name}.md): {_BESIDE[name]}" for name in beside), ""]
     (folder / "index.md").write_text("\n".join(lines))
 

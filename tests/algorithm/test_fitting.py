@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from common import rng_of, slow
 
+from replicax.algorithm import fitting
 from replicax.algorithm.fitting import (
     choose,
     fit,
@@ -12,7 +13,7 @@ from replicax.algorithm.fitting import (
     log_density,
     with_wide,
 )
-from replicax.algorithm.mixture import make_mixture
+from replicax.algorithm.mixture import Mixture, make_mixture
 
 CENTRES = np.array([[-4.0, 0.0, 1.0], [3.0, 3.0, -2.0]])
 WIDTHS = np.array([0.5, 1.5])
@@ -119,3 +120,56 @@ def test_the_old_mixture_stays_where_draws_are_few() -> None:
     draws = draws_of([0.5, 0.5], 12, rng).reshape(2, 6, 3).astype(np.float32)
     energies = energy(draws.reshape(-1, 3)).reshape(2, 6)
     assert choose(old, draws, energies, energy, rng, 64).name == "old"
+
+
+def test_a_mixture_is_renewed_by_the_weights_of_its_own_proposals() -> None:
+    rng = rng_of(8)
+    old = make_mixture(np.zeros(1), np.zeros((1, 2)), 3 * np.eye(2)[None])
+    points = fitting.draw(old, rng, 1_000)
+    centre, sd = np.array([1.5, -1.0]), np.array([0.6, 0.3])
+    energies = 0.5 * np.sum(((points - centre) / sd) ** 2, axis=1)
+    chosen = fitting.refit(old, points, energies, old, rng)
+    assert chosen.mixture is not None and chosen.acceptance > 0.2
+    drawn = fitting.draw(chosen.mixture, rng, 4_000)
+    np.testing.assert_allclose(np.median(drawn, axis=0), centre, atol=0.3)
+    weight = -0.5 * np.sum(((drawn - centre) / sd) ** 2, axis=1)
+    weight = weight - fitting.log_density(chosen.mixture, drawn)
+    assert fitting.harmonic_from_proposals(weight) > 0.2
+    before = -energies - fitting.log_density(old, points)
+    assert fitting.harmonic_from_proposals(before) < 0.06
+    assert fitting.effective(weight) > 600 > fitting.effective(before)
+
+
+def test_a_mixture_far_from_where_the_mass_is_moves_there() -> None:
+    rng = rng_of(9)
+    mixture = make_mixture(np.zeros(1), np.zeros((1, 3)), np.eye(3)[None])
+    first = mixture
+    for _ in range(6):  # each with proposals of its own
+        points = fitting.draw(mixture, rng, 1_000)
+        energies = 0.5 * np.sum(((points - 4) / 0.5) ** 2, axis=1)
+        mixture = fitting.refit(mixture, points, energies, mixture, rng).mixture
+        assert mixture is not None
+    near = np.linalg.norm(fitting.draw(mixture, rng, 1_000) - 4, axis=1)
+    assert np.median(near) < 2 < np.median(np.linalg.norm(fitting.draw(first, rng, 99) - 4, axis=1))
+
+
+def test_a_merged_mixture_has_the_density_of_both() -> None:
+    one = make_mixture(np.zeros(1), np.zeros((1, 2)), np.eye(2)[None])
+    other = make_mixture(np.zeros(2), np.ones((2, 2)), np.eye(2)[None] * np.ones((2, 1, 1)), 4.0)
+    points = rng_of(1).normal(size=(50, 2))
+    both = fitting.log_density(fitting.merged(one, other, 0.3), points)
+    apart = [np.exp(fitting.log_density(mixture, points)) for mixture in (one, other)]
+    np.testing.assert_allclose(np.exp(both), 0.7 * apart[0] + 0.3 * apart[1])
+
+
+@pytest.mark.parametrize(("num_draws", "sizes"), [(19, []), (40, [1, 2]), (49, [1, 2, 4])])
+def test_every_component_has_three_draws_for_each_dimension(num_draws, sizes) -> None:
+    points, seen = np.random.default_rng(0).standard_normal((num_draws, 4)), []
+
+    def consider(name: str, mixture: Mixture) -> bool:
+        seen.append(name)
+        return True
+
+    fitting._consider_sizes(points, np.random.default_rng(1), None, consider)
+    heavy = [f"{sizes[-1]}, heavy-tailed"] if sizes else []
+    assert seen == [*map(str, sizes), *heavy]

@@ -198,3 +198,16 @@ def test_wrong_draws_are_detected(name) -> None:
 def test_draws_accepted_without_their_likelihood_are_detected(monkeypatch) -> None:
     monkeypatch.setattr(redraws, "accepted_if", lambda *_: jnp.array(True))
     assert errors("whole")[0] > 8
+
+
+def test_only_draws_of_finite_density_are_accepted() -> None:
+    """From anywhere outside of the support; a move to where its reverse has no density is none."""
+    threshold, slope, inf, nan = jnp.array(1.0), jnp.array(0.5), jnp.inf, jnp.nan
+    for energy, drawn, log_ratio, accepted in [
+        (0.0, 1.9, 0.0, True), (0.0, 2.1, 0.0, False), (0.0, 2.1, 0.1, True),  # below 2
+        (nan, 9.0, 0.0, True), (inf, 9.0, -9.0, True), (nan, nan, 0.0, False),
+        (0.0, -inf, 0.0, False), (0.0, 0.0, inf, False), (nan, 0.0, inf, False),
+        (nan, 0.0, -inf, False),
+    ]:  # fmt: skip
+        found = redraws.accepted_if(threshold, slope, *map(jnp.array, (energy, drawn, log_ratio)))
+        assert bool(found) == accepted, (energy, drawn, log_ratio)

@@ -73,6 +73,12 @@ def test_the_rate_of_the_training_is_found_by_a_range_test():
     assert list(tested["candidates"]) == ["momentum"] and 0.001 < method.pretrain_rate < 0.5
 
 
+def test_the_summary_shows_the_rate_of_the_training():
+    trained = rx.train(PROBLEM, NETWORK.init, epochs=2, method="deo", **QUIET)
+    assert trained.summary()["range_test"]["learning_rate"] == trained.metadata.method.pretrain_rate
+    assert float(trained.average.weight) == 1 and trained.metadata.run.burn_in == 1
+
+
 @pytest.mark.parametrize("name", ["deo-star", "deo", "ensemble", "sgld", "cyc-sghmc", "cyc-swag"])
 def test_trained_networks_keep_the_settings_of_the_paper(name):
     method = METHODS[name]()

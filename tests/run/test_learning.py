@@ -238,3 +238,8 @@ def test_a_start_moves_to_the_nearest_minimum_as_far_as_its_rung_needs() -> None
 def test_without_minima_a_start_moves_until_its_energy_is_finite() -> None:
     near, far = within_reach([[500.0, 0.0], [3e3, 0.0]], [1.0, 1.0], None)
     assert near[0] == 500.0 and far[0] == 750.0
+
+
+def test_the_search_takes_the_starts_of_all_chains_in_turn_and_each_once() -> None:
+    starts = np.array([[[1.0], [2.0], [1.0]], [[4.0], [3.0], [0.0]]])  # (chain, replica, d)
+    assert learning._in_turn(starts).ravel().tolist() == [1.0, 4.0, 2.0, 3.0, 0.0]

@@ -16,7 +16,7 @@ from scipy.special import expit, logsumexp
 
 import replicax as rx
 from replicax.algorithm.mixture import make_mixture
-from replicax.run import sweeps
+from replicax.run import sweep, sweeps
 from replicax.run.options import Sampling, Session
 from replicax.run.storage.folder import open_records
 
@@ -150,18 +150,18 @@ class Stopping:
             yield block
 
 
-def sampler_of(run: rx.Posterior, rows=None, **changes) -> sweeps.Sampler:
+def sampler_of(run: rx.Posterior, rows=None, **changes) -> sweep.Sampler:
     """What is fixed of a run, with other rows."""
     task = target() if rows is None else rx.bayesian(log_likelihood, log_prior, rows)
     metadata = run.metadata
     like = jax.ShapeDtypeStruct((2,), jnp.float32)
     finder = sweeps._finder(task, metadata.run, like)
-    return sweeps.Sampler(task, finder, like, metadata.run, metadata.method, **changes)
+    return sweep.Sampler(task, finder, like, metadata.run, metadata.method, **changes)
 
 
-def state_at(run: rx.Posterior, folder, step: int) -> sweeps.State:
+def state_at(run: rx.Posterior, folder, step: int) -> sweep.State:
     cut(run, folder, step)
-    return sweeps._restored(open_records(folder).final)
+    return sweep.restored(open_records(folder).final)
 
 
 def test_draws_are_the_same_wherever_the_rows_are(run, tmp_path) -> None:
@@ -215,7 +215,7 @@ def test_a_mode_that_was_withheld_is_told_and_learned_before_the_first_kept_swee
 ) -> None:
     state = state_at(run, tmp_path / "run", 0)
     sampler = sampler_of(run, withheld=0)
-    while int(state.phase) != sweeps.CONFIRMING:
+    while int(state.phase) != sweep.CONFIRMING:
         state, rows = sampler.advance(state, lambda _: None)
     assert state.excess[0] > 10, "draws of the finder weigh more than all proposals"
     assert state.excess[-1] < 0
@@ -263,33 +263,33 @@ def normal_prior(mean):
 def test_sweeps_leave_the_posterior_invariant(mean, sd, inverted, monkeypatch) -> None:
     chains, n = 6_000, 4
     if inverted:  # lighter proposals are preferred
-        decide = sweeps.decide
+        decide = sweep.decide
         opposite = lambda own, weights, *rest: decide(-own, -weights, *rest)  # noqa: E731
-        monkeypatch.setattr(sweeps, "decide", opposite)
+        monkeypatch.setattr(sweep, "decide", opposite)
     posterior_mean, posterior_sd = EXACT_ROWS.sum() / 5, 5**-0.5
     task = rx.bayesian(normal_likelihood, normal_prior, EXACT_ROWS)
     like = jax.ShapeDtypeStruct((), jnp.float32)
     options = Sampling(num_steps=1, num_chains=chains, seed=0)
-    sampler = sweeps.Sampler(
+    sampler = sweep.Sampler(
         task, sweeps._finder(task, options, like), like, options, rx.sweeps(jumps=n)
     )
     at = (posterior_mean + posterior_sd * rng_of(5).normal(size=(chains, 1))).astype(np.float32)
-    state = sweeps._template()._replace(
+    state = sweep.template()._replace(
         step=np.array(1),
-        phase=np.array(sweeps.CONFIRMING),
+        phase=np.array(sweep.CONFIRMING),
         burn_in=np.array(1),
         centre=np.zeros(1),
         at_centre=np.zeros(2),
         excess=np.zeros(0),
         mixture=make_mixture(np.zeros(1), np.array([[mean]]), np.array([[[sd]]])),
-        spent=sweeps.Spent(np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(3)),
+        spent=sweep.Spent(np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(3)),
     )
     state = state._replace(finder=state.finder._replace(draws=at.astype(float)))
     u = 0.5 * np.sum((EXACT_ROWS - at.astype(float)) ** 2, axis=1) - 0.5 * np.sum(EXACT_ROWS**2)
     energy = np.stack([u, u + 0.5 * at[:, 0].astype(float) ** 2], axis=1)
     none = np.zeros(chains)
     weight = sampler._weights(state, at.astype(float), energy[:, 1])
-    state = state._replace(chains=sweeps.Chains(at.astype(float), energy, weight, *[none] * 6))
+    state = state._replace(chains=sweep.Chains(at.astype(float), energy, weight, *[none] * 6))
     moved = []
     for _ in range(2):
         state, rows = sampler.advance(state, lambda _: None)

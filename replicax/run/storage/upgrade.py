@@ -18,6 +18,7 @@ _OPEN: dict[str, Any] = {
     "clip_norm": None,
     "pretrain": None,
     "pretrain_rate": None,
+    "sample_from": None,
     "averages": "coldest",
     "is_single": False,
     "tempers_likelihood": False,
@@ -150,6 +151,7 @@ def _training(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     run = {name: training[name] for name in (*_RUN, *_OF_TRAINING)}
     run["keep_averaged"] = training.get("keep_averaged", 100)
+    run |= {"hold_out": None, "early_stop": None}
     run["evaluate"] = training.get("evaluate")
     run["on_nonfinite"] = options["on_nonfinite"]
     chosen = training["method"]

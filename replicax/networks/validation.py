@@ -1,0 +1,270 @@
+"""What is decided by rows that are held out of the training: when a training ends, and when it
+turns into sampling.
+
+Networks are scored on these rows after every epoch. Their loss counts as rising where its mean over
+a few epochs is above the lowest such mean before by `RISE`, in nats of a row: less is the noise of
+epochs at a high rate.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from replicax.data.dataset import held_out
+from replicax.networks.evaluate import build_outputs
+from replicax.networks.task import Supervised, Tested
+from replicax.run.batches import EpochBatches
+from replicax.run.carry import Carry
+from replicax.run.evaluation import Evaluation
+from replicax.run.methods import Method
+from replicax.run.options import Training
+from replicax.run.plan import Clock
+from replicax.run.program import Program
+
+SHARE = 0.1  # of the rows, that are held out unless the run says how many
+RISE = 0.05  # of the loss of a row
+_WINDOW = 20  # of which one part of the epochs is averaged over, but at least two epochs
+_FEWEST_LEFT = 4  # epochs that a sampling takes at least
+_HOT, _COLD = 0.5, 0.1  # rates of the sampling at its begin and at its end, of the peak rate
+
+
+def share_of(run: Training, method: Method) -> float:
+    """Return the share of the rows that is held out of the training."""
+    needed = run.early_stop is not None or method.sample_from == "validation"
+    return run.hold_out if run.hold_out is not None else SHARE * needed
+
+
+def without_held_out(problem: Supervised, share: float) -> Supervised:
+    """Return the problem with a share of its rows held out, the same ones each time."""
+    if not share:
+        return problem
+    batches, predictor = problem.batches, problem.predictor
+    is_pair = isinstance(batches, EpochBatches) and isinstance(batches.data, tuple | list)
+    if not is_pair or len(batches.data) != 2 or predictor is None:
+        raise ValueError(
+            "Rows are held out of arrays (inputs, labels or targets) with a network: give those; "
+            "for a source or a loss of your own leave out early_stop and hold_out, and of "
+            "rx.ensemble_then_sample write sample_from=0.7, say."
+        )
+    count = max(1, round(share * problem.num_rows))
+    mask = held_out("the data", "rows", problem.num_rows, count, 0)
+    kept, held = (
+        jax.tree.map(lambda leaf, rows=rows: leaf[np.flatnonzero(rows)], batches.data)
+        for rows in (~mask, mask)
+    )
+    batches = replace(batches, data=kept)
+    inputs, targets = held
+    held_tested = Tested(predictor.outputs, inputs, jnp.asarray(targets), predictor.likelihood)
+    return replace(problem, batches=batches, validation=held_tested)
+
+
+@dataclass
+class Phase:
+    """Where a run stands, for the host alone; a copy of what `Watch` stores."""
+
+    begun: int = 0  # the epoch after which networks are sampled; 0: they are trained
+    stopped: int = 0  # the epoch after which the training was stopped early
+
+    def reason_to_stop(self, progress: Any) -> str | None:
+        """A callback."""
+        del progress
+        if not self.stopped:
+            return None
+        return f"stop: the validation loss has not fallen any more (epoch {self.stopped})"
+
+
+class Watch(NamedTuple):
+    """The state of the evaluation."""
+
+    inner: Any
+    losses: Array  # (epoch,) mean over networks
+    begun: Array  # ()
+    stopped: Array  # ()
+    best: Any  # networks of the epoch with the lowest loss, (params, model_state); None: not kept
+
+
+def is_rising(losses: np.ndarray, num_epochs: int) -> bool:
+    """Return whether the loss has stopped falling, of the epochs so far of so many.
+
+    >>> is_rising(np.array([2.0, 1.5, 1.2, 1.1, 1.0, 1.02]), 40)
+    False
+    >>> is_rising(np.array([2.0, 1.5, 1.2, 1.1, 1.3, 1.4]), 40)
+    True
+    """
+    width = max(2, num_epochs // _WINDOW)
+    if len(losses) <= width:
+        return False
+    means = np.convolve(losses, np.full(width, 1 / width), "valid")
+    return bool(means[-1] > means[:-1].min() + RISE)
+
+
+def sampling_factor(epoch: int, begun: int, num_epochs: int, first: float) -> float:
+    """Return the factor of the peak rate in an epoch of the sampling: along half a cosine from
+    `first` in its first half, and constant in the second, whose networks are averaged."""
+    half = max((num_epochs - begun) // 2, 1)
+    place = min((epoch - begun - 1) / half, 1.0)
+    return _COLD + (first - _COLD) * 0.5 * (1 + np.cos(np.pi * place))
+
+
+def is_averaged(epoch: int, begun: int, num_epochs: int) -> bool:
+    """Return whether the networks of an epoch are averaged."""
+    return epoch > begun + (num_epochs - begun) // 2 if begun else epoch == num_epochs
+
+
+@dataclass
+class Watched(Evaluation):
+    """An evaluation that looks at held-out rows, and changes the rest of the run."""
+
+    program: Program = field(kw_only=True)
+    clock: Clock = field(kw_only=True)
+    phase: Phase = field(kw_only=True)
+
+    def first(self, program: Program, carry: Carry) -> Carry:
+        """Return the carry without noise where networks are trained before they are sampled."""
+        if program.method.sample_from is None:
+            return carry
+        cold = jnp.zeros_like(carry.state.ladder.temperature)
+        return _with_ladder(carry, temperature=cold)
+
+    def after_chunk(
+        self, program: Program, carry: Carry, num_steps: int, records: Any
+    ) -> tuple[Carry, dict[str, np.ndarray]]:
+        """Return the carry with the rates of the next epoch, and the row of the evaluation."""
+        carry, row = super().after_chunk(program, carry, num_steps, records)
+        begun = int(self.state.begun)
+        if not row or not begun:
+            return carry, row
+        epoch = int(carry.state.step) // self.clock.steps_per_epoch + 1
+        share = begun / self.clock.epochs
+        first = max(0.5 * (1 + np.cos(np.pi * share)), _COLD)
+        if program.method.sample_from != "validation":
+            first = _HOT
+        factor = sampling_factor(epoch, begun, self.clock.epochs, first)
+        ladder = carry.state.ladder
+        rates = jnp.asarray(program.ladder.learning_rate, ladder.learning_rate.dtype) * factor
+        heats = jnp.asarray(program.ladder.temperature, ladder.temperature.dtype)
+        return _with_ladder(
+            carry,
+            learning_rate=jnp.broadcast_to(rates, ladder.learning_rate.shape),
+            temperature=jnp.broadcast_to(heats, ladder.temperature.shape),
+        ), row
+
+
+def _with_ladder(carry: Carry, **values: Array) -> Carry:
+    state = carry.state
+    return carry._replace(state=state._replace(ladder=state.ladder._replace(**values)))
+
+
+def build_watched(
+    evaluation: Evaluation,
+    problem: Supervised,
+    program: Program,
+    clock: Clock,
+    phase: Phase,
+    like: Any,
+) -> Evaluation:
+    """Build an evaluation around another, which looks at the held-out rows after every epoch and
+    decides by them; `like` has the shapes of one network."""
+    run, method = program.run, program.method
+    assert isinstance(run, Training)
+    score = _build_score(problem.validation)
+    patience, begins = run.early_stop, _begins(method, clock)
+    keeps = patience is not None
+
+    def evaluate(state: Watch, carry: Carry) -> tuple[Watch, dict[str, Any], Any]:
+        points, epoch = carry.state.points, int(carry.state.step) // clock.steps_per_epoch
+        phase.begun, phase.stopped = int(state.begun), int(state.stopped)
+        losses, best, row = np.array(state.losses), state.best, {}
+        if score is not None:
+            row["validation"] = np.asarray(score(points))
+            losses[epoch - 1] = row["validation"].mean()
+        if keeps:
+            if epoch == 1 or losses[epoch - 1] < losses[: epoch - 1].min():
+                best = jax.tree.map(jnp.copy, points)
+            assert patience is not None
+            is_over = epoch - 1 - int(np.argmin(losses[:epoch])) >= patience
+            if (is_over or epoch == clock.epochs) and not phase.stopped:
+                phase.stopped = 0 if epoch == clock.epochs else epoch
+                carry = _at(carry, best)
+        elif not phase.begun:
+            left = clock.epochs - epoch >= _FEWEST_LEFT
+            rises = begins is None and left and is_rising(losses[:epoch], clock.epochs)
+            phase.begun = epoch if rises or epoch == begins else 0
+        inner, others, networks = evaluation.evaluate(state.inner, carry)
+        state = Watch(inner, jnp.asarray(losses), jnp.array(phase.begun), jnp.array(phase.stopped),
+                      best)  # fmt: skip
+        return state, {**others, **row}, networks
+
+    best = None
+    if keeps:
+        lead = (1, program.num_replicas)
+        best = jax.tree.map(lambda leaf: jnp.zeros((*lead, *leaf.shape), leaf.dtype), like)
+    start = Watch(
+        evaluation.state, jnp.full(clock.epochs, jnp.nan), jnp.array(0), jnp.array(0), best
+    )
+    running = evaluation.running
+    return Watched(
+        start,
+        evaluate,
+        lambda state: {
+            **evaluation.final(state.inner),
+            "validation.begun": np.asarray(state.begun),
+            "validation.losses": np.asarray(state.losses),
+        },
+        None if running is None else lambda state: running(state.inner),
+        program=program,
+        clock=clock,
+        phase=phase,
+    )
+
+
+def _begins(method: Method, clock: Clock) -> int | None:
+    """Return the epoch after which networks are sampled; None if the validation decides."""
+    share = method.sample_from
+    return None if isinstance(share, str) else 0 if share is None else round(share * clock.epochs)
+
+
+def _build_score(tested: Tested | None) -> Callable[[Any], Array] | None:
+    """Build `score(points) -> (network,)`, the mean loss on the held-out rows."""
+    if tested is None:
+        return None
+    outputs = build_outputs(tested)
+
+    @jax.jit
+    def score(points: Any, inputs: Any, targets: Array) -> Array:
+        values = outputs(jax.tree.map(lambda leaf: leaf[0], points), inputs)
+        return jax.vmap(lambda one: tested.likelihood.score(one, targets)["nll"])(values)
+
+    return lambda points: score(points, tested.inputs, tested.targets)
+
+
+def _at(carry: Carry, points: Any) -> Carry:
+    """Return the carry with its networks at other points, for an evaluation."""
+    params, model_state = points
+    replicas = carry.state.replicas._replace(params=params)
+    state = carry.state._replace(replicas=replicas, model_state=model_state)
+    return carry._replace(state=state)
+
+
+def decision(method: Method, clock: Clock, begun: int, losses: np.ndarray) -> str:
+    """Return in a sentence what a run decided, and why."""
+    if method.sample_from != "validation":
+        return f"Networks were sampled after epoch {begun}, as given."
+    done = losses[np.isfinite(losses)]
+    lowest = int(np.argmin(done)) + 1 if len(done) else 0
+    if not begun:
+        return (
+            f"The validation loss of the networks fell until the end (lowest in epoch {lowest} of "
+            f"{clock.epochs}): they were trained along the whole cosine, and the last averaged."
+        )
+    return (
+        f"The validation loss of the networks stopped falling in epoch {lowest} of {clock.epochs} "
+        f"({losses[lowest - 1]:.3g}, and {losses[begun - 1]:.3g} in epoch {begun}): they were "
+        f"sampled at temperature {method.temperature:g} from then on, and all networks of the "
+        "second half of that averaged."
+    )

@@ -1,0 +1,696 @@
+"""One sweep over all rows, and what comes before the first: exact draws of a posterior whose rows
+are too many for a ladder to see at every step.
+
+*Find*: the ordinary ladder samples some of the rows, where the posterior is wider and has the modes
+of the whole; its modes are followed on all rows, by Newton steps, a sweep each, to the first
+mixture. In a few sweeps more the mixture is renewed by the weights of its own proposals, and then
+frozen. *Confirm*: each sweep evaluates n proposals of every chain at once, and the chains take
+them, or not, as in `jumps.py`: that preserves the posterior, whatever was found.
+
+Every sweep also evaluates draws of the finder, moved to where the minima of all rows are. One that
+weighs more than all proposals of its sweep stands where the mixture misses something: before the
+mixture is frozen it gets a component there, afterwards it is told.
+
+What a sweep does depends on the state before it and on (seed, number of the sweep) alone, and the
+state is saved after each: a run that was interrupted does the sweep again.
+"""
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from scipy.special import logsumexp
+
+from replicax.algorithm import fitting
+from replicax.algorithm.labels import (
+    Ordering,
+    components_in_order,
+    label_places,
+    mixture_in_order,
+    ordered,
+    taken,
+)
+from replicax.algorithm.mixture import Mixture, in_use, make_mixture
+from replicax.run import start, trees
+from replicax.run.bayesian import Bayesian
+from replicax.run.blas import one_thread
+from replicax.run.methods import Method
+from replicax.run.options import Sampling, Session
+from replicax.run.program import Program
+from replicax.run.records import Arrays
+from replicax.run.rows import Job, Plan, plan_of
+from replicax.run.search import Found, are_apart, energy_of, hessian_scale, search
+
+_STARTS = 24  # draws of the finder from which its minima are looked for
+_MOST_MINIMA = 16
+WITNESSES = 32  # draws of the finder that every sweep evaluates
+_KEPT = 20 * WITNESSES  # of them
+_NEWTON_SWEEPS = 8  # at most
+_SETTLED = 0.05  # energy left to gain, for each dimension, at which Newton steps end
+_REACH = 5.0  # standard deviations of the finder beyond a typical draw, to minima of all rows
+_NO_MASS = 30.0  # energy above the lowest minimum at which one is not followed to its end
+_FLAT = 1e-5  # curvature, in units of its diagonal, that no direction is taken to be below
+_GOOD = 0.4  # harmonic acceptance at which the mixture is frozen
+_PILOTS = 8  # sweeps that learn it, at most
+_FOUND_SHARE, _FOUND_FREEDOM = 0.2, 4.0  # of a component where the finder's draws weigh too much
+
+MINIMA, LEARNING, CONFIRMING = range(3)
+
+
+class Newton(NamedTuple):
+    """Points on their way to the minima of all rows, (minimum, ...)."""
+
+    tried: np.ndarray  # where the next sweep looks      shape (minimum, d)
+    at: np.ndarray  # the best ones so far               shape (minimum, d)
+    energy: np.ndarray  # there, minus that of the centre
+    gradient: np.ndarray
+    hessian: np.ndarray
+    damping: np.ndarray
+
+
+class Finder(NamedTuple):
+    """What the ladder on some of the rows has found."""
+
+    draws: np.ndarray  # of its coldest rung            shape (draw, d)
+    minimum: np.ndarray  # the nearest one of each      shape (draw,)
+    minima: np.ndarray  #                               shape (minimum, d)
+    roots: np.ndarray  # of their covariances           shape (minimum, d, d)
+
+
+class Pool(NamedTuple):
+    """Proposals of the sweeps that learn, and the mixture that all of them are drawn from."""
+
+    points: np.ndarray
+    energies: np.ndarray
+    mixture: Mixture
+    sweeps: np.ndarray
+
+
+class Chains(NamedTuple):
+    """Where the chains stand, and how they came there."""
+
+    points: np.ndarray  # (chain, d)
+    energy: np.ndarray  # U and E there, minus those of the centre    shape (chain, 2)
+    weight: np.ndarray  # -E - log q
+    proposals: np.ndarray
+    accepted: np.ndarray
+    held: np.ndarray  # refused in a row
+    longest: np.ndarray
+    log_sum: np.ndarray  # of the weights of all proposals
+    log_sum_square: np.ndarray
+
+
+class Spent(NamedTuple):
+    """What was spent, by phase (minima, learning, confirming)."""
+
+    sweeps: np.ndarray
+    evaluations: np.ndarray  # of all rows
+    seconds: np.ndarray
+    finder: np.ndarray  # rows, evaluations of them, seconds
+
+
+class State(NamedTuple):
+    """All that the next sweep depends on. Only host arrays; shapes may change."""
+
+    step: np.ndarray  # sweeps done
+    phase: np.ndarray
+    burn_in: np.ndarray  # sweeps before the first kept one; those so far
+    centre: np.ndarray  # (d,)
+    at_centre: np.ndarray  # U and V there
+    direction: np.ndarray  # of the order of labels
+    newton: Newton
+    finder: Finder
+    laplace: np.ndarray  # covariance at the deepest minimum
+    mixture: Mixture
+    pool: Pool
+    chains: Chains
+    acceptance: np.ndarray  # harmonic, of each sweep that learned
+    # Of each sweep: by how much the heaviest draw of the finder is above all proposals together.
+    excess: np.ndarray
+    spent: Spent
+
+
+@dataclass
+class Sampler:
+    """What is fixed of a run, and what one sweep makes of its state."""
+
+    task: Bayesian
+    finder: Program  # of some rows; it also tells by what the target is known again
+    like: Any  # shapes of one point
+    run: Sampling
+    method: Method
+    devices: Any = None
+    withheld: int | None = None  # a minimum that is left out of the first mixture, for tests
+
+    def __post_init__(self) -> None:
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self.like)
+        flat, self.unravel = ravel_pytree(zeros)
+        self.d, self.dtype = flat.size, np.dtype(flat.dtype)
+        self.places = label_places(self.finder.target.exchangeable, self.like)
+        self.rows = self.task.rows
+        self.some = self.finder.batches.data
+        log_likelihood, unravel = self.task.log_likelihood, self.unravel
+        self._of_rows = lambda point, rows: log_likelihood(unravel(point), rows)
+        log_prior: Any = self.finder.target.prior
+        prior = lambda point: log_prior(unravel(point))  # noqa: E731
+        self._prior = jax.jit(jax.vmap(prior))
+        self._plans: dict[tuple[Job, int], Plan] = {}
+        self._slopes = jax.jit(
+            jax.vmap(lambda x: (prior(x), jax.grad(prior)(x), jax.jacrev(jax.grad(prior))(x)))
+        )
+
+    @property
+    def num_chains(self) -> int:
+        return self.run.num_chains
+
+    @property
+    def num_proposals(self) -> int:
+        return int(self.method.jumps or 1)
+
+    def rng(self, *numbers: int) -> np.random.Generator:
+        return np.random.default_rng([self.run.seed % 2**32, *numbers])
+
+    # Sums over all rows.
+
+    def sums(
+        self, derivatives: bool, state_centre: np.ndarray, points: np.ndarray, seen: Any
+    ) -> Any:
+        job = self._derivatives if derivatives else self._differences
+        plan = self._plans.get((job, len(points)))
+        if plan is None:
+            plan = plan_of(job, self.rows.num_rows, self.some, self.d, len(points))
+            self._plans[job, len(points)] = plan
+        centre = state_centre.astype(self.dtype)
+        return self.rows.sums(job, plan, centre, points.astype(self.dtype), seen, self.devices)
+
+    @property
+    def _differences(self) -> Job:
+        return Job(self._of_rows)
+
+    @property
+    def _derivatives(self) -> Job:
+        if not hasattr(self, "_way"):
+            few = jax.tree.map(lambda leaf: leaf[:2], self.some)
+            total = lambda x: jnp.sum(self._of_rows(x, few))  # noqa: E731
+            try:
+                jax.eval_shape(jax.jacfwd(jax.grad(total)), jnp.zeros(self.d, self.dtype))
+                self._way = "forward"
+            except (TypeError, ValueError, NotImplementedError, RuntimeError):
+                self._way = "reverse"  # solvers of differential equations have no forward one
+        return Job(self._of_rows, self._way)
+
+    def energies(self, state: State, points: np.ndarray, seen: Any) -> tuple[np.ndarray, float]:
+        """Return U and E at points (m, d), minus those of the centre (m, 2); and U of the
+        centre."""
+        sums = self.sums(False, state.centre, points, seen)
+        both = np.stack([-sums.apart, -sums.apart + self._prior_apart(state, points)], axis=1)
+        return np.where(np.isfinite(both), both, np.inf), -float(sums.centre)
+
+    # One sweep.
+
+    def advance(self, state: State, seen: Any) -> tuple[State, dict[str, Arrays]]:
+        """Return the state after one sweep, and the rows that it adds to the records."""
+        began = time.monotonic()
+        phase = int(state.phase)
+        sweep = (self._follow, self._learn, self._confirm)[phase]
+        state, draws, count = sweep(state, seen)
+        spent = state.spent
+        one = np.eye(3)[phase]
+        spent = spent._replace(
+            sweeps=spent.sweeps + one,
+            evaluations=spent.evaluations + count * one,
+            seconds=spent.seconds + (time.monotonic() - began) * one,
+        )
+        step = state.step + 1
+        burn_in = state.burn_in + (phase != CONFIRMING)
+        rungs = np.zeros((1, self.num_chains, 1), np.int8)
+        return state._replace(step=step, burn_in=burn_in, spent=spent), {
+            "steps": {"rung_of": rungs},
+            **({"draws": draws} if draws else {}),
+        }
+
+    def _follow(self, state: State, seen: Any) -> tuple[State, None, int]:
+        """Newton steps from all minima of some rows towards those of all rows, damped."""
+        newton, centre = state.newton, state.centre
+        tried = newton.tried.astype(self.dtype)
+        sums = self.sums(True, centre, tried, seen)
+        prior, slope, curve = (np.asarray(x, float) for x in self._slopes(jnp.asarray(tried)))
+        energy = -sums.apart + prior - state.at_centre[1]
+        gradient, hessian = slope - sums.gradient, curve - sums.hessian
+        hessian = (hessian + hessian.swapaxes(1, 2)) / 2
+        finite = (
+            np.isfinite(energy) & np.isfinite(gradient).all(1) & np.isfinite(hessian).all((1, 2))
+        )
+        better = finite & ~(energy > newton.energy + 1e-3 + 1e-6 * np.abs(energy))
+        pick = lambda new, old: np.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old)  # noqa: E731
+        newton = Newton(
+            tried,
+            pick(tried.astype(float), newton.at),
+            pick(energy, newton.energy),
+            pick(gradient, newton.gradient),
+            pick(hessian, newton.hessian),
+            np.where(better, newton.damping / 10, np.maximum(10 * newton.damping, 1e-2)),
+        )
+        steps = [_newton_step(*at) for at in zip(newton.gradient, newton.hessian, newton.damping)]
+        ahead = newton.at + np.array([step for step, _ in steps])
+        ahead = _within(state.finder, ahead)
+        gain = np.array([gain for _, gain in steps])
+        lowest = newton.energy - np.minimum(gain, 1e9)
+        has_mass = lowest < lowest.min() + _NO_MASS + self.d
+        open_ = (~better | (gain > _SETTLED * self.d)) & has_mass
+        newton = newton._replace(tried=np.where(open_[:, None], ahead, newton.at))
+        state = state._replace(newton=newton)
+        count = len(tried) * (2 * self.d + 3)
+        if open_.any() and int(state.step) + 1 < _NEWTON_SWEEPS:
+            return state, None, count
+        # The last step costs nothing, and where it is short it needs no look.
+        ends = np.where((gain < self.d)[:, None], ahead, newton.at)
+        energies = newton.energy - np.minimum(gain, self.d)
+        return self._first_mixture(state, ends, energies), None, count
+
+    def _first_mixture(self, state: State, minima: np.ndarray, energies: np.ndarray) -> State:
+        """Return the state with a Gaussian at each distinct minimum, and nothing learned yet."""
+        known = np.isfinite(energies)
+        if not known.any():
+            raise ValueError(
+                f"The log likelihood of all {self.rows.num_rows:,} rows is finite at none of the "
+                "minima of some of them: do the data hold NaN or inf?"
+            )
+        covariances = [_covariance(hessian) for hessian in state.newton.hessian]
+        kept: list[int] = []
+        for k in np.argsort(energies, kind="stable"):
+            distinct = all(
+                are_apart(minima[k], minima[j], covariances[j], self.places) for j in kept
+            )
+            if known[k] and distinct:
+                kept.append(int(k))
+        found = Found(minima[kept], energies[kept], np.array([covariances[k] for k in kept]), 0, 0)
+        roots = np.array([np.linalg.cholesky(c) for c in covariances])
+        # The finder's draws go with their minima, each to the one that it was led to.
+        finder = _moved(state.finder, minima, roots)
+        direction = state.direction
+        if self.places is not None:
+            found, direction = found.in_order(self.places)
+            ordering = Ordering(self.places, direction)
+            minima, roots = components_in_order(ordering, minima, roots)
+            finder = Finder(ordered(ordering, finder.draws)[0], finder.minimum, minima, roots)
+        best = int(np.argmin(found.energies))
+        laplace = found.covariances[best]
+        centre = found.minima[best]
+        if self.withheld is not None:
+            others = np.arange(len(found.minima)) != self.withheld
+            found = found._replace(
+                minima=found.minima[others],
+                energies=found.energies[others],
+                covariances=found.covariances[others],
+            )
+        mixture = found.mixture()
+        assert mixture is not None
+        return state._replace(
+            phase=np.array(LEARNING),
+            centre=centre,
+            direction=direction,
+            finder=finder,
+            laplace=laplace,
+            mixture=in_use(mixture),
+            at_centre=np.array([0.0, self._prior_at(centre[None])[0]]),
+        )
+
+    def _weights(self, state: State, points: np.ndarray, energy: np.ndarray) -> np.ndarray:
+        """Return -E - log q of points (m, d); -inf where labels are out of order."""
+        density = fitting.log_density(state.mixture, points)
+        if self.places is not None:
+            density = density - math.lgamma(len(self.places) + 1)
+            energy = np.where(ordered(self._ordering(state), points)[1], energy, np.inf)
+        weight = -energy - density
+        return np.where(np.isfinite(weight), weight, -np.inf)
+
+    def _ordering(self, state: State) -> Ordering:
+        return Ordering(self.places, state.direction)
+
+    def _proposed(
+        self, state: State, seen: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
+        """Evaluate proposals of all chains, and draws of the finder beside them. Return all of
+        them, U and E there, their weights, U of the centre, and how far a draw of the finder is
+        above all proposals together."""
+        rng = self.rng(1, int(state.step))
+        count = self.num_chains * self.num_proposals
+        proposals = fitting.draw(state.mixture, rng, count)
+        draws = state.finder.draws
+        witnesses = draws[rng.choice(len(draws), WITNESSES, replace=len(draws) < WITNESSES)]
+        points = np.concatenate([proposals, witnesses]).astype(self.dtype)
+        energy, at_centre = self.energies(state, points, seen)
+        points = points.astype(float)
+        weight = self._weights(state, points, energy[:, 1])
+        excess = weight[count:].max() - logsumexp(weight[:count])
+        return points, energy, weight, at_centre, float(excess)
+
+    @one_thread()
+    def _learn(self, state: State, seen: Any) -> tuple[State, None, int]:
+        """Evaluate proposals, renew the mixture by their weights, and freeze it when it is good."""
+        count = self.num_chains * self.num_proposals
+        points, energy, weight, at_centre, excess = self._proposed(state, seen)
+        own = weight[:count]
+        acceptance = fitting.harmonic_from_proposals(own)
+        total = energy[:count, 1]
+        if self.places is not None:  # elsewhere proposals stand for nothing
+            total = np.where(ordered(self._ordering(state), points[:count])[1], total, np.inf)
+        pool = _pooled(state.pool, points[:count], total, state.mixture)
+        step = int(state.step)
+        state = state._replace(
+            pool=pool,
+            acceptance=np.append(state.acceptance, acceptance),
+            excess=np.append(state.excess, excess),
+            at_centre=np.array([at_centre, state.at_centre[1]]),
+        )
+        rng = self.rng(2, step)
+        chosen = fitting.refit(
+            state.mixture, pool.points, pool.energies, pool.mixture, rng, state.laplace
+        )
+        mixture = chosen.mixture or state.mixture
+        missed = excess > 0
+        if missed:
+            mixture = self._with_missed(state, mixture, points[count:], weight[count:], own)
+        last = int(pool.sweeps) >= _PILOTS
+        good = acceptance >= _GOOD
+        if (good and not missed) or last:
+            state = state._replace(mixture=in_use(mixture), phase=np.array(CONFIRMING))
+            state = self._begun(state)
+        else:
+            state = state._replace(mixture=in_use(mixture))
+        return state, None, len(points)
+
+    def _with_missed(
+        self,
+        state: State,
+        mixture: Mixture,
+        witnesses: np.ndarray,
+        weight: np.ndarray,
+        own: np.ndarray,
+    ) -> Mixture:
+        """Return the mixture with components where draws of the finder weigh too much, as wide as
+        the nearest minimum of all rows."""
+        heavy = np.flatnonzero(weight > logsumexp(own))
+        minima, roots = state.finder.minima, state.finder.roots
+        near = {int(k): [] for k in range(len(minima))}
+        for j in heavy:
+            step = np.linalg.solve(roots, (witnesses[j] - minima)[..., None])[..., 0]
+            near[int(np.argmin(np.sum(step**2, axis=1)))].append(j)
+        near = {k: found for k, found in near.items() if found}
+        centres = np.array([witnesses[found].mean(axis=0) for found in near.values()])
+        scale = np.sqrt(1 + 4 / self.d)
+        new = make_mixture(np.zeros(len(near)), centres, scale * roots[list(near)], _FOUND_FREEDOM)
+        if self.places is not None:
+            new = mixture_in_order(self._ordering(state), new)
+        return fitting.merged(mixture, new, _FOUND_SHARE)
+
+    def _begun(self, state: State) -> State:
+        """Return the state with chains that start at proposals so far, drawn by their weights."""
+        chains, pool = self.num_chains, state.pool
+        rng = self.rng(3, int(state.step))
+        weight = -pool.energies - fitting.log_density(pool.mixture, pool.points)
+        weight = np.where(np.isfinite(weight), weight, -np.inf)
+        share = np.exp(weight - weight.max()) if np.isfinite(weight.max()) else np.ones(len(weight))
+        chosen = rng.choice(len(share), size=chains, p=share / share.sum())
+        at = pool.points[chosen]
+        energy = pool.energies[chosen]
+        both = np.stack([energy - self._prior_apart(state, at), energy], axis=1)
+        zeros = np.zeros(chains)
+        return state._replace(
+            chains=Chains(
+                at,
+                both,
+                self._weights(state, at, both[:, 1]),
+                zeros,
+                zeros,
+                zeros.astype(int),
+                zeros.astype(int),
+                np.full(chains, -np.inf),
+                np.full(chains, -np.inf),
+            )
+        )
+
+    def _prior_apart(self, state: State, points: np.ndarray) -> np.ndarray:
+        prior = self._prior_at(np.concatenate([points, state.centre[None]]))
+        return prior[:-1] - prior[-1]
+
+    def _prior_at(self, points: np.ndarray) -> np.ndarray:
+        """Return V at points (m, d)."""
+        return np.asarray(self._prior(jnp.asarray(points.astype(self.dtype))), float)
+
+    def _confirm(self, state: State, seen: Any) -> tuple[State, Arrays, int]:
+        """Evaluate proposals, and let every chain take its own one after another."""
+        chains, n = self.num_chains, self.num_proposals
+        points, energy, weight, at_centre, excess = self._proposed(state, seen)
+        count = chains * n
+        proposed = points[:count].reshape(chains, n, -1)
+        energies, weights = energy[:count].reshape(chains, n, 2), weight[:count].reshape(chains, n)
+        threshold = self.rng(4, int(state.step)).exponential(size=(chains, n))
+        before = state.chains
+        path, moved = decide(before.weight, weights, threshold)
+        take = lambda own, others: np.take_along_axis(  # noqa: E731
+            np.concatenate([own[:, None], others], axis=1),
+            path.reshape(*path.shape, *[1] * (own.ndim - 1)),
+            axis=1,
+        )
+        at, both = take(before.points, proposed), take(before.energy, energies)
+        held_weight = take(before.weight, weights)
+        held = np.where(moved.any(axis=1), 0, before.held + n)
+        totals: list[Any] = [logsumexp(power * weights, axis=1) for power in (1, 2)]
+        summed = np.logaddexp(before.log_sum, totals[0])
+        squared = np.logaddexp(before.log_sum_square, totals[1])
+        after = Chains(
+            at[:, -1],
+            both[:, -1],
+            held_weight[:, -1],
+            before.proposals + n,
+            before.accepted + moved.sum(axis=1),
+            held,
+            np.maximum(before.longest, held),
+            summed,
+            squared,
+        )
+        state = state._replace(
+            chains=after,
+            excess=np.append(state.excess, excess),
+            at_centre=np.array([at_centre, state.at_centre[1]]),
+        )
+        if self.places is not None:
+            at = self._shuffled(state, at)
+        draws = self._draws(at, both[..., 0] + at_centre)
+        # As the ladder has them: minus E, all of it, minus log q.
+        constant = -(at_centre + state.at_centre[1])
+        both_weights = np.stack([held_weight, weights], axis=2) + constant
+        draws["jump_weight"] = both_weights.swapaxes(0, 1)
+        return state, draws, len(points)
+
+    def _shuffled(self, state: State, at: np.ndarray) -> np.ndarray:
+        """Return points (chain, draw, d), each with a random permutation of its labels."""
+        assert self.places is not None
+        flat = at.reshape(-1, at.shape[-1])
+        rng = self.rng(5, int(state.step))
+        rank = rng.permuted(np.tile(np.arange(len(self.places)), (len(flat), 1)), axis=1)
+        return taken(self.places, flat, rank).reshape(at.shape)
+
+    def _draws(self, at: np.ndarray, energies: np.ndarray) -> Arrays:
+        """Return points (chain, draw, d) as rows of the records (draw, chain, rung, ...)."""
+        tree = jax.vmap(jax.vmap(self.unravel))(jnp.asarray(at.swapaxes(0, 1), self.dtype))
+        draws = {"energy": energies.T[:, :, None]}
+        if self.run.keep_draws:
+            for name, leaf in zip(trees.leaf_names(tree), jax.tree.leaves(tree), strict=True):
+                draws[f"params.{name}"] = np.asarray(leaf)[:, :, None]
+        return draws
+
+    # Find.
+
+    def found(self, at: Any) -> State:
+        """Sample some of the rows by the ladder, and return the state before the first sweep."""
+        began = time.monotonic()
+        quiet = Session(progress=False)
+        records, _ = start.begin("sample", self.finder, at, quiet)
+        ending = records.metadata.result
+        if ending is not None and ending.code == "interrupted":
+            raise KeyboardInterrupt
+        if ending is not None and ending.code != "finished":
+            raise ValueError(f"Of {len(jax.tree.leaves(self.some)[0])} rows: {ending.sentence}")
+        names = [f"params.{name}" for name in trees.leaf_names(self.like)]
+        leaves = [records.read("draws", name)[:, :, 0] for name in names]
+        count = leaves[0].shape[0] * leaves[0].shape[1]
+        draws = np.concatenate([leaf.reshape(count, -1) for leaf in leaves], axis=1).astype(float)
+        draws = draws[np.isfinite(draws).all(axis=1)]
+        rng = self.rng(0)
+        energy = energy_of(self.finder.target, self.unravel, 1.0)
+        starts = _dispersed(draws, rng).astype(self.dtype)
+        places = self.places
+        budget = 10**9  # all of the starts
+        found = search(energy, starts, self.some, budget, places)
+        if not len(found.minima):
+            raise ValueError(
+                "The ladder on some of the rows found no minimum of the energy: is the prior "
+                'proper, has the posterior finite mass? Write method="posterior" for a ladder over '
+                "all rows."
+            )
+        best = np.argsort(found.energies, kind="stable")[:_MOST_MINIMA]
+        minima, energies = found.minima[best], found.energies[best]
+        covariances = found.covariances[best]
+        roots = np.linalg.cholesky(covariances)
+        draws = draws[rng.permutation(len(draws))[:_KEPT]]
+        if places is not None:
+            in_order, direction = Found(minima, energies, covariances, 0, 0).in_order(places)
+            minima, roots = in_order.minima, np.linalg.cholesky(in_order.covariances)
+            draws = ordered(Ordering(places, direction), draws)[0]
+        else:
+            direction = np.zeros(0)
+        near = [
+            np.sum(np.linalg.solve(root, (draws - m).T) ** 2, axis=0)
+            for m, root in zip(minima, roots)
+        ]
+        finder = Finder(draws, np.argmin(near, axis=0), minima, roots)
+        k, d = minima.shape
+        jumps = int(np.sum(records.final.get("jumps.proposals", np.zeros(1)))) + int(
+            np.asarray(records.final["learning.evaluations"]).sum()
+        )
+        ladder = int(records.final["learning.gradients_per_step"]) * self.finder.num_steps
+        size = len(jax.tree.leaves(self.some)[0])
+        centre = minima[0]
+        prior = float(self._prior_at(centre[None])[0])
+        empty = make_mixture(np.zeros(1), np.zeros((1, d)), np.eye(d)[None])
+        newton = Newton(
+            minima,
+            minima,
+            np.full(k, np.inf),
+            np.zeros((k, d)),
+            np.tile(np.eye(d), (k, 1, 1)),
+            np.zeros(k),
+        )
+        none = np.zeros(self.num_chains)
+        chains = Chains(np.zeros((self.num_chains, d)), np.zeros((self.num_chains, 2)), *[none] * 7)
+        seconds = time.monotonic() - began
+        return State(
+            step=np.array(0),
+            phase=np.array(MINIMA),
+            burn_in=np.array(0),
+            centre=centre,
+            at_centre=np.array([0.0, prior]),
+            direction=direction,
+            newton=newton,
+            finder=finder,
+            laplace=covariances[0],
+            mixture=empty,
+            pool=Pool(np.zeros((0, d)), np.zeros(0), empty, np.array(0)),
+            chains=chains,
+            acceptance=np.zeros(0),
+            excess=np.zeros(0),
+            spent=Spent(
+                np.zeros(3),
+                np.zeros(3),
+                np.zeros(3),
+                np.array([size, jumps + 2.0 * ladder, seconds]),
+            ),
+        )
+
+
+def decide(
+    weight: np.ndarray, weights: np.ndarray, threshold: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places (chain, n) of the paths through proposals of these weights (chain, n), 0
+    being the state before, and at which of them a chain moved."""
+    chains, n = weights.shape
+    place, path, moved = (
+        np.zeros(chains, int),
+        np.zeros((chains, n), int),
+        np.zeros((chains, n), bool),
+    )
+    weight = weight.copy()
+    for i in range(n):
+        accepts = (weights[:, i] + threshold[:, i] > weight) & (weights[:, i] > -np.inf)
+        place, weight = np.where(accepts, i + 1, place), np.where(accepts, weights[:, i], weight)
+        path[:, i], moved[:, i] = place, accepts
+    return path, moved
+
+
+def _newton_step(
+    gradient: np.ndarray, hessian: np.ndarray, damping: float
+) -> tuple[np.ndarray, float]:
+    """Return a damped Newton step, and the energy that it should gain."""
+    scale, value, vector = hessian_scale(hessian)
+    whitened = vector.T @ (scale * gradient)
+    size = np.maximum(np.abs(value), 1e-6)
+    step = -scale * (vector @ (whitened / (size + damping)))
+    return step, float(np.sum(whitened**2 / size) / 2)
+
+
+def _within(finder: Finder, ahead: np.ndarray) -> np.ndarray:
+    """Return points (minimum, d) no further from the finder's minima than its draws are: a longer
+    step may lead to another mode, and the one that it came from would be lost."""
+    own = finder.minima
+    far = np.linalg.norm(np.linalg.solve(finder.roots, (ahead - own)[..., None])[..., 0], axis=1)
+    most = np.sqrt(own.shape[1]) + _REACH
+    return own + (ahead - own) * np.minimum(1, most / np.maximum(far, 1e-300))[:, None]
+
+
+def _covariance(hessian: np.ndarray) -> np.ndarray:
+    """Return the inverse of a Hessian; of a direction that curves downwards, as if upwards."""
+    scale, value, vector = hessian_scale(hessian)
+    root = scale[:, None] * (vector / np.sqrt(np.maximum(np.abs(value), _FLAT)))
+    return root @ root.T
+
+
+def _moved(finder: Finder, minima: np.ndarray, roots: np.ndarray) -> Finder:
+    """Return the finder's draws around the minima of all rows, as they are around its own, in the
+    scale there."""
+    own, k = finder.minima, finder.minimum
+    step = np.linalg.solve(finder.roots[k], (finder.draws - own[k])[..., None])
+    draws = minima[k] + (roots[k] @ step)[..., 0]
+    return Finder(draws, k, minima, roots)
+
+
+def _pooled(pool: Pool, points: np.ndarray, energies: np.ndarray, mixture: Mixture) -> Pool:
+    """Return the pool with the proposals of one more sweep. All sweeps have as many."""
+    sweeps = int(pool.sweeps) + 1
+    both = mixture if sweeps == 1 else fitting.merged(pool.mixture, mixture, 1 / sweeps)
+    return Pool(
+        np.concatenate([pool.points, points]),
+        np.concatenate([pool.energies, energies]),
+        in_use(both),
+        np.array(sweeps),
+    )
+
+
+def _dispersed(draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return some draws (start, d): half of them at random, half far from all others."""
+    draws = draws[rng.permutation(len(draws))[:2000]]
+    x = (draws - draws.mean(axis=0)) / (draws.std(axis=0) + 1e-12)
+    chosen = list(range(min(_STARTS // 2, len(x))))
+    near = np.min([np.sum((x - x[k]) ** 2, axis=1) for k in chosen], axis=0)
+    while len(chosen) < min(_STARTS, len(x)):
+        chosen.append(int(np.argmax(near)))
+        near = np.minimum(near, np.sum((x - x[chosen[-1]]) ** 2, axis=1))
+    return draws[chosen]
+
+
+def template() -> State:
+    """Return a state with a number in the place of each of its arrays."""
+
+    def filled(kind: Any) -> Any:
+        hints = kind.__annotations__
+        kinds = {"Newton": Newton, "Finder": Finder, "Pool": Pool, "Chains": Chains, "Spent": Spent,
+                 "Mixture": Mixture}  # fmt: skip
+        parts = (getattr(x, "__name__", x) for x in hints.values())
+        return kind(*(filled(kinds[x]) if x in kinds else 0 for x in parts))
+
+    return filled(State)
+
+
+NAMES = trees.leaf_names(template())
+
+
+def restored(final: Arrays) -> State:
+    leaves = [final[f"sweeps.{name}"] for name in NAMES]
+    return jax.tree.structure(template()).unflatten(leaves)
