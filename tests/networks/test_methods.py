@@ -17,7 +17,8 @@ from replicax.run.plan import Clock, clock_of
 from replicax.run.resolve import resolve, with_usual
 
 CLOCK = Clock(epochs=200, steps_per_epoch=5, cycle_epochs=50)
-OF_NETWORKS = [name for name in METHODS if name not in ("posterior", "deep-ensemble")]
+TRAINING = ("deep-ensemble", "ensemble-then-sample")  # with a rate that is found
+OF_NETWORKS = [name for name in METHODS if name not in ("posterior", "sweeps", *TRAINING)]
 
 
 def closed(name: str, **choices: Any) -> Method:
@@ -100,7 +101,8 @@ def test_which_networks_are_averaged() -> None:
     slow = weights("cyc-sghmc")  # 15 % of 30 steps are the last four
     assert slow == ([none] * 5 + [coldest]) * 2
     last = [none] * 11 + [both]
-    assert weights("deep-ensemble", learning_rate=0.1) == last
+    for name in TRAINING:
+        assert weights(name, learning_rate=0.1) == last
     for name in ("pretrain", "cyc-swag"):
         assert not np.any(weights(name))
 

@@ -58,8 +58,8 @@ def test_a_run_that_is_made_longer_is_a_long_run(method: str, tmp_path: Path) ->
 
 def test_every_method_is_made_longer_or_refused() -> None:
     others = {"pretrain", "sghmc-pt"}  # which test_choices.py has
-    others |= {"deep-ensemble"}  # whose rate depends on the length
-    assert set(METHODS) - set(LENGTHS) - {"posterior"} == others
+    others |= {"deep-ensemble", "ensemble-then-sample"}  # whose rate depends on the length
+    assert set(METHODS) - set(LENGTHS) - {"posterior", "sweeps"} == others
 
 
 @pytest.mark.parametrize(
