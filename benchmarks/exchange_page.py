@@ -218,7 +218,7 @@ def section(study: dict[str, Any], machine: str) -> list[str]:
 def main(folder: Path) -> None:
     content = json.loads((folder / "exchange.json").read_text())
     studies = content["studies"]
-    figure_style.save(draw(studies), folder / "exchange-rungs.png")
+    figure_style.save(draw(studies), folder / "exchange-rungs.png", named=True)
     lines = [f"# {TITLE}", ANSWER.rstrip(), ""]
     lines += ["![NLL by the number of rungs averaged](exchange-rungs.png)", ""]
     for study in studies:

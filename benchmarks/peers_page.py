@@ -221,7 +221,7 @@ def write_page(content: dict[str, Any], out: Path) -> None:
     found = summaries(content["runs"])
     out.mkdir(parents=True, exist_ok=True)
     (out / "peers.md").write_text(page_text(content, found))
-    figure_style.save(draw_race(found), out / "peers-race.png")
+    figure_style.save(draw_race(found), out / "peers-race.png", named=True)
 
 
 def main(folder: Path) -> None:

@@ -60,9 +60,11 @@ def _run_once(command: list[str], count: int) -> tuple[int, str | None]:
     port = _free_port()
     with contextlib.ExitStack() as stack:
         errors = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(count)]
-        children = [_start(command, number, count, port, errors[number]) for number in range(count)]
+        children: list[subprocess.Popen] = []
         stack.callback(_end, children)
         with _forwarding(children) as signals:
+            for number in range(count):
+                children.append(_start(command, number, count, port, errors[number]))
             while all(child.poll() in (None, 0) for child in children) and not signals:
                 if all(child.poll() == 0 for child in children):
                     return FINISHED, None

@@ -39,7 +39,7 @@ def write(
     captions = {}
     for name, figure in study.figures(results).items():
         file = f"{study.name}-{name}.png"
-        figure_style.save(figure, folder / file)
+        figure_style.save(figure, folder / file, named=True)
         captions[file] = figure.get_label() or name
     summary = to_plain(
         {

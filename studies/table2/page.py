@@ -96,7 +96,7 @@ def _redraw(model: str, described: dict[str, Any], out: Path) -> None:
     runs = described["runs"].items()
     if curves := {name: run["curve"] for name, run in runs if "curve" in run}:
         figure = figures.draw_epochs(model, curves)
-        figure_style.save(figure, out / f"table2-{model}-epochs.png")
+        figure_style.save(figure, out / f"table2-{model}-epochs.png", named=True)
         described["captions"][f"table2-{model}-epochs.png"] = figure.get_label()
 
 
@@ -109,7 +109,7 @@ def describe(model: str, runs: Runs, folder: Path, out: Path) -> dict[str, Any]:
     }
     captions = {}
     for name, figure in figures.draw_all(model, runs, trips).items():
-        figure_style.save(figure, out / f"table2-{name}.png")
+        figure_style.save(figure, out / f"table2-{name}.png", named=True)
         captions[f"table2-{name}.png"] = figure.get_label()
     described = {name: _describe_run(model, name, run, folder) for name, run in runs.items()}
     for name, count in trips.items():

@@ -150,7 +150,7 @@ def test_pieces_of_the_data_add_up(monkeypatch) -> None:
 BAD = {
     "a sum": ({"log_likelihood": lambda m, rows: log_likelihood(m, rows).sum()}, "do not sum"),
     "a prior by parameter": ({"log_prior": lambda m: jnp.stack([m, m])}, "scalar"),
-    "no function": ({"log_prior": 3.0}, "log_prior is 3.0"),
+    "no function": ({"log_prior": 3.0}, "log_prior holds 3.0"),
     "one argument": (
         {"log_likelihood": lambda m: m},
         r"log_likelihood must take 2 arguments: write it as log_likelihood\(params, rows\)",

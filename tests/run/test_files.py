@@ -161,8 +161,8 @@ def test_what_is_no_object_is_damage(text: str, tmp_path: Path) -> None:
 def test_a_file_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     with path.open("wb") as file:  # without taking the room on the disk
-        file.truncate(2**26 + 1)
-    with pytest.raises(Damaged, match="larger than 64 MiB"):
+        file.truncate(2**24 + 1)
+    with pytest.raises(Damaged, match="larger than 16 MiB"):
         files.read_json(path)
     with pytest.raises(Damaged):
         files.read_json(tmp_path / "none.json")

@@ -93,6 +93,9 @@ CASES: dict[str, list[Case]] = {
         (NETWORKS, EPOCHS, rx.ensemble(adapt=True), "adapt is True.*no ladder"),
         (NETWORKS, EPOCHS, rx.sgld(swap_every=2), "swap_every is 2.*no ladder"),
     ],
+    "_early_stop": [
+        (NETWORKS, epochs(early_stop=2), rx.deo_star(), 'early_stop is 2.*method="deep-ensemble"'),
+    ],
     "_words_for_rates": [(NETWORKS, EPOCHS, rx.deo_star("auto"), "'auto'; give numbers")],
     "_several_values": [
         (NETWORKS, EPOCHS, rx.ensemble((0.01, 0.1)), "learning_rate is .*give one number"),
