@@ -42,7 +42,7 @@ from replicax.run.start import (
     refuse_traced,
     restore_points,
 )
-from replicax.run.storage.folder import FolderRecords, open_records
+from replicax.run.storage.folder import FolderRecords, check_free, open_records
 
 _LOW_PEAK = 0.5  # lowest peak of a rate schedule, which should be 1
 
@@ -111,6 +111,7 @@ def train(
     refuse_traced()
     _check_call(problem, start)
     session = given(Session, locals())
+    check_free(session.run_dir)
     method, run = as_method(method), given(Training, locals())
     problem = without_held_out(problem, share_of(run, method))
     task, start = _posed(problem, method), _points_of(start, problem, run)

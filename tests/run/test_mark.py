@@ -15,6 +15,7 @@ from tiny_networks import EXCHANGING, NETWORK, tiny_problem
 
 import replicax as rx
 from replicax.cli.main import main
+from replicax.networks import rates
 from replicax.run.storage import files
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -63,6 +64,31 @@ def test_the_command_line_deletes_nothing(command, tmp_path, capsys, monkeypatch
     args = ["sample", "model.py:energy", *QUICK] if command == "sample" else ["train"]
     assert "checkpoints" in run_failing(capsys, *args, "--out", "p")
     assert everything(Path("p")) == {"p/checkpoints/a.pt": b"weights"}
+
+
+def test_a_training_looks_at_its_folder_before_a_range_test(tmp_path, monkeypatch) -> None:
+    """Which takes minutes; a folder that is free reaches it, and nothing is in there yet."""
+
+    def found(*_: Any) -> Any:
+        raise RuntimeError("a range test")
+
+    def start(name: str) -> None:
+        rx.train(tiny_problem(), NETWORK.init, epochs=1, run_dir=tmp_path / name)
+
+    put(tmp_path / "taken/checkpoints/a.pt")
+    put(tmp_path / "file")
+    run(4, run_dir=tmp_path / "begun")
+    monkeypatch.setattr(rates, "found", found)
+    refused = {"taken": "contains checkpoints", "file": "a file", "file/a/b": "a file",
+               "begun": "holds a run"}  # fmt: skip
+    for name, sentence in refused.items():
+        with pytest.raises(ValueError, match=sentence):
+            start(name)
+    with files.locked(tmp_path / "begun"), pytest.raises(ValueError, match="is in use by"):
+        start("begun")
+    with pytest.raises(RuntimeError, match="a range test"):
+        start("free")
+    assert not (tmp_path / "free").exists()
 
 
 def test_other_files_are_no_obstacle(tmp_path) -> None:

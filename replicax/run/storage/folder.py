@@ -24,6 +24,7 @@ COMMITS = "commits"  # of files STEP.json and STEP.npz
 START = "start.npz"  # the start of one replica
 _STORE = "records.zarr"
 _MARKED = b"This folder holds a run of replicax, which may replace its own files here.\n"
+_NO_FOLDER = "{} is or lies below a file; run_dir must be a folder."
 # What this and other parts of replicax write into a run folder, beside the mark; run.json, which is
 # there before most others, is looked for after them.
 _OWN = (files.LOCK, START, COMMITS, checkpoint.FOLDER, _STORE, "summary.json", "report.html",
@@ -246,7 +247,7 @@ def new_folder(folder: Path) -> Iterator[FolderRecords]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise ValueError(f"{folder} is or lies below a file; run_dir must be a folder.") from None
+        raise ValueError(_NO_FOLDER.format(folder)) from None
     except OSError as error:
         raise ValueError(
             f"{folder} cannot be made ({error.strerror}): choose another run_dir."
@@ -260,9 +261,38 @@ def new_folder(folder: Path) -> Iterator[FolderRecords]:
         yield records
 
 
+def check_free(run_dir: str | Path | None) -> None:
+    """Raise if a new run cannot take this folder, before work that takes time; nothing is put into
+    a folder without the mark."""
+    if run_dir is None or not processes.is_first():
+        return
+    folder = Path(run_dir)
+    nearest = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not nearest.is_dir():
+        raise ValueError(_NO_FOLDER.format(folder))
+    if not os.access(nearest, os.W_OK):
+        raise ValueError(f"{folder} cannot be written to: choose another run_dir.")
+    if _is_marked(folder):
+        with locked(folder):
+            _refuse_begun(folder)
+
+
 def _claim(folder: Path) -> None:
-    """Put the mark of replicax into a folder before anything else; raise if a name that a run needs
-    is taken by what replicax did not write."""
+    """Put the mark of replicax into a folder before anything else."""
+    if _is_marked(folder):
+        return
+    try:
+        with contextlib.suppress(FileExistsError), (folder / files.MARK).open("xb") as file:
+            file.write(_MARKED)
+    except OSError as error:
+        raise ValueError(
+            f"{folder} cannot be written to ({error.strerror}): choose another run_dir."
+        ) from None
+
+
+def _is_marked(folder: Path) -> bool:
+    """Return whether a folder has the mark of replicax; raise if a name that a run needs is taken
+    by what replicax did not write."""
     taken = [name for name in _OWN if os.path.lexists(folder / name)]
     mark = folder / files.MARK  # looked for after the names: another process may be at this place
     if os.path.lexists(mark):
@@ -270,20 +300,14 @@ def _claim(folder: Path) -> None:
             raise ValueError(f"{mark} is not the mark of replicax: choose another run_dir.")
         check_own(folder)
         if FILE in taken or all(_is_before_run_json(folder / name) for name in taken):
-            return
+            return True
     if taken:
         _refuse_begun(folder)
         raise ValueError(
             f"{folder} already contains {', '.join(taken)}, which replicax did not write for a new "
             "run, and would replace: choose another run_dir."
         )
-    try:
-        with contextlib.suppress(FileExistsError), mark.open("xb") as file:
-            file.write(_MARKED)
-    except OSError as error:
-        raise ValueError(
-            f"{folder} cannot be written to ({error.strerror}): choose another run_dir."
-        ) from None
+    return False
 
 
 def _is_before_run_json(path: Path) -> bool:
