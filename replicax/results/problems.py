@@ -36,10 +36,6 @@ _FEW_WINDOWS = 10  # too few to judge a pair by
 _FIXED = 0.01  # a smaller relative movement counts as none
 _SAME = 0.05  # fraction of the distance of neighbours on an even ladder
 _COLLAPSED = 1 / 3  # fraction of the pairs
-_OR_LADDER = (
-    "Start again with more proposals, as in method=rx.sweeps(jumps=512), or write "
-    'method="posterior" for a ladder over all rows.'
-)
 _FALLS = (
     "The energy falls through the whole run (from {:.3g} to {:.3g}), as if it had no lower bound: "
     "is it minus the log density, with the right sign? If so, burn_in is too short."
@@ -225,7 +221,7 @@ def _missed_by_mixture(posterior: "Posterior") -> str | None:
         return (
             f"The mixture misses places with {found.mass:.1%} of the draws, where a chain was held "
             f"for up to {found.longest:,} sweeps: their mass is known to ± {found.error:.1%} only. "
-            f"{_OR_LADDER}"
+            f"{retuning(posterior)}"
         )
     return (
         f"The mixture misses places with {found.mass:.1%} of the draws, where the coldest replica "
@@ -243,7 +239,7 @@ def _finder_weighs_more(posterior: "Posterior") -> str | None:
     if sweeps["unsettled"]:
         return (
             f"{sweeps['unsettled']} minima of some of the rows could not be followed to those of "
-            f"all rows in {sweeps['minima']} sweeps: modes may be missing. {_OR_LADDER}"
+            f"all rows in {sweeps['minima']} sweeps: modes may be missing. {retuning(posterior)}"
         )
     kept = np.array(sweeps["excess"][sweeps["learning"] :])
     if not kept.size or not kept.max() > 0:
@@ -251,7 +247,7 @@ def _finder_weighs_more(posterior: "Posterior") -> str | None:
     return (
         f"In {np.sum(kept > 0)} of {kept.size} sweeps a draw of the ladder on some of the rows "
         f"weighs more than all proposals together, up to e^{kept.max():.1f} times as much: the "
-        f"mixture misses a place. {_OR_LADDER}"
+        f"mixture misses a place. {retuning(posterior)}"
     )
 
 

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
 _ROOM = 1.1  # steps beyond those that the numbers so far ask for
 _MOST_TIMES = 20.0  # as many draws: what asks for more needs another remedy
+_OR_LADDER = (
+    "Start again with more proposals, as in method=rx.sweeps(jumps=512), or with a ladder over all "
+    "rows: num_steps=10_000 without a method is one."
+)
 _MORE = 1.5  # times the replicas that a ladder has which is too short
 
 
@@ -26,7 +30,9 @@ def longer(posterior: "Posterior", factor: float) -> str:
 
 
 def retuning(posterior: "Posterior") -> str:
-    """Return how a run is tuned anew, in a sentence."""
+    """Return how a run is tuned anew, in a sentence; sweeps have learned from all rows already."""
+    if posterior.sweeps is not None:
+        return _OR_LADDER
     folder = "" if posterior.run_dir is None else ", run_dir=..."
     burn_in = 2 * posterior.num_steps // 3
     return (

@@ -533,7 +533,7 @@ class Sampler:
         if not len(found.minima):
             raise ValueError(
                 "The ladder on some of the rows found no minimum of the energy: is the prior "
-                'proper, has the posterior finite mass? Write method="posterior" for a ladder over '
+                "proper, has the posterior finite mass? Write num_steps=10_000 for a ladder over "
                 "all rows."
             )
         best = np.argsort(found.energies, kind="stable")[:_MOST_MINIMA]
