@@ -17,6 +17,7 @@ from replicax.algorithm import randomness
 from replicax.algorithm.tuning import Tuning
 from replicax.run import chunk
 from replicax.run.chunk import STATE_AXES
+from replicax.run.methods import METHODS
 
 SIZES = st.sampled_from([2, 3, 5, 8])
 SEEDS = st.integers(0, 2**32 - 1)
@@ -41,6 +42,7 @@ def quick_jit(function: Callable) -> Callable:
     return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
 
 
+OF_NETWORKS = [name for name, made in METHODS.items() if not made().keeps_law]
 OF_METHODS = {entry.name for entry in fields(rx.Method)}
 
 

@@ -19,7 +19,7 @@ from replicax.algorithm.target import StepEnergy, check_energy
 
 # What they say
 
-EXACT, FOLLOWING = ("hmc", "mala"), ("sgld", "momentum", "sghmc", "preconditioned")
+EXACT, FOLLOWING = ("hmc", "mala"), ("sgld", "momentum", "sghmc", "preconditioned", "adam")
 
 
 @pytest.mark.parametrize("name", [*EXACT, *FOLLOWING, "langevin"])
@@ -37,7 +37,7 @@ def test_only_adjusted_kernels_accept_or_reject_and_only_some_observe(name: str)
     assert made.adjusted == (name in EXACT) == (made.prepare is not None)
     assert made.observes == (name in (*EXACT, "langevin"))
     assert (made.change_rung is not None) == (name in ("momentum", "sghmc"))
-    assert (made.caveat is not None) == (name == "preconditioned")
+    assert (made.caveat is not None) == (name in ("preconditioned", "adam"))
     first = {"langevin": 1e-8, "hmc": 0.01, "mala": 0.01}
     assert made.first_rate == first.get(name) and made.halves_batches == (name == "langevin")
 

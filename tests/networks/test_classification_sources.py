@@ -70,7 +70,7 @@ def train(problem: Any, **options: Any) -> Any:
 def test_a_training_on_a_source_learns_and_resumes_bit_for_bit(tmp_path: Any) -> None:
     whole = train(problem())
     nll = whole.epochs["nll"][:, 0]
-    assert np.all(np.diff(nll) < 0)
+    assert nll[-1] < nll[0] < np.log(3)
     assert whole.predict(INPUTS[:4]).shape == (4, 3)
     train(problem(), run_dir=tmp_path, callback=lambda now: "stop" if now.step == 8 else None)
     source = Shuffled()

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from common import OF_NETWORKS
 from tiny_networks import tiny_problem
 
 import replicax as rx
@@ -18,7 +19,7 @@ from replicax.run.resolve import resolve, with_usual
 
 CLOCK = Clock(epochs=200, steps_per_epoch=5, cycle_epochs=50)
 TRAINING = ("deep-ensemble", "ensemble-then-sample")  # with a rate that is found
-OF_NETWORKS = [name for name in METHODS if name not in ("posterior", "sweeps", *TRAINING)]
+SAMPLING = [name for name in OF_NETWORKS if name not in TRAINING]
 
 
 def closed(name: str, **choices: Any) -> Method:
@@ -49,7 +50,7 @@ def test_cycles_hold_their_last_15_percent(method: str) -> None:
 
 
 def test_temperatures_rates_and_schedules_of_the_methods() -> None:
-    methods = {name: closed(name) for name in OF_NETWORKS}
+    methods = {name: closed(name) for name in SAMPLING}
     table = {
         name: (m.learning_rate, m.temperature, m.schedule, m.is_single)
         for name, m in methods.items()
@@ -73,7 +74,7 @@ def test_temperatures_rates_and_schedules_of_the_methods() -> None:
 
 
 def test_sgld_has_no_momentum_and_the_others_have_the_users() -> None:
-    for name in OF_NETWORKS:
+    for name in SAMPLING:
         spec = spec_of(name, momentum=0.8)
         inner = spec.get("kernel", spec)
         assert (inner["name"] == "sgld") == (name == "sgld")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from common import assert_same_run
+from common import OF_NETWORKS, assert_same_run
 from tiny_networks import EXCHANGING, LADDER, NETWORK, networks_that_start_from, tiny_problem
 
 import replicax as rx
@@ -59,7 +59,7 @@ def test_a_run_that_is_made_longer_is_a_long_run(method: str, tmp_path: Path) ->
 def test_every_method_is_made_longer_or_refused() -> None:
     others = {"pretrain", "sghmc-pt"}  # which test_choices.py has
     others |= {"deep-ensemble", "ensemble-then-sample"}  # whose rate depends on the length
-    assert set(METHODS) - set(LENGTHS) - {"posterior", "sweeps"} == others
+    assert set(OF_NETWORKS) - set(LENGTHS) == others
 
 
 @pytest.mark.parametrize(

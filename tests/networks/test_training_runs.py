@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from common import assert_same_run, chunks_of, slow
+from common import OF_NETWORKS, assert_same_run, chunks_of, slow
 from tiny_networks import (
     EXCHANGING,
     LADDER,
@@ -42,9 +42,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 PROBLEM = tiny_problem()
 MLP = rx.nn.mlp(36, 3, hidden=(4,))  # without batch statistics, which a posterior refuses
-
-
-OF_NETWORKS = [name for name in METHODS if name != "posterior"]
 
 
 def options_of(name: str) -> dict[str, Any]:
@@ -222,7 +219,7 @@ def test_starts_that_do_not_fit_get_a_sentence(folder: Path) -> None:
         train(PROBLEM, folder / "nowhere", **options)
     with pytest.raises(ValueError, match="has no ladder"):
         train(PROBLEM, NETWORK.init, epochs=1, method=rx.ensemble(learning_rate=(0.1, 0.2)))
-    with pytest.raises(ValueError, match="one of posterior, deep-ensemble"):
+    with pytest.raises(ValueError, match="one of .*deep-ensemble"):
         train(PROBLEM, NETWORK.init, epochs=1, method="sgd")
 
 

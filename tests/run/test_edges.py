@@ -42,7 +42,7 @@ EDGES: dict[str, tuple[Callable[..., Any], str, list, list]] = {
     "draw_rungs": (sampling, "draw_rungs", [(0, 2), [0], range(2), "all"], [(0, 0.5), "al", 0]),
     "epochs": (training, "epochs", [1], [0]),
     "networks": (training, "num_replicas", [1], [0]),
-    "epochs of burn-in": (training, "burn_in", [0], [-1, None]),
+    "epochs of burn-in": (training, "burn_in", [0, None], [-1]),
     "averaged networks": (training, "keep_averaged", [0], [-1]),
     "window": (method, "window", [1, None], [0]),
     "swap_every": (method, "swap_every", [1, None], [0]),
@@ -73,7 +73,7 @@ def test_what_is_usual_is_what_the_documentation_promises() -> None:
     run, trained, usual, alone = sampling(), training(), method(), Session()
     assert (run.num_chains, run.seed, run.keep_checkpoints, run.draw_rungs) == (None, 0, 2, (0,))
     assert run.keep_draws and not trained.keep_networks
-    assert (trained.num_replicas, trained.burn_in, trained.keep_averaged) == (10, 0, 100)
+    assert (trained.num_replicas, trained.burn_in, trained.keep_averaged) == (10, None, 100)
     assert (usual.momentum, usual.cycle_epochs, usual.test_every) == (0.9, 100, 1)
     assert (usual.on_swap, usual.rate_schedule, usual.averages) == ("keep", "constant", "coldest")
     assert not (usual.is_single or usual.tempers_likelihood or usual.keeps_law)
@@ -90,11 +90,14 @@ def test_what_is_usual_is_what_the_documentation_promises() -> None:
         (rx.pretrain(), {"learning_rate": 0.1, "averages": "nothing", "test_every": 10}),
         (rx.sghmc_pt(), {"learning_rate": 0.005, "temperature": "auto", "swap_every": 10}),
         (rx.sgld(), {"kernel": "sgld", "temperature": 1.0, "averages": "all"}),
-        (rx.ensemble(), {"averages": "all", "temperature": None}),
+        (rx.ensemble(), {"averages": "all", "temperature": 0.0}),
     ],
 )
 def test_methods_are_those_of_their_papers(made: rx.Method, wanted: dict[str, Any]) -> None:
-    assert {name: getattr(made, name) for name in wanted} == wanted
+    """A rate that is left open fits new networks; networks that were trained have these."""
+    closed = with_usual(made, of_networks=True)
+    assert {name: getattr(closed, name) for name in wanted} == wanted
+    assert made.learning_rate == (0.1 if made.name == "pretrain" else None)
     assert made.is_single == made.name.startswith("cyc")
     assert made.is_cyclical == made.name.startswith("cyc")
     assert made.tempers_likelihood == (made.name == "sghmc-pt")

@@ -90,7 +90,7 @@ def test_the_data_of_the_test_count(part: str, tmp_path: Path) -> None:
 
     labels = np.arange(6) % 2
     rx.train(problem(inputs[:6], labels), network.init, epochs=1, num_replicas=2, progress=False,
-             run_dir=tmp_path / "run")  # fmt: skip
+             method="deo-star", run_dir=tmp_path / "run")  # fmt: skip
     others = (inputs[1:7], labels) if part == "inputs" else (inputs[:6], 1 - labels)
     with pytest.raises(ValueError, match="the data of the test are not those"):
         rx.resume(tmp_path / "run", problem(*others), epochs=2, progress=False)

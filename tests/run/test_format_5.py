@@ -54,7 +54,7 @@ def upgraded(*given: Any, **options: Any) -> dict[str, Any]:
     return upgrade.upgraded(Path("run.json"), content(*given, **options))
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "posterior"])
+@pytest.mark.parametrize("name", upgrade._METHODS)
 def test_a_method_of_networks_is_what_it_still_is(name: str) -> None:
     """A version that changes a method keeps here what it was in 0.2."""
     found = upgraded({"method": name})
@@ -68,6 +68,8 @@ def test_a_method_of_networks_is_what_it_still_is(name: str) -> None:
     assert found["run"] == TRAINING | {
         "keep_averaged": 100,
         "evaluate": None,
+        "hold_out": None,
+        "early_stop": None,
         "on_nonfinite": "stop",
     }
 
