@@ -69,7 +69,7 @@ def run_with_kills(kind: str, folder: Path, num_kills: int, seed: int) -> int:
         process.start()
         while process.is_alive() and _newest(folder) == newest:
             time.sleep(0.01)
-        time.sleep(moments.uniform(0, 0.4))
+        time.sleep(moments.uniform(0, 0.15))
         if process.is_alive():
             process.kill()
             hits += 1
