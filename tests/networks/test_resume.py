@@ -26,12 +26,12 @@ IN_CYCLES: dict[str, Any] = ALONE | {"num_replicas": 5}
 LENGTHS: dict[str, tuple[int, int, Method, dict[str, Any]]] = {
     "deo-star": (1, 2, rx.deo_star(**LADDER), EXCHANGING),
     "deo": (1, 2, rx.deo(**OF_DEO), EXCHANGING),
-    "ensemble": (11, 20, rx.ensemble(), ALONE),
-    "sgld": (11, 20, rx.sgld(), ALONE),
+    "ensemble": (11, 20, rx.ensemble(pretrain=0.0), ALONE),
+    "sgld": (11, 20, rx.sgld(pretrain=0.0), ALONE),
     # 25 and 30 epochs of one network
-    "cyc-sghmc": (5, 6, rx.cyc_sghmc(cycle_epochs=13), IN_CYCLES),
+    "cyc-sghmc": (5, 6, rx.cyc_sghmc(cycle_epochs=13, pretrain=0.0), IN_CYCLES),
     # the short one ends while it collects its second cycle
-    "cyc-swag": (5, 6, rx.cyc_swag(cycle_epochs=13), IN_CYCLES),
+    "cyc-swag": (5, 6, rx.cyc_swag(cycle_epochs=13, pretrain=0.0), IN_CYCLES),
 }
 
 
@@ -67,6 +67,7 @@ def test_every_method_is_made_longer_or_refused() -> None:
     [
         ("pretrain", {}, (20, 30), "learning rate.*stepwise.*depends on its length"),
         ("deep-ensemble", {}, (20, 30), "learning rate.*cosine.*depends on its length"),
+        ("ensemble", {"pretrain": 0.4}, (20, 30), "are trained before they are sampled depends"),
         ("ensemble", {}, (2, 20), "every 10 epochs.*such as this one of 2.*at least 10 epochs"),
         ("sgld", {}, (9, 10), "every 10 epochs"),
         (

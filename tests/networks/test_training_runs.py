@@ -274,7 +274,8 @@ def test_parameters_in_containers_of_ones_own_get_a_sentence_on_resuming(tmp_pat
         return jnp.mean((params.both - batch) ** 2), state
 
     plain = counting(100)
-    test = plain.test._replace(outputs=lambda p, s, x: x[:, None] * p.both)
+    logits = lambda params, state, inputs: inputs[:, None] * params.both  # noqa: E731
+    test = Test(logits, jnp.ones(2), jnp.array([0, 1]), 2)
     problem = supervised(loss_fn, plain.batches.data, batch_size=2, test=test)
     options: Any = {"method": "ensemble", "num_replicas": 2, "progress": False}
     start = lambda key: (Own(jax.random.normal(key, (2,))), {})  # noqa: E731

@@ -57,8 +57,8 @@ def test_the_functions_of_methods_have_the_defaults_of_their_methods(name: str) 
         usual = declared[part] if part != "learning_rate" else None
         assert parameter.default in (usual, getattr(made, part)), part
         assert getattr(made, part) in (parameter.default, "auto"), part
-        another = 0.7 if part == "sample_from" else 7
-        assert getattr(function(**{part: another}), part) == another
+        other = 0.7 if part == "sample_from" else 7  # a share
+        assert getattr(function(**{part: other}), part) == other
 
 
 @pytest.mark.parametrize("name", [*METHODS, "seo"])
