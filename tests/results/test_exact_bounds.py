@@ -231,11 +231,13 @@ def test_more_replicas_are_advised_than_there_are(has: int, advised: int | None,
 
 
 def test_remedies_have_numbers() -> None:
-    run = made_up(num_steps=600, about={"burn_in": 200})
+    run = made_up(num_steps=600, about={"burn_in": 200}, sweeps=None)
     assert remedies.longer(run, 2.0) == "Write posterior.extend(480)."
     assert remedies.longer(run, np.nan) == remedies.longer(run, 2.0)
     assert remedies.longer(run, 1e9) == "Write posterior.extend(8_400)."  # 22 times as many
     assert "a burn-in of 400 steps where this run had 200" in remedies.retuning(run)
+    swept = made_up(num_steps=12, about={"burn_in": 8}, sweeps={"rows": 1_000_000})
+    assert "num_steps=10_000 without a method" in remedies.retuning(swept)
     trained = made_up(num_steps=600, about={"kind": "train"})
     assert remedies.longer(trained, 2.0) == "Train 2.2 times as many epochs."
     given = made_up(about={"temperature": (1.0, 4.0)}, temperatures=np.array([[1.0, 2.0, 4.0]]))
