@@ -66,9 +66,11 @@ Commands:
 
 {commands}
 
-Not run again since jumps are the default, so that they are missing here: the mixture of two components and logistic
-regression (ours alone was run, right: 4,523 effective draws per second of the one, 41,366 effective draws in 28 s of the other),
-BlackJAX's SGLD, the NumPy loop and the paper's DEO⋆. Of the chain ours has a seed more than the command makes. BlackJAX's nested slice sampling was not tried.
+Not run again since jumps are the default, so that they are missing here: the mixture of two
+components and logistic regression (ours alone was run, right: 4,523 effective draws per second of
+the one, 41,366 effective draws in 28 s of the other), BlackJAX's SGLD, the NumPy loop and the
+paper's DEO⋆. Of the chain ours has a seed more than the command makes. BlackJAX's nested slice
+sampling was not tried.
 
 `python benchmarks/peers_page.py docs/results` writes this page from peers.json; every run with
 `--out docs/results` does so at its end.
