@@ -53,23 +53,11 @@ if TYPE_CHECKING:
     from replicax.run.methods import sweeps as sweeps
     from replicax.run.processes import connect as connect
 
-# Where each public name lives; a module maps to itself.
-_MODULES = {
-    "algorithm": "algorithm",
-    "callbacks": "callbacks",
-    "data": "data",
-    "diagnostics": "results.diagnostics",
-    "interop": "interop",
-    "kernels": "algorithm.kernels",
-    "nn": "nn",
-    "predict": "networks.predict",
-    "priors": "run.priors",
-    "schedule": "algorithm.schedule",
-    "swap": "algorithm.swap",
-    "targets": "targets",
-    "theory": "theory",
-    "torch": "torch",
-}
+# Where each public module and name lives.
+_MODULES = (
+    "algorithm algorithm.kernels algorithm.schedule algorithm.swap callbacks data interop "
+    "networks.predict nn results.diagnostics run.priors targets theory torch"
+)
 _NAMES = {
     "algorithm.target": "Target",
     "algorithm.tuning": "Gain",
@@ -87,42 +75,20 @@ _NAMES = {
     "run.processes": "connect",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
-
-# Names of 0.2 that live in their rooms.
-_ELSEWHERE = {
-    "replicax.algorithm": "Info Ladder Settings State Tuning build_step init ladder",
-    "replicax.callbacks": "Progress",
-    "replicax.interop": "as_sampling_algorithm",
-    "replicax.algorithm.kernels": "Kernel Replica",
-    "replicax.networks": "swag",
-    "replicax.networks.evaluate": "Epoch",
-    "replicax.networks.task": "Supervised",
-    "replicax.results": "plots",
-    "replicax.run": "batches",
-    "replicax.run.bayesian": "Bayesian",
-    "replicax.run.records": "Result",
-}
+_PLACE_OF = {module.rpartition(".")[2]: module for module in _MODULES.split()}
 
 
 def __getattr__(name: str):
     """Import a module when a name of it is first used: `import replicax` alone loads no JAX."""
     if name in _MODULE_OF:
         value = getattr(importlib.import_module(f"replicax.{_MODULE_OF[name]}"), name)
-    elif name in _MODULES:
-        value = importlib.import_module(f"replicax.{_MODULES[name]}")
+    elif name in _PLACE_OF:
+        value = importlib.import_module(f"replicax.{_PLACE_OF[name]}")
     else:
-        raise AttributeError(f"module 'replicax' has no attribute {name!r}{_remedy(name)}")
+        raise AttributeError(f"module 'replicax' has no attribute {name!r}")
     globals()[name] = value
     return value
 
 
-def _remedy(name: str) -> str:
-    """Return what to write in place of a name that is elsewhere."""
-    if name == "report":
-        return ": write rx.load(folder).report()."
-    place = next((place for place, names in _ELSEWHERE.items() if name in names.split()), None)
-    return "" if place is None else f": write from {place} import {name}."
-
-
 def __dir__() -> list[str]:
-    return sorted([*_MODULE_OF, *_MODULES, "__version__"])
+    return sorted([*_MODULE_OF, *_PLACE_OF, "__version__"])

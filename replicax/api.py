@@ -71,9 +71,9 @@ def sample(
             `rx.supervised` problems a point is a pair (params, model_state). A posterior of
             `rx.interop.from_numpyro` starts at draws from its prior unless this is given.
         num_steps: steps of every replica; with `method="sweeps"` sweeps whose draws are kept.
-            Without it a run of exact energies goes on until it is done: until every chain has made
-            ten round trips, R-hat is below 1.01, 400 draws are effective in bulk and tails, and
-            nothing is left to warn of.
+            Without it a run of exact energies goes on until it is done: until chains have made ten
+            round trips on average, R-hat is below 1.01, 400 draws are effective in bulk and tails,
+            and nothing is left to warn of.
         max_steps, max_seconds: where such a run ends at the latest; 20,000 steps, or 64 sweeps,
             unless given.
         method: which algorithm runs: "posterior", or with its own options `rx.posterior(...)`,
@@ -181,7 +181,12 @@ def resume(
     and tuples. A target or data that do not fit the run are refused; `force=True` goes on with
     them. `devices` and `data_parallel` may be others than before.
     """
-    _refuse_other_options(unknown)
+    for name in unknown:
+        raise ValueError(
+            f"rx.resume takes no {name}: a run continues with the options that its folder stores. "
+            "Objects of your own, which no folder holds, are given again inside the method, as in "
+            "method=rx.deo_star(kernel=...)."
+        )
     check_flag("force", force)
     check_flag("until_done", until_done)
     session, limits, watch = given(Session, locals()), given(Limits, locals()), None
@@ -235,16 +240,6 @@ def load(folder: str | Path, target: Any = None) -> Posterior:
 
         return Trained(records, target=target)
     return Posterior(records, target=target)
-
-
-def _refuse_other_options(unknown: dict[str, Any]) -> None:
-    """Raise if `resume` was given options that a run cannot change."""
-    for name in unknown:
-        raise ValueError(
-            f"rx.resume takes no {name}: a run continues with the options that its folder stores. "
-            "Objects of your own, which no folder holds, are given again inside the method, as in "
-            "method=rx.deo_star(kernel=...)."
-        )
 
 
 def _refuse(folder: Path, **arguments: Any) -> None:

@@ -90,7 +90,8 @@ def at_least(name: str, value: object, lowest: int, highest: int = _LARGEST) -> 
     """Raise unless `value` is a whole number from `lowest` to `highest`."""
     if is_whole(value) and lowest <= value <= highest:
         return
-    bound = f" of at least {lowest}" if highest == _LARGEST else f" from {lowest} to {highest}"
+    is_low = highest >= 2**31 - 1 and not (is_whole(value) and value > highest)
+    bound = f" of at least {lowest}" if is_low else f" from {lowest} to {highest}"
     raise ValueError(f"{name} is {show(value)}; it must be a whole number{bound}.")
 
 
@@ -142,26 +143,13 @@ def check_plain(name: str, function: Callable) -> None:
     """Raise if a function does not run when it is called: if it is async, or a generator."""
     while isinstance(function, functools.partial):
         function = function.func
-    kinds = {
-        "async": (inspect.iscoroutinefunction, inspect.isasyncgenfunction),
-        "a generator": (inspect.isgeneratorfunction,),
-    }
-    for kind, tests in kinds.items():
-        for part in (function, getattr(type(function), "__call__", None)):  # noqa: B004
-            if any(test(part) for test in tests):
-                raise ValueError(
-                    f"{name} is {kind}, so that calling it runs nothing: write a plain function, "
-                    "with def and return."
-                )
-
-
-def check_watchers(progress: object, callback: object) -> None:
-    """Raise unless `progress` and `callback` can watch a run."""
-    check_flag("progress", progress, None)
-    several = isinstance(callback, list | tuple)
-    for function in callback if several else [callback]:
-        if several or function is not None:
-            check_function("callback", function, "progress")
+    tests = inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction
+    for part in (function, getattr(type(function), "__call__", None)):  # noqa: B004
+        if any(test(part) for test in tests):
+            raise ValueError(
+                f"{name} is async or a generator, so that calling it runs nothing: write a plain "
+                "function, with def and return."
+            )
 
 
 def check_numeric(name: str, leaves: list[Any]) -> None:
@@ -176,8 +164,7 @@ def check_numeric(name: str, leaves: list[Any]) -> None:
         is_known = jnp.issubdtype(kind, jnp.number) or jnp.issubdtype(kind, jnp.bool_)
         if not is_known or np.dtype(kind).char in "gG":
             words = {"U": "text", "S": "text", "O": "Python objects", "M": "dates", "m": "times"}
-            words |= {"f": "numbers longer than float64", "c": "numbers longer than complex128"}
-            what = words.get(getattr(kind, "kind", ""), str(kind))
+            what = words.get(getattr(kind, "kind", ""), f"numbers of the type {kind}")
             raise ValueError(
                 f"{name} holds {what}; give arrays of numbers (code categories as whole numbers)."
             )

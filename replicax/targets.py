@@ -16,11 +16,12 @@ MODES = tuple((float(x), float(y)) for x in range(-2, 3) for y in range(-2, 3))
 _WALL = 20.0
 
 
-def modes25_energy(position: Array) -> Array:
-    """Return U = 0.2 r^2 - 2 (cos 2 pi x + cos 2 pi y), plus r^2 - 20 outside r^2 = 20."""
-    square = jnp.sum(position**2, axis=-1)
-    wells = 2 * jnp.sum(jnp.cos(2 * jnp.pi * position), axis=-1)
-    return 0.2 * square - wells + jnp.maximum(0.0, square - _WALL)
+def modes25_energy(position: Any, *, xp: Any = jnp) -> Any:
+    """Return U = 0.2 r^2 - 2 (cos 2 pi x + cos 2 pi y), plus r^2 - 20 outside r^2 = 20; with
+    `xp=numpy` in double precision."""
+    square = xp.sum(position**2, axis=-1)
+    wells = 2 * xp.sum(xp.cos(2 * xp.pi * position), axis=-1)
+    return 0.2 * square - wells + xp.maximum(0.0, square - _WALL)
 
 
 def modes25(noise_std: float = 2.0) -> Target:
@@ -61,7 +62,7 @@ def modes25_grid(span: float, num_bins: int, points_per_bin: int = 10) -> np.nda
     """Return the true masses of square bins on [-span, span]^2, renormalised  -> (x, y)."""
     middle = _midpoints(span, num_bins * points_per_bin)
     positions = np.stack(np.meshgrid(middle, middle, indexing="ij"), axis=-1)
-    fine = np.exp(-_modes25_energy_exact(positions))
+    fine = np.exp(-modes25_energy(positions, xp=np))
     coarse = fine.reshape(num_bins, points_per_bin, num_bins, points_per_bin).sum(axis=(1, 3))
     return coarse / coarse.sum()
 
@@ -71,7 +72,7 @@ def modes25_truth(points_per_unit: int = 50) -> np.ndarray:
     """Return the true masses of the 25 cells and outside, by quadrature  -> (26,)."""
     middle = _midpoints(6.0, 12 * points_per_unit)
     positions = np.stack(np.meshgrid(middle, middle, indexing="ij"), axis=-1).reshape(-1, 2)
-    return mode_masses(positions, np.exp(-_modes25_energy_exact(positions)))
+    return mode_masses(positions, np.exp(-modes25_energy(positions, xp=np)))
 
 
 @functools.cache
@@ -97,13 +98,6 @@ def modes25_draws(rng: np.random.Generator, count: int) -> np.ndarray:
 
 def _midpoints(span: float, count: int) -> np.ndarray:
     return (np.arange(count) + 0.5) * (2 * span / count) - span
-
-
-def _modes25_energy_exact(positions: np.ndarray) -> np.ndarray:
-    """Return `modes25_energy` in double precision."""
-    square = np.sum(positions**2, axis=-1)
-    wells = 2 * np.sum(np.cos(2 * np.pi * positions), axis=-1)
-    return 0.2 * square - wells + np.maximum(0.0, square - _WALL)
 
 
 def mode_distance(positions: np.ndarray, truth: np.ndarray | None = None) -> float:

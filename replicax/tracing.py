@@ -4,7 +4,6 @@ JAX calls an energy with arrays that have no values yet. Python's `if`, NumPy an
 values; the messages of JAX explain tracing, ours name the line and what to write there.
 """
 
-import linecache
 import re
 import traceback
 from pathlib import Path
@@ -100,5 +99,4 @@ def _is_ours(error: Exception) -> bool:
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or _PACKAGE not in Path(frames[-1].filename).parents:
         return False
-    line = linecache.getline(frames[-1].filename, frames[-1].lineno or 0)
-    return line.strip().startswith("raise ")
+    return (frames[-1].line or "").startswith("raise ")

@@ -43,12 +43,12 @@ class TargetSpec:
 
     target: str  # "/home/me/model.py:energy" or "package.module:name"
     params: str | None = option(
-        None, "Name of the initial parameters.", flag="", show_default="params or start"
+        None, "Name of the initial parameters.", show_default="params or start"
     )
     batches: str | None = option(
-        None, "Name of the data: arrays, or batches(step).", flag="", show_default="batches"
+        None, "Name of the data: arrays, or batches(step).", show_default="batches"
     )
-    batch_size: int | None = option(None, "Rows per mini-batch, if the data are arrays.", flag="")
+    batch_size: int | None = option(None, "Rows per mini-batch, if the data are arrays.")
     directory: str = ""  # modules are also imported from here, and not from where one is later
 
     @classmethod
@@ -66,11 +66,8 @@ class TargetSpec:
     @property
     def is_demo(self) -> bool:
         """Whether it names the demo, which is code of replicax itself."""
-        targets = ("replicax.demo:energy", "replicax.demo:target")
-        return self.target in targets and (self.params or "params", self.batches) == (
-            "params",
-            None,
-        )
+        is_target = self.target in ("replicax.demo:energy", "replicax.demo:target")
+        return is_target and self.params in (None, "params") and self.batches is None
 
     @property
     def command(self) -> str:
@@ -184,11 +181,10 @@ def _import_module(place: str, directory: str) -> ModuleType:
 
 
 @contextlib.contextmanager
-def _first_on_path(*folders: str) -> Iterator[None]:
-    """Look for modules in these folders first; afterwards last, so that nothing there passes for a
+def _first_on_path(folder: str) -> Iterator[None]:
+    """Look for modules in this folder first; afterwards last, so that nothing there passes for a
     library that replicax imports when it needs it. Run folders are left out."""
-    added = [folder for folder in folders if folder and not _is_in_run(folder)]
-    added = [folder for folder in added if folder not in sys.path]
+    added = [folder] if folder and folder not in sys.path and not _is_in_run(folder) else []
     sys.path[:0] = added
     try:
         yield

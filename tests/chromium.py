@@ -86,7 +86,7 @@ class Browser:
         return json.loads(text)
 
     def open(self, address: str, width: int = 1200, height: int = 900, dark: bool = False) -> "Tab":
-        """Open a page and wait until its script says that it is ready."""
+        """Open a page and wait until it is there."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         tab = Tab(self, session)
@@ -97,7 +97,7 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         tab.call("Emulation.setEmulatedMedia", features=[scheme])
         tab.call("Page.navigate", url=address)
-        tab.wait("document.documentElement?.dataset.ready === 'true'")
+        tab.wait("document.readyState === 'complete' && location.href !== 'about:blank'")
         return tab
 
 
@@ -124,13 +124,6 @@ class Tab:
         while not self.value(expression):
             assert time.monotonic() < until, f"{expression} never; {self.problems()}"
             time.sleep(0.1)
-
-    def press(self, key: str, code: int, element: str) -> None:
-        """Focus an element by its id and press a key there."""
-        self.value(f"document.getElementById({element!r}).focus()")
-        for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key,
-                      windowsVirtualKeyCode=code)  # fmt: skip
 
     def _events(self, method: str) -> list[dict[str, Any]]:
         self.value("1")  # all that came before its answer has arrived

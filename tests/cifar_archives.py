@@ -14,15 +14,11 @@ from replicax.data import cifar
 NUM_CLASSES = {"cifar10": 10, "cifar100": 100}
 FOLDERS = {
     "cifar-10-python.tar.gz": "cifar-10-batches-py",
-    "cifar-10-binary.tar.gz": "cifar-10-batches-bin",
     "cifar-100-python.tar.gz": "cifar-100-python",
-    "cifar-100-binary.tar.gz": "cifar-100-binary",
 }
 ARCHIVES = {
-    ("cifar10", "python"): "cifar-10-python.tar.gz",
-    ("cifar10", "binary"): "cifar-10-binary.tar.gz",
-    ("cifar100", "python"): "cifar-100-python.tar.gz",
-    ("cifar100", "binary"): "cifar-100-binary.tar.gz",
+    "cifar10": "cifar-10-python.tar.gz",
+    "cifar100": "cifar-100-python.tar.gz",
 }
 
 
@@ -78,7 +74,7 @@ def names_of(name: str) -> list[bytes]:
     return [b"class_%d" % number for number in range(NUM_CLASSES[name])]
 
 
-def files_of(name: str, edition: str) -> dict[str, bytes]:
+def files_of(name: str) -> dict[str, bytes]:
     """The files of a tiny data set, as published."""
     fine, stems = name == "cifar100", ["train", "test"]
     if not fine:
@@ -87,18 +83,8 @@ def files_of(name: str, edition: str) -> dict[str, bytes]:
     for stem, (images, labels) in zip(stems, parts(name), strict=True):
         rows, labels = rows_of(images), [int(label) for label in labels]
         coarse = [label // 5 for label in labels]
-        if edition == "python":
-            kinds = (
-                {b"fine_labels": labels, b"coarse_labels": coarse} if fine else {b"labels": labels}
-            )
-            files[stem] = pickled({b"batch_label": b"a batch", **kinds, b"data": rows})
-        else:
-            heads = zip(coarse, labels) if fine else ((label,) for label in labels)
-            records = (bytes(head) + row.tobytes() for head, row in zip(heads, rows))
-            files[f"{stem}.bin"] = b"".join(records)
-    lines = b"\n".join(names_of(name)) + b"\n\n"
-    if edition == "binary":
-        return {**files, "fine_label_names.txt" if fine else "batches.meta.txt": lines}
+        kinds = {b"fine_labels": labels, b"coarse_labels": coarse} if fine else {b"labels": labels}
+        files[stem] = pickled({b"batch_label": b"a batch", **kinds, b"data": rows})
     meta = {b"fine_label_names" if fine else b"label_names": names_of(name), b"num_vis": 3072}
     return {**files, "meta" if fine else "batches.meta": pickled(meta), "readme.html": b"hello"}
 
@@ -114,10 +100,10 @@ def write_archive(path: Path, files: dict[str, bytes]) -> None:
             tar.addfile(member, io.BytesIO(content))
 
 
-def write_cifar(folder: Path, name: str, edition: str, **changed: bytes) -> Path:
+def write_cifar(folder: Path, name: str, **changed: bytes) -> Path:
     """Write an archive, with some files changed, and return its path."""
-    path = folder / ARCHIVES[name, edition]
-    write_archive(path, {**files_of(name, edition), **changed})
+    path = folder / ARCHIVES[name]
+    write_archive(path, {**files_of(name), **changed})
     return path
 
 
@@ -135,5 +121,4 @@ def assert_is(dataset, name: str) -> None:
         np.testing.assert_array_equal(one, other)
     assert dataset.train_images.dtype == np.uint8 and dataset.train_labels.dtype == np.int32
     assert dataset.train_images.flags.c_contiguous
-    assert dataset.class_names == tuple(f"class_{number}" for number in range(NUM_CLASSES[name]))
     assert (dataset.name, dataset.num_classes) == (name, NUM_CLASSES[name])

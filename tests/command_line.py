@@ -11,7 +11,7 @@ import pytest
 from made_up_metadata import metadata_of
 
 from replicax.cli.main import main
-from replicax.run.storage.metadata import TreeSpec
+from replicax.run.trees import TreeSpec
 
 REPOSITORY = Path(__file__).parents[1]
 STAR = ("--method", "deo-star", "--learning-rate")

@@ -18,18 +18,6 @@ def test_the_table_of_the_api_has_every_public_name_once():
         assert getattr(rx, name) is not None
 
 
-@pytest.mark.parametrize("place", rx._ELSEWHERE)
-def test_a_name_that_moved_says_where_it_is(place):
-    for name in rx._ELSEWHERE[place].split():
-        with pytest.raises(AttributeError, match=f"from {place} import {name}") as refused:
-            getattr(rx, name)
-        line = re.search(r"write (from .*)\.$", str(refused.value))
-        assert line is not None
-        exec(line[1], {})
-
-
-def test_names_that_are_gone_or_unknown():
-    with pytest.raises(AttributeError, match=r"rx\.load\(folder\)\.report\(\)"):
-        rx.report  # noqa: B018
+def test_names_that_are_unknown():
     with pytest.raises(AttributeError, match="no attribute 'nothing'$"):
         rx.nothing  # noqa: B018

@@ -55,7 +55,7 @@ def test_the_wheel_runs_the_demo_in_an_empty_environment(tmp_path):
     assert found["code"] == 0
     assert json.loads("\n".join(shown))["num_chains"] == 4
     assert (tmp_path / "demo-run/figures/modes25.png").is_file()
-    assert {"arviz", "sklearn", "torch", "plotly", "flax"} <= optional_packages()
+    assert {"arviz", "sklearn", "torch", "flax"} <= optional_packages()
     assert optional_packages() & set(found["modules"]) == set()
     version = run(tmp_path / "empty/bin/replicax", "--version", cwd=tmp_path)
     assert version.strip() == "replicax " + wheel.name.split("-")[1]

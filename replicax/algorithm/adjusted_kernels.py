@@ -55,22 +55,6 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
         "target_acceptance", target_acceptance, lambda x: 0 < x < 1, "it must lie in (0, 1)"
     )
 
-    def init(params: PyTree) -> Replica:
-        zeros = jax.tree.map(jnp.zeros_like, params)
-        dtype = jnp.result_type(jnp.float32, *jax.tree.leaves(params))
-        return Replica(params, Evaluated(jnp.zeros((), dtype), zeros, jnp.zeros((), dtype), zeros))
-
-    def prepare(replica: Replica, evaluate: StepEnergy) -> Replica:
-        return _same_types(Replica(replica.params, evaluate.split(replica.params)), replica)
-
-    def draw(key: Array, replica: Replica) -> Drawn:
-        velocity_key, accept_key, length_key = jax.random.split(key, 3)
-        return Drawn(
-            draw_normal(velocity_key, replica),
-            -jax.random.exponential(accept_key),
-            jax.random.normal(length_key),
-        )
-
     def step(drawn: Drawn, replica: Replica, evaluate: StepEnergy, rung: Ladder):
         slope, start = 1 / rung.temperature, replica.memory
         along, back_along = _metric(rung.scale, replica.params)
@@ -106,8 +90,27 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
         return after, after.memory.energy, observed
 
     spec = {"name": "hmc", "num_leapfrog": num_leapfrog, "target_acceptance": target_acceptance}
-    traits = Traits(spec, adjusted=True, gradients=num_leapfrog, first_rate=0.01, prepare=prepare)
-    return Kernel(init, step, draw, traits)
+    traits = Traits(spec, adjusted=True, gradients=num_leapfrog, first_rate=0.01, prepare=_prepare)
+    return Kernel(_init, step, _draw, traits)
+
+
+def _init(params: PyTree) -> Replica:
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    dtype = jnp.result_type(jnp.float32, *jax.tree.leaves(params))
+    return Replica(params, Evaluated(jnp.zeros((), dtype), zeros, jnp.zeros((), dtype), zeros))
+
+
+def _prepare(replica: Replica, evaluate: StepEnergy) -> Replica:
+    return _same_types(Replica(replica.params, evaluate.split(replica.params)), replica)
+
+
+def _draw(key: Array, replica: Replica) -> Drawn:
+    velocity_key, accept_key, length_key = jax.random.split(key, 3)
+    return Drawn(
+        draw_normal(velocity_key, replica),
+        -jax.random.exponential(accept_key),
+        jax.random.normal(length_key),
+    )
 
 
 def _leapfrog(

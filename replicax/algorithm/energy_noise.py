@@ -102,13 +102,9 @@ class EnergySource(NamedTuple):
         batch = self.another_batch(attempt.batch)
 
         def energy(replica: Array, side: int) -> Array:
-            point = self.spread.rows(self.points, replica)
+            point = self.spread.join(self.spread.rows(self.points, replica))
             noise = jax.tree.map(lambda leaf: leaf[side], attempt.energy)
-            energy = self.target.energy_at(point, batch, noise).astype(dtype)
-            if self.spread.in_one_place:
-                return energy
-            is_here = self.spread.has(replica, self.points)
-            return self.spread.join(jnp.where(is_here, energy, jnp.zeros_like(energy)))
+            return self.target.energy_at(point, batch, noise).astype(dtype)
 
         return energy(cold_replica, 0), energy(hot_replica, 1)
 

@@ -10,15 +10,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import energy_noise, window_correction
+from replicax.algorithm import energy_noise
 from replicax.algorithm.energy_noise import EnergySource
 from replicax.algorithm.kernel import Observed
 from replicax.algorithm.randomness import Attempts, Randomness
-from replicax.algorithm.rounds import tune_step_sizes, tune_temperatures
 from replicax.algorithm.schedule import Sequential
 from replicax.algorithm.state import Info, Settings, State
-from replicax.algorithm.swap import Index, RuleInForce
-from replicax.algorithm.tuning import tune
+from replicax.algorithm.swap import Index, RuleInForce, swap_adjacent
+from replicax.algorithm.tuning import tune, tune_step_sizes, tune_temperatures
 
 
 def decide(
@@ -78,8 +77,6 @@ def exchange(
     if rule.estimates_noise:
         assert source is not None
         noise = energy_noise.estimate(rule, random, state, source)
-    if rule.tunes_correction:
-        rule, schedule = window_correction.in_force(rule, schedule, state.step, state.correction)
     in_force = RuleInForce(rule, state.ladder.temperature, state.buffer)
     energy, cold = energy_of[state.replica_at], jnp.arange(num_pairs)
     may_swap = ~settings.tuning.measuring(state.step)
@@ -100,7 +97,8 @@ def exchange(
         index, swapped = schedule.sweep(index, random.attempts, verdict)
     else:
         finite = may_swap & jnp.isfinite(energy[:-1]) & jnp.isfinite(energy[1:])
-        index, swapped = schedule.exchange(index, attempt, active, gate, wanted, finite)
+        swapped = schedule.swapping_pairs(attempt, active, gate, wanted, finite)
+        index = swap_adjacent(index, swapped)
     after = state._replace(
         rung_of=index.rung_of,
         replica_at=index.replica_at,
@@ -141,7 +139,7 @@ def adapt(settings: Settings, state: State, info: Info) -> State:
     ladder, buffer, unit = tune(
         tuning, state.step, state.ladder, state.buffer, state.energy_unit, energy, wanted
     )
-    correction, verdicts, sizes = state.correction, state.verdicts, state.step_sizes
+    verdicts, sizes = state.verdicts, state.step_sizes
     if tuning.step_sizes is not None:
         ladder, sizes = tune_step_sizes(tuning.step_sizes, state.step, ladder, sizes, info.observed)
     if tuning.adapts == "temperature":
@@ -149,21 +147,11 @@ def adapt(settings: Settings, state: State, info: Info) -> State:
             tuning.barrier, state.step, ladder.temperature, verdicts, wanted, info.attempted
         )
         ladder = ladder._replace(temperature=temperature)
-    if settings.rule.tunes_correction:
-        correction = window_correction.update(
-            settings.rule,
-            settings.schedule.window,
-            state.step,
-            correction,
-            energy[0],
-            state.ladder.temperature,
-        )
     return state._replace(
         step=state.step + 1,
         ladder=ladder,
         buffer=buffer,
         energy_unit=unit,
-        correction=correction,
         verdicts=verdicts,
         step_sizes=sizes,
     )

@@ -9,7 +9,8 @@ min(1, exp(w' - w)).
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from replicax.algorithm.kernel import Kernel, Replica
+from replicax.algorithm.kernel import Kernel, PyTree, Replica, select
 from replicax.algorithm.labels import (
     Ordering,
     first_direction,
@@ -25,7 +26,6 @@ from replicax.algorithm.labels import (
     orbit_density,
     shuffled,
 )
-from replicax.algorithm.metric import MOST_DENSE
 from replicax.algorithm.mixture import (
     Mixture,
     Proposed,
@@ -35,9 +35,12 @@ from replicax.algorithm.mixture import (
     propose,
 )
 from replicax.algorithm.randomness import make_key
-from replicax.algorithm.rounds import stride
 from replicax.algorithm.target import StepEnergy, Target
 from replicax.algorithm.tiles import build_energies
+from replicax.algorithm.tuning import MOST_DENSE, stride
+
+if TYPE_CHECKING:
+    from replicax.algorithm.state import Settings, State
 
 _TRACED = 8  # positions of a path that are kept for the next fit
 _FEWEST_TRACED, _MOST_TRACED = 4096, 24_000  # of a round and all chains: between them 3 d^2
@@ -123,79 +126,69 @@ def traced(jumping: Jumping, count: int, step: int, d: int) -> int:
     return min(-(-count // every) * _TRACED, places)
 
 
-def build_jumps(target: Target, kernel: Kernel, settings: Any) -> Callable:
+def build_jumps(target: Target, kernel: Kernel, settings: "Settings") -> Callable:
     """Build `jump(key, state, batch) -> state, (points, energies, log weights, before)`: jumps of
     the replica on the coldest rung, the positions of its path that are draws, and where it was."""
-    spread, jumping = settings.spread, settings.jumps
+    spread, jumping, prepare = settings.spread, settings.jumps, kernel.traits.prepare
+    assert jumping is not None and prepare is not None
+    num_kept = max(_TRACED, jumping.num_draws)
 
-    def path_of(jumped: Jumped, num_kept: int) -> tuple[Array, Any, Array]:
-        every = jumped.path.shape[0] // num_kept
-        kept = jumped.path, jumped.path_energy, jumped.path_weight
-        return jax.tree.map(lambda leaf: leaf[every - 1 :: every], kept)
-
-    def jump_cold(key: Array, state: Any, batch: Any) -> tuple[Any, tuple]:
-        cold, jumps = state.replica_at[0], state.jumps
+    def jump_cold(key: Array, state: "State", batch: PyTree) -> tuple["State", tuple]:
+        cold, slope = state.replica_at[0], 1 / state.ladder.temperature[0]
         replica = spread.join(spread.rows(state.replicas, cold))
         flat, unravel = ravel_pytree(replica.params)
-        slope, num_kept = 1 / state.ladder.temperature[0], max(_TRACED, jumping.num_draws)
         places = label_places(target.exchangeable, replica.params)
-        ordering = None if places is None else Ordering(places, state.order)
 
-        def placed(seen: Jumped) -> tuple[Any, Jumped]:
+        def seen() -> Jumped:
+            noise = draw_jumps(key, jumping.num_proposals, flat.size, flat.dtype)
+            energies = partial(build_energies(target, unravel), batch=batch)
+            ordering = None if places is None else Ordering(places, state.order)
+            return jump(noise, state.mixture, flat, energies, slope, num_kept, ordering)
+
+        def settled(seen: Jumped) -> tuple[Replica, Jumped]:
             if places is not None:
                 seen = _relabelled(seen, places, jax.random.fold_in(key, 2))
-            there = Replica(unravel(seen.point), replica.memory)
             evaluate = StepEnergy(target, batch, target.draw(make_key(0)))
-            there = kernel.traits.prepare(there, evaluate)  # type: ignore[misc]
-            return there, seen
+            there = prepare(Replica(unravel(seen.point), replica.memory), evaluate)
+            return select(True, there, replica), seen
 
-        def jumped() -> tuple[Any, Jumped]:
-            noise = draw_jumps(key, jumping.num_proposals, flat.size, flat.dtype)
-            energies = build_energies(target, unravel)
-            of_batch = lambda points: energies(points, batch)  # noqa: E731
-            return placed(jump(noise, state.mixture, flat, of_batch, slope, num_kept, ordering))
+        def jumped() -> tuple[Replica, Jumped, JumpStats]:
+            there, taken = settled(seen())
+            return there, taken, count_jumps(state.jumps.stats, taken)
 
-        def stayed() -> tuple[Any, Jumped]:
-            energies = replica.memory.energy, replica.memory.prior
-            nothing = jax.eval_shape(jumped)[1]
-            seen = Jumped(
-                flat,
-                energies,
-                jnp.array(False),
-                jnp.broadcast_to(flat, (num_kept, flat.size)),
-                jax.tree.map(lambda e: jnp.broadcast_to(e, (num_kept,)), energies),
-                jnp.full((num_kept, 2), -jnp.inf),
-                jnp.zeros((), nothing.accepted.dtype),
-                jnp.full(nothing.log_weight.shape, -jnp.inf, nothing.log_weight.dtype),
-            )
-            return (replica, seen) if places is None else placed(seen)
+        def stayed() -> tuple[Replica, Jumped, JumpStats]:
+            none = _none_taken(flat, replica.memory, jax.eval_shape(seen))
+            there, none = (replica, none) if places is None else settled(none)
+            return there, none, state.jumps.stats
 
-        like = jax.eval_shape(jumped)
-
-        def typed(branch: Callable) -> Callable:
-            return lambda: jax.tree.map(lambda x, to: jnp.asarray(x, to.dtype), branch(), like)
-
-        there, seen = jax.lax.cond(state.mixture.count > 0, typed(jumped), typed(stayed))
-        at = spread.here(jnp.arange(state.replica_at.shape[0]) == cold) & seen.moved
-        replicas = jax.tree.map(
-            lambda new, old: jnp.where(at.reshape(-1, *[1] * new.ndim), new, old),
-            there,
-            state.replicas,
-        )
-        stats = jax.lax.cond(
-            state.mixture.count > 0, lambda: count_jumps(jumps.stats, seen), lambda: jumps.stats
-        )
-        jumps = _traced(
-            jumping, state.step, jumps._replace(stats=stats), path_of(seen, _TRACED)[:2], slope
-        )
-        points, energies, weights = path_of(seen, jumping.num_draws)
+        there, taken, stats = jax.lax.cond(state.mixture.count > 0, jumped, stayed)
+        at = spread.here(jnp.arange(state.replica_at.shape[0]) == cold) & taken.moved
+        replicas = jax.vmap(select, (0, None, 0))(at, there, state.replicas)
+        jumps = state.jumps._replace(stats=stats)
+        jumps = _traced(jumping, state.step, jumps, _thinned(taken, _TRACED)[:2], slope)
+        points, energies, weights = _thinned(taken, jumping.num_draws)
         path = jax.vmap(unravel)(points), energies[0], weights, flat
         return state._replace(replicas=replicas, jumps=jumps), path
 
     return jump_cold
 
 
-def relabelled_draws(target: Target, settings: Any, key: Array, state: Any) -> tuple:
+def _none_taken(point: Array, memory: Any, like: Jumped) -> Jumped:
+    """Return jumps of which none was taken, with the shapes of those that are."""
+    both = memory.energy, memory.prior
+    none = Jumped(point, both, False, point, both, -jnp.inf, 0, -jnp.inf)  # type: ignore[arg-type]
+    full = lambda value, to: jnp.broadcast_to(jnp.asarray(value, to.dtype), to.shape)  # noqa: E731
+    return jax.tree.map(full, none, like)
+
+
+def _thinned(taken: Jumped, count: int) -> tuple[Array, Any, Array]:
+    """Return points, energies and weights at evenly spaced positions of a path."""
+    every = taken.path.shape[0] // count
+    kept = taken.path, taken.path_energy, taken.path_weight
+    return jax.tree.map(lambda leaf: leaf[every - 1 :: every], kept)
+
+
+def relabelled_draws(target: Target, settings: "Settings", key: Array, state: "State") -> tuple:
     """Return the draws of a step without jumps as `build_jumps` does: the coldest replica, its
     exchangeable labels in random orders."""
     spread, count = settings.spread, 1 if settings.jumps is None else settings.jumps.num_draws

@@ -9,6 +9,7 @@ from jax import Array
 
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import draw_normal
+from replicax.errors import check_function, explained
 
 PyTree = Any  # a tree of arrays, such as parameters or rows: JAX has no type for it
 
@@ -97,9 +98,18 @@ class Kernel(NamedTuple):
         return self._replace(traits=self.traits._replace(**traits))
 
 
-def select(condition: Array, new: Any, old: Any) -> Any:
+def select(condition: Array | bool, new: Any, old: Any) -> Any:
     """Return one of two trees of arrays, in the types of the old one."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b).astype(b.dtype), new, old)
+
+
+def check_of_step(name: str, function: Any) -> None:
+    """Raise unless a function of the step, such as a schedule or a gain, returns one number."""
+    check_function(name, function, "step")
+    with explained(name, "It must return one number."):
+        value = jax.eval_shape(function, jax.ShapeDtypeStruct((), jnp.int32))
+    if getattr(value, "shape", None) != ():
+        raise ValueError(f"{name} must return one number for a step.")
 
 
 def has_memory(init: Callable[[Any], Any]) -> bool:

@@ -114,8 +114,8 @@ def preconditioned(
         update = jax.tree.map(jnp.multiply, scale, gradient)
         params = jax.tree.map(lambda p, u: p - rung.learning_rate * u, replica.params, update)
         if noise is not None:
-            scale = jax.tree.map(jnp.sqrt, scale)
-            params = _add_noise(params, noise, _langevin_std(rung), scale)
+            scale, std = jax.tree.map(jnp.sqrt, scale), _langevin_std(rung)
+            params = _add_noise(params, jax.tree.map(jnp.multiply, noise, scale), std)
         return Replica(params, memory)
 
     spec = {"name": "preconditioned", "decay": decay, "eps": eps, "freeze_after": freeze_after}
@@ -137,17 +137,10 @@ def adam(
 
     m and nu are running means of the gradient and of its square, corrected for their start at 0.
     """
-    transform = optax.scale_by_adam(decay, square_decay, eps)
-
-    def move(replica: Replica, gradient: Any, noise: Any, rung: Ladder) -> Replica:
-        update, memory = transform.update(gradient, replica.memory, replica.params)
-        params = jax.tree.map(lambda p, u: p - rung.learning_rate * u, replica.params, update)
-        if noise is not None:
-            params = _add_noise(params, noise, _langevin_std(rung))
-        return Replica(params, memory)
-
-    spec = {"name": "adam", "decay": decay, "square_decay": square_decay, "eps": eps}
-    return _kernel(transform, move, weight_decay, spec).having(caveat=_NO_LAW)
+    options = {"decay": decay, "square_decay": square_decay, "eps": eps}
+    transform = optax.adam(1.0, decay, square_decay, eps)
+    kernel = from_optax(transform, weight_decay=weight_decay)
+    return kernel.having(spec={"name": "adam", **options, "weight_decay": weight_decay})
 
 
 def _frozen_after(
@@ -166,11 +159,7 @@ def _frozen_after(
     return optax.GradientTransformation(init, update)
 
 
-def from_optax(
-    transform: optax.GradientTransformation,
-    *,
-    weight_decay: float = 0.0,
-) -> Kernel:
+def from_optax(transform: optax.GradientTransformation, *, weight_decay: float = 0.0) -> Kernel:
     """Return a kernel of any optax optimiser of learning rate 1: the rung supplies the rate.
 
         theta <- theta + eta * update + sqrt(2 eta tau) xi
@@ -183,7 +172,6 @@ def from_optax(
     >>> import optax
     >>> kernel = from_optax(optax.adam(1.0))
     """
-
     if not (hasattr(transform, "init") and hasattr(transform, "update")):
         raise ValueError(
             f"The optax transform is {show(transform)}; give one that is made, such as "
@@ -206,9 +194,7 @@ def from_optax(
         return Replica(params, memory)
 
     kernel = _kernel(transform, move, weight_decay, spec=None)
-    if not has_memory(transform.init):
-        return kernel
-    return kernel.having(caveat=_NO_LAW)
+    return kernel.having(caveat=_NO_LAW) if has_memory(transform.init) else kernel
 
 
 def own_rate(update: Callable) -> float:
@@ -238,18 +224,14 @@ def own_rate(update: Callable) -> float:
 def from_spec(spec: dict) -> Kernel:
     """Return the kernel that a `spec` describes."""
     options = {name: value for name, value in spec.items() if name != "name"}
-    if spec["name"] in _AROUND:
-        return _AROUND[spec["name"]](from_spec(options.pop("kernel")), **options)
+    if "kernel" in options:
+        options["kernel"] = from_spec(options["kernel"])
+        return _AROUND[spec["name"]](**options)
     return NAMED[spec["name"]](**options)
 
 
 _AROUND = {  # another kernel
-    "annealed": annealed,
-    "clipped": clipped,
-    "cosine": cosine,
-    "cyclical": cyclical,
-    "pretrained": pretrained,
-    "stepwise": stepwise,
+    made.__name__: made for made in (annealed, clipped, cosine, cyclical, pretrained, stepwise)
 }
 NAMED = {
     "sgld": sgld,
@@ -307,9 +289,7 @@ def _langevin_std(rung: Ladder) -> Array:
     return jnp.sqrt(2 * rung.learning_rate * rung.temperature)
 
 
-def _add_noise(tree: PyTree, noise: Any, std: Array, scale: Any = None) -> Any:
-    if scale is not None:
-        noise = jax.tree.map(jnp.multiply, noise, scale)
+def _add_noise(tree: PyTree, noise: Any, std: Array) -> Any:
     return jax.tree.map(lambda x, z: x + std.astype(x.dtype) * z, tree, noise)
 
 

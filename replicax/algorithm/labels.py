@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.tree_util import tree_leaves_with_path
 
 from replicax.algorithm.mixture import Mixture, in_use, log_density, make_mixture
-from replicax.errors import show, suggest
+from replicax.errors import is_whole, show, suggest
 
 _MOST_SORTED = 2_000  # draws by which a direction is judged
 _MOST_PAIRS = 24  # of labels, whose differences are directions to try
@@ -43,29 +44,26 @@ def label_places(exchangeable: Any, params: Any) -> np.ndarray | None:
         return None
     if np.ndim(exchangeable) == 2:
         return _checked_places(np.asarray(exchangeable), params)
-    owned, unused, begin = [], _axes_in(exchangeable), 0
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        shape, size = np.shape(leaf), int(np.prod(np.shape(leaf)))
-        axis, used = _axis_at(exchangeable, path)
-        unused -= {used}
-        if axis is not None:
-            name = jax.tree_util.keystr(path) or "the array"
+    axes, owned, used, begin = _axes_in(exchangeable), [], set(), 0
+    leaves = [(_names(path), np.shape(x)) for path, x in tree_leaves_with_path(params)]
+    for names, shape in leaves:
+        at, size = _place_in(axes, names), math.prod(shape)
+        if at is not None:
+            axis = axes[at]
+            used.add(at)
             if not -len(shape) <= axis < len(shape):
                 raise ValueError(
-                    f"exchangeable has axis {axis} for {name} of shape {shape}; give the axis "
-                    "along which its labels are."
+                    f"exchangeable has axis {axis} for {'.'.join(names) or 'the array'} of shape "
+                    f"{shape}; give the axis along which its labels are."
                 )
             places = np.moveaxis(begin + np.arange(size).reshape(shape), axis, 0)
             owned.append(places.reshape(shape[axis], -1))
         begin += size
-    if unused:
-        names = [
-            jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)
-        ]
-        wanted = min(unused)
+    if unused := [".".join(names) for names in axes if names not in used]:
+        known = [".".join(names) for names, _ in leaves]
         raise ValueError(
-            f"exchangeable has {wanted}, and there is no such array in the params: {names[:10]}."
-            f"{suggest(wanted, names)}"
+            f"exchangeable has {unused[0]}, and there is no such array in the params: "
+            f"{known[:10]}.{suggest(unused[0], known)}"
         )
     counts = {len(places) for places in owned}
     if len(counts) != 1 or counts <= {0, 1}:
@@ -88,42 +86,35 @@ def _checked_places(places: np.ndarray, params: Any) -> np.ndarray:
     return places
 
 
-def _axes_in(exchangeable: Any) -> set[str]:
-    """Return the names of the axes that a tree holds."""
-    leaves = jax.tree_util.tree_leaves_with_path(exchangeable)
-    for path, axis in leaves:
-        if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
-            at = jax.tree_util.keystr(path)
+def _axes_in(exchangeable: Any) -> dict[tuple[str, ...], int]:
+    """Return the axes that a tree holds, by the names on the way to each."""
+    axes = {_names(path): axis for path, axis in tree_leaves_with_path(exchangeable)}
+    for names, axis in axes.items():
+        if not is_whole(axis):
             raise ValueError(
-                f"exchangeable holds {show(axis)}{f' at {at}' if at else ''}; give the axis of the "
-                "labels: a number for all params, or one for each array that has labels, as in "
-                'exchangeable={"mean": 0, "weight": 0}.'
+                f"exchangeable holds {show(axis)}{' at ' * bool(names)}{'.'.join(names)}; give the "
+                "axis of the labels: a number for all params, or one for each array that has "
+                'labels, as in exchangeable={"mean": 0, "weight": 0}.'
             )
-    return {jax.tree_util.keystr(path) for path, _ in leaves}
+    return axes
 
 
 def label_axis(exchangeable: Any, path: tuple) -> int | None:
     """Return the axis of the labels of the array at a path, None where it has none."""
-    return _axis_at(exchangeable, path)[0]
+    axes = _axes_in(exchangeable)
+    at = _place_in(axes, _names(path))
+    return None if at is None else axes[at]
 
 
-def _axis_at(exchangeable: Any, path: tuple) -> tuple[int | None, str]:
-    """Return the axis of the array at a path, None where it has no labels, and the path at which
-    the axis stands."""
-    node, depth = exchangeable, 0
-    for key in path:
-        if node is None or isinstance(node, int | np.integer):
-            break
-        at = getattr(key, "key", getattr(key, "idx", getattr(key, "name", None)))
-        if isinstance(node, dict):
-            node = node.get(at)
-        elif isinstance(at, int):
-            node = node[at] if at < len(node) else None
-        else:
-            node = getattr(node, str(at), None)
-        depth += 1
-    axis = int(node) if isinstance(node, int | np.integer) else None
-    return axis, jax.tree_util.keystr(path[:depth])
+def _place_in(axes: dict[tuple[str, ...], int], names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return where the axis of an array stands: at it, or at a container around it."""
+    return next((names[:n] for n in range(len(names) + 1) if names[:n] in axes), None)
+
+
+def _names(path: tuple) -> tuple[str, ...]:
+    """Return the names on the way to an array, whatever the containers are."""
+    kinds = "key", "idx", "name"
+    return tuple(str(next(getattr(x, k) for k in kinds if hasattr(x, k))) for x in path)
 
 
 def taken(places: Any, points: Any, rank: Any) -> Any:

@@ -100,6 +100,31 @@ def build_move(target: Target, kernel: Kernel, settings: Settings) -> Callable:
     anyway, on `batch`.
     """
     spread, sizes = settings.spread, settings.tuning.step_sizes
+    move_all = settings.map_replicas(
+        _build_move_one(target, kernel, settings), in_axes=(0, 0, 0, 0, None, None, None)
+    )
+
+    def move(random: Randomness, state: State, batch: PyTree, judging_batch: Any):
+        rung_of = spread.here(state.rung_of)
+        rung = jax.tree.map(lambda by_rung: by_rung[rung_of], state.ladder)
+        drawn = random.move, random.gradient, random.energy
+        tunes = False if sizes is None else state.step < sizes.until
+        moved = move_all(
+            drawn, state.replicas, state.model_state, rung, batch, judging_batch, tunes
+        )
+        particles, model_state, energy_of, observed = on_all(moved)
+        state = state._replace(replicas=particles, model_state=model_state)
+        energy_of = energy_of.astype(state.buffer.dtype)
+        if settings.restarts:
+            return *_restarted(kernel, spread, state, energy_of), observed
+        energy_of = spread.gathered(energy_of)
+        return state, energy_of, jnp.zeros(energy_of.shape, bool), observed
+
+    return move
+
+
+def _build_move_one(target: Target, kernel: Kernel, settings: Settings) -> Callable:
+    """Build the move of one replica."""
     always = settings.swap_every == 1
     judges = settings.energy_at == "moved" and always and not kernel.traits.adjusted
 
@@ -124,41 +149,21 @@ def build_move(target: Target, kernel: Kernel, settings: Settings) -> Callable:
             energy = target.energy_at(point, judging_batch, energy_noise)
         return replica, model_state, energy, observed
 
-    move_all = settings.map_replicas(move_one, in_axes=(0, 0, 0, 0, None, None, None))
+    return move_one
 
-    def move(random: Randomness, state: State, batch: PyTree, judging_batch: Any):
-        rung_of = spread.here(state.rung_of)
-        rung = jax.tree.map(lambda by_rung: by_rung[rung_of], state.ladder)
-        drawn = random.move, random.gradient, random.energy
-        tunes = False if sizes is None else state.step < sizes.until
-        moved = move_all(
-            drawn, state.replicas, state.model_state, rung, batch, judging_batch, tunes
-        )
-        particles, model_state, energy_of, observed = on_all(moved)
-        energy_of = energy_of.astype(state.buffer.dtype)
-        if settings.restarts:
-            particles, model_state, energy_of, broken = restart(
-                state, particles, model_state, energy_of
-            )
-        else:
-            energy_of = spread.gathered(energy_of)
-            broken = jnp.zeros(energy_of.shape, bool)
-        state = state._replace(replicas=particles, model_state=model_state)
-        return state, energy_of, broken, observed
 
-    def restart(state: State, particles: Replica, model_state: PyTree, energy_of: Array) -> tuple:
-        """Restart the replicas that broke, and set their energies to NaN."""
-        broken = find_broken(particles, energy_of, model_state)
-        energy_of = spread.gathered(jnp.where(broken, jnp.nan, energy_of))
-        broken = broken if spread.in_one_place else jnp.isnan(energy_of)
+def _restarted(kernel: Kernel, spread: Spread, state: State, energy_of: Array) -> tuple:
+    """Return the state with restarted replicas, the energies, NaN where they broke, and which."""
+    broken = find_broken(state.replicas, energy_of, state.model_state)
+    energy_of = spread.gathered(jnp.where(broken, jnp.nan, energy_of))
+    broken = broken if spread.in_one_place else jnp.isnan(energy_of)
 
-        def settle(copies: tuple, *rungs: Array) -> tuple:
-            return change_rungs(kernel, copies[0], state.ladder, *rungs), copies[1]
+    def settle(copies: tuple, *rungs: Array) -> tuple:
+        return change_rungs(kernel, copies[0], state.ladder, *rungs), copies[1]
 
-        copies = restart_broken((particles, model_state), broken, state.replica_at, spread, settle)
-        return *copies, energy_of, broken
-
-    return move
+    moved = state.replicas, state.model_state
+    replicas, model_state = restart_broken(moved, broken, state.replica_at, spread, settle)
+    return state._replace(replicas=replicas, model_state=model_state), energy_of, broken
 
 
 def _evaluated(

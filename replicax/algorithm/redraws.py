@@ -18,60 +18,97 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 from replicax.algorithm.kernel import Kernel, PyTree, Replica, select
 from replicax.algorithm.randomness import make_key
 from replicax.algorithm.spread import on_all
 from replicax.algorithm.target import StepEnergy, Target
+from replicax.algorithm.tiles import build_energies
 
 
 def build_redraws(target: Target, kernel: Kernel, settings: Any) -> Callable:
     """Build `redraw(key, state, energy_of, batch) -> state, energy_of, accepted`: every replica
     takes some proposals one after another, on the rung it is on.
 
-    The last two are by replica: its energy, and how many of its proposals were accepted. The
-    proposals of all replicas are evaluated together.
+    The last two are by replica: its energy, and how many of its proposals were accepted. In a step
+    all proposals of a replica are draws of the same block, which do not depend on each other, so
+    that their energies, and those of all replicas, are evaluated together.
     """
     spread, count = settings.spread, settings.redraws
     assert target.redraw is not None and kernel.traits.prepare is not None
     propose, prepare = target.redraw, kernel.traits.prepare
 
-    def redraw_one(keys, threshold, params, energy, slope, batch) -> tuple[PyTree, Array, Array]:
-        def attempt(now: tuple, drawn_from: tuple[Array, Array]) -> tuple[tuple, None]:
-            params, energy, accepted = now
-            key, threshold = drawn_from
-            drawn, log_ratio = propose(key, params)
-            there = target.energy(drawn, batch, None).astype(energy.dtype)
-            accepts = accepted_if(threshold, slope, energy, there, log_ratio) & _is_finite(drawn)
-            after = select(accepts, (drawn, there), (params, energy))
-            return (*after, accepted + accepts), None
-
-        start = params, energy, jnp.zeros((), jnp.int32)
-        return jax.lax.scan(attempt, start, (keys, threshold))[0]
-
-    redraw_all = settings.map_replicas(redraw_one, in_axes=(0, 0, 0, 0, 0, None))
+    def draw_one(key: Array, params: PyTree) -> tuple[PyTree, Array]:
+        choice_key, draw_key = jax.random.split(key)
+        keys = jax.random.split(draw_key, count)
+        drawn, log_ratio = jax.vmap(lambda key: propose(key, params, choice_key))(keys)
+        return drawn, jnp.broadcast_to(log_ratio, (count,))
 
     def redraw(key: Array, state: Any, energy_of: Array, batch: PyTree) -> tuple[Any, Array, Array]:
         replicas = state.replicas
         propose_key, accept_key = jax.random.split(key)
-        each = spread.count(replicas), count
-        keys = jax.random.split(propose_key, each)
-        threshold = jax.random.exponential(accept_key, each, energy_of.dtype)
+        num_replicas = spread.count(replicas)
+        keys = jax.random.split(propose_key, num_replicas)
+        threshold = jax.random.exponential(accept_key, (num_replicas, count), energy_of.dtype)
         slope = 1 / state.ladder.temperature[state.rung_of]
         keys, threshold, slope, energy = spread.here((keys, threshold, slope, energy_of))
-        drawn = redraw_all(keys, threshold, replicas.params, energy, slope, batch)
-        params, energy, accepted = on_all(drawn)
+        drawn, log_ratio = settings.map_replicas(draw_one)(keys, replicas.params)
+        there = _energies(target, drawn, batch).astype(energy.dtype)
+        place, accepted = jax.vmap(_decide)(threshold, slope, energy, there, log_ratio)
+        moved = accepted > 0
+
+        def picked(drawn: Array, old: Array) -> Array:
+            chosen = jax.vmap(lambda rows, i: rows[i])(drawn, place)
+            return jnp.where(moved.reshape(-1, *[1] * (old.ndim - 1)), chosen, old)
+
+        params = on_all(jax.tree.map(picked, drawn, replicas.params))
+        energy = jnp.where(moved, jax.vmap(lambda rows, i: rows[i])(there, place), energy)
         evaluate = StepEnergy(target, batch, target.draw(make_key(0)))  # which is exact
 
-        def settled(params: PyTree, replica: Replica, accepted: Array) -> Replica:
+        def settled(params: PyTree, replica: Replica, moved: Array) -> Replica:
             there = prepare(Replica(params, replica.memory), evaluate)
-            return select(accepted > 0, there, replica)
+            return select(moved, there, replica)
 
-        replicas = on_all(settings.map_replicas(settled)(params, replicas, accepted))
+        replicas = on_all(settings.map_replicas(settled)(params, replicas, moved))
         energy_of, accepted = spread.gathered((energy, accepted))
         return state._replace(replicas=replicas), energy_of, accepted
 
     return redraw
+
+
+def _energies(target: Target, drawn: PyTree, batch: PyTree) -> Array:
+    """Return the energies of points with two leading axes (replica, proposal), infinite where a
+    number is not finite."""
+    each = jax.tree.leaves(drawn)[0].shape[:2]
+    unravel = ravel_pytree(jax.tree.map(lambda leaf: leaf[0, 0], drawn))[1]
+    points = jax.vmap(jax.vmap(lambda point: ravel_pytree(point)[0]))(drawn)
+    points = points.reshape(-1, points.shape[-1])
+    energy = build_energies(target, unravel)(points, batch)[0]
+    return jnp.where(jnp.all(jnp.isfinite(points), axis=1), energy, jnp.inf).reshape(each)
+
+
+def _decide(
+    threshold: Array, slope: Array, energy: Array, drawn_energy: Array, log_ratio: Array
+) -> tuple[Array, Array]:
+    """Return which draw of one replica was accepted last, and how many were.
+
+    Ratios are to the point where it was, so that between two draws theirs are divided.
+    """
+
+    def attempt(now: tuple, drawn: tuple) -> tuple[tuple, None]:
+        place, energy, ratio, accepted = now
+        number, threshold, there, its_ratio = drawn
+        accepts = accepted_if(threshold, slope, energy, there, its_ratio - ratio)
+        after = select(accepts, (number, there, its_ratio), (place, energy, ratio))
+        return (*after, accepted + accepts), None
+
+    none = jnp.zeros((), jnp.int32)
+    numbers = jnp.arange(len(threshold), dtype=jnp.int32)
+    start = none, energy, jnp.zeros((), log_ratio.dtype), none
+    drawn = numbers, threshold, drawn_energy, log_ratio
+    (place, _, _, accepted), _ = jax.lax.scan(attempt, start, drawn, unroll=min(16, len(numbers)))
+    return place, accepted
 
 
 def accepted_if(
@@ -84,8 +121,3 @@ def accepted_if(
     change = jnp.where(slope == 0, 0.0, slope * (drawn_energy - energy)) - log_ratio
     possible = jnp.isfinite(drawn_energy) & jnp.isfinite(log_ratio)
     return possible & ((change < threshold) | ~jnp.isfinite(energy))
-
-
-def _is_finite(params: PyTree) -> Array:
-    leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]
-    return jnp.all(jnp.stack(leaves))

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from replicax.algorithm.randomness import Attempts
-from replicax.algorithm.swap import Index, swap_adjacent, swap_two
+from replicax.algorithm.swap import Index, swap_two
 from replicax.errors import at_least, check_flag, choose, is_concrete
 
 SWAPS_PER_WINDOW = ("at_most_one", "exactly_one", "no_gate")
@@ -70,13 +70,6 @@ class Schedule:
     ) -> Array:
         """Return the pairs that swap  -> (pair,) bool; `finite`: both energies are finite."""
         return active & gate & wanted
-
-    def exchange(
-        self, index: Index, step: Array, active: Array, gate: Array, wanted: Array, finite: Array
-    ) -> tuple[Index, Array]:
-        """Return the index process after this step, and the pairs that swapped."""
-        swapped = self.swapping_pairs(step, active, gate, wanted, finite)
-        return swap_adjacent(index, swapped), swapped
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Where the replicas of a chain are: all in one place, or an equal part of them on each device.
 
-In a program for several devices (`DeviceParts`), each has the arrays of its own replicas. What
+In a program for several devices each has the arrays of its own replicas. What
 belongs to rungs, to pairs or to the chain is the same on all of them, because each takes the same
 decisions from the same energies.
 
@@ -19,7 +19,7 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from replicax.algorithm.kernel import Observed, PyTree
-from replicax.algorithm.rounds import StepSizeTuning
+from replicax.algorithm.tuning import StepSizeTuning
 
 REPLICA = "replica"  # the axis of devices over which the replicas of a chain are spread
 CHAIN = "chain"  # the axis of devices over which chains are spread
@@ -31,10 +31,14 @@ _CHAINS_HERE = "chains_here"  # the chains of one device, mapped over
 
 @dataclass(frozen=True)
 class Spread:
-    """All replicas of all chains in one place: every function returns what it is given."""
+    """Which part of the chains and of the replicas of a chain each device has, in their order.
+
+    In one place every function returns what it is given.
+    """
 
     chain_parts: int = 1  # devices that have a part of the chains each
     parts: int = 1  # devices that have a part of the replicas each
+    several_chains: bool = False  # whether a device maps over chains, in `map_chains`
 
     @property
     def in_one_place(self) -> bool:
@@ -47,11 +51,13 @@ class Spread:
 
     def here(self, tree: PyTree) -> Any:
         """Return the rows of the replicas that are here; leading axis: replica."""
-        return tree
+        if self.in_one_place:
+            return tree
+        return jax.tree.map(lambda leaf: _part(leaf, REPLICA, self.parts), tree)
 
     def gathered(self, tree: PyTree) -> Any:
         """Return the rows of all replicas on every device, from those of each."""
-        return tree
+        return tree if self.in_one_place else jax.tree.map(self._gather, tree)
 
     def take(self, tree: PyTree, replicas: Array) -> Any:
         """Return rows of replicas wherever they are, one for each replica that is here."""
@@ -60,40 +66,71 @@ class Spread:
 
     def rows(self, tree: PyTree, replicas: Array) -> Any:
         """Return the rows of the given replicas; of those elsewhere, zeros (see `join`)."""
-        return jax.tree.map(lambda leaf: leaf[replicas], tree)
+
+        def known(leaf: Array) -> Array:
+            if self.in_one_place:
+                return leaf[replicas]
+            place = replicas - jax.lax.axis_index(REPLICA) * leaf.shape[0]
+            is_here = (place >= 0) & (place < leaf.shape[0])
+            values = leaf[jnp.clip(place, 0, leaf.shape[0] - 1)]
+            is_here = is_here.reshape(is_here.shape + (1,) * (values.ndim - is_here.ndim))
+            return jnp.where(is_here, values, jnp.zeros_like(values))
+
+        return jax.tree.map(known, tree)
 
     def join(self, tree: PyTree) -> Any:
         """Return the rows of `rows` in full on every device: each is zero but where it is known."""
-        return tree
+        return tree if self.in_one_place else jax.tree.map(_sum_bits, tree)
 
     def on_first(self, tree: PyTree) -> Any:
         """Return arrays that all devices have as they are on the first one, zeros on the others."""
-        return tree
-
-    def has(self, replica: Array, replicas: PyTree) -> Array | bool:
-        """Return whether a replica is here, given those that are."""
-        return True
+        if self.in_one_place:
+            return tree
+        is_first = jax.lax.axis_index(REPLICA) == 0
+        return jax.tree.map(lambda leaf: jnp.where(is_first, leaf, jnp.zeros_like(leaf)), tree)
 
     def of_any_chain(self, happened: Array) -> Array:
         """Return whether something happened in any chain of this device, one value for them all:
         a branch that moves arrays between devices is then not taken for nothing."""
-        return happened
+        if self.in_one_place or not self.several_chains:
+            return happened
+        return jax.lax.pmax(happened.astype(jnp.int32), _CHAINS_HERE) > 0
 
     def everywhere(self, holds: Array) -> Array:
         """Return whether something holds for the chains of all devices."""
-        return holds
+        if self.chain_parts == 1:
+            return holds
+        return jax.lax.pmin(holds.astype(jnp.int32), CHAIN) > 0
 
     def own_chains(self, tree: PyTree) -> Any:
         """Return the rows of the chains of this device; leading axis: chain."""
-        return tree
+        if self.chain_parts == 1:
+            return tree
+        return jax.tree.map(lambda leaf: _part(leaf, CHAIN, self.chain_parts), tree)
 
     def all_chains(self, tree: PyTree, axis: int = 0) -> Any:
         """Return the rows of all chains on every device."""
-        return tree
+        if self.chain_parts == 1:
+            return tree
+        return jax.tree.map(
+            lambda leaf: jax.lax.all_gather(leaf, CHAIN, axis=axis, tiled=True), tree
+        )
 
     def map_chains(self, function: Callable, in_axes: Any, out_axes: Any = 0) -> Callable:
         """Map a function of one chain over those of this device."""
-        return jax.vmap(function, in_axes, out_axes)
+        name = None if self.in_one_place else _CHAINS_HERE
+        return jax.vmap(function, in_axes, out_axes, axis_name=name)
+
+    def _gather(self, leaf: Array) -> Array:
+        """Return the rows of all devices. A few numbers are summed instead, each device having
+        zeros in the rows of the others: that takes a number of messages in sequence that grows
+        with the logarithm of the number of devices, and not with the number."""
+        length = leaf.shape[0]
+        if leaf.size * self.parts > _FEW:
+            return jax.lax.all_gather(leaf, REPLICA, tiled=True)
+        rows = jnp.zeros((length * self.parts, *leaf.shape[1:]), leaf.dtype)
+        first = jax.lax.axis_index(REPLICA) * length
+        return _sum_bits(jax.lax.dynamic_update_slice_in_dim(rows, leaf, first, 0))
 
 
 IN_ONE_PLACE = Spread()
@@ -121,88 +158,6 @@ def _has_data_axis() -> bool:
     """Return whether this is traced for devices of which several share a replica."""
     mesh = jax.sharding.get_abstract_mesh()
     return REPLICA in mesh.manual_axes and DATA in mesh.axis_names
-
-
-@dataclass(frozen=True)
-class ChainParts(Spread):
-    """An equal part of the chains on each of `chain_parts` devices, in their order."""
-
-    def everywhere(self, holds: Array) -> Array:
-        if self.chain_parts == 1:
-            return holds
-        return jax.lax.pmin(holds.astype(jnp.int32), CHAIN) > 0
-
-    def own_chains(self, tree: PyTree) -> Any:
-        if self.chain_parts == 1:
-            return tree
-        return jax.tree.map(lambda leaf: _part(leaf, CHAIN, self.chain_parts), tree)
-
-    def all_chains(self, tree: PyTree, axis: int = 0) -> Any:
-        if self.chain_parts == 1:
-            return tree
-        return jax.tree.map(
-            lambda leaf: jax.lax.all_gather(leaf, CHAIN, axis=axis, tiled=True), tree
-        )
-
-
-@dataclass(frozen=True)
-class ReplicaParts(ChainParts):
-    """Also an equal part of the replicas of a chain on each of `parts` devices, in their order."""
-
-    several_chains: bool = False  # whether a device maps over chains, in `map_chains`
-
-    def here(self, tree: PyTree) -> Any:
-        return jax.tree.map(lambda leaf: _part(leaf, REPLICA, self.parts), tree)
-
-    def gathered(self, tree: PyTree) -> Any:
-        return jax.tree.map(self._gather, tree)
-
-    def rows(self, tree: PyTree, replicas: Array) -> Any:
-        def known(leaf: Array) -> Array:
-            place = replicas - jax.lax.axis_index(REPLICA) * leaf.shape[0]
-            is_here = (place >= 0) & (place < leaf.shape[0])
-            values = leaf[jnp.clip(place, 0, leaf.shape[0] - 1)]
-            is_here = is_here.reshape(is_here.shape + (1,) * (values.ndim - is_here.ndim))
-            return jnp.where(is_here, values, jnp.zeros_like(values))
-
-        return jax.tree.map(known, tree)
-
-    def join(self, tree: PyTree) -> Any:
-        return jax.tree.map(_sum_bits, tree)
-
-    def on_first(self, tree: PyTree) -> Any:
-        is_first = jax.lax.axis_index(REPLICA) == 0
-        return jax.tree.map(lambda leaf: jnp.where(is_first, leaf, jnp.zeros_like(leaf)), tree)
-
-    def has(self, replica: Array, replicas: PyTree) -> Array:
-        length = jax.tree.leaves(replicas)[0].shape[0]
-        return replica // length == jax.lax.axis_index(REPLICA)
-
-    def of_any_chain(self, happened: Array) -> Array:
-        if not self.several_chains:
-            return happened
-        return jax.lax.pmax(happened.astype(jnp.int32), _CHAINS_HERE) > 0
-
-    def map_chains(self, function: Callable, in_axes: Any, out_axes: Any = 0) -> Callable:
-        return jax.vmap(function, in_axes, out_axes, axis_name=_CHAINS_HERE)
-
-    def _gather(self, leaf: Array) -> Array:
-        """Return the rows of all devices. A few numbers are summed instead, each device having
-        zeros in the rows of the others: that takes a number of messages in sequence that grows
-        with the logarithm of the number of devices, and not with the number."""
-        length = leaf.shape[0]
-        if leaf.size * self.parts > _FEW:
-            return jax.lax.all_gather(leaf, REPLICA, tiled=True)
-        rows = jnp.zeros((length * self.parts, *leaf.shape[1:]), leaf.dtype)
-        first = jax.lax.axis_index(REPLICA) * length
-        return _sum_bits(jax.lax.dynamic_update_slice_in_dim(rows, leaf, first, 0))
-
-
-def spread_over_devices(chain_parts: int, parts: int, several_chains: bool) -> Spread:
-    """Return where chains and replicas are, each on so many devices."""
-    if parts == 1:
-        return ChainParts(chain_parts)
-    return ReplicaParts(chain_parts, parts, several_chains)
 
 
 def gather_observed(

@@ -1,23 +1,22 @@
 """`State`, `Info` and `Settings` of the algorithm, and the state before step 0."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from replicax.algorithm import randomness, window_correction
+from replicax.algorithm import randomness
 from replicax.algorithm.jumps import Jumping, start_jumps
 from replicax.algorithm.kernel import Kernel, PyTree
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.rounds import start_step_sizes, start_verdicts
 from replicax.algorithm.schedule import Schedule, windowed_deo
 from replicax.algorithm.spread import IN_ONE_PLACE, Spread
 from replicax.algorithm.swap import Rule, deterministic
 from replicax.algorithm.target import StepEnergy, as_target
-from replicax.algorithm.tuning import EnergyUnit, Tuning
+from replicax.algorithm.tuning import EnergyUnit, Tuning, start_step_sizes, start_verdicts
 
 
 class State(NamedTuple):
@@ -33,7 +32,6 @@ class State(NamedTuple):
     buffer: Array  # C_k, the swap correction              shape ()
     energy_unit: EnergyUnit
     energy_noise_var: Array  # sigma^2 where estimated     shape (rung, rung), else (0, 0)
-    correction: Any  # lambda_W where tuned, else empty
     verdicts: Any = ()  # of this round of tuning, where temperatures adapt
     step_sizes: Any = ()  # of this round of tuning, where step sizes adapt
     mixture: Any = ()  # that proposes jumps, the same for all chains; empty while there is none
@@ -87,21 +85,9 @@ class Settings:
         return step if self.swap_every == 1 else step // self.swap_every
 
 
-jax.tree_util.register_dataclass(
-    Settings,
-    ["schedule", "rule", "tuning"],
-    [
-        "energy_at",
-        "on_swap",
-        "restarts",
-        "langevin",
-        "swap_every",
-        "jumps",
-        "redraws",
-        "map_replicas",
-        "spread",
-    ],
-)
+_DATA = ["schedule", "rule", "tuning"]
+_STATIC = [field.name for field in fields(Settings) if field.name not in _DATA]
+jax.tree_util.register_dataclass(Settings, _DATA, _STATIC)
 
 
 def init(
@@ -147,9 +133,6 @@ def init(
         buffer=jnp.array(buffer, dtype),
         energy_unit=EnergyUnit(jnp.array(0.0, dtype), jnp.array(0, jnp.int32)),
         energy_noise_var=jnp.zeros((estimated, estimated), dtype),
-        correction=window_correction.start(settings.rule, dtype)
-        if settings.rule.tunes_correction
-        else (),
         verdicts=start_verdicts(num_replicas - 1, dtype) if tuning.adapts == "temperature" else (),
         step_sizes=sizes,
         mixture=mixture,

@@ -7,13 +7,14 @@ joins rungs i and i+1. A swap exchanges the rungs of two replicas; parameters ne
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 from jax import Array
 
 from replicax.algorithm import energy_noise
-from replicax.algorithm.energy_noise import EnergySource
+from replicax.algorithm.energy_noise import EnergySource, FreshBatches
 from replicax.algorithm.exchange import decide
 from replicax.algorithm.jumps import build_jumps, relabelled_draws
 from replicax.algorithm.kernel import Kernel, PyTree
@@ -72,12 +73,8 @@ def build_parts(
     spread = settings.spread
 
     def advance(random: Randomness, state: State, batch: PyTree = None, fresh_batch=None):
-        def judging_batch() -> Any:
-            if settings.rule.judges_afresh and fresh_batch is not None:
-                return fresh_batch(energy_noise.batch_key(random.fresh))
-            return batch
-
-        judged_on = judging_batch() if always else batch
+        judging = partial(_judging_batch, settings, random, batch, fresh_batch)
+        judged_on = judging() if always else batch
         state, energy_of, broken, observed = move(random, state, batch, judged_on)
         redrawn = None
         if redraw is not None:
@@ -85,8 +82,8 @@ def build_parts(
             redrawn = redrawn[state.replica_at]
 
         def deciding_energies() -> tuple[Array, EnergySource]:
-            batch = judged_on if always else judging_batch()
-            source = EnergySource(target, state.points, batch, fresh_batch, spread)
+            judged = judged_on if always else judging()
+            source = EnergySource(target, state.points, judged, fresh_batch, spread)
             energies = energy_of
             if settings.energy_at == "all_rows":
                 energies = source.whole_energies().astype(energy_of.dtype)
@@ -114,6 +111,15 @@ def build_parts(
         return state, info._replace(redrawn=redrawn, path=path)
 
     return build_draw(target, kernel, settings, draw_batch), advance
+
+
+def _judging_batch(
+    settings: Settings, random: Randomness, batch: PyTree, fresh_batch: FreshBatches | None
+) -> Any:
+    """Return the mini-batch that judges swaps: another one, where the rule asks for that."""
+    if settings.rule.judges_afresh and fresh_batch is not None:
+        return fresh_batch(energy_noise.batch_key(random.fresh))
+    return batch
 
 
 def _settled(kernel: Kernel, settings: Settings, before: State, after: State) -> State:

@@ -6,7 +6,6 @@ to swap. A swap changes two integers; parameters stay where they are.
 A rule of your own is a frozen dataclass that extends `Rule` and overrides `wanted`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax.errors import at_least, choose, is_concrete, show
+from replicax.errors import at_least, check_number, choose, is_concrete, show
 
 RULES = ("deterministic", "metropolis", "bias_corrected", "window_corrected")
 
@@ -43,7 +42,7 @@ class Rule:
     uses_temperature: ClassVar[bool] = True  # whether every rung needs a temperature
     assumes_exact_energies: ClassVar[bool] = False
     energy_noise_std: ClassVar[Any] = 0.0  # sigma told to the rule; None: estimated by the run
-    window_correction: ClassVar[Any] = 0.0  # lambda_W told to the rule; None: tuned by the run
+    window_correction: ClassVar[Any] = 0.0  # lambda_W
 
     @property
     def estimates_noise(self) -> bool:
@@ -54,10 +53,6 @@ class Rule:
         """Whether energies must not come from the mini-batch that moved the replicas: there they
         are too low, by the learning rate times the trace of the gradient's noise."""
         return self.uses_temperature and not self.assumes_exact_energies
-
-    @property
-    def tunes_correction(self) -> bool:
-        return self.window_correction is None
 
     def wanted(self, proposal: Proposal) -> Array:
         """Return the verdict A^(p), whether or not the pair may act on it."""
@@ -99,13 +94,15 @@ class BiasCorrected(Metropolis):
     assumes_exact_energies: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _read_word(
-            self,
-            "energy_noise_std",
-            "estimate",
-            _are_levels,
-            "a standard deviation is a finite number of at least 0: write one, one per pair, or",
-        )
+        std = self.energy_noise_std
+        if isinstance(std, str):
+            choose("energy_noise_std", std, ("estimate",))
+            object.__setattr__(self, "energy_noise_std", None)
+        elif std is not None and is_concrete(std) and not _are_levels(std):
+            raise ValueError(
+                f"energy_noise_std is {show(std)}; a standard deviation is a finite number of at "
+                'least 0: write one, one per pair, or "estimate".'
+            )
         at_least("estimate_every", self.estimate_every, 1)
         at_least("estimate_draws", self.estimate_draws, 2)
 
@@ -114,40 +111,21 @@ class BiasCorrected(Metropolis):
 class WindowCorrected(BiasCorrected):
     """See `window_corrected`."""
 
-    window_correction: Any = None  # type: ignore[misc]
-    reference_steps: Any = None
-    tuning_steps: Any = None
+    window_correction: Any = 0.0  # type: ignore[misc]
 
     name: ClassVar[str] = "window_corrected"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _read_word(
-            self, "window_correction", "auto", _is_finite, "give lambda_W as a finite number, or"
-        )
-        for name in ("reference_steps", "tuning_steps"):
-            steps = getattr(self, name)
-            if steps is None or not is_concrete(steps):
-                continue
-            if isinstance(self.window_correction, int | float):
-                raise ValueError(
-                    f'{name} belongs to window_correction="auto"; with a number leave it out.'
-                )
-            at_least(name, steps, 1)
-
-
-def _read_word(rule: Rule, name: str, word: str, holds: Callable[[Any], bool], needed: str) -> None:
-    """Turn the word for what the run finds out itself into None; raise unless other values hold."""
-    value = getattr(rule, name)
-    if isinstance(value, str):
-        choose(name, value, (word,))
-        object.__setattr__(rule, name, None)
-    elif value is not None and is_concrete(value) and not holds(value):
-        raise ValueError(f'{name} is {show(value)}; {needed} "{word}".')
+        value = self.window_correction
+        if is_concrete(value):
+            number = value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value
+            needed = "give lambda_W, a finite number"
+            check_number("window_correction", number, lambda _: True, needed)
 
 
 _ESTIMATE = ["estimate_every", "estimate_draws"]
-_CORRECTION = ["energy_noise_std", "window_correction", "reference_steps", "tuning_steps"]
+_CORRECTION = ["energy_noise_std", "window_correction"]
 jax.tree_util.register_dataclass(Deterministic, [], [])
 jax.tree_util.register_dataclass(Metropolis, [], [])
 jax.tree_util.register_dataclass(BiasCorrected, ["energy_noise_std"], _ESTIMATE)
@@ -174,33 +152,14 @@ def bias_corrected(energy_noise_std: Any = "estimate", **estimate: int) -> Rule:
 
 
 def window_corrected(
-    window_correction: Any,
-    energy_noise_std: Any = "estimate",
-    *,
-    reference_steps: int | None = None,
-    tuning_steps: int | None = None,
-    **estimate: int,
+    window_correction: Any, energy_noise_std: Any = "estimate", **estimate: int
 ) -> Rule:
-    """`bias_corrected` with lambda_W subtracted in the exponent (appendix C.3).
+    """`bias_corrected` with lambda_W, a number, subtracted in the exponent (appendix C.3).
 
-    With `"auto"` the run finds lambda_W itself, one for each chain: for `reference_steps` steps
-    without windows it measures the mean energy of the cold rung, for `tuning_steps` steps it
-    moves lambda_W until that energy comes back under windows, and then lambda_W is fixed. Both
-    take a third of the run unless given; draws begin after them. See
-    `replicax.algorithm.window_correction`.
-
-    >>> window_corrected("auto", 3.0, reference_steps=10_000, tuning_steps=20_000).name
+    >>> window_corrected(1.13, 3.0).name
     'window_corrected'
     """
-    if window_correction is None:
-        raise ValueError('window_correction is None; give lambda_W as a finite number, or "auto".')
-    return WindowCorrected(
-        energy_noise_std,
-        window_correction=window_correction,
-        reference_steps=reference_steps,
-        tuning_steps=tuning_steps,
-        **estimate,
-    )
+    return WindowCorrected(energy_noise_std, window_correction=window_correction, **estimate)
 
 
 def log_swap_probability(proposal: Proposal, window_correction: Any = 0.0) -> Array:
@@ -285,8 +244,3 @@ def _are_levels(value: Any) -> bool:
     except ValueError:  # lists of unequal lengths
         return False
     return values.dtype.kind in "iuf" and bool(np.all((values >= 0) & (values < np.inf)))
-
-
-def _is_finite(value: Any) -> bool:
-    real = isinstance(value, int | float | np.number | np.ndarray | jax.Array)
-    return real and not isinstance(value, bool) and np.ndim(value) == 0 and bool(np.isfinite(value))

@@ -1,19 +1,24 @@
-"""The target of sampling: an energy that may be stochastic, its gradient and its noise."""
+"""The target of sampling: an energy that may be stochastic, its gradient and its noise; and what
+is checked of it before a run."""
 
+import functools
 import inspect
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from replicax.algorithm import randomness
-from replicax.algorithm.held import check_held
 from replicax.algorithm.kernel import Evaluated, PyTree
-from replicax.errors import check_function, check_plain, explained, show
+from replicax.errors import check_function, check_kept, check_plain, explained, show
+
+_DEEPEST = 6  # functions and containers around an array
 
 
 class Target(NamedTuple):
@@ -33,8 +38,9 @@ class Target(NamedTuple):
     `row_energies(params, batch, key) -> (row,)`, where given, has the energy as its mean: the
     variance of its differences tells how noisy a comparison of two states is.
     `exchangeable` says which labels may be permuted, see `rx.bayesian`.
-    `redraw(key, params) -> (params, log_ratio)`, where given, draws some or all parameters from the
-    prior, given the others; `log_ratio` is what the log prior density of the others gains.
+    `redraw(key, params, choice_key) -> (params, log_ratio)`, where given, draws some or all
+    parameters, as `choice_key` chooses, from the prior, given the others; `log_ratio` is what the
+    log prior density of the others gains.
     """
 
     energy: Callable[..., Any]
@@ -47,7 +53,7 @@ class Target(NamedTuple):
     whole_energy: Callable[..., Array] | None = None
     num_rows: int | None = None
     exchangeable: Any = None
-    redraw: Callable[[Array, Any], tuple[Any, Any]] | None = None
+    redraw: Callable[[Array, Any, Array], tuple[Any, Any]] | None = None
 
     def evaluate(
         self, params: PyTree, batch: PyTree, noise: Any, temperature: Any = 1.0
@@ -290,3 +296,60 @@ def _check_state(target: Target, point: PyTree, batch: PyTree, key: Array) -> No
             "The loss returns a model_state of other shapes or dtypes than it was given: "
             f"{shapes[1]} instead of {shapes[0]}."
         )
+
+
+def held_arrays(traced: Any) -> list[Any]:
+    """Return the arrays that a traced function holds, also those of functions that it calls, as
+    under `jax.jit`."""
+    inner = traced.jaxpr if hasattr(traced, "jaxpr") else traced
+    held = [*getattr(traced, "consts", ())]
+    for step in inner.eqns:
+        held += [part.val for part in step.invars if hasattr(part, "val")]
+        for value in step.params.values():
+            for part in value if isinstance(value, tuple | list) else (value,):
+                if hasattr(part, "jaxpr") or hasattr(part, "eqns"):
+                    held += held_arrays(part)
+    return [array for array in held if np.ndim(array)]
+
+
+def check_held(what: str, function: Callable, traced: Any) -> None:
+    """Look at the numbers that a function holds as at rows of batches: those that it can reach, and
+    that a traced one has as JAX keeps them."""
+    held = [np.asarray(array) for array in held_arrays(traced)]
+    for array in _arrays_within(function, _DEEPEST):
+        with np.errstate(over="ignore"):
+            kept = [x for x in held if x.shape == array.shape and x.dtype.itemsize < 8]
+            if any(np.array_equal(array.astype(x.dtype), x, equal_nan=True) for x in kept):
+                check_kept(what, [array])
+
+
+def _arrays_within(value: Any, depth: int) -> Iterator[np.ndarray]:
+    """Yield arrays of 64 bits that a function or object can reach by its names."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind in "iuf" and value.dtype.itemsize == 8 and value.ndim:
+            yield value
+        return
+    for part in _parts(value) if depth else ():
+        yield from _arrays_within(part, depth - 1)
+
+
+def _parts(value: Any) -> Any:
+    if isinstance(value, types.FunctionType):
+        try:
+            used = inspect.getclosurevars(value)
+        except ValueError:  # it speaks of a name that has no value yet
+            return ()
+        held = *used.nonlocals.values(), *used.globals.values()
+        return [*held, *(value.__defaults__ or ())]
+    if isinstance(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, types.MethodType):
+        return [value.__func__, value.__self__]
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, list | tuple):
+        return value
+    if isinstance(value, types.ModuleType | type):
+        return ()
+    within = getattr(value, "__dict__", {})
+    return [*within.values(), getattr(value, "__wrapped__", None)]

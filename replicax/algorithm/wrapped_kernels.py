@@ -11,14 +11,12 @@ import numpy as np
 import optax
 from jax import Array
 
-from replicax.algorithm.kernel import Kernel, PyTree, Replica, TimedMemory
+from replicax.algorithm.kernel import Kernel, PyTree, Replica, TimedMemory, check_of_step, select
 from replicax.algorithm.ladder import Ladder
 from replicax.errors import (
     at_least,
     check_flag,
-    check_function,
     check_number,
-    explained,
     is_whole,
     show,
 )
@@ -121,16 +119,15 @@ def cosine(
             "is a time in which the learning rate falls."
         )
     check_number("final", final, lambda x: 0 <= x <= 1, "it must lie in [0, 1]")
-    factor = _warm_cosine(num_steps, warmup_steps, final)
-    options = {"num_steps": num_steps, "warmup_steps": warmup_steps, "final": final}
-    if not while_cold:
-        return timed(kernel, _times(factor), "cosine", options)
-    change = lambda count, rung: jnp.where(rung.temperature > 0, 1.0, factor(count))  # noqa: E731
+    falling = _times(_warm_cosine(num_steps, warmup_steps, final))
 
     def rung_at(rung: Ladder, count: Array) -> Ladder:
-        return _times(lambda count: change(count, rung))(rung, count)
+        after = falling(rung, count)
+        return select(rung.temperature > 0, rung, after) if while_cold else after
 
-    return timed(kernel, rung_at, "cosine", {**options, "while_cold": True})
+    options = {"num_steps": num_steps, "warmup_steps": warmup_steps, "final": final}
+    options |= {"while_cold": True} if while_cold else {}
+    return timed(kernel, rung_at, "cosine", options)
 
 
 def _warm_cosine(num_steps: int, warmup_steps: int, final: float = 0.0) -> Callable:
@@ -158,8 +155,8 @@ def pretrained(kernel: Kernel, num_steps: int, learning_rate: float) -> Kernel:
             temperature=jnp.where(trains, 0.0, rung.temperature).astype(rung.temperature.dtype),
         )
 
-    begun = timed(kernel, rung_at, "pretrained", {"num_steps": num_steps,
-                                                  "learning_rate": learning_rate})  # fmt: skip
+    options = {"num_steps": num_steps, "learning_rate": learning_rate}
+    begun = timed(kernel, rung_at, "pretrained", options)
 
     def step(noise: Any, replica: Replica, evaluate: Callable, rung: Ladder):
         trains = replica.memory.count < num_steps
@@ -184,11 +181,7 @@ def scheduled(kernel: Kernel, schedule: Callable[[Any], Any]) -> Kernel:
     >>> fall = optax.exponential_decay(1.0, transition_steps=1000, decay_rate=0.5)
     >>> kernel = scheduled(rx.kernels.momentum(), fall)
     """
-    check_function("schedule", schedule, "step")
-    with explained("The schedule", "It must return one number."):
-        value = jax.eval_shape(schedule, jax.ShapeDtypeStruct((), jnp.int32))
-    if getattr(value, "shape", None) != ():
-        raise ValueError("The schedule of learning rates must return one number for a step.")
+    check_of_step("schedule", schedule)
     check_factors("The schedule of learning rates", schedule, 1)
     return timed(kernel, _times(schedule), "scheduled", None)
 
@@ -226,7 +219,7 @@ def timed(
     The one way to wrap a kernel in a schedule of rates; `name` and `options` make it again, unless
     they are None.
     """
-    _check_wrapped(kernel, name, "changes the learning rate with time", "tune their own")
+    _check_wrapped(kernel, name, "changes the learning rate with time")
     traits = kernel.traits
 
     def init(params: PyTree) -> Replica:
@@ -249,14 +242,12 @@ def timed(
     spec = None
     if traits.spec is not None and options is not None:
         spec = {"name": name, **options, "kernel": traits.spec}
-    return kernel._replace(init=init, step=step).having(
-        keeps_time=True,
-        spec=spec,
-        change_rung=None if traits.change_rung is None else change_rung,
-    )
+    changes = None if traits.change_rung is None else change_rung
+    timed_kernel = kernel._replace(init=init, step=step)
+    return timed_kernel.having(keeps_time=True, spec=spec, change_rung=changes)
 
 
-def _check_wrapped(kernel: object, name: str, changes: str, others: str) -> None:
+def _check_wrapped(kernel: object, name: str, changes: str) -> None:
     """Raise unless a kernel can be wrapped in `kernels.NAME`, which changes rate or gradient."""
     if not isinstance(kernel, Kernel):
         raise ValueError(
@@ -265,8 +256,8 @@ def _check_wrapped(kernel: object, name: str, changes: str, others: str) -> None
         )
     if kernel.traits.observes:
         raise ValueError(
-            f'kernels.{name} {changes}, and "hmc", "mala" and "langevin" {others}: wrap another '
-            "kernel."
+            f'kernels.{name} {changes}, and "hmc", "mala" and "langevin" tune their own steps: '
+            "wrap another kernel."
         )
 
 
@@ -279,15 +270,13 @@ def clipped(kernel: Kernel, max_norm: float) -> Kernel:
     noise come after. The law of the kernel is then not exp(-U / tau), where it clips.
     """
     check_number("max_norm", max_norm, lambda x: x > 0, "it must be a number above 0")
-    made = "are made for the gradient as it is"
-    _check_wrapped(kernel, "clipped", "changes the gradient", made)
+    _check_wrapped(kernel, "clipped", "changes the gradient")
+    clip = optax.clip_by_global_norm(max_norm)
 
     def step(noise: Any, replica: Any, evaluate: Callable, rung: Ladder):
         def evaluate_clipped(params: PyTree) -> tuple[Any, Any]:
             energy, gradient = evaluate(params)
-            square = sum(jnp.sum(jnp.square(g)) for g in jax.tree.leaves(gradient))
-            scale = jnp.minimum(1.0, max_norm * jax.lax.rsqrt(jnp.maximum(square, 1e-30)))
-            return energy, jax.tree.map(lambda g: g * scale.astype(g.dtype), gradient)
+            return energy, clip.update(gradient, optax.EmptyState())[0]
 
         return kernel.step(noise, replica, evaluate_clipped, rung)
 

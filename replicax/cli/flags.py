@@ -157,7 +157,7 @@ def _flags_of(kinds: Collection[type]) -> Iterator[Flag]:
         # Those that every run needs come first in the help.
         for entry in sorted(fields(kind), key=lambda entry: entry.default is not MISSING):
             option = options.get(entry.name)
-            if option is not None and option.flag is not None:
+            if option is not None and option.help:
                 default = None if entry.default is MISSING else entry.default
                 yield Flag(entry.name, option, entry.type, default, panel)
 

@@ -21,9 +21,6 @@ _SAVING_SECONDS = 120.0  # for a process to save and end after a signal from the
 _TAIL_LINES = 15  # lines to show of the stderr of a failed process
 _MEANT = (FAULTY_INPUT, NONFINITE, INTERRUPTED)  # exit codes of processes that end together
 _STARTS_RUNS = ("sample", "train", "pretrain")
-# What a restart says again: where it runs, and the code that it runs.
-_KEPT = ("--params", "--batches", "--batch-size", "--model", "--data", "--devices",
-         "--data-parallel")  # fmt: skip
 
 
 def launch(
@@ -64,7 +61,10 @@ def _run_once(command: list[str], count: int) -> tuple[int, str | None]:
         stack.callback(_end, children)
         with _forwarding(children) as signals:
             for number in range(count):
+                heard = len(signals)
                 children.append(_start(command, number, count, port, errors[number]))
+                for missed in signals[heard:]:  # came while this process was being started
+                    _send(missed, children[-1])
             while all(child.poll() in (None, 0) for child in children) and not signals:
                 if all(child.poll() == 0 for child in children):
                     return FINISHED, None
@@ -122,8 +122,7 @@ def _forwarding(children: list[subprocess.Popen]) -> Iterator[list[int]]:
     def forward(number: int, frame: object) -> None:
         received.append(number)
         for child in children:
-            if number != signal.SIGINT and child.poll() is None:
-                child.send_signal(number)
+            _send(number, child)
 
     handled = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
     before = [signal.signal(number, forward) for number in handled]
@@ -134,28 +133,23 @@ def _forwarding(children: list[subprocess.Popen]) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
+def _send(number: int, child: subprocess.Popen) -> None:
+    if number != signal.SIGINT and child.poll() is None:
+        child.send_signal(number)
+
+
 def _resuming(command: list[str]) -> list[str]:
-    """Return the command that continues the run of `command`, or `command` itself."""
+    """Return the command that continues the run of `command`, or `command` itself. Its code is
+    known: the start has recorded it."""
     place = next((i for i, word in enumerate(command) if word in _STARTS_RUNS), None)
     folder = os.path.expanduser(_value_of("--out", command) or "")
     if place is None or not folder or not any(Path(folder).glob("commits/*.json")):
         return command  # also where nothing was saved yet: then the run is started again
-    target = _target_of(command[place], command[place + 1 :])
-    resumed = [*command[:place], "resume", folder, *([] if target is None else [target])]
-    for option in _KEPT:
+    resumed = [*command[:place], "resume", folder]
+    for option in ("--devices", "--data-parallel"):
         value = _value_of(option, command)
-        named = option not in ("--model", "--data") or ":" in (value or "")
-        resumed += [option, value] if value is not None and named else []
+        resumed += [] if value is None else [option, value]
     return resumed
-
-
-def _target_of(name: str, args: list[str]) -> str | None:
-    """Return the target that a command names, None for those that have none."""
-    from replicax.cli.main import app
-
-    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
-    context = command.make_context(name, args, resilient_parsing=True)
-    return context.params.get("target")
 
 
 def _value_of(option: str, command: list[str]) -> str | None:

@@ -52,15 +52,13 @@ def replicax(
       replicax sample model.py:energy --chains 4       sample exp(-energy), with nothing to tune
     Networks
       replicax train                                   four small networks on digits, two minutes
-      replicax pretrain, train, evaluate               ResNets on CIFAR: the paper and baselines
+      replicax pretrain, train                         ResNets on CIFAR: the paper and baselines
       replicax predict RUN_DIR images.npy              predict new images, with uncertainty
     After a run
       replicax summary, plot, resume RUN_DIR           examine a run, or continue it
-      replicax report, watch RUN_DIR                   HTML page of a run, also live
+      replicax report RUN_DIR                          HTML page of a run, also while it goes on
     On several devices
       replicax launch --processes 2 -- COMMAND         processes that share one run
-    The paper
-      replicax reproduce                               where its studies are
 
     If the input is wrong, the command prints one line with the remedy and exits with code 2.
     """
@@ -68,11 +66,9 @@ def replicax(
 
 for function in (
     paper.demo, paper.plan, sample.sample, resume.resume, train.train, train.pretrain,
-    launch.launch, results.summary, results.plot, results.report, results.watch, results.evaluate,
-    predict.predict,
+    launch.launch, results.summary, results.plot, results.report, predict.predict,
 ):  # fmt: skip
     app.command(cls=flags.Command)(function)
-app.command(context_settings={"ignore_unknown_options": True})(paper.reproduce)
 
 
 def main(args: list[str] | None = None) -> int:

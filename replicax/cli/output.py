@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import math
 import os
 import re
 import sys
@@ -62,6 +61,8 @@ def as_written(sentence: str, options: dict[str, str]) -> str:
     >>> options = {"method": "--method", "learning_rate": "--learning-rate"}
     >>> as_written("write method=rx.deo_star(learning_rate=(cold, hot)) here", options)
     'write --method deo-star --learning-rate cold hot here'
+    >>> as_written("write download=True", {"download": "--download"})
+    'write --download'
     """
     sentence = _MADE.sub(_by_name, sentence)
     flags = {name: flag for name, flag in options.items() if flag.startswith("-")}
@@ -69,7 +70,9 @@ def as_written(sentence: str, options: dict[str, str]) -> str:
         alone = rf"(?<![\w.-]){name}"
         sentence = re.sub(
             rf"{alone}=\(?\"?([\w.+-]+(?:, [\w.+-]+)*)\"?\)?",
-            lambda found, flag=flag: f"{flag} {found[1].replace(', ', ' ')}",
+            lambda found, flag=flag: (
+                flag + f" {found[1].replace(', ', ' ')}" * (found[1] != "True")
+            ),
             sentence,
         )
         follows = r"(?=[\d('\"\[-]|nan\b|inf\b|None\b|a number\b)"
@@ -151,19 +154,8 @@ def print_json(value: object) -> None:
 
 def to_json(value: object) -> str:
     """Return `value` as JSON; NaN and infinity, which JSON does not have, become null."""
-    return json.dumps(_finite(value), indent=1, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    if hasattr(value, "tolist"):  # NumPy and JAX
-        return _finite(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | int | bool) else str(value)
+    text = json.dumps(value, default=lambda x: x.tolist() if hasattr(x, "tolist") else str(x))
+    return json.dumps(json.loads(text, parse_constant=lambda word: None), indent=1)
 
 
 def show(value: Any, as_json: bool, render: Callable[[Any], Any], *more: "RenderableType") -> None:

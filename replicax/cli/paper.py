@@ -1,4 +1,4 @@
-"""The commands about the paper: `replicax demo`, `plan` and `reproduce`."""
+"""The commands about the paper: `replicax demo` and `plan`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -62,12 +62,6 @@ def plan(
         str | None,
         typer.Option(metavar="COLD HOT", help="Coldest and hottest temperature, or one per rung."),
     ] = None,
-    num_params: Annotated[
-        int | None,
-        typer.Option(
-            "--params", metavar="N", help="Number of model parameters, to estimate the memory."
-        ),
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Predict window and round trips of a ladder from theory.
@@ -78,7 +72,7 @@ def plan(
 
     \b
     Example
-      replicax plan --replicas 16 --swap-rate 0.4 --params 270000
+      replicax plan --replicas 16 --swap-rate 0.4
       replicax plan --replicas 10 --swap-rate 0.2 --noise-std 3 --temperatures 1 10
     """
     from replicax.theory import planner
@@ -88,19 +82,5 @@ def plan(
         target_swap_rate,
         energy_noise_std=read_numbers("--noise-std", energy_noise_std),
         temperatures=read_numbers("--temperatures", temperatures),
-        num_params=num_params,
     )
     output.show(prediction, as_json, planner.render)
-
-
-def reproduce(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="STUDY...", show_default=False)
-    ] = None,
-) -> None:
-    """Tell where the paper's studies are: in the repository, not in the installed package."""
-    command = " ".join(["python -m studies", *(names or ())])
-    raise ValueError(
-        "The paper's studies are in the folder studies of replicax's repository, which the "
-        f"installed package does not contain: in a checkout or the source archive, run `{command}`."
-    )

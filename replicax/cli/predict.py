@@ -14,8 +14,6 @@ from replicax.networks.by_name import NamedProblem
 if TYPE_CHECKING:
     from replicax.networks.trained import Trained
 
-_ROWS = 2048  # rows whose predictions by all networks are in memory at once
-
 
 @flags.of(NamedProblem, names=("data_dir",))
 def predict(
@@ -88,38 +86,30 @@ def predict(
 
 def _predict(trained: "Trained", inputs: Any, members: bool, by: str) -> tuple[dict[str, Any], Any]:
     """Return a summary of the predictions, and the predictions."""
-    import jax
     import numpy as np
 
     import replicax as rx
     from replicax.networks.predictor import as_inputs
 
-    predictor, weights = trained.predictor, trained.networks.weight
-    inputs = as_inputs(inputs, predictor.like)  # all at once: their range tells their unit
-    predictor.warn_of_others(inputs)
-    has_classes = len(predictor.likelihood.ways) > 1
-    pieces = []  # the average, every network, and the parts of the uncertainty
-    for start in range(0, len(inputs), _ROWS):
-        some = inputs[start : start + _ROWS]
-        each = predictor.predict(trained.points, weights, some, members=True, by="probabilities")
-        parts = rx.predict.uncertainty(each, weights)
-        if has_classes:
-            average = rx.predict.log_probabilities(rx.predict.average(each, weights), by)  # type: ignore
-            average, each = np.exp(average), np.exp(each)
-        else:
-            average = each._replace(mean=np.average(each.mean, 0, weights), sd=parts.total)
-        pieces.append((average, each if members else (), parts))
-    average, each, parts = (
-        jax.tree.map(lambda *some, axis=axis: np.concatenate(some, axis), *kind)
-        for axis, kind in zip((0, 1, 0), zip(*pieces, strict=True), strict=True)
-    )
+    weights = trained.networks.weight
+    each = trained.predict(as_inputs(inputs, trained.predictor.like), members=True)
+    parts = rx.predict.uncertainty(each, weights)
+    has_classes = len(trained.predictor.likelihood.ways) > 1
+    if has_classes:
+        average = rx.predict.log_probabilities(rx.predict.average(each, weights), by)  # type: ignore
+        average, each = np.exp(average), np.exp(each)
+    else:
+        average = each._replace(mean=np.average(each.mean, 0, weights), sd=parts.total)
     numbers: dict[str, Any] = {"networks": len(weights), "by": by}
     if has_classes:
         top = np.bincount(average.argmax(axis=1), minlength=average.shape[1])
-        numbers |= {"images": len(inputs), "classes": top.tolist()}
+        numbers |= {
+            "images": len(each[0] if has_classes else each.mean[0]),
+            "classes": top.tolist(),
+        }
         numbers["confidence"] = float(average.max(axis=1).mean())
     else:
-        numbers["rows"] = len(inputs)
+        numbers["rows"] = len(each[0] if has_classes else each.mean[0])
         parts = parts._make(np.sqrt(np.mean(part**2)) for part in parts)
     numbers["uncertainty"] = {name: float(np.mean(x)) for name, x in parts._asdict().items()}
     return numbers, each if members else average

@@ -1,8 +1,9 @@
-"""The commands that examine a run: `summary`, `plot`, `evaluate`, `report` and `watch`."""
+"""The commands that examine a run: `summary`, `plot` and `report`."""
 
 import contextlib
 import os
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,24 +15,44 @@ from replicax.cli.flags import Json, RunDir
 from replicax.networks.by_name import NamedProblem, absolute
 
 if TYPE_CHECKING:
-    from replicax.networks.trained import Trained
     from replicax.results.posterior import Posterior
 
 
-def summary(run_dir: RunDir, as_json: Json = False) -> None:
+@flags.of(NamedProblem, names=("data_dir",))
+def summary(
+    run_dir: RunDir,
+    outside: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="A data set that the networks were not trained for."),
+    ] = None,
+    model: flags.ModelAgain = None,
+    data: flags.DataAgain = None,
+    as_json: Json = False,
+    **given: Any,
+) -> None:
     """Print the diagnostics of a run.
 
     These are round trips (without any, modes may be missing), how often the rule accepts and each
     pair swaps, the ladder and the buffer, and mean, standard deviation, R-hat and effective
     sample size of every parameter.
 
+    For networks: the scores on the test data after the last epoch, of single networks and of
+    averages; with --outside, also how well the uncertainty of the average, its entropy or the
+    disagreement of its networks, separates other images of the same size from the test images.
+
     \b
     Example
       replicax summary runs/energy-1
       replicax summary runs/energy-1 --json | jq .round_trips
+      replicax summary runs/deep-ensemble-1 --outside cifar10
     """
     with output.quietly(as_json):
-        numbers = _load(run_dir).summary()
+        posterior = _load(run_dir)
+        numbers: dict[str, Any] = posterior.summary()
+        if outside is not None:
+            instead = "leave out --outside"
+            named = folders.read_named(run_dir, "summary", model, data, instead)
+            numbers["outside"] = _evaluate_outside(named, posterior, outside, given["data_dir"])
     output.show_summary(numbers, as_json)
 
 
@@ -70,117 +91,47 @@ def plot(
         typer.echo("\n".join(paths))
 
 
-@flags.of(NamedProblem, names=("data_dir",))
-def evaluate(
-    run_dir: RunDir,
-    outside: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="A data set that the networks were not trained for."),
-    ] = None,
-    model: flags.ModelAgain = None,
-    data: flags.DataAgain = None,
-    figures: Annotated[bool, typer.Option(help="Draw figures into RUN_DIR/figures.")] = True,
-    as_json: Json = False,
-    **given: Any,
-) -> None:
-    """Evaluate the networks of a run on test images.
-
-    Prints accuracy, negative log-likelihood, Brier score and calibration error after the last
-    epoch, for single networks and for averages of probabilities and of logits. With --outside,
-    also how well the uncertainty of the average, its entropy or the disagreement of its networks,
-    separates other images (of the same size) from the test images.
-
-    \b
-    Example
-      replicax evaluate runs/deo-star-1
-      replicax evaluate runs/deo-star-1 --outside cifar10 --json
-    """
-    from replicax.networks.report import render, summarise
-    from replicax.networks.trained import Trained
-
-    trained = _load(run_dir)
-    if not isinstance(trained, Trained):
-        raise ValueError(f"{run_dir} contains no networks; use `replicax summary {run_dir}`.")
-    with output.quietly(as_json):
-        numbers = summarise(trained)
-        if outside is not None:
-            named = folders.read_named(run_dir, "evaluate", model, data)
-            numbers["outside"] = _evaluate_outside(named, trained, outside, given["data_dir"])
-        if figures:
-            trained.plot(run_dir / "figures")
-    output.show(numbers, as_json, render)
-    if figures and not as_json:
-        typer.echo(f"Figures are in {run_dir / 'figures'}{os.sep}")
-
-
 def report(
     run_dir: RunDir,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The HTML file.", show_default="RUN_DIR/report.html"),
     ] = None,
+    every: Annotated[
+        float | None,
+        typer.Option(
+            min=1, metavar="SECONDS", help="Write it again until the run ends, and reload it."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write an HTML page about a run.
 
-    It shows warnings with remedies, index paths, the ladder and pair rates over time, round trips
-    compared with Lemma 1, traces and ranks; for networks, the epochs and the calibration. The
-    page works offline. Writing it needs Plotly: pip install "replicax[report]".
+    It shows warnings with remedies, the numbers by which a run is done over time, the draws, the
+    ladder, its rates and the paths of replicas, round trips compared with Lemma 1; for networks,
+    the epochs and the calibration. The page works offline. With --every it follows a run that goes
+    on, as of its latest checkpoint (see --checkpoint-every); the run is not disturbed.
 
     \b
     Example
       replicax report runs/energy-1
-      replicax report runs/energy-1 --out report.html
+      replicax report runs/energy-1 --every 30
     """
-    _stay_on_cpu()
+    # The accelerator is left to the run: JAX would take most of its memory.
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
     with output.quietly(as_json):
-        path = _load(run_dir).report(out)
+        posterior = _load(run_dir)
+        path = posterior.report(out, every)
     if as_json:
         output.print_json({"report": str(path), "bytes": path.stat().st_size})
     else:
         typer.echo(str(path))
-
-
-def watch(
-    run_dir: RunDir,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 chooses a free one.")
-    ] = 8642,
-    as_json: Json = False,
-) -> None:
-    """Show a run live in the browser, until Ctrl-C.
-
-    Serves the page of `replicax report` on this machine only, as of the latest checkpoint of the
-    run (see its --checkpoint-every). The run itself is not disturbed.
-
-    \b
-    Example
-      replicax watch runs/energy-1
-    """
-    _stay_on_cpu()
-    from replicax.cli.live import LivePages
-    from replicax.page.render import plotly_script
-    from replicax.page.server import address, open_server
-
-    if not run_dir.is_dir():
-        folders.read_metadata(run_dir)  # says what is wrong
-    plotly_script()  # or says what to install
-    with output.quietly(as_json):
-        pages = LivePages(run_dir)
-        server = open_server(pages.page, pages.version, port)
-    with server:
-        place = address(server)
-        if as_json:
-            output.print_json({"address": place, "run_dir": str(run_dir)})
-        else:
-            typer.echo(f"{run_dir} is shown at {place} (Ctrl-C ends this).")
-        with contextlib.suppress(KeyboardInterrupt):
-            server.serve_forever(poll_interval=0.2)
-
-
-def _stay_on_cpu() -> None:
-    """Leave the accelerator to the run that is watched: JAX would take most of its memory."""
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    while every is not None and posterior.result.code == "running":
+        time.sleep(every)
+        # The run may be writing; a little later all is well.
+        with output.quietly(as_json), contextlib.suppress(ValueError, OSError):
+            posterior = _load(run_dir)
+            posterior.report(out, every)
 
 
 def _load(run_dir: Path) -> "Posterior":
@@ -191,8 +142,9 @@ def _load(run_dir: Path) -> "Posterior":
 
 
 def _evaluate_outside(
-    named: NamedProblem, trained: "Trained", outside: str, data_dir: str | None
+    named: NamedProblem, trained: Any, outside: str, data_dir: str | None
 ) -> dict[str, Any]:
+    """Return how well the networks of a run tell another data set from that of the run."""
     from replicax.networks.report import score_outside
 
     if "logits" not in getattr(trained.likelihood, "ways", ()):

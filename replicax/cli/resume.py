@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from replicax.run.storage.metadata import Metadata
 
 _AGAIN = ("params", "batches", "batch_size", "progress", "devices", "data_parallel")
-_LENGTHS = {"num_steps": "--steps", "epochs": "--epochs"}
 
 
 @flags.of(TargetSpec, Session, names=_AGAIN)
@@ -30,7 +29,6 @@ def resume(
             metavar="[MODEL.PY:NAME]", help="The target, as in sample.", show_default="as before"
         ),
     ] = None,
-    named: Annotated[str | None, typer.Option("--target", hidden=True)] = None,
     model: flags.ModelAgain = None,
     data: flags.DataAgain = None,
     force: Annotated[
@@ -69,15 +67,14 @@ def resume(
     output.join_processes()
     metadata = folders.read_metadata(run_dir)
     length = "epochs" if metadata.kind == "train" else "num_steps"
-    _refuse_other_length(length, given)
     changes = flags.given(Sampling, given) | flags.given(Training, given)
     with output.quietly(as_json):
         if metadata.kind == "train":
-            _refuse_target(run_dir, target or named)
+            _refuse_target(run_dir, target)
             known, more = folders.read_named(run_dir, "resume", model, data).problem()[0], {}
         else:
             names = flags.given(TargetSpec, given)
-            known, more = _target_again(run_dir, metadata, target or named, names)
+            known, more = _target_again(run_dir, metadata, target, names)
         posterior = rx.resume(
             run_dir,
             known,
@@ -89,19 +86,9 @@ def resume(
             **flags.given(Session, given),
         )
     if length not in changes and metadata.is_finished and not until_done and output.writes():
-        flag = _LENGTHS[length]
+        flag = {"num_steps": "--steps", "epochs": "--epochs"}[length]
         typer.echo(f"This run was already finished; make it longer with {flag} N.", err=True)
     return finish(posterior, as_json)
-
-
-def _refuse_other_length(length: str, given: dict[str, Any]) -> None:
-    """Raise if the length is given in the unit of the other kind of run."""
-    for name, flag in _LENGTHS.items():
-        if name != length and given[name] is not None:
-            raise ValueError(
-                f"This run is measured in {_LENGTHS[length][2:]}: use {_LENGTHS[length]} N "
-                f"instead of {flag}."
-            )
 
 
 def _refuse_target(run_dir: Path, target: str | None) -> None:

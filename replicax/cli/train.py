@@ -49,7 +49,7 @@ def train(
     Example
       replicax train
       replicax train --data houses.npz --model mlp-50-50 --noise learned
-      replicax evaluate runs/deep-ensemble-1
+      replicax summary runs/deep-ensemble-1
       replicax pretrain --data cifar100 --bf16 --out runs/starts
       replicax train --method deo-star --data cifar100 --bf16 --init-from runs/starts
 

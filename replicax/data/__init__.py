@@ -1,9 +1,9 @@
 """Image data sets with checksums, and augmentation on the device."""
 
-import importlib
 import os
-from typing import TYPE_CHECKING
 
+from replicax.data.augment import augmentation as augmentation
+from replicax.data.augment import normalise as normalise
 from replicax.data.cifar import default_folder as default_folder
 from replicax.data.cifar import load_cifar as load_cifar
 from replicax.data.dataset import Dataset as Dataset
@@ -12,13 +12,7 @@ from replicax.data.dataset import count_classes as count_classes
 from replicax.data.table import load_digits as load_digits
 from replicax.errors import choose
 
-if TYPE_CHECKING:
-    from replicax.data.augment import augmentation as augmentation
-    from replicax.data.augment import normalise as normalise
-    from replicax.data.augment import plain as plain
-
 NAMES = ("cifar10", "cifar100", "digits")
-_AUGMENT = ("augmentation", "normalise", "plain")
 
 
 def load(name: str, folder: str | os.PathLike | None = None, download: bool = False) -> Dataset:
@@ -31,14 +25,3 @@ def load(name: str, folder: str | os.PathLike | None = None, download: bool = Fa
     if name == "digits":
         return load_digits()
     return load_cifar(name, folder, download)
-
-
-def __getattr__(name: str):
-    """Import augmentation when it is first used: reading images needs no JAX."""
-    if name in _AUGMENT:
-        return getattr(importlib.import_module("replicax.data.augment"), name)
-    raise AttributeError(f"module 'replicax.data' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_AUGMENT])

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from replicax.errors import check_flag, check_number, is_number, is_whole, show
+from replicax.data.dataset import check_moments
+from replicax.errors import at_least, check_flag, check_number
 
 # Of erased rectangles (Zhong et al., 2020).
 AREA = (0.02, 0.4)  # lowest and highest fraction of the image
@@ -37,9 +38,8 @@ def augmentation(
     erase a rectangle with probability `erase`. `pad=0`, `flip=False` and `erase=0` leave out one of
     them. `fill` is in normalised units: 0 is the mean colour.
     """
-    _check_moments(mean, std)
-    if not is_whole(pad) or pad < 0:
-        raise ValueError(f"pad is {show(pad)}; give a number of pixels, or 0 for no crops.")
+    check_moments("augmentation", mean, std, len(mean) if isinstance(mean, Sequence) else 1)
+    at_least("pad", pad, 0)
     probability = "give the probability of erasing, from 0 to 1"
     check_number("erase", erase, lambda x: 0 <= x <= 1, probability)
     check_flag("flip", flip)
@@ -66,24 +66,11 @@ def augmentation(
     return prepare
 
 
-def plain(
-    mean: Sequence[float], std: Sequence[float], dtype: DTypeLike = jnp.float32
-) -> Callable[[Array], Array]:
-    """Return `prepare(images)` for testing: from uint8 to normalised floats."""
-    _check_moments(mean, std)
-    return lambda images: normalise(images, mean, std, dtype)
-
-
 def normalise(
     images: Array, mean: Sequence[float], std: Sequence[float], dtype: DTypeLike = jnp.float32
 ) -> Array:
     """Return (pixel / 255 - mean) / std for each channel, from pixels of 0 .. 255."""
-    _check_moments(mean, std)
-    if images.shape[-1] != len(mean):
-        raise ValueError(
-            f"Images of shape {images.shape} have {images.shape[-1]} channels, mean has "
-            f"{len(mean)}; give the mean and std of the data set of the images."
-        )
+    check_moments("The images", mean, std, images.shape[-1])
     mean_, std_ = jnp.asarray(mean, jnp.float32), jnp.asarray(std, jnp.float32)
     return (images.astype(jnp.float32) * (1 / (255 * std_)) - mean_ / std_).astype(dtype)
 
@@ -166,13 +153,3 @@ def _span(start: Array, length: Array, size: int) -> Array:
 def to_integers(uniforms: Array, count: int | Array) -> Array:
     """Turn numbers uniform on [0, 1) into integers uniform on 0 .. count - 1."""
     return jnp.floor(uniforms * jnp.asarray(count, jnp.float32)).astype(jnp.int32)
-
-
-def _check_moments(mean: Sequence[float], std: Sequence[float]) -> None:
-    sequences = isinstance(mean, Sequence) and isinstance(std, Sequence)
-    numbers = sequences and all(is_number(value) for value in (*mean, *std))
-    if not numbers or len(mean) != len(std) or not all(value > 0 for value in std):
-        raise ValueError(
-            f"mean is {show(mean)} and std {show(std)}; give a number of each per channel, and "
-            "every std above 0."
-        )

@@ -15,15 +15,14 @@ URL = "https://www.cs.toronto.edu/~kriz/"
 # From TensorFlow and Julia's MLDatasets.
 SHA256 = {
     "cifar-10-python.tar.gz": "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
-    "cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
     "cifar-100-python.tar.gz": "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
-    "cifar-100-binary.tar.gz": "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
 }
 # Of CIFAR-10; the paper's authors use them for CIFAR-100 too.
 MEAN = (0.4914, 0.4822, 0.4465)
 STD = (0.2023, 0.1994, 0.2010)
 _BATCHES = [f"data_batch_{number}" for number in range(1, 6)]
 _PARTS = {"cifar10": (_BATCHES, ["test_batch"]), "cifar100": (["train"], ["test"])}
+_CLASSES = {"cifar10": 10, "cifar100": 100}
 Part = tuple[np.ndarray, np.ndarray]  # uint8 (image, height, width, channel), int32 (image,)
 
 
@@ -32,25 +31,21 @@ def load_cifar(
 ) -> Dataset:
     """Return "cifar10", or "cifar100" with its hundred fine classes.
 
-    Reads from `folder` (see `default_folder`) the archive of the python edition, or else that of
-    the binary edition; it must have the published checksum. `download` fetches a missing archive.
+    Reads from `folder` (see `default_folder`) the archive of the python edition; it must have the
+    published checksum. `download` fetches a missing archive.
     """
     choose("The name of a CIFAR data set", name, _PARTS)
     folder = default_folder() if folder is None else check_path("folder", folder)
-    stem = name.replace("cifar", "cifar-")
-    python, binary = (folder / f"{stem}-{edition}.tar.gz" for edition in ("python", "binary"))
-    if download and not python.exists() and not binary.exists():
-        _download(python)
-    if python.exists():
-        train, test, class_names = _read_python(_published(python), name)
-    elif binary.exists():
-        train, test, class_names = _read_binary(_published(binary), name)
-    else:
+    path = folder / f"{name.replace('cifar', 'cifar-')}-python.tar.gz"
+    if download and not path.exists():
+        _download(path)
+    if not path.exists():
         raise FileNotFoundError(
-            f"{folder} holds neither {python.name} nor {binary.name}. Put one of them there (from "
-            f"{URL}), name its folder (--data-dir), or download it (download=True, --download)."
+            f"{folder} holds no {path.name}. Put it there (from {URL}), name its folder "
+            "(--data-dir), or write download=True."
         )
-    return Dataset(name, *train, *test, len(class_names), MEAN, STD, class_names).check()
+    train, test = _read(_published(path), name)
+    return Dataset(name, *train, *test, _CLASSES[name], MEAN, STD).check()
 
 
 def default_folder() -> Path:
@@ -96,36 +91,17 @@ def _published(path: Path) -> dict[str, bytes]:
             return {name: file.read() for name, file in contents.items() if file is not None}
 
 
-def _read_python(files: dict[str, bytes], name: str) -> tuple[Part, Part, tuple[str, ...]]:
-    """Return the training part, the test part and the class names of pickled dicts."""
-    kind, meta = (b"label", "batches.meta") if name == "cifar10" else (b"fine_label", "meta")
-
-    def unpickled(file: str) -> dict:
-        return pickle.loads(files[file], encoding="bytes")
+def _read(files: dict[str, bytes], name: str) -> tuple[Part, Part]:
+    """Return the training part and the test part of pickled dicts."""
+    labels = b"labels" if name == "cifar10" else b"fine_labels"
 
     def read(stems: list[str]) -> Part:
-        batches = [unpickled(stem) for stem in stems]
+        batches = [pickle.loads(files[stem], encoding="bytes") for stem in stems]
         pixels = np.concatenate([batch[b"data"] for batch in batches])
-        return _images(pixels), np.concatenate([batch[kind + b"s"] for batch in batches])
+        return _images(pixels), np.concatenate([batch[labels] for batch in batches])
 
-    train, test = map(read, _PARTS[name])
-    return train, test, tuple(map(bytes.decode, unpickled(meta)[kind + b"_names"]))
-
-
-def _read_binary(files: dict[str, bytes], name: str) -> tuple[Part, Part, tuple[str, ...]]:
-    """Return the same of records: one label, or two of which the finest is the last, then the
-    pixels."""
-    is_fine = name == "cifar100"
-    num_labels = 2 if is_fine else 1
-
-    def read(stems: list[str]) -> Part:
-        content = b"".join(files[f"{stem}.bin"] for stem in stems)
-        records = np.frombuffer(content, np.uint8).reshape(-1, num_labels + 3 * 32 * 32)
-        return _images(records[:, num_labels:]), records[:, num_labels - 1].astype(np.int32)
-
-    train, test = map(read, _PARTS[name])
-    names = files["fine_label_names.txt" if is_fine else "batches.meta.txt"]
-    return train, test, tuple(names.decode().split())
+    train, test = _PARTS[name]
+    return read(train), read(test)
 
 
 def _images(pixels: np.ndarray) -> np.ndarray:

@@ -44,7 +44,6 @@ def load_digits() -> Dataset:
         num_classes=10,
         mean=(float(shades.mean()),),
         std=(float(shades.std()),),
-        class_names=tuple("0123456789"),
     ).check()
 
 

@@ -49,7 +49,7 @@ def from_equinox(make_model: Callable[[Array], Any], channels: str = "first") ->
 
     shape, layers_like = eqx.filter_eval_shape(make, jax.random.key(0))
     params_like, rest = eqx.partition(shape, _is_inexact)
-    fixed_like, static = eqx.partition(rest, _is_array)
+    fixed_like, static = eqx.partition(rest, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
     is_stateful = returns_state or bool(jax.tree.leaves(layers_like))
     needs_key, default_key = _key_argument(eqx, shape)
 
@@ -94,10 +94,6 @@ def _init(eqx: ModuleType, make: Callable, needs_key: bool, key: Array) -> tuple
     if needs_key:
         state["key"] = jax.random.key_data(jax.random.fold_in(key, 1))
     return _by_path(params), state
-
-
-def _is_array(leaf: object) -> bool:
-    return isinstance(leaf, jax.ShapeDtypeStruct)
 
 
 def _is_inexact(leaf: object) -> bool:

@@ -268,14 +268,16 @@ class Model:
         model = self._using(rows)[0]
         return self._run(self.numpyro.handlers.substitute(model, substitute_fn=value_of), rows)
 
-    def redraw(self, key: Array, position: dict[str, Array]) -> tuple[dict[str, Array], Array]:
+    def redraw(
+        self, draw_key: Array, position: dict[str, Array], key: Array
+    ) -> tuple[dict[str, Array], Array]:
         """Return the position with a block drawn anew, site by site given those before it, and
         what the log density of all other latent values gains by that.
 
         Elements of a site are independent of each other given the sites before it, and so a part
         of them can be drawn as well.
         """
-        choice_key, place_key, draw_key = jax.random.split(key, 3)
+        choice_key, place_key = jax.random.split(key)
         choice = jax.random.randint(choice_key, (), 0, len(self.blocks))
         place = jax.random.uniform(place_key)
         drawn = dict(position)
@@ -434,8 +436,8 @@ def from_numpyro(
     def log_prior(params: Any) -> Array:
         return parsed.log_prior(params[_POSITION])
 
-    def redraw(key: Array, params: Any) -> tuple[Any, Array]:
-        position, gain = parsed.redraw(key, params[_POSITION])
+    def redraw(key: Array, params: Any, choice_key: Array) -> tuple[Any, Array]:
+        position, gain = parsed.redraw(key, params[_POSITION], choice_key)
         return {_POSITION: position}, gain
 
     posterior = bayesian(log_likelihood, log_prior, parsed.rows, batch_size=batch_size)

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
 MODELS = (
     "small, mlp (mlp-100-100), resnet20 (resnetN, resnetN-basic, resnetN-frn, resnetN-frn-silu), "
-    "wrn28-10 (wrnN-K, wrnN-K-frn-silu), or FILE.PY:NAME"
+    "or FILE.PY:NAME"
 )
 # Sizes have few digits: a run folder names a network, too.
 _RESNET = re.compile(r"resnet(\d{1,4})((?:-(?:basic|bottleneck|frn|silu))*)")
-_WIDE = re.compile(r"wrn(\d{1,3})-(\d{1,3})((?:-(?:frn|silu))*)")
 _DENSE = re.compile(r"mlp((?:-[1-9]\d{0,6}){0,99})")
 _NOTE = "task"  # in the note of a run, so that its commands find network and data again
 
@@ -62,48 +61,37 @@ class NamedProblem:
     model: str = option(
         REQUIRED,
         f"Network: {MODELS}.",
-        flag="",
         show_default="resnet20; digits: small; FILE.npz: mlp",
     )
     data: str = option(
         REQUIRED,
         "Data: cifar10, cifar100, digits, FILE.npz (arrays: inputs, labels or targets, "
         "test_inputs, ...) or FILE.PY:NAME.",
-        flag="",
     )
     data_dir: str | None = option(
         None,
         "Folder with the CIFAR archives.",
-        flag="",
         metavar="DIR",
         show_default="$REPLICAX_DATA",
     )
-    download: bool = option(False, "Download CIFAR if it is missing.", flag="")
-    batch_size: int = option(
-        256, "Rows per mini-batch.", flag="", show_default="256; digits, FILE.npz: 64"
-    )
+    download: bool = option(False, "Download CIFAR if it is missing.")
+    batch_size: int = option(256, "Rows per mini-batch.", show_default="256; digits, FILE.npz: 64")
     augment: bool = option(
-        True, "Crop, flip and erase training images.", flag="", show_default="on for CIFAR"
+        True, "Crop, flip and erase training images.", show_default="on for CIFAR"
     )
-    bf16: bool = option(False, "Compute convolutions in bfloat16.", flag="")
-    weight_decay: float = option(
-        5e-4, "Weight decay (Gaussian prior), relative to the mean loss.", flag=""
-    )
-    validation: int = option(
-        0, "Hold out N training rows and use them instead of the test set.", flag=""
-    )
+    bf16: bool = option(False, "Compute convolutions in bfloat16.")
+    weight_decay: float = option(5e-4, "Weight decay (Gaussian prior), relative to the mean loss.")
+    validation: int = option(0, "Hold out N training rows and use them instead of the test set.")
     directory: str = ""  # modules are also imported from here
     noise: Any = option(
         None,
         "Noise of regression targets: a number, one number per target, learned or network.",
-        flag="",
         metavar="SD",
         show_default="learned",
     )
     likelihood: str | None = option(
         None,
         "Likelihood of regression targets: gaussian or student.",
-        flag="",
         show_default="gaussian",
     )
 
@@ -143,11 +131,14 @@ class NamedProblem:
         options = {"batch_size": self.batch_size, "weight_decay": self.weight_decay}
         choices = {"noise": self.noise, "likelihood": self.likelihood}
         choices = {name: value for name, value in choices.items() if value is not None}
+        if choices and not (_is_table(dataset) and not dataset.has_classes):
+            (name, value), *_ = choices.items()
+            raise ValueError(
+                f"{name} is {show(value)}, and {dataset.name} has labels: leave it out."
+            )
         if not _is_table(dataset):
-            _refuse(choices, dataset.name)
             problem = classification(network, dataset, augment=self.augment, **options)
         elif dataset.has_classes:
-            _refuse(choices, dataset.name)
             problem = classification(network, dataset.train, test=dataset.test,
                                      num_classes=dataset.num_outcomes, **options)  # fmt: skip
         else:
@@ -231,13 +222,13 @@ def named_network(model: str, sizes: Sizes, dtype: Any) -> Any:
     from replicax import nn
 
     shape, num_outputs = sizes
-    dense, resnet, wide = (pattern.fullmatch(model) for pattern in (_DENSE, _RESNET, _WIDE))
+    dense, resnet = _DENSE.fullmatch(model), _RESNET.fullmatch(model)
     if dense is not None:
         hidden = [int(width) for width in dense.group(1).split("-")[1:]]
         layers: dict[str, Any] = {"hidden": hidden} if hidden else {}
         return nn.mlp(math.prod(shape), num_outputs, dtype=dtype, **layers)
-    if model != "small" and resnet is None and wide is None:
-        near = suggest(model, ("small", "mlp", "resnet20", "resnet32", "resnet56", "wrn28-10"))
+    if model != "small" and resnet is None:
+        near = suggest(model, ("small", "mlp", "resnet20", "resnet32", "resnet56"))
         raise ValueError(f"--model is {show(model)}; write {MODELS}.{near}")
     if len(shape) != 3:
         raise ValueError(
@@ -247,17 +238,15 @@ def named_network(model: str, sizes: Sizes, dtype: Any) -> Any:
     options: dict[str, Any] = {"num_channels": shape[-1], "dtype": dtype}
     if model == "small":
         return nn.small_cnn(num_outputs, **options)
-    words = (resnet or wide).group(3 if wide else 2).split("-")[1:]  # type: ignore[union-attr]
+    assert resnet is not None
+    words = resnet.group(2).split("-")[1:]
     options |= {
         "norm": "frn" if "frn" in words else "batch",
         "activation": "silu" if "silu" in words else "relu",
     }
     try:
-        if wide is not None:
-            return nn.wide_resnet(int(wide.group(1)), int(wide.group(2)), num_outputs, **options)
         block = next((word for word in words if word in ("basic", "bottleneck")), None)
-        depth = int(resnet.group(1))  # type: ignore[union-attr]
-        return nn.resnet(depth, num_outputs, block=block, **options)
+        return nn.resnet(int(resnet.group(1)), num_outputs, block=block, **options)
     except ValueError as error:
         raise ValueError(f"--model is {show(model)}: {error}") from None
 
@@ -276,9 +265,3 @@ def _is_table(data: Any) -> bool:
     from replicax.data.table import Tabular
 
     return isinstance(data, Tabular)
-
-
-def _refuse(choices: dict[str, Any], name: str) -> None:
-    """Raise if an option of regressions is given."""
-    for choice, value in choices.items():
-        raise ValueError(f"{choice} is {show(value)}, and {name} has labels: leave it out.")

@@ -8,11 +8,11 @@ import numpy as np
 from replicax.networks.likelihoods import Categorical
 from replicax.networks.task import Supervised
 from replicax.run.carry import Carry
-from replicax.run.evaluation import Evaluation
 from replicax.run.initial import have_one_start
 from replicax.run.methods import Method, is_several, written
 from replicax.run.options import Training
 from replicax.run.program import Program
+from replicax.run.records import Evaluation
 
 if TYPE_CHECKING:
     from replicax.networks.trained import Trained
@@ -142,17 +142,14 @@ def why_none_kept(trained: "Trained") -> str:
 
 def why_none_averaged(trained: "Trained") -> str:
     """Return why a run has no average."""
+    none = "No network has been averaged, so there is none to predict with"
     if not trained.metadata.method.picks:
         return (
-            f'The method "{trained.method}" averages no networks, so there are none to '
-            "predict with: start another run from this one."
+            f'{none}: the method "{trained.method}" only trains; start another run from this one.'
         )
     if trained.result.code == "nonfinite":
-        return (
-            "The run stopped before a network was averaged, so there is none to predict with. "
-            f"{trained.result.sentence}"
-        )
+        return f"{none}. {trained.result.sentence}"
     return (
-        "No network has been averaged yet, so there is none to predict with: train for more epochs "
-        "than burn_in, and for a whole cycle if the method has cycles."
+        f"{none}: train for more epochs than burn_in, and for a whole cycle if the method has "
+        "cycles."
     )

@@ -2,27 +2,19 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
 
-from replicax.data import Dataset, as_labels, augmentation, count_classes, plain
+from replicax.data import Dataset, as_labels, augmentation, count_classes, normalise
 from replicax.errors import at_least, check_flag, show
 from replicax.networks.likelihoods import Categorical
-from replicax.networks.predictor import (
-    Predictor,
-    check_batch,
-    check_like,
-    check_pair,
-    like_of,
-    seen_in,
-)
-from replicax.networks.task import Supervised, Test, apply_network, supervised, with_check
+from replicax.networks.pairs import of_arrays, read_pairs
+from replicax.networks.predictor import Predictor
+from replicax.networks.task import Supervised, apply_network, predicting, supervised
 from replicax.nn.network import Network
 from replicax.run.sources import is_source
 
@@ -50,11 +42,26 @@ def classification(
     It may also be a source whose mini-batches are such pairs, as in `supervised`; then
     `num_classes` is required, and `prepare` may convert uint8 images to inputs.
     """
-    data = _as_data(network, dataset, test, num_classes, options.get("num_rows"))
     check_flag("augment", augment)
-    normalised = _normalisation(data.pixels)
-    augmented = augmentation(**data.pixels) if data.pixels and augment else None
-    outputs = _outputs(network, data.num_classes, data.name)
+    is_stream = _check_kinds(network, dataset, options.get("num_rows"))
+    pixels: Any = None
+    name = "the source" if is_stream else "the data"
+    if isinstance(dataset, Dataset):
+        if test is not None or num_classes is not None:
+            raise ValueError("The dataset has its own test and num_classes: leave them out.")
+        images = dataset.check()
+        rows = images.train_images, images.train_labels
+        pairs = of_arrays(rows, (jnp.asarray(images.test_images), images.test_labels))
+        num_classes, name = images.num_classes, images.name
+        pixels = {"mean": images.mean, "std": images.std}
+    else:
+        is_prepared = options.get("prepare") is not None
+        pairs = read_pairs("dataset", dataset, test, "labels", is_stream, is_prepared)
+        num_classes = _as_count(num_classes, None if is_stream else pairs.rows[1])
+        pairs = pairs.converted(functools.partial(_as_labels, num_classes))
+    normalised = _normalisation(pixels)
+    augmented = augmentation(**pixels) if pixels and augment else None
+    outputs = _outputs(network, num_classes, name)
 
     def prepare(key: Array, batch: tuple[Array, Array]) -> tuple[Array, Array]:
         images, labels = batch
@@ -66,22 +73,39 @@ def classification(
         losses = optax.softmax_cross_entropy_with_integer_labels(logits.astype(jnp.float32), labels)
         return jnp.mean(losses), model_state
 
-    known = data.test if data.is_source else data.rows
-    predictor = classifier(
-        network, data.num_classes, like_of(known and known[0]), data.pixels, data.name
-    )
-    predictor = replace(predictor, seen=None if data.is_source else seen_in(data.rows[0]))
-    tested = None
-    if data.test is not None:
-        tested = Test(predictor.outputs, data.test[0], data.test[1], data.num_classes)
-    own = {"prepare": None if data.is_source else prepare, "test": tested, **options}
-    problem = supervised(loss_fn, data.rows, batch_size=batch_size, **own)
-    if data.is_source:
-        is_prepared = own["prepare"] is not None
-        problem = with_check(
-            problem, functools.partial(_check_batch, data.num_classes, is_prepared)
+    own = {"prepare": None if is_stream else prepare, **options}
+    problem = supervised(loss_fn, pairs.rows, batch_size=batch_size, **own)
+    return predicting(problem, pairs, classifier(network, num_classes, pairs.like, pixels, name))
+
+
+def _as_labels(num_classes: int, name: str, labels: Any) -> np.ndarray:
+    return as_labels(f"{name}[1]", labels, num_classes)
+
+
+def _as_count(num_classes: int | None, labels: np.ndarray | None) -> int:
+    """Return the number of classes, by default that of the labels."""
+    if num_classes is None and labels is None:
+        raise ValueError(
+            "num_classes is missing: the labels of a source are not known before they are "
+            "read. Write num_classes=..., the number of classes."
         )
-    return replace(problem, predictor=predictor)
+    if num_classes is None:
+        remedy = ", or write num_classes=..., how many there are"
+        num_classes = count_classes("dataset[1]", labels, remedy)  # type: ignore[arg-type]
+    at_least("num_classes", num_classes, 1)
+    return num_classes
+
+
+def _check_kinds(network: Any, dataset: Any, num_rows: Any) -> bool:
+    """Return whether the data are a source; raise unless they are of one of the three kinds."""
+    is_set = isinstance(dataset, Dataset)
+    is_stream = not is_set and is_source(dataset, num_rows)
+    if isinstance(network, Network) and (is_stream or isinstance(dataset, tuple | list)):
+        return is_stream
+    raise ValueError(
+        f"The network is {show(network)} and the dataset {show(dataset)}; give an rx.nn.Network "
+        "first and an rx.data.Dataset, arrays (inputs, labels), or a source of such pairs, second."
+    )
 
 
 def classifier(
@@ -98,7 +122,7 @@ def classifier(
 
 
 def _normalisation(pixels: dict[str, Any] | None) -> Callable[[Any], Any]:
-    return plain(**pixels) if pixels else lambda inputs: inputs
+    return functools.partial(normalise, **pixels) if pixels else lambda inputs: inputs
 
 
 def _outputs(network: Network, num_classes: int, name: str) -> Callable[..., tuple[Array, Any]]:
@@ -115,76 +139,3 @@ def _outputs(network: Network, num_classes: int, name: str) -> Callable[..., tup
         return logits, model_state
 
     return outputs
-
-
-class _Data(NamedTuple):
-    """What networks learn from, and what they are tested on."""
-
-    name: str
-    rows: Any  # arrays (inputs, labels), or a source of such pairs
-    test: Any  # arrays (inputs, labels), or None
-    num_classes: int
-    pixels: dict[str, Any] | None = None  # mean and std of images of bytes
-    is_source: bool = False
-
-
-def _as_data(
-    network: Network, dataset: Any, test: Any, num_classes: int | None, num_rows: int | None
-) -> _Data:
-    """Return the data of a classification; raise unless they are of one of the three kinds."""
-    is_pair, is_set = isinstance(dataset, tuple | list), isinstance(dataset, Dataset)
-    is_stream = not is_set and is_source(dataset, num_rows)
-    if not isinstance(network, Network) or not (is_pair or is_stream):
-        raise ValueError(
-            f"The network is {show(network)} and the dataset {show(dataset)}; give an "
-            "rx.nn.Network first and an rx.data.Dataset, arrays (inputs, labels), or a source of "
-            "such pairs, second."
-        )
-    if is_stream:
-        if num_classes is None:
-            raise ValueError(
-                "num_classes is missing: the labels of a source are not known before they are "
-                "read. Write num_classes=..., the number of classes."
-            )
-        at_least("num_classes", num_classes, 1)
-        tested = None if test is None else _test_arrays(test, num_classes)
-        return _Data("the source", dataset, tested, num_classes, is_source=True)
-    if not is_set:
-        return _as_pairs(dataset, test, num_classes)
-    if test is not None or num_classes is not None:
-        raise ValueError("The dataset has its own test and num_classes: leave them out.")
-    images = dataset.check()
-    rows = images.train_images, images.train_labels
-    tested = jnp.asarray(images.test_images), images.test_labels
-    pixels = {"mean": images.mean, "std": images.std}
-    return _Data(images.name, rows, tested, images.num_classes, pixels)
-
-
-def _as_pairs(dataset: Any, test: Any, num_classes: int | None) -> _Data:
-    """Return the data of arrays (inputs, labels)."""
-    inputs, labels = check_pair("dataset", dataset, "labels")
-    if num_classes is None:
-        remedy = ", or write num_classes=..., how many there are"
-        num_classes = count_classes("dataset[1]", labels, remedy)
-    at_least("num_classes", num_classes, 1)
-    rows = inputs, as_labels("dataset[1]", labels, num_classes)
-    tested = None if test is None else _test_arrays(test, num_classes)
-    if tested is not None:
-        check_like("test", tested[0], inputs)
-    return _Data("the data", rows, tested, num_classes)
-
-
-def _test_arrays(test: Any, num_classes: int) -> tuple[Any, np.ndarray]:
-    inputs, labels = check_pair("test", test, "labels")
-    return inputs, as_labels("test[1]", labels, num_classes)
-
-
-def _check_batch(num_classes: int, is_prepared: bool, name: str, batch: Any) -> tuple[Any, Any]:
-    """Return a batch of a source with its labels as class numbers; raise if it has none."""
-    inputs, labels = check_batch(name, batch, "labels")
-    if not is_prepared and any(leaf.dtype == np.uint8 for leaf in jax.tree.leaves(inputs)):
-        raise ValueError(
-            f"{name} has uint8 inputs; give a prepare(key, batch) that converts them to floating "
-            "point, or let the source do so."
-        )
-    return inputs, as_labels(f"{name}[1]", labels, num_classes)

@@ -25,9 +25,8 @@ from replicax.networks.task import Supervised, Tested
 from replicax.run import devices, trees
 from replicax.run.carry import Carry
 from replicax.run.devices import map_replicas
-from replicax.run.evaluation import Evaluation
-from replicax.run.records import Arrays, Records
-from replicax.run.storage.metadata import TreeSpec
+from replicax.run.records import Arrays, Evaluation, Records
+from replicax.run.trees import TreeSpec
 
 GROUP = "networks"
 MAX_BYTES = 2**28  # limit for all kept networks
@@ -167,18 +166,15 @@ def with_hook(
 
 
 def _numbers(returned: Any, row: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Return the result of the user's function as arrays; raise unless they are numbers."""
-    if not isinstance(returned, dict) or not all(isinstance(name, str) for name in returned):
-        raise ValueError(
-            f"evaluate returned {show(returned)}; return a dict of numbers by name, such as "
-            '{"f1": f1}.'
-        )
-    numbers = {name: np.asarray(value) for name, value in returned.items()}
+    """Return the result of the user's function as arrays; raise unless they are numbers of new
+    names."""
+    named: dict[Any, Any] = returned if isinstance(returned, dict) else {None: returned}
+    numbers = {name: np.asarray(value) for name, value in named.items()}
     for name, value in numbers.items():
-        if value.dtype.kind not in "biufV":
+        if not isinstance(name, str) or value.dtype.kind not in "biufV":
             raise ValueError(
-                f"evaluate returned {show(returned[name])} as {name}; return numbers, or arrays of "
-                "numbers."
+                f"evaluate returned {show(returned)}; return a dict of numbers, or arrays of "
+                'numbers, by name, such as {"f1": f1}.'
             )
         if name in row or name == "epoch":
             raise ValueError(
@@ -214,7 +210,7 @@ class CompiledTest:
         """Return the sums with the weighted networks added, and a row of scores; weights are
         (rung,)."""
         outputs = map_replicas(self._outputs, points, self._test.inputs)
-        return self._score(sums, outputs[replica_at], weight)
+        return self._score(sums, outputs, replica_at, weight)
 
 
 class Count(NamedTuple):
@@ -269,12 +265,18 @@ def build_outputs(test: Tested) -> Callable[[Any, Any], Array]:
 
 
 def _score_all(
-    likelihood: Likelihood, targets: Array, sampled: Any, outputs: Array, weight: Array
+    likelihood: Likelihood,
+    targets: Array,
+    sampled: Any,
+    outputs: Array,
+    replica_at: Array,
+    weight: Array,
 ) -> tuple[Any, dict[str, Any]]:
-    """Add the networks with a weight to the average, and score all; outputs (rung, row, ...).
+    """Add the networks with a weight to the average, and score all; outputs (replica, row, ...).
 
     Returns the average and a row of numbers about it and the networks.
     """
+    outputs = outputs[replica_at]
     has_weight = (weight > 0).reshape(-1, *[1] * (outputs.ndim - 1))
     weighed = jnp.where(has_weight, outputs, 1.0)  # 0 times NaN is NaN
     added: Any = likelihood.average(weighed, targets, weight)

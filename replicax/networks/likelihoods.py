@@ -214,7 +214,9 @@ class _LocationScale:
 
     def empty(self, targets: Targets) -> RegressionSums:
         zeros = jnp.zeros(targets.shape)
-        return RegressionSums(zeros, zeros, jnp.full(len(targets), -jnp.inf), zeros, jnp.zeros(()))
+        return RegressionSums(
+            zeros, zeros, jnp.full(len(targets), -jnp.inf, zeros.dtype), zeros, jnp.zeros(())
+        )
 
     def average(self, outputs: Array, targets: Targets, weights: Array) -> RegressionSums:
         mean, scale = outputs[..., 0], outputs[..., 1]

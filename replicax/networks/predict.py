@@ -45,9 +45,7 @@ __all__ = [
     "evaluate",
     "log_probabilities",
     "merge",
-    "mutual_information",
     "nll",
-    "out_of_distribution",
     "reliability",
     "total_variation",
     "uncertainty",
@@ -275,7 +273,7 @@ def uncertainty(member_log_probs: Any, weights: Any = None) -> Uncertainty:
     if is_of_numbers(member_log_probs):
         return _of_numbers(member_log_probs, weights)
     members, weights = _check_members(member_log_probs, weights)
-    total = entropy(_average(members, weights))
+    total = entropy(logsumexp(members, axis=0, b=weights[:, None, None]))
     aleatoric = np.tensordot(weights, entr(np.exp(members)).sum(axis=-1), 1)
     # Rounding may leave a mutual information, which is never negative, slightly below 0.
     return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0.0))
@@ -284,12 +282,6 @@ def uncertainty(member_log_probs: Any, weights: Any = None) -> Uncertainty:
 def entropy(log_probs: Any) -> np.ndarray:
     """Return the predictive entropy -sum_c p_c log p_c in nats  (image,)."""
     return entr(np.exp(check_log_probs(log_probs))).sum(axis=-1)
-
-
-def mutual_information(member_log_probs: Any, weights: Any = None) -> np.ndarray:
-    """Return the mutual information of class and network, the epistemic part of `uncertainty`
-    (image,)."""
-    return uncertainty(member_log_probs, weights).epistemic
 
 
 def agreement(log_probs: Any, other_log_probs: Any) -> float:
@@ -304,38 +296,12 @@ def total_variation(log_probs: Any, other_log_probs: Any) -> float:
     return float(np.mean(np.abs(np.exp(one) - np.exp(other)).sum(axis=-1) / 2))
 
 
-def out_of_distribution(
-    log_probs_inside: Any,
-    log_probs_outside: Any,
-    by: Literal["entropy", "mutual_information"] = "entropy",
-    weights: Any = None,
-) -> float:
-    """Return the AUROC of uncertainty as a detector of images outside the data set.
-
-    Args:
-        log_probs_inside, log_probs_outside: log-probabilities of the average (image, class), or of
-            every network (network, image, class).
-        by: total "entropy", or "mutual_information", which needs those of every network.
-        weights: of the networks.
-    """
-    choose("by", by, ("entropy", "mutual_information"))
-    if is_of_numbers(log_probs_inside) or is_of_numbers(log_probs_outside):
-        raise ValueError(
-            "The predictions are real numbers, which have no classes: write "
-            "rx.predict.auroc(inside.sd, outside.sd), or use a part of rx.predict.uncertainty(...)."
-        )
-    scores = [_score(x, by, weights) for x in (log_probs_inside, log_probs_outside)]
-    inside, outside = (_shape(x)[-1] for x in (log_probs_inside, log_probs_outside))
-    if inside != outside:
-        raise ValueError(
-            f"There are {inside} classes inside and {outside} outside: predict both with the same "
-            "networks."
-        )
-    return auroc(*scores)
-
-
 def auroc(inside_scores: Any, outside_scores: Any) -> float:
-    """Return P(outside > inside) + P(outside = inside) / 2: 1/2 is chance, 1 is perfect."""
+    """Return P(outside > inside) + P(outside = inside) / 2: 1/2 is chance, 1 is perfect.
+
+    Of uncertainties it says how well they detect inputs from outside the data set:
+    `auroc(uncertainty(inside).epistemic, uncertainty(outside).epistemic)`.
+    """
     try:
         inside, outside = (np.asarray(x, float).ravel() for x in (inside_scores, outside_scores))
     except (TypeError, ValueError):
@@ -365,29 +331,6 @@ def _of_numbers(members: Any, weights: Any) -> Uncertainty:
     noise = np.tensordot(shares, sd**2, 1)
     spread = np.tensordot(shares, (mean - np.tensordot(shares, mean, 1)) ** 2, 1)
     return Uncertainty(np.sqrt(noise + spread), np.sqrt(noise), np.sqrt(spread))
-
-
-def _average(members: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the log of the mean probabilities  (image, class)."""
-    return np.asarray(logsumexp(members, axis=0, b=weights[:, None, None]))
-
-
-def _score(log_probs: Any, by: str, weights: Any) -> np.ndarray:
-    if by == "mutual_information":
-        return mutual_information(log_probs, weights)
-    if len(_shape(log_probs)) != 3:
-        return entropy(log_probs)
-    return uncertainty(log_probs, weights).total
-
-
-def _shape(log_probs: Any) -> tuple[int, ...]:
-    try:
-        return np.shape(log_probs)
-    except ValueError:  # lists of unequal lengths
-        raise ValueError(
-            "The log-probabilities are lists of unequal lengths: give those of the same images and "
-            "classes for every network."
-        ) from None
 
 
 def check(log_probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -464,11 +407,15 @@ def _check_pair(log_probs: Any, other_log_probs: Any) -> tuple[np.ndarray, np.nd
 
 def _check_members(member_log_probs: Any, weights: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return log-probabilities (network, image, class), and weights that sum to 1."""
-    shape = _shape(member_log_probs)
-    if len(shape) != 3 or not shape[0]:
+    try:
+        shape = f"shape {np.shape(member_log_probs)}"
+        is_each = len(np.shape(member_log_probs)) == 3 and len(member_log_probs) > 0
+    except ValueError:
+        shape, is_each = "lists of unequal lengths", False
+    if not is_each:
         raise ValueError(
-            f"The log-probabilities have shape {shape}; give those of every network, (network, "
-            "image, class), as trained.predict(inputs, members=True) returns them."
+            f"The log-probabilities have {shape}; give those of every network, (network, image, "
+            "class), as trained.predict(inputs, members=True) returns them."
         )
     members = np.stack([check_log_probs(one) for one in member_log_probs])
     return members, _check_weights(len(members), weights)

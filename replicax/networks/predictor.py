@@ -12,8 +12,9 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from replicax.errors import check_flag, check_kept, check_numeric, choose, explained, show
+from replicax.errors import check_flag, check_numeric, choose, explained, show
 from replicax.networks.likelihoods import Likelihood
+from replicax.networks.pairs import columns_of
 from replicax.run import trees
 from replicax.run.storage.metadata import Predicts
 
@@ -21,8 +22,6 @@ _WHITE = 255
 _PIECE = 512  # rows that networks see together
 _TOGETHER = 10  # networks that are computed at once
 _PROBED = 20  # outputs by which a network is known again
-_LOOKED_AT = 2**22  # numbers of the inputs by which they are compared
-_FEATURES = 1024  # of a row that are compared one by one
 _ENOUGH = 8  # rows from which a spread and a mean say something
 _NARROW, _SHIFTED = 0.2, 3  # of the spread in the training
 _WIDE = 5.0  # spread or mean of an input, or one over the usual spread, that is not standard
@@ -56,7 +55,7 @@ class Predictor:
         arrays = jax.tree.leaves(inputs)
         for array, seen in zip(arrays, self.seen or [], strict=False):
             try:
-                difference = _difference(_columns(array), seen)
+                difference = _difference(columns_of(array), seen)
             except (KeyError, TypeError, ValueError):  # of a folder that says something else
                 return
             if difference is not None:
@@ -74,10 +73,11 @@ class Predictor:
         outputs = self._probe(network)
         if outputs is None or _is_close(outputs, probe):
             return
+        now, before = (", ".join(f"{x:.4g}" for x in some[:3]) for some in (outputs, probe))
         warnings.warn(
             "The network differs from the one that was trained: for the same test parameters its "
-            f"outputs are {_shown(outputs)} and were {_shown(probe)}. Give the original network, "
-            "unless the change is intended.",
+            f"outputs are {now} and were {before}. Give the original network, unless the change is "
+            "intended.",
             stacklevel=4,
         )
 
@@ -162,11 +162,6 @@ def _cut(values: Any, count: int, axis: int) -> np.ndarray:
     return np.asarray(values)[(slice(None),) * axis + (slice(count),)]
 
 
-def seen_in(inputs: Any) -> list[dict[str, Any]]:
-    """Return range and moments of each array of the inputs, by feature where rows have few."""
-    return [_moments(_columns(leaf)) for leaf in jax.tree.leaves(inputs)]
-
-
 def unlike_standard(problem: Any) -> str | None:
     """Return a sentence about inputs whose columns are far from a mean of 0 and a spread of 1; None
     if there are none, or if the network normalises them itself."""
@@ -191,20 +186,6 @@ def unlike_standard(problem: Any) -> str | None:
     return None
 
 
-def _columns(leaf: Any) -> np.ndarray:
-    """Return an array as columns, one for each feature, or one of all numbers where rows are images
-    or long; of many rows some."""
-    leaf = leaf[:: max(1, leaf.size // _LOOKED_AT)]
-    array = np.asarray(leaf).astype(np.float64)
-    is_long = array.ndim != 2 or array.shape[1] > _FEATURES
-    return array.reshape(-1, 1) if is_long else array
-
-
-def _moments(columns: np.ndarray) -> dict[str, Any]:
-    parts = {"low": columns.min(0), "high": columns.max(0), "mean": columns.mean(0)}
-    return {name: part.tolist() for name, part in (parts | {"sd": columns.std(0)}).items()}
-
-
 def _difference(columns: np.ndarray, seen: dict[str, Any]) -> str | None:
     """Return in words how columns differ from those that were seen, None if they do not."""
     low, high, mean, sd = (np.asarray(seen[name], float) for name in ("low", "high", "mean", "sd"))
@@ -214,24 +195,22 @@ def _difference(columns: np.ndarray, seen: dict[str, Any]) -> str | None:
     columns, span = columns[:, varies], (high - low)[varies]
     low, high, mean, sd = low[varies], high[varies], mean[varies], sd[varies]
     beyond = np.maximum(columns.max(0) - high, low - columns.min(0)) > span
+    where = why = ""
     if beyond.any():
         place = int(np.argmax(beyond))
         where = f" in column {np.flatnonzero(varies)[place]}" if len(low) > 1 else ""
-        return _ranges(columns[:, place], low[place], high[place], where)
-    ranges = _ranges(columns, low.min(), high.max())
-    if len(columns) < _ENOUGH:
+        columns, low, high = columns[:, place], low[place], high[place]
+    elif len(columns) < _ENOUGH:
         return None
-    if np.median(columns.std(0) / sd) < _NARROW:
-        return f"{ranges}, and vary less than a fifth as much"
-    if np.median(np.abs(columns.mean(0) - mean) / sd) > _SHIFTED:
-        return f"{ranges}, with means that are {_SHIFTED} standard deviations apart"
-    return None
-
-
-def _ranges(numbers: np.ndarray, low: float, high: float, where: str = "") -> str:
+    elif np.median(columns.std(0) / sd) < _NARROW:
+        why = ", and vary less than a fifth as much"
+    elif np.median(np.abs(columns.mean(0) - mean) / sd) > _SHIFTED:
+        why = f", with means that are {_SHIFTED} standard deviations apart"
+    else:
+        return None
     return (
-        f"they go from {numbers.min():.4g} to {numbers.max():.4g}{where}, and those of the "
-        f"training from {low:.4g} to {high:.4g}"
+        f"they go from {columns.min():.4g} to {columns.max():.4g}{where}, and those of the "
+        f"training from {np.min(low):.4g} to {np.max(high):.4g}{why}"
     )
 
 
@@ -248,73 +227,6 @@ def _is_close(outputs: tuple[float, ...], probe: tuple[float, ...]) -> bool:
     """Return whether outputs agree up to rounding on another platform or in another precision."""
     room = _ROUNDING * max(map(abs, probe), default=0.0)
     return len(outputs) == len(probe) and bool(np.allclose(outputs, probe, rtol=0, atol=room))
-
-
-def _shown(values: tuple[float, ...]) -> str:
-    return ", ".join(f"{value:.4g}" for value in values[:3])
-
-
-def check_pair(name: str, pair: Any, second: str) -> tuple[Any, np.ndarray]:
-    """Return the pair (inputs, `second`) as arrays, with wider inputs converted to float32; raise
-    if they do not fit each other. `name` is the name of the argument."""
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise ValueError(f"{name} is {show(pair)}; give a pair of arrays (inputs, {second}).")
-    inputs, outcomes = _numeric(name, pair[0]), _numeric(name, pair[1])
-    check_kept(f"The inputs of {name}", jax.tree.leaves(inputs))
-    inputs = jax.tree.map(jnp.asarray, inputs)
-    if not isinstance(outcomes, np.ndarray):
-        raise ValueError(f"The {second} of {name} are {show(pair[1])}; give one array.")
-    leaves = [*jax.tree.leaves(inputs), outcomes]
-    rows = {leaf.shape[0] if leaf.ndim else 0 for leaf in leaves}
-    if not jax.tree.leaves(inputs) or len(rows) != 1 or rows == {0}:
-        raise ValueError(
-            f"The inputs and {second} of {name} have shapes {[leaf.shape for leaf in leaves]}; "
-            "give equally many rows of both, on the first axis, and at least one."
-        )
-    for leaf in leaves:
-        if jnp.issubdtype(leaf.dtype, jnp.floating) and not bool(np.isfinite(leaf).all()):
-            raise ValueError(f"{name} holds NaN or infinity: leave those rows out.")
-        if leaf is not outcomes and leaf.dtype == jnp.uint8:
-            raise ValueError(
-                f"The inputs of {name} are uint8; an rx.data.Dataset normalises such images. Give "
-                "one, or floating-point inputs."
-            )
-    return inputs, outcomes
-
-
-def _numeric(name: str, tree: Any) -> Any:
-    try:
-        arrays = np.asarray(tree) if isinstance(tree, list) else jax.tree.map(np.asarray, tree)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} holds {show(tree)}; give arrays of numbers.") from None
-    check_numeric(name, jax.tree.leaves(arrays))
-    return arrays
-
-
-def check_batch(name: str, batch: Any, second: str) -> tuple[Any, Any]:
-    """Return a batch of a source; raise unless it is a pair (inputs, `second`)."""
-    if not isinstance(batch, tuple | list) or len(batch) != 2:
-        raise ValueError(
-            f"{name} is of type {type(batch).__name__}; let the source give pairs of arrays "
-            f"(inputs, {second})."
-        )
-    return batch[0], batch[1]
-
-
-def like_of(inputs: Any) -> Any:
-    """Return shape and dtype of a row of inputs; None of none."""
-    row = lambda x: jax.ShapeDtypeStruct(np.shape(x)[1:], jnp.asarray(x[:1]).dtype)  # noqa: E731
-    return jax.tree.map(row, inputs)
-
-
-def check_like(name: str, inputs: Any, others: Any) -> None:
-    """Raise unless the rows of the inputs have the shapes of the training inputs."""
-    shapes = [[leaf.shape[1:] for leaf in jax.tree.leaves(x)] for x in (inputs, others)]
-    if shapes[0] != shapes[1]:
-        raise ValueError(
-            f"The inputs of {name} have rows of shapes {shapes[0]}, the training inputs "
-            f"{shapes[1]}: give inputs of the same shapes."
-        )
 
 
 def as_inputs(inputs: Any, like: Any = None) -> Any:

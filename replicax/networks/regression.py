@@ -20,15 +20,9 @@ from jax import Array
 
 from replicax.errors import check_function, choose, explained, is_number, show
 from replicax.networks.likelihoods import Gaussian, Student
-from replicax.networks.predictor import (
-    Predictor,
-    check_batch,
-    check_like,
-    check_pair,
-    like_of,
-    seen_in,
-)
-from replicax.networks.task import FITS, Supervised, Tested, apply_network, supervised, with_check
+from replicax.networks.pairs import read_pairs
+from replicax.networks.predictor import Predictor
+from replicax.networks.task import FITS, Supervised, apply_network, predicting, supervised
 from replicax.nn.network import Network
 from replicax.run.sources import is_source
 
@@ -130,17 +124,15 @@ def regression(
     """
     is_stream = is_source(data, options.get("num_rows"))
     choose("likelihood", likelihood, _KINDS)
-    if is_stream:
-        rows, (centre, spread) = data, _moments_of_source(standardise, test)
-    else:
-        inputs, targets = check_pair("data", data, "targets")
-        targets = _as_columns("data", targets)
-        centre, spread = _moments(standardise, targets)
-        rows = inputs, _standard(targets, centre, spread)
-    num_targets = len(centre)
+    pairs = read_pairs("data", data, test, "targets", is_stream, is_prepared=True)
+    known = pairs.test if is_stream else pairs.rows
+    columns = None if known is None else _as_columns("test" if is_stream else "data", known[1])
+    num_targets = 1 if columns is None else columns.shape[1]
+    centre, spread = _moments(standardise, None if is_stream else columns, num_targets)
+    pairs = pairs.converted(functools.partial(_standard, centre, spread))
     unit = {"centre": tuple(centre.tolist()), "spread": tuple(spread.tolist())}
     law = Gaussian(**unit) if likelihood == "gaussian" else Student(degrees, **unit)
-    scales = _as_noise(noise, spread, num_targets)
+    scales = _as_noise(noise, spread, len(centre))
     values = _values(network, scales)
 
     def loss_fn(params: Any, model_state: Any, batch: Any, key: Array) -> tuple[Array, Any]:
@@ -148,25 +140,9 @@ def regression(
         predicted, model_state = values(params, model_state, inputs, True)
         return -jnp.mean(jnp.sum(law.log_density(predicted, targets), axis=-1)), model_state
 
-    problem = supervised(loss_fn, rows, batch_size=batch_size, **options)
-    tested = None if test is None else _as_test(test, num_targets)
-    if is_stream:
-        problem = with_check(problem, functools.partial(_check_batch, centre, spread))
-        inputs = None if tested is None else tested[0]
-    elif tested is not None:
-        check_like("test", tested[0], inputs)
-    predictor = regressor(network, law, scales.kind, like_of(inputs))
-    predictor = replace(predictor, seen=None if is_stream else seen_in(inputs))
-    network_test = None
-    if tested is not None:
-        truth = jnp.asarray(_standard(tested[1], centre, spread))
-        network_test = Tested(predictor.outputs, tested[0], truth, law)
-    return replace(
-        problem,
-        test=network_test,
-        predictor=predictor,
-        adds=scales.add if scales.is_learned else None,
-    )
+    problem = supervised(loss_fn, pairs.rows, batch_size=batch_size, **options)
+    problem = predicting(problem, pairs, regressor(network, law, scales.kind, pairs.like))
+    return replace(problem, adds=scales.add if scales.is_learned else None)
 
 
 def regressor(
@@ -246,39 +222,40 @@ def _as_columns(name: str, targets: np.ndarray) -> np.ndarray:
     return (targets[:, None] if targets.ndim == 1 else targets).astype(np.float64)
 
 
-def _standard(targets: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> np.ndarray:
+def _standard(centre: np.ndarray, spread: np.ndarray, name: str, outcomes: Any) -> np.ndarray:
+    """Return standardised targets (row, target); raise unless they are numbers of so many."""
+    targets = _as_columns(name, np.asarray(outcomes))
+    if targets.shape[1] != len(centre) or not np.isfinite(targets).all():
+        raise ValueError(
+            f"{name} has targets of shape {np.shape(outcomes)}; give {len(centre)} finite ones for "
+            "each row, as many as the data, standardise or the test has."
+        )
     return ((targets - centre) / spread).astype(np.float32)
 
 
-def _moments(standardise: Any, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _moments(
+    standardise: Any, targets: np.ndarray | None, num_targets: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation to standardise every target: those of the targets (sd 1 if
-    all are equal), those given, or 0 and 1."""
+    all are equal), those given, or 0 and 1. Of a source the targets are not known yet."""
     if standardise is True:
+        if targets is None:
+            raise ValueError(
+                "standardise is True, but the targets of a source are not known before they are "
+                "read: write standardise=(mean, sd) of the targets, or False."
+            )
         # By rounding, the deviation of equal numbers may not be 0.
         differ = np.ptp(targets, axis=0) > 0
         return targets.mean(axis=0), np.where(differ, targets.std(axis=0), 1.0)
     if standardise is False:
-        return np.zeros(targets.shape[1]), np.ones(targets.shape[1])
+        return np.zeros(num_targets), np.ones(num_targets)
     centre, spread = _given_moments(standardise)
-    if len(centre) != targets.shape[1]:
+    if targets is not None and len(centre) != num_targets:
         raise ValueError(
-            f"standardise has {len(centre)} means, and there are {targets.shape[1]} targets: give "
-            "one each."
+            f"standardise has {len(centre)} means, and there are {num_targets} targets: give one "
+            "each."
         )
     return centre, spread
-
-
-def _moments_of_source(standardise: Any, test: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation for a source, whose targets are not known yet."""
-    if standardise is True:
-        raise ValueError(
-            "standardise is True, but the targets of a source are not known before they are read: "
-            "write standardise=(mean, sd) of the targets, or False."
-        )
-    if standardise is not False:
-        return _given_moments(standardise)
-    columns = 1 if test is None else _as_test(test)[1].shape[1]
-    return np.zeros(columns), np.ones(columns)
 
 
 def _given_moments(standardise: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -294,27 +271,3 @@ def _given_moments(standardise: Any) -> tuple[np.ndarray, np.ndarray]:
             "numbers or one for each target."
         )
     return centre, spread
-
-
-def _check_batch(centre: np.ndarray, spread: np.ndarray, name: str, batch: Any) -> tuple[Any, Any]:
-    """Return a batch of a source with standardised targets; raise if it has none."""
-    inputs, outcomes = check_batch(name, batch, "targets")
-    targets = _as_columns(name, np.asarray(outcomes))
-    if targets.shape[1] != len(centre) or not np.isfinite(targets).all():
-        raise ValueError(
-            f"{name} has targets of shape {np.shape(outcomes)}; give {len(centre)} finite ones for "
-            "each row, as many as standardise or the test has."
-        )
-    return inputs, _standard(targets, centre, spread)
-
-
-def _as_test(test: Any, num_targets: int | None = None) -> tuple[Any, np.ndarray]:
-    """Return inputs and targets (row, target) of the test."""
-    inputs, targets = check_pair("test", test, "targets")
-    targets = _as_columns("test", targets)
-    if num_targets not in (None, targets.shape[1]):
-        raise ValueError(
-            f"The targets of test have {targets.shape[1]} columns, those of data {num_targets}: "
-            "give the same."
-        )
-    return inputs, targets

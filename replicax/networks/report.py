@@ -13,88 +13,79 @@ from replicax.networks import likelihoods, predict
 from replicax.networks.likelihoods import Categorical, Likelihood, coverage_by_level
 from replicax.networks.task import Supervised
 from replicax.networks.trained import Trained
-from replicax.page import charts
-from replicax.page.render import Chart, Page, Section, Table
 from replicax.results import figure_style
 from replicax.results.diagnostics import exchanges
 from replicax.results.plots import plot_exchange
-from replicax.results.plotted import spread
-from replicax.results.report import exchange_section, page_of, warnings_of
-from replicax.results.summary import as_rich, as_warning, machine_use, render_machine_use
+from replicax.results.report import Picture, Section, exchange_section, warnings_of
+from replicax.results.summary import Table, as_rich, as_warning, machine_use, render_machine_use
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SETTLED = 0.2  # fraction of epochs before which values may lie off the scale
-_RARE = 0.05  # fraction of values at either end that may lie off the scale
-_SPIKE = 6  # times as far from the median as most values: may lie off the scale
-_ROOM = 0.08  # of the height of an axis, below and above its values
-_MOST_ROWS = 60  # rows of the table of epochs
 _LEVELS = 21  # of central intervals
-_BAND = "rgba(58, 123, 213, 0.2)"
+_PICTURES = {  # their sections, and what there is to see
+    "epochs": (
+        "Epochs",
+        "Scores on the test data after every epoch, of each network and of the average so far.",
+    ),
+    "predictions": (
+        "Predictions of the average",
+        "How far the probabilities of the average are right, and how often each occurs.",
+    ),
+}
 
 
 def summarise(trained: Trained) -> dict[str, Any]:
     """Return the numbers of a training as plain data."""
-    epochs = trained.epochs
+    likelihood, averaged = trained.likelihood, float(trained.average.weight)
+    ways = likelihood.ways if likelihood is not None and averaged else ()
     numbers: dict[str, Any] = {
         "method": trained.method,
         "task": trained.metadata.note.get("task"),
         **machine_use(trained),
         "epochs": trained.num_epochs,
         "networks": trained.num_replicas,
-        "averaged": float(trained.average.weight),
+        "averaged": averaged,
         "result": trained.result._asdict(),
         "restarts": trained.restarts.tolist(),
         "problems": trained.problems(),
         "seed": trained.metadata.run.seed,
+        "likelihood": None if likelihood is None else likelihood.to_json(),
+        "averages": [{"by": by, **trained.metrics(by)._asdict()} for by in ways],
     }
-    if trained.heating is not None:
-        numbers["heating"] = trained.heating
-    likelihood = trained.likelihood
-    numbers["likelihood"] = None if likelihood is None else likelihood.to_json()
-    if likelihood is not None and len(epochs["epoch"]):
-        names = [score.name for score in likelihood.scores]
-        last = {name: np.asarray(epochs[name][-1]).tolist() for name in names}
+    if likelihood is not None and len(trained.epochs["epoch"]):
+        last = {score.name: trained.epochs[score.name][-1].tolist() for score in likelihood.scores}
         numbers["by_rung"] = last
         numbers["coldest"] = {name: values[0] for name, values in last.items()}
-    if trained.decision is not None:
-        numbers["decision"] = trained.decision
     tested, method = trained.metadata.resolved.range_test, trained.metadata.method
     if tested is not None:
         rate: Any = method.pretrain_rate if method.pretrain else method.learning_rate
         found = {"kernel": str(method.kernel or "momentum"), "learning_rate": float(rate)}
         numbers["range_test"] = {**found, **tested}
-    numbers["averages"] = [] if likelihood is None else _averages(trained, likelihood)
-    if trained.metadata.resolved.schedule != "none":
-        trips = int(trained.round_trips.sum())
-        numbers["exchange"] = {
-            "window": trained.window,
-            "round_trips": trips,
-            "round_trips_per_100_epochs": 100 * trips / max(trained.num_epochs, 1),
-            "verdict_rate": trained.verdict_rate[0].tolist(),
-            "window_swap_rate": trained.window_swap_rate[0].tolist(),
-            "learning_rates": (trained.energy_scale * trained.learning_rates[0]).tolist(),
-            **_of_rule(trained),
-        }
-    return numbers
+    exchange = _exchange(trained) if trained.metadata.resolved.schedule != "none" else None
+    more = {"heating": trained.heating, "decision": trained.decision, "exchange": exchange}
+    return numbers | {name: value for name, value in more.items() if value is not None}
 
 
-def _of_rule(trained: Trained) -> dict[str, Any]:
-    """Return the buffer per mean loss, or for rules without one the temperatures of the posterior,
-    and the number of steps between swap attempts."""
-    scale, every = trained.energy_scale, trained.metadata.resolved.swap_every
-    if trained.metadata.resolved.rule == "deterministic":
-        return {"swap_every": every, "buffer": float(trained.buffer[0]) / scale}
-    heats = trained.temperatures[0] * trained.temperature_scale
-    return {"swap_every": every, "temperatures": heats.tolist()}
-
-
-def _averages(trained: Trained, likelihood: Likelihood) -> list[dict[str, Any]]:
-    """Return the metrics of every kind of average."""
-    if float(trained.average.weight) == 0:
-        return []
-    return [{"by": by, **trained.metrics(by)._asdict()} for by in likelihood.ways]
+def _exchange(trained: Trained) -> dict[str, Any]:
+    """Return how networks were exchanged, by the buffer per mean loss, or for rules without one by
+    the temperatures of the posterior."""
+    resolved, scale, trips = trained.metadata.resolved, trained.energy_scale, trained.round_trips
+    if resolved.rule == "deterministic":
+        of_rule: dict[str, Any] = {"buffer": float(trained.buffer[0]) / scale}
+    else:
+        of_rule = {"temperatures": (trained.temperatures[0] * trained.temperature_scale).tolist()}
+    return {
+        "window": trained.window,
+        "round_trips": int(trips.sum()),
+        "round_trips_per_100_epochs": 100 * int(trips.sum()) / max(trained.num_epochs, 1),
+        "verdict_rate": trained.verdict_rate[0].tolist(),
+        "window_swap_rate": trained.window_swap_rate[0].tolist(),
+        "learning_rates": (scale * trained.learning_rates[0]).tolist(),
+        "swap_every": resolved.swap_every,
+        **of_rule,
+    }
 
 
 def render(numbers: dict[str, Any]) -> Any:
@@ -107,23 +98,18 @@ def render(numbers: dict[str, Any]) -> Any:
 
 def tables_of(numbers: dict[str, Any]) -> list[Table]:
     """Return tables of the run and, where there was a test, of its scores there."""
-    averaged = f"{numbers['averaged']:g}"
-    if numbers["likelihood"] is None:
-        averaged += "; the problem has no test"
+    without = "; the problem has no test" if numbers["likelihood"] is None else ""
+    method = f"{numbers['method']}, {numbers['networks']}, {numbers['epochs']:,}"
     facts = [
         ("ended", numbers["result"]["sentence"]),
         ("time, machine, peak memory", render_machine_use(numbers)),
-        (
-            "method, networks, epochs",
-            f"{numbers['method']}, {numbers['networks']}, {numbers['epochs']:,}",
-        ),
-        ("networks averaged", averaged),
+        ("method, networks, epochs", method),
+        ("networks averaged", f"{numbers['averaged']:g}{without}"),
     ]
-    if numbers.get("decision"):
+    if "decision" in numbers:
         facts.append(("trained or sampled", numbers["decision"]))
     if "range_test" in numbers:
-        tested = numbers["range_test"]
-        words = f"{tested['kernel']}, {tested['learning_rate']:g}, found by a range test"
+        words = "{kernel}, {learning_rate:g}, found by a range test".format(**numbers["range_test"])
         facts.append(("kernel, peak learning rate", words))
     if "exchange" in numbers:
         facts += _exchange_facts(numbers["exchange"])
@@ -131,9 +117,11 @@ def tables_of(numbers: dict[str, Any]) -> list[Table]:
         restarts = ", ".join(map(str, numbers["restarts"]))
         facts.append(("restarts of diverged networks, by rung", restarts))
     if "outside" in numbers:
-        facts += _outside_facts(numbers["outside"])
+        words = "AUROC {auroc:.4f} by entropy, {auroc_mutual_information:.4f} by mutual "
+        words = (words + "information ({networks} networks)").format(**numbers["outside"])
+        facts.append((f"out-of-distribution detection of {numbers['outside']['data']}", words))
     run = Table(("", ""), [*facts, ("seed", str(numbers["seed"]))], _title(numbers))
-    return [run] if numbers["likelihood"] is None else [run, score_table(numbers)]
+    return [run] if without else [run, score_table(numbers)]
 
 
 def _title(numbers: dict[str, Any]) -> str:
@@ -155,34 +143,26 @@ def _exchange_facts(exchange: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _outside_facts(outside: dict[str, Any]) -> list[tuple[str, str]]:
-    by = f"{outside['auroc']:.4f} by entropy, {outside['auroc_mutual_information']:.4f} by mutual"
-    words = f"AUROC {by} information ({outside['networks']} networks)"
-    return [(f"out-of-distribution detection of {outside['data']}", words)]
-
-
 def score_table(numbers: dict[str, Any]) -> Table:
     """Return the scores of networks and averages on the test data."""
     likelihood = likelihoods.from_json(numbers["likelihood"])
-    columns, ways = likelihood.columns, likelihood.ways
-    rows = []
-
-    def add_row(name: str, metrics: dict[str, Any]) -> None:
-        values = [
-            f"{x.factor * metrics[x.name]:.{x.digits}f}" if x.name in metrics else ""
-            for x in columns
-        ]
-        rows.append((name, *values))
-
+    scored: list[tuple[str, dict[str, Any]]] = []
     if "coldest" in numbers:
-        add_row("coldest network" if "exchange" in numbers else "first network", numbers["coldest"])
+        first = "coldest network" if "exchange" in numbers else "first network"
+        scored.append((first, numbers["coldest"]))
         if numbers["networks"] > 1:
             means = {name: float(np.mean(x)) for name, x in numbers["by_rung"].items()}
-            add_row("mean of all networks", means)
+            scored.append(("mean of all networks", means))
     for part in numbers["averages"]:
-        name = f"average of {numbers['averaged']:g}"
-        add_row(f"{name}, {part['by']}" if len(ways) > 1 else name, part)
-    return Table(("", *(column.head for column in columns)), rows, "On the test data")
+        way = f", {part['by']}" if len(likelihood.ways) > 1 else ""
+        scored.append((f"average of {numbers['averaged']:g}{way}", part))
+    rows = [(name, *(_cell(metrics, x) for x in likelihood.columns)) for name, metrics in scored]
+    return Table(("", *(column.head for column in likelihood.columns)), rows, "On the test data")
+
+
+def _cell(metrics: dict[str, Any], column: Any) -> str:
+    known = column.name in metrics
+    return f"{column.factor * metrics[column.name]:.{column.digits}f}" if known else ""
 
 
 def score_outside(trained: Trained, problem: Supervised, outside: np.ndarray) -> dict[str, Any]:
@@ -195,39 +175,41 @@ def score_outside(trained: Trained, problem: Supervised, outside: np.ndarray) ->
             f"The other images have shape {outside.shape[1:]}, the test images "
             f"{test.inputs.shape[1:]}: choose a data set of the same size."
         )
-    inside, other = (
-        trained.predict(images, members=True, problem=problem) for images in (test.inputs, outside)
-    )
+    parts = [
+        predict.uncertainty(trained.predict(images, members=True, problem=problem), weights)
+        for images in (test.inputs, outside)
+    ]
     return {
-        "auroc": predict.out_of_distribution(inside, other, weights=weights),
-        "auroc_mutual_information": predict.out_of_distribution(
-            inside, other, by="mutual_information", weights=weights
-        ),
+        "auroc": predict.auroc(*(part.total for part in parts)),
+        "auroc_mutual_information": predict.auroc(*(part.epistemic for part in parts)),
         "networks": len(weights),
     }
 
 
-def plot_training(trained: Trained, out: str | Path | None = None) -> dict[str, "Figure"]:
+def plot_training(
+    trained: Trained, out: str | Path | None = None, narrow: bool = False
+) -> dict[str, "Figure"]:
     """Return figures by name; write them as PNG into the folder `out`.
 
-    They are `epochs`, and those of the exchange, as of every run. Figures without data are
-    left out.
+    They are `epochs`, `predictions` (the calibration of the average), and those of the exchange, as
+    of every run. Figures without data are left out.
     """
     figures: dict[str, Figure] = {}
     likelihood = trained.likelihood
     if likelihood is not None and len(trained.epochs["epoch"]):
-        figures["epochs"] = _plot_epochs(trained, likelihood)
+        figures["epochs"] = _plot_epochs(trained, likelihood, narrow)
+    if likelihood is not None and float(trained.average.weight) > 0:
+        figures["predictions"] = _plot_predictions(trained, likelihood, narrow)
     if trained.history["step"].size:
-        figures |= plot_exchange(trained)
+        figures |= plot_exchange(trained, narrow)
     figure_style.save_all(figures, out)
     return figures
 
 
-def _plot_epochs(trained: Trained, likelihood: Likelihood) -> "Figure":
+def _plot_epochs(trained: Trained, likelihood: Likelihood, narrow: bool) -> "Figure":
     """Plot each score on the test data in a panel: every network, and the average so far."""
     epochs = trained.epochs
-    figure = figure_style.new_figure(10.5, 4.7)
-    panels = figure.subplots(1, len(likelihood.scores))
+    figure, *panels = figure_style.panels(len(likelihood.scores), narrow)
     for axes, score in zip(panels, likelihood.scores, strict=True):
         networks = score.factor * epochs[score.name]
         always_shown = [networks[:, :1]]
@@ -245,7 +227,7 @@ def _plot_epochs(trained: Trained, likelihood: Likelihood) -> "Figure":
         title = f"{score.title} on the test data"
         figure_style.label(axes, "epoch", score.title.lower() + score.unit, title)
         axes.set_xlim(0, 1.02 * max(trained.num_epochs, 1))
-        axes.set_ylim(settled_range(networks, np.concatenate(always_shown, axis=1)))
+        axes.set_ylim(figure_style.settled_range(networks, np.concatenate(always_shown, axis=1)))
     figure_style.legend_below(panels[-1])
     return figure
 
@@ -279,157 +261,63 @@ def average_so_far(
     return np.where(epochs["weight"] > 0, epochs[f"average_{score}_{by}"], np.nan)
 
 
-def settled_range(networks: np.ndarray, always_shown: np.ndarray) -> tuple[float, float] | None:
-    """Return the range of an axis for lines (epoch, line): after the first epochs all of
-    `always_shown` but spikes is inside, and all of `networks` but rare values; None if nothing is
-    finite."""
-    settled = _settled(networks)
-    if not settled.size:
-        return None
-    others = np.concatenate([_without_spikes(_settled(line)) for line in always_shown.T])
-    bulk = np.concatenate([np.quantile(settled, (_RARE, 1 - _RARE)), others])
-    low, high = float(bulk.min()), float(bulk.max())
-    room = _ROOM * max(high - low, 1e-3 * abs(high), 1e-6)
-    return low - room, high + room
+def _plot_predictions(trained: Trained, likelihood: Likelihood, narrow: bool) -> "Figure":
+    """Plot how far the probabilities of the average are right, and how often each occurs."""
+    figure, right, often = figure_style.panels(2, narrow)
+    right.plot([0, 1], [0, 1], **figure_style.DASHED, label="calibrated")
+    if isinstance(likelihood, Categorical):
+        _plot_reliability(trained, right, often)
+    else:
+        _plot_coverage(trained, right, often)
+    for axes in (right, often):
+        axes.set_xlim(0, 1)
+    often.margins(y=0.12)  # for the numbers on the bars
+    figure_style.legend_below(right)
+    return figure
 
 
-def _without_spikes(values: np.ndarray) -> np.ndarray:
-    """Return the values that are not far from their median, and the last one."""
-    if not values.size:
-        return values
-    away = np.abs(values - np.median(values))
-    return np.append(values[away <= _SPIKE * np.median(away)], values[-1])
+def _plot_reliability(trained: Trained, right: "Axes", often: "Axes") -> None:
+    """Plot accuracies by confidence, with 95 % intervals, and how many images have each."""
+    bins = predict.reliability(trained.log_probabilities(), trained.labels)
+    width, filled, blue = float(np.diff(bins.edges)[0]), bins.count > 0, figure_style.CHAINS[0]
+    accuracy = bins.accuracy[filled]
+    error = np.abs(predict.accuracy_interval(bins)[filled].T - accuracy)
+    right.bar(bins.middle[filled], accuracy, width, yerr=error, color=blue, alpha=0.6,
+              ecolor=figure_style.INK, label="accuracy, 95 % interval")  # fmt: skip
+    right.plot(bins.confidence[filled], accuracy, "o", ms=5, color=figure_style.ACCENT,
+               label="at the mean confidence")  # fmt: skip
+    title = f"Reliability: calibration error {bins.error:.3f}"
+    figure_style.label(right, "confidence", "accuracy", title)
+    bars = often.bar(bins.middle, bins.count, width, color=blue, alpha=0.6)
+    often.bar_label(bars, [f"{count:,}" if count else "" for count in bins.count], fontsize=8)
+    figure_style.label(often, "confidence", "images", "How many images")
 
 
-def _settled(values: np.ndarray) -> np.ndarray:
-    values = values[int(_SETTLED * len(values)) :]
-    return values[np.isfinite(values)]
-
-
-def build_page(trained: Trained) -> Page:
-    """Return the page of a training; see `Trained.report`."""
-    numbers = summarise(trained)
-    sections = [
-        Section("glance", "At a glance", [warnings_of(trained, numbers), *tables_of(numbers)]),
-        _epochs(trained),
-        _predictions(trained),
-        exchange_section(trained),
-    ]
-    return page_of(trained, [section for section in sections if section is not None])
-
-
-def _epochs(trained: Trained) -> Section | None:
-    epochs, likelihood = trained.epochs, trained.likelihood
-    if likelihood is None or not len(epochs["epoch"]):
-        return None
-    parts = [_epoch_chart(trained, epochs, score.name, score.title) for score in likelihood.scores]
-    return Section("epochs", "Epochs", list(parts))
-
-
-def _epoch_chart(trained: Trained, epochs: dict[str, np.ndarray], name: str, title: str) -> Chart:
-    """Return the chart of a score: every network, and the average so far."""
-    x, values, ladder = epochs["epoch"], epochs[name], exchanges(trained)
-    count = values.shape[1]
-    colours = charts.cold_to_hot(count) if ladder else [charts.CHAINS[0]] * count
-    mode = {"mode": "lines" if len(x) > 1 else "markers"}
-    names = {0: "coldest network", count - 1: "hottest network"} if ladder else {0: "networks"}
-    shown = spread(count, charts.MOST_LINES)
-    traces = [
-        charts.line(x, values[:, rung], colours[rung], names.get(rung, ""),
-                    2.4 if ladder and rung == 0 else 1.0, **mode)
-        for rung in reversed(shown)
-    ]  # fmt: skip
-    average = average_so_far(epochs, name)
-    averaged = epochs["weight"] > 0
-    if averaged.any():
-        traces.append(charts.line(x, average, charts.INK, "average so far", 2.4, **mode))
-    rows = [
-        (str(x[i]), f"{values[i, 0]:.4f}", f"{average[i]:.4f}" if averaged[i] else "")
-        for i in spread(len(x), _MOST_ROWS)
-    ]
-    table = Table(("epoch", "coldest" if ladder else "first", "average"), rows)
-    words = (
-        f"{title} on the test data after every epoch; the first network ends at {values[-1, 0]:.4f}"
-    )
-    limits = settled_range(values, np.column_stack([values[:, 0], average]))
-    axis = {} if limits is None else {"range": list(limits)}
-    figure = charts.figure(traces, "epoch", title.lower(), yaxis=axis)
-    note = f"{len(shown)} of {count} networks are drawn." if len(shown) < count else ""
-    return Chart(f"epochs-{name}", title, words, {"": figure}, table, note, height=340)
-
-
-def _predictions(trained: Trained) -> Section | None:
-    """Return the section on the confidence and the accuracy of the average."""
-    if trained.likelihood is None or not float(trained.average.weight):
-        return None
-    is_of_classes = isinstance(trained.likelihood, Categorical)
-    parts = _reliability(trained) if is_of_classes else _coverage(trained)
-    return Section("predictions", "Predictions of the average", list(parts))
-
-
-def _coverage(trained: Trained) -> list[Chart]:
-    """Return charts of the coverage of a regression and of the targets' positions in the predictive
-    distributions."""
+def _plot_coverage(trained: Trained, right: "Axes", often: "Axes") -> None:
+    """Plot the coverage of central intervals, with 95 % intervals, and where targets lie in their
+    predictive distributions."""
     below = np.ravel(trained.average.below) / float(trained.average.weight)
     levels, inside, interval, counts = coverage_by_level(below, _LEVELS)
-    blue, axis = charts.CHAINS[0], {"range": [0, 1]}
-    low, high = interval.T
-    lines = [
-        charts.line(levels, low, blue, width=0),
-        charts.line(levels, high, blue, "95 % interval", 0, fill="tonexty", fillcolor=_BAND),
-        charts.line(levels, inside, blue, "coverage"),
-        charts.dashed([0, 1], [0, 1], "calibrated"),
-    ]
-    diagram = charts.figure(lines, "level of the central interval", "targets in it", xaxis=axis,
-                            yaxis={"range": [0, 1.02]})  # fmt: skip
-    rows = [(f"{level:.2f}", _share(share)) for level, share in zip(levels, inside)]
-    places = _counted(np.arange(0.05, 1, 0.1), counts, 0.1,
-                      "predicted probability below the target", "targets")  # fmt: skip
-    error = trained.metrics().calibration_error
-    words = f"Targets in central intervals by their level; the calibration error is {error:.3f}"
-    words_of_places = f"Positions of {below.size:,} targets in their predictive distributions"
-    return [
-        Chart("coverage", "Coverage", words, {"": diagram}, Table(("level", "targets"), rows),
-              f"{words}."),
-        Chart("places", "Targets by predicted probability", words_of_places, {"": places}),
+    blue = figure_style.CHAINS[0]
+    right.fill_between(levels, *interval.T, color=blue, alpha=0.2, label="95 % interval")
+    right.plot(levels, inside, color=blue, label="coverage")
+    title = f"Coverage: calibration error {trained.metrics().calibration_error:.3f}"
+    figure_style.label(right, "level of the central interval", "targets in it", title)
+    bars = often.bar(np.arange(0.05, 1, 0.1), counts, 0.1, color=blue, alpha=0.6)
+    often.bar_label(bars, fontsize=8)
+    figure_style.label(
+        often, "predicted probability below the target", "targets", "How many targets"
+    )
+
+
+def sections_of(trained: Trained) -> list[Section]:
+    """Return the report of a training; see `Trained.report`."""
+    numbers = summarise(trained)
+    figures = plot_training(trained, narrow=True)
+    glance = [warnings_of(trained, numbers["problems"]), *tables_of(numbers)]
+    own = [
+        Section(title, [Picture(figures[name], words)])
+        for name, (title, words) in _PICTURES.items() if name in figures
     ]  # fmt: skip
-
-
-def _reliability(trained: Trained) -> list[Chart]:
-    bins = predict.reliability(trained.log_probabilities(), trained.labels)
-    middle, width, filled = bins.middle, float(np.diff(bins.edges)[0]), bins.count > 0
-    blue = charts.CHAINS[0]
-    accuracies = charts.bars(middle[filled], bins.accuracy[filled], blue, "accuracy, 95 % interval",
-                             predict.accuracy_interval(bins)[filled], width=width)  # fmt: skip
-    means = charts.points(bins.confidence[filled], bins.accuracy[filled], charts.CHAINS[1],
-                          "at their mean confidence", 7)  # fmt: skip
-    right = charts.dashed([0, 1], [0, 1], "calibrated")
-    rows = [
-        (f"{low:.2f} to {high:.2f}", f"{count:,}", _share(confidence), _share(accuracy))
-        for low, high, confidence, accuracy, count in zip(bins.edges, bins.edges[1:], *bins[1:])
-        if count
-    ]
-    head = ("confidence", "images", "mean confidence", "accuracy")
-    axis = {"range": [0, 1]}
-    diagram = charts.figure([accuracies, right, means], "confidence", "accuracy", xaxis=axis,
-                            yaxis={"range": [0, 1.02]})  # fmt: skip
-    counts = _counted(middle, bins.count, width, "confidence", "images")
-    words = f"Accuracy by confidence; the expected calibration error is {bins.error:.3f}"
-    words_of_counts = f"How many of {bins.count.sum():,} images have each confidence"
-    return [
-        Chart("reliability", "Reliability", words, {"": diagram}, Table(head, rows), f"{words}."),
-        Chart("counts", "Images by confidence", words_of_counts, {"": counts}),
-    ]
-
-
-def _counted(middle: np.ndarray, counts: np.ndarray, width: float, x: str, y: str) -> dict:
-    """Return a figure of how many rows there are from 0 to 1, with their number on every bar."""
-    numbers = [f"{count:,}" if count else "" for count in counts.tolist()]
-    style = {"text": numbers, "textposition": "outside", "cliponaxis": False, "width": width}
-    bars = charts.bars(middle, counts, charts.CHAINS[0], **style)
-    top = {"range": [0, 1.12 * max(int(counts.max()), 1)]}
-    return charts.figure([bars], x, y, xaxis={"range": [0, 1]}, yaxis=top, showlegend=False)
-
-
-def _share(value: float) -> str:
-    return f"{value:.3f}"
+    exchange = exchange_section(trained, figures)
+    return [Section("At a glance", glance), *own, *([exchange] if exchange.parts else [])]

@@ -1,31 +1,56 @@
 """What a method needs to begin with new networks: rates that a range test finds, a training before
 the sampling, swap rates that fit the number of steps, and inputs of a usual size.
 
-Methods that start from trained networks keep the settings of the paper.
+Methods that start from trained networks keep the settings of the paper. In the range test two new
+networks are trained by every candidate, a kernel and a peak rate, along a warm-up and a cosine of
+fifty to a hundred steps, all on the same mini-batches; the worse one counts. The rate is that of
+one candidate below the best: in a whole training, rates near the edge of stability go beyond it.
+Adam is chosen where it makes clearly more progress than momentum SGD. Random numbers depend only on
+the seed. One program has all kernels, since compiling takes most of the time.
 """
 
+import functools
 import warnings
 from dataclasses import replace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from replicax import theory
-from replicax.networks import rates
+from replicax.algorithm import kernels
+from replicax.algorithm.kernel import Kernel
+from replicax.algorithm.ladder import Ladder
+from replicax.algorithm.randomness import seed_keys
 from replicax.networks.predictor import unlike_standard
 from replicax.networks.task import Supervised
-from replicax.run.initial import is_function
+from replicax.run.batches import prepared
+from replicax.run.compiled_once import compiled_once
+from replicax.run.initial import PerReplica, initial_points, is_function
 from replicax.run.methods import METHODS, Method, written
 from replicax.run.options import Training
-from replicax.run.parts import is_auto
-from replicax.run.plan import pretrain_epochs
+from replicax.run.parts import is_auto, plain_kernel, pretrain_epochs
 from replicax.run.program import Program
 from replicax.run.resolve import resolve
+from replicax.run.sources import SourceBatches
 
-_SHARE = 300 / 800  # of the epochs, as in the paper
+_PRETRAIN = 300 / 800  # of the epochs, as in the paper
 _LADDER, _COLD = (1 / 20, 1 / 5), 1 / 20  # of the peak rate, which is 0.1 in the paper
 _SWAP_RATES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 _ENOUGH_TRIPS = 5
+
+_FACTOR = 10 ** (1 / 3)  # from one candidate to the next
+_SEVEN = 10 ** (np.arange(7) / 3)
+_RATES = {"momentum": 0.005 * _SEVEN, "adam": 0.0005 * _SEVEN}
+_OTHERS = {"sghmc": _RATES["momentum"], "sgld": 0.05 * _SEVEN, "preconditioned": _RATES["adam"]}
+_OWN_RATES = 1e-4 * 10 ** (np.arange(12) / 3)  # of kernels of the user's own
+_SHARE = 0.05  # of the steps of all networks of the run, for what goes beyond the fewest
+_FEWEST, _MOST = 50, 100  # steps of a candidate
+_JUDGED = 8  # further mini-batches, on which the candidates are compared
+_MOST_BYTES = 2**28  # of the mini-batches of a source
+_CLEARLY = 0.1  # of the progress that momentum SGD makes
 
 
 def fitted(
@@ -35,7 +60,7 @@ def fitted(
     None without one. `task` is the problem as the method poses it."""
     is_ours = method.name in METHODS and method.rate_schedule in ("constant", "cyclical")
     if method.pretrain is None and is_ours and is_function(start):
-        method = replace(method, pretrain=_SHARE if run.epochs > 1 else 0.0)
+        method = replace(method, pretrain=_PRETRAIN if run.epochs > 1 else 0.0)
     tests_pretraining = bool(method.pretrain) and method.pretrain_rate is None
     finds_rate = is_auto(method.learning_rate) and not method.has_ladder  # else it is refused
     if not finds_rate and not method.pretrain:
@@ -46,7 +71,7 @@ def fitted(
     if not (finds_rate or tests_pretraining):
         return _with_swap_rate(problem, _with_rates(method), run), run, None
     resolve(task, run, _guessed(problem, method, run))  # refuses before a test that takes time
-    kernel, rate, tested = rates.found(problem, method, run, start)
+    kernel, rate, tested = find_rate(problem, method, run, start)
     if finds_rate:
         method = replace(method, kernel=kernel, learning_rate=rate)
     else:
@@ -132,3 +157,154 @@ def warn(problem: Supervised, program: Program) -> None:
         f'exchange does nothing: {remedy}; or method="deep-ensemble".',
         stacklevel=3,
     )
+
+
+def find_rate(
+    problem: Supervised, method: Method, run: Training, start: Any
+) -> tuple[Any, float, dict[str, Any]]:
+    """Return the kernel and the peak rate that the range test finds, and its results as plain
+    data."""
+    names = list(_RATES) if is_auto(method.kernel) else [method.kernel or "momentum"]
+    rates = [_rates_of(name) for name in names]
+    room = _SHARE * run.num_replicas * run.epochs * problem.steps_per_epoch
+    steps = int(np.clip(room / sum(map(len, rates)), _FEWEST, _MOST))
+    tried = [plain_kernel(replace(method, kernel=name)) for name in names]
+    before, losses = _range_test(
+        problem, tried, rates, _networks(problem, start, run), run.seed, steps
+    )
+    best = [int(np.argmin(np.where(np.isfinite(one), one, np.inf))) for one in losses]
+    lowest = [float(one[place]) for one, place in zip(losses, best, strict=True)]
+    if not np.isfinite(lowest).any():
+        raise ValueError(
+            "The loss is not finite after a few steps at any learning rate of the range test: are "
+            "inputs and targets of a spread of about 1? Or give the rate: "
+            f"method={written(method.name, 'learning_rate=...')}."
+        )
+    chosen = 0
+    if len(names) > 1 and not lowest[0] <= lowest[1] + _CLEARLY * (before - lowest[0]):
+        chosen = 1  # also where momentum SGD diverged at all rates
+    tested = {
+        str(name) if isinstance(name, str) else "own": {
+            "rates": [float(f"{x:.3g}") for x in some],
+            "losses": [float(x) if np.isfinite(x) else None for x in one],
+        }
+        for name, some, one in zip(names, rates, losses, strict=True)
+    }
+    rate = float(f"{rates[chosen][best[chosen]] / _FACTOR:.3g}")
+    return names[chosen], rate, {"steps": steps, "candidates": tested}
+
+
+def _rates_of(name: Any) -> np.ndarray:
+    return (_RATES | _OTHERS).get(name, _OWN_RATES) if isinstance(name, str) else _OWN_RATES
+
+
+def _networks(problem: Supervised, start: Any, run: Training) -> Any:
+    """Return networks of a start, (params, model_state), leading axes (1, network); those of a
+    function are the first of the run, so that its program is compiled once for both."""
+    start, count = problem.start_from(start), max(run.num_replicas, 2)
+    if isinstance(start, PerReplica):
+        start = start._replace(by_chain=bool(start.by_chain))
+        count = len(jax.tree.leaves(start.tree)[0])
+    return initial_points(start, seed_keys(run.seed, 1)[1], 1, count, with_state=True)
+
+
+def _range_test(
+    problem: Supervised,
+    tried: list[Kernel],
+    rates: list[np.ndarray],
+    points: Any,
+    seed: int,
+    steps: int,
+) -> tuple[float, list[np.ndarray]]:
+    """Return the loss before, and those after trainings by the kernels at their rates  (rate,)."""
+    tried = [kernels.cosine(kernel, steps, max(1, steps // 20)) for kernel in tried]
+    data, rows = mini_batches(problem, steps, seed)
+    # On CPUs, where vectorised networks are slow, one candidate after the other.
+    in_turn = jax.default_backend() == "cpu"
+
+    def test(points: Any, candidates: Any, rows: Array, seed: Array, data: Any) -> Array:
+        points = jax.tree.map(lambda leaf: leaf[0, :2], points)
+        keys = jax.random.split(jax.random.key(seed), len(rows))
+        judging = rows[:_JUDGED], keys[:_JUDGED]
+        training = rows[_JUDGED:], keys[_JUDGED:]
+
+        def losses_after(candidate: Any) -> Array:
+            def after(point: Any) -> Array:
+                trained = _trained(problem, tried, candidate, point, data, training)
+                return _mean_loss(problem, trained, data, judging)
+
+            return jax.lax.map(after, points)
+
+        of_all = functools.partial(jax.lax.map, losses_after) if in_turn else jax.vmap(losses_after)
+        return of_all(candidates)
+
+    # The first candidate has the rate 0, and so the loss before.
+    which = np.repeat(np.arange(len(tried)), [len(some) for some in rates])
+    candidates = np.append(0, which), np.append(0, np.concatenate(rates)).astype(np.float32)
+    after = compiled_once(test)(points, candidates, rows, np.uint32(seed % 2**32), data)
+    before, *losses = np.asarray(after, float)
+    worse = np.max(losses, axis=1)  # NaN where one of both is
+    return float(np.mean(before)), [worse[which == number] for number in range(len(tried))]
+
+
+def mini_batches(problem: Supervised, steps: int, seed: int) -> tuple[Any, np.ndarray]:
+    """Return data, and the numbers of their rows in each mini-batch  (batch, row); the first ones
+    are to judge, the others to train. Of a source they are the first ones of its first epoch."""
+    batches, count = problem.batches, _JUDGED + steps
+    size = batches.batch_size
+    if isinstance(batches, SourceBatches):
+        data = batches.first_rows(count, _MOST_BYTES)
+        rows = np.arange(len(jax.tree.leaves(data)[0])).reshape(-1, size)
+        training = rows[_JUDGED:] if len(rows) > _JUDGED else rows
+        return data, np.concatenate(
+            [np.resize(rows, (_JUDGED, size)), np.resize(training, (steps, size))]
+        )
+    # NumPy guarantees the numbers of RandomState for ever, unlike those of its newer generators.
+    random = np.random.RandomState(seed % 2**32)
+    epochs = -(-count * size // batches.num_rows)
+    rows = np.concatenate([random.permutation(batches.num_rows) for _ in range(epochs)])
+    return batches.data, np.resize(rows, (count, size))
+
+
+def _batch_of(problem: Supervised, data: Any, batch: tuple[Array, Array]) -> tuple[Any, Any]:
+    """Return a mini-batch, and the noise of the loss on it, given its rows and its key."""
+    rows, key = batch
+    batch_key, key = jax.random.split(key)
+    some = jax.tree.map(lambda leaf: leaf[rows], data)
+    return prepared(problem.batches.prepare, batch_key, some), problem.target.draw(key)
+
+
+def _trained(
+    problem: Supervised, tried: list[Kernel], candidate: Any, point: Any, data: Any, batches: Any
+) -> Any:
+    """Return a network after one step on each mini-batch, by the kernel of the candidate's number
+    and with its peak rate. All kernels see the gradient, and one of them moves the network."""
+    which, rate = candidate
+    rung = Ladder(rate, jnp.zeros(()))
+
+    def step(loop: Any, batch: Any) -> tuple[Any, None]:
+        replicas, model_state = loop
+        params = replicas[0].params
+        seen = _batch_of(problem, data, batch)
+        energy, gradient, model_state = problem.target.evaluate_state(params, model_state, *seen)
+        evaluate = lambda params: (energy, gradient)  # noqa: E731
+        moved = [one.step(None, at, evaluate, rung)[0] for one, at in zip(tried, replicas)]
+        if len(moved) > 1:
+            chosen = jax.tree.map(
+                lambda *x: jax.lax.select_n(which, *x), *(x.params for x in moved)
+            )
+            moved = [replica._replace(params=chosen) for replica in moved]
+        return (moved, model_state), None
+
+    start = [kernel.init(point[0]) for kernel in tried]
+    (moved, model_state), _ = jax.lax.scan(step, (start, point[1]), batches)
+    return moved[0].params, model_state
+
+
+def _mean_loss(problem: Supervised, point: Any, data: Any, batches: Any) -> Array:
+    """Return the mean loss of a network on mini-batches."""
+
+    def loss(batch: Any) -> Array:
+        return problem.target.energy_at(point, *_batch_of(problem, data, batch))
+
+    return jnp.mean(jax.lax.map(loss, batches))

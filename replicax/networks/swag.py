@@ -27,13 +27,12 @@ import numpy as np
 from jax import Array, lax
 
 from replicax.algorithm.kernels import Kernel
-from replicax.errors import is_concrete
 from replicax.networks import evaluate
 from replicax.networks.evaluate import Averages, Thinning
 from replicax.networks.task import Supervised
 from replicax.run.carry import Carry
-from replicax.run.evaluation import Evaluation
-from replicax.run.plan import Clock
+from replicax.run.parts import Clock
+from replicax.run.records import Evaluation
 
 NUM_DRAWS = 10  # networks of a cycle, as the paper's authors have it
 _REFRESH_BATCHES = 50  # batches for the batch statistics of a drawn network
@@ -54,14 +53,6 @@ def start(params: Any, rank: int = 20) -> Moments:
 
     Sums are float32 even if parameters have lower precision.
     """
-    if rank < 2:
-        raise ValueError(f"rank is {rank}; a covariance needs at least 2 deviations. 20 is common.")
-    for leaf in jax.tree.leaves(params):
-        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
-            raise ValueError(
-                f"The parameters hold an array of {jnp.result_type(leaf)}: give only those of "
-                "floating point, and keep the rest in the network's state."
-            )
 
     def zeros(*lead: int) -> Any:
         wide = lambda leaf: jnp.promote_types(jnp.result_type(leaf), jnp.float32)  # noqa: E731
@@ -77,12 +68,6 @@ def collect(moments: Moments, params: Any) -> Moments:
 
     the latter with the old mean; `params - mean` with the new mean replaces the oldest deviation.
     """
-    shapes = [[jnp.shape(leaf) for leaf in jax.tree.leaves(x)] for x in (moments.mean, params)]
-    if shapes[0] != shapes[1]:
-        raise ValueError(
-            "The parameters have other shapes than the moments: start with the parameters of one "
-            "network, and use jax.vmap for several."
-        )
     gain = 1 / (moments.count + 1)
 
     def move(old: Array, new: Array) -> Array:
@@ -113,8 +98,6 @@ def draw(moments: Moments, key: Array, scale: float | Array = 1.0) -> Any:
     with K the number of deviations, and standard normal z_1 (one per parameter) and z_2 (one per
     deviation, the same for all arrays).
     """
-    if is_concrete(moments.count) and not bool(jnp.all(moments.count > 0)):
-        raise ValueError("The moments are empty: call collect at least once before drawing.")
     rank = _rank(moments)
     num_deviations = jnp.minimum(moments.count, rank)
     low_key, *keys = jax.random.split(key, 1 + len(jax.tree.leaves(moments.mean)))
@@ -145,8 +128,6 @@ def refresh_statistics(
     measured with the first batch. Counters and random keys, which are not floating point, are
     updated from batch to batch; floating-point state that training does not change stays the same.
     """
-    if not len(batches):
-        raise ValueError("There are no batches for the statistics: give at least one.")
 
     def add(sums: Any, images: Array) -> tuple[Any, None]:
         after = apply(params, _only_averages(jnp.zeros_like, sums), images, True)[1]

@@ -25,12 +25,12 @@ from replicax.errors import (
     check_flag,
     check_function,
     explained,
-    is_number,
     not_negative,
     show,
 )
 from replicax.networks.likelihoods import Categorical, Likelihood
-from replicax.networks.predictor import Predictor, like_of
+from replicax.networks.pairs import Pairs, like_of
+from replicax.networks.predictor import Predictor
 from replicax.nn.network import Network
 from replicax.run.batches import EpochBatches, as_epochs
 from replicax.run.initial import PerReplica
@@ -40,7 +40,7 @@ from replicax.run.trees import leaf_names
 
 FITS = "Do the start, the network and the data fit together?"
 _RANDOM = ("random_bits", "rng_bit_generator", "rng_uniform")  # primitives of JAX
-Decay = float | dict[str, float] | Callable[[str], float]
+Decay = float | dict[str, float]  # by patterns of names
 
 
 class Test(NamedTuple):
@@ -154,9 +154,8 @@ def supervised(
         num_rows: number of rows of a source; by default its number of batches times `batch_size`.
             An epoch has `num_rows // batch_size` steps.
         weight_decay: the Gaussian prior, relative to the mean loss; always part of the gradient. A
-            number; a dict by patterns of names, of which the first match counts, as in {"*bias":
-            0.0, "*": 5e-4}; or a function of the name. Names are those of `params`, such as
-            "blocks.0.convs.1".
+            number; or a dict by patterns of names, of which the first match counts, as in {"*bias":
+            0.0, "*": 5e-4}. Names are those of `params`, such as "blocks.0.convs.1".
         prior_in_energy: whether the energies that decide swaps include the prior.
         prepare: `prepare(key, batch)` maps rows to the batch of the loss, once for all replicas.
         test: an `rx.Test` on which `rx.train` evaluates networks; without one, networks are trained
@@ -229,11 +228,16 @@ def check_problem(problem: Any) -> Supervised:
     return problem
 
 
-def with_check(problem: Supervised, check: Callable[[str, Any], Any]) -> Supervised:
-    """Return the problem of a source with `check(name, batch)`, which returns the batch or
-    raises."""
-    assert isinstance(problem.batches, SourceBatches)
-    return replace(problem, batches=replace(problem.batches, check=check))
+def predicting(problem: Supervised, pairs: Pairs, predictor: Predictor) -> Supervised:
+    """Return the problem of these pairs with their test, and the predictor of any inputs."""
+    batches, tested = problem.batches, None
+    if isinstance(batches, SourceBatches):
+        batches = replace(batches, check=pairs.check)
+    if pairs.test is not None:
+        inputs, outcomes = pairs.test
+        tested = Tested(predictor.outputs, inputs, jnp.asarray(outcomes), predictor.likelihood)
+    predictor = replace(predictor, seen=pairs.seen)
+    return replace(problem, batches=batches, test=tested, predictor=predictor)
 
 
 def apply_network(
@@ -249,59 +253,41 @@ def apply_network(
 
 
 def check_weight_decay(weight_decay: Decay) -> bool:
-    """Return whether there is any weight decay; raise unless it is a number, a dict or a
-    function."""
-    if isinstance(weight_decay, dict):
-        for pattern, value in weight_decay.items():
-            if not isinstance(pattern, str):
-                raise ValueError(
-                    f"weight_decay has the entry {show(pattern)}; its entries are patterns of "
-                    'names, such as {"*bias": 0.0, "*": 5e-4}.'
-                )
-            not_negative(f"weight_decay[{pattern!r}]", value)
-        # Without a pattern for the rest it is looked at in any case: who writes {"*bias": 0.0}
-        # wants something for the others.
-        return "*" not in weight_decay or any(value > 0 for value in weight_decay.values())
-    if callable(weight_decay) and not isinstance(weight_decay, type):
-        check_function("weight_decay", weight_decay, "name")
-        return True
-    not_negative("weight_decay", weight_decay)
-    return float(weight_decay) > 0  # type: ignore[arg-type]
+    """Return whether there is any weight decay; raise unless it is a number, or a dict of them."""
+    if not isinstance(weight_decay, dict):
+        not_negative("weight_decay", weight_decay)
+        return float(weight_decay) > 0
+    for pattern, value in weight_decay.items():
+        if not isinstance(pattern, str):
+            raise ValueError(
+                f"weight_decay has the entry {show(pattern)}; its entries are patterns of "
+                'names, such as {"*bias": 0.0, "*": 5e-4}.'
+            )
+        not_negative(f"weight_decay[{pattern!r}]", value)
+    # Without a pattern for the rest it is looked at in any case: who writes {"*bias": 0.0}
+    # wants something for the others.
+    return "*" not in weight_decay or any(value > 0 for value in weight_decay.values())
 
 
 def decayed_square(weight_decay: Decay, params: Any) -> Array:
     """Return the sum over parameters of their weight decay times their square."""
     squares = [jnp.sum(leaf**2) for leaf in jax.tree.leaves(params)]
-    if not (isinstance(weight_decay, dict) or callable(weight_decay)):
+    if not isinstance(weight_decay, dict):
         return jnp.asarray(weight_decay * sum(squares))
     names = leaf_names(params)
-    decays = [_decay_of(weight_decay, name) for name in names]
-    if isinstance(weight_decay, dict):
-        _check_used(weight_decay, names)
-    return sum((decay * square for decay, square in zip(decays, squares)), jnp.zeros(()))
-
-
-def _decay_of(weight_decay: dict[str, float] | Callable[[str], float], name: str) -> float:
-    if not isinstance(weight_decay, dict):
-        value = weight_decay(name)
-        if not is_number(value) or value < 0:
-            raise ValueError(
-                f"weight_decay returned {show(value)} for {name}; it must return a number of at "
-                "least 0 for every name of a parameter."
-            )
-        return value
-    for pattern, value in weight_decay.items():
-        if fnmatchcase(name, pattern):
-            return value
-    raise ValueError(
-        f'weight_decay has no pattern that fits the parameter {name}: add one for the rest, "*".'
-    )
-
-
-def _check_used(weight_decay: dict[str, float], names: list[str]) -> None:
-    for pattern in weight_decay:
-        if pattern != "*" and not any(fnmatchcase(name, pattern) for name in names):
+    fits = [[fnmatchcase(name, pattern) for pattern in weight_decay] for name in names]
+    for pattern, used in zip(weight_decay, map(any, zip(*fits))):
+        if pattern != "*" and not used:
             raise ValueError(
                 f"weight_decay has the pattern {pattern!r}, which fits no parameter; they are "
                 f"{', '.join(names[:8])}{', ...' if len(names) > 8 else ''}."
             )
+    for name, those in zip(names, fits):
+        if not any(those):
+            raise ValueError(
+                f"weight_decay has no pattern that fits the parameter {name}: add one for the "
+                'rest, "*".'
+            )
+    decays = list(weight_decay.values())
+    first = (decays[those.index(True)] for those in fits)
+    return sum((decay * square for decay, square in zip(first, squares)), jnp.zeros(()))

@@ -40,7 +40,6 @@ from replicax.run.batches import EpochBatches, sum_in_pieces
 from replicax.run.methods import Method, written
 
 if TYPE_CHECKING:
-    from replicax.networks.evaluate import Networks
     from replicax.networks.trained import Trained
 
 _HEATED = 0.1  # relative to the temperature of the coldest rung
@@ -151,7 +150,10 @@ def find_heating(trained: "Trained") -> float | None:
     has_networks = has_tree and trained._records.length("networks")
     if not isinstance(batches, EpochBatches) or not has_networks:
         return None
-    points = _coldest(trained.networks)
+    networks = trained.networks
+    coldest = networks.rung == 0
+    points: Any = networks.params, networks.model_state
+    points = jax.tree.map(lambda leaf: jnp.asarray(leaf[coldest]), points)
     leaves = jax.tree.leaves(points[0])
     num_params = sum(int(np.prod(leaf.shape[1:])) for leaf in leaves)
     if len(leaves[0]) < _FEWEST or num_params > _MOST_PARAMS:
@@ -177,13 +179,6 @@ def _decay(method: Method, kernel: str) -> float | None:
         own = method.kernel.traits.spec if isinstance(method.kernel, Kernel) else None
         return float(method.momentum if own is None else own["decay"])
     return 0.0 if kernel == "sgld" else None
-
-
-def _coldest(networks: "Networks") -> Any:
-    """Return the networks of the coldest rung, as (params, model_state) by network."""
-    coldest = networks.rung == 0
-    points = networks.params, networks.model_state
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf[coldest]), points)
 
 
 def _energies(problem: Supervised, points: Any) -> np.ndarray:

@@ -25,14 +25,13 @@ from replicax.networks.validation import (
 )
 from replicax.nn.network import Network
 from replicax.run.carry import Carry
-from replicax.run.evaluation import Evaluation
 from replicax.run.initial import per_replica
 from replicax.run.methods import Method, as_method, refuse_unknown, written
 from replicax.run.options import Session, Training, given
-from replicax.run.plan import Clock, check_extends, clock_of
+from replicax.run.parts import Clock, check_extends, clock_of
 from replicax.run.program import Program
 from replicax.run.progress import Callback
-from replicax.run.records import Records
+from replicax.run.records import Evaluation, Records
 from replicax.run.resolve import resolve
 from replicax.run.start import (
     Evaluates,
@@ -114,7 +113,7 @@ def train(
     check_free(session.run_dir)
     method, run = as_method(method), given(Training, locals())
     problem = without_held_out(problem, share_of(run, method))
-    task, start = _posed(problem, method), _points_of(start, problem, run)
+    task, start = _posed(problem, method), _points_of(start, problem, run, method)
     method, run, tested = starting.fitted(problem, task, method, run, start)
     program = resolve(task, run, method)
     _warn_of_low_peak(program)
@@ -131,11 +130,12 @@ def train(
     return _trained(records, like, problem)
 
 
-def _points_of(start: Any, problem: Supervised, run: Training) -> Any:
+def _points_of(start: Any, problem: Supervised, run: Training, method: Method) -> Any:
     """Return the start, or the last networks of the folder that it is."""
     if not isinstance(start, str | Path):
         return start
-    return per_replica(last_networks(start, problem, run.num_replicas), by_chain=False)
+    count = 1 if method.is_single else run.num_replicas
+    return per_replica(last_networks(start, problem, count), by_chain=False)
 
 
 def resume_training(
@@ -170,9 +170,7 @@ def _watched_by(session: Session, run: Training, phase: Phase) -> Session:
     """Return the session with the callback that stops a training early."""
     if run.early_stop is None:
         return session
-    given = session.callback
-    others = [] if given is None else [given] if callable(given) else list(given)
-    return replace(session, callback=[*others, phase.reason_to_stop])
+    return replace(session, callback=[*session.callbacks, phase.reason_to_stop])
 
 
 def _evaluates(problem: Supervised, phase: Phase) -> Evaluates:

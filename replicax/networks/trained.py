@@ -26,12 +26,12 @@ from replicax.nn.network import Network
 from replicax.results.posterior import Posterior
 from replicax.run import trees
 from replicax.run.options import Training
-from replicax.run.plan import Clock, clock_of
+from replicax.run.parts import Clock, clock_of
 from replicax.run.records import Records
 from replicax.run.storage.metadata import Predicts
 
 if TYPE_CHECKING:
-    from replicax.page.render import Page
+    from replicax.results.report import Section
 
 
 class Trained(Posterior):
@@ -258,17 +258,17 @@ class Trained(Posterior):
         return summarise(self)
 
     def plot(self, out: str | Path | None = None) -> dict[str, Any]:
-        """Return figures by name, written to the folder `out` if given: epochs, and ladder and
-        swaps where there is an exchange. The calibration of the average is in `report`."""
+        """Return figures by name, written to the folder `out` if given: epochs, the calibration of
+        the average, and ladder and swaps where there is an exchange."""
         from replicax.networks.report import plot_training
         from replicax.results.figure_style import figure_folder
 
         return plot_training(self, None if out is None else figure_folder(out))
 
-    def _page(self) -> "Page":
-        from replicax.networks.report import build_page
+    def _sections(self) -> "list[Section]":
+        from replicax.networks.report import sections_of
 
-        return build_page(self)
+        return sections_of(self)
 
     @property
     def decision(self) -> str | None:

@@ -20,11 +20,11 @@ from replicax.networks.evaluate import build_outputs
 from replicax.networks.task import Supervised, Tested
 from replicax.run.batches import EpochBatches
 from replicax.run.carry import Carry
-from replicax.run.evaluation import Evaluation
 from replicax.run.methods import Method
 from replicax.run.options import Training
-from replicax.run.plan import Clock
+from replicax.run.parts import Clock
 from replicax.run.program import Program
+from replicax.run.records import Evaluation
 
 SHARE = 0.1  # of the rows, that are held out unless the run says how many
 RISE = 0.05  # of the loss of a row
@@ -168,11 +168,9 @@ def build_watched(
 ) -> Evaluation:
     """Build an evaluation around another, which looks at the held-out rows after every epoch and
     decides by them; `like` has the shapes of one network."""
-    run, method = program.run, program.method
+    run = program.run
     assert isinstance(run, Training)
-    score = _build_score(problem.validation)
-    patience, begins = run.early_stop, _begins(method, clock)
-    keeps = patience is not None
+    score, patience = _build_score(problem.validation), run.early_stop
 
     def evaluate(state: Watch, carry: Carry) -> tuple[Watch, dict[str, Any], Any]:
         points, epoch = carry.state.points, int(carry.state.step) // clock.steps_per_epoch
@@ -181,39 +179,34 @@ def build_watched(
         if score is not None:
             row["validation"] = np.asarray(score(points))
             losses[epoch - 1] = row["validation"].mean()
-        if keeps:
-            if epoch == 1 or losses[epoch - 1] < losses[: epoch - 1].min():
+        so_far = losses[:epoch]
+        if patience is not None:
+            if epoch == 1 or so_far[-1] < so_far[:-1].min():
                 best = jax.tree.map(jnp.copy, points)
-            assert patience is not None
-            is_over = epoch - 1 - int(np.argmin(losses[:epoch])) >= patience
-            if (is_over or epoch == clock.epochs) and not phase.stopped:
+            is_over = epoch == clock.epochs or epoch - 1 - int(np.argmin(so_far)) >= patience
+            if is_over and not phase.stopped:
                 phase.stopped = 0 if epoch == clock.epochs else epoch
                 carry = _at(carry, best)
-        elif not phase.begun:
-            left = clock.epochs - epoch >= _FEWEST_LEFT
-            rises = begins is None and left and is_rising(losses[:epoch], clock.epochs)
-            phase.begun = epoch if rises or epoch == begins else 0
+        elif not phase.begun and _begins(program.method, clock, so_far):
+            phase.begun = epoch
         inner, others, networks = evaluation.evaluate(state.inner, carry)
-        state = Watch(inner, jnp.asarray(losses), jnp.array(phase.begun), jnp.array(phase.stopped),
-                      best)  # fmt: skip
+        begun, stopped = jnp.array(phase.begun), jnp.array(phase.stopped)
+        state = Watch(inner, jnp.asarray(losses), begun, stopped, best)
         return state, {**others, **row}, networks
 
-    best = None
-    if keeps:
+    def final(state: Watch) -> dict[str, np.ndarray]:
+        own = {"begun": np.asarray(state.begun), "losses": np.asarray(state.losses)}
+        named = {f"validation.{name}": value for name, value in own.items()}
+        return {**evaluation.final(state.inner), **named}
+
+    best, running = None, evaluation.running
+    if patience is not None:
         lead = (1, program.num_replicas)
         best = jax.tree.map(lambda leaf: jnp.zeros((*lead, *leaf.shape), leaf.dtype), like)
-    start = Watch(
-        evaluation.state, jnp.full(clock.epochs, jnp.nan), jnp.array(0), jnp.array(0), best
-    )
-    running = evaluation.running
     return Watched(
-        start,
+        Watch(evaluation.state, jnp.full(clock.epochs, jnp.nan), jnp.array(0), jnp.array(0), best),
         evaluate,
-        lambda state: {
-            **evaluation.final(state.inner),
-            "validation.begun": np.asarray(state.begun),
-            "validation.losses": np.asarray(state.losses),
-        },
+        final,
         None if running is None else lambda state: running(state.inner),
         program=program,
         clock=clock,
@@ -221,10 +214,13 @@ def build_watched(
     )
 
 
-def _begins(method: Method, clock: Clock) -> int | None:
-    """Return the epoch after which networks are sampled; None if the validation decides."""
-    share = method.sample_from
-    return None if isinstance(share, str) else 0 if share is None else round(share * clock.epochs)
+def _begins(method: Method, clock: Clock, losses: np.ndarray) -> bool:
+    """Return whether networks are sampled after the last epoch of these losses: after the share
+    that is given, or where the validation loss has stopped falling and enough epochs are left."""
+    epoch, share = len(losses), method.sample_from
+    if not isinstance(share, str):
+        return share is not None and epoch == round(share * clock.epochs)
+    return clock.epochs - epoch >= _FEWEST_LEFT and is_rising(losses, clock.epochs)
 
 
 def _build_score(tested: Tested | None) -> Callable[[Any], Array] | None:

@@ -5,5 +5,4 @@ from replicax.nn.network import Network as Network
 from replicax.nn.networks import mlp as mlp
 from replicax.nn.networks import resnet as resnet
 from replicax.nn.networks import small_cnn as small_cnn
-from replicax.nn.networks import wide_resnet as wide_resnet
 from replicax.nn.replicas import vmap as vmap

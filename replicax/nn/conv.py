@@ -21,6 +21,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
@@ -68,10 +69,28 @@ def conv(
             "feature groups and supports batch_group_count=1 only. Use "
             "jax.lax.conv_general_dilated."
         )
+    dims = lax.conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers)
+    lhs, rhs = (
+        jnp.transpose(lhs, _images_last(dims.lhs_spec)),
+        jnp.transpose(rhs, _filters_last(dims.rhs_spec)),
+    )
     dilations = lhs_dilation, rhs_dilation
-    options = dimension_numbers, feature_group_count, precision, preferred_element_type
+    options = feature_group_count, precision, preferred_element_type
     spec = ConvSpec.build(lhs, rhs, window_strides, padding, *dilations, *options)
-    return _derivative(spec, "out")(lhs, rhs)
+    out = _derivative(spec, "out")(lhs, rhs)
+    return jnp.transpose(out, np.argsort(_images_last(dims.out_spec)).tolist())
+
+
+def _images_last(axes: Sequence[int]) -> tuple[int, ...]:
+    """Return the permutation that makes images (batch, ..., channel)."""
+    batch, channel, *space = axes
+    return (batch, *space, channel)
+
+
+def _filters_last(axes: Sequence[int]) -> tuple[int, ...]:
+    """Return the permutation that makes filters (..., in, out)."""
+    num_out, num_in, *space = axes
+    return (*space, num_in, num_out)
 
 
 @contextmanager
@@ -93,7 +112,8 @@ def layout(name: str):
 
 @dataclass(frozen=True)
 class ConvSpec:
-    """Shapes, dtypes and options of `lax.conv_general_dilated`.
+    """Shapes, dtypes and options of `lax.conv_general_dilated`, of images (batch, ..., channel) and
+    filters (..., in, out).
 
     The convolution and its two gradients are the three derivatives of one trilinear form,
 
@@ -108,7 +128,6 @@ class ConvSpec:
     padding: tuple[tuple[int, int], ...]
     lhs_dilation: tuple[int, ...]
     rhs_dilation: tuple[int, ...]
-    dims: lax.ConvDimensionNumbers
     groups: int
     precision: Any
     out_dtype: Any
@@ -122,13 +141,11 @@ class ConvSpec:
         padding: str | Sequence[tuple[int, int]],
         lhs_dilation: Sequence[int] | None = None,
         rhs_dilation: Sequence[int] | None = None,
-        dimension_numbers: Any = None,
         groups: int = 1,
         precision: Any = None,
         out_dtype: Any = None,
     ) -> "ConvSpec":
         """Return the description, with the padding as pairs of numbers."""
-        dims = lax.conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers)
         num_spatial = len(lhs.shape) - 2
         lhs_dilation = tuple(lhs_dilation or (1,) * num_spatial)
         rhs_dilation = tuple(rhs_dilation or (1,) * num_spatial)
@@ -137,10 +154,9 @@ class ConvSpec:
                 raise ValueError(
                     "With lhs_dilation give the padding as pairs of numbers, not by name."
                 )
-            image = [lhs.shape[axis] for axis in dims.lhs_spec[2:]]
-            sizes = zip(dims.rhs_spec[2:], rhs_dilation, strict=True)
-            filters = [1 + factor * (rhs.shape[axis] - 1) for axis, factor in sizes]
-            padding = lax.padtype_to_pads(image, filters, strides, padding)
+            sizes = zip(rhs.shape[:-2], rhs_dilation, strict=True)
+            filters = [1 + factor * (size - 1) for size, factor in sizes]
+            padding = lax.padtype_to_pads(lhs.shape[1:-1], filters, strides, padding)
         return cls(
             shapes=(lhs.shape, rhs.shape),
             dtypes=(lhs.dtype, rhs.dtype),
@@ -148,21 +164,22 @@ class ConvSpec:
             padding=tuple((int(low), int(high)) for low, high in padding),
             lhs_dilation=lhs_dilation,
             rhs_dilation=rhs_dilation,
-            dims=dims,
             groups=groups,
             precision=tuple(precision) if isinstance(precision, list) else precision,
             out_dtype=out_dtype and jnp.dtype(out_dtype),
         )
 
     @property
-    def image_size(self) -> list[int]:
-        return [self.shapes[0][axis] for axis in self.dims.lhs_spec[2:]]
+    def image_size(self) -> tuple[int, ...]:
+        return self.shapes[0][1:-1]
 
     @property
-    def filter_size(self) -> list[int]:
-        return [self.shapes[1][axis] for axis in self.dims.rhs_spec[2:]]
+    def filter_size(self) -> tuple[int, ...]:
+        return self.shapes[1][:-2]
 
     def convolve(self, lhs: Array, rhs: Array) -> Array:
+        last = lhs.ndim - 1
+        images = (0, last, *range(1, last))
         return lax.conv_general_dilated(
             lhs,
             rhs,
@@ -170,7 +187,7 @@ class ConvSpec:
             self.padding,
             self.lhs_dilation,
             self.rhs_dilation,
-            self.dims,
+            lax.ConvDimensionNumbers(images, (last, last - 1, *range(last - 1)), images),
             self.groups,
             precision=self.precision,
             preferred_element_type=self.out_dtype,
@@ -188,32 +205,32 @@ class ConvSpec:
             transpose = jax.linear_transpose(lambda rhs: self.convolve(first, rhs), like)
         return transpose(second)[0]
 
-    def folded_axes(self, way: str) -> dict[str, int]:
-        """Return the axis of each array into which replicas are folded."""
-        (lhs_batch, lhs_channel), filter_out = self.dims.lhs_spec[:2], self.dims.rhs_spec[0]
-        out_batch, out_channel = self.dims.out_spec[:2]
-        if way == "batch":
-            return {"lhs": lhs_batch, "out": out_batch}
-        if way == "channels":
-            return {"rhs": filter_out, "out": out_channel}
-        return {"lhs": lhs_channel, "rhs": filter_out, "out": out_channel}
-
     def fold(self, way: str, num_replicas: int) -> "ConvSpec":
         """Return the convolution of all replicas together.
 
-        `way` says where replicas go: into the "batch", the output "channels", or the channels of a
-        "grouped" or "dense" (block-diagonal) convolution.
+        `way` says where replicas go, see `_FOLDED`; "dense" is a block-diagonal convolution.
         """
         lhs, rhs = (list(shape) for shape in self.shapes)
-        axes = self.folded_axes(way)
+        axes = _FOLDED[way]
         if "lhs" in axes:
             lhs[axes["lhs"]] *= num_replicas
         if "rhs" in axes:
-            rhs[axes["rhs"]] *= num_replicas
+            rhs[-1] *= num_replicas
         if way == "dense":
-            rhs[self.dims.rhs_spec[1]] *= num_replicas
+            rhs[-2] *= num_replicas
         groups = self.groups * (num_replicas if way == "grouped" else 1)
         return replace(self, shapes=(tuple(lhs), tuple(rhs)), groups=groups)
+
+
+# The axis of each array into which replicas are folded: the batch, the output channels, or the
+# channels of a convolution of all.
+_CHANNELS = {"lhs": -1, "rhs": -1, "out": -1}
+_FOLDED = {
+    "batch": {"lhs": 0, "out": 0},
+    "channels": {"rhs": -1, "out": -1},
+    "grouped": _CHANNELS,
+    "dense": _CHANNELS,
+}
 
 
 @functools.cache
@@ -223,7 +240,7 @@ def _derivative(spec: ConvSpec, wrt: str) -> Callable[[Array, Array], Array]:
 
     @custom_vmap
     def compute(first: Array, second: Array) -> Array:
-        if spec.groups != 1 or (wrt == "out" and is_canonical(spec.dims)):
+        if spec.groups != 1 or wrt == "out":
             return spec.derivative(wrt, first, second)
         return lax.platform_dependent(
             first,
@@ -282,7 +299,7 @@ def _derivative_of_replicas(
 def _gpu_layout(spec: ConvSpec, num_replicas: int) -> str:
     if is_pointwise(spec):
         return "product"
-    num_channels = num_replicas * max(spec.shapes[1][axis] for axis in spec.dims.rhs_spec[:2])
+    num_channels = num_replicas * max(spec.shapes[1][-2:])
     lacks_kernel = any(stride > 1 for stride in spec.strides)
     return "dense" if lacks_kernel and num_channels <= _MAX_DENSE else "grouped"
 
@@ -313,26 +330,23 @@ def _unroll(spec: ConvSpec, wrt: str, num_replicas: int, arrays: dict[str, Array
 
 def _densify(spec: ConvSpec, wrt: str, num_replicas: int, arrays: dict[str, Array]) -> Array:
     """Convolve all channels with all; filters between different replicas are zero."""
-    filter_out, filter_in = spec.dims.rhs_spec[:2]
-    axes = spec.folded_axes("dense")
-    merged = {name: _merge(arrays[name], axes[name]) for name in arrays if name != "rhs"}
+    merged = {name: _merge(arrays[name], -1) for name in arrays if name != "rhs"}
     if wrt != "rhs":
         diagonal = jnp.eye(num_replicas, dtype=arrays["rhs"].dtype)
         diagonal = diagonal.reshape(num_replicas, num_replicas, *[1] * len(spec.shapes[1]))
         blocks = arrays["rhs"][:, None] * diagonal
-        rows = jax.vmap(functools.partial(_merge, axis=filter_out))(blocks)
-        merged["rhs"] = _merge(rows, filter_in)
+        merged["rhs"] = _merge(jax.vmap(functools.partial(_merge, axis=-1))(blocks), -2)
     result = _derivative(spec.fold("dense", num_replicas), wrt)(*_inputs(merged, wrt))
     if wrt != "rhs":
-        return _split(result, axes[wrt], num_replicas)
-    rows = _split(result, filter_in, num_replicas)
-    blocks = jax.vmap(functools.partial(_split, axis=filter_out, count=num_replicas))(rows)
+        return _split(result, -1, num_replicas)
+    rows = _split(result, -2, num_replicas)
+    blocks = jax.vmap(functools.partial(_split, axis=-1, count=num_replicas))(rows)
     index = jnp.arange(num_replicas)
     return blocks[index, index]
 
 
 def _fold(spec: ConvSpec, wrt: str, num_replicas: int, arrays: dict[str, Array], way: str) -> Array:
-    axes = spec.folded_axes(way)
+    axes = _FOLDED[way]
     folded = {
         name: _merge(value, axes[name]) if name in axes else value for name, value in arrays.items()
     }
@@ -342,6 +356,7 @@ def _fold(spec: ConvSpec, wrt: str, num_replicas: int, arrays: dict[str, Array],
 
 def _merge(value: Array, axis: int) -> Array:
     """(replica, ..., n, ...) -> (..., replica * n, ...)."""
+    axis %= value.ndim - 1
     shape = list(value.shape[1:])
     shape[axis] *= value.shape[0]
     return jnp.moveaxis(value, 0, axis).reshape(shape)
@@ -349,36 +364,32 @@ def _merge(value: Array, axis: int) -> Array:
 
 def _split(value: Array, axis: int, count: int) -> Array:
     """(..., count * n, ...) -> (count, ..., n, ...)."""
+    axis %= value.ndim
     shape = list(value.shape)
     shape[axis : axis + 1] = [count, shape[axis] // count]
     return jnp.moveaxis(value.reshape(shape), axis, 0)
 
 
 def canonical_derivative(spec: ConvSpec, wrt: str, first: Array, second: Array) -> Array:
-    """Return `spec.derivative(wrt, first, second)` of a convolution without groups."""
-    lhs_last, out_last = channels_last(spec.dims.lhs_spec), channels_last(spec.dims.out_spec)
-    rhs_last = filters_last(spec.dims.rhs_spec)
+    """Return `spec.derivative(wrt, first, second)` of a convolution without groups, as another one
+    of images (batch, ..., channel), for which CPUs have a fast kernel."""
     if wrt == "out":
-        lhs, rhs = jnp.transpose(first, lhs_last), jnp.transpose(second, rhs_last)
-        out = _convolve(
-            spec, lhs, rhs, spec.strides, spec.padding, spec.lhs_dilation, spec.rhs_dilation
-        )
-        return jnp.transpose(out, inverse(out_last))
+        return spec.convolve(first, second)
     # Cotangents of a wider `preferred_element_type` meet narrower images and filters.
     dtype = jnp.promote_types(first.dtype, second.dtype)
-    first, out = first.astype(dtype), jnp.transpose(second.astype(dtype), out_last)
-    padding = _gradient_padding(spec, wrt, out.shape[1:-1])
+    first, out = first.astype(dtype), second.astype(dtype)
+    padding = tuple(_gradient_padding(spec, wrt, out.shape[1:-1]))
     if wrt == "lhs":
         # The gradient of an image is a convolution of outputs with the reversed filters.
-        rhs = jnp.swapaxes(jnp.transpose(first, rhs_last), -1, -2)
-        rhs = lax.rev(rhs, range(len(spec.strides)))
-        lhs = _convolve(spec, out, rhs, spec.lhs_dilation, padding, spec.strides, spec.rhs_dilation)
-        return jnp.transpose(lhs, inverse(lhs_last)).astype(spec.dtypes[0])
+        rhs = lax.rev(jnp.swapaxes(first, -1, -2), range(len(spec.strides)))
+        turned = replace(
+            spec, strides=spec.lhs_dilation, padding=padding, lhs_dilation=spec.strides
+        )
+        return turned.convolve(out, rhs).astype(spec.dtypes[0])
     # The gradient of the filters sums over images, which take the place of channels.
-    lhs = jnp.swapaxes(jnp.transpose(first, lhs_last), 0, -1)
-    out = jnp.moveaxis(out, 0, -2)
-    rhs = _convolve(spec, lhs, out, spec.rhs_dilation, padding, spec.lhs_dilation, spec.strides)
-    return jnp.transpose(jnp.moveaxis(rhs, 0, -2), inverse(rhs_last)).astype(spec.dtypes[1])
+    lhs, out = jnp.swapaxes(first, 0, -1), jnp.moveaxis(out, 0, -2)
+    turned = replace(spec, strides=spec.rhs_dilation, padding=padding, rhs_dilation=spec.strides)
+    return jnp.moveaxis(turned.convolve(lhs, out), 0, -2).astype(spec.dtypes[1])
 
 
 def _gradient_padding(spec: ConvSpec, wrt: str, out_size: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -393,49 +404,8 @@ def _gradient_padding(spec: ConvSpec, wrt: str, out_size: tuple[int, ...]) -> li
     return padding
 
 
-def is_canonical(dims: lax.ConvDimensionNumbers) -> bool:
-    """Return whether images are (batch, ..., channel) and filters (..., in, out)."""
-    return dims == _canonical_dims(len(dims.lhs_spec))
-
-
-def _canonical_dims(ndim: int) -> lax.ConvDimensionNumbers:
-    last = ndim - 1
-    images = (0, last, *range(1, last))
-    return lax.ConvDimensionNumbers(images, (last, last - 1, *range(last - 1)), images)
-
-
-def _convolve(
-    spec: ConvSpec,
-    lhs: Array,
-    rhs: Array,
-    strides: Sequence[int],
-    padding: Sequence[tuple[int, int]],
-    lhs_dilation: Sequence[int],
-    rhs_dilation: Sequence[int],
-) -> Array:
-    dilations = {"lhs_dilation": lhs_dilation, "rhs_dilation": rhs_dilation}
-    options = {"strides": strides, "padding": padding, **dilations}
-    return replace(spec, dims=_canonical_dims(lhs.ndim), **options).convolve(lhs, rhs)
-
-
 def _dilated(size: int, factor: int) -> int:
     return 0 if size == 0 else factor * (size - 1) + 1
-
-
-def channels_last(axes: Sequence[int]) -> tuple[int, ...]:
-    """Return the permutation that makes images (batch, ..., channel)."""
-    batch, channel, *space = axes
-    return (batch, *space, channel)
-
-
-def filters_last(axes: Sequence[int]) -> tuple[int, ...]:
-    """Return the permutation that makes filters (..., in, out)."""
-    num_out, num_in, *space = axes
-    return (*space, num_in, num_out)
-
-
-def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(axes.index(axis) for axis in range(len(axes)))
 
 
 def is_pointwise(spec: ConvSpec) -> bool:
@@ -446,37 +416,29 @@ def is_pointwise(spec: ConvSpec) -> bool:
 
 def pointwise_derivative(spec: ConvSpec, wrt: str, first: Array, second: Array) -> Array:
     """Return `spec.derivative(wrt, ...)` of all replicas; their axis comes first."""
-    lhs_last = _behind_replicas(channels_last(spec.dims.lhs_spec))
-    out_last = _behind_replicas(channels_last(spec.dims.out_spec))
-    rhs_last = _behind_replicas(filters_last(spec.dims.rhs_spec))
     options = {"precision": spec.precision, "preferred_element_type": spec.out_dtype}
-    pixels = "nxyzabc"[: len(lhs_last) - 2]
+    pixels = "nxyzabc"[: len(spec.shapes[0]) - 1]
 
     def matrix(filters: Array) -> Array:
-        filters = jnp.transpose(filters, rhs_last)
         return filters.reshape(filters.shape[0], *filters.shape[-2:])
 
     def skip_pixels(images: Array) -> Array:
-        steps = (slice(None), slice(None), *(slice(None, None, s) for s in spec.strides))
-        images = jnp.transpose(images, lhs_last)
         if set(spec.strides) <= {1}:
             return images
+        steps = (slice(None), slice(None), *(slice(None, None, s) for s in spec.strides))
         # Where jax 0.11.2 fuses this slice with the product for GPUs, XLA ends the process.
         return lax.optimization_barrier(images[steps])
 
     if wrt == "out":
         lhs, rhs = skip_pixels(first), matrix(second)
-        out = jnp.einsum(f"r{pixels}i,rio->r{pixels}o", lhs, rhs, **options)
-        return jnp.transpose(out, inverse(out_last))
+        return jnp.einsum(f"r{pixels}i,rio->r{pixels}o", lhs, rhs, **options)
     dtype = jnp.promote_types(first.dtype, second.dtype)
-    first, out = first.astype(dtype), jnp.transpose(second.astype(dtype), out_last)
+    first, out = first.astype(dtype), second.astype(dtype)
     if wrt == "lhs":
         lhs = jnp.einsum(f"r{pixels}o,rio->r{pixels}i", out, matrix(first), **options)
-        lhs = _fill_skipped(lhs, spec)
-        return jnp.transpose(lhs, inverse(lhs_last)).astype(spec.dtypes[0])
+        return _fill_skipped(lhs, spec).astype(spec.dtypes[0])
     rhs = jnp.einsum(f"r{pixels}i,r{pixels}o->rio", skip_pixels(first), out, **options)
-    rhs = rhs.reshape(len(rhs), *[1] * len(spec.strides), *rhs.shape[1:])
-    return jnp.transpose(rhs, inverse(rhs_last)).astype(spec.dtypes[1])
+    return rhs.reshape(len(rhs), *spec.shapes[1]).astype(spec.dtypes[1])
 
 
 def _fill_skipped(images: Array, spec: ConvSpec) -> Array:
@@ -489,7 +451,3 @@ def _fill_skipped(images: Array, spec: ConvSpec) -> Array:
         )
     ]
     return lax.pad(images, jnp.zeros((), images.dtype), none * 2 + gaps + none)
-
-
-def _behind_replicas(axes: tuple[int, ...]) -> tuple[int, ...]:
-    return (0, *(axis + 1 for axis in axes))

@@ -1,5 +1,4 @@
-"""The networks: perceptrons, small convolutional ones, and residual ones, as deep as in the paper
-or wide."""
+"""The networks: perceptrons, small convolutional ones, and residual ones as in the paper."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -165,25 +164,11 @@ def resnet(
     normalise = make_norm(norm, activation)
     blocks = [_block(normalise, *sizes) for sizes in plan_blocks((depth - 2) // 6, kind)]
     width = WIDTHS[-1] * _EXPANSION[kind]
-    return residual(blocks, normalise, num_channels, width, num_classes, dtype)
-
-
-def residual(
-    blocks: list[Network],
-    normalise: Norm,
-    num_channels: int,
-    width: int,
-    num_classes: int,
-    dtype: DTypeLike,
-    norm_last: bool = False,
-) -> Network:
-    """Return a convolution, blocks, and a dense layer of the mean over pixels of `width` channels;
-    a norm comes after the convolution, or after the blocks."""
 
     def init(key: Array) -> tuple[Tree, Tree]:
         first, last, *keys = jax.random.split(key, len(blocks) + 2)
         parts = [block.init(key) for block, key in zip(blocks, keys, strict=True)]
-        norm_params, norm_state = normalise.init(width if norm_last else WIDTHS[0])
+        norm_params, norm_state = normalise.init(WIDTHS[0])
         params = {
             "conv": init_conv(first, 3, num_channels, WIDTHS[0], normalise.bias),
             "norm": norm_params,
@@ -194,33 +179,29 @@ def residual(
 
     def apply(params: Tree, state: Tree, images: Array, train: bool) -> tuple[Array, Tree]:
         x, states = apply_conv(params["conv"], in_precision(images, dtype)), []
-        norm = lambda x: normalise.apply(params["norm"], state["norm"], x, train)  # noqa: E731
-        x, norm_state = (x, None) if norm_last else norm(x)
+        x, norm_state = normalise.apply(params["norm"], state["norm"], x, train)
         for block, *of_block in zip(blocks, params["blocks"], state["blocks"], strict=True):
             x, new = block.apply(*of_block, x, train)
             states.append(new)
-        x, norm_state = norm(x) if norm_last else (x, norm_state)
         x = jnp.mean(x.astype(jnp.float32), axis=(1, 2))
         return apply_dense(params["dense"], x), {"norm": norm_state, "blocks": states}
 
     return Network(init, apply)
 
 
-def stages(blocks_per_stage: int) -> Iterator[tuple[int, int]]:
-    """Yield width and stride of every block; a stage after the first begins with stride 2."""
+def plan_blocks(blocks_per_stage: int, kind: str) -> Iterator[tuple[int, tuple, int]]:
+    """Yield for each block: channels in, (size, channels out) of each convolution, and stride; a
+    stage after the first begins with stride 2."""
+    num_in = WIDTHS[0]
     for width in WIDTHS:
         for block in range(blocks_per_stage):
-            yield width, 2 if block == 0 and width != WIDTHS[0] else 1
-
-
-def plan_blocks(blocks_per_stage: int, kind: str) -> Iterator[tuple[int, tuple, int]]:
-    """Yield for each block: channels in, (size, channels out) of each convolution, and stride."""
-    num_in = WIDTHS[0]
-    for width, stride in stages(blocks_per_stage):
-        basic = ((3, width), (3, width))
-        num_out = width * _EXPANSION[kind]
-        yield num_in, basic if kind == "basic" else ((1, width), (3, width), (1, num_out)), stride
-        num_in = num_out
+            stride = 2 if block == 0 and width != WIDTHS[0] else 1
+            num_out = width * _EXPANSION[kind]
+            convs = ((3, width), (3, width))
+            if kind != "basic":
+                convs = ((1, width), (3, width), (1, num_out))
+            yield num_in, convs, stride
+            num_in = num_out
 
 
 def _block(normalise: Norm, num_in: int, convs: tuple, stride: int) -> Network:
@@ -259,66 +240,5 @@ def _block(normalise: Norm, num_in: int, convs: tuple, stride: int) -> Network:
             shortcut, norm_state = normalise.apply(*norms, shortcut, train, activate=False)
             states.append(norm_state)
         return normalise.activation(shortcut + x), {"norms": states}
-
-    return Network(init, apply)
-
-
-def wide_resnet(
-    depth: int,
-    width: int,
-    num_classes: int = 100,
-    *,
-    num_channels: int = 3,
-    norm: str = "batch",
-    activation: str = "relu",
-    dtype: DTypeLike = jnp.float32,
-) -> Network:
-    """Return WRN-depth-width: three stages of 16, 32 and 64 times `width` channels.
-
-    Norm and activation come before each convolution; a stage has (depth - 4) / 6 blocks of two
-    3 x 3 convolutions. Other options are those of `rx.nn.resnet`.
-
-    >>> params, state = jax.eval_shape(wide_resnet(28, 10, 10).init, jax.random.key(0))
-    >>> sum(leaf.size for leaf in jax.tree.leaves(params))
-    36479194
-    """
-    for name, value in (("num_classes", num_classes), ("width", width)):
-        at_least(name, value, 1)
-    at_least("num_channels", num_channels, 1)
-    if not is_whole(depth) or (depth - 4) % 6 or depth < 10:
-        raise ValueError(f"depth is {show(depth)}; it must be 6 n + 4, such as 16, 28 or 40.")
-    normalise = make_norm(norm, activation)
-    num_in, blocks = WIDTHS[0], []
-    for channels, stride in stages((depth - 4) // 6):
-        blocks.append(_wide_block(normalise, num_in, channels * width, stride))
-        num_in = channels * width
-    return residual(blocks, normalise, num_channels, num_in, num_classes, dtype, norm_last=True)
-
-
-def _wide_block(normalise: Norm, num_in: int, num_out: int, stride: int) -> Network:
-    """Return shortcut(x) + convolutions(x); a shortcut that convolves sees the first norm."""
-
-    def init(key: Array) -> tuple[Tree, Tree]:
-        first, second, third = jax.random.split(key, 3)
-        norms = [normalise.init(num_in), normalise.init(num_out)]
-        params: Tree = {
-            "convs": [
-                init_conv(first, 3, num_in, num_out, normalise.bias),
-                init_conv(second, 3, num_out, num_out, normalise.bias),
-            ],
-            "norms": [norm_params for norm_params, _ in norms],
-        }
-        if stride != 1 or num_in != num_out:
-            params["shortcut"] = init_conv(third, 1, num_in, num_out, normalise.bias)
-        return params, {"norms": [norm_state for _, norm_state in norms]}
-
-    def apply(params: Tree, state: Tree, x: Array, train: bool) -> tuple[Array, Tree]:
-        one, other = zip(params["norms"], state["norms"], strict=True)
-        y, first = normalise.apply(*one, x, train)
-        shortcut = apply_conv(params["shortcut"], y, stride) if "shortcut" in params else x
-        y = apply_conv(params["convs"][0], y, stride)
-        y, second = normalise.apply(*other, y, train)
-        y = apply_conv(params["convs"][1], y)
-        return shortcut + y, {"norms": [first, second]}
 
     return Network(init, apply)

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 def vmap(function: Callable, in_axes: int | Sequence[int | None] | None = 0) -> Callable:
     """Map `function` over the first axes of its arguments, in the layout that suits the device.
 
-    On GPUs this is `jax.vmap`, under which `conv` folds replicas into channels. On CPUs it is
-    `unrolled_vmap`, so that the arrays of one replica stay in the cache from layer to layer.
+    This is `jax.vmap`, under which `conv` folds replicas into channels; on CPUs convolutional
+    networks are unrolled, so that the arrays of one replica stay in the cache from layer to layer.
 
     >>> vmap(lambda scale, x: scale * jnp.sum(x), in_axes=(0, None))(jnp.arange(3.0), jnp.ones(4))
     Array([0., 4., 8.], dtype=float32)
@@ -20,8 +20,16 @@ def vmap(function: Callable, in_axes: int | Sequence[int | None] | None = 0) -> 
         function: a function of one replica; arguments and results are pytrees of arrays.
         in_axes: 0 or None (the same for all replicas), for all arguments or for each.
     """
-    on_cpu = jax.default_backend() == "cpu"
-    return unrolled_vmap(function, in_axes) if on_cpu else jax.vmap(function, in_axes)
+    if jax.default_backend() != "cpu":
+        return jax.vmap(function, in_axes)
+
+    def mapped(*arguments: Any) -> Any:
+        # Dense layers are as fast in one product, whose program is four times as quickly compiled.
+        one = jax.vmap(function, in_axes)
+        convolves = "conv_general_dilated" in str(jax.make_jaxpr(one)(*arguments))
+        return (unrolled_vmap(function, in_axes) if convolves else one)(*arguments)
+
+    return mapped
 
 
 def unrolled_vmap(function: Callable, in_axes: int | Sequence[int | None] | None = 0) -> Callable:

@@ -13,30 +13,35 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from replicax.errors import RunProblem
+from replicax.errors import RunProblem, at_least, check_flag
 from replicax.results import diagnostics, evidence, mixture, problems
-from replicax.results.remedies import longer, retuning
+from replicax.results.remedies import longer, retuning, to_first_draws
+from replicax.run import sweeps
 from replicax.run.carry import trip_ends
 from replicax.run.methods import as_method
 from replicax.run.options import Limits, Session
 from replicax.run.processes import is_first
 from replicax.run.progress import Progress, format_seconds
+from replicax.run.start import extended, retuned
 from replicax.run.sweeps import FEWEST_SWEEPS, MOST_SWEEPS
-from replicax.run.task import Task
+from replicax.run.task import Task, as_task
 
 if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
 
-FEWEST_TRIPS = 10  # of each chain, since the ladder is frozen
+FEWEST_TRIPS = 10  # of a chain, the mean of all, since the ladder is frozen
+MOST_UNEQUAL = 4  # times the fewest of a chain, for the mean of all
 LARGEST_RHAT = 1.01
 ENOUGH_DRAWS = 400  # effective ones, of all chains together, in bulk and tails
-LARGEST_ERROR = 0.1  # of the ladder's log evidence, where there is one
+LARGEST_ERROR = 0.1  # of the log evidence, where there is one
 NUM_CHAINS = 4  # unless the user says otherwise
 FIRST_STEPS = 600  # of a run that decides itself how long it is
 MOST_STEPS = 20_000  # unless the user says otherwise
 _LEAST_GROWTH, _MOST_GROWTH = 1.5, 4.0  # of the steps that are kept, from one look to the next
 _PATIENCE = 6  # times the burn-in, before a new one is made
+_MORE_REDRAWS = 64  # of a step, where replicas hardly make round trips
 _FOLLOWED = 8  # parameters whose numbers are followed over time
+_REFUSED = 0.02  # acceptance of the proposals of sweeps below which more of them are in vain
 _LOOKS = 2  # at which only what the user has to change is left
 _ROOM = 1.1  # steps beyond those that the numbers so far ask for
 
@@ -120,23 +125,24 @@ def course(posterior: "Posterior", points: int = 12) -> tuple[np.ndarray, list[l
         early = {name: before[name] for name in worst if name in before}
         early = {name: x[:, : int(share * x.shape[1])] for name, x in early.items()}
         trips = [int(np.sum((chain > counted) & (chain <= step))) for chain in ends]
-        numbers = [*_trips(posterior, min(trips)), *_of(now, early)]
+        numbers = [*_trips(posterior, np.array(trips)), *_of(now, early)]
         found.append([*numbers, *_of_evidence(posterior, int(share * posterior.num_draws))])
     return burn_in + (shares * (posterior.num_steps - burn_in)).astype(int), found
 
 
-def _trips(posterior: "Posterior", fewest: int | None = None) -> list[Number]:
+def _trips(posterior: "Posterior", trips: np.ndarray | None = None) -> list[Number]:
     name = "round trips of a chain"
     if not diagnostics.exchanges(posterior):
         why = "no ladder: replicas do not exchange"
         if posterior.sweeps is not None:
-            why = "no ladder over all rows: one over some of them has found the modes"
+            why = "no ladder: modes were found on some of the rows"
         elif posterior.num_replicas == 1:
             why = "no ladder: one replica"
         return [Number(name, np.nan, FEWEST_TRIPS, False, of=why)]
-    fewest = int(posterior.round_trips.min()) if fewest is None else fewest
-    factor = FEWEST_TRIPS / max(fewest, 0.5)
-    return [Number(name, fewest, FEWEST_TRIPS, fewest < FEWEST_TRIPS, factor)]
+    trips = posterior.round_trips if trips is None else trips
+    counted = min(float(trips.mean()), MOST_UNEQUAL * float(trips.min()))
+    factor = FEWEST_TRIPS / max(counted, 0.5)
+    return [Number(name, counted, FEWEST_TRIPS, counted < FEWEST_TRIPS, factor)]
 
 
 def _of_draws(posterior: "Posterior") -> list[Number]:
@@ -186,16 +192,61 @@ def _worst(
 
 
 def _of_evidence(posterior: "Posterior", num_draws: int | None = None) -> list[Number]:
-    if evidence.refusal(posterior) is not None:
+    found = posterior._evidences if num_draws is None else evidence.of_run(posterior, num_draws)
+    if not found:
         return []
-    ladder = posterior._evidences["ladder"]
-    if num_draws is not None:
-        energies = posterior.rung_energies[:, :num_draws]
-        ladder = evidence.by_ladder(energies, posterior.temperatures)
-    error = ladder.combined().standard_error
+    error = evidence.reported(found)[1].standard_error
     factor = (error / LARGEST_ERROR) ** 2 if np.isfinite(error) else 4.0
-    name = "error of the ladder's log evidence"
+    name = "error of the log evidence"
     return [Number(name, error, LARGEST_ERROR, not error < LARGEST_ERROR, factor)]
+
+
+def extend(
+    posterior: "Posterior", num_steps: int | None, retune: bool, session: Session
+) -> "Posterior":
+    """Return `Posterior.extend`, without warnings."""
+    check_flag("retune", retune)
+    if num_steps is not None:
+        at_least("num_steps", num_steps, 1)
+    if posterior.metadata.kind == "train":
+        raise ValueError(
+            "A training is continued by rx.resume(run_dir, problem, epochs=...), with the "
+            "epochs in all."
+        )
+    if retune and posterior.run_dir is not None and session.run_dir is None:
+        raise ValueError(
+            f"The run with a new burn-in leaves {posterior.run_dir} as it is: give it a run_dir of "
+            "its own."
+        )
+    if session.run_dir is not None and not retune:
+        raise ValueError(
+            "run_dir is for retune=True: an extended run stays where it is, in its folder or in "
+            "memory."
+        )
+    if num_steps is None:
+        kept = max(posterior.num_steps - posterior.metadata.resolved.burn_in, 1)
+        num_steps = 2 * posterior.num_steps if retune else kept
+    return _going_on(posterior, num_steps, retune, session)
+
+
+def _going_on(
+    posterior: "Posterior", num_steps: int, retune: bool, session: Session, redraws: int = 0
+) -> "Posterior":
+    """Return the run with more steps, or as many after a new burn-in, there with so many `redraws`
+    unless they are 0."""
+    from replicax.results.posterior import Posterior
+
+    records, like, target = posterior._records, posterior._like, posterior._target
+    task = records.task or (None if target is None else as_task(target))
+    if posterior.sweeps is not None and retune:
+        raise ValueError("Sweeps learn in their first ones: start the run again instead.")
+    if posterior.sweeps is not None:
+        records = sweeps.extended(records, task, num_steps, session)
+    elif retune:
+        records, like = retuned(records, task, num_steps, session, redraws)
+    else:
+        records = extended(records, task, posterior.num_steps + num_steps, session)
+    return Posterior(records, like, target)
 
 
 def check_possible(task: Task, method: Any) -> None:
@@ -242,9 +293,8 @@ def watched(session: Session, limits: Limits, sweeps: bool = False) -> tuple[Ses
     """Return the session with the limits among its callbacks, and the limits, of steps or of
     sweeps."""
     shows = sys.stderr.isatty() if session.progress is None else session.progress
-    watch, given = Watch(limits, shows and is_first(), sweeps), session.callback
-    callbacks = [] if given is None else [given] if callable(given) else list(given)
-    return replace(session, callback=[*callbacks, watch]), watch
+    watch = Watch(limits, shows and is_first(), sweeps)
+    return replace(session, callback=[*session.callbacks, watch]), watch
 
 
 def until_done(posterior: "Posterior", session: Session, watch: Watch) -> "Posterior":
@@ -262,15 +312,28 @@ def until_done(posterior: "Posterior", session: Session, watch: Watch) -> "Poste
             )
         reason = _limit(posterior, short, watch)
         if reason is not None:
-            posterior = _ended(posterior, f"Not done, {reason}. Short of: {words}", watch)
-            warnings.warn(
-                f"The run ended before it was done: {reason}. It is short of: {words}"
-                f"{'' if words.endswith('.') else '.'} {_remedy(posterior, short)}",
-                RunProblem,
-                stacklevel=3,
-            )
-            return posterior
-        posterior = _gone_on(posterior, short, words, session, watch)
+            return _given_up(posterior, reason, short, words, watch)
+        further = _gone_on(posterior, short, words, session, watch)
+        if further.num_draws or not posterior.num_draws:
+            posterior = further
+            continue
+        # Stopped in a new burn-in: the draws so far are better than none.
+        reason = further.result.sentence.rstrip(".")
+        return _given_up(posterior, f"in a new burn-in: {reason}", short, words, watch)
+
+
+def _given_up(
+    posterior: "Posterior", reason: str, short: list[Short], words: str, watch: Watch
+) -> "Posterior":
+    """End a run that is not done, with a warning."""
+    posterior = _ended(posterior, f"{problems.NOT_DONE}{reason}. Short of: {words}", watch)
+    warnings.warn(
+        f"The run ended before it was done: {reason}. It is short of: {words}"
+        f"{'' if words.endswith('.') else '.'} {_remedy(posterior, short)}".rstrip(),
+        RunProblem,
+        stacklevel=4,
+    )
+    return posterior
 
 
 def _limit(posterior: "Posterior", short: list[Short], watch: Watch) -> str | None:
@@ -279,6 +342,11 @@ def _limit(posterior: "Posterior", short: list[Short], watch: Watch) -> str | No
         return f"max_steps={watch.max_steps} is over"
     if posterior.result.code != "finished":
         return posterior.result.sentence.rstrip(".")
+    if _is_refused(posterior):
+        return "the mixture is refused: the posterior is far from Gaussians around its minima"
+    redraws = posterior.metadata.method.redraws or 0
+    if redraws >= _MORE_REDRAWS and not _has_patience(posterior) and _hardly_travels(posterior):
+        return f"replicas hardly make round trips, with {redraws} draws from the prior in each step"
     # Only what the user has to change is left: a few looks say that it stays.
     only_target = all(one.cure == "target" for one in short)
     watch.warned = watch.warned + 1 if only_target else 0
@@ -289,6 +357,8 @@ def _remedy(posterior: "Posterior", short: list[Short]) -> str:
     """Return how to go on, in a sentence: with the same tuning unless that is the problem."""
     if any(one.cure == "target" for one in short):
         return ""
+    if not posterior.num_draws:
+        return to_first_draws(posterior)
     if _tuned_badly(posterior, short):
         return retuning(posterior)
     return longer(posterior, max(one.factor for one in short))
@@ -296,20 +366,50 @@ def _remedy(posterior: "Posterior", short: list[Short]) -> str:
 
 def _tuned_badly(posterior: "Posterior", short: list[Short]) -> bool:
     """Return whether a new burn-in is better than more draws: a warning says so, or many times as
-    many draws would be needed after a burn-in so short. Sweeps have learned from all rows."""
+    many draws would be needed after a burn-in so short. Sweeps have learned from all rows, and
+    are tuned badly where their mixture is refused."""
     if posterior.sweeps is not None:
-        return False
-    if any(one.cure == "tuning" for one in short):
+        return _is_refused(posterior)
+    if any(one.cure == "tuning" for one in short) or _redraws_wanted(posterior):
         return True
-    burn_in = posterior.metadata.resolved.burn_in
     factor = _ROOM * max(one.factor for one in short)
-    return factor > _MOST_GROWTH and posterior.num_steps - burn_in > _PATIENCE * burn_in
+    return factor > _MOST_GROWTH and not _has_patience(posterior)
+
+
+def _is_refused(posterior: "Posterior") -> bool:
+    """Return whether sweeps propose what hardly any chain takes."""
+    jumps = posterior.jumps
+    if posterior.sweeps is None or jumps is None or not posterior.num_draws:
+        return False
+    return float(np.mean(jumps["accepted"])) < _REFUSED
+
+
+def _hardly_travels(posterior: "Posterior") -> bool:
+    """Return whether replicas make far too few round trips."""
+    (trips,) = _trips(posterior)
+    return trips.is_short and trips.factor > _MOST_GROWTH
+
+
+def _redraws_wanted(posterior: "Posterior") -> int:
+    """Return how many draws from the prior each replica should be offered in a step, 0 for as many
+    as now."""
+    now = posterior.metadata.method.redraws or 0
+    return _MORE_REDRAWS if 0 < now < _MORE_REDRAWS and _hardly_travels(posterior) else 0
+
+
+def _has_patience(posterior: "Posterior") -> bool:
+    """Return whether a run is so short after its burn-in that more draws may be enough."""
+    burn_in = posterior.metadata.resolved.burn_in
+    return posterior.num_steps - burn_in <= _PATIENCE * burn_in
 
 
 def _ended(posterior: "Posterior", sentence: str, watch: Watch) -> "Posterior":
-    """Say how a run has ended, and store it with the run."""
+    """Say how a run has ended, and store it with the run, in place of how its last part did."""
     watch.say(sentence)
-    posterior.end_with(f"{sentence.rstrip('.')}.")
+    metadata = posterior.metadata
+    if metadata.result is not None and is_first():
+        result = replace(metadata.result, sentence=f"{sentence.rstrip('.')}.")
+        posterior._records.write_metadata(replace(metadata, result=result))
     return posterior
 
 
@@ -321,9 +421,12 @@ def _gone_on(
     factor = _ROOM * max(one.factor for one in short)
     # Tuned badly: in a folder, the draws so far are not given up without a word of the user.
     retunes = _tuned_badly(posterior, short) and posterior.run_dir is None
-    more = 2 * steps if retunes else int(kept * (np.clip(factor, _LEAST_GROWTH, _MOST_GROWTH) - 1))
+    redraws = _redraws_wanted(posterior) if retunes else 0
+    more = (1 if redraws else 2) * steps
+    if not retunes:
+        more = int(kept * (np.clip(factor, _LEAST_GROWTH, _MOST_GROWTH) - 1))
     more = min(max(more, 1), watch.max_steps - (0 if retunes else steps))
     anew = ", with a new burn-in" if retunes else ""
     left = format_seconds(more / watch.rate) if watch.rate > 0 else "unknown"
     watch.say(f"Short of {words}: {more:,} more steps{anew}, about {left} left.")
-    return posterior.going_on(more, retunes, session)
+    return _going_on(posterior, more, retunes, session, redraws)

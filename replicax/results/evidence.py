@@ -60,14 +60,6 @@ class Estimates(NamedTuple):
         return bool(fdtrc(count - 1, count * _BLOCKS, ratio) < _CHANCE)
 
 
-def disagree(one: Evidence, other: Evidence) -> bool:
-    """Return whether two estimates, of the ladder and of a bridge, differ by more than noise and by
-    more than half a nat."""
-    apart = abs(one.value - other.value)
-    error = np.hypot(one.standard_error, other.standard_error)
-    return bool(apart > max(_MATTERS, certainty(2) * error))
-
-
 def certainty(count: int) -> float:
     """Return how many standard errors the largest of `count` means exceeds only by chance."""
     from scipy.special import stdtrit
@@ -75,45 +67,48 @@ def certainty(count: int) -> float:
     return -float(stdtrit(_BLOCKS, _CHANCE / count))
 
 
-def of_run(posterior: "Posterior") -> dict[str, Estimates]:
-    """Return the estimates that a run has: of its "ladder", and of a "bridge" between its draws and
-    the proposals of its mixture."""
+def of_run(posterior: "Posterior", num_draws: int | None = None) -> dict[str, Estimates]:
+    """Return the estimates that a run has, by its first draws or all: of its "ladder", and of a
+    "bridge" between its draws and the proposals of its mixture."""
     found = {}
     if refusal(posterior) is None:
-        found["ladder"] = by_ladder(posterior.rung_energies, posterior.temperatures)
+        energies = posterior.rung_energies[:, :num_draws]
+        found["ladder"] = by_ladder(energies, posterior.temperatures)
     weights = posterior.jump_weights
     if weights is not None and _unknown(posterior) is None:
+        weights = weights[:, :num_draws]
         found["bridge"] = bridge(weights[..., 0], weights[..., 1:])
     return found
 
 
-def chosen(found: dict[str, Estimates]) -> str:
-    """Return which estimate is reported: the more precise one, or where two disagree that of the
-    ladder, which may know a mode that the draws have missed."""
-    if len(found) == 2 and disagree(found["ladder"].combined(), found["bridge"].combined()):
-        return "ladder"
-    return min(found, key=lambda name: found[name].combined().standard_error)
-
-
-def together(found: dict[str, Estimates]) -> Evidence:
-    """Return the estimate that is reported; where the bridge is below the ladder, with an error
-    that reaches to it.
+def reported(found: dict[str, Estimates]) -> tuple[str, Evidence]:
+    """Return which estimate is reported, and this: the more precise one. Where two disagree it is
+    that of the ladder, which may know a mode that the draws have missed, with an error that reaches
+    to a bridge below it.
 
     A bridge above the ladder is usually that of a prior that is not normalised, which the ladder
     normalises by itself.
     """
-    value, error = found[chosen(found)].combined()
     each = {name: one.combined() for name, one in found.items()}
+    by = min(each, key=lambda name: each[name].standard_error)
+    value, error = each[by]
+    if len(each) == 2 and disagree(**each):
+        (value, error), by = each["ladder"], "ladder"
     if misses(each):
         error = max(error, value - each["bridge"].value)
-    return Evidence(value, error)
+    return by, Evidence(value, error)
 
 
 def misses(found: dict[str, Evidence]) -> bool:
     """Return whether the bridge is so far below the ladder that draws and mixture miss a mode."""
-    if len(found) < 2 or not found["bridge"].value < found["ladder"].value:
-        return False
-    return disagree(found["ladder"], found["bridge"])
+    below = len(found) == 2 and found["bridge"].value < found["ladder"].value
+    return below and disagree(**found)
+
+
+def disagree(ladder: Evidence, bridge: Evidence) -> bool:
+    """Return whether two estimates differ by more than noise and by more than half a nat."""
+    error = np.hypot(ladder.standard_error, bridge.standard_error)
+    return bool(abs(ladder.value - bridge.value) > max(_MATTERS, certainty(2) * error))
 
 
 def _unknown(posterior: "Posterior") -> str | None:

@@ -1,4 +1,4 @@
-"""The shared style of figures: axes, legends, colours of rungs and chains, the 25-mode map."""
+"""The shared style of figures: axes, legends, colours of rungs and chains."""
 
 import io
 from collections.abc import Iterator
@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from replicax.errors import check_path
-from replicax.results.plotted import spread
 from replicax.run.storage.files import SOFTWARE, check_shown, write_shown
 
 if TYPE_CHECKING:
@@ -20,9 +18,14 @@ INK, SOFT, FAINT, ACCENT = "#222222", "#777777", "#e6e6e6", "#D55E00"
 DASHED: Any = {"color": INK, "lw": 1.2, "ls": (0, (5, 3))}
 # Okabe and Ito's colours, which colour-blind readers can tell apart, without the pale ones.
 CHAINS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
+NARROW = 5.2  # inches: a figure that can be read on a phone
 _MAX_LINES = 32  # rungs, pairs or replicas drawn over time
-_SQUARE, _BINS = 2.9, 116  # the 25 modes are shown on [-2.9, 2.9]^2, in bins of width 0.05
 _MAX_COLUMNS = 6  # columns of a legend
+_LETTERS = 14  # of a legend, in an inch
+_SETTLED = 0.2  # fraction of a history before which values may lie off the scale
+_RARE = 0.05  # fraction of values at either end that may lie off the scale
+_SPIKE = 6  # times as far from the median as most values: may lie off the scale
+_ROOM = 0.08  # of the height of an axis, below and above its values
 _COUNTS = ("step", "draw", "rung", "pair")  # axes of whole numbers
 
 
@@ -65,10 +68,19 @@ def save(figure: "Figure", path: Path, named: bool = False) -> None:
     write_shown(path, content.getvalue(), named)
 
 
-def two_panels() -> tuple["Figure", "Axes", "Axes"]:
+def panels(count: int, narrow: bool = False, **grid: Any) -> list[Any]:
+    """Return a figure and its panels, beside each other; below each other if it is `narrow`."""
+    if narrow:
+        figure = new_figure(NARROW, 3.1 * count)
+        return [figure, *figure.subplots(count, 1, squeeze=False, **grid)[:, 0]]
+    figure = new_figure(10.5, 4.4)
+    return [figure, *figure.subplots(1, count, squeeze=False, **grid)[0]]
+
+
+def history_and_end(narrow: bool = False) -> "tuple[Figure, Axes, Axes]":
     """Return a figure with a panel for the history and one, on the same scale, for the end."""
-    figure = new_figure(10.5, 4)
-    over_time, at_end = figure.subplots(1, 2, width_ratios=(2.1, 1), sharey=True)
+    ratios = "height_ratios" if narrow else "width_ratios"
+    figure, over_time, at_end = panels(2, narrow, sharey=True, **{ratios: (1.6, 1)})
     return figure, over_time, at_end
 
 
@@ -102,20 +114,23 @@ def legend(axes: "Axes", **place: Any) -> None:
 def legend_below(axes: "Axes") -> None:
     """Put the legend of `axes` below the figure, in rows of a few entries."""
     handles, labels = axes.get_legend_handles_labels()
+    figure: Any = axes.figure
     if labels:
-        axes.get_figure(root=True).legend(  # pyright: ignore[reportOptionalMemberAccess]
-            handles, labels, loc="outside lower center", ncols=min(len(labels), _MAX_COLUMNS),
-            frameon=False, fontsize=9, labelcolor=INK)  # fmt: skip
+        inches = figure.bbox.width / figure.dpi
+        fit = int(_LETTERS * inches / (max(map(len, labels)) + 5))
+        columns = int(np.clip(fit, 1, min(len(labels), _MAX_COLUMNS)))
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False,
+                      fontsize=9, labelcolor=INK)  # fmt: skip
 
 
-def note(axes: "Axes", sentence: str) -> None:
-    """Write a sentence into the middle of empty axes."""
-    axes.text(0.5, 0.5, sentence, transform=axes.transAxes, ha="center", va="center", color=SOFT)
+def some(count: int, most: int = _MAX_LINES) -> list[int]:
+    """Return at most so many of `count` indices, as can be distinguished, evenly spaced, both ends
+    included.
 
-
-def some(count: int) -> list[int]:
-    """Return as many of `count` indices as can be distinguished, both ends included."""
-    return spread(count, _MAX_LINES)
+    >>> some(10, 4)
+    [0, 3, 6, 9]
+    """
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)).tolist()
 
 
 def colours(count: int) -> np.ndarray:
@@ -170,46 +185,28 @@ def chain_styles(num_chains: int) -> Iterator[tuple[int, dict[str, Any]]]:
         yield chain, {"color": CHAINS[chain if few else 0], "alpha": 0.9 if few else 0.3, **name}
 
 
-def draw_density(axes: "Axes", positions: np.ndarray | None, title: str = "") -> Any:
-    """Draw a heat map of 25-mode positions, or of the truth if None, on the scale of the truth."""
-    true = _true_density()
-    density = true if positions is None else _sampled_density(as_positions(positions))
-    square = (-_SQUARE, _SQUARE, -_SQUARE, _SQUARE)
-    image = axes.imshow(density.T, origin="lower", extent=square, cmap="magma", vmin=0,
-                        vmax=true.max(), interpolation="bilinear")  # fmt: skip
-    label(axes, "x", "y", title)
-    axes.grid(False)
-    axes.set_xticks(range(-2, 3))
-    axes.set_yticks(range(-2, 3))
-    return image
+def settled_range(networks: np.ndarray, always_shown: np.ndarray) -> tuple[float, float] | None:
+    """Return the range of an axis for lines (epoch, line): after the first epochs all of
+    `always_shown` but spikes is inside, and all of `networks` but rare values; None if nothing is
+    finite."""
+    settled = _settled(networks)
+    if not settled.size:
+        return None
+    others = np.concatenate([_without_spikes(_settled(line)) for line in always_shown.T])
+    bulk = np.concatenate([np.quantile(settled, (_RARE, 1 - _RARE)), others])
+    low, high = float(bulk.min()), float(bulk.max())
+    room = _ROOM * max(high - low, 1e-3 * abs(high), 1e-6)
+    return low - room, high + room
 
 
-def as_positions(positions: ArrayLike) -> np.ndarray:
-    positions = np.asarray(positions, float)
-    if positions.ndim == 0 or positions.shape[-1] != 2 or positions.size == 0:
-        raise ValueError(
-            f"positions have shape {positions.shape}; give draws of the 25-mode target, whose "
-            "last axis is (x, y), such as posterior.draws."
-        )
-    return positions.reshape(-1, 2)
+def _without_spikes(values: np.ndarray) -> np.ndarray:
+    """Return the values that are not far from their median, and the last one."""
+    if not values.size:
+        return values
+    away = np.abs(values - np.median(values))
+    return np.append(values[away <= _SPIKE * np.median(away)], values[-1])
 
 
-def _true_density() -> np.ndarray:
-    from replicax.targets import modes25_energy
-
-    middle = (np.arange(_BINS) + 0.5) * (2 * _SQUARE / _BINS) - _SQUARE
-    grid = np.stack(np.meshgrid(middle, middle, indexing="ij"), axis=-1)
-    return _blur(np.exp(-np.asarray(modes25_energy(grid), float)))  # pyright: ignore
-
-
-def _sampled_density(positions: np.ndarray) -> np.ndarray:
-    span = (-_SQUARE, _SQUARE)
-    return _blur(np.histogram2d(*positions.T, bins=_BINS, range=(span, span))[0])
-
-
-def _blur(weights: np.ndarray) -> np.ndarray:
-    """Smooth by half the width of a mode, and normalise to a density on the square."""
-    from scipy.ndimage import gaussian_filter
-
-    blurred = gaussian_filter(weights, 1.2, mode="constant")
-    return blurred / max(blurred.sum(), 1e-30) * (_BINS / (2 * _SQUARE)) ** 2
+def _settled(values: np.ndarray) -> np.ndarray:
+    values = values[int(_SETTLED * len(values)) :]
+    return values[np.isfinite(values)]

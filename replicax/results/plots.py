@@ -1,35 +1,38 @@
-"""Figures of a run and of the 25 modes, drawn from records alone.
+"""Figures of a run, drawn from records alone: those of `plot`, and narrow ones for its report.
 
 All are `matplotlib.figure.Figure` objects: no pyplot, no global state.
 """
 
-import math
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from replicax.errors import show, suggest
-from replicax.results import figure_style, mixture, plotted
+from replicax.results import figure_style, mixture
 from replicax.results.diagnostics import exchanges
 from replicax.results.mixture import Learned
-from replicax.results.plotted import History
-from replicax.run.carry import trip_ends
+from replicax.results.summary import expected_trips
+from replicax.run.carry import num_attempts, trip_ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, SubFigure
 
+    from replicax.results.done import Number
     from replicax.results.posterior import Posterior
 
 _MAX_POINTS = 4000  # points along one line or trace
 _MAX_MOVES = 400  # moves of one replica that can be distinguished in a figure
 _MAX_GREY_MOVES = 2000  # moves of all grey replicas
+_RANK_BINS = 20
 _MAX_COMPONENTS = 4  # components that are shown by default
 _MAX_ROWS = 20  # if they are asked for
-_NAMED = 6  # arrays that are named among those left out
+_MAX_INTERVALS = 50  # intervals over which rates are averaged
+_FEW_ATTEMPTS = 10  # swap attempts in such an interval, at least
+
+History = dict[str, np.ndarray]
 
 
 def plot_posterior(
@@ -46,73 +49,30 @@ def plot_posterior(
     figures = plot_exchange(posterior) or {"ladder": _plot_ladder(posterior)}
     learned = mixture.of_run(posterior)
     if learned is not None:
-        figures["mixture"] = _plot_mixture(posterior, learned)
+        figures["mixture"] = plot_mixture(posterior, learned)
     if posterior.num_draws:
         figures["draws"] = _plot_draws(posterior, var_names)
     figure_style.save_all(figures, out)
     return figures
 
 
-def plot_exchange(posterior: "Posterior") -> dict[str, "Figure"]:
+def plot_exchange(posterior: "Posterior", narrow: bool = False) -> dict[str, "Figure"]:
     """Return the figures of ladder and swaps by name, none for a run without exchange."""
     if not exchanges(posterior):
         return {}
     history, rung_of = posterior.history, posterior.rung_of
-    figures = {"ladder": _plot_ladder(posterior), "rates": _plot_rates(posterior)}
+    figures = {
+        "ladder": _plot_ladder(posterior, narrow),
+        "rates": _plot_rates(posterior, narrow),
+    }
     if posterior.metadata.resolved.rule == "deterministic" and history["step"].size:
         figures["buffer"] = _plot_buffer(posterior, history)
-    figures["paths"] = figure_style.new_figure(10, 3.6)
-    title = f"Index process: the rungs of replicas{_of_chain(posterior)}"
-    draw_paths(figures["paths"].add_subplot(), rung_of[0], title)
+    figures["paths"] = figure_style.new_figure(figure_style.NARROW if narrow else 10, 3.6)
+    axes = figures["paths"].add_subplot()
+    title = f"The rungs of replicas{_of_chain(posterior)}"
+    draw_paths(axes, rung_of[0], "" if narrow else title)  # the legend takes its place
     figures["trips"] = _plot_trips(posterior, rung_of)
     return figures
-
-
-def plot_modes25(runs: "dict[str, Posterior]", path: str | Path | None = None) -> "Figure":
-    """Plot runs on the 25 modes, by their names, beside the truth: densities, masses of the modes,
-    and the path of one replica of each.
-
-    `path` is the file to write the figure to, as PNG.
-    """
-    modes = {name: plotted.modes25_masses(run.draws) for name, run in runs.items()}
-    figure = figure_style.new_figure(1 + 4 * (1 + len(runs)), 9.6)
-    grid = figure.add_gridspec(3, 1, height_ratios=(2.1, 1, 1))
-    maps: Any = grid[0].subgridspec(1, 1 + len(runs)).subplots(sharey=True)
-    figure_style.draw_density(maps[0], None, "Truth")
-    image: Any = None
-    for axes, (name, run) in zip(maps[1:], runs.items(), strict=True):
-        title = f"{name}: mode TV {modes[name].distance:.3f}"
-        image = figure_style.draw_density(axes, figure_style.as_positions(run.draws), title)
-        axes.set_ylabel("")
-    figure.colorbar(image, ax=list(maps), label="density", extend="max", pad=0.01, aspect=30)
-    _draw_masses(figure.add_subplot(grid[1]), modes)
-    below = grid[2].subgridspec(1, len(runs)).subplots(squeeze=False)[0]
-    for axes, (name, run) in zip(below, runs.items(), strict=True):
-        rate = run.round_trips.mean() / run.counted_steps * 1000
-        draw_paths(axes, run.rung_of[0], f"{name}: {rate:.0f} round trips per 1,000 steps")
-        axes.legend_ = None  # the title is as wide as the panel
-    if path is not None:
-        figure_style.save(figure, Path(path), named=True)
-    return figure
-
-
-def _draw_masses(axes: "Axes", runs: dict[str, plotted.ModeMasses]) -> None:
-    """Draw bars of the masses among the 25 modes, those of each run beside each other."""
-    first, width = next(iter(runs.values())), 0.8 / len(runs)
-    at = np.arange(25)
-    for number, (name, modes) in enumerate(runs.items()):
-        heights = modes.sampled / max(modes.sampled.sum(), 1e-30)
-        left = at + (number - (len(runs) - 1) / 2) * width
-        axes.bar(left, heights, width, color=figure_style.CHAINS[number], label=name)
-    true = first.true / first.true.sum()
-    axes.plot(at, true, "_", ms=18, mew=1.8, color=figure_style.INK, label="truth")
-    axes.set_xticks(at, first.names)
-    axes.set_xlim(-0.6, 24.6)
-    outside = ", ".join(f"{name} {modes.outside[0]:.1%}" for name, modes in runs.items())
-    title = f"Masses of the modes (outside of all: {outside}, truth {first.outside[1]:.1%})"
-    figure_style.label(axes, "mode x, y (heaviest first)", "mass", title)
-    axes.tick_params(axis="x", labelsize=8)
-    figure_style.legend(axes, ncols=len(runs) + 1)
 
 
 def draw_paths(
@@ -163,55 +123,58 @@ def _distinguishable(paths: np.ndarray, chosen: int) -> list[int]:
         return others
     usual = max(float(np.mean(moves[others])), 1e-9)
     count = int(np.clip(_MAX_GREY_MOVES / usual, 2, len(others)))
-    return [
-        others[i] for i in np.unique(np.linspace(0, len(others) - 1, count).round().astype(int))
-    ]
+    return [others[i] for i in figure_style.some(len(others), count)]
 
 
-def _plot_ladder(posterior: "Posterior") -> "Figure":
+def _plot_ladder(posterior: "Posterior", narrow: bool = False) -> "Figure":
     """Plot learning rates, or temperatures if those form the ladder: history and end."""
-    count, name = posterior.num_replicas, plotted.name_of_ladder(posterior)
-    ladder, word = plotted.ladder_over_time(posterior, name), name.replace("_", " ")
-    figure, over_time, at_end = figure_style.two_panels()
+    count, name, history = posterior.num_replicas, name_of_ladder(posterior), posterior.history
+    is_heat, word = name == "temperature", name.replace("_", " ")
+    scale = posterior.temperature_scale if is_heat else posterior.energy_scale
+    figure, over_time, at_end = figure_style.history_and_end(narrow)
     over_time.set_yscale("log")
-    if ladder.steps.size:
+    if len(history["step"]):
         for rung, colour in figure_style.cold_to_hot(count):
-            over_time.plot(ladder.steps, ladder.values[0, :, rung], color=colour, lw=1.4)
+            over_time.plot(history["step"], scale * history[name][0, :, rung], color=colour, lw=1.4)
     else:
         _note_no_history(over_time, posterior)
     tuned = "self-tuned" if posterior.metadata.resolved.adapts == name else "fixed"
     title = f"{word.capitalize()} of every rung, {tuned}{_of_chain(posterior)}"
     figure_style.label(over_time, "step", word, title)
     over_time.set_xlim(0, posterior.num_steps)
-    figure_style.scatter(at_end, ladder.end, "o")
-    figure_style.label(at_end, "rung (0 = coldest)", "", f"At the end{_all_chains(posterior)}")
+    end = posterior.temperatures if is_heat else posterior.learning_rates
+    figure_style.scatter(at_end, scale * end, "o")
+    figure_style.label(at_end, "rung (0 = coldest)", word, f"At the end{_all_chains(posterior)}")
     figure_style.colour_key(at_end, count, "rung (0 = coldest)")
     return figure
 
 
-def _plot_rates(posterior: "Posterior") -> "Figure":
+def _plot_rates(posterior: "Posterior", narrow: bool = False) -> "Figure":
     """Plot how often the rule accepts for each pair, over time and overall, and how often it
     swaps."""
-    figure, over_time, at_end = figure_style.two_panels()
-    steps, rates = plotted.rates_over_time(posterior)
+    resolved, window = posterior.metadata.resolved, posterior.window
+    figure, over_time, at_end = figure_style.history_and_end(narrow)
+    steps, rates = verdict_rates(posterior.history, resolved.counted_from, resolved.swap_every)
     if steps.size:
         for pair, colour in figure_style.cold_to_hot(posterior.num_replicas - 1):
             over_time.plot(steps, rates[:, :, pair].mean(axis=0), color=colour, lw=1.2)
     else:
         _note_no_history(over_time, posterior)
-    target = plotted.target_of_rates(posterior)
-    if target is not None:
+    # Temperatures adapt to equal rejection, whatever the rate.
+    if resolved.rule == "deterministic" or resolved.adapts == "learning_rate":
+        target = resolved.target_swap_rate
         for axes in (over_time, at_end):
             axes.axhline(target, label=f"target {target:g}", **figure_style.DASHED)
     mean = f", mean of {posterior.num_chains} chains" if posterior.num_chains > 1 else ""
-    per = plotted.attempt_of(posterior)
+    per = "per step" if resolved.swap_every == 1 else "per attempt"
     figure_style.label(over_time, "step", "rate", f"How often the rule accepts, {per}{mean}")
     over_time.set_xlim(0, posterior.num_steps)
     over_time.set_ylim(0, 1.03)
     figure_style.scatter(at_end, posterior.verdict_rate, "o", f"rule accepts, {per}")
-    turn = f"swaps, {plotted.turn_of(posterior)}"
+    turn = f"swaps, per window of {window} steps" if window > 1 else "swaps, per turn"
     figure_style.scatter(at_end, posterior.window_swap_rate, "d", turn, hollow=True)
-    figure_style.label(at_end, "pair (0 = coldest)", "", f"After burn-in{_all_chains(posterior)}")
+    title = f"After burn-in{_all_chains(posterior)}"
+    figure_style.label(at_end, "pair (0 = coldest)", "rate", title)
     figure_style.legend_below(at_end)
     figure_style.colour_key(at_end, posterior.num_replicas - 1, "pair (0 = coldest)")
     return figure
@@ -219,53 +182,49 @@ def _plot_rates(posterior: "Posterior") -> "Figure":
 
 def _plot_buffer(posterior: "Posterior", history: History) -> "Figure":
     """Plot the buffer of each chain; below zero, swaps send higher energies to the cold rung."""
-    figure = figure_style.new_figure(7.5, 3.6)
+    figure = figure_style.new_figure(figure_style.NARROW, 3.4)
     axes = figure.add_subplot()
     axes.axhline(0, color=figure_style.INK, lw=1)
     values = history["buffer"]
     for chain, style in figure_style.chain_styles(posterior.num_chains):
         axes.plot(history["step"], values[chain], lw=1.4, **style)
-    title = "Buffer of the swap rule"
-    settled = np.append(values[:, values.shape[1] // 10 :], 0.0)
-    low, high = np.nanmin(settled), np.nanmax(settled)
-    room = (high - low) / 3
-    if np.isfinite(room) and room > 0 and np.nanmax(values) > high + 3 * room:
-        axes.set_ylim(low - room / 2, high + room)
-        title += f" (from {np.nanmax(values):.3g}, off the scale, at the start)"
-    figure_style.label(axes, "step", "buffer (unit of the energy)", title)
+    figure_style.label(axes, "step", "buffer (unit of the energy)", "Buffer of the swap rule")
     axes.set_xlim(0, posterior.num_steps)
+    axes.set_ylim(figure_style.settled_range(values.T, np.zeros((values.shape[1], 1))))
     figure_style.legend_below(axes)
     return figure
 
 
 def _plot_trips(posterior: "Posterior", rung_of: np.ndarray) -> "Figure":
     """Plot the cumulative round trips and the prediction of Lemma 1 at the measured swap rates."""
-    figure = figure_style.new_figure(7.5, 4)
+    figure = figure_style.new_figure(figure_style.NARROW, 3.6)
     axes = figure.add_subplot()
-    num_steps, counted = posterior.num_steps, posterior.counted_steps
-    ends = [trip_ends(chain) for chain in rung_of]
-    trips = plotted.trips_so_far(posterior, ends, _MAX_POINTS + 1)
+    num_steps, start = posterior.num_steps, posterior.num_steps - posterior.counted_steps
+    steps = np.unique(np.linspace(0, num_steps, _MAX_POINTS + 1).astype(int))
     for chain, style in figure_style.chain_styles(posterior.num_chains):
-        axes.plot(trips.steps, trips.so_far[chain], lw=1.4, **style)
-    if trips.expected is not None:
-        end = float(np.mean(trips.expected))
-        rate = round(end / counted * 1000, 3)
-        name = f"Lemma 1 at the measured swap rates: {rate:.3g} per 1,000 steps"
-        axes.plot([trips.start, num_steps], [0, end], **figure_style.DASHED, label=name)
-    mean = posterior.round_trips.mean() / counted * 1000
+        ends = np.sort(np.concatenate(trip_ends(rung_of[chain])))
+        so_far = np.searchsorted(ends[ends > start], steps, side="right")
+        axes.plot(steps, so_far, lw=1.4, **style)
+    expected = expected_trips(posterior)
+    if expected is not None:
+        rate = float(np.mean(expected))
+        reach = [0, rate * posterior.counted_steps / 1000]
+        name = f"Lemma 1: {rate:.3g} per 1,000 steps"
+        axes.plot([start, num_steps], reach, **figure_style.DASHED, label=name)
+    mean = posterior.round_trips.mean() / posterior.counted_steps * 1000
     title = f"Round trips: {mean:.3g} per 1,000 steps"
     figure_style.label(axes, "step", "round trips so far", title)
     axes.set_xlim(0, num_steps)
     top = max(1.0, axes.get_ylim()[1])
     axes.set_ylim(-0.02 * top, top)
-    figure_style.legend(axes, loc="upper left")
+    figure_style.legend_below(axes)
     return figure
 
 
-def _plot_mixture(posterior: "Posterior", learned: Learned) -> "Figure":
+def plot_mixture(posterior: "Posterior", learned: Learned) -> "Figure":
     """Plot the components of the mixture over the draws, in the two most telling parameters."""
     pair = mixture.telling(learned)
-    figure = figure_style.new_figure(6.5, 5)
+    figure = figure_style.new_figure(figure_style.NARROW, 4.6)
     axes = figure.add_subplot()
     rest = learned.draws[:, pair[-1]] if len(pair) > 1 else np.zeros(len(learned.draws))
     axes.plot(learned.draws[:, pair[0]], rest, ".", ms=2.5, mew=0, alpha=0.5,
@@ -285,7 +244,8 @@ def _plot_mixture(posterior: "Posterior", learned: Learned) -> "Figure":
 
 def _note_no_history(axes: "Axes", posterior: "Posterior") -> None:
     every = posterior.metadata.resolved.history_every
-    figure_style.note(axes, f"no history yet: a point is recorded every {every} steps")
+    words = f"no history yet: a point is recorded every {every} steps"
+    axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", color=figure_style.SOFT)
 
 
 def _of_chain(posterior: "Posterior") -> str:
@@ -297,31 +257,18 @@ def _all_chains(posterior: "Posterior") -> str:
 
 
 def _plot_draws(posterior: "Posterior", var_names: str | Sequence[str] | None = None) -> "Figure":
-    """Plot traces and marginals of the first components, or of those in `var_names`, and of the
-    energy; and a map of two components. The title names components that are left out."""
+    """Plot the first components, or those in `var_names`, and the energy; and a map of two
+    components. The title says how many components are left out."""
     components, left_out = _components(posterior, var_names)
     rows = [*components, ("energy", posterior.energies)]
-    is_2d = len(components) == 2
-    ratios = (3, 1, 2.3) if is_2d else (3, 1)
-    figure = figure_style.new_figure(14 if is_2d else 9.5, 1 + 1.6 * len(rows))
-    grid = figure.add_gridspec(len(rows), len(ratios), width_ratios=ratios)
-    trace: Any = None
-    for row, (name, values) in enumerate(rows):
-        trace = figure.add_subplot(grid[row, 0], sharex=trace)
-        marginal = figure.add_subplot(grid[row, 1], sharey=trace)
-        _draw_marginal(values, trace, marginal)
-        name = name if len(name) <= 20 else f"…{name[-19:]}"
-        figure_style.label(trace, "draw", name, "" if row else "Draws of the coldest rung")
-        figure_style.label(marginal, "density", "", "" if row else "Marginals")
-        marginal.tick_params(labelleft=False)
-        if row == 0:
-            figure_style.legend_below(marginal)
-        if row < len(rows) - 1:
-            trace.tick_params(labelbottom=False)
-            trace.set_xlabel("")
-            marginal.set_xlabel("")
-    if is_2d:
-        _draw_map(figure.add_subplot(grid[:, 2]), components)
+    has_map = len(components) == 2
+    height = -(-(len(rows) + has_map) // 2)
+    figure = figure_style.new_figure(2 * figure_style.NARROW, 3.6 * height)
+    cells = figure.subfigures(height, 2, squeeze=False).ravel()
+    for cell, (name, values) in zip(cells, rows, strict=False):
+        _draw_component(cell, name, values)
+    if has_map:
+        _draw_map(cells[-1].add_subplot(), components)
     if left_out:
         figure.suptitle(left_out, x=0.012, ha="left", fontsize=9, color=figure_style.SOFT)
     return figure
@@ -330,56 +277,110 @@ def _plot_draws(posterior: "Posterior", var_names: str | Sequence[str] | None = 
 def _components(
     posterior: "Posterior", var_names: str | Sequence[str] | None
 ) -> tuple[list[tuple[str, np.ndarray]], str]:
-    """Return the components to show, and a sentence about those left out."""
-    spec = posterior.metadata.params
-    sizes = {name: math.prod(shape) for name, shape in zip(spec.names, spec.shapes)}
-    asked = posterior.components() if var_names is None else _asked_for(posterior, var_names)
-    most = _MAX_COMPONENTS if var_names is None else _MAX_ROWS
-    components = list(asked.items())[:most]
-    shown = Counter(name if name in sizes else name.partition("[")[0] for name, _ in components)
-    rest = {name: size - shown[name] for name, size in sizes.items() if size > shown[name]}
-    if not components or not rest:
-        return components, ""
-    listed = [f"{count:,} of {name}" if shown[name] else name for name, count in rest.items()]
-    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
-    return components, (
-        f"{len(components)} of {sum(sizes.values()):,} parameters; left out: "
-        f"{', '.join(listed[:_NAMED])}{more} (var_names chooses)"
-    )
+    """Return the components to show: the first, or those of arrays, such as "theta", and single
+    ones, such as "theta[3]"; and a sentence if others are left out."""
+    if var_names is None:
+        chosen = list(posterior.components().items())[:_MAX_COMPONENTS]
+    else:
+        chosen = _asked_for(posterior, var_names)[:_MAX_ROWS]
+    total = posterior.metadata.params.num_elements
+    if not chosen or len(chosen) >= total:
+        return chosen, ""
+    return chosen, f"{len(chosen)} of {total:,} parameters (var_names chooses)"
 
 
 def _asked_for(
-    posterior: "Posterior", var_names: str | Sequence[str] | None
-) -> dict[str, np.ndarray]:
-    """Return the components of arrays, such as "theta", or single ones, such as "theta[3]"."""
-    names = list(posterior.metadata.params.names)
+    posterior: "Posterior", var_names: str | Sequence[str]
+) -> list[tuple[str, np.ndarray]]:
     wanted = [var_names] if isinstance(var_names, str) else var_names
     if not isinstance(wanted, list | tuple) or not all(isinstance(x, str) for x in wanted):
-        raise ValueError(f"var_names is {show(var_names)}; give names of parameters: {names[:5]}.")
-    components: dict[str, np.ndarray] = {}
+        raise ValueError(f"var_names is {show(var_names)}; give names of parameters, as in a list.")
+    chosen: dict[str, np.ndarray] = {}
     for name in wanted:
-        array = name if name in names else name.partition("[")[0]
-        if array not in names:
+        array = name.partition("[")[0]
+        known = posterior.components([array])
+        found = {key: x for key, x in known.items() if name in (key, array)}
+        if not found:
+            names = list(known or posterior.components())
             raise ValueError(
-                f"var_names has {name!r}; the parameters are {', '.join(names[:20])}."
-                f"{suggest(name, names)}"
+                f"var_names has {name!r}; there are {', '.join(names[:20])}.{suggest(name, names)}"
             )
-        own = posterior.components([array])
-        if name != array and name not in own:
-            raise ValueError(f"var_names has {name!r}; {array} has {', '.join(list(own)[:5])}, …")
-        components |= own if name == array else {name: own[name]}
-    return components
+        chosen |= found
+    return list(chosen.items())
 
 
 def _draw_marginal(values: np.ndarray, trace: "Axes", marginal: "Axes") -> None:
     num_chains, num_draws = values.shape
-    kept = plotted.thinned(num_draws, _MAX_POINTS)
+    kept = thinned(num_draws, _MAX_POINTS)
     size = np.clip(120 / np.sqrt(num_chains * len(kept)), 2.5, 6)
-    bins = plotted.bin_edges(values)
+    bins = bin_edges(values)
     for chain, style in figure_style.chain_styles(num_chains):
         trace.plot(kept, values[chain, kept], ".", ms=size, mew=0, **style)
-        height = plotted.density(values[chain], bins)
+        height = density(values[chain], bins)
         marginal.stairs(height, bins, orientation="horizontal", lw=1.1, **style)
+
+
+def plot_component(name: str, values: np.ndarray) -> "Figure":
+    """Plot trace, marginal and ranks of one component of the draws (chain, draw)."""
+    figure = figure_style.new_figure(figure_style.NARROW, 3.6)
+    _draw_component(figure, name, values)
+    return figure
+
+
+def _draw_component(figure: "Figure | SubFigure", name: str, values: np.ndarray) -> None:
+    grid = figure.add_gridspec(2, 2, width_ratios=(2.4, 1), height_ratios=(1.7, 1))
+    trace = figure.add_subplot(grid[0, 0])
+    marginal = figure.add_subplot(grid[0, 1], sharey=trace)
+    _draw_marginal(values, trace, marginal)
+    figure_style.label(trace, "draw", "", name if len(name) <= 40 else f"…{name[-39:]}")
+    figure_style.label(marginal, "density", "")
+    marginal.tick_params(labelleft=False)
+    ranks = figure.add_subplot(grid[1, :])
+    shares = rank_shares(values)
+    for row, style in figure_style.chain_styles(len(shares)):
+        if len(values) == 1:
+            style["label"] = ("first half", "second half")[row]
+        ranks.stairs(shares[row], np.linspace(0, 1, _RANK_BINS + 1), lw=1.2,
+                     baseline=None, **style)  # fmt: skip
+    ranks.axhline(1, **figure_style.DASHED)
+    ranks.set_ylim(0, max(2.0, 1.1 * shares.max()))
+    figure_style.label(ranks, "rank among all draws", "frequency")
+    figure_style.legend_below(ranks)
+
+
+def rank_shares(values: np.ndarray) -> np.ndarray:
+    """Return how often ranks among all draws occur in each chain, or in each half of a single one,
+    relative to chance  (chain, bin)."""
+    if len(values) == 1:
+        half = values.shape[1] // 2
+        values = values[0, : 2 * half].reshape(2, half)
+    order = values.ravel().argsort(kind="stable").argsort().reshape(values.shape)
+    bins = np.linspace(0, 1, _RANK_BINS + 1)
+    counts = [np.histogram((row + 0.5) / values.size, bins)[0] for row in order]
+    return np.array(counts) * _RANK_BINS / max(values.shape[1], 1)
+
+
+def plot_pair(components: list[tuple[str, np.ndarray]]) -> "Figure":
+    """Plot a map of the joint draws of two components."""
+    figure = figure_style.new_figure(figure_style.NARROW, 4.2)
+    _draw_map(figure.add_subplot(), components)
+    return figure
+
+
+def plot_course(steps: np.ndarray, course: list[list["Number"]]) -> "Figure":
+    """Plot the numbers by which a run is done, at some steps, beside the values that are wanted."""
+    rows = [row for row in zip(*course, strict=True) if not np.isnan([x.value for x in row]).all()]
+    figure = figure_style.new_figure(figure_style.NARROW, 0.8 + 1.3 * len(rows))
+    panels = figure.subplots(len(rows), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, row in zip(panels, rows, strict=True):
+        values, wanted = np.array([number.value for number in row]), row[0].wanted
+        axes.plot(steps, values, ".-", color=figure_style.CHAINS[0], lw=1.4)
+        axes.axhline(wanted, **figure_style.DASHED)
+        last = "step" if axes is panels[-1] else ""
+        figure_style.label(axes, last, "", f"{row[0].name} (wanted: {wanted:g})")
+        ends = np.tile([float(row[0].name.startswith("R-hat")), wanted], (len(row), 1))
+        axes.set_ylim(figure_style.settled_range(values[:, None], ends))
+    return figure
 
 
 def _draw_map(axes: "Axes", components: list[tuple[str, np.ndarray]]) -> None:
@@ -393,3 +394,52 @@ def _draw_map(axes: "Axes", components: list[tuple[str, np.ndarray]]) -> None:
         hexagons = axes.hexbin(x, y, gridsize=cells, mincnt=1, vmin=0, cmap="magma_r", lw=0.1)
         axes.figure.colorbar(hexagons, ax=axes, label="draws in a cell", pad=0.02, aspect=40)
     figure_style.label(axes, x_name, y_name, f"All {total:,} draws")
+
+
+def thinned(length: int, most: int) -> np.ndarray:
+    """Return every k-th of so many places, the first included, at most `most` of them."""
+    return np.arange(0, length, max(1, -(-length // most)))
+
+
+def name_of_ladder(posterior: "Posterior") -> str:
+    """Return the quantity that makes the ladder, "learning_rate" or "temperature"."""
+    temperatures, adapts = posterior.temperatures, posterior.metadata.resolved.adapts
+    differ = posterior.num_replicas > 1 and np.any(temperatures != temperatures[0, 0])
+    tempered = differ and np.all(temperatures > 0) and adapts != "learning_rate"
+    return "temperature" if tempered or adapts == "temperature" else "learning_rate"
+
+
+def verdict_rates(
+    history: History, counted_from: int, swap_every: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the last step of each interval, and verdict rates (chain, interval, pair), per attempt
+    to swap.
+
+    Points of the history are merged into a few intervals to reduce the noise of the rates.
+    """
+    steps = history["step"]
+    spacing = steps[:1].sum()
+    few = -(-_FEW_ATTEMPTS * swap_every // max(spacing, 1))
+    merged = max(1, -(-len(steps) // _MAX_INTERVALS), min(few, len(steps)))
+    ends = np.arange(len(steps) - 1, -1, -merged)[::-1]
+    ends = ends[steps[ends] - counted_from >= merged * spacing / 2]  # no very short interval
+    attempts = num_attempts(counted_from, steps[ends], swap_every)
+    if not np.any(attempts > 0):
+        return np.zeros(0), np.zeros((0, 0, 0))
+    verdicts = np.diff(history["verdicts"][:, ends], axis=1, prepend=0)
+    return steps[ends], verdicts / np.diff(attempts, prepend=0)[:, None]
+
+
+def bin_edges(values: np.ndarray) -> np.ndarray:
+    """Return the edges of the histogram of draws (chain, draw) that are finite."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return np.linspace(0, 1, 11)
+    num_bins = int(np.clip(2 * np.sqrt(values.shape[1]), 10, 60))
+    return np.histogram_bin_edges(finite.astype(float), num_bins)
+
+
+def density(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Return the density of the finite values in each bin."""
+    finite = values[np.isfinite(values)]
+    return np.histogram(finite, edges)[0] / max(finite.size, 1) / np.diff(edges)

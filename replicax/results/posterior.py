@@ -1,8 +1,8 @@
 """`Posterior`: the result of a run, in memory or read lazily from its folder."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -11,24 +11,23 @@ import jax
 import numpy as np
 
 from replicax.algorithm.labels import Ordering, ordered
-from replicax.errors import RunProblem, at_least, check_flag, check_path, is_whole, show
-from replicax.run import processes, sweeps, trees
+from replicax.errors import RunProblem, check_path, choose, is_whole, show
+from replicax.run import processes, trees
 from replicax.run.carry import PAIR_COUNTS, num_attempts
 from replicax.run.options import Session
 from replicax.run.records import Records, Result
-from replicax.run.start import extended, retuned
 from replicax.run.storage.folder import save_copy
 from replicax.run.storage.metadata import SWEEPS, Metadata, to_plain
-from replicax.run.task import as_task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from replicax.page.render import Page
     from replicax.results.evidence import Estimates, Evidence
+    from replicax.results.report import Section
     from replicax.results.summary import Summary
 
 _MAX_COMPONENTS = 1000  # components with R-hat and effective size
+_SWEEPS = ("minima", "learning", "kept")  # what sweeps over all rows are for
 
 
 class Posterior:
@@ -239,32 +238,33 @@ class Posterior:
         """What sweeps over all rows took: how many of each kind, evaluations of a row and seconds,
         also those of the finder on some of the `rows`; the harmonic `acceptance` in those that
         learned; and the `excess` of the heaviest draw of the finder over all proposals of a sweep,
-        as a logarithm. None for runs without."""
+        as a logarithm; with `exact=False` from how many rows energies are `estimated_from` (0:
+        all), their error by these rows (`noise`) in each sweep, and by all rows (`error`). None
+        for runs without."""
         final = self._records.final
         if self.metadata.resolved.kernel != SWEEPS:
             return None
-        kinds = ("minima", "learning", "kept")
         rows, evaluations, seconds = (float(x) for x in final["sweeps.spent.finder"])
         spent = {
-            name: final[f"sweeps.spent.{name}"] for name in ("sweeps", "evaluations", "seconds")
+            name: dict(zip(_SWEEPS, final[f"sweeps.spent.{name}"].tolist()))
+            for name in ("sweeps", "evaluations", "seconds")
         }
         num_rows = self.metadata.batches.num_rows or 0
-        swept = float(spent["seconds"].sum())
+        counts = {kind: int(count) for kind, count in spent["sweeps"].items()}
+        swept = sum(spent["seconds"].values())
+        of_rows = {kind: num_rows * x for kind, x in spent["evaluations"].items()}
         return {
             "rows": num_rows,
             "finder_rows": int(rows),
-            **{name: int(x) for name, x in zip(kinds, spent["sweeps"])},
-            "evaluations": {
-                "finder": evaluations * rows,
-                **{name: float(x) * num_rows for name, x in zip(kinds, spent["evaluations"])},
-            },
-            "seconds": {
-                "finder": seconds,
-                **{name: float(x) for name, x in zip(kinds, spent["seconds"])},
-            },
-            "rows_per_second": num_rows * float(spent["sweeps"].sum()) / swept if swept else 0.0,
+            **counts,
+            "evaluations": {"finder": evaluations * rows, **of_rows},
+            "seconds": {"finder": seconds, **spent["seconds"]},
+            "rows_per_second": num_rows * sum(counts.values()) / swept if swept else 0.0,
             "acceptance": final["sweeps.acceptance"].tolist(),
             "excess": final["sweeps.excess"].tolist(),
+            "estimated_from": int(final["sweeps.estimated_from"]),
+            "noise": final["sweeps.noise"].tolist(),
+            "error": float(final["sweeps.error"]),
             "unsettled": int(final["sweeps.unsettled"]),
         }
 
@@ -327,7 +327,7 @@ class Posterior:
 
     @property
     def window_correction(self) -> np.ndarray:
-        """lambda_W at the end, given or tuned; 0 for rules without one  (chain,)."""
+        """lambda_W of the rule; 0 for rules without one  (chain,)."""
         return self._final("window_correction")
 
     @property
@@ -348,14 +348,20 @@ class Posterior:
         points = counts.shape[1]
         return {"step": (np.arange(points) + 1) * self.metadata.resolved.history_every, **arrays}
 
-    def components(self, names: Any = None) -> dict[str, np.ndarray]:
+    def components(self, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
         """The first scalar components of the parameters by name, each (chain, draw).
 
         `names`: restrict to these arrays of the parameters.
         """
         if self.num_draws == 0 or not self.metadata.resolved.keep_draws:
             return {}
-        return _components(self._named_draws(names))
+        known = self.metadata.params.names
+        if self._constrains:
+            named = self._named(self._leaves(0))
+        else:  # one in memory at a time
+            asked = known if names is None else [name for name in known if name in names]
+            named = ((name, self._draws(f"params.{name}", 0)) for name in asked)
+        return _components(pair for pair in named if names is None or pair[0] in names)
 
     def judged(self) -> dict[str, np.ndarray]:
         """The components by which a run is judged, each (chain, draw): labels that can be exchanged
@@ -408,27 +414,15 @@ class Posterior:
         else:
             yield from zip(self.metadata.params.names, leaves, strict=True)
 
-    def _named_draws(self, names: Any = None) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield the arrays of draws by name, one in memory at a time if they need no conversion.
-
-        `names`: only these.
-        """
-        if self._constrains:
-            named = self._named(self._leaves(0))
-            yield from (pair for pair in named if names is None or pair[0] in names)
-        else:
-            for name in self.metadata.params.names if names is None else names:
-                yield name, self._draws(f"params.{name}", 0)
-
     @property
     def best(self) -> tuple[Any, float]:
         """The lowest-energy point of any chain, and its recorded energy.
 
         Over all replicas and steps with the schedule "exactly_one", else over the draws.
         """
-        points, energies = self._best_leaves()
+        points, energies = self.best_by_chain
         chain = int(np.argmin(energies))
-        return self._values([leaf[chain] for leaf in points], 0), float(energies[chain])
+        return jax.tree.map(lambda leaf: leaf[chain], points), float(energies[chain])
 
     @property
     def best_by_chain(self) -> tuple[Any, np.ndarray]:
@@ -436,27 +430,23 @@ class Posterior:
 
         With noisy energies, the lowest one is partly luck: evaluate the point again.
         """
-        leaves, energies = self._best_leaves()
-        return self._values(leaves, 1), energies
-
-    def _best_leaves(self) -> tuple[list[np.ndarray], np.ndarray]:
-        names = self.metadata.params.names
-        if self.metadata.method.energy_at == "before" and not self.metadata.resolved.track_best:
+        names, is_tracked = self.metadata.params.names, self.metadata.resolved.track_best
+        if self.metadata.method.energy_at == "before" and not is_tracked:
             raise ValueError(
                 'With energy_at="before" the energy of a draw is that of the point before its '
-                "move, so the best point is not known from the draws: write "
-                'energy_at="moved", or schedule="exactly_one", which tracks it, in the method.'
+                'move: write energy_at="moved", or schedule="exactly_one", which tracks the best '
+                "point, in the method."
             )
-        if self.metadata.resolved.track_best:
+        if is_tracked:
             leaves = [self._final(f"best.{i:06d}") for i in range(len(names))]
-            return leaves, self._final("best_energy")
+            return self._values(leaves, 1), self._final("best_energy")
         energies = self.energies
         if energies.size == 0:
             raise ValueError("No draws were kept, so there is no best one.")
         energies = np.where(np.isfinite(energies), energies, np.inf)
         chains, draw = np.arange(self.num_chains), np.argmin(energies, axis=1)
         points = [self._draws(f"params.{name}", 0)[chains, draw] for name in names]
-        return points, energies[chains, draw]
+        return self._values(points, 1), energies[chains, draw]
 
     @property
     def barrier(self) -> np.ndarray:
@@ -486,15 +476,15 @@ class Posterior:
                 disagree, which is a warning, that of the ladder with an error that reaches to the
                 other.
         """
-        from replicax.results.evidence import refusal, together
+        from replicax.results.evidence import refusal, reported
 
         found = self._evidences
-        if by not in (None, "ladder", "bridge"):
-            raise ValueError(f'by is {show(by)}; it must be "ladder" or "bridge", or be left out.')
+        if by is not None:
+            choose("by", by, ("ladder", "bridge"))
         if not found or by not in (None, *found):
             needs = "A bridge needs jumps: write method=rx.posterior(jumps=64)."
             raise ValueError(needs if found and by == "bridge" else refusal(self))
-        return together(found) if by is None else found[by].combined()
+        return reported(found)[1] if by is None else found[by].combined()
 
     @cached_property
     def _evidences(self) -> "dict[str, Estimates]":
@@ -535,21 +525,22 @@ class Posterior:
 
         return plot_posterior(self, None if out is None else figure_folder(out), var_names)
 
-    def report(self, out: str | Path | None = None) -> Path:
-        """Write the run as one HTML page and return its path (needs the extra `report`).
+    def report(self, out: str | Path | None = None, every: float | None = None) -> Path:
+        """Write the run as one HTML page and return its path.
 
-        `out` is an HTML file, or a folder; by default `report.html` in the run folder.
+        `out` is an HTML file, or a folder; by default `report.html` in the run folder. The page of
+        a run that goes on is loaded again `every` so many seconds by a browser that shows it.
         """
-        from replicax.results.report import check_out, write_page
+        from replicax.results.report import check_out, write_report
 
         check_out(self, out)
-        return write_page(self, out, self._page())
+        return write_report(self, self._sections(), out, every)
 
-    def _page(self) -> "Page":
-        """Return the page of the run."""
-        from replicax.results.report import build_page
+    def _sections(self) -> "list[Section]":
+        """Return the content of the report."""
+        from replicax.results.report import sections_of
 
-        return build_page(self)
+        return sections_of(self)
 
     def predictive(self, *args: Any, seed: int = 0, **kwargs: Any) -> dict[str, np.ndarray]:
         """Draw from the predictive distribution given each draw, by site  (chain, draw, ...).
@@ -605,61 +596,17 @@ class Posterior:
             retune: learn ladder, step sizes and mixture anew.
             run_dir, progress, callback: as of `rx.sample`.
         """
-        self._check_extends(num_steps, retune, run_dir)
+        from replicax.results.done import extend
+
         session = Session(run_dir=run_dir, progress=progress, callback=callback)
-        if num_steps is None:
-            kept = max(self.num_steps - self.metadata.resolved.burn_in, 1)
-            num_steps = 2 * self.num_steps if retune else kept
-        return self.going_on(num_steps, retune, session).warned()
-
-    def going_on(self, num_steps: int, retune: bool, session: Session) -> "Posterior":
-        """Return the run with more steps, or as many after a new burn-in, without warnings."""
-        task = self._records.task or (None if self._target is None else as_task(self._target))
-        if self.sweeps is not None:
-            if retune:
-                raise ValueError("Sweeps learn in their first ones: start the run again instead.")
-            records = sweeps.extended(self._records, task, num_steps, session)
-            return Posterior(records, self._like, self._target)
-        if retune:
-            records, like = retuned(self._records, task, num_steps, session)
-        else:
-            total = self.num_steps + num_steps
-            records, like = extended(self._records, task, total, session), self._like
-        return Posterior(records, like, self._target)
-
-    def end_with(self, sentence: str) -> None:
-        """Store how the run ended, in other words than its last part did."""
-        ending = self.metadata.result
-        if ending is not None and processes.is_first():
-            result = replace(ending, sentence=sentence)
-            self._records.write_metadata(replace(self.metadata, result=result))
+        return extend(self, num_steps, retune, session).warned()
 
     def shortcomings(self) -> list[str]:
         """What the run is short of to be done, in words: round trips, R-hat, effective draws, the
-        error of the ladder's log evidence, or else warnings."""
+        error of the log evidence, or else warnings."""
         from replicax.results.done import shortcomings
 
         return [one.words for one in shortcomings(self)]
-
-    def _check_extends(self, num_steps: int | None, retune: bool, run_dir: Any) -> None:
-        check_flag("retune", retune)
-        if num_steps is not None:
-            at_least("num_steps", num_steps, 1)
-        if self.metadata.kind == "train":
-            raise ValueError(
-                "A training is continued by rx.resume(run_dir, problem, epochs=...), with the "
-                "epochs in all."
-            )
-        if retune and self.run_dir is not None and run_dir is None:
-            raise ValueError(
-                f"The run with a new burn-in leaves {self.run_dir} as it is: give it a run_dir of "
-                "its own."
-            )
-        if run_dir is not None and not retune:
-            raise ValueError(
-                "run_dir is for retune=True: an extended run stays where it is, in its folder or "
-                "in memory."
-            )
 
     def save(self, folder: str | Path) -> Path:
         """Write everything into a new folder that `rx.load` opens."""
@@ -683,8 +630,11 @@ class Posterior:
 
     def warn(self) -> None:
         """Issue a warning for each of the `problems`."""
+        from replicax.results.problems import NOT_DONE
+
         for sentence in self.problems() if processes.is_first() else ():
-            warnings.warn(sentence, RunProblem, stacklevel=4)
+            if not sentence.startswith(NOT_DONE):  # which was said when the run ended
+                warnings.warn(sentence, RunProblem, stacklevel=4)
 
     def warned(self) -> Self:
         """Issue the warnings, and return the posterior."""
@@ -692,7 +642,7 @@ class Posterior:
         return self
 
 
-def _components(named: Iterator[tuple[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def _components(named: Iterable[tuple[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Return the first scalar components of arrays (chain, draw, ...) by name."""
     components: dict[str, np.ndarray] = {}
     for name, values in named:

@@ -11,12 +11,20 @@ import numpy as np
 
 from replicax.results import diagnostics, evidence, mixture
 from replicax.results.diagnostics import exchanges, find_mixing_problems
-from replicax.results.remedies import is_bayesian, longer, more_replicas, retuning
+from replicax.results.remedies import (
+    is_bayesian,
+    longer,
+    more_replicas,
+    retuning,
+    to_first_draws,
+)
 from replicax.run.methods import written
 
 if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
 
+NOT_DONE = "Not done, "  # how the sentence begins by which such a run has ended
+_MOST_NOISE = 0.1  # of estimated energies
 _COLDER = 0.1  # fraction of the mean energy of a Gaussian at the temperature of the target
 _CHANCE = 1e-4  # probability of taking noise for a colder rung, or for chains that differ
 _APART_FOR_GOOD = 5.0  # nats between chains that have not seen the same modes
@@ -44,12 +52,17 @@ _FALLS = (
 
 def find_problems(posterior: "Posterior") -> list[str]:
     """Return the problems of a run, one sentence each, possible causes first."""
-    return [sentence for sentence, _ in with_cures(posterior)]
+    found = [sentence for sentence, _ in with_cures(posterior)]
+    ended = posterior.result.sentence
+    return found or ([ended] if ended.startswith(NOT_DONE) else [])
 
 
 def with_cures(posterior: "Posterior") -> list[tuple[str, str]]:
     """Return the problems of a run, each with what may cure it: a change of the "target" or of the
     method, another "tuning", or more draws, "length"."""
+    ended = _in_burn_in(posterior)
+    if ended is not None:  # what else is seen, a burn-in that is over may have cured
+        return [(ended, "length")]
     of_draws = find_mixing_problems(posterior)
     # Where moves are accepted or rejected, jumps are only the cause of draws that mix slowly.
     looks = any(of_draws) or not posterior.metadata.resolved.adjusted
@@ -58,6 +71,18 @@ def with_cures(posterior: "Posterior") -> list[tuple[str, str]]:
     found += [(check(posterior), cure) for check, cure in _OTHERS.items()]
     found += [(sentence, "length") for sentence in of_draws]
     return [(sentence, cure) for sentence, cure in found if sentence is not None]
+
+
+def _in_burn_in(posterior: "Posterior") -> str | None:
+    """Report a run that was stopped before its first draw."""
+    burn_in, steps = posterior.metadata.resolved.burn_in, posterior.num_steps
+    stopped = posterior.result.code in ("stopped", "interrupted")
+    if not stopped or steps > burn_in or posterior.metadata.kind == "train":
+        return None
+    return (
+        f"The run was stopped in its burn-in, after {steps:,} of {burn_in:,} steps, and has no "
+        f"draws. {to_first_draws(posterior)}"
+    )
 
 
 def _early_end(posterior: "Posterior") -> str | None:
@@ -144,17 +169,14 @@ def _colder_rungs(posterior: "Posterior") -> str | None:
     if not np.any(certain & (drop > relevant)):
         return None
     rung = int(np.argmax(np.where(certain, drop, -np.inf)))
+    other = "leave out the method" if is_bayesian(posterior) else "use rx.bayesian"
     return (
         f"Rung {rung} has a lower mean energy than the target's rung 0, by {drop[rung]:.3g}: it is "
         "colder, and exchange makes the draws too narrow. SGD without noise does this at small "
         "learning rates; energies on the mini-batch that moved the replicas have the same effect. "
         "Give all rungs noise: method=rx.deo(learning_rate=..., temperature=(1, hot), "
-        f'rule="bias_corrected") (exact energies: rule="metropolis"){_or_bayesian(posterior)}.'
+        f'rule="bias_corrected") (exact energies: rule="metropolis"), or {other}.'
     )
-
-
-def _or_bayesian(posterior: "Posterior") -> str:
-    return ", or leave out the method" if is_bayesian(posterior) else ", or use rx.bayesian"
 
 
 def _broken_replicas(posterior: "Posterior") -> str | None:
@@ -217,17 +239,13 @@ def _missed_by_mixture(posterior: "Posterior") -> str | None:
     found = mixture.missed(posterior)
     if found is None or found.error < _MISSED:
         return None
+    held = f"the coldest replica was for up to {found.longest:,} steps without a jump"
+    learns = " The mixture learns of them in a longer burn-in."
     if posterior.sweeps is not None:
-        return (
-            f"The mixture misses places with {found.mass:.1%} of the draws, where a chain was held "
-            f"for up to {found.longest:,} sweeps: their mass is known to ± {found.error:.1%} only. "
-            f"{retuning(posterior)}"
-        )
+        held, learns = f"a chain was held for up to {found.longest:,} sweeps", ""
     return (
-        f"The mixture misses places with {found.mass:.1%} of the draws, where the coldest replica "
-        f"was for up to {found.longest:,} steps without a jump: their mass is known to "
-        f"± {found.error:.1%} only. The mixture learns of them in a longer burn-in. "
-        f"{retuning(posterior)}"
+        f"The mixture misses places with {found.mass:.1%} of the draws, where {held}: their mass "
+        f"is known to ± {found.error:.1%} only.{learns} {retuning(posterior)}"
     )
 
 
@@ -245,9 +263,24 @@ def _finder_weighs_more(posterior: "Posterior") -> str | None:
     if not kept.size or not kept.max() > 0:
         return None
     return (
-        f"In {np.sum(kept > 0)} of {kept.size} sweeps a draw of the ladder on some of the rows "
+        f"In {np.sum(kept > 0)} of {kept.size} sweeps a draw of the finder, of some of the rows, "
         f"weighs more than all proposals together, up to e^{kept.max():.1f} times as much: the "
         f"mixture misses a place. {retuning(posterior)}"
+    )
+
+
+def _energies_are_rough(posterior: "Posterior") -> str | None:
+    """Report estimated energies (`exact=False`) whose error is not small at the draws."""
+    sweeps = posterior.sweeps
+    if sweeps is None or not sweeps["estimated_from"] or not sweeps["kept"]:
+        return None
+    noise = max(*sweeps["noise"][sweeps["learning"] :], sweeps["error"])
+    if not noise > _MOST_NOISE:
+        return None
+    return (
+        f"Energies are estimated from {sweeps['estimated_from']:,} of {sweeps['rows']:,} rows, to "
+        f"± {noise:.2g} at the draws: means may be off by as much, in standard deviations. Leave "
+        "out exact=False."
     )
 
 
@@ -353,19 +386,18 @@ def _unknown_law(posterior: "Posterior") -> str | None:
     samples = metadata.kind == "sample" and float(posterior.temperatures[:, 0].max()) > 0
     if not samples or rule != "deterministic" or not exchanges(posterior):
         return None
+    deo = 'method=rx.deo(learning_rate=..., temperature=(1, hot), rule="bias_corrected")'
     if not metadata.batches.may_be_partial:
         return (
             "It is not known that the deterministic rule samples the posterior, and its draws can "
             "be too narrow. To sample it, leave out the method if the energy is exact, and write "
-            'method=rx.deo(learning_rate=..., temperature=(1, hot), rule="bias_corrected") if it '
-            "is noisy."
+            f"{deo} if it is noisy."
         )
     target = "rx.bayesian(log_likelihood, log_prior, data, batch_size=...) as the target, without"
+    exact = "leave out the" if is_bayesian(posterior) else f"write {target} a"
     return (
         "With mini-batches it is not known that the deterministic rule samples the posterior: for "
-        f"that, {'leave out the' if is_bayesian(posterior) else f'write {target} a'} "
-        "method, or write method=rx.deo(learning_rate=..., temperature=(1, hot), "
-        'rule="bias_corrected").'
+        f"that, {exact} method, or write {deo}."
     )
 
 
@@ -483,6 +515,7 @@ _OTHERS = {
     _rare_swaps: "tuning",
     _missed_by_mixture: "tuning",
     _finder_weighs_more: "target",
+    _energies_are_rough: "target",
     _evidences_differ: "length",
     _evidences_disagree: "tuning",
     _energies_differ: "length",

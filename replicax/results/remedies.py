@@ -29,6 +29,13 @@ def longer(posterior: "Posterior", factor: float) -> str:
     return f"Write posterior.extend({int(np.ceil(more / digits - 1e-6)) * digits:_})."
 
 
+def to_first_draws(posterior: "Posterior") -> str:
+    """Return how a run that was stopped in its burn-in gets its draws, in a sentence."""
+    resolved = posterior.metadata.resolved
+    planned = max(resolved.num_steps, resolved.burn_in + 1)
+    return f"Write posterior.extend({planned - posterior.num_steps:_})."
+
+
 def retuning(posterior: "Posterior") -> str:
     """Return how a run is tuned anew, in a sentence; sweeps have learned from all rows already."""
     if posterior.sweeps is not None:

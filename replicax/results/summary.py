@@ -1,12 +1,10 @@
 """The summary of a run: numbers for JSON, tables for a terminal."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from replicax import theory
-from replicax.page.render import Table
 from replicax.results import diagnostics, done, evidence
 from replicax.results.mixture import component_rows, missed
 from replicax.results.problems import kept_energies, measured
@@ -19,7 +17,15 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 8  # components of a mixture
 _MOST_PARAMETERS = 12  # that are printed
 _MOST_CHAINS = 4  # whose log evidences are printed
-_WAYS = ("ladder", "bridge")  # to a log evidence
+_OF_KERNELS = ("acceptance", "redraw_rate", "excess_temperature")  # that some measure, by rung
+
+
+class Table(NamedTuple):
+    """Numbers as text; the first column names the row."""
+
+    head: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    title: str = ""
 
 
 class Summary(dict):
@@ -56,22 +62,15 @@ def summarise(posterior: "Posterior") -> Summary:
         round_trips_per_1000_steps=per_1000.tolist(),
         round_trips_per_1000_steps_expected=expected_trips(posterior),
         replicas_advised=posterior.replicas_advised,
-        verdict_rate=posterior.verdict_rate.tolist(),
-        window_swap_rate=posterior.window_swap_rate.tolist(),
-        learning_rates=posterior.learning_rates.tolist(),
-        temperatures=posterior.temperatures.tolist(),
+        **ladder_numbers(posterior),
         buffer=posterior.buffer.tolist(),
         window_correction=posterior.window_correction.tolist(),
         ladder_moved=diagnostics.ladder_moved(posterior),
         mean_energy=posterior.energies.mean(axis=1).tolist() if posterior.num_draws else [],
-        mean_energy_by_rung=_mean_energies(posterior),
         restart_rate=posterior.restart_rate.tolist(),
-        acceptance=_by_rung(posterior, "acceptance"),
-        redraw_rate=_by_rung(posterior, "redraw_rate"),
         jumps=_jumps(posterior),
         decided=posterior.metadata.resolved.decided,
         sweeps=posterior.sweeps,
-        excess_temperature=_by_rung(posterior, "excess_temperature"),
         log_evidence=_log_evidence(posterior),
         one_start=posterior.metadata.resolved.one_start,
         parameters=_parameters(posterior),
@@ -125,10 +124,19 @@ def render_machine_use(summary: dict[str, Any]) -> str:
     return f"{time} on {summary['machine']}, {memory}"
 
 
-def _mean_energies(posterior: "Posterior") -> list[list[float]]:
-    """Return the mean energies after burn-in by chain and rung, from the history."""
-    energies = kept_energies(posterior)
-    return energies.mean(axis=1).tolist() if energies.shape[1] else []
+def ladder_numbers(posterior: "Posterior") -> dict[str, Any]:
+    """Return what is known of rungs and pairs, by chain, in the unit of the user."""
+    energies = kept_energies(posterior) / posterior.energy_scale
+    rates = posterior.learning_rates * posterior.energy_scale
+    found = {
+        "verdict_rate": posterior.verdict_rate,
+        "window_swap_rate": posterior.window_swap_rate,
+        "learning_rates": rates,
+        "temperatures": posterior.temperatures * posterior.temperature_scale,
+        "mean_energy_by_rung": energies.mean(axis=1) if energies.shape[1] else np.zeros(0),
+        **{name: measured(posterior, name) for name in _OF_KERNELS},
+    }
+    return {name: None if x is None else x.tolist() for name, x in found.items()}
 
 
 def _log_evidence(posterior: "Posterior") -> dict[str, Any] | None:
@@ -137,9 +145,9 @@ def _log_evidence(posterior: "Posterior") -> dict[str, Any] | None:
     found = posterior._evidences
     if not found:
         return None
-    by = evidence.chosen(found)
+    by, together = evidence.reported(found)
     return {
-        **evidence.together(found)._asdict(),
+        **together._asdict(),
         "by": by,
         "by_chain": found[by].values.tolist(),
         "errors_by_chain": found[by].errors.tolist(),
@@ -149,21 +157,22 @@ def _log_evidence(posterior: "Posterior") -> dict[str, Any] | None:
 
 def render_log_evidence(found: dict[str, Any]) -> str:
     """Return a log evidence of a summary in words."""
-    by_chain = ", ".join(f"{value:.2f}" for value in found["by_chain"][:_MOST_CHAINS])
-    more = ", ..." if len(found["by_chain"]) > _MOST_CHAINS else ""
     if not np.isfinite(found["standard_error"]):
         return "not known: neighbouring rungs share too few energies, more replicas would"
-    details = [f"by chain {by_chain}{more}"] if "," in by_chain else []
-    others = [name for name in _WAYS if name != found["by"] and f"by_{name}" in found]
-    details = [f"by the {name} {_in_words(found[f'by_{name}'])}" for name in others] + details
-    together = _in_words(found) + (f" by the {found['by']}" if others else "")
+    ways = [name for name in ("ladder", "bridge") if f"by_{name}" in found]
+    details = [f"by the {name} {_in_words(found[f'by_{name}'])}"
+               for name in ways if name != found["by"]]  # fmt: skip
+    together = _in_words(found) + (f" by the {found['by']}" if details else "")
+    if len(found["by_chain"]) > 1:
+        by_chain = ", ".join(f"{value:.2f}" for value in found["by_chain"][:_MOST_CHAINS])
+        details.append(f"by chain {by_chain}")
     return f"{together} ({'; '.join(details)})" if details else together
 
 
 def _in_words(found: dict[str, Any]) -> str:
-    if not np.isfinite(found["standard_error"]):
-        return "not known"
     error = found["standard_error"]
+    if not np.isfinite(error):
+        return "not known"
     digits = int(np.clip(-np.floor(np.log10(max(error, 1e-9))), 2, 6))
     return f"{found['value']:.{digits}f} ± {error:.2g}"
 
@@ -177,11 +186,6 @@ def _jumps(posterior: "Posterior") -> dict[str, Any] | None:
     covered = missed(posterior)
     covers = None if covered is None else {"share": 1 - covered.mass, "error": covered.error}
     return {**jumps, **plain, "covers": covers, "mixture": component_rows(posterior)}
-
-
-def _by_rung(posterior: "Posterior", name: str) -> list[list[float]] | None:
-    values = measured(posterior, name)
-    return None if values is None else values.tolist()
 
 
 def expected_trips(posterior: "Posterior") -> list[float] | None:
@@ -207,19 +211,17 @@ def render_summary(summary: dict[str, Any]) -> Any:
     """Return the summary as rich tables."""
     from rich.console import Group
 
-    tables = [run_table(summary), done_table(summary)]
-    if not summary["sweeps"]:
-        tables.append(ladder_table(summary))
-    parts: list[Any] = [as_rich(table) for table in tables if table is not None]
-    mixture = mixture_table(summary, _MOST_SHOWN)
-    if mixture is not None:
-        parts.append(as_rich(mixture))
-    if summary["parameters"]:
-        parts.append(as_rich(parameter_table(summary, _MOST_PARAMETERS)))
-        omitted = len(summary["parameters"]) - _MOST_PARAMETERS
-        if omitted > 0:
-            parts.append(f"... and {omitted} more parameters (see --json)")
-    return Group(*parts, *map(as_warning, summary["problems"]))
+    tables = [
+        run_table(summary),
+        done_table(summary),
+        None if summary["sweeps"] else ladder_table(summary),
+        mixture_table(summary, _MOST_SHOWN),
+        parameter_table(summary, _MOST_PARAMETERS) if summary["parameters"] else None,
+    ]
+    omitted = len(summary["parameters"]) - _MOST_PARAMETERS
+    more = [f"... and {omitted} more parameters (see --json)"] if omitted > 0 else []
+    shown = [as_rich(table) for table in tables if table is not None]
+    return Group(*shown, *more, *map(as_warning, summary["problems"]))
 
 
 def as_rich(table: Table) -> Any:
@@ -243,57 +245,67 @@ def as_warning(sentence: str) -> Any:
 
 def run_table(summary: dict[str, Any]) -> Table:
     """Return the facts of a run."""
-    sizes = f"{summary['num_steps']:,} x {summary['num_replicas']} x {summary['num_chains']}"
+    sweeps = summary["sweeps"]
     rows = [
         ("ended", summary["result"]["sentence"]),
         ("time, machine, peak memory", render_machine_use(summary)),
-        *_sweep_rows(summary["sweeps"]),
-        *([("rows", summary["decided"])] if summary["decided"] else []),
+        *(_sweep_rows(sweeps) if sweeps else _step_rows(summary)),
+        ("draws of the coldest rung, per chain", f"{summary['num_draws']:,}"),
     ]
-    if not summary["sweeps"]:
-        rule = f"{summary['schedule']}, window {summary['window']}; {summary['rule']}"
-        rows += [
-            ("steps x replicas x chains", sizes),
-            ("schedule, rule", rule),
-            ("round trips per 1,000 steps", _join(summary["round_trips_per_1000_steps"])),
-        ]
-    rows.append(("draws of the coldest rung, per chain", f"{summary['num_draws']:,}"))
-    expected = summary["round_trips_per_1000_steps_expected"]
-    if expected:
-        rows.append(("  Lemma 1 at the measured swap rates", _join(expected)))
-    if summary["replicas_advised"] is not None:
-        rows.append(("replicas recommended by the barrier", str(summary["replicas_advised"])))
+    if summary["decided"]:
+        rows.append(("rows", summary["decided"]))
     if summary["log_evidence"] is not None:
         rows.append(("log evidence", render_log_evidence(summary["log_evidence"])))
     if summary["jumps"]:
-        when = "in each sweep" if summary["sweeps"] else "after each step"
-        rows.append((f"jumps {when}", _jumps_in_words(summary["jumps"])))
-        covers = summary["jumps"]["covers"]
-        if covers:
-            words = f"{covers['share']:.1%} ± {covers['error']:.1%} of the draws"
-            rows.append(("the mixture covers", words))
-        spent = summary["jumps"]["evaluations"].items()
-        rows.append(("energies evaluated", ", ".join(f"{name} {n:,}" for name, n in spent)))
-    if not summary["sweeps"]:
-        rows += [
-            ("buffer", _join(summary["buffer"])),
-            ("ladder moved while draws were kept", _movement(summary["ladder_moved"])),
-            ("R-hat over replicas, largest", _over_replicas(summary)),
-        ]
+        rows += _jump_rows(summary["jumps"], "in each sweep" if sweeps else "after each step")
     if summary["done"] is None:  # else in a table of their own
+        sizes = _known_of(summary, "effective_size")
         rows += [
-            ("R-hat over chains, largest", _extreme(max, summary, "rhat", ".3f")),
-            ("effective size, smallest", _extreme(min, summary, "effective_size", ",.0f")),
+            ("R-hat over chains, largest", _largest(_known_of(summary, "rhat"))),
+            ("effective size, smallest", f"{min(sizes):,.0f}" if sizes else "-"),
         ]
-    if any(summary["window_correction"]):
-        rows.append(("window correction", _join(summary["window_correction"])))
     return Table(("", "value"), rows, "The run")
 
 
-def _sweep_rows(sweeps: dict[str, Any] | None) -> list[tuple[str, str]]:
+def _step_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what a run of steps did, and how its replicas moved."""
+    sizes = f"{summary['num_steps']:,} x {summary['num_replicas']} x {summary['num_chains']}"
+    rule = f"{summary['schedule']}, window {summary['window']}; {summary['rule']}"
+    rows = [
+        ("steps x replicas x chains", sizes),
+        ("schedule, rule", rule),
+        ("round trips per 1,000 steps", _join(summary["round_trips_per_1000_steps"])),
+    ]
+    if summary["round_trips_per_1000_steps_expected"]:
+        expected = _join(summary["round_trips_per_1000_steps_expected"])
+        rows.append(("  Lemma 1 at the measured swap rates", expected))
+    if summary["rule"] == "deterministic":
+        rows.append(("buffer", _join(summary["buffer"])))
+    over = _largest(_known_of(summary, "replica_rhat"))
+    blind = "; all started at one point, so unseen modes are not detected"
+    rows.append(
+        ("R-hat over replicas, largest", over + blind * (summary["one_start"] and over != "-"))
+    )
+    return rows
+
+
+def _jump_rows(jumps: dict[str, Any], when: str) -> list[tuple[str, str]]:
+    """Return how the coldest replica jumped, and what energies were evaluated for."""
+    words = "none: no mixture was found whose proposals are accepted"
+    if jumps["components"]:
+        accepted = _join([100 * rate for rate in jumps["accepted"]])
+        words = f"{jumps['proposals']} proposals of {jumps['components']} components, of which "
+        words += f"{accepted} % are accepted"
+    rows = [(f"jumps {when}", words)]
+    if jumps["covers"]:
+        words = "{share:.1%} ± {error:.1%} of the draws".format(**jumps["covers"])
+        rows.append(("the mixture covers", words))
+    spent = ", ".join(f"{name} {count:,}" for name, count in jumps["evaluations"].items())
+    return [*rows, ("energies evaluated", spent)]
+
+
+def _sweep_rows(sweeps: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what sweeps took, and how far the finder's draws are from what the mixture covers."""
-    if not sweeps:
-        return []
     seconds = sweeps["seconds"]
     kinds = {"minima": "to the minima", "learning": "to learn the mixture", "kept": "kept"}
     parts = [f"{sweeps[name]} {words} ({seconds[name]:.1f} s)" for name, words in kinds.items()]
@@ -301,8 +313,11 @@ def _sweep_rows(sweeps: dict[str, Any] | None) -> list[tuple[str, str]]:
     rows = [
         (f"sweeps over {sweeps['rows']:,} rows", ", ".join(parts)),
         ("  speed", f"{sweeps['rows_per_second']:,.0f} rows/s"),
-        ("ladder that finds the modes", found),
+        ("finder of the modes", found),
     ]
+    if sweeps["estimated_from"] and sweeps["noise"]:
+        words = f"from {sweeps['estimated_from']:,} rows, to ± {sweeps['noise'][-1]:.2g}"
+        rows.append(("energies", f"{words}; by all rows ± {sweeps['error']:.2g}"))
     if sweeps["excess"]:
         heaviest = sweeps["excess"][-1]
         words = f"e^{heaviest:.1f} of all proposals of the last sweep"
@@ -324,41 +339,17 @@ def done_table(summary: dict[str, Any]) -> Table | None:
     return Table(("number", "now", "wanted", "", "of"), rows, title)
 
 
-def _extreme(choose: Callable, summary: dict[str, Any], name: str, form: str) -> str:
-    known = [row[name] for row in summary["parameters"].values() if not np.isnan(row[name])]
-    return format(choose(known), form) if known else "-"
+def _known_of(summary: dict[str, Any], name: str) -> list[float]:
+    """Return a number of all parameters, where it is known."""
+    return [row[name] for row in summary["parameters"].values() if not np.isnan(row[name])]
 
 
-def _jumps_in_words(jumps: dict[str, Any]) -> str:
-    """Return how the coldest replica jumped, in words."""
-    if not jumps["components"]:
-        return "none: no mixture was found whose proposals are accepted"
-    accepted = _join([100 * rate for rate in jumps["accepted"]])
-    mixture = f"{jumps['proposals']} proposals of {jumps['components']} components"
-    return f"{mixture}, of which {accepted} % are accepted"
-
-
-def _movement(moved: float) -> str:
-    """Return a movement of the ladder in words: a percentage, or a factor if it is large."""
-    return f"{moved:.1%}" if moved < 1 else f"by a factor of {1 + moved:.1f}"
-
-
-def _over_replicas(summary: dict[str, Any]) -> str:
-    rhats = [row["replica_rhat"] for row in summary["parameters"].values()]
-    known = [rhat for rhat in rhats if not np.isnan(rhat)]
-    if not known:
-        exchanges = summary["num_replicas"] > 1 and summary["schedule"] != "none"
-        return (
-            ("not known: replicas reached the coldest rung too rarely")
-            if rhats and exchanges
-            else "-"
-        )
-    blind = "; all started at one point, so unseen modes are not detected"
-    return f"{max(known):.3f}{blind if summary['one_start'] else ''}"
+def _largest(rhats: list[float]) -> str:
+    return f"{max(rhats):.3f}" if rhats else "-"
 
 
 def ladder_table(summary: dict[str, Any]) -> Table:
-    """Return the rungs of the first chain."""
+    """Return the rungs of the first chain, from `ladder_numbers`."""
     more = {
         "mean energy": summary["mean_energy_by_rung"],
         "accepts": summary["acceptance"],

@@ -18,6 +18,7 @@ from jax import Array
 from replicax.algorithm import randomness
 from replicax.algorithm.energy_noise import FreshBatches
 from replicax.errors import check_function, check_kept, check_numeric, explained, is_whole, show
+from replicax.run.compiled_once import compiled_once
 from replicax.run.storage.metadata import BatchSpec
 
 _ORDERS = 2**32 - 1  # a number that no step has: keys of epochs are not those of steps
@@ -330,7 +331,11 @@ class EpochBatches(_InMemory):
         return FreshBatches(draw, 1 - self.batch_size / self.num_rows, data)
 
     def first(self, key: Array) -> Any:
-        return self.fresh(self.data)(randomness.ordinary(key))
+        # One program instead of a dozen, where rows are drawn without replacement.
+        def draw(data: Any, key: Array) -> Any:
+            return self.fresh(data)(randomness.ordinary(key))
+
+        return compiled_once(draw, runs_once=True)(self.data, key)
 
     def _prepared(self, data: Any, rows: Array, key: Array) -> Any:
         return prepared(self.prepare, key, _rows(data, rows))

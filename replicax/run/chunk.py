@@ -19,7 +19,6 @@ from jax import Array
 from replicax.algorithm.randomness import draw_block
 from replicax.algorithm.spread import share_rows
 from replicax.algorithm.step import build_parts
-from replicax.algorithm.window_correction import Correction
 from replicax.run import devices, trees
 from replicax.run.carry import STATE_AXES, Carry, count_step, per_chain
 from replicax.run.compiled_once import compiled_once
@@ -140,14 +139,12 @@ def put_history(
 
 def _history(carry: Carry) -> dict[str, Array]:
     state, counters = carry
-    tuned = isinstance(state.correction, Correction)
     return {
         "learning_rate": state.ladder.learning_rate,
         "temperature": state.ladder.temperature,
         "buffer": state.buffer,
         "pairs": counters.pairs,
         "energy": counters.energy,
-        **({"window_correction": state.correction.value} if tuned else {}),
     }
 
 

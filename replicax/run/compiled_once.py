@@ -11,6 +11,7 @@ import hashlib
 import os
 import platform
 import threading
+import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
@@ -32,46 +33,67 @@ _QUICK = 0.1  # seconds of compiling that are not worth a file
 _MOST_BYTES = 2**30  # of programs on the disk
 
 _programs: OrderedDict[Hashable, Callable] = OrderedDict()
+_spent: list[float] = []  # seconds of processor time for each program
 _lock = threading.Lock()
 _on_disk_lock = threading.RLock()
 
 
-def compiled_once(function: Callable, donate_argnums: int | tuple[int, ...] = ()) -> Callable:
+def compiled_once(
+    function: Callable, donate_argnums: int | tuple[int, ...] = (), runs_once: bool = False
+) -> Callable:
     """Return `jax.jit(function)`, which is not compiled where an equal program is kept.
 
     Programs with large constants, which would stay in memory, and those that call Python are not
-    kept.
+    kept. What `runs_once` is not optimised on CPUs, where that takes longer than it saves.
     """
     jitted = jax.jit(function, donate_argnums=donate_argnums)
     own: dict[Hashable, Callable] = {}
 
     def call(*arguments: Any) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
-        kind = structure, tuple(map(jax.typeof, leaves))
+        kind = structure, tuple(map(jax.typeof, leaves)), _chosen_place(leaves)
         if kind not in own:
-            own[kind] = program_of(jitted.lower(*arguments), arguments)
+            began = time.process_time()
+            own[kind] = program_of(jitted.lower(*arguments), arguments, runs_once)
+            _spent.append(time.process_time() - began)
         return own[kind](*arguments)
 
     return call
 
 
-def program_of(lowered: jax.stages.Lowered, arguments: tuple) -> Callable:
+def _chosen_place(leaves: list[Any]) -> Any:
+    """Return where the arrays were put that were put anywhere: a program is of its devices."""
+    placed = (x.sharding for x in leaves if isinstance(x, jax.Array) and x.committed)
+    return next(placed, None)
+
+
+def seconds_compiling() -> float:
+    """Return the processor time of this process that went into tracing, lowering and compiling."""
+    return sum(_spent)
+
+
+def program_of(lowered: jax.stages.Lowered, arguments: tuple, runs_once: bool = False) -> Callable:
     """Return the program of a function lowered for these arguments, an equal one if it is kept."""
-    places = tuple(getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(arguments))
+    quickly: Any = {"xla_backend_optimization_level": 0}
+    compiling = quickly if runs_once and jax.default_backend() == "cpu" else None
+    leaves = jax.tree.leaves(arguments)
+    places = tuple(getattr(leaf, "sharding", None) for leaf in leaves)
+    # Keys of another generator are numbers of the same shape.
+    kinds = tuple(map(jax.typeof, leaves))
     module: Any = lowered.compiler_ir()
     text = module.operation.get_asm(large_elements_limit=_MOST_NUMBERS)
     # Which Python function a program calls is not in its text.
     if _ELIDED in text or "callback" in text or len(text) > _LONGEST_TEXT:
-        return lowered.compile()
+        return lowered.compile(compiling)
     digest = hashlib.sha256(text.encode()).digest()
     options = str(jax.config.values)  # some of them change what XLA makes of a text
-    key = digest, lowered.in_tree, lowered.out_tree, places, options
+    key = digest, lowered.in_tree, lowered.out_tree, kinds, places, options, runs_once
     with _lock:
         if key in _programs:
             _programs.move_to_end(key)
             return _programs[key]
     with on_disk():  # outside of the lock: others may find their programs meanwhile
-        program = lowered.compile()
+        program = lowered.compile(compiling)
     with _lock:
         _programs[key] = program
         while len(_programs) > _KEPT:

@@ -23,9 +23,9 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from replicax.algorithm.kernel import PyTree
-from replicax.algorithm.spread import CHAIN, DATA, REPLICA, Spread, on_all, spread_over_devices
+from replicax.algorithm.spread import CHAIN, DATA, REPLICA, Spread, on_all
 from replicax.algorithm.state import State
-from replicax.errors import at_least, is_whole, memory_of_machine
+from replicax.errors import at_least, is_whole, memory_of_machine, show
 from replicax.run.batches import Batches, HostBatches, NoBatches
 from replicax.run.carry import Carry, Counters, per_chain
 from replicax.run.program import Program
@@ -79,22 +79,14 @@ def chosen_sizes(
     sizes = *largest_mesh(num_chains, num_replicas, wanted // data_parallel), data_parallel
     used = sizes[0] * sizes[1] * sizes[2]
     if used < wanted and (num_chains * num_replicas > 1 or devices is not None):
-        work = f"{num_replicas} replicas"
-        if num_chains > 1:
-            work = f"{num_chains} chains of {work}"
-        hint = " With mini-batches several devices may share a replica: data_parallel=2."
-        hint = hint if data_parallel == 1 else ""
-        if devices is not None and devices != "all":
-            raise ValueError(
-                f"devices is {devices}, but {work} cannot be shared out evenly among them; "
-                f"{used} would do. Or let the number of replicas be a multiple of the devices."
-                f"{hint}"
-            )
-        warnings.warn(
-            f"Only {used} of {wanted} devices are used: {work} cannot be shared out evenly among "
-            f"more. Let the number of replicas be a multiple of the devices.{hint}",
-            stacklevel=5,
+        told = (
+            f"{used} of {wanted} devices can share {num_replicas} replicas of {num_chains} chains "
+            "evenly: let the number of replicas be a multiple of the devices, or several devices "
+            "share each replica of a run on mini-batches (data_parallel)."
         )
+        if devices is not None and devices != "all":
+            raise ValueError(f"devices is {devices}, but only {told}")
+        warnings.warn(f"Only {told}", stacklevel=5)
     return sizes
 
 
@@ -103,16 +95,12 @@ def _number_of(devices: int | str | None, available: list) -> int:
     if devices is None:
         many = available[0].platform != "cpu" or jax.process_count() > 1
         return len(available) if many else 1
-    if isinstance(devices, str):
-        if devices != "all":
-            raise ValueError(f'devices is {devices!r}; write "all", a number or a mesh.')
+    if devices == "all":
         return len(available)
-    if isinstance(devices, bool) or not isinstance(devices, int | np.integer) or devices < 1:
-        raise ValueError(f'devices is {devices!r}; write "all", a number from 1 on, or a mesh.')
-    if devices > len(available):
+    if not is_whole(devices) or not 1 <= devices <= len(available):
         raise ValueError(
-            f"devices is {devices}, but there are {len(available)} devices of the kind "
-            f'"{available[0].platform}".'
+            f'devices is {show(devices)}; write "all", a number up to {len(available)}, as many as '
+            f'there are of the kind "{available[0].platform}", or a mesh.'
         )
     return int(devices)
 
@@ -178,17 +166,13 @@ def check_rows(batches: Batches, parts: int) -> None:
         )
     if isinstance(batches, HostBatches):
         sizes = {len(leaf) for leaf in jax.tree.leaves(batches.at(0)) if np.ndim(leaf)}
-        if all(size % parts for size in sizes):
-            raise ValueError(
-                f"{parts} devices are to share each replica (data_parallel), and the batches have "
-                f"{sorted(sizes)} rows, of which no number is a multiple of {parts}."
-            )
-        return
-    size = batches.batch_size  # type: ignore[attr-defined]
-    if size % parts and not batches.has_all_rows:
+    else:  # all rows can be shared, however many they are
+        sizes = {0 if batches.has_all_rows else batches.batch_size}  # type: ignore[attr-defined]
+    if all(size % parts for size in sizes):
         raise ValueError(
-            f"batch_size is {size}, which {parts} devices (data_parallel) cannot share evenly; "
-            f"write a multiple of {parts}."
+            f"{parts} devices are to share each replica (data_parallel), and batches have "
+            f"{sorted(sizes)} rows, of which no number is a multiple of {parts}: write another "
+            "batch_size."
         )
 
 
@@ -209,7 +193,7 @@ def spread_over(
     if DATA in mesh.axis_names:
         check_rows(program.batches, mesh.shape[DATA])
     sizes = mesh.shape[CHAIN], mesh.shape[REPLICA]
-    spread = spread_over_devices(*sizes, several_chains=program.num_chains > 1)
+    spread = Spread(*sizes, several_chains=program.num_chains > 1)
     return replace(program, mesh=mesh, settings=replace(program.settings, spread=spread))
 
 
@@ -300,12 +284,7 @@ def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callabl
 
     def mapped(*arguments: Any) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
-        spread = jax.tree.map(
-            lambda part, branch: jax.tree.map(lambda _: part, branch),
-            inputs,
-            arguments,
-            is_leaf=_is_part,
-        )
+        spread = jax.tree.broadcast(inputs, arguments, is_leaf=_is_part)
         places = jax.tree.leaves(spread, is_leaf=_is_part)
         passed = [number for number, leaf in enumerate(leaves) if leaf.size]
 

@@ -1,6 +1,6 @@
 """A fingerprint of target and data, so that a run is not continued with others by mistake."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from replicax.algorithm.held import held_arrays
 from replicax.algorithm.kernel import PyTree
 from replicax.algorithm.labels import label_places
 from replicax.algorithm.randomness import seed_keys
+from replicax.algorithm.target import held_arrays
 from replicax.run import trees
 from replicax.run.compiled_once import program_of
 from replicax.run.devices import describe_machine
@@ -52,47 +52,48 @@ def check(folder: Path, program: Program, like: PyTree, stored: Fingerprint | No
     """Raise unless target and data have the fingerprint that is stored."""
     if stored is None:  # of a copy that was in memory
         return
-    _check_precision(folder, stored.precision)
-    difference, same_machine = None, stored.machine == describe_machine()
-    if _digest(program, stored.all_rows) != stored.data:
-        difference = "the data are not those that the run was started with"
-    elif stored.test is not None and stored.test != _digest_test(program):
-        difference = "the data of the test are not those that the run was started with"
-    elif stored.energies is not None:
-        arrays = files.read_arrays(folder / START, stored.start)
-        try:
-            leaves = [jnp.asarray(arrays[str(number)]) for number in range(len(arrays))]
-            start = jax.tree.structure(like).unflatten(leaves)
-        except (KeyError, ValueError):
-            raise Damaged(f"{folder / START} is damaged: it holds another start.") from None
-        energies, held = _energies(program, start)
-        tolerance = _TOLERANCE if same_machine else _ELSEWHERE
-        if not np.allclose(energies, stored.energies, rtol=tolerance, equal_nan=True):
-            now, before = (", ".join(f"{x:.6g}" for x in e) for e in (energies, stored.energies))
-            difference = f"energies near its start are {now} and were {before} when it was started"
-        elif same_machine and stored.held is not None and held != stored.held:
-            difference = "the energy holds other arrays than when it was started"
-    if difference is not None:
+    for difference in _differences(folder, program, like, stored):
         raise ValueError(
             f"The target does not fit the run in {folder}: {difference}. Give the same target and "
             "data again, or force=True to go on with others."
         )
 
 
+def _differences(
+    folder: Path, program: Program, like: PyTree, stored: Fingerprint
+) -> Iterator[str]:
+    """Yield what is not as it was when the run was started."""
+    for name, now in _precision().items():
+        before = (stored.precision or {}).get(name, now)
+        if now != before:
+            yield (
+                f"it was started with {name} at {before}, and it is {now} now, which gives other "
+                f"numbers (write jax.config.update({name!r}, {before!r}) first)"
+            )
+    if _digest(program, stored.all_rows) != stored.data:
+        yield "the data are not those that the run was started with"
+    if stored.test is not None and stored.test != _digest_test(program):
+        yield "the data of the test are not those that the run was started with"
+    if stored.energies is None:
+        return
+    arrays = files.read_arrays(folder / START, stored.start)
+    try:
+        leaves = [jnp.asarray(arrays[str(number)]) for number in range(len(arrays))]
+        start = jax.tree.structure(like).unflatten(leaves)
+    except (KeyError, ValueError):
+        raise Damaged(f"{folder / START} is damaged: it holds another start.") from None
+    energies, held = _energies(program, start)
+    same_machine = stored.machine == describe_machine()
+    tolerance = _TOLERANCE if same_machine else _ELSEWHERE
+    if not np.allclose(energies, stored.energies, rtol=tolerance, equal_nan=True):
+        now, before = (", ".join(f"{x:.6g}" for x in e) for e in (energies, stored.energies))
+        yield f"energies near its start are {now} and were {before} when it was started"
+    if same_machine and stored.held is not None and held != stored.held:
+        yield "the energy holds other arrays than when it was started"
+
+
 def _precision() -> dict[str, Any]:
     return {name: getattr(jax.config, name) for name in _PRECISION}
-
-
-def _check_precision(folder: Path, stored: dict[str, Any] | None) -> None:
-    """Raise if JAX computes in another precision than when the run was started."""
-    for name, now in _precision().items():
-        before = now if stored is None else stored.get(name, now)
-        if now != before:
-            raise ValueError(
-                f"The run in {folder} was started with {name} at {before}, and it is {now} now, "
-                f"which gives other numbers: write jax.config.update({name!r}, {before!r}) first, "
-                "or force=True to go on so."
-            )
 
 
 def _energies(program: Program, start: Any) -> tuple[tuple[float, ...], str]:

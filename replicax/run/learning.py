@@ -23,16 +23,16 @@ from replicax.algorithm.labels import (
     ordered,
 )
 from replicax.algorithm.ladder import Metric
-from replicax.algorithm.metric import MOST_DENSE, metric_root
 from replicax.algorithm.mixture import Mixture, in_use, no_mixture, padded
-from replicax.algorithm.rounds import StepSizes, stride
 from replicax.algorithm.tiles import build_energies
+from replicax.algorithm.tuning import MOST_DENSE, StepSizes, metric_root, stride
 from replicax.run import devices
 from replicax.run.blas import one_thread
 from replicax.run.carry import Carry
 from replicax.run.compiled_once import compiled_once, on_disk
 from replicax.run.initial import build_carry, check_finite
 from replicax.run.program import Program
+from replicax.run.records import Between
 from replicax.run.search import energy_of, search
 
 _SEARCH_SHARE = 0.02  # of the evaluations of a run, for starts of the search beyond the first few
@@ -43,15 +43,8 @@ _FASTEST = 0.5  # the largest learning rate in the unit of a new metric
 _LEAST_ACCEPTED = 2.0  # jumps of a step, at the end of learning, for which jumps are worth it
 
 
-def learns(program: Program, like: Any, carry: Carry | None) -> "Learning | None":
-    """Return what a run learns, None if nothing; `like` has the shapes of one point."""
-    return Learning(program, like) if program.round_ends else None
-
-
-class Learning:
-    """The renewals of one run, an object between chunks; see `evaluation.Between`."""
-
-    average = None
+class Learning(Between):
+    """The renewals of one run, an object between chunks."""
 
     def __init__(self, program: Program, like: Any) -> None:
         self.like = like

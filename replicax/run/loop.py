@@ -4,7 +4,6 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -13,12 +12,11 @@ from replicax.errors import EndedBySignal
 from replicax.run import devices
 from replicax.run.carry import Carry
 from replicax.run.chunk import Chunks
-from replicax.run.evaluation import Between
 from replicax.run.options import Session
 from replicax.run.processes import agree, ends_process, interruptible, is_first, sentence_of
 from replicax.run.program import Program
-from replicax.run.progress import Callback, display_progress, progress_of, reason_to_stop
-from replicax.run.records import Arrays, Keeper, Records, Result
+from replicax.run.progress import Callback, display, progress_of, reason_to_stop
+from replicax.run.records import Arrays, Between, Records, Result
 from replicax.run.saver import Saver
 
 
@@ -27,18 +25,17 @@ def run(
     carry: Carry,
     records: Records,
     session: Session,
-    evaluation: Between | None = None,
+    evaluation: Between,
 ) -> None:
     """Run from the step of `carry` to the last, and record how the run ended.
 
     A signal, a callback's "stop", the end of the batches or a non-finite energy end it before;
     SIGTERM and SIGUSR1 end the process as well, once all is saved.
     """
-    keeps = Keeper if records.shared is None else Saver  # in memory, or in a folder
-    with interruptible() as signals, keeps(records, program, evaluation) as keeper:
-        with watching(program, carry, session) as watchers, contextlib.closing(program.batches):
-            result = _loop(program, carry, keeper, watchers, signals)
-        keeper.finish(result)
+    with interruptible() as signals, Saver(records, program, evaluation) as saver:
+        with _watching(program, carry, session) as watchers, contextlib.closing(program.batches):
+            result = _loop(program, carry, saver, watchers, signals)
+        saver.finish(result)
     if signals and is_first():
         print(result.sentence, file=sys.stderr, flush=True)
     if ends_process(signals):
@@ -48,7 +45,7 @@ def run(
 def _loop(
     program: Program,
     carry: Carry,
-    keeper: Keeper,
+    saver: Saver,
     watchers: list[Callback],
     signals: list[int],
 ) -> Result:
@@ -56,42 +53,37 @@ def _loop(
     chunks, result = Chunks(program, carry), None
     if program.mesh is not None:
         carry = devices.place(program.mesh, carry)
-    if keeper.records.shared is not None:
-        keeper.save(carry)  # so that the folder can be resumed from now on
+    if saver.records.shared is not None:
+        saver.save(carry)  # so that the folder can be resumed from now on
     while chunks.step < program.num_steps and result is None:
-        with _saving_on_error(keeper, carry):
+        with _saving_on_error(saver, carry):
             count, data = chunks.feed()
         if count == 0:
             result = Result("batches_ended", program.batches.ending(chunks.step))
             break
         carry, rows, rate = chunks.advance(carry, count, data)
-        carry, numbers = keeper.append(carry, rows)
-        result = _ending(program, carry, signals, keeper.records.folder)
-        with _saving_on_error(keeper, carry):
-            stops, reason = _watched(keeper, carry, rate, numbers, rows, watchers)
+        carry, numbers = saver.append(carry, rows)
+        result = _ending(program, carry, signals, saver.records.folder)
+        with _saving_on_error(saver, carry):
+            stops, reason = _watched(saver, carry, rate, numbers, rows, watchers)
         if stops and result is None:
-            result = Result(
-                "stopped", f"The callback stopped the run at step {chunks.step}{reason}"
-            )
-        keeper.save_if_due(carry)
-    keeper.save(carry)
+            result = Result("stopped", f"Stopped at step {chunks.step}{reason}")
+        saver.save_if_due(carry)
+    saver.save(carry)
     return result or Result("finished", f"All {program.num_steps} steps were done.")
 
 
 @contextlib.contextmanager
-def watching(program: Program, carry: Carry, session: Session) -> Iterator[list[Callback]]:
+def _watching(program: Program, carry: Carry, session: Session) -> Iterator[list[Callback]]:
     """Yield the callbacks of the user, behind the display of progress where one is wanted."""
-    callback, wanted = session.callback, session.progress
-    callbacks = [callback] if callback is None or callable(callback) else list(callback)
-    shown: Any = contextlib.nullcontext()
-    if is_first() and (sys.stderr.isatty() if wanted is None else wanted):
-        shown = display_progress(program.num_steps, int(carry.state.step))
-    with shown as display:
-        yield [watch for watch in (display, *callbacks) if watch is not None]
+    with display(session.progress if is_first() else False) as shown:
+        if shown is not None and shown.bar is None:
+            shown.say(f"step {int(carry.state.step):,} of {program.num_steps:,}: compiling")
+        yield [*([] if shown is None else [shown.run]), *session.callbacks]
 
 
 def _watched(
-    keeper: Keeper,
+    saver: Saver,
     carry: Carry,
     rate: float,
     numbers: Arrays,
@@ -101,19 +93,19 @@ def _watched(
     """Call the watchers; return whether one stops the run, in any process, and why."""
     reason = None
     if watchers:
-        progress = progress_of(keeper, carry, rate, numbers, rows)
+        progress = progress_of(saver, carry, rate, numbers, rows)
         reason = reason_to_stop([watch(progress) for watch in watchers])
     (stops,) = agree(reason is not None)
     return bool(stops), reason or "."
 
 
 @contextlib.contextmanager
-def _saving_on_error(keeper: Keeper, carry: Carry) -> Iterator[None]:
+def _saving_on_error(saver: Saver, carry: Carry) -> Iterator[None]:
     try:
         yield
     except BaseException:
         if jax.process_count() == 1:  # else the others would have to take part
-            keeper.save(carry)
+            saver.save(carry)
         raise
 
 

@@ -25,12 +25,13 @@ from replicax.errors import (
 )
 from replicax.run.options import (
     AUTO,
+    below_one,
     check_rungs,
     checked,
-    flag,
     number,
     one_of,
     option,
+    positive,
     whole,
 )
 
@@ -49,9 +50,8 @@ def _check_name(name: str, value: Any) -> None:
 def _check_rate(name: str, value: Any) -> None:
     if callable(value):
         raise ValueError(
-            f"{name} is a function; give the rate itself, and pass its schedule as rate_schedule, "
-            "a function of the step that begins at 1.0, such as "
-            "optax.cosine_decay_schedule(1.0, num_steps)."
+            f"{name} is a function; give the rate itself, and its schedule as rate_schedule, a "
+            "function of the step, such as optax.cosine_decay_schedule(1.0, num_steps)."
         )
     check_rungs(name, value)
 
@@ -59,11 +59,6 @@ def _check_rate(name: str, value: Any) -> None:
 def _check_sample_from(name: str, value: Any) -> None:
     if not (isinstance(value, str) and value == "validation"):
         check_number(name, value, lambda x: 0 < x < 1, 'it must be a share, or "validation"')
-
-
-def _check_warmup(name: str, value: Any) -> None:
-    if value is not None:  # a twentieth of the epochs
-        not_negative(name, value)
 
 
 def _check_adapt(name: str, value: Any) -> None:
@@ -117,7 +112,8 @@ class Method:
             every step, their energies evaluated together; 0, the default: none. Only with adjusted
             kernels.
         redraws: draws from the prior, of all parameters or a block, that are offered to every
-            replica after its move; 4 where the prior can be drawn from and moves are adjusted.
+            replica after its move, those of a step of one block; 4 where the prior can be drawn
+            from and moves are adjusted.
         draws_per_step: positions on the path of the jumps that are kept as draws.
         momentum: of the kernels "momentum" and "sghmc".
         rate_schedule: the learning rates over time: "constant"; a function of the step that returns
@@ -138,15 +134,14 @@ class Method:
         tempers_likelihood: rungs of networks sample prior x likelihood^(1 / temperature).
         test_every: epochs between evaluations of networks.
         keeps_law: what is left open is chosen so that draws have the law of the target.
-        about: a short description.
+        exact: of sweeps, energies are those of all rows; else estimated from some of them.
     """
 
-    name: str = option("", "Name in results and messages.", _check_name)
+    name: str = option("", check=_check_name)
     learning_rate: Any = option(
         None,
         "Coldest and hottest learning rate, one per rung, or one for all.",
         _check_rate,
-        flag="",
         metavar="COLD HOT",
         show_default="the method's",
     )
@@ -154,7 +149,6 @@ class Method:
         None,
         "Temperature of the coldest rung, coldest and hottest, or one per rung; 0: no noise.",
         check_rungs,
-        flag="",
         metavar="COLD HOT",
         show_default="the method's",
     )
@@ -163,14 +157,12 @@ class Method:
         "Kernel: sgld, momentum, sghmc, adam or preconditioned; of exact draws hmc, mala or "
         "langevin.",
         on_resume="give again",
-        flag="",
         show_default="the method's",
     )
     schedule: Any = option(
         None,
         "Swap schedule: deo_star, deo, seo, adj, ape, exactly_one, no_gate or none.",
         on_resume="give again",
-        flag="",
         command="sample",
         show_default="the method's",
     )
@@ -178,24 +170,18 @@ class Method:
         None,
         "Swap rule: deterministic, metropolis or bias_corrected.",
         on_resume="give again",
-        flag="",
         command="sample",
         show_default="the method's",
     )
     window: int | None = option(
-        None, "Steps per window.", whole(1), flag="", metavar="W", show_default="Theorem 1"
+        None, "Steps per window.", whole(1), metavar="W", show_default="Theorem 1"
     )
-    swap_every: int | None = option(None, "Steps between swap attempts.", whole(1))
-    energy_at: str | None = option(
-        None,
-        "Energy that decides swaps: moved (after the move), before it, or all_rows.",
-        one_of("moved", "before", "all_rows"),
-    )
+    swap_every: int | None = option(None, check=whole(1))
+    energy_at: str | None = option(None, check=one_of("moved", "before", "all_rows"))
     on_swap: str = option(
         "keep",
         "Momentum of a network that swaps: keep or reset.",
         one_of("keep", "reset"),
-        flag="",
         command="train",
     )
     target_swap_rate: float | None = option(
@@ -209,61 +195,43 @@ class Method:
         metavar="S",
         show_default="0.4; of networks from 0.005, as fits the run",
     )
-    gain: Any = option(None, "Step size of the tuning of the ladder.", on_resume="give again")
-    buffer: Any = option(None, "The buffer at the start.")
-    buffer_gain: Any = option(
-        None, "Step size of the tuning of the buffer.", on_resume="give again"
-    )
+    gain: Any = option(None, on_resume="give again")
+    buffer: Any = option(None)  # checked where the tuning is built
+    buffer_gain: Any = option(None, on_resume="give again")
     adapt: bool | int | None = option(
         None,
         "Adapt ladder and buffer.",
         _check_adapt,
-        flag="",
         show_default="unless the rule uses temperatures",
     )
-    jumps: int | None = option(None, "Proposals of a learned mixture after every step.", whole(0))
-    redraws: int | None = option(
-        None, "Draws from the prior that every replica is offered at every step.", whole(0)
-    )
-    draws_per_step: int | None = option(
-        None, "Positions on the path of the jumps that are draws.", whole(1)
-    )
-    momentum: float = option(
-        0.9,
-        "Momentum of the kernels momentum and sghmc.",
-        number(lambda x: 0 <= x < 1, "it must be a number of at least 0 and below 1"),
-    )
+    jumps: int | None = option(None, check=whole(0))
+    redraws: int | None = option(None, check=whole(0))
+    draws_per_step: int | None = option(None, check=whole(1))
+    momentum: float = option(0.9, check=below_one)
     rate_schedule: Any = option(
         "constant",
         "Learning rates over time: constant, cosine, cyclical or stepwise.",
         check_rate_schedule,
         on_resume="give again",
-        flag="",
         command="train",
         show_default="the method's",
     )
     warmup_epochs: float | None = option(
         0.0,
         "Epochs of warm-up before a cosine schedule.",
-        _check_warmup,
-        flag="",
+        lambda name, value: value is None or not_negative(name, value),
         command="train",
         metavar="N",
         show_default="0; of deep-ensemble a twentieth",
     )
     cycle_epochs: int = option(
-        100, "Epochs per cycle of cyclical methods.", whole(1), flag="", command="train"
+        100, "Epochs per cycle of cyclical methods.", whole(1), command="train"
     )
-    sample_from: Any = option(
-        None,
-        'Share of the epochs after which networks of a cosine are sampled, or "validation".',
-        _check_sample_from,
-    )
+    sample_from: Any = option(None, check=_check_sample_from)
     pretrain: float | None = option(
         None,
         "Share of the epochs in which new networks are trained before they are sampled.",
-        number(lambda x: 0 <= x < 1, "it must be a share of at least 0 and below 1"),
-        flag="",
+        below_one,
         command="train",
         metavar="SHARE",
         show_default="0.375 of new networks",
@@ -271,8 +239,7 @@ class Method:
     pretrain_rate: float | None = option(
         None,
         "Peak learning rate of this training.",
-        number(lambda x: x > 0, "it must be a number above 0"),
-        flag="",
+        positive,
         command="train",
         metavar="RATE",
         show_default="found by a range test",
@@ -280,17 +247,16 @@ class Method:
     clip_norm: float | None = option(
         None,
         "Clip gradients to this norm.",
-        number(lambda x: x > 0, "it must be a number above 0, or None"),
-        flag="",
+        positive,
         command="train",
         metavar="L",
     )
-    averages: str = option("coldest", "Which networks are averaged.", one_of(*AVERAGES))
-    is_single: bool = option(False, "One network instead of several.", flag)
-    tempers_likelihood: bool = option(False, "Temper the likelihood of networks.", flag)
-    test_every: int = option(1, "Epochs between evaluations.", whole(1))
-    keeps_law: bool = option(False, "Choose what is open for draws of the target.", flag)
-    about: str = ""
+    averages: str = option("coldest", check=one_of(*AVERAGES))
+    is_single: bool = option(False, check=check_flag)
+    tempers_likelihood: bool = option(False, check=check_flag)
+    test_every: int = option(1, check=whole(1))
+    keeps_law: bool = option(False, check=check_flag)
+    exact: bool = option(True, check=check_flag)
 
     def __post_init__(self) -> None:
         checked(self)
@@ -315,7 +281,7 @@ class Method:
         """Whether replicas exchange rungs."""
         schedule = self.schedule
         if isinstance(schedule, str):
-            return schedule.lower() != "none"
+            return schedule != "none"
         if schedule is None:
             return self.keeps_law
         from replicax.algorithm.schedule import NoExchange
@@ -356,15 +322,19 @@ def posterior(kernel: Any = None, **more: Any) -> Method:
     frozen. `more` are fields of `rx.Method`.
     """
     usual = {"learning_rate": AUTO, "temperature": AUTO, "keeps_law": True}
-    return _method("posterior", usual, kernel=kernel, **more)
+    return _method("posterior", more, kernel=kernel, **usual)
 
 
-def sweeps(jumps: int = 128, **more: Any) -> Method:
+def sweeps(jumps: int = 128, exact: bool = True, **more: Any) -> Method:
     """Exact draws of an `rx.bayesian` posterior of very many rows, in a handful of sweeps over
-    them: a ladder finds the modes on some of the rows, and each sweep evaluates `jumps` proposals
-    of every chain at once. `num_steps` counts the sweeps whose draws are kept. The default where
-    all rows are dear for a ladder, by counted evaluations, and where they are no arrays."""
-    return _method("sweeps", {"keeps_law": True, "jumps": jumps}, **more)
+    them: modes are found on some of the rows, and each sweep evaluates `jumps` proposals of every
+    chain at once. `num_steps` counts the sweeps whose draws are kept. The default where all rows
+    are dear for a ladder, by counted evaluations, and where they are no arrays.
+
+    With `exact=False` all rows are seen in the few sweeps alone that lead to the minima; then
+    energies are estimated from some of them, as many as it takes for an error below .05 at the
+    draws, which `posterior.sweeps` tells."""
+    return _method("sweeps", more, jumps=jumps, exact=exact, keeps_law=True)
 
 
 def deep_ensemble(learning_rate: "Rates" = AUTO, **more: Any) -> Method:
@@ -374,14 +344,9 @@ def deep_ensemble(learning_rate: "Rates" = AUTO, **more: Any) -> Method:
     range test finds it, and whether momentum SGD or Adam suits the network; with a `learning_rate`
     and no `kernel` it is momentum SGD. `more` are fields of `rx.Method`.
     """
-    usual = {
-        "kernel": AUTO if learning_rate == AUTO else "momentum",
-        "rate_schedule": "cosine",
-        "warmup_epochs": None,
-        "averages": "last",
-        "about": "independent networks, trained to the end",
-    }
-    return _method("deep-ensemble", usual, learning_rate=learning_rate, **more)
+    kernel = AUTO if learning_rate == AUTO else "momentum"
+    usual = {"kernel": kernel, "rate_schedule": "cosine", "averages": "last"}
+    return _method("deep-ensemble", more, learning_rate=learning_rate, warmup_epochs=None, **usual)
 
 
 def ensemble_then_sample(
@@ -394,15 +359,9 @@ def ensemble_then_sample(
     tenth of its peak; networks of all epochs of the second half are averaged. If the loss falls
     until the end, this is a deep ensemble: `trained.decision` says which it was, and why.
     """
-    usual = {
-        "temperature": 1.0,
-        "rate_schedule": "cosine",
-        "warmup_epochs": None,
-        "averages": "last",
-        "sample_from": sample_from,
-        "about": "independent networks, trained and then sampled at temperature 1",
-    }
-    return _method("ensemble-then-sample", usual, learning_rate=learning_rate, **more)
+    usual = {"learning_rate": learning_rate, "sample_from": sample_from, "temperature": 1.0}
+    usual |= {"rate_schedule": "cosine", "warmup_epochs": None, "averages": "last"}
+    return _method("ensemble-then-sample", more, **usual)
 
 
 def deo_star(
@@ -410,119 +369,90 @@ def deo_star(
 ) -> Method:
     """The paper's method: SGD rungs whose learning rates act as temperatures, the deterministic
     rule, and swaps in the windows of Theorem 1. `more` are fields of `rx.Method`."""
-    usual = {"schedule": "deo_star", "about": "windowed even-odd exchange"}
-    return _method("deo-star", usual, learning_rate=learning_rate, window=window, **more)
+    usual = {"learning_rate": learning_rate, "schedule": "deo_star", "window": window}
+    return _method("deo-star", more, **usual)
 
 
 def deo(learning_rate: "Rates | None" = None, **more: Any) -> Method:
     """The paper's method without windows: even and odd pairs take turns of one step."""
-    usual = {"schedule": "deo", "about": "even-odd exchange"}
-    return _method("deo", usual, learning_rate=learning_rate, **more)
+    return _method("deo", more, learning_rate=learning_rate, schedule="deo")
 
 
 def sghmc_pt(learning_rate: "Rates | None" = None, **more: Any) -> Method:
     """Networks at temperature 1: tempered likelihoods, swaps on further mini-batches."""
-    usual = {
-        "kernel": "sghmc",
-        "temperature": AUTO,
-        "schedule": "deo",
-        "rule": "bias_corrected",
-        "swap_every": 10,
-        "tempers_likelihood": True,
-        "about": "the posterior at temperature 1: tempered likelihoods, swaps on further "
-        "mini-batches",
-    }
-    return _method("sghmc-pt", usual, learning_rate=learning_rate, **more)
+    usual = {"learning_rate": learning_rate, "kernel": "sghmc", "temperature": AUTO}
+    usual |= {"schedule": "deo", "rule": "bias_corrected", "swap_every": 10}
+    return _method("sghmc-pt", more, tempers_likelihood=True, **usual)
 
 
 def ensemble(learning_rate: "Rates | None" = None, **more: Any) -> Method:
     """Independent networks, all averaged every tenth epoch."""
-    usual = {"averages": "all", "about": "independent networks"}
-    return _method("ensemble", usual, learning_rate=learning_rate, **more)
+    return _method("ensemble", more, learning_rate=learning_rate, averages="all")
 
 
 def sgld(learning_rate: "Rates | None" = None, **more: Any) -> Method:
     """Independent replicas with Langevin noise."""
-    usual = {
-        "kernel": "sgld",
-        "temperature": 1.0,
-        "averages": "all",
-        "about": "independent networks with Langevin noise",
-    }
-    return _method("sgld", usual, learning_rate=learning_rate, **more)
+    usual = {"learning_rate": learning_rate, "kernel": "sgld", "temperature": 1.0}
+    return _method("sgld", more, averages="all", **usual)
 
 
 def cyc_sghmc(
     learning_rate: "Rates | None" = None, *, cycle_epochs: int = 100, **more: Any
 ) -> Method:
     """One network in cycles, averaged where they are slow (Zhang et al. 2020)."""
-    usual = {
-        "temperature": 1e-3,
-        "is_single": True,
-        "rate_schedule": "cyclical",
-        "about": "one network in cycles, averaged where they are slow",
-    }
-    rates = {"learning_rate": learning_rate, "cycle_epochs": cycle_epochs}
-    return _method("cyc-sghmc", usual, **rates, **more)
+    usual = {"learning_rate": learning_rate, "cycle_epochs": cycle_epochs, "temperature": 1e-3}
+    return _method("cyc-sghmc", more, is_single=True, rate_schedule="cyclical", **usual)
 
 
 def cyc_swag(
     learning_rate: "Rates | None" = None, *, cycle_epochs: int = 100, **more: Any
 ) -> Method:
     """One network in cycles; networks drawn from a Gaussian fitted to each are averaged."""
-    usual = {
-        "is_single": True,
-        "averages": "gaussian",
-        "rate_schedule": "cyclical",
-        "about": "one network in cycles, a Gaussian fitted to each",
-    }
-    rates = {"learning_rate": learning_rate, "cycle_epochs": cycle_epochs}
-    return _method("cyc-swag", usual, **rates, **more)
+    usual = {"learning_rate": learning_rate, "cycle_epochs": cycle_epochs, "averages": "gaussian"}
+    return _method("cyc-swag", more, is_single=True, rate_schedule="cyclical", **usual)
 
 
 def pretrain(learning_rate: "Rates" = 0.1, **more: Any) -> Method:
     """Start networks from nothing; none are averaged."""
-    usual = {
-        "averages": "nothing",
-        "test_every": 10,
-        "rate_schedule": "stepwise",
-        "about": "start networks from nothing",
-    }
-    return _method("pretrain", usual, learning_rate=learning_rate, **more)
+    usual = {"averages": "nothing", "test_every": 10, "rate_schedule": "stepwise"}
+    return _method("pretrain", more, learning_rate=learning_rate, **usual)
 
 
 METHODS: dict[str, Callable[..., Method]] = {
-    "posterior": posterior,
-    "sweeps": sweeps,
-    "deep-ensemble": deep_ensemble,
-    "ensemble-then-sample": ensemble_then_sample,
-    "deo-star": deo_star,
-    "deo": deo,
-    "sghmc-pt": sghmc_pt,
-    "ensemble": ensemble,
-    "sgld": sgld,
-    "cyc-sghmc": cyc_sghmc,
-    "cyc-swag": cyc_swag,
-    "pretrain": pretrain,
+    made.__name__.replace("_", "-"): made
+    for made in (
+        posterior,
+        sweeps,
+        deep_ensemble,
+        ensemble_then_sample,
+        deo_star,
+        deo,
+        sghmc_pt,
+        ensemble,
+        sgld,
+        cyc_sghmc,
+        cyc_swag,
+        pretrain,
+    )
 }
 
 
-def _method(name: str, usual: dict[str, Any], /, **values: Any) -> Method:
-    """Return a method of these values, and the usual ones for others."""
+def _method(name: str, given: dict[str, Any], /, **usual: Any) -> Method:
+    """Return a method of what is given, and the usual values for others."""
     known = [entry.name for entry in fields(Method)]
-    for key in values:
+    for key in given:
         if key not in known:
             raise ValueError(f"{key} is not a part of a method.{suggest(key, known)}")
-    return Method(**{"name": name, **usual, **values})
+    return Method(**{"name": name, **usual, **given})
 
 
 def as_method(method: Any) -> Method:
     """Return a method, from its name or as given."""
     if isinstance(method, Method):
         return method
-    for function in METHODS.values():
-        if method is function:  # as it is, without its options
-            return function()
+    for made in METHODS.values():
+        if method is made:  # as it is, without its options
+            return made()
     return METHODS[choose("method", method, METHODS)]()
 
 
@@ -546,33 +476,20 @@ def refuse_unknown(
     """
     if not unknown:
         return
-    parts = [entry.name for entry in fields(Method)]
-    moved = [name for name in unknown if name in parts or name == "swap_energy"]
+    moved = [entry.name for entry in fields(Method) if entry.name in unknown]
     if not moved:
-        known = inspect.signature(call).parameters
-        name = next(iter(unknown))
+        known, name = inspect.signature(call).parameters, next(iter(unknown))
         raise TypeError(f"rx.{call.__name__} has no argument {name}.{suggest(name, known)}")
-    if moved == ["swap_energy"]:
-        made = "sghmc_pt" if call.__name__ == "train" else "posterior"
-        raise ValueError(
-            f'swap_energy is energy_at of a method: write method=rx.{made}(energy_at="all_rows") '
-            'or energy_at="moved", for swaps judged on a mini-batch.'
-        )
-    moved = ["energy_at" if name == "swap_energy" else name for name in moved]
     values = ", ".join(f"{name}=..." for name in moved)
-    chosen = method.name if isinstance(method, Method) else method
-    others = [name for name in METHODS if name not in ("posterior", "deep-ensemble", "deo-star")]
-    if isinstance(method, Method) or chosen in others:
-        raise ValueError(
-            f"{' and '.join(moved)} belong{'s' * (len(moved) == 1)} to the method: write "
-            f"method={written(str(chosen), values)}."
-        )
-    exact = f"method=rx.posterior({values}) for exact draws, or " * (call.__name__ != "train")
+    exact = f"method=rx.posterior({values}) for exact draws, or " * (method == "posterior")
     rates = "" if "learning_rate" in moved else "learning_rate=(cold, hot), "
-    raise ValueError(
-        f"{' and '.join(moved)} belong{'s' * (len(moved) == 1)} to a method: write {exact}"
-        f"method=rx.deo_star({rates}{values}) for the paper's ladder of SGD rungs."
-    )
+    written_so = f"{exact}method=rx.deo_star({rates}{values}) for the paper's ladder"
+    defaults = ("posterior", "deep-ensemble")
+    if isinstance(method, Method) or (isinstance(method, str) and method not in defaults):
+        name = method.name if isinstance(method, Method) else method
+        written_so = f"method={written(name, values)}"
+    verb = "belong" if len(moved) > 1 else "belongs"
+    raise ValueError(f"{' and '.join(moved)} {verb} to the method: write {written_so}.")
 
 
 def is_several(value: Any) -> bool:

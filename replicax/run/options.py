@@ -20,7 +20,6 @@ from replicax.errors import (
     check_function,
     check_number,
     check_path,
-    check_watchers,
     choose,
     is_whole,
     show,
@@ -29,28 +28,28 @@ from replicax.errors import (
 AUTO = "auto"
 REQUIRED = MISSING  # as the default of an option: there is none
 CHECKPOINT_SECONDS = 30.0
-_MOST_STEPS = 2**31 - 1  # steps are counted in 32 bits
 SEEDS = -(2**31), 2**32 - 1  # others would equal one of these: JAX takes the last 32 bits
+COUNTED = 2**31 - 1  # the largest whole number of JAX, such as a number of steps
 _NUMERIC = "iufV"  # kinds of NumPy's types; V: bfloat16 and its kin
 
-Check = Callable[[str, Any], None]
+Check = Callable[[str, Any], object]  # raises
 Kind = TypeVar("Kind")
 
 
 class Option(NamedTuple):
     """What is known of an option beside its default."""
 
-    help: str
+    help: str = ""  # of the flag; none: it is not offered
     check: Check | None = None
     on_resume: str = "fixed"  # "may change", "may grow", or "give again": no folder can hold it
-    flag: str | None = None  # at a prompt; None: not offered, "": the name with dashes
+    flag: str | None = None  # at a prompt, where it is not the name with dashes
     command: str | None = None  # the only one that offers it
     metavar: str | None = None  # of the flag
     show_default: str | None = None  # what None stands for, in a few words
 
 
-def option(default: Any, help: str, check: Check | None = None, **about: Any) -> Any:
-    """Declare a field of a dataclass as an option."""
+def option(default: Any, help: str = "", check: Check | None = None, **about: Any) -> Any:
+    """Declare a field of a dataclass as an option; `help` is that of its flag."""
     return field(default=default, metadata={"option": Option(help, check, **about)})
 
 
@@ -77,18 +76,9 @@ def given(kind: Callable[..., Kind], arguments: dict[str, Any]) -> Kind:
     return kind(**{name: arguments[name] for name in names})
 
 
-COUNTED = 2**31 - 1  # the largest whole number of JAX
-
-
-def whole(lowest: int, highest: int | None = None) -> Check:
+def whole(lowest: int, highest: int = COUNTED) -> Check:
     """Return a check of whole numbers."""
-
-    def check(name: str, value: object) -> None:
-        if highest is None:
-            at_least(name, value, lowest)
-        at_least(name, value, lowest, highest or COUNTED)
-
-    return check
+    return lambda name, value: at_least(name, value, lowest, highest)
 
 
 def one_of(*words: str) -> Check:
@@ -101,9 +91,8 @@ def number(holds: Callable[[Any], bool], needed: str) -> Check:
     return lambda name, value: check_number(name, value, holds, needed)
 
 
-def flag(name: str, value: Any) -> None:
-    """Raise unless `value` is True or False."""
-    check_flag(name, value)
+positive = number(lambda x: x > 0, "it must be a number above 0")
+below_one = number(lambda x: 0 <= x < 1, "it must be a number of at least 0 and below 1")
 
 
 def check_rungs(name: str, value: Any) -> None:
@@ -144,11 +133,6 @@ def checkpoint_interval(every: Any) -> tuple[int | None, float]:
     )
 
 
-def _check_num_replicas(name: str, value: Any) -> None:
-    if not (is_whole(value) and value < 1):  # of too few, the schedule tells more
-        at_least(name, value, 1)
-
-
 def _check_draw_rungs(name: str, value: Any) -> None:
     is_all = isinstance(value, str) and value == "all"
     are_whole = isinstance(value, tuple | list | range) and all(map(is_whole, value))
@@ -163,7 +147,7 @@ class Run:
     num_replicas: int | None = option(
         None,
         "Number of replicas, one for each rung of the ladder.",
-        _check_num_replicas,
+        whole(1),
         flag="--replicas",
         metavar="P",
         show_default="one per learning rate or temperature; else 8, of deo-star 16",
@@ -172,29 +156,24 @@ class Run:
         None,
         "Steps before the first draw that is kept.",
         whole(0),
-        flag="",
         show_default="0; a third with --method posterior",
     )
-    seed: int = option(0, "Seed of all random numbers.", whole(*SEEDS), flag="")
+    seed: int = option(0, "Seed of all random numbers.", whole(*SEEDS))
     on_nonfinite: str | None = option(
         None,
         "If an energy is not finite: restart its replica from a colder one, stop, or ignore it.",
         one_of("stop", "ignore", "restart"),
-        flag="",
         show_default="restart; hmc, mala, no exchange: stop",
     )
     checkpoint_every: int | str | None = option(
         None,
         "Save every N steps, or every TIME: 30s, 10m, 2h.",
-        lambda name, value: checkpoint_interval(value) and None,
+        lambda name, value: checkpoint_interval(value),
         on_resume="may change",
-        flag="",
         metavar="N|TIME",
         show_default="30s",
     )
-    keep_checkpoints: int = option(
-        2, "Number of checkpoints to keep.", whole(1), on_resume="may change"
-    )
+    keep_checkpoints: int = option(2, check=whole(1), on_resume="may change")
 
     __post_init__ = checked
 
@@ -208,10 +187,9 @@ class Sampling(Run):
     num_steps: int = option(
         None,
         "Steps of every replica.",
-        lambda name, value: at_least(name, value, 1, _MOST_STEPS),
+        whole(1),
         on_resume="may grow",
         flag="--steps",
-        metavar="N",
         show_default="until done",
     )
     num_chains: int = option(
@@ -219,19 +197,17 @@ class Sampling(Run):
         "Number of independent chains; use 4 for R-hat.",
         whole(1),
         flag="--chains",
-        metavar="N",
         show_default="1; 4 until done",
     )
     thin: int | None = option(
         None,
         "Steps between draws.",
         whole(1),
-        flag="",
         show_default="1; on mini-batches, steps between swaps",
     )
-    draw_rungs: Any = option((0,), "Rungs whose draws are kept.", _check_draw_rungs)
-    keep_draws: bool = option(True, "Keep the parameters of draws.", flag)
-    history_every: int | None = option(None, "Steps between two points of the histories.", whole(1))
+    draw_rungs: Any = option((0,), check=_check_draw_rungs)
+    keep_draws: bool = option(True, check=check_flag)
+    history_every: int | None = option(None, check=whole(1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +219,6 @@ class Training(Run):
         "Epochs of each network.",
         whole(1),
         on_resume="may grow",
-        flag="",
         show_default="500; digits, FILE.npz: 120",
     )
     num_replicas: int = option(
@@ -258,23 +233,15 @@ class Training(Run):
         None,
         "Epochs before the average begins.",
         whole(0),
-        flag="",
         show_default="those of the pre-training; from trained networks 0",
     )
-    on_nonfinite: str | None = option(
-        None,
-        "If a loss is not finite: restart (from a colder network) or stop.",
-        one_of("restart", "stop"),
-    )
-    keep_networks: bool = option(False, "Save the coldest network of every epoch.", flag, flag="")
-    keep_averaged: int = option(
-        100, "Largest number of averaged networks to keep for predictions.", whole(0)
-    )
+    on_nonfinite: str | None = option(None, check=one_of("restart", "stop"))
+    keep_networks: bool = option(False, "Save the coldest network of every epoch.", check_flag)
+    keep_averaged: int = option(100, check=whole(0))
     hold_out: float | None = option(
         None,
         "Share of the training rows that is held out, to decide by.",
-        number(lambda x: 0 <= x < 1, "it must be a share of at least 0 and below 1"),
-        flag="",
+        below_one,
         metavar="SHARE",
         show_default="0.1 where it decides, else 0",
     )
@@ -282,14 +249,11 @@ class Training(Run):
         None,
         "Stop after so many epochs without a lower loss on the rows held out.",
         whole(1),
-        flag="",
-        metavar="N",
         show_default="never",
     )
     evaluate: Any = option(
         None,
-        "Function of an Epoch, whose numbers join the table of epochs.",
-        lambda name, value: check_function(name, value, "epoch"),
+        check=lambda name, value: check_function(name, value, "epoch"),
         on_resume="give again",
     )
 
@@ -301,16 +265,13 @@ class Limits:
     max_steps: int | None = option(
         None,
         "Without --steps: the most steps.",
-        lambda name, value: at_least(name, value, 1, _MOST_STEPS),
-        flag="",
-        metavar="N",
+        whole(1),
         show_default="20000",
     )
     max_seconds: float | None = option(
         None,
         "Without --steps: the most seconds.",
-        number(lambda x: x > 0, "it must be a number above 0"),
-        flag="",
+        positive,
         metavar="T",
         show_default="none",
     )
@@ -336,28 +297,36 @@ class Session:
         None, "The run folder.", flag="--out", metavar="DIR", show_default="runs/NAME-1, -2, ..."
     )
     progress: bool | None = option(
-        None, "Show progress on stderr.", flag="", show_default="if stderr is a terminal"
+        None, "Show progress on stderr.", show_default="if stderr is a terminal"
     )
     callback: Callable | Sequence[Callable] | None = None
     note: dict[str, Any] | None = None
     devices: Any = option(
         None,
         "Number of devices to use.",
-        flag="",
         metavar="all|N",
         show_default="all accelerators, or one CPU",
     )
-    data_parallel: int = option(1, "Devices per replica, which share its mini-batches.", flag="")
+    data_parallel: int = option(1, "Devices per replica, which share its mini-batches.")
 
     def __post_init__(self) -> None:
-        check_watchers(self.progress, self.callback)
+        check_flag("progress", self.progress, None)
+        for callback in self.callbacks:
+            check_function("callback", callback, "progress")
         if self.run_dir is not None:
             object.__setattr__(self, "run_dir", check_path("run_dir", self.run_dir))
         try:
-            plain = self.note is None or (isinstance(self.note, dict) and json.dumps(self.note))
+            length = len(json.dumps(self.note)) if isinstance(self.note, dict | None) else None
         except (TypeError, ValueError, RecursionError):
-            plain = False
-        if not plain and self.note != {}:
+            length = None
+        if length is None:
             raise ValueError("note must be a dict of plain data: numbers, text, lists and dicts.")
-        if plain and isinstance(plain, str) and len(plain) > 2**22:
+        if length > 2**22:
             raise ValueError("note is longer than 2**22 letters: keep data in a file of your own.")
+
+    @property
+    def callbacks(self) -> list[Callable]:
+        """The callbacks, of which there may be one alone, or none."""
+        if isinstance(self.callback, list | tuple):
+            return list(self.callback)
+        return [] if self.callback is None else [self.callback]  # type: ignore[list-item]

@@ -1,9 +1,9 @@
-"""From a method and its plan to the parts of the algorithm: schedule, rule, kernel, ladder and
-tuning."""
+"""From options and a method to a run in steps, its plan, and to the parts of the algorithm:
+schedule, rule, kernel, ladder and tuning."""
 
 import math
-from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,22 +12,135 @@ from replicax.algorithm import schedule as schedules
 from replicax.algorithm.jumps import Jumping
 from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.ladder import Ladder, as_kept, geometric, per_rung, temperatures
-from replicax.algorithm.rounds import BarrierTuning, StepSizeTuning
 from replicax.algorithm.schedule import AllPairs, Schedule
-from replicax.algorithm.swap import Rule, WindowCorrected
-from replicax.algorithm.tuning import Tuning, as_gain
-from replicax.algorithm.window_correction import check_stages
+from replicax.algorithm.swap import Rule
+from replicax.algorithm.tuning import BarrierTuning, StepSizeTuning, Tuning, as_gain
 from replicax.algorithm.wrapped_kernels import check_factors
-from replicax.errors import choose, is_number, show
-from replicax.run.methods import Method
-from replicax.run.options import AUTO, Run
-from replicax.run.plan import Clock, Plan
+from replicax.errors import at_least, choose, is_number, show
+from replicax.run.methods import Method, written
+from replicax.run.options import AUTO, Run, Sampling, Training
 from replicax.run.task import Task, Unit
 from replicax.theory import optimal_window
 
 _MEASURE_STEPS = 100  # steps that measure the unit of energy for buffer="auto"
 _LONGEST_WINDOW = 2**31 - 1  # as long as any run
 _SCHEDULE_NAMES = ("deo_star", "deo", "seo", "adj", "ape", "exactly_one", "no_gate", "none")
+PICK_EVERY = 10  # epochs between two averages of all networks of an ensemble
+
+
+class Clock(NamedTuple):
+    """The length of a training and of its parts, in epochs."""
+
+    epochs: int  # of each network
+    steps_per_epoch: int
+    cycle_epochs: int  # of cyclical methods
+    warmup_epochs: float = 0.0  # of a cosine schedule
+    pick_every: int = PICK_EVERY  # between averages of all networks
+    test_every: int = 1  # between evaluations
+    pretrain_epochs: int = 0  # before networks are sampled
+
+
+def clock_of(run: Training, method: Method, steps_per_epoch: int) -> Clock:
+    """Return the clock of a training; its parts are at most as long as the run.
+
+    A single network takes the epochs of all replicas.
+    """
+    epochs = run.epochs * run.num_replicas if method.is_single else run.epochs
+    before = pretrain_epochs(run, method)
+    return Clock(
+        epochs,
+        steps_per_epoch,
+        min(method.cycle_epochs, epochs - before),
+        epochs / 20 if method.warmup_epochs is None else method.warmup_epochs,
+        min(PICK_EVERY, epochs),
+        min(method.test_every, epochs),
+        before,
+    )
+
+
+def pretrain_epochs(run: Training, method: Method) -> int:
+    """Return the epochs in which networks are trained before they are sampled."""
+    share = method.pretrain or 0.0
+    return min(max(1, round(share * run.epochs)), run.epochs - 1) if share else 0
+
+
+class Plan(NamedTuple):
+    """A run in steps."""
+
+    num_steps: int
+    num_replicas: int
+    burn_in: int  # steps before the first draw
+    thin: int  # steps between draws
+    history_every: int
+    tuned_until: int | None  # where temperatures stop adapting; None: they go on
+    clock: Clock | None = None  # of a training
+    num_chains: int = 1
+    draw_rungs: tuple[int, ...] = (0,)
+    keep_draws: bool = True
+
+    @property
+    def pretrain_steps(self) -> int:
+        """Steps in which networks are trained before they are sampled."""
+        return 0 if self.clock is None else self.clock.pretrain_epochs * self.clock.steps_per_epoch
+
+    @property
+    def evaluate_every(self) -> int | None:
+        """Steps between two evaluations of networks."""
+        return None if self.clock is None else self.clock.test_every * self.clock.steps_per_epoch
+
+
+def plan_of(task: Task, run: Run, method: Method) -> Plan:
+    """Return a run in steps, from options that leave nothing open."""
+    if isinstance(run, Sampling):
+        assert run.burn_in is not None and run.thin is not None and run.history_every is not None
+        count, until = run.num_replicas or 1, run.burn_in or None  # no number is refused
+        return Plan(
+            *(run.num_steps, count, run.burn_in, run.thin, run.history_every, until),
+            num_chains=run.num_chains,
+            draw_rungs=draw_rungs(run.draw_rungs, count),
+            keep_draws=run.keep_draws,
+        )
+    assert isinstance(run, Training) and task.steps_per_epoch is not None
+    steps, clock = task.steps_per_epoch, clock_of(run, method, task.steps_per_epoch)
+    return Plan(
+        clock.epochs * steps,
+        1 if method.is_single else run.num_replicas,
+        burn_in=steps - 1,  # draws are taken at the end of an epoch
+        thin=steps,
+        history_every=steps,
+        tuned_until=(run.burn_in or 0) * steps,
+        clock=clock,
+        keep_draws=run.keep_networks,
+    )
+
+
+def check_extends(run: Run, method: Method, epochs: int | None) -> None:
+    """Raise unless a training of `epochs` epochs begins like the one that was made.
+
+    What depends on the length of a run cannot change after it has begun.
+    """
+    if epochs is None or not isinstance(run, Training) or run.epochs == epochs:
+        return
+    at_least("epochs", epochs, 1)
+    if epochs < run.epochs:
+        raise ValueError(f"epochs is {epochs}, but the run was made for {run.epochs}.")
+    shorter, longer = clock_of(run, method, 1), clock_of(replace(run, epochs=epochs), method, 1)
+    cycle = f"cycle_epochs={shorter.epochs}"
+    depends = {
+        "how long new networks are trained before they are sampled": method.pretrain,
+        f'the learning rate with rate_schedule="{method.rate_schedule}"': method.follows_length,
+        f"its only cycle, shortened to {shorter.epochs} epochs (method="
+        f"{written(method.name, cycle)} could go on)": method.is_cyclical
+        and longer.cycle_epochs != shorter.cycle_epochs,
+        f"the average, which is made every {PICK_EVERY} epochs or at the end": method.picks_all
+        and longer.pick_every != shorter.pick_every,
+    }
+    for what, does in depends.items():
+        if does:
+            raise ValueError(
+                f"A run of {epochs} epochs would begin otherwise than this one of {run.epochs}: "
+                f"{what} depends on the length. Start a new run, from the networks of this one."
+            )
 
 
 def num_replicas(run: Run, method: Method) -> int | None:
@@ -45,53 +158,43 @@ def schedule(method: Method, plan: Plan) -> Schedule:
     """Return the schedule, from its name or as given; DEO* takes its window from Theorem 1."""
     chosen, window = method.schedule, method.window
     if isinstance(chosen, Schedule):
-        if window is not None and window != chosen.window:
+        if window not in (None, chosen.window):
             raise ValueError(
                 f"window is {window} but the schedule has window {chosen.window}; say it once."
             )
-        _check_window(chosen.window, plan)
-        return chosen
-    name = choose("schedule", _plain_name(chosen), _SCHEDULE_NAMES)
-    _check_window(window or 1, plan)
-    windowed = {"deo_star": "at_most_one", "exactly_one": "exactly_one", "no_gate": "no_gate"}
-    if name in windowed:
-        if window is None and plan.num_replicas >= 2:
-            assert method.target_swap_rate is not None
-            window = optimal_window(plan.num_replicas, method.target_swap_rate)
-            window = min(window, _LONGEST_WINDOW)
-        return schedules.windowed_deo(window or 1, windowed[name])
-    if window not in (None, 1):
-        raise ValueError(
-            f'window is {window}, but schedule "{name}" has none; write schedule="deo_star" for '
-            "the windowed scheme."
-        )
-    return getattr(schedules, name)()
-
-
-def _plain_name(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    return value.lower().replace("-", "_").replace("*", "_star")
-
-
-def _check_window(window: int, plan: Plan) -> None:
-    """Raise if a window that the user chose does not fit into the run."""
-    if window > plan.num_steps:
+        window = chosen.window
+    if (window or 1) > plan.num_steps:
         raise ValueError(
             f"window is {window}, and the run has {plan.num_steps} steps: not one window would "
             "end. Write a shorter window, or leave it out."
         )
+    if isinstance(chosen, Schedule):
+        return chosen
+    name = choose("schedule", chosen, _SCHEDULE_NAMES)
+    windowed = {"deo_star": "at_most_one", "exactly_one": "exactly_one", "no_gate": "no_gate"}
+    if name not in windowed:
+        if window not in (None, 1):
+            raise ValueError(
+                f'window is {window}, but schedule "{name}" has none; write schedule="deo_star" '
+                "for the windowed scheme."
+            )
+        return getattr(schedules, name)()
+    if window is None and plan.num_replicas >= 2:
+        assert method.target_swap_rate is not None
+        window = optimal_window(plan.num_replicas, method.target_swap_rate)
+        window = min(window, _LONGEST_WINDOW)
+    return schedules.windowed_deo(window or 1, windowed[name])
 
 
 def rule(method: Method, plan: Plan, schedule: Schedule) -> Rule:
     """Return the rule, from its name or as given, checked against ladder and schedule."""
     rule = method.rule
     if not isinstance(rule, Rule):
-        name = choose("rule", _plain_name(rule), swap.RULES)
+        name = choose("rule", rule, swap.RULES)
         if name == "window_corrected":
             raise ValueError(
                 'rule="window_corrected" needs its lambda_W: write '
-                'rule=rx.swap.window_corrected(window_correction=...), a number or "auto".'
+                "rule=rx.swap.window_corrected(window_correction), a number."
             )
         rule = getattr(swap, name)()
     std = rule.energy_noise_std
@@ -101,8 +204,6 @@ def rule(method: Method, plan: Plan, schedule: Schedule) -> Rule:
             f"energy_noise_std has {np.size(std)} values; {plan.num_replicas} replicas have "
             f"{plan.num_replicas - 1} adjacent pairs (and ape meets others too): give one number."
         )
-    if isinstance(rule, WindowCorrected) and rule.tunes_correction:
-        return check_stages(rule, schedule, plan.burn_in, plan.num_steps)
     return rule
 
 
@@ -117,9 +218,7 @@ def build_kernel(method: Method, num_steps: int, clock: Clock | None, clip: Any)
         return kernels.scheduled(kernel, method.rate_schedule)
     if method.rate_schedule == "constant" or clock is None:
         return kernel
-    if method.sample_from is not None:
-        return _cosine_then_sampled(kernel, clock, method.sample_from)
-    return _IN_TIME[method.rate_schedule](kernel, clock)
+    return _in_time(kernel, method, clock)
 
 
 def plain_kernel(method: Method) -> Kernel:
@@ -135,45 +234,25 @@ def plain_kernel(method: Method) -> Kernel:
     return kernels.NAMED[name]()
 
 
-def _cycles(kernel: Kernel, clock: Clock) -> Kernel:
-    """The learning rate falls along a cosine until the last 15 % of a cycle, and stays there."""
-    length = clock.cycle_epochs * clock.steps_per_epoch
-    return kernels.cyclical(kernel, length, exploitation=0.15, hold=True)
-
-
-def _stepwise(kernel: Kernel, clock: Clock) -> Kernel:
-    """A fifth of the learning rate after 70 % of the epochs, and of that after 90 %."""
-    epochs = clock.epochs - clock.pretrain_epochs
-    falls = [round(share * epochs) * clock.steps_per_epoch for share in (0.7, 0.9)]
-    return kernels.stepwise(kernel, falls, factor=0.2)
-
-
-def _cosine(kernel: Kernel, clock: Clock) -> Kernel:
-    """The learning rate rises in the warm-up, and falls along half a cosine to the end."""
-    epochs = clock.epochs - clock.pretrain_epochs
+def _in_time(kernel: Kernel, method: Method, clock: Clock) -> Kernel:
+    """Return the kernel with the learning rates of a training over its epochs."""
+    steps, epochs = clock.steps_per_epoch, clock.epochs - clock.pretrain_epochs
+    if method.rate_schedule == "cyclical":  # slow, and averaged, in the last 15 % of a cycle
+        return kernels.cyclical(kernel, clock.cycle_epochs * steps, exploitation=0.15, hold=True)
+    if method.rate_schedule == "stepwise":
+        falls = [round(share * epochs) * steps for share in (0.7, 0.9)]
+        return kernels.stepwise(kernel, falls, factor=0.2)
+    warmup = round(clock.warmup_epochs * steps)
+    if method.sample_from is not None:  # a cosine as long as networks have no temperature
+        share = 1.0 if isinstance(method.sample_from, str) else method.sample_from
+        length = max(1, round(share * clock.epochs)) * steps
+        return kernels.cosine(kernel, length, min(warmup, steps - 1), while_cold=True)
     if clock.warmup_epochs >= epochs:
         raise ValueError(
             f"warmup_epochs is {clock.warmup_epochs}, and a network takes {epochs} epochs: "
             "write fewer."
         )
-    warmup = round(clock.warmup_epochs * clock.steps_per_epoch)
-    return kernels.cosine(kernel, epochs * clock.steps_per_epoch, warmup)
-
-
-def _cosine_then_sampled(kernel: Kernel, clock: Clock, sample_from: Any) -> Kernel:
-    """The learning rate falls along half a cosine, as long as networks have no temperature."""
-    share = 1.0 if isinstance(sample_from, str) else sample_from
-    epochs = max(1, round(share * clock.epochs))
-    warmup = min(round(clock.warmup_epochs * clock.steps_per_epoch), clock.steps_per_epoch - 1)
-    steps = epochs * clock.steps_per_epoch
-    return kernels.cosine(kernel, steps, warmup, while_cold=True)
-
-
-_IN_TIME: dict[str, Callable[[Kernel, Clock], Kernel]] = {
-    "cosine": _cosine,
-    "cyclical": _cycles,
-    "stepwise": _stepwise,
-}
+    return kernels.cosine(kernel, epochs * steps, warmup)
 
 
 def frozen_in_burn_in(kernel: Kernel, rule: Rule, plan: Plan) -> Kernel:
@@ -256,10 +335,10 @@ def ladder(
             "write adapt=False."
         )
     if not is_auto(temperature):
-        by_rung = unit.temperatures(temperature)
         if plan.clock is not None and not (method.has_ladder or method.is_single):
-            by_rung = np.broadcast_to(by_rung, count).copy()
-        return Ladder(rates, temperatures(by_rung, count, rule))
+            temperature = np.full(count, float(temperature))
+        temperatures(temperature, count, rule)  # is refused as it was written
+        return Ladder(rates, temperatures(unit.temperatures(temperature), count, rule))
     if not np.isinf(hottest) or count == 2:
         return Ladder(rates, geometric(1.0, min(hottest, 100.0), count))
     return Ladder(rates, per_rung("temperature", (1.0, np.inf), count))
@@ -340,12 +419,12 @@ def learning_ends(plan: Plan) -> tuple[int, ...]:
     return _round_ends(max(plan.burn_in, 1))
 
 
-def jumping(method: Method, plan: Plan, num_chains: int) -> Jumping | None:
+def jumping(method: Method, plan: Plan) -> Jumping | None:
     """Return how the coldest replica jumps, None if it does not."""
     if not method.jumps:
         return None
     draws, ends = method.draws_per_step or 1, learning_ends(plan)
-    return Jumping(method.jumps, draws, num_chains, ends, ends[-1])
+    return Jumping(method.jumps, draws, plan.num_chains, ends, ends[-1])
 
 
 def can_redraw(task: Task, method: Method) -> bool:
@@ -382,7 +461,7 @@ def adapts_until(
 
 def draw_rungs(chosen: Any, num_replicas: int) -> tuple[int, ...]:
     """Return the rungs whose draws are kept, the target first."""
-    rungs = tuple(range(num_replicas) if isinstance(chosen, str) else chosen)
+    rungs = tuple(map(int, range(num_replicas) if isinstance(chosen, str) else chosen))
     if not rungs or rungs[0] != 0 or len(set(rungs)) < len(rungs):
         raise ValueError(
             f"draw_rungs is {rungs}; it must start with 0, the target, and name each rung once."

@@ -52,7 +52,8 @@ class Block:
 
 
 class PriorDraws:
-    """Draws from the prior: `draws(key)` of all parameters, `draws.redraw(key, params)` of all or
+    """Draws from the prior: `draws(key)` of all parameters, `draws.redraw(key, params,
+    choice_key)` of all or
     of one block.
 
     >>> normal = jax.random.normal
@@ -72,11 +73,10 @@ class PriorDraws:
         parts = [block.drawn(key) for block, key in zip(self.blocks, keys, strict=True)]
         return self._structure.unflatten(parts)
 
-    def redraw(self, key: Array, params: Any) -> tuple[Any, float]:
+    def redraw(self, key: Array, params: Any, choice_key: Array) -> tuple[Any, float]:
         """Return the parameters with all of them, or one block, drawn anew; and 0, by which this
         changes the log prior density of the others."""
-        draw_key, choice_key = jax.random.split(key)
-        drawn = self(draw_key)
+        drawn = self(key)
         _check_like(drawn, params)
         counts = [block.count or 1 for block in self.blocks]
         if sum(counts) == 1:

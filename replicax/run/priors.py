@@ -136,14 +136,13 @@ class Priors:
     def log_density(self, params: Any) -> Array:
         return sum(jnp.sum(norm.logpdf(z)) for z in jax.tree.leaves(params))  # type: ignore
 
-    def redraw(self, key: Array, params: Any) -> tuple[Any, float]:
+    def redraw(self, key: Array, params: Any, choice_key: Array) -> tuple[Any, float]:
         """Return numbers of which a block, or all, are drawn anew: an entry of the tree, or in it
         one of the labels that can be exchanged."""
-        draw_key, choice_key = jax.random.split(key)
         count = 1 + max(int(block.max()) for block in self.blocks)
         last = count if count > 1 else 0  # which stands for all
         chosen = jax.random.randint(choice_key, (), 0, last + 1)
-        new, old = (self.structure.flatten_up_to(x[_HELD]) for x in (self.start(draw_key), params))
+        new, old = (self.structure.flatten_up_to(x[_HELD]) for x in (self.start(key), params))
         parts = zip(self.blocks, new, old, strict=True)
         mixed = [jnp.where((b == chosen) | (chosen == last), x, y) for b, x, y in parts]
         return self._held(mixed), 0.0

@@ -7,6 +7,7 @@ others keep their records in memory, and write their parts of checkpoints.
 
 import contextlib
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -52,22 +53,16 @@ def _gather(values: Any) -> np.ndarray:
     return np.asarray(process_allgather(mine.astype(np.int32)))
 
 
-def connect(
-    coordinator: str | None = None, num_processes: int | None = None, process_id: int | None = None
-) -> bool:
+def connect() -> bool:
     """Join the other processes of this run, before JAX is used; return whether there are others.
 
-    Without arguments, what `replicax launch` says is taken, or what JAX finds out about SLURM, Open
-    MPI or Kubernetes; a process that is alone stays alone.
-
-    Args:
-        coordinator: "host:port" of process 0.
-        num_processes: of all of them.
-        process_id: the number of this one, from 0 on.
+    What `replicax launch` or the environment says is taken (JAX_COORDINATOR_ADDRESS,
+    JAX_NUM_PROCESSES, JAX_PROCESS_ID), or what JAX finds out about SLURM, Open MPI or Kubernetes; a
+    process that is alone stays alone.
     """
     if jax.distributed.is_initialized():
         return jax.process_count() > 1
-    given = _given(coordinator, num_processes, process_id)
+    given = _given()
     if given is None and not _is_in_cluster(os.environ):
         return False
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
@@ -86,29 +81,18 @@ def connect(
     return jax.process_count() > 1
 
 
-def _given(*values: Any) -> tuple[str, int, int] | None:
-    """Return coordinator, number and id from the arguments or, without any, the environment."""
-    if all(value is None for value in values):
-        values = tuple(os.environ.get(name) for name in (COORDINATOR, COUNT, NUMBER))
-        if values[1] is None or values[2] is None:
-            return None
-    coordinator, count, number = values
-    if coordinator is None or count is None or number is None:
+def _given() -> tuple[str, int, int] | None:
+    """Return coordinator, number of processes and number of this one from the environment."""
+    address, count, number = (os.environ.get(name) for name in (COORDINATOR, COUNT, NUMBER))
+    if count is None or number is None:
+        return None
+    are_numbers = count.isdigit() and number.isdigit() and int(number) < int(count)
+    if address is None or not re.fullmatch(r".+:\d+", address) or not are_numbers:
         raise ValueError(
-            "To join several processes give all three: the coordinator (host:port of process 0), "
-            "the number of processes and the id of this one."
+            f"{COORDINATOR} is {address}, {COUNT} is {count} and {NUMBER} is {number}: give the "
+            'first process as "host:port", how many there are, and which one this is, from 0 on.'
         )
-    host, _, port = str(coordinator).rpartition(":")
-    if not host or not port.isdigit():
-        raise ValueError(
-            f'The coordinator is {coordinator!r}; write "host:port", as in "node1:6789".'
-        )
-    count, number = int(count), int(number)
-    if not 0 <= number < count:
-        raise ValueError(
-            f"The process id is {number}; with {count} processes it must be from 0 to {count - 1}."
-        )
-    return str(coordinator), count, number
+    return address, int(count), int(number)
 
 
 def _is_in_cluster(environment: Any) -> bool:

@@ -1,6 +1,6 @@
 """`Program`: everything static about a run; `resolve.py` makes it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import jax
@@ -91,25 +91,17 @@ class Program:
 
     def describe(self) -> Resolved:
         """Return what the options came to, in steps, for readers of the run folder."""
-        schedule = self.settings.schedule
+        schedule, tuning = self.settings.schedule, self.settings.tuning
+        same = {entry.name for entry in fields(Resolved)} & set(vars(self)) - {"kernel"}
         return Resolved(
-            num_steps=self.num_steps,
-            num_chains=self.num_chains,
-            burn_in=self.burn_in,
-            thin=self.thin,
-            draws_per_step=self.draws_per_step,
-            keep_draws=self.keep_draws,
-            num_replicas=self.num_replicas,
+            **{name: getattr(self, name) for name in same},
             schedule=schedule.name,
             window=int(schedule.window),
             swaps=schedule.swaps,
             alternate=getattr(schedule, "alternate", True),
             rule=self.settings.rule.name,
-            target_swap_rate=float(self.settings.tuning.target_swap_rate),
-            history_every=self.history_every,
-            draw_rungs=tuple(int(rung) for rung in self.draw_rungs),
-            adapts=self.settings.tuning.adapts,
-            track_best=self.track_best,
+            target_swap_rate=float(tuning.target_swap_rate),
+            adapts=tuning.adapts,
             counted_from=int(self.counted_from),
             row_energies=self.target.row_energies is not None,
             swap_every=self.settings.swap_every,

@@ -1,7 +1,6 @@
 """`Progress`, which callbacks get; its display as a bar or as lines of a log."""
 
 import contextlib
-import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,8 @@ import numpy as np
 
 from replicax.run.carry import PAIR_COUNTS, Carry, completed_trips, num_attempts
 from replicax.run.devices import memory_in_use
-from replicax.run.records import Arrays, Keeper
+from replicax.run.records import Arrays
+from replicax.run.saver import Saver
 from replicax.run.storage.metadata import Metadata
 
 _SCORES: dict[str, Callable[[float], str]] = {
@@ -51,7 +51,7 @@ Callback = Callable[[Progress], Any]
 
 
 def progress_of(
-    saver: Keeper,
+    saver: Saver,
     carry: Carry,
     rate: float,
     row: dict[str, np.ndarray],
@@ -61,7 +61,7 @@ def progress_of(
 
     `row` is the evaluation of networks that was due, or empty.
     """
-    program, evaluation, step = saver.program, saver.evaluation, int(carry.state.step)
+    program, step = saver.program, int(carry.state.step)
     verdicts = np.asarray(carry.counters.pairs)[:, PAIR_COUNTS.index("verdicts")]
     attempts = num_attempts(int(program.counted_from), step, program.settings.swap_every)
     return Progress(
@@ -77,7 +77,7 @@ def progress_of(
         rows={group: _read_only(rows) for group, rows in added.items()},
         metadata=saver.records.metadata,
         run_dir=saver.records.folder,
-        average=None if evaluation is None else evaluation.average,
+        average=saver.evaluation.average,
     )
 
 
@@ -92,114 +92,67 @@ def _read_only(arrays: Arrays) -> Arrays:
 def reason_to_stop(answers: list[Any]) -> str | None:
     """Return why callbacks stop the run, as the end of a sentence; None if none does."""
     for answer in answers:
-        if inspect.isawaitable(answer):
-            raise ValueError(
-                "A callback returns a coroutine, which nothing runs: write a plain function, with "
-                "def and return."
-            )
         if isinstance(answer, str) and (answer == "stop" or answer.startswith("stop: ")):
             return f"{answer.removeprefix('stop')}."
     return None
 
 
-def display_progress(
-    num_steps: int, start: int
-) -> contextlib.AbstractContextManager[Callable[[Progress], None]]:
-    """Show progress on standard error: a bar in a terminal, else lines."""
-    if sys.stderr.isatty():
-        return _bar(num_steps, start)
-    return contextlib.nullcontext(LogLines(num_steps, start))
-
-
-@contextlib.contextmanager
-def _bar(num_steps: int, start: int) -> Iterator[Callable[[Progress], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (
-        BarColumn(),
-        TimeRemainingColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[status]}"),
-    )
-    with Bar(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=num_steps, completed=start, status="compiling ...")
-
-        def show(progress: Progress) -> None:
-            if progress.evaluation:
-                line = f"step {progress.step:,} | {epoch_line(progress)}"
-                bar.console.print(line, highlight=False)
-            bar.update(task, completed=progress.step, status=status(progress))
-
-        yield show
-
-
-class LogLines:
-    """Writes a line every few seconds, after every evaluation of networks, and at the end."""
-
-    def __init__(self, num_steps: int, start: int) -> None:
-        self.began = self.last = time.monotonic()
-        self.num_steps = num_steps
-        print(f"step {start:,} of {num_steps:,}: compiling", file=sys.stderr, flush=True)
-
-    def __call__(self, progress: Progress) -> None:
-        now = time.monotonic()
-        seconds = now - self.began
-        is_due = now - self.last >= max(_LINE_SECONDS, 0.01 * seconds)
-        if not (is_due or progress.evaluation or progress.step == self.num_steps):
-            return
-        self.last = now
-        words = f"{epoch_line(progress)} | " if progress.evaluation else ""
-        print(
-            f"step {progress.step:,} of {self.num_steps:,} | {format_seconds(seconds)}, "
-            f"{format_seconds(progress.seconds_left)} left | "
-            f"{format_bytes(memory_in_use())} | {words}{status(progress)}",
-            file=sys.stderr,
-            flush=True,
-        )
-
-
-class SweepDisplay:
-    """Shows how far sweeps over all rows are: a bar in a terminal, else lines."""
+class Display:
+    """Shows on standard error how far a run is: a bar, or without one a line now and then."""
 
     def __init__(self, bar: Any = None) -> None:
         self.bar, self.began = bar, time.monotonic()
         self.last = self.began
-        self.task = None if bar is None else bar.add_task("", total=None, status="")
+        self.task = None if bar is None else bar.add_task("", total=None, status="compiling ...")
 
-    def say(self, words: str) -> None:
+    def say(self, line: str) -> None:
+        """Show a line that stays."""
         if self.bar is None:
-            print(words, file=sys.stderr, flush=True)
+            print(line, file=sys.stderr, flush=True)
         else:
-            self.bar.console.print(words, highlight=False)
+            self.bar.console.print(line, highlight=False)
 
-    def __call__(self, done: float, planned: int, words: str, ends: bool = False) -> None:
+    def run(self, progress: Progress) -> None:
+        """Show a run after a chunk, and the evaluation of networks if one was made."""
+        done, planned, told = progress.step, progress.num_steps, bool(progress.evaluation)
+        place, words = f"step {done:,} of {planned:,}", status(progress)
+        if told and self.bar is not None:
+            self.say(f"step {done:,} | {epoch_line(progress)}")
+        elif told:
+            words = f"{epoch_line(progress)} | {words}"
+        self._show(done, planned, place, words, progress.seconds_left, told or done == planned)
+
+    def sweeps(self, done: float, planned: int, words: str, ends: bool = False) -> None:
         """Show that so many sweeps are `done`, a part of the next one among them."""
-        now = time.monotonic()
         sweep = int(done) if ends else min(int(done) + 1, planned)
+        part = "" if ends or self.bar else f", {done - int(done):.0%} of its rows"
+        left = (time.monotonic() - self.began) * (planned / max(done, 1e-9) - 1)
+        self._show(done, planned, f"sweep {sweep} of {planned}{part}", words, left, ends)
+
+    def _show(
+        self, done: float, planned: int, place: str, words: str, left: float, at_once: bool
+    ) -> None:
         if self.bar is not None:
-            status = f"sweep {sweep} of {planned} {words}"
-            self.bar.update(self.task, completed=done, total=planned, status=status)
-        elif ends or now - self.last >= _LINE_SECONDS:
-            self.last, seconds = now, now - self.began
-            part = "" if ends else f", {done - int(done):.0%} of its rows"
-            print(
-                f"sweep {sweep} of {planned}{part} {words} | {format_seconds(seconds)}, "
-                f"{format_seconds(seconds * (planned / max(done, 1e-9) - 1))} left | "
-                f"{format_bytes(memory_in_use())}",
-                file=sys.stderr,
-                flush=True,
+            self.bar.update(self.task, completed=done, total=planned, status=f"{place} | {words}")
+            return
+        now = time.monotonic()
+        seconds = now - self.began
+        if at_once or now - self.last >= max(_LINE_SECONDS, 0.01 * seconds):
+            self.last = now
+            self.say(
+                f"{place} | {format_seconds(seconds)}, {format_seconds(left)} left | "
+                f"{format_bytes(memory_in_use())} | {words}"
             )
 
 
 @contextlib.contextmanager
-def display_sweeps(wanted: bool | None) -> Iterator[SweepDisplay | None]:
-    """Yield the display of sweeps, None where none is wanted."""
-    if not (sys.stderr.isatty() if wanted is None else wanted):
+def display(wanted: bool | None) -> Iterator[Display | None]:
+    """Yield the display of a run, None where none is wanted: by default a bar in a terminal."""
+    in_terminal = sys.stderr.isatty()
+    if not (in_terminal if wanted is None else wanted):
         yield None
-    elif not sys.stderr.isatty():
-        yield SweepDisplay()
+    elif not in_terminal:
+        yield Display()
     else:
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -207,7 +160,7 @@ def display_sweeps(wanted: bool | None) -> Iterator[SweepDisplay | None]:
 
         columns = BarColumn(), TimeRemainingColumn(), TextColumn("{task.fields[status]}")
         with Bar(*columns, console=Console(stderr=True)) as bar:
-            yield SweepDisplay(bar)
+            yield Display(bar)
 
 
 def status(progress: Progress) -> str:

@@ -14,14 +14,14 @@ from replicax.algorithm.kernels import Kernel
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.schedule import Schedule
 from replicax.algorithm.state import Settings
-from replicax.algorithm.swap import Rule, WindowCorrected
+from replicax.algorithm.swap import Rule
 from replicax.algorithm.target import Target
 from replicax.algorithm.tuning import Gain
 from replicax.run import parts
 from replicax.run.initial import check_memory
 from replicax.run.methods import Method, as_method
 from replicax.run.options import AUTO, Run, Sampling, Training
-from replicax.run.plan import Plan, plan_of, pretrain_epochs
+from replicax.run.parts import Plan, plan_of, pretrain_epochs
 from replicax.run.program import Program
 from replicax.run.refusals import can_jump, refuse
 from replicax.run.task import Task
@@ -32,7 +32,7 @@ _FEWEST_ATTEMPTS = 1000  # in a run; where all rows allow fewer, swaps are judge
 _USUAL_SWAP_EVERY = 10
 _ENOUGH_TO_LEARN = 200  # steps of burn-in with which jumps are the default
 _PROPOSALS_PER_RUNG, _MOST_PROPOSALS = 16, 512  # of jumps
-_DRAWS_PER_STEP, _MOST_DRAWS = 16, 2**16  # of each step, and of a chain
+_DRAWS_PER_STEP, _APART, _MOST_DRAWS = 16, 4, 2**16  # of each step or so far apart; of a chain
 _REDRAWS = 4  # of every replica after its move, where the prior can be drawn from
 _HOTTEST = 1e3  # the highest temperature that an automatic ladder gives a rung of finite energy
 
@@ -83,19 +83,21 @@ def resolve(task: Task, run: Run, method: Any) -> Program:
     if method.keeps_law and isinstance(run, Sampling):
         run, method = _for_law(task, run, method)
     run = _closed(run, method)
+    check_memory(None, run.num_chains if isinstance(run, Sampling) else 1, run.num_replicas or 1)
     plan = plan_of(task, run, method)
-    method = _closed_rule(method, plan)
     schedule = parts.schedule(method, plan)
     method = replace(method, window=int(schedule.window))
     rule = parts.rule(method, plan, schedule)
-    kernel = parts.build_kernel(method, plan.num_steps, plan.clock, _clip(task, method))
+    clip = None if method.clip_norm is None else task.unit.energy(method.clip_norm)
+    kernel = parts.build_kernel(method, plan.num_steps, plan.clock, clip)
     kernel = parts.frozen_in_burn_in(kernel, rule, plan)
     kernel = parts.after_training(kernel, method, plan, task.unit)
-    method = _closed_energy(method, rule, isinstance(run, Training))
+    # Of networks the mini-batch's own energy decides swaps, where a rule allows.
+    before = isinstance(run, Training) and not rule.uses_temperature
+    method = _filled(method, {"energy_at": "before" if before else "moved"})
     choice = Choice(task, run, method, plan, schedule, rule, kernel)
     refuse(choice)
     schedule.check(plan.num_replicas)
-    check_memory(None, run.num_chains if isinstance(run, Sampling) else 1, plan.num_replicas)
     return _build(choice)
 
 
@@ -156,9 +158,10 @@ def _jumping(task: Task, run: Sampling, method: Method) -> Method:
     usual = 2 ** round(np.log2(_PROPOSALS_PER_RUNG * num_rungs)) if learns else 0
     method = _filled(method, {"jumps": min(usual, _MOST_PROPOSALS)})
     # Of a long run one draw of each step is enough; other rungs do not jump.
-    several = method.jumps and run.thin in (None, 1) and tuple(run.draw_rungs) == (0,)
+    jumps = method.jumps or 0
+    several = jumps and run.thin in (None, 1) and tuple(run.draw_rungs) == (0,)
     room = _MOST_DRAWS // max(run.num_steps - burn_in, 1)
-    most = 2 ** int(np.log2(np.clip(room, 1, _DRAWS_PER_STEP)))
+    most = 2 ** int(np.log2(np.clip(room, 1, max(_DRAWS_PER_STEP, jumps // _APART))))
     return _filled(method, {"draws_per_step": most if several else 1})
 
 
@@ -194,31 +197,10 @@ def _closed(run: Run, method: Method) -> Run:
     return replace(run, num_replicas=parts.num_replicas(run, method))
 
 
-def _closed_rule(method: Method, plan: Plan) -> Method:
-    """Close the stages of a window correction that tunes itself: a third of the run each."""
-    rule, third = method.rule, plan.num_steps // 3
-    if isinstance(rule, WindowCorrected) and rule.tunes_correction:
-        reference, tuning = rule.reference_steps or third, rule.tuning_steps or third
-        method = replace(method, rule=replace(rule, reference_steps=reference, tuning_steps=tuning))
-    return method
-
-
-def _closed_energy(method: Method, rule: Rule, of_networks: bool) -> Method:
-    """Close which energy decides swaps: of networks the mini-batch's own, where a rule allows."""
-    before = of_networks and not rule.uses_temperature
-    return _filled(method, {"energy_at": "before" if before else "moved"})
-
-
-def _clip(task: Task, method: Method) -> float | None:
-    return None if method.clip_norm is None else task.unit.energy(method.clip_norm)
-
-
 def _build(choice: Choice) -> Program:
     """Build the program of what was chosen, in the unit of the target's energies."""
     task, run, method, plan, _, rule, kernel = choice
-    is_sample = isinstance(run, Sampling)
-    num_chains = run.num_chains if is_sample else 1
-    settings, ladder = _settings_and_ladder(choice, num_chains)
+    settings, ladder = _settings_and_ladder(choice)
     step_sizes = settings.tuning.step_sizes
     learns = settings.jumps is not None or (step_sizes is not None and step_sizes.dense)
     return Program(
@@ -229,14 +211,7 @@ def _build(choice: Choice) -> Program:
         ladder=ladder,
         buffer=0.0 if isinstance(method.buffer, str) else float(task.unit.energy(method.buffer)),
         seed=run.seed,
-        num_replicas=plan.num_replicas,
-        num_chains=num_chains,
-        num_steps=plan.num_steps,
-        burn_in=plan.burn_in,
-        thin=plan.thin,
-        draw_rungs=parts.draw_rungs(run.draw_rungs if is_sample else (0,), plan.num_replicas),
-        keep_draws=run.keep_draws if is_sample else run.keep_networks,  # type: ignore[attr-defined]
-        history_every=plan.history_every,
+        **{name: x for name, x in plan._asdict().items() if name not in ("tuned_until", "clock")},
         track_best=choice.schedule.swaps == "exactly_one",
         stop_on_nonfinite=run.on_nonfinite != "ignore",
         evaluate_every=plan.evaluate_every,
@@ -248,7 +223,7 @@ def _build(choice: Choice) -> Program:
     )
 
 
-def _settings_and_ladder(choice: Choice, num_chains: int) -> tuple[Settings, Ladder]:
+def _settings_and_ladder(choice: Choice) -> tuple[Settings, Ladder]:
     """Return what is fixed of a step, and the ladder that the run starts with."""
     task, run, method, plan, schedule, rule, kernel = choice
     traits = kernel.traits
@@ -261,7 +236,7 @@ def _settings_and_ladder(choice: Choice, num_chains: int) -> tuple[Settings, Lad
         parts.tuning(method, plan, rule, (adapts, until), task.unit, hottest),
         energy_at=str(method.energy_at),
         swap_every=method.swap_every or 1,
-        jumps=parts.jumping(method, plan, num_chains),
+        jumps=parts.jumping(method, plan),
         redraws=method.redraws or 0,
         on_swap=method.on_swap,
         restarts=run.on_nonfinite == "restart",

@@ -37,6 +37,7 @@ _IN_VAIN = 4  # starts that lead to no minimum, one after another, before the se
 _SETTLED = 0.1  # energy that the next Newton step may still gain, for each dimension
 _BEYOND = 1e30  # stands for an energy that is not finite
 _LIGHTEST = -15.0  # log weight, by Laplace, below which a minimum has no mass
+_TYPICAL = 4.0  # standard deviations of the squared distance of a draw from its minimum
 _SHORT = 0.1  # steps of differences, in standard deviations
 _FLAT = 1e-5  # curvature, in units of its diagonal, below which a direction is open
 
@@ -95,7 +96,7 @@ class Found(NamedTuple):
         return self.covariances[np.argmin(self.energies)] if len(self.minima) else None
 
 
-class _Counted:
+class Counted:
     """Energy and gradient in double precision, finite everywhere, and how often they were asked."""
 
     def __init__(self, energy: Callable, data: Any, dtype: jnp.dtype) -> None:
@@ -105,7 +106,7 @@ class _Counted:
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         self.calls += 1
-        value, gradient = self._evaluate(jnp.asarray(x, self.dtype), self.data)
+        value, gradient = self._evaluate(np.asarray(x, self.dtype), self.data)
         value, gradient = float(value), np.asarray(gradient, float)
         if np.isfinite(value) and np.all(np.isfinite(gradient)):
             return value, gradient
@@ -115,7 +116,7 @@ class _Counted:
         """Return the second derivatives; `sd` are rough standard deviations of the parameters."""
         if self._hessian is not None:
             try:
-                hessian = np.asarray(self._hessian(jnp.asarray(x, self.dtype), self.data), float)
+                hessian = np.asarray(self._hessian(np.asarray(x, self.dtype), self.data), float)
                 self.calls += len(x)
                 return (hessian + hessian.T) / 2
             except (TypeError, ValueError, NotImplementedError, RuntimeError):
@@ -148,30 +149,39 @@ def energy_of(target: Target, unravel: Callable, slope: float) -> Callable:
     return energy
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # such ends are rejected
 def search(
     energy: Callable,
     starts: np.ndarray,
     data: Any = None,
     budget: int = 0,
     places: np.ndarray | None = None,
+    known: Found | None = None,
 ) -> Found:
     """Minimise `energy(point, data)` from the first of `starts` (start, d), and from more of them
-    while fewer than `budget` evaluations are spent; return the distinct minima.
+    while fewer than `budget` evaluations are spent; return the distinct minima, those `known` from
+    before among them: starts as near to one as its draws are not followed.
 
     Where most starts lead to minima of their own, there may be others: further starts take each
     coordinate from one of those that are given. Minima that differ by a permutation of exchangeable
     labels, at `places`, are one. Where none are declared, permutations that lead from one minimum
     to another are applied to all.
     """
-    counted = _Counted(energy, data, jnp.asarray(starts).dtype)
-    minima: list[End] = []
-    hits: list[int] = []
+    counted = energy
+    if not isinstance(counted, Counted):
+        counted = Counted(energy, data, jnp.asarray(starts).dtype)
+    minima = [] if known is None else list(zip(*known[:3]))
+    hits = [1] * len(minima)
     rejected = 0
     for number, start in enumerate(_with_others(np.asarray(starts, float))):
         if number >= _FEWEST_STARTS and counted.calls >= budget:
             break
         if number >= len(starts) and _are_all(minima, hits):
             break
+        near = _typical_of(start, minima) if known is not None else None
+        if near is not None:
+            hits[near] += 1
+            continue
         end = _descend(counted, _pulled(counted, start))
         if end is None:
             rejected += 1
@@ -197,6 +207,15 @@ def search(
     )
 
 
+def _typical_of(start: np.ndarray, minima: list[End]) -> int | None:
+    """Return the number of the nearest minimum among whose draws a start may be, None if none."""
+    square = [(start - x) @ np.linalg.solve(cov, start - x) for x, _, cov in minima]
+    d = len(start)
+    if not square or min(square) > d + _TYPICAL * np.sqrt(2 * d):
+        return None
+    return int(np.argmin(square))
+
+
 def _with_others(starts: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the starts (start, d), and then points between them."""
     yield from starts
@@ -217,7 +236,7 @@ def _with_mass(minima: list[End]) -> np.ndarray:
     return np.flatnonzero(log_weight > log_weight.max(initial=-np.inf) + _LIGHTEST)
 
 
-def _add_images(counted: "_Counted", minima: list[End]) -> None:
+def _add_images(counted: "Counted", minima: list[End]) -> None:
     """Add what permutations of the parameters, such as those of labels, make of minima, if they
     lead from one of these to another and leave the energy as it is."""
     known = [minima[number] for number in _with_mass(minima)]
@@ -254,7 +273,7 @@ def are_apart(
     return bool(step @ np.linalg.solve(cov, step) > 2 * len(one))
 
 
-def _pulled(counted: _Counted, start: np.ndarray) -> np.ndarray:
+def _pulled(counted: Counted, start: np.ndarray) -> np.ndarray:
     """Return the start, pulled towards 0 until the energy is finite."""
     x = start
     for _ in range(60):
@@ -264,7 +283,7 @@ def _pulled(counted: _Counted, start: np.ndarray) -> np.ndarray:
     return start
 
 
-def _descend(counted: _Counted, start: np.ndarray) -> End | None:
+def _descend(counted: Counted, start: np.ndarray) -> End | None:
     """Return the minimum reached from a start, its energy and covariance; None if it is none."""
     options = {"maxiter": 300, "maxfun": _MOST_CALLS, "maxcor": 30}
     ended = minimize(counted, start, jac=True, method="L-BFGS-B", options=options)
@@ -275,7 +294,7 @@ def _descend(counted: _Counted, start: np.ndarray) -> End | None:
     return _newton(counted, x, sd)
 
 
-def _from_pairs(counted: _Counted, x: np.ndarray, cov: np.ndarray) -> End | None:
+def _from_pairs(counted: Counted, x: np.ndarray, cov: np.ndarray) -> End | None:
     """Return an end of L-BFGS with its own inverse Hessian, a diagonal plus low rank."""
     energy, gradient = counted(x)
     gain = gradient @ cov @ gradient / 2
@@ -283,7 +302,7 @@ def _from_pairs(counted: _Counted, x: np.ndarray, cov: np.ndarray) -> End | None
     return (x, energy, (cov + cov.T) / 2) if settled else None
 
 
-def _newton(counted: _Counted, x: np.ndarray, sd: np.ndarray) -> End | None:
+def _newton(counted: Counted, x: np.ndarray, sd: np.ndarray) -> End | None:
     """Take damped Newton steps (Levenberg) until they gain nothing."""
     energy, gradient = counted(x)
     damping = 1e-3

@@ -285,6 +285,19 @@ class SourceBatches(Batches):
             raise ValueError(self.ending(0))
         return prepared(self.prepare, self.draw(key), jax.tree.map(jnp.asarray, batches[0]))
 
+    def first_rows(self, count: int, most_bytes: int) -> Any:
+        """Return the rows of up to `count` mini-batches of the first epoch, read for themselves;
+        of an iterator, which cannot be read twice, those of one."""
+        reader = SourceReader(self.source, self.batch_size, self.check)
+        reader = self.reader if hasattr(self.source, "__next__") else reader
+        batches = reader.read(reader.number, 1)
+        if not batches:
+            raise ValueError(reader.ending)
+        if reader is not self.reader:
+            size = max(1, sum(leaf.nbytes for leaf in jax.tree.leaves(batches)))
+            batches = reader.read(0, max(1, min(count, self.steps_per_epoch, most_bytes // size)))
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *batches)
+
     def bytes_per_step(self, step: int) -> int:
         batches = self.reader.read(self.batches_before(step), 1)
         size = sum(leaf.nbytes for batch in batches for leaf in jax.tree.leaves(batch))

@@ -20,7 +20,6 @@ from replicax.run import fingerprint, processes, trees
 from replicax.run.carry import Carry
 from replicax.run.compiled_once import on_disk
 from replicax.run.devices import describe_machine, spread_over
-from replicax.run.evaluation import Between
 from replicax.run.initial import (
     PerReplica,
     carry_like,
@@ -34,7 +33,7 @@ from replicax.run.loop import run
 from replicax.run.methods import Method, as_method, written
 from replicax.run.options import Session
 from replicax.run.program import Program
-from replicax.run.records import Records, Standing
+from replicax.run.records import Between, Records, Standing
 from replicax.run.resolve import resolve
 from replicax.run.storage import checkpoint
 from replicax.run.storage.folder import (
@@ -52,7 +51,7 @@ _GONE = ("['evaluation'].starts.", "['evaluation'].averages.starts.")
 
 # like, carry -> what the host does between chunks, such as evaluations of networks, given the
 # shapes of one point and the carry at the start (None where a run resumes)
-Evaluates = Callable[[Program, Any, Carry | None], Between | None]
+Evaluates = Callable[[Program, Any, Carry | None], Between]
 
 
 def begin(
@@ -79,7 +78,7 @@ def begin(
         points, one_start = carry.state.points, have_one_start(carry)
         like = jax.eval_shape(trees.first, points)
         evaluation = (evaluates or _learns)(program, like, carry)
-        carry = carry if evaluation is None else evaluation.first(program, carry)
+        carry = evaluation.first(program, carry)
     with records_of_run(session.run_dir) as records:
         records.task = program.task
         folder, about = records.folder, dict(about or {})
@@ -102,13 +101,13 @@ def begin(
     return records, like
 
 
-def _learns(program: Program, like: Any, carry: Carry | None) -> Between | None:
-    """Return what a run learns in its burn-in, None if nothing."""
+def _learns(program: Program, like: Any, carry: Carry | None) -> Between:
+    """Return what a run learns in its burn-in."""
     if not program.round_ends:
-        return None
-    from replicax.run.learning import learns  # its search and its fits import half of SciPy
+        return Between()
+    from replicax.run.learning import Learning  # its search and its fits import half of SciPy
 
-    return learns(program, like, carry)
+    return Learning(program, like)
 
 
 def refuse_traced(start: Any = None) -> None:
@@ -142,7 +141,6 @@ def proceed(
     """
     metadata, folder = records.metadata, records.folder
     refuse_traced()
-    _check_not_gone(metadata, folder)
     program = _program_again(metadata, folder, task, changes, method)
     program = spread_over(program, session.devices, session.data_parallel)
     like = point_like(records, params)
@@ -152,30 +150,20 @@ def proceed(
     if not force:
         fingerprint.check(folder, program, like, metadata.fingerprint)
     evaluation = (evaluates or _learns)(program, like, None)
-    state = None if evaluation is None else jax.eval_shape(lambda: evaluation.state)
-    step, carry, evaluated, position = _restore(records, program, like, state)
-    if step > program.num_steps:
+    carry = _restore(records, program, like, evaluation)
+    if records.commit.step > program.num_steps:
         raise ValueError(
-            f"num_steps is {program.num_steps}, but the run stands at step {step}: write more."
+            f"num_steps is {program.num_steps}, but the run stands at step {records.commit.step}: "
+            "write more."
         )
-    if evaluation is not None:
-        evaluation.state = evaluated
-    kept = records_from(records, program, step, position)
+    kept = records_from(records, program)
     kept.task = program.task
     noted = metadata.note if session.note is None else session.note
+    # What else was resolved cannot change.
+    resolved = replace(metadata.resolved, num_steps=program.num_steps)
+    again = replace(metadata, run=program.run, method=program.method, resolved=resolved)
     kept.write_metadata(
-        replace(
-            metadata,
-            run=program.run,
-            method=program.method,
-            resolved=replace(
-                metadata.resolved,
-                num_steps=program.num_steps,  # what else was resolved cannot change
-            ),
-            note=noted,
-            result=None,
-            format_version=Metadata.format_version,
-        )
+        replace(again, note=noted, result=None, format_version=Metadata.format_version)
     )
     run(program, carry, kept, session, evaluation)
     processes.wait()  # the others read what the first one wrote
@@ -201,16 +189,22 @@ def extended(records: Records, task: Task | None, num_steps: int, session: Sessi
 
 
 def retuned(
-    records: Records, task: Task | None, num_steps: int, session: Session
+    records: Records, task: Task | None, num_steps: int, session: Session, redraws: int = 0
 ) -> tuple[Records, Any]:
-    """Run anew from where the replicas of a run are: with a new burn-in, and no earlier draws."""
+    """Run anew from where the replicas of a run are: with a new burn-in, and no earlier draws. So
+    many `redraws`, unless they are 0, take evaluations from the jumps."""
     program, carry, _ = _standing(records, task)
     places = np.asarray(carry.state.replica_at)
     by_rung = jax.tree.map(
         lambda leaf: np.asarray(leaf)[np.arange(len(places))[:, None], places], carry.state.points
     )
     options = replace(program.run, num_steps=num_steps, burn_in=None)
-    again = resolve(program.task, options, program.method)
+    method = program.method
+    if redraws:
+        jumps = (method.jumps or 0) // 2
+        draws = min(method.draws_per_step or 1, max(jumps, 1))
+        method = replace(method, redraws=redraws, jumps=jumps, draws_per_step=draws)
+    again = resolve(program.task, options, method)
     return begin("sample", again, PerReplica(by_rung, by_chain=True), session)
 
 
@@ -223,8 +217,7 @@ def _standing(records: Records, task: Task | None) -> Standing:
     program = _program_again(found.metadata, found.folder, _needed(task, records), {}, None)
     like = point_like(found)
     evaluation = _learns(program, like, None)
-    state = None if evaluation is None else jax.eval_shape(lambda: evaluation.state)
-    return Standing(program, _restore(found, program, like, state)[1], evaluation)
+    return Standing(program, _restore(found, program, like, evaluation), evaluation)
 
 
 def _needed(task: Task | None, records: Records) -> Task:
@@ -269,45 +262,31 @@ def restore_points(records: FolderRecords, like: Any) -> tuple[Any, np.ndarray]:
     return jax.tree.map(jnp.asarray, state.points), np.asarray(state.replica_at)
 
 
-def _restore(
-    records: FolderRecords, program: Program, like: Any, evaluation_like: Any = None
-) -> tuple[int, Carry, Any, bytes | None]:
-    """Return step and carry of the checkpoint that the records stand at, the state of the
-    evaluation of networks or None, and that of the source of batches where it has one.
-
-    `like` and `evaluation_like` are the shapes of one point and of the evaluation's state.
-    """
-    step = records.commit.step
-    shapes = {"carry": carry_like(program, like), "evaluation": evaluation_like}
-    arrays = checkpoint.restore(records.folder, step, shapes, gone=_GONE)
+def _restore(records: FolderRecords, program: Program, like: Any, evaluation: Between) -> Carry:
+    """Return the carry of the checkpoint that the records stand at, and give the evaluation its
+    state. `like` has the shapes of one point."""
+    state = jax.eval_shape(lambda: evaluation.state)
+    shapes = {"carry": carry_like(program, like), "evaluation": state}
+    arrays = checkpoint.restore(records.folder, records.commit.step, shapes, gone=_GONE)
     arrays = jax.tree.map(jnp.asarray, arrays)
-    source = records.final.get("source")
-    source = None if source is None else source.tobytes()
-    return step, arrays["carry"], arrays["evaluation"], source
+    evaluation.state = arrays["evaluation"]
+    return arrays["carry"]
 
 
-def records_from(records: FolderRecords, program: Program, step: int, source: bytes | None) -> Any:
+def records_from(records: FolderRecords, program: Program) -> Any:
     """Bring records and batches to the step of a checkpoint, later rows dropped; return the records
     in the first process, and new ones in memory in the others, once all have read what they need.
     """
     processes.wait()
-    program.batches.skip_to(step, source)
+    source = records.final.get("source")
+    position = None if source is None else source.tobytes()
+    program.batches.skip_to(records.commit.step, position)
     if processes.is_first():
         records.rewind()
         return records
     copy = Records(records.folder)
     copy.write_metadata(records.metadata)
     return copy
-
-
-def _check_not_gone(metadata: Metadata, folder: Path) -> None:
-    """Raise if the run has options of an earlier version that this one lacks."""
-    for name, value in metadata.gone.items():
-        raise ValueError(
-            f"The run in {folder} was started with {name}={show(value)}, which is gone since "
-            "version 0.3, so it cannot be continued: start a new run without it. "
-            "rx.load(folder) reads this one."
-        )
 
 
 def _program_again(
@@ -318,6 +297,11 @@ def _program_again(
     method: str | Method | None,
 ) -> Program:
     """Return the program of a run that resumes, if the task fits it."""
+    for name, value in metadata.gone.items():
+        raise ValueError(
+            f"The run in {folder} was started with {name}={show(value)}, which is gone since "
+            "version 0.3, so it cannot be continued: start a new run. rx.load(folder) reads it."
+        )
     again = {} if method is None else vars(as_method(method))
     name = metadata.method.name
     if again.get("name", name) != name:

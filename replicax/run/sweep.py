@@ -1,11 +1,12 @@
 """One sweep over all rows, and what comes before the first: exact draws of a posterior whose rows
 are too many for a ladder to see at every step.
 
-*Find*: the ordinary ladder samples some of the rows, where the posterior is wider and has the modes
-of the whole; its modes are followed on all rows, by Newton steps, a sweep each, to the first
-mixture. In a few sweeps more the mixture is renewed by the weights of its own proposals, and then
-frozen. *Confirm*: each sweep evaluates n proposals of every chain at once, and the chains take
-them, or not, as in `jumps.py`: that preserves the posterior, whatever was found.
+*Find*: a search and a population that is cooled sample some of the rows (`finder.py`), where the
+posterior is wider and has the modes of the whole; its modes are followed on all rows, by Newton
+steps, a sweep each, to the first mixture. In a few sweeps more the mixture is renewed by the
+weights of its own proposals, and then frozen. *Confirm*: each sweep evaluates n proposals of every
+chain at once, and the chains take them, or not, as in `jumps.py`: that preserves the posterior,
+whatever was found.
 
 Every sweep also evaluates draws of the finder, moved to where the minima of all rows are. One that
 weighs more than all proposals of its sweep stands where the mixture misses something: before the
@@ -17,8 +18,9 @@ state is saved after each: a run that was interrupted does the sweep again.
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -36,16 +38,46 @@ from replicax.algorithm.labels import (
     taken,
 )
 from replicax.algorithm.mixture import Mixture, in_use, make_mixture
-from replicax.run import start, trees
+from replicax.run import trees
 from replicax.run.bayesian import Bayesian
 from replicax.run.blas import one_thread
+from replicax.run.estimate import (
+    CHECKED,
+    FIRST_ROWS,
+    MOST_NOISE,
+    Centres,
+    Estimate,
+    more_rows,
+    weighted_noise,
+)
+from replicax.run.finder import cooled, evaluator
 from replicax.run.methods import Method
-from replicax.run.options import Sampling, Session
+from replicax.run.options import Sampling
 from replicax.run.program import Program
 from replicax.run.records import Arrays
-from replicax.run.rows import Job, Plan, plan_of
-from replicax.run.search import Found, are_apart, energy_of, hessian_scale, search
+from replicax.run.rows import Job, Plan, Rows, plan_of
+from replicax.run.search import (
+    Counted,
+    Found,
+    are_apart,
+    energy_of,
+    hessian_scale,
+    search,
+)
+from replicax.run.sweep_state import (
+    CONFIRMING,
+    LEARNING,
+    MINIMA,
+    Chains,
+    Finder,
+    Newton,
+    Spent,
+    State,
+    no_proposals,
+    pooled,
+)
 
+_FIRST_STARTS = 16  # of a run, from which minima are looked for first
 _STARTS = 24  # draws of the finder from which its minima are looked for
 _MOST_MINIMA = 16
 WITNESSES = 32  # draws of the finder that every sweep evaluates
@@ -59,89 +91,13 @@ _GOOD = 0.4  # harmonic acceptance at which the mixture is frozen
 _PILOTS = 8  # sweeps that learn it, at most
 _FOUND_SHARE, _FOUND_FREEDOM = 0.2, 4.0  # of a component where the finder's draws weigh too much
 
-MINIMA, LEARNING, CONFIRMING = range(3)
-
-
-class Newton(NamedTuple):
-    """Points on their way to the minima of all rows, (minimum, ...)."""
-
-    tried: np.ndarray  # where the next sweep looks      shape (minimum, d)
-    at: np.ndarray  # the best ones so far               shape (minimum, d)
-    energy: np.ndarray  # there, minus that of the centre
-    gradient: np.ndarray
-    hessian: np.ndarray
-    damping: np.ndarray
-
-
-class Finder(NamedTuple):
-    """What the ladder on some of the rows has found."""
-
-    draws: np.ndarray  # of its coldest rung            shape (draw, d)
-    minimum: np.ndarray  # the nearest one of each      shape (draw,)
-    minima: np.ndarray  #                               shape (minimum, d)
-    roots: np.ndarray  # of their covariances           shape (minimum, d, d)
-
-
-class Pool(NamedTuple):
-    """Proposals of the sweeps that learn, and the mixture that all of them are drawn from."""
-
-    points: np.ndarray
-    energies: np.ndarray
-    mixture: Mixture
-    sweeps: np.ndarray
-
-
-class Chains(NamedTuple):
-    """Where the chains stand, and how they came there."""
-
-    points: np.ndarray  # (chain, d)
-    energy: np.ndarray  # U and E there, minus those of the centre    shape (chain, 2)
-    weight: np.ndarray  # -E - log q
-    proposals: np.ndarray
-    accepted: np.ndarray
-    held: np.ndarray  # refused in a row
-    longest: np.ndarray
-    log_sum: np.ndarray  # of the weights of all proposals
-    log_sum_square: np.ndarray
-
-
-class Spent(NamedTuple):
-    """What was spent, by phase (minima, learning, confirming)."""
-
-    sweeps: np.ndarray
-    evaluations: np.ndarray  # of all rows
-    seconds: np.ndarray
-    finder: np.ndarray  # rows, evaluations of them, seconds
-
-
-class State(NamedTuple):
-    """All that the next sweep depends on. Only host arrays; shapes may change."""
-
-    step: np.ndarray  # sweeps done
-    phase: np.ndarray
-    burn_in: np.ndarray  # sweeps before the first kept one; those so far
-    centre: np.ndarray  # (d,)
-    at_centre: np.ndarray  # U and V there
-    direction: np.ndarray  # of the order of labels
-    newton: Newton
-    finder: Finder
-    unsettled: np.ndarray  # minima that Newton steps have not reached
-    laplace: np.ndarray  # covariance at the deepest minimum
-    mixture: Mixture
-    pool: Pool
-    chains: Chains
-    acceptance: np.ndarray  # harmonic, of each sweep that learned
-    # Of each sweep: by how much the heaviest draw of the finder is above all proposals together.
-    excess: np.ndarray
-    spent: Spent
-
 
 @dataclass
 class Sampler:
     """What is fixed of a run, and what one sweep makes of its state."""
 
     task: Bayesian
-    finder: Program  # of some rows; it also tells by what the target is known again
+    finder: Program  # of some rows, by which the target is known again
     like: Any  # shapes of one point
     run: Sampling
     method: Method
@@ -160,8 +116,9 @@ class Sampler:
         log_prior: Any = self.finder.target.prior
         prior = lambda point: log_prior(unravel(point))  # noqa: E731
         self._prior = jax.jit(jax.vmap(prior))
-        self._plans: dict[tuple[Job, int], Plan] = {}
-        self._slopes = jax.jit(
+        self._plans: dict[tuple[Job, int, int], Plan] = {}
+        self._estimate: Estimate | None = None
+        self.slopes = jax.jit(
             jax.vmap(lambda x: (prior(x), jax.grad(prior)(x), jax.jacrev(jax.grad(prior))(x)))
         )
 
@@ -176,18 +133,29 @@ class Sampler:
     def rng(self, *numbers: int) -> np.random.Generator:
         return np.random.default_rng([self.run.seed % 2**32, *numbers])
 
+    def flat(self, points: Any) -> np.ndarray:
+        """Return points (m, d) of a tree with two leading axes."""
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(points)]
+        rows = [leaf.reshape(leaf.shape[0] * leaf.shape[1], -1) for leaf in leaves]
+        return np.concatenate(rows, axis=1).astype(self.dtype)
+
     # Sums over all rows.
 
     def sums(
-        self, derivatives: bool, state_centre: np.ndarray, points: np.ndarray, seen: Any
+        self,
+        derivatives: bool,
+        state_centre: np.ndarray,
+        points: np.ndarray,
+        seen: Any,
+        rows: Rows | None = None,
     ) -> Any:
-        job = self._derivatives if derivatives else self._differences
-        plan = self._plans.get((job, len(points)))
-        if plan is None:
-            plan = plan_of(job, self.rows.num_rows, self.some, self.d, len(points))
-            self._plans[job, len(points)] = plan
-        centre = state_centre.astype(self.dtype)
-        return self.rows.sums(job, plan, centre, points.astype(self.dtype), seen, self.devices)
+        """Return sums over all rows, or over others."""
+        job, rows = self._derivatives if derivatives else self._differences, rows or self.rows
+        kind = job, len(points), rows.num_rows
+        if kind not in self._plans:
+            self._plans[kind] = plan_of(job, rows.num_rows, self.some, self.d, len(points))
+        centre, points = state_centre.astype(self.dtype), points.astype(self.dtype)
+        return rows.sums(job, self._plans[kind], centre, points, seen, self.devices)
 
     @property
     def _differences(self) -> Job:
@@ -205,12 +173,32 @@ class Sampler:
                 self._way = "reverse"  # solvers of differential equations have no forward one
         return Job(self._of_rows, self._way)
 
-    def energies(self, state: State, points: np.ndarray, seen: Any) -> tuple[np.ndarray, float]:
-        """Return U and E at points (m, d), minus those of the centre (m, 2); and U of the
-        centre."""
+    def energies(
+        self, state: State, points: np.ndarray, seen: Any
+    ) -> tuple[np.ndarray, float, np.ndarray]:
+        """Return U and E at points (m, d), minus those of the centre (m, 2); U of the centre; and
+        the errors of energies that are estimated."""
+        if int(state.estimated_from):
+            return self._estimated(state, points, seen)
         sums = self.sums(False, state.centre, points, seen)
         both = np.stack([-sums.apart, -sums.apart + self._prior_apart(state, points)], axis=1)
-        return np.where(np.isfinite(both), both, np.inf), -float(sums.centre)
+        return _finite_or_far(both), -float(sums.centre), np.zeros(len(points))
+
+    def _estimated(
+        self, state: State, points: np.ndarray, seen: Any
+    ) -> tuple[np.ndarray, float, np.ndarray]:
+        """Return what `energies` does, from some of the rows."""
+        count = int(state.estimated_from)
+        kept = self._estimate
+        if kept is None or kept.count != count or kept.centres is not state.centres:
+            kept = self._estimate = Estimate(self, state.centres, count)
+        centre = state.centre[None].astype(self.dtype)
+        at = np.concatenate([points, centre]).astype(float)
+        total, error = kept(at, seen)
+        prior = self.prior_at(at)
+        both = np.stack([total - prior, total], axis=1)
+        apart = both[:-1] - both[-1]
+        return _finite_or_far(apart), float(both[-1, 0]), error[:-1]
 
     # One sweep.
 
@@ -235,12 +223,12 @@ class Sampler:
             **({"draws": draws} if draws else {}),
         }
 
-    def _follow(self, state: State, seen: Any) -> tuple[State, None, int]:
+    def _follow(self, state: State, seen: Any) -> tuple[State, None, float]:
         """Newton steps from all minima of some rows towards those of all rows, damped."""
         newton, centre = state.newton, state.centre
         tried = newton.tried.astype(self.dtype)
         sums = self.sums(True, centre, tried, seen)
-        prior, slope, curve = (np.asarray(x, float) for x in self._slopes(jnp.asarray(tried)))
+        prior, slope, curve = (np.asarray(x, float) for x in self.slopes(jnp.asarray(tried)))
         energy = -sums.apart + prior - state.at_centre[1]
         gradient, hessian = slope - sums.gradient, curve - sums.hessian
         hessian = (hessian + hessian.swapaxes(1, 2)) / 2
@@ -264,7 +252,11 @@ class Sampler:
         has_mass = lowest < lowest.min() + _NO_MASS + self.d
         open_ = (~better | (gain > _SETTLED * self.d)) & has_mass
         newton = newton._replace(tried=np.where(open_[:, None], ahead, newton.at))
-        state = state._replace(newton=newton, unsettled=np.array(open_.sum()))
+        state = state._replace(
+            newton=newton,
+            unsettled=np.array(open_.sum()),
+            at_centre=np.array([-float(sums.centre), state.at_centre[1]]),
+        )
         count = len(tried) * (2 * self.d + 3)
         if open_.any() and int(state.step) + 1 < _NEWTON_SWEEPS:
             return state, None, count
@@ -293,7 +285,10 @@ class Sampler:
         roots = np.array([np.linalg.cholesky(c) for c in covariances])
         # The finder's draws go with their minima, each to the one that it was led to.
         finder = _moved(state.finder, minima, roots)
-        direction = state.direction
+        direction, newton = state.direction, state.newton
+        # Where all rows were summed, the last step not among them.
+        energy = newton.energy[kept] + state.at_centre.sum()
+        centres = Centres(newton.at[kept], energy, newton.gradient[kept], newton.hessian[kept])
         if self.places is not None:
             found, direction = found.in_order(self.places)
             ordering = Ordering(self.places, direction)
@@ -314,12 +309,19 @@ class Sampler:
         return state._replace(
             phase=np.array(LEARNING),
             centre=centre,
+            centres=centres,
+            estimated_from=np.array(self._first_estimate()),
             direction=direction,
             finder=finder,
             laplace=laplace,
             mixture=in_use(mixture),
-            at_centre=np.array([0.0, self._prior_at(centre[None])[0]]),
+            at_centre=np.array([0.0, self.prior_at(centre[None])[0]]),
         )
+
+    def _first_estimate(self) -> int:
+        """Return from how many rows energies are estimated first, 0 for all."""
+        exact = self.method.exact or self.rows.num_rows <= 2 * FIRST_ROWS
+        return 0 if exact else FIRST_ROWS
 
     def _weights(self, state: State, points: np.ndarray, energy: np.ndarray) -> np.ndarray:
         """Return -E - log q of points (m, d); -inf where labels are out of order."""
@@ -335,40 +337,43 @@ class Sampler:
 
     def _proposed(
         self, state: State, seen: Any
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
+    ) -> tuple[State, np.ndarray, np.ndarray, np.ndarray]:
         """Evaluate proposals of all chains, and draws of the finder beside them. Return all of
-        them, U and E there, their weights, U of the centre, and how far a draw of the finder is
-        above all proposals together."""
+        them, U and E there, and their weights; and the state with U of the centre, with how far a
+        draw of the finder is above all proposals together, and with the error of the energies."""
         rng = self.rng(1, int(state.step))
         count = self.num_chains * self.num_proposals
         proposals = fitting.draw(state.mixture, rng, count)
         draws = state.finder.draws
         witnesses = draws[rng.choice(len(draws), WITNESSES, replace=len(draws) < WITNESSES)]
         points = np.concatenate([proposals, witnesses]).astype(self.dtype)
-        energy, at_centre = self.energies(state, points, seen)
+        energy, at_centre, error = self.energies(state, points, seen)
         points = points.astype(float)
         weight = self._weights(state, points, energy[:, 1])
         excess = weight[count:].max() - logsumexp(weight[:count])
-        return points, energy, weight, at_centre, float(excess)
+        state = state._replace(
+            excess=np.append(state.excess, excess),
+            noise=np.append(state.noise, weighted_noise(weight[:count], error[:count])),
+            at_centre=np.array([at_centre, state.at_centre[1]]),
+        )
+        return state, points, energy, weight
 
     @one_thread()
-    def _learn(self, state: State, seen: Any) -> tuple[State, None, int]:
+    def _learn(self, state: State, seen: Any) -> tuple[State, None, float]:
         """Evaluate proposals, renew the mixture by their weights, and freeze it when it is good."""
         count = self.num_chains * self.num_proposals
-        points, energy, weight, at_centre, excess = self._proposed(state, seen)
-        own = weight[:count]
+        state, points, energy, weight = self._proposed(state, seen)
+        spent = self._share(state, len(points))
+        if state.noise[-1] > MOST_NOISE:
+            return self._with_more_rows(state), None, spent
+        own, excess = weight[:count], state.excess[-1]
         acceptance = fitting.harmonic_from_proposals(own)
         total = energy[:count, 1]
         if self.places is not None:  # elsewhere proposals stand for nothing
             total = np.where(ordered(self._ordering(state), points[:count])[1], total, np.inf)
-        pool = _pooled(state.pool, points[:count], total, state.mixture)
+        pool = pooled(state.pool, points[:count], total, state.mixture)
         step = int(state.step)
-        state = state._replace(
-            pool=pool,
-            acceptance=np.append(state.acceptance, acceptance),
-            excess=np.append(state.excess, excess),
-            at_centre=np.array([at_centre, state.at_centre[1]]),
-        )
+        state = state._replace(pool=pool, acceptance=np.append(state.acceptance, acceptance))
         rng = self.rng(2, step)
         chosen = fitting.refit(
             state.mixture, pool.points, pool.energies, pool.mixture, rng, state.laplace
@@ -380,11 +385,35 @@ class Sampler:
         last = int(pool.sweeps) >= _PILOTS
         good = acceptance >= _GOOD
         if (good and not missed) or last:
+            if int(state.estimated_from):
+                state = self._checked(state, points[:count], energy[:count, 1], own, seen)
+                spent += CHECKED
+                if state.error > MOST_NOISE:
+                    return self._with_more_rows(state), None, spent
             state = state._replace(mixture=in_use(mixture), phase=np.array(CONFIRMING))
             state = self._begun(state)
         else:
             state = state._replace(mixture=in_use(mixture))
-        return state, None, len(points)
+        return state, None, spent
+
+    def _checked(
+        self, state: State, points: np.ndarray, energy: np.ndarray, weight: np.ndarray, seen: Any
+    ) -> State:
+        """Return the state with the error of estimated energies at points (m, d), drawn by their
+        weights: all rows are summed there."""
+        share = np.exp(weight - weight.max())
+        rng = self.rng(6, int(state.step))
+        chosen = rng.choice(len(points), CHECKED, p=share / share.sum())
+        at = points[chosen]
+        known = -self.sums(False, state.centre, at, seen).apart + self._prior_apart(state, at)
+        return state._replace(error=np.array(np.std(energy[chosen] - known)))
+
+    def _with_more_rows(self, state: State) -> State:
+        """Return the state with energies of more rows, and without proposals of the others."""
+        following = more_rows(int(state.estimated_from), self.rows.num_rows)
+        return state._replace(
+            estimated_from=np.array(following), pool=no_proposals(self.d), error=np.array(0.0)
+        )
 
     def _with_missed(
         self,
@@ -437,18 +466,18 @@ class Sampler:
         )
 
     def _prior_apart(self, state: State, points: np.ndarray) -> np.ndarray:
-        prior = self._prior_at(np.concatenate([points, state.centre[None]]))
+        prior = self.prior_at(np.concatenate([points, state.centre[None]]))
         return prior[:-1] - prior[-1]
 
-    def _prior_at(self, points: np.ndarray) -> np.ndarray:
+    def prior_at(self, points: np.ndarray) -> np.ndarray:
         """Return V at points (m, d)."""
         return np.asarray(self._prior(jnp.asarray(points.astype(self.dtype))), float)
 
-    def _confirm(self, state: State, seen: Any) -> tuple[State, Arrays, int]:
+    def _confirm(self, state: State, seen: Any) -> tuple[State, Arrays, float]:
         """Evaluate proposals, and let every chain take its own one after another."""
         chains, n = self.num_chains, self.num_proposals
-        points, energy, weight, at_centre, excess = self._proposed(state, seen)
-        count = chains * n
+        state, points, energy, weight = self._proposed(state, seen)
+        at_centre, count = float(state.at_centre[0]), chains * n
         proposed = points[:count].reshape(chains, n, -1)
         energies, weights = energy[:count].reshape(chains, n, 2), weight[:count].reshape(chains, n)
         threshold = self.rng(4, int(state.step)).exponential(size=(chains, n))
@@ -476,11 +505,7 @@ class Sampler:
             summed,
             squared,
         )
-        state = state._replace(
-            chains=after,
-            excess=np.append(state.excess, excess),
-            at_centre=np.array([at_centre, state.at_centre[1]]),
-        )
+        state = state._replace(chains=after)
         if self.places is not None:
             at = self._shuffled(state, at)
         draws = self._draws(at, both[..., 0] + at_centre)
@@ -488,7 +513,7 @@ class Sampler:
         constant = -(at_centre + state.at_centre[1])
         both_weights = np.stack([held_weight, weights], axis=2) + constant
         draws["jump_weight"] = both_weights.swapaxes(0, 1)
-        return state, draws, len(points)
+        return state, draws, self._share(state, len(points))
 
     def _shuffled(self, state: State, at: np.ndarray) -> np.ndarray:
         """Return points (chain, draw, d), each with a random permutation of its labels."""
@@ -507,94 +532,91 @@ class Sampler:
                 draws[f"params.{name}"] = np.asarray(leaf)[:, :, None]
         return draws
 
+    def _share(self, state: State, count: int) -> float:
+        """Return how many evaluations of all rows a sweep took, at so many points."""
+        seen = int(state.estimated_from) or self.rows.num_rows
+        return count * seen / self.rows.num_rows
+
     # Find.
 
-    def found(self, at: Any) -> State:
-        """Sample some of the rows by the ladder, and return the state before the first sweep."""
+    def found(self, starts: np.ndarray, check: Callable[[], None] = lambda: None) -> State:
+        """Sample some of the rows from starts (m, d), and return the state before the first
+        sweep; `check()` is called now and then."""
         began = time.monotonic()
-        quiet = Session(progress=False)
-        records, _ = start.begin("sample", self.finder, at, quiet)
-        ending = records.metadata.result
-        if ending is not None and ending.code == "interrupted":
-            raise KeyboardInterrupt
-        if ending is not None and ending.code != "finished":
-            raise ValueError(f"Of {len(jax.tree.leaves(self.some)[0])} rows: {ending.sentence}")
-        names = [f"params.{name}" for name in trees.leaf_names(self.like)]
-        leaves = [records.read("draws", name)[:, :, 0] for name in names]
-        count = leaves[0].shape[0] * leaves[0].shape[1]
-        draws = np.concatenate([leaf.reshape(count, -1) for leaf in leaves], axis=1).astype(float)
-        draws = draws[np.isfinite(draws).all(axis=1)]
         rng = self.rng(0)
-        energy = energy_of(self.finder.target, self.unravel, 1.0)
-        starts = _dispersed(draws, rng).astype(self.dtype)
-        places = self.places
-        budget = 10**9  # all of the starts
-        found = search(energy, starts, self.some, budget, places)
+        energy = Counted(energy_of(self.finder.target, self.unravel, 1.0), self.some, self.dtype)
+        first = search(energy, starts[:_FIRST_STARTS], places=self.places)
+        check()
+        like = jnp.zeros(self.d, self.dtype)
+        evaluate = evaluator(self.finder.target, self.unravel, self.some, like)
+        size = len(jax.tree.leaves(self.some)[0])
+        cold = cooled(evaluate, starts.astype(float), first, size, rng, check)
+        draws = cold.draws[np.isfinite(cold.draws).all(axis=1)]
+        again = _dispersed(draws, rng).astype(self.dtype)
+        found = search(energy, again, None, 10**9, self.places, first)
         if not len(found.minima):
             raise ValueError(
-                "The ladder on some of the rows found no minimum of the energy: is the prior "
+                "The search on some of the rows found no minimum of the energy: is the prior "
                 "proper, has the posterior finite mass? Write num_steps=10_000 for a ladder over "
                 "all rows."
             )
+        evaluations = 2.0 * (energy.calls + cold.evaluations)
+        return self._before_sweeps(
+            found, draws[rng.permutation(len(draws))[:_KEPT]], evaluations, began
+        )
+
+    def _before_sweeps(
+        self, found: Found, draws: np.ndarray, evaluations: float, began: float
+    ) -> State:
+        """Return the state before the first sweep, with minima and draws of some rows."""
         best = np.argsort(found.energies, kind="stable")[:_MOST_MINIMA]
-        minima, energies = found.minima[best], found.energies[best]
-        covariances = found.covariances[best]
+        found = Found(found.minima[best], found.energies[best], found.covariances[best], 0, 0)
+        direction = np.zeros(0)
+        if self.places is not None:
+            found, direction = found.in_order(self.places)
+            draws = ordered(Ordering(self.places, direction), draws)[0]
+        minima, covariances = found.minima, found.covariances
         roots = np.linalg.cholesky(covariances)
-        draws = draws[rng.permutation(len(draws))[:_KEPT]]
-        if places is not None:
-            in_order, direction = Found(minima, energies, covariances, 0, 0).in_order(places)
-            minima, roots = in_order.minima, np.linalg.cholesky(in_order.covariances)
-            draws = ordered(Ordering(places, direction), draws)[0]
-        else:
-            direction = np.zeros(0)
         near = [
             np.sum(np.linalg.solve(root, (draws - m).T) ** 2, axis=0)
             for m, root in zip(minima, roots)
         ]
-        finder = Finder(draws, np.argmin(near, axis=0), minima, roots)
-        k, d = minima.shape
-        jumps = int(np.sum(records.final.get("jumps.proposals", np.zeros(1)))) + int(
-            np.asarray(records.final["learning.evaluations"]).sum()
-        )
-        ladder = int(records.final["learning.gradients_per_step"]) * self.finder.num_steps
+        (k, d), chains = minima.shape, self.num_chains
+        none = np.zeros(chains)
+        apart, flat = np.full(k, np.inf), np.tile(np.eye(d), (k, 1, 1))
+        prior = float(self.prior_at(minima[:1])[0])
         size = len(jax.tree.leaves(self.some)[0])
-        centre = minima[0]
-        prior = float(self._prior_at(centre[None])[0])
-        empty = make_mixture(np.zeros(1), np.zeros((1, d)), np.eye(d)[None])
-        newton = Newton(
-            minima,
-            minima,
-            np.full(k, np.inf),
-            np.zeros((k, d)),
-            np.tile(np.eye(d), (k, 1, 1)),
-            np.zeros(k),
-        )
-        none = np.zeros(self.num_chains)
-        chains = Chains(np.zeros((self.num_chains, d)), np.zeros((self.num_chains, 2)), *[none] * 7)
-        seconds = time.monotonic() - began
         return State(
             step=np.array(0),
             phase=np.array(MINIMA),
             burn_in=np.array(0),
-            centre=centre,
+            centre=minima[0],
+            centres=Centres(minima, apart, np.zeros((k, d)), flat),
+            estimated_from=np.array(0),
             at_centre=np.array([0.0, prior]),
             direction=direction,
-            newton=newton,
-            finder=finder,
+            newton=Newton(minima, minima, apart, np.zeros((k, d)), flat, np.zeros(k)),
+            finder=Finder(draws, np.argmin(near, axis=0), minima, roots),
             unsettled=np.array(k),
             laplace=covariances[0],
-            mixture=empty,
-            pool=Pool(np.zeros((0, d)), np.zeros(0), empty, np.array(0)),
-            chains=chains,
+            mixture=no_proposals(d).mixture,
+            pool=no_proposals(d),
+            chains=Chains(np.zeros((chains, d)), np.zeros((chains, 2)), *[none] * 7),
             acceptance=np.zeros(0),
             excess=np.zeros(0),
+            noise=np.zeros(0),
+            error=np.array(0.0),
             spent=Spent(
                 np.zeros(3),
                 np.zeros(3),
                 np.zeros(3),
-                np.array([size, jumps + 2.0 * ladder, seconds]),
+                np.array([size, evaluations, time.monotonic() - began]),
             ),
         )
+
+
+def _finite_or_far(energy: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(energy), energy, np.inf)
 
 
 def decide(
@@ -651,18 +673,6 @@ def _moved(finder: Finder, minima: np.ndarray, roots: np.ndarray) -> Finder:
     return Finder(draws, k, minima, roots)
 
 
-def _pooled(pool: Pool, points: np.ndarray, energies: np.ndarray, mixture: Mixture) -> Pool:
-    """Return the pool with the proposals of one more sweep. All sweeps have as many."""
-    sweeps = int(pool.sweeps) + 1
-    both = mixture if sweeps == 1 else fitting.merged(pool.mixture, mixture, 1 / sweeps)
-    return Pool(
-        np.concatenate([pool.points, points]),
-        np.concatenate([pool.energies, energies]),
-        in_use(both),
-        np.array(sweeps),
-    )
-
-
 def _dispersed(draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return some draws (start, d): half of them at random, half far from all others."""
     draws = draws[rng.permutation(len(draws))[:2000]]
@@ -673,24 +683,3 @@ def _dispersed(draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         chosen.append(int(np.argmax(near)))
         near = np.minimum(near, np.sum((x - x[chosen[-1]]) ** 2, axis=1))
     return draws[chosen]
-
-
-def template() -> State:
-    """Return a state with a number in the place of each of its arrays."""
-
-    def filled(kind: Any) -> Any:
-        hints = kind.__annotations__
-        kinds = {"Newton": Newton, "Finder": Finder, "Pool": Pool, "Chains": Chains, "Spent": Spent,
-                 "Mixture": Mixture}  # fmt: skip
-        parts = (getattr(x, "__name__", x) for x in hints.values())
-        return kind(*(filled(kinds[x]) if x in kinds else 0 for x in parts))
-
-    return filled(State)
-
-
-NAMES = trees.leaf_names(template())
-
-
-def restored(final: Arrays) -> State:
-    leaves = [final[f"sweeps.{name}"] for name in NAMES]
-    return jax.tree.structure(template()).unflatten(leaves)

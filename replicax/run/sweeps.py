@@ -14,36 +14,30 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from replicax.algorithm.metric import MOST_DENSE
+from replicax.algorithm.tuning import MOST_DENSE
 from replicax.errors import EndedBySignal
 from replicax.run import fingerprint, start, trees
 from replicax.run.bayesian import Bayesian
 from replicax.run.devices import describe_machine, peak_memory
-from replicax.run.initial import initial_carry
+from replicax.run.finder import POINTS
+from replicax.run.initial import checked_points, num_parameters
 from replicax.run.methods import Method, as_method
 from replicax.run.options import Sampling, Session
 from replicax.run.processes import ends_process, interruptible, sentence_of
 from replicax.run.program import Program
-from replicax.run.progress import Progress, display_sweeps, reason_to_stop
+from replicax.run.progress import Progress, display, reason_to_stop
 from replicax.run.records import Arrays, Records, Result
 from replicax.run.resolve import resolve
 from replicax.run.storage.folder import FolderRecords, records_of_run
 from replicax.run.storage.metadata import SWEEPS, Ending, Metadata, Resolved
-from replicax.run.sweep import (
-    CONFIRMING,
-    LEARNING,
-    MINIMA,
-    NAMES,
-    WITNESSES,
-    Sampler,
-    State,
-    restored,
-)
+from replicax.run.sweep import WITNESSES, Sampler
+from replicax.run.sweep_state import CONFIRMING, LEARNING, MINIMA, NAMES, State, restored
 
 FEWEST_SWEEPS, MOST_SWEEPS = 4, 64  # kept, of a run that decides itself how many
-_FINDER_STEPS, _FINDER_BURN_IN, _FINDER_CHAINS = 400, 250, 2
+_FINDER_REPLICAS = 8  # of the starts of one chain
 _ROWS_PER_PARAMETER, _FEWEST_ROWS, _MOST_ROWS = 100, 3_000, 10_000  # that the finder sees
 _CHEAP = 20.0  # times the cost of sweeps that a ladder over all rows may have
+_SHORT = 1e10  # evaluations of a row that a ladder may take whatever sweeps take, half a minute
 _LADDER_STEPS, _LADDER_CHAINS = 600, 4  # of the ladder, at least
 
 
@@ -92,12 +86,12 @@ def choose(task: Any, method: Any, at: Any, given: dict[str, Any]) -> Choice:
     if method != as_method("posterior") or told:
         by = f"{told[0]} is given" if told else "the method is given"
         return Choice(False, f"all rows in every step of the ladder, because {by}")
-    d = _dimension(task.start_from(at))
-    if d is None or d > MOST_DENSE or task.num_rows <= _num_some(d, task.num_rows):
+    d = num_parameters(task.start_from(at))
+    if not d or d > MOST_DENSE or task.num_rows <= _num_some(d, task.num_rows):
         return Choice(False, "all rows in every step of the ladder")
     ladder, sweeps = costs(d, task.num_rows)
     ratio = f"{ladder:.2g} evaluations of a row, and with sweeps {sweeps:.2g}"
-    if ladder > _CHEAP * sweeps:
+    if ladder > max(_CHEAP * sweeps, _SHORT):
         return Choice(True, f"sweeps over all rows: the ladder would take {ratio}")
     return Choice(False, f"all rows in every step of the ladder, which are cheap: {ratio}")
 
@@ -107,7 +101,8 @@ def costs(d: int, num_rows: int) -> tuple[float, float]:
     all rows and of finder and sweeps; a gradient counts as two."""
     moves, jumps, chains = 2 * 8 * 8, 128, _LADDER_CHAINS
     ladder = float(_LADDER_STEPS * chains * (moves + jumps) * num_rows)
-    found = _FINDER_STEPS * _FINDER_CHAINS * (moves + jumps) * _num_some(d, num_rows)
+    stages = 5 * d**0.5  # of a population that is cooled, each 18 gradients
+    found = 2 * POINTS * (144 + 18 * stages) * _num_some(d, num_rows)
     proposals = chains * jumps + WITNESSES
     each = 2 * 2 * (2 * d + 3) + (2 + FEWEST_SWEEPS) * proposals
     return ladder, float(found + each * num_rows)
@@ -119,26 +114,15 @@ def _num_some(d: int, num_rows: int) -> int:
     return min(wanted, num_rows)
 
 
-def _dimension(at: Any) -> int | None:
-    """Return how many parameters there are, None where that is not known."""
-    try:
-        like = jax.eval_shape(at, jax.random.key(0)) if callable(at) else at
-        return sum(int(np.prod(np.shape(leaf))) for leaf in jax.tree.leaves(like)) or None
-    except Exception:  # which is explained where the starts are made
-        return None
-
-
 def begin(
     task: Any, run: Sampling, method: Any, at: Any, session: Session, words: str | None
 ) -> tuple[Records, Any]:
     """Sample by sweeps, from the start; return the records, and the shapes of one point."""
     start.refuse_traced(at)
-    sampler = _sampler(task, run, as_method(method), at, session)
+    sampler, points = _sampler(task, run, as_method(method), at, session)
     with records_of_run(session.run_dir) as records:
         records.task = task
         folder = records.folder
-        carry = initial_carry(sampler.finder, sampler.finder.task.start_from(at))
-        points = carry.state.points
         records.write_metadata(
             Metadata(
                 kind="sample",
@@ -152,7 +136,7 @@ def begin(
                 fingerprint=(fingerprint.write(folder, sampler.finder, points) if folder else None),
             )
         )
-        _go_on(sampler, None, at, records, session)
+        _go_on(sampler, None, sampler.flat(points), records, session)
     return records, sampler.like
 
 
@@ -224,7 +208,10 @@ def extended(records: Records, task: Any, num_steps: int, session: Session) -> R
     return more
 
 
-def _sampler(task: Bayesian, run: Sampling, method: Method, at: Any, session: Session) -> Sampler:
+def _sampler(
+    task: Bayesian, run: Sampling, method: Method, at: Any, session: Session
+) -> tuple[Sampler, Any]:
+    """Return what is fixed of a run, and its starts, leading axes (chain, replica)."""
     if jax.process_count() > 1:
         raise ValueError(
             "Sweeps run in one process: rows that are spread over machines are given as a Dask "
@@ -232,26 +219,30 @@ def _sampler(task: Bayesian, run: Sampling, method: Method, at: Any, session: Se
         )
     run = replace(run, num_chains=run.num_chains or 4, burn_in=None, thin=1)
     method = replace(method, name=SWEEPS, jumps=method.jumps or 128)
+    if not method.exact and task.target.exchangeable is not None:
+        raise ValueError(
+            "exact=False does not know of exchangeable labels: leave out exchangeable, or exact."
+        )
     first = task.start_from(at)
-    d = _dimension(first)
+    d = num_parameters(first)
     if d is not None and d > MOST_DENSE:
         raise ValueError(
             f"There are {d} parameters, and the mixture of sweeps has at most {MOST_DENSE}: write "
             'method="posterior" for a ladder over all rows, or a batch_size.'
         )
     finder = _finder(task, run, first)
-    carry = initial_carry(finder, finder.task.start_from(at))
-    like = jax.eval_shape(trees.first, carry.state.points)
-    return Sampler(task, finder, like, run, method, _devices(session))
+    points = checked_points(finder, finder.task.start_from(at), anywhere=True)
+    like = jax.eval_shape(trees.first, points)
+    return Sampler(task, finder, like, run, method, _devices(session)), points
 
 
 def _finder(task: Bayesian, run: Sampling, at: Any) -> Program:
-    """Return the program of the ladder on some of the rows."""
-    some = task.rows.some(_num_some(_dimension(at) or 1, task.num_rows))
+    """Return the posterior of some of the rows as a program, with the starts of a population."""
+    some = task.rows.some(_num_some(num_parameters(at) or 1, task.num_rows))
     options = Sampling(
-        num_steps=_FINDER_STEPS,
-        burn_in=_FINDER_BURN_IN,
-        num_chains=_FINDER_CHAINS,
+        num_steps=2,
+        num_chains=POINTS // _FINDER_REPLICAS,
+        num_replicas=_FINDER_REPLICAS,
         seed=run.seed,
     )
     return resolve(task.part(some), options, "posterior")
@@ -289,7 +280,7 @@ def _resolved(sampler: Sampler, words: str | None) -> Resolved:
 
 
 def _go_on(
-    sampler: Sampler, state: State | None, at: Any, records: Records, session: Session
+    sampler: Sampler, state: State | None, starts: Any, records: Records, session: Session
 ) -> None:
     """Find, and sweep until all sweeps are done; save the state after each, and record how the run
     ended."""
@@ -320,10 +311,10 @@ def _go_on(
     with interruptible() as signals, _watching(sampler, records, session) as watch:
         if state is None:
             watch.say(
-                f"The ladder samples {len(jax.tree.leaves(sampler.some)[0]):,} of "
+                f"Modes are looked for on {len(jax.tree.leaves(sampler.some)[0]):,} of "
                 f"{sampler.rows.num_rows:,} rows."
             )
-            state = sampler.found(at)
+            state = sampler.found(starts, lambda: _end_at(signals))
             save(state, {})
         result = None
         while result is None and not _is_done(sampler, state):
@@ -344,6 +335,14 @@ def _go_on(
         watch.say(result.sentence, always=True)
     if ends_process(signals):
         raise EndedBySignal(128 + signals[0])
+
+
+def _end_at(signals: list[int]) -> None:
+    """Raise if a signal came before there is anything to save."""
+    if ends_process(signals):
+        raise EndedBySignal(128 + signals[0])
+    if signals:
+        raise KeyboardInterrupt
 
 
 def _is_done(sampler: Sampler, state: State) -> bool:
@@ -412,7 +411,7 @@ class _Watch:
             if self.display is not None:
                 part = done / self.sampler.rows.num_rows
                 words = self.words(int(state.phase))
-                self.display(int(state.step) + part, self.planned(state), words)
+                self.display.sweeps(int(state.step) + part, self.planned(state), words)
 
         return told
 
@@ -444,16 +443,14 @@ class _Watch:
             run_dir=self.records.folder,
         )
         if self.display is not None:
-            self.display(step, planned, self.words(phase), ends=True)
+            self.display.sweeps(step, planned, self.words(phase), ends=True)
         reason = reason_to_stop([callback(progress) for callback in self.callbacks])
         if reason is None:
             return None
-        return Result("stopped", f"The callback stopped the run after sweep {step}{reason}")
+        return Result("stopped", f"Stopped after sweep {step}{reason}")
 
 
 @contextlib.contextmanager
 def _watching(sampler: Sampler, records: Records, session: Session) -> Iterator[_Watch]:
-    callback = session.callback
-    callbacks = [callback] if callback is None or callable(callback) else list(callback)
-    with display_sweeps(session.progress) as display:
-        yield _Watch(sampler, records, [one for one in callbacks if one is not None], display)
+    with display(session.progress) as shown:
+        yield _Watch(sampler, records, session.callbacks, shown)

@@ -22,13 +22,11 @@ class Unit(NamedTuple):
     num_rows: int = 1  # energy of the posterior for each unit of loss
 
     def learning_rate(self, rate: Any) -> Any:
-        """Return learning rates for the gradients of the energy; words pass."""
-        return rate if isinstance(rate, str) else np.asarray(rate, float) / self.loss
+        """Return learning rates for the gradients of the energy."""
+        return np.asarray(rate, float) / self.loss
 
     def temperatures(self, temperature: Any) -> Any:
-        """Return temperatures of the energy; words pass."""
-        if isinstance(temperature, str):
-            return temperature
+        """Return temperatures of the energy."""
         return np.asarray(temperature, float) * self.loss / self.num_rows
 
     def energy(self, loss: Any) -> Any:

@@ -1,6 +1,8 @@
 """Trees of parameters: the names of their arrays, and their shapes and containers as plain data."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -8,25 +10,47 @@ import jax.numpy as jnp
 import numpy as np
 
 from replicax.algorithm.kernel import PyTree
-from replicax.run.storage.metadata import TreeSpec
+
+
+@dataclass(frozen=True)
+class TreeSpec:
+    """Names, shapes, dtypes and containers of a tree of arrays; `describe` makes it and `rebuild`
+    makes the tree again. One entry per leaf."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    structure: dict[str, Any] | None  # None: containers that a folder cannot describe
+
+    def __post_init__(self) -> None:
+        places = range(len(self.names))
+        try:
+            found = None if self.structure is None else _decode(self.structure, places)
+        except (AttributeError, ValueError) as error:
+            raise TypeError("no containers") from error
+        if self.structure is not None and sorted(jax.tree.leaves(found)) != list(places):
+            raise TypeError("not one place for each leaf")
+
+    @property
+    def num_elements(self) -> int:
+        """The number of elements of all arrays."""
+        return sum(self.sizes)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of elements of each array."""
+        return [math.prod(shape) for shape in self.shapes]
 
 
 def leaf_names(tree: PyTree) -> list[str]:
     """Return a file-safe name for every leaf, from its path."""
     names = []
     for path, _ in jax.tree_util.tree_leaves_with_path(tree):
-        name = ".".join(_entry(key) for key in path) or "params"
+        name = jax.tree_util.keystr(path, simple=True, separator=".") or "params"
         names.append("".join(c if c.isalnum() or c in "._-" else "_" for c in name))
     if len(set(names)) < len(names):
         names = [f"{index}.{name}" for index, name in enumerate(names)]
     return names
-
-
-def _entry(key: Any) -> str:
-    for attribute in ("key", "idx", "name"):
-        if hasattr(key, attribute):
-            return str(getattr(key, attribute))
-    return str(key)
 
 
 def component_names(name: str, shape: tuple[int, ...]) -> Iterator[str]:
@@ -81,7 +105,7 @@ def _encode(tree: PyTree, counter: Iterator[int]) -> dict[str, Any] | None:
     return None
 
 
-def _decode(structure: dict[str, Any], leaves: list[Any]) -> Any:
+def _decode(structure: dict[str, Any], leaves: Sequence[Any]) -> Any:
     ((kind, content),) = structure.items()
     if kind == "leaf":
         return leaves[content]
@@ -89,4 +113,4 @@ def _decode(structure: dict[str, Any], leaves: list[Any]) -> Any:
         return None
     if kind == "dict":
         return {key: _decode(part, leaves) for key, part in content.items()}
-    return (list if kind == "list" else tuple)(_decode(part, leaves) for part in content)
+    return {"list": list, "tuple": tuple}[kind](_decode(part, leaves) for part in content)

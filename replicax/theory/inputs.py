@@ -12,71 +12,63 @@ Array = NDArray[np.float64]
 Numbers = float | Array
 
 
-def as_floats(name: str, value: ArrayLike) -> Array:
-    """Return numbers as an array of floats."""
+def as_floats(name: str, value: ArrayLike, holds: Callable[[Array], Any], needed: str) -> Array:
+    """Return numbers as an array of floats, all of which must be as `needed`."""
     try:
-        return np.asarray(value, float)
+        array = np.asarray(value, float)
     except (TypeError, ValueError):
         raise ValueError(f"{name} is {show(value)}; give numbers.") from None
+    if not np.all(holds(array)):  # NaN fails, too
+        raise ValueError(f"{name} is {show(value)}; it must {needed}.")
+    return array
 
 
 def check_rejection_rates(
     rejection_rate: ArrayLike, num_replicas: int | None
 ) -> tuple[Array, int, int]:
     """Return the rates, the number of pairs that share each, and the number of replicas."""
-    rates = as_floats("rejection_rate", rejection_rate)
-    if not np.all((rates >= 0) & (rates < 1)):
-        raise ValueError(
-            f"rejection_rate must lie in [0, 1), got {rejection_rate}; it is 1 - swap rate, and "
-            "there are no round trips over a pair that never swaps."
-        )
-    if rates.ndim == 0:
-        if num_replicas is None:
-            raise ValueError(
-                "a single rejection_rate needs num_replicas; or give one rate per pair."
-            )
-        num_replicas = check_num_replicas(num_replicas)
-        return rates[None], num_replicas - 1, num_replicas
+    needed = "lie in [0, 1): it is 1 - swap rate, and nothing passes a pair that never swaps"
+    rates = as_floats("rejection_rate", rejection_rate, lambda r: (r >= 0) & (r < 1), needed)
     if rates.ndim > 1:
         raise ValueError(f"rejection_rate has shape {rates.shape}; give a number or one per pair.")
-    if num_replicas is not None and check_num_replicas(num_replicas) != rates.size + 1:
+    if rates.ndim == 0 and num_replicas is None:
+        raise ValueError("a single rejection_rate needs num_replicas; or give one rate per pair.")
+    count = check_num_replicas(rates.size + 1 if num_replicas is None else num_replicas)
+    if rates.ndim == 0:
+        return rates[None], count - 1, count
+    if count != rates.size + 1:
         raise ValueError(
             f"{rates.size} rejection rates belong to {rates.size + 1} replicas, not to "
             f"{num_replicas}; give one rate per pair, or leave num_replicas out."
         )
-    return rates, 1, check_num_replicas(rates.size + 1)
+    return rates, 1, count
 
 
 def check_swap_inputs(
     energy_gap: ArrayLike, inverse_temperature_gap: ArrayLike, energy_noise_std: ArrayLike
 ) -> tuple[Array, Array, Array]:
-    gap = as_floats("energy_gap", energy_gap)
-    if not np.all(np.isfinite(gap)):
-        raise ValueError(f"energy_gap must be finite, got {energy_gap}; leave diverged pairs out.")
-    slope = check_non_negative(inverse_temperature_gap, "inverse_temperature_gap")
-    return gap, slope, check_non_negative(energy_noise_std, "energy_noise_std")
+    """Return the three as arrays."""
+    needed = "be finite; leave diverged pairs out"
+    return (
+        as_floats("energy_gap", energy_gap, np.isfinite, needed),
+        check_non_negative("inverse_temperature_gap", inverse_temperature_gap),
+        check_non_negative("energy_noise_std", energy_noise_std),
+    )
 
 
-def check_non_negative(value: ArrayLike, name: str) -> Array:
-    array = as_floats(name, value)
-    if not np.all((array >= 0) & np.isfinite(array)):
-        raise ValueError(f"{name} must be finite and not negative, got {value}.")
-    return array
-
-
-def check_window(window: ArrayLike) -> Array:
-    windows = as_floats("window", window)
-    if not np.all((windows >= 1) & np.isfinite(windows)):
-        raise ValueError(f"window must be at least 1, got {window}; window=1 is plain DEO.")
-    return windows
+def check_non_negative(name: str, value: ArrayLike) -> Array:
+    """Return finite numbers of at least 0."""
+    return as_floats(name, value, lambda x: (x >= 0) & np.isfinite(x), "be finite and not negative")
 
 
 def check_num_replicas(num_replicas: int) -> int:
+    """Return the number of replicas of a ladder."""
     at_least("num_replicas", num_replicas, 2)
     return int(num_replicas)
 
 
 def check_swap_rate(swap_rate: float) -> float:
+    """Return a target swap rate."""
     needed = "it must lie strictly between 0 and 1; try 0.4"
     check_number("target_swap_rate", swap_rate, lambda x: 0 < x < 1, needed)
     return float(swap_rate)
@@ -84,14 +76,12 @@ def check_swap_rate(swap_rate: float) -> float:
 
 def check_temperatures(temperatures: ArrayLike) -> Array:
     """Return (cold, hot) or one temperature per rung, positive and increasing."""
-    array = as_floats("temperatures", temperatures)
-    increasing = array.ndim == 1 and array.size >= 2 and bool(np.all(np.diff(array) > 0))
-    if not increasing or array[0] <= 0 or not np.isfinite(array[-1]):
-        raise ValueError(
-            f"temperatures must be positive and increasing, got {temperatures}; give (cold, hot) "
-            "or one per rung, coldest first."
-        )
-    return array
+    return as_floats(
+        "temperatures",
+        temperatures,
+        lambda t: t.ndim == 1 and t.size > 1 and t[0] > 0 and t[-1] < np.inf and np.diff(t) > 0,
+        "be positive and increasing: (cold, hot), or one per rung, coldest first",
+    )
 
 
 def smallest_integer(holds: Callable[[int], bool], start: int) -> int:

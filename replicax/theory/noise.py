@@ -115,7 +115,7 @@ def deterministic_swap_probability(
     """
     from scipy.special import ndtr
 
-    noise = inputs.check_non_negative(energy_noise_std, "energy_noise_std")
+    noise = inputs.check_non_negative("energy_noise_std", energy_noise_std)
     margin = np.asarray(energy_gap, float) - np.asarray(buffer, float)
     scale = math.sqrt(2) * np.where(noise > 0, noise, 1.0)
     return as_number(np.where(noise > 0, ndtr(margin / scale), margin > 0))
@@ -170,7 +170,7 @@ def optimal_num_replicas(
     """
     divisor = _EXPONENT_DIVISOR[choose("exponent", exponent, _EXPONENT_DIVISOR)]
     temperatures = inputs.check_temperatures(temperatures)
-    noise = inputs.check_non_negative(energy_noise_std, "energy_noise_std")
+    noise = inputs.check_non_negative("energy_noise_std", energy_noise_std)
     upper_rung = temperatures[1:]
     if temperatures.size == 2:
         geometric = np.geomspace(temperatures[0], temperatures[1], noise.size + 1)

@@ -28,7 +28,8 @@ def round_trip_time(
     45.71
     """
     rates, repeats, num_replicas = inputs.check_rejection_rates(rejection_rate, num_replicas)
-    windows = inputs.check_window(window)
+    needed = "be at least 1; window=1 is plain DEO"
+    windows = inputs.as_floats("window", window, lambda w: (w >= 1) & np.isfinite(w), needed)
     retries = repeats * _odds(rates, windows[..., None]).sum(axis=-1)
     return as_number(2 * windows * num_replicas * (1 + retries))
 

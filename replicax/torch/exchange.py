@@ -20,7 +20,7 @@ from replicax.run import parts
 from replicax.run.carry import PAIR_COUNTS, completed_trips
 from replicax.run.methods import Method
 from replicax.run.options import SEEDS, whole
-from replicax.run.plan import Plan
+from replicax.run.parts import Plan
 from replicax.run.resolve import with_usual
 from replicax.run.storage.metadata import to_plain
 from replicax.torch.decisions import Decisions, prepare_jax

@@ -12,21 +12,21 @@ _LARGEST = float(np.finfo(np.float32).max)  # largest loss that counts as finite
 
 def to_host(torch: ModuleType, losses: Any, count: int) -> list[float]:
     """Return the losses as numbers; raise unless there is one for each of `count` replicas."""
-    if isinstance(losses, list | tuple):
-        if len(losses) != count:
-            raise ValueError(_wrong_number(f"{len(losses)} numbers", count))
-        values = list(losses)
-        if not _are_floats(values):
-            values = _of_each(torch, values)
-    elif isinstance(losses, torch.Tensor | np.ndarray):
-        if losses.shape != (count,):
-            raise ValueError(_wrong_number(f"of shape {tuple(losses.shape)}", count))
-        values = losses.tolist()
-        if not _are_floats(values):
-            values = [_as_float(number, value) for number, value in enumerate(values)]
+    if isinstance(losses, torch.Tensor | np.ndarray):
+        given = f"of shape {tuple(losses.shape)}"
+        losses = losses.tolist() if losses.ndim == 1 else []
     else:
-        raise ValueError(_wrong_number(show(losses), count))
-    return values
+        is_list = isinstance(losses, list | tuple)
+        given = f"{len(losses)} numbers" if is_list else show(losses)
+        losses = list(losses) if is_list else []
+    if len(losses) != count:
+        raise ValueError(
+            f"losses are {given}, and there are {count} optimizers here: give one loss for each."
+        )
+    devices = {x.device if isinstance(x, torch.Tensor) else None for x in losses}
+    if len(devices) == 1 and not getattr(losses[0], "is_cpu", True):
+        losses = torch.stack([_scalar(*pair) for pair in enumerate(losses)]).tolist()
+    return [_as_float(*pair) for pair in enumerate(losses)]
 
 
 def check_finite(losses: list[float]) -> None:
@@ -42,40 +42,18 @@ def check_finite(losses: list[float]) -> None:
             )
 
 
-def _are_floats(values: list[Any]) -> bool:
-    return {float}.issuperset(map(type, values))
+def _scalar(number: int, loss: Any) -> Any:
+    if loss.numel() != 1:
+        raise ValueError(
+            f"losses[{number}] has shape {tuple(loss.shape)}; give one number, such as its mean."
+        )
+    return loss.detach().reshape(())
 
 
-def _of_each(torch: ModuleType, losses: list[Any]) -> list[float]:
-    """Return one number for each loss, with one copy for all that are on a device."""
-    try:
-        if all([loss.is_cpu for loss in losses]):  # no program of PyTorch needs to run
-            values = [loss.item() for loss in losses]
-        else:
-            values = torch.stack(losses).reshape(-1).tolist()
-        if len(values) == len(losses) and _are_floats(values):
-            return values
-    except (AttributeError, TypeError, RuntimeError):
-        pass  # numbers among them, tensors of several numbers, or of several devices
-    for number, loss in enumerate(losses):
-        if isinstance(loss, torch.Tensor) and loss.numel() != 1:
-            raise ValueError(
-                f"losses[{number}] has shape {tuple(loss.shape)}; give one number, such as its "
-                "mean."
-            )
-    tensors = [loss.detach().reshape(()) for loss in losses if isinstance(loss, torch.Tensor)]
-    if tensors:
-        device = next((x.device for x in tensors if not x.is_cpu), tensors[0].device)
-        copied = iter(torch.stack([x.to(device) for x in tensors]).tolist())
-        losses = [next(copied) if isinstance(x, torch.Tensor) else x for x in losses]
-    return [_as_float(number, value) for number, value in enumerate(losses)]
-
-
-def _as_float(number: int, value: Any) -> float:
+def _as_float(number: int, loss: Any) -> float:
+    if type(loss) is float:
+        return loss
+    value = _scalar(number, loss).item() if hasattr(loss, "numel") else loss
     if not isinstance(value, float) and not is_number(value):
         raise ValueError(f"losses[{number}] is {show(value)}; give a number, or a tensor of one.")
     return float(value)
-
-
-def _wrong_number(given: str, count: int) -> str:
-    return f"losses are {given}, and there are {count} optimizers here: give one loss for each."

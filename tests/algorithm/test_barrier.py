@@ -9,8 +9,7 @@ import pytest
 from scipy.special import betainc
 
 import replicax as rx
-from replicax.algorithm import rounds
-from replicax.algorithm.rounds import BarrierTuning, tune_temperatures
+from replicax.algorithm.tuning import BarrierTuning, Verdicts, start_verdicts, tune_temperatures
 
 DIMENSIONS = 8
 
@@ -34,7 +33,7 @@ def run(tuning: BarrierTuning, temperature: jax.Array) -> jax.Array:
         wanted = wanted & ((k >= 500) | (tuning.first_step == 0))
         return tune_temperatures(tuning, k, temperature, verdicts, wanted), None
 
-    start = temperature, rounds.start_verdicts(temperature.shape[0] - 1, temperature.dtype)
+    start = temperature, start_verdicts(temperature.shape[0] - 1, temperature.dtype)
     (temperature, _), _ = jax.lax.scan(step, start, jnp.arange(40_000))
     return temperature
 
@@ -81,7 +80,7 @@ def test_the_hottest_temperature_is_fixed_in_the_end() -> None:
 def test_an_infinite_temperature_stays_the_prior() -> None:
     tuning = BarrierTuning((10,))
     temperature = jnp.array([1.0, 10.0, jnp.inf])
-    verdicts = rounds.Verdicts(jnp.array(9), jnp.array([1.0, 8.0]))
+    verdicts = Verdicts(jnp.array(9), jnp.array([1.0, 8.0]))
     after, _ = tune_temperatures(
         tuning, jnp.array(9), temperature, verdicts, jnp.array([False, True])
     )
@@ -94,7 +93,7 @@ def test_a_free_ladder_that_reaches_the_prior_is_not_rounded_off_it() -> None:
     counts = np.random.default_rng(0).integers(20, 95, (400, 12, 5))  # of 100 verdicts each
 
     def one_round(ladder, wanted):
-        verdicts = rounds.Verdicts(jnp.array(99, jnp.int32), wanted.astype(jnp.float32))
+        verdicts = Verdicts(jnp.array(99, jnp.int32), wanted.astype(jnp.float32))
         ladder, _ = tune_temperatures(tuning, jnp.array(99), ladder, verdicts, jnp.zeros(5, bool))
         return ladder, ladder[-1]
 
@@ -110,7 +109,7 @@ def test_verdicts_count_from_their_first_step() -> None:
     rates = swap_rate(late[:-1], late[1:])
     assert np.ptp(rates) < 0.1 * rates.mean()
     tuning, wanted = BarrierTuning((9,), first_step=5), jnp.array([True, False])
-    verdicts = rounds.start_verdicts(2, jnp.float32)
+    verdicts = start_verdicts(2, jnp.float32)
     for step in range(7):
         _, verdicts = tune_temperatures(tuning, jnp.array(step), jnp.ones(3), verdicts, wanted)
     assert int(verdicts.count) == 2 and verdicts.wanted.tolist() == [2, 0]
@@ -165,7 +164,7 @@ def test_every_round_is_that_of_the_equations(rate: float, free_until: int) -> N
     wanted = np.random.default_rng(8).uniform(size=(18, 3)) < rate * np.array([1.1, 0.8, 1.0])
     attempted = np.arange(18) % 5 != 4
     temperature = jnp.array([1.0, 1.5, 6.0, 20.0])
-    verdicts = rounds.start_verdicts(3, temperature.dtype)
+    verdicts = start_verdicts(3, temperature.dtype)
     tune = jax.jit(lambda *arguments: tune_temperatures(tuning, *arguments))
     by_hand = tuned_by_hand(tuning, temperature, wanted, attempted)
     assert not np.allclose(by_hand[6], by_hand[0]) and not np.allclose(by_hand[-1], by_hand[6])

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 import replicax as rx
-from replicax.algorithm import ladder, window_correction
+from replicax.algorithm import ladder
 from replicax.algorithm.tuning import Gain, as_gain
 from replicax.algorithm.wrapped_kernels import check_factors
 
@@ -57,20 +57,10 @@ EDGES: dict[str, tuple[Callable[[Any], Any], list, list]] = {
     "sigma": (rx.swap.bias_corrected, [0.0, None, (0.0, 2.0)], [-LITTLE, np.inf, (1.0, np.inf)]),
     "estimate_every": (lambda x: rx.swap.bias_corrected(estimate_every=x), [1], [0]),
     "estimate_draws": (lambda x: rx.swap.bias_corrected(estimate_draws=x), [2], [1]),
-    "lambda": (rx.swap.window_corrected, [0.0, -1, "auto", np.float32(2)], [None, np.inf, True]),
-    "reference": (lambda x: rx.swap.window_corrected("auto", reference_steps=x), [1], [0]),
-    "tuning": (lambda x: rx.swap.window_corrected("auto", tuning_steps=x), [1], [0]),
-    "tuned in ten windows": (lambda x: stages(tuning=x), [40, 41], [39]),
-    "draws after both stages": (lambda x: stages(burn_in=x), [90, 91], [89]),
-    "draws at all": (lambda x: stages(num_steps=x), [101], [100]),
+    "lambda": (rx.swap.window_corrected, [-1, np.float32(2), np.array(2.0)], [None, np.inf, True]),
     "a schedule that ends": (lambda x: check_factors("rates", infinite_from(x), 9), [9], [8]),
     "a schedule that begins": (lambda x: check_factors("rates", infinite_until(x), 9), [-1], [0]),
 }  # fmt: skip
-
-
-def stages(tuning: int = 50, burn_in: int = 100, num_steps: int = 200) -> Any:
-    rule = rx.swap.window_corrected("auto", reference_steps=40, tuning_steps=tuning)
-    return window_correction.check_stages(rule, rx.schedule.windowed_deo(4), burn_in, num_steps)
 
 
 def infinite_from(first: int) -> Callable:
@@ -117,3 +107,15 @@ def test_what_is_told_to_a_rule_may_be_traced() -> None:
         return rule.energy_noise_std + rule.window_correction
 
     assert jax.jit(gap)(2.0, 0.5) == 2.5
+
+
+def test_temperatures_that_fall_are_refused_by_what_the_rule_does_with_them() -> None:
+    with pytest.raises(ValueError, match="compares temperatures"):
+        ladder.temperatures([1, 3, 2], 3, rx.swap.metropolis())
+    with pytest.raises(ValueError, match="must not decrease"):
+        ladder.temperatures([1, 3, 2], 3, rx.swap.deterministic())
+
+
+def test_a_ladder_that_ends_at_the_prior_has_it_above_a_thousand_times_the_coldest() -> None:
+    found = ladder.per_rung("temperature", (2.0, np.inf), 4)
+    np.testing.assert_allclose(found, [2.0, 2.0 * 1000**0.5, 2000.0, np.inf])

@@ -150,3 +150,16 @@ def test_the_direction_is_that_in_which_labels_differ() -> None:
     again = best_direction(Ordering(places, found), x)
     np.testing.assert_array_equal(again, found / np.linalg.norm(found))
     assert best_direction(Ordering(places, np.eye(4)[0]), x[:20]).tolist() == [1, 0, 0, 0]
+
+
+def test_labels_that_differ_a_little_in_many_entries_are_separated_by_all_of_them() -> None:
+    """By one entry one in six points would be in the wrong order."""
+    rng = rng_of(1)
+    x = rng.standard_normal((600, 2, 16)) + np.array([-0.7, 0.7])[None, :, None]
+    true = np.stack([rng.permutation(2) for _ in range(600)])
+    x = np.take_along_axis(x, true[:, :, None], axis=1).reshape(600, 32)
+    ordering = Ordering(np.arange(32).reshape(2, 16), np.eye(16)[0])
+    found = ordering._replace(direction=best_direction(ordering, x))
+    sums = ordered(found, x)[0].reshape(600, 2, 16).sum(axis=2)
+    right = np.mean(sums[:, 0] < sums[:, 1])
+    assert max(right, 1 - right) > 0.97

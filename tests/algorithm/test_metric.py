@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from common import rng_of
 
-from replicax.algorithm.metric import metric_root
+from replicax.algorithm.tuning import metric_root
 
 
 def gaussian(d, correlation):
@@ -46,3 +46,17 @@ def test_one_parameter_has_its_scale() -> None:
 def test_without_gradients_it_stays() -> None:
     root = np.array([[1.0, 0.0], [0.5, 2.0]])
     assert metric_root(np.full((50, 2), np.inf), root) is root
+
+
+def test_of_a_flat_energy_it_stays() -> None:
+    root = np.eye(2)
+    gradients = np.zeros((500, 2))
+    gradients[:5] = 1.0
+    assert metric_root(gradients, root) is root
+
+
+def test_gradients_of_one_direction_do_not_make_it_grow_without_end() -> None:
+    root = np.eye(3)
+    for _ in range(30):
+        root = metric_root(np.ones((500, 3)), root)
+    assert np.isfinite(root).all() and np.linalg.cond(root) < 2e3

@@ -20,7 +20,13 @@ from replicax.algorithm.mixture import (
 
 MEANS = np.array([[-2.0, 1.0], [3.0, 0.0], [0.0, -4.0]])
 ROOTS = np.array([[[0.5, 0.0], [0.3, 0.4]], [[1.0, 0.0], [-0.5, 2.0]], [[1.0, 0.0], [0.0, 1.0]]])
-THREE = make_mixture(np.log([0.2, 0.5, 0.3]), MEANS, ROOTS, np.array([np.inf, 4.0, 5.0]))
+
+
+def three():
+    return make_mixture(np.log([0.2, 0.5, 0.3]), MEANS, ROOTS, np.array([np.inf, 4.0, 5.0]))
+
+
+THREE = three()
 
 
 def scipy_density(x):
@@ -33,12 +39,23 @@ def scipy_density(x):
     return np.log(sum(w * law.pdf(x) for w, law in zip([0.2, 0.5, 0.3], laws)))
 
 
-@pytest.mark.parametrize("mixture", [THREE, padded(THREE)], ids=["bare", "padded"])
-def test_the_density_is_that_of_the_components(mixture) -> None:
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_the_density_is_that_of_the_components(is_padded) -> None:
+    mixture = padded(three()) if is_padded else three()
     x = 3 * rng_of(0).standard_normal((50, 2))
     expected = scipy_density(x)
     assert np.allclose(log_density(mixture, jnp.asarray(x, jnp.float32)), expected, atol=1e-4)
     assert np.allclose(fitting.log_density(mixture, x), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_heavy_tails_have_their_constant_in_any_dimension(d) -> None:
+    """In two dimensions the degrees of freedom cancel from it."""
+    root = np.tril(rng_of(d).uniform(0.5, 1.5, (d, d)))
+    one = make_mixture(np.zeros(1), np.ones((1, d)), root[None], np.array([4.0]))
+    x = rng_of(0).standard_normal((20, d))
+    expected = stats.multivariate_t(np.ones(d), root @ root.T, 4).logpdf(x)
+    np.testing.assert_allclose(log_density(one, jnp.asarray(x, jnp.float32)), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("on_host", [True, False])

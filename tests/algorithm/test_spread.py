@@ -9,21 +9,19 @@ import numpy as np
 import pytest
 
 from replicax.algorithm.kernel import Observed
-from replicax.algorithm.rounds import StepSizeTuning
 from replicax.algorithm.spread import (
     CHAIN,
     IN_ONE_PLACE,
     REPLICA,
-    ChainParts,
-    ReplicaParts,
+    Spread,
     gather_observed,
     share_rows,
-    spread_over_devices,
 )
+from replicax.algorithm.tuning import StepSizeTuning
 
 PARTS, EACH = 3, 2
 COUNT = PARTS * EACH
-SPREAD = ReplicaParts(1, PARTS)
+SPREAD = Spread(1, PARTS)
 
 
 def on_devices(function: Callable, *by_device: Any, axis: str = REPLICA) -> Any:
@@ -107,18 +105,15 @@ def test_rows_known_to_one_device_are_joined_on_all(replicas: Any) -> None:
     assert SPREAD.join(()) == ()
 
 
-def test_a_replica_is_on_one_device() -> None:
+def test_what_all_devices_have_is_on_the_first_one_alone() -> None:
     part = jnp.zeros((PARTS, EACH, 3))
-    for replica in range(COUNT):
-        has = on_devices(lambda mine, replica=replica: SPREAD.has(jnp.array(replica), mine), part)
-        assert np.flatnonzero(has).tolist() == [replica // EACH]
     first = on_devices(lambda mine: SPREAD.on_first({"x": mine}), part + 7.0)["x"]
     assert np.all(first[0] == 7) and not np.any(first[1:])
 
 
 def test_what_happens_in_one_chain_of_a_device_happens_in_all_of_them() -> None:
     happened = jnp.array([False, True, False])
-    many = ReplicaParts(1, PARTS, several_chains=True)
+    many = Spread(1, PARTS, several_chains=True)
     assert many.map_chains(many.of_any_chain, 0)(happened).tolist() == [True] * 3
     assert many.map_chains(many.of_any_chain, 0)(happened & False).tolist() == [False] * 3
     assert SPREAD.map_chains(SPREAD.of_any_chain, 0)(happened).tolist() == happened.tolist()
@@ -128,7 +123,7 @@ def test_what_happens_in_one_chain_of_a_device_happens_in_all_of_them() -> None:
 
 
 def test_chains_are_in_equal_parts_and_come_together() -> None:
-    spread = ChainParts(PARTS)
+    spread = Spread(PARTS)
     values = {"a": jnp.arange(2.0 * COUNT).reshape(COUNT, 2)}
     own = on_devices(lambda _: spread.own_chains(values), axis=CHAIN)
     jax.tree.map(np.testing.assert_array_equal, own, parts_of(values))
@@ -142,29 +137,21 @@ def test_chains_are_in_equal_parts_and_come_together() -> None:
 
 @pytest.mark.parametrize(("holds", "wanted"), [([1, 1, 1], True), ([1, 0, 1], False)])
 def test_what_holds_everywhere_holds_on_every_device(holds: list, wanted: bool) -> None:
-    found = on_devices(ChainParts(PARTS).everywhere, jnp.array(holds, bool), axis=CHAIN)
+    found = on_devices(Spread(PARTS).everywhere, jnp.array(holds, bool), axis=CHAIN)
     assert found.tolist() == [wanted] * PARTS
 
 
 def test_one_part_is_all_and_asks_nobody() -> None:
     """Outside of any mapping, where nobody could answer."""
     values = jnp.arange(4.0)
-    for alone in (ChainParts(1), spread_over_devices(1, 1, True)):
+    for alone in (Spread(), Spread(1, 1, True)):
         assert alone.in_one_place and alone.everywhere(values) is values
         assert alone.own_chains(values) is values and alone.all_chains(values) is values
     for name in ("here", "gathered", "join", "on_first", "of_any_chain", "everywhere", "own_chains",
                  "all_chains"):  # fmt: skip
         assert getattr(IN_ONE_PLACE, name)(values) is values
-    assert (
-        IN_ONE_PLACE.has(jnp.array(1), values) is True
-        and IN_ONE_PLACE.parts == IN_ONE_PLACE.chain_parts == 1
-    )
+    assert IN_ONE_PLACE.parts == IN_ONE_PLACE.chain_parts == 1
     assert share_rows(values) is values
-    several = spread_over_devices(2, 3, True)
-    assert isinstance(several, ReplicaParts) and several.several_chains
-    assert (several.chain_parts, several.parts) == (2, 3)
-    chains = spread_over_devices(2, 1, True)
-    assert not isinstance(chains, ReplicaParts) and chains.chain_parts == 2
 
 
 # Observations

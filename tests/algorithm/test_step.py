@@ -30,7 +30,7 @@ from oracle_cases import (
 )
 
 import replicax as rx
-from replicax.algorithm import randomness, schedule, swap, tuning
+from replicax.algorithm import exchange, randomness, schedule, swap, tuning
 from replicax.algorithm.schedule import Adjacent, Schedule, WindowedDEO
 from replicax.algorithm.tuning import Tuning
 
@@ -109,7 +109,7 @@ MUTANTS = [
     (WindowedDEO, "active_pairs", wrong_parity, Case("at_most_one", "deterministic")),
     (WindowedDEO, "swapping_pairs", gate_that_never_closes, Case("at_most_one", "deterministic")),
     (WindowedDEO, "window_opens", window_one_step_late, Case("at_most_one", "deterministic")),
-    (schedule, "swap_adjacent", swap_that_keeps_home, Case("deo", "deterministic")),
+    (exchange, "swap_adjacent", swap_that_keeps_home, Case("deo", "deterministic")),
     (schedule, "swap_two", half_a_swap, Case("ape", "metropolis")),
     (Adjacent, "sweep", climber_seen_from_above, Case("adj", "metropolis")),
     (swap, "log_swap_probability", no_correction, Case("at_most_one", "bias_corrected")),

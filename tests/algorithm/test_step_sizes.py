@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 from common import quick_jit
 
-from replicax.algorithm import rounds
 from replicax.algorithm.kernel import Observed
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.rounds import StepSizeTuning
+from replicax.algorithm.tuning import StepSizeTuning, start_step_sizes, tune_step_sizes
 
 NUM_RUNGS = 2
 TUNING = StepSizeTuning(round_ends=(3, 7), until=9)
@@ -51,8 +50,8 @@ def test_rates_follow_errors_and_scales_are_inverse_to_steepness() -> None:
     its scale is cut."""
     params = {"a": jnp.zeros((NUM_RUNGS, 3)), "b": jnp.zeros(NUM_RUNGS)}
     ladder = Ladder(jnp.array(RATES, jnp.float32), jnp.ones(NUM_RUNGS))
-    ladder, sizes = rounds.start_step_sizes(ladder, params)
-    tune = quick_jit(lambda *arguments: rounds.tune_step_sizes(TUNING, *arguments))
+    ladder, sizes = start_step_sizes(ladder, params)
+    tune = quick_jit(lambda *arguments: tune_step_sizes(TUNING, *arguments))
     errors, steep = (np.asarray(values, np.float32) for values in observations())
     for step, (rate, scale) in enumerate(by_hand()):
         steepness = {"a": jnp.asarray(steep[step, :, :3]), "b": jnp.asarray(steep[step, :, 3])}
@@ -65,8 +64,8 @@ def test_rates_follow_errors_and_scales_are_inverse_to_steepness() -> None:
 
 def test_a_round_that_is_long_keeps_a_least_gain() -> None:
     ladder = Ladder(jnp.ones(1), jnp.ones(1))
-    ladder, sizes = rounds.start_step_sizes(ladder, jnp.zeros((1, 2)))
+    ladder, sizes = start_step_sizes(ladder, jnp.zeros((1, 2)))
     sizes = sizes._replace(count=jnp.int32(10**6))
     observed = Observed(jnp.ones(1), jnp.ones((1, 2)), jnp.ones(1), jnp.zeros(1))
-    after, _ = rounds.tune_step_sizes(TUNING, jnp.int32(0), ladder, sizes, observed)
+    after, _ = tune_step_sizes(TUNING, jnp.int32(0), ladder, sizes, observed)
     assert float(after.learning_rate[0]) == pytest.approx(np.exp(0.02), rel=1e-5)

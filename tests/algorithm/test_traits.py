@@ -10,12 +10,17 @@ import pytest
 from common import quick_jit
 
 import replicax as rx
-from replicax.algorithm import kernels, langevin, rounds
+from replicax.algorithm import kernels, langevin
 from replicax.algorithm.kernel import Observed
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.rounds import BarrierTuning, StepSizeTuning
 from replicax.algorithm.state import Settings, init
 from replicax.algorithm.target import StepEnergy, check_energy
+from replicax.algorithm.tuning import (
+    BarrierTuning,
+    StepSizeTuning,
+    start_step_sizes,
+    tune_step_sizes,
+)
 
 # What they say
 
@@ -42,14 +47,28 @@ def test_only_adjusted_kernels_accept_or_reject_and_only_some_observe(name: str)
     assert made.first_rate == first.get(name) and made.halves_batches == (name == "langevin")
 
 
+def test_a_kernel_around_another_keeps_its_caveat_or_has_its_own() -> None:
+    around = {
+        "clipped": lambda kernel: kernels.clipped(kernel, 1.0),
+        "cyclical": lambda kernel: kernels.cyclical(kernel, 10),
+        "annealed": lambda kernel: kernels.annealed(kernel, 10, 1.0, 0.5),
+        "rates alone": lambda kernel: kernels.annealed(kernel, 10, 0.5),
+        "cosine": lambda kernel: kernels.cosine(kernel, 10),
+    }
+    inside = kernels.adam()
+    for name, make in around.items():
+        assert make(inside).traits.caveat == inside.traits.caveat
+        law_changes = name in ("clipped", "cyclical", "annealed")
+        assert (make(kernels.sgld()).traits.caveat is not None) == law_changes, name
+
+
 def test_rules_say_what_they_need() -> None:
     named = [rx.swap.deterministic(), rx.swap.metropolis(), rx.swap.bias_corrected()]
-    named += [rx.swap.window_corrected(0.5), rx.swap.window_corrected("auto", 2.0)]
+    named += [rx.swap.window_corrected(0.5), rx.swap.window_corrected(0.5, 2.0)]
     assert [rule.uses_temperature for rule in named] == [False, True, True, True, True]
     assert [rule.assumes_exact_energies for rule in named] == [False, True, False, False, False]
     assert [rule.judges_afresh for rule in named] == [False, False, True, True, True]
     assert [rule.estimates_noise for rule in named] == [False, False, True, True, False]
-    assert [rule.tunes_correction for rule in named] == [False, False, False, False, True]
     assert (named[2].estimate_every, named[2].estimate_draws) == (100, 8)  # type: ignore[attr-defined]
 
 
@@ -99,18 +118,18 @@ def test_rounds_double_unless_they_are_told() -> None:
 
 def test_a_parameter_without_steepness_is_as_wide_as_any_may_be() -> None:
     """A millionth of the geometric mean's steepness is the least that counts."""
-    ladder, sizes = rounds.start_step_sizes(Ladder(jnp.ones(1), jnp.ones(1)), jnp.zeros((1, 2)))
+    ladder, sizes = start_step_sizes(Ladder(jnp.ones(1), jnp.ones(1)), jnp.zeros((1, 2)))
     flat = Observed(jnp.zeros(1), jnp.array([[0.0, 1.0]]), jnp.ones(1), jnp.zeros(1))
-    ladder, _ = rounds.tune_step_sizes(StepSizeTuning((1,), 5), jnp.int32(0), ladder, sizes, flat)
+    ladder, _ = tune_step_sizes(StepSizeTuning((1,), 5), jnp.int32(0), ladder, sizes, flat)
     wide, narrow = np.asarray(ladder.scale[0])
     assert wide / narrow == pytest.approx(1e12, rel=1e-3)
 
 
 def test_step_sizes_stand_still_from_their_last_step_on() -> None:
-    ladder, sizes = rounds.start_step_sizes(Ladder(jnp.ones(1), jnp.ones(1)), jnp.zeros((1, 2)))
+    ladder, sizes = start_step_sizes(Ladder(jnp.ones(1), jnp.ones(1)), jnp.zeros((1, 2)))
     observed = Observed(jnp.ones(1), jnp.ones((1, 2)), jnp.ones(1), jnp.zeros(1))
     tuning = StepSizeTuning((3,), 5)
-    tune = quick_jit(lambda step: rounds.tune_step_sizes(tuning, step, ladder, sizes, observed))
+    tune = quick_jit(lambda step: tune_step_sizes(tuning, step, ladder, sizes, observed))
     for step, moves in ((4, True), (5, False), (6, False)):
         after, _ = tune(jnp.int32(step))
         assert (float(after.learning_rate[0]) != 1.0) == moves, step

@@ -40,7 +40,7 @@ def stepwise(**options: Any) -> Any:
 
 
 def window_corrected(**options: Any) -> Any:
-    return rx.swap.window_corrected(**{"window_correction": "auto"} | options)
+    return rx.swap.window_corrected(**{"window_correction": 0.1} | options)
 
 
 def plan(**options: Any) -> Any:
@@ -72,11 +72,7 @@ LISTED: dict[str, tuple[Any, dict[str, tuple[dict[str, Any], str]]]] = {
             "not given": ({"window_correction": None}, "window_correction"),
             "infinite": ({"window_correction": INF}, "window_correction"),
             "a pair": ({"window_correction": (1.0, 2.0)}, "window_correction"),
-            "steps 0": ({"reference_steps": 0}, "reference_steps"),
-            "steps beside a number": (
-                {"window_correction": 0.1, "tuning_steps": 100},
-                "tuning_steps",
-            ),
+            "found by the run": ({"window_correction": "auto"}, "window_correction"),
         },
     ),
     "momentum": (
@@ -211,7 +207,6 @@ LISTED: dict[str, tuple[Any, dict[str, tuple[dict[str, Any], str]]]] = {
                 {"energy_noise_std": "a", "temperatures": (1, 2)},
                 "energy_noise_std",
             ),
-            "params 0": ({"num_params": 0}, "num_params"),
             "params in words": ({"num_params": "many"}, "num_params"),
         },
     ),
@@ -227,7 +222,6 @@ CROSSED = [
     ("bias_corrected", rx.swap.bias_corrected, ("energy_noise_std",), NOT_NUMBERS),
     ("bias_corrected", rx.swap.bias_corrected, ("estimate_every", "estimate_draws"), NOT_WHOLE),
     ("window_corrected", window_corrected, ("window_correction",), NOT_NUMBERS),
-    ("window_corrected", window_corrected, ("reference_steps",), NOT_WHOLE),
     ("momentum", rx.kernels.momentum, ("decay", "weight_decay"), NUMBERS_BELOW_0),
     ("sgld", rx.kernels.sgld, ("weight_decay",), NUMBERS_BELOW_0),
     ("sghmc", rx.kernels.sghmc, ("friction",), NUMBERS_BELOW_0),

@@ -216,7 +216,6 @@ BESIDE: dict[str, tuple[dict[str, Any], str]] = {
         {"window": 3, "rule": "deterministic"},
         "window rule method=rx.deo_star(",
     ),
-    "a swap energy": ({"swap_energy": "full"}, "swap_energy energy_at all_rows"),
     "a swap energy and a rate": ({"swap_energy": "full", "learning_rate": 0.1}, "learning_rate"),
     "a misspelt option": ({"num_step": 3}, "num_step num_steps"),
     "an option of networks": ({"epochs": 3}, "epochs"),
@@ -285,18 +284,6 @@ MEANT = [
         lambda: program(draw_rungs=range(2)),
         "the rungs in it",
         lambda p: p.draw_rungs == (0, 1),
-    ),
-    Meant(
-        "sample: the schedule DEO*",
-        lambda: program(schedule="DEO*", window=2),
-        "as the paper writes it: deo_star",
-        lambda p: (p.settings.schedule.name, p.settings.schedule.window) == ("windowed_deo", 2),
-    ),
-    Meant(
-        "sample: the rule Bias-Corrected",
-        lambda: program(rule="Bias-Corrected", temperature=(1.0, 2.0)),
-        "case and hyphens do not matter",
-        lambda p: p.settings.rule.name == "bias_corrected",
     ),
     Meant(
         "sample: a window of the whole run",

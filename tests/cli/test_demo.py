@@ -9,6 +9,7 @@ import pytest
 import replicax as rx
 from replicax import demo
 from replicax.cli.main import main
+from replicax.results import figure_style
 from replicax.user_code import TargetSpec
 
 
@@ -95,3 +96,39 @@ def test_clear_accepts_an_empty_folder_and_a_missing_one(tmp_path):
     demo.clear(tmp_path)
     demo.clear(tmp_path / "absent")
     assert tmp_path.exists()
+
+
+def test_the_picture_compares_runs_with_the_truth():
+    rung_of = np.array([[[0, 1], [1, 0], [0, 1]]])
+    rng = np.random.default_rng(0)
+    centre, right = rng.normal(0, 0.1, (2, 500, 2)), rx.targets.modes25_draws(rng, 500)
+    runs = {name: SimpleNamespace(draws=draws, rung_of=rung_of, counted_steps=1000,
+                                  round_trips=np.array([7, 9]))
+            for name, draws in (("All in one", centre), ("Right", right))}  # fmt: skip
+    figure = demo.plot_modes25(runs)
+    distance = rx.targets.mode_distance(centre, rx.targets.modes25_truth(50))
+    shown = " ".join(text.get_text() for text in figure.findobj(lambda a: hasattr(a, "get_text")))
+    assert f"All in one: mode TV {distance:.3f}" in shown
+    assert "Right: 8 round trips per 1,000 steps" in shown
+    true, *sampled, _, masses, first, second = figure.axes
+    np.testing.assert_array_equal(true.images[0].get_extent(), [-2.9, 2.9, -2.9, 2.9])
+    for axes in sampled:
+        assert axes.images[0].get_clim() == true.images[0].get_clim()
+        assert axes.images[0].get_array().sum() * 0.05**2 == pytest.approx(1)
+    heights = np.array([bar.get_height() for bar in masses.patches]).reshape(2, 25)
+    truth = masses.get_lines()[0].get_ydata()
+    assert heights[0, 0] == 1
+    assert masses.get_xticklabels()[0].get_text() == "0, 0"
+    assert np.all(np.diff(truth) < 1e-6)
+    apart = 0.5 * np.abs(heights[0] / heights[0].sum() - truth / truth.sum()).sum()
+    assert apart == pytest.approx(distance, abs=1e-5)
+    assert 0.5 * np.abs(heights[1] - truth).sum() < 0.2
+    assert first.get_lines() and second.get_lines()
+
+
+def test_the_map_of_25_modes_shows_x_to_the_right_and_y_up():
+    axes = figure_style.new_figure(4, 4).add_subplot()
+    picture = demo.draw_density(axes, np.array([[2.0, -1.0]])).get_array()
+    row, column = np.unravel_index(np.argmax(picture), picture.shape)
+    assert column * 0.05 - 2.9 == pytest.approx(2, abs=0.06)
+    assert row * 0.05 - 2.9 == pytest.approx(-1, abs=0.06)

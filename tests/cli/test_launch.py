@@ -1,6 +1,7 @@
 """`replicax launch`: processes that start, end and start again together."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from replicax.cli import launch as module
 from replicax.cli.launch import _resuming
 
 SCRIPT = "import os, sys, time; number = os.environ['JAX_PROCESS_ID']; "
@@ -50,6 +52,20 @@ def test_sigterm_ends_all():
         assert launcher.wait(timeout=30) == 128 + 15
 
 
+def test_a_signal_that_comes_while_a_process_is_started_reaches_it(monkeypatch):
+    started = module._start
+
+    def interrupted(command, number, *rest):
+        child = started(command, number, *rest)
+        number == 1 and signal.raise_signal(signal.SIGTERM)
+        return child
+
+    monkeypatch.setattr(module, "_start", interrupted)
+    began = time.monotonic()
+    assert module._run_once(["sleep", "100"], 2) == (128 + 15, None)
+    assert time.monotonic() - began < 20
+
+
 def test_processes_are_started_again(tmp_path):
     code = f"p = {str(tmp_path / 'tried')!r} + number; tried = os.path.exists(p); open(p, 'w'); "
     code += "number == '1' and not tried and sys.exit(1); tried or time.sleep(100); print('done')"
@@ -79,23 +95,6 @@ def test_a_restart_continues_the_run(tmp_path, monkeypatch):
     assert _resuming(["python", "train.py"]) == ["python", "train.py"]
     monkeypatch.setenv("HOME", str(tmp_path.parent))
     assert "resume" in _resuming(["replicax", "train", f"--out=~/{tmp_path.name}"])
-
-
-@pytest.mark.parametrize(
-    ("given", "again"),
-    [
-        (["sample", "m.py:energy"], ["m.py:energy"]),
-        (["sample", "--json", "m.py:energy", "--batches", "r"], ["m.py:energy", "--batches", "r"]),
-        (["train", "--model=net.py:deep"], ["--model", "net.py:deep"]),
-        (["train", "--data", "d.py:x"], ["--data", "d.py:x"]),
-        (["train", "--model", "resnet20", "--data", "digits"], []),
-    ],
-)  # fmt: skip
-def test_a_restart_names_the_code_again(tmp_path, given, again):
-    (tmp_path / "commits").mkdir()
-    (tmp_path / "commits/0.json").touch()
-    command = ["replicax", *given, "--out", str(tmp_path)]
-    assert _resuming(command) == ["replicax", "resume", str(tmp_path), *again]
 
 
 def test_a_job_script_starts_an_empty_run_again(tmp_path):

@@ -1,4 +1,4 @@
-"""`replicax train`, `pretrain`, `evaluate`, and the other commands on the folders of networks."""
+"""`replicax train`, `pretrain`, and the other commands on the folders of networks."""
 
 import dataclasses
 import json
@@ -105,7 +105,7 @@ def test_pretrain_and_start_from_it(here, capsys, tmp_path):
     message = run_failing(capsys, "train", *TINY, *LADDER, "--replicas", 5, "--init-from", starts,
                  "--out", tmp_path / "many")  # fmt: skip
     assert "holds 3 networks, but 5 are needed" in message
-    assert main(["evaluate", str(starts)]) == 0
+    assert main(["summary", str(starts)]) == main(["plot", str(starts)]) == 0
     assert "mean of all networks" in capsys.readouterr().out
     assert [path.name for path in (starts / "figures").iterdir()] == ["epochs.png"]
 
@@ -119,24 +119,21 @@ def test_a_loss_that_breaks_has_its_own_exit_code(here, capsys, tmp_path):
     assert rx.load(tmp_path / "broken").result.code == "nonfinite"
 
 
-# evaluate, summary, plot
+# summary, plot
 
 
-def test_evaluate_prints_metrics_and_draws_figures(copied, capsys):
-    numbers = run_json(capsys, "evaluate", copied, "--outside", "model.py:others")
+def test_the_summary_has_metrics_and_tells_other_images(copied, capsys):
+    numbers = run_json(capsys, "summary", copied, "--outside", "model.py:others")
     assert {"by", "nll", "accuracy", "brier", "calibration_error"} <= set(numbers["averages"][0])
     outside = numbers["outside"]
     assert outside["networks"] == rx.load(copied).average.weight == 3
     assert 0 <= outside["auroc"] <= 1 and 0 <= outside["auroc_mutual_information"] <= 1
-    drawn = {path.stem for path in (copied / "figures").iterdir()}
-    assert drawn == {"epochs", "ladder", "rates", "buffer", "paths", "trips"}
-    assert main(["evaluate", str(copied), "--no-figures", "--outside", "model.py:others"]) == 0
-    shown = capsys.readouterr().out
-    assert "AUROC" in shown and "Figures" not in shown
+    assert main(["summary", str(copied), "--outside", "model.py:others"]) == 0
+    assert "AUROC" in capsys.readouterr().out
 
 
 def test_outside_images_must_have_the_size_of_those_of_the_test(here, capsys):
-    message = run_failing(capsys, "evaluate", "run", "--no-figures", "--outside", "model.py:larger")
+    message = run_failing(capsys, "summary", "run", "--outside", "model.py:larger")
     assert "choose a data set of the same size" in message
 
 
@@ -264,7 +261,7 @@ def test_real_numbers_from_a_file_to_predictions_without_it(capsys, tmp_path, mo
     for arguments, sentence in (
         (["predict", "run", "new.npy", "--out", "a.npy"], "write the name of a .npz file"),
         (["predict", "run", "new.npy", "--by", "logits"], "--by is 'logits'"),
-        (["evaluate", "run", "--outside", "digits", "--no-figures"], "the run has no classes"),
+        (["summary", "run", "--outside", "digits"], "the run has no classes"),
         (["resume", "run", "--epochs", "9"], "There is no file"),
     ):
         assert sentence in run_failing(capsys, *arguments)
@@ -308,14 +305,9 @@ def test_plot_names_its_figures(here, capsys, monkeypatch):
     assert plotted == [Path("there"), Path("run/figures")]
 
 
-def test_runs_without_networks_are_sent_to_summary(here, capsys, tmp_path):
-    alone = rx.Method("none", learning_rate=0.1, schedule="none")
-    rx.sample(lambda x: (x**2).sum(), np.zeros(1), num_steps=5, num_replicas=1, method=alone,
-              run_dir=tmp_path / "toy", progress=False)  # fmt: skip
-    message = run_failing(capsys, "evaluate", tmp_path / "toy")
-    assert f"`replicax summary {tmp_path / 'toy'}`" in message
-    assert "There is no folder" in run_failing(capsys, "evaluate", "rum")
-    assert "Did you mean 'run'?" in run_failing(capsys, "evaluate", "rum")
+def test_a_folder_that_is_not_there_is_told_with_one_that_is(here, capsys):
+    assert "There is no folder" in run_failing(capsys, "summary", "rum")
+    assert "Did you mean 'run'?" in run_failing(capsys, "summary", "rum")
 
 
 # resume

@@ -1,7 +1,5 @@
 """Checks of data sets, and their validation parts."""
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -27,15 +25,12 @@ def small(**changed) -> Dataset:
 
 
 def test_a_valid_data_set_passes() -> None:
-    dataset = small(class_names=("a", "b", "c"))
+    dataset = small()
     assert dataset.check() is dataset
 
 
 good = small()
 CONVERTED = {
-    "shares of white": {"train_images": (good.train_images / 255).astype(np.float32)},
-    "floats of bytes": {"test_images": good.test_images.astype(float)},
-    "wide images": {"test_images": good.test_images.astype(np.int64)},
     "wide labels": {"train_labels": good.train_labels.astype(np.int64)},
     "one-hot": {"train_labels": np.eye(3)[good.train_labels]},
     "one-hot of bools": {"test_labels": np.eye(3, dtype=bool)[good.test_labels]},
@@ -43,7 +38,7 @@ CONVERTED = {
 
 
 @pytest.mark.parametrize("case", CONVERTED)
-def test_labels_and_images_of_other_kinds_are_converted(case: str) -> None:
+def test_labels_of_other_kinds_are_converted(case: str) -> None:
     checked = small(**CONVERTED[case]).check()
     for name in ("train_images", "train_labels", "test_images", "test_labels"):
         one, other = getattr(checked, name), getattr(good, name)
@@ -52,16 +47,12 @@ def test_labels_and_images_of_other_kinds_are_converted(case: str) -> None:
 
 
 WRONG = {
-    "further shades": ({"train_images": good.train_images / 254}, "train_images is .* float64"),
+    "floats": ({"train_images": good.train_images / 255}, "train_images is .* float64.*np.round"),
+    "wide": ({"test_images": good.test_images.astype(np.int64)}, "test_images is .* int64"),
     "names of classes": (
         {"train_labels": good.train_labels.astype(str)},
         "array of <U.*For names that is np.unique",
     ),
-    "other shares of white": (
-        {"train_images": np.tile(np.linspace(0, 1, 20)[:, None, None, None], (1, 4, 5, 2))},
-        "values from 0 to 1 in steps other than 1 / 255",
-    ),
-    "normalised": ({"train_images": good.train_images / 255 - 0.5}, "np.round.255 . images"),
     "no channels": ({"test_images": good.test_images[..., 0]}, "test_images is .*shape .10, 4, 5."),
     "a list": ({"test_images": [1, 2]}, r"test_images is \[1, 2\]"),
     "labels of floats": ({"train_labels": good.train_labels / 2}, "array of float64"),
@@ -74,11 +65,10 @@ WRONG = {
     "too high": ({"num_classes": 2}, "go from 0 to 2, but 2 classes count from 0 to 1"),
     "negative": ({"test_labels": good.test_labels - 1}, "test_labels go from -1 to 1"),
     "unlike sizes": ({"test_images": good.test_images[:, 1:]}, "test images .3, 5, 2.; bring both"),
-    "one mean": ({"mean": (0.5,)}, "mean has 1 and std 2 entries for 2 channels"),
-    "mean of bytes": ({"mean": (125.0, 125.0)}, "divide the pixels by 255"),
-    "no spread": ({"std": (0.2, 0.0)}, "do not belong to pixels"),
-    "not a number": ({"std": (0.2, float("nan"))}, "a tuple of numbers"),
-    "names": ({"class_names": ("a", "b")}, "2 class names for 3 classes"),
+    "one mean": ({"mean": (0.5,)}, "for each of the 2 channels"),
+    "mean of bytes": ({"mean": (125.0, 125.0)}, "divide them by 255"),
+    "no spread": ({"std": (0.2, 0.0)}, "leave out constant channels"),
+    "not a number": ({"std": (0.2, float("nan"))}, "a number of each"),
 }
 
 
@@ -87,18 +77,6 @@ def test_invalid_data_sets_are_refused(case: str) -> None:
     changed, message = WRONG[case]
     with pytest.raises(ValueError, match=f"small: .*{message}"):
         small(**changed).check()
-
-
-def test_pixels_far_from_their_mean_and_std_are_told() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        good.check()
-        constant = np.full_like(good.train_images, 9)  # has no spread to compare
-        small(train_images=constant).check()
-    far = {"std": (0.2, 0.2)}, {"std": (0.02, 0.002)}, {"mean": (0.04, 0.1)}
-    for changed in far:
-        with pytest.warns(UserWarning, match="small: its pixels.* are images bytes from 0 to 255"):
-            small(**changed).check()
 
 
 def numbers(images: np.ndarray) -> list[int]:

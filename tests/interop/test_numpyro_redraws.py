@@ -28,8 +28,9 @@ def redrawn(model, count=2000):
     """Return a position, those after redraws, and the gains."""
     posterior = rx.interop.from_numpyro(model, Y)
     params = posterior.start(jax.random.key(0))
-    keys = jax.random.split(jax.random.key(1), count)
-    after, gains = quick_jit(jax.vmap(lambda key: posterior.target.redraw(key, params)))(keys)
+    keys, choices = jax.random.split(jax.random.key(1), (2, count))
+    redraw = jax.vmap(lambda key, choice: posterior.target.redraw(key, params, choice))
+    after, gains = quick_jit(redraw)(keys, choices)
     return params["unconstrained"], after["unconstrained"], np.asarray(gains)
 
 

@@ -115,7 +115,7 @@ def run(name, change=lambda target: target):
         rx.schedule.deo(),
         rx.swap.metropolis(),
         Tuning(adapts=None, adapts_buffer=False),
-        redraws=2,
+        redraws=3,
     )
     ladder = Ladder(jnp.array([0.05, 0.1, 0.2]), jnp.array(TEMPERATURES))
     step = build_step(target, kernel, settings)
@@ -172,10 +172,9 @@ def cut(target):
     """A block of a draw of the whole prior, whose parents are not those of the state."""
     draw, names = make("sites").start, ("scale", "value", "below")
 
-    def redraw(key, params):
-        keys = jax.random.split(key)
-        new, old = draw(keys[0])["unconstrained"], params["unconstrained"]
-        chosen = jax.random.randint(keys[1], (), 0, len(names))
+    def redraw(key, params, choice_key):
+        new, old = draw(key)["unconstrained"], params["unconstrained"]
+        chosen = jax.random.randint(choice_key, (), 0, len(names))
         mixed = {n: jnp.where(chosen == i, new[n], old[n]) for i, n in enumerate(names)}
         return {"unconstrained": mixed}, 0.0
 
@@ -183,7 +182,7 @@ def cut(target):
 
 
 def without_children(target):
-    return target._replace(redraw=lambda key, params: (target.redraw(key, params)[0], 0.0))
+    return target._replace(redraw=lambda *where: (target.redraw(*where)[0], 0.0))
 
 
 WRONG = {"a block of a joint draw": cut, "the density of children left out": without_children}

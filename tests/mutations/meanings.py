@@ -312,7 +312,7 @@ MEANINGS = (
     ),
     Meaning(
         "the batch that moved is not the one that judges",
-        "build_move.move_one",
+        "_build_move_one.move_one",
         "target.energy_at(point, judging_batch, energy_noise)",
         "target.energy_at(point, batch, energy_noise)",
     ),
@@ -321,7 +321,7 @@ MEANINGS = (
     ),
     Meaning(
         "a rule that corrects judges on a fresh batch",
-        "build_parts.advance.judging_batch",
+        "_judging_batch",
         "return fresh_batch(energy_noise.batch_key(random.fresh))",
         "return batch",
     ),
@@ -458,32 +458,6 @@ MEANINGS = (
         "-log + jnp.log(SQUARE_OF_NORMAL)",
         "log + jnp.log(SQUARE_OF_NORMAL)",
     ),
-    Meaning("the reference starts when it has settled", "update", "step >= settled", "step >= 0"),
-    Meaning(
-        "slope between the two coldest rungs",
-        "update",
-        "1 / temperature[0] - 1 / temperature[1]",
-        "1 / temperature[1] - 1 / temperature[0]",
-    ),
-    Meaning(
-        "blocks start from zero",
-        "update",
-        "lambda part: jnp.where(ends, 0, part)",
-        "lambda part: part",
-    ),
-    Meaning(
-        "the average of the second half is what stays",
-        "update",
-        "jnp.where(place + 1 == rule.tuning_steps, average, value)",
-        "jnp.where(place + 1 == rule.tuning_steps, value, value)",
-    ),
-    Meaning(
-        "differences that are not finite count nothing",
-        "update",
-        "difference = jnp.where(finite, cold_energy - anchor, 0)",
-        "difference = cold_energy - anchor",
-    ),
-    Meaning("sums are compensated", "Sum.add", "term - self.lost", "term + 0 * self.lost"),
     # Replicas that broke.
     Meaning(
         "broken by rung",
@@ -640,7 +614,7 @@ MEANINGS = (
     ),
     Meaning(
         "every chain and step has proposals of its own",
-        "build_jumps.jump_cold.jumped",
+        "build_jumps.jump_cold.seen",
         "draw_jumps(key, jumping.num_proposals, flat.size, flat.dtype)",
         "draw_jumps(make_key(0), jumping.num_proposals, flat.size, flat.dtype)",
     ),

@@ -19,11 +19,10 @@ from replicax.algorithm.ladder import Ladder
 from replicax.networks.evaluate import Epoch, with_hook
 from replicax.networks.tempered import tempered
 from replicax.nn.network import Network, apply_dense, init_dense
-from replicax.run.evaluation import Evaluation
 from replicax.run.methods import Method
 from replicax.run.options import Training
-from replicax.run.parts import build_kernel
-from replicax.run.plan import Clock
+from replicax.run.parts import Clock, build_kernel
+from replicax.run.records import Evaluation
 from replicax.run.resolve import resolve, with_usual
 
 CLOCK = Clock(epochs=10, steps_per_epoch=4, cycle_epochs=5, warmup_epochs=2)
@@ -218,7 +217,7 @@ def test_what_an_evaluation_may_return() -> None:
     for returned, message in (
         ([3.0], "evaluate returned 3.0; return a dict"),
         ([{"nll": 1.0}], "nll, which is already in the table of epochs"),
-        ([{"name": "good"}], "return numbers"),
+        ([{"name": "good"}], "return a dict of numbers"),
         ([{"a": 1.0}, {"b": 1.0}], "the same numbers after every epoch"),
     ):
         with pytest.raises(ValueError, match=message):

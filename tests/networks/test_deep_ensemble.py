@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from row_sources import NUM_ROWS, SIZE, Plain
 from tiny_networks import (
     NETWORK,
     NUM_REPLICAS,
@@ -17,6 +18,7 @@ from tiny_networks import (
 )
 
 import replicax as rx
+from replicax.networks.starting import mini_batches
 
 EPOCHS = 5
 TRANSFORMS = {
@@ -108,3 +110,16 @@ def test_adam_is_for_losses_that_are_narrow_in_some_directions(curvatures, kerne
     tested = trained.metadata.resolved.range_test["candidates"][kernel]
     best = tested["rates"][int(np.nanargmin(np.array(tested["losses"], float)))]
     assert trained.metadata.method.learning_rate == pytest.approx(best / 10 ** (1 / 3), rel=0.02)
+
+
+def test_the_range_test_of_a_source_judges_on_mini_batches_that_it_does_not_train_on():
+    def loss(params, model_state, batch, key):
+        return jnp.mean((batch["x"] @ params - batch["y"]) ** 2), model_state
+
+    problem = rx.supervised(loss, Plain(), batch_size=SIZE, num_rows=NUM_ROWS)
+    data, rows = mini_batches(problem, 50, seed=0)
+    judging, training = rows[:8], rows[8:]
+    assert rows.shape == (58, SIZE) and len(data["x"]) == NUM_ROWS
+    assert len(np.unique(rows)) == NUM_ROWS and not np.intersect1d(judging, training).size
+    trained = rx.train(problem, (jnp.zeros(3), {}), epochs=1, num_replicas=1, progress=False)
+    assert trained.metadata.method.kernel in TRANSFORMS

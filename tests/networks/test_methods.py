@@ -13,8 +13,7 @@ from replicax.networks import swag
 from replicax.networks.train import weights_of
 from replicax.run.methods import METHODS, Method
 from replicax.run.options import Training
-from replicax.run.parts import build_kernel
-from replicax.run.plan import Clock, clock_of
+from replicax.run.parts import Clock, build_kernel, clock_of
 from replicax.run.resolve import resolve, with_usual
 
 CLOCK = Clock(epochs=200, steps_per_epoch=5, cycle_epochs=50)

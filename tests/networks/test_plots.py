@@ -7,12 +7,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tiny_networks import EXCHANGING, LADDER, NETWORK, tiny_problem
 
 import replicax as rx
-from replicax.networks.report import settled_range, tables_of
+from replicax.networks.report import tables_of
 from replicax.networks.tempered import tempered
 from replicax.networks.train import train
+from replicax.results.figure_style import settled_range
 
 EPOCHS = 6
-ALL = ["epochs", "ladder", "rates", "buffer", "paths", "trips"]
+ALL = ["epochs", "predictions", "ladder", "rates", "buffer", "paths", "trips"]
 
 
 def run(method="deo-star", problem=None, **options):
@@ -98,7 +99,7 @@ def test_a_tempered_ladder_is_that_of_the_posterior(trained):
     for rows in tempered._records._pending["history"]:
         rows["temperature"] = np.full_like(rows["temperature"], 3.0)
     plotted = tempered.plot()
-    assert list(plotted) == ["epochs", "ladder", "rates", "paths", "trips"]
+    assert list(plotted) == [name for name in ALL if name != "buffer"]
     for heat in plotted["ladder"].axes[0].get_lines():
         assert_allclose(heat.get_ydata(), 3.0)
     assert "target" not in words(plotted["rates"]) and "attempt" in words(plotted["rates"])
@@ -113,7 +114,7 @@ def test_a_tempered_ladder_is_that_of_the_posterior(trained):
 @pytest.mark.slow
 def test_networks_without_a_ladder_are_alike_and_have_a_mean(alone):
     plotted = alone.plot()
-    assert list(plotted) == ["epochs"]
+    assert list(plotted) == ["epochs", "predictions"]
     axes = plotted["epochs"].axes[1]
     assert_allclose(named(axes, "their mean").get_ydata(), alone.epochs["nll"].mean(axis=1))
     assert len({line.get_color() for line in axes.get_lines()[:3]}) == 1
@@ -123,7 +124,7 @@ def test_networks_without_a_ladder_are_alike_and_have_a_mean(alone):
 @pytest.mark.slow
 def test_a_single_network():
     plotted = run(rx.cyc_sghmc(cycle_epochs=2), epochs=2, num_replicas=2).plot()
-    assert list(plotted) == ["epochs"]
+    assert list(plotted) == ["epochs", "predictions"]
     assert len(named(plotted["epochs"].axes[0], "the network").get_xdata()) == 4
 
 

@@ -1,17 +1,21 @@
 """The report of a training: epochs and calibration."""
 
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from plotted_numbers import numbers
 from tiny_networks import EXCHANGING, LADDER, NETWORK, tiny_problem
 
 import replicax as rx
 from replicax.networks import predict
-from replicax.networks.report import build_page
+from replicax.networks.likelihoods import coverage_by_level
+from replicax.networks.report import _plot_coverage, plot_training, sections_of
 from replicax.networks.tempered import tempered
-from replicax.page.render import Chart
+from replicax.results.figure_style import panels
+from replicax.results.summary import Table
 
-pytest.importorskip("plotly")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
@@ -22,51 +26,42 @@ def trained() -> rx.Trained:
     return rx.train(tiny_problem(), NETWORK.init, **options)
 
 
-@pytest.fixture(scope="module")
-def page(trained):
-    return build_page(trained)
+def test_sections(trained):
+    sections = sections_of(trained)
+    titles = ["At a glance", "Epochs", "Predictions of the average", "Exchange"]
+    assert [section.title for section in sections] == titles
+    scores = sections[0].parts[2]
+    assert isinstance(scores, Table) and scores.rows[2][0] == "average of 4, probabilities"
 
 
-def chart(page, name) -> Chart:
-    parts = [part for section in page.sections for part in section.parts]
-    return next(part for part in parts if isinstance(part, Chart) and part.name == name)
-
-
-def rows(chart: Chart) -> list[tuple[str, ...]]:
-    assert chart.table is not None
-    return chart.table.rows
-
-
-def test_sections(page):
-    names = ["glance", "epochs", "predictions", "exchange"]
-    assert [section.name for section in page.sections] == names
-    average = page.sections[0].parts[2].rows[2]
-    assert average[0] == "average of 4, probabilities"
-
-
-def test_epochs_are_those_of_the_records(trained, page):
-    for name in ("accuracy", "nll"):
-        table = rows(chart(page, f"epochs-{name}"))
-        assert_allclose([float(row[1]) for row in table], trained.epochs[name][:, 0], atol=6e-5)
-        assert [row[2] for row in table[:2]] == ["", ""], "burn-in"
-        average = trained.epochs[f"average_{name}_probabilities"][2:]
-        assert_allclose([float(row[2]) for row in table[2:]], average, atol=6e-5)
-
-
-def test_reliability_has_counts(trained, page):
+def test_reliability_has_counts_and_intervals(trained):
     bins = predict.reliability(trained.log_probabilities(), trained.labels)
-    table = rows(chart(page, "reliability"))
-    assert sum(int(row[1]) for row in table) == len(trained.labels) == 12
     filled = bins.count > 0
-    assert_allclose([float(row[3]) for row in table], bins.accuracy[filled], atol=6e-4)
-    assert [int(row[1]) for row in table] == bins.count[filled].tolist()
-    accuracy = chart(page, "reliability").figures[""]["data"][0]
-    low, high = predict.accuracy_interval(bins)[filled].T
-    heights, error = numbers(accuracy["y"]), accuracy["error_y"]
-    assert_allclose(heights - numbers(error["arrayminus"]), low, atol=1e-6)
-    assert_allclose(heights + numbers(error["array"]), high, atol=1e-6)
-    texts = chart(page, "counts").figures[""]["data"][0]["text"]
-    assert [int(text or 0) for text in texts] == bins.count.tolist()
+    right, often = plot_training(trained)["predictions"].axes
+    assert_allclose([bar.get_height() for bar in right.patches], bins.accuracy[filled])
+    ends = np.array([segment[:, 1] for segment in right.collections[0].get_segments()])
+    assert_allclose(ends, predict.accuracy_interval(bins)[filled], atol=1e-6)
+    assert [bar.get_height() for bar in often.patches] == bins.count.tolist()
+    assert sum(bins.count) == len(trained.labels) == 12
+    assert f"{bins.error:.3f}" in right.get_title(loc="left")
+
+
+def test_coverage_of_a_regression():
+    below = np.array([0.5, 0.04, 0.81, 0.45])
+    made: Any = SimpleNamespace(
+        average=SimpleNamespace(below=3 * below[:, None], weight=np.array(3.0)),
+        metrics=lambda: SimpleNamespace(calibration_error=0.125),
+    )
+    _, right, often = panels(2)
+    _plot_coverage(made, right, often)
+    (line,) = right.get_lines()
+    levels, inside, interval, counts = coverage_by_level(below, 21)
+    assert_allclose(line.get_xydata(), np.column_stack([levels, inside]))
+    (band,) = right.collections
+    corners = band.get_paths()[0].vertices
+    assert (corners[:, 1].min(), corners[:, 1].max()) == (interval.min(), interval.max())
+    assert [bar.get_height() for bar in often.patches] == counts.tolist()
+    assert counts.sum() == 4 and "0.125" in right.get_title(loc="left")
 
 
 def test_learning_rates_and_temperatures_are_those_that_were_given():
@@ -76,11 +71,12 @@ def test_learning_rates_and_temperatures_are_those_that_were_given():
     options = EXCHANGING | {"epochs": 2, "method": method}
     for problem in (tiny_problem(), tempered(tiny_problem())):
         run = rx.train(problem, NETWORK.init, **options)
-        table = rows(chart(build_page(run), "ladder"))
-        assert [float(table[end][1]) for end in (0, -1)] == pytest.approx(rates, rel=1e-3)
-        assert [float(table[end][2]) for end in (0, -1)] == pytest.approx(heats, rel=1e-3)
-        lines = chart(build_page(run), "ladder").figures[""]["data"]
-        assert_allclose([numbers(lines[end]["y"])[-1] for end in (0, -1)], heats, rtol=1e-5)
+        table = sections_of(run)[-1].parts[-1]
+        assert isinstance(table, Table)
+        assert [float(table.rows[end][1]) for end in (0, -1)] == pytest.approx(rates, rel=1e-3)
+        assert [float(table.rows[end][2]) for end in (0, -1)] == pytest.approx(heats, rel=1e-3)
+        lines = run.plot()["ladder"].axes[0].get_lines()
+        assert_allclose([lines[end].get_ydata()[-1] for end in (0, -1)], heats, rtol=1e-5)
 
 
 def test_a_training_writes_its_own_page(trained, tmp_path):

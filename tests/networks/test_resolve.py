@@ -11,7 +11,7 @@ from replicax.algorithm.tuning import ConstantGain
 from replicax.networks.tempered import tempered
 from replicax.run.methods import METHODS
 from replicax.run.options import Training
-from replicax.run.plan import Clock, clock_of
+from replicax.run.parts import Clock, clock_of
 from replicax.run.program import Program
 from replicax.run.resolve import resolve
 

@@ -15,9 +15,9 @@ from replicax.networks.checks import check_apart, checked_first, find_training_p
 from replicax.networks.likelihoods import Categorical, Gaussian
 from replicax.networks.task import Supervised
 from replicax.networks.train import _warn_of_low_peak, build_evaluation
-from replicax.run.evaluation import Evaluation
 from replicax.run.methods import as_method
 from replicax.run.options import Training
+from replicax.run.records import Evaluation
 from replicax.run.resolve import resolve, with_usual
 from replicax.run.storage.metadata import Predicts
 

@@ -20,7 +20,7 @@ from replicax.networks.starting import fitted, warn
 from replicax.networks.train import weights_of
 from replicax.run.methods import METHODS
 from replicax.run.options import Training
-from replicax.run.plan import clock_of
+from replicax.run.parts import clock_of
 from replicax.run.resolve import resolve
 
 PROBLEM = tiny_problem()

@@ -294,19 +294,3 @@ def test_networks_without_statistics_keep_their_state() -> None:
         lambda params, state, images, train: (images, state), {}, {}, make_batches(1)
     )
     assert found == {}
-
-
-def test_bad_input_gets_a_sentence() -> None:
-    params = {"w": jnp.zeros(3)}
-    with pytest.raises(ValueError, match="at least 2 deviations"):
-        swag.start(params, rank=1)
-    with pytest.raises(ValueError, match="array of int32"):
-        swag.start({"w": jnp.zeros(3, jnp.int32)})
-    with pytest.raises(ValueError, match="use jax.vmap for several"):
-        swag.collect(swag.start(params), {"w": jnp.zeros((2, 3))})
-    with pytest.raises(ValueError, match="moments are empty"):
-        swag.draw(swag.start(params), jax.random.key(0))
-    network = make_small_network()
-    params, state = network.init(jax.random.key(0))
-    with pytest.raises(ValueError, match="no batches"):
-        swag.refresh_statistics(network.apply, params, state, jnp.zeros((0, 2, 8, 8, 3)))

@@ -16,7 +16,7 @@ from replicax.networks.task import Supervised, Test, supervised
 from replicax.networks.train import train, weights_of
 from replicax.run.carry import Carry
 from replicax.run.options import Training
-from replicax.run.plan import Clock
+from replicax.run.parts import Clock
 from replicax.run.resolve import resolve
 
 CYCLE = 20  # epochs of 4 steps: the last 12 of 80 steps hold the ends of the last three epochs

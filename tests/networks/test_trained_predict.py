@@ -17,7 +17,7 @@ from tiny_networks import EXCHANGING, LADDER, NETWORK, tiny_data, tiny_problem
 import replicax as rx
 from replicax.networks import evaluate, predictor
 from replicax.networks.predictor import as_inputs
-from replicax.networks.report import build_page, render
+from replicax.networks.report import render, sections_of
 from replicax.networks.train import train
 
 PROBLEM, DATA = tiny_problem(), tiny_data()
@@ -156,7 +156,7 @@ def test_a_run_that_broke_says_so_where_it_has_no_average() -> None:
             method=rx.ensemble(learning_rate=1e30),
             progress=False,
         )
-    with pytest.raises(ValueError, match="The run stopped before .* at step"):
+    with pytest.raises(ValueError, match="No network has been averaged.* at step"):
         broken.predict(rows)
 
 
@@ -221,7 +221,7 @@ def test_what_cannot_be_asked_for_is_refused(trained: rx.Trained, monkeypatch) -
     for changed, sentence in (
         ({}, "earlier versions"),
         ({"run": replace(metadata.run, keep_averaged=0)}, "train with keep_averaged=100"),
-        ({"method": rx.pretrain()}, '"pretrain" averages no networks'),
+        ({"method": rx.pretrain()}, '"pretrain" only trains'),
     ):
         with monkeypatch.context() as patch, pytest.raises(ValueError, match=sentence):
             patch.setattr(trained._records, "metadata", replace(metadata, **changed))
@@ -232,7 +232,7 @@ def test_what_cannot_be_asked_for_is_refused(trained: rx.Trained, monkeypatch) -
     ):
         patch.setitem(trained._records.final, "average.weight", np.zeros(()))
         unpicked = rx.Trained(trained._records, None, PROBLEM)
-        with pytest.raises(ValueError, match="No network has been averaged yet"):
+        with pytest.raises(ValueError, match="No network has been averaged"):
             unpicked.metrics()
         unpicked.predict(IMAGES)
 
@@ -262,7 +262,7 @@ def test_a_problem_without_a_test_is_trained_and_predicts(trained: rx.Trained) -
     console = Console(file=StringIO(), width=200)
     console.print(render(summary))
     assert "3; the problem has no test" in console.file.getvalue()  # type: ignore
-    assert [section.name for section in build_page(run).sections] == ["glance", "exchange"]
+    assert [one.title for one in sections_of(run)] == ["At a glance", "Exchange"]
     for ask in (run.metrics, run.log_probabilities, lambda: run.labels):
         with pytest.raises(ValueError, match="had no test"):
             ask()

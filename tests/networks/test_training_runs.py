@@ -203,6 +203,16 @@ def test_a_run_starts_from_the_coldest_networks_of_another(folder: Path) -> None
     assert_trees_close(found, wanted, 1e-6)
 
 
+def test_one_network_starts_from_the_coldest_of_several(folder: Path) -> None:
+    _, state = whole(folder, "pretrain")
+    cycles = rx.cyc_sghmc(learning_rate=1e-9, temperature=0.0, cycle_epochs=2)
+    last = Last()
+    options = EXCHANGING | {"num_replicas": 2, "epochs": 1, "method": cycles, "callback": last}
+    assert train(PROBLEM, folder / "pretrain", **options).num_replicas == 1
+    first = jax.tree.map(lambda leaf: leaf[:, :1], state.replicas.params)
+    assert_trees_close(last.state.replicas.params, first, 1e-6)
+
+
 def test_starts_that_do_not_fit_get_a_sentence(folder: Path) -> None:
     whole(folder, "ensemble")
     options = options_of("deo-star")

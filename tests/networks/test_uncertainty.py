@@ -22,7 +22,6 @@ def test_entropies_by_hand() -> None:
     assert_allclose(aleatoric, -np.einsum("n,nic,nic->i", share, np.exp(members), members))
     divergence = np.einsum("n,nic,nic->i", share, np.exp(members), members - np.log(mean))
     assert_allclose(epistemic, divergence, atol=1e-12)
-    assert_allclose(predict.mutual_information(members, weights), epistemic)
     assert_allclose(predict.uncertainty(members[[0, 1, 3]], weights[[0, 1, 3]]).total, total)
     equal = predict.uncertainty(members)
     assert_allclose(equal.total, predict.uncertainty(members, np.full(4, 3.0)).total)
@@ -30,9 +29,9 @@ def test_entropies_by_hand() -> None:
 
 def test_networks_that_agree_leave_no_epistemic_part() -> None:
     same = np.repeat(log_probs(1, 5, 3), 4, axis=0)
-    assert np.all(predict.mutual_information(same) < 1e-12)
+    assert np.all(predict.uncertainty(same).epistemic < 1e-12)
     many = np.repeat(log_probs(1, 400, 5), 7, axis=0)  # rounding leaves some of them below 0
-    assert np.all(predict.mutual_information(many) >= 0)
+    assert np.all(predict.uncertainty(many).epistemic >= 0)
 
 
 def test_agreement_and_total_variation() -> None:
@@ -50,14 +49,10 @@ def test_images_that_networks_disagree_about_are_outside() -> None:
     unsure = np.full((2, 50, 2), np.log(0.5))
     sure = np.log(np.array([1 - 1e-12, 1e-12]))
     disagreeing = np.stack([np.tile(sure, (50, 1)), np.tile(sure[::-1], (50, 1))])
-    by = {"by": "mutual_information"}
-    assert predict.out_of_distribution(unsure, disagreeing, **by) == 1
-    assert predict.out_of_distribution(disagreeing, unsure, **by) == 0
-    by_entropy = predict.out_of_distribution(log_probs(3, 40, 2), log_probs(3, 40, 2, seed=1))
-    average = [
-        predict.log_probabilities(predict.average(log_probs(3, 40, 2, seed=s))) for s in (0, 1)
-    ]
-    assert by_entropy == pytest.approx(predict.out_of_distribution(*average), abs=1e-3)
+    inside, outside = map(predict.uncertainty, (unsure, disagreeing))
+    assert predict.auroc(inside.epistemic, outside.epistemic) == 1
+    assert predict.auroc(outside.epistemic, inside.epistemic) == 0
+    assert_allclose(inside.total, outside.total, atol=1e-6)
 
 
 def test_intervals_of_accuracy_are_wilsons() -> None:
@@ -77,30 +72,12 @@ def test_intervals_of_accuracy_are_wilsons() -> None:
 WRONG = {
     "members": (lambda: predict.uncertainty(log_probs(4, 3)), "of every network"),
     "ragged": (lambda: predict.uncertainty([[[0.0]], [[0.0], [0.0]]]), "unequal lengths"),
-    "ragged inside": (
-        lambda: predict.out_of_distribution([[0.0], [0.0, 0.0]], log_probs(3, 2)),
-        "unequal lengths",
-    ),
     "weights": (lambda: predict.uncertainty(log_probs(4, 3, 2), [1.0]), "weights are .* for 4"),
     "weights of text": (lambda: predict.uncertainty(log_probs(1, 3, 2), ["a"]), "weights are"),
     "infinite weight": (lambda: predict.uncertainty(log_probs(1, 3, 2), [np.inf]), "weights are"),
     "no weight": (lambda: predict.uncertainty(log_probs(2, 3, 2), [0.0, 0.0]), "not all 0"),
     "logits": (lambda: predict.uncertainty(np.ones((2, 3, 2))), "not log-probabilities"),
     "shapes": (lambda: predict.agreement(log_probs(3, 2), log_probs(4, 2)), "same images"),
-    "classes": (
-        lambda: predict.out_of_distribution(log_probs(3, 2), log_probs(3, 4)),
-        "2 classes inside and 4 outside",
-    ),
-    "by": (
-        lambda: predict.out_of_distribution(log_probs(3, 2), log_probs(3, 2), by="entrop"),  # type: ignore
-        "Did you mean 'entropy'",
-    ),
-    "average": (
-        lambda: predict.out_of_distribution(
-            log_probs(3, 2), log_probs(3, 2), by="mutual_information"
-        ),
-        "of every network",
-    ),
     "level": (
         lambda: predict.accuracy_interval(predict.reliability(log_probs(3, 2), [0, 1, 1]), 95),
         "level is 95",

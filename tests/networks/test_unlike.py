@@ -10,7 +10,8 @@ import pytest
 
 import replicax as rx
 from replicax.networks.likelihoods import Categorical
-from replicax.networks.predictor import _columns, _difference, seen_in
+from replicax.networks.pairs import columns_of, seen_in
+from replicax.networks.predictor import _difference
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (200, 8, 8, 1)).astype(np.uint8)
@@ -38,7 +39,7 @@ CASES: dict[str, Any] = {
 @pytest.mark.parametrize(("seen", "given", "differ"), CASES.values(), ids=CASES)
 def test_what_is_unlike_the_training_is_told(seen: Any, given: Any, differ: bool) -> None:
     (moments,) = seen_in(seen)
-    assert (_difference(_columns(np.asarray(given)), moments) is not None) is differ
+    assert (_difference(columns_of(np.asarray(given)), moments) is not None) is differ
 
 
 def told(call: Any) -> list[str]:

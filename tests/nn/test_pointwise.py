@@ -40,7 +40,7 @@ def spec_of(options: dict[str, Any], window: int = 1) -> ConvSpec:
     images, filters = arrays(options, window=window)
     names = {"window_strides": "strides", "feature_group_count": "groups"}
     renamed = {names.get(name, name): value for name, value in options.items()}
-    return ConvSpec.build(images[0], filters[0], dimension_numbers=DIMS, **renamed)
+    return ConvSpec.build(images[0], filters[0], **renamed)
 
 
 def test_which_convolutions_are_products() -> None:
@@ -118,7 +118,7 @@ def test_wider_outputs_have_gradients_of_the_inputs() -> None:
 @pytest.mark.parametrize(("wrt", "index"), [("lhs", 0), ("rhs", 1)])
 def test_derivatives_have_the_dtypes_of_what_they_belong_to(wrt: str, index: int) -> None:
     images, filters = arrays(PLAIN, jnp.bfloat16)
-    spec = ConvSpec.build(images[0], filters[0], (1, 1), VALID, dimension_numbers=DIMS)
+    spec = ConvSpec.build(images[0], filters[0], (1, 1), VALID)
     out = jnp.ones((3, 2, 7, 6, 6), jnp.float32)  # wider than images and filters
     other = (filters, images)[index]
     found = pointwise_derivative(spec, wrt, other, out)

@@ -11,6 +11,7 @@ import replicax as rx
 from replicax.nn.replicas import unrolled_vmap
 
 NETWORK = rx.nn.small_cnn(3, widths=(4, 4))
+DENSE = rx.nn.mlp(64, 3, hidden=(4,))
 
 
 def train_one(params, state, images, labels):
@@ -33,11 +34,16 @@ def test_unrolled_replicas_are_those_of_jax_vmap() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("backend", "is_unrolled"), [("cpu", True), ("gpu", False)])
-def test_replicas_are_unrolled_on_cpus_alone(backend, is_unrolled, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("backend", "network", "is_unrolled"),
+    [("cpu", NETWORK, True), ("cpu", DENSE, False), ("gpu", NETWORK, False)],
+)
+def test_convolutions_are_unrolled_on_cpus_alone(backend, network, is_unrolled, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    program = str(jax.make_jaxpr(rx.nn.vmap(jnp.sin))(jnp.ones((3, 2))))
-    assert program.count("squeeze[") == (3 if is_unrolled else 0)  # one slice per replica
+    points = jax.vmap(network.init)(jax.random.split(jax.random.key(0), 3))
+    mapped = rx.nn.vmap(lambda point, images: network.apply(*point, images, True), (0, None))
+    program = str(jax.make_jaxpr(mapped)(points, jnp.ones((5, 8, 8, 1))))
+    assert (program.count("name=<lambda>") == 3) is is_unrolled, program
 
 
 def test_one_axis_stands_for_all_arguments() -> None:

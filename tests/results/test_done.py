@@ -1,6 +1,8 @@
 """Runs that decide themselves how long they are, and what they are short of."""
 
 import warnings
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -45,7 +47,7 @@ def found() -> rx.Posterior:
 def test_a_run_ends_when_it_is_done_and_is_right(found, capsys) -> None:
     assert found.shortcomings() == [] == found.problems()
     assert found.result.sentence.startswith(f"Done after {found.num_steps} steps: round trips")
-    assert found.num_steps < done.MOST_STEPS and found.round_trips.min() >= done.FEWEST_TRIPS
+    assert found.num_steps < done.MOST_STEPS and found.round_trips.mean() >= done.FEWEST_TRIPS
     share = (found.draws[..., 0] > 0).mean()
     assert share == pytest.approx(0.3, abs=0.05)
 
@@ -69,6 +71,7 @@ def test_a_run_at_its_limit_says_what_it_is_short_of() -> None:
         with pytest.warns(RunProblem, match=rf"ended before it was done: .*{reason}.* short of"):
             run = sample(**limit)
         assert run.shortcomings() and run.num_steps <= 60
+        assert run.problems()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert run.extend(900).num_steps == run.num_steps + 900
@@ -119,11 +122,11 @@ def seen(found: rx.Posterior, **changes: Any) -> Any:
 
 
 def test_a_chain_without_round_trips_is_not_done(found) -> None:
-    trips = found.round_trips.copy()
-    trips[2] = done.FEWEST_TRIPS - 1
-    (short,) = done.shortcomings(seen(found, round_trips=trips))
-    assert short.words == "round trips of a chain 9 of 10"
-    assert short.factor == pytest.approx(10 / 9)
+    for trips, counted in (((9, 9, 9, 9), 9), ((2, 20, 20, 20), 8), ((0, 90, 90, 90), 0)):
+        (short,) = done.shortcomings(seen(found, round_trips=np.array(trips)))
+        assert short.words == f"round trips of a chain {counted} of 10"
+        assert short.factor == pytest.approx(10 / max(counted, 0.5))
+    assert not done.numbers(seen(found, round_trips=np.array((3, 9, 9, 19))))[0].is_short
 
 
 def test_chains_that_only_jumps_make_agree_are_not_done(found) -> None:
@@ -233,3 +236,59 @@ def test_what_only_the_user_can_change_ends_the_run(found, monkeypatch) -> None:
     with pytest.warns(RunProblem, match="does not go away with more steps.*about 4e7"):
         run = sample()
     assert run.num_steps < done.MOST_STEPS / 4
+
+
+def test_a_run_that_is_stopped_in_its_burn_in_says_how_it_gets_draws() -> None:
+    with pytest.warns(RunProblem, match=r"of 400 steps, and has no draws\. Write posterior"):
+        run = sample(num_steps=600, burn_in=400, callback=lambda progress: "stop: enough")
+    assert run.num_draws == 0 and run.num_steps <= 400
+    assert [len(run.problems()), run.result.sentence.endswith("enough.")] == [1, True]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole = run.extend(600 - run.num_steps)
+    assert whole.num_steps == 600 and whole.num_draws > 0
+
+
+def test_draws_are_not_given_up_for_a_burn_in_that_ends_too_early(monkeypatch) -> None:
+    def tuned_anew(posterior, short, words, session, watch):
+        stops = {"callback": lambda progress: "stop: max_seconds is over"}
+        return done._going_on(posterior, 200, True, done.Session(progress=False, **stops))
+
+    monkeypatch.setattr(done, "_gone_on", tuned_anew)
+    monkeypatch.setattr(done, "FIRST_STEPS", 60)
+    with pytest.warns(RunProblem, match="in a new burn-in: Stopped at step"):
+        run = sample(num_replicas=8)
+    assert run.num_draws > 0 and run.num_steps == 60
+
+
+@pytest.mark.parametrize(("accepted", "ends"), [(0.01, True), (0.1, False)])
+def test_sweeps_whose_mixture_is_refused_end_at_once(accepted: float, ends: bool) -> None:
+    run = SimpleNamespace(
+        num_steps=12,
+        num_draws=4 * 128,
+        sweeps={"kept": 4},
+        jumps={"accepted": np.full(4, accepted)},
+        result=SimpleNamespace(code="finished"),
+        metadata=SimpleNamespace(
+            method=rx.sweeps(), kind="sample", resolved=SimpleNamespace(burn_in=8)
+        ),
+    )
+    watch = SimpleNamespace(max_steps=64, warned=0)
+    short = [done.Short("R-hat 1.6 of 1.01", 9.0)]
+    reason = done._limit(run, short, watch)
+    assert ("the mixture is refused" in reason) if ends else reason is None
+    words = done._remedy(run, short)
+    assert ("a ladder over all rows" in words) if ends else "extend" in words
+
+
+def test_a_run_that_is_only_short_of_round_trips_has_a_problem(found) -> None:
+    sentence = "Not done, max_seconds is over. Short of: round trips of a chain 2 of 10."
+    ending = replace(found.metadata.result, sentence=sentence)
+    short = changed(found.metadata, result=ending)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(found), "metadata", property(lambda self: short))
+        assert found.problems() == [sentence]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found.warn()
+    assert found.problems() == []

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.page.render import render
 from replicax.results import done, mixture
 from replicax.results.problems import _missed_by_mixture as missed_by_mixture
-from replicax.results.report import build_page
+from replicax.results.report import Picture, sections_of
+from replicax.results.summary import Table
 
 STEPS, BURN_IN, CHAINS, REPLICAS, JUMPS = 420, 240, 2, 4, 64
 
@@ -81,16 +81,20 @@ def test_summary_figure_and_page_show_the_components(run) -> None:
     assert len(draws.get_xdata()) == len(learned.draws) and len(outlines) == len(learned.weight)
     names = [learned.names[i] for i in mixture.telling(learned)]
     assert [axes.get_xlabel(), axes.get_ylabel()] == names
-    section = next(part for part in build_page(run).sections if part.name == "mixture")
-    assert len(section.parts[0].figures[""]["data"]) == 1 + len(learned.weight)
-    found = next(part for part in build_page(run).sections if part.name == "done")
-    chart, table = found.parts
-    assert set(chart.figures) == set(found.choices) == {row[0] for row in table.rows}
+    sections = {section.title: section.parts for section in sections_of(run)}
+    picture, table = sections["Mixture"]
+    assert isinstance(picture, Picture) and isinstance(table, Table)
+    assert len(picture.figure.axes[0].lines) == 1 + len(learned.weight) == 1 + len(table.rows)
+    picture, table = sections["Is it done?"]
+    assert isinstance(picture, Picture) and isinstance(table, Table)
+    titles = [axes.get_title(loc="left") for axes in picture.figure.axes]
+    assert [title.partition(" (")[0] for title in titles] == [row[0] for row in table.rows]
     steps, course = done.course(run)
     assert steps[-1] == STEPS and [one.shown for one in course[-1]] == [
         row[1] for row in table.rows
     ]
-    assert render(build_page(run))  # no two of its elements have the same name
+    drawn = [axes.get_lines()[0].get_ydata()[-1] for axes in picture.figure.axes]
+    assert drawn == [one.value for one in course[-1]]
 
 
 def test_components_and_checks_are_those_of_constrained_parameters(run) -> None:
@@ -179,4 +183,4 @@ def test_a_run_without_jumps_shows_none() -> None:
     run = rx.sample(lambda x: x**2 / 2, 0.0, num_steps=100, num_replicas=2, progress=False)
     assert mixture.of_run(run) is None and "mixture" not in run.plot()
     assert run.summary()["jumps"] is None
-    assert "mixture" not in [section.name for section in build_page(run).sections]
+    assert "Mixture" not in [section.title for section in sections_of(run)]

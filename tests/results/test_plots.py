@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +11,12 @@ import numpy as np
 import pytest
 from altered_runs import alter
 from common import in_method
+from made_up_metadata import metadata_of
 from numpy.testing import assert_allclose, assert_array_equal
 
 import replicax as rx
 from replicax.results import figure_style, plots
-from replicax.results.plotted import verdict_rates
+from replicax.results.plots import verdict_rates
 from replicax.run import carry
 
 NUM_STEPS, EVERY, BURN_IN = 600, 20, 110
@@ -64,6 +66,11 @@ def lines(axes):
     return [line for line in axes.get_lines() if len(line.get_xdata()) > 2]
 
 
+def names(figure):
+    """The components that a figure shows."""
+    return [title for a in figure.axes if (title := a.get_title(loc="left"))]
+
+
 def dashed(axes):
     return next(line for line in axes.get_lines() if line.get_linestyle() == "--")
 
@@ -94,7 +101,8 @@ def test_figures_are_written(figures, folder):
 
 def test_every_axis_is_named(figures):
     for name, figure in figures.items():
-        assert all(axes.get_ylabel() for axes in figure.axes[:1]), name
+        first = figure.axes[0]
+        assert first.get_ylabel() or first.get_title(loc="left") == "params[0]", name
         assert any(axes.get_xlabel() for axes in figure.axes), name
         assert figure.axes[0].get_title(loc="left"), name
 
@@ -264,19 +272,19 @@ def test_draws_say_what_they_leave_out_and_take_names():
 
     def shown(var_names=None):
         figure = plots._plot_draws(run, var_names)
-        return [a.get_ylabel() for a in figure.axes if a.get_ylabel()], figure._suptitle
+        return names(figure), figure._suptitle
 
     labels, left_out = shown()
     assert labels == ["a[0]", "a[1]", "a[2]", "b", "energy"]
-    assert left_out.get_text() == "4 of 9 parameters; left out: c, d (var_names chooses)"
+    assert left_out.get_text() == "4 of 9 parameters (var_names chooses)"
     labels, left_out = shown(["c[1, 0]", "b"])
     assert labels[:3] == ["c[1, 0]", "b", "energy"]
-    assert "left out: a, 3 of c, d" in left_out.get_text()
+    assert left_out.get_text().startswith("2 of 9")
     assert shown("a")[0] == ["a[0]", "a[1]", "a[2]", "energy"]
     assert shown(("a", "b", "c", "d"))[1] is None
     for wrong, sentence in (
-        ("e", "the parameters are a, b, c, d"),
-        (["a[3]"], r"a has a\[0\]"),
+        ("e", r"there are a\[0\], a\[1\], a\[2\], b, c"),
+        (["a[3]"], r"there are a\[0\], a\[1\], a\[2\]\."),
         (3, "var_names is 3"),
         ([1], r"var_names is \[1\]"),
     ):
@@ -284,16 +292,17 @@ def test_draws_say_what_they_leave_out_and_take_names():
             plots._plot_draws(run, wrong)
 
 
-def test_draws_have_traces_marginals_and_a_map(posterior, figures):
+def test_draws_have_traces_marginals_ranks_and_a_map(posterior, figures):
     axes = figures["draws"].axes
-    titles = [a.get_ylabel() for a in axes]
-    assert titles[:6:2] == ["params[0]", "params[1]", "energy"]
-    for chain, line in enumerate(lines(axes[2])):
+    assert names(figures["draws"])[:3] == ["params[0]", "params[1]", "energy"]
+    for chain, line in enumerate(lines(axes[3])):
         assert_allclose(line.get_ydata(), posterior.draws[chain, :, 1])
-    for patch in axes[3].patches:
+    for patch in axes[4].patches:
         height, edges, _ = patch.get_data()
         assert np.sum(height * np.diff(edges)) == pytest.approx(1)
-    hexagons = axes[6].collections[0]
+    for patch in axes[5].patches:
+        assert patch.get_data()[0].mean() == pytest.approx(1)
+    hexagons = axes[9].collections[0]
     assert hexagons.get_array().sum() == posterior.num_draws * posterior.num_chains
 
 
@@ -369,9 +378,9 @@ def test_two_replicas_many_chains_and_parameters():
     assert len(lines(plotted["rates"].axes[0])) == 1
     assert len(lines(plotted["buffer"].axes[0])) == 9
     assert "chain" not in words(plotted["buffer"])
-    names = [axes.get_ylabel() for axes in plotted["draws"].axes if axes.get_ylabel()]
-    assert len(names) == 5 and names[-1] == "energy"
-    assert all(len(name) <= 20 for name in names)
+    shown = names(plotted["draws"])
+    assert len(shown) == 5 and shown[-1] == "energy"
+    assert all(len(name) <= 40 for name in shown)
 
 
 def test_draws_that_are_not_finite_are_left_out(posterior, tmp_path):
@@ -381,45 +390,59 @@ def test_draws_that_are_not_finite_are_left_out(posterior, tmp_path):
     draws[1, 0] = np.nan
     run._records._pending["draws"][0]["params.params"] = draws
     plotted = run.plot(tmp_path)
-    hexagons = plotted["draws"].axes[6].collections[0]
+    hexagons = plotted["draws"].axes[9].collections[0]
     assert hexagons.get_array().sum() == np.isfinite(draws).all(axis=-1).sum() > 0
 
 
-def test_modes25_compares_runs_with_the_truth(posterior, tmp_path):
-    rng = np.random.default_rng(0)
-    centre, right = rng.normal(0, 0.1, (2, 500, 2)), rx.targets.modes25_draws(rng, 500)
-    runs = {name: SimpleNamespace(draws=draws, rung_of=posterior.rung_of, counted_steps=1000,
-                                  round_trips=np.array([7, 9]))
-            for name, draws in (("All in one", centre), ("Right", right))}  # fmt: skip
-    figure = plots.plot_modes25(runs, tmp_path / "modes.png")
-    assert (tmp_path / "modes.png").stat().st_size > 5_000
-    distance = rx.targets.mode_distance(centre, rx.targets.modes25_truth(50))
-    assert f"All in one: mode TV {distance:.3f}" in words(figure)
-    assert "Right: 8 round trips per 1,000 steps" in words(figure)
-    true, *sampled, _, masses, first, second = figure.axes
-    assert_array_equal(true.images[0].get_extent(), [-2.9, 2.9, -2.9, 2.9])
-    for axes in sampled:
-        assert axes.images[0].get_clim() == true.images[0].get_clim()
-        assert axes.images[0].get_array().sum() * 0.05**2 == pytest.approx(1)
-    heights = np.array([bar.get_height() for bar in masses.patches]).reshape(2, 25)
-    truth = masses.get_lines()[0].get_ydata()
-    assert heights[0, 0] == 1
-    assert masses.get_xticklabels()[0].get_text() == "0, 0"
-    assert np.all(np.diff(truth) < 1e-6)
-    assert 0.5 * np.abs(heights[0] - truth).sum() == pytest.approx(distance, abs=1e-5)
-    assert 0.5 * np.abs(heights[1] - truth).sum() < 0.2
-    assert first.get_lines() and second.get_lines()
+SAME = np.full((2, 3), 0.1)
+RATES = np.array([[0.1, 0.2, 0.4], [0.1, 0.3, 0.4]])
+HEATS = np.array([[1.0, 2.0, 9.0], [1.0, 3.0, 9.0]])
 
 
-def test_the_map_of_25_modes_shows_x_to_the_right_and_y_up():
-    axes = figure_style.new_figure(4, 4).add_subplot()
-    picture = figure_style.draw_density(axes, np.array([[2.0, -1.0]])).get_array()
-    row, column = np.unravel_index(np.argmax(picture), picture.shape)
-    assert column * 0.05 - 2.9 == pytest.approx(2, abs=0.06)
-    assert row * 0.05 - 2.9 == pytest.approx(-1, abs=0.06)
+def made_up(
+    rates: np.ndarray = RATES, heats: np.ndarray = SAME, num_replicas: int = 3, **about: Any
+) -> Any:
+    return SimpleNamespace(
+        metadata=metadata_of(**about),
+        num_replicas=num_replicas,
+        learning_rates=rates,
+        temperatures=heats,
+        energy_scale=32.0,
+        temperature_scale=0.5,
+        window=about.get("window", 1),
+    )
 
 
-@pytest.mark.parametrize("shape", [(), (5,), (0, 2), (4, 3)])
-def test_positions_of_other_shapes_are_refused(shape):
-    with pytest.raises(ValueError, match="last axis is \\(x, y\\)"):
-        figure_style.as_positions(np.zeros(shape))
+@pytest.mark.parametrize(
+    ("known", "name"),
+    [
+        ({"adapts": "learning_rate"}, "learning_rate"),
+        ({"adapts": None}, "learning_rate"),
+        ({"adapts": None, "rates": SAME, "heats": HEATS}, "temperature"),
+        ({"adapts": None, "heats": HEATS}, "temperature"),  # rates are tuned for each rung
+        ({"adapts": "learning_rate", "heats": HEATS}, "learning_rate"),
+        ({"adapts": "temperature", "rates": SAME, "heats": SAME}, "temperature"),
+        ({"adapts": None, "heats": HEATS - 1}, "learning_rate"),  # SGD on the coldest rung
+        ({"adapts": None, "heats": HEATS, "num_replicas": 1}, "learning_rate"),
+    ],
+)
+def test_what_differs_by_rung_makes_the_ladder(known: dict[str, Any], name: str) -> None:
+    assert plots.name_of_ladder(made_up(**known)) == name
+
+
+def test_densities_are_those_of_finite_draws() -> None:
+    values = np.array([[0.0, 1.0, 2.0, np.inf], [2.0, np.nan, 4.0, 4.0]])
+    edges = plots.bin_edges(values)
+    assert len(edges) == 11 and (edges[0], edges[-1]) == (0, 4)
+    for chain in values:
+        assert np.sum(plots.density(chain, edges) * np.diff(edges)) == pytest.approx(1)
+    broken = np.full((1, 3), np.nan)
+    assert not plots.density(broken, plots.bin_edges(broken)).any()
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 1000])
+def test_places_are_thinned_evenly(length: int) -> None:
+    kept = plots.thinned(length, 8)
+    assert kept[0] == 0 and len(kept) <= 8 and len(np.unique(np.diff(kept))) <= 1
+    shown = figure_style.some(length, 8)
+    assert (shown[0], shown[-1], len(shown)) == (0, length - 1, min(length, 8))

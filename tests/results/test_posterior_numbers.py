@@ -11,9 +11,9 @@ from made_up_metadata import metadata_of
 from replicax import theory
 from replicax.results import diagnostics
 from replicax.results.posterior import Posterior
-from replicax.results.summary import _mean_energies, expected_trips
+from replicax.results.summary import expected_trips, ladder_numbers
 from replicax.run.carry import PAIR_COUNTS
-from replicax.run.storage.metadata import TreeSpec
+from replicax.run.trees import TreeSpec
 
 STEPS, BURN_IN, THIN, EVERY = 100, 40, 20, 5  # draws at steps 40, 60 and 80
 FINAL = {
@@ -113,9 +113,10 @@ def test_expected_trips_are_those_of_lemma_1_per_step() -> None:
 
 
 def test_mean_energies_are_by_chain_and_rung_after_burn_in() -> None:
-    assert _mean_energies(posterior()) == [[3.0, 4.0, 5.0], [6.0, 7.0, 8.0]]
-    late = posterior(burn_in=50)
-    assert _mean_energies(late) == [[6.0, 7.0, 8.0], [9.0, 10.0, 11.0]]
+    rungs = FINAL | {"learning_rates": np.ones((2, 3)), "temperatures": np.ones((2, 3))}
+    for burn_in, first in ((40, 3.0), (50, 6.0)):
+        found = ladder_numbers(posterior(rungs, burn_in=burn_in))["mean_energy_by_rung"]
+        assert found == [[first, first + 1, first + 2], [first + 3, first + 4, first + 5]]
 
 
 def test_round_trips_are_told_per_thousand_counted_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,14 +176,6 @@ def test_the_deterministic_rule_is_a_warning_of_its_own_with_mini_batches(
     assert not says(with_properties(good, metadata=exact), sentence)
 
 
-def test_a_large_movement_of_the_ladder_is_told_as_a_factor(good) -> None:
-    summary = good.summary()
-    summary["ladder_moved"] = 0.123
-    assert "12.3%" in str(summary)
-    summary["ladder_moved"] = 7.409
-    assert "by a factor of 8.4" in str(summary)
-
-
 def test_a_rung_of_infinite_temperature_stands_still(good) -> None:
     history = good.history
     rungs = np.broadcast_to([1.0, 4.0, np.inf], history["temperature"].shape).copy()
@@ -519,7 +511,7 @@ def test_a_bridge_needs_no_prior_on_the_hottest_rung(two_ends) -> None:
         short.log_evidence(by="ladder")
     with pytest.raises(ValueError, match="A bridge needs jumps"):
         two_ends.log_evidence(by="bridge")
-    with pytest.raises(ValueError, match='"ladder" or "bridge"'):
+    with pytest.raises(ValueError, match="one of ladder, bridge"):
         two_ends.log_evidence(by="bridges")
 
 

@@ -23,7 +23,7 @@ TEMPERED: dict[str, Any] = {"rule": "metropolis", "temperature": (1.0, 2.0)}
 WITH_BATCHES = lambda x, rows: jnp.sum((x - jnp.mean(rows)) ** 2)  # noqa: E731
 BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "one replica": ({"num_replicas": 1}, 'at least 2.*schedule="none"'),
-    "no replica": ({"num_replicas": 0}, "at least 2"),
+    "no replica": ({"num_replicas": 0}, "at least 1"),
     "half a replica": ({"num_replicas": 2.5}, "whole number"),
     "replicas not a number": ({"num_replicas": float("nan")}, "whole number"),
     "no replica, no exchange": ({"num_replicas": 0, "schedule": "none"}, "num_replicas is 0"),
@@ -86,7 +86,7 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
         {**TEMPERED, "kernel": kernels.sgld(weight_decay=0.1)},
         "into the energy",
     ),
-    "no steps": ({"num_steps": 0}, "whole number from 1 to"),
+    "no steps": ({"num_steps": 0}, "whole number of at least 1"),
     "no chains": ({"num_chains": 0}, "at least 1"),
     "thin 0": ({"thin": 0}, "at least 1"),
     "burn_in negative": ({"burn_in": -1}, "at least 0"),

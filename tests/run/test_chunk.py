@@ -9,7 +9,6 @@ import pytest
 from common import quietly
 
 import replicax as rx
-from replicax.algorithm.window_correction import Correction
 from replicax.run import chunk as layout
 from replicax.run.chunk import Chunks, Pace, Rows, chunk_capacity
 from replicax.run.program import Program
@@ -109,16 +108,13 @@ def test_a_chunk_has_at_least_one_step_and_a_greatest_number() -> None:
     assert capacity(mesh="two devices") == 2**22 // 8008
 
 
-def carry_of(buffer: float, tuned: bool = False) -> Any:
+def carry_of(buffer: float) -> Any:
     """The state and counters of two chains after a step, as far as rows hold them."""
-    number = jnp.float32(0.25)
-    correction = Correction(number, *[number] * 4) if tuned else ()
     state = SimpleNamespace(
         rung_of=RUNG_OF,
         points={"x": jnp.zeros((2, 3, 5))},
         ladder=SimpleNamespace(learning_rate=jnp.ones((2, 3)), temperature=jnp.full((2, 3), 2.0)),
         buffer=jnp.full(2, buffer),
-        correction=correction,
         mixture=(),
     )
     counters = SimpleNamespace(pairs=jnp.full((2, 3, 2), 7), energy=jnp.full((2, 3), 3.0))
@@ -163,16 +159,15 @@ def test_rows_have_room_for_all_and_one_that_is_never_read() -> None:
         keeps_rung_energies=True,
         draws_per_step=1,
     )
-    made = layout.empty(program, carry_of(0.0, tuned=True), capacity=7)
+    made = layout.empty(program, carry_of(0.0), capacity=7)
     assert int(made.count) == 0 and made.rung_of.dtype == jnp.int8
     assert made.rung_of.shape == (7, 2, 3)
     assert made.draws["x"].shape == (7 // 2 + 2, 2, 2, 5)
     assert made.energies.shape == (7 // 2 + 2, 2, 2) and made.rung_energies.shape == (5, 2, 3)
-    assert made.history["buffer"].shape == (7 // 3 + 2, 2) and "window_correction" in made.history
+    assert made.history["buffer"].shape == (7 // 3 + 2, 2)
     program.keep_draws = program.keeps_rung_energies = False
     without = layout.empty(program, carry_of(0.0), capacity=7)
     assert without.draws is None and without.rung_energies is None and without.weights is None
-    assert "window_correction" not in without.history
     for count, small in ((128, jnp.int8), (129, jnp.int16)):
         many = carry_of(0.0)
         many.state.rung_of = jnp.zeros((2, count), int)

@@ -30,9 +30,8 @@ def compilations(monkeypatch):
     """A list that grows with every program that XLA compiles for `compiled_once`."""
     made, compile = [], jax.stages.Lowered.compile
     monkeypatch.setattr(compiled_once, "_programs", OrderedDict())
-    monkeypatch.setattr(
-        jax.stages.Lowered, "compile", lambda self: made.append(None) or compile(self)
-    )
+    counted = lambda self, *options: made.append(None) or compile(self, *options)  # noqa: E731
+    monkeypatch.setattr(jax.stages.Lowered, "compile", counted)
     return made
 
 

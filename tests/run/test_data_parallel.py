@@ -108,7 +108,7 @@ def test_devices_are_shared_out(eight, chains, replicas, devices, shared, sizes)
         (8, 3, "data_parallel is 3, which does not divide the 8 devices"),
         (8, 0, "data_parallel is 0; it must be a whole number of at least 1"),
         (8, 2.0, "data_parallel is 2.0; it must be a whole number"),
-        (8, 1, "With mini-batches several devices may share a replica: data_parallel=2"),
+        (8, 1, "several devices share each replica of a run on mini-batches (data_parallel)"),
     ],
 )
 def test_a_number_that_cannot_be_is_refused(eight, devices, shared, message):
@@ -129,9 +129,11 @@ def test_batches_that_cannot_be_shared_are_refused(eight):
     with pytest.raises(ValueError, match="the energy has no batches whose rows they could share"):
         rx.sample(jnp.sum, jnp.zeros(2), num_steps=4, num_replicas=4, data_parallel=2)
     problem = tiny_problem(batch_size=9)
-    with pytest.raises(ValueError, match="batch_size is 9, which 2 devices .* a multiple of 2"):
+    with pytest.raises(
+        ValueError, match=r"2 devices .* batches have \[9\] rows, .* a multiple of 2"
+    ):
         rx.train(problem, NETWORK.init, epochs=1, num_replicas=4, data_parallel=2)
-    with pytest.raises(ValueError, match=r"the batches have \[3\] rows"):
+    with pytest.raises(ValueError, match=r"batches have \[3\] rows"):
         rx.sample(
             lambda x, batch: jnp.sum((x - batch) ** 2),
             jnp.zeros(2),

@@ -187,12 +187,12 @@ def eight(monkeypatch):
 @pytest.mark.parametrize(
     ("devices", "message"),
     [
-        (9, "devices is 9, but there are 8 devices"),
-        (0, "a number from 1 on"),
-        (True, "a number from 1 on"),
-        (2.0, "a number from 1 on"),
-        ("some", 'write "all", a number or a mesh'),
-        (5, "devices is 5, but 4 replicas cannot be shared out evenly among them; 4 would do"),
+        (9, 'devices is 9; write "all", a number up to 8'),
+        (0, "devices is 0; write"),
+        (True, "devices is True; write"),
+        (2.0, "devices is 2.0; write"),
+        ("some", "devices is 'some'; write"),
+        (5, "devices is 5, but only 4 of 5 devices can share 4 replicas"),
         (1, "2 processes cannot share 1 devices evenly"),
     ],
 )
@@ -204,7 +204,7 @@ def test_devices_that_cannot_be_used_are_refused(eight, monkeypatch, devices, me
 
 
 def test_devices_that_stay_idle_are_reported(eight):
-    with pytest.warns(UserWarning, match="Only 4 of 8 devices are used: 4 replicas cannot"):
+    with pytest.warns(UserWarning, match="Only 4 of 8 devices can share 4 replicas"):
         devices = first_devices(eight, np.prod(chosen_sizes(1, 4, "all")))
     assert devices == eight[:2] + eight[4:6]
 

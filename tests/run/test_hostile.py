@@ -142,7 +142,6 @@ def test_a_link_to_a_run_is_the_users_own(folder, whole, tmp_path) -> None:
     (tmp_path / "latest").symlink_to(folder)
     assert_same_run(resume(tmp_path / "latest"), whole)
     (tmp_path / "shown.html").symlink_to(tmp_path / "page.html")
-    pytest.importorskip("plotly")
     rx.load(tmp_path / "latest").report(tmp_path / "shown.html")
     assert (tmp_path / "shown.html").is_symlink() and (tmp_path / "page.html").stat().st_size > 1000
 

@@ -20,7 +20,7 @@ from stopped_runs import ROWS, STEPS, energy, resume, run
 
 import replicax as rx
 from replicax.run.storage import checkpoint
-from replicax.run.storage.files import locked
+from replicax.run.storage.files import Lock
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(R-hat|effective|round trip|chain|trips|start)")
 
@@ -91,7 +91,7 @@ def test_a_disk_without_room_is_seen_before_anything_is_written(
 
 
 def test_a_folder_in_use_names_the_process(folder: Path) -> None:
-    with locked(folder):
+    with Lock(folder):
         who = f"in use by process {os.getpid()} on {socket.gethostname()}"
         with pytest.raises(ValueError, match=who):
             resume(folder)
@@ -102,7 +102,7 @@ def test_a_folder_in_use_names_the_process(folder: Path) -> None:
 
 
 def _hold(folder: Path, ready: Any) -> None:
-    with locked(folder):
+    with Lock(folder):
         ready.set()
         signal.pause()
 
@@ -113,11 +113,11 @@ def test_a_dead_process_does_not_keep_the_lock(tmp_path: Path) -> None:
     process = spawn.Process(target=_hold, args=(tmp_path, ready))
     process.start()
     assert ready.wait(120)
-    with pytest.raises(ValueError, match=f"process {process.pid}"), locked(tmp_path):
+    with pytest.raises(ValueError, match=f"process {process.pid}"), Lock(tmp_path):
         pass
     process.kill()
     process.join()
-    with locked(tmp_path):
+    with Lock(tmp_path):
         pass
 
 

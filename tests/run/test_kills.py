@@ -43,7 +43,6 @@ def test_a_run_killed_while_it_evaluates_ends_as_if_it_had_not_been(
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_report_that_is_killed_leaves_whole_files_and_an_intact_run(folder: Path) -> None:
-    pytest.importorskip("plotly")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     page = folder / "report.html"
     for kill in range(8):

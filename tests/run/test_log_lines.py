@@ -11,7 +11,7 @@ import pytest
 import replicax as rx
 from replicax.run import devices, progress
 from replicax.run.initial import check_memory
-from replicax.run.progress import LogLines, epoch_line, format_bytes, format_seconds, status
+from replicax.run.progress import Display, epoch_line, format_bytes, format_seconds, status
 
 HALF_YEAR = 4380 * 3600
 
@@ -19,6 +19,7 @@ HALF_YEAR = 4380 * 3600
 def now(step: int, **known: Any) -> Any:
     about = {
         "step": step,
+        "num_steps": 1000,
         "seconds_left": 61.0,
         "evaluation": {},
         "steps_per_second": 1234.4,
@@ -38,6 +39,14 @@ class Clock:
 EPOCH = {"accuracy": np.array([0.5, 0.2]), "nll": np.array([1.25, 2.0]), "weight": 0}
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_run_tells_where_it_begins_and_ends(capsys: Any) -> None:
+    rates = rx.deo_star((0.01, 0.1))
+    rx.sample(lambda x: x**2, 0.0, num_steps=9, num_replicas=2, method=rates, progress=True)
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "step 0 of 9: compiling" and told[-1].startswith("step 9 of 9 | 0:00:")
+
+
 @pytest.mark.parametrize(
     ("began", "pause", "told"),
     [
@@ -53,14 +62,13 @@ def test_a_line_is_due_after_five_seconds_and_a_hundredth_of_the_run(
     began: float, pause: float, told: bool, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     clock = Clock(monkeypatch)
-    lines = LogLines(100, 7)
-    assert capsys.readouterr().err == "step 7 of 100: compiling\n"
+    lines = Display()
     clock.seconds += began
     lines.last = clock.seconds
     clock.seconds += pause
-    lines(now(50))
+    lines.run(now(50))
     assert bool(capsys.readouterr().err) == told
-    lines(now(51))
+    lines.run(now(51))
     assert not (told and capsys.readouterr().err), "the next one is due later"
 
 
@@ -68,18 +76,17 @@ def test_the_last_step_and_an_evaluation_have_a_line(
     monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     clock = Clock(monkeypatch)
-    lines = LogLines(1000, 0)
-    capsys.readouterr()
+    lines = Display()
     clock.seconds += 2
-    lines(now(999))
+    lines.run(now(999))
     assert not capsys.readouterr().err
     monkeypatch.setattr(progress, "memory_in_use", lambda: 3 * 2**20)
-    lines(now(1000))
+    lines.run(now(1000))
     assert capsys.readouterr().err == (
         "step 1,000 of 1,000 | 0:00:02, 0:01:01 left | 3 MiB | 1,234 steps/s | cold energy 1.5 | "
         "round trips 7 | pair rates 0.12-0.50\n"
     )
-    lines(now(5, evaluation=EPOCH))
+    lines.run(now(5, evaluation=EPOCH))
     assert "| coldest 50.00 % 1.2500 | 1,234 steps/s" in capsys.readouterr().err
 
 

@@ -90,16 +90,24 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return told
 
 
+def tell_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = (processes.COORDINATOR, processes.COUNT, processes.NUMBER)
+    for name, value in zip(names, ("here:1", "2", "1"), strict=True):
+        monkeypatch.setenv(name, value)
+
+
 def test_processes_join_where_they_are_told(
     joined: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert processes.connect("here:1", 2, 1) is True
+    tell_where(monkeypatch)
+    assert processes.connect() is True
     assert joined == [
         ("jax_cpu_collectives_implementation", "gloo"),
         ("jax_enable_preemption_service", False),
         (("here:1", 2, 1), {"heartbeat_timeout_seconds": processes._HEARTBEAT_SECONDS}),
     ]
     joined.clear()
+    monkeypatch.delenv(processes.COUNT)
     assert processes.connect() is False and not joined
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
     assert processes.connect() is True and joined[-1][0] == (None, None, None)
@@ -107,9 +115,9 @@ def test_processes_join_where_they_are_told(
 
 def test_processes_join_once(joined: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax.distributed, "is_initialized", lambda: True)
-    assert processes.connect("here:1", 2, 1) is True and not joined
+    assert processes.connect() is True and not joined
     monkeypatch.setattr(jax, "process_count", lambda: 1)
-    assert processes.connect("here:1", 2, 1) is False and not joined
+    assert processes.connect() is False and not joined
     for number, first in ((0, True), (1, False)):
         monkeypatch.setattr(jax, "process_index", lambda number=number: number)
         assert processes.is_first() == first
@@ -125,8 +133,9 @@ def test_a_process_that_comes_too_late_is_told(
         raise RuntimeError(said)
 
     monkeypatch.setattr(jax.distributed, "initialize", late)
+    tell_where(monkeypatch)
     with pytest.raises(kind, match="rx.connect" if kind is ValueError else said):
-        processes.connect("here:1", 2, 1)
+        processes.connect()
 
 
 # Signals
@@ -183,13 +192,13 @@ def test_the_first_process_tells_what_a_signal_did(
     for number in (None, signal.SIGINT, signal.SIGTERM):
         sent: list[int] = [] if number is None else [int(number)]
         monkeypatch.setattr(loop, "interruptible", lambda sent=sent: contextlib.nullcontext(sent))
-        monkeypatch.setattr(loop, "Keeper", lambda *rest: contextlib.nullcontext(Finished()))
-        monkeypatch.setattr(loop, "watching", lambda *rest: contextlib.nullcontext([]))
+        monkeypatch.setattr(loop, "Saver", lambda *rest: contextlib.nullcontext(Finished()))
+        monkeypatch.setattr(loop, "_watching", lambda *rest: contextlib.nullcontext([]))
         monkeypatch.setattr(loop, "_loop", lambda *rest: SimpleNamespace(sentence="It stopped."))
         program: Any = SimpleNamespace(batches=NoBatches())
         ends = number == signal.SIGTERM
         with pytest.raises(SystemExit) if ends else contextlib.nullcontext() as ended:
-            loop.run(program, None, Records(), None)  # type: ignore[arg-type]
+            loop.run(program, None, Records(), None, None)  # type: ignore[arg-type]
         assert not ends or ended.value.code == 128 + signal.SIGTERM
         assert ("It stopped." in capsys.readouterr().err) == (told and number is not None)
 

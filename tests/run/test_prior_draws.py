@@ -126,13 +126,18 @@ def test_right_draws_pass_with_other_numbers(monkeypatch) -> None:
 def test_a_block_changes_alone_or_all_change() -> None:
     draws = PriorDraws({"a": (normal, 3), "b": normal})
     params = {"a": jnp.zeros(3), "b": jnp.zeros(())}
-    keys = jax.random.split(jax.random.key(0), 2000)
-    after, gain = jax.vmap(lambda key: draws.redraw(key, params))(keys)
+    keys, choices = jax.random.split(jax.random.key(0), (2, 2000))
+    redraw = jax.vmap(lambda key, choice: draws.redraw(key, params, choice))
+    after, gain = redraw(keys, choices)
     changed = np.column_stack([after["a"], after["b"]]) != 0
     kinds, counts = np.unique(changed, axis=0, return_counts=True)
     assert kinds.sum(axis=1).tolist() == [1, 1, 1, 1, 4] and not np.any(gain)
     assert np.all(np.abs(counts - 400) < 100)
-    assert np.all(jax.vmap(lambda key: PriorDraws(normal).redraw(key, jnp.zeros(()))[0])(keys) != 0)
+    again = redraw(keys, jnp.broadcast_to(choices[:1], choices.shape))[0]
+    same = np.column_stack([again["a"], again["b"]]) != 0
+    assert len(np.unique(same, axis=0)) == 1 < len(np.unique(again["b"] + again["a"].sum(axis=1)))
+    whole = jax.vmap(lambda key: PriorDraws(normal).redraw(key, jnp.zeros(()), key)[0])(keys)
+    assert np.all(whole != 0)
 
 
 @pytest.mark.parametrize(

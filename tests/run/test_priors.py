@@ -99,7 +99,7 @@ def test_redraws_take_one_block_or_all():
     start = made.start(jax.random.key(0))
     seen = set()
     for key in jax.random.split(jax.random.key(1), 60):
-        after, gain = made.redraw(key, start)
+        after, gain = made.redraw(key, start, jax.random.fold_in(key, 1))
         assert gain == 0
         moved = jax.tree.map(lambda x, y: np.asarray(x != y), after, start)["standard"]
         period, shape = moved["planet"]["period"], moved["planet"]["shape"]

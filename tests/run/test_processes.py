@@ -3,12 +3,12 @@
 import pytest
 
 from replicax.run import processes
-from replicax.run.processes import _given, _is_in_cluster
+from replicax.run.processes import COORDINATOR, COUNT, NUMBER, _given, _is_in_cluster
 
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
-    for name in (processes.COORDINATOR, processes.COUNT, processes.NUMBER):
+    for name in (COORDINATOR, COUNT, NUMBER):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -20,30 +20,36 @@ def test_a_process_that_is_alone_stays_alone():
     processes.wait()
 
 
-def test_arguments_go_before_the_environment(monkeypatch):
-    assert _given(None, None, None) is None
-    monkeypatch.setenv(processes.COORDINATOR, "here:1")
-    assert _given(None, None, None) is None  # JAX finds out the rest
-    monkeypatch.setenv(processes.COUNT, "2")
-    monkeypatch.setenv(processes.NUMBER, "1")
-    assert _given(None, None, None) == ("here:1", 2, 1)
-    assert _given("there:2", 3, 0) == ("there:2", 3, 0)
+def tell(monkeypatch, address, count, number):
+    for name, value in zip((COORDINATOR, COUNT, NUMBER), (address, count, number), strict=True):
+        if value is not None:
+            monkeypatch.setenv(name, value)
+
+
+def test_the_environment_says_which_process_this_is(monkeypatch):
+    assert _given() is None
+    tell(monkeypatch, "here:1", None, None)
+    assert _given() is None  # JAX finds out the rest
+    tell(monkeypatch, None, "2", "1")
+    assert _given() == ("here:1", 2, 1)
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    "values",
     [
-        (("node:1", 2, None), "give all three"),
-        ((None, 2, 0), "give all three"),
-        (("node", 2, 0), 'write "host:port"'),
-        (("node:port", 2, 0), 'write "host:port"'),
-        (("node:1", 2, 2), "it must be from 0 to 1"),
-        (("node:1", 2, -1), "it must be from 0 to 1"),
+        (None, "2", "0"),
+        ("node", "2", "0"),
+        ("node:port", "2", "0"),
+        (":1", "2", "0"),
+        ("node:1", "2", "2"),
+        ("node:1", "2", "-1"),
+        ("node:1", "two", "1"),
     ],
 )
-def test_what_cannot_work_is_refused(values, message):
-    with pytest.raises(ValueError, match=message):
-        processes.connect(*values)
+def test_what_cannot_work_is_refused(monkeypatch, values):
+    tell(monkeypatch, *values)
+    with pytest.raises(ValueError, match='give the first process as "host:port"'):
+        processes.connect()
 
 
 @pytest.mark.parametrize(

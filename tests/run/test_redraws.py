@@ -14,6 +14,8 @@ from jax.scipy.stats import norm
 from layouts import optimised
 
 import replicax as rx
+from replicax.results import done
+from replicax.run.options import Session
 
 ROWS = jnp.linspace(0.0, 1.0, 30)
 OPTIONS = {"num_steps": 240, "num_replicas": 4, "num_chains": 2, "seed": 5, "progress": False}
@@ -62,7 +64,7 @@ def test_a_run_that_resumes_is_equal_bit_for_bit(whole, tmp_path) -> None:
     )
     assert 111 <= stopped.num_steps < 240
     same(rx.resume(tmp_path / "run", make(), progress=False), whole)
-    with pytest.raises(ValueError, match="redraws is 4, and nothing draws from the prior"):
+    with pytest.raises(ValueError, match="redraws is 4; draws from the prior are accepted"):
         rx.resume(tmp_path / "run", make(draw_prior=()), num_steps=300, progress=False)
 
 
@@ -89,6 +91,22 @@ def test_they_are_off_where_one_says_so_or_nothing_draws(target, method) -> None
     run = rx.sample(target, start, **(OPTIONS | {"num_steps": 30, "method": method}))
     assert run.redraw_rate is None and run.metadata.method.redraws == 0
     assert run.summary()["redraw_rate"] is None
+
+
+def stuck(run):
+    """A run without round trips."""
+    found = object.__new__(type("Stuck", (rx.Posterior,), {"round_trips": np.zeros(2, int)}))
+    found.__dict__ = run.__dict__
+    return found
+
+
+def test_a_run_whose_replicas_hardly_travel_begins_anew_with_more_draws(whole) -> None:
+    assert done._redraws_wanted(whole) == 0 and done._redraws_wanted(stuck(whole)) == 64
+    again = done._going_on(whole, 60, True, Session(progress=False), redraws=64)
+    assert again.metadata.method.redraws == 64 and again.num_steps == 60
+    assert again.redraw_rate.shape == (2, 4) and np.all(again.redraw_rate <= 1)
+    assert done._redraws_wanted(stuck(again)) == 0
+    assert done._hardly_travels(stuck(again)) and not done._hardly_travels(whole)
 
 
 ON_DEVICES = """

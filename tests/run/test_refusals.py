@@ -63,96 +63,72 @@ def epochs(**options: Any) -> Training:
 
 Case = tuple[Any, Run, rx.Method, str]
 CASES: dict[str, list[Case]] = {
-    "_kind_of_run": [
+    "_of_targets_alone": [
         (NETWORKS, EPOCHS, rx.posterior(), "exactly, by rx.sample.*sghmc-pt"),
         (NETWORKS, EPOCHS, rx.deo_star(adapt=3), "adapt is 3.*write True or False"),
+        (NETWORKS, EPOCHS, rx.deo_star(kernel="hmc"), "tune their own steps"),
+        (NETWORKS, EPOCHS, rx.deo_star(kernel=rx.kernels.langevin()), "tune their own steps"),
+    ],
+    "_of_networks_alone": [
         (BOWL, SHORT, rx.cyc_sghmc(0.1), "cyc-sghmc.*write rx.train"),
         (BOWL, SHORT, rx.cyc_swag(0.1), "cyc-swag.*write rx.train"),
-        (BOWL, SHORT, rx.ensemble(0.1, rate_schedule="cosine"), '"cosine", which counts epochs'),
+        (BOWL, SHORT, rx.ensemble(0.1, rate_schedule="cosine"), "'cosine'.*which count epochs"),
+        (BOWL, SHORT, rx.deo_star(0.1, warmup_epochs=1), "count epochs, for rx.train"),
         (BOWL, SHORT, rx.sghmc_pt(0.1), "tempers the likelihood.*write rx.train"),
     ],
     "_law_of_noisy_energies": [
         (ON_ROWS, SHORT, rx.posterior(), "energy is noisy.*rx.bayesian.*method=rx.deo_star"),
         (TOLD, SHORT, rx.posterior(), "energy is noisy"),
     ],
-    "_no_number_of_replicas": [
+    "_not_given": [
         (BOWL, Sampling(num_steps=100), rx.deo_star((0.1, 0.2)), "write num_replicas=16"),
-    ],
-    "_no_rates": [
         (BOWL, SHORT, rx.deo_star(), r"method=rx.deo_star\(learning_rate=\(cold, hot\)\)"),
         (BOWL, SHORT, rx.sgld(), r"method=rx.sgld\(learning_rate="),
         (BOWL, SHORT, rx.Method("own"), r'method=rx.Method\("own", learning_rate='),
     ],
-    "_other_schedule": [
-        (NETWORKS, EPOCHS, rx.ensemble(schedule="deo"), 'ensemble" has no ladder.*"deo-star"'),
-        (NETWORKS, EPOCHS, rx.deo(schedule="none"), 'without exchange: write method="ensemble"'),
-    ],
-    "_nothing_to_exchange": [
+    "_no_ladder": [
         (NETWORKS, epochs(num_replicas=1), rx.deo_star(), 'at least 2: .* method="ensemble"'),
         (NETWORKS, EPOCHS, rx.ensemble(rule="metropolis"), "rule is 'metropolis'.*no ladder"),
         (NETWORKS, EPOCHS, rx.ensemble(adapt=True), "adapt is True.*no ladder"),
         (NETWORKS, EPOCHS, rx.sgld(swap_every=2), "swap_every is 2.*no ladder"),
-    ],
-    "_early_stop": [
-        (NETWORKS, epochs(early_stop=2), rx.deo_star(), 'early_stop is 2.*method="deep-ensemble"'),
-    ],
-    "_words_for_rates": [(NETWORKS, EPOCHS, rx.deo_star("auto"), "'auto'; give numbers")],
-    "_several_values": [
         (NETWORKS, EPOCHS, rx.ensemble((0.01, 0.1)), "learning_rate is .*give one number"),
         (NETWORKS, EPOCHS, rx.sgld(temperature=(0.5, 1.0)), "temperature is .*give one number"),
-        (NETWORKS, EPOCHS, rx.deo_star((0.1, 0.01)), "learning_rate is .*must not decrease"),
-        (NETWORKS, EPOCHS, rx.deo_star(temperature=(2.0, 1.0)), "temperature is .*must not decr"),
-    ],
-    "_kernel_of_networks": [
-        (NETWORKS, EPOCHS, rx.deo_star(kernel="hmc"), "tune their own steps"),
-        (NETWORKS, EPOCHS, rx.deo_star(kernel=rx.kernels.langevin()), "tune their own steps"),
-    ],
-    "_second_momentum": [
-        (NETWORKS, EPOCHS, rx.deo_star(kernel=SGLD, momentum=0.5), "own momentum: leave"),
-        (BOWL, SHORT, rx.deo_star(0.1, kernel=optax.sgd(1.0), momentum=0.5), "own momentum"),
-    ],
-    "_unused_warmup": [
-        (NETWORKS, EPOCHS, rx.deo_star(warmup_epochs=1), 'only "cosine" has a warm-up'),
-        (BOWL, SHORT, rx.deo_star(0.1, warmup_epochs=1), "counts epochs, for rx.train"),
     ],
     "_temperature_of_networks": [
-        (NETWORKS, EPOCHS, rx.deo_star(temperature="auto"), "adapts temperatures to the swap"),
-        (NETWORKS, EPOCHS, rx.sghmc_pt(), "adapts during the burn-in: write burn_in="),
-        (NETWORKS, EPOCHS, rx.deo_star(temperature=-1.0), "at least 0, for the coldest"),
-        (NETWORKS, EPOCHS, rx.deo_star(temperature=np.inf), "at least 0, for the coldest"),
-        (NETWORKS, EPOCHS, rx.deo(rule="bias_corrected", temperature=1.0), "of all rungs: give"),
+        (NETWORKS, EPOCHS, rx.deo_star(temperature="auto"), "adapts in the burn-in to the swaps"),
+        (NETWORKS, EPOCHS, rx.sghmc_pt(), "burn_in=..., for example a third"),
         (NETWORKS, EPOCHS, rx.sghmc_pt(temperature=(0.0, 1.0)), "both above 0"),
+        (NETWORKS, EPOCHS, rx.sghmc_pt(temperature=1.0), "both above 0"),
     ],
-    "_leaves_no_draws": [
+    "_ignored": [
+        (NETWORKS, EPOCHS, rx.deo_star(kernel=SGLD, momentum=0.5), "own momentum: leave"),
+        (BOWL, SHORT, rx.deo_star(0.1, kernel=optax.sgd(1.0), momentum=0.5), "own momentum"),
+        (NETWORKS, EPOCHS, rx.deo_star(warmup_epochs=1), 'only "cosine" has a warm-up'),
+        (as_task(bowl, ROWS, 8), SHORT, rx.deo_star(0.1), "energy takes .params. alone"),
+    ],
+    "_no_draws": [
         (BOWL, steps(burn_in=100), rx.deo_star(0.1), "burn_in is 100 and num_steps 100"),
         (BOWL, steps(thin=101), rx.deo_star(0.1), "thin is 101 and num_steps 100"),
-        (NETWORKS, epochs(burn_in=4), rx.deo_star(), "burn_in is 4, and a network takes 4 epochs"),
+        (BOWL, SHORT, rx.deo_star(0.1, kernel=CYCLES), "No draw would be taken in num_steps=100"),
     ],
     "_nothing_averaged": [
+        (NETWORKS, epochs(burn_in=4), rx.deo_star(), "burn_in is 4 of 4 epochs"),
         (NETWORKS, epochs(epochs=15, burn_in=12), rx.ensemble(), "every 10 epochs, so none"),
         (NETWORKS, epochs(burn_in=11), rx.cyc_swag(0.1, cycle_epochs=7), "at cycles' ends"),
     ],
-    "_rows_of_a_source": [
+    "_held_out_rows": [
+        (NETWORKS, epochs(early_stop=2), rx.deo_star(), 'early_stop is 2.*method="deep-ensemble"'),
         (trained_on(Plain()), EPOCHS, rx.cyc_swag(0.1), "from rows in memory.*give arrays"),
-    ],
-    "_unused_batches": [
-        (as_task(bowl, ROWS, 8), SHORT, rx.deo_star(0.1), "energy takes .params. alone"),
-    ],
-    "_energy_before": [
-        (BOWL, SHORT, rx.deo(0.1, energy_at="before", **TEMPERED), 'Write energy_at="moved"'),
-        (OWN_GRADIENT, SHORT, rx.deo(0.1, energy_at="before"), "separate gradient"),
     ],
     "_no_law": [
         (BOWL, SHORT, rx.deo(0.1, kernel=optax.adam(1.0), **TEMPERED), "keeps a state"),
         (BOWL, SHORT, rx.deo(0.1, kernel="momentum", on_swap="reset", **TEMPERED), "too cold"),
-    ],
-    "_lost_memory": [
-        (BOWL, SHORT, rx.deo(0.1, kernel=CYCLES, on_swap="reset"), "set back the clock"),
-        (BOWL, SHORT, rx.deo(0.1, kernel="hmc", on_swap="reset"), "forget the energy"),
-    ],
-    "_unseen_prior": [
         (BOWL, SHORT, rx.deo(0.1, kernel=DECAYED, **TEMPERED), "would not see"),
         (UNSEEN, SHORT, rx.deo(0.1, **TEMPERED), "prior_in_energy=True"),
+    ],
+    "_lost_memory": [
+        (BOWL, SHORT, rx.deo(0.1, kernel=CYCLES, on_swap="reset"), "forget the clock"),
+        (BOWL, SHORT, rx.deo(0.1, kernel="hmc", on_swap="reset"), "adjusted kernel compares"),
     ],
     "_no_fresh_batches": [
         (TOLD, SHORT, rx.deo(0.1, **CORRECTED), "pass arrays with batch_size"),
@@ -162,35 +138,27 @@ CASES: dict[str, list[Case]] = {
         (OWN_GRADIENT, SHORT, rx.posterior(), "needs an exact energy that JAX can"),
         (ON_ROWS, SHORT, rx.deo(0.1, kernel="hmc", **TEMPERED), r'rx.posterior\("langevin"\)'),
         (BOWL, SHORT, rx.posterior("langevin"), "batch_size of at least 2"),
-    ],
-    "_energy_of_all_rows": [
-        (BOWL, SHORT, rx.deo(0.1, energy_at="all_rows"), "needs an rx.bayesian posterior of"),
-        (of_source(Plain()), SHORT, rx.posterior(energy_at="all_rows"), 'energy_at="moved"'),
-        (NETWORKS, EPOCHS, rx.deo_star(energy_at="all_rows"), 'write method="sghmc-pt"'),
-    ],
-    "_prior_out_of_reach": [
         (IN_BATCHES, SHORT, rx.posterior(temperature=(1.0, np.inf)), "the prior alone"),
         (BOWL, SHORT, rx.posterior(temperature=(1.0, np.inf)), "the prior alone"),
     ],
-    "_noisy_energies": [
+    "_energy_of_swaps": [
+        (BOWL, SHORT, rx.deo(0.1, energy_at="before", **TEMPERED), 'Write energy_at="moved"'),
+        (OWN_GRADIENT, SHORT, rx.deo(0.1, energy_at="before"), "separate gradient"),
+        (BOWL, SHORT, rx.deo(0.1, energy_at="all_rows"), "needs an rx.bayesian posterior of"),
+        (of_source(Plain()), SHORT, rx.posterior(energy_at="all_rows"), 'energy_at="moved"'),
+        (NETWORKS, EPOCHS, rx.deo_star(energy_at="all_rows"), 'write method="sghmc-pt"'),
         (ON_ROWS, SHORT, rx.deo(0.1, **TEMPERED), 'write rule="bias_corrected", or batch_size'),
     ],
-    "_nothing_to_tune_by": [
+    "_nothing_to_learn_from": [
         (BOWL, SHORT, rx.deo("auto"), "or give learning_rate"),
+        (NETWORKS, EPOCHS, rx.deo_star("auto"), "or give learning_rate"),
         (BOWL, SHORT, rx.posterior("sgld"), "measures its own error"),
-    ],
-    "_nothing_to_jump_with": [
         (BOWL, SHORT, rx.posterior(jumps=64), "burn_in 33, too few steps to learn"),
         (BOWL, SHORT, rx.deo(0.1, jumps=64), r"rx.posterior\(jumps=...\), with all rows"),
         (IN_BATCHES, SHORT, rx.posterior(jumps=64), "with all rows"),
-    ],
-    "_nothing_to_redraw": [
         (POSTERIOR, SHORT, rx.posterior(redraws=2), r"write rx.bayesian\(..., draw_prior=...\)"),
         (DRAWN_IN_BATCHES, SHORT, rx.posterior(redraws=2), "accepted or rejected by exact"),
         (DRAWN, SHORT, rx.posterior("sgld", learning_rate=0.1, redraws=2), "kernel hmc or mala"),
-    ],
-    "_no_draw_in_a_cycle": [
-        (BOWL, SHORT, rx.deo_star(0.1, kernel=CYCLES), "No draw would be taken in num_steps=100"),
     ],
 }
 

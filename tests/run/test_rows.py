@@ -1,5 +1,9 @@
 """Sums over rows wherever they are."""
 
+import os
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -117,6 +121,48 @@ def test_blocks_of_other_kinds_are_refused(blocks, words) -> None:
         _ = SourceRows(blocks).num_rows
 
 
-def test_a_source_with_another_number_of_rows_is_refused() -> None:
-    with pytest.raises(ValueError, match="has 300 rows"):
-        _ = SourceRows(Uneven(data_of(300)), 299).num_rows
+ON_DEVICES = """
+import jax
+import numpy as np
+from replicax.run.rows import ArrayRows, Job, Plan
+
+rng = np.random.default_rng(0)
+data = rng.normal(size=(10_000, 3)).astype("f"), rng.normal(size=10_000).astype("f")
+points = rng.normal(size=(5, 3)).astype("f")
+job, seen = Job(lambda p, rows: -0.5 * (rows[1] - rows[0] @ p) ** 2), []
+given = job, Plan(1024, 256), points[0], points
+one = ArrayRows(data).sums(*given, seen.append, None)
+four = ArrayRows(data).sums(*given, seen.append, jax.devices())
+assert len(jax.devices()) == 4 and sum(seen) == 20_000
+np.testing.assert_array_equal(one.apart, four.apart)
+"""
+
+
+def test_four_devices_share_blocks_and_give_the_same_sums() -> None:
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    command = [sys.executable, "-c", ON_DEVICES]
+    done = subprocess.run(
+        command, env=os.environ | flags, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+class Counted:
+    """A source that counts how often it is read."""
+
+    def __init__(self) -> None:
+        self.read = 0
+
+    def __iter__(self):
+        self.read += 1
+        yield from np.arange(30.0, dtype=np.float32).reshape(3, 10)
+
+
+def test_a_number_of_rows_that_is_given_spares_a_reading_and_is_checked() -> None:
+    source = Counted()
+    assert SourceRows(source).num_rows == 30 and source.read == 1
+    given = SourceRows(source, 30)
+    assert given.num_rows == 30 and source.read == 1
+    np.testing.assert_array_equal(given.some(3), [0, 10, 20])
+    with pytest.raises(ValueError, match="num_rows is 29, and the source has 30"):
+        SourceRows(source, 29).some(3)

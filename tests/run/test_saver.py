@@ -10,9 +10,8 @@ import pytest
 from common import quietly
 
 import replicax as rx
-from replicax.run import records as run_records
 from replicax.run import saver
-from replicax.run.records import Records
+from replicax.run.records import Between, Records
 from replicax.run.saver import Saver
 from replicax.run.start import records_from
 from replicax.run.storage import checkpoint
@@ -41,7 +40,7 @@ def folder_records(pending_bytes: int = 0) -> SimpleNamespace:
 
 def made_saver(records: Any, every: int | str | None = None) -> Saver:
     options = SimpleNamespace(checkpoint_every=every, keep_checkpoints=2)
-    return Saver(records, cast(Any, SimpleNamespace(run=options)))
+    return Saver(records, cast(Any, SimpleNamespace(run=options)), Between())
 
 
 def test_a_checkpoint_is_due_every_thirty_seconds(clock: Clock) -> None:
@@ -103,7 +102,7 @@ class Writes(FolderRecords):
 
 def test_a_state_is_written_once(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     """At the end of a run the last state may have been written already."""
-    monkeypatch.setattr(run_records, "final_values", lambda program, carry: {})
+    monkeypatch.setattr(saver, "final_values", lambda program, carry: {})
     monkeypatch.setattr(checkpoint, "copy_arrays", lambda tree: {})
     records = Writes()
     with made_saver(records) as made:
@@ -169,6 +168,10 @@ def test_batches_go_forward_when_a_run_is_rewound() -> None:
     skipped: list[Any] = []
     batches = SimpleNamespace(skip_to=lambda *place: skipped.append(place))
     program: Any = SimpleNamespace(batches=batches)
-    records: Any = SimpleNamespace(rewind=lambda: skipped.append("rows"))
-    assert records_from(records, program, 40, b"state") is records
+    records: Any = SimpleNamespace(
+        rewind=lambda: skipped.append("rows"),
+        commit=SimpleNamespace(step=40),
+        final={"source": np.frombuffer(b"state", np.uint8)},
+    )
+    assert records_from(records, program) is records
     assert skipped == [(40, b"state"), "rows"]

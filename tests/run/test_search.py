@@ -160,7 +160,7 @@ def test_in_many_dimensions_no_hessian_is_computed() -> None:
 def test_differences_take_steps_that_suit_the_curvature(sd: float, rounds: int) -> None:
     """From steps that are far too long or too short they come to it, and others do for good."""
     energy = lambda x, data: jnp.sum(jnp.log(jnp.cosh(10 * x)))  # noqa: E731
-    counted = rooms._Counted(energy, None, jnp.dtype(jnp.float32))
+    counted = rooms.Counted(energy, None, jnp.dtype(jnp.float32))
     hessian = counted._differences(np.zeros(2), np.full(2, sd))
     np.testing.assert_allclose(hessian, 100 * np.eye(2), rtol=0.05, atol=1e-3)
     assert counted.calls == rounds * 2 * 2

@@ -16,7 +16,7 @@ from scipy.special import expit, logsumexp
 
 import replicax as rx
 from replicax.algorithm.mixture import make_mixture
-from replicax.run import sweep, sweeps
+from replicax.run import sweep, sweep_state, sweeps
 from replicax.run.options import Sampling, Session
 from replicax.run.storage.folder import open_records
 
@@ -157,9 +157,9 @@ def sampler_of(run: rx.Posterior, rows=None, **changes) -> sweep.Sampler:
     return sweep.Sampler(task, finder, like, metadata.run, metadata.method, **changes)
 
 
-def state_at(run: rx.Posterior, folder, step: int) -> sweep.State:
+def state_at(run: rx.Posterior, folder, step: int) -> sweep_state.State:
     cut(run, folder, step)
-    return sweep.restored(open_records(folder).final)
+    return sweep_state.restored(open_records(folder).final)
 
 
 def test_draws_are_the_same_wherever_the_rows_are(run, tmp_path) -> None:
@@ -213,7 +213,7 @@ def test_a_mode_that_was_withheld_is_told_and_learned_before_the_first_kept_swee
 ) -> None:
     state = state_at(run, tmp_path / "run", 0)
     sampler = sampler_of(run, withheld=0)
-    while int(state.phase) != sweep.CONFIRMING:
+    while int(state.phase) != sweep_state.CONFIRMING:
         state, rows = sampler.advance(state, lambda _: None)
     assert state.excess[0] > 10, "draws of the finder weigh more than all proposals"
     assert state.excess[-1] < 0
@@ -272,22 +272,22 @@ def test_sweeps_leave_the_posterior_invariant(mean, sd, inverted, monkeypatch) -
         task, sweeps._finder(task, options, like), like, options, rx.sweeps(jumps=n)
     )
     at = (posterior_mean + posterior_sd * rng_of(5).normal(size=(chains, 1))).astype(np.float32)
-    state = sweep.template()._replace(
+    state = sweep_state.template()._replace(
         step=np.array(1),
-        phase=np.array(sweep.CONFIRMING),
+        phase=np.array(sweep_state.CONFIRMING),
         burn_in=np.array(1),
         centre=np.zeros(1),
         at_centre=np.zeros(2),
         excess=np.zeros(0),
         mixture=make_mixture(np.zeros(1), np.array([[mean]]), np.array([[[sd]]])),
-        spent=sweep.Spent(np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(3)),
+        spent=sweep_state.Spent(np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(3)),
     )
     state = state._replace(finder=state.finder._replace(draws=at.astype(float)))
     u = 0.5 * np.sum((EXACT_ROWS - at.astype(float)) ** 2, axis=1) - 0.5 * np.sum(EXACT_ROWS**2)
     energy = np.stack([u, u + 0.5 * at[:, 0].astype(float) ** 2], axis=1)
     none = np.zeros(chains)
     weight = sampler._weights(state, at.astype(float), energy[:, 1])
-    state = state._replace(chains=sweep.Chains(at.astype(float), energy, weight, *[none] * 6))
+    state = state._replace(chains=sweep_state.Chains(at.astype(float), energy, weight, *[none] * 6))
     moved = []
     for _ in range(2):
         state, rows = sampler.advance(state, lambda _: None)

@@ -22,7 +22,6 @@ def test_a_mean_loss_is_one_over_the_rows_of_the_energy_of_its_posterior() -> No
         assert rate * energy == pytest.approx(0.03), "steps are the same"
         assert unit.temperatures(2.0) / energy == pytest.approx(2.0 / (50 * 0.3))
     np.testing.assert_allclose(total.learning_rate((0.1, 0.5)), [0.002, 0.01])
-    assert mean.learning_rate("auto") == total.temperatures("auto") == "auto"
 
 
 def test_gains_scale_with_the_energy() -> None:

@@ -75,6 +75,29 @@ class CountedStudy:
         return {"squares": figure}
 
 
+def test_shares_run_every_cell_once_and_the_page_is_written_from_all(
+    tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(page, "describe_machine", lambda: "a large machine")
+    counted = CountedStudy(sizes=(1, 2, 3))
+    for share in ((1, 2), (2, 2)):
+        assert reproduce(counted.study, tmp_path, progress=False, share=share) is None
+        assert not (tmp_path / "squares.md").exists()
+    assert counted.ran == [1, 3, 2]
+    monkeypatch.setattr(page, "describe_machine", lambda: "a small machine")
+    assert reproduce(counted.study, tmp_path, progress=False) is not None
+    assert counted.ran == [1, 3, 2]
+    assert ", a large machine, " in (tmp_path / "squares.md").read_text(), "where the cells ran"
+
+
+@pytest.mark.parametrize("text", ["1", "0/2", "3/2", "a/b"])
+def test_a_share_is_one_of_several(text: str, capsys) -> None:
+    with pytest.raises(SystemExit):
+        command.parser().parse_args(["round-trips", "--share", text])
+    assert text in capsys.readouterr().err
+    assert command.parser().parse_args(["round-trips", "--share", "2/3"]).share == (2, 3)
+
+
 def test_finished_cells_are_kept_and_a_second_call_only_draws(tmp_path) -> None:
     squares = CountedStudy()
     first = reproduce(squares.study, tmp_path, progress=False)

@@ -32,7 +32,7 @@ labels = random.integers(0, 3, 320).astype(np.int32)
 images = random.integers(0, 60, (320, 2, 2, 1)) + 60 * labels[:, None, None, None]
 images = images.astype(np.uint8)
 blobs = Dataset("blobs", images[:256], labels[:256], images[256:], (labels[256:] + 1) % 3,
-                num_classes=3, mean=(0.4,), std=(0.2,), class_names=("a", "b", "c"))
+                num_classes=3, mean=(0.4,), std=(0.2,))
 
 def init(key):
     return {"weight": 0.1 * jax.random.normal(key, (4, 3))}, {}

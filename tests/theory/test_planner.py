@@ -23,19 +23,18 @@ def test_numbers_of_the_25_modes():
     assert (answer["window"], answer["window_exact"]) == (8, 7)
     trips = {name: round(rate, 2) for name, rate in answer["round_trips_per_1000_steps"].items()}
     assert trips == {"adj": 42.55, "seo": 13.33, "deo": 21.28, "deo_star": 49.75}
-    assert answer["window_comparison"]["extra_time"] == pytest.approx(0.003, abs=5e-4)
+    assert answer["extra_time"] == pytest.approx(0.003, abs=5e-4)
     assert answer["round_trip_time"]["deo_star"] == theory.round_trip_time(0.6, 8, 16)
-    assert answer["num_replicas_worth_having"] is None and answer["memory_bytes"] is None
+    assert answer["num_replicas_worth_having"] is None
 
 
 def test_numbers_of_cifar():
-    answer = plan(10, 0.005, num_params=278_324)
+    answer = plan(10, 0.005)
     assert (answer["window"], answer["window_exact"]) == (626, 604)
     per_100_epochs = 100 * 196 / 1000
     trips = answer["round_trips_per_1000_steps"]
     assert per_100_epochs * trips["deo"] == pytest.approx(5.5, abs=0.05)
     assert per_100_epochs * trips["deo_star"] == pytest.approx(11.1, abs=0.05)
-    assert answer["memory_bytes"] == 10 * 3 * 278_324 * 4
 
 
 def test_attempts():
@@ -46,7 +45,6 @@ def test_attempts():
     for earlier in range(window):  # an attempt happens if all before it in the window failed
         per_pair += 0.75**earlier
     assert answer["attempts_per_step"]["deo_star"] == pytest.approx(2 * per_pair / window)
-    assert answer["sequential_attempts_per_step"] == {"adj": 4, "seo": 1, "deo": 1, "deo_star": 1}
 
 
 def test_worth_having_gives_both_exponents():
@@ -57,25 +55,23 @@ def test_worth_having_gives_both_exponents():
     assert per_pair["num_replicas_worth_having"]["paper"]["num_replicas"] == 4
 
 
-def test_what_is_printed_of_noise_and_memory():
-    noise = {"energy_noise_std": 30, "temperatures": (1, 10), "num_params": 2**20}
+def test_what_is_printed_of_noise():
+    noise = {"energy_noise_std": 30, "temperatures": (1, 10)}
     few, many = (plan(num_replicas, 0.4, **noise) for num_replicas in (42, 43))
     assert few["num_replicas_worth_having"]["corrected"]["num_replicas"] == 43
     advice = "let a window help"
     assert advice in few["notes"][-1] and advice not in many["notes"][-1]
-    assert "504.0 MiB" in printed(few)
+    assert "worth having (corrected)" in printed(few) and "worth" not in printed(plan(42, 0.4))
 
 
 @pytest.mark.parametrize("num_replicas", [2, 3, 4, 16, 1000])
 @pytest.mark.parametrize("swap_rate", [1e-6, 0.4, 0.99])
 def test_survives_json_and_prints(num_replicas, swap_rate):
-    answer = plan(
-        num_replicas, swap_rate, energy_noise_std=5, temperatures=[1, 4], num_params=10**9
-    )
+    answer = plan(num_replicas, swap_rate, energy_noise_std=5, temperatures=[1, 4])
     assert json.loads(json.dumps(answer, allow_nan=False)) == answer
     text = printed(answer)
     assert all(name in text for name in SCHEMES.values())
-    assert "worth having (paper)" in text and "MiB" in text
+    assert "worth having (paper)" in text
 
 
 @pytest.mark.parametrize(
@@ -102,7 +98,6 @@ def test_notes(num_replicas, swap_rate, note):
         ((8, 0.4), {"energy_noise_std": 2.0, "temperatures": (1, 2, 3)}, "one per rung"),
         ((8, 0.4), {"energy_noise_std": [1, 2], "temperatures": (1, 2)}, "one per pair"),
         ((8, 0.4), {"energy_noise_std": 2.0, "temperatures": (2, 1)}, "increasing"),
-        ((8, 0.4), {"num_params": 0}, "num_params is 0; it must be a whole number of at least 1"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, options, sentence):

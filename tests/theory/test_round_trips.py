@@ -188,7 +188,7 @@ class TestOptimalWindow:
         (lambda: theory.round_trip_time(1.0, 1, 4), r"must lie in \[0, 1\)"),
         (lambda: theory.round_trip_time([0.5, -0.1]), r"must lie in \[0, 1\)"),
         (lambda: theory.round_trip_time_adj(float("nan"), 4), r"must lie in \[0, 1\)"),
-        (lambda: theory.round_trip_time(0.5, 0.5, 4), "at least 1, got 0.5"),
+        (lambda: theory.round_trip_time(0.5, 0.5, 4), "at least 1"),
         (lambda: theory.round_trip_rate(0.5, [1, math.inf], 4), "at least 1"),
         (lambda: theory.optimal_window(1, 0.4), "at least 2"),
         (lambda: theory.optimal_window(8, 0.0), "strictly between 0 and 1"),

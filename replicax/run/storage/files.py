@@ -19,9 +19,9 @@ import socket
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import numpy as np
 
@@ -168,22 +168,11 @@ def write_shown(path: Path, content: bytes, named: bool = False) -> None:
 def check_shown(path: Path) -> None:
     """Raise if a figure, page or summary would replace a file of the user's that has our name for
     it."""
-    if path.is_file() and not is_shown(path) and not any(map(_is_earlier, path.absolute().parents)):
+    if path.is_file() and not is_shown(path):
         raise ValueError(
             f"{path} is there already, and was not written by this version of replicax: choose "
             "another folder, or remove it."
         )
-
-
-def _is_earlier(folder: Path) -> bool:
-    """Return whether a folder is that of a run of version 0.2, which left no mark there, and no
-    sign in figures and pages."""
-    if os.path.lexists(folder / MARK) or not (folder / RUN).is_file():
-        return False
-    try:
-        return {"resolved", "params"} <= set(read_json(folder / RUN))
-    except Damaged:
-        return False
 
 
 def is_shown(path: Path) -> bool:
@@ -236,11 +225,9 @@ def digest_values(parts: Iterable[np.ndarray]) -> str:
 
 def digest_file(path: Path) -> str:
     """Return the digest of a file."""
-    hashed = hashlib.blake2b(digest_size=16)
     with open_regular(path, math.inf) as file:
-        while piece := file.read(_PIECE):
-            hashed.update(piece)
-    return hashed.hexdigest()
+        found = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))  # type: ignore
+    return found.hexdigest()
 
 
 def size_below(folder: Path) -> int:
@@ -341,30 +328,30 @@ def _digest_json(content: dict[str, Any]) -> str:
     return digest(json.dumps(content, sort_keys=True).encode())
 
 
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[Any]:
-    """Hold the lock of a folder, or say who holds it.
+class Lock:
+    """The lock of a folder, held from entering on, or it is said who holds it.
 
     The kernel gives it back when the process ends, however it ends.
     """
-    if fcntl is None:
-        yield None
-        return
-    with contextlib.ExitStack() as held:
-        lock = Lock(folder, held)
-        lock.take()
-        yield lock
 
+    def __init__(self, folder: Path) -> None:
+        self.path, self.held = folder / LOCK, contextlib.ExitStack()
 
-class Lock:
-    """The lock of a folder, which this process holds."""
+    def __enter__(self) -> Self:
+        try:
+            self.take()
+        except ValueError:
+            self.held.close()
+            raise
+        return self
 
-    def __init__(self, folder: Path, held: contextlib.ExitStack) -> None:
-        self.path, self.held = folder / LOCK, held
+    def __exit__(self, *error: object) -> None:
+        self.held.close()
 
     def take(self) -> None:
         """Take the lock, or say who has it."""
-        assert fcntl is not None
+        if fcntl is None:
+            return
         self.file = self.held.enter_context(_opened_lock(self.path))
         owner = _owner(self.file)
         try:
@@ -382,6 +369,8 @@ class Lock:
 
     def check(self) -> None:
         """Take the lock again where its file was removed; raise if another process was faster."""
+        if fcntl is None:
+            return
         try:
             there = self.path.stat()
         except OSError:

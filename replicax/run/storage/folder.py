@@ -9,7 +9,6 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,8 +16,8 @@ from replicax.run import processes
 from replicax.run.records import GROUPS, Arrays, Records, storable
 from replicax.run.storage import arrays, checkpoint, files
 from replicax.run.storage.arrays import Column, Group
-from replicax.run.storage.files import Damaged, locked
-from replicax.run.storage.metadata import FILE, Metadata, NoRun, read_metadata
+from replicax.run.storage.files import Damaged, Lock
+from replicax.run.storage.metadata import FILE, Metadata, NoRun, read_as, read_metadata
 
 COMMITS = "commits"  # of files STEP.json and STEP.npz
 START = "start.npz"  # the start of one replica
@@ -56,18 +55,6 @@ def write_commit(folder: Path, commit: Commit) -> None:
     files.write_json(_commit_path(folder, commit.step), asdict(commit))
 
 
-def write_values(folder: Path, step: int, values: Arrays) -> str:
-    """Write the values of a commit to come; return their digest."""
-    (folder / COMMITS).mkdir(exist_ok=True)
-    return files.write_arrays(_commit_path(folder, step, ".npz"), values)
-
-
-def read_values(folder: Path, commit: Commit, metadata: Metadata) -> Arrays:
-    """Return the values of a commit."""
-    most = _most_bytes(commit, metadata)[0]
-    return files.read_arrays(_commit_path(folder, commit.step, ".npz"), commit.values, most)
-
-
 def _most_bytes(commit: Commit, metadata: Metadata) -> tuple[float, float]:
     """Return how many bytes the values and the checkpoint of a commit may have, by what it says and
     by the sizes in the metadata."""
@@ -90,49 +77,24 @@ def read_commit(folder: Path, step: int) -> Commit:
     path = _commit_path(folder, step)
     content = files.check_digest(path, files.read_json(path))
     try:
-        groups = {
-            name: Group(int(group["length"]), _columns(group["columns"]))
-            for name, group in content["groups"].items()
-        }
-        commit = Commit(**{**content, "groups": groups})
-        _check_types(commit)
-    except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
+        commit: Commit = read_as(Commit, content)
+        for name, group in commit.groups.items():
+            _check_group(name, group)
+    except (TypeError, ValueError):
         raise Damaged(f"{path} is damaged: its entries are not those of a commit.") from None
     if commit.step != step:
         raise Damaged(f"{path} is damaged: it belongs to step {commit.step}.")
     return commit
 
 
-def _check_types(commit: Commit) -> None:
-    """Raise ValueError unless the entries of a commit are those that `write` makes."""
-    sizes = commit.num_bytes
-    if (
-        not set(commit.groups) <= set(GROUPS)
-        or any(group.length < 0 or not group.columns for group in commit.groups.values())
-        or type(commit.step) is not int
-        or not isinstance(commit.values, str)
-        or not isinstance(commit.checkpoint, str | None)
-        or not (sizes is None or [type(size) for size in sizes] == [int, int])
-    ):
-        raise ValueError("entries of another program")
-
-
-def _columns(content: dict[str, Any]) -> dict[str, Column]:
-    columns = {}
-    for name, (dtype, shape, *checked) in content.items():
-        is_numeric = np.dtype(dtype).kind in "biuf"
-        if not files.is_name(name) or not is_numeric or min(shape, default=0) < 0:
-            raise ValueError(name)
-        if not all(value is None or isinstance(value, int) for value in checked):
-            raise ValueError(name)
-        columns[name] = Column(str(np.dtype(dtype)), tuple(map(int, shape)), *checked)
-    return columns
-
-
-def delete_commit(folder: Path, step: int) -> None:
-    """Remove a commit, first of all its validity."""
-    for suffix in (".json", ".npz"):
-        _commit_path(folder, step, suffix).unlink(missing_ok=True)
+def _check_group(name: str, group: Group) -> None:
+    """Raise ValueError unless the rows of a group are those of records."""
+    if name not in GROUPS or group.length < 0 or not group.columns:
+        raise ValueError(name)
+    for variable, column in group.columns.items():
+        is_numeric = np.dtype(column.dtype).kind in "biuf"
+        if not files.is_name(variable) or not is_numeric or min(column.shape, default=0) < 0:
+            raise ValueError(variable)
 
 
 def _commit_path(folder: Path, step: int, suffix: str = ".json") -> Path:
@@ -148,7 +110,7 @@ class FolderRecords(Records):
         super().__init__(folder)
         self.folder = folder
         self.commit = Commit(step=-1)  # before any
-        self.lock: Any = None  # where this process writes
+        self.lock: Lock | None = None  # where this process writes
 
     @property
     def _store(self) -> Path:
@@ -195,12 +157,11 @@ class FolderRecords(Records):
             length = self.length(group) + len(next(iter(part.values())))
             groups[group] = Group(length, columns)
         final = {name: storable(value) for name, value in final.items()}
-        values = write_values(self.folder, step, final)
+        path = _commit_path(self.folder, step, ".npz")
+        path.parent.mkdir(exist_ok=True)
+        values = files.write_arrays(path, final)
         saved = None if state is None else checkpoint.save(self.folder, step, state)
-        sizes = (
-            _commit_path(self.folder, step, ".npz").stat().st_size,
-            checkpoint.num_bytes(self.folder, step),
-        )
+        sizes = path.stat().st_size, checkpoint.num_bytes(self.folder, step)
         commit = Commit(step, groups, values, saved, sizes)
         write_commit(self.folder, commit)
         self.commit, self.final = commit, final
@@ -215,14 +176,9 @@ class FolderRecords(Records):
 
     def _keep(self, steps: list[int]) -> None:
         for step in set(steps_of(self.folder)) - set(steps):
-            delete_commit(self.folder, step)
+            for suffix in (".json", ".npz"):  # first of all its validity
+                _commit_path(self.folder, step, suffix).unlink(missing_ok=True)
         checkpoint.delete_others(self.folder, steps)
-
-    def verify(self) -> None:
-        """Read everything, so that what is damaged or missing is said."""
-        for group in self.commit.groups:
-            for name in self.names(group):
-                self.read(group, name)
 
 
 @contextlib.contextmanager
@@ -253,7 +209,7 @@ def new_folder(folder: Path) -> Iterator[FolderRecords]:
             f"{folder} cannot be made ({error.strerror}): choose another run_dir."
         ) from None
     _claim(folder)
-    with locked(folder) as lock:
+    with Lock(folder) as lock:
         _refuse_begun(folder)
         records = FolderRecords(folder)
         records.rewind()  # of a run that was ended before its first step
@@ -273,7 +229,7 @@ def check_free(run_dir: str | Path | None) -> None:
     if not os.access(nearest, os.W_OK):
         raise ValueError(f"{folder} cannot be written to: choose another run_dir.")
     if _is_marked(folder):
-        with locked(folder):
+        with Lock(folder):
             _refuse_begun(folder)
 
 
@@ -398,10 +354,12 @@ def resumed_records(folder: str | Path) -> Iterator[FolderRecords]:
     """
     read_metadata(Path(folder))  # no run, no lock
     check_own(Path(folder))
-    with locked(Path(folder)) if processes.is_first() else contextlib.nullcontext() as lock:
+    with Lock(Path(folder)) if processes.is_first() else contextlib.nullcontext() as lock:
         records = open_records(folder, with_checkpoint=True)
         records.lock = lock
-        records.verify()
+        for group in records.commit.groups:  # so that what is damaged or missing is said
+            for name in records.names(group):
+                records.read(group, name)
         yield records
 
 
@@ -416,11 +374,14 @@ def _newest(
     for step in steps:
         try:
             commit = read_commit(folder, step)
-            values = read_values(folder, commit, metadata)
+            path, (most, most_saved) = (
+                _commit_path(folder, step, ".npz"),
+                _most_bytes(commit, metadata),
+            )
+            values = files.read_arrays(path, commit.values, most)
             _check_fits(folder, metadata, commit, values)
             if with_checkpoint:
-                most = _most_bytes(commit, metadata)[1]
-                checkpoint.check(folder, step, commit.checkpoint, most)
+                checkpoint.check(folder, step, commit.checkpoint, most_saved)
         except Damaged as problem:
             problems.append(str(problem))
             continue

@@ -5,7 +5,6 @@ fields and properties of `Metadata`.
 """
 
 import itertools
-import math
 import os
 import typing
 from collections.abc import Callable
@@ -27,7 +26,8 @@ from replicax.run.methods import Method
 from replicax.run.options import AUTO, COUNTED, Run, Sampling, Training
 from replicax.run.storage import files
 from replicax.run.storage.files import Damaged
-from replicax.run.storage.upgrade import upgraded, with_own_digest
+from replicax.run.storage.upgrade import upgraded, with_options_of_today, with_own_digest
+from replicax.run.trees import TreeSpec
 from replicax.version import __version__
 
 # Of run folders. 1 had no number, and checkpoints by position; 2 attempted swaps at every step;
@@ -65,50 +65,6 @@ _CLASSES = {
         ConstantGain,
     )
 }
-
-
-@dataclass(frozen=True)
-class TreeSpec:
-    """Names, shapes, dtypes and containers of a tree of arrays; `trees.describe` makes it and
-    `trees.rebuild` makes the tree again. One entry per leaf."""
-
-    names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    dtypes: tuple[str, ...]
-    structure: dict[str, Any] | None  # None: containers that a folder cannot describe
-
-    def __post_init__(self) -> None:
-        places = range(len(self.names))
-        if self.structure is not None and sorted(_places(self.structure)) != list(places):
-            raise TypeError("not one place for each leaf")
-
-    @property
-    def num_elements(self) -> int:
-        """The number of elements of all arrays."""
-        return sum(self.sizes)
-
-    @property
-    def sizes(self) -> list[int]:
-        """The number of elements of each array."""
-        return [math.prod(shape) for shape in self.shapes]
-
-
-def _places(structure: Any) -> list[int]:
-    """Return the places of the leaves in containers as plain data; raise TypeError for others."""
-    if not isinstance(structure, dict) or len(structure) != 1:
-        raise TypeError(f"{structure!r} describes no containers")
-    ((kind, content),) = structure.items()
-    if kind == "none":
-        return []
-    if kind == "leaf" and isinstance(content, int):
-        return [content]
-    if kind == "dict" and isinstance(content, dict):
-        content = list(content.values())
-    elif kind not in ("list", "tuple"):
-        content = None
-    if not isinstance(content, list):
-        raise TypeError(f"{structure!r} describes no containers")
-    return [place for part in content for place in _places(part)]
 
 
 @dataclass(frozen=True)
@@ -279,11 +235,12 @@ def read_metadata(folder: Path) -> Metadata:
         content = upgraded(path, content)
     if version < 7:
         content = with_own_digest(content)
+    content = with_options_of_today(content)
     known = {entry.name for entry in fields(Metadata)}
     try:
         if not set(content) <= known or content["kind"] not in _KINDS:
             raise TypeError("entries of another program")
-        metadata = _read(Metadata, content)
+        metadata = read_as(Metadata, content)
         _check_values(metadata)
         return metadata
     except (TypeError, LookupError, RecursionError, OverflowError):
@@ -321,14 +278,14 @@ def _check_values(metadata: Metadata) -> None:
         raise TypeError("values of another program")
 
 
-def _read(kind: Any, content: Any) -> Any:
+def read_as(kind: Any, content: Any) -> Any:
     """Return a dataclass of its JSON; raise TypeError where an entry is missing or of another type.
     Entries that it does not have are those of other versions."""
     if not isinstance(content, dict):
         raise TypeError(f"{content!r} is not an object")
     types = typing.get_type_hints(kind)
     values = {}
-    for entry in fields(kind):
+    for entry in fields(kind):  # type: ignore[arg-type]
         if kind is Metadata and entry.name in ("run", "method"):
             options = Method if entry.name == "method" else _KINDS[content["kind"]]
             values[entry.name] = from_plain(options, content[entry.name])
@@ -346,9 +303,14 @@ def _value(kind: Any, content: Any) -> Any:
     if isinstance(kind, UnionType):  # with None, which comes last
         return None if content is None else _value(get_args(kind)[0], content)
     if is_dataclass(kind):
-        return _read(kind, content)
+        return read_as(kind, content)
+    if hasattr(kind, "_fields") and isinstance(content, list):
+        parts = zip(typing.get_type_hints(kind).values(), content, strict=False)
+        return kind(*(_value(part, value) for part, value in parts))
     if get_origin(kind) is tuple and isinstance(content, list | tuple):
         return tuple(_value(get_args(kind)[0], part) for part in content)
+    if get_origin(kind) is dict and isinstance(content, dict):
+        return {name: _value(get_args(kind)[1], value) for name, value in content.items()}
     if kind is float and type(content) is int:
         return float(content)
     if type(content) is not (get_origin(kind) or kind):

@@ -1,31 +1,15 @@
 """Earlier formats of run.json: 5, which version 0.2 wrote, as 6; and 6 as 7."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from replicax.run.methods import METHODS, Method
 from replicax.run.storage.files import Damaged
 
-# What the methods of 0.2 were: other versions may have others of the same name.
-_OPEN: dict[str, Any] = {
-    "jumps": None,
-    "redraws": None,
-    "draws_per_step": None,
-    "momentum": 0.9,
-    "rate_schedule": "constant",
-    "warmup_epochs": 0.0,
-    "cycle_epochs": 100,
-    "clip_norm": None,
-    "pretrain": None,
-    "pretrain_rate": None,
-    "sample_from": None,
-    "averages": "coldest",
-    "is_single": False,
-    "tempers_likelihood": False,
-    "test_every": 1,
-    "keeps_law": False,
-    "about": "",
-}
+_OPEN: dict[str, Any] = {entry.name: entry.default for entry in fields(Method)}
+# What the methods of networks of 0.2 left open; the rest is as it still is.
 _NETWORKS: dict[str, Any] = _OPEN | {
     "learning_rate": 0.005,
     "temperature": 0.0,
@@ -34,40 +18,12 @@ _NETWORKS: dict[str, Any] = _OPEN | {
     "rule": "deterministic",
     "swap_every": 1,
 }
-_METHODS: dict[str, dict[str, Any]] = {
-    "deo-star": {"learning_rate": [0.005, 0.02], "schedule": "deo_star"},
-    "deo": {"learning_rate": [0.005, 0.02], "schedule": "deo"},
-    "sghmc-pt": {
-        "kernel": "sghmc",
-        "temperature": "auto",
-        "schedule": "deo",
-        "rule": "bias_corrected",
-        "swap_every": 10,
-        "tempers_likelihood": True,
-    },
-    "ensemble": {"averages": "all"},
-    "sgld": {"kernel": "sgld", "temperature": 1.0, "averages": "all"},
-    "cyc-sghmc": {
-        "learning_rate": 0.1,
-        "temperature": 1e-3,
-        "is_single": True,
-        "rate_schedule": "cyclical",
-    },
-    "cyc-swag": {
-        "learning_rate": 0.1,
-        "is_single": True,
-        "averages": "gaussian",
-        "rate_schedule": "cyclical",
-    },
-    "pretrain": {
-        "learning_rate": 0.1,
-        "averages": "nothing",
-        "test_every": 10,
-        "rate_schedule": "stepwise",
-    },
-}
+_RATES: dict[str, Any] = {"deo-star": [0.005, 0.02], "deo": [0.005, 0.02], "cyc-sghmc": 0.1,
+                          "cyc-swag": 0.1}  # fmt: skip
 # Options of 0.2 that later versions lack, each with the value that changed nothing.
 _GONE: dict[str, Any] = {"average_rungs": 1, "settle_epochs": 0.0, "track_best": None}
+_ADDED: dict[str, Any] = {"exact": True}  # options of the method that early runs of 0.3 lack
+_STAGES = ("reference_steps", "tuning_steps")  # of a lambda_W that the run found
 _COUNTED = re.compile(r"(.+) of (\d+) rows, (\d+) a batch")
 # What became options of the run, and of the method.
 _RUN = ("burn_in", "seed", "checkpoint_every", "keep_checkpoints")
@@ -104,6 +60,24 @@ def upgraded(path: Path, content: dict[str, Any]) -> dict[str, Any]:
         raise Damaged(f"{path} is damaged: its entries are not those of a run.") from None
     content |= {"run": run, "method": method, "resolved": resolved}
     return content | {"batches": batches, "gone": gone}
+
+
+def with_options_of_today(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a run.json with the options that came later, and without the stages in
+    which a run of 0.2 found lambda_W."""
+    method = content.get("method")
+    if isinstance(method, dict):
+        method = _ADDED | method
+        content = content | {"method": method}
+    rule = method.get("rule") if isinstance(method, dict) else None
+    corrected = rule.get("WindowCorrected") if isinstance(rule, dict) else None
+    if not isinstance(method, dict) or not isinstance(corrected, dict):
+        return content
+    kept = {name: value for name, value in corrected.items() if name not in _STAGES}
+    if kept.get("window_correction") is None:
+        kept["window_correction"] = 0.0
+        content = content | {"gone": content.get("gone", {}) | {"window_correction": "auto"}}
+    return content | {"method": method | {"rule": {"WindowCorrected": kept}}}
 
 
 def with_own_digest(content: dict[str, Any]) -> dict[str, Any]:
@@ -155,8 +129,10 @@ def _training(
     run["evaluate"] = training.get("evaluate")
     run["on_nonfinite"] = options["on_nonfinite"]
     chosen = training["method"]
-    base = _METHODS[chosen] | {"name": chosen} if isinstance(chosen, str) else chosen
-    method = _NETWORKS | base
+    if isinstance(chosen, str):
+        known = {name: x for name, x in vars(METHODS[chosen]()).items() if x is not None}
+        chosen = {"learning_rate": _RATES.get(chosen, 0.005)} | known
+    method = _NETWORKS | chosen
     given = {name: training.get(name) for name in (*_METHOD, *_OF_NETWORKS)}
     method |= {name: value for name, value in given.items() if value is not None}
     method["adapt"] = training.get("adapt")

@@ -16,7 +16,7 @@ from stopped_runs import resume, run
 from tiny_networks import EXCHANGING, NETWORK, tiny_problem
 
 import replicax as rx
-from replicax.callbacks import logs
+from replicax import callbacks
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -61,7 +61,7 @@ def tensorboard_if_installed(folder: Path) -> list[Any]:
 
 def test_every_chunk_leaves_a_row_of_what_the_callbacks_saw(folder, stopped):
     posterior, seen = stopped
-    assert posterior.result == ("stopped", "The callback stopped the run at step 40: enough.")
+    assert posterior.result == ("stopped", "Stopped at step 40: enough.")
     assert [progress.step for progress in seen] == [20, 40]
     assert [progress.start for progress in seen] == [0, 20]
     columns, objects = table_of(folder / "new" / "log.csv"), objects_of(folder / "log.jsonl")
@@ -127,15 +127,15 @@ def test_columns_of_another_run_are_not_mixed_in(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("step,time,steps_per_second,more\n20,1.5,2.0,1.0\n")
     with pytest.raises(ValueError, match="other columns"):
-        logs._Csv(path, "csv").write({"step": 40, "other": 3.0})
-    log = logs._Csv(path, "csv")
+        callbacks._Csv(path).write({"step": 40, "other": 3.0})
+    log = callbacks._Csv(path)
     log.go_back(0)  # a new run
     log.write({"step": 40, "other": 3.0})
     assert table_of(path) == {"step": [40.0], "other": [3.0]}
 
 
 def test_infinite_temperatures_and_nan_are_null_in_json(tmp_path):
-    log = logs._JsonLines(tmp_path / "log.jsonl", "json_lines")
+    log = callbacks._JsonLines(tmp_path / "log.jsonl")
     log.write({"step": 1, "temperature": [1.0, float("inf")], "nll": float("nan")})
     assert objects_of(log.path) == [{"step": 1, "temperature": [1.0, None], "nll": None}]
 
@@ -240,7 +240,7 @@ run(400, run_dir={folder!r}, chunk_steps=10, checkpoint_every=30, callback=[
 @pytest.mark.slow
 def test_a_killed_run_leaves_every_row_once(tmp_path):
     folder, log = tmp_path / "run", tmp_path / "log.csv"
-    tests = str(Path(__file__).parents[1])
+    tests = str(Path(__file__).parent)
     program = KILLED.format(tests=tests, folder=str(folder), log=str(log))
     with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL) as process:
         while not log.exists() or len(log.read_text().splitlines()) < 12:

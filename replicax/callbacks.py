@@ -1,10 +1,13 @@
-"""Logs of a run: CSV, JSON lines, TensorBoard.
+"""Callbacks for `rx.sample` and `rx.train`: logs as CSV, as JSON lines and for TensorBoard.
 
-They survive kills: when a run resumes, rows of the steps that it repeats are dropped first.
+Pass one, or several as a list: `callback=[rx.callbacks.csv("log.csv"), my_function]`. Logs survive
+kills: when a run resumes, rows of the steps that it repeats are dropped first.
 """
 
+import contextlib
+import importlib
 import json
-import math
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +22,8 @@ from replicax.run.progress import Progress
 from replicax.run.storage.files import check_place, read_bytes, write_whole
 
 Numbers = dict[str, float | list[float]]
-_FIRST = ("step", "time", "steps_per_second")  # by which files of other programs are told
-_HEAD = ",".join(_FIRST)
+_HEAD = "step,time,steps_per_second"  # by which files of other programs are told
+_STEP = re.compile(r'(?:\{"step": )?(\d+),')  # how a row begins
 _MOST_BYTES = 2**30  # of a log
 
 
@@ -98,56 +101,43 @@ class _Log:
 class _Lines(_Log):
     """A text file with one line per row; an incomplete last line is dropped."""
 
-    def __init__(self, path: Any, caller: str) -> None:
+    sign: re.Pattern  # how the first line of such a file begins
+    name: str  # of the function that makes it
+
+    def __init__(self, path: object) -> None:
         place = check_path("path", path, "a file")
         if place.exists() and not place.is_file():  # a folder, a pipe, a device
             raise ValueError(f"path is {str(path)!r}; give the path of a file.")
         super().__init__(place)
-        lines = self._lines()
-        if lines and not self.is_head(lines[0]):
+        lines = self.lines()
+        if lines and not self.sign.match(lines[0]):
             raise ValueError(
-                f"path is {path}, a file that rx.callbacks.{caller} did not write; give another "
+                f"path is {path}, a file that rx.callbacks.{self.name} did not write; give another "
                 "path."
             )
 
-    def _lines(self) -> list[str]:
-        """Return the complete lines."""
+    def lines(self) -> list[str]:
         if not self.path.exists():
             return []
         return read_bytes(self.path, _MOST_BYTES).decode(errors="replace").splitlines(keepends=True)
 
     def go_back(self, step: int) -> None:
-        complete = [line for line in self._lines() if line.endswith("\n")]
-        steps = [self.step_of(line) for line in complete]
-        kept = [line for line, at in zip(complete, steps) if at is not None and at <= step]
+        complete = [line for line in self.lines() if line.endswith("\n")]
+        rows = [(line, _STEP.match(line)) for line in complete]
+        kept = [line for line, at in rows if line.startswith(_HEAD) or (at and int(at[1]) <= step)]
         write_whole(self.path, "".join(kept if step else []).encode())
 
     def append(self, line: str) -> None:
         with self.path.open("a") as file:
             file.write(f"{line}\n")
 
-    def is_head(self, line: str) -> bool:
-        """Return whether a file of this kind may begin with a line."""
-        raise NotImplementedError
-
-    def step_of(self, line: str) -> int | None:
-        """Return the step of a line, -1 for a header, None for a line of another kind."""
-        raise NotImplementedError
-
 
 class _Csv(_Lines):
-    def is_head(self, line: str) -> bool:
-        return line.startswith(_HEAD)
-
-    def step_of(self, line: str) -> int | None:
-        first = line.split(",")[0]
-        if line.startswith(_HEAD):
-            return -1
-        return int(first) if first.isdigit() else None
+    sign, name = re.compile(_HEAD), "csv"
 
     def write(self, row: Numbers) -> None:
         values = flat(row)
-        head, lines = ",".join(values), self._lines()
+        head, lines = ",".join(values), self.lines()
         if not lines:
             self.append(head)
         elif lines[0].rstrip("\n") != head:
@@ -158,26 +148,12 @@ class _Csv(_Lines):
 
 
 class _JsonLines(_Lines):
-    def is_head(self, line: str) -> bool:
-        return self.step_of(line) is not None and all(f'"{name}": ' in line for name in _FIRST)
-
-    def step_of(self, line: str) -> int | None:
-        try:
-            return int(json.loads(line)["step"])
-        except (ValueError, TypeError, KeyError):
-            return None
+    sign, name = re.compile(r'\{"step": \d+, "time": [^,]+, "steps_per_second": '), "json_lines"
 
     def write(self, row: Numbers) -> None:
-        self.append(json.dumps(_finite(row), allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    """Replace NaN and infinity, which JSON does not have, by None."""
-    if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_finite(part) for part in value]
-    return value if math.isfinite(value) else None
+        # JSON has neither NaN nor infinity.
+        finite = json.loads(json.dumps(row), parse_constant=lambda word: None)
+        self.append(json.dumps(finite))
 
 
 class _TensorBoard(_Log):
@@ -204,17 +180,13 @@ class _TensorBoard(_Log):
 def _writer() -> Callable[..., Any]:
     """Return a class that writes event files: that of tensorboardX, or that of PyTorch, which needs
     tensorboard."""
-    try:
-        from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        try:
-            from torch.utils.tensorboard import SummaryWriter  # pyright: ignore
-        except ImportError:
-            raise ImportError(
-                "rx.callbacks.tensorboard() needs tensorboardX (or PyTorch with tensorboard): "
-                'install it with pip install "replicax[tensorboard]".'
-            ) from None
-    return SummaryWriter
+    for module in ("tensorboardX", "torch.utils.tensorboard"):
+        with contextlib.suppress(ImportError):
+            return importlib.import_module(module).SummaryWriter
+    raise ImportError(
+        "rx.callbacks.tensorboard() needs tensorboardX (or PyTorch with tensorboard): "
+        'install it with pip install "replicax[tensorboard]".'
+    )
 
 
 def csv(path: str | Path) -> Callable[[Progress], None]:
@@ -224,13 +196,13 @@ def csv(path: str | Path) -> Callable[[Progress], None]:
     It writes a row after every chunk, for networks after every test. A new run overwrites the file;
     a resumed run appends to it.
     """
-    return _Csv(path, "csv")
+    return _Csv(path)
 
 
 def json_lines(path: str | Path) -> Callable[[Progress], None]:
     """Return a callback that writes `numbers` as a JSON object per line; NaN and infinity become
     null. Rows are those of `csv`."""
-    return _JsonLines(path, "json_lines")
+    return _JsonLines(path)
 
 
 def tensorboard(folder: str | Path) -> Callable[[Progress], None]:
